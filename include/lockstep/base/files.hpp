@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Makes `path` appear whole or not at all: `write` fills a temporary file beside it, which is then
+/// synchronised, renamed and its directory synchronised. When anything fails (disk full,
+/// permission) the temporary file is removed, what stood at `path` before is untouched, and
+/// InputError names the path and the system's reason.
+void write_atomically(const std::filesystem::path& path,
+                      const std::function<void(const std::filesystem::path& temporary)>& write);
+
+/// The same for a text that is at hand.
+void write_text_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// The whole file as text. Throws InputError naming the path and the reason.
+std::string read_text(const std::filesystem::path& path);
+
+/// Creates the directory and its parents. Throws InputError naming the path and the reason.
+void make_directories(const std::filesystem::path& path);
+
+/// "12.3 MB": bytes for a human, powers of 1000.
+std::string human_bytes(double bytes);
+
+/// "1:23:45" or "2:05" or "8.1 s": a duration for a human.
+std::string human_seconds(double seconds);
+
+/// Peak resident memory of this process, bytes (VmHWM).
+std::size_t peak_resident_bytes();
+
+}  // namespace lockstep

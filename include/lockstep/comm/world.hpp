@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/control.hpp"
+
+namespace lockstep::comm {
+
+/// MPI's own words about who is who.
+struct WorldFacts {
+  int rank = 0, world = 1;
+  int local_rank = 0, local_size = 1;
+  std::string library;  ///< "Open MPI v4.1.4 ..."
+};
+
+/// MPI from MPI_Init_thread to MPI_Finalize. One per process, made before any other thread exists.
+class World {
+ public:
+  World(int& argc, char**& argv);
+  ~World();
+  const WorldFacts& facts() const { return facts_; }
+  std::unique_ptr<Control> make_control(double deadline_s);
+  std::unique_ptr<Communicator> make_communicator(double deadline_s);
+  /// Ends every rank with `status`; does not return. Safe from any thread.
+  [[noreturn]] static void abort(int status);
+
+ private:
+  WorldFacts facts_;
+};
+
+}  // namespace lockstep::comm

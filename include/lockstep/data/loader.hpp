@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lockstep/data/augment.hpp"
+#include "lockstep/data/batch.hpp"
+#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/shard.hpp"
+#include "lockstep/device/device.hpp"
+
+namespace lockstep::data {
+
+struct LoaderSpec {
+  SamplerSpec sampler;
+  AugmentSpec augment;      ///< all off in evaluation
+  std::size_t workers = 1;  ///< threads that read and augment
+  std::size_t slots = 4;    ///< batches in the ring
+  std::uint64_t epoch = 0;  ///< where to begin: a resume gives the sampler's position
+  std::uint64_t batch = 0;  ///< index in that epoch of the first batch that next() returns
+  std::uint64_t epochs =
+      0;  ///< epochs to go through, from `epoch` on; after the last, next() throws
+  std::function<void()>
+      bind_worker;  ///< called first on each worker's own thread (sets its CPU set); may be empty
+};
+
+/// Streams one rank's share of the epochs, ahead of the trainer: workers read rows, augment them
+/// and fill a ring of batches in pinned memory. next() returns the batches in order; release()
+/// gives a slot back. Throws InputError when a row is unreadable, naming the file and the row.
+/// next() never touches the disk. Destroying it at any time is safe.
+class Loader {
+ public:
+  Loader(const DataSet& rows, const LoaderSpec& spec, Device& device);
+  ~Loader();
+  Batch next();  ///< blocks until the batch is there; rethrows a worker's error
+  void release(const Batch& batch);
+  const Sampler& sampler() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/batch.hpp"
+
+namespace lockstep::data {
+
+/// What all shards of a data set agree on, and what normalisation needs. data/README.md specifies
+/// the file.
+struct DataSetInfo {
+  std::size_t rows = 0, height = 0, width = 0, channels = 0;
+  std::vector<std::string> classes;  ///< names; a label is an index into them
+  std::vector<float> mean, stddev;   ///< per channel, of value / 255, over the training rows (the
+                                    ///< validation set carries the training set's)
+  std::size_t row_bytes() const { return height * width * channels; }
+};
+
+/// Writes one shard: raw uint8 rows [row, height, width, channel], int32 labels, per-row CRC-32C.
+/// The file appears at `path` only when finish() returns; an error leaves nothing behind
+/// (InputError names the path).
+class ShardWriter {
+ public:
+  ShardWriter(std::filesystem::path path, const DataSetInfo& info, std::size_t rows);
+  ~ShardWriter();
+  void write(std::span<const std::uint8_t> image, std::int32_t label);  ///< the next row
+  void finish();  ///< exactly `rows` rows must have been written
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// All shards of one data set, opened and checked: every file is HDF5, of a known format version,
+/// whole, of one shape and one list of classes, with every label in range. Throws InputError naming
+/// the file and what is wrong.
+class DataSet {
+ public:
+  /// `path`: one shard, or a directory of which all *.h5 in order of name are read.
+  explicit DataSet(const std::filesystem::path& path);
+  ~DataSet();
+  DataSet(DataSet&&) noexcept;
+  const DataSetInfo& info() const;
+  std::span<const std::int32_t> labels() const;  ///< [rows]
+  std::vector<std::filesystem::path> files() const;
+  std::size_t readers() const;  ///< threads that may call read() at once: any number for contiguous
+                                ///< data, 1 for chunked
+
+  /// Reads row `row` into `image` [row_bytes()] and checks its CRC-32C. Thread-safe up to
+  /// readers(). Throws InputError naming the file and the row in it.
+  void read(std::size_t row, std::span<std::uint8_t> image) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::data

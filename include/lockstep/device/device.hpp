@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+/// Host memory that a device can copy from at full speed (page-locked for a GPU, 64-byte aligned
+/// for a CPU).
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  PinnedBuffer(std::byte* data, std::size_t size, std::function<void(std::byte*)> release)
+      : data_(data, std::move(release)), size_(size) {}
+  std::byte* data() const { return data_.get(); }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::unique_ptr<std::byte, std::function<void(std::byte*)>> data_{nullptr, [](std::byte*) {}};
+  std::size_t size_ = 0;
+};
+
+/// A point in a stream's order of work.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool done() = 0;  ///< everything recorded before this event has finished; never blocks
+};
+
+/// Work in order. A GPU's stream runs behind the host; the CPU's compute stream has finished each
+/// step when the call returns, and its network stream holds the collectives that are still in
+/// flight.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual std::unique_ptr<Event> record() = 0;
+  virtual void wait(Event& event) = 0;  ///< later work of this stream starts after `event`; blocks
+                                        ///< the host only on a CPU
+  virtual void synchronize() = 0;  ///< blocks the host until everything in the stream has finished
+};
+
+/// What a rank computes on.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;
+  virtual PinnedBuffer allocate_pinned(std::size_t bytes) = 0;
+  virtual Stream& compute() = 0;
+};
+
+}  // namespace lockstep

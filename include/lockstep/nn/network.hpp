@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace lockstep::nn {
+
+enum class Op {
+  input,
+  conv,
+  batch_norm,
+  relu,
+  add,
+  max_pool,
+  subsample_pad,
+  global_avg_pool,
+  linear,
+  loss
+};
+
+/// Rows are implied: every value of the network is [rows, height, width, channels].
+struct Shape {
+  std::size_t channels = 0, height = 0, width = 0;
+  bool operator==(const Shape&) const = default;
+  std::size_t count() const { return channels * height * width; }
+};
+
+/// One node of the network, as plain data. Fields that an op does not use stay at their defaults.
+struct Node {
+  std::string name;  ///< torchvision's module name ("layer1.0.conv1"); unique
+  Op op = Op::input;
+  std::vector<std::size_t> inputs;  ///< indices of earlier nodes
+  Shape shape;                      ///< of the output
+  std::size_t kernel = 1, stride = 1, padding = 0;
+  bool bias = false;      ///< linear only: convolutions here are followed by batch norm
+  float epsilon = 1e-5f;  ///< batch norm: added to the variance
+  float momentum = 0.1f;  ///< batch norm: share of the newest statistics in the running ones
+  bool zero_init =
+      false;  ///< batch norm: scale starts at 0 (the last of a residual branch, on request)
+};
+
+/// A network is a list of nodes in an order in which they can run: the first is the input, the last
+/// the loss. It holds no code: a backend compiles it, and everything that must agree between ranks
+/// follows from it alone.
+struct Network {
+  std::string name;
+  Shape input;
+  std::size_t classes = 0;
+  std::vector<Node> nodes;
+};
+
+enum class Role {
+  conv_weight,
+  linear_weight,
+  linear_bias,
+  bn_scale,
+  bn_shift,
+  running_mean,
+  running_var
+};
+
+/// One named tensor of the network's state, in the plain layout: [out, in, kernel, kernel] for a
+/// convolution, [out, in] for a linear layer, [channels] for the rest; float.
+struct Tensor {
+  std::string name;  ///< torchvision's: "layer1.0.conv1.weight", "bn1.running_mean"
+  Role role = Role::conv_weight;
+  std::size_t node = 0;  ///< index into Network::nodes
+  std::vector<std::size_t> shape;
+  std::size_t count() const;
+};
+
+/// All tensors of the network in the order in which forward meets them (batch norm: scale, shift,
+/// running mean, running variance).
+std::vector<Tensor> tensors(const Network& network);
+
+/// True for the tensors that are learned by gradients; false for running statistics.
+bool learned(Role role);
+
+/// Throws Error when names repeat, an input is not earlier, or a shape does not follow from its
+/// inputs.
+void validate(const Network& network);
+
+/// Multiplications and additions of one image's forward pass in convolutions and linear layers (2
+/// per multiply-add).
+double forward_flops(const Network& network);
+
+}  // namespace lockstep::nn

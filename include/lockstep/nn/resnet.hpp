@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/nn/network.hpp"
+
+namespace lockstep::nn {
+
+/// How a block's input reaches its sum when the shape changes: option A of He et al. 2016 (every
+/// second pixel, zeros for the new channels, half on each side) or a 1x1 convolution with batch
+/// norm (option B, torchvision's "downsample").
+enum class Shortcut { family_default, pad, conv };
+
+struct ResNetSpec {
+  std::string model = "resnet20";  ///< resnet20/32/44/56/110 (CIFAR family), resnet18/34/50/101/152
+                                   ///< (ImageNet, v1.5)
+  std::size_t classes = 10;
+  std::size_t channels = 3, height = 32, width = 32;  ///< of the input image
+  Shortcut shortcut =
+      Shortcut::family_default;     ///< pad for the CIFAR family, conv for the ImageNet family
+  bool zero_init_residual = false;  ///< last batch norm of each branch starts with scale 0
+};
+
+/// The names that `resnet` accepts, in the order of the README.
+std::vector<std::string> resnet_models();
+
+/// Builds the network. Throws InputError for an unknown model (naming those known), an image too
+/// small for the model's strides, or option A in the ImageNet family's bottlenecks.
+Network resnet(const ResNetSpec& spec);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::optim {
+
+enum class Decay { constant, cosine, step, polynomial };
+
+/// The learning rate as a function of the step alone. Linear warm-up from warmup_start over the
+/// first `warmup_steps` (step s of them, from 0, takes (s + 1) / warmup_steps of the way: PyTorch
+/// recipes' form, so the first step is not 0), then the decay from `base` to `final_lr` over the
+/// rest.
+struct ScheduleSpec {
+  float base = 0.1f;
+  float final_lr = 0;
+  float warmup_start = 0;
+  std::uint64_t warmup_steps = 0, total_steps = 1;
+  Decay decay = Decay::cosine;
+  std::vector<std::uint64_t>
+      milestones;  ///< step decay: lr is multiplied by `factor` at each of these steps
+  float factor = 0.1f;
+  float power = 2;  ///< polynomial
+};
+
+float learning_rate(const ScheduleSpec& spec, std::uint64_t step);
+
+Decay parse_decay(const std::string& text);  ///< throws InputError naming those known
+
+}  // namespace lockstep::optim

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "lockstep/comm/world.hpp"
+#include "lockstep/sys/launch.hpp"
+
+namespace lockstep::app {
+
+/// What the launcher gave this process. `world` and what follows exist only after start(): MPI is
+/// started by the commands that need it, after the environment was judged.
+struct Launch {
+  int argc = 0;
+  char** argv = nullptr;
+  std::unique_ptr<comm::World> world;
+  std::unique_ptr<comm::Control> control;
+  sys::RankInfo rank;
+
+  /// Judges the environment, starts MPI, cross-checks who is who, and tells the log which rank
+  /// speaks.
+  void start(double deadline_s = 60);
+};
+
+/// A subcommand: its options stand in `app`; `run` does it and returns the exit status. Errors are
+/// thrown; main prints them and ends the world.
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<int(Launch&)> run;
+};
+
+Command add_train(CLI::App& root);
+Command add_eval(CLI::App& root);
+Command add_pack(CLI::App& root);
+Command add_topo(CLI::App& root);
+Command add_info(CLI::App& root);
+Command add_bench(CLI::App& root);
+
+}  // namespace lockstep::app
