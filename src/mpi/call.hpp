@@ -1,0 +1,33 @@
+#pragma once
+
+#define OMPI_SKIP_MPICXX 1  // MPI's own C++ classes, long deprecated, would have to be linked too
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <source_location>
+#include <string>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::comm {
+
+/// Turns what an MPI call returned into an exception, with MPI's own words for it. Everything here
+/// runs with MPI_ERRORS_RETURN, so no call may go without it.
+inline void must(int code, const std::source_location& where = std::source_location::current()) {
+  if (code == MPI_SUCCESS) [[likely]]
+    return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
+  check(false, "MPI: " + std::string(text, static_cast<std::size_t>(length)), where);
+}
+
+/// True once `request` has finished; it is then MPI_REQUEST_NULL.
+inline bool finished(MPI_Request& request,
+                     const std::source_location& where = std::source_location::current()) {
+  int done = 0;
+  must(MPI_Test(&request, &done, MPI_STATUS_IGNORE), where);
+  return done != 0;
+}
+
+}  // namespace lockstep::comm
