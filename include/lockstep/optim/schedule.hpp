@@ -19,7 +19,7 @@ struct ScheduleSpec {
   std::uint64_t warmup_steps = 0, total_steps = 1;
   Decay decay = Decay::cosine;
   std::vector<std::uint64_t>
-      milestones;  ///< step decay: lr is multiplied by `factor` at each of these steps
+      milestones{};  ///< step decay: lr is multiplied by `factor` at each of these steps
   float factor = 0.1f;
   float power = 2;  ///< polynomial
 };

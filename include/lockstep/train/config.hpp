@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/train/toml.hpp"
+
+namespace lockstep::train {
+
+/// Everything that a training run is told, as one plain struct. Each field is one key of the
+/// command line and of the TOML file; keys() says which, with what it means. 0 or "" stands for
+/// "not given" where the key's help says so; resolve() then decides.
+struct Config {
+  std::string model = "resnet20";
+  std::size_t epochs = 5;
+  std::size_t batch = 0;
+  std::size_t batch_per_rank = 0;
+  std::size_t accumulate = 1;
+  std::string precision = "fp32";
+  std::uint64_t seed = 1;
+  std::string backend = "auto";
+  std::size_t threads = 0;
+  std::string out;
+  std::string resume;
+  std::uint64_t stop_after = 0;
+
+  struct Model {
+    std::string shortcut = "default";
+    bool zero_init_residual = false;
+  } model_options;
+
+  struct Data {
+    std::string train, val;
+    std::size_t pad = 0;
+    bool flip = false;
+    std::size_t cutout = 0;
+    std::size_t workers = 0;
+    std::size_t slots = 4;
+    bool keep_last = false;
+  } data;
+
+  struct Optim {
+    float lr = 0.1f;
+    std::size_t lr_for_batch = 0;
+    float momentum = 0.9f;
+    bool nesterov = false;
+    float weight_decay = 1e-4f;
+    bool decay_norm_and_bias = true;
+    float label_smoothing = 0;
+    float warmup_epochs = 0;
+    float warmup_start = 0;
+    std::string decay = "cosine";
+    float final_lr = 0;
+    std::vector<std::uint64_t> milestones;
+    float factor = 0.1f;
+    float power = 2;
+  } optim;
+
+  struct Eval {
+    std::size_t batch = 0;
+    std::size_t every_epochs = 1;
+  } eval;
+
+  struct Checkpoint {
+    std::uint64_t every_steps = 0;
+    std::size_t every_epochs = 1;
+    std::size_t keep = 3;
+  } checkpoint;
+
+  struct Comm {
+    float bucket_mb = 1;
+    double deadline_s = 120;
+  } comm;
+
+  struct Audit {
+    std::uint64_t every_steps = 100;
+  } audit;
+
+  struct Binding {
+    bool require = false;
+  } binding;
+};
+
+/// One key: its name in the file and (behind "--") on the command line, and how it is set and
+/// shown.
+struct ConfigKey {
+  std::string name;  ///< "optim.lr"
+  TomlKind kind = TomlKind::text;
+  std::string help;
+  bool changes_results = true;  ///< a resume with another value cannot end with the same bits
+  /// Throws InputError naming the key, the value and what was expected.
+  std::function<void(Config&, const std::string& value)> set;
+  std::function<std::string(const Config&)> get;  ///< what set() would take
+};
+
+/// All keys, in the order in which they are shown.
+const std::vector<ConfigKey>& config_keys();
+
+/// Sets one key from the text of a command line. Throws InputError for an unknown key, naming it
+/// and the nearest known one, and for a value that does not fit.
+void set_key(Config& config, const std::string& name, const std::string& value);
+
+/// Applies a TOML text on top of `config`. Errors name `origin`, the line and the key.
+void apply_toml(Config& config, std::string_view text, const std::string& origin);
+
+/// The configuration as a TOML text that apply_toml() reads back to the same struct.
+std::string to_toml(const Config& config);
+
+/// Decides what was left open, now that the number of ranks is known, and checks every range and
+/// combination: afterwards `batch` is the global batch, `batch_per_rank` is 0 (it follows from
+/// batch and world, so that the saved configuration fits any world), `out` and `backend` are set
+/// and lr is final. Throws InputError naming the keys, the values and what would be right.
+void resolve(Config& config, int world);
+
+/// Names of the keys that change results and differ, each as "optim.lr (0.1, now 0.2)".
+std::vector<std::string> differences(const Config& before, const Config& now);
+
+}  // namespace lockstep::train

@@ -1,0 +1,188 @@
+#include "lockstep/train/config.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::train {
+namespace {
+
+/// Levenshtein's distance: which known key did the user mean?
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] != b[j] ? 1 : 0);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+const ConfigKey* find_key(std::string_view name) {
+  for (const ConfigKey& key : config_keys())
+    if (key.name == name) return &key;
+  return nullptr;
+}
+
+std::string unknown_key(const std::string& name) {
+  const auto& keys = config_keys();
+  const auto nearest =
+      std::min_element(keys.begin(), keys.end(), [&](const auto& a, const auto& b) {
+        return edit_distance(a.name, name) < edit_distance(b.name, name);
+      });
+  const bool near = edit_distance(nearest->name, name) <= 3;
+  return fmt::format("unknown key '{}'{}", name,
+                     near ? fmt::format("; did you mean '{}'?", nearest->name)
+                          : "; 'lockstep train --help' lists all keys");
+}
+
+const char* kind_name(TomlKind kind) {
+  switch (kind) {
+    case TomlKind::text:
+      return "a text in quotes";
+    case TomlKind::number:
+      return "a number";
+    case TomlKind::boolean:
+      return "true or false";
+    case TomlKind::list:
+      return "a list like [30, 60]";
+  }
+  throw Error("a kind of value without a name");
+}
+
+std::string toml_value(const ConfigKey& key, const Config& config) {
+  const std::string value = key.get(config);
+  if (key.kind == TomlKind::text) return toml_quote(value);
+  if (key.kind != TomlKind::list) return value;
+  std::string spaced;
+  for (const char c : value) spaced += c == ',' ? std::string(", ") : std::string(1, c);
+  return '[' + spaced + ']';
+}
+
+void resolve_batch(Config& config, int world) {
+  const auto ranks = static_cast<std::size_t>(world);
+  if (config.batch == 0 && config.batch_per_rank == 0) config.batch = 128;
+  if (config.batch_per_rank != 0) {
+    const std::size_t wanted = config.batch_per_rank * ranks;
+    require(config.batch == 0 || config.batch == wanted,
+            fmt::format("batch = {} and batch-per-rank = {} contradict each other: {} ranks of {} "
+                        "rows make {}; give one of the two",
+                        config.batch, config.batch_per_rank, world, config.batch_per_rank, wanted));
+    config.batch = wanted;
+    config.batch_per_rank = 0;
+  }
+  const std::size_t parts = ranks * config.accumulate;
+  require(config.batch % parts == 0,
+          fmt::format("batch = {} cannot be shared: it must be a multiple of ranks x accumulate = "
+                      "{} x {} = {}; {} or {} would do",
+                      config.batch, world, config.accumulate, parts,
+                      std::max(parts, config.batch / parts * parts),
+                      (config.batch / parts + 1) * parts));
+}
+
+void check_ranges(const Config& config) {
+  const auto at_least_one = [](std::string_view key, std::size_t value) {
+    require(value >= 1, fmt::format("{} = {}: must be at least 1", key, value));
+  };
+  const auto within = [](std::string_view key, double value, double low, double high) {
+    require(value >= low && value <= high,
+            fmt::format("{} = {}: must lie between {} and {}", key, value, low, high));
+  };
+  at_least_one("epochs", config.epochs);
+  at_least_one("accumulate", config.accumulate);
+  at_least_one("data.slots", config.data.slots);
+  at_least_one("eval.every-epochs", config.eval.every_epochs);
+  at_least_one("checkpoint.keep", config.checkpoint.keep);
+  within("epochs", static_cast<double>(config.epochs), 1, 1 << 24);  // rng.hpp: epoch < 2^24
+  within("optim.lr", config.optim.lr, 0, 1e6);
+  within("optim.final-lr", config.optim.final_lr, 0, 1e6);
+  within("optim.warmup-start", config.optim.warmup_start, 0, 1e6);
+  within("optim.momentum", config.optim.momentum, 0, 0.999999);
+  within("optim.weight-decay", config.optim.weight_decay, 0, 1);
+  within("optim.label-smoothing", config.optim.label_smoothing, 0, 0.999999);
+  within("optim.warmup-epochs", config.optim.warmup_epochs, 0, static_cast<double>(config.epochs));
+  within("optim.factor", config.optim.factor, 0, 1);
+  within("optim.power", config.optim.power, 0.01, 100);
+  within("comm.bucket-mb", config.comm.bucket_mb, 0.001, 4096);
+  within("comm.deadline-s", config.comm.deadline_s, 1, 1e6);
+}
+
+}  // namespace
+
+void set_key(Config& config, const std::string& name, const std::string& value) {
+  const ConfigKey* key = find_key(name);
+  require(key != nullptr, unknown_key(name));
+  key->set(config, value);
+}
+
+void apply_toml(Config& config, std::string_view text, const std::string& origin) {
+  for (const TomlEntry& entry : read_toml(text, origin)) {
+    const std::string where = fmt::format("{}, line {}: ", origin, entry.line);
+    const ConfigKey* key = find_key(entry.key);
+    require(key != nullptr, where + unknown_key(entry.key));
+    require(entry.kind == key->kind,
+            where + fmt::format("{} takes {}", entry.key, kind_name(key->kind)));
+    try {
+      key->set(config, entry.value);
+    } catch (const InputError& error) {
+      throw InputError(where + error.what());
+    }
+  }
+}
+
+std::string to_toml(const Config& config) {
+  std::string text, section;
+  for (const ConfigKey& key : config_keys()) {
+    const std::size_t dot = key.name.find('.');
+    const bool top = dot == std::string::npos;
+    const std::string its_section = top ? "" : key.name.substr(0, dot);
+    if (its_section != section) text += fmt::format("\n[{}]\n", its_section);
+    section = its_section;
+    text += fmt::format("{} = {}\n", top ? key.name : key.name.substr(dot + 1),
+                        toml_value(key, config));
+  }
+  return text;
+}
+
+void resolve(Config& config, int world) {
+  check_ranges(config);
+  resolve_batch(config, world);
+  if (config.backend == "auto") config.backend = cuda_device_count() > 0 ? "cuda" : "cpu";
+  if (config.out.empty()) config.out = "runs/" + config.model;
+  require(!config.data.train.empty(),
+          "data.train is missing: give --data.train DIR, a folder of shards ('lockstep pack' makes "
+          "them)");
+  require(config.optim.decay == "step" || config.optim.milestones.empty(),
+          fmt::format("optim.milestones is given but optim.decay is '{}'; milestones belong to "
+                      "'step'",
+                      config.optim.decay));
+  require(config.optim.decay != "step" || !config.optim.milestones.empty(),
+          "optim.decay is 'step' but optim.milestones is empty; name the epochs, e.g. 30,60,80");
+  if (config.optim.lr_for_batch != 0) {
+    // The linear scaling rule (Goyal et al. 2017): k times the batch, k times the learning rate.
+    config.optim.lr *= static_cast<float>(static_cast<double>(config.batch) /
+                                          static_cast<double>(config.optim.lr_for_batch));
+    config.optim.lr_for_batch = 0;
+  }
+}
+
+std::vector<std::string> differences(const Config& before, const Config& now) {
+  std::vector<std::string> found;
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.changes_results || key.get(before) == key.get(now)) continue;
+    found.push_back(fmt::format("{} ({}, now {})", key.name, key.get(before), key.get(now)));
+  }
+  return found;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <type_traits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/train/config.hpp"
+
+namespace lockstep::train {
+namespace {
+
+template <class T>
+concept Number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+
+template <class T>
+constexpr TomlKind kind_of = TomlKind::list;
+template <>
+constexpr TomlKind kind_of<std::string> = TomlKind::text;
+template <>
+constexpr TomlKind kind_of<bool> = TomlKind::boolean;
+template <Number T>
+constexpr TomlKind kind_of<T> = TomlKind::number;
+
+template <Number T>
+void parse(const std::string& text, const std::string& key, T& value) {
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  bool whole = result.ec == std::errc() && result.ptr == end;
+  if constexpr (std::is_floating_point_v<T>) whole = whole && std::isfinite(value);
+  require(whole,
+          fmt::format("{}: '{}' is not {}", key, text,
+                      std::is_floating_point_v<T> ? "a number" : "a whole number from 0 on"));
+}
+
+void parse(const std::string& text, const std::string& key, bool& value) {
+  require(text == "true" || text == "false",
+          fmt::format("{}: '{}' is neither true nor false", key, text));
+  value = text == "true";
+}
+
+void parse(const std::string& text, const std::string&, std::string& value) { value = text; }
+
+void parse(const std::string& text, const std::string& key, std::vector<std::uint64_t>& value) {
+  value.clear();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    parse(text.substr(at, comma - at), key, value.emplace_back());
+    at = comma + 1;
+  }
+}
+
+std::string show(const std::string& value) { return value; }
+std::string show(const std::vector<std::uint64_t>& value) {
+  return fmt::format("{}", fmt::join(value, ","));
+}
+template <class T>
+std::string show(const T& value) {
+  return fmt::format("{}", value);  // shortest text that reads back to the same value
+}
+
+/// A key whose field `access` finds in a (const) Config.
+template <class Access>
+ConfigKey make_key(std::string name, std::string help, Access access) {
+  using Value = std::remove_reference_t<decltype(access(std::declval<Config&>()))>;
+  ConfigKey key;
+  key.name = name;
+  key.kind = kind_of<Value>;
+  key.help = std::move(help);
+  key.set = [name, access](Config& config, const std::string& text) {
+    Value value{};
+    parse(text, name, value);
+    access(config) = std::move(value);
+  };
+  key.get = [access](const Config& config) { return show(access(config)); };
+  return key;
+}
+
+template <class Value>
+ConfigKey key(std::string name, Value Config::*field, std::string help) {
+  return make_key(
+      std::move(name), std::move(help), [field](auto& config) -> auto& { return config.*field; });
+}
+
+template <class Section, class Value>
+ConfigKey key(std::string name, Section Config::*section, Value Section::*field, std::string help) {
+  return make_key(
+      std::move(name), std::move(help),
+      [ section, field ](auto& config) -> auto& { return config.*section.*field; });
+}
+
+/// The key takes only these values.
+ConfigKey one_of(ConfigKey key, std::vector<std::string> values) {
+  key.help += fmt::format(": {}", fmt::join(values, ", "));
+  key.set = [set = key.set, name = key.name, values](Config& config, const std::string& text) {
+    for (const std::string& value : values)
+      if (text == value) return set(config, text);
+    throw InputError(
+        fmt::format("{}: '{}' is not known; choose {}", name, text, fmt::join(values, ", ")));
+  };
+  return key;
+}
+
+/// The key does not touch the arithmetic: a resume may change it freely.
+ConfigKey bookkeeping(ConfigKey key) {
+  key.changes_results = false;
+  return key;
+}
+
+using C = Config;
+
+std::vector<ConfigKey> top_keys() {
+  return {
+      key("model", &C::model, "resnet20/32/44/56/110 (CIFAR) or resnet18/34/50/101/152 (ImageNet)"),
+      key("epochs", &C::epochs, "epochs to train"),
+      key("batch", &C::batch, "global batch: rows of one step over all ranks (0: 128)"),
+      key("batch-per-rank", &C::batch_per_rank, "instead of batch: rows of one step on each rank"),
+      key("accumulate", &C::accumulate, "micro-batches that each rank's batch is cut into"),
+      one_of(key("precision", &C::precision, "arithmetic of the convolutions"),
+             {"fp32", "tf32", "bf16", "fp16"}),
+      key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
+      one_of(key("backend", &C::backend, "what computes"), {"auto", "cpu", "cuda"}),
+      key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)"),
+      bookkeeping(key("out", &C::out, "run directory (empty: runs/MODEL)")),
+      bookkeeping(key("resume", &C::resume,
+                      "'auto': go on from the run directory's newest valid checkpoint, if any; or "
+                      "a checkpoint file")),
+      bookkeeping(key("stop-after", &C::stop_after,
+                      "write a checkpoint and stop when this step is done, as SIGTERM would (0: "
+                      "never)")),
+  };
+}
+
+std::vector<ConfigKey> model_and_data_keys() {
+  using M = C::Model;
+  using D = C::Data;
+  return {
+      one_of(key("model-options.shortcut", &C::model_options, &M::shortcut,
+                 "how a block's input reaches its sum when the shape changes"),
+             {"default", "pad", "conv"}),
+      key("model-options.zero-init-residual", &C::model_options, &M::zero_init_residual,
+          "the last batch norm of each branch starts with scale 0"),
+      key("data.train", &C::data, &D::train, "training set: a shard or a folder of shards"),
+      key("data.val", &C::data, &D::val, "validation set (empty: none)"),
+      key("data.pad", &C::data, &D::pad, "random crop from an image padded by so many pixels"),
+      key("data.flip", &C::data, &D::flip, "flip horizontally with probability 1/2"),
+      key("data.cutout", &C::data, &D::cutout, "side of a random square that is cut out (0: none)"),
+      bookkeeping(key("data.workers", &C::data, &D::workers,
+                      "threads of each rank that read and augment (0: as many as fit)")),
+      bookkeeping(key("data.slots", &C::data, &D::slots, "batches that are prepared ahead")),
+      key("data.keep-last", &C::data, &D::keep_last,
+          "train on the last, smaller batch of an epoch instead of dropping it"),
+  };
+}
+
+std::vector<ConfigKey> optim_keys() {
+  using O = C::Optim;
+  return {
+      key("optim.lr", &C::optim, &O::lr, "learning rate at its highest"),
+      key("optim.lr-for-batch", &C::optim, &O::lr_for_batch,
+          "linear scaling rule: lr is meant for this global batch and is scaled to the real one "
+          "(0: as given)"),
+      key("optim.momentum", &C::optim, &O::momentum, "of SGD"),
+      key("optim.nesterov", &C::optim, &O::nesterov, "Nesterov's momentum"),
+      key("optim.weight-decay", &C::optim, &O::weight_decay, "L2, added to the gradient"),
+      key("optim.decay-norm-and-bias", &C::optim, &O::decay_norm_and_bias,
+          "weight decay on batch norm's scale and shift and on biases, too"),
+      key("optim.label-smoothing", &C::optim, &O::label_smoothing, "0 to 1"),
+      key("optim.warmup-epochs", &C::optim, &O::warmup_epochs,
+          "linear warm-up; fractions are welcome"),
+      key("optim.warmup-start", &C::optim, &O::warmup_start, "learning rate that warm-up leaves"),
+      one_of(key("optim.decay", &C::optim, &O::decay, "after warm-up"),
+             {"constant", "cosine", "step", "polynomial"}),
+      key("optim.final-lr", &C::optim, &O::final_lr, "where cosine and polynomial decay end"),
+      key("optim.milestones", &C::optim, &O::milestones, "epochs at which step decay multiplies"),
+      key("optim.factor", &C::optim, &O::factor, "by which step decay multiplies"),
+      key("optim.power", &C::optim, &O::power, "of polynomial decay"),
+  };
+}
+
+std::vector<ConfigKey> other_keys() {
+  return {
+      bookkeeping(key("eval.batch", &C::eval, &C::Eval::batch,
+                      "rows of a validation batch on each rank (0: a training micro-batch)")),
+      key("eval.every-epochs", &C::eval, &C::Eval::every_epochs,
+          "validate after every so many epochs, and after the last"),
+      bookkeeping(key("checkpoint.every-steps", &C::checkpoint, &C::Checkpoint::every_steps,
+                      "write one after every so many steps (0: only at epochs)")),
+      bookkeeping(key("checkpoint.every-epochs", &C::checkpoint, &C::Checkpoint::every_epochs,
+                      "write one after every so many epochs, and after the last (0: only the "
+                      "last)")),
+      bookkeeping(key("checkpoint.keep", &C::checkpoint, &C::Checkpoint::keep,
+                      "how many of the newest to keep, besides the best")),
+      key("comm.bucket-mb", &C::comm, &C::Comm::bucket_mb,
+          "gradients are reduced in buckets of this size (10^6 bytes)"),
+      bookkeeping(key("comm.deadline-s", &C::comm, &C::Comm::deadline_s,
+                      "how long a rank waits for the others before the job ends")),
+      bookkeeping(key("audit.every-steps", &C::audit, &C::Audit::every_steps,
+                      "compare all ranks' weights after every so many steps (0: never)")),
+      bookkeeping(key("binding.require", &C::binding, &C::Binding::require,
+                      "a CPU binding that reading back does not confirm is an error")),
+  };
+}
+
+}  // namespace
+
+const std::vector<ConfigKey>& config_keys() {
+  static const std::vector<ConfigKey> all = [] {
+    std::vector<ConfigKey> keys = top_keys();
+    for (auto part : {model_and_data_keys(), optim_keys(), other_keys()})
+      keys.insert(keys.end(), part.begin(), part.end());
+    return keys;
+  }();
+  return all;
+}
+
+}  // namespace lockstep::train

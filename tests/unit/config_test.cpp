@@ -1,0 +1,146 @@
+#include <catch2/catch.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/train/config.hpp"
+
+using namespace lockstep;
+using namespace lockstep::train;
+using Catch::Contains;
+
+namespace {
+
+Config with_data() {
+  Config config;
+  config.data.train = "shards";
+  return config;
+}
+
+Config parsed(const std::string& text) {
+  Config config = with_data();
+  apply_toml(config, text, "run.toml");
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("a configuration survives the way through its own text", "[config]") {
+  Config config = with_data();
+  config.optim.lr = 0.30000001f;
+  config.optim.decay = "step";
+  config.optim.milestones = {30, 60, 80};
+  config.data.flip = true;
+  config.data.val = "a \"quoted\" #1 path\\x";
+  config.seed = 18446744073709551615ull;
+  const std::string text = to_toml(config);
+  Config again;
+  apply_toml(again, text, "saved");
+  CHECK(to_toml(again) == text);
+  CHECK(again.optim.lr == config.optim.lr);
+  CHECK(again.optim.milestones == config.optim.milestones);
+  CHECK(again.data.val == config.data.val);
+  CHECK(again.seed == config.seed);
+}
+
+TEST_CASE("every key has a place in the file, a help text, and takes its own default", "[config]") {
+  for (const ConfigKey& key : config_keys()) {
+    Config config;
+    INFO(key.name);
+    CHECK_FALSE(key.help.empty());
+    key.set(config, key.get(config));
+    CHECK(to_toml(config) == to_toml(Config{}));
+    if (key.kind != TomlKind::text)
+      CHECK_THROWS_WITH(key.set(config, "1x"), Contains(key.name) && Contains("1x"));
+  }
+}
+
+TEST_CASE("sections, dotted keys and comments mean what TOML says", "[config]") {
+  const Config config = parsed(
+      "# a run\nmodel = \"resnet32\"  # deeper\ndata.pad = 4\r\n\n[optim]\nlr = 2.5e-1\n"
+      "nesterov = true\nmilestones = [ 3,4 , 5 ]\n");
+  CHECK(config.model == "resnet32");
+  CHECK(config.data.pad == 4);
+  CHECK(config.optim.lr == 0.25f);
+  CHECK(config.optim.nesterov);
+  CHECK(config.optim.milestones == std::vector<std::uint64_t>{3, 4, 5});
+}
+
+TEST_CASE("an unknown key is an error that names file, line, key and its likely meaning",
+          "[config]") {
+  CHECK_THROWS_WITH(parsed("[optim]\nlearnrate = 1\n"),
+                    Contains("run.toml, line 2") && Contains("optim.learnrate"));
+  CHECK_THROWS_WITH(parsed("epoch = 3"), Contains("'epoch'") && Contains("'epochs'"));
+  Config config;
+  CHECK_THROWS_WITH(set_key(config, "optim.mometum", "0.9"), Contains("optim.momentum"));
+}
+
+TEST_CASE("junk in a configuration file is refused with its line", "[config]") {
+  CHECK_THROWS_WITH(parsed("epochs = ten"), Contains("line 1") && Contains("epochs"));
+  CHECK_THROWS_WITH(parsed("epochs = 1.5"), Contains("whole number"));
+  CHECK_THROWS_WITH(parsed("epochs = -1"), Contains("whole number"));
+  CHECK_THROWS_WITH(parsed("epochs = \"3\""), Contains("takes a number"));
+  CHECK_THROWS_WITH(parsed("model = resnet20"), Contains("quotes"));
+  CHECK_THROWS_WITH(parsed("model = 20"), Contains("quotes"));
+  CHECK_THROWS_WITH(parsed("epochs = 3 4"), Contains("behind the value"));
+  CHECK_THROWS_WITH(parsed("epochs = 3\nepochs = 4"), Contains("already stands in line 1"));
+  CHECK_THROWS_WITH(parsed("\nepochs"), Contains("line 2") && Contains("'='"));
+  CHECK_THROWS_WITH(parsed("epochs ="), Contains("no value"));
+  CHECK_THROWS_WITH(parsed("model = \"resnet20"), Contains("no end"));
+  CHECK_THROWS_WITH(parsed("[optim\nlr = 1"), Contains("[name]"));
+  CHECK_THROWS_WITH(parsed("data.flip = 1"), Contains("true or false"));
+  CHECK_THROWS_WITH(parsed("optim.lr = nan"), Contains("optim.lr"));
+  CHECK_THROWS_WITH(parsed("precision = \"fp8\""), Contains("fp8") && Contains("bf16"));
+}
+
+TEST_CASE("the global batch follows from the batch per rank, and a contradiction names both",
+          "[config]") {
+  Config config = with_data();
+  config.batch_per_rank = 32;
+  resolve(config, 4);
+  CHECK(config.batch == 128);
+  Config both = with_data();
+  both.batch = 100;
+  both.batch_per_rank = 32;
+  CHECK_THROWS_WITH(resolve(both, 4),
+                    Contains("batch = 100") && Contains("batch-per-rank = 32") && Contains("128"));
+}
+
+TEST_CASE("a global batch that ranks and micro-batches cannot share is refused", "[config]") {
+  Config config = with_data();
+  config.batch = 100;
+  config.accumulate = 2;
+  CHECK_THROWS_WITH(resolve(config, 3), Contains("3 x 2 = 6") && Contains("96 or 102"));
+  config.batch = 2;
+  CHECK_THROWS_AS(resolve(config, 4), InputError);
+}
+
+TEST_CASE("values out of range are refused by key", "[config]") {
+  const auto refused = [](const std::string& text, const std::string& key) {
+    Config config = parsed(text);
+    CHECK_THROWS_WITH(resolve(config, 1), Contains(key));
+  };
+  refused("epochs = 0", "epochs");
+  refused("accumulate = 0", "accumulate");
+  refused("optim.momentum = 1", "optim.momentum");
+  refused("optim.lr = -0.1", "optim.lr");
+  refused("optim.warmup-epochs = 9", "optim.warmup-epochs");
+  refused("optim.decay = \"step\"", "optim.milestones");
+  refused("optim.milestones = [3]", "optim.decay");
+  refused("data.train = \"\"", "data.train");
+}
+
+TEST_CASE("the linear scaling rule multiplies the learning rate once", "[config]") {
+  Config config = parsed("batch = 1024\n[optim]\nlr = 0.1\nlr-for-batch = 256\n");
+  resolve(config, 2);
+  CHECK(config.optim.lr == Approx(0.4));
+  resolve(config, 2);
+  CHECK(config.optim.lr == Approx(0.4));
+}
+
+TEST_CASE("only keys that change results count as differences", "[config]") {
+  Config before, now;
+  now.out = "elsewhere";
+  now.checkpoint.every_steps = 7;
+  CHECK(differences(before, now).empty());
+  now.optim.lr = 0.5f;
+  CHECK(differences(before, now) == std::vector<std::string>{"optim.lr (0.1, now 0.5)"});
+}
