@@ -1,0 +1,105 @@
+#include "cpu/team.hpp"
+
+#include <omp.h>
+#include <sched.h>
+
+#include <utility>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+// About 50 us: longer than the usual gap between two regions of a step, shorter than a scheduler's
+// time slice.
+constexpr int spins = 4000;
+
+void pause() { __builtin_ia32_pause(); }
+
+void bind_this_thread(const std::vector<int>& cpus) {
+  if (cpus.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(cpu, &set);
+  check(sched_setaffinity(0, sizeof set, &set) == 0,
+        "a compute thread could not be bound to its CPUs");
+}
+
+void wait_while_equal(const std::atomic<unsigned>& value, unsigned old) {
+  for (int i = 0; i < spins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    pause();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+Team::Team(const std::vector<std::vector<int>>& cpus) : lanes_(cpus.empty() ? 1 : cpus.size()) {
+  if (!cpus.empty()) bind_this_thread(cpus[0]);
+  omp_set_num_threads(1);  // per thread: oneDNN shall not open a team of its own inside a lane
+  std::atomic<std::size_t> bound{0};
+  for (std::size_t lane = 1; lane < lanes_; ++lane) {
+    threads_.emplace_back([this, lane, &bound, set = cpus[lane]] {
+      try {
+        bind_this_thread(set);
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        error_ = std::current_exception();
+      }
+      omp_set_num_threads(1);
+      bound.fetch_add(1, std::memory_order_release);
+      bound.notify_one();
+      serve(lane);
+    });
+  }
+  for (std::size_t n = bound.load(std::memory_order_acquire); n + 1 < lanes_;
+       n = bound.load(std::memory_order_acquire))
+    bound.wait(n, std::memory_order_acquire);
+}
+
+Team::~Team() {
+  stop_.store(true);
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Team::call(std::size_t lane) {
+  try {
+    (*work_)(lane);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+  }
+}
+
+void Team::serve(std::size_t lane) {
+  unsigned seen = 0;
+  while (true) {
+    wait_while_equal(round_, seen);
+    const unsigned now = round_.load(std::memory_order_acquire);
+    if (now == seen) continue;  // woken for nothing
+    seen = now;
+    if (stop_.load()) return;
+    call(lane);
+    if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
+  }
+}
+
+void Team::run(const std::function<void(std::size_t lane)>& work) {
+  work_ = &work;
+  if (lanes_ > 1) {
+    working_.store(static_cast<unsigned>(lanes_ - 1), std::memory_order_relaxed);
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+  }
+  call(0);
+  for (unsigned left = working_.load(std::memory_order_acquire); left != 0;
+       left = working_.load(std::memory_order_acquire))
+    wait_while_equal(working_, left);
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+}  // namespace lockstep::cpu
