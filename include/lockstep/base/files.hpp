@@ -7,6 +7,23 @@
 
 namespace lockstep {
 
+/// A file that appears at `path` whole or not at all: it is filled under temporary(), an empty file
+/// beside it, and commit() synchronises it, renames it and synchronises its directory. Destroyed
+/// without commit() it leaves nothing behind. Throws InputError naming the path and the system's
+/// reason.
+class PendingFile {
+ public:
+  explicit PendingFile(std::filesystem::path path);
+  ~PendingFile();
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+  const std::filesystem::path& temporary() const { return temporary_; }
+  void commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+};
+
 /// Makes `path` appear whole or not at all: `write` fills a temporary file beside it, which is then
 /// synchronised, renamed and its directory synchronised. When anything fails (disk full,
 /// permission) the temporary file is removed, what stood at `path` before is untouched, and

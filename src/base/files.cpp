@@ -1,0 +1,139 @@
+#include "lockstep/base/files.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/owned.hpp"
+
+namespace lockstep {
+namespace {
+
+using FileDescriptor = Owned<int, ::close, -1>;
+
+[[noreturn]] void fail(std::string_view what, const std::filesystem::path& path, int error_number) {
+  throw InputError(fmt::format("{} {}: {}", what, path.string(), std::strerror(error_number)));
+}
+
+void synchronise(const std::filesystem::path& path, int flags,
+                 const std::filesystem::path& destination) {
+  const FileDescriptor file(::open(path.c_str(), flags | O_CLOEXEC));
+  if (!file || ::fsync(file.get()) != 0) fail("cannot write", destination, errno);
+}
+
+std::filesystem::path temporary_beside(const std::filesystem::path& path) {
+  static std::atomic<unsigned> counter{0};
+  std::filesystem::path temporary = path;
+  temporary += fmt::format(".tmp{}-{}", ::getpid(), counter++);
+  return temporary;
+}
+
+}  // namespace
+
+PendingFile::PendingFile(std::filesystem::path path)
+    : path_(std::move(path)), temporary_(temporary_beside(path_)) {
+  const FileDescriptor file(
+      ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));
+  if (!file) fail("cannot write", path_, errno);
+}
+
+PendingFile::~PendingFile() {
+  std::error_code ignored;
+  if (!temporary_.empty()) std::filesystem::remove(temporary_, ignored);
+}
+
+void PendingFile::commit() {
+  synchronise(temporary_, O_RDONLY, path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write", path_, errno);
+  temporary_.clear();
+  const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
+  synchronise(directory, O_RDONLY | O_DIRECTORY, path_);
+}
+
+void write_atomically(const std::filesystem::path& path,
+                      const std::function<void(const std::filesystem::path& temporary)>& write) {
+  PendingFile file(path);
+  try {
+    write(file.temporary());
+  } catch (const std::exception& error) {
+    throw InputError(fmt::format("cannot write {}: {}", path.string(), error.what()));
+  }
+  file.commit();
+}
+
+void write_text_atomically(const std::filesystem::path& path, std::string_view text) {
+  PendingFile file(path);
+  const FileDescriptor out(::open(file.temporary().c_str(), O_WRONLY | O_CLOEXEC));
+  if (!out) fail("cannot write", path, errno);
+  while (!text.empty()) {
+    const ssize_t written = ::write(out.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("cannot write", path, errno);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  file.commit();
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  // The system's reasons are wanted (and a directory can be opened but not read), so no stream.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) fail("cannot read", path, errno);
+  std::string text;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = ::read(file.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("cannot read", path, errno);
+    if (got == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(got));
+  }
+}
+
+void make_directories(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  require(!error,
+          fmt::format("cannot create the directory {}: {}", path.string(), error.message()));
+}
+
+std::string human_bytes(double bytes) {
+  static constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+  std::size_t unit = 0;
+  // 999.95 would be printed as 1000.0.
+  for (; std::abs(bytes) >= (unit == 0 ? 999.5 : 999.95) && unit + 1 < std::size(units); ++unit) {
+    bytes /= 1000;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+std::string human_seconds(double seconds) {
+  if (!std::isfinite(seconds) || seconds > 1e12) return "unknown";
+  if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
+  const long long whole = std::llround(seconds);
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::size_t peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "VmHWM:") continue;
+    std::size_t kibibytes = 0;
+    status >> kibibytes;
+    return kibibytes * 1024;
+  }
+  // Sandboxed kernels leave the line out.
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace lockstep

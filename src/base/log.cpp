@@ -1,0 +1,101 @@
+#include "lockstep/base/log.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <limits>
+#include <mutex>
+#include <string>
+
+#include "lockstep/base/clock.hpp"
+
+namespace lockstep::log {
+namespace {
+
+std::atomic<int> g_rank{0};
+std::atomic<int> g_world{1};
+
+// What stands on the terminal's last line, so that other lines do not land behind it.
+struct ProgressLine {
+  std::mutex mutex;
+  bool drawn = false;
+  double last_s = -std::numeric_limits<double>::infinity();
+};
+
+ProgressLine& progress_line() {
+  static ProgressLine line;
+  return line;
+}
+
+// One write for each call; a pipe that takes only a part gets the rest. A log that cannot be
+// written (closed pipe, full disk) must not end the training, so errors are left alone.
+void write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void say(int file, std::string_view kind, std::string_view line) {
+  ProgressLine& bar = progress_line();
+  const std::lock_guard lock(bar.mutex);
+  if (bar.drawn) write_all(STDOUT_FILENO, "\r\x1b[K");
+  bar.drawn = false;
+  const int world = g_world;
+  const std::string who = !kind.empty() && world > 1 ? fmt::format("rank {}: ", rank()) : "";
+  write_all(file, fmt::format("{}{}{}\n", who, kind, line));
+}
+
+// Open MPI gives each rank a pseudo-terminal as stdout, also when mpirun's own output goes to a
+// file; stderr stays a pipe and tells the two cases apart.
+bool can_redraw() {
+  static const bool terminal = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
+  return terminal;
+}
+
+}  // namespace
+
+void set_rank(int rank, int world) {
+  g_rank = rank;
+  g_world = world;
+}
+
+int rank() { return g_rank; }
+
+void info(std::string_view line) {
+  if (rank() == 0) say(STDOUT_FILENO, "", line);
+}
+
+void warn(std::string_view line) { say(STDERR_FILENO, "warning: ", line); }
+
+void error(std::string_view line) { say(STDERR_FILENO, "error: ", line); }
+
+void progress(std::string_view line, double every_s) {
+  if (rank() != 0) return;
+  ProgressLine& bar = progress_line();
+  const std::lock_guard lock(bar.mutex);
+  if (can_redraw()) {
+    // Without automatic wrapping a line longer than the terminal is cut and can still be redrawn.
+    write_all(STDOUT_FILENO, fmt::format("\r\x1b[?7l{}\x1b[K\x1b[?7h", line));
+    bar.drawn = true;
+    return;
+  }
+  if (const double now = now_s(); now - bar.last_s >= every_s) {
+    bar.last_s = now;
+    write_all(STDOUT_FILENO, fmt::format("{}\n", line));
+  }
+}
+
+void end_progress() {
+  ProgressLine& bar = progress_line();
+  const std::lock_guard lock(bar.mutex);
+  if (bar.drawn) write_all(STDOUT_FILENO, "\n");
+  bar.drawn = false;
+  bar.last_s = -std::numeric_limits<double>::infinity();
+}
+
+}  // namespace lockstep::log

@@ -1,0 +1,99 @@
+#include "lockstep/base/files.hpp"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "lockstep/base/error.hpp"
+
+namespace fs = std::filesystem;
+using namespace lockstep;
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("lockstep-files-" + std::to_string(::getpid()));
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an atomically written file is read back as it was written", "[files]") {
+  const Folder folder;
+  const std::string text =
+      "first\nsecond\n" + std::string(200000, 'x') + std::string(1, '\0') + "z";
+  write_text_atomically(folder.path / "a.txt", "old");
+  write_text_atomically(folder.path / "a.txt", text);
+  CHECK(read_text(folder.path / "a.txt") == text);
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("a failed write leaves the old file and nothing beside it", "[files]") {
+  const Folder folder;
+  const fs::path path = folder.path / "a.txt";
+  write_text_atomically(path, "old");
+  const auto failing = [](const fs::path& temporary) {
+    CHECK(fs::exists(temporary));
+    throw std::runtime_error("the disk is full");
+  };
+  CHECK_THROWS_AS(write_atomically(path, failing), InputError);
+  CHECK_THROWS_WITH(write_atomically(path, failing),
+                    Contains("a.txt") && Contains("the disk is full"));
+  CHECK(read_text(path) == "old");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("a file that is not committed never appears", "[files]") {
+  const Folder folder;
+  { const PendingFile file(folder.path / "a.txt"); }
+  CHECK(folder.entries() == 0);
+}
+
+TEST_CASE("what cannot be read or made is named with the system's reason", "[files]") {
+  const Folder folder;
+  CHECK_THROWS_WITH(read_text(folder.path / "none"),
+                    Contains("none") && Contains("No such file or directory"));
+  CHECK_THROWS_WITH(read_text(folder.path), Contains("Is a directory"));
+  CHECK_THROWS_WITH(write_text_atomically(folder.path / "no" / "a", "x"),
+                    Contains("No such file or directory"));
+  write_text_atomically(folder.path / "file", "x");
+  CHECK_THROWS_WITH(make_directories(folder.path / "file" / "sub"), Contains("file/sub"));
+  make_directories(folder.path / "deep" / "er");
+  make_directories(folder.path / "deep" / "er");
+  CHECK(fs::is_directory(folder.path / "deep" / "er"));
+}
+
+TEST_CASE("bytes and durations are short and rounded right", "[files]") {
+  CHECK(human_bytes(0) == "0 B");
+  CHECK(human_bytes(999) == "999 B");
+  CHECK(human_bytes(1000) == "1.0 kB");
+  CHECK(human_bytes(999960) == "1.0 MB");
+  CHECK(human_bytes(12.34e6) == "12.3 MB");
+  CHECK(human_bytes(5e12) == "5.0 TB");
+  CHECK(human_seconds(0) == "0.0 s");
+  CHECK(human_seconds(8.14) == "8.1 s");
+  CHECK(human_seconds(59.94) == "59.9 s");
+  CHECK(human_seconds(59.96) == "1:00");
+  CHECK(human_seconds(125) == "2:05");
+  CHECK(human_seconds(3599.6) == "1:00:00");
+  CHECK(human_seconds(5025) == "1:23:45");
+  CHECK(human_seconds(std::numeric_limits<double>::quiet_NaN()) == "unknown");
+}
+
+TEST_CASE("peak memory grows with what was touched", "[files]") {
+  const std::size_t before = peak_resident_bytes();
+  CHECK(before > 100'000);
+  std::vector<char> touched(before + 50'000'000, 1);
+  CHECK(touched.back() == 1);
+  CHECK(peak_resident_bytes() >= before + 40'000'000);
+}
