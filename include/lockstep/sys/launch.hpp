@@ -18,10 +18,12 @@ struct MpiWorld {
   int local_rank = 0, local_size = 1;  ///< of MPI_COMM_TYPE_SHARED
 };
 
-enum class Authority { open_mpi, slurm, alone };
+/// Who said who this process is. `mpi`: no launcher that lockstep knows, but MPI has a world of
+/// several ranks, and it is believed.
+enum class Authority { open_mpi, slurm, mpi, alone };
 const char* to_string(Authority authority);
 
-/// Who this process is. node_index counts distinct hosts in order of first rank.
+/// Who this process is.
 struct RankInfo {
   int rank = 0, world = 1;
   int local_rank = 0, local_size = 1;
@@ -32,10 +34,14 @@ struct RankInfo {
 };
 
 /// The rule that is right under mpirun, srun, both and neither: OMPI_COMM_WORLD_*; else SLURM_*
-/// when SLURM_STEP_ID is set; else alone. Checked against `mpi` when it is given. Throws InputError
-/// naming the variable and both values for junk, for a missing companion, for rank >= world, and
-/// when the launcher and MPI contradict each other (with what to change).
+/// when SLURM_STEP_ID is set (and is no batch or interactive shell's); else alone. Checked against
+/// `mpi` when it is given. Throws InputError naming the variable and both values for junk, for a
+/// missing companion, for rank >= world, and when the launcher and MPI contradict each other (with
+/// what to change).
 RankInfo identify(const EnvLookup& env, const std::optional<MpiWorld>& mpi);
+
+/// Whether a launcher of several ranks started this process, so that there is a world to join.
+bool launched(const EnvLookup& env);
 
 /// Before MPI_Init: the launches that would die inside it (an srun whose --mpi= does not fit the
 /// MPI library) as a text that says what to change; nothing when there is no reason to fear.

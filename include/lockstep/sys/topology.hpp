@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::sys {
@@ -11,6 +11,8 @@ namespace lockstep::sys {
 /// A set of logical processors by operating-system index, ascending. "0-3,8" as text.
 using CpuSet = std::vector<int>;
 std::string to_string(const CpuSet& cpus);
+/// The set that "0-3,8" stands for; "" is the empty set. Throws InputError with the text for junk.
+CpuSet parse_cpus(std::string_view text);
 
 struct NumaNode {
   int os_index = 0;
@@ -20,18 +22,22 @@ struct NumaNode {
 
 struct Gpu {
   std::string name, pci_bus_id;  ///< "0000:17:00.0"
-  CpuSet near_cpus;
+  CpuSet near_cpus;              ///< allowed or not
 };
 
-/// What this machine is, by hwloc. `xml` describes another machine (lstopo --of xml); then nothing
-/// can be bound.
+/// What a machine is, by hwloc.
 struct Machine {
   std::string model;  ///< of the processor
   std::vector<NumaNode> numa;
-  std::vector<CpuSet> cores;  ///< logical processors of each physical core
-  std::vector<Gpu> gpus;
-  CpuSet allowed;  ///< what the scheduler or cgroup lets this process use
+  std::vector<CpuSet> cores;  ///< logical processors of each physical core, allowed or not
+  std::vector<Gpu> gpus;      ///< by PCI bus id
+  CpuSet allowed;             ///< what the scheduler or cgroup lets this process use
+  bool foreign = false;       ///< read from a file: a plan for it can be shown, never bound
 };
+
+/// The machine that this process runs on, or the one that `xml_path` describes (lstopo --of xml).
+/// Throws InputError when the file is missing or no topology, and when the environment (HWLOC_*)
+/// makes hwloc describe another machine than this one. Starts no GPU driver.
 Machine look_at_machine(const std::optional<std::string>& xml_path = std::nullopt);
 
 /// Where one rank runs. A pure function of the machine and of who shares it.
@@ -44,25 +50,44 @@ struct Plan {
   bool loader_shares_cores = false;
   std::string gpu_pci_bus_id;  ///< empty without a GPU
   std::vector<std::string>
-      remarks;  ///< what a human should know ("GPU-local cores are not allowed: kept ...")
+      remarks;           ///< what a human should know ("GPU-local cores are not allowed: kept ...")
+  bool foreign = false;  ///< made for a machine that is not this one
 };
 
 struct PlanRequest {
   int local_rank = 0, local_size = 1;
   std::size_t compute_threads = 0;  ///< 0 = one for each physical core of the share
-  CpuSet already_bound;  ///< the mask that the launcher gave this process (read back); used when it
-                         ///< differs between local ranks, i.e. when the launcher has already
-                         ///< divided the node
-  bool launcher_divided = false;
-  std::string gpu_pci_bus_id;  ///< bind near this GPU; empty without one
+  CpuSet already_bound;  ///< the mask that the launcher gave this process (read back): nothing
+                         ///< outside it is used; empty when there is none
+  bool launcher_divided = false;        ///< this rank alone has that mask: it is kept, not divided
+  std::string gpu_pci_bus_id;           ///< bind near this GPU; empty without one
+  std::vector<std::string> local_gpus;  ///< every local rank's GPU, to see who shares a domain;
+                                        ///< empty: the machine's GPUs in order
 };
+
+/// Cores near the GPU, else all allowed ones, divided evenly (sizes differ by at most one physical
+/// core) and contiguously in NUMA order among the local ranks that have the same ones.
+/// Throws InputError when the mask holds no allowed CPU.
 Plan plan_binding(const Machine& machine, const PlanRequest& request);
+
+/// One of the ranks on this machine, as it came from its launcher.
+struct LocalRank {
+  CpuSet mask;                 ///< the CPUs that it may run on, read back
+  std::string gpu_pci_bus_id;  ///< empty without one
+};
+
+/// The request of `ranks[mine]`: it shares what it has with the ranks that came with the same mask.
+/// A launcher that gave each rank its own mask has divided the machine already.
+PlanRequest request_among(const std::vector<LocalRank>& ranks, std::size_t mine,
+                          std::size_t compute_threads);
 
 /// CPUs that the calling thread may run on now.
 CpuSet current_cpus();
 /// Binds the calling thread. Throws Error with the set and the system's reason.
 void bind_thread(const CpuSet& cpus);
-/// Binds the process's future memory to the NUMA node (no effect with one node).
+/// Lets the calling thread's future memory, and that of the threads that it starts from now on,
+/// come from the NUMA node as long as there is any. Throws Error with the node and the system's
+/// reason.
 void bind_memory(int numa_node);
 
 /// What was asked for and what reading back says.
@@ -70,11 +95,12 @@ struct BindingReport {
   Plan plan;
   CpuSet process_cpus;   ///< read back
   int memory_node = -1;  ///< where a freshly touched page really is; -1 = not known
-  bool ok = false;
-  std::vector<std::string> failures;
+  bool ok = false;       ///< CPUs as asked; memory too where there are several NUMA nodes
+  std::vector<std::string> failures;  ///< why not ok, for humans
 };
-/// Binds the whole process to its share and its memory to the share's NUMA node, then reads both
-/// back.
+/// Binds the whole process (every thread that it has) to its share and its memory to the share's
+/// NUMA node, then reads both back. Call it before threads, contexts and large buffers: masks are
+/// inherited and pages stay where they were first touched.
 BindingReport bind_process(const Plan& plan);
 
 }  // namespace lockstep::sys

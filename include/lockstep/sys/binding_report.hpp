@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "lockstep/sys/launch.hpp"
+#include "lockstep/sys/topology.hpp"
+
+namespace lockstep::sys {
+
+/// One line for a human: "rank 1 on node7: CPUs 4-7, NUMA node 0, compute 4-6, loader 7: PASS".
+/// Failures and remarks follow after it.
+std::string describe(const BindingReport& report, const RankInfo& rank);
+
+/// The same, complete, as one JSON object for the run's directory. CPU sets are texts ("0-3,8");
+/// `ok` is null in the second form, where nothing was bound.
+std::string to_json(const BindingReport& report, const RankInfo& rank);
+std::string to_json(const Plan& plan, const RankInfo& rank);
+
+}  // namespace lockstep::sys

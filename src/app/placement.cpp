@@ -1,0 +1,61 @@
+#include "placement.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::app {
+namespace {
+
+/// Names the running kernel, so that ranks share cores when they really do: containers on one
+/// machine have different host names, and cloned machines the same one.
+std::string machine_id(const std::string& host) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  return std::getline(file, id) ? id : host;
+}
+
+struct Card {
+  std::string machine;
+  sys::LocalRank rank;
+};
+
+std::string to_text(const Card& card) {
+  return fmt::format("{}\n{}\n{}\n", card.machine, sys::to_string(card.rank.mask),
+                     card.rank.gpu_pci_bus_id);
+}
+
+Card parse_card(const std::string& text) {
+  std::istringstream lines(text);
+  Card card;
+  std::string mask;
+  std::getline(lines, card.machine);
+  std::getline(lines, mask);
+  std::getline(lines, card.rank.gpu_pci_bus_id);
+  check(!lines.fail(), "a rank's placement has three lines");
+  card.rank.mask = sys::parse_cpus(mask);
+  return card;
+}
+
+}  // namespace
+
+sys::Plan plan_rank(Launch& launch, const sys::Machine& machine, std::size_t compute_threads,
+                    const std::string& gpu_pci_bus_id) {
+  const Card mine{machine_id(launch.rank.host), {sys::current_cpus(), gpu_pci_bus_id}};
+  std::vector<std::string> cards{to_text(mine)};
+  if (launch.control) cards = launch.control->gather(cards.front(), "placement");
+  std::vector<sys::LocalRank> here;
+  std::size_t my_place = 0;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const Card card = parse_card(cards[rank]);
+    if (card.machine != mine.machine) continue;
+    if (static_cast<int>(rank) == launch.rank.rank) my_place = here.size();
+    here.push_back(card.rank);
+  }
+  return sys::plan_binding(machine, sys::request_among(here, my_place, compute_threads));
+}
+
+}  // namespace lockstep::app

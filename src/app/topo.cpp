@@ -1,0 +1,199 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/sys/binding_report.hpp"
+#include "placement.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using sys::to_string;
+
+struct Options {
+  std::optional<std::string> hwloc;
+  int ranks_per_node = 0;
+  std::size_t threads = 0;
+  bool json = false;
+};
+
+Json as_json(const sys::Machine& machine) {
+  Json numa = Json::array(), cores = Json::array(), gpus = Json::array();
+  for (const sys::NumaNode& node : machine.numa)
+    numa.push_back(
+        {{"node", node.os_index}, {"cpus", to_string(node.cpus)}, {"bytes", node.bytes}});
+  for (const sys::CpuSet& core : machine.cores) cores.push_back(to_string(core));
+  for (const sys::Gpu& gpu : machine.gpus)
+    gpus.push_back({{"pci_bus_id", gpu.pci_bus_id},
+                    {"name", gpu.name},
+                    {"near_cpus", to_string(gpu.near_cpus)}});
+  return {{"model", machine.model},
+          {"allowed", to_string(machine.allowed)},
+          {"numa", std::move(numa)},
+          {"cores", std::move(cores)},
+          {"gpus", std::move(gpus)}};
+}
+
+std::string text_of(const sys::Machine& machine) {
+  std::size_t logical = 0;
+  for (const sys::CpuSet& core : machine.cores) logical += core.size();
+  std::string text =
+      fmt::format("{}: {} core(s), {} logical processor(s), allowed: {}\n", machine.model,
+                  machine.cores.size(), logical, to_string(machine.allowed));
+  for (const sys::NumaNode& node : machine.numa)
+    text += fmt::format("NUMA node {}: CPUs {}, {}\n", node.os_index, to_string(node.cpus),
+                        human_bytes(static_cast<double>(node.bytes)));
+  for (const sys::Gpu& gpu : machine.gpus)
+    text += fmt::format("GPU {}: {}, near CPUs {}\n", gpu.pci_bus_id, gpu.name,
+                        to_string(gpu.near_cpus));
+  if (machine.gpus.empty()) text += "no GPU\n";
+  return text;
+}
+
+/// A table whose columns are as wide as their widest cell.
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const auto& row : rows)
+    for (std::size_t column = 0; column < row.size(); ++column)
+      widths[column] = std::max(widths[column], row[column].size());
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t column = 0; column < row.size(); ++column)
+      line += fmt::format("{:<{}}  ", row[column], widths[column]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::string compute_cell(const Json& rank) {
+  sys::CpuSet all;
+  for (const Json& thread : rank["compute"])
+    for (int cpu : sys::parse_cpus(thread.get<std::string>())) all.push_back(cpu);
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return fmt::format("{} ({} threads)", to_string(all), rank["compute"].size());
+}
+
+std::string verdict(const Json& rank) {
+  if (rank["ok"].is_null()) return "plan";
+  return rank["ok"].get<bool>() ? "PASS" : "FAIL";
+}
+
+/// One row a rank, then the ranks' failures and remarks; equal remarks of several ranks once.
+std::string text_of(const Json& ranks) {
+  std::vector<std::vector<std::string>> rows{
+      {"rank", "host", "local", "NUMA", "compute CPUs", "loader CPUs", "GPU", "binding"}};
+  std::vector<std::pair<std::string, std::string>> said;  // a remark, and the ranks that make it
+  for (const Json& rank : ranks) {
+    const int node = rank["numa_node"];
+    const std::string gpu = rank["gpu"];
+    rows.push_back({rank["rank"].dump(), rank["host"], rank["local_rank"].dump(),
+                    node < 0 ? "several" : std::to_string(node), compute_cell(rank),
+                    rank["loader"].get<std::string>() +
+                        (rank["loader_shares_cores"].get<bool>() ? " (shared)" : ""),
+                    gpu.empty() ? "-" : gpu, verdict(rank)});
+    for (const char* kind : {"failures", "remarks", "ignored"})
+      for (const std::string remark : rank.value(kind, Json::array())) {
+        const auto known = std::find_if(said.begin(), said.end(),
+                                        [&](const auto& pair) { return pair.first == remark; });
+        if (known == said.end())
+          said.emplace_back(remark, rank["rank"].dump());
+        else
+          known->second += "," + rank["rank"].dump();
+      }
+  }
+  std::string text = table(rows);
+  for (const auto& [remark, who] : said) text += fmt::format("rank {}: {}\n", who, remark);
+  return text;
+}
+
+void print(const Options& options, const sys::Machine& machine, const Json& ranks) {
+  std::string text = options.json ? Json{{"machine", as_json(machine)}, {"ranks", ranks}}.dump(2)
+                                  : text_of(machine) + text_of(ranks);
+  if (text.ends_with('\n')) text.pop_back();
+  log::info(text);
+}
+
+/// The plan for ranks that do not run: on this machine, or on another from its description.
+int show_plan(const Options& options) {
+  const sys::RankInfo self = sys::identify(sys::process_environment(), std::nullopt);
+  log::set_rank(self.rank, self.world);
+  const sys::Machine machine = sys::look_at_machine(options.hwloc);
+  const std::size_t one_each =
+      machine.gpus.empty() ? std::max<std::size_t>(machine.numa.size(), 1) : machine.gpus.size();
+  const int count =
+      options.ranks_per_node > 0 ? options.ranks_per_node : static_cast<int>(one_each);
+  const bool gpu_each = static_cast<std::size_t>(count) <= machine.gpus.size();
+  std::vector<sys::LocalRank> local(static_cast<std::size_t>(count));
+  for (std::size_t rank = 0; rank < local.size(); ++rank) {
+    local[rank].mask = machine.foreign ? machine.allowed : sys::current_cpus();
+    if (gpu_each) local[rank].gpu_pci_bus_id = machine.gpus[rank].pci_bus_id;
+  }
+  Json ranks = Json::array();
+  for (std::size_t rank = 0; rank < local.size(); ++rank) {
+    sys::RankInfo info;
+    info.rank = info.local_rank = static_cast<int>(rank);
+    info.world = info.local_size = count;
+    info.host = machine.foreign ? *options.hwloc : self.host;
+    sys::Plan plan = sys::plan_binding(machine, sys::request_among(local, rank, options.threads));
+    if (!machine.gpus.empty() && !gpu_each)
+      plan.remarks.push_back(
+          fmt::format("{} ranks but {} GPUs: planned as CPU ranks", count, machine.gpus.size()));
+    ranks.push_back(Json::parse(sys::to_json(plan, info)));
+  }
+  print(options, machine, ranks);
+  return 0;
+}
+
+/// Binds the ranks that do run, and reads back. Alone, without MPI.
+int bind_and_verify(const Options& options, Launch& launch) {
+  const sys::EnvLookup env = sys::process_environment();
+  if (sys::launched(env))
+    launch.start();
+  else
+    launch.rank = sys::identify(env, std::nullopt);
+  const sys::Machine machine = sys::look_at_machine();
+  const sys::Plan plan = plan_rank(launch, machine, options.threads);
+  const std::string mine = sys::to_json(sys::bind_process(plan), launch.rank);
+  std::vector<std::string> texts{mine};
+  if (launch.control) texts = launch.control->gather(mine, "binding report");
+  Json ranks = Json::array();
+  for (const std::string& text : texts) ranks.push_back(Json::parse(text));
+  print(options, machine, ranks);
+  const bool passed = std::all_of(ranks.begin(), ranks.end(),
+                                  [](const Json& rank) { return rank["ok"].get<bool>(); });
+  return passed ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_topo(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand(
+      "topo",
+      "Show what this machine is and where each rank runs. Started by mpirun or srun, every rank "
+      "binds itself and reads back: PASS or FAIL; exit status 1 when one fails.");
+  app->add_option("--hwloc", options->hwloc,
+                  "plan for the machine in this file (lstopo --of xml FILE.xml); nothing is bound");
+  app->add_option("--ranks-per-node", options->ranks_per_node,
+                  "plan for so many ranks without starting them (with --hwloc: one for each GPU, "
+                  "else for each NUMA node)")
+      ->check(CLI::PositiveNumber);
+  app->add_option("--threads", options->threads,
+                  "compute threads of a rank (0: one for each core of its share)");
+  app->add_flag("--json", options->json, "print JSON");
+  return {app, [options](Launch& launch) {
+            const bool only_plan = options->hwloc || options->ranks_per_node > 0;
+            return only_plan ? show_plan(*options) : bind_and_verify(*options, launch);
+          }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,63 @@
+#include "lockstep/sys/binding_report.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cpuset.hpp"
+
+namespace lockstep::sys {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json as_json(const Plan& plan, const RankInfo& rank) {
+  Json compute = Json::array();
+  for (const CpuSet& thread : plan.compute) compute.push_back(to_string(thread));
+  return {{"rank", rank.rank},
+          {"world", rank.world},
+          {"local_rank", rank.local_rank},
+          {"local_size", rank.local_size},
+          {"host", rank.host},
+          {"authority", to_string(rank.authority)},
+          {"ignored", rank.ignored},
+          {"share", to_string(plan.share)},
+          {"numa_node", plan.numa_node},
+          {"compute", std::move(compute)},
+          {"loader", to_string(plan.loader)},
+          {"loader_shares_cores", plan.loader_shares_cores},
+          {"gpu", plan.gpu_pci_bus_id},
+          {"remarks", plan.remarks},
+          {"ok", nullptr}};
+}
+
+}  // namespace
+
+std::string describe(const BindingReport& report, const RankInfo& rank) {
+  const Plan& plan = report.plan;
+  CpuSet compute;
+  for (const CpuSet& thread : plan.compute) compute = joined(compute, thread);
+  std::string line = fmt::format(
+      "rank {} on {}: CPUs {}, {}{}, {} compute thread(s) on {}, loader on {}{}: {}", rank.rank,
+      rank.host, to_string(report.process_cpus),
+      plan.numa_node < 0 ? "several NUMA nodes" : fmt::format("NUMA node {}", plan.numa_node),
+      plan.gpu_pci_bus_id.empty() ? "" : ", GPU " + plan.gpu_pci_bus_id, plan.compute.size(),
+      to_string(compute), to_string(plan.loader), plan.loader_shares_cores ? " (shared)" : "",
+      report.ok ? "PASS" : "FAIL");
+  for (const std::string& failure : report.failures) line += "; " + failure;
+  for (const std::string& remark : plan.remarks) line += "; " + remark;
+  return line;
+}
+
+std::string to_json(const BindingReport& report, const RankInfo& rank) {
+  Json json = as_json(report.plan, rank);
+  json["process_cpus"] = to_string(report.process_cpus);
+  json["memory_node"] = report.memory_node;
+  json["ok"] = report.ok;
+  json["failures"] = report.failures;
+  return json.dump(2);
+}
+
+std::string to_json(const Plan& plan, const RankInfo& rank) { return as_json(plan, rank).dump(2); }
+
+}  // namespace lockstep::sys

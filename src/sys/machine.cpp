@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+#include <hwloc.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "cpuset.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/owned.hpp"
+
+namespace lockstep::sys {
+namespace {
+
+using Topology = Owned<hwloc_topology_t, hwloc_topology_destroy>;
+
+CpuSet to_cpus(hwloc_const_cpuset_t set) {
+  CpuSet cpus;
+  for (int cpu = hwloc_bitmap_first(set); cpu >= 0; cpu = hwloc_bitmap_next(set, cpu))
+    cpus.push_back(cpu);
+  return cpus;
+}
+
+const char* info_of(hwloc_obj_t object, const char* name) {
+  const char* text = object ? hwloc_obj_get_info_by_name(object, name) : nullptr;
+  return text && *text ? text : nullptr;
+}
+
+/// The HWLOC_* variables that decide which machine hwloc describes, as "NAME=value ...".
+std::string misleading_variables() {
+  std::string text;
+  for (const char* name : {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT", "HWLOC_CPUID_PATH",
+                           "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM"})
+    if (const char* value = std::getenv(name))
+      text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+  return text.empty() ? "HWLOC_* variables" : text;
+}
+
+/// GPU components would initialise drivers and start threads, before this process is bound. PCI
+/// tells where a GPU is without them.
+void forbid_drivers(hwloc_topology_t topology) {
+  for (const char* component : {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl"})
+    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+}
+
+Topology load(const std::optional<std::string>& xml_path) {
+  hwloc_topology_t raw = nullptr;
+  check(hwloc_topology_init(&raw) == 0, "hwloc_topology_init");
+  Topology topology(raw);
+  // Disallowed processors stay in the picture, so that "the GPU's cores are not allowed" can name
+  // them.
+  unsigned long flags = HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED;
+  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  forbid_drivers(raw);
+  if (xml_path) {
+    std::error_code error;
+    require(std::filesystem::is_regular_file(*xml_path, error),
+            fmt::format("{}: no such file: write one with lstopo --of xml FILE.xml", *xml_path));
+    require(hwloc_topology_set_xml(raw, xml_path->c_str()) == 0,
+            fmt::format("{}: not an XML topology that hwloc can read: write one with lstopo --of "
+                        "xml FILE.xml",
+                        *xml_path));
+  } else {
+    flags |= HWLOC_TOPOLOGY_FLAG_THISSYSTEM_ALLOWED_RESOURCES;
+  }
+  hwloc_topology_set_flags(raw, flags);
+  const bool loaded = hwloc_topology_load(raw) == 0;
+  if (xml_path)
+    require(loaded, fmt::format("{}: hwloc cannot load this topology (damaged or written by "
+                                "another version?): write it again with lstopo --of xml",
+                                *xml_path));
+  check(loaded, fmt::format("hwloc cannot describe this machine: {}", std::strerror(errno)));
+  return topology;
+}
+
+/// The environment may tell hwloc of another machine, and then its binding calls succeed without
+/// doing anything: so what it describes must hold the CPUs that this thread runs on.
+void require_this_system(hwloc_topology_t topology) {
+  const CpuSet described = to_cpus(hwloc_topology_get_topology_cpuset(topology));
+  require(hwloc_topology_is_thissystem(topology) && contains(described, current_cpus()),
+          fmt::format("hwloc describes another machine than this one (CPUs {}, but this process "
+                      "runs on {}): unset {}; to look at another machine use lockstep topo --hwloc "
+                      "FILE.xml",
+                      to_string(described), to_string(current_cpus()), misleading_variables()));
+}
+
+std::string model_of(hwloc_topology_t topology) {
+  const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
+  for (hwloc_obj_t object : {package, hwloc_get_root_obj(topology)})
+    for (const char* name : {"CPUModel", "CPUType", "PlatformName"})
+      if (const char* model = info_of(object, name)) return model;
+  return "unknown processor";
+}
+
+std::vector<NumaNode> numa_nodes(hwloc_topology_t topology) {
+  std::vector<NumaNode> nodes;
+  hwloc_obj_t object = nullptr;
+  while ((object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, object)))
+    if (!hwloc_bitmap_iszero(object->cpuset))
+      nodes.push_back({static_cast<int>(object->os_index), to_cpus(object->cpuset),
+                       static_cast<std::size_t>(object->attr->numanode.local_memory)});
+  return nodes;
+}
+
+std::vector<CpuSet> physical_cores(hwloc_topology_t topology) {
+  // Some virtual machines list no cores: then every logical processor counts as one.
+  const bool listed = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0;
+  std::vector<CpuSet> cores;
+  hwloc_obj_t object = nullptr;
+  while ((object =
+              hwloc_get_next_obj_by_type(topology, listed ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU, object)))
+    cores.push_back(to_cpus(object->cpuset));
+  return cores;
+}
+
+/// The compute driver's view of a PCI device, where the description holds one.
+hwloc_obj_t compute_device(hwloc_obj_t pci) {
+  for (hwloc_obj_t child = pci->io_first_child; child; child = child->next_sibling) {
+    const char* backend = info_of(child, "Backend");
+    if (child->type != HWLOC_OBJ_OS_DEVICE || !backend) continue;
+    for (const char* known : {"CUDA", "NVML", "RSMI"})
+      if (std::strcmp(backend, known) == 0) return child;
+  }
+  return nullptr;
+}
+
+/// A server's on-board console is a display controller too, so without a compute driver's word only
+/// those who make GPUs for computing count.
+bool is_gpu(hwloc_obj_t pci) {
+  constexpr unsigned short vga = 0x0300, three_d = 0x0302, other_display = 0x0380;
+  constexpr unsigned short nvidia = 0x10de, amd = 0x1002;
+  const auto& device = pci->attr->pcidev;
+  const bool maker = device.vendor_id == nvidia || device.vendor_id == amd;
+  const bool display = device.class_id == vga || device.class_id == other_display;
+  return compute_device(pci) || device.class_id == three_d || (maker && display);
+}
+
+std::string gpu_name(hwloc_obj_t pci) {
+  if (const char* model = info_of(compute_device(pci), "GPUModel")) return model;
+  if (const char* model = info_of(pci, "PCIDevice")) return model;
+  return fmt::format("PCI {:04x}:{:04x}", pci->attr->pcidev.vendor_id, pci->attr->pcidev.device_id);
+}
+
+std::vector<Gpu> gpus_of(hwloc_topology_t topology) {
+  std::vector<Gpu> gpus;
+  hwloc_obj_t pci = nullptr;
+  while ((pci = hwloc_get_next_pcidev(topology, pci))) {
+    if (!is_gpu(pci)) continue;
+    const auto& at = pci->attr->pcidev;
+    gpus.push_back({gpu_name(pci),
+                    fmt::format("{:04x}:{:02x}:{:02x}.{:x}", at.domain, at.bus, at.dev, at.func),
+                    to_cpus(hwloc_get_non_io_ancestor_obj(topology, pci)->cpuset)});
+  }
+  std::sort(gpus.begin(), gpus.end(),
+            [](const Gpu& a, const Gpu& b) { return a.pci_bus_id < b.pci_bus_id; });
+  return gpus;
+}
+
+}  // namespace
+
+Machine look_at_machine(const std::optional<std::string>& xml_path) {
+  const Topology owner = load(xml_path);
+  const hwloc_topology_t topology = owner.get();
+  if (!xml_path) require_this_system(topology);
+  Machine machine;
+  machine.model = model_of(topology);
+  machine.numa = numa_nodes(topology);
+  machine.cores = physical_cores(topology);
+  machine.gpus = gpus_of(topology);
+  machine.allowed = to_cpus(hwloc_topology_get_allowed_cpuset(topology));
+  machine.foreign = xml_path.has_value();
+  return machine;
+}
+
+}  // namespace lockstep::sys
