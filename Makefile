@@ -1,0 +1,213 @@
+# lockstep: `make help` lists what can be made.
+#
+# Sources are found by folder; a folder is a layer (tests/check_layers holds the law). Every
+# configuration (plain, asan, tsan) builds the same rules into a folder of its own.
+
+MAKEFLAGS += --no-builtin-rules -j$(shell nproc 2>/dev/null || echo 1)
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.SECONDARY:
+.DEFAULT_GOAL := all
+
+BUILD    ?= build
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+SANITIZE ?=
+MPICXX   ?= mpicxx
+CCACHE   ?= $(shell command -v ccache)
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
+
+# ---- what goes into the program --------------------------------------------------------------
+LAYERS    := base sys device nn data comm backend optim train
+PORTS     := cpu mpi nocuda
+LIB_SRC   := $(wildcard $(patsubst %,src/%/*.cpp,$(LAYERS) $(PORTS)))
+APP_SRC   := $(wildcard src/app/*.cpp)
+UNIT_SRC  := $(wildcard tests/unit/*.cpp tests/unit/*/*.cpp)
+MPI_SRC   := $(wildcard tests/mpi/*.cpp)
+FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp')
+
+objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
+LIB       := $(BUILD)/liblockstep.a
+PROGRAM   := $(BUILD)/lockstep
+UNIT      := $(BUILD)/unit_tests
+MPI_TESTS := $(BUILD)/mpi_tests
+
+# ---- the compiler and the libraries ----------------------------------------------------------
+# Each probe runs once, when a recipe first needs it: `make help` asks for nothing.
+once        = $(eval $(1) := $$(shell $(2)))$($(1))
+MPI_CFLAGS  = $(call once,MPI_CFLAGS,$(MPICXX) --showme:compile)
+MPI_LIBS    = $(call once,MPI_LIBS,$(MPICXX) --showme:link)
+PKGS       := hdf5 hwloc fmt libjpeg libpng zlib
+PKG_CFLAGS  = $(call once,PKG_CFLAGS,pkg-config --cflags $(PKGS))
+PKG_LIBS    = $(call once,PKG_LIBS,pkg-config --libs $(PKGS))
+GXX_12      = $(call once,GXX_12,$(CXX) -dumpfullversion 2>/dev/null | grep '^12\.')
+
+# -Werror only with the compiler that the project is kept clean for: a newer one's new warnings
+# must not stop a user.
+WERROR   ?= $(if $(GXX_12),-Werror)
+WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wvla \
+            -Wformat=2 -Wundef $(FALSE_ALARMS) $(WERROR)
+# g++ 12 at -O3 sees overflows in fmt and in std::string that are not there (GCC bugs 105329, 106757).
+FALSE_ALARMS := -Wno-stringop-overflow -Wno-restrict
+# The two -fno flags change no computed value: nothing here reads errno or traps on arithmetic.
+# Never -march=native: kernels choose their instruction set when they run (target_clones).
+OPTIMIZE := -O3 -fno-math-errno -fno-trapping-math
+ifneq ($(SANITIZE),)
+OPTIMIZE := -O1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all \
+            -D_GLIBCXX_ASSERTIONS
+WERROR   := # sanitizers make the compiler's flow warnings guess
+endif
+# OpenMPI's C++ bindings are left out: gone from the standard, and full of warnings.
+THIRD_PARTY = $(patsubst -I%,-isystem %,$(MPI_CFLAGS) $(PKG_CFLAGS)) -DOMPI_SKIP_MPICXX
+CXXFLAGS   ?=
+ALL_CXXFLAGS = -std=c++20 -g $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) -Iinclude -Isrc \
+               $(THIRD_PARTY) $(CXXFLAGS)
+LDFLAGS    ?=
+ALL_LDFLAGS = -fopenmp -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
+LIBS        = $(filter-out -lmpi_cxx,$(MPI_LIBS)) -ldnnl $(PKG_LIBS)
+
+# ---- building ------------------------------------------------------------------------------------
+##@ Build
+
+.PHONY: all
+all: $(PROGRAM)  ## build the program into build/ (default)
+
+$(PROGRAM): $(call objects,$(APP_SRC)) $(LIB)
+	@echo "  link    $@"
+	@$(CXX) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+# Made anew each time, so that an object whose source is gone does not live on in the archive.
+$(LIB): $(call objects,$(LIB_SRC)) $(BUILD)/sources
+	@echo "  archive $@"
+	@rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
+
+$(UNIT): $(call objects,$(UNIT_SRC) tests/support/main.cpp tests/support/unit_process.cpp) $(LIB)
+	@echo "  link    $@"
+	@$(CXX) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+$(MPI_TESTS): $(call objects,$(MPI_SRC) tests/support/main.cpp tests/support/mpi_world.cpp) $(LIB)
+	@echo "  link    $@"
+	@$(CXX) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+$(BUILD)/obj/%.o: %.cpp | $(BUILD)/found
+	@mkdir -p $(@D)
+	@echo "  compile $<"
+	@$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(EXTRA) -MMD -MP -c -o $@ $<
+
+$(BUILD)/obj/tests/%.o: EXTRA = -I.
+
+# The list of sources; touched only when it changes.
+$(BUILD)/sources: FORCE
+	@mkdir -p $(@D)
+	@echo '$(LIB_SRC)' | cmp -s - $@ || echo '$(LIB_SRC)' > $@
+.PHONY: FORCE
+FORCE:
+
+# What the build needs is there: asked once for each build folder, before the first compile.
+$(BUILD)/found:
+	@mkdir -p $(@D)
+	@jobs/setup.sh --check build
+	@touch $@
+
+-include $(patsubst %.o,%.d,$(call objects,$(LIB_SRC) $(APP_SRC) $(UNIT_SRC) $(MPI_SRC)) \
+           $(call objects,$(wildcard tests/support/*.cpp)))
+
+.PHONY: tests
+tests: $(UNIT) $(MPI_TESTS)
+
+.PHONY: install
+install: $(PROGRAM)  ## install the program below PREFIX (/usr/local), DESTDIR is respected
+	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/lockstep
+
+.PHONY: clean
+clean:  ## remove build/ (data sets and runs stay)
+	rm -rf $(BUILD)
+
+# ---- running ---------------------------------------------------------------------------------
+##@ Run
+
+# Open MPI refuses root unless told otherwise; containers and CI know no other user.
+AS_ROOT     := $(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+RANKS       ?= 2
+MPIRUN      ?= mpirun
+CONFIG      ?= jobs/configs/shapes.toml
+SHAPES      ?= data/shapes
+MAKE_SHAPES ?= $(PROGRAM) pack --from shapes --out $(SHAPES)
+
+.PHONY: train
+train:  ## install what is missing, build, make the default data set, train it on RANKS=2
+	@jobs/setup.sh build
+	@$(MAKE) --no-print-directory $(PROGRAM)
+	@test -e $(SHAPES) || $(AS_ROOT) $(MAKE_SHAPES)
+	$(AS_ROOT) $(MPIRUN) -np $(RANKS) $(PROGRAM) train --config $(CONFIG)
+
+.PHONY: cifar10
+cifar10:  ## pack and train CIFAR-10 from SRC=folder of class folders
+	@test -n "$(SRC)" || { echo 'make cifar10: say where the images are: make cifar10 SRC=folder'; exit 2; }
+	@jobs/setup.sh build
+	@$(MAKE) --no-print-directory $(PROGRAM)
+	@$(AS_ROOT) LOCKSTEP=$(PROGRAM) jobs/cifar10.sh "$(SRC)"
+
+.PHONY: bench
+bench:  ## measure training speed and memory: the table of models, precisions and ranks
+	@jobs/setup.sh build
+	@$(MAKE) --no-print-directory $(PROGRAM)
+	@$(AS_ROOT) LOCKSTEP=$(PROGRAM) tests/bench/run
+
+# ---- checking --------------------------------------------------------------------------------
+##@ Check
+
+.PHONY: test
+test:  ## install what is missing, build, run all tests (FILTER=part of a name, or [tag])
+	@jobs/setup.sh test
+	@$(MAKE) --no-print-directory $(PROGRAM) tests
+	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run
+
+.PHONY: asan
+asan:  ## unit tests under the address and undefined-behaviour sanitizers
+	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/asan SANITIZE=address,undefined
+
+.PHONY: tsan
+tsan:  ## loader, sampler and reducer tests under the thread sanitizer
+	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/tsan SANITIZE=thread \
+	  FILTER='$(or $(FILTER),[loader],[sampler],[reducer])'
+
+.PHONY: sanitized
+sanitized: $(UNIT)
+	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run unit
+
+.PHONY: format
+format:  ## rewrite the sources in the project's format
+	@jobs/setup.sh format
+	@clang-format -i $(FORMATTED)
+
+.PHONY: check-format
+check-format:  ## fail on a source that is not in the project's format
+	@jobs/setup.sh format
+	@clang-format --dry-run -Werror $(FORMATTED)
+
+.PHONY: check-layers
+check-layers:  ## fail on an include that points upward or sideways, and the like
+	@tests/check_layers
+
+# Headers are seen through the sources that include them. clang 16 is the first to know
+# std::source_location. Debian's g++ keeps omp.h among its own headers.
+CLANG_TIDY ?= clang-tidy-16
+FILES      ?= $(filter %.cpp,$(FORMATTED))
+LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) -Wno-unknown-pragmas \
+              -idirafter $(shell $(CXX) -print-file-name=include)
+.PHONY: lint
+lint:  ## clang-tidy on all sources (FILES="a.cpp b.cpp" for some)
+	@jobs/setup.sh lint
+	@printf '%s\n' $(FILES) | xargs -P $$(nproc) -n 1 sh -c \
+	  '$(CLANG_TIDY) --quiet "$$0" -- $(LINT_FLAGS) 2>&1 | grep -v "warnings generated" || true; :'
+
+##@ Help
+
+.PHONY: help
+help:  ## this list
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile

@@ -1,0 +1,107 @@
+#!/bin/sh
+# Finds what is missing to build, test, format or lint lockstep, and installs it where it may.
+#
+#   jobs/setup.sh [--check] build|test|format|lint|ci ...
+#
+# What a package gives counts as there when dpkg knows the package or when it is found by itself (an
+# environment module, Spack). Missing packages are installed by apt-get as root or by a sudo that
+# asks for no password. Elsewhere, and with --check, they are listed and the status is 1.
+set -eu
+
+# package | wanted for | found by itself | environment module or Spack package
+packages='
+g++                | build | header source_location | gcc@12:
+make               | build | command make           | gmake
+pkg-config         | build | command pkg-config     | pkgconf
+libopenmpi-dev     | build | command mpicxx         | openmpi
+openmpi-bin        | build | command mpirun         | openmpi
+libhdf5-dev        | build | library hdf5           | hdf5~mpi
+libhwloc-dev       | build | library hwloc          | hwloc
+libdnnl-dev        | build | header dnnl.hpp        | onednn
+libfmt-dev         | build | library fmt            | fmt
+libcli11-dev       | build | header CLI/CLI.hpp     | cli11
+nlohmann-json3-dev | build | header nlohmann/json.hpp | nlohmann-json
+libjpeg-dev        | build | library libjpeg        | libjpeg-turbo
+libpng-dev         | build | library libpng         | libpng
+zlib1g-dev         | build | library zlib           | zlib
+catch2             | test  | header catch2/catch.hpp | catch2@2
+hdf5-tools         | test  | command h5dump         | hdf5~mpi
+python3-h5py       | test  | python h5py            | py-h5py
+clang-format       | format | command clang-format  | llvm@14
+clang-tidy-16      | lint  | command clang-tidy-16  | llvm@16
+'
+
+fail() {
+  printf 'setup: %s\n' "$1" >&2
+  exit 1
+}
+
+wanted=
+check_only=
+for word; do
+  case $word in
+    --check) check_only=yes ;;
+    build) wanted="$wanted build" ;;
+    test) wanted="$wanted build test" ;;
+    format) wanted="$wanted format" ;;
+    lint) wanted="$wanted build test lint" ;;
+    ci) wanted="$wanted build test format" ;;
+    *) fail "unknown word \"$word\": say build, test, format, lint or ci, after --check or not" ;;
+  esac
+done
+[ -n "$wanted" ] || fail 'say for what: build, test, format, lint or ci'
+
+compiler=${CXX:-g++}
+found_by_itself() {
+  case $1 in
+    command) command -v "$2" ;;
+    library) pkg-config --exists "$2" ;;
+    header) echo "#include <$2>" | "$compiler" -std=c++20 -fsyntax-only -x c++ - ;;
+    python) python3 -c "import $2" ;;
+  esac >/dev/null 2>&1
+}
+
+# The rows that are wanted, as words: package, kind of probe, what it asks for, module name.
+rows=$(printf '%s' "$packages" | tr -d '|' | while read -r package purpose probe; do
+  case " $wanted " in *" $purpose "*) [ -z "$package" ] || echo "$package $probe" ;; esac
+done)
+
+installed=
+if command -v dpkg-query >/dev/null 2>&1; then
+  # One question for all of them; a package that dpkg has never heard of is no error here.
+  installed=$(echo "$rows" | cut -d' ' -f1 | xargs dpkg-query -W \
+    -f '${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^installed //p' || true)
+fi
+installed=" $(echo "$installed" | tr '\n' ' ') "
+
+missing=$(echo "$rows" | while read -r package kind what module; do
+  case $installed in *" $package "*) continue ;; esac
+  found_by_itself "$kind" "$what" || echo "$package $module"
+done)
+[ -n "$missing" ] || exit 0
+names=$(echo "$missing" | cut -d' ' -f1 | tr '\n' ' ')
+
+as_root=
+if [ "$(id -u)" != 0 ]; then
+  as_root='sudo -n'
+  sudo -n true 2>/dev/null || as_root=none
+fi
+if [ -n "$check_only" ] || [ "$as_root" = none ] || ! command -v apt-get >/dev/null 2>&1; then
+  echo 'setup: lockstep needs these, and they are missing:'
+  printf '  %-20s %s\n' 'Debian package' 'module or Spack package'
+  echo "$missing" | while read -r package module; do printf '  %-20s %s\n' "$package" "$module"; done
+  if command -v apt-get >/dev/null 2>&1; then
+    echo "setup: an administrator installs them with: apt-get install $names"
+  fi
+  echo 'setup: or load the modules (module load ..., spack load ...) and try again'
+  exit 1
+fi >&2
+
+echo "setup: installing $names"
+export DEBIAN_FRONTEND=noninteractive
+# sudo drops the environment: the one variable that matters goes through env.
+root() { $as_root env DEBIAN_FRONTEND="$DEBIAN_FRONTEND" "$@"; }
+root apt-get -qq -o DPkg::Lock::Timeout=300 update || fail 'apt-get update failed (see above)'
+# shellcheck disable=SC2086 # the names are words
+root apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $names >/dev/null ||
+  fail "apt-get could not install: $names"

@@ -1,0 +1,85 @@
+// The one place where Catch2 itself is compiled, with the reporter that tests/run reads:
+// `TEST name`, then what the case prints, then `PASS name` or `FAIL name`.
+
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include <unistd.h>
+
+#include "tests/support/harness.hpp"
+
+namespace {
+
+using namespace lockstep;
+
+std::string running;
+
+/// Seconds that one test case may take: LOCKSTEP_TEST_SECONDS, else 120.
+unsigned patience() {
+  const char* seconds = std::getenv("LOCKSTEP_TEST_SECONDS");
+  return seconds ? static_cast<unsigned>(std::strtoul(seconds, nullptr, 10)) : 120;
+}
+
+void say(const char* text) { [[maybe_unused]] auto written = write(2, text, std::strlen(text)); }
+
+/// The watchdog: a case that hangs ends its process, and thereby (under mpirun) all ranks.
+void too_late(int) {
+  test::dying();
+  say("the watchdog ended a test case that hung: ");
+  say(running.c_str());
+  say("\n");
+  _exit(124);
+}
+
+/// Catch2's console reporter, with a verdict for each case in place of a summary.
+class HarnessReporter : public Catch::ConsoleReporter {
+ public:
+  explicit HarnessReporter(const Catch::ReporterConfig& config) : ConsoleReporter(config) {}
+  static std::string getDescription() { return "one line for each verdict, for tests/run"; }
+
+  void testCaseStarting(const Catch::TestCaseInfo& info) override {
+    ConsoleReporter::testCaseStarting(info);
+    running = info.name;
+    if (test::speaks()) print("TEST", info.name);
+    test::begin_case(info.name);
+    alarm(patience());
+  }
+
+  void fatalErrorEncountered(Catch::StringRef) override { dying_ = true; }
+
+  void testCaseEnded(const Catch::TestCaseStats& stats) override {
+    ConsoleReporter::testCaseEnded(stats);
+    stream << std::flush;
+    std::fflush(stdout);
+    if (dying_) return test::dying();
+    const bool passed = test::end_case(stats.totals.assertions.allOk());
+    alarm(0);
+    if (test::speaks()) print(passed ? "PASS" : "FAIL", stats.testInfo.name);
+  }
+
+  void testGroupEnded(const Catch::TestGroupStats&) override {}
+  void testRunEnded(const Catch::TestRunStats&) override {}
+
+ private:
+  void print(const char* word, const std::string& name) {
+    stream << word << ' ' << name << std::endl;
+    std::fflush(stdout);
+  }
+
+  bool dying_ = false;
+};
+CATCH_REGISTER_REPORTER("harness", HarnessReporter)
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGALRM, too_late);
+  return test::run_process(
+      argc, argv, [](int count, char** words) { return Catch::Session().run(count, words); });
+}
