@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/backend.hpp"
+
+namespace lockstep::train {
+
+/// Where a run stands: what has been consumed, never what was prefetched.
+struct Progress {
+  std::uint64_t step = 0;   ///< steps done since the run began
+  std::uint64_t epoch = 0;  ///< that is under way, from 0
+  std::uint64_t batch = 0;  ///< steps done in this epoch; may equal its steps: validation is due
+  double loss_sum = 0;      ///< of this epoch so far, over all ranks, as all that follows
+  std::uint64_t rows = 0, top1 = 0;
+  double best_top1 = -1;  ///< of all validations; -1 before the first
+  std::uint64_t best_epoch = 0;
+};
+
+/// Everything in a checkpoint beside the tensors.
+struct CheckpointHeader {
+  Progress progress;
+  std::string config;            ///< resolved, as TOML
+  std::string backend;           ///< Backend::description(): what bit-exactness depends on
+  std::uint64_t world = 1;       ///< ranks
+  std::uint64_t train_rows = 0;  ///< of the training set: a position in it means nothing elsewhere
+  std::uint64_t metrics_bytes = 0;  ///< length of metrics.jsonl when this was written
+  std::size_t channels = 0, height = 0, width = 0;  ///< of the input
+  std::vector<std::string> classes;                 ///< names
+  std::vector<float> mean, stddev;                  ///< that the training set was normalised by
+};
+
+/// One named tensor of a file, without its values.
+struct TensorEntry {
+  std::string name;
+  std::vector<std::size_t> shape;
+};
+
+/// Writes the state to `path`, atomically: HDF5 with groups `weights` (learned tensors and running
+/// statistics) and `momentum`, float32 in the plain layout under torchvision's names, header fields
+/// as attributes of the root. A user block of 512 bytes before the HDF5 part carries its CRC-32C
+/// and length, so that any change of any byte of the file is found. The same state gives the same
+/// bytes. Throws InputError naming the path and the reason; an older file at `path` stays.
+void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
+                      const Parameters& parameters);
+
+/// True when the file begins as a checkpoint does; says nothing about its health.
+bool looks_like_checkpoint(const std::filesystem::path& path);
+
+/// Checks every byte of the file. Throws InputError naming it when it is missing, no checkpoint,
+/// truncated or altered.
+void verify_checkpoint(const std::filesystem::path& path);
+
+/// Verifies, then reads the header.
+CheckpointHeader read_header(const std::filesystem::path& path);
+
+/// Verifies, then lists the tensors of `weights` by name.
+std::vector<TensorEntry> list_tensors(const std::filesystem::path& path);
+
+/// Verifies, then fills weights and, when asked, momentum. Throws InputError naming the file and
+/// the first tensor by which its model differs.
+void load_tensors(const std::filesystem::path& path, Parameters& parameters, bool momentum);
+
+/// The checkpoints of one run: the newest K, and the best.
+class CheckpointDirectory {
+ public:
+  CheckpointDirectory(std::filesystem::path directory, std::size_t keep);
+  std::filesystem::path path_of(std::uint64_t step) const;  ///< DIR/step-00000390.h5
+  std::filesystem::path best() const;                       ///< DIR/best.h5
+  std::vector<std::filesystem::path> newest_first() const;  ///< without the best
+  /// The newest one that is whole; torn or altered ones are named in a warning and passed over.
+  std::optional<std::filesystem::path> newest_valid() const;
+  /// Removes all but the newest K, and what an interrupted write has left behind.
+  void prune() const;
+
+ private:
+  std::filesystem::path directory_;
+  std::size_t keep_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+#include <utility>
+
+namespace lockstep::train {
+
+/// The files of one run.
+class RunDirectory {
+ public:
+  explicit RunDirectory(std::filesystem::path root) : root_(std::move(root)) {}
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path config() const { return root_ / "config.toml"; }
+  std::filesystem::path metrics() const { return root_ / "metrics.jsonl"; }
+  std::filesystem::path binding() const { return root_ / "binding.json"; }
+  std::filesystem::path summary() const { return root_ / "summary.json"; }
+  std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
+
+  /// True when a run has written here before.
+  bool holds_run() const;
+  /// Creates the folders. Throws InputError when they cannot be made, and, for a run that begins
+  /// anew, when holds_run(): nothing is written over.
+  void create(bool resuming) const;
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,192 @@
+#include "lockstep/train/checkpoint.hpp"
+
+#include <array>
+
+#include <fstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "hdf5.hpp"
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+
+namespace lockstep::train {
+namespace {
+
+// HDF5 checks little of its own metadata, so the check covers the file as bytes: the user block,
+// which HDF5 leaves to the application, says what the bytes behind it must be.
+constexpr std::size_t kUserBlock = 512;
+constexpr std::string_view kMagic = "lockstep checkpoint 1\n";
+
+/// What the user block must be before this HDF5 part.
+std::string user_block(std::string_view hdf5_part) {
+  std::string block = fmt::format("{}crc32c 0x{:08x}\nbytes {}\n", kMagic,
+                                  crc32c(hdf5_part.data(), hdf5_part.size()), hdf5_part.size());
+  block.resize(kUserBlock, '\0');
+  return block;
+}
+
+std::string join_lines(const std::vector<std::string>& lines) {
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+void write_header(hdf5::File& file, const CheckpointHeader& header) {
+  const Progress& at = header.progress;
+  file.set("step", at.step);
+  file.set("epoch", at.epoch);
+  file.set("batch", at.batch);
+  file.set("epoch_loss_sum", at.loss_sum);
+  file.set("epoch_rows", at.rows);
+  file.set("epoch_top1", at.top1);
+  file.set("best_top1", at.best_top1);
+  file.set("best_epoch", at.best_epoch);
+  file.set("config", header.config);
+  file.set("backend", header.backend);
+  file.set("world", header.world);
+  file.set("train_rows", header.train_rows);
+  file.set("metrics_bytes", header.metrics_bytes);
+  file.set("channels", std::uint64_t{header.channels});
+  file.set("height", std::uint64_t{header.height});
+  file.set("width", std::uint64_t{header.width});
+  file.set("classes", join_lines(header.classes));
+  file.set("mean", header.mean);
+  file.set("stddev", header.stddev);
+}
+
+std::string shape_text(const std::vector<std::size_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+/// The model's tensors in the file are those of `layout`, by name and shape.
+void require_same_model(const std::filesystem::path& path, const hdf5::File& file,
+                        const nn::ArenaLayout& layout) {
+  const auto names = file.names("weights");
+  const auto other = [&](const std::string& what) {
+    throw InputError(fmt::format("{}: a checkpoint of another model: {}", path.string(), what));
+  };
+  for (const nn::Slice& slice : layout.slices) {
+    const nn::Tensor& tensor = slice.tensor;
+    if (!std::binary_search(names.begin(), names.end(), tensor.name))
+      other(fmt::format("it has no tensor '{}'", tensor.name));
+    const auto shape = file.shape("weights/" + tensor.name);
+    if (shape != tensor.shape)
+      other(fmt::format("tensor '{}' is {} there and {} here", tensor.name, shape_text(shape),
+                        shape_text(tensor.shape)));
+  }
+  if (names.size() == layout.slices.size()) return;
+  for (const std::string& name : names) {
+    const auto same = [&name](const nn::Slice& slice) { return slice.tensor.name == name; };
+    if (std::none_of(layout.slices.begin(), layout.slices.end(), same))
+      other(fmt::format("it has a tensor '{}' that this model lacks", name));
+  }
+}
+
+}  // namespace
+
+void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
+                      const Parameters& parameters) {
+  const nn::ArenaLayout& layout = parameters.layout();
+  const std::size_t about = 2 * layout.size * sizeof(float) + 512 * layout.slices.size() + 65536;
+  hdf5::File file = hdf5::File::in_memory(path.string(), about, kUserBlock);
+  write_header(file, header);
+  std::vector<float> plain;
+  for (const Part part : {Part::weights, Part::momentum}) {
+    const std::string group = part == Part::weights ? "weights" : "momentum";
+    file.make_group(group);
+    for (std::size_t i = 0; i < layout.slices.size(); ++i) {
+      const nn::Tensor& tensor = layout.slices[i].tensor;
+      if (part == Part::momentum && !nn::learned(tensor.role)) continue;
+      plain.resize(tensor.count());
+      parameters.export_slice(part, i, plain);
+      file.write(group + '/' + tensor.name, tensor.shape, plain);
+    }
+  }
+  const std::span<char> image = file.image();
+  const std::string block = user_block({image.data() + kUserBlock, image.size() - kUserBlock});
+  std::copy(block.begin(), block.end(), image.begin());
+  write_text_atomically(path, {image.data(), image.size()});
+}
+
+bool looks_like_checkpoint(const std::filesystem::path& path) {
+  std::array<char, kMagic.size()> begin{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(begin.data(), begin.size()) &&
+         std::string_view(begin.data(), begin.size()) == kMagic;
+}
+
+void verify_checkpoint(const std::filesystem::path& path) {
+  const std::string bytes = read_text(path);
+  require(bytes.starts_with(kMagic), fmt::format("{}: not a lockstep checkpoint", path.string()));
+  const std::string_view all = bytes;
+  require(
+      all.size() > kUserBlock && all.substr(0, kUserBlock) == user_block(all.substr(kUserBlock)),
+      fmt::format("{}: this checkpoint is torn or was altered: its checksum does not fit",
+                  path.string()));
+}
+
+CheckpointHeader read_header(const std::filesystem::path& path) {
+  verify_checkpoint(path);
+  const hdf5::File file = hdf5::File::open(path.string());
+  CheckpointHeader header;
+  Progress& at = header.progress;
+  at.step = file.count("step");
+  at.epoch = file.count("epoch");
+  at.batch = file.count("batch");
+  at.loss_sum = file.real("epoch_loss_sum");
+  at.rows = file.count("epoch_rows");
+  at.top1 = file.count("epoch_top1");
+  at.best_top1 = file.real("best_top1");
+  at.best_epoch = file.count("best_epoch");
+  header.config = file.text("config");
+  header.backend = file.text("backend");
+  header.world = file.count("world");
+  header.train_rows = file.count("train_rows");
+  header.metrics_bytes = file.count("metrics_bytes");
+  header.channels = file.count("channels");
+  header.height = file.count("height");
+  header.width = file.count("width");
+  header.classes = split_lines(file.text("classes"));
+  header.mean = file.reals("mean");
+  header.stddev = file.reals("stddev");
+  return header;
+}
+
+std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
+  verify_checkpoint(path);
+  const hdf5::File file = hdf5::File::open(path.string());
+  std::vector<TensorEntry> tensors;
+  for (const std::string& name : file.names("weights"))
+    tensors.push_back({name, file.shape("weights/" + name)});
+  return tensors;
+}
+
+void load_tensors(const std::filesystem::path& path, Parameters& parameters, bool momentum) {
+  verify_checkpoint(path);
+  const hdf5::File file = hdf5::File::open(path.string());
+  const nn::ArenaLayout& layout = parameters.layout();
+  require_same_model(path, file, layout);
+  std::vector<float> plain;
+  for (std::size_t i = 0; i < layout.slices.size(); ++i) {
+    const nn::Tensor& tensor = layout.slices[i].tensor;
+    plain.resize(tensor.count());
+    file.read("weights/" + tensor.name, plain);
+    parameters.import_slice(Part::weights, i, plain);
+    if (!momentum || !nn::learned(tensor.role)) continue;
+    file.read("momentum/" + tensor.name, plain);
+    parameters.import_slice(Part::momentum, i, plain);
+  }
+}
+
+}  // namespace lockstep::train

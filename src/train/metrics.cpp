@@ -1,0 +1,97 @@
+#include "lockstep/train/metrics.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/log.hpp"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::size_t kBufferBytes = 64 * 1024;
+
+[[noreturn]] void fail(const std::filesystem::path& path, std::string_view what) {
+  throw InputError(fmt::format("{} cannot {}: {}", path.string(), what, std::strerror(errno)));
+}
+
+}  // namespace
+
+std::string to_json(const StepRecord& r) {
+  return fmt::format(
+      R"({{"step":{},"epoch":{},"loss":{:.9g},"lr":{:.9g},"data_ms":{:.3f},"forward_ms":{:.3f},)"
+      R"("backward_ms":{:.3f},"exposed_comm_ms":{:.3f},"update_ms":{:.3f}}})",
+      r.step, r.epoch, r.loss, r.lr, r.times.data_ms, r.times.forward_ms, r.times.backward_ms,
+      r.times.exposed_comm_ms, r.times.update_ms);
+}
+
+std::string to_json(const EpochRecord& r) {
+  std::string validation;
+  if (r.validation)
+    validation = fmt::format(R"("val_loss":{:.9g},"val_top1":{:.6f},"val_top5":{:.6f},)",
+                             r.validation->loss, r.validation->top1, r.validation->top5);
+  return fmt::format(
+      R"({{"epoch":{},"last_step":{},"train_loss":{:.9g},"train_top1":{:.6f},{}"images_per_s":{:.1f}}})",
+      r.epoch, r.step, r.train_loss, r.train_top1, validation, r.images_per_s);
+}
+
+MetricsLog::MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes)
+    : path_(std::move(path)), file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)) {
+  if (!file_) fail(path_, "be opened for writing");
+  struct stat status = {};
+  if (::fstat(file_.get(), &status) != 0) fail(path_, "be looked at");
+  bytes_ = static_cast<std::uint64_t>(status.st_size);
+  if (bytes_ < keep_bytes)
+    log::warn(
+        fmt::format("{} is shorter than it was when the checkpoint was written ({} of {} "
+                    "bytes): earlier lines are lost",
+                    path_.string(), bytes_, keep_bytes));
+  const bool longer = bytes_ > keep_bytes;
+  bytes_ = std::min(bytes_, keep_bytes);
+  if (longer && ::ftruncate(file_.get(), static_cast<off_t>(bytes_)) != 0) fail(path_, "be cut");
+  if (::lseek(file_.get(), 0, SEEK_END) < 0) fail(path_, "be positioned");
+}
+
+MetricsLog::~MetricsLog() {
+  try {
+    write_buffer();
+  } catch (const Error& error) {
+    log::error(error.what());
+  }
+}
+
+void MetricsLog::add(const std::string& json) {
+  buffer_ += json;
+  buffer_ += '\n';
+  bytes_ += json.size() + 1;
+  if (buffer_.size() >= kBufferBytes) write_buffer();
+}
+
+void MetricsLog::flush() {
+  write_buffer();
+  if (::fdatasync(file_.get()) != 0 && errno != EINVAL) fail(path_, "be synchronised");
+}
+
+void MetricsLog::write_buffer() {
+  std::size_t done = 0;
+  while (done < buffer_.size()) {
+    const ssize_t wrote = ::write(file_.get(), buffer_.data() + done, buffer_.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) {
+      const int reason = errno;
+      buffer_.erase(0, done);  // the destructor's second attempt must not repeat whole lines
+      errno = reason;
+      fail(path_, "be written");
+    }
+    done += static_cast<std::size_t>(wrote);
+  }
+  buffer_.clear();
+}
+
+}  // namespace lockstep::train

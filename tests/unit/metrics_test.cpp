@@ -1,0 +1,72 @@
+#include <filesystem>
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/train/metrics.hpp"
+
+using namespace lockstep;
+using namespace lockstep::train;
+using nlohmann::json;
+
+namespace {
+
+struct TemporaryFile {
+  std::filesystem::path path = std::filesystem::temp_directory_path() /
+                               ("lockstep-metrics-" + std::to_string(getpid()) + ".jsonl");
+  ~TemporaryFile() { std::filesystem::remove(path); }
+};
+
+}  // namespace
+
+TEST_CASE("metrics are JSON that says what was recorded", "[metrics]") {
+  const StepRecord step{7, 2, 1.25, 0.05f, {0.1, 20, 30, 0.5, 1}};
+  const json line = json::parse(to_json(step));
+  CHECK(line["step"] == 7);
+  CHECK(line["epoch"] == 2);
+  CHECK(line["loss"] == 1.25);
+  CHECK(line["lr"].get<float>() == 0.05f);
+  for (const char* time : {"data_ms", "forward_ms", "backward_ms", "exposed_comm_ms", "update_ms"})
+    CHECK(line.contains(time));
+  CHECK(line["backward_ms"] == 30);
+
+  EpochRecord epoch{2, 780, 0.5, 0.75, std::nullopt, 1234.5};
+  CHECK_FALSE(json::parse(to_json(epoch)).contains("val_top1"));
+  epoch.validation = Validation{0.25, 0.5, 1};
+  const json with = json::parse(to_json(epoch));
+  CHECK(with["val_top1"] == 0.5);
+  CHECK(with["val_top5"] == 1.0);
+  CHECK(with["last_step"] == 780);
+}
+
+TEST_CASE("a resumed log is cut where the checkpoint says and goes on from there", "[metrics]") {
+  const TemporaryFile file;
+  std::uint64_t at_checkpoint = 0;
+  {
+    MetricsLog log(file.path, 0);
+    log.add("{\"step\":1}");
+    log.add("{\"step\":2}");
+    at_checkpoint = log.bytes();
+    log.flush();
+    log.add("{\"step\":3}");
+  }
+  CHECK(read_text(file.path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+  {
+    MetricsLog log(file.path, at_checkpoint);
+    CHECK(log.bytes() == at_checkpoint);
+    log.add("{\"step\":\"3 again\"}");
+  }
+  CHECK(read_text(file.path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":\"3 again\"}\n");
+}
+
+TEST_CASE("a log that cannot be written is an error that names it", "[metrics]") {
+  CHECK_THROWS_WITH(MetricsLog("/nonexistent/metrics.jsonl", 0),
+                    Catch::Contains("/nonexistent/metrics.jsonl"));
+  MetricsLog full("/dev/full", 0);
+  full.add("{}");
+  CHECK_THROWS_WITH(full.flush(), Catch::Contains("/dev/full") && Catch::Contains("No space"));
+}

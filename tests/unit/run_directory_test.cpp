@@ -1,0 +1,26 @@
+#include <filesystem>
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/train/run_directory.hpp"
+
+using namespace lockstep;
+using lockstep::train::RunDirectory;
+
+TEST_CASE("a new run never writes over an existing one", "[run directory]") {
+  const auto root =
+      std::filesystem::temp_directory_path() / ("lockstep-run-" + std::to_string(getpid()));
+  const RunDirectory run(root / "deep" / "inside");
+  CHECK_FALSE(run.holds_run());
+  run.create(false);
+  write_text_atomically(run.config(), "model = \"resnet20\"\n");
+  CHECK(run.holds_run());
+  CHECK_THROWS_WITH(run.create(false), Catch::Contains("inside") && Catch::Contains("--resume"));
+  CHECK_NOTHROW(run.create(true));
+  CHECK(read_text(run.config()) == "model = \"resnet20\"\n");
+  std::filesystem::remove_all(root);
+}
