@@ -34,6 +34,7 @@ class BucketReducer {
   Stream& compute_;
   float* gradients_;
   std::vector<Bucket> buckets_;
+  std::vector<bool> final_;           ///< per slice, in this step
   std::vector<std::size_t> missing_;  ///< per bucket: slices that are not final yet
   std::vector<std::size_t> bucket_of_slice_;
   std::vector<std::unique_ptr<Event>> done_;  ///< per bucket, recorded behind its reduction

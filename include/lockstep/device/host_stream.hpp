@@ -29,7 +29,11 @@ class HostStream final : public Stream {
 
  private:
   friend class HostEvent;
-  std::deque<std::unique_ptr<Pending>> operations_;
+  struct Entry {
+    std::unique_ptr<Pending> operation;
+    bool finished = false;
+  };
+  std::deque<Entry> operations_;
   std::size_t finished_ = 0;  ///< operations that ever left the front
 };
 

@@ -1,0 +1,56 @@
+#include "lockstep/device/host_stream.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/device/idle.hpp"
+
+namespace lockstep {
+
+/// Done once as many operations have left the stream as had been put in when it was recorded.
+class HostEvent final : public Event {
+ public:
+  HostEvent(HostStream& stream, std::size_t target) : stream_(stream), target_(target) {}
+  bool done() override {
+    if (stream_.finished_ < target_) stream_.advance();
+    return stream_.finished_ >= target_;
+  }
+
+ private:
+  HostStream& stream_;
+  std::size_t target_;
+};
+
+void HostStream::put(std::unique_ptr<Pending> operation) {
+  check(operation != nullptr, "an empty operation was put into a stream");
+  operations_.push_back({std::move(operation), false});
+}
+
+// The operation behind the front one moves too: that fills the time in which a collective waits for
+// its last answers. More than these two would only make each call dearer.
+bool HostStream::advance() {
+  for (std::size_t i = 0; i < std::min<std::size_t>(operations_.size(), 2); ++i) {
+    Entry& entry = operations_[i];
+    if (!entry.finished) entry.finished = entry.operation->advance();
+  }
+  while (!operations_.empty() && operations_.front().finished) {
+    operations_.pop_front();
+    ++finished_;
+  }
+  return operations_.empty();
+}
+
+std::unique_ptr<Event> HostStream::record() {
+  return std::make_unique<HostEvent>(*this, finished_ + operations_.size());
+}
+
+void HostStream::wait(Event& event) {
+  for (Idle idle; !event.done();) idle();
+}
+
+void HostStream::synchronize() {
+  for (Idle idle; !advance();) idle();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "call.hpp"
+
+#include <memory>
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/control.hpp"
+
+namespace lockstep::comm {
+
+/// Each takes a communicator of its own, so that its messages meet nobody else's.
+std::unique_ptr<Control> make_mpi_control(MPI_Comm comm, double deadline_s);
+std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s);
+
+}  // namespace lockstep::comm
