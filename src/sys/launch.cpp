@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -25,14 +26,20 @@ constexpr Names slurm_names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCAL
 // Slurm numbers the steps that are no srun from here up: interactive shell, batch script, extern.
 constexpr std::uint64_t first_shell_step = 0xfffffffa;
 
-std::uint64_t whole_number(std::string_view name, std::string_view text, std::uint64_t limit) {
+std::optional<std::uint64_t> parse(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(error == std::errc{} && end == text.data() + text.size() && value <= limit,
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::uint64_t whole_number(std::string_view name, std::string_view text, std::uint64_t limit) {
+  const auto value = parse(text);
+  require(value && *value <= limit,
           fmt::format("{}={}: not a whole number from 0 to {}. The launcher sets this variable: "
                       "unset it and start lockstep by mpirun or srun",
                       name, text, limit));
-  return value;
+  return *value;
 }
 
 int count(std::string_view name, std::string_view text) {
@@ -48,27 +55,42 @@ std::string needed(const EnvLookup& env, std::string_view name, std::string_view
   return *text;
 }
 
-/// Slurm's "2(x3),1" for nodes 0, 1, ...: the entry of `node`.
-int tasks_on_node(std::string_view name, const std::string& text, int node) {
-  int first = 0;
-  for (std::string_view rest = text; first <= node;) {
-    const std::string_view entry = rest.substr(0, rest.find(','));
-    const std::size_t times = entry.find("(x");
-    int repeat = 1;
-    if (times != entry.npos) {
-      require(entry.back() == ')', fmt::format("{}={}: expected a form like 2(x3),1", name, text));
-      repeat = count(name, entry.substr(times + 2, entry.size() - times - 3));
-    }
-    const int tasks = count(name, entry.substr(0, times));
-    if (node - first < repeat) return tasks;
-    first += repeat;
-    if (entry.size() == rest.size()) break;
-    rest.remove_prefix(entry.size() + 1);
+struct TaskRun {
+  std::uint64_t tasks, nodes;
+};
+
+/// "2(x3)": 2 tasks on each of 3 nodes; "2": on one.
+std::optional<TaskRun> parse_run(std::string_view entry) {
+  std::string_view nodes = "1";
+  if (const std::size_t times = entry.find("(x"); times != entry.npos && entry.ends_with(')')) {
+    nodes = entry.substr(times + 2, entry.size() - times - 3);
+    entry = entry.substr(0, times);
   }
-  throw InputError(
-      fmt::format("SLURM_NODEID={} but {}={} has {} nodes: these do not belong to one "
-                  "step. Start lockstep by srun in a fresh shell",
-                  node, name, text, first));
+  const auto tasks = parse(entry), repeat = parse(nodes);
+  constexpr std::uint64_t limit = std::numeric_limits<int>::max();
+  if (!tasks || !repeat || *tasks > limit || *repeat > limit) return std::nullopt;
+  return TaskRun{*tasks, *repeat};
+}
+
+/// Slurm's "2(x3),1" for nodes 0, 1, ...: the tasks of `node`.
+int tasks_on_node(std::string_view name, std::string_view text, int node) {
+  const std::uint64_t wanted = static_cast<std::uint64_t>(node);
+  std::uint64_t nodes = 0, tasks = 0;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const auto run = parse_run(text.substr(begin, end - begin));
+    require(run.has_value(),
+            fmt::format("{}={}: expected a form like 2(x3),1. srun sets this variable: start "
+                        "lockstep by srun in a fresh shell",
+                        name, text));
+    if (nodes <= wanted) tasks = run->tasks;
+    nodes += run->nodes;
+    begin = end + 1;
+  }
+  require(wanted < nodes, fmt::format("SLURM_NODEID={} but {}={} has {} nodes: these do not belong "
+                                      "to one step. Start lockstep by srun in a fresh shell",
+                                      node, name, text, nodes));
+  return static_cast<int>(tasks);
 }
 
 RankInfo judged(RankInfo info, const Names& names) {
@@ -120,7 +142,8 @@ RankInfo read_slurm(const EnvLookup& env) {
   info.world = count(names.world, text(names.world));
   info.local_rank = count(names.local_rank, text(names.local_rank));
   const int node = count("SLURM_NODEID", text("SLURM_NODEID"));
-  info.local_size = tasks_on_node(names.local_size, text(names.local_size), node);
+  const std::string tasks = text(names.local_size);
+  info.local_size = tasks_on_node(names.local_size, tasks, node);
   return judged(info, names);
 }
 
@@ -163,16 +186,17 @@ std::string remedy(const EnvLookup& env, const RankInfo& info, const MpiWorld& m
                           "OMPI_COMM_WORLD_* (or sbatch --export=NONE)";
 }
 
+/// Local ranks may differ: a launcher may number them in the order in which it placed them, MPI's
+/// follow the ranks. Either names each rank of the node once.
 void agree_with_mpi(const EnvLookup& env, const RankInfo& info, const MpiWorld& mpi) {
   const Names& names = info.authority == Authority::slurm ? slurm_names : open_mpi_names;
   const auto same = [&](const char* name, int said, const char* what, int real) {
-    require(said == real, fmt::format("{} says {} but MPI has {} {}: {}", name, said, what, real,
+    require(said == real, fmt::format("{} says {} but MPI {} {}: {}", name, said, what, real,
                                       remedy(env, info, mpi)));
   };
-  same(names.world, info.world, "a world of", mpi.world);
-  same(names.rank, info.rank, "rank", mpi.rank);
-  same(names.local_size, info.local_size, "a number of ranks on this node of", mpi.local_size);
-  same(names.local_rank, info.local_rank, "local rank", mpi.local_rank);
+  same(names.world, info.world, "has a world of", mpi.world);
+  same(names.rank, info.rank, "has rank", mpi.rank);
+  same(names.local_size, info.local_size, "counts the ranks of this node as", mpi.local_size);
 }
 
 std::string host_name() {

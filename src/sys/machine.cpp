@@ -86,11 +86,17 @@ void require_this_system(hwloc_topology_t topology) {
                       to_string(described), to_string(current_cpus()), misleading_variables()));
 }
 
+/// Processors pad their names with blanks.
+std::string trimmed(std::string_view text) {
+  const std::size_t last = text.find_last_not_of(' ');
+  return std::string(text.substr(0, last + 1));
+}
+
 std::string model_of(hwloc_topology_t topology) {
   const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
   for (hwloc_obj_t object : {package, hwloc_get_root_obj(topology)})
     for (const char* name : {"CPUModel", "CPUType", "PlatformName"})
-      if (const char* model = info_of(object, name)) return model;
+      if (const char* model = info_of(object, name)) return trimmed(model);
   return "unknown processor";
 }
 

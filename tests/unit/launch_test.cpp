@@ -1,0 +1,250 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include <catch2/catch.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/sys/launch.hpp"
+
+namespace {
+
+using namespace lockstep;
+using Catch::Matchers::Contains;
+using sys::Authority;
+using sys::MpiWorld;
+using sys::RankInfo;
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+sys::EnvLookup lookup(const Variables& variables) {
+  return [variables](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+Variables with(Variables base, const Variables& more) {
+  for (const auto& [name, value] : more) base[name] = value;
+  return base;
+}
+
+Variables less(Variables base, const std::string& name) {
+  base.erase(name);
+  return base;
+}
+
+const Variables open_mpi{{"OMPI_COMM_WORLD_RANK", "3"},
+                         {"OMPI_COMM_WORLD_SIZE", "4"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                         {"PMIX_RANK", "3"}};
+const Variables slurm{{"SLURM_JOB_ID", "7"},       {"SLURM_STEP_ID", "0"},
+                      {"SLURM_PROCID", "6"},       {"SLURM_STEP_NUM_TASKS", "7"},
+                      {"SLURM_LOCALID", "0"},      {"SLURM_NODEID", "3"},
+                      {"SLURM_NTASKS", "7"},       {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+                      {"HOSTNAME", "not-this-one"}};
+/// What the batch script of a job of 4 tasks sees.
+const Variables batch_script{
+    {"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_NTASKS", "4"}};
+/// What mpirun's daemon on another node of that job passes on.
+const Variables orted{{"SLURM_JOB_ID", "7"},  {"SLURM_STEP_ID", "0"},
+                      {"SLURM_PROCID", "0"},  {"SLURM_STEP_NUM_TASKS", "1"},
+                      {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "0"},
+                      {"SLURM_NTASKS", "1"},  {"SLURM_STEP_TASKS_PER_NODE", "1"}};
+
+struct Expected {
+  Authority authority;
+  int rank, world, local_rank, local_size;
+};
+
+void require_identity(const RankInfo& info, const Expected& expected) {
+  CHECK(info.authority == expected.authority);
+  CHECK(info.rank == expected.rank);
+  CHECK(info.world == expected.world);
+  CHECK(info.local_rank == expected.local_rank);
+  CHECK(info.local_size == expected.local_size);
+}
+
+std::string refusal(const Variables& variables, std::optional<MpiWorld> mpi = std::nullopt) {
+  try {
+    sys::identify(lookup(variables), mpi);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("each launcher's own variables say who a rank is") {
+  struct Row {
+    const char* what;
+    Variables variables;
+    Expected expected;
+  };
+  const Row rows[] = {
+      {"nothing", {}, {Authority::alone, 0, 1, 0, 1}},
+      {"Open MPI", open_mpi, {Authority::open_mpi, 3, 4, 1, 2}},
+      {"Slurm, uneven nodes", slurm, {Authority::slurm, 6, 7, 0, 1}},
+      {"Slurm, a middle node",
+       with(slurm, {{"SLURM_NODEID", "1"}, {"SLURM_PROCID", "3"}, {"SLURM_LOCALID", "1"}}),
+       {Authority::slurm, 3, 7, 1, 2}},
+      {"mpirun on the batch host", with(open_mpi, batch_script), {Authority::open_mpi, 3, 4, 1, 2}},
+      {"mpirun on another node", with(open_mpi, orted), {Authority::open_mpi, 3, 4, 1, 2}},
+      {"batch script", batch_script, {Authority::alone, 0, 1, 0, 1}},
+      {"interactive step's shell",
+       with(slurm, {{"SLURM_STEP_ID", "4294967290"}}),
+       {Authority::alone, 0, 1, 0, 1}},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    const Expected& e = row.expected;
+    require_identity(sys::identify(lookup(row.variables), std::nullopt), e);
+    const MpiWorld mpi{e.rank, e.world, e.local_rank, e.local_size};
+    require_identity(sys::identify(lookup(row.variables), mpi), e);
+  }
+}
+
+TEST_CASE("the host is the kernel's word, not $HOSTNAME") {
+  CHECK(sys::identify(lookup(slurm), std::nullopt).host != "not-this-one");
+}
+
+TEST_CASE("under mpirun inside a job Slurm's variables are ignored, with the reason") {
+  const auto on_batch_host =
+      sys::identify(lookup(with(open_mpi, batch_script)), std::nullopt).ignored;
+  REQUIRE(on_batch_host.size() == 1);
+  CHECK_THAT(on_batch_host[0], Contains("SLURM_PROCID=0") && Contains("batch script"));
+  const auto elsewhere = sys::identify(lookup(with(open_mpi, orted)), std::nullopt).ignored;
+  REQUIRE(elsewhere.size() == 1);
+  CHECK_THAT(elsewhere[0], Contains("SLURM_PROCID=0") && Contains("daemon"));
+  const auto script = sys::identify(lookup(batch_script), std::nullopt).ignored;
+  REQUIRE(script.size() == 1);
+  CHECK_THAT(script[0], Contains("SLURM_NTASKS=4"));
+  CHECK(sys::identify(lookup(open_mpi), std::nullopt).ignored.empty());
+  CHECK(sys::identify(lookup(slurm), std::nullopt).ignored.empty());
+}
+
+TEST_CASE("junk in a launcher's variable is refused with its name and value") {
+  for (const char* junk : {"", " 1", "1 ", "+1", "-1", "0x1", "1.0", "one", "1,2", "4294967296",
+                           "99999999999999999999999"}) {
+    INFO(junk);
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"})
+      CHECK_THAT(refusal(with(open_mpi, {{name, junk}})), Contains(std::string(name) + "=" + junk));
+    for (const char* name :
+         {"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID"})
+      CHECK_THAT(refusal(with(slurm, {{name, junk}})), Contains(std::string(name) + "=" + junk));
+  }
+  for (const char* junk : {"", ",", "2(x3", "2(x)", "(x3),1", "2(x3),", "2(x3) ,1", "2x3"}) {
+    INFO(junk);
+    CHECK_THAT(refusal(with(slurm, {{"SLURM_STEP_TASKS_PER_NODE", junk}})),
+               Contains(std::string("SLURM_STEP_TASKS_PER_NODE=") + junk));
+  }
+}
+
+TEST_CASE("a missing companion is refused by name") {
+  for (const auto& [name, value] : open_mpi)
+    if (name != "PMIX_RANK")
+      CHECK_THAT(refusal(less(open_mpi, name)), Contains(name + " is missing"));
+  for (const char* name : {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID",
+                           "SLURM_STEP_TASKS_PER_NODE"})
+    CHECK_THAT(refusal(less(slurm, name)), Contains(std::string(name) + " is missing"));
+}
+
+TEST_CASE("numbers that cannot belong to one launch are refused with both values") {
+  CHECK_THAT(refusal(with(open_mpi, {{"OMPI_COMM_WORLD_RANK", "4"}})),
+             Contains("OMPI_COMM_WORLD_RANK=4") && Contains("OMPI_COMM_WORLD_SIZE=4"));
+  CHECK_THAT(refusal(with(open_mpi, {{"OMPI_COMM_WORLD_LOCAL_RANK", "2"}})),
+             Contains("LOCAL_RANK=2") && Contains("LOCAL_SIZE=2"));
+  CHECK_THAT(refusal(with(open_mpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "5"}})),
+             Contains("LOCAL_SIZE=5") && Contains("WORLD_SIZE=4"));
+  CHECK_THAT(refusal(with(slurm, {{"SLURM_PROCID", "7"}})),
+             Contains("SLURM_PROCID=7") && Contains("SLURM_STEP_NUM_TASKS=7"));
+  CHECK_THAT(refusal(with(slurm, {{"SLURM_NODEID", "4"}})),
+             Contains("SLURM_NODEID=4") && Contains("2(x3),1 has 4 nodes"));
+}
+
+TEST_CASE("a launcher that contradicts MPI is refused with both values and the line to change") {
+  CHECK_THAT(refusal(slurm, MpiWorld{0, 1, 0, 1}),
+             Contains("SLURM_STEP_NUM_TASKS says 7") && Contains("a world of 1") &&
+                 Contains("--mpi=none") && Contains("srun --mpi=pmix"));
+  CHECK_THAT(refusal(with(slurm, {{"SLURM_MPI_TYPE", "pmi2"}}), MpiWorld{0, 1, 0, 1}),
+             Contains("--mpi=pmi2"));
+  CHECK_THAT(refusal(open_mpi, MpiWorld{0, 1, 0, 1}), Contains("OMPI_COMM_WORLD_SIZE says 4") &&
+                                                          Contains("a world of 1") &&
+                                                          Contains("mpirun"));
+  CHECK_THAT(refusal(open_mpi, MpiWorld{2, 4, 1, 2}),
+             Contains("OMPI_COMM_WORLD_RANK says 3") && Contains("rank 2"));
+  CHECK_THAT(refusal(open_mpi, MpiWorld{3, 4, 3, 4}),
+             Contains("OMPI_COMM_WORLD_LOCAL_SIZE says 2") && Contains("as 4"));
+}
+
+TEST_CASE("local ranks may be numbered in another order than MPI's") {
+  require_identity(sys::identify(lookup(open_mpi), MpiWorld{3, 4, 0, 2}),
+                   {Authority::open_mpi, 3, 4, 1, 2});
+}
+
+TEST_CASE("MPI is believed under a launcher that lockstep does not know") {
+  require_identity(sys::identify(lookup({{"PMI_RANK", "2"}}), MpiWorld{2, 4, 0, 2}),
+                   {Authority::mpi, 2, 4, 0, 2});
+}
+
+TEST_CASE("an srun without PMIx is warned of before MPI_Init, and nothing else is") {
+  REQUIRE(sys::launch_warning(lookup(slurm)));
+  CHECK_THAT(*sys::launch_warning(lookup(slurm)),
+             Contains("--mpi=none") && Contains("srun --mpi=pmix"));
+  CHECK_THAT(*sys::launch_warning(lookup(with(slurm, {{"SLURM_MPI_TYPE", "pmi2"}}))),
+             Contains("--mpi=pmi2"));
+  CHECK_FALSE(sys::launch_warning(lookup(with(slurm, {{"PMIX_RANK", "6"}}))));
+  CHECK_FALSE(sys::launch_warning(lookup({})));
+  CHECK_FALSE(sys::launch_warning(lookup(open_mpi)));
+  CHECK_FALSE(sys::launch_warning(lookup(with(open_mpi, orted))));
+  CHECK_FALSE(sys::launch_warning(lookup(batch_script)));
+}
+
+TEST_CASE("a world is joined only when a launcher made one") {
+  CHECK(sys::launched(lookup(open_mpi)));
+  CHECK(sys::launched(lookup(slurm)));
+  CHECK(sys::launched(lookup({{"PMI_RANK", "0"}})));
+  CHECK_FALSE(sys::launched(lookup({})));
+  CHECK_FALSE(sys::launched(lookup(batch_script)));
+}
+
+TEST_CASE("the recorded environments of a real cluster are read right") {
+  const std::filesystem::path folder = "../shared/notes/launcher-environments";
+  if (!std::filesystem::is_directory(folder)) {
+    std::printf("SKIPPED: %s is not there\n", folder.c_str());
+    return;
+  }
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name == "README.md") continue;
+    INFO(name);
+    const std::string form = name.substr(0, name.find('.'));
+    const bool task = form.starts_with("srun") || form.ends_with("mpirun");
+    Expected expected{Authority::alone, 0, 1, 0, 1};
+    if (task) {
+      const int rank = name[form.size() + 1] - '0';
+      const bool one_node = form == "bare-mpirun";
+      expected = {form.starts_with("srun") ? Authority::slurm : Authority::open_mpi, rank, 4,
+                  one_node ? rank : rank % 2, one_node ? 4 : 2};
+    }
+    Variables variables;
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);)
+      if (const auto equals = line.find('='); equals != line.npos)
+        variables[line.substr(0, equals)] = line.substr(equals + 1);
+    require_identity(sys::identify(lookup(variables), std::nullopt), expected);
+    CHECK(sys::launched(lookup(variables)) == task);
+    const bool no_pmix = form == "srun-none" || form == "srun-pmi2";
+    CHECK(sys::launch_warning(lookup(variables)).has_value() == no_pmix);
+    if (no_pmix) CHECK_THAT(refusal(variables, MpiWorld{0, 1, 0, 1}), Contains("srun --mpi=pmix"));
+    ++files;
+  }
+  CHECK(files == 26);
+}
