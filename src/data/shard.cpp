@@ -1,0 +1,155 @@
+#include "lockstep/data/shard.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
+#include "shard_file.hpp"
+
+namespace lockstep::data {
+namespace {
+
+std::vector<std::filesystem::path> list_shards(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return {path};
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    if (entry.path().extension() == ".h5") files.push_back(entry.path());
+  }
+  if (error) h5::refuse(path, fmt::format("cannot be listed: {}", error.message()));
+  if (files.empty()) {
+    h5::refuse(path, "holds no *.h5 file; give a shard or the directory that the shards are in");
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// All shards normalise, shape and name their rows alike, or they are not one data set.
+void check_agreement(const ShardFile& first, const ShardFile& other) {
+  const DataSetInfo &a = first.info, &b = other.info;
+  const auto disagree = [&](std::string_view what, const std::string& mine,
+                            const std::string& theirs) {
+    h5::refuse(other.path, fmt::format("has {} {}, but {} in the same data set has {}", what, mine,
+                                       first.path.string(), theirs));
+  };
+  const auto shape = [](const DataSetInfo& i) {
+    return fmt::format("{} x {} x {}", i.height, i.width, i.channels);
+  };
+  if (shape(a) != shape(b)) disagree("rows of", shape(b), shape(a));
+  if (a.classes != b.classes) {
+    disagree("the classes", fmt::format("{}", b.classes), fmt::format("{}", a.classes));
+  }
+  if (a.mean != b.mean) disagree("mean", fmt::format("{}", b.mean), fmt::format("{}", a.mean));
+  if (a.stddev != b.stddev) {
+    disagree("stddev", fmt::format("{}", b.stddev), fmt::format("{}", a.stddev));
+  }
+}
+
+void read_contiguous(const ShardFile& shard, std::size_t row, std::span<std::uint8_t> image) {
+  auto at = static_cast<off_t>(shard.offset + row * image.size());
+  for (std::span<std::uint8_t> left = image; !left.empty();) {
+    const ssize_t got = ::pread(shard.descriptor.get(), left.data(), left.size(), at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      h5::refuse(shard.path,
+                 fmt::format("row {} cannot be read: {}", row,
+                             got == 0 ? "the file has become shorter" : std::strerror(errno)));
+    }
+    left = left.subspan(static_cast<std::size_t>(got));
+    at += got;
+  }
+}
+
+void read_through_hdf5(const ShardFile& shard, std::size_t row, std::span<std::uint8_t> image) {
+  const h5::Session session;
+  const DataSetInfo& info = shard.info;
+  const hsize_t start[] = {row, 0, 0, 0};
+  const hsize_t count[] = {1, info.height, info.width, info.channels};
+  const h5::Space space(H5Dget_space(shard.images.get()));
+  const h5::Space memory(H5Screate_simple(4, count, nullptr));
+  if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start, nullptr, count, nullptr) < 0 ||
+      H5Dread(shard.images.get(), H5T_NATIVE_UINT8, memory.get(), space.get(), H5P_DEFAULT,
+              image.data()) < 0) {
+    h5::refuse_with_cause(shard.path, fmt::format("row {} cannot be read", row));
+  }
+}
+
+}  // namespace
+
+struct DataSet::Impl {
+  std::vector<ShardFile> shards;
+  std::vector<std::size_t> first_row;  // of each shard in the data set
+  DataSetInfo info;
+  std::vector<std::int32_t> labels;
+  bool contiguous = true;
+
+  ~Impl() {
+    const h5::Session session;
+    shards.clear();
+  }
+
+  void add(ShardFile opened) {
+    shards.push_back(std::move(opened));  // first of all, so that ~Impl() closes it
+    ShardFile& shard = shards.back();
+    check_agreement(shards.front(), shard);
+    if (shards.size() == 1) {
+      info = shard.info;
+      info.rows = 0;
+    }
+    first_row.push_back(info.rows);
+    info.rows += shard.info.rows;
+    labels.insert(labels.end(), shard.labels.begin(), shard.labels.end());
+    shard.labels = {};
+    contiguous = contiguous && shard.contiguous();
+  }
+};
+
+DataSet::DataSet(const std::filesystem::path& path) : impl_(std::make_unique<Impl>()) {
+  for (const std::filesystem::path& file : list_shards(path)) impl_->add(open_shard(file));
+}
+
+DataSet::~DataSet() = default;
+DataSet::DataSet(DataSet&&) noexcept = default;
+
+const DataSetInfo& DataSet::info() const { return impl_->info; }
+
+std::span<const std::int32_t> DataSet::labels() const { return impl_->labels; }
+
+std::vector<std::filesystem::path> DataSet::files() const {
+  std::vector<std::filesystem::path> paths;
+  for (const ShardFile& shard : impl_->shards) paths.push_back(shard.path);
+  return paths;
+}
+
+std::size_t DataSet::readers() const {
+  return impl_->contiguous ? std::numeric_limits<std::size_t>::max() : 1;
+}
+
+void DataSet::read(std::size_t row, std::span<std::uint8_t> image) const {
+  check(row < impl_->info.rows, "a row of the data set");
+  check(image.size() == impl_->info.row_bytes(), "an image buffer of one row");
+  const std::vector<std::size_t>& first = impl_->first_row;
+  const auto after = std::upper_bound(first.begin(), first.end(), row);
+  const auto index = static_cast<std::size_t>(after - first.begin()) - 1;
+  const ShardFile& shard = impl_->shards[index];
+  const std::size_t local = row - first[index];
+  if (shard.contiguous()) {
+    read_contiguous(shard, local, image);
+  } else {
+    read_through_hdf5(shard, local, image);
+  }
+  if (const std::uint32_t crc = crc32c(image.data(), image.size()); crc != shard.crcs[local]) {
+    h5::refuse(shard.path, fmt::format("row {} is damaged: its CRC-32C is {:08x}, but {:08x} is "
+                                       "stored; restore the file or pack it again",
+                                       local, crc, shard.crcs[local]));
+  }
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "lockstep/base/owned.hpp"
+#include "lockstep/data/shard.hpp"
+#include "shard_hdf5.hpp"
+
+namespace lockstep::data {
+
+inline constexpr const char* kShardFormat = "lockstep-shard";
+inline constexpr int kShardVersion = 1;
+
+/// One shard, opened and checked (data/README.md lists what is checked). Contiguous pixels are read
+/// from `descriptor` at `offset` by any thread; others stay with HDF5, in `images` of `file`, which
+/// are used and closed under a Session.
+struct ShardFile {
+  std::filesystem::path path;
+  DataSetInfo info;
+  std::vector<std::int32_t> labels;  ///< [rows]
+  std::vector<std::uint32_t> crcs;   ///< [rows]
+  Owned<int, ::close, -1> descriptor;
+  std::uint64_t offset = 0;
+  h5::File file;
+  h5::Data images;
+
+  bool contiguous() const { return static_cast<bool>(descriptor); }
+};
+
+/// Reads everything but the pixels. Throws InputError naming the file and what is wrong with it.
+ShardFile open_shard(const std::filesystem::path& path);
+
+}  // namespace lockstep::data
