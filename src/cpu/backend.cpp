@@ -1,0 +1,108 @@
+#include "lockstep/backend/backend.hpp"
+
+#include <dnnl.h>
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "cpu/program.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/device/host_stream.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+class CpuDevice final : public Device {
+ public:
+  std::string name() const override { return "cpu"; }
+  Stream& compute() override { return compute_; }
+  PinnedBuffer allocate_pinned(std::size_t bytes) override {
+    const std::size_t rounded = (bytes + 63) / 64 * 64;
+    auto* data = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
+    if (!data) throw std::bad_alloc();
+    return {data, bytes, [](std::byte* p) { std::free(p); }};
+  }
+
+ private:
+  HostStream compute_;  // always empty: compute has finished when a call returns
+};
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const CpuBackendSpec& spec) : team_(spec.thread_cpus) {}
+  std::string name() const override { return "cpu"; }
+  std::string description() const override {
+    const dnnl_version_t* version = dnnl_version();
+    return fmt::format("cpu: oneDNN {}.{}.{}, {}, {} thread{}", version->major, version->minor,
+                       version->patch, instruction_set(), team_.lanes(),
+                       team_.lanes() == 1 ? "" : "s");
+  }
+  Device& device() override { return device_; }
+
+  std::unique_ptr<Parameters> make_parameters(const nn::Network& network,
+                                              Precision precision) override {
+    const Storage storage = precision == Precision::bf16 ? Storage::bf16 : Storage::fp32;
+    kernels(storage);  // refuses bf16 here when the processor lacks it
+    return std::make_unique<CpuParameters>(network, storage);
+  }
+
+  std::unique_ptr<Program> compile(const nn::Network& network, const ProgramSpec& spec,
+                                   Parameters& parameters) override {
+    return std::make_unique<CpuProgram>(network, spec, static_cast<CpuParameters&>(parameters),
+                                        team_);
+  }
+
+  void update(Parameters& parameters, const UpdateRule& rule, const StepScalars& scalars,
+              std::size_t first, std::size_t last) override;
+  void update_statistics(Parameters& parameters, std::size_t micro_batches) override;
+
+ private:
+  CpuDevice device_;
+  Team team_;
+};
+
+void CpuBackend::update(Parameters& any, const UpdateRule& rule, const StepScalars& scalars,
+                        std::size_t first, std::size_t last) {
+  auto& parameters = static_cast<CpuParameters&>(any);
+  const std::vector<nn::Slice>& slices = parameters.layout().slices;
+  check(last <= parameters.layout().learned_slices, "only learned slices are updated by gradients");
+  team_.run([&](std::size_t lane) {
+    for (std::size_t s = first; s < last; ++s) {
+      const std::size_t vectors = (slices[s].size + 15) / 16, lanes = team_.lanes();
+      const std::size_t begin = vectors * lane / lanes * 16,
+                        end = vectors * (lane + 1) / lanes * 16;
+      const std::size_t at = slices[s].offset + begin;
+      float_kernels().sgd({scalars.lr, rule.momentum, rule.weight_decay[s], rule.nesterov},
+                          end - begin, parameters.at(Part::gradients, at),
+                          parameters.at(Part::weights, at), parameters.at(Part::momentum, at));
+    }
+  });
+}
+
+void CpuBackend::update_statistics(Parameters& any, std::size_t micro_batches) {
+  auto& parameters = static_cast<CpuParameters&>(any);
+  const nn::ArenaLayout& layout = parameters.layout();
+  constexpr double momentum = 0.1;  // of every batch norm that nn::resnet builds
+  const float kept = static_cast<float>(std::pow(1 - momentum, static_cast<double>(micro_batches)));
+  for (std::size_t s = layout.learned_slices; s < layout.slices.size(); ++s) {
+    float* running = parameters.at(Part::weights, layout.slices[s].offset);
+    const float* fresh = parameters.at(Part::gradients, layout.slices[s].offset);
+    for (std::size_t i = 0; i < layout.slices[s].size; ++i)
+      running[i] = kept * running[i] + fresh[i];
+  }
+}
+
+}  // namespace
+
+}  // namespace lockstep::cpu
+
+namespace lockstep {
+
+std::unique_ptr<Backend> make_cpu_backend(const CpuBackendSpec& spec) {
+  return std::make_unique<cpu::CpuBackend>(spec);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,169 @@
+#include "cpu/convolution.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+using dnnl::memory;
+using dnnl::prop_kind;
+using Desc = memory::desc;
+
+constexpr auto direct = dnnl::algorithm::convolution_direct;
+
+memory::dim dim(std::size_t n) { return static_cast<memory::dim>(n); }
+
+memory::data_type type_of(Storage storage) {
+  return storage == Storage::fp32 ? memory::data_type::f32 : memory::data_type::bf16;
+}
+
+// The caller provides scratch memory, so that several lanes may run one primitive at a time.
+dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+dnnl::convolution_forward::primitive_desc forward_desc(const ConvGeometry& g, const Desc& weights,
+                                                       std::size_t rows, bool training) {
+  const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
+  const auto kind = training ? prop_kind::forward_training : prop_kind::forward_inference;
+  return {{kind, direct, g.source(rows), weights, g.destination(rows), stride, padding, padding},
+          user_scratchpad(),
+          engine()};
+}
+
+dnnl::convolution_backward_data::primitive_desc backward_data_desc(
+    const ConvGeometry& g, const Desc& weights, std::size_t rows,
+    const dnnl::convolution_forward::primitive_desc& hint) {
+  const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
+  return {{direct, g.source(rows), weights, g.destination(rows), stride, padding, padding},
+          user_scratchpad(),
+          engine(),
+          hint};
+}
+
+dnnl::convolution_backward_weights::primitive_desc backward_weights_desc(
+    const ConvGeometry& g, const Desc& weights, std::size_t rows,
+    const dnnl::convolution_forward::primitive_desc& hint) {
+  const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
+  return {{direct, g.source(rows), weights, g.destination(rows), stride, padding, padding},
+          user_scratchpad(),
+          engine(),
+          hint};
+}
+
+}  // namespace
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+ConvGeometry ConvGeometry::of(const nn::Network& network, std::size_t index, Storage storage) {
+  const nn::Node& node = network.nodes[index];
+  const nn::Shape& in = network.nodes[node.inputs[0]].shape;
+  return {node.name,           in.channels,       in.height,        in.width,
+          node.shape.channels, node.shape.height, node.shape.width, node.kernel,
+          node.stride,         node.padding,      storage};
+}
+
+Desc ConvGeometry::source(std::size_t rows) const {
+  return {{dim(rows), dim(in_channels), dim(height), dim(width)},
+          type_of(storage),
+          memory::format_tag::nhwc};
+}
+
+Desc ConvGeometry::destination(std::size_t rows) const {
+  return {{dim(rows), dim(out_channels), dim(out_height), dim(out_width)},
+          type_of(storage),
+          memory::format_tag::nhwc};
+}
+
+memory::dims ConvGeometry::weight_dims() const {
+  return {dim(out_channels), dim(in_channels), dim(kernel), dim(kernel)};
+}
+
+std::size_t ConvGeometry::source_bytes() const {
+  return in_channels * height * width * bytes_of(storage);
+}
+std::size_t ConvGeometry::destination_bytes() const {
+  return out_channels * out_height * out_width * bytes_of(storage);
+}
+std::size_t ConvGeometry::weight_count() const {
+  return out_channels * in_channels * kernel * kernel;
+}
+
+ConvFormats ConvFormats::choose(const ConvGeometry& g) {
+  constexpr std::size_t typical_rows = 4;
+  const Desc any(g.weight_dims(), type_of(g.storage), memory::format_tag::any);
+  const Desc any_float(g.weight_dims(), memory::data_type::f32, memory::format_tag::any);
+  const auto forward = forward_desc(g, any, typical_rows, true);
+  return {forward.weights_desc(), backward_data_desc(g, any, typical_rows, forward).weights_desc(),
+          backward_weights_desc(g, any_float, typical_rows, forward).diff_weights_desc()};
+}
+
+ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std::size_t rows,
+                         bool training, bool needs_data_gradient) {
+  ConvPrimitives result;
+  const auto note = [&](const auto& desc) {
+    result.scratch_bytes = std::max(result.scratch_bytes, desc.scratchpad_desc().get_size());
+    result.implementations +=
+        std::string(result.implementations.empty() ? "" : " | ") + desc.impl_info_str();
+  };
+  try {
+    const auto forward = forward_desc(g, formats.forward, rows, training);
+    result.forward = dnnl::convolution_forward(forward);
+    note(forward);
+    if (training && needs_data_gradient) {
+      const auto desc = backward_data_desc(g, formats.backward_data, rows, forward);
+      result.backward_data = dnnl::convolution_backward_data(desc);
+      note(desc);
+    }
+    if (training) {
+      const auto desc = backward_weights_desc(g, formats.gradient, rows, forward);
+      result.backward_weights = dnnl::convolution_backward_weights(desc);
+      note(desc);
+    }
+  } catch (const dnnl::error& e) {
+    throw Error(
+        fmt::format("oneDNN has no implementation of {} for {} rows: {}", g.name, rows, e.what()));
+  }
+  return result;
+}
+
+WeightReorder::WeightReorder(const Desc& from, const Desc& to, std::size_t parts) {
+  constexpr memory::dim block = 64;  // no library format mixes more output channels than that
+  const memory::dims dims = from.dims();
+  const memory::dim blocks = dims[0] % block == 0 ? dims[0] / block : 1;
+  const memory::dim count = std::min<memory::dim>(blocks, dim(parts));
+  for (memory::dim p = 0; p < count; ++p) {
+    Part part{from, to, {}};
+    if (count > 1) {
+      const memory::dim begin = blocks * p / count * block, end = blocks * (p + 1) / count * block;
+      memory::dims sizes = dims, offsets(dims.size(), 0);
+      sizes[0] = end - begin;
+      offsets[0] = begin;
+      part.from = from.submemory_desc(sizes, offsets);
+      part.to = to.submemory_desc(sizes, offsets);
+    }
+    part.primitive =
+        dnnl::reorder(dnnl::reorder::primitive_desc(engine(), part.from, engine(), part.to));
+    parts_.push_back(std::move(part));
+  }
+}
+
+void WeightReorder::run(float* from, void* to, std::size_t lane, std::size_t lanes,
+                        dnnl::stream& stream) const {
+  for (std::size_t p = lane; p < parts_.size(); p += lanes) {
+    memory source(parts_[p].from, engine(), from), target(parts_[p].to, engine(), to);
+    parts_[p].primitive.execute(stream, source, target);
+  }
+}
+
+}  // namespace lockstep::cpu

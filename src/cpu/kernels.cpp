@@ -1,0 +1,37 @@
+#include "cpu/kernels.hpp"
+
+#include "cpu/kernels_isa.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+}  // namespace
+
+const Kernels& kernels(Storage storage) {
+  if (storage == Storage::bf16) {
+    require(has_avx512() && __builtin_cpu_supports("avx512bf16"),
+            "precision bf16 needs a processor with AVX512-BF16 or AMX; this one has neither: use "
+            "--precision fp32");
+    return kernels_bf16_avx512;
+  }
+  return has_avx512() ? kernels_fp32_avx512 : has_avx2() ? kernels_fp32_avx2 : kernels_fp32_x86_64;
+}
+
+const FloatKernels& float_kernels() {
+  return has_avx512() ? kernels_float_avx512
+         : has_avx2() ? kernels_float_avx2
+                      : kernels_float_x86_64;
+}
+
+const char* instruction_set() { return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "x86-64"; }
+
+}  // namespace lockstep::cpu

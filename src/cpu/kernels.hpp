@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::cpu {
+
+/// How activations and their gradients are kept: float, or the upper half of a float (rounded to
+/// nearest even).
+enum class Storage { fp32, bf16 };
+constexpr std::size_t bytes_of(Storage storage) { return storage == Storage::fp32 ? 4 : 2; }
+
+// In all kernels a value is a dense matrix [rows, channels] (rows = images x height x width),
+// channels a multiple of 16, and per-channel arrays are float [channels]. Sums are added to, in
+// double.
+
+/// z = relu(x * scale + shift [+ skip [* skip_scale + skip_shift]]); a NaN stays a NaN.
+struct PointForward {
+  const void* x;
+  const float *scale, *shift;
+  const void* skip;                      ///< nullptr: none
+  const float *skip_scale, *skip_shift;  ///< nullptr: the skip is added as it is
+  void* z;
+};
+
+/// g = (z > 0 or x * scale + shift > 0) ? first + second : 0, and the sums that batch norm's
+/// backward needs.
+struct PointBackward {
+  const void* first;   ///< gradient of z; may be g itself
+  const void* second;  ///< another contribution to it, or nullptr
+  const void* z;       ///< nullptr: the sign is found from x, scale and shift
+  const void* x;       ///< input of the batch norm
+  const float *scale, *shift, *mean;
+  const void* skip_x;  ///< input of a batch norm in the skip branch, or nullptr
+  const float* skip_mean;
+  void* g;
+  double *sum_g, *sum_gx, *sum_gskip;  ///< of g, g * (x - mean), g * (skip_x - skip_mean)
+};
+
+/// dx = g * a + (x - mean) * b + c.
+struct NormBackward {
+  const void *g, *x;
+  const float *mean, *a, *b, *c;
+  void* dx;
+};
+
+struct SgdUpdate {
+  float lr, momentum, weight_decay;
+  bool nesterov;
+};
+
+/// The kernels for one storage type, compiled for one instruction set.
+struct Kernels {
+  /// out = in * scale + shift; in: [pixels, channels] uint8; scale and shift repeat with period
+  /// `channels` over 48 entries (channels divides 48).
+  void (*normalise)(const std::uint8_t* in, std::size_t values, const float* scale48,
+                    const float* shift48, void* out);
+  void (*from_float)(const float* in, std::size_t values, void* out);
+  /// sum of (x - pivot) and of its square
+  void (*statistics)(const void* x, std::size_t rows, std::size_t channels, const float* pivot,
+                     double* sum, double* sum_of_squares);
+  void (*point_forward)(const PointForward& a, std::size_t rows, std::size_t channels);
+  void (*point_backward)(const PointBackward& a, std::size_t rows, std::size_t channels);
+  void (*norm_backward)(const NormBackward& a, std::size_t rows, std::size_t channels);
+  /// out = first + second
+  void (*sum)(const void* first, const void* second, std::size_t values, void* out);
+  /// out[channels] = mean over rows
+  void (*average)(const void* x, std::size_t rows, std::size_t channels, float* out);
+  /// each of `rows` rows of out = in[channels] * factor
+  void (*spread)(const float* in, float factor, std::size_t rows, std::size_t channels, void* out);
+};
+
+/// Kernels that are float only.
+struct FloatKernels {
+  void (*add)(const float* from, std::size_t count, float* to);  ///< to += from
+  void (*sgd)(const SgdUpdate& rule, std::size_t count, const float* gradient, float* weight,
+              float* velocity);
+};
+
+/// The best that this processor has. bf16 exists only with AVX512-BF16: throws InputError
+/// otherwise.
+const Kernels& kernels(Storage storage);
+const FloatKernels& float_kernels();
+const char*
+instruction_set();  ///< "avx512", "avx2" or "x86-64": part of what bit-exactness depends on
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,16 @@
+#include "cpu/kernels_isa.hpp"
+
+#pragma GCC target("avx2,fma")
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace lockstep::cpu {
+namespace {
+#include "cpu/vector.inc"
+INLINE void store(bf16*, v16) { __builtin_unreachable(); }  // bf16 needs AVX512-BF16
+#include "cpu/kernels.inc"
+}  // namespace
+
+const Kernels kernels_fp32_avx2 = table<float>();
+const FloatKernels kernels_float_avx2 = {add, sgd};
+
+}  // namespace lockstep::cpu

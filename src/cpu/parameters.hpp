@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "cpu/convolution.hpp"
+#include "lockstep/backend/backend.hpp"
+
+namespace lockstep::cpu {
+
+/// Memory aligned to cache lines and, when large, to huge pages; zeroed.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  explicit HostMemory(std::size_t bytes);
+  std::byte* data() const { return data_.get(); }
+  template <class T>
+  T* as(std::size_t offset = 0) const {
+    return reinterpret_cast<T*>(data_.get() + offset);
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+/// The arena on a CPU. A convolution's slice has the format in which oneDNN writes its weight
+/// gradient; everything else is plain.
+class CpuParameters final : public Parameters {
+ public:
+  CpuParameters(const nn::Network& network, Storage storage);
+  const nn::ArenaLayout& layout() const override { return layout_; }
+  float* device_pointer(Part part) override { return at(part, 0); }
+  void import_slice(Part part, std::size_t slice, std::span<const float> plain) override;
+  void export_slice(Part part, std::size_t slice, std::span<float> plain) const override;
+  std::uint32_t hash() const override;
+
+  Storage storage() const { return storage_; }
+  const ConvFormats& formats(std::size_t conv_node) const { return formats_.at(conv_node); }
+  float* at(Part part, std::size_t offset) const;
+  float* find(Part part, const std::string& name) const {
+    return at(part, layout_.find(name).offset);
+  }
+  std::size_t slice_index(const std::string& name) const;
+
+ private:
+  Storage storage_;
+  std::map<std::size_t, ConvFormats> formats_;  // by conv node
+  nn::ArenaLayout layout_;
+  HostMemory memory_[3];
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "cpu/conv_runner.hpp"
+
+namespace lockstep::cpu {
+
+/// relu(bn(conv) [+ skip]). A stored point is run by its region; any other by its only reader,
+/// which asks for value() and calls backward() once it has written the gradient of the value to
+/// gradient().
+class PointRunner final : public Runner {
+ public:
+  PointRunner(Context& context, std::size_t unit) : Runner(context, unit) {}
+  void plan() override;
+  void before_forward(std::size_t lane) override;
+  void forward(const Chunk& chunk) override;
+  void backward(const Chunk& chunk) override;
+  const std::byte* value(const Chunk& chunk) override;
+  const std::byte* input_gradient(const Chunk& chunk) override;
+
+  /// The gradient behind the sum, already zero where the ReLU was: what batch norm and the skip
+  /// receive.
+  std::byte* gradient(const Chunk& chunk) const { return c.at(g_) + chunk.first * row_bytes_; }
+
+ private:
+  std::byte* output(const Chunk& chunk) const;
+  const std::byte* skip_value(const Chunk& chunk);
+  ConvRunner& main() const { return static_cast<ConvRunner&>(*c.runners[*unit.input]); }
+  ConvRunner* skip_conv() const;
+  std::size_t values_of(const Chunk& chunk) const {
+    return chunk.rows * shape_.height * shape_.width;
+  }
+
+  nn::Shape shape_;
+  std::size_t row_bytes_ = 0;
+  std::size_t z_ = 0, g_ = 0;  // buffers
+  std::size_t place_ = 0;      // of the value in scratch when it is not stored
+  std::size_t padded_ = 0,
+              unpadded_ =
+                  0;  // scratch of an option-A shortcut, here and in the region of its source
+};
+
+}  // namespace lockstep::cpu

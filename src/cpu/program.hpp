@@ -1,0 +1,48 @@
+#pragma once
+
+#include "cpu/head_runner.hpp"
+#include "cpu/image.hpp"
+#include "cpu/team.hpp"
+
+namespace lockstep::cpu {
+
+/// A network on a CPU: regions run one after the other by all lanes; inside a region each lane
+/// takes its chunks of the batch through all units while they are in its cache.
+class CpuProgram final : public Program {
+ public:
+  CpuProgram(const nn::Network& network, const ProgramSpec& spec, CpuParameters& parameters,
+             Team& team);
+  const ProgramSpec& spec() const override { return spec_; }
+  void load(const data::Batch& batch) override;
+  void load_normalised(std::span<const float> images,
+                       std::span<const data::Target> targets) override;
+  void set_scalars(const StepScalars& scalars) override { context_.scalars = scalars; }
+  const Tape& forward() const override { return forward_; }
+  const Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
+  Metrics take_metrics() override { return head_->take_metrics(); }
+  void copy_logits(std::span<float> logits) const override { head_->copy_logits(logits); }
+  MemoryPlan memory() const override;
+
+ private:
+  void make_runners();
+  void allocate();
+  void make_tapes();
+  void run_forward(std::size_t region);
+  void run_backward(std::size_t region, bool accumulate);
+
+  nn::Network network_;
+  ProgramSpec spec_;
+  Team& team_;
+  Context context_;
+  Image image_;
+  std::vector<std::unique_ptr<Runner>> runners_;
+  HeadRunner* head_ = nullptr;
+  Tape forward_, backward_[2];
+};
+
+/// Cuts the batch into chunks for each region: each lane has a run of rows, in pieces small enough
+/// for its cache.
+std::vector<Region> make_regions(const nn::Network& network, const std::vector<Unit>& units,
+                                 std::size_t batch, std::size_t lanes, Storage storage);
+
+}  // namespace lockstep::cpu

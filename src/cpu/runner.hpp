@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstddef>
+#include <dnnl.hpp>
+#include <string>
+#include <vector>
+
+#include "cpu/kernels.hpp"
+#include "cpu/lowering.hpp"
+#include "cpu/memory_plan.hpp"
+#include "cpu/parameters.hpp"
+#include "lockstep/backend/backend.hpp"
+
+namespace lockstep::cpu {
+
+/// Some consecutive rows of the batch that one lane takes through one region while they are in its
+/// cache.
+struct Chunk {
+  std::size_t lane = 0;
+  std::size_t index = 0;  ///< among all chunks of the region: partial sums are kept by it, so that
+                          ///< adding them up in order gives the same bits whatever the timing
+  std::size_t first = 0, rows = 0;
+  bool first_of_lane = false;
+};
+
+/// The units between two batch norms' statistics, and the cut of the batch into chunks.
+struct Region {
+  std::string name;
+  std::vector<std::size_t> units;
+  std::vector<std::vector<Chunk>> lanes;  ///< chunks of each lane
+  std::size_t chunks = 0, chunk_rows = 0;
+};
+
+class Runner;
+
+/// What the runners of one program share: sizes while planning, memory while running.
+struct Context {
+  const nn::Network& network;
+  const ProgramSpec& spec;
+  CpuParameters& parameters;
+  const Kernels& kernels;
+  Storage storage;
+  std::size_t lanes = 1;
+  std::vector<Unit> units;
+  std::vector<Region> regions;
+  std::vector<Runner*> runners;  ///< by unit
+  StepScalars scalars;
+
+  MemoryPlanner planner;                       ///< buffers of the whole batch
+  std::vector<std::size_t> scratch_of_region;  ///< bytes that a lane needs in each region
+  std::size_t library_scratch = 0;             ///< bytes that oneDNN needs in a lane
+  HostMemory block;
+  std::vector<HostMemory> lane_scratch, lane_library_scratch;
+  std::vector<dnnl::stream> streams;  ///< one for each lane
+
+  std::size_t forward_time(std::size_t region) const { return region; }
+  std::size_t backward_time(std::size_t region) const { return 2 * regions.size() - 1 - region; }
+  /// When the value that a unit puts out is needed no more, if `region` is the last forward region
+  /// that reads it.
+  std::size_t last_use(std::size_t region) const {
+    return spec.training ? backward_time(region) : region;
+  }
+  std::size_t buffer(std::size_t bytes, std::size_t first, std::size_t last) {
+    return planner.add(bytes, first, last);
+  }
+  /// A place in the lane's scratch of this region; returns its offset.
+  std::size_t scratch(std::size_t region, std::size_t bytes_a_row) {
+    return fixed_scratch(region, bytes_a_row * regions[region].chunk_rows);
+  }
+  std::size_t fixed_scratch(std::size_t region, std::size_t bytes) {
+    const std::size_t rounded = (bytes + 63) / 64 * 64;
+    scratch_of_region[region] += rounded;
+    return scratch_of_region[region] - rounded;
+  }
+  template <class T = std::byte>
+  T* at(std::size_t buffer) const {
+    return block.as<T>(planner.offset(buffer));
+  }
+  std::byte* lane_at(std::size_t lane, std::size_t offset) const {
+    return lane_scratch[lane].data() + offset;
+  }
+};
+
+/// One unit of the network on the CPU. plan() says what memory it needs; bind() is called once the
+/// memory is there. Then, for each region: before_forward on every lane, a barrier, forward for
+/// every chunk, a barrier; likewise backward, and after_backward on every lane behind another
+/// barrier. In backward a region's units run in reverse.
+class Runner {
+ public:
+  explicit Runner(Context& context, std::size_t unit) : c(context), unit(context.units[unit]) {}
+  virtual ~Runner() = default;
+  virtual void plan() = 0;
+  virtual void bind() {}
+  virtual void before_forward(std::size_t /*lane*/) {}
+  virtual void forward(const Chunk&) = 0;
+  virtual void before_backward(std::size_t /*lane*/, bool /*accumulate*/) {}
+  virtual void backward(const Chunk&) {}
+  virtual void after_backward(std::size_t /*lane*/, bool /*accumulate*/) {}
+  /// The unit's value for these rows, computed now if it is not stored.
+  virtual const std::byte* value(const Chunk& chunk) = 0;
+  /// What this unit adds to the gradient of its input for these rows: [rows of the chunk, height,
+  /// width, channels of input].
+  virtual const std::byte* input_gradient(const Chunk& chunk) = 0;
+  /// Slices of the arena whose gradients this unit makes.
+  virtual std::vector<std::size_t> slices() const { return {}; }
+
+  Context& c;
+  const Unit& unit;
+
+ protected:
+  /// The part of [0, count) that belongs to this lane, in multiples of 16.
+  struct Range {
+    std::size_t begin, end;
+  };
+  Range part(std::size_t count, std::size_t lane) const {
+    const std::size_t blocks = (count + 15) / 16;
+    const std::size_t begin = blocks * lane / c.lanes * 16,
+                      end = blocks * (lane + 1) / c.lanes * 16;
+    return {begin < count ? begin : count, end < count ? end : count};
+  }
+};
+
+}  // namespace lockstep::cpu
