@@ -43,6 +43,11 @@ class HarnessReporter : public Catch::ConsoleReporter {
   explicit HarnessReporter(const Catch::ReporterConfig& config) : ConsoleReporter(config) {}
   static std::string getDescription() { return "one line for each verdict, for tests/run"; }
 
+  void testRunStarting(const Catch::TestRunInfo& info) override {
+    StreamingReporterBase::testRunStarting(info);
+    currentTestRunInfo.used = true;  // no banner above the first failure
+  }
+
   void testCaseStarting(const Catch::TestCaseInfo& info) override {
     ConsoleReporter::testCaseStarting(info);
     running = info.name;

@@ -1,9 +1,12 @@
 #include "tests/support/mpi_world.hpp"
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 
 #include <unistd.h>
@@ -19,8 +22,8 @@ constexpr double kPatience_s = 3600;
 std::unique_ptr<comm::World> the_world;
 std::unique_ptr<comm::Control> verdicts;  // of the harness alone: no test's calls mix with its own
 
-// A rank that does not speak writes into a file of its own while a case runs; the file is shown
-// when the case fails there.
+// A rank that does not speak writes into a file of its own while a case runs. Rank 0 shows it when
+// the case failed there, so that it stands above the verdict.
 int hidden = -1;
 int shown_out = -1, shown_err = -1;
 
@@ -40,19 +43,19 @@ void hide_output() {
   dup2(hidden, STDERR_FILENO);
 }
 
-// Only calls that a signal handler may make.
-void restore_output(bool show) noexcept {
+// This and the next make only calls that a signal handler may make.
+void restore_output() noexcept {
   if (shown_out < 0) return;
   dup2(shown_out, STDOUT_FILENO);
   dup2(shown_err, STDERR_FILENO);
   close(shown_out);
   close(shown_err);
   shown_out = shown_err = -1;
-  if (!show) return;
   lseek(hidden, 0, SEEK_SET);
-  char part[4096];
-  for (ssize_t got; (got = read(hidden, part, sizeof part)) > 0;)
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, part, static_cast<size_t>(got));
+}
+
+ssize_t read_hidden(std::span<char> part) noexcept {
+  return hidden < 0 ? 0 : read(hidden, part.data(), part.size());
 }
 
 }  // namespace
@@ -84,11 +87,29 @@ void begin_case(const std::string& name) {
 
 bool end_case(bool passed) {
   std::fflush(nullptr);
-  restore_output(!passed);
-  return on_every_rank(passed);
+  restore_output();
+  std::string mine = passed ? "passed" : "failed\n";
+  std::array<char, 4096> part;
+  for (ssize_t got; !passed && (got = read_hidden(part)) > 0;)
+    mine.append(part.data(), static_cast<std::size_t>(got));
+
+  bool all_passed = true;
+  for (const std::string& said : verdicts->gather(mine, "a test case's verdict")) {
+    if (said == "passed") continue;
+    all_passed = false;
+    if (speaks()) std::fputs(said.c_str() + std::strlen("failed\n"), stdout);
+  }
+  return all_passed;
 }
 
-void dying() noexcept { restore_output(true); }
+void dying() noexcept {
+  if (speaks()) return;
+  restore_output();
+  std::array<char, 4096> part;
+  for (ssize_t got; (got = read_hidden(part)) > 0;)
+    [[maybe_unused]] const ssize_t written =
+        write(STDERR_FILENO, part.data(), static_cast<std::size_t>(got));
+}
 
 bool speaks() { return the_world->facts().rank == 0; }
 

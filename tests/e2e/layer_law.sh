@@ -1,0 +1,49 @@
+#!/bin/bash
+# tests/check_layers catches what it says it catches: each violation is planted alone in a copy of a
+# tree that keeps the law.
+set -euo pipefail
+here=$(cd "$(dirname "$0")/.." && pwd)
+tree=$WORK/tree
+
+plant() {  # plant FILE LINE...: a lawful tree, and in it one file more
+  rm -rf "$tree"
+  mkdir -p "$tree/include/lockstep/nn" "$tree/src/nn" "$tree/$(dirname "$1")"
+  printf '#pragma once\n#include <vector>\n#include "lockstep/base/error.hpp"\n' \
+    >"$tree/include/lockstep/nn/network.hpp"
+  printf '#include "lockstep/nn/network.hpp"\n' >"$tree/src/nn/network.cpp"
+  printf '%s\n' "${@:2}" >"$tree/$1"
+}
+
+refuses() {  # refuses NAME FILE LINE...
+  plant "${@:2}"
+  if said=$("$here/check_layers" "$tree"); then
+    printf '%s\nFAIL the layer law refuses %s\n' "$said" "$1"
+  elif grep -q "^$2:" <<<"$said"; then
+    echo "PASS the layer law refuses $1"
+  else
+    printf '%s\nFAIL the layer law names the file with %s\n' "$said" "$1"
+  fi
+}
+
+plant src/nn/resnet.cpp '#include <fmt/core.h>' '#include "lockstep/nn/network.hpp"'
+if said=$("$here/check_layers" "$tree"); then
+  echo 'PASS the layer law accepts a lawful tree'
+else
+  printf '%s\nFAIL the layer law accepts a lawful tree\n' "$said"
+fi
+
+refuses 'an upward include' src/nn/a.cpp '#include "lockstep/train/trainer.hpp"'
+refuses 'a sideways include' src/data/a.cpp '#include "lockstep/nn/network.hpp"'
+refuses 'a port included by a layer' src/train/a.cpp '#include "cpu/team.hpp"'
+refuses 'a port included by a port' src/mpi/a.cpp '#include "cpu/team.hpp"'
+refuses 'a private header of another layer' src/nn/a.cpp '#include "sys/cpuset.hpp"'
+refuses 'an include that climbs out of its folder' src/nn/a.cpp '#include "../base/a.hpp"'
+refuses 'a library in a public header' include/lockstep/nn/a.hpp '#pragma once' \
+  '#include <fmt/core.h>'
+refuses 'MPI outside its port' src/comm/a.cpp '#include <mpi.h>'
+refuses 'conditional compilation' src/nn/a.cpp '#ifdef NDEBUG' '#endif'
+refuses 'unfinished business' src/nn/a.cpp '// TODO: finish'
+refuses 'a header without #pragma once' include/lockstep/nn/a.hpp '#include <vector>'
+refuses 'a folder that is no layer' src/misc/a.cpp '#include <vector>'
+mapfile -t long < <(seq -f '// %g' 501)
+refuses 'a file of 501 lines' src/nn/a.cpp "${long[@]}"
