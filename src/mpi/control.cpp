@@ -8,11 +8,11 @@
 #include <functional>
 #include <optional>
 
-#include "call.hpp"
-#include "factories.hpp"
 #include "lockstep/device/idle.hpp"
-#include "patience.hpp"
-#include "rank_list.hpp"
+#include "mpi/call.hpp"
+#include "mpi/factories.hpp"
+#include "mpi/patience.hpp"
+#include "mpi/rank_list.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -194,7 +194,7 @@ class MpiControl final : public Control {
     return message;
   }
 
-  MPI_Comm comm_;  // freed by MPI_Finalize: freeing it here would have to wait for the others
+  MPI_Comm comm_;
   double deadline_s_;
   int rank_ = 0, world_ = 1;
   std::string outgoing_;  // what MPI may still be sending, also after an Error

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "call.hpp"
+#include "mpi/call.hpp"
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "rank_list.hpp"
+#include "mpi/rank_list.hpp"
 
 #include <fmt/format.h>
 

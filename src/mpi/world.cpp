@@ -3,7 +3,10 @@
 #include <cstdlib>
 #include <exception>
 
-#include "call.hpp"
+#include "lockstep/device/idle.hpp"
+#include "mpi/call.hpp"
+#include "mpi/factories.hpp"
+#include "mpi/patience.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -29,6 +32,20 @@ WorldFacts ask_mpi() {
   return facts;
 }
 
+/// Everybody's messages on a communicator of their own. It is freed by MPI_Finalize: before, that
+/// would be one more place to wait for all ranks.
+MPI_Comm duplicate_world(double deadline_s) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  must(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request));
+  Patience patience(deadline_s);
+  for (Idle idle; !finished(request); idle())
+    if (patience.over())
+      throw Error("not all ranks came to make a communicator within " + std::to_string(deadline_s) +
+                  " s");
+  return comm;
+}
+
 }  // namespace
 
 // Only one thread of a rank communicates, but a watchdog may have to abort while that thread is
@@ -47,6 +64,14 @@ World::World(int& argc, char**& argv) {
 // world, the others may never come.
 World::~World() {
   if (std::uncaught_exceptions() == 0) MPI_Finalize();
+}
+
+std::unique_ptr<Control> World::make_control(double deadline_s) {
+  return make_mpi_control(duplicate_world(deadline_s), deadline_s);
+}
+
+std::unique_ptr<Communicator> World::make_communicator(double deadline_s) {
+  return make_mpi_communicator(duplicate_world(deadline_s), deadline_s);
 }
 
 void World::abort(int status) {

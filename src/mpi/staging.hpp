@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace lockstep::comm {
+
+/// Floats that travel in one message: few enough to be added while they are in the cache, many
+/// enough for a message's overhead not to count.
+constexpr std::size_t piece_floats = 32768;
+
+/// Where another rank's piece lands before it is added.
+struct alignas(64) Block {
+  std::array<float, piece_floats> values;
+};
+
+/// Blocks used again and again, so that their pages and cache lines stay warm.
+class Staging {
+ public:
+  std::unique_ptr<Block> take() {
+    if (spare_.empty()) return std::make_unique<Block>();
+    std::unique_ptr<Block> block = std::move(spare_.back());
+    spare_.pop_back();
+    return block;
+  }
+  void give_back(std::unique_ptr<Block> block) { spare_.push_back(std::move(block)); }
+
+ private:
+  std::vector<std::unique_ptr<Block>> spare_;
+};
+
+}  // namespace lockstep::comm

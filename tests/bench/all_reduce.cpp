@@ -1,0 +1,90 @@
+// Times lockstep's all-reduce against MPI's own on a gradient in buckets:
+//   mpirun -n 2 all_reduce [megabytes of the whole = 102] [of a bucket = 8] [rounds = 15]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "mpi/call.hpp"
+#include "lockstep/base/clock.hpp"
+#include "lockstep/comm/world.hpp"
+
+namespace {
+
+using lockstep::comm::must;
+
+struct Gradient {
+  std::vector<float> values;
+  std::size_t bucket;  // floats
+  std::size_t buckets() const { return (values.size() + bucket - 1) / bucket; }
+  float* data(std::size_t b) { return values.data() + b * bucket; }
+  std::size_t size(std::size_t b) const { return std::min(bucket, values.size() - b * bucket); }
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// The slowest rank's time for one round.
+double time_ms(const std::function<void()>& reduce) {
+  must(MPI_Barrier(MPI_COMM_WORLD));
+  const double start = lockstep::now_ms();
+  reduce();
+  double ms = lockstep::now_ms() - start;
+  must(MPI_Allreduce(MPI_IN_PLACE, &ms, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD));
+  return ms;
+}
+
+void mpi_blocking(Gradient& gradient) {
+  for (std::size_t b = 0; b < gradient.buckets(); ++b)
+    must(MPI_Allreduce(MPI_IN_PLACE, gradient.data(b), static_cast<int>(gradient.size(b)),
+                       MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
+}
+
+void mpi_nonblocking(Gradient& gradient) {
+  std::vector<MPI_Request> requests(gradient.buckets(), MPI_REQUEST_NULL);
+  for (std::size_t b = 0; b < gradient.buckets(); ++b)
+    must(MPI_Iallreduce(MPI_IN_PLACE, gradient.data(b), static_cast<int>(gradient.size(b)),
+                        MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &requests[b]));
+  must(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+}
+
+void lockstep_stream(lockstep::comm::Communicator& communicator, Gradient& gradient) {
+  for (std::size_t b = 0; b < gradient.buckets(); ++b)
+    communicator.all_reduce_sum(gradient.data(b), gradient.size(b), "bucket");
+  communicator.network().synchronize();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lockstep::comm::World world(argc, argv);
+  const double megabytes = argc > 1 ? std::atof(argv[1]) : 102;
+  const double bucket_megabytes = argc > 2 ? std::atof(argv[2]) : 8;
+  const int rounds = argc > 3 ? std::atoi(argv[3]) : 15;
+  Gradient gradient{std::vector<float>(static_cast<std::size_t>(megabytes * 1e6 / 4)),
+                    static_cast<std::size_t>(bucket_megabytes * 1e6 / 4)};
+  const auto communicator = world.make_communicator(60);
+
+  // Interleaved, so that all three meet the same load of the machine.
+  std::vector<double> ours, blocking, nonblocking;
+  for (int round = 0; round < rounds; ++round) {
+    ours.push_back(time_ms([&] { lockstep_stream(*communicator, gradient); }));
+    blocking.push_back(time_ms([&] { mpi_blocking(gradient); }));
+    nonblocking.push_back(time_ms([&] { mpi_nonblocking(gradient); }));
+  }
+  if (world.facts().rank != 0) return 0;
+  fmt::print("{} ranks, {} MB in buckets of {} MB, median (best) of {} rounds\n",
+             world.facts().world, megabytes, bucket_megabytes, rounds);
+  const auto report = [&](const char* name, const std::vector<double>& times) {
+    const double ms = median(times);
+    fmt::print("{:<15}{:8.2f} ms ({:.2f}) {:6.1f} GB/s\n", name, ms,
+               *std::min_element(times.begin(), times.end()), megabytes / ms);
+  };
+  report("lockstep", ours);
+  report("MPI_Allreduce", blocking);
+  report("MPI_Iallreduce", nonblocking);
+}
