@@ -113,7 +113,6 @@ bool lies_in_one_piece(hid_t images, std::uint64_t& offset) {
 }
 
 void open_descriptor(ShardFile& shard) {
-  shard.descriptor.reset();
   shard.descriptor = Owned<int, ::close, -1>(::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
   if (!shard.descriptor || ::fstat(shard.descriptor.get(), &status) != 0) {

@@ -1,7 +1,6 @@
 #include "lockstep/data/shard.hpp"
 
 #include <hdf5.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -10,51 +9,16 @@
 #include <functional>
 #include <thread>
 
-#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/rng.hpp"
+#include "shard_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
 using namespace lockstep::data;
+using namespace lockstep::test;
 using Catch::Matchers::Contains;
 
 namespace {
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("lockstep-shard-" + std::to_string(::getpid()));
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-};
-
-DataSetInfo small_info() {
-  DataSetInfo info;
-  info.height = 5;
-  info.width = 4;
-  info.channels = 3;
-  info.classes = {"cat", "", "grüner Hund"};
-  info.mean = {0.5f, 0.25f, 0.125f};
-  info.stddev = {1, 0.5f, 0.25f};
-  return info;
-}
-
-std::vector<std::uint8_t> pixels(const DataSetInfo& info, std::size_t row) {
-  std::vector<std::uint8_t> image(info.row_bytes());
-  for (std::size_t i = 0; i < image.size(); ++i) {
-    image[i] = static_cast<std::uint8_t>(draw(3, row, i, Draw::synth));
-  }
-  return image;
-}
-
-fs::path write_shard(const fs::path& path, const DataSetInfo& info, std::size_t first,
-                     std::size_t rows) {
-  ShardWriter writer(path, info, rows);
-  for (std::size_t row = first; row < first + rows; ++row) {
-    writer.write(pixels(info, row), static_cast<std::int32_t>(row % info.classes.size()));
-  }
-  writer.finish();
-  return path;
-}
 
 using Edit = std::function<void(hid_t file)>;
 
@@ -170,45 +134,6 @@ TEST_CASE("a data set gives back every row of its shards, in order of their name
     REQUIRE(image == pixels(info, row));
   }
   CHECK_THROWS_AS(set.read(48, image), Error);
-}
-
-TEST_CASE("the same rows make the same file, byte for byte", "[shard]") {
-  const Folder folder;
-  const auto bytes = [](const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return std::string((std::istreambuf_iterator<char>(file)), {});
-  };
-  const std::string first = bytes(write_shard(folder.path / "a.h5", small_info(), 0, 30));
-  ::usleep(1'100'000);  // HDF5's time stamps are in seconds
-  CHECK(bytes(write_shard(folder.path / "b.h5", small_info(), 0, 30)) == first);
-}
-
-TEST_CASE("rows larger than the writer's buffer are written whole", "[shard]") {
-  const Folder folder;
-  DataSetInfo info = small_info();
-  info.height = 1500;
-  info.width = 1000;
-  const DataSet set(write_shard(folder.path / "a.h5", info, 0, 3));
-  std::vector<std::uint8_t> image(info.row_bytes());
-  for (std::size_t row = 0; row < 3; ++row) {
-    set.read(row, image);
-    REQUIRE(image == pixels(info, row));
-  }
-}
-
-TEST_CASE("a shard that is not finished never appears", "[shard]") {
-  const Folder folder;
-  const DataSetInfo info = small_info();
-  {
-    ShardWriter writer(folder.path / "a.h5", info, 2);
-    writer.write(pixels(info, 0), 0);
-    CHECK_THROWS_AS(writer.finish(), Error);
-    CHECK_THROWS_AS(writer.write(pixels(info, 1), 3), Error);
-    CHECK_THROWS_AS(writer.write(std::vector<std::uint8_t>(5), 0), Error);
-  }
-  CHECK(fs::is_empty(folder.path));
-  CHECK_THROWS_WITH(ShardWriter(folder.path / "no" / "a.h5", info, 2),
-                    Contains("no/a.h5") && Contains("No such file or directory"));
 }
 
 TEST_CASE("compressed rows are read through HDF5, from any number of threads", "[shard]") {

@@ -20,6 +20,7 @@ struct Batch {
   std::size_t rows = 0;  ///< that count (0 on a rank without rows in an uneven last batch)
   std::size_t capacity = 0;
   std::uint64_t index = 0;  ///< of this batch in the epoch
+  std::uint64_t epoch = 0;  ///< that this batch belongs to
   std::size_t slot = 0;     ///< the loader's own: which ring slot to give back
 };
 

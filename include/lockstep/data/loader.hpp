@@ -19,22 +19,26 @@ struct LoaderSpec {
   std::size_t workers = 1;  ///< threads that read and augment
   std::size_t slots = 4;    ///< batches in the ring
   std::uint64_t epoch = 0;  ///< where to begin: a resume gives the sampler's position
-  std::uint64_t batch = 0;  ///< index in that epoch of the first batch that next() returns
+  std::uint64_t batch = 0;  ///< index in that epoch of the first batch that next() returns; the
+                            ///< number of batches in an epoch means: the next epoch's first
   std::uint64_t epochs =
       0;  ///< epochs to go through, from `epoch` on; after the last, next() throws
   std::function<void()>
       bind_worker;  ///< called first on each worker's own thread (sets its CPU set); may be empty
 };
 
-/// Streams one rank's share of the epochs, ahead of the trainer: workers read rows, augment them
-/// and fill a ring of batches in pinned memory. next() returns the batches in order; release()
-/// gives a slot back. Throws InputError when a row is unreadable, naming the file and the row.
-/// next() never touches the disk. Destroying it at any time is safe.
+/// Streams one rank's share of the epochs, ahead of the trainer and across the epochs' ends:
+/// workers read rows, augment them and fill a ring of batches in pinned memory. What a batch holds
+/// does not depend on the number of workers or slots. next() returns the batches in order;
+/// release() gives a slot back. Throws InputError when a row is unreadable, naming the file and the
+/// row. next() never touches the disk. Used by one thread; destroying it at any time is safe, and
+/// invalidates its batches. `rows` and `device` must outlive it.
 class Loader {
  public:
   Loader(const DataSet& rows, const LoaderSpec& spec, Device& device);
   ~Loader();
-  Batch next();  ///< blocks until the batch is there; rethrows a worker's error
+  Batch next();  ///< blocks until the batch is there; rethrows a worker's error; throws Error when
+                 ///< all slots are lent or the epochs are over
   void release(const Batch& batch);
   const Sampler& sampler() const;
 

@@ -27,8 +27,8 @@ struct Slice {
 
 class Sampler {
  public:
-  /// Throws InputError when global_batch does not divide among the ranks, or there are more ranks
-  /// than rows.
+  /// Throws InputError when there are no rows, more ranks than rows, a global batch that the ranks
+  /// cannot share evenly, or one larger than the data set that would be dropped.
   explicit Sampler(const SamplerSpec& spec);
   std::size_t batches() const;     ///< per epoch
   std::size_t dropped() const;     ///< rows of each epoch that no batch covers

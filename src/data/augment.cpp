@@ -1,0 +1,136 @@
+#include "lockstep/data/augment.hpp"
+
+#include <tmmintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/rng.hpp"
+
+namespace lockstep::data {
+namespace {
+
+// A reversed line is written from `to` on while it is read backwards from `end`.
+void reverse_by_pixel(const std::uint8_t* end, std::size_t pixels, std::size_t channels,
+                      std::uint8_t* to) {
+  for (; pixels > 0; --pixels, to += channels) {
+    end -= channels;
+    std::memcpy(to, end, channels);
+  }
+}
+
+// For each number of channels: which bytes of a register that ends with whole pixels make one that
+// begins with them in reverse order.
+constexpr auto kReversals = [] {
+  std::array<std::array<std::uint8_t, 16>, 17> orders{};
+  for (std::size_t channels = 1; channels <= 16; ++channels) {
+    const std::size_t pixels = 16 / channels, bytes = pixels * channels;
+    for (std::size_t i = 0; i < bytes; ++i) {
+      const std::size_t pixel = pixels - 1 - i / channels;
+      orders[channels][i] = static_cast<std::uint8_t>(16 - bytes + pixel * channels + i % channels);
+    }
+  }
+  return orders;
+}();
+
+// As many whole pixels as 16 bytes hold, by one shuffle. They are loaded as the last bytes of the
+// register and stored as its first; the bytes behind them are overwritten by what follows. So both
+// ends stay within the line as long as 16 bytes of it are left.
+[[gnu::target("ssse3")]] void reverse_by_register(const std::uint8_t* end, std::size_t pixels,
+                                                  std::size_t channels, std::uint8_t* to) {
+  if (channels > 16) return reverse_by_pixel(end, pixels, channels, to);
+  const std::size_t together = 16 / channels, bytes = together * channels;
+  const auto* order = reinterpret_cast<const __m128i*>(kReversals[channels].data());
+  const __m128i shuffle = _mm_loadu_si128(order);
+  for (; pixels * channels >= 16; pixels -= together, end -= bytes, to += bytes) {
+    const __m128i line = _mm_loadu_si128(reinterpret_cast<const __m128i*>(end - 16));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_shuffle_epi8(line, shuffle));
+  }
+  reverse_by_pixel(end, pixels, channels, to);
+}
+
+void reverse(const std::uint8_t* end, std::size_t pixels, std::size_t channels, std::uint8_t* to) {
+  static const auto chosen =
+      __builtin_cpu_supports("ssse3") ? reverse_by_register : reverse_by_pixel;
+  chosen(end, pixels, channels, to);
+}
+
+struct Span {
+  std::size_t begin = 0, end = 0;
+};
+
+// [begin, end) without what lies outside [0, size).
+Span clipped(std::ptrdiff_t begin, std::ptrdiff_t end, std::size_t size) {
+  const auto limit = static_cast<std::ptrdiff_t>(size);
+  const std::ptrdiff_t first = std::clamp<std::ptrdiff_t>(begin, 0, limit);
+  return {static_cast<std::size_t>(first),
+          static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(end, first, limit))};
+}
+
+void cut_out(const AugmentSpec& spec, const Placement& where, std::size_t height, std::size_t width,
+             std::size_t channels, std::span<const std::uint8_t> fill, std::uint8_t* image) {
+  const auto side = static_cast<std::ptrdiff_t>(spec.cutout);
+  const std::ptrdiff_t top = where.cut_y - side / 2, left = where.cut_x - side / 2;
+  const Span lines = clipped(top, top + side, height), columns = clipped(left, left + side, width);
+  check(fill.size() == channels, "a fill value for every channel");
+  for (std::size_t y = lines.begin; y < lines.end; ++y) {
+    for (std::size_t x = columns.begin; x < columns.end; ++x) {
+      std::memcpy(image + (y * width + x) * channels, fill.data(), channels);
+    }
+  }
+}
+
+}  // namespace
+
+Placement placement(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
+                    std::size_t height, std::size_t width) {
+  Placement where;
+  if (spec.pad > 0) {
+    const Philox bits = draw4(spec.seed, epoch, row, Draw::crop);
+    const auto places = static_cast<std::uint32_t>(2 * spec.pad + 1);
+    where.dy = static_cast<int>(below(bits.word[0], places));
+    where.dx = static_cast<int>(below(bits.word[1], places));
+  }
+  if (spec.flip) where.flip = (draw(spec.seed, epoch, row, Draw::flip) & 1) != 0;
+  if (spec.cutout > 0) {
+    const Philox bits = draw4(spec.seed, epoch, row, Draw::cutout);
+    where.cut_y = static_cast<int>(below(bits.word[0], static_cast<std::uint32_t>(height)));
+    where.cut_x = static_cast<int>(below(bits.word[1], static_cast<std::uint32_t>(width)));
+  }
+  return where;
+}
+
+void augment(const AugmentSpec& spec, const Placement& where, std::size_t height, std::size_t width,
+             std::size_t channels, std::span<const std::uint8_t> fill, const std::uint8_t* from,
+             std::uint8_t* to) {
+  const auto pad = static_cast<std::ptrdiff_t>(spec.pad);
+  const std::ptrdiff_t down = where.dy - pad, right = where.dx - pad;
+  const std::size_t line_bytes = width * channels;
+  // Pixel x of the crop is pixel x + right of the image, where there is one.
+  const Span columns = clipped(-right, static_cast<std::ptrdiff_t>(width) - right, width);
+  const std::size_t pixels = columns.end - columns.begin;
+  const std::size_t skipped = right > 0 ? static_cast<std::size_t>(right) * channels : 0;
+  const std::size_t before = (where.flip ? width - columns.end : columns.begin) * channels;
+  const std::size_t behind = before + pixels * channels;
+  for (std::size_t y = 0; y < height; ++y, to += line_bytes) {
+    const std::ptrdiff_t line = static_cast<std::ptrdiff_t>(y) + down;
+    if (line < 0 || line >= static_cast<std::ptrdiff_t>(height) || pixels == 0) {
+      std::memset(to, 0, line_bytes);
+      continue;
+    }
+    const std::uint8_t* source = from + static_cast<std::size_t>(line) * line_bytes + skipped;
+    std::memset(to, 0, before);
+    if (where.flip) {
+      reverse(source + pixels * channels, pixels, channels, to + before);
+    } else {
+      std::memcpy(to + before, source, pixels * channels);
+    }
+    std::memset(to + behind, 0, line_bytes - behind);
+  }
+  if (spec.cutout > 0)
+    cut_out(spec, where, height, width, channels, fill, to - height * line_bytes);
+}
+
+}  // namespace lockstep::data

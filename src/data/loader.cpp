@@ -1,0 +1,236 @@
+#include "lockstep/data/loader.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::size_t kPieceRows = 16;  // of a batch, taken by a worker at once
+constexpr std::size_t kTargetAlignment = 64;
+
+// A batch's place in the ring. Turn t always uses slot t mod slots, so batches need no queue.
+struct Slot {
+  enum class State { free, filling, ready, lent };
+  State state = State::free;
+  std::size_t missing = 0;  // rows that no worker has finished yet
+  PinnedBuffer memory;      // images, then targets
+  std::uint8_t* images = nullptr;
+  Target* targets = nullptr;
+};
+
+// Rows [first, last) of the batch of one turn.
+struct Piece {
+  std::uint64_t turn = 0;
+  std::size_t first = 0, last = 0;
+};
+
+// The mean of the data set as a pixel: it becomes 0 when it is normalised.
+std::vector<std::uint8_t> mean_pixel(const DataSetInfo& info) {
+  std::vector<std::uint8_t> pixel;
+  for (const float mean : info.mean) {
+    pixel.push_back(static_cast<std::uint8_t>(std::lround(std::clamp(mean * 255, 0.0f, 255.0f))));
+  }
+  return pixel;
+}
+
+}  // namespace
+
+// Batches are counted in turns: turn t is batch t mod batches() of epoch t / batches(). Everything
+// that workers and trainer share is guarded by `mutex`, but for the rows themselves: a piece
+// belongs to the worker that claimed it, and a slot to the trainer while it is lent.
+struct Loader::Impl {
+  const DataSet& rows;
+  const LoaderSpec spec;
+  const Sampler sampler;
+  const std::vector<std::uint8_t> fill;
+  const std::uint64_t end_turn;
+  std::vector<Slot> slots;
+
+  std::mutex mutex;
+  std::condition_variable work;   // for workers: a slot is free, or the end
+  std::condition_variable ready;  // for the trainer: a batch is ready, or an error
+  std::uint64_t fill_turn;        // the turn that pieces are claimed from
+  std::size_t fill_row = 0;       // the first row of it that nobody has claimed
+  std::uint64_t next_turn;        // that next() returns
+  std::exception_ptr error;
+  std::atomic<bool> stopping{false};  // set under the mutex, also looked at between rows
+  std::vector<std::thread> workers;
+
+  Impl(const DataSet& data, const LoaderSpec& what, Device& device)
+      : rows(data),
+        spec(what),
+        sampler(what.sampler),
+        fill(mean_pixel(data.info())),
+        end_turn((spec.epoch + spec.epochs) * sampler.batches()),
+        slots(spec.slots),
+        fill_turn(spec.epoch * sampler.batches() + spec.batch),
+        next_turn(fill_turn) {
+    check(spec.sampler.rows == rows.info().rows, "the sampler counts the data set's rows");
+    check(spec.workers > 0 && spec.slots > 0, "a loader has workers and slots");
+    check(spec.batch <= sampler.batches(), "the first batch lies in the epoch");
+    const std::size_t image_bytes = sampler.rank_batch() * rows.info().row_bytes();
+    const std::size_t target_offset =
+        (image_bytes + kTargetAlignment - 1) / kTargetAlignment * kTargetAlignment;
+    for (Slot& slot : slots) {
+      slot.memory = device.allocate_pinned(target_offset + sampler.rank_batch() * sizeof(Target));
+      slot.images = reinterpret_cast<std::uint8_t*>(slot.memory.data());
+      slot.targets = reinterpret_cast<Target*>(slot.memory.data() + target_offset);
+    }
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    work.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+
+  Slot& slot_of(std::uint64_t turn) { return slots[turn % slots.size()]; }
+
+  // Called once the loader owns this object: if the last thread cannot be started, ~Impl() ends the
+  // others.
+  void start() {
+    for (std::size_t i = 0; i < spec.workers; ++i) workers.emplace_back([this] { run(); });
+  }
+
+  void run() {
+    try {
+      if (spec.bind_worker) spec.bind_worker();
+      std::vector<std::uint8_t> scratch(rows.info().row_bytes());
+      while (const std::optional<Piece> piece = claim()) {
+        if (fill_piece(*piece, scratch)) give_back(*piece);
+      }
+    } catch (...) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+        stopping = true;
+      }
+      work.notify_all();
+      ready.notify_one();
+    }
+  }
+
+  // The next rows to fill; waits for a free slot. Nothing at the end.
+  std::optional<Piece> claim() {
+    std::unique_lock lock(mutex);
+    work.wait(lock, [&] {
+      return stopping || fill_turn == end_turn || fill_row > 0 ||
+             slot_of(fill_turn).state == Slot::State::free;
+    });
+    if (stopping || fill_turn == end_turn) return std::nullopt;
+    Slot& slot = slot_of(fill_turn);
+    const std::size_t capacity = sampler.rank_batch();
+    if (fill_row == 0) {
+      slot.state = Slot::State::filling;
+      slot.missing = capacity;
+    }
+    const Piece piece{fill_turn, fill_row, std::min(fill_row + kPieceRows, capacity)};
+    fill_row = piece.last;
+    if (fill_row == capacity) {
+      ++fill_turn;
+      fill_row = 0;
+      if (fill_turn == end_turn) work.notify_all();
+    }
+    return piece;
+  }
+
+  // False when it was told to stop before all rows were filled.
+  bool fill_piece(const Piece& piece, std::span<std::uint8_t> scratch) {
+    const std::uint64_t epoch = piece.turn / sampler.batches();
+    const Slice slice = sampler.slice(piece.turn % sampler.batches());
+    Slot& slot = slot_of(piece.turn);
+    for (std::size_t i = piece.first; i < piece.last; ++i) {
+      if (stopping.load(std::memory_order_relaxed)) return false;
+      const std::span image(slot.images + i * scratch.size(), scratch.size());
+      if (i >= slice.rows) {
+        std::memset(image.data(), 0, image.size());
+        slot.targets[i] = Target{};
+        continue;
+      }
+      const std::size_t row = sampler.row(epoch, slice.first_position + i);
+      fill_row_of(epoch, row, image, scratch);
+      const std::int32_t label = rows.labels()[row];
+      slot.targets[i] = Target{label, label, 1};
+    }
+    return true;
+  }
+
+  void fill_row_of(std::uint64_t epoch, std::size_t row, std::span<std::uint8_t> image,
+                   std::span<std::uint8_t> scratch) const {
+    const AugmentSpec& how = spec.augment;
+    if (how.pad == 0 && !how.flip && how.cutout == 0) return rows.read(row, image);
+    const DataSetInfo& info = rows.info();
+    rows.read(row, scratch);
+    augment(how, placement(how, epoch, row, info.height, info.width), info.height, info.width,
+            info.channels, fill, scratch.data(), image.data());
+  }
+
+  void give_back(const Piece& piece) {
+    Slot& slot = slot_of(piece.turn);
+    const std::lock_guard lock(mutex);
+    slot.missing -= piece.last - piece.first;
+    if (slot.missing > 0) return;
+    slot.state = Slot::State::ready;
+    ready.notify_one();
+  }
+
+  Batch next() {
+    std::unique_lock lock(mutex);
+    check(next_turn < end_turn, "next() after the last batch of the last epoch");
+    Slot& slot = slot_of(next_turn);
+    check(slot.state != Slot::State::lent, "next() while all slots are lent");
+    ready.wait(lock, [&] { return error || slot.state == Slot::State::ready; });
+    if (error) std::rethrow_exception(error);
+    slot.state = Slot::State::lent;
+    const std::uint64_t turn = next_turn++;
+    lock.unlock();
+
+    Batch batch;
+    batch.images = slot.images;
+    batch.targets = slot.targets;
+    batch.epoch = turn / sampler.batches();
+    batch.index = turn % sampler.batches();
+    batch.rows = sampler.slice(batch.index).rows;
+    batch.capacity = sampler.rank_batch();
+    batch.slot = turn % slots.size();
+    return batch;
+  }
+
+  void release(const Batch& batch) {
+    {
+      const std::lock_guard lock(mutex);
+      check(batch.slot < slots.size() && slots[batch.slot].state == Slot::State::lent,
+            "release() of a batch that is lent");
+      slots[batch.slot].state = Slot::State::free;
+    }
+    work.notify_all();
+  }
+};
+
+Loader::Loader(const DataSet& rows, const LoaderSpec& spec, Device& device)
+    : impl_(std::make_unique<Impl>(rows, spec, device)) {
+  impl_->start();
+}
+
+Loader::~Loader() = default;
+
+Batch Loader::next() { return impl_->next(); }
+
+void Loader::release(const Batch& batch) { impl_->release(batch); }
+
+const Sampler& Loader::sampler() const { return impl_->sampler; }
+
+}  // namespace lockstep::data

@@ -1,0 +1,232 @@
+#include "lockstep/data/sampler.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <set>
+
+#include "lockstep/base/error.hpp"
+
+using namespace lockstep;
+using namespace lockstep::data;
+using Catch::Matchers::Contains;
+
+namespace {
+
+SamplerSpec whole(std::size_t rows, std::uint64_t seed = 1) {
+  SamplerSpec spec;
+  spec.rows = spec.global_batch = rows;
+  spec.seed = seed;
+  return spec;
+}
+
+std::vector<std::size_t> order(const Sampler& sampler, std::uint64_t epoch) {
+  std::vector<std::size_t> rows(sampler.spec().rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = sampler.row(epoch, i);
+  return rows;
+}
+
+bool each_once(const std::vector<std::size_t>& rows, std::size_t count) {
+  std::vector<bool> seen(count, false);
+  for (const std::size_t row : rows) {
+    if (row >= count || seen[row]) return false;
+    seen[row] = true;
+  }
+  return rows.size() == count;
+}
+
+// The rows of one global batch, rank after rank.
+std::vector<std::size_t> global_batch(SamplerSpec spec, std::uint64_t epoch, std::size_t index) {
+  std::vector<std::size_t> rows;
+  for (spec.rank = 0; spec.rank < spec.world; ++spec.rank) {
+    const Sampler sampler(spec);
+    const Slice slice = sampler.slice(index);
+    for (std::size_t i = 0; i < slice.rows; ++i) {
+      rows.push_back(sampler.row(epoch, slice.first_position + i));
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("the order of an epoch is a permutation, for every size", "[sampler]") {
+  for (std::size_t rows = 1; rows <= 2000; ++rows) {
+    REQUIRE(each_once(order(Sampler(whole(rows)), rows % 7), rows));
+  }
+  for (const std::size_t rows : {50'000ul, 65'536ul, 65'537ul, 1'281'167ul}) {
+    REQUIRE(each_once(order(Sampler(whole(rows, 42)), 3), rows));
+  }
+}
+
+TEST_CASE("rows beyond 32 bits are permuted too", "[sampler]") {
+  const Sampler sampler(whole(3ull << 32));
+  std::set<std::size_t> seen;
+  std::size_t large = 0;
+  for (std::size_t i = 0; i < 1000; ++i) {
+    const std::size_t row = sampler.row(0, i);
+    REQUIRE(row < (3ull << 32));
+    seen.insert(row);
+    large += row > (2ull << 32) ? 1 : 0;
+  }
+  CHECK(seen.size() == 1000);
+  CHECK(large > 250);
+  CHECK(large < 420);
+}
+
+TEST_CASE("every row exactly once per epoch, for any world, batch and uneven end", "[sampler]") {
+  for (const bool keep : {true, false}) {
+    for (const int world : {1, 2, 3, 4, 7}) {
+      for (std::size_t each = 1; each <= 5; ++each) {
+        for (std::size_t rows = static_cast<std::size_t>(world); rows <= 45; ++rows) {
+          SamplerSpec spec = whole(rows);
+          spec.world = world;
+          spec.global_batch = each * static_cast<std::size_t>(world);
+          spec.keep_last = keep;
+          if (!keep && spec.global_batch > rows) continue;
+          const Sampler sampler(spec);
+          std::set<std::size_t> seen;
+          std::size_t total = 0;
+          for (std::size_t b = 0; b < sampler.batches(); ++b) {
+            const auto batch = global_batch(spec, 2, b);
+            REQUIRE(batch.size() == sampler.slice(b).global_rows);
+            seen.insert(batch.begin(), batch.end());
+            total += batch.size();
+          }
+          REQUIRE(total == seen.size());
+          REQUIRE(total + sampler.dropped() == rows);
+          REQUIRE(sampler.dropped() == (keep ? 0 : rows % spec.global_batch));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("N ranks see the global batches of one rank, row for row", "[sampler]") {
+  SamplerSpec spec = whole(103);
+  spec.global_batch = 12;
+  spec.keep_last = true;
+  const std::size_t batches = Sampler(spec).batches();
+  REQUIRE(batches == 9);
+  for (std::size_t b = 0; b < batches; ++b) {
+    spec.world = 1;
+    const auto alone = global_batch(spec, 1, b);
+    for (const int world : {2, 3, 4, 6, 12}) {
+      spec.world = world;
+      REQUIRE(global_batch(spec, 1, b) == alone);
+    }
+  }
+}
+
+TEST_CASE("an uneven last batch is shared as evenly as can be, lower ranks first", "[sampler]") {
+  SamplerSpec spec = whole(14);
+  spec.global_batch = 8;
+  spec.world = 4;
+  spec.keep_last = true;
+  std::vector<std::size_t> shares;
+  for (spec.rank = 0; spec.rank < 4; ++spec.rank) shares.push_back(Sampler(spec).slice(1).rows);
+  CHECK(shares == std::vector<std::size_t>{2, 2, 1, 1});
+  spec.rows = 9;
+  spec.rank = 3;
+  CHECK(Sampler(spec).slice(1).rows == 0);
+  CHECK(Sampler(spec).slice(1).global_rows == 1);
+  CHECK(Sampler(spec).rank_batch() == 2);
+  CHECK_THROWS_AS(Sampler(spec).slice(2), Error);
+}
+
+TEST_CASE("without shuffling the order is the data set's", "[sampler]") {
+  SamplerSpec spec = whole(100);
+  spec.shuffle = false;
+  for (std::size_t i = 0; i < 100; ++i) REQUIRE(Sampler(spec).row(5, i) == i);
+}
+
+TEST_CASE("the order depends on seed and epoch and on nothing else", "[sampler]") {
+  const auto a = order(Sampler(whole(1000, 1)), 0);
+  CHECK(order(Sampler(whole(1000, 1)), 0) == a);
+  CHECK(order(Sampler(whole(1000, 1)), 1) != a);
+  CHECK(order(Sampler(whole(1000, 2)), 0) != a);
+  // Part of the meaning of a seed: a resume relies on it.
+  const auto small = order(Sampler(whole(8, 1)), 0);
+  CHECK(small == std::vector<std::size_t>{3, 7, 1, 2, 4, 5, 0, 6});
+}
+
+TEST_CASE("a shuffled order shows no trace of the data set's", "[sampler]") {
+  for (const std::size_t rows : {1000ul, 4096ul, 50'000ul}) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      const auto rows_in_order = order(Sampler(whole(rows, seed)), seed);
+      const auto n = static_cast<double>(rows);
+      double jump = 0, with_position = 0, with_next = 0;
+      std::size_t neighbours = 0;
+      for (std::size_t i = 0; i + 1 < rows; ++i) {
+        const double here = static_cast<double>(rows_in_order[i]) / n - 0.5;
+        const double next = static_cast<double>(rows_in_order[i + 1]) / n - 0.5;
+        jump += std::abs(next - here) / n;
+        with_position += 12 * here * (static_cast<double>(i) / n - 0.5) / n;
+        with_next += 12 * here * next / n;
+        neighbours += std::abs(next - here) * n < 1.5 ? 1 : 0;
+      }
+      const double sigma = 1 / std::sqrt(n);
+      CHECK(std::abs(jump - 1.0 / 3) < 4 * 0.25 * sigma);  // of a uniform permutation
+      CHECK(std::abs(with_position) < 4 * sigma);          // correlations: mean 0, deviation sigma
+      CHECK(std::abs(with_next) < 4 * sigma);
+      CHECK(neighbours < 2 + 4 * std::sqrt(2.0) + 4);  // Poisson with mean 2
+    }
+  }
+}
+
+TEST_CASE("over seeds and epochs each position holds each row equally often", "[sampler]") {
+  for (const std::size_t rows : {2ul, 3ul, 5ul, 8ul, 10ul, 37ul, 64ul}) {
+    const std::size_t draws = 400 * rows;
+    for (const std::size_t position : {std::size_t{0}, rows / 2, rows - 1}) {
+      std::vector<double> by_seed(rows, 0), by_epoch(rows, 0);
+      for (std::size_t i = 0; i < draws; ++i) {
+        by_seed[Sampler(whole(rows, i)).row(0, position)] += 1;
+        by_epoch[Sampler(whole(rows, 1)).row(i, position)] += 1;
+      }
+      for (const auto& counts : {by_seed, by_epoch}) {
+        double chi_square = 0;
+        for (const double count : counts) chi_square += (count - 400) * (count - 400) / 400;
+        const double freedom = static_cast<double>(rows - 1);
+        CHECK(chi_square < freedom + 5 * std::sqrt(2 * freedom));
+      }
+    }
+  }
+}
+
+TEST_CASE("what two positions hold is independent of each other", "[sampler]") {
+  // All ordered pairs of different rows, equally often.
+  constexpr std::size_t kRows = 7, kPairs = kRows * (kRows - 1), kEach = 200;
+  std::vector<double> counts(kRows * kRows, 0);
+  for (std::size_t i = 0; i < kPairs * kEach; ++i) {
+    const Sampler sampler(whole(kRows, i));
+    counts[sampler.row(0, 2) * kRows + sampler.row(0, 3)] += 1;
+  }
+  double chi_square = 0;
+  for (std::size_t a = 0; a < kRows; ++a) {
+    for (std::size_t b = 0; b < kRows; ++b) {
+      const double expected = a == b ? 0 : kEach, count = counts[a * kRows + b];
+      if (a == b) REQUIRE(count == 0);
+      chi_square += (count - expected) * (count - expected) / kEach;
+    }
+  }
+  CHECK(chi_square < (kPairs - 1) + 5 * std::sqrt(2.0 * (kPairs - 1)));
+}
+
+TEST_CASE("batches that ranks cannot share are refused with the numbers", "[sampler]") {
+  SamplerSpec spec = whole(100);
+  spec.world = 3;
+  spec.global_batch = 32;
+  CHECK_THROWS_AS(Sampler(spec), InputError);
+  CHECK_THROWS_WITH(Sampler(spec), Contains("32") && Contains("3 ranks"));
+  spec.global_batch = 300;
+  CHECK_THROWS_WITH(Sampler(spec), Contains("300") && Contains("100") && Contains("no step"));
+  spec.keep_last = true;
+  CHECK(Sampler(spec).batches() == 1);
+  spec.world = 101;
+  spec.global_batch = 101;
+  CHECK_THROWS_WITH(Sampler(spec), Contains("101 ranks") && Contains("100 rows"));
+  spec = whole(0);
+  CHECK_THROWS_WITH(Sampler(spec), Contains("no rows"));
+  spec.rows = 5;
+  spec.global_batch = 0;
+  CHECK_THROWS_AS(Sampler(spec), InputError);
+}
