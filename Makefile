@@ -50,7 +50,7 @@ WERROR   ?= $(if $(GXX_12),-Werror)
 WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wvla \
             -Wformat=2 -Wundef $(FALSE_ALARMS) $(WERROR)
 # g++ 12 at -O3 sees overflows in fmt and in std::string that are not there (GCC bugs 105329, 106757).
-FALSE_ALARMS := -Wno-stringop-overflow -Wno-restrict
+FALSE_ALARMS := -Wno-stringop-overflow -Wno-restrict -Wno-psabi
 # The two -fno flags change no computed value: nothing here reads errno or traps on arithmetic.
 # Never -march=native: kernels choose their instruction set when they run (target_clones).
 OPTIMIZE := -O3 -fno-math-errno -fno-trapping-math
@@ -108,7 +108,7 @@ FORCE:
 # What the build needs is there: asked once for each build folder, before the first compile.
 $(BUILD)/found:
 	@mkdir -p $(@D)
-	@jobs/setup.sh --check build
+	@CXX='$(CXX)' jobs/setup.sh --check build
 	@touch $@
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIB_SRC) $(APP_SRC) $(UNIT_SRC) $(MPI_SRC)) \
@@ -167,18 +167,20 @@ test:  ## install what is missing, build, run all tests (FILTER=part of a name, 
 
 .PHONY: asan
 asan:  ## unit tests under the address and undefined-behaviour sanitizers
+	@jobs/setup.sh test
 	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/asan SANITIZE=address,undefined
 
 # Code without OpenMP: libgomp's barriers look like races to the thread sanitizer.
 TSAN_TAGS := [loader],[sampler],[reducer]
 .PHONY: tsan
 tsan:  ## loader, sampler and reducer tests under the thread sanitizer
+	@jobs/setup.sh test
 	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/tsan SANITIZE=thread \
 	  FILTER='$(or $(FILTER),$(TSAN_TAGS))'
 
 .PHONY: sanitized
 sanitized: $(UNIT)
-	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run unit
+	@BUILD=$(BUILD) FILTER='$(FILTER)' LOCKSTEP_TEST_SECONDS=300 tests/run unit
 
 .PHONY: format
 format:  ## rewrite the sources in the project's format
