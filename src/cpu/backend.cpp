@@ -85,9 +85,9 @@ void CpuBackend::update(Parameters& any, const UpdateRule& rule, const StepScala
 void CpuBackend::update_statistics(Parameters& any, std::size_t micro_batches) {
   auto& parameters = static_cast<CpuParameters&>(any);
   const nn::ArenaLayout& layout = parameters.layout();
-  constexpr double momentum = 0.1;  // of every batch norm that nn::resnet builds
-  const float kept = static_cast<float>(std::pow(1 - momentum, static_cast<double>(micro_batches)));
   for (std::size_t s = layout.learned_slices; s < layout.slices.size(); ++s) {
+    const double share = parameters.statistics_momentum(s);
+    const float kept = static_cast<float>(std::pow(1 - share, static_cast<double>(micro_batches)));
     float* running = parameters.at(Part::weights, layout.slices[s].offset);
     const float* fresh = parameters.at(Part::gradients, layout.slices[s].offset);
     for (std::size_t i = 0; i < layout.slices[s].size; ++i)

@@ -8,8 +8,8 @@
 
 namespace lockstep::cpu {
 
-ConvRunner::ConvRunner(Context& context, std::size_t unit_index, Image& image)
-    : Runner(context, unit_index), image_(image) {}
+ConvRunner::ConvRunner(Context& context, std::size_t index, Image& image)
+    : Runner(context, index), image_(image) {}
 
 void ConvRunner::plan() {
   geometry_ = ConvGeometry::of(c.network, unit.node, c.storage);

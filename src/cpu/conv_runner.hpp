@@ -16,7 +16,7 @@ class PointRunner;
 /// chunk, the data gradient.
 class ConvRunner final : public Runner {
  public:
-  ConvRunner(Context& context, std::size_t unit, Image& image);
+  ConvRunner(Context& context, std::size_t index, Image& image);
   void plan() override;
   void bind() override;
   void before_forward(std::size_t lane) override;

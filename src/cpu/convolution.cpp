@@ -138,19 +138,25 @@ ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std:
 }
 
 WeightReorder::WeightReorder(const Desc& from, const Desc& to, std::size_t parts) {
-  constexpr memory::dim block = 64;  // no library format mixes more output channels than that
+  constexpr memory::dim block = 64;  // few library formats mix more output channels than that
   const memory::dims dims = from.dims();
   const memory::dim blocks = dims[0] % block == 0 ? dims[0] / block : 1;
-  const memory::dim count = std::min<memory::dim>(blocks, dim(parts));
+  memory::dim count = std::min<memory::dim>(blocks, dim(parts));
+  const auto cut = [&](const Desc& whole, memory::dim p) {
+    memory::dims sizes = dims, offsets(dims.size(), 0);
+    offsets[0] = blocks * p / count * block;
+    sizes[0] = blocks * (p + 1) / count * block - offsets[0];
+    constexpr bool or_empty = true;
+    return whole.submemory_desc(sizes, offsets, or_empty);
+  };
   for (memory::dim p = 0; p < count; ++p) {
-    Part part{from, to, {}};
-    if (count > 1) {
-      const memory::dim begin = blocks * p / count * block, end = blocks * (p + 1) / count * block;
-      memory::dims sizes = dims, offsets(dims.size(), 0);
-      sizes[0] = end - begin;
-      offsets[0] = begin;
-      part.from = from.submemory_desc(sizes, offsets);
-      part.to = to.submemory_desc(sizes, offsets);
+    Part part{count > 1 ? cut(from, p) : from, count > 1 ? cut(to, p) : to, {}};
+    if (part.from.is_zero() ||
+        part.to.is_zero()) {  // a format that cannot be cut there: one lane does it all
+      count = 1;
+      p = -1;
+      parts_.clear();
+      continue;
     }
     part.primitive =
         dnnl::reorder(dnnl::reorder::primitive_desc(engine(), part.from, engine(), part.to));

@@ -8,7 +8,7 @@ namespace lockstep::cpu {
 /// chunk for each lane.
 class HeadRunner final : public Runner {
  public:
-  HeadRunner(Context& context, std::size_t unit) : Runner(context, unit) {}
+  HeadRunner(Context& context, std::size_t index) : Runner(context, index) {}
   void plan() override;
   void forward(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;

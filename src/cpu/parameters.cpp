@@ -47,6 +47,7 @@ CpuParameters::CpuParameters(const nn::Network& network, Storage storage) : stor
   for (std::size_t i = 0; i < network.nodes.size(); ++i)
     if (network.nodes[i].op == nn::Op::conv)
       formats_.emplace(i, ConvFormats::choose(ConvGeometry::of(network, i, storage)));
+  for (const nn::Node& node : network.nodes) momentum_.push_back(node.momentum);
   layout_ = nn::arena_layout(network, [&](const nn::Tensor& tensor) {
     return tensor.role == nn::Role::conv_weight
                ? formats_.at(tensor.node).gradient.get_size() / sizeof(float)

@@ -43,12 +43,17 @@ class CpuParameters final : public Parameters {
   float* find(Part part, const std::string& name) const {
     return at(part, layout_.find(name).offset);
   }
+  /// The share of a step's statistics in the running ones, of a running-statistics slice.
+  float statistics_momentum(std::size_t slice) const {
+    return momentum_[layout_.slices[slice].tensor.node];
+  }
   std::size_t slice_index(const std::string& name) const;
 
  private:
   Storage storage_;
   std::map<std::size_t, ConvFormats> formats_;  // by conv node
   nn::ArenaLayout layout_;
+  std::vector<float> momentum_;  // by node
   HostMemory memory_[3];
 };
 

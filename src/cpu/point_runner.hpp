@@ -9,7 +9,7 @@ namespace lockstep::cpu {
 /// gradient().
 class PointRunner final : public Runner {
  public:
-  PointRunner(Context& context, std::size_t unit) : Runner(context, unit) {}
+  PointRunner(Context& context, std::size_t index) : Runner(context, index) {}
   void plan() override;
   void before_forward(std::size_t lane) override;
   void forward(const Chunk& chunk) override;

@@ -9,7 +9,7 @@ namespace lockstep::cpu {
 /// Max pooling, by oneDNN, of a stored point or of one that only this unit reads.
 class PoolRunner final : public Runner {
  public:
-  PoolRunner(Context& context, std::size_t unit) : Runner(context, unit) {}
+  PoolRunner(Context& context, std::size_t index) : Runner(context, index) {}
   void plan() override;
   void before_forward(std::size_t lane) override;
   void forward(const Chunk& chunk) override;

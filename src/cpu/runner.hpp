@@ -87,7 +87,7 @@ struct Context {
 /// barrier. In backward a region's units run in reverse.
 class Runner {
  public:
-  explicit Runner(Context& context, std::size_t unit) : c(context), unit(context.units[unit]) {}
+  explicit Runner(Context& context, std::size_t index) : c(context), unit(context.units[index]) {}
   virtual ~Runner() = default;
   virtual void plan() = 0;
   virtual void bind() {}
