@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
@@ -79,7 +80,8 @@ std::string compute_cell(const Json& rank) {
     for (int cpu : sys::parse_cpus(thread.get<std::string>())) all.push_back(cpu);
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
-  return fmt::format("{} ({} threads)", to_string(all), rank["compute"].size());
+  const std::size_t threads = rank["compute"].size();
+  return fmt::format("{} ({} thread{})", to_string(all), threads, threads == 1 ? "" : "s");
 }
 
 std::string verdict(const Json& rank) {
@@ -110,7 +112,12 @@ std::string text_of(const Json& ranks) {
           known->second += "," + rank["rank"].dump();
       }
   }
-  std::string text = table(rows);
+  const Json& first = ranks.front();
+  std::string text;
+  if (!first["ok"].is_null())
+    text = fmt::format("{} rank{}, identified by: {}\n", ranks.size(), ranks.size() == 1 ? "" : "s",
+                       first["authority"].get<std::string>());
+  text += table(rows);
   for (const auto& [remark, who] : said) text += fmt::format("rank {}: {}\n", who, remark);
   return text;
 }
@@ -142,7 +149,7 @@ int show_plan(const Options& options) {
     sys::RankInfo info;
     info.rank = info.local_rank = static_cast<int>(rank);
     info.world = info.local_size = count;
-    info.host = machine.foreign ? *options.hwloc : self.host;
+    info.host = machine.foreign ? std::filesystem::path(*options.hwloc).filename() : self.host;
     sys::Plan plan = sys::plan_binding(machine, sys::request_among(local, rank, options.threads));
     if (!machine.gpus.empty() && !gpu_each)
       plan.remarks.push_back(

@@ -224,7 +224,7 @@ const char* to_string(Authority authority) {
     case Authority::mpi:
       return "MPI";
     case Authority::alone:
-      return "alone";
+      return "nobody: a process alone";
   }
   throw Error("an Authority that does not exist");
 }

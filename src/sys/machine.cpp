@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "cpuset.hpp"
 #include "lockstep/base/error.hpp"
@@ -75,15 +76,24 @@ Topology load(const std::optional<std::string>& xml_path) {
   return topology;
 }
 
-/// The environment may tell hwloc of another machine, and then its binding calls succeed without
-/// doing anything: so what it describes must hold the CPUs that this thread runs on.
+/// The processors that the kernel has; `otherwise` where it does not tell.
+CpuSet present_cpus(const CpuSet& otherwise) {
+  std::ifstream file("/sys/devices/system/cpu/present");
+  std::string text;
+  return std::getline(file, text) ? parse_cpus(text) : otherwise;
+}
+
+/// The environment may tell hwloc of another machine, and may claim that it is this one: so what it
+/// describes must be processors that are here, among them those that this thread runs on.
 void require_this_system(hwloc_topology_t topology) {
   const CpuSet described = to_cpus(hwloc_topology_get_topology_cpuset(topology));
-  require(hwloc_topology_is_thissystem(topology) && contains(described, current_cpus()),
-          fmt::format("hwloc describes another machine than this one (CPUs {}, but this process "
-                      "runs on {}): unset {}; to look at another machine use lockstep topo --hwloc "
-                      "FILE.xml",
-                      to_string(described), to_string(current_cpus()), misleading_variables()));
+  const CpuSet here = present_cpus(described);
+  require(
+      hwloc_topology_is_thissystem(topology) && contains(here, described) &&
+          contains(described, current_cpus()),
+      fmt::format("hwloc describes another machine (CPUs {}) than this one (CPUs {}): unset {}; "
+                  "to look at another machine use lockstep topo --hwloc FILE.xml",
+                  to_string(described), to_string(here), misleading_variables()));
 }
 
 /// Processors pad their names with blanks.
@@ -100,13 +110,24 @@ std::string model_of(hwloc_topology_t topology) {
   return "unknown processor";
 }
 
+/// hwloc gives a node without CPUs (a GPU's memory, HBM) the CPUs of the part that it is attached
+/// to. Firmware and kernel number the nodes with the CPUs' own memory first, and no two of these
+/// have a CPU in common: so a node that meets an earlier one's CPUs has none itself.
 std::vector<NumaNode> numa_nodes(hwloc_topology_t topology) {
-  std::vector<NumaNode> nodes;
+  std::vector<NumaNode> all;
   hwloc_obj_t object = nullptr;
   while ((object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, object)))
-    if (!hwloc_bitmap_iszero(object->cpuset))
-      nodes.push_back({static_cast<int>(object->os_index), to_cpus(object->cpuset),
-                       static_cast<std::size_t>(object->attr->numanode.local_memory)});
+    all.push_back({static_cast<int>(object->os_index), to_cpus(object->cpuset),
+                   static_cast<std::size_t>(object->attr->numanode.local_memory)});
+  std::sort(all.begin(), all.end(),
+            [](const NumaNode& a, const NumaNode& b) { return a.os_index < b.os_index; });
+  std::vector<NumaNode> nodes;
+  CpuSet taken;
+  for (NumaNode& node : all) {
+    if (node.cpus.empty() || !common(node.cpus, taken).empty()) continue;
+    taken = joined(taken, node.cpus);
+    nodes.push_back(std::move(node));
+  }
   return nodes;
 }
 

@@ -151,25 +151,26 @@ void remark_on_share(const Machine& machine, const Division& division, Plan& pla
   if (division.peers() > division.domain_cores())
     plan.remarks.push_back(
         fmt::format("{} ranks on {} core(s)", division.peers(), division.domain_cores()));
-  if (const auto others = division.ranks_on(plan.share); !others.empty())
+  else if (const auto others = division.ranks_on(plan.share); !others.empty())
     plan.remarks.push_back(
         fmt::format("shares CPUs with local rank(s) {}", fmt::join(others, ", ")));
   if (plan.numa_node < 0 && machine.numa.size() > 1)
     plan.remarks.push_back("the share spans NUMA nodes: memory is not bound");
 }
 
-void remark_on_launcher(const Machine& machine, const PlanRequest& request,
-                        const Division& division, Plan& plan) {
-  const std::size_t given = cores_in(machine, division.pool()).size();
+/// What a launcher's binding leaves unused is lost to all of its ranks.
+void remark_on_launcher(const Machine& machine, const PlanRequest& request, Plan& plan) {
+  const CpuSet& bound =
+      request.bound_together.empty() ? request.already_bound : request.bound_together;
+  const std::size_t given = cores_in(machine, common(machine.allowed, bound)).size();
   const std::size_t there = cores_in(machine, machine.allowed).size();
-  if (given == there) return;
+  if (bound.empty() || given == there) return;
   plan.remarks.push_back(fmt::format(
-      "the launcher gave {} {} of {} allowed cores ({}){}",
-      request.launcher_divided || request.local_size == 1 ? "this rank" : "these ranks", given,
-      there, to_string(division.pool()),
-      given == 1 ? "; mpirun does so unless told otherwise: --bind-to none lets lockstep divide "
-                   "the machine"
-                 : ""));
+      "the launcher's binding uses {} of {} allowed cores ({}){}", given, there, to_string(bound),
+      cores_in(machine, plan.share).size() == 1
+          ? ": mpirun binds a rank to one core unless told --bind-to none, with which lockstep "
+            "divides the machine"
+          : ""));
 }
 
 }  // namespace
@@ -186,7 +187,7 @@ Plan plan_binding(const Machine& machine, const PlanRequest& request) {
   plan.foreign = machine.foreign;
   remark_on_gpu(machine, division, plan);
   remark_on_share(machine, division, plan);
-  remark_on_launcher(machine, request, division, plan);
+  remark_on_launcher(machine, request, plan);
   fill_threads(machine, request.compute_threads, plan);
   return plan;
 }
@@ -197,6 +198,7 @@ PlanRequest request_among(const std::vector<LocalRank>& ranks, std::size_t mine,
   PlanRequest request;
   request.local_size = 0;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    request.bound_together = joined(request.bound_together, ranks[rank].mask);
     if (ranks[rank].mask != ranks[mine].mask) continue;
     if (rank == mine) request.local_rank = request.local_size;
     request.local_gpus.push_back(ranks[rank].gpu_pci_bus_id);

@@ -57,8 +57,9 @@ struct Plan {
 struct PlanRequest {
   int local_rank = 0, local_size = 1;
   std::size_t compute_threads = 0;  ///< 0 = one for each physical core of the share
-  CpuSet already_bound;  ///< the mask that the launcher gave this process (read back): nothing
-                         ///< outside it is used; empty when there is none
+  CpuSet already_bound;   ///< the mask that the launcher gave this process (read back): nothing
+                          ///< outside it is used; empty when there is none
+  CpuSet bound_together;  ///< what the masks of all local ranks hold; empty: as already_bound
   bool launcher_divided = false;        ///< this rank alone has that mask: it is kept, not divided
   std::string gpu_pci_bus_id;           ///< bind near this GPU; empty without one
   std::vector<std::string> local_gpus;  ///< every local rank's GPU, to see who shares a domain;

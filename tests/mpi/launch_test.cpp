@@ -1,0 +1,44 @@
+#include <set>
+#include <tuple>
+
+#include <catch2/catch.hpp>
+
+#include "lockstep/sys/launch.hpp"
+#include "tests/support/mpi_world.hpp"
+
+namespace {
+
+using namespace lockstep;
+
+sys::RankInfo who_am_i() {
+  const comm::WorldFacts& facts = test::world().facts();
+  return sys::identify(sys::process_environment(),
+                       sys::MpiWorld{facts.rank, facts.world, facts.local_rank, facts.local_size});
+}
+
+}  // namespace
+
+TEST_CASE("the launcher and MPI agree on who each rank is") {
+  const sys::RankInfo info = who_am_i();
+  const comm::WorldFacts& facts = test::world().facts();
+  REQUIRE(test::on_every_rank(info.rank == facts.rank && info.world == facts.world &&
+                              info.local_size == facts.local_size));
+}
+
+TEST_CASE("rank and place on the node are each taken once") {
+  const sys::RankInfo info = who_am_i();
+  const auto control = test::world().make_control(30);
+  const auto ranks = control->gather(std::to_string(info.rank), "test: ranks");
+  const auto places =
+      control->gather(info.host + " " + std::to_string(info.local_rank), "test: places");
+  const std::set<std::string> different_ranks(ranks.begin(), ranks.end());
+  const std::set<std::string> different_places(places.begin(), places.end());
+  const auto world = static_cast<std::size_t>(info.world);
+  REQUIRE(test::on_every_rank(different_ranks.size() == world && different_places.size() == world));
+}
+
+TEST_CASE("a rank that mpirun started is not warned of") {
+  const sys::EnvLookup env = sys::process_environment();
+  const bool by_mpirun = env("OMPI_COMM_WORLD_RANK").has_value();
+  REQUIRE(test::on_every_rank(!by_mpirun || !sys::launch_warning(env)));
+}
