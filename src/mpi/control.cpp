@@ -119,21 +119,25 @@ class MpiControl final : public Control {
     Parts parts(static_cast<std::size_t>(world_));
     parts[0] = mine;
     std::vector<int> here{0};
+    std::string disorder;
     Patience patience(deadline_s_);
     for (Idle idle; here.size() < parts.size(); idle()) {
       while (std::optional<Message> message = receive(arrival)) {
         const std::size_t end = message->text.find('\0');
         const std::string theirs = message->text.substr(0, end);
         here.push_back(message->from);
-        if (theirs != phase)
-          refuse(here, fmt::format("rank {} is in the phase '{}' while rank 0 is in '{}'",
-                                   message->from, theirs, phase));
+        if (theirs != phase && disorder.empty())
+          disorder = fmt::format("rank {} is in the phase '{}' while rank 0 is in '{}'",
+                                 message->from, theirs, phase);
         parts[static_cast<std::size_t>(message->from)] = message->text.substr(end + 1);
       }
       if (here.size() < parts.size() && patience.over())
-        refuse(here, fmt::format("{}: {} did not arrive within {} s", phase,
-                                 rank_list(all_but(here, world_)), deadline_s_));
+        refuse(here, disorder.empty() ? fmt::format("{}: {} did not arrive within {} s", phase,
+                                                    rank_list(all_but(here, world_)), deadline_s_)
+                                      : disorder);
     }
+    // Said only now, so that everybody hears it.
+    if (!disorder.empty()) refuse(here, disorder);
     return parts;
   }
 

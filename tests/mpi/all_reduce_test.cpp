@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "tests/support/mpi_world.hpp"
+
+using namespace lockstep;
+using lockstep::test::on_every_rank;
+using lockstep::test::world;
+
+namespace {
+
+/// Small integers, different on each rank and in each place: their sums are exact.
+float value_of(int rank, std::size_t i) {
+  return static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 13) % 101) - 50;
+}
+
+std::vector<float> values_of(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = value_of(rank, i);
+  return values;
+}
+
+bool is_sum(const std::vector<float>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    float sum = 0;
+    for (int r = 0; r < world().facts().world; ++r) sum += value_of(r, i);
+    if (values[i] != sum) return false;
+  }
+  return true;
+}
+
+/// Reals of very different sizes: each order of additions gives other bits.
+std::vector<float> reals(int rank, std::size_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank) + 1);
+  std::uniform_real_distribution<float> mantissa(-1, 1);
+  std::vector<float> values(count);
+  for (float& value : values) value = std::ldexp(mantissa(random), static_cast<int>(random() % 24));
+  return values;
+}
+
+std::string bytes_of(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+}  // namespace
+
+TEST_CASE("the sum of small integers is exact on every rank, for any length", "[mpi][all_reduce]") {
+  const auto communicator = world().make_communicator(30);
+  for (const std::size_t count :
+       {0, 1, 2, 15, 16, 17, 1023, 1024, 1025, 4099, 32768, 65537, 131071, 1000003}) {
+    std::vector<float> values = values_of(communicator->rank(), count + 1);
+    const float guard = values.back();
+    communicator->all_reduce_sum(values.data(), count, "test");
+    communicator->network().synchronize();
+    const bool untouched = values.back() == guard;
+    values.pop_back();
+    INFO(count << " floats");
+    REQUIRE(on_every_rank(is_sum(values) && untouched));
+  }
+}
+
+TEST_CASE("collectives in flight together do not mix", "[mpi][all_reduce]") {
+  const auto communicator = world().make_communicator(30);
+  std::mt19937 lengths(11), pauses(static_cast<unsigned>(communicator->rank()));
+  std::vector<std::vector<float>> all;
+  std::vector<std::unique_ptr<Event>> events;
+  for (int i = 0; i < 60; ++i) {
+    all.push_back(values_of(communicator->rank(), lengths() % (i % 5 == 0 ? 200000 : 3000)));
+    communicator->all_reduce_sum(all.back().data(), all.back().size(), "test");
+    events.push_back(communicator->network().record());
+    for (unsigned calls = pauses() % 4; calls > 0; --calls) communicator->progress();
+  }
+  bool right = true;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    communicator->network().wait(*events[i]);
+    right = right && is_sum(all[i]);
+  }
+  REQUIRE(on_every_rank(right));
+}
+
+TEST_CASE("a rank that waits for each sum works with one that waits for none",
+          "[mpi][all_reduce]") {
+  const auto communicator = world().make_communicator(30);
+  std::vector<std::vector<float>> all(8, values_of(communicator->rank(), 300001));
+  for (std::vector<float>& values : all) {
+    communicator->all_reduce_sum(values.data(), values.size(), "test");
+    if (communicator->rank() % 2 == 0) communicator->network().synchronize();
+  }
+  communicator->network().synchronize();
+  REQUIRE(on_every_rank(std::all_of(all.begin(), all.end(), is_sum)));
+}
+
+TEST_CASE("all ranks end with the same bits, the same in each run", "[mpi][all_reduce]") {
+  const auto communicator = world().make_communicator(30);
+  const auto control = world().make_control(30);
+  const std::size_t count = 250007;
+  std::string first;
+  for (int run = 0; run < 3; ++run) {
+    std::vector<float> values = reals(communicator->rank(), count);
+    if (communicator->rank() == run)  // who comes late does not matter
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    communicator->all_reduce_sum(values.data(), count, "test");
+    communicator->network().synchronize();
+    if (run == 0) first = bytes_of(values);
+    const std::vector<std::string> all = control->gather(bytes_of(values), "bits");
+    REQUIRE(on_every_rank(std::all_of(all.begin(), all.end(),
+                                      [&](const std::string& bits) { return bits == first; })));
+  }
+}
+
+TEST_CASE("a rank that never joins a sum is named to the others within the deadline",
+          "[mpi][all_reduce]") {
+  if (world().facts().world == 1) return;
+  const auto communicator = world().make_communicator(0.5);
+  const int absent = world().facts().world - 1;
+  std::vector<float> values = values_of(communicator->rank(), 100000);
+  bool right = true;
+  if (communicator->rank() != absent) {
+    const double start = now_s();
+    std::string said;
+    communicator->all_reduce_sum(values.data(), values.size(), "bucket 7");
+    try {
+      communicator->network().synchronize();
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    right = said.find("bucket 7") != std::string::npos && said.find("rank") != std::string::npos &&
+            now_s() - start < 10;
+    right =
+        right && said.find(std::to_string(absent), said.find("waited for")) != std::string::npos;
+    INFO(said);
+    CHECK(right);
+  }
+  REQUIRE(on_every_rank(right));
+}

@@ -1,0 +1,125 @@
+#include "lockstep/comm/control.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "tests/support/mpi_world.hpp"
+
+using namespace lockstep;
+using lockstep::test::on_every_rank;
+using lockstep::test::world;
+
+namespace {
+
+/// What `call` throws; empty when it does not.
+template <class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string words_of(int rank) {
+  return rank % 2 == 1 ? std::string() : "rank" + std::string(1, '\0') + std::to_string(rank);
+}
+
+}  // namespace
+
+TEST_CASE("MPI's facts agree with each other", "[mpi]") {
+  const comm::WorldFacts& facts = world().facts();
+  REQUIRE(on_every_rank(facts.rank >= 0 && facts.rank < facts.world));
+  REQUIRE(on_every_rank(facts.local_rank >= 0 && facts.local_rank < facts.local_size));
+  REQUIRE(on_every_rank(facts.local_size <= facts.world && !facts.library.empty()));
+}
+
+TEST_CASE("every rank gets every rank's words in rank order", "[mpi][control]") {
+  const auto control = world().make_control(30);
+  const std::vector<std::string> all = control->gather(words_of(control->rank()), "words");
+  bool right = all.size() == static_cast<std::size_t>(control->world());
+  for (int r = 0; right && r < control->world(); ++r)
+    right = all[static_cast<std::size_t>(r)] == words_of(r);
+  REQUIRE(on_every_rank(right));
+}
+
+TEST_CASE("a long text arrives whole", "[mpi][control]") {
+  const auto control = world().make_control(30);
+  const std::string mine(3000000 + static_cast<std::size_t>(control->rank()), 'x');
+  const std::vector<std::string> all = control->gather(mine, "long");
+  REQUIRE(on_every_rank(all.back().size() == 3000000 + all.size() - 1));
+  const std::string root = control->broadcast(mine, "long");
+  REQUIRE(on_every_rank(root == std::string(3000000, 'x')));
+}
+
+TEST_CASE("sums, maxima and rank 0's words are the same on every rank", "[mpi][control]") {
+  const auto control = world().make_control(30);
+  const double rank = control->rank(), count = control->world();
+  REQUIRE(on_every_rank(control->sum({rank, 0.5}, "sum") ==
+                        std::vector<double>{count * (count - 1) / 2, count / 2}));
+  REQUIRE(on_every_rank(control->max({rank, -rank}, "max") == std::vector<double>{count - 1, 0}));
+  REQUIRE(on_every_rank(control->sum({}, "nothing").empty()));
+  REQUIRE(on_every_rank(control->broadcast("from " + std::to_string(rank), "root") ==
+                        "from " + std::to_string(0.0)));
+  const bool last = control->rank() == control->world() - 1;
+  REQUIRE(on_every_rank(control->any(last, "any") && !control->any(false, "none")));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  REQUIRE(on_every_rank(std::isnan(control->max({last ? nan : 1.0}, "nan")[0])));
+}
+
+TEST_CASE("nobody passes a barrier before the last has come", "[mpi][control]") {
+  const auto control = world().make_control(30);
+  double late = 0;
+  control->barrier("before");
+  if (control->rank() == control->world() - 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    late = now_s();
+  }
+  control->barrier("after");
+  const double passed = now_s();  // one node's ranks share this clock
+  REQUIRE(on_every_rank(passed >= control->max({late}, "when")[0]));
+}
+
+TEST_CASE("a thousand meetings in a row keep their order", "[mpi][control]") {
+  const auto control = world().make_control(30);
+  bool right = true;
+  for (int i = 0; i < 1000 && right; ++i)
+    right = control->broadcast(std::to_string(i), "turn") == std::to_string(i);
+  REQUIRE(on_every_rank(right));
+}
+
+TEST_CASE("a rank that does not arrive is named to all others within the deadline",
+          "[mpi][control]") {
+  if (world().facts().world == 1) return;
+  for (const int absent : {world().facts().world - 1, 0}) {
+    const auto control = world().make_control(0.3);
+    control->barrier("all are here");
+    bool right = true;
+    if (control->rank() != absent) {
+      const double start = now_s();
+      const std::string said = error_of([&] { control->barrier("epoch 3"); });
+      right = contains(said, "rank " + std::to_string(absent)) && contains(said, "epoch 3") &&
+              now_s() - start < 10;
+    }
+    REQUIRE(on_every_rank(right));
+  }
+}
+
+TEST_CASE("ranks that meet in different phases are told both", "[mpi][control]") {
+  if (world().facts().world == 1) return;
+  const auto control = world().make_control(2);
+  const bool last = control->rank() == control->world() - 1;
+  const std::string said = error_of([&] { control->barrier(last ? "checkpoint" : "epoch 3"); });
+  REQUIRE(on_every_rank(contains(said, "checkpoint") && contains(said, "epoch 3")));
+}
