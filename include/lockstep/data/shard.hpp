@@ -35,6 +35,11 @@ class ShardWriter {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Replaces the mean and deviation in a finished shard, for who knows them only once all shards are
+/// written. Throws InputError naming the path.
+void set_normalisation(const std::filesystem::path& shard, std::span<const float> mean,
+                       std::span<const float> stddev);
+
 /// All shards of one data set, opened and checked: every file is HDF5, of a known format version,
 /// whole, of one shape and one list of classes, with every label in range. Throws InputError naming
 /// the file and what is wrong.

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::data {
+
+/// A decoded image: pixels [height, width, channels], uint8.
+struct Image {
+  std::size_t height = 0, width = 0, channels = 0;
+  std::vector<std::uint8_t> pixels;
+};
+
+/// Decodes a JPEG or a PNG, told apart by their first bytes, to 1 (grey) or 3 (RGB) channels with
+/// the pixels of Pillow's convert("RGB"): the exact integer DCT and smooth chroma upsampling; CMYK
+/// and YCCK JPEGs by Adobe's inverted convention; transparency dropped (the colour under it
+/// counts); colour profiles, gamma and EXIF orientation not applied. 16-bit PNGs lose their low
+/// bytes. Throws InputError with `name` when it is neither, damaged or cut off anywhere (also where
+/// the library would only warn), or larger than 2^28 pixels.
+Image decode_image(std::string_view bytes, const std::string& name);
+
+/// RGB from grey by repetition; grey from RGB as the luma of ITU-R 601 (Pillow's convert("L")).
+Image with_channels(Image image, std::size_t channels);
+
+/// Stretches to height x width with a triangle filter as wide as the reduction (antialiased
+/// bilinear), in fixed point: Pillow's resize(BILINEAR), bit for bit.
+Image resize(const Image& image, std::size_t height, std::size_t width);
+
+}  // namespace lockstep::data

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/shard.hpp"
+#include "lockstep/data/source.hpp"
+
+namespace lockstep::data {
+
+/// What of a source is packed, and how. Everything written follows from this and the source: the
+/// number of ranks that share the work leaves no trace.
+struct PackSpec {
+  std::size_t height = 0,
+              width = 0;     ///< images are stretched to this; 0: all have one size already
+  std::size_t channels = 0;  ///< 1 or 3; 0: as the source has it
+  double held_out = 0;  ///< share of each class's training rows that becomes the validation split,
+                        ///< where the source has no split of its own
+  std::uint64_t seed = 1;          ///< of the order of rows and of the choice of held-out rows
+  std::size_t rows_per_shard = 0;  ///< at most; 0: chosen by plan_shards
+  bool skip_bad = false;           ///< unreadable images are left out and listed
+};
+
+/// One shard to be written: "train/train-00000-of-00008.h5", from these rows of the source, in this
+/// order.
+struct ShardPlan {
+  std::filesystem::path file;
+  bool training = true;
+  std::vector<std::size_t> rows;
+};
+
+/// Which row goes where; pure. All training shards, then all validation shards. Each split is
+/// shuffled and cut evenly; by default into 8 shards (fewer for small sets, so that each has 1000
+/// rows), or as many as keep one under 256 MB.
+std::vector<ShardPlan> plan_shards(const Source& source, const PackSpec& spec,
+                                   std::size_t row_bytes);
+
+/// Shape and classes of the packed rows: what `spec` asks for, else what the first readable image
+/// has. The normalisation is a placeholder.
+DataSetInfo packed_info(const Source& source, const PackSpec& spec);
+
+/// Exact sums over pixels, so that any grouping of the rows gives the same mean and deviation.
+struct ChannelSums {
+  std::uint64_t pixels = 0;
+  std::vector<std::uint64_t> sum, squares;  ///< per channel, of the uint8 values
+
+  explicit ChannelSums(std::size_t channels) : sum(channels), squares(channels) {}
+  void add(const std::vector<std::uint8_t>& image);
+  void add(const ChannelSums& other);
+  /// Mean and deviation (of the whole, not of a sample) of value / 255. A constant channel gets
+  /// deviation 1.
+  std::vector<float> mean() const;
+  std::vector<float> stddev() const;
+};
+
+/// Writes some of a plan's shards under `folder`, a piece at a time. Bad images end it with
+/// InputError, or are left out: their shard is then written a second time without them.
+class Packer {
+ public:
+  Packer(const Source& source, const PackSpec& spec, const DataSetInfo& info,
+         std::filesystem::path folder, std::vector<ShardPlan> shards);
+  ~Packer();
+  void advance(double seconds);  ///< goes on for about this long
+  bool finished() const { return shard_ == shards_.size(); }
+  std::size_t rows_done() const { return rows_done_; }  ///< rows of the plan dealt with so far
+  std::size_t training_rows() const { return written_[1]; }
+  std::size_t validation_rows() const { return written_[0]; }
+  const ChannelSums& training_sums() const { return training_sums_; }
+  struct BadRow {
+    std::size_t row = 0;  ///< of the source
+    std::string reason;   ///< with its name
+  };
+  const std::vector<BadRow>& skipped() const { return skipped_; }
+  /// Once all ranks have finished: stores the training rows' normalisation in this rank's shards.
+  void normalise(const std::vector<float>& mean, const std::vector<float>& stddev) const;
+
+ private:
+  void begin_pass();
+  void take_row(std::size_t row);
+  void end_pass();
+  Image load(std::size_t row) const;
+
+  const Source& source_;
+  PackSpec spec_;
+  DataSetInfo info_;
+  std::filesystem::path folder_;
+  std::vector<ShardPlan> shards_;
+  std::size_t shard_ = 0, position_ = 0;  ///< the shard that is being written, the row in it
+  std::unique_ptr<ShardWriter> writer_;   ///< none once this pass has met a bad row
+  bool second_pass_ = false;
+  std::vector<std::size_t> bad_positions_;  ///< in the shard
+  ChannelSums shard_sums_, training_sums_;
+  std::size_t rows_done_ = 0, written_[2] = {};
+  std::vector<BadRow> skipped_;
+};
+
+/// The folder in which a data set comes to stand, as train/ and val/. Shards are written to
+/// partial() and moved by commit(); without it everything is removed again. Made by one rank.
+/// Throws InputError when a data set is there already and `force` is off, when what stands in the
+/// way is anything but shards (force or not), or when another pack is at work.
+class PackFolder {
+ public:
+  PackFolder(std::filesystem::path folder, bool force);
+  ~PackFolder();
+  PackFolder(const PackFolder&) = delete;
+  PackFolder& operator=(const PackFolder&) = delete;
+  static std::filesystem::path partial(const std::filesystem::path& folder);
+  void commit();
+
+ private:
+  std::filesystem::path folder_;
+  bool created_ = false;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,135 @@
+#include "lockstep/data/pack.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::data {
+
+void ChannelSums::add(const std::vector<std::uint8_t>& image) {
+  const std::size_t channels = sum.size();
+  for (std::size_t c = 0; c < channels; ++c) {
+    std::uint64_t values = 0, products = 0;
+    for (std::size_t i = c; i < image.size(); i += channels) {
+      values += image[i];
+      products += std::uint32_t{image[i]} * image[i];
+    }
+    sum[c] += values;
+    squares[c] += products;
+  }
+  pixels += image.size() / channels;
+}
+
+void ChannelSums::add(const ChannelSums& other) {
+  pixels += other.pixels;
+  for (std::size_t c = 0; c < sum.size(); ++c) {
+    sum[c] += other.sum[c];
+    squares[c] += other.squares[c];
+  }
+}
+
+std::vector<float> ChannelSums::mean() const {
+  std::vector<float> mean;
+  for (const std::uint64_t s : sum)
+    mean.push_back(static_cast<float>(static_cast<double>(s) / static_cast<double>(pixels) / 255));
+  return mean;
+}
+
+std::vector<float> ChannelSums::stddev() const {
+  std::vector<float> stddev;
+  const auto n = static_cast<double>(pixels);
+  for (std::size_t c = 0; c < sum.size(); ++c) {
+    const double mean = static_cast<double>(sum[c]) / n;
+    const double variance = static_cast<double>(squares[c]) / n - mean * mean;
+    // A thousandth of a grey level is rounding, or as good as constant.
+    stddev.push_back(variance < 1e-6 ? 1.0f : static_cast<float>(std::sqrt(variance) / 255));
+  }
+  return stddev;
+}
+
+Packer::Packer(const Source& source, const PackSpec& spec, const DataSetInfo& info,
+               std::filesystem::path folder, std::vector<ShardPlan> shards)
+    : source_(source),
+      spec_(spec),
+      info_(info),
+      folder_(std::move(folder)),
+      shards_(std::move(shards)),
+      shard_sums_(info.channels),
+      training_sums_(info.channels) {}
+
+Packer::~Packer() = default;
+
+void Packer::advance(double seconds) {
+  const double end = now_s() + seconds;
+  while (!finished() && now_s() < end) {
+    const std::vector<std::size_t>& rows = shards_[shard_].rows;
+    if (position_ == 0) begin_pass();
+    take_row(rows[position_]);
+    ++position_;
+    if (!second_pass_) ++rows_done_;
+    if (position_ == rows.size()) end_pass();
+  }
+}
+
+void Packer::begin_pass() {
+  const ShardPlan& shard = shards_[shard_];
+  shard_sums_ = ChannelSums(info_.channels);
+  bad_positions_.clear();
+  writer_ = std::make_unique<ShardWriter>(folder_ / shard.file, info_, shard.rows.size());
+}
+
+Image Packer::load(std::size_t row) const {
+  Image image = with_channels(source_.read(row), info_.channels);
+  return spec_.height > 0 ? resize(image, info_.height, info_.width) : image;
+}
+
+void Packer::take_row(std::size_t row) {
+  Image image;
+  try {
+    image = load(row);
+  } catch (const InputError& error) {
+    if (!spec_.skip_bad) throw;
+    skipped_.push_back({row, error.what()});
+    bad_positions_.push_back(position_);
+    writer_.reset();
+    return;
+  }
+  require(image.height == info_.height && image.width == info_.width,
+          fmt::format("{}: is {} x {}, but the first image is {} x {}; give all one size with "
+                      "--resize",
+                      source_.name(row), image.height, image.width, info_.height, info_.width));
+  if (!writer_) return;
+  writer_->write(image.pixels, source_.label(row));
+  if (shards_[shard_].training) shard_sums_.add(image.pixels);
+}
+
+void Packer::end_pass() {
+  position_ = 0;
+  ShardPlan& shard = shards_[shard_];
+  if (!writer_) {
+    for (auto bad = bad_positions_.rbegin(); bad != bad_positions_.rend(); ++bad)
+      shard.rows.erase(shard.rows.begin() + static_cast<std::ptrdiff_t>(*bad));
+    require(
+        !shard.rows.empty(),
+        fmt::format("none of the images meant for {} is readable; the first: {}",
+                    shard.file.string(), skipped_[skipped_.size() - bad_positions_.size()].reason));
+    second_pass_ = true;
+    return;
+  }
+  writer_->finish();
+  writer_.reset();
+  training_sums_.add(shard_sums_);
+  written_[shard.training ? 1 : 0] += shard.rows.size();
+  second_pass_ = false;
+  ++shard_;
+}
+
+void Packer::normalise(const std::vector<float>& mean, const std::vector<float>& stddev) const {
+  for (const ShardPlan& shard : shards_) set_normalisation(folder_ / shard.file, mean, stddev);
+}
+
+}  // namespace lockstep::data
