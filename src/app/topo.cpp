@@ -149,7 +149,8 @@ int show_plan(const Options& options) {
     sys::RankInfo info;
     info.rank = info.local_rank = static_cast<int>(rank);
     info.world = info.local_size = count;
-    info.host = machine.foreign ? std::filesystem::path(*options.hwloc).filename() : self.host;
+    info.host =
+        machine.foreign ? std::filesystem::path(*options.hwloc).filename().string() : self.host;
     sys::Plan plan = sys::plan_binding(machine, sys::request_among(local, rank, options.threads));
     if (!machine.gpus.empty() && !gpu_each)
       plan.remarks.push_back(
