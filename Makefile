@@ -83,7 +83,8 @@ $(LIB): $(call objects,$(LIB_SRC)) $(BUILD)/sources
 	@echo "  archive $@"
 	@rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
-$(UNIT): $(call objects,$(UNIT_SRC) tests/support/main.cpp tests/support/unit_process.cpp) $(LIB)
+$(UNIT): $(call objects,$(UNIT_SRC) tests/support/main.cpp tests/support/unit_process.cpp \
+         tests/support/oracle.cpp) $(LIB)
 	@echo "  link    $@"
 	@$(CXX) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
