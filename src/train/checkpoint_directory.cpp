@@ -58,6 +58,19 @@ std::optional<std::filesystem::path> CheckpointDirectory::newest_valid() const {
   return std::nullopt;
 }
 
+void CheckpointDirectory::set_aside_after(std::uint64_t step) const {
+  for (const auto& path : newest_first()) {
+    if (*step_of(path) <= step) return;
+    std::filesystem::path aside = path;
+    aside += ".aside";
+    std::error_code error;
+    std::filesystem::rename(path, aside, error);
+    require(!error, fmt::format("{}: cannot be set aside: {}", path.string(), error.message()));
+    log::warn(fmt::format("{} lies behind the step that the run goes on from; it is now {}",
+                          path.string(), aside.filename().string()));
+  }
+}
+
 void CheckpointDirectory::prune() const {
   const auto paths = newest_first();
   std::error_code ignored;  // what cannot be removed now is tried again after the next checkpoint

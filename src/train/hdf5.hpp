@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/hdf5_mutex.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::train::hdf5 {
@@ -15,7 +17,8 @@ void close_file(std::int64_t id);
 
 /// A file with what a checkpoint needs of HDF5. It is written in memory and leaves it as one image,
 /// because HDF5 does not survive a disk that fills up: it cannot close such a file, and crashes at
-/// the program's end. All errors are InputError naming the file.
+/// the program's end. While one lives it
+/// holds hdf5_mutex(). All errors are InputError naming the file.
 class File {
  public:
   static File open(const std::string& path);  ///< for reading
@@ -50,6 +53,7 @@ class File {
   std::size_t attribute_size(const std::string& name) const;
 
   std::string path_;
+  std::unique_lock<std::mutex> lock_{hdf5_mutex()};  // outlives the open file
   Owned<std::int64_t, close_file, -1> id_;
 };
 

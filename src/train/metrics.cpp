@@ -41,6 +41,8 @@ std::string to_json(const EpochRecord& r) {
       r.epoch, r.step, r.train_loss, r.train_top1, validation, r.images_per_s);
 }
 
+void close_file(int descriptor) { ::close(descriptor); }
+
 MetricsLog::MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes)
     : path_(std::move(path)), file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)) {
   if (!file_) fail(path_, "be opened for writing");

@@ -253,9 +253,12 @@ TEST_CASE("the newest valid checkpoint is taken, the newest K are kept", "[check
   overwrite(directory.path_of(100000000), whole.substr(0, 1000));
   CHECK(directory.newest_valid() == directory.path_of(700));
 
+  write_checkpoint(directory.path_of(800), some_header(), state);
+  directory.set_aside_after(800);
+  CHECK(directory.newest_first().front() == directory.path_of(800));
+  CHECK(std::filesystem::exists(folder.path / "step-100000000.h5.aside"));
   directory.prune();
-  CHECK(directory.newest_first() ==
-        std::vector{directory.path_of(100000000), directory.path_of(700)});
+  CHECK(directory.newest_first() == std::vector{directory.path_of(800), directory.path_of(700)});
   CHECK(std::filesystem::exists(directory.best()));
   CHECK_FALSE(std::filesystem::exists(folder.path / "step-00000900.h5.tmp12-0"));
 }

@@ -15,12 +15,11 @@ TEST_CASE("a new run never writes over an existing one", "[run directory]") {
   const auto root =
       std::filesystem::temp_directory_path() / ("lockstep-run-" + std::to_string(getpid()));
   const RunDirectory run(root / "deep" / "inside");
-  CHECK_FALSE(run.holds_run());
-  run.create(false);
+  CHECK_NOTHROW(run.require_unused());
+  make_directories(run.root());
+  CHECK_NOTHROW(run.require_unused());
   write_text_atomically(run.config(), "model = \"resnet20\"\n");
-  CHECK(run.holds_run());
-  CHECK_THROWS_WITH(run.create(false), Catch::Contains("inside") && Catch::Contains("--resume"));
-  CHECK_NOTHROW(run.create(true));
+  CHECK_THROWS_WITH(run.require_unused(), Catch::Contains("inside") && Catch::Contains("--resume"));
   CHECK(read_text(run.config()) == "model = \"resnet20\"\n");
   std::filesystem::remove_all(root);
 }

@@ -6,8 +6,6 @@
 #include <optional>
 #include <string>
 
-#include <unistd.h>
-
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::train {
@@ -50,6 +48,8 @@ struct EpochRecord {
 std::string to_json(const StepRecord& record);
 std::string to_json(const EpochRecord& record);
 
+void close_file(int descriptor);
+
 /// metrics.jsonl, written by rank 0 through a buffer. Every method throws InputError naming the
 /// file and the system's reason.
 class MetricsLog {
@@ -65,7 +65,7 @@ class MetricsLog {
  private:
   void write_buffer();
   std::filesystem::path path_;
-  Owned<int, ::close, -1> file_;
+  Owned<int, close_file, -1> file_;
   std::string buffer_;
   std::uint64_t bytes_ = 0;
 };

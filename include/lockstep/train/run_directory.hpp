@@ -16,11 +16,10 @@ class RunDirectory {
   std::filesystem::path summary() const { return root_ / "summary.json"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
 
-  /// True when a run has written here before.
-  bool holds_run() const;
-  /// Creates the folders. Throws InputError when they cannot be made, and, for a run that begins
-  /// anew, when holds_run(): nothing is written over.
-  void create(bool resuming) const;
+  /// Throws InputError when a run has written here before: nothing is written over.
+  void require_unused() const;
+  /// Throws InputError when a finished run is here.
+  void require_unfinished() const;
 
  private:
   std::filesystem::path root_;

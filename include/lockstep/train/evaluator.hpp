@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/comm/control.hpp"
+#include "lockstep/data/shard.hpp"
+#include "lockstep/nn/network.hpp"
+#include "lockstep/train/metrics.hpp"
+
+namespace lockstep::train {
+
+struct EvaluatorSpec {
+  nn::Network network;
+  ProgramSpec program;  ///< batch: rows of one rank's batch; training is ignored
+  std::size_t workers = 1;
+  std::function<void()> bind_worker;  ///< see LoaderSpec
+};
+
+/// Each row of a data set counted exactly once, over all ranks.
+struct Evaluation {
+  std::uint64_t rows = 0;
+  Validation mean;
+  std::size_t classes = 0;
+  std::vector<std::uint64_t> confusion;  ///< [true class, predicted class]; empty when not asked
+
+  std::uint64_t rows_of(std::size_t label) const;  ///< of that true class
+  double accuracy_of(std::size_t label) const;     ///< NaN for a class without rows
+};
+
+/// Runs a network forward over a whole data set, with running statistics. The last batch is padded
+/// and its padding masked, so that every row counts once for any number of ranks and any end. The
+/// references must outlive the evaluator; the parameters may change between evaluations.
+class Evaluator {
+ public:
+  Evaluator(const EvaluatorSpec& spec, Backend& backend, Parameters& parameters,
+            comm::Control& control, const data::DataSet& rows);
+  /// Collective; all ranks get the same result. with_confusion: also who was taken for whom.
+  Evaluation evaluate(bool with_confusion = false);
+
+ private:
+  Metrics evaluate_batch(const data::Batch& batch, std::vector<double>* confusion);
+  EvaluatorSpec spec_;
+  Backend& backend_;
+  comm::Control& control_;
+  const data::DataSet& rows_;
+  std::unique_ptr<Program> program_;
+  std::vector<float> logits_;
+};
+
+}  // namespace lockstep::train

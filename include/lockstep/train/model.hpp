@@ -1,0 +1,28 @@
+#pragma once
+
+#include "lockstep/data/shard.hpp"
+#include "lockstep/nn/network.hpp"
+#include "lockstep/optim/schedule.hpp"
+#include "lockstep/train/config.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace lockstep::train {
+
+/// The network that the configuration names, for images of this data set.
+nn::Network make_network(const Config& config, const data::DataSetInfo& data);
+
+/// How this data set's images enter a program of `rows` rows.
+ProgramSpec make_program_spec(const Config& config, const data::DataSetInfo& data,
+                              std::size_t rows);
+
+/// What a trainer needs; world as in resolve().
+TrainerSpec make_trainer_spec(const Config& config, const data::DataSetInfo& data, int world);
+
+/// The learning-rate schedule in steps.
+optim::ScheduleSpec make_schedule(const Config& config, std::uint64_t steps_per_epoch);
+
+/// Throws InputError naming both paths when two data sets differ in image shape or classes.
+void require_alike(const data::DataSetInfo& a, const std::string& path_a,
+                   const data::DataSetInfo& b, const std::string& path_b);
+
+}  // namespace lockstep::train

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lockstep/comm/control.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/config.hpp"
+#include "lockstep/train/run_directory.hpp"
+
+namespace lockstep::train {
+
+/// What a run is to begin with, the same on all ranks.
+struct ResumePoint {
+  std::filesystem::path checkpoint;
+  CheckpointHeader header;
+  bool same_run = false;  ///< the checkpoint lies in this run's directory: its files go on
+};
+
+/// Does what config.resume says: rank 0 looks, all ranks read and check. Nothing to resume: empty,
+/// which with "auto" is no error. Collective.
+std::optional<ResumePoint> find_resume_point(const Config& config, const RunDirectory& directory,
+                                             comm::Control& control);
+
+/// What stands now where the checkpoint was written.
+struct ResumeConditions {
+  std::string backend;
+  int world = 1;
+  std::uint64_t train_rows = 0;
+};
+
+/// Judges whether a run may go on from `point`. Throws InputError, naming checkpoint, keys and
+/// values, when its place in the middle of an epoch would mean other rows now. Returns a warning
+/// for everything else that keeps the bits from being those of an uninterrupted run; empty when
+/// they will be the same.
+std::string judge_resume(const ResumePoint& point, const Config& now,
+                         const ResumeConditions& conditions);
+
+}  // namespace lockstep::train

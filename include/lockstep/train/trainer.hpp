@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/control.hpp"
+#include "lockstep/comm/reducer.hpp"
+#include "lockstep/nn/network.hpp"
+#include "lockstep/train/metrics.hpp"
+#include "lockstep/train/micro_batches.hpp"
+
+namespace lockstep::train {
+
+/// What a trainer does in every step. The same on all ranks.
+struct TrainerSpec {
+  nn::Network network;
+  ProgramSpec program;  ///< batch: rows of a full micro-batch
+  float momentum = 0.9f;
+  bool nesterov = false;
+  float weight_decay = 0;
+  bool decay_norm_and_bias = true;
+  std::size_t bucket_bytes = 1 << 20;
+  std::uint64_t seed = 1;  ///< of the initial weights
+};
+
+/// One rank's part of a step.
+struct StepReport {
+  Metrics metrics;
+  StepTimes times;
+};
+
+/// Puts one synchronous step together from what the backend, the communicator and the optimizer's
+/// rule offer. The tape of a step: for each micro-batch load, forward, backward; in the last one
+/// each gradient slice is handed to the reducer as soon as it is final, so that reductions run
+/// beside the rest of backward; then bucket by bucket wait and update; then the running statistics.
+/// All ranks call step() with the same global_rows and lr; afterwards their weights are equal, bit
+/// for bit.
+class Trainer {
+ public:
+  /// Compiles the full micro-batch's program and fills the weights by seed. The references must
+  /// outlive the trainer.
+  Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& communicator);
+
+  /// Trains on one global batch, of which `batch` is this rank's part; it may be empty.
+  StepReport step(const data::Batch& batch, std::size_t global_rows, float lr);
+
+  /// Compares all ranks' weights and momentum. Throws Error "ranks diverged at step S", naming the
+  /// ranks that differ from the most common state.
+  void audit(comm::Control& control, std::uint64_t step) const;
+
+  Parameters& parameters() { return *parameters_; }
+  const nn::Network& network() const { return spec_.network; }
+  const ProgramSpec& program_spec() const { return spec_.program; }
+  MemoryPlan memory() const;  ///< of all programs so far
+  std::size_t buckets() const { return reducer_->buckets().size(); }
+
+ private:
+  Program& program_for(std::size_t rows);
+  void run_micro_batch(const data::Batch& batch, const MicroBatch& part, StepScalars scalars,
+                       bool first, bool last, StepReport& report);
+  void contribute_nothing();
+  void reduce_and_update(const StepScalars& scalars, std::size_t micro_batches, StepTimes& times);
+
+  TrainerSpec spec_;
+  Backend& backend_;
+  comm::Communicator& communicator_;
+  std::unique_ptr<Parameters> parameters_;
+  UpdateRule rule_;
+  std::map<std::size_t, std::unique_ptr<Program>> programs_;  ///< by rows
+  std::unique_ptr<comm::BucketReducer> reducer_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "compute.hpp"
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/model.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string checkpoint, data, json;
+  std::size_t batch = 64, threads = 0;
+  std::string precision;  ///< empty: as trained
+};
+
+/// A checkpoint with what its header says of the model.
+struct Model {
+  train::Config config;
+  data::DataSetInfo trained_on;
+};
+
+Model read_model(const Options& options) {
+  const train::CheckpointHeader header = train::read_header(options.checkpoint);
+  Model model;
+  train::apply_toml(model.config, header.config, options.checkpoint);
+  if (!options.precision.empty()) train::set_key(model.config, "precision", options.precision);
+  model.trained_on.channels = header.channels;
+  model.trained_on.height = header.height;
+  model.trained_on.width = header.width;
+  model.trained_on.classes = header.classes;
+  model.trained_on.mean = header.mean;
+  model.trained_on.stddev = header.stddev;
+  return model;
+}
+
+Json to_json(const Options& options, const train::Evaluation& result,
+             const std::vector<std::string>& classes) {
+  Json per_class = Json::array(), confusion = Json::array();
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const double accuracy = result.accuracy_of(c);
+    per_class.push_back({{"name", classes[c]},
+                         {"rows", result.rows_of(c)},
+                         {"top1", std::isnan(accuracy) ? Json(nullptr) : Json(accuracy)}});
+    const auto row = result.confusion.begin() + static_cast<std::ptrdiff_t>(c * classes.size());
+    confusion.push_back(
+        std::vector<std::uint64_t>(row, row + static_cast<std::ptrdiff_t>(classes.size())));
+  }
+  return {{"checkpoint", options.checkpoint},
+          {"data", options.data},
+          {"rows", result.rows},
+          {"loss", result.mean.loss},
+          {"top1", result.mean.top1},
+          {"top5", result.mean.top5},
+          {"classes", std::move(per_class)},
+          {"confusion", std::move(confusion)}};
+}
+
+/// The class that rows of `label` are most often taken for, wrongly.
+std::string usual_mistake(const train::Evaluation& result, std::size_t label,
+                          const std::vector<std::string>& classes) {
+  std::size_t worst = label;
+  std::uint64_t most = 0;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const std::uint64_t count = result.confusion[label * classes.size() + c];
+    if (c != label && count > most) worst = c, most = count;
+  }
+  return most == 0 ? "" : fmt::format("  {} times taken for {}", most, classes[worst]);
+}
+
+void print(const train::Evaluation& result, const std::vector<std::string>& classes,
+           double seconds) {
+  log::info(fmt::format("{} rows: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {:.0f} images/s",
+                        result.rows, result.mean.loss, 100 * result.mean.top1,
+                        100 * result.mean.top5, static_cast<double>(result.rows) / seconds));
+  std::size_t width = 0;
+  for (const std::string& name : classes) width = std::max(width, name.size());
+  for (std::size_t c = 0; c < classes.size(); ++c)
+    if (result.rows_of(c) > 0)
+      log::info(fmt::format("  {:<{}}  {:6.2f} % of {:>6}{}", classes[c], width,
+                            100 * result.accuracy_of(c), result.rows_of(c),
+                            usual_mistake(result, c, classes)));
+}
+
+int evaluate(Launch& launch, const Options& options) {
+  launch.start();
+  const Model model = read_model(options);
+  const data::DataSet rows(options.data);
+  train::require_alike(model.trained_on, options.checkpoint, rows.info(), options.data);
+  Compute compute = prepare_compute(launch, {model.config.backend, options.threads, false});
+
+  train::EvaluatorSpec spec;
+  spec.network = train::make_network(model.config, model.trained_on);
+  spec.program = train::make_program_spec(model.config, model.trained_on, options.batch);
+  spec.workers = std::min(std::clamp<std::size_t>(compute.spare_cores, 1, 8), rows.readers());
+  spec.bind_worker = compute.bind_worker;
+  const auto parameters = compute.backend->make_parameters(spec.network, spec.program.precision);
+  train::load_tensors(options.checkpoint, *parameters, false);
+
+  const double began_s = now_s();
+  train::Evaluator evaluator(spec, *compute.backend, *parameters, *launch.control, rows);
+  const train::Evaluation result = evaluator.evaluate(true);
+  print(result, rows.info().classes, now_s() - began_s);
+  if (launch.rank.rank == 0 && !options.json.empty())
+    write_text_atomically(options.json,
+                          to_json(options, result, rows.info().classes).dump(2) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+Command add_eval(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand(
+      "eval", "Measure a checkpoint on a data set: each row counted once, for any number of ranks");
+  app->add_option("checkpoint", options->checkpoint, "checkpoint file")->required();
+  app->add_option("--data", options->data, "a shard or a folder of shards")->required();
+  app->add_option("--json", options->json,
+                  "write loss, top-1, top-5, accuracy per class and confusion matrix to this file")
+      ->type_name("FILE");
+  app->add_option("--batch", options->batch, "rows of a batch on each rank")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app->add_option("--threads", options->threads,
+                  "compute threads of each rank (0: one for each core of its share)");
+  app->add_option("--precision", options->precision, "fp32, bf16, ... (default: as trained)");
+  return {app, [options](Launch& launch) { return evaluate(launch, *options); }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,194 @@
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/data/shard.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/run_directory.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json shards_as_json(const std::filesystem::path& path) {
+  const data::DataSet rows(path);
+  const data::DataSetInfo& info = rows.info();
+  std::vector<std::uint64_t> per_class(info.classes.size());
+  for (const std::int32_t label : rows.labels()) ++per_class[static_cast<std::size_t>(label)];
+  Json classes = Json::array(), files = Json::array();
+  for (std::size_t c = 0; c < info.classes.size(); ++c)
+    classes.push_back({{"name", info.classes[c]}, {"rows", per_class[c]}});
+  for (const auto& file : rows.files()) files.push_back(file.string());
+  return {{"kind", files.size() == 1 && files[0] == path.string() ? "shard" : "data set"},
+          {"path", path.string()},
+          {"files", std::move(files)},
+          {"rows", info.rows},
+          {"height", info.height},
+          {"width", info.width},
+          {"channels", info.channels},
+          {"mean", info.mean},
+          {"stddev", info.stddev},
+          {"classes", std::move(classes)}};
+}
+
+Json checkpoint_as_json(const std::filesystem::path& path) {
+  const train::CheckpointHeader header = train::read_header(path);
+  Json tensors = Json::array();
+  std::size_t numbers = 0;
+  for (const train::TensorEntry& tensor : train::list_tensors(path)) {
+    std::size_t count = 1;
+    for (const std::size_t extent : tensor.shape) count *= extent;
+    numbers += count;
+    tensors.push_back({{"name", tensor.name}, {"shape", tensor.shape}});
+  }
+  const train::Progress& at = header.progress;
+  Json best = nullptr;
+  if (at.best_top1 >= 0) best = {{"top1", at.best_top1}, {"epoch", at.best_epoch}};
+  return {{"kind", "checkpoint"},
+          {"path", path.string()},
+          {"bytes", std::filesystem::file_size(path)},
+          {"step", at.step},
+          {"epochs_done", at.epoch},
+          {"steps_in_epoch", at.batch},
+          {"best", best},
+          {"input", {header.height, header.width, header.channels}},
+          {"classes", header.classes},
+          {"world", header.world},
+          {"backend", header.backend},
+          {"numbers", numbers},
+          {"tensors", std::move(tensors)},
+          {"config", header.config}};
+}
+
+Json run_as_json(const train::RunDirectory& run) {
+  std::uint64_t steps = 0;
+  Json epochs = Json::array();
+  std::istringstream lines(read_text(run.metrics()));
+  for (std::string line; std::getline(lines, line);) {
+    // A run that is under way, or was killed, may end in half a line.
+    const Json record = Json::parse(line, nullptr, false);
+    if (record.is_discarded()) break;
+    if (record.contains("step")) steps = record["step"];
+    if (record.contains("last_step")) epochs.push_back(record);
+  }
+  Json checkpoints = Json::array();
+  for (const auto& path : train::CheckpointDirectory(run.checkpoints(), 1).newest_first())
+    checkpoints.push_back(path.filename().string());
+  Json summary = nullptr;
+  if (std::filesystem::exists(run.summary())) summary = Json::parse(read_text(run.summary()));
+  return {{"kind", "run"},
+          {"path", run.root().string()},
+          {"finished", !summary.is_null()},
+          {"steps", steps},
+          {"epochs", std::move(epochs)},
+          {"checkpoints", std::move(checkpoints)},
+          {"summary", std::move(summary)},
+          {"config", read_text(run.config())}};
+}
+
+Json describe(const std::filesystem::path& path) {
+  require(std::filesystem::exists(path), fmt::format("{}: no such file or folder", path.string()));
+  const train::RunDirectory run(path);
+  if (std::filesystem::is_directory(path) && std::filesystem::exists(run.config()))
+    return run_as_json(run);
+  if (std::filesystem::is_regular_file(path) && train::looks_like_checkpoint(path))
+    return checkpoint_as_json(path);
+  return shards_as_json(path);
+}
+
+std::string percent(const Json& share) {
+  return fmt::format("{:.2f} %", 100 * share.get<double>());
+}
+
+std::string numbers(const Json& list) {
+  std::vector<std::string> texts;
+  for (const double value : list) texts.push_back(fmt::format("{:.4f}", value));
+  return fmt::format("{}", fmt::join(texts, " "));
+}
+
+std::string shards_as_text(const Json& set) {
+  std::string text = fmt::format("{} {}: {} rows of {} x {} pixels, {} channels, in {} file(s)\n",
+                                 set["kind"].get<std::string>(), set["path"].get<std::string>(),
+                                 set["rows"].dump(), set["height"].dump(), set["width"].dump(),
+                                 set["channels"].dump(), set["files"].size());
+  text += fmt::format("mean {}, deviation {}\n", numbers(set["mean"]), numbers(set["stddev"]));
+  text += fmt::format("{} classes:", set["classes"].size());
+  for (const Json& one : set["classes"])
+    text += fmt::format("\n  {:>8}  {}", one["rows"].dump(), one["name"].get<std::string>());
+  return text;
+}
+
+std::string checkpoint_as_text(const Json& checkpoint) {
+  std::string text = fmt::format(
+      "checkpoint {}: valid, {}\nstep {}, {} epoch(s) done and {} step(s) of the next; ",
+      checkpoint["path"].get<std::string>(), human_bytes(checkpoint["bytes"]),
+      checkpoint["step"].dump(), checkpoint["epochs_done"].dump(),
+      checkpoint["steps_in_epoch"].dump());
+  text += checkpoint["best"].is_null() ? std::string("not validated yet")
+                                       : fmt::format("best validation top-1 {} in epoch {}",
+                                                     percent(checkpoint["best"]["top1"]),
+                                                     checkpoint["best"]["epoch"].dump());
+  const Json& input = checkpoint["input"];
+  text += fmt::format("\n{} tensors of {} numbers; input {} x {} x {}; {} classes\n",
+                      checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(),
+                      input[1].dump(), input[2].dump(), checkpoint["classes"].size());
+  text += fmt::format("written by {} rank(s) on {}\n\n{}", checkpoint["world"].dump(),
+                      checkpoint["backend"].get<std::string>(),
+                      checkpoint["config"].get<std::string>());
+  return text;
+}
+
+std::string run_as_text(const Json& run) {
+  std::string text =
+      fmt::format("run {}: {}, {} steps\n", run["path"].get<std::string>(),
+                  run["finished"] ? "finished" : "not finished", run["steps"].dump());
+  for (const Json& epoch : run["epochs"]) {
+    text += fmt::format("  epoch {}: loss {:.4f}, top-1 {}", epoch["epoch"].dump(),
+                        epoch["train_loss"].get<double>(), percent(epoch["train_top1"]));
+    if (epoch.contains("val_top1"))
+      text += fmt::format("; validation loss {:.4f}, top-1 {}", epoch["val_loss"].get<double>(),
+                          percent(epoch["val_top1"]));
+    text += '\n';
+  }
+  text += "checkpoints:";
+  for (const Json& name : run["checkpoints"]) text += ' ' + name.get<std::string>();
+  return text + "\n\n" + run["config"].get<std::string>();
+}
+
+std::string as_text(const Json& found) {
+  if (found["kind"] == "checkpoint") return checkpoint_as_text(found);
+  if (found["kind"] == "run") return run_as_text(found);
+  return shards_as_text(found);
+}
+
+}  // namespace
+
+Command add_info(CLI::App& root) {
+  struct Options {
+    std::string path;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand(
+      "info", "Describe a shard, a folder of shards, a checkpoint or a run's directory");
+  app->add_option("path", options->path, "file or folder")->required();
+  app->add_flag("--json", options->json, "print JSON");
+  return {app, [options](Launch&) {
+            const Json found = describe(options->path);
+            std::string text = options->json ? found.dump(2) : as_text(found);
+            while (text.ends_with('\n')) text.pop_back();
+            log::info(text);
+            return 0;
+          }};
+}
+
+}  // namespace lockstep::app

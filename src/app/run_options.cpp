@@ -1,0 +1,50 @@
+#include "run_options.hpp"
+
+#include "lockstep/base/files.hpp"
+
+namespace lockstep::app {
+namespace {
+
+const char* type_name(train::TomlKind kind) {
+  switch (kind) {
+    case train::TomlKind::text:
+      return "TEXT";
+    case train::TomlKind::number:
+      return "NUMBER";
+    case train::TomlKind::boolean:
+      return "[true|false]";
+    case train::TomlKind::list:
+      return "N,N,...";
+  }
+  return "";
+}
+
+}  // namespace
+
+void RunOptions::add_to(CLI::App& app) {
+  app.add_option("--config", file_, "TOML file with any of the keys below; [optim] lr is optim.lr")
+      ->type_name("FILE");
+  const train::Config defaults;
+  for (const train::ConfigKey& key : train::config_keys()) {
+    const std::size_t dot = key.name.find('.');
+    const bool has_short_form = key.name == "binding.require";
+    const std::string names = "--" + key.name + (has_short_form ? ",--require-binding" : "");
+    const auto take = [this, name = key.name](const std::string& value) {
+      given_[name] = value.empty() ? "true" : value;
+    };
+    CLI::Option* option = app.add_option_function<std::string>(names, take, key.help);
+    if (key.kind == train::TomlKind::boolean) option->expected(0, 1);
+    option->type_name(type_name(key.kind))
+        ->default_str(key.get(defaults))
+        ->group(dot == std::string::npos ? "Run" : "[" + key.name.substr(0, dot) + "]");
+  }
+}
+
+train::Config RunOptions::config() const {
+  train::Config config;
+  if (!file_.empty()) train::apply_toml(config, read_text(file_), file_);
+  for (const auto& [name, value] : given_) train::set_key(config, name, value);
+  return config;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "lockstep/train/config.hpp"
+
+namespace lockstep::app {
+
+/// The configuration of a run on a command line: --config FILE and one option for each key of
+/// train::config_keys(), which goes before the file's.
+class RunOptions {
+ public:
+  void add_to(CLI::App& app);
+  /// Defaults, then the file, then the command line. Throws InputError naming file, line and key.
+  train::Config config() const;
+
+ private:
+  std::string file_;
+  std::map<std::string, std::string> given_;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,90 @@
+#include "lockstep/train/model.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/nn/resnet.hpp"
+
+namespace lockstep::train {
+namespace {
+
+nn::Shortcut parse_shortcut(const std::string& text) {
+  if (text == "pad") return nn::Shortcut::pad;
+  if (text == "conv") return nn::Shortcut::conv;
+  return nn::Shortcut::family_default;
+}
+
+std::string shape_text(const data::DataSetInfo& info) {
+  return fmt::format("{} x {} pixels of {} channels", info.height, info.width, info.channels);
+}
+
+}  // namespace
+
+nn::Network make_network(const Config& config, const data::DataSetInfo& data) {
+  nn::ResNetSpec spec;
+  spec.model = config.model;
+  spec.classes = data.classes.size();
+  spec.channels = data.channels;
+  spec.height = data.height;
+  spec.width = data.width;
+  spec.shortcut = parse_shortcut(config.model_options.shortcut);
+  spec.zero_init_residual = config.model_options.zero_init_residual;
+  return nn::resnet(spec);
+}
+
+ProgramSpec make_program_spec(const Config& config, const data::DataSetInfo& data,
+                              std::size_t rows) {
+  ProgramSpec spec;
+  spec.batch = rows;
+  spec.precision = parse_precision(config.precision);
+  spec.label_smoothing = config.optim.label_smoothing;
+  spec.mean = data.mean;
+  spec.stddev = data.stddev;
+  return spec;
+}
+
+TrainerSpec make_trainer_spec(const Config& config, const data::DataSetInfo& data, int world) {
+  const std::size_t parts = static_cast<std::size_t>(world) * config.accumulate;
+  TrainerSpec spec;
+  spec.network = make_network(config, data);
+  spec.program = make_program_spec(config, data, config.batch / parts);
+  spec.momentum = config.optim.momentum;
+  spec.nesterov = config.optim.nesterov;
+  spec.weight_decay = config.optim.weight_decay;
+  spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;
+  spec.bucket_bytes = static_cast<std::size_t>(config.comm.bucket_mb * 1e6);
+  spec.seed = config.seed;
+  return spec;
+}
+
+optim::ScheduleSpec make_schedule(const Config& config, std::uint64_t steps_per_epoch) {
+  const auto& given = config.optim;
+  optim::ScheduleSpec spec;
+  spec.base = given.lr;
+  spec.final_lr = given.final_lr;
+  spec.warmup_start = given.warmup_start;
+  spec.warmup_steps = static_cast<std::uint64_t>(std::llround(
+      static_cast<double>(given.warmup_epochs) * static_cast<double>(steps_per_epoch)));
+  spec.total_steps = config.epochs * steps_per_epoch;
+  spec.decay = optim::parse_decay(given.decay);
+  for (const std::uint64_t epoch : given.milestones)
+    spec.milestones.push_back(epoch * steps_per_epoch);
+  spec.factor = given.factor;
+  spec.power = given.power;
+  return spec;
+}
+
+void require_alike(const data::DataSetInfo& a, const std::string& path_a,
+                   const data::DataSetInfo& b, const std::string& path_b) {
+  require(shape_text(a) == shape_text(b),
+          fmt::format("{} has images of {}, {} of {}: they do not belong together", path_a,
+                      shape_text(a), path_b, shape_text(b)));
+  require(a.classes == b.classes,
+          fmt::format("{} and {} have different classes ({} and {} of them): they do not belong "
+                      "together",
+                      path_a, path_b, a.classes.size(), b.classes.size()));
+}
+
+}  // namespace lockstep::train

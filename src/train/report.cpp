@@ -1,0 +1,121 @@
+#include "train/report.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/files.hpp"
+
+namespace lockstep::train {
+namespace {
+
+double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
+double remaining_s(const Progress& at, const RunStatistics& seen, const ProgressFacts& facts) {
+  const double steps_left = static_cast<double>(facts.epochs * facts.steps_per_epoch) -
+                            static_cast<double>(at.epoch * facts.steps_per_epoch + at.batch);
+  const double validations_left = static_cast<double>(facts.epochs - at.epoch);
+  return steps_left * ratio(seen.train_s, static_cast<double>(seen.steps)) +
+         validations_left * seen.validation_s;
+}
+
+}  // namespace
+
+void RunStatistics::add(const StepTimes& step, std::uint64_t step_rows) {
+  ++steps;
+  rows += step_rows;
+  epoch_rows += step_rows;
+  times.data_ms += step.data_ms;
+  times.forward_ms += step.forward_ms;
+  times.backward_ms += step.backward_ms;
+  times.exposed_comm_ms += step.exposed_comm_ms;
+  times.update_ms += step.update_ms;
+  train_s += step.total_ms() / 1e3;
+  epoch_s += step.total_ms() / 1e3;
+}
+
+double RunStatistics::images_per_s() const { return ratio(static_cast<double>(rows), train_s); }
+
+double RunStatistics::epoch_images_per_s() const {
+  return ratio(static_cast<double>(epoch_rows), epoch_s);
+}
+
+std::string summarise(const Config& config) {
+  const Config defaults;
+  std::string text = "configuration:";
+  std::size_t width = text.size();
+  for (const ConfigKey& key : config_keys()) {
+    if (key.get(config) == key.get(defaults)) continue;
+    const std::string item = fmt::format(" {} = {};", key.name, key.get(config));
+    if (width + item.size() > 100) {
+      text += "\n ";
+      width = 1;
+    }
+    text += item;
+    width += item.size();
+  }
+  if (text.back() == ';') text.pop_back();
+  return text;
+}
+
+std::string progress_line(const Progress& at, const RunStatistics& seen,
+                          const ProgressFacts& facts) {
+  return fmt::format(
+      "epoch {}/{}  step {}/{}  loss {:.4f}  top-1 {:.1f} %  lr {:.4g}  {:.0f} images/s  ETA {}",
+      at.epoch + 1, facts.epochs, at.batch, facts.steps_per_epoch, facts.loss,
+      100 * ratio(static_cast<double>(at.top1), static_cast<double>(at.rows)), facts.lr,
+      seen.epoch_images_per_s(), human_seconds(remaining_s(at, seen, facts)));
+}
+
+std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double seconds) {
+  std::string line = fmt::format("epoch {}/{}: loss {:.4f}, top-1 {:.1f} %", record.epoch, epochs,
+                                 record.train_loss, 100 * record.train_top1);
+  if (record.validation)
+    line += fmt::format(" | validation: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %",
+                        record.validation->loss, 100 * record.validation->top1,
+                        100 * record.validation->top5);
+  return line + fmt::format(" | {:.0f} images/s, {}", record.images_per_s, human_seconds(seconds));
+}
+
+std::string times_line(const RunStatistics& seen) {
+  const double steps = static_cast<double>(std::max<std::uint64_t>(seen.steps, 1));
+  const StepTimes& sum = seen.times;
+  return fmt::format(
+      "a step took {:.1f} ms: data {:.2f}, forward {:.1f}, backward {:.1f}, exposed communication "
+      "{:.2f}, update {:.2f}",
+      sum.total_ms() / steps, sum.data_ms / steps, sum.forward_ms / steps, sum.backward_ms / steps,
+      sum.exposed_comm_ms / steps, sum.update_ms / steps);
+}
+
+std::string summary_json(const Config& config, const Progress& at, const RunStatistics& seen,
+                         const std::optional<Validation>& validation, double seconds,
+                         std::size_t peak_bytes) {
+  const double steps = static_cast<double>(std::max<std::uint64_t>(seen.steps, 1));
+  nlohmann::ordered_json json = {{"model", config.model},
+                                 {"precision", config.precision},
+                                 {"batch", config.batch},
+                                 {"epochs", at.epoch},
+                                 {"steps", at.step}};
+  if (validation) {
+    json["val_loss"] = validation->loss;
+    json["val_top1"] = validation->top1;
+    json["val_top5"] = validation->top5;
+  }
+  if (at.best_top1 >= 0) {
+    json["best_val_top1"] = at.best_top1;
+    json["best_epoch"] = at.best_epoch;
+  }
+  json["seconds"] = seconds;
+  json["seconds_to_first_step"] = seen.first_step_s;
+  json["images_per_s"] = seen.images_per_s();
+  json["mean_step"] = {{"data_ms", seen.times.data_ms / steps},
+                       {"forward_ms", seen.times.forward_ms / steps},
+                       {"backward_ms", seen.times.backward_ms / steps},
+                       {"exposed_comm_ms", seen.times.exposed_comm_ms / steps},
+                       {"update_ms", seen.times.update_ms / steps}};
+  json["peak_resident_bytes"] = peak_bytes;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/config.hpp"
+#include "lockstep/train/metrics.hpp"
+
+namespace lockstep::train {
+
+/// What this process has seen of its run, for the lines that it prints.
+struct RunStatistics {
+  std::uint64_t steps = 0, rows = 0;  ///< rows: over all ranks
+  StepTimes times;                    ///< sums over the steps
+  double train_s = 0;                 ///< in steps
+  double epoch_s = 0;                 ///< in steps of the current epoch
+  std::uint64_t epoch_rows = 0;       ///< in the same
+  double validation_s = 0;            ///< the newest
+  double first_step_s = 0;            ///< from the process's start to the end of its first step
+
+  void add(const StepTimes& step, std::uint64_t step_rows);
+  double images_per_s() const;
+  double epoch_images_per_s() const;
+};
+
+/// "model = resnet20, batch = 128, ...": the keys that differ from their defaults, in lines of at
+/// most 100 columns.
+std::string summarise(const Config& config);
+
+struct ProgressFacts {
+  std::uint64_t epochs = 0, steps_per_epoch = 0;
+  float lr = 0;
+  double loss = 0;  ///< of the newest step
+};
+std::string progress_line(const Progress& at, const RunStatistics& statistics,
+                          const ProgressFacts& facts);
+
+std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double seconds);
+
+/// "of a step's 52.1 ms: data 0.1, forward 18.2, backward 33.0, exposed communication 0.4, update
+/// 0.4": means.
+std::string times_line(const RunStatistics& statistics);
+
+/// summary.json
+std::string summary_json(const Config& config, const Progress& at, const RunStatistics& statistics,
+                         const std::optional<Validation>& validation, double seconds,
+                         std::size_t peak_bytes);
+
+}  // namespace lockstep::train

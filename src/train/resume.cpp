@@ -1,0 +1,68 @@
+#include "lockstep/train/resume.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::train {
+namespace {
+
+std::filesystem::path look_for_checkpoint(const Config& config, const RunDirectory& directory) {
+  if (config.resume != "auto") return config.resume;
+  const CheckpointDirectory checkpoints(directory.checkpoints(), config.checkpoint.keep);
+  return checkpoints.newest_valid().value_or("");
+}
+
+bool in_directory(const std::filesystem::path& file, const std::filesystem::path& directory) {
+  std::error_code none;
+  return std::filesystem::equivalent(file.parent_path().empty() ? "." : file.parent_path(),
+                                     directory, none);
+}
+
+}  // namespace
+
+std::optional<ResumePoint> find_resume_point(const Config& config, const RunDirectory& directory,
+                                             comm::Control& control) {
+  if (config.resume.empty()) return std::nullopt;
+  std::string path;
+  if (control.rank() == 0) path = look_for_checkpoint(config, directory).string();
+  path = control.broadcast(path, "choosing the checkpoint");
+  if (path.empty()) return std::nullopt;
+  return ResumePoint{path, read_header(path), in_directory(path, directory.checkpoints())};
+}
+
+std::string judge_resume(const ResumePoint& point, const Config& now,
+                         const ResumeConditions& conditions) {
+  const CheckpointHeader& header = point.header;
+  Config before;
+  apply_toml(before, header.config, point.checkpoint.string());
+
+  if (header.progress.batch != 0) {
+    const auto same = [&](std::string_view what, auto then, auto today) {
+      require(then == today,
+              fmt::format("{} was written in the middle of an epoch with {} = {}; now it is {}, "
+                          "and that place would mean other rows. Keep it, or resume from a "
+                          "checkpoint of an epoch's end",
+                          point.checkpoint.string(), what, then, today));
+    };
+    same("batch", before.batch, now.batch);
+    same("seed", before.seed, now.seed);
+    same("data.keep-last", before.data.keep_last, now.data.keep_last);
+    same("rows of the training set", header.train_rows, conditions.train_rows);
+  }
+
+  std::vector<std::string> changes = differences(before, now);
+  if (header.backend != conditions.backend)
+    changes.push_back(fmt::format("backend ({}, now {})", header.backend, conditions.backend));
+  if (header.world != static_cast<std::uint64_t>(conditions.world))
+    changes.push_back(fmt::format("ranks ({}, now {})", header.world, conditions.world));
+  if (header.train_rows != conditions.train_rows)
+    changes.push_back(fmt::format("rows of the training set ({}, now {})", header.train_rows,
+                                  conditions.train_rows));
+  if (changes.empty()) return "";
+  return fmt::format("the result may differ from an uninterrupted run's: {}",
+                     fmt::join(changes, ", "));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,158 @@
+#include "lockstep/train/run.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/train/model.hpp"
+#include "train/run_impl.hpp"
+
+namespace lockstep::train {
+namespace {
+
+std::size_t learned_numbers(const nn::Network& network) {
+  std::size_t count = 0;
+  for (const nn::Tensor& tensor : nn::tensors(network))
+    if (nn::learned(tensor.role)) count += tensor.count();
+  return count;
+}
+
+}  // namespace
+
+Run::Run(RunSpec spec, Backend& backend, comm::Communicator& communicator, comm::Control& control)
+    : impl_(std::make_unique<Impl>(std::move(spec), backend, communicator, control)) {}
+Run::~Run() = default;
+
+Outcome Run::train() {
+  impl_->begin();
+  return impl_->loop();
+}
+
+Run::Impl::Impl(RunSpec spec_, Backend& backend_, comm::Communicator& communicator_,
+                comm::Control& control_)
+    : spec(std::move(spec_)),
+      config(spec.config),
+      backend(backend_),
+      communicator(communicator_),
+      control(control_),
+      directory(config.out),
+      checkpoints(directory.checkpoints(), config.checkpoint.keep) {
+  resume = find_resume_point(config, directory, control);
+  if (speaker() && !(resume && resume->same_run)) {
+    // A run that was killed before its first checkpoint is begun anew by the same command.
+    if (config.resume == "auto")
+      directory.require_unfinished();
+    else
+      directory.require_unused();
+  }
+  open_data();
+  trainer.emplace(make_trainer_spec(config, train_rows->info(), control.world()), backend,
+                  communicator);
+  if (resume) prepare_resume();
+  trainer->audit(control, at.step);
+}
+
+void Run::Impl::open_data() {
+  train_rows = std::make_unique<data::DataSet>(config.data.train);
+  const data::DataSetInfo& info = train_rows->info();
+  if (!config.data.val.empty()) {
+    val_rows = std::make_unique<data::DataSet>(config.data.val);
+    require_alike(info, config.data.train, val_rows->info(), config.data.val);
+  }
+  sampler.emplace(data::SamplerSpec{.rows = info.rows,
+                                    .global_batch = config.batch,
+                                    .rank = control.rank(),
+                                    .world = control.world(),
+                                    .seed = config.seed,
+                                    .shuffle = true,
+                                    .keep_last = config.data.keep_last});
+  steps_per_epoch = sampler->batches();
+  require(steps_per_epoch > 0,
+          fmt::format("{} has {} rows, fewer than one global batch of {}: give a smaller batch, "
+                      "or --data.keep-last",
+                      config.data.train, info.rows, config.batch));
+  schedule = make_schedule(config, steps_per_epoch);
+}
+
+void Run::Impl::prepare_resume() {
+  const std::string warning = judge_resume(
+      *resume, config, {backend.description(), control.world(), train_rows->info().rows});
+  load_tensors(resume->checkpoint, trainer->parameters(), true);
+  at = resume->header.progress;
+  if (!speaker()) return;
+  if (!warning.empty()) log::warn(warning);
+  log::info(fmt::format("going on from {}: step {}, epoch {}", resume->checkpoint.string(), at.step,
+                        at.epoch + 1));
+}
+
+void Run::Impl::begin() {
+  if (at.epoch >= config.epochs) return;
+  const bool same_run = resume && resume->same_run;
+  if (speaker()) {
+    make_directories(directory.checkpoints());
+    if (same_run) checkpoints.set_aside_after(at.step);
+    write_text_atomically(directory.config(), to_toml(config));
+    write_text_atomically(directory.binding(), spec.binding_report);
+    metrics.emplace(directory.metrics(), same_run ? resume->header.metrics_bytes : 0);
+    introduce();
+  }
+  start_loader();
+}
+
+void Run::Impl::start_loader() {
+  data::LoaderSpec loading;
+  loading.sampler = sampler->spec();
+  loading.augment = {.pad = config.data.pad,
+                     .flip = config.data.flip,
+                     .cutout = config.data.cutout,
+                     .seed = config.seed};
+  loading.workers = loader_threads();
+  loading.slots = config.data.slots;
+  loading.bind_worker = spec.bind_worker;
+  loading.epoch = at.epoch;
+  loading.batch = at.batch;
+  if (loading.batch >= steps_per_epoch) {  // only its validation was still due
+    ++loading.epoch;
+    loading.batch = 0;
+  }
+  if (loading.epoch >= config.epochs) return;
+  loading.epochs = config.epochs - loading.epoch;
+  loader.emplace(*train_rows, loading, backend.device());
+}
+
+std::size_t Run::Impl::loader_threads() const {
+  const std::size_t readers = train_rows->readers();
+  const std::size_t wanted = config.data.workers != 0
+                                 ? config.data.workers
+                                 : std::clamp<std::size_t>(spec.spare_cores, 1, 8);
+  return std::min(wanted, readers);
+}
+
+void Run::Impl::introduce() const {
+  const data::DataSetInfo& info = train_rows->info();
+  const std::size_t micro = trainer->program_spec().batch;
+  log::info(fmt::format("{}: {} parameters, {} on {}", config.model,
+                        learned_numbers(trainer->network()), config.precision,
+                        backend.description()));
+  log::info(fmt::format("training on {} rows of {} x {} pixels in {} classes, validating on {}",
+                        info.rows, info.height, info.width, info.classes.size(),
+                        val_rows ? std::to_string(val_rows->info().rows) : "none"));
+  log::info(fmt::format("batch {} = {} rank(s) x {} micro-batch(es) x {} rows; {} steps an epoch{}",
+                        config.batch, control.world(), config.accumulate, micro, steps_per_epoch,
+                        sampler->dropped() > 0
+                            ? fmt::format(", its last {} rows are dropped (--data.keep-last keeps "
+                                          "them)",
+                                          sampler->dropped())
+                            : ""));
+  log::info(fmt::format("gradients: {} bucket(s); memory of a rank's step: {} ({} without reuse)",
+                        trainer->buckets(),
+                        human_bytes(static_cast<double>(trainer->memory().activations)),
+                        human_bytes(static_cast<double>(trainer->memory().without_reuse))));
+  log::info(summarise(config));
+  log::info(fmt::format("files of this run: {}", directory.root().string()));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "lockstep/data/loader.hpp"
+#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/shard.hpp"
+#include "lockstep/optim/schedule.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/metrics.hpp"
+#include "lockstep/train/resume.hpp"
+#include "lockstep/train/run.hpp"
+#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/trainer.hpp"
+#include "train/report.hpp"
+
+namespace lockstep::train {
+
+/// run.cpp makes it ready, run_loop.cpp runs it.
+struct Run::Impl {
+  Impl(RunSpec spec_, Backend& backend_, comm::Communicator& communicator_,
+       comm::Control& control_);
+
+  // ---- run.cpp: before the first step
+  void open_data();
+  void prepare_resume();
+  void begin();  ///< the first that writes
+  void start_loader();
+  std::size_t loader_threads() const;
+  void introduce() const;
+
+  // ---- run_loop.cpp
+  Outcome loop();
+  bool step();  ///< true when the ranks agreed to stop behind it
+  void count_step(const StepReport& report, double loss, float lr);
+  void finish_epoch();
+  std::optional<Validation> validate();
+  CheckpointHeader header() const;
+  void save(const std::filesystem::path& path);
+  void conclude();
+
+  bool speaker() const { return control.rank() == 0; }
+  bool last_epoch() const { return at.epoch + 1 >= config.epochs; }
+
+  RunSpec spec;
+  const Config& config;
+  Backend& backend;
+  comm::Communicator& communicator;
+  comm::Control& control;
+  RunDirectory directory;
+  CheckpointDirectory checkpoints;
+
+  std::unique_ptr<data::DataSet> train_rows, val_rows;
+  std::optional<data::Sampler> sampler;
+  std::uint64_t steps_per_epoch = 0;
+  optim::ScheduleSpec schedule;
+  std::optional<ResumePoint> resume;
+  std::optional<Trainer> trainer;
+  std::optional<Evaluator> evaluator;  ///< compiled when first needed
+  std::optional<MetricsLog> metrics;   ///< rank 0's
+  std::optional<data::Loader> loader;  ///< none when no step is left
+  Progress at;
+  RunStatistics statistics;
+  std::optional<Validation> newest_validation;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,187 @@
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/train/model.hpp"
+#include "lockstep/train/stop_signal.hpp"
+#include "train/run_impl.hpp"
+
+namespace lockstep::train {
+namespace {
+
+bool due(std::uint64_t count, std::uint64_t every) { return every != 0 && count % every == 0; }
+
+}  // namespace
+
+Outcome Run::Impl::loop() {
+  if (at.epoch >= config.epochs) {
+    log::info(fmt::format("nothing is left to do: all {} epochs are done", config.epochs));
+    return Outcome::finished;
+  }
+  while (at.epoch < config.epochs) {
+    while (at.batch < steps_per_epoch) {
+      const bool stop = step();
+      if (stop) {
+        log::end_progress();
+        save(checkpoints.path_of(at.step));
+        log::info(
+            fmt::format("stopped behind step {} as asked; {} goes on from there with "
+                        "--resume auto",
+                        at.step, checkpoints.path_of(at.step).string()));
+        return Outcome::stopped;
+      }
+      // At an epoch's end the checkpoint waits for the validation.
+      if (due(at.step, config.checkpoint.every_steps) && at.batch < steps_per_epoch)
+        save(checkpoints.path_of(at.step));
+    }
+    finish_epoch();
+  }
+  conclude();
+  return Outcome::finished;
+}
+
+bool Run::Impl::step() {
+  const data::Slice slice = sampler->slice(at.batch);
+  const float lr = optim::learning_rate(schedule, at.epoch * steps_per_epoch + at.batch);
+  double mark = now_ms();
+  const data::Batch batch = loader->next();
+  check(batch.index == at.batch, "the loader is at another batch than the trainer");
+  const double data_ms = now_ms() - mark;
+
+  StepReport report = trainer->step(batch, slice.global_rows, lr);
+  loader->release(batch);
+
+  // One small exchange serves the metrics and the decision to stop, which all ranks must take
+  // behind the same step.
+  mark = now_ms();
+  const auto sums =
+      control.sum({report.metrics.loss, static_cast<double>(report.metrics.rows),
+                   static_cast<double>(report.metrics.top1), stop_requested() ? 1.0 : 0.0},
+                  "step");
+  report.times.data_ms = data_ms;
+  report.times.exposed_comm_ms += now_ms() - mark;
+  check(sums[1] == static_cast<double>(slice.global_rows), "a step has lost rows");
+
+  ++at.step;
+  ++at.batch;
+  at.loss_sum += sums[0];
+  at.rows += slice.global_rows;
+  at.top1 += static_cast<std::uint64_t>(sums[2]);
+  count_step(report, sums[0] / sums[1], lr);
+  if (due(at.step, config.audit.every_steps)) trainer->audit(control, at.step);
+  return sums[3] > 0 || at.step == config.stop_after;
+}
+
+void Run::Impl::count_step(const StepReport& report, double loss, float lr) {
+  require(std::isfinite(loss),
+          fmt::format("the loss is {} at step {} (epoch {}): training diverged. Lower optim.lr or "
+                      "lengthen optim.warmup-epochs; earlier checkpoints are in {}",
+                      loss, at.step, at.epoch + 1, directory.checkpoints().string()));
+  statistics.add(report.times, sampler->slice(at.batch - 1).global_rows);
+  if (statistics.steps == 1) statistics.first_step_s = now_s() - spec.started_s;
+  if (!speaker()) return;
+  metrics->add(to_json(StepRecord{at.step, at.epoch + 1, loss, lr, report.times}));
+  if (statistics.steps == 1)
+    log::info(fmt::format("first step done {:.2f} s after the start", statistics.first_step_s));
+  log::progress(progress_line(at, statistics, {config.epochs, steps_per_epoch, lr, loss}));
+}
+
+void Run::Impl::finish_epoch() {
+  const std::uint64_t epoch = at.epoch + 1;
+  const bool last = last_epoch();
+  EpochRecord record{epoch,
+                     at.step,
+                     at.loss_sum / static_cast<double>(at.rows),
+                     static_cast<double>(at.top1) / static_cast<double>(at.rows),
+                     std::nullopt,
+                     statistics.epoch_images_per_s()};
+  const double validation_began_s = now_s();
+  if (val_rows && (last || due(epoch, config.eval.every_epochs))) record.validation = validate();
+  if (record.validation) statistics.validation_s = now_s() - validation_began_s;
+  const double seconds = statistics.epoch_s + now_s() - validation_began_s;
+
+  const bool best = record.validation && record.validation->top1 > at.best_top1;
+  if (best) at.best_top1 = record.validation->top1;
+  if (best) at.best_epoch = epoch;
+  if (speaker()) {
+    log::end_progress();
+    metrics->add(to_json(record));
+    metrics->flush();
+    log::info(epoch_line(record, config.epochs, seconds));
+  }
+  at.epoch = epoch;
+  at.batch = 0;
+  at.loss_sum = 0;
+  at.rows = at.top1 = 0;
+  statistics.epoch_s = 0;
+  statistics.epoch_rows = 0;
+  if (last || due(epoch, config.checkpoint.every_epochs)) save(checkpoints.path_of(at.step));
+  if (best) save(checkpoints.best());
+}
+
+std::optional<Validation> Run::Impl::validate() {
+  if (!evaluator) {
+    EvaluatorSpec evaluation;
+    evaluation.network = trainer->network();
+    // Normalised as the training images are, whatever the validation set says.
+    evaluation.program = trainer->program_spec();
+    if (config.eval.batch != 0) evaluation.program.batch = config.eval.batch;
+    evaluation.workers = std::min(loader_threads(), val_rows->readers());
+    evaluation.bind_worker = spec.bind_worker;
+    evaluator.emplace(evaluation, backend, trainer->parameters(), control, *val_rows);
+  }
+  newest_validation = evaluator->evaluate().mean;
+  return newest_validation;
+}
+
+CheckpointHeader Run::Impl::header() const {
+  const data::DataSetInfo& info = train_rows->info();
+  CheckpointHeader header;
+  header.progress = at;
+  header.config = to_toml(config);
+  header.backend = backend.description();
+  header.world = static_cast<std::uint64_t>(control.world());
+  header.train_rows = info.rows;
+  header.metrics_bytes = metrics->bytes();
+  header.channels = info.channels;
+  header.height = info.height;
+  header.width = info.width;
+  header.classes = info.classes;
+  header.mean = info.mean;
+  header.stddev = info.stddev;
+  return header;
+}
+
+void Run::Impl::save(const std::filesystem::path& path) {
+  if (!speaker()) return;
+  metrics->flush();  // a checkpoint never counts on lines that are not yet on the disk
+  write_checkpoint(path, header(), trainer->parameters());
+  checkpoints.prune();
+}
+
+void Run::Impl::conclude() {
+  const double seconds = now_s() - spec.started_s;
+  const double peak = control.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
+  if (!speaker()) return;
+  metrics->flush();
+  write_text_atomically(directory.summary(), summary_json(config, at, statistics, newest_validation,
+                                                          seconds, static_cast<std::size_t>(peak)));
+  std::string reached = fmt::format("done: {} epoch(s), {} steps", at.epoch, at.step);
+  if (newest_validation)
+    reached += fmt::format(", validation top-1 {:.2f} % (best {:.2f} % in epoch {})",
+                           100 * newest_validation->top1, 100 * at.best_top1, at.best_epoch);
+  else if (at.best_top1 >= 0)
+    reached += fmt::format(", best validation top-1 {:.2f} % in epoch {}", 100 * at.best_top1,
+                           at.best_epoch);
+  log::info(fmt::format("{}, in {}; {:.0f} images/s; peak memory {} a rank", reached,
+                        human_seconds(seconds), statistics.images_per_s(), human_bytes(peak)));
+  if (statistics.steps > 0) log::info(times_line(statistics));
+  log::info(fmt::format("{}: config.toml metrics.jsonl binding.json summary.json checkpoints/",
+                        directory.root().string()));
+}
+
+}  // namespace lockstep::train

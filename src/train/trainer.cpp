@@ -1,0 +1,194 @@
+#include "lockstep/train/trainer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::train {
+namespace {
+
+UpdateRule update_rule(const TrainerSpec& spec, const nn::ArenaLayout& layout) {
+  UpdateRule rule{spec.momentum, spec.nesterov, {}};
+  for (const nn::Slice& slice : layout.slices) {
+    const nn::Role role = slice.tensor.role;
+    const bool is_weight = role == nn::Role::conv_weight || role == nn::Role::linear_weight;
+    const bool decays = nn::learned(role) && (is_weight || spec.decay_norm_and_bias);
+    rule.weight_decay.push_back(decays ? spec.weight_decay : 0);
+  }
+  return rule;
+}
+
+std::vector<comm::Bucket> buckets_of(const nn::ArenaLayout& layout, std::size_t bucket_bytes) {
+  std::vector<comm::Extent> extents;
+  for (const nn::Slice& slice : layout.slices) extents.push_back({slice.offset, slice.size});
+  return comm::plan_buckets(extents, bucket_bytes);
+}
+
+void fill_weights(const nn::Network& network, std::uint64_t seed, Parameters& parameters) {
+  std::vector<float> plain;
+  const auto& slices = parameters.layout().slices;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    plain.resize(slices[i].tensor.count());
+    nn::initialise(network, slices[i].tensor, {seed}, plain);
+    parameters.import_slice(Part::weights, i, plain);
+  }
+}
+
+/// A part of a batch as a batch of its own.
+data::Batch view(const data::Batch& batch, const MicroBatch& part, std::size_t row_bytes) {
+  data::Batch piece = batch;
+  piece.images += part.first * row_bytes;
+  piece.targets += part.first;
+  piece.rows = piece.capacity = part.rows;
+  return piece;
+}
+
+void add(Metrics& sum, const Metrics& more) {
+  sum.loss += more.loss;
+  sum.rows += more.rows;
+  sum.top1 += more.top1;
+  sum.top5 += more.top5;
+}
+
+/// Milliseconds since the last call.
+class Stopwatch {
+ public:
+  double lap_ms() {
+    const double before = std::exchange(last_, now_ms());
+    return last_ - before;
+  }
+
+ private:
+  double last_ = now_ms();
+};
+
+}  // namespace
+
+Trainer::Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& communicator)
+    : spec_(spec),
+      backend_(backend),
+      communicator_(communicator),
+      parameters_(backend.make_parameters(spec.network, spec.program.precision)),
+      rule_(update_rule(spec, parameters_->layout())) {
+  fill_weights(spec_.network, spec_.seed, *parameters_);
+  program_for(spec_.program.batch);
+  reducer_ = std::make_unique<comm::BucketReducer>(
+      communicator_, backend_.device().compute(), parameters_->device_pointer(Part::gradients),
+      buckets_of(parameters_->layout(), spec_.bucket_bytes));
+}
+
+Program& Trainer::program_for(std::size_t rows) {
+  std::unique_ptr<Program>& program = programs_[rows];
+  if (!program) {
+    ProgramSpec spec = spec_.program;
+    spec.batch = rows;
+    program = backend_.compile(spec_.network, spec, *parameters_);
+  }
+  return *program;
+}
+
+StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, float lr) {
+  StepReport report;
+  const auto parts = plan_micro_batches(global_rows, communicator_.world(), communicator_.rank(),
+                                        spec_.program.batch);
+  check(parts.back().first + parts.back().rows == batch.rows,
+        "sampler and trainer share a batch differently");
+  StepScalars scalars{.lr = lr, .gradient_scale = 1 / static_cast<float>(global_rows)};
+  reducer_->begin();
+  if (batch.rows == 0) {
+    contribute_nothing();
+  } else {
+    for (const MicroBatch& part : parts)
+      run_micro_batch(batch, part, scalars, &part == &parts.front(), &part == &parts.back(),
+                      report);
+  }
+  reduce_and_update(scalars, parts.size(), report.times);
+  return report;
+}
+
+void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part, StepScalars scalars,
+                              bool first, bool last, StepReport& report) {
+  Stopwatch watch;
+  Program& program = program_for(part.rows);
+  scalars.statistics_share = static_cast<float>(part.rows) / static_cast<float>(part.global_rows);
+  program.set_scalars(scalars);
+  const nn::Shape& input = spec_.network.input;
+  program.load(view(batch, part, input.count()));
+  const auto run = [&](const Tape& tape) {
+    for (const TapeStep& piece : tape) {
+      piece.run();
+      if (!last) continue;  // with accumulation a gradient is final only in the last micro-batch
+      for (const std::size_t slice : piece.final_slices) reducer_->ready(slice);
+      reducer_->progress();
+    }
+  };
+  run(program.forward());
+  report.times.forward_ms += watch.lap_ms();
+  run(program.backward(!first));
+  add(report.metrics, program.take_metrics());
+  report.times.backward_ms += watch.lap_ms();
+}
+
+/// A rank without rows in an uneven last batch joins every reduction, with zeros.
+void Trainer::contribute_nothing() {
+  std::vector<float> zeros;
+  const auto& slices = parameters_->layout().slices;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    zeros.assign(slices[i].tensor.count(), 0);
+    parameters_->import_slice(Part::gradients, i, zeros);
+    reducer_->ready(i);
+  }
+}
+
+void Trainer::reduce_and_update(const StepScalars& scalars, std::size_t micro_batches,
+                                StepTimes& times) {
+  Stopwatch watch;
+  const std::size_t learned = parameters_->layout().learned_slices;
+  const auto& buckets = reducer_->buckets();
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    reducer_->wait(b);
+    const std::size_t end = std::min(buckets[b].last_slice, learned);
+    if (buckets[b].first_slice < end)
+      backend_.update(*parameters_, rule_, scalars, buckets[b].first_slice, end);
+  }
+  // Running statistics lie behind the last learned slice: all buckets have arrived by now.
+  backend_.update_statistics(*parameters_, micro_batches);
+  times.exposed_comm_ms += reducer_->exposed_ms();
+  times.update_ms += watch.lap_ms() - reducer_->exposed_ms();
+}
+
+void Trainer::audit(comm::Control& control, std::uint64_t step) const {
+  const auto hashes = control.gather(fmt::format("{:08x}", parameters_->hash()), "weight audit");
+  std::map<std::string, std::vector<std::size_t>> ranks_by_hash;
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank)
+    ranks_by_hash[hashes[rank]].push_back(rank);
+  if (ranks_by_hash.size() == 1) return;
+  const auto common = std::max_element(
+      ranks_by_hash.begin(), ranks_by_hash.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  std::vector<std::string> odd;
+  for (const auto& [hash, ranks] : ranks_by_hash)
+    if (hash != common->first)
+      odd.push_back(fmt::format("rank {} has {}", fmt::join(ranks, ", "), hash));
+  throw Error(fmt::format("ranks diverged at step {}: the state's hash is {} on rank {}, but {}",
+                          step, common->first, fmt::join(common->second, ", "),
+                          fmt::join(odd, "; ")));
+}
+
+MemoryPlan Trainer::memory() const {
+  MemoryPlan all;
+  for (const auto& [rows, program] : programs_) {
+    const MemoryPlan plan = program->memory();
+    all.activations += plan.activations;
+    all.without_reuse += plan.without_reuse;
+    all.workspace += plan.workspace;
+  }
+  return all;
+}
+
+}  // namespace lockstep::train

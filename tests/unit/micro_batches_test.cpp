@@ -1,0 +1,46 @@
+#include <algorithm>
+
+#include <catch2/catch.hpp>
+
+#include "lockstep/train/micro_batches.hpp"
+
+using lockstep::train::MicroBatch;
+using lockstep::train::plan_micro_batches;
+
+TEST_CASE("every row of every global batch lies in exactly one micro-batch", "[micro-batches]") {
+  for (int world = 1; world <= 5; ++world)
+    for (std::size_t full = 1; full <= 4; ++full)
+      for (std::size_t global = 1; global <= 30; ++global) {
+        std::size_t rows = 0;
+        std::vector<std::size_t> sums;
+        std::vector<MicroBatch> first_rank = plan_micro_batches(global, world, 0, full);
+        sums.resize(first_rank.size());
+        for (int rank = 0; rank < world; ++rank) {
+          const auto batches = plan_micro_batches(global, world, rank, full);
+          REQUIRE(batches.size() == first_rank.size());
+          std::size_t next = 0;
+          for (std::size_t i = 0; i < batches.size(); ++i) {
+            REQUIRE(batches[i].first == next);
+            REQUIRE(batches[i].global_rows == first_rank[i].global_rows);
+            next += batches[i].rows;
+            sums[i] += batches[i].rows;
+          }
+          rows += next;
+          const bool all_or_none = next == 0 || std::all_of(batches.begin(), batches.end(),
+                                                            [](auto& b) { return b.rows > 0; });
+          REQUIRE(all_or_none);
+        }
+        REQUIRE(rows == global);
+        for (std::size_t i = 0; i < sums.size(); ++i) REQUIRE(sums[i] == first_rank[i].global_rows);
+      }
+}
+
+TEST_CASE("a full batch gives equal micro-batches", "[micro-batches]") {
+  const auto batches = plan_micro_batches(96, 2, 1, 16);
+  REQUIRE(batches.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(batches[i].first == 16 * i);
+    CHECK(batches[i].rows == 16);
+    CHECK(batches[i].global_rows == 32);
+  }
+}
