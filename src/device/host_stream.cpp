@@ -8,6 +8,8 @@
 
 namespace lockstep {
 
+constexpr std::size_t most_moving = 4;
+
 /// Done once as many operations have left the stream as had been put in when it was recorded.
 class HostEvent final : public Event {
  public:
@@ -27,10 +29,10 @@ void HostStream::put(std::unique_ptr<Pending> operation) {
   operations_.push_back({std::move(operation), false});
 }
 
-// The operation behind the front one moves too: that fills the time in which a collective waits for
-// its last answers. More than these two would only make each call dearer.
+// Operations behind the front one move too: that fills the time in which a collective waits for its
+// answers. More than a few would need more memory at once and make each call dearer.
 bool HostStream::advance() {
-  for (std::size_t i = 0; i < std::min<std::size_t>(operations_.size(), 2); ++i) {
+  for (std::size_t i = 0; i < std::min<std::size_t>(operations_.size(), most_moving); ++i) {
     Entry& entry = operations_[i];
     if (!entry.finished) entry.finished = entry.operation->advance();
   }

@@ -42,21 +42,14 @@ AllReduce::AllReduce(Channel& channel, float* data, std::size_t count, int tag, 
       must(MPI_Isend(piece.data, piece.count, MPI_FLOAT, owner.rank, tag_, channel_.comm,
                      &owner.requests.emplace_back(MPI_REQUEST_NULL)));
   }
-  slots_.resize(std::min(parts(), std::clamp(owners_.size(), fewest_slots, most_slots)));
-  for (Slot& slot : slots_) slot.block = channel_.staging.take();
-  for (std::size_t i = 0; i < slots_.size(); ++i) receive_part();
 }
 
-// Unfinished only on the way to the end of the world. MPI may still write into the blocks then, so
-// nobody gets them back.
+// With messages in flight only on the way to the end of the world. MPI may still write into their
+// blocks then, so nobody gets those back.
 AllReduce::~AllReduce() {
   for (Slot& slot : slots_) {
-    if (slot.request == MPI_REQUEST_NULL) {
-      channel_.staging.give_back(std::move(slot.block));
-    } else {
-      abandon(slot.request, true);
-      slot.block.release();
-    }
+    if (slot.request != MPI_REQUEST_NULL) slot.block.release();
+    abandon(slot.request, true);
   }
   for (Owner& owner : owners_)
     for (std::size_t i = 0; i < owner.requests.size(); ++i)
@@ -65,6 +58,7 @@ AllReduce::~AllReduce() {
 }
 
 bool AllReduce::advance() {
+  if (slots_.empty() && added_ < parts()) open_slots();
   bool moved = false;
   for (bool again = true; again; moved = moved || again) {
     again = add_parts();
@@ -89,6 +83,19 @@ std::vector<AllReduce::Span> AllReduce::pieces_of(int rank) const {
   return pieces;
 }
 
+/// Only now, and not when the reduction was put into the stream: those that queue need no blocks,
+/// and the few that are used stay in the cache.
+void AllReduce::open_slots() {
+  slots_.resize(std::min(parts(), std::clamp(owners_.size(), fewest_slots, most_slots)));
+  for (Slot& slot : slots_) slot.block = channel_.staging.take();
+  for (std::size_t i = 0; i < slots_.size(); ++i) receive_part();
+}
+
+void AllReduce::close_slots() {
+  for (Slot& slot : slots_) channel_.staging.give_back(std::move(slot.block));
+  slots_.clear();
+}
+
 void AllReduce::receive_part() {
   if (expected_ == parts()) return;
   const Span& piece = mine_[expected_ / owners_.size()];
@@ -110,6 +117,7 @@ bool AllReduce::add_parts() {
     if (added_ % owners_.size() == 0) share(piece);
     receive_part();
   }
+  if (added_ == parts()) close_slots();
   return moved;
 }
 

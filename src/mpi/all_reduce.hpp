@@ -59,6 +59,8 @@ class AllReduce final : public Pending {
 
   std::vector<Span> pieces_of(int rank) const;
   std::size_t parts() const { return mine_.size() * owners_.size(); }
+  void open_slots();
+  void close_slots();
   void receive_part();
   bool add_parts();
   void share(const Span& piece);

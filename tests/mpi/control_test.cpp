@@ -38,13 +38,6 @@ std::string words_of(int rank) {
 
 }  // namespace
 
-TEST_CASE("MPI's facts agree with each other", "[mpi]") {
-  const comm::WorldFacts& facts = world().facts();
-  REQUIRE(on_every_rank(facts.rank >= 0 && facts.rank < facts.world));
-  REQUIRE(on_every_rank(facts.local_rank >= 0 && facts.local_rank < facts.local_size));
-  REQUIRE(on_every_rank(facts.local_size <= facts.world && !facts.library.empty()));
-}
-
 TEST_CASE("every rank gets every rank's words in rank order", "[mpi][control]") {
   const auto control = world().make_control(30);
   const std::vector<std::string> all = control->gather(words_of(control->rank()), "words");
