@@ -1,0 +1,208 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "compute.hpp"
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/rng.hpp"
+#include "lockstep/device/host_stream.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "lockstep/train/trainer.hpp"
+#include "status.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string model = "resnet20", precision = "fp32", backend = "cpu", json;
+  std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0;
+  float bucket_mb = 4;
+  bool reduction = false;
+};
+
+/// A communicator that moves nothing: what a step takes when ranks do not wait for each other.
+class NoReduction final : public comm::Communicator {
+ public:
+  explicit NoReduction(const comm::Communicator& real) : real_(real) {}
+  int rank() const override { return real_.rank(); }
+  int world() const override { return real_.world(); }
+  Stream& network() override { return network_; }
+  void all_reduce_sum(float*, std::size_t, std::string_view) override {}
+  void progress() override {}
+
+ private:
+  const comm::Communicator& real_;
+  HostStream network_;
+};
+
+/// Random images and labels, one rank's part of a global batch.
+struct Synthetic {
+  Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t seed)
+      : images(rows * network.input.count()), targets(rows) {
+    for (std::size_t i = 0; i < images.size(); ++i)
+      images[i] = static_cast<std::uint8_t>(philox(seed, i, 0).word[0]);
+    for (std::size_t i = 0; i < rows; ++i) {
+      const auto label = static_cast<std::int32_t>(
+          below(philox(seed, i, 1).word[0], static_cast<std::uint32_t>(network.classes)));
+      targets[i] = {label, label, 1};
+    }
+    batch.images = images.data();
+    batch.targets = targets.data();
+    batch.rows = batch.capacity = rows;
+  }
+  std::vector<std::uint8_t> images;
+  std::vector<data::Target> targets;
+  data::Batch batch;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+/// Wall times of the steps of one configuration, ms.
+struct Series {
+  std::vector<double> step, forward, backward, exposed, update;
+
+  void add(double wall_ms, const train::StepTimes& times) {
+    step.push_back(wall_ms);
+    forward.push_back(times.forward_ms);
+    backward.push_back(times.backward_ms);
+    exposed.push_back(times.exposed_comm_ms);
+    update.push_back(times.update_ms);
+  }
+};
+
+void one_step(train::Trainer& trainer, const Synthetic& data, std::size_t global_rows,
+              Series* series) {
+  const double begin = now_ms();
+  const train::StepReport report = trainer.step(data.batch, global_rows, 1e-3f);
+  if (series) series->add(now_ms() - begin, report.times);
+}
+
+train::TrainerSpec trainer_spec(const Options& options, const nn::Network& network, int world) {
+  train::TrainerSpec spec;
+  spec.network = network;
+  spec.program.batch = options.batch / static_cast<std::size_t>(world);
+  spec.program.precision = parse_precision(options.precision);
+  spec.program.mean = std::vector<float>(network.input.channels, 0.5f);
+  spec.program.stddev = std::vector<float>(network.input.channels, 0.25f);
+  spec.weight_decay = 1e-4f;
+  spec.bucket_bytes = static_cast<std::size_t>(options.bucket_mb * 1e6f);
+  return spec;
+}
+
+nn::Network network_of(const Options& options) {
+  nn::ResNetSpec spec;
+  spec.model = options.model;
+  const auto models = nn::resnet_models();
+  const bool small = std::find(models.begin(), models.end(), "resnet18") >
+                     std::find(models.begin(), models.end(), options.model);
+  spec.height = spec.width = options.image ? options.image : small ? 32 : 224;
+  spec.classes = options.classes ? options.classes : small ? 10 : 1000;
+  return nn::resnet(spec);
+}
+
+Json to_json(const Options& options, int world, const Backend& backend, const Series& series,
+             const Series& alone, double peak_bytes, double first_step_s) {
+  const double step_ms = median(series.step);
+  Json json = {{"model", options.model},
+               {"precision", options.precision},
+               {"batch", options.batch},
+               {"ranks", world},
+               {"backend", backend.description()},
+               {"steps", series.step.size()},
+               {"step_ms", step_ms},
+               {"best_step_ms", *std::min_element(series.step.begin(), series.step.end())},
+               {"images_per_s", static_cast<double>(options.batch) / step_ms * 1e3},
+               {"forward_ms", median(series.forward)},
+               {"backward_ms", median(series.backward)},
+               {"exposed_comm_ms", median(series.exposed)},
+               {"update_ms", median(series.update)},
+               {"peak_memory_bytes", peak_bytes},
+               {"first_step_s", first_step_s}};
+  if (!alone.step.empty()) {
+    json["step_without_reduction_ms"] = median(alone.step);
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < alone.step.size(); ++i)
+      ratios.push_back(series.step[i] / alone.step[i]);
+    json["reduction_ratio"] = median(ratios);
+  }
+  return json;
+}
+
+int run_bench(Launch& launch, const Options& options) {
+  const double started_s = now_s();
+  launch.start();
+  const int world = launch.rank.world;
+  require(
+      options.batch > 0 && options.batch % static_cast<std::size_t>(world) == 0,
+      fmt::format("--batch {}: the global batch must divide among {} ranks", options.batch, world));
+  require(options.steps > 0, "--steps must be at least 1");
+  Compute compute = prepare_compute(launch, {options.backend, options.threads, false});
+  const auto communicator = launch.world->make_communicator(120);
+  NoReduction no_reduction(*communicator);
+  const nn::Network network = network_of(options);
+  const train::TrainerSpec spec = trainer_spec(options, network, world);
+  const Synthetic data(network, spec.program.batch, static_cast<std::uint64_t>(launch.rank.rank));
+
+  train::Trainer trainer(spec, *compute.backend, *communicator);
+  one_step(trainer, data, options.batch, nullptr);
+  const double first_step_s = now_s() - started_s;
+  std::unique_ptr<train::Trainer> alone;
+  if (options.reduction)
+    alone = std::make_unique<train::Trainer>(spec, *compute.backend, no_reduction);
+  Series with, without;
+  for (std::size_t i = 0; i < options.warm_up + options.steps; ++i) {
+    const bool counts = i >= options.warm_up;
+    one_step(trainer, data, options.batch, counts ? &with : nullptr);
+    if (alone) one_step(*alone, data, options.batch, counts ? &without : nullptr);
+  }
+  const double peak =
+      launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];
+  if (launch.rank.rank != 0) return status_done;
+  const Json json = to_json(options, world, *compute.backend, with, without, peak, first_step_s);
+  log::info(fmt::format(
+      "{} {} batch {} on {} x {}: {:.1f} images/s, step {:.1f} ms (forward {:.1f}, backward "
+      "{:.1f}, exposed communication {:.1f}, update {:.1f}), peak memory {}",
+      options.model, options.precision, options.batch, world, compute.backend->description(),
+      json["images_per_s"].get<double>(), json["step_ms"].get<double>(), median(with.forward),
+      median(with.backward), median(with.exposed), median(with.update), human_bytes(peak)));
+  if (alone)
+    log::info(fmt::format("without reduction {:.1f} ms: a step with it takes {:.3f} times that",
+                          median(without.step), json["reduction_ratio"].get<double>()));
+  if (!options.json.empty()) write_text_atomically(options.json, json.dump(2) + "\n");
+  return status_done;
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("bench", "Measure this machine");
+  app->require_subcommand(1);
+  CLI::App* train = app->add_subcommand("train", "Whole training steps on synthetic images");
+  train->add_option("--model", options->model, "as for lockstep train")->capture_default_str();
+  train->add_option("--precision", options->precision, "fp32 or bf16")->capture_default_str();
+  train->add_option("--batch", options->batch, "rows of all ranks together")->capture_default_str();
+  train->add_option("--image", options->image, "side of the images; 0: 32 or 224, as the model");
+  train->add_option("--classes", options->classes, "0: 10 or 1000, as the model");
+  train->add_option("--threads", options->threads, "compute threads of a rank; 0: its cores");
+  train->add_option("--steps", options->steps, "steps that count")->capture_default_str();
+  train->add_option("--warm-up", options->warm_up, "steps before them")->capture_default_str();
+  train->add_option("--bucket-mb", options->bucket_mb, "megabytes of gradients reduced at once")
+      ->capture_default_str();
+  train->add_flag("--reduction", options->reduction,
+                  "also run each step without reducing gradients, in turn, and compare");
+  train->add_option("--json", options->json, "write the figures to this file");
+  return {app, [options](Launch& launch) { return run_bench(launch, *options); }};
+}
+
+}  // namespace lockstep::app
