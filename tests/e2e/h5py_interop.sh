@@ -1,0 +1,112 @@
+#!/bin/bash
+# data/README.md is enough to write shards that lockstep reads, and ours are read by h5py and h5dump.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+python=/usr/bin/python3
+if ! "$python" -c 'import h5py' 2>/dev/null; then
+  echo "SKIP shards are exchanged with h5py: $python has no h5py"
+  exit 0
+fi
+cd "$WORK"
+
+law() {  # law NAME COMMAND...: the law holds when the command succeeds
+  if "${@:2}" >law.log 2>&1; then
+    echo "PASS $1"
+  else
+    cat law.log
+    echo "FAIL $1"
+  fi
+}
+
+# The specification's own program, as a module whose functions the checks below use, too.
+awk '/<!-- interop: end/ { on = 0 } on && !/^```/; /<!-- interop: begin/ { on = 1 }' \
+  "$root/data/README.md" >shard_by_h5py.py
+mkdir plain && cat >inspect_shards.py <<'PYTHON'
+import json, pathlib, sys
+import h5py, numpy as np
+
+sys.argv[1:1] = ["plain/a.h5"]  # the program writes it when it is imported
+from shard_by_h5py import crc32c, images, labels, mean
+
+command, arguments = sys.argv[2], sys.argv[3:]
+
+
+def copy(to, **change):
+    """The specification's shard with some items stored in another way."""
+    pathlib.Path(to).parent.mkdir()
+    with h5py.File("plain/a.h5") as f, h5py.File(to, "w", **change.pop("file", {})) as g:
+        for name, value in f.attrs.items():
+            g.attrs[name] = change.get(name, value)
+        for name in f:
+            g.create_dataset(name, **{"data": f[name][()], **change.get(name, {})})
+
+
+def described():
+    info = json.loads(sys.stdin.read())
+    assert (info["rows"], info["height"], info["width"], info["channels"]) == (96, 32, 32, 3), info
+    assert [c["name"] for c in info["classes"]] == ["cat", "dog", "grüner Vogel"], info
+    assert [c["rows"] for c in info["classes"]] == np.bincount(labels).tolist(), info
+    assert np.allclose(info["mean"], mean, atol=1e-6), info
+
+
+def losses(run):
+    steps = [json.loads(line) for line in open(run + "/metrics.jsonl")]
+    return [s["loss"] for s in steps if "loss" in s]
+
+
+def same_losses(run, other):
+    assert len(losses(run)) == 3 and losses(run) == losses(other), (losses(run), losses(other))
+
+
+def read_ours(path):
+    with h5py.File(path) as f:
+        assert f.attrs["format"].decode() == "lockstep-shard" and f.attrs["format_version"] == 1
+        pixels = f["images"][()]
+        assert f["images"].chunks is None
+        assert pixels.dtype == np.uint8 and pixels.shape[1:] == (32, 32, 3)
+        assert f["labels"].dtype == np.int32 and f["crc32c"].dtype == np.uint32
+        assert (f["crc32c"][()] == crc32c(pixels.reshape(len(pixels), -1))).all()
+        assert len(f["classes"]) == 10 and f["classes"][f["labels"][0]].decode()
+        assert 0 <= f["labels"][()].min() and f["labels"][()].max() < 10
+        assert f.attrs["mean"].shape == f.attrs["stddev"].shape == (3,)
+        shared = pixels.reshape(-1, 3) / 255
+        assert np.abs(shared.mean(0) - f.attrs["mean"]).max() < 1e-4
+        assert np.abs(shared.std(0) - f.attrs["stddev"]).max() < 1e-4
+
+
+def damage(path):
+    with h5py.File(path, "r+") as f:
+        f["images"][41, 7, 7, 0] ^= 4
+
+
+if command == "variants":
+    copy("compressed/a.h5", images={"chunks": (1, 32, 32, 3), "compression": "gzip"})
+    copy("foreign/a.h5", file={"userblock_size": 512, "libver": "latest"},
+         labels={"dtype": ">i4"}, crc32c={"dtype": ">u4"}, mean=np.asarray(mean, ">f8"),
+         classes={"data": np.array([b"cat", b"dog", "grüner Vogel".encode()])})
+else:
+    globals()[command](*arguments)
+PYTHON
+
+check() { "$python" inspect_shards.py "$@"; }
+train() {  # train DATA RUN
+  "$LOCKSTEP" train --model resnet20 --data.train "$1" --epochs 1 --batch 32 --out "$2"
+}
+describe() { "$LOCKSTEP" info --json plain/a.h5 | check described; }
+like_plain() { train "$1" "run-$1" && check same_losses run-plain "run-$1"; }
+refuses_damage() {
+  check damage plain/a.h5
+  ! train plain run-damaged >said.log 2>&1 && grep -F 'plain/a.h5: row 41 is damaged' said.log
+}
+
+law 'the program in data/README.md runs' check variants
+law 'a shard by h5py is described as it was meant' describe
+law 'a shard by h5py is trained on, every CRC as specified' train plain run-plain
+law 'compressed by h5py it gives the same losses' like_plain compressed
+law 'in other byte orders, behind a user block, it gives the same losses' like_plain foreign
+law 'a row that h5py changed is refused by file and row' refuses_damage
+law 'lockstep packs the default data set' \
+  "$LOCKSTEP" pack --from shapes --train-rows 300 --val-rows 60 --out shapes
+ours=$(echo shapes/train/*.h5)
+law 'h5py reads our shard as specified' check read_ours "$ours"
+law 'h5dump reads our shard' h5dump -d /labels "$ours"
