@@ -7,15 +7,18 @@
 
 namespace lockstep {
 
-/// How a host thread waits for something that it has to poll. It gives its core away at each turn,
-/// because what it waits for may need that core: another rank of an oversubscribed node, or this
-/// rank's loader. A long wait sleeps, so that it does not show as load.
+/// How a host thread waits for something that it has to poll. A short wait keeps the core: who
+/// gives it away to a busy process gets it back only milliseconds later. A longer one gives it away
+/// at each turn, because what it waits for may need it: another rank of an oversubscribed node, or
+/// this rank's loader. A long one sleeps, so that it does not show as load.
 class Idle {
  public:
   void operator()() {
     const double now = now_s();
     if (started_s_ == 0) started_s_ = now;
-    if (now - started_s_ < 20e-3) {
+    const double waited_s = now - started_s_;
+    if (waited_s < spin_s) return;
+    if (waited_s < yield_s) {
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -23,6 +26,7 @@ class Idle {
   }
 
  private:
+  static constexpr double spin_s = 500e-6, yield_s = 20e-3;
   double started_s_ = 0;
 };
 
