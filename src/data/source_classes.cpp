@@ -42,8 +42,8 @@ class ClassFolders final : public Source {
       add_test_split(folder);
     }
     if (ignored_ > 0)
-      remarks_.push_back(
-          fmt::format("{} files not named .jpg, .jpeg or .png were left out", ignored_));
+      remarks_.push_back(fmt::format("{} file{} not named .jpg, .jpeg or .png left out", ignored_,
+                                     ignored_ == 1 ? "" : "s"));
   }
 
   std::string kind() const override { return "classes"; }

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "lockstep/data/image.hpp"
+
+namespace lockstep::test {
+
+/// A smooth picture with all colours, height x width x channels.
+data::Image picture(std::size_t height, std::size_t width, std::size_t channels);
+
+/// Encoded by libjpeg at quality 95; 4 channels are stored as Adobe's CMYK. `progressive` scans.
+std::string jpeg_of(const data::Image& image, bool progressive = false);
+/// Encoded by libpng: 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha) channels; `bits` 8, or
+/// 16: each value v is then stored as v * 256 + 255 - v.
+std::string png_of(const data::Image& image, int bits = 8);
+
+/// What libjpeg's defaults make of it.
+data::Image decoded_by_libjpeg(const std::string& jpeg);
+
+inline void write_file(const std::filesystem::path& path, const std::string& bytes) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+}  // namespace lockstep::test
