@@ -39,10 +39,10 @@ std::string misleading_variables() {
   return text.empty() ? "HWLOC_* variables" : text;
 }
 
-/// GPU components would initialise drivers and start threads, before this process is bound. PCI
-/// tells where a GPU is without them.
+/// The GPU components would initialise drivers and start threads before this process is bound, and
+/// libpciaccess (pci) loses memory in each call; Linux's own files tell where a PCI device is.
 void forbid_drivers(hwloc_topology_t topology) {
-  for (const char* component : {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl"})
+  for (const char* component : {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl", "pci"})
     hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
 }
 
