@@ -138,6 +138,11 @@ ShardFile open_shard(const std::filesystem::path& path) {
   check_format(file.get(), path);
   h5::Item images = h5::Item::data_set(file.get(), path, "images");
   read_shape(images, shard.info);
+  shard.images = images.take_data();
+  if (lies_in_one_piece(shard.images.get(), shard.offset)) {
+    shard.images.reset();
+    open_descriptor(shard);  // before anything is made as long as the rows are said to be many
+  }
   const h5::Item classes = h5::Item::data_set(file.get(), path, "classes");
   if (classes.expect_rank(1)[0] == 0) classes.refuse("names no class");
   shard.info.classes = classes.read_strings();
@@ -151,13 +156,7 @@ ShardFile open_shard(const std::filesystem::path& path) {
   shard.crcs = read_rows<std::uint32_t>(h5::Item::data_set(file.get(), path, "crc32c"), kUint32,
                                         H5T_NATIVE_UINT32, shard.info.rows);
   check_labels(shard);
-  h5::Data pixels = images.take_data();
-  if (lies_in_one_piece(pixels.get(), shard.offset)) {
-    open_descriptor(shard);
-  } else {
-    shard.file = std::move(file);
-    shard.images = std::move(pixels);
-  }
+  if (!shard.contiguous()) shard.file = std::move(file);
   return shard;
 }
 

@@ -9,6 +9,8 @@
 namespace lockstep::data::h5 {
 namespace {
 
+constexpr std::size_t kMostStrings = 1 << 20, kLongestString = 1 << 10;
+
 // The innermost record of HDF5's error stack is the cause; the others say who called whom.
 std::string cause() {
   std::string text;
@@ -104,6 +106,12 @@ void Item::read(hid_t memory_type, void* to) const {
 std::vector<std::string> Item::read_strings() const {
   if (H5Tget_class(type_.get()) != H5T_STRING) refuse("has another type than string");
   const auto count = static_cast<std::size_t>(H5Sget_simple_extent_npoints(space_.get()));
+  const std::size_t size = H5Tget_size(type_.get());
+  // A damaged file may claim any numbers, and memory is taken before HDF5 finds out.
+  if (count > kMostStrings || size > kLongestString) {
+    refuse(fmt::format("has {} strings of {} bytes; at most {} of {} are read", count, size,
+                       kMostStrings, kLongestString));
+  }
   std::vector<std::string> strings;
   if (H5Tis_variable_str(type_.get()) > 0) {
     std::vector<char*> pointers(count, nullptr);
@@ -112,7 +120,6 @@ std::vector<std::string> Item::read_strings() const {
     H5Dvlen_reclaim(type_.get(), space_.get(), H5P_DEFAULT, pointers.data());
     return strings;
   }
-  const std::size_t size = H5Tget_size(type_.get());
   std::vector<char> characters(count * size);
   read(type_.get(), characters.data());
   for (std::size_t i = 0; i < count; ++i) {

@@ -36,7 +36,8 @@ void set_normalisation(const std::filesystem::path& shard, std::span<const float
                        std::span<const float> stddev) {
   {
     const h5::Session session;
-    h5::File file(H5Fopen(shard.c_str(), H5F_ACC_RDWR, h5::file_access().get()));
+    const h5::Properties access = h5::file_access();
+    h5::File file(H5Fopen(shard.c_str(), H5F_ACC_RDWR, access.get()));
     if (!file) h5::refuse_with_cause(shard, "cannot be opened for writing");
     replace(file.get(), shard, "mean", mean);
     replace(file.get(), shard, "stddev", stddev);

@@ -1,6 +1,7 @@
 #include "lockstep/data/shard.hpp"
 
 #include <hdf5.h>
+#include <sys/resource.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -281,6 +282,19 @@ TEST_CASE("shards that disagree are refused, both named", "[shard]") {
   CHECK_THAT(refused_with([](auto& info) { info.classes[1] = "dog"; }), Contains("dog"));
   CHECK_THAT(refused_with([](auto& info) { info.mean[0] = 0.75f; }), Contains("0.75"));
   CHECK_THAT(refused_with([](auto& info) { info.stddev[2] = 0.5f; }), Contains("stddev"));
+}
+
+TEST_CASE("a data set may have more shards than the soft limit on open files", "[shard]") {
+  const Folder folder;
+  for (int i = 0; i < 40; ++i) {
+    write_shard(folder.path / (std::to_string(i) + ".h5"), small_info(), 0, 1);
+  }
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit low{30, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &low);
+  CHECK(refusal(folder.path) == "");
+  ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_CASE("opening a data set does not read its pixels", "[shard]") {

@@ -17,7 +17,7 @@ struct DataSetInfo {
   std::size_t rows = 0, height = 0, width = 0, channels = 0;
   std::vector<std::string> classes;  ///< names; a label is an index into them
   std::vector<float> mean, stddev;   ///< per channel, of value / 255, over the training rows (the
-                                    ///< validation set carries the training set's)
+                                     ///< validation set carries the training set's)
   std::size_t row_bytes() const { return height * width * channels; }
 };
 
