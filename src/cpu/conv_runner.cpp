@@ -18,7 +18,7 @@ void ConvRunner::plan() {
   weights_ = c.parameters.find(Part::weights, weight);
   gradient_ = c.parameters.find(Part::gradients, weight);
   gradient_size_ = formats_.gradient.get_size() / sizeof(float);
-  if (unit.input && !c.units[*unit.input].stored)
+  if (unit.input && !c.units[*unit.input].in_region)
     inline_input_ = static_cast<PointRunner*>(c.runners[*unit.input]);
 
   const std::size_t reader = c.units[unit.readers[0]].level;

@@ -48,7 +48,7 @@ class ConvRunner final : public Runner {
   float* partial(std::size_t lane) const;
 
   Image& image_;
-  PointRunner* inline_input_ = nullptr;  // a point that is not stored: this unit runs it
+  PointRunner* inline_input_ = nullptr;  // a point that this unit runs
   ConvGeometry geometry_;
   ConvFormats formats_;
   float *weights_ = nullptr, *gradient_ = nullptr;

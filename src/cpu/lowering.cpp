@@ -119,9 +119,10 @@ class Lowering {
   void finish(Unit& unit) {
     const auto only_reader = [&](std::size_t u) { return units_[u].kind; };
     if (unit.kind == UnitKind::point) {
-      unit.stored = unit.skip.has_value() || unit.readers.size() != 1 ||
-                    (only_reader(unit.readers[0]) != UnitKind::conv &&
-                     only_reader(unit.readers[0]) != UnitKind::pool);
+      unit.in_region = unit.skip.has_value() || unit.readers.size() != 1 ||
+                       (only_reader(unit.readers[0]) != UnitKind::conv &&
+                        only_reader(unit.readers[0]) != UnitKind::pool);
+      unit.kept = unit.in_region && !cheap_to_repeat(unit);
     }
     for (const auto& source : {unit.input, unit.skip}) {
       if (!source) continue;
@@ -129,6 +130,15 @@ class Lowering {
       const bool new_region = from.kind == UnitKind::conv || unit.kind == UnitKind::head;
       unit.level = std::max(unit.level, from.level + (new_region ? 1 : 0));
     }
+  }
+
+  // Of joins with an identity skip every second one is not kept: it follows from one batch norm's
+  // input, which backward reads anyway, and the join before it. That costs no more traffic than it
+  // saves, and much less memory.
+  bool cheap_to_repeat(const Unit& unit) const {
+    if (!unit.skip || unit.pad) return false;
+    const Unit& skip = units_[*unit.skip];
+    return skip.kept && skip.kind != UnitKind::conv;
   }
 
   const nn::Network& network_;
@@ -144,7 +154,7 @@ std::vector<Unit> lower(const nn::Network& network) { return Lowering(network).r
 std::vector<std::vector<std::size_t>> regions(const std::vector<Unit>& units) {
   std::vector<std::vector<std::size_t>> result;
   for (std::size_t u = 0; u < units.size(); ++u) {
-    if (!units[u].stored) continue;
+    if (!units[u].in_region) continue;
     if (result.size() <= units[u].level) result.resize(units[u].level + 1);
     result[units[u].level].push_back(u);
   }

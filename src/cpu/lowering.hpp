@@ -12,7 +12,7 @@ namespace lockstep::cpu {
 /// What the CPU backend makes of a network: four kinds of unit.
 /// - conv: a convolution, and the sums for the batch norm behind it while its output is still in
 /// cache;
-/// - point: relu(bn(conv) [+ skip]); stored when more than one unit reads it, else recomputed
+/// - point: relu(bn(conv) [+ skip]); run by its region when more than one unit reads it, else
 /// inside its only reader;
 /// - pool: max pooling;
 /// - head: global average pooling, linear layer and loss.
@@ -26,10 +26,12 @@ struct Unit {
   std::optional<std::size_t>
       input;  ///< unit that gives the input; none = the image. point: the conv in its main branch
   std::optional<std::size_t>
-      skip;  ///< point: the other summand: a stored point or pool, or a conv (through its bn)
+      skip;  ///< point: the other summand: a point in a region, a pool, or a conv (through its bn)
   bool pad = false;        ///< point: the skip is subsampled and zero-padded in channels (option A)
   std::size_t stride = 1;  ///< of that subsampling
-  bool stored = true;      ///< point: its output is kept
+  bool in_region = true;   ///< point: it has a place of its own in its region
+  bool kept = true;  ///< point: its value stays in memory; else it is computed again from kept
+                     ///< values wherever it is read
   std::vector<std::size_t>
       readers;  ///< units that read this unit's value (a conv's: through its batch norm)
   std::size_t level =
@@ -41,8 +43,8 @@ struct Unit {
 /// patterns.
 std::vector<Unit> lower(const nn::Network& network);
 
-/// Units by level, each level in network order; points that are not stored are left out (their
-/// reader runs them).
+/// Units by level, each level in network order; points without a place in a region are left out
+/// (their reader runs them).
 std::vector<std::vector<std::size_t>> regions(const std::vector<Unit>& units);
 
 }  // namespace lockstep::cpu

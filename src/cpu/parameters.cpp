@@ -3,9 +3,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <new>
+#include <utility>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
@@ -30,18 +29,32 @@ dnnl::memory::desc plain_desc(const dnnl::memory::desc& like) {
 
 }  // namespace
 
-HostMemory::HostMemory(std::size_t bytes) {
-  const std::size_t alignment = bytes >= huge_page ? huge_page : 64;
-  const std::size_t rounded =
-      (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
-  if (!data_) throw std::bad_alloc();
-  if (bytes >= huge_page)
-    madvise(data_.get(), rounded, MADV_HUGEPAGE);  // only a hint: may be refused
-  std::memset(data_.get(), 0, rounded);
+// Fresh pages from the system: zero, and resident only once they are touched, so that scratch that
+// a run never needs costs nothing and pages lie near the thread that first writes them.
+HostMemory::HostMemory(std::size_t bytes) : mapped_(bytes + huge_page) {
+  void* whole = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (whole == MAP_FAILED) throw std::bad_alloc();
+  base_ = static_cast<std::byte*>(whole);
+  const auto address = reinterpret_cast<std::uintptr_t>(base_);
+  data_ = base_ + ((address + huge_page - 1) / huge_page * huge_page - address);
+  if (bytes >= huge_page) madvise(data_, bytes, MADV_HUGEPAGE);  // only a hint: may be refused
 }
 
-void HostMemory::Free::operator()(std::byte* p) const { std::free(p); }
+HostMemory::HostMemory(HostMemory&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      mapped_(other.mapped_) {}
+
+HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(data_, other.data_);
+  std::swap(mapped_, other.mapped_);
+  return *this;
+}
+
+HostMemory::~HostMemory() {
+  if (base_) munmap(base_, mapped_);
+}
 
 CpuParameters::CpuParameters(const nn::Network& network, Storage storage) : storage_(storage) {
   for (std::size_t i = 0; i < network.nodes.size(); ++i)

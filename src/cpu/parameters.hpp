@@ -8,22 +8,23 @@
 
 namespace lockstep::cpu {
 
-/// Memory aligned to cache lines and, when large, to huge pages; zeroed.
+/// Zeroed memory, aligned to huge pages where it is large.
 class HostMemory {
  public:
   HostMemory() = default;
   explicit HostMemory(std::size_t bytes);
-  std::byte* data() const { return data_.get(); }
+  HostMemory(HostMemory&& other) noexcept;
+  HostMemory& operator=(HostMemory&& other) noexcept;
+  ~HostMemory();
+  std::byte* data() const { return data_; }
   template <class T>
   T* as(std::size_t offset = 0) const {
-    return reinterpret_cast<T*>(data_.get() + offset);
+    return reinterpret_cast<T*>(data_ + offset);
   }
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  std::unique_ptr<std::byte, Free> data_;
+  std::byte *base_ = nullptr, *data_ = nullptr;
+  std::size_t mapped_ = 0;
 };
 
 /// The arena on a CPU. A convolution's slice has the format in which oneDNN writes its weight

@@ -58,11 +58,18 @@ void PointRunner::plan() {
   row_bytes_ = shape_.count() * bytes_of(c.storage);
   std::size_t last = unit.level;
   for (const std::size_t reader : unit.readers) last = std::max(last, c.units[reader].level);
-  if (unit.stored)
+  kept_ =
+      unit.kept || (unit.in_region && !c.spec.training);  // evaluation frees values early anyway
+  if (kept_) {
     z_ = c.buffer(row_bytes_ * c.spec.batch, c.forward_time(unit.level),
                   c.spec.training ? std::max(last, c.backward_time(unit.level)) : last);
-  else
-    place_ = c.scratch(unit.level, row_bytes_);
+  } else {
+    places_[unit.level] = c.scratch(unit.level, row_bytes_);
+    for (const std::size_t reader : unit.readers) {
+      const std::size_t level = c.units[reader].level;
+      if (!places_.contains(level)) places_[level] = c.scratch(level, row_bytes_);
+    }
+  }
   if (unit.pad) padded_ = c.scratch(unit.level, row_bytes_);
   if (!c.spec.training) return;
 
@@ -88,7 +95,8 @@ void PointRunner::before_forward(std::size_t lane) {
 }
 
 std::byte* PointRunner::output(const Chunk& chunk) const {
-  return unit.stored ? c.at(z_) + chunk.first * row_bytes_ : c.lane_at(chunk.lane, place_);
+  return kept_ ? c.at(z_) + chunk.first * row_bytes_
+               : c.lane_at(chunk.lane, places_.at(chunk.region));
 }
 
 const std::byte* PointRunner::skip_value(const Chunk& chunk) {
@@ -110,14 +118,19 @@ void PointRunner::forward(const Chunk& chunk) {
 }
 
 const std::byte* PointRunner::value(const Chunk& chunk) {
-  if (!unit.stored) forward(chunk);
+  const bool at_hand = kept_ || (unit.in_region && chunk.region == unit.level);
+  if (!at_hand) forward(chunk);
   return output(chunk);
+}
+
+void PointRunner::recompute(const Chunk& chunk) {
+  if (!kept_) forward(chunk);
 }
 
 void PointRunner::backward(const Chunk& chunk) {
   const std::byte* contributions[2] = {
-      gradient(chunk), nullptr};  // not stored: the only reader has written it there
-  if (unit.stored) {
+      gradient(chunk), nullptr};  // inside its only reader, which has written it there
+  if (unit.in_region) {
     check(unit.readers.size() <= 2, unit.name + ": the CPU backend sums at most two gradients");
     for (std::size_t i = 0; i < unit.readers.size(); ++i)
       contributions[i] = c.runners[unit.readers[i]]->input_gradient(chunk);

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <map>
+
 #include "cpu/conv_runner.hpp"
 
 namespace lockstep::cpu {
 
-/// relu(bn(conv) [+ skip]). A stored point is run by its region; any other by its only reader,
+/// relu(bn(conv) [+ skip]). A point of a region is run by it; any other by its only reader,
 /// which asks for value() and calls backward() once it has written the gradient of the value to
 /// gradient().
 class PointRunner final : public Runner {
@@ -13,6 +15,7 @@ class PointRunner final : public Runner {
   void plan() override;
   void before_forward(std::size_t lane) override;
   void forward(const Chunk& chunk) override;
+  void recompute(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;
   const std::byte* value(const Chunk& chunk) override;
   const std::byte* input_gradient(const Chunk& chunk) override;
@@ -31,9 +34,11 @@ class PointRunner final : public Runner {
   }
 
   nn::Shape shape_;
+  bool kept_ = true;
   std::size_t row_bytes_ = 0;
   std::size_t z_ = 0, g_ = 0;  // buffers
-  std::size_t place_ = 0;      // of the value in scratch when it is not stored
+  /// Of a value that is not kept: offsets in the scratch of each region that reads it.
+  std::map<std::size_t, std::size_t> places_;
   std::size_t padded_ = 0,
               unpadded_ =
                   0;  // scratch of an option-A shortcut, here and in the region of its source

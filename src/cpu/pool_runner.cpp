@@ -22,7 +22,8 @@ memory::desc nhwc(const nn::Shape& shape, std::size_t rows, Storage storage) {
 }  // namespace
 
 PointRunner* PoolRunner::inline_input() const {
-  return c.units[*unit.input].stored ? nullptr : static_cast<PointRunner*>(c.runners[*unit.input]);
+  return c.units[*unit.input].in_region ? nullptr
+                                        : static_cast<PointRunner*>(c.runners[*unit.input]);
 }
 
 void PoolRunner::plan() {

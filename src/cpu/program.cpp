@@ -148,8 +148,10 @@ void CpuProgram::run_backward(std::size_t r, bool accumulate) {
   });
   team_.run([&](std::size_t lane) {
     if (lane >= context_.lanes) return;
-    for (const Chunk& chunk : region.lanes[lane])
+    for (const Chunk& chunk : region.lanes[lane]) {
+      for (const std::size_t u : region.units) runners_[u]->recompute(chunk);
       each_unit([&](Runner& runner) { runner.backward(chunk); });
+    }
   });
   team_.run([&](std::size_t lane) {
     if (lane < context_.lanes)

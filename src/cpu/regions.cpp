@@ -39,14 +39,15 @@ std::size_t rows_of_chunk(const Weight& weight) {
   return std::max<std::size_t>(1, budget / std::max<std::size_t>(1, weight.row_bytes));
 }
 
-void cut(Region& region, std::size_t batch, std::size_t lanes, std::size_t chunk_rows) {
+void cut(Region& region, std::size_t number, std::size_t batch, std::size_t lanes,
+         std::size_t chunk_rows) {
   for (std::size_t lane = 0; lane < lanes; ++lane) {
     const std::size_t begin = batch * lane / lanes, end = batch * (lane + 1) / lanes;
     const std::size_t rows = end - begin, pieces = (rows + chunk_rows - 1) / chunk_rows;
     std::vector<Chunk> chunks;
     for (std::size_t p = 0; p < pieces; ++p) {  // pieces of equal size, as near as can be
       const std::size_t first = begin + rows * p / pieces, last = begin + rows * (p + 1) / pieces;
-      chunks.push_back({lane, region.chunks++, first, last - first, p == 0});
+      chunks.push_back({number, lane, region.chunks++, first, last - first, p == 0});
       region.chunk_rows = std::max(region.chunk_rows, last - first);
     }
     region.lanes.push_back(std::move(chunks));
@@ -68,7 +69,7 @@ std::vector<Region> make_regions(const nn::Network& network, const std::vector<U
         region.name += (region.name.empty() ? "" : "+") + units[u].name;
     }
     if (region.name.empty()) region.name = units[members.back()].name;
-    cut(region, batch, lanes,
+    cut(region, result.size(), batch, lanes,
         head ? batch : rows_of_chunk(weigh(network, units, members, storage)));
     result.push_back(std::move(region));
   }

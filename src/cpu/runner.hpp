@@ -16,7 +16,7 @@ namespace lockstep::cpu {
 /// Some consecutive rows of the batch that one lane takes through one region while they are in its
 /// cache.
 struct Chunk {
-  std::size_t lane = 0;
+  std::size_t region = 0, lane = 0;
   std::size_t index = 0;  ///< among all chunks of the region: partial sums are kept by it, so that
                           ///< adding them up in order gives the same bits whatever the timing
   std::size_t first = 0, rows = 0;
@@ -94,9 +94,10 @@ class Runner {
   virtual void before_forward(std::size_t /*lane*/) {}
   virtual void forward(const Chunk&) = 0;
   virtual void before_backward(std::size_t /*lane*/, bool /*accumulate*/) {}
+  virtual void recompute(const Chunk&) {}  ///< in network order, before the chunk's backward
   virtual void backward(const Chunk&) {}
   virtual void after_backward(std::size_t /*lane*/, bool /*accumulate*/) {}
-  /// The unit's value for these rows, computed now if it is not stored.
+  /// The unit's value for these rows, computed now if it is not at hand.
   virtual const std::byte* value(const Chunk& chunk) = 0;
   /// What this unit adds to the gradient of its input for these rows: [rows of the chunk, height,
   /// width, channels of input].

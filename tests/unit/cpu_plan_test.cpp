@@ -64,8 +64,9 @@ TEST_CASE("each batch norm starts a region and nothing else does", "[cpu]") {
       CHECK(unit.level >= units[*unit.input].level + (units[*unit.input].kind == UnitKind::conv));
     if (unit.skip) CHECK(unit.level >= units[*unit.skip].level);
     if (unit.kind == UnitKind::point && unit.name.find("relu1") != std::string::npos)
-      CHECK_FALSE(unit.stored);
-    if (unit.kind == UnitKind::point && unit.skip) CHECK(unit.stored);
+      CHECK_FALSE((unit.in_region || unit.kept));
+    if (unit.kind == UnitKind::point && unit.skip) CHECK(unit.in_region);
+    if (!unit.kept && unit.in_region) CHECK(units[*unit.skip].kept);
   }
 }
 
