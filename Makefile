@@ -3,7 +3,12 @@
 # Sources are found by folder; a folder is a layer (tests/check_layers holds the law). Every
 # configuration (plain, asan, tsan) builds the same rules into a folder of its own.
 
-MAKEFLAGS += --no-builtin-rules -j$(shell nproc 2>/dev/null || echo 1)
+SHELL := /bin/bash
+MAKEFLAGS += --no-builtin-rules
+# All cores, unless -j says otherwise; a make below this one shares its jobs.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+endif
 .SUFFIXES:
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -198,16 +203,19 @@ check-layers:  ## fail on an include that points upward or sideways, and the lik
 	@tests/check_layers
 
 # Headers are seen through the sources that include them. clang 16 is the first to know
-# std::source_location. Debian's g++ keeps omp.h among its own headers.
+# std::source_location; g++ keeps omp.h among its own headers.
 CLANG_TIDY ?= clang-tidy-16
-FILES      ?= $(filter %.cpp,$(FORMATTED))
+CHANGED    ?=
+FILES      ?= $(filter $(LIB_SRC) $(APP_SRC),$(if $(CHANGED),\
+                $(shell git diff --name-only $(CHANGED)),$(LIB_SRC) $(APP_SRC)))
 LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) -Wno-unknown-pragmas \
               -idirafter $(shell $(CXX) -print-file-name=include)
 .PHONY: lint
-lint:  ## clang-tidy on all sources (FILES="a.cpp b.cpp" for some)
+lint:  ## clang-tidy on src/ (CHANGED=commit: what differs from it; FILES="a.cpp ...": those)
 	@jobs/setup.sh lint
-	@printf '%s\n' $(FILES) | xargs -P $$(nproc) -n 1 sh -c \
-	  '$(CLANG_TIDY) --quiet "$$0" -- $(LINT_FLAGS) 2>&1 | grep -v "warnings generated" || true; :'
+	@printf '%s\n' $(FILES) | xargs -P $$(nproc) -I{} \
+	  $(CLANG_TIDY) --quiet {} -- $(LINT_FLAGS) 2>&1 | grep -v ' warnings generated'; \
+	  test $${PIPESTATUS[1]} -eq 0
 
 ##@ Help
 
