@@ -47,8 +47,10 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
   for (const train::TensorEntry& tensor : train::list_tensors(path)) {
     std::size_t count = 1;
     for (const std::size_t extent : tensor.shape) count *= extent;
-    numbers += count;
-    tensors.push_back({{"name", tensor.name}, {"shape", tensor.shape}});
+    if (tensor.name.starts_with("weights/")) numbers += count;
+    tensors.push_back({{"name", tensor.name},
+                       {"shape", tensor.shape},
+                       {"crc32c", fmt::format("{:08x}", tensor.crc32c)}});
   }
   const train::Progress& at = header.progress;
   Json best = nullptr;
@@ -138,9 +140,10 @@ std::string checkpoint_as_text(const Json& checkpoint) {
                                                      percent(checkpoint["best"]["top1"]),
                                                      checkpoint["best"]["epoch"].dump());
   const Json& input = checkpoint["input"];
-  text += fmt::format("\n{} tensors of {} numbers; input {} x {} x {}; {} classes\n",
-                      checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(),
-                      input[1].dump(), input[2].dump(), checkpoint["classes"].size());
+  text += fmt::format(
+      "\n{} tensors, weights and statistics of {} numbers; input {} x {} x {}; {} classes\n",
+      checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(), input[1].dump(),
+      input[2].dump(), checkpoint["classes"].size());
   text += fmt::format("written by {} rank(s) on {}\n\n{}", checkpoint["world"].dump(),
                       checkpoint["backend"].get<std::string>(),
                       checkpoint["config"].get<std::string>());

@@ -28,7 +28,7 @@ void wait_for_turn(const Launch& launch) {
       return;  // who this is cannot be told; its own message says why
     }
   }
-  if (rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
 /// Says what went wrong and ends all ranks: the others may be waiting for this one.

@@ -29,11 +29,10 @@ void RunOptions::add_to(CLI::App& app) {
     const std::size_t dot = key.name.find('.');
     const bool has_short_form = key.name == "binding.require";
     const std::string names = "--" + key.name + (has_short_form ? ",--require-binding" : "");
-    const auto take = [this, name = key.name](const std::string& value) {
-      given_[name] = value.empty() ? "true" : value;
-    };
+    const auto take = [this, name = key.name](const std::string& value) { given_[name] = value; };
     CLI::Option* option = app.add_option_function<std::string>(names, take, key.help);
-    if (key.kind == train::TomlKind::boolean) option->expected(0, 1);
+    // Like a flag, so that a bare --data.flip means true; but a value may follow.
+    if (key.kind == train::TomlKind::boolean) option->expected(0)->expected(0, 1);
     option->type_name(type_name(key.kind))
         ->default_str(key.get(defaults))
         ->group(dot == std::string::npos ? "Run" : "[" + key.name.substr(0, dot) + "]");

@@ -1,8 +1,9 @@
 #include "lockstep/train/checkpoint.hpp"
 
-#include <array>
-
+#include <algorithm>
 #include <fstream>
+#include <functional>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -76,8 +77,9 @@ void require_same_model(const std::filesystem::path& path, const hdf5::File& fil
   const auto other = [&](const std::string& what) {
     throw InputError(fmt::format("{}: a checkpoint of another model: {}", path.string(), what));
   };
-  for (const nn::Slice& slice : layout.slices) {
-    const nn::Tensor& tensor = slice.tensor;
+  // Against backward order: the tensor that is named is the first that forward meets.
+  for (std::size_t i = layout.slices.size(); i-- > 0;) {
+    const nn::Tensor& tensor = layout.slices[i].tensor;
     if (!std::binary_search(names.begin(), names.end(), tensor.name))
       other(fmt::format("it has no tensor '{}'", tensor.name));
     const auto shape = file.shape("weights/" + tensor.name);
@@ -167,8 +169,16 @@ std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
   verify_checkpoint(path);
   const hdf5::File file = hdf5::File::open(path.string());
   std::vector<TensorEntry> tensors;
-  for (const std::string& name : file.names("weights"))
-    tensors.push_back({name, file.shape("weights/" + name)});
+  std::vector<float> values;
+  for (const std::string group : {"weights/", "momentum/"})
+    for (const std::string& name : file.names(group)) {
+      TensorEntry tensor{group + name, file.shape(group + name), 0};
+      values.resize(std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::size_t{1},
+                                    std::multiplies<>()));
+      file.read(tensor.name, values);
+      tensor.crc32c = crc32c(values.data(), values.size() * sizeof(float));
+      tensors.push_back(std::move(tensor));
+    }
   return tensors;
 }
 

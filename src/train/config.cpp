@@ -158,7 +158,11 @@ void resolve(Config& config, int world) {
   check_ranges(config);
   resolve_batch(config, world);
   if (config.backend == "auto") config.backend = cuda_device_count() > 0 ? "cuda" : "cpu";
-  if (config.out.empty()) config.out = "runs/" + config.model;
+  if (config.out.empty()) config.out = "runs/" + config.model + "-{n}";
+  require(config.resume != "auto" || config.out.find("{n}") == std::string::npos,
+          fmt::format("resume = auto looks for checkpoints in the run directory, but out = '{}' "
+                      "names a new one each time: give the one to go on with as --out",
+                      config.out));
   require(!config.data.train.empty(),
           "data.train is missing: give --data.train DIR, a folder of shards ('lockstep pack' makes "
           "them)");

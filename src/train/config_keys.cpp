@@ -123,7 +123,8 @@ std::vector<ConfigKey> top_keys() {
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
       one_of(key("backend", &C::backend, "what computes"), {"auto", "cpu", "cuda"}),
       key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)"),
-      bookkeeping(key("out", &C::out, "run directory (empty: runs/MODEL)")),
+      bookkeeping(key("out", &C::out,
+                      "run directory; {n} becomes the first free number (empty: runs/MODEL-{n})")),
       bookkeeping(key("resume", &C::resume,
                       "'auto': go on from the run directory's newest valid checkpoint, if any; or "
                       "a checkpoint file")),

@@ -25,7 +25,7 @@ constexpr std::size_t kBufferBytes = 64 * 1024;
 
 std::string to_json(const StepRecord& r) {
   return fmt::format(
-      R"({{"step":{},"epoch":{},"loss":{:.9g},"lr":{:.9g},"data_ms":{:.3f},"forward_ms":{:.3f},)"
+      R"({{"step":{},"epoch":{},"loss":{:.9g},"lr":{},"data_ms":{:.3f},"forward_ms":{:.3f},)"
       R"("backward_ms":{:.3f},"exposed_comm_ms":{:.3f},"update_ms":{:.3f}}})",
       r.step, r.epoch, r.loss, r.lr, r.times.data_ms, r.times.forward_ms, r.times.backward_ms,
       r.times.exposed_comm_ms, r.times.update_ms);

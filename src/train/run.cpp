@@ -94,12 +94,19 @@ void Run::Impl::begin() {
   if (speaker()) {
     make_directories(directory.checkpoints());
     if (same_run) checkpoints.set_aside_after(at.step);
-    write_text_atomically(directory.config(), to_toml(config));
+    write_text_atomically(directory.config(), saved_config());
     write_text_atomically(directory.binding(), spec.binding_report);
     metrics.emplace(directory.metrics(), same_run ? resume->header.metrics_bytes : 0);
     introduce();
   }
   start_loader();
+}
+
+std::string Run::Impl::saved_config() const {
+  Config experiment = config;  // what one process was told about its own start and end stays out
+  experiment.resume.clear();
+  experiment.stop_after = 0;
+  return to_toml(experiment);
 }
 
 void Run::Impl::start_loader() {

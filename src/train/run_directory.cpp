@@ -23,4 +23,14 @@ void RunDirectory::require_unfinished() const {
                       root_.string()));
 }
 
+std::string first_free(const std::string& pattern) {
+  const std::size_t at = pattern.find("{n}");
+  if (at == std::string::npos) return pattern;
+  for (std::size_t n = 1;; ++n) {
+    const std::string path = pattern.substr(0, at) + std::to_string(n) + pattern.substr(at + 3);
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) return path;
+  }
+}
+
 }  // namespace lockstep::train

@@ -27,6 +27,7 @@ struct Run::Impl {
   void open_data();
   void prepare_resume();
   void begin();  ///< the first that writes
+  std::string saved_config() const;
   void start_loader();
   std::size_t loader_threads() const;
   void introduce() const;

@@ -142,7 +142,7 @@ CheckpointHeader Run::Impl::header() const {
   const data::DataSetInfo& info = train_rows->info();
   CheckpointHeader header;
   header.progress = at;
-  header.config = to_toml(config);
+  header.config = saved_config();
   header.backend = backend.description();
   header.world = static_cast<std::uint64_t>(control.world());
   header.train_rows = info.rows;

@@ -120,6 +120,13 @@ TEST_CASE("a checkpoint gives back every value and every header field", "[checkp
   }
   CHECK(loaded.plain(Part::gradients, 0) == gradients);
 
+  const auto tensors = list_tensors(path);
+  REQUIRE(tensors.size() == 5);
+  CHECK(tensors[0].name == "weights/bn1.running_mean");
+  CHECK(tensors[1].shape == std::vector<std::size_t>{2, 3, 3, 3});
+  CHECK(tensors[4].name == "momentum/fc.weight");
+  CHECK(tensors[1].crc32c != tensors[3].crc32c);
+
   const CheckpointHeader got = read_header(path);
   CHECK(got.progress.step == 123);
   CHECK(got.progress.epoch == 3);

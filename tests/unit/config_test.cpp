@@ -126,6 +126,7 @@ TEST_CASE("values out of range are refused by key", "[config]") {
   refused("optim.decay = \"step\"", "optim.milestones");
   refused("optim.milestones = [3]", "optim.decay");
   refused("data.train = \"\"", "data.train");
+  refused("resume = \"auto\"", "--out");
 }
 
 TEST_CASE("the linear scaling rule multiplies the learning rate once", "[config]") {

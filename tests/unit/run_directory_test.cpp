@@ -9,6 +9,7 @@
 #include "lockstep/train/run_directory.hpp"
 
 using namespace lockstep;
+using lockstep::train::first_free;
 using lockstep::train::RunDirectory;
 
 TEST_CASE("a new run never writes over an existing one", "[run directory]") {
@@ -21,5 +22,10 @@ TEST_CASE("a new run never writes over an existing one", "[run directory]") {
   write_text_atomically(run.config(), "model = \"resnet20\"\n");
   CHECK_THROWS_WITH(run.require_unused(), Catch::Contains("inside") && Catch::Contains("--resume"));
   CHECK(read_text(run.config()) == "model = \"resnet20\"\n");
+  CHECK(first_free((root / "run-{n}").string()) == (root / "run-1").string());
+  make_directories(root / "run-1");
+  make_directories(root / "run-2");
+  CHECK(first_free((root / "run-{n}").string()) == (root / "run-3").string());
+  CHECK(first_free("fixed") == "fixed");
   std::filesystem::remove_all(root);
 }

@@ -37,8 +37,9 @@ struct CheckpointHeader {
 
 /// One named tensor of a file, without its values.
 struct TensorEntry {
-  std::string name;
+  std::string name;  ///< "weights/conv1.weight", "momentum/conv1.weight"
   std::vector<std::size_t> shape;
+  std::uint32_t crc32c = 0;  ///< of its values: equal in two files that hold the same bits
 };
 
 /// Writes the state to `path`, atomically: HDF5 with groups `weights` (learned tensors and running
@@ -59,7 +60,7 @@ void verify_checkpoint(const std::filesystem::path& path);
 /// Verifies, then reads the header.
 CheckpointHeader read_header(const std::filesystem::path& path);
 
-/// Verifies, then lists the tensors of `weights` by name.
+/// Verifies, then lists all tensors, by group and name.
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path);
 
 /// Verifies, then fills weights and, when asked, momentum. Throws InputError naming the file and

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <utility>
 
 namespace lockstep::train {
@@ -24,5 +25,9 @@ class RunDirectory {
  private:
   std::filesystem::path root_;
 };
+
+/// `pattern` with its "{n}" replaced by the first number from 1 on for which nothing is there;
+/// itself when it has none.
+std::string first_free(const std::string& pattern);
 
 }  // namespace lockstep::train

@@ -1,0 +1,85 @@
+#!/bin/bash
+# A run that was interrupted anywhere and resumed ends with the same bits, and the same metrics but
+# for times, as one that was not: stopped by step, by signal, and killed; in the middle of an epoch,
+# with batches prefetched.
+set -euo pipefail
+cd "$WORK"
+"$LOCKSTEP" pack --from shapes --out shapes --train-rows 250 --val-rows 50 >pack.log 2>&1
+
+# Ten full steps an epoch and an uneven eleventh of 10 rows.
+train=(mpirun -np 2 "$LOCKSTEP" train --data.train shapes/train --data.val shapes/val --epochs 2
+  --batch 24 --accumulate 2 --data.keep-last --data.pad 4 --data.flip --optim.lr 0.05 --threads 1
+  --checkpoint.every-steps 3)
+without_times() { sed -E 's/"[a-z_]*(_ms|_per_s)":[0-9.]+,?//g' "$1/metrics.jsonl"; }
+tensors() { "$LOCKSTEP" info --json "$1/checkpoints/step-00000022.h5" | grep -E '"(name|crc32c)"'; }
+
+same_as_whole() {  # same_as_whole RUN LAW
+  if tensors "$1" >tensors && without_times "$1" >metrics &&
+    cmp whole.tensors tensors && cmp whole.metrics metrics; then
+    echo "PASS $2"
+  else
+    echo "FAIL $2"
+  fi
+}
+
+"${train[@]}" --out whole >whole.log 2>&1 || cat whole.log
+tensors whole >whole.tensors
+without_times whole >whole.metrics
+if [ "$(grep -c crc32c whole.tensors)" = 162 ] && [ "$(wc -l <whole.metrics)" = 24 ]; then
+  echo 'PASS a run of 22 steps and 2 epochs says so in its metrics and leaves its checkpoints'
+else
+  echo 'FAIL a run of 22 steps and 2 epochs says so in its metrics and leaves its checkpoints'
+fi
+
+status=0
+"${train[@]}" --out stopped --stop-after 7 >stopped.log 2>&1 || status=$?
+[ $status = 3 ] || { cat stopped.log; echo 'FAIL a run that is stopped ends with status 3'; }
+"${train[@]}" --out stopped --resume auto >>stopped.log 2>&1 || cat stopped.log
+same_as_whole stopped 'k steps + save + the rest = all steps, bit for bit'
+
+# The end of an epoch: its validation is still due.
+"${train[@]}" --out edge --stop-after 11 >edge.log 2>&1 || true
+"${train[@]}" --out edge --resume auto >>edge.log 2>&1 || cat edge.log
+same_as_whole edge 'a run that was stopped before a validation makes it up'
+
+wait_for_step() {  # wait_for_step RUN STEP
+  for _ in $(seq 600); do
+    [ -e "$1/checkpoints/step-$(printf %08d "$2").h5" ] && return
+    sleep 0.1
+  done
+}
+
+"${train[@]}" --out signalled >signalled.log 2>&1 &
+wait_for_step signalled 6
+kill -USR1 $!
+status=0
+wait $! || status=$?
+[ $status = 3 ] || { cat signalled.log; echo "FAIL a signal ends a run with status 3, not $status"; }
+"${train[@]}" --out signalled --resume auto >>signalled.log 2>&1 || cat signalled.log
+same_as_whole signalled 'a run that was stopped by SIGUSR1 ends with the same bits'
+
+"${train[@]}" --out killed >killed.log 2>&1 &
+wait_for_step killed 6
+kill -KILL $(ps -o pid= --ppid $!)  # the ranks
+wait $! || true
+newest=$(ls killed/checkpoints/step-* | tail -1)
+truncate -s 5000 "$newest"
+"${train[@]}" --out killed --resume auto >>killed.log 2>&1 || cat killed.log
+grep -q "$newest: this checkpoint is torn" killed.log ||
+  echo 'FAIL a torn checkpoint is named and passed over'
+same_as_whole killed 'a run that was killed, its newest checkpoint torn, ends with the same bits'
+
+if "${train[@]}" --out whole >again.log 2>&1; then
+  echo 'FAIL an existing run is not written over'
+elif grep -q 'already holds a run' again.log && tensors whole >/dev/null; then
+  echo 'PASS an existing run is not written over'
+fi
+
+if "${train[@]}" --out other --model resnet32 --resume whole/checkpoints/best.h5 >other.log 2>&1; then
+  echo "FAIL another model's checkpoint is refused"
+elif grep -q 'best.h5: a checkpoint of another model: .*layer1.3' other.log && [ ! -e other ]; then
+  echo "PASS another model's checkpoint is refused by file and tensor, and nothing is written"
+else
+  cat other.log
+  echo "FAIL another model's checkpoint is refused by file and tensor, and nothing is written"
+fi
