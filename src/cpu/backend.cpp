@@ -52,7 +52,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Program> compile(const nn::Network& network, const ProgramSpec& spec,
                                    Parameters& parameters) override {
     return std::make_unique<CpuProgram>(network, spec, static_cast<CpuParameters&>(parameters),
-                                        team_);
+                                        team_, block_);
   }
 
   void update(Parameters& parameters, const UpdateRule& rule, const StepScalars& scalars,
@@ -62,6 +62,7 @@ class CpuBackend final : public Backend {
  private:
   CpuDevice device_;
   Team team_;
+  SharedBlock block_;
 };
 
 void CpuBackend::update(Parameters& any, const UpdateRule& rule, const StepScalars& scalars,

@@ -19,8 +19,16 @@ Storage storage_of(Precision precision) {
 
 }  // namespace
 
+std::shared_ptr<HostMemory> SharedBlock::of_size(std::size_t bytes) {
+  if (!block_ || bytes > size_) {
+    block_ = std::make_shared<HostMemory>(bytes);
+    size_ = bytes;
+  }
+  return block_;
+}
+
 CpuProgram::CpuProgram(const nn::Network& network, const ProgramSpec& spec,
-                       CpuParameters& parameters, Team& team)
+                       CpuParameters& parameters, Team& team, SharedBlock& block)
     : network_(network),
       spec_(spec),
       team_(team),
@@ -48,7 +56,7 @@ CpuProgram::CpuProgram(const nn::Network& network, const ProgramSpec& spec,
   context_.regions =
       make_regions(network_, context_.units, spec_.batch, context_.lanes, context_.storage);
   make_runners();
-  allocate();
+  allocate(block);
   make_tapes();
 }
 
@@ -74,11 +82,11 @@ void CpuProgram::make_runners() {
   }
 }
 
-void CpuProgram::allocate() {
+void CpuProgram::allocate(SharedBlock& block) {
   context_.scratch_of_region.assign(context_.regions.size(), 0);
   for (auto& runner : runners_) runner->plan();
   context_.planner.place();
-  context_.block = HostMemory(context_.planner.total());
+  context_.block = block.of_size(context_.planner.total());
   const std::size_t scratch =
       *std::max_element(context_.scratch_of_region.begin(), context_.scratch_of_region.end());
   for (std::size_t lane = 0; lane < context_.lanes; ++lane) {

@@ -6,12 +6,23 @@
 
 namespace lockstep::cpu {
 
+/// One block of memory for the values of all programs of a backend, as large as the largest so far
+/// needs: nothing in it outlives a step.
+class SharedBlock {
+ public:
+  std::shared_ptr<HostMemory> of_size(std::size_t bytes);
+
+ private:
+  std::size_t size_ = 0;
+  std::shared_ptr<HostMemory> block_;
+};
+
 /// A network on a CPU: regions run one after the other by all lanes; inside a region each lane
 /// takes its chunks of the batch through all units while they are in its cache.
 class CpuProgram final : public Program {
  public:
   CpuProgram(const nn::Network& network, const ProgramSpec& spec, CpuParameters& parameters,
-             Team& team);
+             Team& team, SharedBlock& block);
   const ProgramSpec& spec() const override { return spec_; }
   void load(const data::Batch& batch) override;
   void load_normalised(std::span<const float> images,
@@ -25,7 +36,7 @@ class CpuProgram final : public Program {
 
  private:
   void make_runners();
-  void allocate();
+  void allocate(SharedBlock& block);
   void make_tapes();
   void run_forward(std::size_t region);
   void run_backward(std::size_t region, bool accumulate);

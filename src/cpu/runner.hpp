@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <dnnl.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,7 @@ struct Context {
   MemoryPlanner planner;                       ///< buffers of the whole batch
   std::vector<std::size_t> scratch_of_region;  ///< bytes that a lane needs in each region
   std::size_t library_scratch = 0;             ///< bytes that oneDNN needs in a lane
-  HostMemory block;
+  std::shared_ptr<HostMemory> block;  ///< shared with other programs: only one runs at a time
   std::vector<HostMemory> lane_scratch, lane_library_scratch;
   std::vector<dnnl::stream> streams;  ///< one for each lane
 
@@ -74,7 +75,7 @@ struct Context {
   }
   template <class T = std::byte>
   T* at(std::size_t buffer) const {
-    return block.as<T>(planner.offset(buffer));
+    return block->as<T>(planner.offset(buffer));
   }
   std::byte* lane_at(std::size_t lane, std::size_t offset) const {
     return lane_scratch[lane].data() + offset;
