@@ -56,7 +56,7 @@ found_by_itself() {
   case $1 in
     command) command -v "$2" ;;
     library) pkg-config --exists "$2" ;;
-    header) echo "#include <$2>" | "$compiler" -std=c++20 -fsyntax-only -x c++ - ;;
+    header) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$2" | "$compiler" -E -x c++ - ;;
     python) python3 -c "import $2" ;;
   esac >/dev/null 2>&1
 }
