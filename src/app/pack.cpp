@@ -35,24 +35,24 @@ constexpr double round_s = 0.1;     // between two looks at the other ranks
 constexpr double deadline_s = 600;  // one image from a slow disk, one shard's way to it
 constexpr std::size_t listed = 20;  // unreadable images that are named on the screen
 
-/// What the ranks that did not fail leave with: rank 0 says whose error it was.
-struct FailedTogether {};
-
-/// Runs `work` on every rank. When it fails on any, all leave: nobody waits for a rank that is
-/// gone, and what was begun can be removed in peace.
+/// Runs `work` on every rank. When it fails on any, all throw the same error, that of the lowest
+/// failing rank: nobody waits for a rank that is gone, and what was begun is removed in peace.
 template <class Work>
 void together(Control& control, std::string_view phase, Work work) {
-  std::string failure;
+  std::string failure;  // its kind, then its text
   try {
     work();
+  } catch (const InputError& error) {
+    failure = std::string("input ") + error.what();
   } catch (const std::exception& error) {
-    failure = error.what();
+    failure = std::string("error ") + error.what();
   }
   if (!control.any(!failure.empty(), phase)) return;
-  const std::vector<std::string> failures = control.gather(failure, phase);
-  if (control.rank() != 0) throw FailedTogether();
-  throw InputError(*std::find_if(failures.begin(), failures.end(),
-                                 [](const std::string& text) { return !text.empty(); }));
+  for (const std::string& text : control.gather(failure, phase)) {
+    if (text.empty()) continue;
+    if (text.starts_with("input ")) throw InputError(text.substr(6));
+    throw Error(text.substr(6));
+  }
 }
 
 /// "224" or "192x256", height first.
@@ -302,11 +302,7 @@ Command add_pack(CLI::App& root) {
   add_options(*app, *options);
   return {app, [options](Launch& launch) {
             launch.start(deadline_s);
-            try {
-              pack(*options, *launch.control);
-            } catch (const FailedTogether&) {
-              return 1;
-            }
+            pack(*options, *launch.control);
             return 0;
           }};
 }

@@ -1,0 +1,115 @@
+#!/bin/bash
+# `lockstep pack` from the command line: any number of ranks makes the same bytes; what is wrong is
+# named, and leaves nothing behind.
+# seconds: 400
+set -uo pipefail
+cd "$WORK"
+
+verdict() {  # verdict STATUS NAME: what was said stands in `said`
+  if (($1 == 0)); then echo "PASS $2"; else printf '%s\nFAIL %s\n' "$said" "$2"; fi
+}
+
+ranks() { mpirun --oversubscribe --bind-to none -np "$@" 2>&1; }
+
+# refuses NAME WORDS ARGUMENT...: status 2, with WORDS, and no data set in `out`.
+refuses() {
+  said=$("$LOCKSTEP" pack "${@:3}" --out out 2>&1)
+  local status=$?
+  ((status == 2)) && grep -qF -- "$2" <<<"$said" && [[ ! -e out ]]
+  verdict $? "pack refuses $1"
+  rm -rf out
+}
+
+digest() { (cd "$1" && find . -type f | sort | xargs sha256sum | sha256sum); }
+
+jpeg() {
+  base64 -d <<END
+/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABALDA4MChAODQ4SERATGCgaGBYWGDEjJR0oOjM9PDkzODdASFxOQERXRTc4UG1R
+V19iZ2hnPk1xeXBkeFxlZ2P/2wBDARESEhgVGC8aGi9jQjhCY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2Nj
+Y2NjY2NjY2NjY2NjY2P/wAARCAAIAAgDASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAX/xAAUEAEAAAAAAAAAAAAA
+AAAAAAAA/8QAFQEBAQAAAAAAAAAAAAAAAAAAAAb/xAAUEQEAAAAAAAAAAAAAAAAAAAAA/9oADAMBAAIRAxEAPwCWAKZ//9k=
+END
+}
+
+# ---- generated shapes, 1, 2 and 3 ranks ---------------------------------------------------------
+shapes=(pack --from shapes --train-rows 2000 --val-rows 300 --rows-per-shard 300 --seed 5)
+said=$("$LOCKSTEP" "${shapes[@]}" --out one 2>&1) &&
+  grep -q 'packed 2300 images of 10 classes' <<<"$said" &&
+  grep -q 'one/train: 2000 rows in 7 shards' <<<"$said" &&
+  [[ -e one/val/val-00000-of-00001.h5 && ! -e one/.partial ]]
+verdict $? 'pack says what it wrote, and where'
+for n in 2 3; do
+  said=$(ranks $n "$LOCKSTEP" "${shapes[@]}" --out "of$n") && [[ $(digest one) == $(digest "of$n") ]]
+  verdict $? "$n ranks pack the bytes that one packs"
+done
+
+before=$(digest one)
+said=$("$LOCKSTEP" pack --from shapes --train-rows 50 --val-rows 0 --out one 2>&1)
+(($? == 2)) && grep -q 'one/train: exists already' <<<"$said" && [[ $(digest one) == "$before" ]]
+verdict $? 'pack does not write over a data set'
+said=$(ranks 2 "$LOCKSTEP" pack --from shapes --train-rows 50 --val-rows 0 --held-out 0 --out one --force) &&
+  [[ $(find one -type f) == one/train/train-00000-of-00001.h5 ]]
+verdict $? 'pack --force replaces a data set whole'
+
+# ---- class folders --------------------------------------------------------------------------------
+for name in cat dog; do
+  mkdir -p "images/$name"
+  for i in $(seq 20); do jpeg >"images/$name/$i.JPG"; done
+done
+said=$("$LOCKSTEP" pack images --out out 2>&1) &&
+  grep -q '10 % of each class' <<<"$said" && grep -q 'out/train: 36 rows' <<<"$said" &&
+  grep -q 'out/val: 4 rows' <<<"$said"
+verdict $? 'pack finds class folders and holds out a tenth'
+rm -rf out
+
+head -c 200 images/dog/7.JPG >images/dog/8.JPG
+echo text >images/cat/3.JPG
+refuses 'a broken image, by name' 'images/cat/3.JPG: not an image' images
+said=$(ranks 3 "$LOCKSTEP" pack images --rows-per-shard 5 --out out)
+(($? == 2)) && [[ ! -e out ]] && (($(grep -c 'images/.*JPG: ' <<<"$said") == 1))
+verdict $? 'an image that one rank finds broken ends all ranks, is said once, and leaves nothing'
+said=$(ranks 2 "$LOCKSTEP" pack images --skip-bad --held-out 0 --rows-per-shard 5 --out out) &&
+  grep -q 'packed 38 images' <<<"$said" && grep -q '2 unreadable images were skipped' <<<"$said" &&
+  [[ $(wc -l <out/skipped.txt) == 2 ]] && grep -q '^images/cat/3.JPG: not' out/skipped.txt &&
+  grep -q '^images/dog/8.JPG: broken JPEG' out/skipped.txt
+verdict $? 'pack --skip-bad counts and lists what it left out'
+rm -rf out
+
+mkdir images/bird
+refuses 'an empty class folder, by name' 'images/bird: an empty class folder' images
+refuses 'a missing folder' 'nowhere: no such folder' nowhere
+refuses 'a folder without class folders' 'images/cat: no class folders' images/cat
+refuses 'nothing to pack' 'name the folder of images'
+refuses 'an unknown kind' 'mnist' images --from mnist
+refuses 'a folder for generated shapes' 'what is images for' images --from shapes
+refuses 'a size that is none' '--resize 12y' images --resize 12y
+refuses 'a number of shapes for a folder' '--train-rows and --val-rows' images --train-rows 5
+refuses 'to hold out rows of what has its own test split' 'has its own' --from shapes --held-out 0.5
+
+# ---- IDX ---------------------------------------------------------------------------------------------
+mkdir idx
+{ printf '\0\0\010\003\0\0\0\012\0\0\0\002\0\0\0\003' && head -c 60 "$LOCKSTEP"; } \
+  >idx/train-images-idx3-ubyte
+printf '\0\0\010\001\0\0\0\012\0\1\2\0\1\2\0\1\2\0' | gzip >idx/train-labels-idx1-ubyte.gz
+said=$(ranks 2 "$LOCKSTEP" pack idx --held-out 0 --out out) &&
+  grep -q 'packed 10 images of 3 classes as 2 x 3 x 1' <<<"$said"
+verdict $? 'pack finds IDX files, one of them gzipped'
+rm -rf out
+said=$("$LOCKSTEP" pack idx --held-out 0 --resize 16 --channels 3 --out out 2>&1) &&
+  grep -q 'packed 10 images of 3 classes as 16 x 16 x 3' <<<"$said"
+verdict $? 'pack --resize and --channels shape the rows'
+rm -rf out
+truncate -s -5 idx/train-images-idx3-ubyte
+refuses 'a truncated IDX file' 'expected 60 bytes behind the header, found 55' idx
+
+# ---- the CIFAR-10 JPEGs --------------------------------------------------------------------------------
+archive=$OLDPWD/../shared/cifar10/cifar10-jpeg.tar.gz
+if [[ ! -e $archive ]]; then
+  echo 'SKIP pack takes real JPEGs: ../shared/cifar10 is not there'
+  exit
+fi
+tar xzf "$archive"
+said=$(ranks 2 "$LOCKSTEP" pack . --out cifar) && echo "$said" | grep packed &&
+  grep -q 'packed 60000 images of 10 classes as 32 x 32 x 3' <<<"$said" &&
+  grep -q 'mean 0.4913 0.4821 0.4465, deviation 0.2452 0.2428 0.2606' <<<"$said"
+verdict $? 'pack takes real JPEGs: CIFAR-10, both splits'
