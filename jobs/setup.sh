@@ -91,7 +91,11 @@ if [ -n "$check_only" ] || [ "$as_root" = none ] || ! command -v apt-get >/dev/n
   printf '  %-20s %s\n' 'Debian package' 'module or Spack package'
   echo "$missing" | while read -r package module; do printf '  %-20s %s\n' "$package" "$module"; done
   if command -v apt-get >/dev/null 2>&1; then
-    echo "setup: an administrator installs them with: apt-get install $names"
+    if [ "$as_root" != none ]; then
+      echo "setup: install them with: jobs/setup.sh$wanted"
+    else
+      echo "setup: an administrator installs them with: apt-get install $names"
+    fi
   fi
   echo 'setup: or load the modules (module load ..., spack load ...) and try again'
   exit 1
