@@ -58,16 +58,16 @@ void require_folder(const fs::path& folder) {
 
 std::vector<std::string> file_names(const fs::path& folder) {
   std::vector<std::string> names;
-  for (const fs::path& path : sorted_entries(folder))
-    if (fs::is_regular_file(path)) names.push_back(path.filename().string());
+  for (const fs::directory_entry& entry : sorted_entries(folder))
+    if (entry.is_regular_file()) names.push_back(entry.path().filename().string());
   return names;
 }
 
-std::vector<fs::path> sorted_entries(const fs::path& folder) {
+std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
   std::error_code reason;
-  std::vector<fs::path> entries;
+  std::vector<fs::directory_entry> entries;
   for (fs::directory_iterator at(folder, reason), end; !reason && at != end; at.increment(reason))
-    if (!at->path().filename().string().starts_with('.')) entries.push_back(at->path());
+    if (!at->path().filename().string().starts_with('.')) entries.push_back(*at);
   require(!reason, fmt::format("{}: {}", folder.string(), reason.message()));
   std::sort(entries.begin(), entries.end());
   return entries;

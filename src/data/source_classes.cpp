@@ -20,8 +20,9 @@ bool named_as_image(const fs::path& path) {
 }
 
 std::vector<fs::path> sub_folders(const fs::path& folder) {
-  std::vector<fs::path> folders = sorted_entries(folder);
-  std::erase_if(folders, [](const fs::path& path) { return !fs::is_directory(path); });
+  std::vector<fs::path> folders;
+  for (const fs::directory_entry& entry : sorted_entries(folder))
+    if (entry.is_directory()) folders.push_back(entry.path());
   return folders;
 }
 
@@ -104,11 +105,11 @@ class ClassFolders final : public Source {
 
   void add_images(const fs::path& folder, const fs::path& top, std::uint32_t index,
                   std::int32_t label) {
-    for (const fs::path& path : sorted_entries(folder)) {
-      if (fs::is_directory(path))
-        add_images(path, top, index, label);
-      else if (named_as_image(path))
-        files_.push_back({index, label, path.lexically_relative(top).string()});
+    for (const fs::directory_entry& entry : sorted_entries(folder)) {
+      if (entry.is_directory())
+        add_images(entry.path(), top, index, label);
+      else if (named_as_image(entry.path()))
+        files_.push_back({index, label, entry.path().lexically_relative(top).string()});
       else
         ++ignored_;
     }
