@@ -77,9 +77,12 @@ void require_same_model(const std::filesystem::path& path, const hdf5::File& fil
   const auto other = [&](const std::string& what) {
     throw InputError(fmt::format("{}: a checkpoint of another model: {}", path.string(), what));
   };
-  // Against backward order: the tensor that is named is the first that forward meets.
-  for (std::size_t i = layout.slices.size(); i-- > 0;) {
-    const nn::Tensor& tensor = layout.slices[i].tensor;
+  std::vector<nn::Tensor> tensors;
+  for (const nn::Slice& slice : layout.slices) tensors.push_back(slice.tensor);
+  // The tensor that is named is to be the first that forward meets.
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const auto& a, const auto& b) { return a.node < b.node; });
+  for (const nn::Tensor& tensor : tensors) {
     if (!std::binary_search(names.begin(), names.end(), tensor.name))
       other(fmt::format("it has no tensor '{}'", tensor.name));
     const auto shape = file.shape("weights/" + tensor.name);
@@ -87,10 +90,10 @@ void require_same_model(const std::filesystem::path& path, const hdf5::File& fil
       other(fmt::format("tensor '{}' is {} there and {} here", tensor.name, shape_text(shape),
                         shape_text(tensor.shape)));
   }
-  if (names.size() == layout.slices.size()) return;
+  if (names.size() == tensors.size()) return;
   for (const std::string& name : names) {
-    const auto same = [&name](const nn::Slice& slice) { return slice.tensor.name == name; };
-    if (std::none_of(layout.slices.begin(), layout.slices.end(), same))
+    const auto same = [&name](const nn::Tensor& tensor) { return tensor.name == name; };
+    if (std::none_of(tensors.begin(), tensors.end(), same))
       other(fmt::format("it has a tensor '{}' that this model lacks", name));
   }
 }

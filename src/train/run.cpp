@@ -70,10 +70,6 @@ void Run::Impl::open_data() {
                                     .shuffle = true,
                                     .keep_last = config.data.keep_last});
   steps_per_epoch = sampler->batches();
-  require(steps_per_epoch > 0,
-          fmt::format("{} has {} rows, fewer than one global batch of {}: give a smaller batch, "
-                      "or --data.keep-last",
-                      config.data.train, info.rows, config.batch));
   schedule = make_schedule(config, steps_per_epoch);
 }
 

@@ -30,8 +30,8 @@ struct RunSpec {
 /// is written, so a run that cannot begin leaves nothing behind.
 class Run {
  public:
-  /// Opens and checks everything that the run needs. Throws InputError as its parts do, and when
-  /// the training set has fewer rows than one global batch. The references must outlive the run.
+  /// Opens and checks everything that the run needs. Throws InputError as its parts do. The
+  /// references must outlive the run.
   Run(RunSpec spec, Backend& backend, comm::Communicator& communicator, comm::Control& control);
   ~Run();
   Outcome train();

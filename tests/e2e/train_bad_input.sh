@@ -1,0 +1,77 @@
+#!/bin/bash
+# What a user can do wrong with `lockstep train`: each is refused by name, with status 2, and writes
+# nothing.
+set -euo pipefail
+cd "$WORK"
+"$LOCKSTEP" pack --from shapes --out shapes --train-rows 40 --val-rows 20 >pack.log 2>&1
+
+# refuses LAW PATTERN RANKS OPTION...: every word of PATTERN (an extended regular expression) is said
+refuses() {
+  local law=$1 pattern=$2 ranks=$3 status=0
+  shift 3
+  mpirun -np "$ranks" "$LOCKSTEP" train --out run "$@" >said.log 2>&1 || status=$?
+  if [ $status = 2 ] && grep -Eq -- "$pattern" said.log && [ ! -e run ]; then
+    echo "PASS $law"
+  else
+    cat said.log
+    echo "status $status; expected 2 and: $pattern"
+    echo "FAIL $law"
+  fi
+}
+data=(--data.train shapes/train)
+
+refuses 'an unknown option is refused by name' 'optim.learnrate' 1 "${data[@]}" --optim.learnrate 1
+refuses 'a value that is no number is refused by key' "epochs: 'ten'" 1 "${data[@]}" --epochs ten
+refuses 'a missing configuration file is refused by name' 'none.toml: No such file' 1 \
+  --config none.toml
+printf '[data]\ntrain = "shapes/train"\n[optim]\nlearning-rate = 0.1\n' >unknown.toml
+refuses 'an unknown key of a file is refused with its line' \
+  "unknown.toml, line 4: unknown key 'optim.learning-rate'" 1 --config unknown.toml
+printf 'epochs = 3\nepochs = 4\n' >twice.toml
+refuses 'a key that stands twice is refused with its line' 'twice.toml, line 2: .*line 1' 1 \
+  --config twice.toml
+refuses 'a training without a training set says which key is missing' 'data.train is missing' 1
+refuses 'a data set that is not there is refused by name' 'nowhere' 1 --data.train nowhere
+refuses 'an unknown model is refused by name' 'resnet21' 1 "${data[@]}" --batch 20 \
+  --model resnet21
+refuses 'a contradiction of batch and batch per rank names both' \
+  'batch = 20 .*batch-per-rank = 8 .* 16' 2 "${data[@]}" --batch 20 --batch-per-rank 8
+refuses 'a global batch that the ranks cannot share is refused' 'batch = 7 .*2 x 1 = 2' 2 \
+  "${data[@]}" --batch 7
+refuses 'a batch larger than the data set is refused' 'batch of 128 rows is larger than the data set.s 40' 2 \
+  "${data[@]}"
+refuses 'a precision that this backend lacks is refused' 'fp16' 1 "${data[@]}" --batch 20 \
+  --precision fp16
+refuses 'a checkpoint that is not there is refused by name' 'none.h5: No such file' 2 \
+  "${data[@]}" --batch 20 --resume none.h5
+echo 'a text' >text.h5
+refuses 'a text file named .h5 is refused as a checkpoint' 'text.h5: not a lockstep checkpoint' 1 \
+  "${data[@]}" --batch 20 --resume text.h5
+
+law='a training that diverges ends at the step where its loss is no number'
+status=0
+"$LOCKSTEP" train --out diverged "${data[@]}" --batch 20 --optim.lr 1e6 --epochs 20 >said.log 2>&1 ||
+  status=$?
+if [ $status = 2 ] && grep -Eq 'the loss is -?(nan|inf) at step [0-9]+' said.log; then
+  echo "PASS $law"
+else
+  cat said.log
+  echo "FAIL $law"
+fi
+
+law='a full disk ends the run by name and leaves the checkpoint before it valid'
+mkdir -p full
+if mount -t tmpfs -o size=3m tmpfs full 2>/dev/null; then
+  status=0
+  "$LOCKSTEP" train --out full/run "${data[@]}" --batch 20 --epochs 9 >said.log 2>&1 || status=$?
+  if [ $status = 2 ] && grep -q 'full/run/checkpoints/.*No space left' said.log &&
+    "$LOCKSTEP" info full/run/checkpoints/step-00000002.h5 >info.log; then
+    echo "PASS $law"
+  else
+    cat said.log
+    echo "FAIL $law"
+  fi
+  umount full
+else
+  echo "SKIP $law: no small file system can be mounted here"
+fi

@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/data/shard.hpp"
+#include "lockstep/train/evaluator.hpp"
+#include "tests/mpi/train_fixture.hpp"
+#include "tests/support/mpi_world.hpp"
+
+using namespace lockstep;
+using namespace lockstep::test;
+using train::Trainer;
+
+namespace {
+
+/// What each case needs of the world.
+struct Ranks {
+  std::unique_ptr<comm::Control> control = world().make_control(60);
+  std::unique_ptr<comm::Communicator> communicator = world().make_communicator(60);
+  std::unique_ptr<Backend> backend = make_cpu_backend({});
+  std::size_t size() const { return static_cast<std::size_t>(control->world()); }
+  std::size_t rank() const { return static_cast<std::size_t>(control->rank()); }
+
+  /// This rank's part of `global` rows, shared as the sampler shares them.
+  data::Batch part(const Rows& rows, std::size_t global) const {
+    const std::size_t each = global / size(), more = global % size();
+    return rows.batch(each * rank() + std::min(rank(), more), each + (rank() < more ? 1 : 0));
+  }
+};
+
+bool audit_passes(const Trainer& trainer, comm::Control& control) {
+  try {
+    trainer.audit(control, 1);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("N ranks with B/N rows make the step of one rank with N micro-batches of B/N",
+          "[train]") {
+  Ranks ranks;
+  // Even shares; and shares of which the last is one row smaller.
+  for (const std::size_t global : {4 * ranks.size(), 2 * ranks.size() - 1}) {
+    const Rows rows(global);
+    const std::size_t most = (global + ranks.size() - 1) / ranks.size();
+    Trainer together(small_trainer(most), *ranks.backend, *ranks.communicator);
+    SoloCommunicator nobody;
+    Trainer alone(small_trainer(most), *ranks.backend, nobody);
+    for (int step = 0; step < 2; ++step) {
+      together.step(ranks.part(rows, global), global, 0.01f);
+      alone.step(rows.batch(0, global), global, 0.01f);
+    }
+    for (const Part part : {Part::weights, Part::momentum}) {
+      const double apart = distance(learned_values(together, part), learned_values(alone, part));
+      INFO(global << " rows, " << apart << " apart");
+      REQUIRE(on_every_rank(apart < 2e-5));
+    }
+  }
+}
+
+TEST_CASE("all ranks hold the same bits after uneven steps, also those that had no row",
+          "[train]") {
+  Ranks ranks;
+  Trainer trainer(small_trainer(2), *ranks.backend, *ranks.communicator);
+  const Rows rows(5 * ranks.size());
+  std::uint64_t counted = 0, expected = 0;
+  for (std::size_t global = 1; global <= 5 * ranks.size(); global += 2) {
+    const auto report = trainer.step(ranks.part(rows, global), global, 0.05f);
+    counted += static_cast<std::uint64_t>(
+        ranks.control->sum({static_cast<double>(report.metrics.rows)}, "rows")[0]);
+    expected += global;
+  }
+  REQUIRE(on_every_rank(counted == expected));
+  REQUIRE(on_every_rank(audit_passes(trainer, *ranks.control)));
+  const auto weights = learned_values(trainer, Part::weights);
+  REQUIRE(on_every_rank(
+      std::all_of(weights.begin(), weights.end(), [](float w) { return std::isfinite(w); })));
+}
+
+TEST_CASE("the audit says at which step ranks diverged, and which", "[train]") {
+  Ranks ranks;
+  Trainer trainer(small_trainer(2), *ranks.backend, *ranks.communicator);
+  REQUIRE(on_every_rank(audit_passes(trainer, *ranks.control)));
+  if (ranks.size() < 2) return;
+  const std::size_t odd = ranks.size() - 1;
+  if (ranks.rank() == odd) {
+    std::vector<float> bias(kClasses, 0.25f);
+    const nn::ArenaLayout& layout = trainer.parameters().layout();
+    for (std::size_t i = 0; i < layout.slices.size(); ++i)
+      if (layout.slices[i].tensor.name == "fc.bias")
+        trainer.parameters().import_slice(Part::weights, i, bias);
+  }
+  std::string message;
+  try {
+    trainer.audit(*ranks.control, 42);
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  INFO(message);
+  REQUIRE(on_every_rank(message.find("ranks diverged at step 42") != std::string::npos));
+  if (ranks.size() > 2)  // of two, nobody can say which is right: both are named
+    REQUIRE(
+        on_every_rank(message.find("rank " + std::to_string(odd) + " has") != std::string::npos));
+}
+
+TEST_CASE("evaluation counts every row once, for any ranks, batch and uneven end", "[train]") {
+  Ranks ranks;
+  constexpr std::size_t count = 37;
+  const SharedShard shard(*ranks.control, count);
+  const data::DataSet set(shard.path());
+  Trainer trainer(small_trainer(2), *ranks.backend, *ranks.communicator);
+
+  train::EvaluatorSpec spec;
+  spec.network = trainer.network();
+  spec.program = trainer.program_spec();
+  spec.program.batch = count;
+  SoloControl nobody;
+  const auto want =
+      train::Evaluator(spec, *ranks.backend, trainer.parameters(), nobody, set).evaluate(true);
+  REQUIRE(on_every_rank(want.rows == count));
+  for (const std::size_t batch : {1, 3, 16}) {
+    spec.program.batch = batch;
+    train::Evaluator evaluator(spec, *ranks.backend, trainer.parameters(), *ranks.control, set);
+    const auto got = evaluator.evaluate(true);
+    REQUIRE(on_every_rank(got.rows == count));
+    REQUIRE(on_every_rank(got.confusion == want.confusion));
+    REQUIRE(on_every_rank(got.mean.top1 == want.mean.top1 && got.mean.top5 == want.mean.top5));
+    REQUIRE(on_every_rank(std::abs(got.mean.loss - want.mean.loss) <= 1e-5 * want.mean.loss));
+    REQUIRE(on_every_rank(got.rows_of(7) == 4 && got.rows_of(3) == 3));
+    REQUIRE(on_every_rank(evaluator.evaluate().mean.loss == got.mean.loss));
+  }
+}
