@@ -38,6 +38,7 @@ LIB       := $(BUILD)/liblockstep.a
 PROGRAM   := $(BUILD)/lockstep
 UNIT      := $(BUILD)/unit_tests
 MPI_TESTS := $(BUILD)/mpi_tests
+BENCHES   := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(wildcard tests/bench/*.cpp))
 
 # ---- the compiler and the libraries ----------------------------------------------------------
 # Each probe runs once, when a recipe first needs it: `make help` asks for nothing.
@@ -54,26 +55,27 @@ GXX_12      = $(call once,GXX_12,$(CXX) -dumpfullversion 2>/dev/null | grep '^12
 WERROR   ?= $(if $(GXX_12),-Werror)
 WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wvla \
             -Wformat=2 -Wundef $(FALSE_ALARMS) $(WERROR)
-# g++ 12 at -O3 sees overflows in fmt and in std::string that are not there (GCC bugs 105329, 106757).
+# g++ 12 at -O3 sees overflows in fmt and std::string that are not there (GCC bugs 105329, 106757);
+# vectors are passed only inside one object file, where no other compiler's rule matters.
 FALSE_ALARMS := -Wno-stringop-overflow -Wno-restrict -Wno-psabi
 # The two -fno flags change no computed value: nothing here reads errno or traps on arithmetic.
-# Never -march=native: kernels choose their instruction set when they run (target_clones).
-OPTIMIZE := -O3 -fno-math-errno -fno-trapping-math
+# Never -march=native: the program chooses its kernels' instruction set when it starts.
+OPTIMIZE := -O3 -g -fno-math-errno -fno-trapping-math
 ifneq ($(SANITIZE),)
-OPTIMIZE := -O1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all \
+OPTIMIZE := -O1 -g1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all \
             -D_GLIBCXX_ASSERTIONS
 WERROR   := # sanitizers make the compiler's flow warnings guess
 endif
-# OpenMPI's C++ bindings are left out: gone from the standard, and full of warnings.
+# Open MPI's C++ bindings are left out: gone from the standard, and full of warnings.
 THIRD_PARTY = $(patsubst -I%,-isystem %,$(MPI_CFLAGS) $(PKG_CFLAGS)) -DOMPI_SKIP_MPICXX
 CXXFLAGS   ?=
-ALL_CXXFLAGS = -std=c++20 -g $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) -Iinclude -Isrc \
-               $(THIRD_PARTY) $(CXXFLAGS)
+COMPILE     = $(CXX) -std=c++20 $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) -Iinclude -Isrc \
+              $(THIRD_PARTY) $(CXXFLAGS)
 LDFLAGS    ?=
-ALL_LDFLAGS = -fopenmp -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
+LINK        = $(CXX) -fopenmp -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
 LIBS        = $(filter-out -lmpi_cxx,$(MPI_LIBS)) -ldnnl $(PKG_LIBS)
 
-# ---- building ------------------------------------------------------------------------------------
+# ---- building --------------------------------------------------------------------------------
 ##@ Build
 
 .PHONY: all
@@ -81,7 +83,7 @@ all: $(PROGRAM)  ## build the program into build/ (default)
 
 $(PROGRAM): $(call objects,$(APP_SRC)) $(LIB)
 	@echo "  link    $@"
-	@$(CXX) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	@$(LINK) -o $@ $^ $(LIBS)
 
 # Made anew each time, so that an object whose source is gone does not live on in the archive.
 $(LIB): $(call objects,$(LIB_SRC)) $(BUILD)/sources
@@ -91,23 +93,31 @@ $(LIB): $(call objects,$(LIB_SRC)) $(BUILD)/sources
 $(UNIT): $(call objects,$(UNIT_SRC) tests/support/main.cpp tests/support/unit_process.cpp \
          tests/support/oracle.cpp) $(LIB)
 	@echo "  link    $@"
-	@$(CXX) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	@$(LINK) -o $@ $^ $(LIBS)
 
 $(MPI_TESTS): $(call objects,$(MPI_SRC) tests/support/main.cpp tests/support/mpi_world.cpp) $(LIB)
 	@echo "  link    $@"
-	@$(CXX) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	@$(LINK) -o $@ $^ $(LIBS)
 
-$(BUILD)/obj/%.o: %.cpp | $(BUILD)/found
+$(BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
+	@mkdir -p $(@D)
+	@echo "  link    $@"
+	@$(LINK) -o $@ $^ $(LIBS)
+
+$(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  compile $<"
-	@$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(EXTRA) -MMD -MP -c -o $@ $<
+	@$(CCACHE) $(COMPILE) $(EXTRA) -MMD -MP -c -o $@ $<
 
 $(BUILD)/obj/tests/%.o: EXTRA = -I.
 
-# The list of sources; touched only when it changes.
+# The list of sources and the command that compiles: written only when they change, so that a change
+# remakes what depends on them.
+record = mkdir -p $(@D); echo '$($(1))' | cmp -s - $@ || echo '$($(1))' > $@
 $(BUILD)/sources: FORCE
-	@mkdir -p $(@D)
-	@echo '$(LIB_SRC)' | cmp -s - $@ || echo '$(LIB_SRC)' > $@
+	@$(call record,LIB_SRC)
+$(BUILD)/flags: FORCE | $(BUILD)/found
+	@$(call record,COMPILE)
 .PHONY: FORCE
 FORCE:
 
@@ -118,7 +128,7 @@ $(BUILD)/found:
 	@touch $@
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIB_SRC) $(APP_SRC) $(UNIT_SRC) $(MPI_SRC)) \
-           $(call objects,$(wildcard tests/support/*.cpp)))
+           $(call objects,$(wildcard tests/support/*.cpp tests/bench/*.cpp)))
 
 .PHONY: tests
 tests: $(UNIT) $(MPI_TESTS)
