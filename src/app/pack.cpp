@@ -122,7 +122,6 @@ void require_same_files(Control& control, const data::Source& source, const fs::
 
 /// Sums integers over the ranks, exactly: in halves, because doubles carry 53 bits.
 std::vector<std::uint64_t> sum(Control& control, const std::vector<std::uint64_t>& values) {
-  constexpr double half = 4294967296.0;
   std::vector<double> halves;
   for (const std::uint64_t value : values) {
     halves.push_back(static_cast<double>(value >> 32));
@@ -131,7 +130,7 @@ std::vector<std::uint64_t> sum(Control& control, const std::vector<std::uint64_t
   halves = control.sum(halves, "pack: totals");
   std::vector<std::uint64_t> total;
   for (std::size_t i = 0; i < halves.size(); i += 2)
-    total.push_back(static_cast<std::uint64_t>(halves[i]) * static_cast<std::uint64_t>(half) +
+    total.push_back((static_cast<std::uint64_t>(halves[i]) << 32) +
                     static_cast<std::uint64_t>(halves[i + 1]));
   return total;
 }
