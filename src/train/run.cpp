@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/train/model.hpp"
