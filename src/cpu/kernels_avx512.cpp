@@ -5,7 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 #include "cpu/vector.inc"
-INLINE void store(bf16*, v16) { __builtin_unreachable(); }  // bf16 needs AVX512-BF16
+
 #include "cpu/kernels.inc"
 }  // namespace
 
