@@ -23,6 +23,7 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::string checkpoint, data, json;
   std::size_t batch = 64, threads = 0;
+  std::string backend = "auto";
   std::string precision;  ///< empty: as trained
 };
 
@@ -36,6 +37,8 @@ Model read_model(const Options& options) {
   const train::CheckpointHeader header = train::read_header(options.checkpoint);
   Model model;
   train::apply_toml(model.config, header.config, options.checkpoint);
+  train::set_key(model.config, "backend", options.backend);
+  model.config.backend = train::choose_backend(model.config.backend);
   if (!options.precision.empty()) train::set_key(model.config, "precision", options.precision);
   model.trained_on.channels = header.channels;
   model.trained_on.height = header.height;
@@ -135,6 +138,7 @@ Command add_eval(CLI::App& root) {
       ->capture_default_str();
   app->add_option("--threads", options->threads,
                   "compute threads of each rank (0: one for each core of its share)");
+  app->add_option("--backend", options->backend, "auto, cpu or cuda")->capture_default_str();
   app->add_option("--precision", options->precision, "fp32, bf16, ... (default: as trained)");
   return {app, [options](Launch& launch) { return evaluate(launch, *options); }};
 }

@@ -58,6 +58,16 @@ wait $! || status=$?
 "${train[@]}" --out signalled --resume auto >>signalled.log 2>&1 || cat signalled.log
 same_as_whole signalled 'a run that was stopped by SIGUSR1 ends with the same bits'
 
+# A scheduler may reach one rank alone: the others agree.
+"${train[@]}" --out terminated >terminated.log 2>&1 &
+wait_for_step terminated 3
+kill -TERM "$(ps -o pid= --ppid $! | tail -1 | tr -d ' ')"
+status=0
+wait $! || status=$?
+[ $status = 3 ] || { cat terminated.log; echo "FAIL SIGTERM ends a run with status 3, not $status"; }
+"${train[@]}" --out terminated --resume auto >>terminated.log 2>&1 || cat terminated.log
+same_as_whole terminated 'a run of which one rank got SIGTERM ends with the same bits'
+
 "${train[@]}" --out killed >killed.log 2>&1 &
 wait_for_step killed 6
 kill -KILL $(ps -o pid= --ppid $!)  # the ranks

@@ -116,6 +116,9 @@ std::string to_toml(const Config& config);
 /// and lr is final. Throws InputError naming the keys, the values and what would be right.
 void resolve(Config& config, int world);
 
+/// "auto" as what this machine has: "cuda" or "cpu"; other names as they are.
+std::string choose_backend(const std::string& name);
+
 /// Names of the keys that change results and differ, each as "optim.lr (0.1, now 0.2)".
 std::vector<std::string> differences(const Config& before, const Config& now);
 

@@ -1,0 +1,67 @@
+#include <catch2/catch.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/train/resume.hpp"
+
+using namespace lockstep;
+using namespace lockstep::train;
+using Catch::Contains;
+
+namespace {
+
+Config some_config() {
+  Config config;
+  config.data.train = "shards";
+  config.batch = 64;
+  return config;
+}
+
+ResumePoint written_with(const Config& config, std::uint64_t batch) {
+  ResumePoint point;
+  point.checkpoint = "runs/x/checkpoints/step-00000007.h5";
+  point.header.config = to_toml(config);
+  point.header.backend = "cpu, 1 thread";
+  point.header.world = 2;
+  point.header.train_rows = 1000;
+  point.header.progress.batch = batch;
+  return point;
+}
+
+const ResumeConditions same_conditions{"cpu, 1 thread", 2, 1000};
+
+}  // namespace
+
+TEST_CASE("the same configuration and conditions resume without a word", "[resume]") {
+  Config now = some_config();
+  now.out = "elsewhere";
+  now.checkpoint.every_steps = 5;
+  CHECK(judge_resume(written_with(some_config(), 7), now, same_conditions).empty());
+}
+
+TEST_CASE("a resume with other bits names what differs", "[resume]") {
+  Config now = some_config();
+  now.optim.lr = 0.5f;
+  const std::string warning =
+      judge_resume(written_with(some_config(), 7), now, {"cpu, 2 threads", 4, 1000});
+  CHECK_THAT(warning, Contains("optim.lr (0.1, now 0.5)"));
+  CHECK_THAT(warning, Contains("backend (cpu, 1 thread, now cpu, 2 threads)"));
+  CHECK_THAT(warning, Contains("ranks (2, now 4)"));
+}
+
+TEST_CASE("a place in the middle of an epoch is refused where it would mean other rows",
+          "[resume]") {
+  const auto refused = [](const Config& now, const ResumeConditions& conditions,
+                          const std::string& what) {
+    CHECK_THROWS_WITH(judge_resume(written_with(some_config(), 7), now, conditions),
+                      Contains("step-00000007.h5") && Contains(what));
+    CHECK_THAT(judge_resume(written_with(some_config(), 0), now, conditions), Contains(what));
+  };
+  Config batch = some_config(), seed = some_config(), keep = some_config();
+  batch.batch = 32;
+  refused(batch, same_conditions, "batch");
+  seed.seed = 2;
+  refused(seed, same_conditions, "seed");
+  keep.data.keep_last = true;
+  refused(keep, same_conditions, "data.keep-last");
+  refused(some_config(), {"cpu, 1 thread", 2, 999}, "rows of the training set");
+}
