@@ -1,0 +1,28 @@
+#!/bin/sh
+# Packs CIFAR-10 from a folder of class folders (train/ and test/) or from its binary files, and trains ResNet-20 on it
+# with the recipe in jobs/configs/cifar10.toml:
+#
+#   jobs/cifar10.sh FOLDER
+#
+# RANKS (2), SEEDS ("1"), DATA (data/cifar10; packed once), LOCKSTEP (build/lockstep) and MPIRUN (mpirun --bind-to none)
+# may be set. More than one seed makes more than one run, and a last line with all their top-1.
+set -eu
+cd "$(dirname "$0")/.."
+
+[ $# -eq 1 ] || { echo 'usage: jobs/cifar10.sh FOLDER' >&2; exit 2; }
+source=$1
+data=${DATA:-data/cifar10}
+lockstep=${LOCKSTEP:-build/lockstep}
+mpirun="${MPIRUN:-mpirun --bind-to none} -np ${RANKS:-2}"
+
+[ -d "$data/train" ] || $mpirun "$lockstep" pack "$source" --out "$data"
+
+reached=
+for seed in ${SEEDS:-1}; do
+  log=$(mktemp)
+  $mpirun "$lockstep" train --config jobs/configs/cifar10.toml --data.train "$data/train" \
+    --data.val "$data/val" --seed "$seed" | tee "$log"
+  reached="$reached $(sed -n 's/^done:.*validation top-1 \([0-9.]*\) %.*/\1/p' "$log")"
+  rm -f "$log"
+done
+echo "top-1 of seed(s) ${SEEDS:-1}:$reached"
