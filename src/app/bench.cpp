@@ -24,7 +24,7 @@ struct Options {
   std::string model = "resnet20", precision = "fp32", backend = "cpu", json;
   std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0;
   float bucket_mb = 4;
-  bool reduction = false;
+  bool reduction = false, layers = false;
 };
 
 /// A communicator that moves nothing: what a step takes when ranks do not wait for each other.
@@ -67,24 +67,50 @@ double median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-/// Wall times of the steps of one configuration, ms.
+/// Wall times of the steps of one configuration, ms; each the slowest rank's.
 struct Series {
   std::vector<double> step, forward, backward, exposed, update;
 
-  void add(double wall_ms, const train::StepTimes& times) {
-    step.push_back(wall_ms);
-    forward.push_back(times.forward_ms);
-    backward.push_back(times.backward_ms);
-    exposed.push_back(times.exposed_comm_ms);
-    update.push_back(times.update_ms);
+  void add(const std::vector<double>& ms) {
+    step.push_back(ms[0]);
+    forward.push_back(ms[1]);
+    backward.push_back(ms[2]);
+    exposed.push_back(ms[3]);
+    update.push_back(ms[4]);
   }
 };
 
-void one_step(train::Trainer& trainer, const Synthetic& data, std::size_t global_rows,
-              Series* series) {
+/// The exchange of times lets all ranks begin the next step together: what one step lost does not
+/// count for the next.
+void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
+              std::size_t global_rows, Series* series = nullptr) {
   const double begin = now_ms();
-  const train::StepReport report = trainer.step(data.batch, global_rows, 1e-3f);
-  if (series) series->add(now_ms() - begin, report.times);
+  const train::StepTimes times = trainer.step(data.batch, global_rows, 1e-3f).times;
+  const auto slowest = control.max({now_ms() - begin, times.forward_ms, times.backward_ms,
+                                    times.exposed_comm_ms, times.update_ms},
+                                   "step");
+  if (series) series->add(slowest);
+}
+
+/// Median time of each step of the tape, in its order: where forward and backward spend theirs.
+Json time_tape(const Options& options, Backend& backend, train::Trainer& trainer,
+               const Synthetic& data) {
+  const auto program =
+      backend.compile(trainer.network(), trainer.program_spec(), trainer.parameters());
+  program->load(data.batch);
+  Tape tape = program->forward();
+  tape.insert(tape.end(), program->backward(false).begin(), program->backward(false).end());
+  std::vector<std::vector<double>> times_ms(tape.size());
+  for (std::size_t i = 0; i < options.warm_up + options.steps; ++i)
+    for (std::size_t step = 0; step < tape.size(); ++step) {
+      const double begin = now_ms();
+      tape[step].run();
+      if (i >= options.warm_up) times_ms[step].push_back(now_ms() - begin);
+    }
+  Json list = Json::array();
+  for (std::size_t step = 0; step < tape.size(); ++step)
+    list.push_back({{"name", tape[step].name}, {"ms", median(times_ms[step])}});
+  return list;
 }
 
 train::TrainerSpec trainer_spec(const Options& options, const nn::Network& network, int world) {
@@ -138,6 +164,25 @@ Json to_json(const Options& options, int world, const Backend& backend, const Se
   return json;
 }
 
+void report(const Options& options, const Json& json) {
+  const auto figure = [&](const char* name) { return json[name].get<double>(); };
+  log::info(fmt::format(
+      "{} {} batch {} on {} x {}: {:.1f} images/s, step {:.1f} ms (forward {:.1f}, backward "
+      "{:.1f}, exposed communication {:.1f}, update {:.1f}), peak memory {}",
+      options.model, options.precision, options.batch, json["ranks"].get<int>(),
+      json["backend"].get<std::string>(), figure("images_per_s"), figure("step_ms"),
+      figure("forward_ms"), figure("backward_ms"), figure("exposed_comm_ms"), figure("update_ms"),
+      human_bytes(figure("peak_memory_bytes"))));
+  if (options.reduction)
+    log::info(fmt::format("without reduction {:.1f} ms: a step with it takes {:.3f} times that",
+                          figure("step_without_reduction_ms"), figure("reduction_ratio")));
+  if (options.layers)
+    for (const Json& step : json["tape"])
+      log::info(fmt::format("{:10.3f} ms  {}", step["ms"].get<double>(),
+                            step["name"].get<std::string>()));
+  if (!options.json.empty()) write_text_atomically(options.json, json.dump(2) + "\n");
+}
+
 int run_bench(Launch& launch, const Options& options) {
   const double started_s = now_s();
   launch.start();
@@ -154,31 +199,28 @@ int run_bench(Launch& launch, const Options& options) {
   const Synthetic data(network, spec.program.batch, static_cast<std::uint64_t>(launch.rank.rank));
 
   train::Trainer trainer(spec, *compute.backend, *communicator);
-  one_step(trainer, data, options.batch, nullptr);
+  one_step(*launch.control, trainer, data, options.batch);
   const double first_step_s = now_s() - started_s;
-  std::unique_ptr<train::Trainer> alone;
-  if (options.reduction)
-    alone = std::make_unique<train::Trainer>(spec, *compute.backend, no_reduction);
-  Series with, without;
-  for (std::size_t i = 0; i < options.warm_up + options.steps; ++i) {
-    const bool counts = i >= options.warm_up;
-    one_step(trainer, data, options.batch, counts ? &with : nullptr);
-    if (alone) one_step(*alone, data, options.batch, counts ? &without : nullptr);
-  }
+  for (std::size_t i = 0; i < options.warm_up; ++i)
+    one_step(*launch.control, trainer, data, options.batch);
+  // Here, because a second trainer is part of no training.
   const double peak =
       launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];
-  if (launch.rank.rank != 0) return status_done;
-  const Json json = to_json(options, world, *compute.backend, with, without, peak, first_step_s);
-  log::info(fmt::format(
-      "{} {} batch {} on {} x {}: {:.1f} images/s, step {:.1f} ms (forward {:.1f}, backward "
-      "{:.1f}, exposed communication {:.1f}, update {:.1f}), peak memory {}",
-      options.model, options.precision, options.batch, world, compute.backend->description(),
-      json["images_per_s"].get<double>(), json["step_ms"].get<double>(), median(with.forward),
-      median(with.backward), median(with.exposed), median(with.update), human_bytes(peak)));
-  if (alone)
-    log::info(fmt::format("without reduction {:.1f} ms: a step with it takes {:.3f} times that",
-                          median(without.step), json["reduction_ratio"].get<double>()));
-  if (!options.json.empty()) write_text_atomically(options.json, json.dump(2) + "\n");
+
+  std::unique_ptr<train::Trainer> alone;
+  if (options.reduction) {
+    alone = std::make_unique<train::Trainer>(spec, *compute.backend, no_reduction);
+    for (std::size_t i = 0; i < options.warm_up; ++i)
+      one_step(*launch.control, *alone, data, options.batch);
+  }
+  Series with, without;
+  for (std::size_t i = 0; i < options.steps; ++i) {
+    one_step(*launch.control, trainer, data, options.batch, &with);
+    if (alone) one_step(*launch.control, *alone, data, options.batch, &without);
+  }
+  Json json = to_json(options, world, *compute.backend, with, without, peak, first_step_s);
+  if (options.layers) json["tape"] = time_tape(options, *compute.backend, trainer, data);
+  if (launch.rank.rank == 0) report(options, json);
   return status_done;
 }
 
@@ -201,6 +243,7 @@ Command add_bench(CLI::App& root) {
       ->capture_default_str();
   train->add_flag("--reduction", options->reduction,
                   "also run each step without reducing gradients, in turn, and compare");
+  train->add_flag("--layers", options->layers, "also time each step of the tape");
   train->add_option("--json", options->json, "write the figures to this file");
   return {app, [options](Launch& launch) { return run_bench(launch, *options); }};
 }
