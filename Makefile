@@ -29,8 +29,9 @@ LAYERS    := base sys device nn data comm backend optim train
 PORTS     := cpu mpi nocuda
 LIB_SRC   := $(wildcard $(patsubst %,src/%/*.cpp,$(LAYERS) $(PORTS)))
 APP_SRC   := $(wildcard src/app/*.cpp)
-UNIT_SRC  := $(wildcard tests/unit/*.cpp tests/unit/*/*.cpp)
-MPI_SRC   := $(wildcard tests/mpi/*.cpp)
+SUPPORT   := $(wildcard tests/support/*.cpp)
+UNIT_SRC  := $(wildcard tests/unit/*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT))
+MPI_SRC   := $(wildcard tests/mpi/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPORT))
 FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp')
 
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
@@ -57,7 +58,7 @@ WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-vi
             -Wformat=2 -Wundef $(FALSE_ALARMS) $(WERROR)
 # g++ 12 at -O3 sees overflows in fmt and std::string that are not there (GCC bugs 105329, 106757);
 # vectors are passed only inside one object file, where no other compiler's rule matters.
-FALSE_ALARMS := -Wno-stringop-overflow -Wno-restrict -Wno-psabi
+FALSE_ALARMS := -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-psabi
 # The two -fno flags change no computed value: nothing here reads errno or traps on arithmetic.
 # Never -march=native: the program chooses its kernels' instruction set when it starts.
 OPTIMIZE := -O3 -g -fno-math-errno -fno-trapping-math
@@ -90,12 +91,11 @@ $(LIB): $(call objects,$(LIB_SRC)) $(BUILD)/sources
 	@echo "  archive $@"
 	@rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
-$(UNIT): $(call objects,$(UNIT_SRC) tests/support/main.cpp tests/support/unit_process.cpp \
-         tests/support/oracle.cpp) $(LIB)
+$(UNIT): $(call objects,$(UNIT_SRC)) $(LIB)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $^ $(LIBS)
 
-$(MPI_TESTS): $(call objects,$(MPI_SRC) tests/support/main.cpp tests/support/mpi_world.cpp) $(LIB)
+$(MPI_TESTS): $(call objects,$(MPI_SRC)) $(LIB)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $^ $(LIBS)
 
@@ -127,8 +127,7 @@ $(BUILD)/found:
 	@CXX='$(CXX)' jobs/setup.sh --check build
 	@touch $@
 
--include $(patsubst %.o,%.d,$(call objects,$(LIB_SRC) $(APP_SRC) $(UNIT_SRC) $(MPI_SRC)) \
-           $(call objects,$(wildcard tests/support/*.cpp tests/bench/*.cpp)))
+-include $(patsubst %.o,%.d,$(call objects,$(LIB_SRC) $(APP_SRC) $(UNIT_SRC) $(MPI_SRC)))
 
 .PHONY: tests
 tests: $(UNIT) $(MPI_TESTS)
