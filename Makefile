@@ -61,8 +61,11 @@ WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-vi
 FALSE_ALARMS := -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-psabi
 # The two -fno flags change no computed value: nothing here reads errno or traps on arithmetic.
 # Never -march=native: the program chooses its kernels' instruction set when it starts.
-OPTIMIZE := -O3 -g -fno-math-errno -fno-trapping-math
+# -O3 where loops over numbers are and -O2 elsewhere: half the time to build.
+OPTIMIZE := -O2 -g1 -fno-math-errno -fno-trapping-math
+NUMERIC  := -O3
 ifneq ($(SANITIZE),)
+NUMERIC  :=
 OPTIMIZE := -O1 -g1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all \
             -D_GLIBCXX_ASSERTIONS
 WERROR   := # sanitizers make the compiler's flow warnings guess
@@ -110,6 +113,7 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@$(CCACHE) $(COMPILE) $(EXTRA) -MMD -MP -c -o $@ $<
 
 $(BUILD)/obj/tests/%.o: EXTRA = -I.
+$(foreach port,cpu mpi data,$(BUILD)/obj/src/$(port)/%.o): EXTRA = $(NUMERIC)
 
 # The list of sources and the command that compiles: written only when they change, so that a change
 # remakes what depends on them.
