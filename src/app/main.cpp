@@ -1,5 +1,8 @@
 #include <chrono>
+#include <csignal>
 #include <exception>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -18,7 +21,7 @@ constexpr const char* kFooter =
     "lockstep COMMAND --help lists a command's options.";
 
 /// Lets rank 0 speak first, which ends the others: an error that all ranks find alike (a missing
-/// file, a typing error) is said once.
+/// file, a typing error) is said once. A launcher ends the others by SIGTERM, about a second later.
 void wait_for_turn(const Launch& launch) {
   int rank = launch.rank.rank;
   if (!launch.world) {
@@ -28,7 +31,9 @@ void wait_for_turn(const Launch& launch) {
       return;  // who this is cannot be told; its own message says why
     }
   }
-  if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (rank == 0) return;
+  std::signal(SIGTERM, SIG_DFL);  // training catches it, and would outlive rank 0's word
+  std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 
 /// Says what went wrong and ends all ranks: the others may be waiting for this one.
@@ -49,16 +54,28 @@ int run(Launch& launch, const Command& command) {
   }
 }
 
+/// The arguments in reverse, as CLI11 takes them. "--key=" becomes "--key" and an empty text: CLI11
+/// would take the argument behind it for the value.
+std::vector<std::string> reversed_arguments(int argc, char** argv) {
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i) {
+    const std::string_view argument = argv[i];
+    const bool empty = argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    if (empty) arguments.emplace_back();
+    arguments.emplace_back(argument.substr(0, argument.size() - (empty ? 1 : 0)));
+  }
+  return arguments;
+}
+
 int main(int argc, char** argv) {
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", kVersion);
-  root.require_subcommand(1);
   root.footer(kFooter);
   const std::vector<Command> commands = {add_train(root), add_eval(root), add_pack(root),
                                          add_topo(root),  add_info(root), add_bench(root)};
   Launch launch;
   try {
-    root.parse(argc, argv);
+    root.parse(reversed_arguments(argc, argv));
   } catch (const CLI::ParseError& error) {
     wait_for_turn(launch);
     return root.exit(error) == 0 ? status_done : status_bad_input;
@@ -67,6 +84,8 @@ int main(int argc, char** argv) {
   launch.argv = argv;
   for (const Command& command : commands)
     if (command.app->parsed()) return run(launch, command);
+  wait_for_turn(launch);
+  log::info(root.help());
   return status_bad_input;
 }
 

@@ -1,5 +1,8 @@
 #include "run_options.hpp"
 
+#include <fmt/format.h>
+
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 
 namespace lockstep::app {
@@ -22,6 +25,8 @@ const char* type_name(train::TomlKind kind) {
 }  // namespace
 
 void RunOptions::add_to(CLI::App& app) {
+  app_ = &app;
+  app.allow_extras();  // config() knows better what the user may have meant
   app.add_option("--config", file_, "TOML file with any of the keys below; [optim] lr is optim.lr")
       ->type_name("FILE");
   const train::Config defaults;
@@ -41,7 +46,16 @@ void RunOptions::add_to(CLI::App& app) {
 
 train::Config RunOptions::config() const {
   train::Config config;
-  if (!file_.empty()) train::apply_toml(config, read_text(file_), file_);
+  if (const std::vector<std::string> unknown = app_->remaining(); !unknown.empty()) {
+    const std::string& first = unknown.front();
+    require(first.starts_with("--"),
+            fmt::format("'{}' was not expected: options begin with --", first));
+    train::set_key(config, first.substr(2, first.find('=') - 2), "");  // says which key is near
+  }
+  if (app_->count("--config") > 0) {
+    require(!file_.empty(), "--config names no file");
+    train::apply_toml(config, read_text(file_), file_);
+  }
   for (const auto& [name, value] : given_) train::set_key(config, name, value);
   return config;
 }

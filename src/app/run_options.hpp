@@ -19,6 +19,7 @@ class RunOptions {
   train::Config config() const;
 
  private:
+  CLI::App* app_ = nullptr;
   std::string file_;
   std::map<std::string, std::string> given_;
 };
