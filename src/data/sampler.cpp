@@ -43,9 +43,9 @@ Sampler::Sampler(const SamplerSpec& spec) : spec_(spec) {
   check(spec.world > 0 && spec.rank >= 0 && spec.rank < spec.world, "a rank of the world");
   const auto world = static_cast<std::size_t>(spec.world);
   require(spec.rows > 0, "the data set has no rows");
-  require(world <= spec.rows, fmt::format("{} ranks are more than the {} rows of the data set; "
-                                          "start fewer ranks",
-                                          world, spec.rows));
+  require(world <= spec.rows || !spec.shuffle,
+          fmt::format("{} ranks are more than the {} rows of the data set; start fewer ranks",
+                      world, spec.rows));
   require(spec.global_batch > 0 && spec.global_batch % world == 0,
           fmt::format("a global batch of {} rows cannot be shared evenly by {} ranks; take a "
                       "multiple of {}",

@@ -224,6 +224,8 @@ TEST_CASE("batches that ranks cannot share are refused with the numbers", "[samp
   spec.world = 101;
   spec.global_batch = 101;
   CHECK_THROWS_WITH(Sampler(spec), Contains("101 ranks") && Contains("100 rows"));
+  spec.shuffle = false;  // an evaluation counts every row, whoever has none
+  CHECK(each_once(global_batch(spec, 0, 0), 100));
   spec = whole(0);
   CHECK_THROWS_WITH(Sampler(spec), Contains("no rows"));
   spec.rows = 5;

@@ -27,8 +27,9 @@ struct Slice {
 
 class Sampler {
  public:
-  /// Throws InputError when there are no rows, more ranks than rows, a global batch that the ranks
-  /// cannot share evenly, or one larger than the data set that would be dropped.
+  /// Throws InputError when there are no rows, a global batch that the ranks cannot share evenly,
+  /// one larger than the data set that would be dropped, or more ranks than rows to shuffle among
+  /// them (in order, as evaluation reads, some ranks may have none).
   explicit Sampler(const SamplerSpec& spec);
   std::size_t batches() const;     ///< per epoch
   std::size_t dropped() const;     ///< rows of each epoch that no batch covers
