@@ -134,7 +134,7 @@ Command add_eval(CLI::App& root) {
                   "write loss, top-1, top-5, accuracy per class and confusion matrix to this file")
       ->type_name("FILE");
   app->add_option("--batch", options->batch, "rows of a batch on each rank")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app->add_option("--threads", options->threads,
                   "compute threads of each rank (0: one for each core of its share)");

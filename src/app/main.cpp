@@ -36,11 +36,11 @@ void wait_for_turn(const Launch& launch) {
   std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 
-/// Says what went wrong and ends all ranks: the others may be waiting for this one.
+/// Says what went wrong and ends all ranks, who may be waiting for this one.
 int fail(const Launch& launch, const char* what, int status) {
   wait_for_turn(launch);
   log::error(what);
-  if (launch.world) comm::World::abort(status);
+  if (launch.world && launch.world->facts().world > 1) comm::World::abort(status);
   return status;
 }
 
