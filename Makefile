@@ -112,7 +112,10 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@echo "  compile $<"
 	@$(CCACHE) $(COMPILE) $(EXTRA) -MMD -MP -c -o $@ $<
 
-$(BUILD)/obj/tests/%.o: EXTRA = -I.
+# The command line and the tests are most of what there is to compile and none of what must be fast.
+$(BUILD)/obj/src/app/%.o: EXTRA = -O1
+$(BUILD)/obj/tests/%.o: EXTRA = -O1 -I.
+$(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
 $(foreach port,cpu mpi data,$(BUILD)/obj/src/$(port)/%.o): EXTRA = $(NUMERIC)
 
 # The list of sources and the command that compiles: written only when they change, so that a change
