@@ -173,10 +173,10 @@ cifar10:  ## pack and train CIFAR-10 from SRC=folder of class folders
 	@$(AS_ROOT) LOCKSTEP=$(PROGRAM) jobs/cifar10.sh "$(SRC)"
 
 .PHONY: bench
-bench:  ## measure training speed and memory: the table of models, precisions and ranks
-	@jobs/setup.sh build
-	@$(MAKE) --no-print-directory $(PROGRAM)
-	@$(AS_ROOT) LOCKSTEP=$(PROGRAM) tests/bench/run
+bench:  ## measure speed and memory beside PyTorch (MODELS= PRECISIONS= ROUNDS= STEPS= PARTS=)
+	@jobs/setup.sh bench
+	@$(MAKE) --no-print-directory $(PROGRAM) $(BENCHES)
+	@BUILD=$(BUILD) tests/bench/run $(PARTS)
 
 # ---- checking --------------------------------------------------------------------------------
 ##@ Check

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Finds what is missing to build, test, format or lint lockstep, and installs it where it may.
+# Finds what is missing to build, test, measure, format or lint lockstep, and installs it where it
+# may.
 #
-#   jobs/setup.sh [--check] build|test|format|lint|ci ...
+#   jobs/setup.sh [--check] build|test|bench|format|lint|ci ...
 #
 # What a package gives counts as there when dpkg knows the package or when it is found by itself (an
 # environment module, Spack). Missing packages are installed by apt-get as root or by a sudo that
@@ -27,6 +28,7 @@ zlib1g-dev         | build | library zlib           | zlib
 catch2             | test  | header catch2/catch.hpp | catch2@2
 hdf5-tools         | test  | command h5dump         | hdf5~mpi
 python3-h5py       | test  | python h5py            | py-h5py
+python3            | bench | command python3        | python
 clang-format       | format | command clang-format  | llvm@14
 clang-tidy-16      | lint  | command clang-tidy-16  | llvm@16
 '
@@ -43,13 +45,14 @@ for word; do
     --check) check_only=yes ;;
     build) wanted="$wanted build" ;;
     test) wanted="$wanted build test" ;;
+    bench) wanted="$wanted build bench" ;;
     format) wanted="$wanted format" ;;
     lint) wanted="$wanted build test lint" ;;
     ci) wanted="$wanted build test format" ;;
-    *) fail "unknown word \"$word\": say build, test, format, lint or ci, after --check or not" ;;
+    *) fail "unknown word \"$word\": build, test, bench, format, lint, ci and --check are known" ;;
   esac
 done
-[ -n "$wanted" ] || fail 'say for what: build, test, format, lint or ci'
+[ -n "$wanted" ] || fail 'say for what: build, test, bench, format, lint or ci'
 
 compiler=${CXX:-g++}
 found_by_itself() {
