@@ -86,7 +86,10 @@ Json run_as_json(const train::RunDirectory& run) {
   for (const auto& path : train::CheckpointDirectory(run.checkpoints(), 1).newest_first())
     checkpoints.push_back(path.filename().string());
   Json summary = nullptr;
-  if (std::filesystem::exists(run.summary())) summary = Json::parse(read_text(run.summary()));
+  if (std::filesystem::exists(run.summary())) {
+    summary = Json::parse(read_text(run.summary()), nullptr, false);
+    require(!summary.is_discarded(), fmt::format("{}: is not JSON", run.summary().string()));
+  }
   return {{"kind", "run"},
           {"path", run.root().string()},
           {"finished", !summary.is_null()},

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/train/model.hpp"
@@ -42,10 +43,15 @@ Run::Impl::Impl(RunSpec spec_, Backend& backend_, comm::Communicator& communicat
   resume = find_resume_point(config, directory, control);
   if (speaker() && !(resume && resume->same_run)) {
     // A run that was killed before its first checkpoint is begun anew by the same command.
-    if (config.resume == "auto")
+    if (config.resume == "auto") {
       directory.require_unfinished();
-    else
+      require(checkpoints.newest_first().empty(),
+              fmt::format("{} holds no checkpoint that is whole, and nothing is written over: name "
+                          "another as --resume, or choose another --out",
+                          directory.checkpoints().string()));
+    } else {
       directory.require_unused();
+    }
   }
   open_data();
   trainer.emplace(make_trainer_spec(config, train_rows->info(), control.world()), backend,
