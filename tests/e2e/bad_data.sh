@@ -1,0 +1,88 @@
+#!/bin/bash
+# Data that cannot be trained on: all ranks end with status 2 and the file is named, with the row
+# where there is one.
+source "$(dirname "$0")/../support/e2e.bash"
+pack_small
+shard=train-00001-of-00003.h5
+
+# refused NAME PATTERN OPTION...: and no run is begun.
+refused() {
+  run "${start[@]}" "$LOCKSTEP" train --out run --threads 1 "${@:3}"
+  ((status == 2)) && says "$2" && [[ ! -e run ]]
+  verdict $? "$1"
+  rm -rf run
+}
+copy_set() { cp -r small/train "$1"; }
+
+copy_set cut && truncate -s 15000 "cut/$shard"
+start=(ranks 2)
+refused 'a truncated shard is refused by name, on 2 ranks' "cut/$shard: .*truncated" --data.train cut
+start=()  # what follows, one rank finds as several do
+copy_set text && echo 'no pixels' >text/train-00009.h5
+refused 'a text file named .h5 is refused by name' 'text/train-00009.h5: is not an HDF5 file' \
+  --data.train text
+mkdir none
+refused 'a folder without shards is refused by name' 'none: holds no \*.h5 file' --data.train none
+refused 'an absent validation set is refused by name' 'nowhere: ' --data.train small/train \
+  --data.val nowhere
+
+"$LOCKSTEP" pack --from shapes --out other --train-rows 20 --val-rows 10 --resize 9 >/dev/null
+copy_set mixed && cp other/train/*.h5 mixed/train-00009.h5
+refused 'shards that disagree about the shape are both named' \
+  'mixed/train-00009.h5: has rows of 9 x 9 x 3, but mixed/train-00000.* has 8 x 8 x 3' \
+  --data.train mixed
+refused 'a validation set of another shape is refused, both named' \
+  'small/train has images of 8 x 8 .* other/val of 9 x 9' --data.train small/train \
+  --data.val other/val
+mkdir idx
+head -c 1280 "$LOCKSTEP" >pixels
+{ printf '\0\0\010\003\0\0\0\024\0\0\0\010\0\0\0\010' && cat pixels; } >idx/train-images-idx3-ubyte
+printf '\0\0\010\001\0\0\0\024\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2\0\1' \
+  >idx/train-labels-idx1-ubyte
+"$LOCKSTEP" pack idx --out digits --channels 3 >/dev/null 2>&1
+refused 'a validation set of other classes is refused, both named' \
+  'small/train .*digits/val .*class' --data.train small/train --data.val digits/val
+copy_set classes && cp digits/train/*.h5 classes/train-00009.h5 2>/dev/null
+refused 'shards that disagree about the classes are both named' \
+  'classes/train-00009.h5: .*class.*classes/train-00000' --data.train classes
+
+"$LOCKSTEP" pack --from shapes --out few --train-rows 3 --val-rows 2 --resize 8 >/dev/null
+start=(ranks 4)
+refused 'more ranks than rows are refused with both numbers' '4 ranks are more than the 3 rows' \
+  --data.train few/train --batch 4 --data.keep-last
+
+# ---- damage inside -----------------------------------------------------------------------------------
+if ! command -v h5dump >/dev/null; then
+  echo 'SKIP damaged rows and labels are refused: h5dump is not here'
+  exit
+fi
+# patch FILE DATASET BYTE: changes that byte of the data set.
+patch() {
+  local offset
+  offset=$(h5dump -p -H -d "$2" "$1" | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p')
+  printf '\x55' | dd of="$1" bs=1 seek=$((offset + $3)) conv=notrunc status=none
+}
+start=()
+copy_set labels && patch "labels/$shard" /labels $((41 * 4))
+refused 'a label out of range is refused by file and row' \
+  "labels/$shard: row 41 .*label" --data.train labels
+
+copy_set rows && patch "rows/$shard" /images $((41 * 192 + 100))
+cp -r small/val rows-val && patch rows-val/val-00000-of-00001.h5 /images $((17 * 192))
+# damaged RANKS NAME PATTERN OPTION...: found in the middle of a training.
+damaged() {
+  local began=$SECONDS
+  run timeout 30 mpirun --oversubscribe --bind-to none -np "$1" "$LOCKSTEP" train --out run \
+    --threads 1 --batch 16 "${@:4}"
+  # 10 s from the error to the end, and some for all that comes before.
+  ((status == 2 && SECONDS - began < 15)) && says "$3"
+  verdict $? "$2"
+  rm -rf run
+}
+for n in 1 2 4; do
+  damaged $n "a damaged row ends $n rank(s) in training, file and row named" \
+    "error: rows/$shard: row 41 is damaged: its CRC-32C" --data.train rows
+done
+damaged 2 'a damaged row ends 2 ranks in validation, file and row named' \
+  'error: rows-val/val-00000-of-00001.h5: row 17 is damaged' --data.train small/train \
+  --data.val rows-val

@@ -1,0 +1,96 @@
+#!/bin/bash
+# What the command line and the launcher's variables say is taken as it was meant, or refused by
+# name: with status 2, before anything is written.
+source "$(dirname "$0")/../support/e2e.bash"
+pack_small
+data=(--data.train small/train --threads 1)
+
+# refused NAME PATTERN COMMAND...
+refused() {
+  run "${@:3}"
+  ((status == 2)) && says "$2" && [[ ! -e run ]]
+  verdict $? "$1"
+}
+train=("$LOCKSTEP" train --out run)
+
+# ---- values ---------------------------------------------------------------------------------------
+# resolves NAME PATTERN OPTION...: trains, and the saved configuration has lines of each PATTERN.
+resolves() {
+  run "${train[@]}" "${data[@]}" --batch 125 "${@:3}"
+  ((status == 0)) && [[ $(grep -Ec -- "$2" run/config.toml) == 2 ]]
+  verdict $? "$1"
+  rm -rf run
+}
+resolves '--key= gives an empty text and swallows nothing' '^(val = ""|epochs = 1)$' \
+  --data.val= --epochs 1
+resolves "--key '' gives an empty text and swallows nothing" '^(val = ""|epochs = 1)$' \
+  --data.val '' --epochs 1
+resolves 'a bare switch is true and swallows nothing' '^(flip = true|epochs = 1)$' \
+  --data.flip --epochs 1
+resolves 'a switch takes false behind = or a space' '^(flip|keep-last) = false$' --epochs 1 \
+  --data.flip=false --data.keep-last false
+printf 'epochs = 7\n[data]\nflip = true\n' >file.toml
+resolves 'the command line goes before the file' '^(epochs = 1|flip = true)$' --config file.toml \
+  --epochs=1
+refused 'an empty number is refused by key' "epochs: '' is not a whole number" \
+  "${train[@]}" "${data[@]}" --epochs= --batch 125
+refused 'an empty switch is refused by key' "data.flip: '' is neither true nor false" \
+  "${train[@]}" "${data[@]}" --data.flip= --epochs 1
+refused 'a negative count is refused by key' "epochs: '-1' is not a whole number" \
+  "${train[@]}" "${data[@]}" --epochs=-1
+refused 'a number with junk behind it is refused by key' "optim.lr: '0.1x' is not a number" \
+  "${train[@]}" "${data[@]}" --optim.lr 0.1x
+refused 'a configuration file without a name is refused' 'config names no file' \
+  "${train[@]}" --config=
+
+# ---- names ----------------------------------------------------------------------------------------
+refused 'an unknown key is named with its neighbour' \
+  "unknown key 'optim.lrr'; did you mean 'optim.lr'" "${train[@]}" "${data[@]}" --optim.lrr=3
+refused 'a word that belongs to no option is named' "'stray' was not expected" \
+  "${train[@]}" "${data[@]}" stray
+refused 'a key given twice is named' 'model: At Most 1' \
+  "${train[@]}" --model resnet20 --model resnet32
+refused 'an unknown command is named' 'trian' "$LOCKSTEP" trian
+refused 'without a command the commands are listed' 'Subcommands:' "$LOCKSTEP"
+
+# ---- once -----------------------------------------------------------------------------------------
+once() {  # once NAME PATTERN COMMAND...
+  run "${@:3}"
+  ((status == 2)) && [[ $(grep -Ec -- "$2" <<<"$said") == 1 ]]
+  verdict $? "$1"
+}
+once 'ranks that find the same error before MPI say it once' "unknown key 'optim.lrr'" \
+  ranks 3 "${train[@]}" --optim.lrr 3
+once 'ranks that find the same error under MPI say it once' 'data.train is missing' \
+  ranks 3 "${train[@]}" --batch 126
+run "${train[@]}" --data.train nowhere
+((status == 2)) && [[ $said == 'error: nowhere: '* && $(wc -l <<<"$said") == 1 ]]
+verdict $? 'a rank alone says its error and nothing else'
+
+# ---- launcher variables ---------------------------------------------------------------------------
+job=(train --out run "${data[@]}" --batch 24 --epochs 1)
+left_over=(env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1
+  OMPI_COMM_WORLD_LOCAL_SIZE=4)
+refused 'variables left over from an earlier mpirun are named, with both values' \
+  'OMPI_COMM_WORLD_SIZE says 4 but MPI has a world of 1: .*unset' \
+  "${left_over[@]}" "$LOCKSTEP" "${job[@]}"
+refused 'a rank outside its world is refused' \
+  'OMPI_COMM_WORLD_RANK=5 is not below OMPI_COMM_WORLD_SIZE=4' \
+  "${left_over[@]}" OMPI_COMM_WORLD_RANK=5 "$LOCKSTEP" "${job[@]}"
+refused 'junk in a launcher variable is refused' \
+  'OMPI_COMM_WORLD_RANK=one: not a whole number' \
+  "${left_over[@]}" OMPI_COMM_WORLD_RANK=one "$LOCKSTEP" "${job[@]}"
+refused 'two ranks that claim one number are refused' \
+  'OMPI_COMM_WORLD_RANK says 0 but MPI has rank 1' \
+  ranks 2 env OMPI_COMM_WORLD_RANK=0 "$LOCKSTEP" "${job[@]}"
+refused 'a contradiction on one rank ends the others' \
+  'OMPI_COMM_WORLD_RANK=9 is not below OMPI_COMM_WORLD_SIZE=2' \
+  ranks 1 "$LOCKSTEP" "${job[@]}" : -np 1 env OMPI_COMM_WORLD_RANK=9 "$LOCKSTEP" "${job[@]}"
+refused 'an srun that did not connect its tasks to MPI is refused with the line to change' \
+  'SLURM_STEP_NUM_TASKS says 2 but MPI has a world of 1: .*--mpi=pmix' \
+  env SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=1 SLURM_NODEID=0 \
+  SLURM_STEP_TASKS_PER_NODE=2 "$LOCKSTEP" "${job[@]}"
+run env SLURM_PROCID=0 SLURM_NTASKS=4 mpirun --oversubscribe --bind-to none -np 2 "$LOCKSTEP" \
+  "${job[@]}"
+((status == 0)) && says '= 2 rank\(s\) x'
+verdict $? "mpirun inside a batch script: the script's own variables change nothing"

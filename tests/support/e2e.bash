@@ -1,0 +1,38 @@
+# What end-to-end scripts share: they source it and stand in the empty folder $WORK.
+set -uo pipefail
+cd "$WORK"
+
+said='' status=0
+
+# run COMMAND...: keeps what it says in `said` and how it ends in `status`.
+run() {
+  said=$("$@" 2>&1 | tr -d '\0')
+  status=$?
+}
+
+# says PATTERN: the last command said so (an extended regular expression).
+says() { grep -Eq -- "$1" <<<"$said"; }
+
+# verdict STATUS NAME: the law NAME holds when STATUS is 0; else what was said is shown.
+verdict() {
+  if (($1 == 0)); then
+    echo "PASS $2"
+  else
+    printf '%s\nended with status %s\nFAIL %s\n' "$said" "$status" "$2"
+  fi
+}
+
+# ranks N COMMAND...: as users start it; more ranks than cores are normal here.
+ranks() { mpirun --oversubscribe --bind-to none -np "$@"; }
+
+# pack_small: 250 images of 8 x 8 pixels in 3 shards as small/train, 53 as small/val.
+pack_small() {
+  "$LOCKSTEP" pack --from shapes --out small --train-rows 250 --val-rows 53 --resize 8 \
+    --rows-per-shard 100 >pack.log 2>&1 || cat pack.log
+}
+
+# tensors CHECKPOINT: names and checksums of everything that a run has learned.
+tensors() { "$LOCKSTEP" info --json "$1" | grep -E '"(name|crc32c)"'; }
+
+# without_times RUN: its metrics, but for what depends on the clock.
+without_times() { sed -E 's/"[a-z_]*(_ms|_per_s)":[0-9.e+-]+,?//g' "$1/metrics.jsonl"; }
