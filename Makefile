@@ -153,7 +153,8 @@ clean:  ## remove build/ (data sets and runs stay)
 # Open MPI refuses root unless told otherwise; containers and CI know no other user.
 AS_ROOT     := $(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
 RANKS       ?= 2
-MPIRUN      ?= mpirun
+# Binding is lockstep's own: mpirun would give small jobs one core for each rank.
+MPIRUN      ?= mpirun --bind-to none
 CONFIG      ?= jobs/configs/shapes.toml
 SHAPES      ?= data/shapes
 MAKE_SHAPES ?= $(PROGRAM) pack --from shapes --out $(SHAPES)
