@@ -34,7 +34,7 @@ void ConvRunner::plan() {
   if (!unit.input) image_.plan(unit.level);
   if (c.spec.training) {
     const std::size_t then = c.backward_time(unit.level);
-    for (std::size_t lane = 0; lane < c.lanes; ++lane)
+    for (std::size_t lane = 1; lane < c.lanes; ++lane)
       partials_.push_back(c.buffer(gradient_size_ * sizeof(float), then, then));
     chunk_gradient_ = c.fixed_scratch(unit.level, gradient_size_ * sizeof(float));
     dx_ = c.scratch(unit.level, geometry_.destination_bytes());
@@ -124,9 +124,8 @@ void ConvRunner::before_backward(std::size_t lane, bool accumulate) {
     to_backward_.run(weights_, c.at<void>(backward_weights_), lane, c.lanes, c.streams[lane]);
 }
 
-// Lane 0 writes straight to the arena when nothing has to be added to.
 float* ConvRunner::partial(std::size_t lane) const {
-  return lane == 0 && !accumulate_ ? gradient_ : c.at<float>(partials_[lane]);
+  return lane == 0 ? gradient_ : c.at<float>(partials_[lane - 1]);
 }
 
 void ConvRunner::backward(const Chunk& chunk) {
@@ -140,8 +139,8 @@ void ConvRunner::backward(const Chunk& chunk) {
 
   auto& weight_arguments = p.backward_weights[chunk.lane];
   float* sum = partial(chunk.lane);
-  float* target =
-      chunk.first_of_lane ? sum : reinterpret_cast<float*>(c.lane_at(chunk.lane, chunk_gradient_));
+  const bool replaces = chunk.first_of_lane && (chunk.lane > 0 || !accumulate_);
+  float* target = replaces ? sum : reinterpret_cast<float*>(c.lane_at(chunk.lane, chunk_gradient_));
   weight_arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(input(chunk)));
   weight_arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(dx);
   weight_arguments.at(DNNL_ARG_DIFF_WEIGHTS).set_data_handle(target);
@@ -162,10 +161,10 @@ std::byte* ConvRunner::data_gradient(const Chunk& chunk) {
 
 const std::byte* ConvRunner::input_gradient(const Chunk& chunk) { return data_gradient(chunk); }
 
-void ConvRunner::after_backward(std::size_t lane, bool accumulate) {
+void ConvRunner::after_backward(std::size_t lane, bool) {
   const Range range = part(gradient_size_, lane);
-  for (std::size_t other = accumulate ? 0 : 1; other < c.lanes; ++other)
-    float_kernels().add(c.at<float>(partials_[other]) + range.begin, range.end - range.begin,
+  for (std::size_t other = 1; other < c.lanes; ++other)
+    float_kernels().add(partial(other) + range.begin, range.end - range.begin,
                         gradient_ + range.begin);
 }
 

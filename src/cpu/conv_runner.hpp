@@ -45,6 +45,7 @@ class ConvRunner final : public Runner {
   const std::byte* input(const Chunk& chunk);
   std::byte* data_gradient(const Chunk& chunk);
   const float* weight_gradient(const Chunk& chunk, const std::byte* input, std::byte* dx);
+  /// Where a lane sums its chunks' weight gradients: lane 0 in the arena, the others beside it.
   float* partial(std::size_t lane) const;
 
   Image& image_;
@@ -57,7 +58,7 @@ class ConvRunner final : public Runner {
   WeightReorder to_forward_, to_backward_;
   bool copy_forward_ = false;
   std::size_t x_ = 0, forward_weights_ = 0, backward_weights_ = 0;
-  std::vector<std::size_t> partials_;                     // buffers, by lane
+  std::vector<std::size_t> partials_;                     // buffers of the lanes from 1 on
   std::size_t dx_ = 0, dinput_ = 0, chunk_gradient_ = 0;  // offsets in the lane's scratch
   std::map<std::size_t, Prepared> prepared_;              // by rows
 };
