@@ -56,11 +56,12 @@ if ! command -v h5dump >/dev/null; then
   echo 'SKIP damaged rows and labels are refused: h5dump is not here'
   exit
 fi
-# patch FILE DATASET BYTE: changes that byte of the data set.
+# patch FILE DATASET BYTE: changes bits of that byte of the data set.
 patch() {
-  local offset
-  offset=$(h5dump -p -H -d "$2" "$1" | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p')
-  printf '\x55' | dd of="$1" bs=1 seek=$((offset + $3)) conv=notrunc status=none
+  local at byte
+  at=$(($(h5dump -p -H -d "$2" "$1" | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p') + $3))
+  byte=$(od -An -tu1 -j $at -N 1 "$1")
+  printf "\\x$(printf %02x $((byte ^ 0x55)))" | dd of="$1" bs=1 seek=$at conv=notrunc status=none
 }
 start=()
 copy_set labels && patch "labels/$shard" /labels $((41 * 4))

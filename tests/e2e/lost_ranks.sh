@@ -1,0 +1,100 @@
+#!/bin/bash
+# Ranks that are killed, hang or are told to stop in the middle of a training: the others end in
+# time, what happened is named, no process is left, and the run can be gone on with.
+source "$(dirname "$0")/../support/e2e.bash"
+pack_small
+train=("$LOCKSTEP" train --data.train small/train --data.val small/val --batch 16 --threads 1
+  --optim.lr 0.05 --checkpoint.every-epochs 0 --eval.every-epochs 20)
+long=(--epochs 2000)  # minutes: it never comes to that
+short=(--epochs 60)   # 900 steps: some seconds, long enough to be hit
+
+# begin RANKS RUN OPTION...: starts a training and waits for its first step. Afterwards `mpirun` is
+# the launcher's process and `pids` are the ranks', in order.
+begin() {
+  local n=$1 name=$2
+  mpirun --oversubscribe --bind-to none "${launch[@]}" -np "$n" "${train[@]}" --out "$name" \
+    "${@:3}" >"$name.log" 2>&1 &
+  mpirun=$!
+  for _ in $(seq 300); do
+    grep -q 'first step done' "$name.log" && break
+    sleep 0.1
+  done
+  pids=($(ps -o pid= --ppid $mpirun | sort -n))
+}
+launch=()
+
+# finish RUN: waits for the launcher; `seconds` is how long it took.
+finish() {
+  local began=$SECONDS
+  wait $mpirun
+  status=$?
+  seconds=$((SECONDS - began))
+  said=$(tr -d '\0' <"$1.log")
+}
+
+# none_left: within 5 s no rank is there but as an entry that nobody has asked for.
+none_left() {
+  local left pid
+  for _ in $(seq 50); do
+    left=0
+    for pid in "${pids[@]}"; do
+      [[ -e /proc/$pid ]] && ! grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null && left=1
+    done
+    ((left == 0)) && return 0
+    sleep 0.1
+  done
+  said+=$'\n'"left: $(ps -o pid,stat,args -p "$(IFS=,; echo "${pids[*]}")")"
+  return 1
+}
+
+for n in 2 4; do
+  begin $n "killed$n" "${long[@]}"
+  kill -KILL "${pids[n - 1]}"
+  finish "killed$n"
+  ((${#pids[@]} == n && status != 0 && seconds < 10)) && says "rank $((n - 1)) .*signal 9" &&
+    none_left
+  verdict $? "of $n ranks one is killed: the others end within 10 s and its number is said"
+done
+
+begin 2 hung "${long[@]}" --comm.deadline-s 2
+kill -STOP "${pids[1]}"
+finish hung
+((status == 1 && seconds < 13)) && says 'rank 0: error: .*rank 1' && none_left
+verdict $? 'a rank that hangs is named when the deadline has passed, and the job ends'
+run "$LOCKSTEP" info hung
+((status == 0)) && says 'not finished'
+verdict $? 'a run that lost a rank is described as not finished'
+
+# ---- signals --------------------------------------------------------------------------------------
+stopped() {  # stopped RUN: says behind which step, and has that step's checkpoint
+  local file
+  says "stopped behind step [0-9]+ as asked" && none_left &&
+    file=$(grep -o "$1/checkpoints/step-[0-9]*.h5" <<<"$said") && "$LOCKSTEP" info "$file" >/dev/null
+}
+
+ranks 2 "${train[@]}" "${short[@]}" --out whole >whole.log 2>&1 || cat whole.log
+begin 2 one "${short[@]}"
+kill -TERM "${pids[1]}"
+finish one
+((status == 3)) && stopped one
+verdict $? 'SIGTERM to one rank stops all behind the same step, with a checkpoint and status 3'
+run ranks 2 "${train[@]}" "${short[@]}" --out one --resume auto
+((status == 0)) && says 'going on from one/checkpoints/step-[0-9]+.h5: step [0-9]' &&
+  cmp <(tensors one/checkpoints/step-00000900.h5) <(tensors whole/checkpoints/step-00000900.h5) &&
+  cmp <(without_times one) <(without_times whole)
+verdict $? 'a run of which one rank got SIGTERM ends with the same bits and metrics'
+
+begin 4 four "${long[@]}"
+kill -USR1 "${pids[2]}"
+finish four
+((status == 3)) && stopped four
+verdict $? 'SIGUSR1 to one of 4 ranks stops all, with a checkpoint and status 3'
+
+# mpirun waits so many seconds before it passes SIGTERM on and again before it kills, and answers
+# with a status of its own.
+launch=(--mca odls_base_sigkill_timeout 2)
+begin 2 all "${long[@]}"
+kill -TERM $mpirun
+finish all
+((status != 0)) && stopped all
+verdict $? 'SIGTERM to mpirun leaves a checkpoint of the step at which it came'
