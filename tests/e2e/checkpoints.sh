@@ -1,0 +1,73 @@
+#!/bin/bash
+# Checkpoints that are damaged, foreign, or could not be written: refused by name, the one before
+# goes on, and nothing is written over. (resume.sh: what a resumed run ends with.)
+source "$(dirname "$0")/../support/e2e.bash"
+pack_small
+any=("$LOCKSTEP" train --model resnet56 --epochs 2 --threads 1 --checkpoint.every-steps 4)
+train=("${any[@]}" --data.train small/train --batch 25)
+
+"${train[@]}" --out whole >whole.log 2>&1 || cat whole.log
+"${train[@]}" --out run --stop-after 13 >run.log 2>&1
+newest=run/checkpoints/step-00000013.h5 before=run/checkpoints/step-00000012.h5
+cp -r run sound
+flip() {  # flip FILE BYTE
+  local byte
+  byte=$(od -An -tu1 -j "$2" -N 1 "$1")
+  printf "\\x$(printf %02x $((byte ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+same_end() {  # same_end RUN: as the run that was not disturbed
+  cmp <(tensors "$1/checkpoints/step-00000020.h5") <(tensors whole/checkpoints/step-00000020.h5) &&
+    cmp <(without_times "$1") <(without_times whole)
+}
+
+flip $newest 1000000
+run "${train[@]}" --out other --resume $newest
+((status == 2)) && says "error: $newest: this checkpoint is torn or was altered" && [[ ! -e other ]]
+verdict $? 'a checkpoint with one flipped bit is refused by name'
+run "${train[@]}" --out run --resume auto
+((status == 0)) && says "warning: $newest: .*altered.*looking for an earlier one" &&
+  says "going on from $before: step 12" && [[ -e $newest.aside ]] && same_end run
+verdict $? '--resume auto takes the one before, sets the damaged one aside, ends with the same bits'
+
+rm -r run && cp -r sound run
+for file in run/checkpoints/step-*; do flip "$file" 4000; done
+cp -r run as_it_was
+run "${train[@]}" --out run --resume auto
+((status == 2)) && says 'run/checkpoints holds no checkpoint that is whole' &&
+  diff -r run as_it_was
+verdict $? 'a run whose checkpoints are all damaged is refused, and nothing is written over'
+
+# ---- of another run ---------------------------------------------------------------------------------
+refused() {  # refused NAME PATTERN OPTION...
+  run "${any[@]}" --out other "${@:3}"
+  ((status == 2)) && says "$2" && [[ ! -e other ]]
+  verdict $? "$1"
+}
+mkdir idx
+{ printf '\0\0\010\003\0\0\0\024\0\0\0\010\0\0\0\010' && head -c 1280 "$LOCKSTEP"; } \
+  >idx/train-images-idx3-ubyte
+printf '\0\0\010\001\0\0\0\024\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2\0\1' \
+  >idx/train-labels-idx1-ubyte
+"$LOCKSTEP" pack idx --out digits --channels 3 --held-out 0 >/dev/null 2>&1
+refused 'a checkpoint for other classes is refused by name' \
+  "sound/.*step-00000010.h5.* \[10, 64\] there and \[3, 64\] here" \
+  --data.train digits/train --batch 10 --resume sound/checkpoints/step-00000010.h5
+refused 'a checkpoint of the middle of an epoch refuses another batch' \
+  'sound/.*batch = 25; now it is 50' \
+  --data.train small/train --batch 50 --resume sound/checkpoints/step-00000013.h5
+refused 'a shard is refused as a checkpoint' 'not a lockstep checkpoint' \
+  --data.train small/train --batch 25 --resume "$(echo small/val/*.h5)"
+
+# ---- no room ----------------------------------------------------------------------------------------
+# Files may not grow beyond 6 MiB: what MPI makes fits, a checkpoint of 7 MB does not.
+rm -rf run && cp -r sound run
+(cd run/checkpoints && sha256sum ./*) >sums
+no_room() { (trap '' XFSZ && ulimit -f 6144 && "$@"); }
+run no_room "${train[@]}" --out run --resume auto
+((status == 2)) && says 'error: cannot write run/checkpoints/step-00000016.h5.*: File too large' &&
+  (cd run/checkpoints && sha256sum --quiet -c ../../sums) &&
+  [[ $(ls run/checkpoints) == $(ls sound/checkpoints) ]]
+verdict $? 'a checkpoint for which there is no room is named, the older ones stay as they are'
+run "${train[@]}" --out run --resume auto
+((status == 0)) && says "going on from $newest" && same_end run
+verdict $? 'when there is room again the run goes on and ends with the same bits'
