@@ -28,6 +28,7 @@ zlib1g-dev         | build | library zlib           | zlib
 catch2             | test  | header catch2/catch.hpp | catch2@2
 hdf5-tools         | test  | command h5dump         | hdf5~mpi
 python3-h5py       | test  | python h5py            | py-h5py
+procps             | test  | command ps             | procps
 python3            | bench | command python3        | python
 clang-format       | format | command clang-format  | llvm@14
 clang-tidy-16      | lint  | command clang-tidy-16  | llvm@16
