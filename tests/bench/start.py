@@ -46,7 +46,8 @@ def first_step(data, folder):
         if found:
             own, wall = float(found[1]), time.monotonic() - begin
     if own is None or process.wait() != STOPPED:
-        raise contenders.Failure(f'the default training did not stop behind its first step:\n{said}')
+        raise contenders.Failure('the default training did not stop behind its first step:\n'
+                                 + said[-2000:])
     return own, wall
 
 
