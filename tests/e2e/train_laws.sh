@@ -1,0 +1,63 @@
+#!/bin/bash
+# What a training computes does not depend on how its batches are shared: among ranks, among
+# micro-batches, and when the last batch is uneven. And bf16, where the processor has it.
+source "$(dirname "$0")/../support/e2e.bash"
+pack_small
+
+# train RUN RANKS OPTION...
+train() {
+  run ranks "$2" "$LOCKSTEP" train --data.train small/train --data.val small/val --epochs 2 \
+    --threads 1 --optim.lr 0.01 --data.flip --data.pad 1 --audit.every-steps 1 --out "$1" "${@:3}"
+}
+
+# losses RUN: of its steps, one a line.
+losses() { sed -n 's/^{"step":[0-9]*,.*"loss":\([0-9.e+-]*\),.*/\1/p' "$1/metrics.jsonl"; }
+
+# near STEPS RUN RUN: the losses of the first so many steps agree to 1e-5 of their value, which is
+# rounding in another order of summation, and there are so many.
+near() {
+  paste <(losses "$2") <(losses "$3") | head -n "$1" | awk -v steps="$1" '
+    { apart = $1 - $2; if (apart < 0) apart = -apart; if (!(apart <= 1e-5 * $1)) bad = 1 }
+    END { exit bad || NR != steps }' && return
+  said=$(paste <(losses "$2") <(losses "$3"))
+  return 1
+}
+
+# Micro-batches hold the same rows where ranks x accumulate is the same; batch norm's statistics
+# are those of a micro-batch, so only then the results can be equal. 250 rows are three steps of 64
+# and one of 58, which 4 ranks cut as one rank with 4 micro-batches does: 15 15 14 14.
+train one 1 --batch 64 --accumulate 4 --data.keep-last
+train two 2 --batch 64 --accumulate 2 --data.keep-last
+train four 4 --batch 64 --data.keep-last
+near 8 one four
+verdict $? '4 ranks with one micro-batch = one rank with 4, the uneven last batch included'
+near 3 one two
+verdict $? '2 ranks with 2 micro-batches each = one rank with 4'
+
+train uneven 4 --batch 248 --data.keep-last
+((status == 0)) && [[ $(losses uneven | wc -l) == 4 ]] &&
+  says 'x 62 rows; 2 steps an epoch$' && says 'epoch 2/2: .*validation'
+verdict $? 'a last batch of 2 rows for 4 ranks is trained on; the ranks without rows stay equal'
+train dropped 2 --batch 248
+((status == 0)) && [[ $(losses dropped | wc -l) == 2 ]] && says 'its last 2 rows are dropped'
+verdict $? 'rows that are dropped by default are counted aloud'
+
+# ---- bf16 -----------------------------------------------------------------------------------------
+# oneDNN takes this variable for the processor's word.
+export ONEDNN_MAX_CPU_ISA=AVX512_CORE
+train hidden 1 --batch 125 --precision bf16
+((status == 2)) && says 'error: precision bf16 needs a processor with AVX512-BF16' &&
+  [[ ! -e hidden ]]
+verdict $? 'bf16 without AVX512-BF16 is refused with what to do, and nothing is written'
+unset ONEDNN_MAX_CPU_ISA
+if grep -q avx512_bf16 /proc/cpuinfo; then
+  train bf16 2 --batch 50 --precision bf16
+  train fp32 2 --batch 50
+  # In both the loss falls, alike to bf16's three digits.
+  ((status == 0)) && paste <(losses bf16) <(losses fp32) | awk '
+    NR == 1 { first = $1 } { last = $1; apart = ($1 - $2) / $2; if (apart * apart > 4e-4) bad = 1 }
+    END { exit bad || NR != 10 || !(last < first) }'
+  verdict $? 'bf16 trains: its loss falls as that of fp32 does'
+else
+  echo 'SKIP bf16 trains: this processor has no AVX512-BF16'
+fi
