@@ -44,23 +44,28 @@ bool audit_passes(const Trainer& trainer, comm::Control& control) {
 
 }  // namespace
 
-TEST_CASE("N ranks with B/N rows make the step of one rank with N micro-batches of B/N",
+TEST_CASE("N ranks make the step of one rank that takes their micro-batches one by one",
           "[train]") {
   Ranks ranks;
-  // Even shares; and shares of which the last is one row smaller.
-  for (const std::size_t global : {4 * ranks.size(), 2 * ranks.size() - 1}) {
+  struct Form {
+    std::size_t global, micro;
+  };
+  const std::size_t n = ranks.size();
+  // Even shares; one smaller than the others; three micro-batches each; a rank without rows.
+  std::vector<Form> forms{{4 * n, 4}, {2 * n - 1, 2}, {6 * n, 2}};
+  if (n > 1) forms.push_back({n - 1, 1});
+  for (const auto [global, micro] : forms) {
     const Rows rows(global);
-    const std::size_t most = (global + ranks.size() - 1) / ranks.size();
-    Trainer together(small_trainer(most), *ranks.backend, *ranks.communicator);
+    Trainer together(small_trainer(micro), *ranks.backend, *ranks.communicator);
     SoloCommunicator nobody;
-    Trainer alone(small_trainer(most), *ranks.backend, nobody);
+    Trainer alone(small_trainer(micro), *ranks.backend, nobody);
     for (int step = 0; step < 2; ++step) {
       together.step(ranks.part(rows, global), global, 0.01f);
       alone.step(rows.batch(0, global), global, 0.01f);
     }
     for (const Part part : {Part::weights, Part::momentum}) {
       const double apart = distance(learned_values(together, part), learned_values(alone, part));
-      INFO(global << " rows, " << apart << " apart");
+      INFO(global << " rows in micro-batches of " << micro << ", " << apart << " apart");
       REQUIRE(on_every_rank(apart < 2e-5));
     }
   }
