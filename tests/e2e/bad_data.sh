@@ -80,10 +80,12 @@ damaged() {
   verdict $? "$2"
   rm -rf run
 }
-for n in 1 2 4; do
-  damaged $n "a damaged row ends $n rank(s) in training, file and row named" \
-    "error: rows/$shard: row 41 is damaged: its CRC-32C" --data.train rows
+damaged 1 'a damaged row ends a training, file and row named' \
+  "error: rows/$shard: row 41 is damaged: its CRC-32C" --data.train rows
+for n in 2 4; do
+  damaged $n "a damaged row ends all of $n ranks, named by the one that read it" \
+    "rank [0-9]: error: rows/$shard: row 41 is damaged: its CRC-32C" --data.train rows
 done
-damaged 2 'a damaged row ends 2 ranks in validation, file and row named' \
-  'error: rows-val/val-00000-of-00001.h5: row 17 is damaged' --data.train small/train \
+damaged 2 'a damaged row of the validation set ends 2 ranks, file and row named' \
+  'rank [0-9]: error: rows-val/val-00000-of-00001.h5: row 17 is damaged' --data.train small/train \
   --data.val rows-val

@@ -7,7 +7,7 @@ cd "$WORK"
 "$LOCKSTEP" pack --from shapes --out shapes --train-rows 250 --val-rows 50 >pack.log 2>&1
 
 # Ten full steps an epoch and an uneven eleventh of 10 rows.
-train=(mpirun -np 2 "$LOCKSTEP" train --data.train shapes/train --data.val shapes/val --epochs 2
+train=(mpirun --bind-to none -np 2 "$LOCKSTEP" train --data.train shapes/train --data.val shapes/val --epochs 2
   --batch 24 --accumulate 2 --data.keep-last --data.pad 4 --data.flip --optim.lr 0.05 --threads 1
   --checkpoint.every-steps 3)
 without_times() { sed -E 's/"[a-z_]*(_ms|_per_s)":[0-9.]+,?//g' "$1/metrics.jsonl"; }

@@ -9,7 +9,7 @@ cd "$WORK"
 refuses() {
   local law=$1 pattern=$2 ranks=$3 status=0
   shift 3
-  mpirun -np "$ranks" "$LOCKSTEP" train --out run "$@" >said.log 2>&1 || status=$?
+  mpirun --bind-to none -np "$ranks" "$LOCKSTEP" train --out run "$@" >said.log 2>&1 || status=$?
   if [ $status = 2 ] && grep -Eq -- "$pattern" said.log && [ ! -e run ]; then
     echo "PASS $law"
   else
