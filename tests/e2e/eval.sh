@@ -65,6 +65,9 @@ refused 'a shard for a checkpoint' '00001.h5: not a lockstep checkpoint' small/v
   --data small/val
 refused 'images of another shape, both named' \
   "$best has images of 8 x 8 .* large/val of 9 x 9" $best --data large/val
+"$LOCKSTEP" pack --from shapes --out grey --train-rows 20 --val-rows 3 --resize 8 --channels 1 \
+  >/dev/null
+refused 'images of other channels' 'grey/val of 8 x 8 pixels of 1 channel' $best --data grey/val
 refused 'a data set that is not there' 'nowhere: ' $best --data nowhere
 refused 'a batch of no rows' 'batch: .*0' $best --data small/val --batch 0
 refused 'an unknown precision' "precision: 'fp8' is not known" $best --data small/val \

@@ -7,9 +7,10 @@ cd "$WORK"
 
 # refuses LAW PATTERN RANKS OPTION...: every word of PATTERN (an extended regular expression) is said
 refuses() {
-  local law=$1 pattern=$2 ranks=$3 status=0
+  local law=$1 pattern=$2 ranks=$3 status=0 launch=()
   shift 3
-  mpirun --bind-to none -np "$ranks" "$LOCKSTEP" train --out run "$@" >said.log 2>&1 || status=$?
+  ((ranks == 1)) || launch=(mpirun --bind-to none -np "$ranks")
+  "${launch[@]}" "$LOCKSTEP" train --out run "$@" >said.log 2>&1 || status=$?
   if [ $status = 2 ] && grep -Eq -- "$pattern" said.log && [ ! -e run ]; then
     echo "PASS $law"
   else
