@@ -7,22 +7,29 @@
 # RANKS (2), SEEDS ("1"), DATA (data/cifar10; packed once), LOCKSTEP (build/lockstep) and MPIRUN (mpirun --bind-to none)
 # may be set. More than one seed makes more than one run, and a last line with all their top-1.
 set -eu
-cd "$(dirname "$0")/.."
 
 [ $# -eq 1 ] || { echo 'usage: jobs/cifar10.sh FOLDER' >&2; exit 2; }
-source=$1
+source=$(realpath "$1")
+cd "$(dirname "$0")/.."
 data=${DATA:-data/cifar10}
 lockstep=${LOCKSTEP:-build/lockstep}
 mpirun="${MPIRUN:-mpirun --bind-to none} -np ${RANKS:-2}"
 
 [ -d "$data/train" ] || $mpirun "$lockstep" pack "$source" --out "$data"
 
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 reached=
 for seed in ${SEEDS:-1}; do
-  log=$(mktemp)
+  # A pipe would hide the training's status; the log is shown while it grows.
+  : >"$log"
+  tail -f "$log" & shown=$!
+  status=0
   $mpirun "$lockstep" train --config jobs/configs/cifar10.toml --data.train "$data/train" \
-    --data.val "$data/val" --seed "$seed" | tee "$log"
+    --data.val "$data/val" --seed "$seed" >"$log" 2>&1 || status=$?
+  sleep 1
+  kill $shown
+  [ $status -eq 0 ] || exit $status
   reached="$reached $(sed -n 's/^done:.*validation top-1 \([0-9.]*\) %.*/\1/p' "$log")"
-  rm -f "$log"
 done
 echo "top-1 of seed(s) ${SEEDS:-1}:$reached"

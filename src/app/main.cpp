@@ -68,6 +68,7 @@ std::vector<std::string> reversed_arguments(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes (`| head`) does not end a training
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", kVersion);
   root.footer(kFooter);

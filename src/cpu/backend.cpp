@@ -2,7 +2,6 @@
 
 #include <dnnl.h>
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -14,6 +13,26 @@
 namespace lockstep::cpu {
 
 namespace {
+
+// What oneDNN uses, whatever the processor has (ONEDNN_MAX_CPU_ISA): other bits come from another.
+const char* library_instruction_set() {
+  switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_avx512_core_amx:
+      return "amx";
+    case dnnl_cpu_isa_avx512_core_bf16:
+      return "avx512-bf16";
+    case dnnl_cpu_isa_avx512_core_vnni:
+      return "avx512-vnni";
+    case dnnl_cpu_isa_avx512_core:
+      return "avx512";
+    case dnnl_cpu_isa_avx2_vnni:
+      return "avx2-vnni";
+    case dnnl_cpu_isa_avx2:
+      return "avx2";
+    default:
+      return "another";
+  }
+}
 
 class CpuDevice final : public Device {
  public:
@@ -36,8 +55,8 @@ class CpuBackend final : public Backend {
   std::string name() const override { return "cpu"; }
   std::string description() const override {
     const dnnl_version_t* version = dnnl_version();
-    return fmt::format("cpu: oneDNN {}.{}.{}, {}, {} thread{}", version->major, version->minor,
-                       version->patch, instruction_set(), team_.lanes(),
+    return fmt::format("cpu: oneDNN {}.{}.{} ({}), {}, {} thread{}", version->major, version->minor,
+                       version->patch, library_instruction_set(), instruction_set(), team_.lanes(),
                        team_.lanes() == 1 ? "" : "s");
   }
   Device& device() override { return device_; }

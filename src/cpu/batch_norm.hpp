@@ -21,7 +21,6 @@ class BatchNorm {
   double* gradient_sums(std::size_t chunk);  ///< [2, channels] of g, g * (x - mean), set to zero
   void differentiate(std::size_t begin, std::size_t end, bool accumulate);
 
-  std::size_t channels() const { return channels_; }
   const float* mean() const { return mean_.data(); }
   const float* scale() const { return scale_.data(); }
   const float* shift() const { return shift_.data(); }

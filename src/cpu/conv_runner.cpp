@@ -57,6 +57,13 @@ ConvRunner::Prepared ConvRunner::prepare(std::size_t rows) {
   return result;
 }
 
+dnnl::memory library_scratch(const Context& c, std::size_t lane) {
+  const auto bytes = static_cast<dnnl::memory::dim>(c.library_scratch);
+  return {{{bytes}, dnnl::memory::data_type::u8, dnnl::memory::format_tag::a},
+          engine(),
+          c.lane_library_scratch[lane].data()};
+}
+
 void ConvRunner::bind() {
   for (auto& [rows, prepared] : prepared_) {
     prepared.forward.resize(c.lanes);
@@ -73,9 +80,7 @@ void ConvRunner::bind_lane(Prepared& p, std::size_t lane, std::size_t rows) {
   };
   const memory source(geometry_.source(rows), engine(), nullptr);
   const memory destination(geometry_.destination(rows), engine(), nullptr);
-  const memory::desc scratch_desc({static_cast<memory::dim>(c.library_scratch)},
-                                  memory::data_type::u8, memory::format_tag::a);
-  const memory scratch = fixed(scratch_desc, c.lane_library_scratch[lane].data());
+  const memory scratch = library_scratch(c, lane);
   const auto weights = copy_forward_ ? c.at<void>(forward_weights_) : static_cast<void*>(weights_);
   p.forward[lane] = {{DNNL_ARG_SRC, source},
                      {DNNL_ARG_WEIGHTS, fixed(formats_.forward, weights)},

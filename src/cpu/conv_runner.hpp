@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 
 #include "cpu/batch_norm.hpp"
 #include "cpu/convolution.hpp"
@@ -10,6 +9,9 @@
 namespace lockstep::cpu {
 
 class PointRunner;
+
+/// The scratch memory of one lane for oneDNN's primitives.
+dnnl::memory library_scratch(const Context& context, std::size_t lane);
 
 /// A convolution and the sums of the batch norm behind it. In backward, for each chunk: the
 /// gradient of its output from the gradient behind the batch norm, the weight gradient of the
@@ -44,7 +46,6 @@ class ConvRunner final : public Runner {
   }
   const std::byte* input(const Chunk& chunk);
   std::byte* data_gradient(const Chunk& chunk);
-  const float* weight_gradient(const Chunk& chunk, const std::byte* input, std::byte* dx);
   /// Where a lane sums its chunks' weight gradients: lane 0 in the arena, the others beside it.
   float* partial(std::size_t lane) const;
 

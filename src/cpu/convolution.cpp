@@ -22,13 +22,6 @@ memory::data_type type_of(Storage storage) {
   return storage == Storage::fp32 ? memory::data_type::f32 : memory::data_type::bf16;
 }
 
-// The caller provides scratch memory, so that several lanes may run one primitive at a time.
-dnnl::primitive_attr user_scratchpad() {
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attr;
-}
-
 dnnl::convolution_forward::primitive_desc forward_desc(const ConvGeometry& g, const Desc& weights,
                                                        std::size_t rows, bool training) {
   const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
@@ -63,6 +56,12 @@ dnnl::convolution_backward_weights::primitive_desc backward_weights_desc(
 const dnnl::engine& engine() {
   static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
   return cpu;
+}
+
+dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
 }
 
 ConvGeometry ConvGeometry::of(const nn::Network& network, std::size_t index, Storage storage) {
@@ -158,8 +157,10 @@ WeightReorder::WeightReorder(const Desc& from, const Desc& to, std::size_t parts
       parts_.clear();
       continue;
     }
-    part.primitive =
-        dnnl::reorder(dnnl::reorder::primitive_desc(engine(), part.from, engine(), part.to));
+    const dnnl::reorder::primitive_desc desc(engine(), part.from, engine(), part.to,
+                                             user_scratchpad());
+    check(desc.scratchpad_desc().get_size() == 0, "a reorder of weights wants scratch memory");
+    part.primitive = dnnl::reorder(desc);
     parts_.push_back(std::move(part));
   }
 }

@@ -2,8 +2,6 @@
 
 #include <cstddef>
 #include <dnnl.hpp>
-#include <map>
-#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -15,6 +13,10 @@ namespace lockstep::cpu {
 
 /// oneDNN's engine of this process.
 const dnnl::engine& engine();
+
+/// For every primitive: the caller provides scratch memory, so that several lanes may run one at a
+/// time.
+dnnl::primitive_attr user_scratchpad();
 
 /// One convolution's geometry, for any number of rows.
 struct ConvGeometry {

@@ -7,8 +7,8 @@ namespace lockstep::cpu {
 
 namespace {
 
-// How many classes are at least as likely as the label; on equal logits the lower index wins. NaN
-// beats nothing.
+// How many classes are at least as likely as the label; on equal logits the lower index wins. A NaN
+// never counts for the label.
 std::size_t rank_of_label(const float* logits, std::size_t classes, std::size_t label) {
   std::size_t better = 0;
   for (std::size_t k = 0; k < classes; ++k) {

@@ -57,7 +57,9 @@ PoolRunner::Prepared PoolRunner::prepare(std::size_t rows) {
       c.spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
   constexpr auto algorithm = dnnl::algorithm::pooling_max;
   const dnnl::pooling_forward::primitive_desc forward(
-      {kind, algorithm, source, destination, stride, kernel, padding, padding}, engine());
+      {kind, algorithm, source, destination, stride, kernel, padding, padding}, user_scratchpad(),
+      engine());
+  c.library_scratch = std::max(c.library_scratch, forward.scratchpad_desc().get_size());
   Prepared result;
   result.forward = dnnl::pooling_forward(forward);
   result.forward_arguments.assign(c.lanes, {});
@@ -68,8 +70,11 @@ PoolRunner::Prepared PoolRunner::prepare(std::size_t rows) {
   if (!c.spec.training) return result;
   const memory::desc workspace = forward.workspace_desc();
   workspace_bytes_ = workspace.get_size() / rows;
-  result.backward = dnnl::pooling_backward(dnnl::pooling_backward::primitive_desc(
-      {algorithm, source, destination, stride, kernel, padding, padding}, engine(), forward));
+  const dnnl::pooling_backward::primitive_desc backward(
+      {algorithm, source, destination, stride, kernel, padding, padding}, user_scratchpad(),
+      engine(), forward);
+  c.library_scratch = std::max(c.library_scratch, backward.scratchpad_desc().get_size());
+  result.backward = dnnl::pooling_backward(backward);
   for (std::size_t lane = 0; lane < c.lanes; ++lane) {
     const memory record(workspace, engine(), nullptr);
     result.forward_arguments[lane].emplace(DNNL_ARG_WORKSPACE, record);
@@ -78,6 +83,16 @@ PoolRunner::Prepared PoolRunner::prepare(std::size_t rows) {
                                        {DNNL_ARG_WORKSPACE, record}};
   }
   return result;
+}
+
+void PoolRunner::bind() {
+  for (auto& [rows, prepared] : prepared_) {
+    for (std::size_t lane = 0; lane < c.lanes; ++lane) {
+      const memory scratch = library_scratch(c, lane);
+      prepared.forward_arguments[lane].emplace(DNNL_ARG_SCRATCHPAD, scratch);
+      prepared.backward_arguments[lane].emplace(DNNL_ARG_SCRATCHPAD, scratch);
+    }
+  }
 }
 
 void PoolRunner::before_forward(std::size_t lane) {

@@ -11,6 +11,7 @@ class PoolRunner final : public Runner {
  public:
   PoolRunner(Context& context, std::size_t index) : Runner(context, index) {}
   void plan() override;
+  void bind() override;
   void before_forward(std::size_t lane) override;
   void forward(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;

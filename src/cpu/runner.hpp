@@ -56,11 +56,6 @@ struct Context {
 
   std::size_t forward_time(std::size_t region) const { return region; }
   std::size_t backward_time(std::size_t region) const { return 2 * regions.size() - 1 - region; }
-  /// When the value that a unit puts out is needed no more, if `region` is the last forward region
-  /// that reads it.
-  std::size_t last_use(std::size_t region) const {
-    return spec.training ? backward_time(region) : region;
-  }
   std::size_t buffer(std::size_t bytes, std::size_t first, std::size_t last) {
     return planner.add(bytes, first, last);
   }

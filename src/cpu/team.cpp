@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <sched.h>
 
+#include <string>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
@@ -39,27 +40,33 @@ void wait_while_equal(const std::atomic<unsigned>& value, unsigned old) {
 Team::Team(const std::vector<std::vector<int>>& cpus) : lanes_(cpus.empty() ? 1 : cpus.size()) {
   if (!cpus.empty()) bind_this_thread(cpus[0]);
   omp_set_num_threads(1);  // per thread: oneDNN shall not open a team of its own inside a lane
-  std::atomic<std::size_t> bound{0};
-  for (std::size_t lane = 1; lane < lanes_; ++lane) {
-    threads_.emplace_back([this, lane, &bound, set = cpus[lane]] {
-      try {
-        bind_this_thread(set);
-      } catch (...) {
-        const std::lock_guard lock(mutex_);
-        error_ = std::current_exception();
-      }
-      omp_set_num_threads(1);
-      bound.fetch_add(1, std::memory_order_release);
-      bound.notify_one();
-      serve(lane);
-    });
+  try {
+    for (std::size_t lane = 1; lane < lanes_; ++lane)
+      threads_.emplace_back([this, lane, set = cpus[lane]] { start(lane, set); });
+  } catch (...) {
+    stop();
+    throw Error("the system does not start " + std::to_string(lanes_) +
+                " compute threads: give fewer (--threads)");
   }
-  for (std::size_t n = bound.load(std::memory_order_acquire); n + 1 < lanes_;
-       n = bound.load(std::memory_order_acquire))
-    bound.wait(n, std::memory_order_acquire);
+  for (std::size_t n = started_.load(); n + 1 < lanes_; n = started_.load()) started_.wait(n);
 }
 
-Team::~Team() {
+Team::~Team() { stop(); }
+
+void Team::start(std::size_t lane, const std::vector<int>& cpus) {
+  try {
+    bind_this_thread(cpus);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    error_ = std::current_exception();
+  }
+  omp_set_num_threads(1);
+  started_.fetch_add(1);
+  started_.notify_one();
+  serve(lane);
+}
+
+void Team::stop() {
   stop_.store(true);
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();

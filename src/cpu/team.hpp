@@ -26,6 +26,8 @@ class Team {
   void run(const std::function<void(std::size_t lane)>& work);
 
  private:
+  void start(std::size_t lane, const std::vector<int>& cpus);
+  void stop();
   void serve(std::size_t lane);
   void call(std::size_t lane);
 
@@ -35,6 +37,7 @@ class Team {
   std::atomic<unsigned> round_{0};    // counts run() calls; threads wait for it to change
   std::atomic<unsigned> working_{0};  // lanes of this round that have not finished
   std::atomic<bool> stop_{false};
+  std::atomic<std::size_t> started_{0};  // threads that are bound, or failed to be
   std::mutex mutex_;
   std::exception_ptr error_;
 };

@@ -12,7 +12,7 @@ struct AugmentSpec {
       0;  ///< zero border before a random crop of the original size (He et al.: 4); 0 = no crop
   bool flip = false;  ///< horizontally, with probability 1/2
   std::size_t cutout =
-      0;  ///< side of a square of zeros at a random place (DeVries and Taylor 2017); 0 = none
+      0;  ///< side of a square at a random place (DeVries and Taylor 2017); 0 = none
   std::uint64_t seed = 1;
 };
 
