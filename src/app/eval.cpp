@@ -23,6 +23,7 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::string checkpoint, data, json;
   std::size_t batch = 64, threads = 0;
+  double deadline_s = 120;
   std::string backend = "auto";
   std::string precision;  ///< empty: as trained
 };
@@ -40,12 +41,7 @@ Model read_model(const Options& options) {
   train::set_key(model.config, "backend", options.backend);
   model.config.backend = train::choose_backend(model.config.backend);
   if (!options.precision.empty()) train::set_key(model.config, "precision", options.precision);
-  model.trained_on.channels = header.channels;
-  model.trained_on.height = header.height;
-  model.trained_on.width = header.width;
-  model.trained_on.classes = header.classes;
-  model.trained_on.mean = header.mean;
-  model.trained_on.stddev = header.stddev;
+  model.trained_on = train::trained_on(header);
   return model;
 }
 
@@ -98,7 +94,7 @@ void print(const train::Evaluation& result, const std::vector<std::string>& clas
 }
 
 int evaluate(Launch& launch, const Options& options) {
-  launch.start();
+  launch.start(options.deadline_s);
   const Model model = read_model(options);
   const data::DataSet rows(options.data);
   train::require_alike(model.trained_on, options.checkpoint, rows.info(), options.data);
@@ -118,7 +114,9 @@ int evaluate(Launch& launch, const Options& options) {
   print(result, rows.info().classes, now_s() - began_s);
   if (launch.rank.rank == 0 && !options.json.empty())
     write_text_atomically(options.json,
-                          to_json(options, result, rows.info().classes).dump(2) + "\n");
+                          to_json(options, result, rows.info().classes)
+                                  .dump(2, ' ', false, Json::error_handler_t::replace) +
+                              "\n");
   return 0;
 }
 
@@ -138,6 +136,10 @@ Command add_eval(CLI::App& root) {
       ->capture_default_str();
   app->add_option("--threads", options->threads,
                   "compute threads of each rank (0: one for each core of its share)");
+  app->add_option("--deadline-s", options->deadline_s,
+                  "how long a rank waits for the others before the job ends")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
   app->add_option("--backend", options->backend, "auto, cpu or cuda")->capture_default_str();
   app->add_option("--precision", options->precision, "fp32, bf16, ... (default: as trained)");
   return {app, [options](Launch& launch) { return evaluate(launch, *options); }};

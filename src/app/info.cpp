@@ -190,7 +190,9 @@ Command add_info(CLI::App& root) {
   app->add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) {
             const Json found = describe(options->path);
-            std::string text = options->json ? found.dump(2) : as_text(found);
+            std::string text = options->json
+                                   ? found.dump(2, ' ', false, Json::error_handler_t::replace)
+                                   : as_text(found);
             while (text.ends_with('\n')) text.pop_back();
             log::info(text);
             return 0;

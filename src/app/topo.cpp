@@ -123,7 +123,8 @@ std::string text_of(const Json& ranks) {
 }
 
 void print(const Options& options, const sys::Machine& machine, const Json& ranks) {
-  std::string text = options.json ? Json{{"machine", as_json(machine)}, {"ranks", ranks}}.dump(2)
+  std::string text = options.json ? Json{{"machine", as_json(machine)}, {"ranks", ranks}}.dump(
+                                        2, ' ', false, Json::error_handler_t::replace)
                                   : text_of(machine) + text_of(ranks);
   if (text.ends_with('\n')) text.pop_back();
   log::info(text);

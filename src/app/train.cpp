@@ -2,7 +2,6 @@
 #include "compute.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/train/run.hpp"
-#include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/stop_signal.hpp"
 #include "run_options.hpp"
 #include "status.hpp"
@@ -16,7 +15,6 @@ int run_training(Launch& launch, train::Config config) {
   // Behind MPI's start, which installs handlers of its own.
   train::catch_stop_signals();
   train::resolve(config, launch.rank.world);
-  config.out = launch.control->broadcast(train::first_free(config.out), "run directory");
   Compute compute =
       prepare_compute(launch, {config.backend, config.threads, config.binding.require});
   const auto communicator = launch.world->make_communicator(config.comm.deadline_s);

@@ -24,6 +24,26 @@ std::optional<std::uint64_t> step_of(const std::filesystem::path& path) {
   return step;
 }
 
+void set_aside(const std::filesystem::path& path) {
+  std::filesystem::path aside = path;
+  aside += ".aside";
+  std::error_code error;
+  std::filesystem::rename(path, aside, error);
+  require(!error, fmt::format("{}: cannot be set aside: {}", path.string(), error.message()));
+  log::warn(
+      fmt::format("{} lies behind the step that the run goes on from, or is torn; it is now {}",
+                  path.string(), aside.filename().string()));
+}
+
+/// Also true of a file that is not whole.
+bool written_after(const std::filesystem::path& path, std::uint64_t step) {
+  try {
+    return read_header(path).progress.step > step;
+  } catch (const InputError&) {
+    return true;
+  }
+}
+
 }  // namespace
 
 CheckpointDirectory::CheckpointDirectory(std::filesystem::path directory, std::size_t keep)
@@ -60,15 +80,10 @@ std::optional<std::filesystem::path> CheckpointDirectory::newest_valid() const {
 
 void CheckpointDirectory::set_aside_after(std::uint64_t step) const {
   for (const auto& path : newest_first()) {
-    if (*step_of(path) <= step) return;
-    std::filesystem::path aside = path;
-    aside += ".aside";
-    std::error_code error;
-    std::filesystem::rename(path, aside, error);
-    require(!error, fmt::format("{}: cannot be set aside: {}", path.string(), error.message()));
-    log::warn(fmt::format("{} lies behind the step that the run goes on from; it is now {}",
-                          path.string(), aside.filename().string()));
+    if (*step_of(path) <= step) break;
+    set_aside(path);
   }
+  if (std::filesystem::exists(best()) && written_after(best(), step)) set_aside(best());
 }
 
 void CheckpointDirectory::prune() const {

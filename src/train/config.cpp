@@ -103,6 +103,10 @@ void check_ranges(const Config& config) {
   at_least_one("data.slots", config.data.slots);
   at_least_one("eval.every-epochs", config.eval.every_epochs);
   at_least_one("checkpoint.keep", config.checkpoint.keep);
+  for (const auto& [key, threads] :
+       {std::pair{"threads", config.threads}, std::pair{"data.workers", config.data.workers},
+        std::pair{"data.slots", config.data.slots}})
+    within(key, static_cast<double>(threads), 0, 1024);
   within("epochs", static_cast<double>(config.epochs), 1, 1 << 24);  // rng.hpp: epoch < 2^24
   within("optim.lr", config.optim.lr, 0, 1e6);
   within("optim.final-lr", config.optim.final_lr, 0, 1e6);

@@ -52,6 +52,11 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
     mine.rows += got.rows;
     mine.top1 += got.top1;
     mine.top5 += got.top5;
+    if (control_.any(spec_.stop && spec_.stop(), "evaluation batch")) {
+      Evaluation left;
+      left.stopped = true;
+      return left;
+    }
   }
 
   std::vector<double> sums{mine.loss, static_cast<double>(mine.rows),
@@ -60,7 +65,8 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
   sums = control_.sum(sums, "evaluation");
   check(sums[1] == static_cast<double>(rows_.info().rows),
         fmt::format("evaluation counted {} of {} rows", sums[1], rows_.info().rows));
-  return {static_cast<std::uint64_t>(sums[1]),
+  return {false,
+          static_cast<std::uint64_t>(sums[1]),
           {sums[0] / sums[1], sums[2] / sums[1], sums[3] / sums[1]},
           classes,
           {sums.begin() + 4, sums.end()}};

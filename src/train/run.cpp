@@ -63,6 +63,12 @@ Run::Impl::Impl(RunSpec spec_, Backend& backend_, comm::Communicator& communicat
 void Run::Impl::open_data() {
   train_rows = std::make_unique<data::DataSet>(config.data.train);
   const data::DataSetInfo& info = train_rows->info();
+  const std::size_t side = std::min(info.height, info.width);
+  for (const auto& [key, pixels] :
+       {std::pair{"data.pad", config.data.pad}, std::pair{"data.cutout", config.data.cutout}})
+    require(pixels < side, fmt::format("{} = {} must be smaller than the side of the images: {} "
+                                       "has images of {} x {} pixels",
+                                       key, pixels, config.data.train, info.height, info.width));
   if (!config.data.val.empty()) {
     val_rows = std::make_unique<data::DataSet>(config.data.val);
     require_alike(info, config.data.train, val_rows->info(), config.data.val);
@@ -79,8 +85,8 @@ void Run::Impl::open_data() {
 }
 
 void Run::Impl::prepare_resume() {
-  const std::string warning = judge_resume(
-      *resume, config, {backend.description(), control.world(), train_rows->info().rows});
+  const std::string warning =
+      judge_resume(*resume, config, {backend.description(), control.world(), train_rows->info()});
   load_tensors(resume->checkpoint, trainer->parameters(), true);
   at = resume->header.progress;
   if (!speaker()) return;
@@ -92,15 +98,31 @@ void Run::Impl::prepare_resume() {
 void Run::Impl::begin() {
   if (at.epoch >= config.epochs) return;
   const bool same_run = resume && resume->same_run;
+  if (!same_run) claim_directory();
   if (speaker()) {
-    make_directories(directory.checkpoints());
-    if (same_run) checkpoints.set_aside_after(at.step);
+    if (same_run) {
+      checkpoints.set_aside_after(at.step);
+      std::filesystem::remove(directory.summary());  // of an end that the run has left behind
+    }
     write_text_atomically(directory.config(), saved_config());
     write_text_atomically(directory.binding(), spec.binding_report);
     metrics.emplace(directory.metrics(), same_run ? resume->header.metrics_bytes : 0);
     introduce();
   }
   start_loader();
+}
+
+void Run::Impl::claim_directory() {
+  std::string claimed;
+  if (speaker()) {
+    // A run that was killed before its first checkpoint has left its directory.
+    const bool again = config.resume == "auto";
+    if (again) make_directories(directory.checkpoints());
+    claimed = again ? config.out : claim(config.out);
+  }
+  spec.config.out = control.broadcast(claimed, "run directory");
+  directory = RunDirectory(config.out);
+  checkpoints = CheckpointDirectory(directory.checkpoints(), config.checkpoint.keep);
 }
 
 std::string Run::Impl::saved_config() const {

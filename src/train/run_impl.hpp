@@ -27,6 +27,7 @@ struct Run::Impl {
   void open_data();
   void prepare_resume();
   void begin();  ///< the first that writes
+  void claim_directory();
   std::string saved_config() const;
   void start_loader();
   std::size_t loader_threads() const;
@@ -36,8 +37,9 @@ struct Run::Impl {
   Outcome loop();
   bool step();  ///< true when the ranks agreed to stop behind it
   void count_step(const StepReport& report, double loss, float lr);
-  void finish_epoch();
-  std::optional<Validation> validate();
+  bool finish_epoch();  ///< false when the ranks agreed to stop in its validation, still due then
+  Outcome stop();
+  std::optional<Validation> validate();  ///< empty when the ranks agreed to stop
   CheckpointHeader header() const;
   void save(const std::filesystem::path& path);
   void conclude();

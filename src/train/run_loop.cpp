@@ -24,24 +24,23 @@ Outcome Run::Impl::loop() {
   }
   while (at.epoch < config.epochs) {
     while (at.batch < steps_per_epoch) {
-      const bool stop = step();
-      if (stop) {
-        log::end_progress();
-        save(checkpoints.path_of(at.step));
-        log::info(
-            fmt::format("stopped behind step {} as asked; {} goes on from there with "
-                        "--resume auto",
-                        at.step, checkpoints.path_of(at.step).string()));
-        return Outcome::stopped;
-      }
-      // At an epoch's end the checkpoint waits for the validation.
+      if (step()) return stop();
+      // At an epoch's end finish_epoch() decides.
       if (due(at.step, config.checkpoint.every_steps) && at.batch < steps_per_epoch)
         save(checkpoints.path_of(at.step));
     }
-    finish_epoch();
+    if (!finish_epoch()) return stop();
   }
   conclude();
   return Outcome::finished;
+}
+
+Outcome Run::Impl::stop() {
+  log::end_progress();
+  save(checkpoints.path_of(at.step));
+  log::info(fmt::format("stopped behind step {} as asked; {} goes on from there with --resume auto",
+                        at.step, checkpoints.path_of(at.step).string()));
+  return Outcome::stopped;
 }
 
 bool Run::Impl::step() {
@@ -90,9 +89,11 @@ void Run::Impl::count_step(const StepReport& report, double loss, float lr) {
   log::progress(progress_line(at, statistics, {config.epochs, steps_per_epoch, lr, loss}));
 }
 
-void Run::Impl::finish_epoch() {
+bool Run::Impl::finish_epoch() {
   const std::uint64_t epoch = at.epoch + 1;
   const bool last = last_epoch();
+  const bool keep = last || due(epoch, config.checkpoint.every_epochs) ||
+                    due(at.step, config.checkpoint.every_steps);
   EpochRecord record{epoch,
                      at.step,
                      at.loss_sum / static_cast<double>(at.rows),
@@ -100,7 +101,12 @@ void Run::Impl::finish_epoch() {
                      std::nullopt,
                      statistics.epoch_images_per_s()};
   const double validation_began_s = now_s();
-  if (val_rows && (last || due(epoch, config.eval.every_epochs))) record.validation = validate();
+  if (val_rows && (last || due(epoch, config.eval.every_epochs))) {
+    // A run that dies in a long validation goes on from here and makes the validation up.
+    if (keep) save(checkpoints.path_of(at.step));
+    record.validation = validate();
+    if (!record.validation) return false;
+  }
   if (record.validation) statistics.validation_s = now_s() - validation_began_s;
   const double seconds = statistics.epoch_s + now_s() - validation_began_s;
 
@@ -119,8 +125,10 @@ void Run::Impl::finish_epoch() {
   at.rows = at.top1 = 0;
   statistics.epoch_s = 0;
   statistics.epoch_rows = 0;
-  if (last || due(epoch, config.checkpoint.every_epochs)) save(checkpoints.path_of(at.step));
+  // The best one first: a checkpoint that counts it must not outlive its absence.
   if (best) save(checkpoints.best());
+  if (keep) save(checkpoints.path_of(at.step));
+  return true;
 }
 
 std::optional<Validation> Run::Impl::validate() {
@@ -132,10 +140,12 @@ std::optional<Validation> Run::Impl::validate() {
     if (config.eval.batch != 0) evaluation.program.batch = config.eval.batch;
     evaluation.workers = std::min(loader_threads(), val_rows->readers());
     evaluation.bind_worker = spec.bind_worker;
+    evaluation.stop = stop_requested;
     evaluator.emplace(evaluation, backend, trainer->parameters(), control, *val_rows);
   }
-  newest_validation = evaluator->evaluate().mean;
-  return newest_validation;
+  const Evaluation result = evaluator->evaluate();
+  if (result.stopped) return std::nullopt;
+  return newest_validation = result.mean;
 }
 
 CheckpointHeader Run::Impl::header() const {

@@ -79,6 +79,14 @@ grep -q "$newest: this checkpoint is torn" killed.log ||
   echo 'FAIL a torn checkpoint is named and passed over'
 same_as_whole killed 'a run that was killed, its newest checkpoint torn, ends with the same bits'
 
+# The checkpoint of an epoch's last step is there before the validation.
+"${train[@]}" --out validating >validating.log 2>&1 &
+wait_for_step validating 11
+kill -KILL $(ps -o pid= --ppid $!) || true
+wait $! || true
+"${train[@]}" --out validating --resume auto >>validating.log 2>&1 || cat validating.log
+same_as_whole validating 'a run that was killed in or about a validation ends with the same bits'
+
 if "${train[@]}" --out whole >again.log 2>&1; then
   echo 'FAIL an existing run is not written over'
 elif grep -q 'already holds a run' again.log && tensors whole >/dev/null; then

@@ -264,8 +264,12 @@ TEST_CASE("the newest valid checkpoint is taken, the newest K are kept", "[check
   directory.set_aside_after(800);
   CHECK(directory.newest_first().front() == directory.path_of(800));
   CHECK(std::filesystem::exists(folder.path / "step-100000000.h5.aside"));
+  CHECK(std::filesystem::exists(directory.best()));
   directory.prune();
   CHECK(directory.newest_first() == std::vector{directory.path_of(800), directory.path_of(700)});
   CHECK(std::filesystem::exists(directory.best()));
   CHECK_FALSE(std::filesystem::exists(folder.path / "step-00000900.h5.tmp12-0"));
+  directory.set_aside_after(122);  // the best is of step 123
+  CHECK(std::filesystem::exists(folder.path / "best.h5.aside"));
+  CHECK(directory.newest_first().empty());
 }

@@ -16,18 +16,36 @@ Config some_config() {
   return config;
 }
 
+data::DataSetInfo some_data(std::size_t rows) {
+  data::DataSetInfo info;
+  info.rows = rows;
+  info.height = info.width = 32;
+  info.channels = 1;
+  info.classes = {"cat", "dog"};
+  info.mean = {0.5f};
+  info.stddev = {0.25f};
+  return info;
+}
+
 ResumePoint written_with(const Config& config, std::uint64_t batch) {
   ResumePoint point;
   point.checkpoint = "runs/x/checkpoints/step-00000007.h5";
   point.header.config = to_toml(config);
   point.header.backend = "cpu, 1 thread";
   point.header.world = 2;
-  point.header.train_rows = 1000;
+  const data::DataSetInfo data = some_data(1000);
+  point.header.train_rows = data.rows;
+  point.header.height = data.height;
+  point.header.width = data.width;
+  point.header.channels = data.channels;
+  point.header.classes = data.classes;
+  point.header.mean = data.mean;
+  point.header.stddev = data.stddev;
   point.header.progress.batch = batch;
   return point;
 }
 
-const ResumeConditions same_conditions{"cpu, 1 thread", 2, 1000};
+const ResumeConditions same_conditions{"cpu, 1 thread", 2, some_data(1000)};
 
 }  // namespace
 
@@ -42,7 +60,7 @@ TEST_CASE("a resume with other bits names what differs", "[resume]") {
   Config now = some_config();
   now.optim.lr = 0.5f;
   const std::string warning =
-      judge_resume(written_with(some_config(), 7), now, {"cpu, 2 threads", 4, 1000});
+      judge_resume(written_with(some_config(), 7), now, {"cpu, 2 threads", 4, some_data(1000)});
   CHECK_THAT(warning, Contains("optim.lr (0.1, now 0.5)"));
   CHECK_THAT(warning, Contains("backend (cpu, 1 thread, now cpu, 2 threads)"));
   CHECK_THAT(warning, Contains("ranks (2, now 4)"));
@@ -63,5 +81,21 @@ TEST_CASE("a place in the middle of an epoch is refused where it would mean othe
   refused(seed, same_conditions, "seed");
   keep.data.keep_last = true;
   refused(keep, same_conditions, "data.keep-last");
-  refused(some_config(), {"cpu, 1 thread", 2, 999}, "rows of the training set");
+  refused(some_config(), {"cpu, 1 thread", 2, some_data(999)}, "rows of the training set");
+}
+
+TEST_CASE("a checkpoint of other classes or another shape is refused, other means are named",
+          "[resume]") {
+  const auto judged = [](const data::DataSetInfo& data) {
+    return judge_resume(written_with(some_config(), 0), some_config(), {"cpu, 1 thread", 2, data});
+  };
+  data::DataSetInfo other = some_data(1000);
+  other.classes[1] = "horse";
+  CHECK_THROWS_WITH(judged(other), Contains("step-00000007.h5") && Contains("different classes"));
+  other = some_data(1000);
+  other.width = 28;
+  CHECK_THROWS_WITH(judged(other), Contains("step-00000007.h5") && Contains("32 x 28"));
+  other = some_data(1000);
+  other.mean[0] = 0.75f;
+  CHECK_THAT(judged(other), Contains("mean of the training set ([0.5], now [0.75])"));
 }

@@ -9,7 +9,7 @@
 #include "lockstep/train/run_directory.hpp"
 
 using namespace lockstep;
-using lockstep::train::first_free;
+using lockstep::train::claim;
 using lockstep::train::RunDirectory;
 
 TEST_CASE("a new run never writes over an existing one", "[run directory]") {
@@ -22,10 +22,19 @@ TEST_CASE("a new run never writes over an existing one", "[run directory]") {
   write_text_atomically(run.config(), "model = \"resnet20\"\n");
   CHECK_THROWS_WITH(run.require_unused(), Catch::Contains("inside") && Catch::Contains("--resume"));
   CHECK(read_text(run.config()) == "model = \"resnet20\"\n");
-  CHECK(first_free((root / "run-{n}").string()) == (root / "run-1").string());
-  make_directories(root / "run-1");
+  std::filesystem::remove_all(root);
+}
+
+TEST_CASE("of runs that begin at once each has a directory of its own", "[run directory]") {
+  const auto root =
+      std::filesystem::temp_directory_path() / ("lockstep-claim-" + std::to_string(getpid()));
+  const std::string pattern = (root / "run-{n}").string();
   make_directories(root / "run-2");
-  CHECK(first_free((root / "run-{n}").string()) == (root / "run-3").string());
-  CHECK(first_free("fixed") == "fixed");
+  CHECK(claim(pattern) == (root / "run-1").string());
+  CHECK(claim(pattern) == (root / "run-3").string());
+  CHECK(std::filesystem::exists(RunDirectory(root / "run-3").checkpoints()));
+  const std::string fixed = (root / "fixed").string();
+  CHECK(claim(fixed) == fixed);
+  CHECK_THROWS_WITH(claim(fixed), Catch::Contains("fixed: another run"));
   std::filesystem::remove_all(root);
 }

@@ -76,8 +76,9 @@ class CheckpointDirectory {
   std::vector<std::filesystem::path> newest_first() const;  ///< without the best
   /// The newest one that is whole; torn or altered ones are named in a warning and passed over.
   std::optional<std::filesystem::path> newest_valid() const;
-  /// Renames those behind `step`, to NAME.aside: a run that goes on from `step` leaves them behind,
-  /// be they torn or of a course that it does not take again. Says so in a warning.
+  /// Renames those behind `step`, and the best when it is one of them or torn, to NAME.aside: a run
+  /// that goes on from `step` leaves them behind, be they torn or of a course that it does not take
+  /// again. Says so in a warning.
   void set_aside_after(std::uint64_t step) const;
   /// Removes all but the newest K, and what an interrupted write has left behind.
   void prune() const;

@@ -19,10 +19,12 @@ struct EvaluatorSpec {
   ProgramSpec program;  ///< batch: rows of one rank's batch; training is ignored
   std::size_t workers = 1;
   std::function<void()> bind_worker;  ///< see LoaderSpec
+  std::function<bool()> stop;  ///< true on one rank: all leave after the same batch (optional)
 };
 
 /// Each row of a data set counted exactly once, over all ranks.
 struct Evaluation {
+  bool stopped = false;  ///< EvaluatorSpec::stop said so: nothing below is filled
   std::uint64_t rows = 0;
   Validation mean;
   std::size_t classes = 0;
@@ -39,7 +41,8 @@ class Evaluator {
  public:
   Evaluator(const EvaluatorSpec& spec, Backend& backend, Parameters& parameters,
             comm::Control& control, const data::DataSet& rows);
-  /// Collective; all ranks get the same result. with_confusion: also who was taken for whom.
+  /// Collective; all ranks get the same result, and meet after every batch, so that the deadline
+  /// bounds one batch and not the data set. with_confusion: also who was taken for whom.
   Evaluation evaluate(bool with_confusion = false);
 
  private:

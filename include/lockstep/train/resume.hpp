@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lockstep/comm/control.hpp"
+#include "lockstep/data/shard.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/config.hpp"
 #include "lockstep/train/run_directory.hpp"
@@ -28,11 +29,12 @@ std::optional<ResumePoint> find_resume_point(const Config& config, const RunDire
 struct ResumeConditions {
   std::string backend;
   int world = 1;
-  std::uint64_t train_rows = 0;
+  data::DataSetInfo data;  ///< of the training set
 };
 
 /// Judges whether a run may go on from `point`. Throws InputError, naming checkpoint, keys and
-/// values, when its place in the middle of an epoch would mean other rows now. Returns a warning
+/// values, when the data have another shape or other classes than the checkpoint's, or its place in
+/// the middle of an epoch would mean other rows now. Returns a warning
 /// for everything else that keeps the bits from being those of an uninterrupted run; empty when
 /// they will be the same.
 std::string judge_resume(const ResumePoint& point, const Config& now,

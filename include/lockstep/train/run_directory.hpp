@@ -26,8 +26,9 @@ class RunDirectory {
   std::filesystem::path root_;
 };
 
-/// `pattern` with its "{n}" replaced by the first number from 1 on for which nothing is there;
-/// itself when it has none.
-std::string first_free(const std::string& pattern);
+/// Makes the directory of a new run, with its folder of checkpoints, so that of several runs that
+/// begin at once only one has it. A "{n}" in `pattern` becomes the first number from 1 on for which
+/// nothing is there; without one, throws InputError when another run was faster. Returns the path.
+std::string claim(const std::string& pattern);
 
 }  // namespace lockstep::train
