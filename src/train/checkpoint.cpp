@@ -1,6 +1,7 @@
 #include "lockstep/train/checkpoint.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <numeric>
@@ -29,20 +30,6 @@ std::string user_block(std::string_view hdf5_part) {
   return block;
 }
 
-std::string join_lines(const std::vector<std::string>& lines) {
-  return fmt::format("{}", fmt::join(lines, "\n"));
-}
-
-std::vector<std::string> split_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
 void write_header(hdf5::File& file, const CheckpointHeader& header) {
   const Progress& at = header.progress;
   file.set("step", at.step);
@@ -61,7 +48,7 @@ void write_header(hdf5::File& file, const CheckpointHeader& header) {
   file.set("channels", std::uint64_t{header.channels});
   file.set("height", std::uint64_t{header.height});
   file.set("width", std::uint64_t{header.width});
-  file.set("classes", join_lines(header.classes));
+  file.write("classes", header.classes);
   file.set("mean", header.mean);
   file.set("stddev", header.stddev);
 }
@@ -115,6 +102,9 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
       if (part == Part::momentum && !nn::learned(tensor.role)) continue;
       plain.resize(tensor.count());
       parameters.export_slice(part, i, plain);
+      require(std::all_of(plain.begin(), plain.end(), [](float x) { return std::isfinite(x); }),
+              fmt::format("{}: not written: {}/{} is not finite, training has diverged",
+                          path.string(), group, tensor.name));
       file.write(group + '/' + tensor.name, tensor.shape, plain);
     }
   }
@@ -162,7 +152,7 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.channels = file.count("channels");
   header.height = file.count("height");
   header.width = file.count("width");
-  header.classes = split_lines(file.text("classes"));
+  header.classes = file.texts("classes");
   header.mean = file.reals("mean");
   header.stddev = file.reals("stddev");
   return header;

@@ -35,6 +35,26 @@ herr_t add_name(hid_t, const char* name, const H5L_info_t*, void* names) {
 // Errors are thrown here, not printed by HDF5.
 void silence() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
+// The innermost record of HDF5's error stack; the others say who called whom.
+std::string cause() {
+  std::string text;
+  const auto keep_innermost = [](unsigned depth, const H5E_error2_t* record, void* to) -> herr_t {
+    if (depth == 0 && record->desc != nullptr) *static_cast<std::string*>(to) = record->desc;
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &text);
+  return text;
+}
+
+std::int64_t text_type(std::size_t bytes) {
+  const hid_t type = H5Tcopy(H5T_C_S1);
+  if (type >= 0 && (H5Tset_size(type, bytes) < 0 || H5Tset_cset(type, H5T_CSET_UTF8) < 0)) {
+    H5Tclose(type);
+    return -1;
+  }
+  return type;
+}
+
 }  // namespace
 
 void close_file(std::int64_t id) { H5Fclose(id); }
@@ -42,8 +62,11 @@ void close_file(std::int64_t id) { H5Fclose(id); }
 File File::open(const std::string& path) {
   silence();
   File file(path);
+  const PropertyId access(file.checked(H5Pcreate(H5P_FILE_ACCESS), "prepare the file"));
+  // Not every shared file system knows locks, and a finished checkpoint needs none.
+  file.checked(H5Pset_file_locking(access.get(), false, true), "prepare the file");
   file.id_ =
-      FileId(file.checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), "open the file"));
+      FileId(file.checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "open the file"));
   return file;
 }
 
@@ -76,16 +99,33 @@ void File::make_group(const std::string& name) {
 
 void File::write(const std::string& name, std::span<const std::size_t> shape,
                  std::span<const float> values) {
+  write_raw(name, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, shape, values.data());
+}
+
+void File::write(const std::string& name, const std::vector<std::string>& texts) {
+  std::size_t longest = 0;
+  for (const std::string& text : texts) longest = std::max(longest, text.size());
+  const std::size_t width = longest + 1;
+  std::vector<char> characters(texts.size() * width);
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    std::copy(texts[i].begin(), texts[i].end(), &characters[i * width]);
+  const TypeId type(checked(text_type(width), "prepare " + name));
+  const std::size_t count = texts.size();
+  write_raw(name, type.get(), type.get(), {&count, 1}, characters.data());
+}
+
+void File::write_raw(const std::string& name, std::int64_t stored_type, std::int64_t memory_type,
+                     std::span<const std::size_t> shape, const void* values) {
   const auto sizes = extents(shape);
   const SpaceId space(checked(
       H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr), "describe " + name));
   // Without times, the same state gives the same bytes.
   const PropertyId creation(checked(H5Pcreate(H5P_DATASET_CREATE), "prepare " + name));
   checked(H5Pset_obj_track_times(creation.get(), false), "prepare " + name);
-  const SetId set(checked(H5Dcreate2(id_.get(), name.c_str(), H5T_IEEE_F32LE, space.get(),
-                                     H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+  const SetId set(checked(H5Dcreate2(id_.get(), name.c_str(), stored_type, space.get(), H5P_DEFAULT,
+                                     creation.get(), H5P_DEFAULT),
                           "make data set " + name));
-  checked(H5Dwrite(set.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()),
+  checked(H5Dwrite(set.get(), memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values),
           "write data set " + name);
 }
 
@@ -118,11 +158,26 @@ void File::read(const std::string& name, std::span<float> values) const {
           "read data set " + name);
 }
 
+std::vector<std::string> File::texts(const std::string& name) const {
+  const auto sizes = shape(name);
+  require(sizes.size() == 1, fmt::format("{}: data set {} is no list", path_, name));
+  const SetId set(checked(H5Dopen2(id_.get(), name.c_str(), H5P_DEFAULT), "open data set " + name));
+  const TypeId type(checked(H5Dget_type(set.get()), "look at " + name));
+  const std::size_t width = H5Tget_size(type.get());
+  std::vector<char> characters(sizes[0] * width);
+  checked(H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, characters.data()),
+          "read data set " + name);
+  std::vector<std::string> found;
+  for (std::size_t i = 0; i < sizes[0]; ++i) {
+    const std::string_view text(&characters[i * width], width);
+    found.emplace_back(text.substr(0, text.find('\0')));
+  }
+  return found;
+}
+
 void File::set(const std::string& name, const std::string& value) {
-  const TypeId type(checked(H5Tcopy(H5T_C_S1), "prepare " + name));
   // HDF5 knows no empty text: the terminating zero is stored with it.
-  checked(H5Tset_size(type.get(), value.size() + 1), "prepare " + name);
-  checked(H5Tset_cset(type.get(), H5T_CSET_UTF8), "prepare " + name);
+  const TypeId type(checked(text_type(value.size() + 1), "prepare " + name));
   set_raw(name, type.get(), 1, value.c_str());
 }
 
@@ -169,8 +224,10 @@ std::vector<float> File::reals(const std::string& name) const {
 }
 
 std::int64_t File::checked(std::int64_t result, const std::string& what) const {
-  require(result >= 0, fmt::format("{}: cannot {} (HDF5)", path_, what));
-  return result;
+  if (result >= 0) return result;
+  const std::string why = cause();
+  throw InputError(
+      fmt::format("{}: cannot {} (HDF5{})", path_, what, why.empty() ? "" : ": " + why));
 }
 
 void File::set_raw(const std::string& name, std::int64_t type, std::size_t count,

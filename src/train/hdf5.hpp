@@ -29,13 +29,16 @@ class File {
   void make_group(const std::string& name);
   void write(const std::string& name, std::span<const std::size_t> shape,
              std::span<const float> values);
+  void write(const std::string& name, const std::vector<std::string>& texts);  ///< any text, no NUL
   std::span<char> image();  ///< the finished file in memory; valid until the next call
 
   std::vector<std::string> names(const std::string& group) const;  ///< in order of name
   std::vector<std::size_t> shape(const std::string& name) const;
   void read(const std::string& name, std::span<float> values) const;  ///< of exactly this many
 
-  /// Attributes of the root.
+  std::vector<std::string> texts(const std::string& name) const;
+
+  /// Attributes of the root. HDF5 stores at most 64 KiB in one.
   void set(const std::string& name, const std::string& value);
   void set(const std::string& name, std::uint64_t value);
   void set(const std::string& name, double value);
@@ -48,6 +51,8 @@ class File {
  private:
   explicit File(std::string path) : path_(std::move(path)) {}
   std::int64_t checked(std::int64_t result, const std::string& what) const;
+  void write_raw(const std::string& name, std::int64_t stored_type, std::int64_t memory_type,
+                 std::span<const std::size_t> shape, const void* values);
   void set_raw(const std::string& name, std::int64_t type, std::size_t count, const void* values);
   void get_raw(const std::string& name, std::int64_t type, void* values) const;
   std::size_t attribute_size(const std::string& name) const;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 
@@ -16,6 +17,7 @@ namespace lockstep::train {
 namespace {
 
 constexpr std::size_t kBufferBytes = 64 * 1024;
+constexpr double kBufferS = 1;
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view what) {
   throw InputError(fmt::format("{} cannot {}: {}", path.string(), what, std::strerror(errno)));
@@ -44,7 +46,9 @@ std::string to_json(const EpochRecord& r) {
 void close_file(int descriptor) { ::close(descriptor); }
 
 MetricsLog::MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes)
-    : path_(std::move(path)), file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)) {
+    : path_(std::move(path)),
+      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)),
+      wrote_s_(now_s()) {
   if (!file_) fail(path_, "be opened for writing");
   struct stat status = {};
   if (::fstat(file_.get(), &status) != 0) fail(path_, "be looked at");
@@ -72,7 +76,7 @@ void MetricsLog::add(const std::string& json) {
   buffer_ += json;
   buffer_ += '\n';
   bytes_ += json.size() + 1;
-  if (buffer_.size() >= kBufferBytes) write_buffer();
+  if (buffer_.size() >= kBufferBytes || now_s() - wrote_s_ > kBufferS) write_buffer();
 }
 
 void MetricsLog::flush() {
@@ -81,6 +85,7 @@ void MetricsLog::flush() {
 }
 
 void MetricsLog::write_buffer() {
+  wrote_s_ = now_s();
   std::size_t done = 0;
   while (done < buffer_.size()) {
     const ssize_t wrote = ::write(file_.get(), buffer_.data() + done, buffer_.size() - done);

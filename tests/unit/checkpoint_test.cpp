@@ -2,6 +2,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <numeric>
 
 #include <sys/resource.h>
@@ -145,6 +146,30 @@ TEST_CASE("a checkpoint gives back every value and every header field", "[checkp
   CHECK(got.mean == header.mean);
   CHECK(got.stddev == header.stddev);
   CHECK(got.width == 32);
+}
+
+TEST_CASE("ten thousand long class names of any text come back", "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "x.h5";
+  CheckpointHeader header = some_header();
+  for (int i = 0; i < 10000; ++i)
+    header.classes.push_back(std::to_string(10000 + i) + std::string(75, 'x'));
+  header.classes[0] = "two\nlines";
+  header.classes[1] = "";
+  write_checkpoint(path, header, FakeParameters(small_model()));
+  CHECK(read_header(path).classes == header.classes);
+}
+
+TEST_CASE("weights that are not finite are not saved, and named", "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "x.h5";
+  FakeParameters state(small_model());
+  std::vector<float> weights = state.plain(Part::weights, 1);
+  weights[5] = std::numeric_limits<float>::quiet_NaN();
+  state.import_slice(Part::weights, 1, weights);
+  CHECK_THROWS_WITH(write_checkpoint(path, some_header(), state),
+                    Contains("x.h5") && Contains("weights/conv1.weight is not finite"));
+  CHECK_FALSE(std::filesystem::exists(path));
 }
 
 TEST_CASE("the same state gives the same bytes", "[checkpoint]") {

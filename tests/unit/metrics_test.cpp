@@ -1,4 +1,6 @@
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include <unistd.h>
 
@@ -61,6 +63,15 @@ TEST_CASE("a resumed log is cut where the checkpoint says and goes on from there
     log.add("{\"step\":\"3 again\"}");
   }
   CHECK(read_text(file.path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":\"3 again\"}\n");
+}
+
+TEST_CASE("no line waits for more than a second once another comes", "[metrics]") {
+  const TemporaryFile file;
+  MetricsLog log(file.path, 0);
+  log.add("{\"step\":1}");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  log.add("{\"step\":2}");
+  CHECK(read_text(file.path) == "{\"step\":1}\n{\"step\":2}\n");
 }
 
 TEST_CASE("a log that cannot be written is an error that names it", "[metrics]") {

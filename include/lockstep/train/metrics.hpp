@@ -50,8 +50,8 @@ std::string to_json(const EpochRecord& record);
 
 void close_file(int descriptor);
 
-/// metrics.jsonl, written by rank 0 through a buffer. Every method throws InputError naming the
-/// file and the system's reason.
+/// metrics.jsonl, written by rank 0 through a buffer that holds no more than a second. Every method
+/// throws InputError naming the file and the system's reason.
 class MetricsLog {
  public:
   /// Opens or creates the file and cuts it off behind its first `keep_bytes` bytes: what a resumed
@@ -68,6 +68,7 @@ class MetricsLog {
   Owned<int, close_file, -1> file_;
   std::string buffer_;
   std::uint64_t bytes_ = 0;
+  double wrote_s_ = 0;  ///< now_s() of the last write
 };
 
 }  // namespace lockstep::train
