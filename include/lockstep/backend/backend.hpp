@@ -31,8 +31,8 @@ struct UpdateRule {
 /// What changes from step to step; lives in device memory on a GPU.
 struct StepScalars {
   float lr = 0;
-  float gradient_scale = 1;  ///< 1 / rows of the global batch: multiplies the loss gradient, so
-                             ///< that gradients of all ranks and micro-batches simply add up
+  float gradient_scale = 1;    ///< 1 / rows of the global batch: multiplies the loss gradient, so
+                               ///< that gradients of all ranks and micro-batches simply add up
   float statistics_share = 1;  ///< this rank's rows / rows of the global batch (of one
                                ///< micro-batch): its weight in the averaged running statistics
 };
