@@ -49,9 +49,27 @@ echo 'a text' >text.h5
 refuses 'a text file named .h5 is refused as a checkpoint' 'text.h5: not a lockstep checkpoint' 1 \
   "${data[@]}" --batch 20 --resume text.h5
 
+for key in data.pad data.cutout; do
+  refuses "a $key as large as the images is refused with both" "$key = 32 .*shapes/train .*32 x 32" 1 \
+    "${data[@]}" --batch 20 --$key 32
+done
+
+law='of two runs that begin at once each has a directory of its own'
+for run in 1 2; do
+  "$LOCKSTEP" train --out 'both-{n}' "${data[@]}" --batch 20 --epochs 1 --threads 1 >both$run.log 2>&1 &
+done
+wait
+if [ -e both-1/summary.json ] && [ -e both-2/summary.json ] && [ ! -e both-3 ]; then
+  echo "PASS $law"
+else
+  cat both1.log both2.log
+  echo "FAIL $law"
+fi
+
 law='a training that diverges ends at the step where its loss is no number'
 status=0
-"$LOCKSTEP" train --out diverged "${data[@]}" --batch 20 --optim.lr 1e6 --epochs 20 >said.log 2>&1 ||
+"$LOCKSTEP" train --out diverged "${data[@]}" --batch 20 --optim.lr 1e6 --epochs 20 \
+  --checkpoint.every-epochs 0 >said.log 2>&1 ||
   status=$?
 if [ $status = 2 ] && grep -Eq 'the loss is -?(nan|inf) at step [0-9]+' said.log; then
   echo "PASS $law"

@@ -120,6 +120,10 @@ TEST_CASE("values out of range are refused by key", "[config]") {
   };
   refused("epochs = 0", "epochs");
   refused("accumulate = 0", "accumulate");
+  refused("threads = 1025", "threads");
+  refused("data.workers = 1025", "data.workers");
+  refused("data.slots = 1025", "data.slots");
+  refused("data.slots = 0", "data.slots");
   refused("optim.momentum = 1", "optim.momentum");
   refused("optim.lr = -0.1", "optim.lr");
   refused("optim.warmup-epochs = 9", "optim.warmup-epochs");
