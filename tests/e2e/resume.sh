@@ -87,6 +87,18 @@ wait $! || true
 "${train[@]}" --out validating --resume auto >>validating.log 2>&1 || cat validating.log
 same_as_whole validating 'a run that was killed in or about a validation ends with the same bits'
 
+one=("$LOCKSTEP" train --data.train shapes/train --batch 24 --threads 1 --out longer)
+status=0
+"${one[@]}" --epochs 1 >longer.log 2>&1
+[ -e longer/summary.json ] || status=1
+"${one[@]}" --epochs 2 --resume auto --stop-after 12 >>longer.log 2>&1 || [ $? = 3 ] || status=1
+if [ $status = 0 ] && [ ! -e longer/summary.json ]; then
+  echo 'PASS a finished run that goes on is not called finished before its new end'
+else
+  cat longer.log
+  echo 'FAIL a finished run that goes on is not called finished before its new end'
+fi
+
 if "${train[@]}" --out whole >again.log 2>&1; then
   echo 'FAIL an existing run is not written over'
 elif grep -q 'already holds a run' again.log && tensors whole >/dev/null; then
