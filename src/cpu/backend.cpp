@@ -63,7 +63,7 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<Parameters> make_parameters(const nn::Network& network,
                                               Precision precision) override {
-    const Storage storage = precision == Precision::bf16 ? Storage::bf16 : Storage::fp32;
+    const Storage storage = storage_of(precision);
     kernels(storage);  // refuses bf16 here when the processor lacks it
     return std::make_unique<CpuParameters>(network, storage);
   }

@@ -1,7 +1,6 @@
 #include "cpu/conv_runner.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "cpu/point_runner.hpp"
 #include "lockstep/base/error.hpp"
@@ -44,10 +43,8 @@ void ConvRunner::plan() {
       if (!inline_input_) dinput_ = c.scratch(unit.level, geometry_.source_bytes());
     }
   }
-  std::set<std::size_t> sizes;
-  for (const auto& lane : c.regions[unit.level].lanes)
-    for (const Chunk& chunk : lane) sizes.insert(chunk.rows);
-  for (const std::size_t rows : sizes) prepared_.emplace(rows, prepare(rows));
+  for (const std::size_t rows : chunk_sizes(c.regions[unit.level]))
+    prepared_.emplace(rows, prepare(rows));
 }
 
 ConvRunner::Prepared ConvRunner::prepare(std::size_t rows) {

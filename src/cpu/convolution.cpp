@@ -31,17 +31,9 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvGeometry& g, co
           engine()};
 }
 
-dnnl::convolution_backward_data::primitive_desc backward_data_desc(
-    const ConvGeometry& g, const Desc& weights, std::size_t rows,
-    const dnnl::convolution_forward::primitive_desc& hint) {
-  const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
-  return {{direct, g.source(rows), weights, g.destination(rows), stride, padding, padding},
-          user_scratchpad(),
-          engine(),
-          hint};
-}
-
-dnnl::convolution_backward_weights::primitive_desc backward_weights_desc(
+/// Backward: dnnl::convolution_backward_data or dnnl::convolution_backward_weights.
+template <class Backward>
+typename Backward::primitive_desc backward_desc(
     const ConvGeometry& g, const Desc& weights, std::size_t rows,
     const dnnl::convolution_forward::primitive_desc& hint) {
   const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
@@ -103,8 +95,11 @@ ConvFormats ConvFormats::choose(const ConvGeometry& g) {
   const Desc any(g.weight_dims(), type_of(g.storage), memory::format_tag::any);
   const Desc any_float(g.weight_dims(), memory::data_type::f32, memory::format_tag::any);
   const auto forward = forward_desc(g, any, typical_rows, true);
-  return {forward.weights_desc(), backward_data_desc(g, any, typical_rows, forward).weights_desc(),
-          backward_weights_desc(g, any_float, typical_rows, forward).diff_weights_desc()};
+  return {
+      forward.weights_desc(),
+      backward_desc<dnnl::convolution_backward_data>(g, any, typical_rows, forward).weights_desc(),
+      backward_desc<dnnl::convolution_backward_weights>(g, any_float, typical_rows, forward)
+          .diff_weights_desc()};
 }
 
 ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std::size_t rows,
@@ -120,12 +115,14 @@ ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std:
     result.forward = dnnl::convolution_forward(forward);
     note(forward);
     if (training && needs_data_gradient) {
-      const auto desc = backward_data_desc(g, formats.backward_data, rows, forward);
+      const auto desc =
+          backward_desc<dnnl::convolution_backward_data>(g, formats.backward_data, rows, forward);
       result.backward_data = dnnl::convolution_backward_data(desc);
       note(desc);
     }
     if (training) {
-      const auto desc = backward_weights_desc(g, formats.gradient, rows, forward);
+      const auto desc =
+          backward_desc<dnnl::convolution_backward_weights>(g, formats.gradient, rows, forward);
       result.backward_weights = dnnl::convolution_backward_weights(desc);
       note(desc);
     }

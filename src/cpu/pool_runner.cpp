@@ -1,7 +1,6 @@
 #include "cpu/pool_runner.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "lockstep/base/error.hpp"
 
@@ -30,10 +29,8 @@ void PoolRunner::plan() {
   const nn::Node& node = c.network.nodes[unit.node];
   out_bytes_ = node.shape.count() * bytes_of(c.storage);
   in_bytes_ = c.network.nodes[node.inputs[0]].shape.count() * bytes_of(c.storage);
-  std::set<std::size_t> sizes;
-  for (const auto& lane : c.regions[unit.level].lanes)
-    for (const Chunk& chunk : lane) sizes.insert(chunk.rows);
-  for (const std::size_t rows : sizes) prepared_.emplace(rows, prepare(rows));
+  for (const std::size_t rows : chunk_sizes(c.regions[unit.level]))
+    prepared_.emplace(rows, prepare(rows));
   std::size_t last = unit.level;
   for (const std::size_t reader : unit.readers) last = std::max(last, c.units[reader].level);
   const std::size_t now = c.forward_time(unit.level);

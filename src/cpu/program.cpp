@@ -9,15 +9,11 @@
 
 namespace lockstep::cpu {
 
-namespace {
-
 Storage storage_of(Precision precision) {
   require(precision == Precision::fp32 || precision == Precision::bf16,
           fmt::format("precision {} is not for CPUs: use fp32 or bf16", to_string(precision)));
   return precision == Precision::bf16 ? Storage::bf16 : Storage::fp32;
 }
-
-}  // namespace
 
 std::shared_ptr<HostMemory> SharedBlock::of_size(std::size_t bytes) {
   if (!block_ || bytes > size_) {

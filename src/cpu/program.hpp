@@ -51,6 +51,9 @@ class CpuProgram final : public Program {
   Tape forward_, backward_[2];
 };
 
+/// How a precision is kept on a CPU. Throws InputError for those that CPUs do not have.
+Storage storage_of(Precision precision);
+
 /// Cuts the batch into chunks for each region: each lane has a run of rows, in pieces small enough
 /// for its cache.
 std::vector<Region> make_regions(const nn::Network& network, const std::vector<Unit>& units,

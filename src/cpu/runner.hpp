@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <dnnl.hpp>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,14 @@ struct Region {
   std::vector<std::vector<Chunk>> lanes;  ///< chunks of each lane
   std::size_t chunks = 0, chunk_rows = 0;
 };
+
+/// The numbers of rows that a region's chunks have: what primitives are made for.
+inline std::set<std::size_t> chunk_sizes(const Region& region) {
+  std::set<std::size_t> sizes;
+  for (const auto& lane : region.lanes)
+    for (const Chunk& chunk : lane) sizes.insert(chunk.rows);
+  return sizes;
+}
 
 class Runner;
 
