@@ -38,9 +38,9 @@ std::string to_json(const EpochRecord& r) {
   if (r.validation)
     validation = fmt::format(R"("val_loss":{:.9g},"val_top1":{:.6f},"val_top5":{:.6f},)",
                              r.validation->loss, r.validation->top1, r.validation->top5);
-  return fmt::format(
-      R"({{"epoch":{},"last_step":{},"train_loss":{:.9g},"train_top1":{:.6f},{}"images_per_s":{:.1f}}})",
-      r.epoch, r.step, r.train_loss, r.train_top1, validation, r.images_per_s);
+  return fmt::format(R"({{"epoch":{},"last_step":{},"train_loss":{:.9g},"train_top1":{:.6f},{})"
+                     R"("images_per_s":{:.1f}}})",
+                     r.epoch, r.step, r.train_loss, r.train_top1, validation, r.images_per_s);
 }
 
 void close_file(int descriptor) { ::close(descriptor); }
