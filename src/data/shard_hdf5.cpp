@@ -11,17 +11,6 @@ namespace {
 
 constexpr std::size_t kMostStrings = 1 << 20, kLongestString = 1 << 10;
 
-// The innermost record of HDF5's error stack is the cause; the others say who called whom.
-std::string cause() {
-  std::string text;
-  const auto keep_first = [](unsigned depth, const H5E_error2_t* record, void* to) -> herr_t {
-    if (depth == 0 && record->desc != nullptr) *static_cast<std::string*>(to) = record->desc;
-    return 0;
-  };
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &text);
-  return text;
-}
-
 std::string trimmed(const char* text, std::size_t size, H5T_str_t padding) {
   std::string result(text, strnlen(text, size));
   if (padding == H5T_STR_SPACEPAD) result.erase(result.find_last_not_of(' ') + 1);
@@ -42,7 +31,7 @@ void refuse(const std::filesystem::path& path, std::string_view what) {
 }
 
 void refuse_with_cause(const std::filesystem::path& path, std::string_view what) {
-  const std::string why = cause();
+  const std::string why = hdf5_cause();
   refuse(path, why.empty() ? std::string(what) : fmt::format("{} (HDF5: {})", what, why));
 }
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/hdf5_mutex.hpp"
+#include "lockstep/base/hdf5.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data::h5 {

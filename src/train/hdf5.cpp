@@ -35,17 +35,6 @@ herr_t add_name(hid_t, const char* name, const H5L_info_t*, void* names) {
 // Errors are thrown here, not printed by HDF5.
 void silence() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
-// The innermost record of HDF5's error stack; the others say who called whom.
-std::string cause() {
-  std::string text;
-  const auto keep_innermost = [](unsigned depth, const H5E_error2_t* record, void* to) -> herr_t {
-    if (depth == 0 && record->desc != nullptr) *static_cast<std::string*>(to) = record->desc;
-    return 0;
-  };
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &text);
-  return text;
-}
-
 std::int64_t text_type(std::size_t bytes) {
   const hid_t type = H5Tcopy(H5T_C_S1);
   if (type >= 0 && (H5Tset_size(type, bytes) < 0 || H5Tset_cset(type, H5T_CSET_UTF8) < 0)) {
@@ -225,7 +214,7 @@ std::vector<float> File::reals(const std::string& name) const {
 
 std::int64_t File::checked(std::int64_t result, const std::string& what) const {
   if (result >= 0) return result;
-  const std::string why = cause();
+  const std::string why = hdf5_cause();
   throw InputError(
       fmt::format("{}: cannot {} (HDF5{})", path_, what, why.empty() ? "" : ": " + why));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <mutex>
+#include <string>
 
 namespace lockstep {
 
@@ -10,5 +11,9 @@ inline std::mutex& hdf5_mutex() {
   static std::mutex mutex;
   return mutex;
 }
+
+/// What HDF5 gives as the cause of the call that has just failed; empty when it says nothing. Any
+/// call in between, also the release of a handle, wipes it out. The caller holds hdf5_mutex().
+std::string hdf5_cause();
 
 }  // namespace lockstep
