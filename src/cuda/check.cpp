@@ -1,0 +1,20 @@
+#include "cuda/check.hpp"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::cuda {
+
+void check_cuda(cudaError_t status, const char* call, const std::source_location& where) {
+  if (status == cudaSuccess) [[likely]]
+    return;
+  throw Error(fmt::format("{}: {} ({}) [{}:{}]", call, cudaGetErrorString(status),
+                          cudaGetErrorName(status), where.file_name(), where.line()));
+}
+
+void check_launch(const char* kernel, const std::source_location& where) {
+  check_cuda(cudaGetLastError(), kernel, where);
+}
+
+}  // namespace lockstep::cuda

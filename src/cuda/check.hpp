@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <source_location>
+
+namespace lockstep::cuda {
+
+/// Throws Error naming the call, CUDA's reason and the place when a CUDA call failed. `call`: what
+/// was asked for, as a reader knows it ("cudaMalloc of 12 GB").
+void check_cuda(cudaError_t status, const char* call,
+                const std::source_location& where = std::source_location::current());
+
+/// The same for the kernel that was launched last: only what a launch itself can get wrong is known
+/// then; what happens while it runs comes out at the next call that waits.
+void check_launch(const char* kernel,
+                  const std::source_location& where = std::source_location::current());
+
+}  // namespace lockstep::cuda
