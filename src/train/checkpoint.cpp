@@ -1,6 +1,7 @@
 #include "lockstep/train/checkpoint.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -20,14 +21,25 @@ namespace {
 // HDF5 checks little of its own metadata, so the check covers the file as bytes: the user block,
 // which HDF5 leaves to the application, says what the bytes behind it must be.
 constexpr std::size_t kUserBlock = 512;
-constexpr std::string_view kMagic = "lockstep checkpoint 1\n";
+constexpr std::string_view kMagic = "lockstep checkpoint ";
+constexpr int kVersion = 2;
 
 /// What the user block must be before this HDF5 part.
 std::string user_block(std::string_view hdf5_part) {
-  std::string block = fmt::format("{}crc32c 0x{:08x}\nbytes {}\n", kMagic,
+  std::string block = fmt::format("{}{}\ncrc32c 0x{:08x}\nbytes {}\n", kMagic, kVersion,
                                   crc32c(hdf5_part.data(), hdf5_part.size()), hdf5_part.size());
   block.resize(kUserBlock, '\0');
   return block;
+}
+
+/// `text` stands behind the magic. What is no number is left to the checksum.
+void require_known_version(const std::filesystem::path& path, std::string_view text) {
+  int version = kVersion;
+  std::from_chars(text.data(), text.data() + text.size(), version);
+  require(version == kVersion,
+          fmt::format("{}: is of checkpoint format {}, but this lockstep reads format {}: go on "
+                      "with the lockstep that wrote it",
+                      path.string(), version, kVersion));
 }
 
 void write_header(hdf5::File& file, const CheckpointHeader& header) {
@@ -40,7 +52,7 @@ void write_header(hdf5::File& file, const CheckpointHeader& header) {
   file.set("epoch_top1", at.top1);
   file.set("best_top1", at.best_top1);
   file.set("best_epoch", at.best_epoch);
-  file.set("config", header.config);
+  file.write_bytes("config", header.config);
   file.set("backend", header.backend);
   file.set("world", header.world);
   file.set("train_rows", header.train_rows);
@@ -125,6 +137,7 @@ void verify_checkpoint(const std::filesystem::path& path) {
   const std::string bytes = read_text(path);
   require(bytes.starts_with(kMagic), fmt::format("{}: not a lockstep checkpoint", path.string()));
   const std::string_view all = bytes;
+  require_known_version(path, all.substr(kMagic.size()));
   require(
       all.size() > kUserBlock && all.substr(0, kUserBlock) == user_block(all.substr(kUserBlock)),
       fmt::format("{}: this checkpoint is torn or was altered: its checksum does not fit",
@@ -144,7 +157,7 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   at.top1 = file.count("epoch_top1");
   at.best_top1 = file.real("best_top1");
   at.best_epoch = file.count("best_epoch");
-  header.config = file.text("config");
+  header.config = file.bytes("config");
   header.backend = file.text("backend");
   header.world = file.count("world");
   header.train_rows = file.count("train_rows");

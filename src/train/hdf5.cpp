@@ -103,6 +103,11 @@ void File::write(const std::string& name, const std::vector<std::string>& texts)
   write_raw(name, type.get(), type.get(), {&count, 1}, characters.data());
 }
 
+void File::write_bytes(const std::string& name, std::string_view bytes) {
+  const std::size_t count = bytes.size();
+  write_raw(name, H5T_STD_U8LE, H5T_NATIVE_UINT8, {&count, 1}, bytes.data());
+}
+
 void File::write_raw(const std::string& name, std::int64_t stored_type, std::int64_t memory_type,
                      std::span<const std::size_t> shape, const void* values) {
   const auto sizes = extents(shape);
@@ -161,6 +166,16 @@ std::vector<std::string> File::texts(const std::string& name) const {
     const std::string_view text(&characters[i * width], width);
     found.emplace_back(text.substr(0, text.find('\0')));
   }
+  return found;
+}
+
+std::string File::bytes(const std::string& name) const {
+  const auto sizes = shape(name);
+  require(sizes.size() == 1, fmt::format("{}: data set {} is no list", path_, name));
+  const SetId set(checked(H5Dopen2(id_.get(), name.c_str(), H5P_DEFAULT), "open data set " + name));
+  std::string found(sizes[0], '\0');
+  checked(H5Dread(set.get(), H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, found.data()),
+          "read data set " + name);
   return found;
 }
 

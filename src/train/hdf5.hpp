@@ -5,6 +5,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,7 @@ class File {
   void write(const std::string& name, std::span<const std::size_t> shape,
              std::span<const float> values);
   void write(const std::string& name, const std::vector<std::string>& texts);  ///< any text, no NUL
+  void write_bytes(const std::string& name, std::string_view bytes);
   std::span<char> image();  ///< the finished file in memory; valid until the next call
 
   std::vector<std::string> names(const std::string& group) const;  ///< in order of name
@@ -37,6 +39,7 @@ class File {
   void read(const std::string& name, std::span<float> values) const;  ///< of exactly this many
 
   std::vector<std::string> texts(const std::string& name) const;
+  std::string bytes(const std::string& name) const;
 
   /// Attributes of the root. HDF5 stores at most 64 KiB in one.
   void set(const std::string& name, const std::string& value);

@@ -160,6 +160,18 @@ TEST_CASE("ten thousand long class names of any text come back", "[checkpoint]")
   CHECK(read_header(path).classes == header.classes);
 }
 
+TEST_CASE("a configuration of a megabyte, and one of any bytes, come back", "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "x.h5";
+  CheckpointHeader header = some_header();
+  for (const std::string& config :
+       {std::string(1 << 20, 'x'), std::string("grün\0\n", 7), std::string()}) {
+    header.config = config;
+    write_checkpoint(path, header, FakeParameters(small_model()));
+    CHECK(read_header(path).config == config);
+  }
+}
+
 TEST_CASE("weights that are not finite are not saved, and named", "[checkpoint]") {
   const Folder folder;
   const auto path = folder.path / "x.h5";
@@ -217,6 +229,9 @@ TEST_CASE("a truncated or prolonged checkpoint, and a text file, are refused by 
   overwrite(path, "this is a text\n");
   CHECK_THROWS_WITH(read_header(path), Contains("x.h5: not a lockstep checkpoint"));
   CHECK_FALSE(looks_like_checkpoint(path));
+  overwrite(path, "lockstep checkpoint 1" + whole.substr(whole.find('\n')));
+  CHECK_THROWS_WITH(read_header(path),
+                    Contains("x.h5: is of checkpoint format 1") && Contains("reads format 2"));
   CHECK_THROWS_WITH(read_header(folder.path / "none.h5"), Contains("none.h5: No such file"));
 }
 

@@ -44,10 +44,11 @@ struct TensorEntry {
 
 /// Writes the state to `path`, atomically: HDF5 with groups `weights` (learned tensors and running
 /// statistics) and `momentum`, float32 in the plain layout under torchvision's names, header fields
-/// as attributes of the root, class names as data set `classes`. A user block of 512 bytes before
-/// the HDF5 part carries its CRC-32C and length, so that any change of any byte of the file is
-/// found. The same state gives the same bytes. Throws InputError naming the path and the reason,
-/// which a tensor that is not finite is, too; an older file at `path` stays.
+/// as attributes of the root, class names and the configuration (bytes of TOML) as data sets
+/// `classes` and `config`, which an attribute's 64 KiB would not always hold. A user block of 512
+/// bytes before the HDF5 part carries its CRC-32C and length, so that any change of any byte of the
+/// file is found. The same state gives the same bytes. Throws InputError naming the path and the
+/// reason, which a tensor that is not finite is, too; an older file at `path` stays.
 void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                       const Parameters& parameters);
 
