@@ -3,6 +3,8 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "cpuset.hpp"
 #include "lockstep/base/error.hpp"
@@ -20,12 +22,14 @@ std::size_t node_holding(const Machine& machine, const CpuSet& cpus) {
 /// What `pool` has of each physical core, in NUMA order, so that contiguous blocks of it stay near
 /// their memory.
 std::vector<CpuSet> cores_in(const Machine& machine, const CpuSet& pool) {
-  std::vector<CpuSet> cores;
+  std::vector<std::pair<std::size_t, CpuSet>> placed;
   for (const CpuSet& core : machine.cores)
-    if (CpuSet part = common(core, pool); !part.empty()) cores.push_back(std::move(part));
-  std::stable_sort(cores.begin(), cores.end(), [&](const CpuSet& a, const CpuSet& b) {
-    return node_holding(machine, a) < node_holding(machine, b);
-  });
+    if (CpuSet part = common(core, pool); !part.empty())
+      placed.emplace_back(node_holding(machine, part), std::move(part));
+  std::stable_sort(placed.begin(), placed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<CpuSet> cores;
+  for (auto& [node, core] : placed) cores.push_back(std::move(core));
   return cores;
 }
 
@@ -54,70 +58,76 @@ class Division {
       : machine_(machine),
         pool_(request.already_bound.empty() ? machine.allowed
                                             : common(machine.allowed, request.already_bound)),
-        domains_(request.launcher_divided ? 1 : static_cast<std::size_t>(request.local_size)),
+        shares_(request.launcher_divided ? 1 : static_cast<std::size_t>(request.local_size)),
         mine_(request.launcher_divided ? 0 : static_cast<std::size_t>(request.local_rank)) {
     require(!pool_.empty(),
             fmt::format("none of the CPUs that the launcher gave this rank ({}) is among those "
                         "that the machine allows ({}): start it without binding (mpirun --bind-to "
                         "none, srun --cpu-bind=none)",
                         to_string(request.already_bound), to_string(machine.allowed)));
-    place_near_gpus(request);
-    place_the_rest();
+    std::vector<CpuSet> domains = domains_near_gpus(request);
+    fill_empty(domains);
+    divide(domains);
   }
 
   const CpuSet& pool() const { return pool_; }
-  CpuSet share() const { return share_of(mine_); }
-
-  /// Ranks that divide the same domain as this one.
-  std::size_t peers() const {
-    return static_cast<std::size_t>(std::count(domains_.begin(), domains_.end(), domains_[mine_]));
-  }
+  const CpuSet& share() const { return shares_[mine_]; }
+  /// Ranks that divide the same domain as this one, itself included.
+  std::size_t peers() const { return peers_; }
+  std::size_t domain_cores() const { return domain_cores_; }
 
   std::vector<std::size_t> ranks_on(const CpuSet& cpus) const {
     std::vector<std::size_t> ranks;
-    for (std::size_t rank = 0; rank < domains_.size(); ++rank)
-      if (rank != mine_ && !common(share_of(rank), cpus).empty()) ranks.push_back(rank);
+    for (std::size_t rank = 0; rank < shares_.size(); ++rank)
+      if (rank != mine_ && !common(shares_[rank], cpus).empty()) ranks.push_back(rank);
     return ranks;
   }
 
-  std::size_t domain_cores() const { return cores_in(machine_, domains_[mine_]).size(); }
-
  private:
-  void place_near_gpus(const PlanRequest& request) {
-    for (std::size_t rank = 0; rank < domains_.size(); ++rank) {
+  /// Of each local rank: the CPUs that it divides with those of an equal domain. Empty without a
+  /// GPU, and for a GPU that has no allowed CPU near it.
+  std::vector<CpuSet> domains_near_gpus(const PlanRequest& request) const {
+    std::vector<CpuSet> domains(shares_.size());
+    for (std::size_t rank = 0; rank < domains.size(); ++rank) {
       std::string id = request.gpu_pci_bus_id;
       if (rank != mine_ && rank < request.local_gpus.size())
         id = request.local_gpus[rank];
       else if (rank != mine_ && !id.empty())
         id = rank < machine_.gpus.size() ? machine_.gpus[rank].pci_bus_id : "";
       if (const Gpu* gpu = id.empty() ? nullptr : find_gpu(machine_, id))
-        domains_[rank] = common(gpu->near_cpus, pool_);
+        domains[rank] = common(gpu->near_cpus, pool_);
     }
+    return domains;
   }
 
-  /// Ranks without a GPU, or whose GPU has no allowed CPU near it, get what the others leave; where
-  /// they leave nothing, all of it.
-  void place_the_rest() {
+  /// The other ranks get what those near their GPUs leave; where they leave nothing, all of it.
+  void fill_empty(std::vector<CpuSet>& domains) const {
     CpuSet rest = pool_;
-    for (const CpuSet& domain : domains_) rest = without(rest, domain);
+    for (const CpuSet& domain : domains) rest = without(rest, domain);
     if (rest.empty()) rest = pool_;
-    for (CpuSet& domain : domains_)
+    for (CpuSet& domain : domains)
       if (domain.empty()) domain = rest;
   }
 
-  CpuSet share_of(std::size_t rank) const {
-    const CpuSet& domain = domains_[rank];
-    const auto before =
-        std::count(domains_.begin(), domains_.begin() + static_cast<std::ptrdiff_t>(rank), domain);
-    const auto all = std::count(domains_.begin(), domains_.end(), domain);
-    return part_of(cores_in(machine_, domain), static_cast<std::size_t>(before),
-                   static_cast<std::size_t>(all));
+  void divide(const std::vector<CpuSet>& domains) {
+    std::map<CpuSet, std::vector<std::size_t>> ranks_of;
+    for (std::size_t rank = 0; rank < domains.size(); ++rank)
+      ranks_of[domains[rank]].push_back(rank);
+    for (const auto& [domain, ranks] : ranks_of) {
+      const std::vector<CpuSet> cores = cores_in(machine_, domain);
+      for (std::size_t i = 0; i < ranks.size(); ++i)
+        shares_[ranks[i]] = part_of(cores, i, ranks.size());
+      if (domain != domains[mine_]) continue;
+      peers_ = ranks.size();
+      domain_cores_ = cores.size();
+    }
   }
 
   const Machine& machine_;
-  CpuSet pool_;                  ///< what all local ranks together may use
-  std::vector<CpuSet> domains_;  ///< of each local rank: what it divides with those of equal domain
+  CpuSet pool_;                 ///< what all local ranks together may use
+  std::vector<CpuSet> shares_;  ///< each local rank's part of it
   std::size_t mine_;
+  std::size_t peers_ = 0, domain_cores_ = 0;
 };
 
 void fill_threads(const Machine& machine, std::size_t wanted, Plan& plan) {
