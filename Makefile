@@ -91,7 +91,7 @@ $(PROGRAM): $(call objects,$(APP_SRC)) $(LIB)
 	@$(LINK) -o $@ $^ $(LIBS)
 
 # Made anew each time, so that an object whose source is gone does not live on in the archive.
-$(LIB): $(call objects,$(LIB_SRC)) $(BUILD)/sources
+$(LIB): $(call objects,$(LIB_SRC)) $(BUILD)/build_id.o $(BUILD)/sources
 	@echo "  archive $@"
 	@rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
@@ -128,6 +128,16 @@ $(BUILD)/flags: FORCE | $(BUILD)/found
 	@$(call record,COMPILE)
 .PHONY: FORCE
 FORCE:
+
+# What the bits of a training depend on, as base/build_id.hpp has it. A commit alone changes nothing,
+# and a change compiles nothing else anew.
+BUILD_ID = $(shell { find include src -type f | LC_ALL=C sort | xargs cat; $(CXX) --version; \
+             echo '$(COMPILE) $(NUMERIC)'; } | sha256sum | cut -c 1-16)
+BUILD_ID_SOURCE = namespace lockstep { const char* build_id() { return "$(BUILD_ID)"; } }
+$(BUILD)/build_id.cpp: FORCE | $(BUILD)/found
+	@$(call record,BUILD_ID_SOURCE)
+$(BUILD)/build_id.o: $(BUILD)/build_id.cpp $(BUILD)/flags
+	@$(CXX) -c -o $@ $<
 
 # What the build needs is there: asked once for each build folder, before the first compile.
 $(BUILD)/found:

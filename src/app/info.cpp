@@ -66,6 +66,7 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
           {"classes", header.classes},
           {"world", header.world},
           {"backend", header.backend},
+          {"build", header.build},
           {"numbers", numbers},
           {"tensors", std::move(tensors)},
           {"config", header.config}};
@@ -147,9 +148,10 @@ std::string checkpoint_as_text(const Json& checkpoint) {
       "\n{} tensors, weights and statistics of {} numbers; input {} x {} x {}; {} classes\n",
       checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(), input[1].dump(),
       input[2].dump(), checkpoint["classes"].size());
-  text += fmt::format("written by {} rank(s) on {}\n\n{}", checkpoint["world"].dump(),
-                      checkpoint["backend"].get<std::string>(),
-                      checkpoint["config"].get<std::string>());
+  text +=
+      fmt::format("written by {} rank(s) on {}, by build {}\n\n{}", checkpoint["world"].dump(),
+                  checkpoint["backend"].get<std::string>(), checkpoint["build"].get<std::string>(),
+                  checkpoint["config"].get<std::string>());
   return text;
 }
 

@@ -54,6 +54,7 @@ void write_header(hdf5::File& file, const CheckpointHeader& header) {
   file.set("best_epoch", at.best_epoch);
   file.write_bytes("config", header.config);
   file.set("backend", header.backend);
+  file.set("build", header.build);
   file.set("world", header.world);
   file.set("train_rows", header.train_rows);
   file.set("metrics_bytes", header.metrics_bytes);
@@ -159,6 +160,7 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   at.best_epoch = file.count("best_epoch");
   header.config = file.bytes("config");
   header.backend = file.text("backend");
+  header.build = file.text("build");
   header.world = file.count("world");
   header.train_rows = file.count("train_rows");
   header.metrics_bytes = file.count("metrics_bytes");

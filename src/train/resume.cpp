@@ -57,6 +57,8 @@ std::string judge_resume(const ResumePoint& point, const Config& now,
   std::vector<std::string> changes = differences(before, now);
   if (header.backend != conditions.backend)
     changes.push_back(fmt::format("backend ({}, now {})", header.backend, conditions.backend));
+  if (header.build != conditions.build)
+    changes.push_back(fmt::format("build ({}, now {})", header.build, conditions.build));
   if (header.world != static_cast<std::uint64_t>(conditions.world))
     changes.push_back(fmt::format("ranks ({}, now {})", header.world, conditions.world));
   if (header.train_rows != conditions.data.rows)

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -85,8 +86,8 @@ void Run::Impl::open_data() {
 }
 
 void Run::Impl::prepare_resume() {
-  const std::string warning =
-      judge_resume(*resume, config, {backend.description(), control.world(), train_rows->info()});
+  const std::string warning = judge_resume(
+      *resume, config, {backend.description(), build_id(), control.world(), train_rows->info()});
   load_tensors(resume->checkpoint, trainer->parameters(), true);
   at = resume->header.progress;
   if (!speaker()) return;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/build_id.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
@@ -154,6 +155,7 @@ CheckpointHeader Run::Impl::header() const {
   header.progress = at;
   header.config = saved_config();
   header.backend = backend.description();
+  header.build = build_id();
   header.world = static_cast<std::uint64_t>(control.world());
   header.train_rows = info.rows;
   header.metrics_bytes = metrics->bytes();

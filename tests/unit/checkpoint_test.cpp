@@ -78,6 +78,7 @@ CheckpointHeader some_header() {
                      .best_epoch = 2};
   header.config = "model = \"resnet20\"\n";
   header.backend = "cpu, a description";
+  header.build = "0123456789abcdef";
   header.world = 2;
   header.train_rows = 50000;
   header.metrics_bytes = 4711;
@@ -139,6 +140,7 @@ TEST_CASE("a checkpoint gives back every value and every header field", "[checkp
   CHECK(got.progress.best_epoch == 2);
   CHECK(got.config == header.config);
   CHECK(got.backend == header.backend);
+  CHECK(got.build == header.build);
   CHECK(got.world == 2);
   CHECK(got.train_rows == 50000);
   CHECK(got.metrics_bytes == 4711);

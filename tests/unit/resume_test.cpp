@@ -32,6 +32,7 @@ ResumePoint written_with(const Config& config, std::uint64_t batch) {
   point.checkpoint = "runs/x/checkpoints/step-00000007.h5";
   point.header.config = to_toml(config);
   point.header.backend = "cpu, 1 thread";
+  point.header.build = "build";
   point.header.world = 2;
   const data::DataSetInfo data = some_data(1000);
   point.header.train_rows = data.rows;
@@ -45,7 +46,7 @@ ResumePoint written_with(const Config& config, std::uint64_t batch) {
   return point;
 }
 
-const ResumeConditions same_conditions{"cpu, 1 thread", 2, some_data(1000)};
+const ResumeConditions same_conditions{"cpu, 1 thread", "build", 2, some_data(1000)};
 
 }  // namespace
 
@@ -59,10 +60,11 @@ TEST_CASE("the same configuration and conditions resume without a word", "[resum
 TEST_CASE("a resume with other bits names what differs", "[resume]") {
   Config now = some_config();
   now.optim.lr = 0.5f;
-  const std::string warning =
-      judge_resume(written_with(some_config(), 7), now, {"cpu, 2 threads", 4, some_data(1000)});
+  const std::string warning = judge_resume(written_with(some_config(), 7), now,
+                                           {"cpu, 2 threads", "other", 4, some_data(1000)});
   CHECK_THAT(warning, Contains("optim.lr (0.1, now 0.5)"));
   CHECK_THAT(warning, Contains("backend (cpu, 1 thread, now cpu, 2 threads)"));
+  CHECK_THAT(warning, Contains("build (build, now other)"));
   CHECK_THAT(warning, Contains("ranks (2, now 4)"));
 }
 
@@ -81,13 +83,14 @@ TEST_CASE("a place in the middle of an epoch is refused where it would mean othe
   refused(seed, same_conditions, "seed");
   keep.data.keep_last = true;
   refused(keep, same_conditions, "data.keep-last");
-  refused(some_config(), {"cpu, 1 thread", 2, some_data(999)}, "rows of the training set");
+  refused(some_config(), {"cpu, 1 thread", "build", 2, some_data(999)}, "rows of the training set");
 }
 
 TEST_CASE("a checkpoint of other classes or another shape is refused, other means are named",
           "[resume]") {
   const auto judged = [](const data::DataSetInfo& data) {
-    return judge_resume(written_with(some_config(), 0), some_config(), {"cpu, 1 thread", 2, data});
+    return judge_resume(written_with(some_config(), 0), some_config(),
+                        {"cpu, 1 thread", "build", 2, data});
   };
   data::DataSetInfo other = some_data(1000);
   other.classes[1] = "horse";

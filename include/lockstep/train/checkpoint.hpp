@@ -27,6 +27,7 @@ struct CheckpointHeader {
   Progress progress;
   std::string config;            ///< resolved, as TOML
   std::string backend;           ///< Backend::description(): what bit-exactness depends on
+  std::string build;             ///< build_id(): the same
   std::uint64_t world = 1;       ///< ranks
   std::uint64_t train_rows = 0;  ///< of the training set: a position in it means nothing elsewhere
   std::uint64_t metrics_bytes = 0;  ///< length of metrics.jsonl when this was written

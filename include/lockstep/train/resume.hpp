@@ -27,7 +27,7 @@ std::optional<ResumePoint> find_resume_point(const Config& config, const RunDire
 
 /// What stands now where the checkpoint was written.
 struct ResumeConditions {
-  std::string backend;
+  std::string backend, build;
   int world = 1;
   data::DataSetInfo data;  ///< of the training set
 };
