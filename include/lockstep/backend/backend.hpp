@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/device/device.hpp"
 #include "lockstep/nn/arena.hpp"
@@ -17,6 +18,8 @@
 namespace lockstep {
 
 enum class Precision { fp32, tf32, bf16, fp16 };
+/// fp16's range is too small for gradients as they are.
+constexpr bool has_loss_scale(Precision precision) { return precision == Precision::fp16; }
 Precision parse_precision(const std::string& text);  ///< throws InputError naming those known
 const char* to_string(Precision precision);
 
@@ -39,6 +42,8 @@ struct StepScalars {
 
 enum class Part { weights, gradients, momentum };
 
+using arithmetic::LossScale;
+
 /// The state of a network on one device: three flat buffers with one layout. Running statistics
 /// live at the end: in weights the running values, in gradients this step's share of the batch
 /// statistics, in momentum nothing.
@@ -54,6 +59,10 @@ class Parameters {
   /// CRC-32C of weights and momentum as they lie on the device: equal on all ranks or the ranks
   /// have diverged.
   virtual std::uint32_t hash() const = 0;
+  /// fp16's dynamic loss scale, part of a training's state; nothing in the other precisions. Waits
+  /// for the device.
+  virtual std::optional<LossScale> loss_scale() const { return std::nullopt; }
+  virtual void set_loss_scale(const LossScale&) {}
 };
 
 /// One piece of a tape, in order. `final_slices`: slices whose gradient is final once it has run
@@ -71,6 +80,8 @@ struct ProgramSpec {
   bool training = true;  ///< else forward only, with running statistics
   float label_smoothing = 0;
   std::vector<float> mean, stddev;  ///< per channel, of value / 255
+  bool deterministic = false;  ///< keep to library routines that give the same bits each time; the
+                               ///< CPU backend has no others
 };
 
 /// Sums over the rows that were not padding.
@@ -121,6 +132,11 @@ class Backend {
   /// `parameters` must outlive the program and have been made for the same network.
   virtual std::unique_ptr<Program> compile(const nn::Network& network, const ProgramSpec& spec,
                                            Parameters& parameters) = 0;
+  /// In a precision with a loss scale: once all gradients of a step are reduced and before its
+  /// first update. If any of them overflowed, this step's update() and update_statistics() will
+  /// change nothing; adapts the scale. Elsewhere nothing, and each bucket may be updated as it
+  /// arrives.
+  virtual void judge_gradients(Parameters&) {}
   /// Updates the learned slices [first, last) with their (reduced) gradients.
   virtual void update(Parameters& parameters, const UpdateRule& rule, const StepScalars& scalars,
                       std::size_t first, std::size_t last) = 0;

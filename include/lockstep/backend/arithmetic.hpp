@@ -1,0 +1,166 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+/// The element-wise arithmetic of a training step, written once. Everything is constexpr, which
+/// makes it callable in host and device code alike (nvcc: --expt-relaxed-constexpr): what the CPU's
+/// tests find out about a formula holds for the GPU's kernels.
+namespace lockstep::arithmetic {
+
+/// A pixel's value v (0 to 255) becomes v * scale + shift = (v / 255 - mean) / deviation.
+struct PixelScale {
+  float scale = 1, shift = 0;
+};
+constexpr PixelScale pixel_scale(double mean, double deviation) {
+  return {static_cast<float>(1 / (255 * deviation)), static_cast<float>(-mean / deviation)};
+}
+constexpr float normalised(std::uint8_t pixel, PixelScale by) {
+  return static_cast<float>(pixel) * by.scale + by.shift;
+}
+
+// ---- batch norm: Ioffe and Szegedy 2015; running variance is unbiased, as PyTorch's ------------
+
+/// What one channel needs in forward: y = x * scale + shift.
+struct NormChannel {
+  float mean, inverse_deviation, scale, shift;
+};
+constexpr NormChannel norm_channel(double mean, double variance, float gamma, float beta,
+                                   float epsilon) {
+  NormChannel c{};
+  c.mean = static_cast<float>(mean);
+  c.inverse_deviation = static_cast<float>(1 / std::sqrt(variance + static_cast<double>(epsilon)));
+  c.scale = gamma * c.inverse_deviation;
+  c.shift = beta - c.mean * c.scale;
+  return c;
+}
+
+/// Mean and variance from sums of (x - pivot) and (x - pivot)^2 over `count` values; any pivot will
+/// do, one near the values loses nothing.
+struct Moments {
+  double mean, variance;
+};
+constexpr Moments moments(double sum, double sum_of_squares, double count, double pivot) {
+  const double offset = sum / count, variance = sum_of_squares / count - offset * offset;
+  return {pivot + offset, variance < 0 ? 0 : variance};
+}
+
+/// With g the gradient of the normalised output and x' = (x - mean) / deviation:
+/// dx = gamma / deviation * (g - mean(g) - x' * mean(g * x')) = g * a + (x - mean) * b + c.
+struct NormGradient {
+  float a, b, c;
+  float dgamma, dbeta;
+};
+/// sum_g, sum_gx: sums of g and of g * (x - mean) over the channel's `count` values.
+constexpr NormGradient norm_gradient(double sum_g, double sum_gx, double count, float scale,
+                                     float inverse_deviation) {
+  const double s = scale, inverse = inverse_deviation;
+  NormGradient n{};
+  n.a = scale;
+  n.b = static_cast<float>(-s * inverse * inverse * sum_gx / count);
+  n.c = static_cast<float>(-s * sum_g / count);
+  n.dgamma = static_cast<float>(sum_gx * inverse);
+  n.dbeta = static_cast<float>(sum_g);
+  return n;
+}
+
+constexpr double unbiased(double variance, double count) {
+  return variance * count / (count > 2 ? count - 1 : 1.0);
+}
+
+/// What one micro-batch adds to a rank's share of the running statistics; share: the rank's rows /
+/// rows of all ranks. An earlier micro-batch of the same step fades by 1 - momentum, as if they had
+/// come one after the other.
+constexpr float kept_statistic(bool accumulate, float before, float share, float momentum,
+                               double fresh) {
+  const double added = static_cast<double>(share) * static_cast<double>(momentum) * fresh;
+  const double faded = (1 - static_cast<double>(momentum)) * static_cast<double>(before);
+  return static_cast<float>(accumulate ? faded + added : added);
+}
+
+// ---- cross entropy against (1 - smoothing) * (mix at a, 1 - mix at b) + smoothing / classes -----
+
+/// The wanted distribution of one row.
+struct Wanted {
+  std::int32_t a, b;
+  double mix, sharp, even;
+  constexpr double of(std::int32_t label) const {
+    return even + sharp * ((label == a ? mix : 0) + (label == b ? 1 - mix : 0));
+  }
+};
+constexpr Wanted wanted(std::int32_t a, std::int32_t b, float mix, float smoothing,
+                        std::size_t classes) {
+  const double s = smoothing;
+  return {a, b, mix, 1 - s, s / static_cast<double>(classes)};
+}
+/// log_sum: log of the sum of exp(logit). sum: of all logits.
+constexpr double cross_entropy(const Wanted& w, double log_sum, double logit_a, double logit_b,
+                               double sum) {
+  return log_sum - w.sharp * (w.mix * logit_a + (1 - w.mix) * logit_b) - w.even * sum;
+}
+/// d loss / d logit, times `scale`.
+constexpr float logit_gradient(const Wanted& w, std::int32_t label, double logit, double log_sum,
+                               double scale) {
+  return static_cast<float>(scale * (std::exp(logit - log_sum) - w.of(label)));
+}
+/// Whether class k takes a place before `label`; on equal logits the lower index does. A NaN never
+/// counts for the label.
+constexpr bool outranks(std::int32_t k, float logit_k, std::int32_t label, float logit_label) {
+  const bool label_wins = logit_label > logit_k || (logit_label == logit_k && label < k);
+  return k != label && !label_wins;
+}
+
+// ---- the update ---------------------------------------------------------------------------------
+
+struct SgdRule {
+  float lr = 0, momentum = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+/// Sutskever et al. 2013 in PyTorch's form: v = momentum * v + (g + decay * w); w -= lr * v, or,
+/// with Nesterov, w -= lr * (g + decay * w + momentum * v).
+constexpr void sgd(const SgdRule& rule, float gradient, float& weight, float& velocity) {
+  const float g = gradient + rule.weight_decay * weight;
+  velocity = rule.momentum * velocity + g;
+  weight -= rule.lr * (rule.nesterov ? g + rule.momentum * velocity : velocity);
+}
+
+/// kept: (1 - momentum)^micro-batches; fresh: the (reduced) statistics of the step.
+constexpr float running_statistic(float kept, float running, float fresh) {
+  return kept * running + fresh;
+}
+
+/// fp16's gradients are multiplied by `scale`, so that small ones do not vanish, and divided by it
+/// in the update. A step whose gradients overflow is skipped and halves the scale; after
+/// growth_steps good ones it doubles (Micikevicius et al. 2018; PyTorch's numbers).
+struct LossScale {
+  float scale = 65536;
+  std::uint32_t good_steps = 0;        ///< since the scale last changed
+  std::uint32_t skipped_in_a_row = 0;  ///< up to now
+  std::uint64_t skipped = 0;           ///< since training began
+  constexpr bool operator==(const LossScale&) const = default;
+};
+constexpr std::uint32_t growth_steps = 2000;
+constexpr float largest_scale = 16777216;  // 2^24: gradients are already divided by the batch
+constexpr LossScale after_step(LossScale s, bool overflow) {
+  if (overflow) {
+    s.scale = s.scale > 2 ? s.scale / 2 : 1;
+    s.good_steps = 0;
+    ++s.skipped_in_a_row;
+    ++s.skipped;
+    return s;
+  }
+  s.skipped_in_a_row = 0;
+  if (++s.good_steps < growth_steps) return s;
+  s.good_steps = 0;
+  if (s.scale < largest_scale) s.scale *= 2;
+  return s;
+}
+
+/// True for an infinity and for NaN.
+constexpr bool overflowed(float value) {
+  return !(value <= 3.402823466e+38f && value >= -3.402823466e+38f);
+}
+
+}  // namespace lockstep::arithmetic
