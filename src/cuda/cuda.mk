@@ -1,0 +1,63 @@
+# Finds what GPUs need, for the Makefile: nvcc, cuDNN 9 and NCCL below CUDA_HOME, CUDNN_HOME and
+# NCCL_HOME, or where the toolkit's installer, modules and Debian's packages put them. CUDA=0 builds
+# without, CUDA=1 insists. Reading this only looks at files; what takes time is a variable that runs
+# when a recipe needs it.
+
+CUDA_HOME   ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc) \
+                 $(wildcard $(addsuffix /nvcc,$(subst :, ,$(PATH))))))
+find_in      = $(firstword $(wildcard $(addsuffix /$(2),$(1))))
+toolkit     := $(CUDA_HOME) $(CUDA_HOME)/targets/*
+header_dirs  = $(if $(1),$(1)/include,$(toolkit:%=%/include) /usr/include /usr/include/*-linux-gnu)
+library_dirs = $(if $(1),$(1)/lib64 $(1)/lib,\
+                 $(toolkit:%=%/lib64) $(toolkit:%=%/lib) /usr/lib64 /usr/lib/*-linux-gnu)
+
+NVCC        := $(wildcard $(CUDA_HOME)/bin/nvcc)
+CUDA_H      := $(call find_in,$(header_dirs),cuda_runtime.h)
+CUDART      := $(call find_in,$(library_dirs),libcudart_static.a)
+CUDNN_H     := $(call find_in,$(call header_dirs,$(CUDNN_HOME)),cudnn_version.h)
+CUDNN_LIB   := $(call find_in,$(call library_dirs,$(CUDNN_HOME)),libcudnn.so.9)
+NCCL_H      := $(call find_in,$(call header_dirs,$(NCCL_HOME)),nccl.h)
+NCCL_LIB    := $(call find_in,$(call library_dirs,$(NCCL_HOME)),libnccl.so.2)
+CUDA_LACKS  := $(strip $(if $(and $(NVCC),$(CUDA_H),$(CUDART)),,nvcc) \
+                 $(if $(and $(CUDNN_H),$(CUDNN_LIB)),,cuDNN-9) $(if $(and $(NCCL_H),$(NCCL_LIB)),,NCCL))
+CUDA        ?= $(if $(CUDA_LACKS),0,1)
+WITH_CUDA   := $(filter-out 0,$(CUDA))
+
+# One folder for all builds: what lies in it is pinned.
+FRONTEND_KEPT   := build/cudnn-frontend
+CUDNN_FRONTEND  ?= $(FRONTEND_KEPT)
+FRONTEND_HEADER  = $(if $(filter $(FRONTEND_KEPT),$(CUDNN_FRONTEND)),\
+                     $(FRONTEND_KEPT)/include/cudnn_frontend.h)
+
+# Machine code for these, and PTX of the last for what comes after it. What nvcc does not know is
+# left out. A first `make train` builds for one: the card that is there, or what all can run.
+CUDA_ARCHS  ?= 80 90 100
+KNOWN_ARCHS  = $(call once,KNOWN_ARCHS,$(NVCC) --list-gpu-arch | sed 's/compute_//')
+ARCHS        = $(filter $(KNOWN_ARCHS),$(CUDA_ARCHS))
+GENCODE      = $(foreach arch,$(ARCHS),-gencode arch=compute_$(arch)$(,)code=sm_$(arch)) \
+               -gencode arch=compute_$(lastword $(ARCHS))$(,)code=compute_$(lastword $(ARCHS))
+CARD_ARCHS   = $(call once,CARD_ARCHS,nvidia-smi --query-gpu=compute_cap --format=csv$(,)noheader \
+                 2>/dev/null | tr -d . | sort -un)
+FIRST_ARCHS  = $(or $(shell cat $(BUILD)/archs 2>/dev/null),$(CARD_ARCHS),80)
+
+# Debian's own headers are found without -isystem, and with it hide the compiler's.
+cuda_headers = $(filter-out /usr/include,$(sort $(patsubst %/,%,\
+                 $(dir $(CUDA_H) $(CUDNN_H) $(NCCL_H)))))
+CUDA_CFLAGS  = $(if $(WITH_CUDA),$(addprefix -isystem ,$(cuda_headers) \
+                 $(firstword $(wildcard $(CUDNN_FRONTEND)/include) $(CUDNN_FRONTEND))))
+NVCCFLAGS   ?=
+COMPILE_CUDA = $(NVCC) -std=c++20 -O3 -lineinfo -ccbin $(CXX) $(GENCODE) -Iinclude -Isrc \
+               $(CUDA_CFLAGS) -Xcompiler -Wall$(,)-Wextra $(if $(WERROR),-Werror all-warnings) \
+               $(NVCCFLAGS)
+# The runtime is linked statically, and libcuda not at all: whoever uses it opens it when there is a
+# driver, so that the program starts without one.
+library_path = $(filter-out /usr/lib%,$(sort $(patsubst %/,%,$(dir $(CUDNN_LIB) $(NCCL_LIB)))))
+CUDA_LIBS    = $(if $(WITH_CUDA),$(CUDNN_LIB) $(NCCL_LIB) $(CUDART) -ldl -lrt \
+                 $(addprefix -Wl$(,)-rpath$(,),$(library_path)))
+
+version_of   = $(shell awk '$$1 == "\#define" && $$2 ~ /^(CUDNN|NCCL)_(MAJOR|MINOR|PATCH|PATCHLEVEL)$$/ \
+                 { v = v dot $$3; dot = "." } END { print v }' $(1))
+CUDA_FOUND   = $(if $(WITH_CUDA),with CUDA $(shell $(NVCC) --version | sed -n 's/.*release \(.*\)$(,) V.*/\1/p') \
+                 ($(CUDA_HOME)$(if $(ARCHS),: $(ARCHS:%=sm_%))) + cuDNN $(call version_of,$(CUDNN_H)) ($(CUDNN_LIB)) + \
+                 NCCL $(call version_of,$(NCCL_H)) ($(NCCL_LIB)),without CUDA\
+                 $(if $(CUDA_LACKS), (not found: $(CUDA_LACKS))))
