@@ -24,26 +24,33 @@ ifeq ($(origin CXX),default)
 CXX := g++
 endif
 
+# Each probe runs once, when a recipe first needs it: `make help` asks for nothing.
+once        = $(eval $(1) := $$(shell $(2)))$($(1))
+, := ,
+include src/cuda/cuda.mk
+
 # ---- what goes into the program --------------------------------------------------------------
 LAYERS    := base sys device nn data comm backend optim train
-PORTS     := cpu mpi nocuda
+PORTS     := cpu mpi $(if $(WITH_CUDA),cuda,nocuda)
 LIB_SRC   := $(wildcard $(patsubst %,src/%/*.cpp,$(LAYERS) $(PORTS)))
+KERNELS   := $(wildcard $(PORTS:%=src/%/*.cu))
+ARCHIVED  := $(LIB_SRC) $(KERNELS)
 APP_SRC   := $(wildcard src/app/*.cpp)
 SUPPORT   := $(wildcard tests/support/*.cpp)
 UNIT_SRC  := $(wildcard tests/unit/*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT))
 MPI_SRC   := $(wildcard tests/mpi/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPORT))
-FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp')
+GPU_SRC   := $(wildcard tests/gpu/*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT))
+FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp' -o -name '*.cu')
 
-objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
+objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 LIB       := $(BUILD)/liblockstep.a
 PROGRAM   := $(BUILD)/lockstep
 UNIT      := $(BUILD)/unit_tests
 MPI_TESTS := $(BUILD)/mpi_tests
+GPU_TESTS := $(if $(and $(WITH_CUDA),$(wildcard tests/gpu)),$(BUILD)/gpu_tests)
 BENCHES   := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(wildcard tests/bench/*.cpp))
 
 # ---- the compiler and the libraries ----------------------------------------------------------
-# Each probe runs once, when a recipe first needs it: `make help` asks for nothing.
-once        = $(eval $(1) := $$(shell $(2)))$($(1))
 MPI_CFLAGS  = $(call once,MPI_CFLAGS,$(MPICXX) --showme:compile)
 MPI_LIBS    = $(call once,MPI_LIBS,$(MPICXX) --showme:link)
 PKGS       := hdf5 hwloc fmt libjpeg libpng zlib
@@ -78,7 +85,7 @@ COMPILE     = $(CXX) -std=c++20 $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) -Iincl
               $(THIRD_PARTY) $(CXXFLAGS)
 LDFLAGS    ?=
 LINK        = $(CXX) -fopenmp -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
-LIBS        = $(filter-out -lmpi_cxx,$(MPI_LIBS)) -ldnnl $(PKG_LIBS)
+LIBS        = $(filter-out -lmpi_cxx,$(MPI_LIBS)) -ldnnl $(PKG_LIBS) $(CUDA_LIBS)
 
 # ---- building --------------------------------------------------------------------------------
 ##@ Build
@@ -91,7 +98,7 @@ $(PROGRAM): $(call objects,$(APP_SRC)) $(LIB)
 	@$(LINK) -o $@ $^ $(LIBS)
 
 # Made anew each time, so that an object whose source is gone does not live on in the archive.
-$(LIB): $(call objects,$(LIB_SRC)) $(BUILD)/build_id.o $(BUILD)/sources
+$(LIB): $(call objects,$(ARCHIVED)) $(BUILD)/build_id.o $(BUILD)/sources
 	@echo "  archive $@"
 	@rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
@@ -100,6 +107,10 @@ $(UNIT): $(call objects,$(UNIT_SRC)) $(LIB)
 	@$(LINK) -o $@ $^ $(LIBS)
 
 $(MPI_TESTS): $(call objects,$(MPI_SRC)) $(LIB)
+	@echo "  link    $@"
+	@$(LINK) -o $@ $^ $(LIBS)
+
+$(GPU_TESTS): $(call objects,$(GPU_SRC)) $(LIB)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $^ $(LIBS)
 
@@ -113,42 +124,63 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@echo "  compile $<"
 	@$(CCACHE) $(COMPILE) $(EXTRA) -MMD -MP -c -o $@ $<
 
+$(BUILD)/obj/%.cu.o: %.cu $(BUILD)/archs $(BUILD)/cuda-flags
+	@mkdir -p $(@D)
+	@echo "  compile $<"
+	@$(CCACHE) $(COMPILE_CUDA) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+
+$(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
+	@echo "  fetch   cudnn-frontend"
+	@jobs/cudnn_frontend.sh $(FRONTEND_KEPT)
+
 # The command line and the tests are most of what there is to compile and none of what must be fast.
 $(BUILD)/obj/src/app/%.o: EXTRA = -O1
 $(BUILD)/obj/tests/%.o: EXTRA = -O1 -I.
 $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
+$(BUILD)/obj/src/cuda/%.o: EXTRA = $(CUDA_CFLAGS)
+$(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
+$(filter $(BUILD)/obj/src/cuda/% $(BUILD)/obj/tests/gpu/%,\
+  $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
 $(foreach port,cpu mpi data,$(BUILD)/obj/src/$(port)/%.o): EXTRA = $(NUMERIC)
 
 # The list of sources and the command that compiles: written only when they change, so that a change
 # remakes what depends on them.
 record = mkdir -p $(@D); echo '$($(1))' | cmp -s - $@ || echo '$($(1))' > $@
 $(BUILD)/sources: FORCE
-	@$(call record,LIB_SRC)
+	@$(call record,ARCHIVED)
 $(BUILD)/flags: FORCE | $(BUILD)/found
 	@$(call record,COMPILE)
+$(BUILD)/archs: FORCE | $(BUILD)/found
+	@$(call record,CUDA_ARCHS)
+$(BUILD)/cuda-flags: FORCE | $(BUILD)/found
+	@$(call record,COMPILE_CUDA)
 .PHONY: FORCE
 FORCE:
 
 # What the bits of a training depend on, as base/build_id.hpp has it. A commit alone changes nothing,
 # and a change compiles nothing else anew.
 BUILD_ID = $(shell { find include src -type f | LC_ALL=C sort | xargs cat; $(CXX) --version; \
-             echo '$(COMPILE) $(NUMERIC)'; } | sha256sum | cut -c 1-16)
+             echo '$(COMPILE) $(NUMERIC) $(if $(WITH_CUDA),$(COMPILE_CUDA))'; } | sha256sum | cut -c 1-16)
 BUILD_ID_SOURCE = namespace lockstep { const char* build_id() { return "$(BUILD_ID)"; } }
 $(BUILD)/build_id.cpp: FORCE | $(BUILD)/found
 	@$(call record,BUILD_ID_SOURCE)
 $(BUILD)/build_id.o: $(BUILD)/build_id.cpp $(BUILD)/flags
 	@$(CXX) -c -o $@ $<
 
-# What the build needs is there: asked once for each build folder, before the first compile.
-$(BUILD)/found:
-	@mkdir -p $(@D)
-	@CXX='$(CXX)' jobs/setup.sh --check build
+# What the build needs is there: asked once for each build folder and way to serve GPUs, before the
+# first compile.
+$(BUILD)/found: $(BUILD)/cuda
+	@CXX='$(CXX)' CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh --check build $(if $(WITH_CUDA),cuda)
+	$(if $(WITH_CUDA),$(if $(CUDA_LACKS),,$(info $(CUDA_FOUND))),$(info $(CUDA_MISSING)))
 	@touch $@
+$(BUILD)/cuda: FORCE
+	@$(call record,CUDA_SITE)
+CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))
 
--include $(patsubst %.o,%.d,$(call objects,$(LIB_SRC) $(APP_SRC) $(UNIT_SRC) $(MPI_SRC)))
+-include $(patsubst %.o,%.d,$(call objects,$(ARCHIVED) $(APP_SRC) $(UNIT_SRC) $(MPI_SRC) $(GPU_SRC)))
 
 .PHONY: tests
-tests: $(UNIT) $(MPI_TESTS)
+tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS)
 
 .PHONY: install
 install: $(PROGRAM)  ## install the program below PREFIX (/usr/local), DESTDIR is respected
@@ -172,8 +204,8 @@ MAKE_SHAPES ?= $(PROGRAM) pack --from shapes --out $(SHAPES)
 
 .PHONY: train
 train:  ## install what is missing, build, make the default data set, train it on RANKS=2
-	@jobs/setup.sh build
-	@$(MAKE) --no-print-directory $(PROGRAM)
+	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh build $(if $(WITH_CUDA),cuda)
+	@$(MAKE) --no-print-directory $(PROGRAM) CUDA_ARCHS='$(FIRST_ARCHS)'
 	@test -e $(SHAPES) || $(AS_ROOT) $(MAKE_SHAPES)
 	$(AS_ROOT) $(MPIRUN) -np $(RANKS) $(PROGRAM) train --config $(CONFIG)
 
@@ -195,21 +227,21 @@ bench:  ## measure speed and memory beside PyTorch (MODELS= PRECISIONS= ROUNDS= 
 
 .PHONY: test
 test:  ## install what is missing, build, run all tests (FILTER=part of a name, or [tag])
-	@jobs/setup.sh test
+	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh test $(if $(WITH_CUDA),cuda)
 	@$(MAKE) --no-print-directory $(PROGRAM) tests
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run
 
 .PHONY: asan
 asan:  ## unit tests under the address and undefined-behaviour sanitizers
 	@jobs/setup.sh test
-	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/asan SANITIZE=address,undefined
+	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/asan SANITIZE=address,undefined CUDA=0
 
 # Code without OpenMP: libgomp's barriers look like races to the thread sanitizer.
 TSAN_TAGS := [loader],[sampler],[reducer]
 .PHONY: tsan
 tsan:  ## loader, sampler and reducer tests under the thread sanitizer
 	@jobs/setup.sh test
-	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/tsan SANITIZE=thread \
+	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0 \
 	  FILTER='$(or $(FILTER),$(TSAN_TAGS))'
 
 .PHONY: sanitized
@@ -236,7 +268,7 @@ CLANG_TIDY ?= clang-tidy-16
 CHANGED    ?=
 FILES      ?= $(filter $(LIB_SRC) $(APP_SRC),$(if $(CHANGED),\
                 $(shell git diff --name-only $(CHANGED)),$(LIB_SRC) $(APP_SRC)))
-LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) -Wno-unknown-pragmas \
+LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) -Wno-unknown-pragmas \
               -idirafter $(shell $(CXX) -print-file-name=include)
 .PHONY: lint
 lint:  ## clang-tidy on src/ (CHANGED=commit: what differs from it; FILES="a.cpp ...": those)

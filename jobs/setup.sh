@@ -2,7 +2,10 @@
 # Finds what is missing to build, test, measure, format or lint lockstep, and installs it where it
 # may.
 #
-#   jobs/setup.sh [--check] build|test|bench|format|lint|ci ...
+#   jobs/setup.sh [--check] build|cuda|test|cluster|bench|format|lint|ci ...
+#
+# CUDA, cuDNN and NCCL are never installed: CUDA_LACKS, from the Makefile, names those that were not
+# found, and with the word cuda it is said how to get them.
 #
 # What a package gives counts as there when dpkg knows the package or when it is found by itself (an
 # environment module, Spack). Missing packages are installed by apt-get as root or by a sudo that
@@ -25,10 +28,17 @@ nlohmann-json3-dev | build | header nlohmann/json.hpp | nlohmann-json
 libjpeg-dev        | build | library libjpeg        | libjpeg-turbo
 libpng-dev         | build | library libpng         | libpng
 zlib1g-dev         | build | library zlib           | zlib
+python3-pip        | cuda  | python pip             | py-pip
 catch2             | test  | header catch2/catch.hpp | catch2@2
 hdf5-tools         | test  | command h5dump         | hdf5~mpi
 python3-h5py       | test  | python h5py            | py-h5py
 procps             | test  | command ps             | procps
+slurm-wlm          | cluster | command slurmctld    | slurm
+munge              | cluster | command munged       | munge
+libpmix-dev        | cluster | library pmix         | openpmix
+iproute2           | cluster | command bridge       | iproute2
+util-linux         | cluster | command nsenter      | util-linux
+perl               | cluster | command perl         | perl
 python3            | bench | command python3        | python
 clang-format       | format | command clang-format  | llvm@14
 clang-tidy-16      | lint  | command clang-tidy-16  | llvm@16
@@ -45,15 +55,35 @@ for word; do
   case $word in
     --check) check_only=yes ;;
     build) wanted="$wanted build" ;;
+    cuda) wanted="$wanted cuda" ;;
     test) wanted="$wanted build test" ;;
+    cluster) wanted="$wanted cluster" ;;
     bench) wanted="$wanted build bench" ;;
     format) wanted="$wanted format" ;;
     lint) wanted="$wanted build test lint" ;;
     ci) wanted="$wanted build test format" ;;
-    *) fail "unknown word \"$word\": build, test, bench, format, lint, ci and --check are known" ;;
+    *) fail "unknown word \"$word\": build, cuda, test, cluster, bench, format, lint, ci and --check are known" ;;
   esac
 done
-[ -n "$wanted" ] || fail 'say for what: build, test, bench, format, lint or ci'
+[ -n "$wanted" ] || fail 'say for what: build, cuda, test, cluster, bench, format, lint or ci'
+
+case $wanted in
+  *cuda*)
+    if [ -n "${CUDA_LACKS:-}" ]; then
+      cat <<END
+setup: CUDA=1 asks for GPUs, and these were not found: $CUDA_LACKS
+  nvcc     the CUDA toolkit, 12.0 or newer; elsewhere than in /usr/local/cuda: CUDA_HOME=folder
+  cuDNN-9  elsewhere than in the toolkit or /usr: CUDNN_HOME=folder with include/ and lib/
+  NCCL     elsewhere than in the toolkit or /usr: NCCL_HOME=folder with include/ and lib/
+setup: on a cluster: module load cuda cudnn nccl (or the like; spack load cuda cudnn nccl)
+setup: on Debian: add NVIDIA's repository (https://developer.nvidia.com/cuda-downloads), then
+setup:   apt-get install cuda-toolkit cudnn9-cuda-13 libnccl-dev
+setup: CUDA=0 builds for CPUs only
+END
+      exit 1
+    fi >&2
+    ;;
+esac
 
 compiler=${CXX:-g++}
 found_by_itself() {

@@ -20,7 +20,7 @@ NCCL_H      := $(call find_in,$(call header_dirs,$(NCCL_HOME)),nccl.h)
 NCCL_LIB    := $(call find_in,$(call library_dirs,$(NCCL_HOME)),libnccl.so.2)
 CUDA_LACKS  := $(strip $(if $(and $(NVCC),$(CUDA_H),$(CUDART)),,nvcc) \
                  $(if $(and $(CUDNN_H),$(CUDNN_LIB)),,cuDNN-9) $(if $(and $(NCCL_H),$(NCCL_LIB)),,NCCL))
-CUDA        ?= $(if $(CUDA_LACKS),0,1)
+CUDA        ?= 0
 WITH_CUDA   := $(filter-out 0,$(CUDA))
 
 # One folder for all builds: what lies in it is pinned.
@@ -55,9 +55,14 @@ library_path = $(filter-out /usr/lib%,$(sort $(patsubst %/,%,$(dir $(CUDNN_LIB) 
 CUDA_LIBS    = $(if $(WITH_CUDA),$(CUDNN_LIB) $(NCCL_LIB) $(CUDART) -ldl -lrt \
                  $(addprefix -Wl$(,)-rpath$(,),$(library_path)))
 
-version_of   = $(shell awk '$$1 == "\#define" && $$2 ~ /^(CUDNN|NCCL)_(MAJOR|MINOR|PATCH|PATCHLEVEL)$$/ \
+version_of   = $(shell awk '/define (CUDNN|NCCL)_(MAJOR|MINOR|PATCH|PATCHLEVEL) / \
                  { v = v dot $$3; dot = "." } END { print v }' $(1))
-CUDA_FOUND   = $(if $(WITH_CUDA),with CUDA $(shell $(NVCC) --version | sed -n 's/.*release \(.*\)$(,) V.*/\1/p') \
-                 ($(CUDA_HOME)$(if $(ARCHS),: $(ARCHS:%=sm_%))) + cuDNN $(call version_of,$(CUDNN_H)) ($(CUDNN_LIB)) + \
-                 NCCL $(call version_of,$(NCCL_H)) ($(NCCL_LIB)),without CUDA\
-                 $(if $(CUDA_LACKS), (not found: $(CUDA_LACKS))))
+nvcc_version = $(shell $(NVCC) --version | sed -n 's/.* V\([0-9.]*\)$$/\1/p')
+define CUDA_FOUND
+  cuda    $(nvcc_version) in $(CUDA_HOME), code for $(ARCHS:%=sm_%)
+  cudnn   $(call version_of,$(CUDNN_H)) in $(CUDNN_LIB)
+  nccl    $(call version_of,$(NCCL_H)) in $(NCCL_LIB)
+endef
+define CUDA_MISSING
+  cuda    none: built for CPUs only$(if $(CUDA_LACKS), (not found: $(CUDA_LACKS)))
+endef
