@@ -41,24 +41,25 @@ Run::Impl::Impl(RunSpec spec_, Backend& backend_, comm::Communicator& communicat
       control(control_),
       directory(config.out),
       checkpoints(directory.checkpoints(), config.checkpoint.keep) {
+  if (speaker()) found = checkpoints.newest_first();
   resume = find_resume_point(config, directory, control);
-  if (speaker() && !(resume && resume->same_run)) {
-    // A run that was killed before its first checkpoint is begun anew by the same command.
-    if (config.resume == "auto") {
-      directory.require_unfinished();
-      require(checkpoints.newest_first().empty(),
-              fmt::format("{} holds no checkpoint that is whole, and nothing is written over: name "
-                          "another as --resume, or choose another --out",
-                          directory.checkpoints().string()));
-    } else {
-      directory.require_unused();
-    }
-  }
+  if (speaker() && !same_run()) judge_directory();
   open_data();
   trainer.emplace(make_trainer_spec(config, train_rows->info(), control.world()), backend,
                   communicator);
   if (resume) prepare_resume();
   trainer->audit(control, at.step);
+}
+
+/// Nothing is written over.
+void Run::Impl::judge_directory() const {
+  if (config.resume != "auto") return directory.require_unused();
+  // A run that was killed before its first checkpoint is begun anew by the same command.
+  directory.require_unfinished();
+  require(found.empty(),
+          fmt::format("{} holds no checkpoint that is whole, and nothing is written over: name "
+                      "another as --resume, or choose another --out",
+                      directory.checkpoints().string()));
 }
 
 void Run::Impl::open_data() {
@@ -98,16 +99,15 @@ void Run::Impl::prepare_resume() {
 
 void Run::Impl::begin() {
   if (at.epoch >= config.epochs) return;
-  const bool same_run = resume && resume->same_run;
-  if (!same_run) claim_directory();
+  claim_directory();
   if (speaker()) {
-    if (same_run) {
+    if (same_run()) {
       checkpoints.set_aside_after(at.step);
       std::filesystem::remove(directory.summary());  // of an end that the run has left behind
     }
     write_text_atomically(directory.config(), saved_config());
     write_text_atomically(directory.binding(), spec.binding_report);
-    metrics.emplace(directory.metrics(), same_run ? resume->header.metrics_bytes : 0);
+    metrics.emplace(directory.metrics(), same_run() ? resume->header.metrics_bytes : 0);
     introduce();
   }
   start_loader();
@@ -116,14 +116,20 @@ void Run::Impl::begin() {
 void Run::Impl::claim_directory() {
   std::string claimed;
   if (speaker()) {
-    // A run that was killed before its first checkpoint has left its directory.
-    const bool again = config.resume == "auto";
-    if (again) make_directories(directory.checkpoints());
-    claimed = again ? config.out : claim(config.out);
+    const bool may_be_there = same_run() || config.resume == "auto";
+    claimed = may_be_there ? config.out : claim(config.out);
+    make_directories(RunDirectory(claimed).checkpoints());
+    lock.emplace(RunDirectory(claimed));
   }
   spec.config.out = control.broadcast(claimed, "run directory");
   directory = RunDirectory(config.out);
   checkpoints = CheckpointDirectory(directory.checkpoints(), config.checkpoint.keep);
+  // Before the lock was ours, another run may have come and gone.
+  if (speaker())
+    require(checkpoints.newest_first() == found,
+            fmt::format("{}: another run has just written here; start again, or choose another "
+                        "--out",
+                        directory.root().string()));
 }
 
 std::string Run::Impl::saved_config() const {

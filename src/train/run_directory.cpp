@@ -1,9 +1,15 @@
 #include "lockstep/train/run_directory.hpp"
 
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
 
 namespace lockstep::train {
 
@@ -46,13 +52,28 @@ std::string claim(const std::string& pattern) {
     return pattern;
   }
   for (std::size_t n = 1;; ++n) {
-    const std::string path = pattern.substr(0, at) + std::to_string(n) + pattern.substr(at + 3);
+    std::string path = pattern.substr(0, at) + std::to_string(n) + pattern.substr(at + 3);
     const std::filesystem::path parent = std::filesystem::path(path).parent_path();
     if (!parent.empty()) make_directories(parent);
     if (std::error_code none; std::filesystem::exists(path, none) || !make_first(path)) continue;
     make_directories(RunDirectory(path).checkpoints());
     return path;
   }
+}
+
+RunLock::RunLock(const RunDirectory& run) {
+  const std::filesystem::path path = run.root() / ".lock";
+  // NFS locks only what is open for writing.
+  file_ = Owned<int, ::close, -1>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  require(static_cast<bool>(file_),
+          fmt::format("{} cannot be opened: {}", path.string(), std::strerror(errno)));
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return;
+  const int reason = errno;
+  require(reason != EWOULDBLOCK,
+          fmt::format("{}: another run is at work here: wait for its end, or choose another --out",
+                      run.root().string()));
+  log::warn(fmt::format("{} cannot be locked ({}): see to it that no other run writes here",
+                        path.string(), std::strerror(reason)));
 }
 
 }  // namespace lockstep::train

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/sampler.hpp"
@@ -24,6 +25,7 @@ struct Run::Impl {
        comm::Control& control_);
 
   // ---- run.cpp: before the first step
+  void judge_directory() const;
   void open_data();
   void prepare_resume();
   void begin();  ///< the first that writes
@@ -45,6 +47,7 @@ struct Run::Impl {
   void conclude();
 
   bool speaker() const { return control.rank() == 0; }
+  bool same_run() const { return resume && resume->same_run; }
   bool last_epoch() const { return at.epoch + 1 >= config.epochs; }
 
   RunSpec spec;
@@ -54,6 +57,8 @@ struct Run::Impl {
   comm::Control& control;
   RunDirectory directory;
   CheckpointDirectory checkpoints;
+  std::vector<std::filesystem::path> found;  ///< rank 0's: the checkpoints that it chose among
+  std::optional<RunLock> lock;               ///< rank 0's
 
   std::unique_ptr<data::DataSet> train_rows, val_rows;
   std::optional<data::Sampler> sampler;

@@ -11,6 +11,7 @@
 using namespace lockstep;
 using lockstep::train::claim;
 using lockstep::train::RunDirectory;
+using lockstep::train::RunLock;
 
 TEST_CASE("a new run never writes over an existing one", "[run directory]") {
   const auto root =
@@ -36,5 +37,19 @@ TEST_CASE("of runs that begin at once each has a directory of its own", "[run di
   const std::string fixed = (root / "fixed").string();
   CHECK(claim(fixed) == fixed);
   CHECK_THROWS_WITH(claim(fixed), Catch::Contains("fixed: another run"));
+  std::filesystem::remove_all(root);
+}
+
+TEST_CASE("one run writes in a directory, until it ends", "[run directory]") {
+  const auto root =
+      std::filesystem::temp_directory_path() / ("lockstep-lock-" + std::to_string(getpid()));
+  make_directories(root);
+  const RunDirectory run(root);
+  for (int again = 0; again < 2; ++again) {
+    const RunLock first(run);
+    CHECK_THROWS_WITH(RunLock(run), Catch::Contains(root.string() + ": another run is at work"));
+  }
+  CHECK_THROWS_WITH(RunLock(RunDirectory(root / "none")),
+                    Catch::Contains("none/.lock cannot be opened: No such file"));
   std::filesystem::remove_all(root);
 }

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 #include <utility>
+
+#include "lockstep/base/owned.hpp"
 
 namespace lockstep::train {
 
@@ -30,5 +34,19 @@ class RunDirectory {
 /// begin at once only one has it. A "{n}" in `pattern` becomes the first number from 1 on for which
 /// nothing is there; without one, throws InputError when another run was faster. Returns the path.
 std::string claim(const std::string& pattern);
+
+/// The right to write in a run's directory, which one process of all has: held by a lock on the
+/// file
+/// `.lock` in it, so that it ends with the process, however that ends, and a run that was killed
+/// can be gone on with at once. The directory is there already.
+class RunLock {
+ public:
+  /// Throws InputError when another run has it. Where the file system knows no locks, says so in a
+  /// warning and goes on.
+  explicit RunLock(const RunDirectory& run);
+
+ private:
+  Owned<int, ::close, -1> file_;
+};
 
 }  // namespace lockstep::train

@@ -1,0 +1,38 @@
+#!/bin/bash
+# Two runs that want one directory: one trains, the other is refused and writes nothing.
+source "$(dirname "$0")/../support/e2e.bash"
+pack_small
+train=("$LOCKSTEP" train --data.train small/train --batch 25 --threads 1 --checkpoint.every-epochs 0
+  --out run --resume auto)
+long=(--epochs 5000)  # minutes: it never comes to that
+
+declare -A log
+for name in a b; do
+  "${train[@]}" "${long[@]}" >$name.log 2>&1 &
+  log[$!]=$name.log
+done
+wait -n -p refused
+status=$?
+said=$(cat "${log[$refused]}")
+unset "log[$refused]"
+((status == 2)) && says 'error: run: another run is at work here'
+verdict $? 'of two runs that begin at once in one directory with --resume auto one is refused'
+
+running=${!log[*]}
+for _ in $(seq 300); do
+  grep -q 'first step done' "${log[$running]}" && break
+  sleep 0.1
+done
+run "${train[@]}" "${long[@]}"
+((status == 2)) && says 'error: run: another run is at work here' && kill -0 "$running"
+verdict $? 'a run that is at work is not gone on with by another'
+
+kill -USR1 "$running"
+wait "$running"
+status=$?
+said=$(cat "${log[$running]}")
+steps=$(sed -n 's/^stopped behind step \([0-9]*\) .*/\1/p' "${log[$running]}")
+((status == 3)) && [[ $(wc -l <run/metrics.jsonl) -ge $steps ]] &&
+  run "${train[@]}" "${long[@]}" --stop-after $((steps + 1)) && ((status == 3)) &&
+  says "going on from run/checkpoints/step-0*$steps.h5"
+verdict $? 'the one that was not refused loses nothing, and when it has ended the next goes on'
