@@ -46,7 +46,7 @@ cuda_headers = $(filter-out /usr/include,$(sort $(patsubst %/,%,\
 CUDA_CFLAGS  = $(if $(WITH_CUDA),$(addprefix -isystem ,$(cuda_headers) \
                  $(firstword $(wildcard $(CUDNN_FRONTEND)/include) $(CUDNN_FRONTEND))))
 NVCCFLAGS   ?=
-COMPILE_CUDA = $(NVCC) -std=c++20 -O3 -lineinfo -ccbin $(CXX) $(GENCODE) -Iinclude -Isrc \
+COMPILE_CUDA = $(NVCC) -std=c++20 -O3 --expt-relaxed-constexpr -lineinfo -ccbin $(CXX) $(GENCODE) -Iinclude -Isrc \
                $(CUDA_CFLAGS) -Xcompiler -Wall$(,)-Wextra $(if $(WERROR),-Werror all-warnings) \
                $(NVCCFLAGS)
 # The runtime is linked statically, and libcuda not at all: whoever uses it opens it when there is a
