@@ -76,7 +76,8 @@ std::vector<Taps> triangle_taps(std::size_t from, std::size_t to) {
     }
     taps[i].first = first;
     for (const double w : weights)
-      taps[i].weights.push_back(static_cast<std::int32_t>(0.5 + w / sum * (1 << fraction_bits)));
+      taps[i].weights.push_back(
+          static_cast<std::int32_t>(std::lround(w / sum * (1 << fraction_bits))));
   }
   return taps;
 }

@@ -12,6 +12,7 @@ namespace lockstep::data {
 
 void ChannelSums::add(const std::vector<std::uint8_t>& image) {
   const std::size_t channels = sum.size();
+  check(channels > 0, "sums over no channels");
   for (std::size_t c = 0; c < channels; ++c) {
     std::uint64_t values = 0, products = 0;
     for (std::size_t i = c; i < image.size(); i += channels) {

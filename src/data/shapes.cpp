@@ -232,7 +232,7 @@ Image render_shape(std::uint64_t seed, std::uint64_t row, std::size_t label) {
   for (std::size_t y = 0; y < side; ++y) {
     for (std::size_t x = 0; x < side; ++x) {
       const Point p{static_cast<float>(x) + 0.5f, static_cast<float>(y) + 0.5f};
-      const Point from_middle{p.x - side / 2, p.y - side / 2};
+      const Point from_middle{p.x - side * 0.5f, p.y - side * 0.5f};
       const float depth = std::clamp(dot(from_middle, scene.background_slope) + 0.5f, 0.0f, 1.0f);
       Colour pixel = mix(scene.background, scene.far_background, depth);
       for (const Stroke& stroke : scene.strokes) paint(pixel, stroke, p);
@@ -240,7 +240,7 @@ Image render_shape(std::uint64_t seed, std::uint64_t row, std::size_t label) {
       const float light = 1 + dot(from_middle, scene.light_slope);
       for (const float value : pixel) {
         const float noisy = value * light + scene.noise * noise(dice.bits());
-        *out++ = static_cast<std::uint8_t>(std::clamp(noisy, 0.0f, 1.0f) * 255 + 0.5f);
+        *out++ = static_cast<std::uint8_t>(std::lround(std::clamp(noisy, 0.0f, 1.0f) * 255));
       }
     }
   }

@@ -48,7 +48,7 @@ AllReduce::AllReduce(Channel& channel, float* data, std::size_t count, int tag, 
 // blocks then, so nobody gets those back.
 AllReduce::~AllReduce() {
   for (Slot& slot : slots_) {
-    if (slot.request != MPI_REQUEST_NULL) slot.block.release();
+    if (slot.request != MPI_REQUEST_NULL) static_cast<void>(slot.block.release());
     abandon(slot.request, true);
   }
   for (Owner& owner : owners_)

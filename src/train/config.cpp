@@ -61,7 +61,7 @@ const char* kind_name(TomlKind kind) {
 }
 
 std::string toml_value(const ConfigKey& key, const Config& config) {
-  const std::string value = key.get(config);
+  std::string value = key.get(config);
   if (key.kind == TomlKind::text) return toml_quote(value);
   if (key.kind != TomlKind::list) return value;
   std::string spaced;

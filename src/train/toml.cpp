@@ -100,7 +100,7 @@ bool looks_like_number(const std::string& word) {
 }
 
 std::string number(Line& line) {
-  const std::string word = line.word();
+  std::string word = line.word();
   if (!looks_like_number(word))
     line.fail(fmt::format("'{}' is no value; texts stand in quotes", word));
   return word;
