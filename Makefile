@@ -263,19 +263,31 @@ check-layers:  ## fail on an include that points upward or sideways, and the lik
 	@tests/check_layers
 
 # Headers are seen through the sources that include them. clang 16 is the first to know
-# std::source_location; g++ keeps omp.h among its own headers.
+# std::source_location. g++ keeps omp.h among its own headers, with a malloc attribute that takes
+# arguments only there.
 CLANG_TIDY ?= clang-tidy-16
 CHANGED    ?=
 FILES      ?= $(filter $(LIB_SRC) $(APP_SRC),$(if $(CHANGED),\
                 $(shell git diff --name-only $(CHANGED)),$(LIB_SRC) $(APP_SRC)))
+LINTED      = $(patsubst %.cpp,$(BUILD)/lint/%.ok,$(FILES))
 LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) -Wno-unknown-pragmas \
-              -idirafter $(shell $(CXX) -print-file-name=include)
+              -idirafter $(call once,GXX_HEADERS,$(CXX) -print-file-name=include) \
+              '-D__malloc__(...)=__malloc__'
 .PHONY: lint
 lint:  ## clang-tidy on src/ (CHANGED=commit: what differs from it; FILES="a.cpp ...": those)
 	@jobs/setup.sh lint
-	@printf '%s\n' $(FILES) | xargs -P $$(nproc) -I{} \
-	  $(CLANG_TIDY) --quiet {} -- $(LINT_FLAGS) 2>&1 | grep -v ' warnings generated'; \
-	  test $${PIPESTATUS[1]} -eq 0
+	@$(MAKE) --no-print-directory --keep-going --output-sync linted
+
+.PHONY: linted
+linted: $(LINTED)
+$(BUILD)/lint/%.ok: %.cpp .clang-tidy $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  lint    $<"
+	@$(CXX) $(LINT_FLAGS) -MM -MP -MT $@ -MF $(@:.ok=.d) $<
+	@$(CLANG_TIDY) --quiet $< -- $(LINT_FLAGS) 2>&1 | grep -v ' warnings generated'; \
+	  test $${PIPESTATUS[0]} -eq 0
+	@touch $@
+-include $(LINTED:.ok=.d)
 
 ##@ Help
 
