@@ -66,6 +66,26 @@ void write_header(hdf5::File& file, const CheckpointHeader& header) {
   file.set("stddev", header.stddev);
 }
 
+/// Only a precision that scales its loss has one; a run that goes on in another lets it be.
+void write_loss_scale(hdf5::File& file, const Parameters& parameters) {
+  const std::optional<LossScale> now = parameters.loss_scale();
+  if (!now) return;
+  file.set("loss_scale", static_cast<double>(now->scale));
+  file.set("loss_scale_good_steps", std::uint64_t{now->good_steps});
+  file.set("skipped_in_a_row", std::uint64_t{now->skipped_in_a_row});
+  file.set("skipped", now->skipped);
+}
+
+void read_loss_scale(const hdf5::File& file, Parameters& parameters) {
+  if (!file.has("loss_scale")) return;
+  LossScale then;
+  then.scale = static_cast<float>(file.real("loss_scale"));
+  then.good_steps = static_cast<std::uint32_t>(file.count("loss_scale_good_steps"));
+  then.skipped_in_a_row = static_cast<std::uint32_t>(file.count("skipped_in_a_row"));
+  then.skipped = file.count("skipped");
+  parameters.set_loss_scale(then);
+}
+
 std::string shape_text(const std::vector<std::size_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
@@ -106,6 +126,7 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
   const std::size_t about = 2 * layout.size * sizeof(float) + 512 * layout.slices.size() + 65536;
   hdf5::File file = hdf5::File::in_memory(path.string(), about, kUserBlock);
   write_header(file, header);
+  write_loss_scale(file, parameters);
   std::vector<float> plain;
   for (const Part part : {Part::weights, Part::momentum}) {
     const std::string group = part == Part::weights ? "weights" : "momentum";
@@ -195,6 +216,7 @@ void load_tensors(const std::filesystem::path& path, Parameters& parameters, boo
   const hdf5::File file = hdf5::File::open(path.string());
   const nn::ArenaLayout& layout = parameters.layout();
   require_same_model(path, file, layout);
+  if (momentum) read_loss_scale(file, parameters);
   std::vector<float> plain;
   for (std::size_t i = 0; i < layout.slices.size(); ++i) {
     const nn::Tensor& tensor = layout.slices[i].tensor;

@@ -120,6 +120,8 @@ std::vector<ConfigKey> top_keys() {
       key("accumulate", &C::accumulate, "micro-batches that each rank's batch is cut into"),
       one_of(key("precision", &C::precision, "arithmetic of the convolutions"),
              {"fp32", "tf32", "bf16", "fp16"}),
+      key("deterministic", &C::deterministic,
+          "on a GPU: only library routines that give the same bits each time"),
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
       one_of(key("backend", &C::backend, "what computes"), {"auto", "cpu", "cuda"}),
       key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)"),

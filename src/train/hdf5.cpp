@@ -197,6 +197,10 @@ void File::set(const std::string& name, const std::vector<float>& values) {
   set_raw(name, H5T_NATIVE_FLOAT, values.size(), values.data());
 }
 
+bool File::has(const std::string& name) const {
+  return checked(H5Aexists(id_.get(), name.c_str()), "look for attribute " + name) > 0;
+}
+
 std::string File::text(const std::string& name) const {
   const AttributeId attribute(
       checked(H5Aopen(id_.get(), name.c_str(), H5P_DEFAULT), "find attribute " + name));

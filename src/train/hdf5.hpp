@@ -46,6 +46,7 @@ class File {
   void set(const std::string& name, std::uint64_t value);
   void set(const std::string& name, double value);
   void set(const std::string& name, const std::vector<float>& values);
+  bool has(const std::string& name) const;
   std::string text(const std::string& name) const;
   std::uint64_t count(const std::string& name) const;
   double real(const std::string& name) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include <fcntl.h>
@@ -26,10 +27,16 @@ constexpr double kBufferS = 1;
 }  // namespace
 
 std::string to_json(const StepRecord& r) {
+  // JSON has no word for a number that is not finite.
+  const std::string loss = std::isfinite(r.loss) ? fmt::format("{:.9g}", r.loss) : "null";
+  std::string scale;
+  if (r.loss_scale)
+    scale = fmt::format(R"("loss_scale":{},"skipped_steps":{},)", r.loss_scale->scale,
+                        r.loss_scale->skipped);
   return fmt::format(
-      R"({{"step":{},"epoch":{},"loss":{:.9g},"lr":{},"data_ms":{:.3f},"forward_ms":{:.3f},)"
+      R"({{"step":{},"epoch":{},"loss":{},"lr":{},{}"data_ms":{:.3f},"forward_ms":{:.3f},)"
       R"("backward_ms":{:.3f},"exposed_comm_ms":{:.3f},"update_ms":{:.3f}}})",
-      r.step, r.epoch, r.loss, r.lr, r.times.data_ms, r.times.forward_ms, r.times.backward_ms,
+      r.step, r.epoch, loss, r.lr, scale, r.times.data_ms, r.times.forward_ms, r.times.backward_ms,
       r.times.exposed_comm_ms, r.times.update_ms);
 }
 

@@ -39,6 +39,7 @@ ProgramSpec make_program_spec(const Config& config, const data::DataSetInfo& dat
   ProgramSpec spec;
   spec.batch = rows;
   spec.precision = parse_precision(config.precision);
+  spec.deterministic = config.deterministic;
   spec.label_smoothing = config.optim.label_smoothing;
   spec.mean = data.mean;
   spec.stddev = data.stddev;

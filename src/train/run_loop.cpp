@@ -68,23 +68,26 @@ bool Run::Impl::step() {
 
   ++at.step;
   ++at.batch;
-  at.loss_sum += sums[0];
-  at.rows += slice.global_rows;
-  at.top1 += static_cast<std::uint64_t>(sums[2]);
+  if (!report.skipped()) {  // where gradients overflow, the loss often does
+    at.loss_sum += sums[0];
+    at.rows += slice.global_rows;
+    at.top1 += static_cast<std::uint64_t>(sums[2]);
+  }
   count_step(report, sums[0] / sums[1], lr);
   if (due(at.step, config.audit.every_steps)) trainer->audit(control, at.step);
   return sums[3] > 0 || at.step == config.stop_after;
 }
 
 void Run::Impl::count_step(const StepReport& report, double loss, float lr) {
-  require(std::isfinite(loss),
+  require(std::isfinite(loss) || report.skipped(),
           fmt::format("the loss is {} at step {} (epoch {}): training diverged. Lower optim.lr or "
                       "lengthen optim.warmup-epochs; earlier checkpoints are in {}",
                       loss, at.step, at.epoch + 1, directory.checkpoints().string()));
   statistics.add(report.times, sampler->slice(at.batch - 1).global_rows);
   if (statistics.steps == 1) statistics.first_step_s = now_s() - spec.started_s;
   if (!speaker()) return;
-  metrics->add(to_json(StepRecord{at.step, at.epoch + 1, loss, lr, report.times}));
+  metrics->add(
+      to_json(StepRecord{at.step, at.epoch + 1, loss, lr, report.times, report.loss_scale}));
   if (statistics.steps == 1)
     log::info(fmt::format("first step done {:.2f} s after the start", statistics.first_step_s));
   log::progress(progress_line(at, statistics, {config.epochs, steps_per_epoch, lr, loss}));

@@ -1,12 +1,10 @@
 #include "lockstep/train/trainer.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::train {
@@ -55,18 +53,6 @@ void add(Metrics& sum, const Metrics& more) {
   sum.top5 += more.top5;
 }
 
-/// Milliseconds since the last call.
-class Stopwatch {
- public:
-  double lap_ms() {
-    const double before = std::exchange(last_, now_ms());
-    return last_ - before;
-  }
-
- private:
-  double last_ = now_ms();
-};
-
 }  // namespace
 
 Trainer::Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& communicator)
@@ -80,6 +66,7 @@ Trainer::Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& 
   reducer_ = std::make_unique<comm::BucketReducer>(
       communicator_, backend_.device().compute(), parameters_->device_pointer(Part::gradients),
       buckets_of(parameters_->layout(), spec_.bucket_bytes));
+  timeline_ = backend_.device().make_timeline();
 }
 
 Program& Trainer::program_for(std::size_t rows) {
@@ -93,27 +80,25 @@ Program& Trainer::program_for(std::size_t rows) {
 }
 
 StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, float lr) {
-  StepReport report;
   const auto parts = plan_micro_batches(global_rows, communicator_.world(), communicator_.rank(),
                                         spec_.program.batch);
   check(parts.back().first + parts.back().rows == batch.rows,
         "sampler and trainer share a batch differently");
   StepScalars scalars{.lr = lr, .gradient_scale = 1 / static_cast<float>(global_rows)};
   reducer_->begin();
+  timeline_->mark();
   if (batch.rows == 0) {
     contribute_nothing();
   } else {
     for (const MicroBatch& part : parts)
-      run_micro_batch(batch, part, scalars, &part == &parts.front(), &part == &parts.back(),
-                      report);
+      run_micro_batch(batch, part, scalars, &part == &parts.front(), &part == &parts.back());
   }
-  reduce_and_update(scalars, parts.size(), report.times);
-  return report;
+  reduce_and_update(scalars, parts.size());
+  return report();
 }
 
 void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part, StepScalars scalars,
-                              bool first, bool last, StepReport& report) {
-  Stopwatch watch;
+                              bool first, bool last) {
   Program& program = program_for(part.rows);
   scalars.statistics_share = static_cast<float>(part.rows) / static_cast<float>(part.global_rows);
   program.set_scalars(scalars);
@@ -128,10 +113,9 @@ void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part, 
     }
   };
   run(program.forward());
-  report.times.forward_ms += watch.lap_ms();
+  mark(&StepTimes::forward_ms);
   run(program.backward(!first));
-  add(report.metrics, program.take_metrics());
-  report.times.backward_ms += watch.lap_ms();
+  mark(&StepTimes::backward_ms);
 }
 
 /// A rank without rows in an uneven last batch joins every reduction, with zeros.
@@ -145,21 +129,48 @@ void Trainer::contribute_nothing() {
   }
 }
 
-void Trainer::reduce_and_update(const StepScalars& scalars, std::size_t micro_batches,
-                                StepTimes& times) {
-  Stopwatch watch;
+void Trainer::reduce_and_update(const StepScalars& scalars, std::size_t micro_batches) {
   const std::size_t learned = parameters_->layout().learned_slices;
+  const auto update = [&](std::size_t first, std::size_t last) {
+    if (first >= last) return;
+    backend_.update(*parameters_, rule_, scalars, first, last);
+    mark(&StepTimes::update_ms);
+  };
+  // An overflow in any bucket skips the whole step: then nothing is updated before all are there.
+  const bool all_at_once = has_loss_scale(spec_.program.precision);
   const auto& buckets = reducer_->buckets();
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     reducer_->wait(b);
-    const std::size_t end = std::min(buckets[b].last_slice, learned);
-    if (buckets[b].first_slice < end)
-      backend_.update(*parameters_, rule_, scalars, buckets[b].first_slice, end);
+    mark(&StepTimes::exposed_comm_ms);
+    if (!all_at_once) update(buckets[b].first_slice, std::min(buckets[b].last_slice, learned));
   }
+  backend_.judge_gradients(*parameters_);
+  if (all_at_once) update(0, learned);
   // Running statistics lie behind the last learned slice: all buckets have arrived by now.
   backend_.update_statistics(*parameters_, micro_batches);
-  times.exposed_comm_ms += reducer_->exposed_ms();
-  times.update_ms += watch.lap_ms() - reducer_->exposed_ms();
+  mark(&StepTimes::update_ms);
+}
+
+void Trainer::mark(double StepTimes::*time) {
+  timeline_->mark();
+  laps_.push_back(time);
+}
+
+/// The end of a step: here the host waits for the device.
+StepReport Trainer::report() {
+  StepReport report;
+  for (const auto& [rows, program] : programs_) add(report.metrics, program->take_metrics());
+  const std::vector<double> laps_ms = timeline_->laps_ms();
+  check(laps_ms.size() == laps_.size(), "a step's marks and laps differ");
+  for (std::size_t i = 0; i < laps_.size(); ++i) report.times.*laps_[i] += laps_ms[i];
+  laps_.clear();
+  report.loss_scale = parameters_->loss_scale();
+  require(!report.skipped() || report.loss_scale->skipped_in_a_row < most_skipped_steps,
+          fmt::format("{} steps in a row were skipped because their gradients overflowed, down to "
+                      "a loss scale of {}: training diverged. Lower optim.lr, lengthen "
+                      "optim.warmup-epochs or use --precision bf16",
+                      most_skipped_steps, report.loss_scale.value_or(LossScale{}).scale));
+  return report;
 }
 
 void Trainer::audit(comm::Control& control, std::uint64_t step) const {

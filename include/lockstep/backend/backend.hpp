@@ -38,6 +38,7 @@ struct StepScalars {
                                ///< that gradients of all ranks and micro-batches simply add up
   float statistics_share = 1;  ///< this rank's rows / rows of the global batch (of one
                                ///< micro-batch): its weight in the averaged running statistics
+  bool operator==(const StepScalars&) const = default;
 };
 
 enum class Part { weights, gradients, momentum };
@@ -150,7 +151,6 @@ struct CpuBackendSpec {
 };
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendSpec& spec);
 
-int cuda_device_count();
 std::unique_ptr<Backend> make_cuda_backend(int device);
 
 }  // namespace lockstep

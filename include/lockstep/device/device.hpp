@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -41,6 +42,16 @@ class Stream {
   virtual void synchronize() = 0;  ///< blocks the host until everything in the stream has finished
 };
 
+/// Where a step's time goes, by the device's own clock: a GPU runs behind the host.
+class Timeline {
+ public:
+  virtual ~Timeline() = default;
+  virtual void mark() = 0;  ///< a point in the compute stream's order of work
+  /// Milliseconds between neighbouring marks; forgets all marks. Waits until the last one has been
+  /// reached.
+  virtual std::vector<double> laps_ms() = 0;
+};
+
 /// What a rank computes on.
 class Device {
  public:
@@ -48,6 +59,8 @@ class Device {
   virtual std::string name() const = 0;
   virtual PinnedBuffer allocate_pinned(std::size_t bytes) = 0;
   virtual Stream& compute() = 0;
+  /// By the host's clock, unless the device has its own.
+  virtual std::unique_ptr<Timeline> make_timeline();
 };
 
 }  // namespace lockstep

@@ -21,6 +21,7 @@ struct Config {
   std::size_t batch_per_rank = 0;
   std::size_t accumulate = 1;
   std::string precision = "fp32";
+  bool deterministic = false;
   std::uint64_t seed = 1;
   std::string backend = "auto";
   std::size_t threads = 0;

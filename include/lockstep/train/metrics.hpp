@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::train {
@@ -23,12 +24,13 @@ struct StepTimes {
 };
 
 /// One line of metrics.jsonl. Steps and epochs are counted from 1 here. Loss is the mean over the
-/// global batch, times are rank 0's.
+/// global batch (null when a skipped step overflowed it), times are rank 0's.
 struct StepRecord {
   std::uint64_t step = 0, epoch = 0;
   double loss = 0;
   float lr = 0;
   StepTimes times;
+  std::optional<arithmetic::LossScale> loss_scale;  ///< as StepReport has it
 };
 
 /// Means over a whole validation set.

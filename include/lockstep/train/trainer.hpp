@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,21 +34,30 @@ struct TrainerSpec {
 struct StepReport {
   Metrics metrics;
   StepTimes times;
+  /// After the step, the same on all ranks; only in a precision that has one. skipped_in_a_row > 0:
+  /// this step's gradients overflowed and nothing was updated.
+  std::optional<LossScale> loss_scale;
+  bool skipped() const { return loss_scale && loss_scale->skipped_in_a_row > 0; }
 };
+
+/// Overflows in a row after which a step() gives up.
+constexpr std::uint32_t most_skipped_steps = 50;
 
 /// Puts one synchronous step together from what the backend, the communicator and the optimizer's
 /// rule offer. The tape of a step: for each micro-batch load, forward, backward; in the last one
 /// each gradient slice is handed to the reducer as soon as it is final, so that reductions run
-/// beside the rest of backward; then bucket by bucket wait and update; then the running statistics.
-/// All ranks call step() with the same global_rows and lr; afterwards their weights are equal, bit
-/// for bit.
+/// beside the rest of backward; then bucket by bucket wait and update, or, with a loss scale, all
+/// waits, one look at all gradients and one update; then the running statistics. Until its end a
+/// step waits for the device nowhere. All ranks call step() with the same global_rows and lr;
+/// afterwards their weights are equal, bit for bit.
 class Trainer {
  public:
   /// Compiles the full micro-batch's program and fills the weights by seed. The references must
   /// outlive the trainer.
   Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& communicator);
 
-  /// Trains on one global batch, of which `batch` is this rank's part; it may be empty.
+  /// Trains on one global batch, of which `batch` is this rank's part; it may be empty. Throws
+  /// InputError on all ranks when most_skipped_steps have overflowed one after the other.
   StepReport step(const data::Batch& batch, std::size_t global_rows, float lr);
 
   /// Compares all ranks' weights and momentum. Throws Error "ranks diverged at step S", naming the
@@ -63,9 +73,12 @@ class Trainer {
  private:
   Program& program_for(std::size_t rows);
   void run_micro_batch(const data::Batch& batch, const MicroBatch& part, StepScalars scalars,
-                       bool first, bool last, StepReport& report);
+                       bool first, bool last);
   void contribute_nothing();
-  void reduce_and_update(const StepScalars& scalars, std::size_t micro_batches, StepTimes& times);
+  void reduce_and_update(const StepScalars& scalars, std::size_t micro_batches);
+  /// What passes on the device between the last mark and this one counts as `time`.
+  void mark(double StepTimes::*time);
+  StepReport report();
 
   TrainerSpec spec_;
   Backend& backend_;
@@ -74,6 +87,8 @@ class Trainer {
   UpdateRule rule_;
   std::map<std::size_t, std::unique_ptr<Program>> programs_;  ///< by rows
   std::unique_ptr<comm::BucketReducer> reducer_;
+  std::unique_ptr<Timeline> timeline_;
+  std::vector<double StepTimes::*> laps_;  ///< what the timeline's laps count as
 };
 
 }  // namespace lockstep::train

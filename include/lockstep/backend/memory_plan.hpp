@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace lockstep {
+
+/// Places buffers that live for a span of the tape in one block of memory so that buffers that are
+/// alive at the same time never overlap. Pure.
+class MemoryPlanner {
+ public:
+  /// alignment: of all buffers, in bytes.
+  explicit MemoryPlanner(std::size_t alignment = 64) : alignment_(alignment) {}
+  /// A buffer of `bytes` that is written at tape step `first` or later and last read at `last`;
+  /// returns its number.
+  std::size_t add(std::size_t bytes, std::size_t first, std::size_t last);
+  /// Extends a buffer's life so that it covers `step`.
+  void keep_alive(std::size_t buffer, std::size_t step);
+  /// Decides all offsets (multiples of the alignment): largest first, each at the lowest place that
+  /// is free while it lives.
+  void place();
+  std::size_t offset(std::size_t buffer) const { return buffers_[buffer].offset; }
+  std::size_t total() const { return total_; }        ///< bytes of the block
+  std::size_t without_reuse() const { return sum_; }  ///< bytes if nothing shared memory
+  std::size_t alive_at(
+      std::size_t step) const;  ///< bytes alive at that step: a lower bound of total()
+
+ private:
+  struct Buffer {
+    std::size_t bytes, first, last, offset;
+  };
+  std::size_t alignment_;
+  std::vector<Buffer> buffers_;
+  std::size_t total_ = 0, sum_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+#include "lockstep/backend/memory_plan.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep {
+
+std::size_t MemoryPlanner::add(std::size_t bytes, std::size_t first, std::size_t last) {
+  check(first <= last, "a buffer must be written before it is read");
+  buffers_.push_back({(bytes + alignment_ - 1) / alignment_ * alignment_, first, last, 0});
+  sum_ += buffers_.back().bytes;
+  return buffers_.size() - 1;
+}
+
+void MemoryPlanner::keep_alive(std::size_t buffer, std::size_t step) {
+  Buffer& b = buffers_[buffer];
+  b.first = std::min(b.first, step);
+  b.last = std::max(b.last, step);
+}
+
+void MemoryPlanner::place() {
+  std::vector<std::size_t> order(buffers_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return buffers_[a].bytes > buffers_[b].bytes;
+  });
+  std::vector<std::size_t> placed;  // by offset
+  for (const std::size_t i : order) {
+    Buffer& buffer = buffers_[i];
+    std::size_t at = 0;
+    for (const std::size_t other : placed) {
+      const Buffer& o = buffers_[other];
+      if (o.last < buffer.first || buffer.last < o.first) continue;  // never alive together
+      if (at + buffer.bytes <= o.offset) break;
+      at = std::max(at, o.offset + o.bytes);
+    }
+    buffer.offset = at;
+    total_ = std::max(total_, at + buffer.bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](std::size_t a, std::size_t b) {
+                                     return buffers_[a].offset < buffers_[b].offset;
+                                   }),
+                  i);
+  }
+}
+
+std::size_t MemoryPlanner::alive_at(std::size_t step) const {
+  std::size_t bytes = 0;
+  for (const Buffer& b : buffers_)
+    if (b.first <= step && step <= b.last) bytes += b.bytes;
+  return bytes;
+}
+
+}  // namespace lockstep
