@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "cuda/check.hpp"
-#include "lockstep/backend/backend.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::cuda {
@@ -11,6 +10,38 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int oldest_architecture = 8;  // sm_80: what the kernels are compiled for at least
+
+/// Events with a time stamp, used again in every step.
+class CudaTimeline final : public Timeline {
+ public:
+  explicit CudaTimeline(CudaStream& stream) : stream_(stream) {}
+  void mark() override {
+    if (used_ == events_.size()) {
+      cudaEvent_t event = nullptr;
+      check_cuda(cudaEventCreate(&event), "cudaEventCreate");
+      events_.emplace_back(event);
+    }
+    check_cuda(cudaEventRecord(events_[used_++].get(), stream_.get()), "cudaEventRecord");
+  }
+  std::vector<double> laps_ms() override {
+    std::vector<double> laps;
+    if (used_ > 0)
+      check_cuda(cudaEventSynchronize(events_[used_ - 1].get()), "cudaEventSynchronize");
+    for (std::size_t i = 1; i < used_; ++i) {
+      float ms = 0;
+      check_cuda(cudaEventElapsedTime(&ms, events_[i - 1].get(), events_[i].get()),
+                 "cudaEventElapsedTime");
+      laps.push_back(static_cast<double>(ms));
+    }
+    used_ = 0;
+    return laps;
+  }
+
+ private:
+  CudaStream& stream_;
+  std::vector<Owned<cudaEvent_t, cudaEventDestroy>> events_;
+  std::size_t used_ = 0;
+};
 
 }  // namespace
 
@@ -46,17 +77,14 @@ CudaDevice::CudaDevice(int ordinal) : ordinal_(made_current(ordinal)) {
                       ordinal, name_, properties.major, properties.minor, oldest_architecture));
 }
 
+std::unique_ptr<Timeline> CudaDevice::make_timeline() {
+  return std::make_unique<CudaTimeline>(compute_);
+}
+
 PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
   void* data = nullptr;
   check_cuda(cudaHostAlloc(&data, bytes == 0 ? 1 : bytes, cudaHostAllocPortable), "cudaHostAlloc");
   return {static_cast<std::byte*>(data), bytes, [](std::byte* p) { cudaFreeHost(p); }};
-}
-
-int device_count() {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-  cudaGetLastError();  // no driver, or one that is too old: the CPU backend serves
-  return 0;
 }
 
 }  // namespace lockstep::cuda

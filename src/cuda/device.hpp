@@ -37,6 +37,7 @@ class CudaDevice final : public Device {
   std::string name() const override { return name_; }
   PinnedBuffer allocate_pinned(std::size_t bytes) override;
   CudaStream& compute() override { return compute_; }
+  std::unique_ptr<Timeline> make_timeline() override;
   CudaStream& copy() { return copy_; }
   int ordinal() const { return ordinal_; }
 
@@ -46,8 +47,5 @@ class CudaDevice final : public Device {
   CudaStream compute_, copy_;
   std::string name_;
 };
-
-/// How many devices the driver shows; 0 without a driver.
-int device_count();
 
 }  // namespace lockstep::cuda

@@ -1,0 +1,159 @@
+#include <algorithm>
+
+#include "cuda/vector.cuh"
+
+// Over the arena: the update, the running statistics, the search for overflows.
+namespace lockstep::cuda {
+
+namespace {
+
+constexpr int quad = 4;  // floats of one access
+
+__global__ void set_step_kernel(DeviceScalars* scalars, StepScalars step) { scalars->step = step; }
+
+__global__ void set_loss_scale_kernel(DeviceScalars* scalars, LossScale scale) {
+  scalars->loss_scale = scale;
+  scalars->inverse_scale = 1 / scale.scale;
+  scalars->overflow = 0;
+  scalars->apply = 1;
+}
+
+template <class T, bool copies>
+__global__ void __launch_bounds__(block_threads) sgd_kernel(UpdateArgs args) {
+  if (!args.scalars->apply) return;
+  const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
+  const arithmetic::SgdRule rule{args.scalars->step.lr, args.momentum,
+                                 args.weight_decay[chunk.slice], args.nesterov};
+  const float unscale = args.scalars->inverse_scale;
+  float g[quad], w[quad], v[quad];
+  for (std::uint32_t i = threadIdx.x * quad; i < chunk.count; i += block_threads * quad) {
+    const std::size_t at = chunk.offset + i;
+    load(args.gradients + at, g);
+    load(args.weights + at, w);
+    load(args.velocities + at, v);
+#pragma unroll
+    for (int k = 0; k < quad; ++k) arithmetic::sgd(rule, g[k] * unscale, w[k], v[k]);
+    store(args.weights + at, w);
+    store(args.velocities + at, v);
+    if constexpr (copies) store(static_cast<T*>(args.copies) + at, w);
+  }
+}
+
+__global__ void __launch_bounds__(block_threads) running_statistics_kernel(StatisticsArgs args) {
+  if (!args.scalars->apply) return;
+  const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
+  const float kept = args.kept[chunk.slice];
+  float running[quad], fresh[quad];
+  for (std::uint32_t i = threadIdx.x * quad; i < chunk.count; i += block_threads * quad) {
+    const std::size_t at = chunk.offset + i;
+    load(args.running + at, running);
+    load(args.fresh + at, fresh);
+#pragma unroll
+    for (int k = 0; k < quad; ++k)
+      running[k] = arithmetic::running_statistic(kept, running[k], fresh[k]);
+    store(args.running + at, running);
+  }
+}
+
+// Whoever finds something writes the same 1: no order matters.
+__global__ void __launch_bounds__(block_threads)
+    find_overflow_kernel(const float* gradients, std::size_t count, DeviceScalars* scalars) {
+  bool found = false;
+  const std::size_t step = static_cast<std::size_t>(gridDim.x) * block_threads * quad;
+  for (std::size_t i = thread_index() * quad; i < count; i += step) {
+    float g[quad];
+    load(gradients + i, g);
+#pragma unroll
+    for (int k = 0; k < quad; ++k) found = found || arithmetic::overflowed(g[k]);
+  }
+  if (__syncthreads_or(found) && threadIdx.x == 0) scalars->overflow = 1;
+}
+
+__global__ void judge_kernel(DeviceScalars* scalars) {
+  const bool overflow = scalars->overflow != 0;
+  scalars->apply = overflow ? 0 : 1;
+  scalars->inverse_scale = 1 / scalars->loss_scale.scale;
+  scalars->loss_scale = arithmetic::after_step(scalars->loss_scale, overflow);
+  scalars->overflow = 0;
+}
+
+template <class T>
+__global__ void convert_kernel(const float* from, std::size_t count, T* to) {
+  const std::size_t i = thread_index() * quad;
+  if (i >= count) return;
+  float v[quad];
+  load(from + i, v);
+  store(to + i, v);
+}
+
+template <class T>
+__global__ void add_kernel(const T* from, std::size_t count, bool accumulate, float* to) {
+  const std::size_t i = thread_index() * quad;
+  if (i >= count) return;
+  float v[quad], before[quad] = {};
+  load(from + i, v);
+  if (accumulate) load(to + i, before);
+#pragma unroll
+  for (int k = 0; k < quad; ++k) v[k] += before[k];
+  store(to + i, v);
+}
+
+}  // namespace
+
+void set_scalars(DeviceScalars* scalars, const StepScalars& step, cudaStream_t stream) {
+  // As a kernel's argument the values need no pinned slot that would have to be guarded.
+  set_step_kernel<<<1, 1, 0, stream>>>(scalars, step);
+  check_launch("set_step_kernel");
+}
+
+void set_loss_scale(DeviceScalars* scalars, const LossScale& scale, cudaStream_t stream) {
+  set_loss_scale_kernel<<<1, 1, 0, stream>>>(scalars, scale);
+  check_launch("set_loss_scale_kernel");
+}
+
+void sgd_update(const UpdateArgs& args, cudaStream_t stream) {
+  if (args.chunk_count == 0) return;
+  const auto blocks = static_cast<unsigned>(args.chunk_count);
+  if (args.copies)
+    with_type(args.storage,
+              [&]<class T>(T) { sgd_kernel<T, true><<<blocks, block_threads, 0, stream>>>(args); });
+  else
+    sgd_kernel<float, false><<<blocks, block_threads, 0, stream>>>(args);
+  check_launch("sgd_kernel");
+}
+
+void update_running_statistics(const StatisticsArgs& args, cudaStream_t stream) {
+  if (args.chunk_count == 0) return;
+  running_statistics_kernel<<<static_cast<unsigned>(args.chunk_count), block_threads, 0, stream>>>(
+      args);
+  check_launch("running_statistics_kernel");
+}
+
+void judge(const float* gradients, std::size_t count, DeviceScalars* scalars, cudaStream_t stream) {
+  constexpr unsigned most_blocks = 1056;
+  const unsigned blocks = std::min(most_blocks, blocks_for(count / quad));
+  find_overflow_kernel<<<blocks, block_threads, 0, stream>>>(gradients, count, scalars);
+  check_launch("find_overflow_kernel");
+  judge_kernel<<<1, 1, 0, stream>>>(scalars);
+  check_launch("judge_kernel");
+}
+
+void convert_weights(const float* from, std::size_t count, Storage storage, void* to,
+                     cudaStream_t stream) {
+  with_type(storage, [&]<class T>(T) {
+    convert_kernel<<<blocks_for(count / quad), block_threads, 0, stream>>>(from, count,
+                                                                           static_cast<T*>(to));
+  });
+  check_launch("convert_kernel");
+}
+
+void add_gradient(const void* from, std::size_t count, Storage storage, bool accumulate, float* to,
+                  cudaStream_t stream) {
+  with_type(storage, [&]<class T>(T) {
+    add_kernel<<<blocks_for(count / quad), block_threads, 0, stream>>>(static_cast<const T*>(from),
+                                                                       count, accumulate, to);
+  });
+  check_launch("add_kernel");
+}
+
+}  // namespace lockstep::cuda

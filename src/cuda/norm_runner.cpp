@@ -1,0 +1,70 @@
+#include "cuda/runner.hpp"
+
+namespace lockstep::cuda {
+
+namespace {
+
+class NormRunner final : public Runner {
+ public:
+  NormRunner(Context& context, std::size_t unit)
+      : Runner(context, unit), channels_(norm_channels(c.at<float>(p.extra), p.shape.channels)) {
+    const auto find = [&](Part part, const char* name) {
+      return c.parameters.find(part, node().name + name);
+    };
+    numbers_ = {.gamma = find(Part::weights, ".weight"),
+                .beta = find(Part::weights, ".bias"),
+                .running_mean = find(Part::weights, ".running_mean"),
+                .running_var = find(Part::weights, ".running_var"),
+                .dgamma = find(Part::gradients, ".weight"),
+                .dbeta = find(Part::gradients, ".bias"),
+                .mean_share = find(Part::gradients, ".running_mean"),
+                .var_share = find(Part::gradients, ".running_var"),
+                .epsilon = node().epsilon,
+                .momentum = node().momentum};
+  }
+
+  void forward() override {
+    if (c.plan.training)
+      norm_statistics(x(), p.shape, c.plan.storage, numbers_, channels_, scratch(), c.stream());
+    else
+      norm_running(p.shape, numbers_, channels_, c.stream());
+    const void* skip = p.unit.skip ? c.at(c.unit(*p.unit.skip).value) : nullptr;
+    norm_apply({x(), skip, p.unit.relu, c.at(p.value)}, p.shape, c.plan.storage, channels_,
+               c.stream());
+  }
+
+  std::vector<TapeStep> backward(bool accumulate) override {
+    TapeStep step{p.unit.name + " gradient", [this, accumulate] { differentiate(accumulate); }, {}};
+    for (const char* name : {".weight", ".bias", ".running_mean", ".running_var"})
+      step.final_slices.push_back(c.parameters.slice_index(node().name + name));
+    return {step};
+  }
+
+ private:
+  const void* x() const { return c.at(input().value); }
+  float* scratch() const { return reinterpret_cast<float*>(c.workspace); }
+
+  void differentiate(bool accumulate) {
+    NormBackward op{};
+    op.first = first_gradient();
+    op.second = second_gradient();
+    op.x = x();
+    op.y = c.at(p.value);
+    op.mask = !p.unit.relu ? Mask::none : p.unit.skip ? Mask::from_y : Mask::from_x;
+    op.g = c.at(p.skip_gradient);
+    norm_gradients(op, p.shape, c.plan.storage, numbers_, channels_, accumulate,
+                   c.parameters.scalars(), scratch(), c.stream());
+    norm_input_gradient(op, p.shape, c.plan.storage, channels_, c.at(p.input_gradient), c.stream());
+  }
+
+  NormChannels channels_;
+  NormParameters numbers_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> make_norm_runner(Context& context, std::size_t unit) {
+  return std::make_unique<NormRunner>(context, unit);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "cuda/parameters.hpp"
+#include "cuda/plan.hpp"
+#include "lockstep/backend/backend.hpp"
+
+namespace lockstep::cuda {
+
+/// One batch on the device. load() puts it there on the copy stream.
+class InputBatch {
+ public:
+  InputBatch(const nn::Network& network, const ProgramSpec& spec, CudaDevice& device);
+  void load(const data::Batch& batch);
+  void load_normalised(std::span<const float> images, std::span<const data::Target> targets);
+  /// The work that compute holds so far has read the batch: the next one may overwrite it.
+  void has_been_read();
+
+  bool normalised() const { return normalised_; }
+  const void* images() const { return normalised_ ? floats_.data() : bytes_.data(); }
+  const data::Target* targets() const { return targets_.as<data::Target>(); }
+
+ private:
+  void copy(DeviceBuffer& to, const void* from, std::size_t bytes);
+
+  std::size_t rows_, row_values_;
+  CudaDevice& device_;
+  DeviceBuffer bytes_, floats_, targets_;
+  std::unique_ptr<Event> read_;
+  bool normalised_ = false;
+};
+
+/// What the steps of one program share.
+struct Context {
+  const nn::Network& network;
+  const ProgramSpec& spec;
+  const ProgramPlan& plan;
+  CudaParameters& parameters;
+  CudaDevice& device;
+  InputBatch& input;
+  std::byte* block = nullptr;      ///< plan.block bytes
+  std::byte* workspace = nullptr;  ///< plan.workspace bytes
+  DeviceMetrics* metrics = nullptr;
+
+  cudaStream_t stream() const { return device.compute().get(); }
+  template <class T = void>
+  T* at(Place place) const {
+    return place == nowhere ? nullptr : reinterpret_cast<T*>(block + place);
+  }
+  const PlannedUnit& unit(std::size_t u) const { return plan.units[u]; }
+};
+
+/// One unit on the tape. All work goes to the compute stream; nothing waits for the host.
+class Runner {
+ public:
+  Runner(Context& context, std::size_t index) : c(context), p(context.plan.units[index]) {}
+  virtual ~Runner() = default;
+  virtual void forward() = 0;
+  /// Its steps in backward, in order; empty where nothing has a gradient.
+  virtual std::vector<TapeStep> backward(bool accumulate) = 0;
+
+ protected:
+  const nn::Node& node() const { return c.network.nodes[p.unit.node]; }
+  const PlannedUnit& input() const { return c.plan.units[p.unit.input]; }
+  /// The gradients that make up the value's; the second may be missing.
+  const void* first_gradient() const { return c.at(p.gradients[0]); }
+  const void* second_gradient() const {
+    return p.gradients.size() > 1 ? c.at(p.gradients[1]) : nullptr;
+  }
+
+  Context& c;
+  const PlannedUnit& p;
+};
+
+std::unique_ptr<Runner> make_image_runner(Context& context, std::size_t unit);
+std::unique_ptr<Runner> make_conv_runner(Context& context, std::size_t unit);
+std::unique_ptr<Runner> make_norm_runner(Context& context, std::size_t unit);
+std::unique_ptr<Runner> make_max_pool_runner(Context& context, std::size_t unit);
+std::unique_ptr<Runner> make_subsample_runner(Context& context, std::size_t unit);
+std::unique_ptr<Runner> make_head_runner(Context& context, std::size_t unit);
+
+/// The weight gradient of a convolution or linear layer, into its slice of the arena. cuDNN writes
+/// in the storage of its operands and never adds, so what it makes may go through scratch.
+void run_weight_gradient(Context& context, const PlannedConv& conv, const void* x, const void* dy,
+                         bool accumulate, float* gradient);
+
+}  // namespace lockstep::cuda
