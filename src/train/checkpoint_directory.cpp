@@ -4,19 +4,28 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 namespace lockstep::train {
 namespace {
 
-constexpr std::string_view kPrefix = "step-", kSuffix = ".h5";
+namespace fs = std::filesystem;
+
+constexpr std::string_view kNewest = "step-", kBest = "best-", kSuffix = ".h5";
+
+/// A file and the step that its name says.
+struct Numbered {
+  std::uint64_t step = 0;
+  fs::path path;
+};
 
 /// The step of "step-00000390.h5"; nothing for other names, such as a temporary file's.
-std::optional<std::uint64_t> step_of(const std::filesystem::path& path) {
+std::optional<std::uint64_t> step_of(const fs::path& path, std::string_view prefix) {
   const std::string name = path.filename().string();
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
-  const char* begin = name.data() + kPrefix.size();
+  if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) return std::nullopt;
+  const char* begin = name.data() + prefix.size();
   const char* end = name.data() + name.size() - kSuffix.size();
   std::uint64_t step = 0;
   const auto result = std::from_chars(begin, end, step);
@@ -24,49 +33,50 @@ std::optional<std::uint64_t> step_of(const std::filesystem::path& path) {
   return step;
 }
 
-void set_aside(const std::filesystem::path& path) {
-  std::filesystem::path aside = path;
+/// Those that are called "<prefix>STEP.h5", newest first.
+std::vector<Numbered> list(const fs::path& directory, std::string_view prefix) {
+  std::vector<Numbered> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(directory, none))
+    if (const auto step = step_of(entry.path(), prefix)) found.push_back({*step, entry.path()});
+  std::sort(found.begin(), found.end(),
+            [](const Numbered& a, const Numbered& b) { return a.step > b.step; });
+  return found;
+}
+
+void set_aside(const fs::path& path) {
+  fs::path aside = path;
   aside += ".aside";
   std::error_code error;
-  std::filesystem::rename(path, aside, error);
+  fs::rename(path, aside, error);
   require(!error, fmt::format("{}: cannot be set aside: {}", path.string(), error.message()));
   log::warn(
       fmt::format("{} lies behind the step that the run goes on from, or is torn; it is now {}",
                   path.string(), aside.filename().string()));
 }
 
-/// Also true of a file that is not whole.
-bool written_after(const std::filesystem::path& path, std::uint64_t step) {
-  try {
-    return read_header(path).progress.step > step;
-  } catch (const InputError&) {
-    return true;
-  }
-}
-
 }  // namespace
 
-CheckpointDirectory::CheckpointDirectory(std::filesystem::path directory, std::size_t keep)
+CheckpointDirectory::CheckpointDirectory(fs::path directory, std::size_t keep)
     : directory_(std::move(directory)), keep_(keep) {}
 
-std::filesystem::path CheckpointDirectory::path_of(std::uint64_t step) const {
-  return directory_ / fmt::format("{}{:08}{}", kPrefix, step, kSuffix);
+fs::path CheckpointDirectory::path_of(std::uint64_t step) const {
+  return directory_ / fmt::format("{}{:08}{}", kNewest, step, kSuffix);
 }
 
-std::filesystem::path CheckpointDirectory::best() const { return directory_ / "best.h5"; }
+fs::path CheckpointDirectory::best_of(std::uint64_t step) const {
+  return directory_ / fmt::format("{}{:08}{}", kBest, step, kSuffix);
+}
 
-std::vector<std::filesystem::path> CheckpointDirectory::newest_first() const {
-  std::vector<std::pair<std::uint64_t, std::filesystem::path>> found;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(directory_, none))
-    if (const auto step = step_of(entry.path())) found.emplace_back(*step, entry.path());
-  std::sort(found.rbegin(), found.rend());
-  std::vector<std::filesystem::path> paths;
-  for (auto& [step, path] : found) paths.push_back(std::move(path));
+fs::path CheckpointDirectory::best() const { return directory_ / "best.h5"; }
+
+std::vector<fs::path> CheckpointDirectory::newest_first() const {
+  std::vector<fs::path> paths;
+  for (Numbered& one : list(directory_, kNewest)) paths.push_back(std::move(one.path));
   return paths;
 }
 
-std::optional<std::filesystem::path> CheckpointDirectory::newest_valid() const {
+std::optional<fs::path> CheckpointDirectory::newest_valid() const {
   for (const auto& path : newest_first()) {
     try {
       verify_checkpoint(path);
@@ -78,22 +88,61 @@ std::optional<std::filesystem::path> CheckpointDirectory::newest_valid() const {
   return std::nullopt;
 }
 
-void CheckpointDirectory::set_aside_after(std::uint64_t step) const {
-  for (const auto& path : newest_first()) {
-    if (*step_of(path) <= step) break;
-    set_aside(path);
+void CheckpointDirectory::name_best(std::uint64_t step) const {
+  const fs::path file = best_of(step);
+  fs::path name = best();
+  std::error_code error;
+  if (fs::equivalent(file, name, error)) return;
+  name += ".tmp";
+  fs::remove(name, error);
+  fs::create_hard_link(file, name, error);
+  if (error) return write_text_atomically(best(), read_text(file));  // a file system without links
+  fs::rename(name, best(), error);
+  require(!error, fmt::format("cannot write {}: {}", best().string(), error.message()));
+}
+
+std::optional<fs::path> CheckpointDirectory::best_counted_by(const Progress& at) const {
+  for (const Numbered& one : list(directory_, kBest)) {
+    if (one.step > at.step) continue;
+    try {
+      const Progress its = read_header(one.path).progress;
+      if (its.best_epoch == at.best_epoch && its.best_top1 == at.best_top1) return one.path;
+    } catch (const InputError& error) {
+      log::warn(error.what());
+    }
   }
-  if (std::filesystem::exists(best()) && written_after(best(), step)) set_aside(best());
+  return std::nullopt;
+}
+
+void CheckpointDirectory::go_on_from(const Progress& at, const CheckpointDirectory& origin) const {
+  for (const std::string_view prefix : {kNewest, kBest})
+    for (const Numbered& one : list(directory_, prefix))
+      if (one.step > at.step) set_aside(one.path);
+  const auto found = origin.best_counted_by(at);
+  if (!found) {
+    if (fs::exists(best())) set_aside(best());
+    return;
+  }
+  const std::uint64_t step = *step_of(*found, kBest);
+  if (!fs::exists(best_of(step))) write_text_atomically(best_of(step), read_text(*found));
+  name_best(step);
 }
 
 void CheckpointDirectory::prune() const {
-  const auto paths = newest_first();
+  std::vector<Numbered> newest = list(directory_, kNewest), best = list(directory_, kBest);
   std::error_code ignored;  // what cannot be removed now is tried again after the next checkpoint
-  for (std::size_t i = keep_; i < paths.size(); ++i) std::filesystem::remove(paths[i], ignored);
+  for (; newest.size() > keep_; newest.pop_back()) fs::remove(newest.back().path, ignored);
+  for (std::size_t i = 1; i < best.size(); ++i) {
+    // One of the very step of the next best may have been written before that validation.
+    const auto counts_it = [&](const Numbered& checkpoint) {
+      return best[i].step <= checkpoint.step && checkpoint.step <= best[i - 1].step;
+    };
+    if (std::none_of(newest.begin(), newest.end(), counts_it)) fs::remove(best[i].path, ignored);
+  }
   // A rank that was killed while it wrote has left its temporary file.
-  for (const auto& entry : std::filesystem::directory_iterator(directory_, ignored))
+  for (const auto& entry : fs::directory_iterator(directory_, ignored))
     if (entry.path().filename().string().find(".h5.tmp") != std::string::npos)
-      std::filesystem::remove(entry.path(), ignored);
+      fs::remove(entry.path(), ignored);
 }
 
 }  // namespace lockstep::train

@@ -101,9 +101,11 @@ void Run::Impl::begin() {
   if (at.epoch >= config.epochs) return;
   claim_directory();
   if (speaker()) {
-    if (same_run()) {
-      checkpoints.set_aside_after(at.step);
+    if (same_run())
       std::filesystem::remove(directory.summary());  // of an end that the run has left behind
+    if (resume) {
+      const auto origin = std::filesystem::absolute(resume->checkpoint).parent_path();
+      checkpoints.go_on_from(at, CheckpointDirectory(origin, config.checkpoint.keep));
     }
     write_text_atomically(directory.config(), saved_config());
     write_text_atomically(directory.binding(), spec.binding_report);

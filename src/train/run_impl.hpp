@@ -44,6 +44,7 @@ struct Run::Impl {
   std::optional<Validation> validate();  ///< empty when the ranks agreed to stop
   CheckpointHeader header() const;
   void save(const std::filesystem::path& path);
+  void save_best();
   void conclude();
 
   bool speaker() const { return control.rank() == 0; }

@@ -130,7 +130,7 @@ bool Run::Impl::finish_epoch() {
   statistics.epoch_s = 0;
   statistics.epoch_rows = 0;
   // The best one first: a checkpoint that counts it must not outlive its absence.
-  if (best) save(checkpoints.best());
+  if (best) save_best();
   if (keep) save(checkpoints.path_of(at.step));
   return true;
 }
@@ -176,6 +176,11 @@ void Run::Impl::save(const std::filesystem::path& path) {
   metrics->flush();  // a checkpoint never counts on lines that are not yet on the disk
   write_checkpoint(path, header(), trainer->parameters());
   checkpoints.prune();
+}
+
+void Run::Impl::save_best() {
+  save(checkpoints.best_of(at.step));
+  if (speaker()) checkpoints.name_best(at.step);
 }
 
 void Run::Impl::conclude() {

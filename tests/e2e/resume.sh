@@ -87,6 +87,24 @@ wait $! || true
 "${train[@]}" --out validating --resume auto >>validating.log 2>&1 || cat validating.log
 same_as_whole validating 'a run that was killed in or about a validation ends with the same bits'
 
+# A run that goes back: best.h5 is the best of the steps up to there, before any validation none.
+best_epoch() { "$LOCKSTEP" info --json "$1" | grep -A 3 '"best": {' | grep -o '"epoch": [0-9]*'; }
+same_best() { [ "$(best_epoch "$1")" = "$(best_epoch "$2")" ] && [ -n "$(best_epoch "$1")" ]; }
+law='a run that goes back to an earlier checkpoint has the best of the steps up to there'
+back() {  # back STEP: goes on from there in the same directory, for a step
+  "${train[@]}" --out back --checkpoint.keep 20 --stop-after $(($1 + 1)) \
+    --resume "back/checkpoints/step-$(printf %08d "$1").h5" >>back.log 2>&1 || [ $? = 3 ]
+}
+if "${train[@]}" --out back --checkpoint.keep 20 >back.log 2>&1 &&
+  same_best back/checkpoints/best.h5 back/checkpoints/step-00000022.h5 &&
+  back 15 && same_best back/checkpoints/best.h5 back/checkpoints/step-00000015.h5 &&
+  back 9 && [ ! -e back/checkpoints/best.h5 ]; then
+  echo "PASS $law"
+else
+  cat back.log
+  echo "FAIL $law"
+fi
+
 one=("$LOCKSTEP" train --data.train shapes/train --batch 24 --threads 1 --out longer)
 status=0
 "${one[@]}" --epochs 1 >longer.log 2>&1

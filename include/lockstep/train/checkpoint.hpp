@@ -70,23 +70,32 @@ std::vector<TensorEntry> list_tensors(const std::filesystem::path& path);
 /// the first tensor by which its model differs.
 void load_tensors(const std::filesystem::path& path, Parameters& parameters, bool momentum);
 
-/// The checkpoints of one run: the newest K, and the best.
+/// The checkpoints of one run: the newest K, step-STEP.h5, and the best. A state that validates
+/// better than all before it becomes best-STEP.h5, which stays as long as one of the newest K
+/// counts it as its best; best.h5 is another name of the newest of them. So a run that goes on from
+/// any of its checkpoints goes on with the best of the steps up to there.
 class CheckpointDirectory {
  public:
   CheckpointDirectory(std::filesystem::path directory, std::size_t keep);
   std::filesystem::path path_of(std::uint64_t step) const;  ///< DIR/step-00000390.h5
+  std::filesystem::path best_of(std::uint64_t step) const;  ///< DIR/best-00000390.h5
   std::filesystem::path best() const;                       ///< DIR/best.h5
   std::vector<std::filesystem::path> newest_first() const;  ///< without the best
   /// The newest one that is whole; torn or altered ones are named in a warning and passed over.
   std::optional<std::filesystem::path> newest_valid() const;
-  /// Renames those behind `step`, and the best when it is one of them or torn, to NAME.aside: a run
-  /// that goes on from `step` leaves them behind, be they torn or of a course that it does not take
-  /// again. Says so in a warning.
-  void set_aside_after(std::uint64_t step) const;
-  /// Removes all but the newest K, and what an interrupted write has left behind.
+  /// Makes best.h5 another name of best_of(step), which is there.
+  void name_best(std::uint64_t step) const;
+  /// Puts in order what a run finds that goes on from `at`, read in `origin`, the same directory or
+  /// another run's. Checkpoints behind at.step are renamed to NAME.aside, with a warning: they are
+  /// torn or of a course that the run does not take again. best.h5 becomes the best that `at`
+  /// counts, taken from `origin`; where there is none, it is set aside, too.
+  void go_on_from(const Progress& at, const CheckpointDirectory& origin) const;
+  /// Removes all but the newest K and the best ones that these count, and what an interrupted write
+  /// has left behind.
   void prune() const;
 
  private:
+  std::optional<std::filesystem::path> best_counted_by(const Progress& at) const;
   std::filesystem::path directory_;
   std::size_t keep_;
 };
