@@ -1,32 +1,18 @@
 #include "lockstep/base/files.hpp"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <limits>
 #include <stdexcept>
 #include <vector>
 
+#include "folder_fixture.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
+using namespace lockstep::test;
 using Catch::Matchers::Contains;
-
-namespace {
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("lockstep-files-" + std::to_string(::getpid()));
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  std::size_t entries() const {
-    return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-  }
-};
-
-}  // namespace
 
 TEST_CASE("an atomically written file is read back as it was written", "[files]") {
   const Folder folder;
@@ -35,7 +21,7 @@ TEST_CASE("an atomically written file is read back as it was written", "[files]"
   write_text_atomically(folder.path / "a.txt", "old");
   write_text_atomically(folder.path / "a.txt", text);
   CHECK(read_text(folder.path / "a.txt") == text);
-  CHECK(folder.entries() == 1);
+  CHECK(names_in(folder.path).size() == 1);
 }
 
 TEST_CASE("a failed write leaves the old file and nothing beside it", "[files]") {
@@ -50,13 +36,13 @@ TEST_CASE("a failed write leaves the old file and nothing beside it", "[files]")
   CHECK_THROWS_WITH(write_atomically(path, failing),
                     Contains("a.txt") && Contains("the disk is full"));
   CHECK(read_text(path) == "old");
-  CHECK(folder.entries() == 1);
+  CHECK(names_in(folder.path).size() == 1);
 }
 
 TEST_CASE("a file that is not committed never appears", "[files]") {
   const Folder folder;
   { const PendingFile file(folder.path / "a.txt"); }
-  CHECK(folder.entries() == 0);
+  CHECK(names_in(folder.path).empty());
 }
 
 TEST_CASE("what cannot be read or made is named with the system's reason", "[files]") {

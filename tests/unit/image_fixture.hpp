@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "lockstep/data/image.hpp"
@@ -20,10 +18,5 @@ std::string png_of(const data::Image& image, int bits = 8);
 
 /// What libjpeg's defaults make of it.
 data::Image decoded_by_libjpeg(const std::string& jpeg);
-
-inline void write_file(const std::filesystem::path& path, const std::string& bytes) {
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 }  // namespace lockstep::test

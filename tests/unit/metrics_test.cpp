@@ -1,29 +1,18 @@
 #include <chrono>
-#include <filesystem>
 #include <thread>
-
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "folder_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/train/metrics.hpp"
 
 using namespace lockstep;
+using namespace lockstep::test;
 using namespace lockstep::train;
 using nlohmann::json;
-
-namespace {
-
-struct TemporaryFile {
-  std::filesystem::path path = std::filesystem::temp_directory_path() /
-                               ("lockstep-metrics-" + std::to_string(getpid()) + ".jsonl");
-  ~TemporaryFile() { std::filesystem::remove(path); }
-};
-
-}  // namespace
 
 TEST_CASE("metrics are JSON that says what was recorded", "[metrics]") {
   const StepRecord step{7, 2, 1.25, 0.05f, {0.1, 20, 30, 0.5, 1}};
@@ -46,32 +35,34 @@ TEST_CASE("metrics are JSON that says what was recorded", "[metrics]") {
 }
 
 TEST_CASE("a resumed log is cut where the checkpoint says and goes on from there", "[metrics]") {
-  const TemporaryFile file;
+  const Folder folder;
+  const auto path = folder.path / "metrics.jsonl";
   std::uint64_t at_checkpoint = 0;
   {
-    MetricsLog log(file.path, 0);
+    MetricsLog log(path, 0);
     log.add("{\"step\":1}");
     log.add("{\"step\":2}");
     at_checkpoint = log.bytes();
     log.flush();
     log.add("{\"step\":3}");
   }
-  CHECK(read_text(file.path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+  CHECK(read_text(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
   {
-    MetricsLog log(file.path, at_checkpoint);
+    MetricsLog log(path, at_checkpoint);
     CHECK(log.bytes() == at_checkpoint);
     log.add("{\"step\":\"3 again\"}");
   }
-  CHECK(read_text(file.path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":\"3 again\"}\n");
+  CHECK(read_text(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":\"3 again\"}\n");
 }
 
 TEST_CASE("no line waits for more than a second once another comes", "[metrics]") {
-  const TemporaryFile file;
-  MetricsLog log(file.path, 0);
+  const Folder folder;
+  const auto path = folder.path / "metrics.jsonl";
+  MetricsLog log(path, 0);
   log.add("{\"step\":1}");
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   log.add("{\"step\":2}");
-  CHECK(read_text(file.path) == "{\"step\":1}\n{\"step\":2}\n");
+  CHECK(read_text(path) == "{\"step\":1}\n{\"step\":2}\n");
 }
 
 TEST_CASE("a log that cannot be written is an error that names it", "[metrics]") {

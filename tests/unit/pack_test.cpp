@@ -4,10 +4,11 @@
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "folder_fixture.hpp"
 #include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "lockstep/data/shapes.hpp"
-#include "shard_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
@@ -51,10 +52,8 @@ std::size_t pack_as(std::size_t ranks, const Source& source, const PackSpec& spe
 std::map<std::string, std::string> contents(const fs::path& folder) {
   std::map<std::string, std::string> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
-    if (!entry.is_regular_file()) continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    files[entry.path().lexically_relative(folder).string()] =
-        std::string((std::istreambuf_iterator<char>(file)), {});
+    if (entry.is_regular_file())
+      files[entry.path().lexically_relative(folder).string()] = read_text(entry.path());
   }
   return files;
 }

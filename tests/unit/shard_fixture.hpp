@@ -1,23 +1,14 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "folder_fixture.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/data/shard.hpp"
 
 namespace lockstep::test {
-
-/// A directory of the test's own, gone with it.
-struct Folder {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("lockstep-data-" + std::to_string(::getpid()));
-  Folder() { std::filesystem::create_directories(path); }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
 
 inline data::DataSetInfo small_info() {
   data::DataSetInfo info;

@@ -6,11 +6,11 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <thread>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "shard_fixture.hpp"
 
 namespace fs = std::filesystem;
@@ -91,13 +91,11 @@ Edit compressed(const DataSetInfo& info, std::size_t rows) {
 }
 
 void flip_a_byte(const fs::path& path, const std::vector<std::uint8_t>& of_image) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  std::string bytes = read_text(path);
   const auto at = bytes.find(std::string(of_image.begin(), of_image.end()));
   REQUIRE(at != std::string::npos);
-  file.clear();
-  file.seekp(static_cast<std::streamoff>(at + 7));
-  file.put(static_cast<char>(bytes[at + 7] ^ 0x10));
+  bytes[at + 7] = static_cast<char>(bytes[at + 7] ^ 0x10);
+  write_file(path, bytes);
 }
 
 std::string refusal(const fs::path& path) {
@@ -117,7 +115,7 @@ TEST_CASE("a data set gives back every row of its shards, in order of their name
   write_shard(folder.path / "b.h5", info, 7, 1);
   write_shard(folder.path / "a.h5", info, 0, 7);
   write_shard(folder.path / "c.h5", info, 8, 40);
-  std::ofstream(folder.path / "notes.txt") << "not a shard";
+  write_file(folder.path / "notes.txt", "not a shard");
   const DataSet set(folder.path);
   CHECK(set.info().rows == 48);
   CHECK(set.info().height == 5);
@@ -192,9 +190,9 @@ TEST_CASE("what is no shard is refused by name", "[shard]") {
   CHECK_THAT(refusal(folder.path / "none.h5"),
              Contains("none.h5") && Contains("No such file or directory"));
   CHECK_THAT(refusal(folder.path), Contains(folder.path.string()) && Contains("no *.h5 file"));
-  std::ofstream(folder.path / "text.h5") << "label,image\n1,2\n";
+  write_file(folder.path / "text.h5", "label,image\n1,2\n");
   CHECK_THAT(refusal(folder.path / "text.h5"), Contains("text.h5: is not an HDF5 file"));
-  std::ofstream(folder.path / "empty.h5");
+  write_file(folder.path / "empty.h5", "");
   CHECK_THAT(refusal(folder.path / "empty.h5"), Contains("empty.h5: is not an HDF5 file"));
 }
 

@@ -3,9 +3,9 @@
 
 #include <catch2/catch.hpp>
 #include <csignal>
-#include <fstream>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "shard_fixture.hpp"
 
 namespace fs = std::filesystem;
@@ -16,13 +16,9 @@ using Catch::Matchers::Contains;
 
 TEST_CASE("the same rows make the same file, byte for byte", "[shard]") {
   const Folder folder;
-  const auto bytes = [](const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return std::string((std::istreambuf_iterator<char>(file)), {});
-  };
-  const std::string first = bytes(write_shard(folder.path / "a.h5", small_info(), 0, 30));
+  const std::string first = read_text(write_shard(folder.path / "a.h5", small_info(), 0, 30));
   ::usleep(1'100'000);  // HDF5's time stamps are in seconds
-  CHECK(bytes(write_shard(folder.path / "b.h5", small_info(), 0, 30)) == first);
+  CHECK(read_text(write_shard(folder.path / "b.h5", small_info(), 0, 30)) == first);
 }
 
 TEST_CASE("rows larger than the writer's buffer are written whole", "[shard]") {

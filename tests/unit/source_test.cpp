@@ -5,9 +5,10 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "folder_fixture.hpp"
 #include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
-#include "shard_fixture.hpp"
+#include "lockstep/base/files.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
@@ -46,8 +47,7 @@ std::string gzipped(const fs::path& path, const std::string& bytes) {
   gzFile file = gzopen(path.c_str(), "wb");
   gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
   gzclose(file);
-  std::ifstream packed(path, std::ios::binary);
-  return std::string((std::istreambuf_iterator<char>(packed)), {});
+  return read_text(path);
 }
 
 }  // namespace
