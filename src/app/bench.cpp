@@ -10,7 +10,6 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/device/host_stream.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "status.hpp"
@@ -21,25 +20,24 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string model = "resnet20", precision = "fp32", backend = "cpu", json;
+  std::string model = "resnet20", precision = "fp32", backend = "auto", json;
   std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0;
   float bucket_mb = 4;
-  bool reduction = false, layers = false;
+  bool reduction = false, layers = false, share_gpu = false;
 };
 
 /// A communicator that moves nothing: what a step takes when ranks do not wait for each other.
 class NoReduction final : public comm::Communicator {
  public:
-  explicit NoReduction(const comm::Communicator& real) : real_(real) {}
+  explicit NoReduction(comm::Communicator& real) : real_(real) {}
   int rank() const override { return real_.rank(); }
   int world() const override { return real_.world(); }
-  Stream& network() override { return network_; }
+  Stream& network() override { return real_.network(); }
   void all_reduce_sum(float*, std::size_t, std::string_view) override {}
   void progress() override {}
 
  private:
-  const comm::Communicator& real_;
-  HostStream network_;
+  comm::Communicator& real_;
 };
 
 /// Random images and labels, one rank's part of a global batch.
@@ -191,8 +189,9 @@ int run_bench(Launch& launch, const Options& options) {
       options.batch > 0 && options.batch % static_cast<std::size_t>(world) == 0,
       fmt::format("--batch {}: the global batch must divide among {} ranks", options.batch, world));
   require(options.steps > 0, "--steps must be at least 1");
-  Compute compute = prepare_compute(launch, {options.backend, options.threads, false});
-  const auto communicator = launch.world->make_communicator(120);
+  const std::string backend = decide_backend(launch, options.backend);
+  Compute compute = prepare_compute(launch, {backend, options.threads, false, options.share_gpu});
+  const auto communicator = connect(launch, compute, {120, options.share_gpu, false});
   NoReduction no_reduction(*communicator);
   const nn::Network network = network_of(options);
   const train::TrainerSpec spec = trainer_spec(options, network, world);
@@ -232,7 +231,12 @@ Command add_bench(CLI::App& root) {
   app->require_subcommand(1);
   CLI::App* train = app->add_subcommand("train", "Whole training steps on synthetic images");
   train->add_option("--model", options->model, "as for lockstep train")->capture_default_str();
-  train->add_option("--precision", options->precision, "fp32 or bf16")->capture_default_str();
+  train->add_option("--precision", options->precision, "fp32, tf32, bf16 or fp16")
+      ->capture_default_str();
+  train->add_option("--backend", options->backend, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  train->add_flag("--share-gpu", options->share_gpu, "ranks may use one GPU together (for tests)");
   train->add_option("--batch", options->batch, "rows of all ranks together")->capture_default_str();
   train->add_option("--image", options->image, "side of the images; 0: 32 or 224, as the model");
   train->add_option("--classes", options->classes, "0: 10 or 1000, as the model");

@@ -7,14 +7,21 @@
 
 #include "commands.hpp"
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/comm/nccl.hpp"
 
 namespace lockstep::app {
 
 struct ComputeRequest {
-  std::string backend = "cpu";  ///< "cpu" or "cuda"
+  std::string backend = "cpu";  ///< "cpu" or "cuda": see decide_backend()
   std::size_t threads = 0;      ///< compute threads; 0 = one for each core of the rank's share
   bool require_binding = false;
+  bool share_gpu = false;  ///< ranks of a machine may use one GPU
 };
+
+/// --backend, decided: "auto" is cuda when every rank sees a GPU, and cpu when none does, which
+/// rank 0 says with the reason. Collective. Throws InputError when "cuda" is asked for in vain, and
+/// when "auto" finds ranks with and without a GPU, naming one of them and its reason.
+std::string decide_backend(Launch& launch, const std::string& asked);
 
 /// What a rank computes on, bound to its place.
 struct Compute {
@@ -24,9 +31,14 @@ struct Compute {
   std::string binding_report;         ///< JSON of all ranks
 };
 
-/// Places this rank among those of its machine, binds the process, then makes the backend, whose
-/// threads inherit the binding. Collective; call it once, after Launch::start and before anything
-/// that starts threads. Throws InputError when a binding was required and reading back denies it.
+/// Chooses this rank's GPU (if any), places it among those of its machine, binds the process, then
+/// makes the backend, whose threads inherit the binding. Collective; call it once, after
+/// Launch::start and before anything that starts threads. Throws InputError when a binding was
+/// required and reading back denies it, and when there are fewer GPUs than ranks.
 Compute prepare_compute(Launch& launch, const ComputeRequest& request);
+
+/// What the backend's gradients travel by: MPI between CPUs, NCCL between GPUs. Collective.
+std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
+                                            const comm::NcclSpec& spec);
 
 }  // namespace lockstep::app

@@ -25,6 +25,7 @@ struct Options {
   std::size_t batch = 64, threads = 0;
   double deadline_s = 120;
   std::string backend = "auto";
+  bool share_gpu = false;
   std::string precision;  ///< empty: as trained
 };
 
@@ -38,8 +39,6 @@ Model read_model(const Options& options) {
   const train::CheckpointHeader header = train::read_header(options.checkpoint);
   Model model;
   train::apply_toml(model.config, header.config, options.checkpoint);
-  train::set_key(model.config, "backend", options.backend);
-  model.config.backend = train::choose_backend(model.config.backend);
   if (!options.precision.empty()) train::set_key(model.config, "precision", options.precision);
   model.trained_on = train::trained_on(header);
   return model;
@@ -98,7 +97,8 @@ int evaluate(Launch& launch, const Options& options) {
   const Model model = read_model(options);
   const data::DataSet rows(options.data);
   train::require_alike(model.trained_on, options.checkpoint, rows.info(), options.data);
-  Compute compute = prepare_compute(launch, {model.config.backend, options.threads, false});
+  const std::string backend = decide_backend(launch, options.backend);
+  Compute compute = prepare_compute(launch, {backend, options.threads, false, options.share_gpu});
 
   train::EvaluatorSpec spec;
   spec.network = train::make_network(model.config, model.trained_on);
@@ -140,7 +140,10 @@ Command add_eval(CLI::App& root) {
                   "how long a rank waits for the others before the job ends")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
-  app->add_option("--backend", options->backend, "auto, cpu or cuda")->capture_default_str();
+  app->add_option("--backend", options->backend, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  app->add_flag("--share-gpu", options->share_gpu, "ranks may use one GPU together (for tests)");
   app->add_option("--precision", options->precision, "fp32, bf16, ... (default: as trained)");
   return {app, [options](Launch& launch) { return evaluate(launch, *options); }};
 }

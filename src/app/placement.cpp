@@ -42,20 +42,23 @@ Card parse_card(const std::string& text) {
 
 }  // namespace
 
-sys::Plan plan_rank(Launch& launch, const sys::Machine& machine, std::size_t compute_threads,
+Placement plan_rank(Launch& launch, const sys::Machine& machine, std::size_t compute_threads,
                     const std::string& gpu_pci_bus_id) {
   const Card mine{machine_id(launch.rank.host), {sys::current_cpus(), gpu_pci_bus_id}};
   std::vector<std::string> cards{to_text(mine)};
   if (launch.control) cards = launch.control->gather(cards.front(), "placement");
   std::vector<sys::LocalRank> here;
   std::size_t my_place = 0;
+  Placement placement;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const Card card = parse_card(cards[rank]);
+    placement.gpus.push_back({card.machine, card.rank.gpu_pci_bus_id});
     if (card.machine != mine.machine) continue;
     if (static_cast<int>(rank) == launch.rank.rank) my_place = here.size();
     here.push_back(card.rank);
   }
-  return sys::plan_binding(machine, sys::request_among(here, my_place, compute_threads));
+  placement.plan = sys::plan_binding(machine, sys::request_among(here, my_place, compute_threads));
+  return placement;
 }
 
 }  // namespace lockstep::app

@@ -32,8 +32,9 @@ void RunOptions::add_to(CLI::App& app) {
   const train::Config defaults;
   for (const train::ConfigKey& key : train::config_keys()) {
     const std::size_t dot = key.name.find('.');
-    const bool has_short_form = key.name == "binding.require";
-    const std::string names = "--" + key.name + (has_short_form ? ",--require-binding" : "");
+    std::string names = "--" + key.name;
+    if (key.name == "binding.require") names += ",--require-binding";
+    if (key.name == "comm.share-gpu") names += ",--share-gpu";
     const auto take = [this, name = key.name](const std::string& value) { given_[name] = value; };
     CLI::Option* option = app.add_option_function<std::string>(names, take, key.help);
     // Like a flag, so that a bare --data.flip means true; but a value may follow.

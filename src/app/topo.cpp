@@ -8,7 +8,9 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/device/gpus.hpp"
 #include "lockstep/sys/binding_report.hpp"
+#include "lockstep/sys/gpu_choice.hpp"
 #include "placement.hpp"
 
 namespace lockstep::app {
@@ -54,6 +56,24 @@ std::string text_of(const sys::Machine& machine) {
     text += fmt::format("GPU {}: {}, near CPUs {}\n", gpu.pci_bus_id, gpu.name,
                         to_string(gpu.near_cpus));
   if (machine.gpus.empty()) text += "no GPU\n";
+  return text;
+}
+
+Json as_json(const VisibleGpus& seen) {
+  Json gpus = Json::array();
+  for (const VisibleGpu& gpu : seen.gpus)
+    gpus.push_back({{"name", gpu.name}, {"pci_bus_id", gpu.pci_bus_id}, {"bytes", gpu.bytes}});
+  return {{"gpus", std::move(gpus)}, {"absence", seen.absence}, {"libraries", seen.libraries}};
+}
+
+/// The GPUs that lockstep can use, by CUDA's numbers.
+std::string text_of(const VisibleGpus& seen) {
+  std::string text;
+  for (std::size_t i = 0; i < seen.gpus.size(); ++i)
+    text += fmt::format("CUDA device {}: {}, {}, {}\n", i, seen.gpus[i].pci_bus_id,
+                        seen.gpus[i].name, human_bytes(static_cast<double>(seen.gpus[i].bytes)));
+  if (!seen.absence.empty()) text += fmt::format("no CUDA device: {}\n", seen.absence);
+  if (!seen.libraries.empty()) text += seen.libraries + '\n';
   return text;
 }
 
@@ -122,10 +142,12 @@ std::string text_of(const Json& ranks) {
   return text;
 }
 
-void print(const Options& options, const sys::Machine& machine, const Json& ranks) {
-  std::string text = options.json ? Json{{"machine", as_json(machine)}, {"ranks", ranks}}.dump(
-                                        2, ' ', false, Json::error_handler_t::replace)
-                                  : text_of(machine) + text_of(ranks);
+/// `seen`: what CUDA shows to rank 0; empty for ranks that do not run.
+void print(const Options& options, const sys::Machine& machine, const Json& ranks,
+           const VisibleGpus& seen) {
+  const Json all{{"machine", as_json(machine)}, {"cuda", as_json(seen)}, {"ranks", ranks}};
+  std::string text = options.json ? all.dump(2, ' ', false, Json::error_handler_t::replace)
+                                  : text_of(machine) + text_of(seen) + text_of(ranks);
   if (text.ends_with('\n')) text.pop_back();
   log::info(text);
 }
@@ -158,7 +180,7 @@ int show_plan(const Options& options) {
           fmt::format("{} ranks but {} GPUs: planned as CPU ranks", count, machine.gpus.size()));
     ranks.push_back(Json::parse(sys::to_json(plan, info)));
   }
-  print(options, machine, ranks);
+  print(options, machine, ranks, {});
   return 0;
 }
 
@@ -170,13 +192,17 @@ int bind_and_verify(const Options& options, Launch& launch) {
   else
     launch.rank = sys::identify(env, std::nullopt);
   const sys::Machine machine = sys::look_at_machine();
-  const sys::Plan plan = plan_rank(launch, machine, options.threads);
+  const VisibleGpus seen = look_at_gpus();
+  std::string gpu;
+  if (!seen.gpus.empty())
+    gpu = seen.gpus[sys::choose_gpu(launch.rank, seen.gpus.size(), true)].pci_bus_id;
+  const sys::Plan plan = plan_rank(launch, machine, options.threads, gpu).plan;
   const std::string mine = sys::to_json(sys::bind_process(plan), launch.rank);
   std::vector<std::string> texts{mine};
   if (launch.control) texts = launch.control->gather(mine, "binding report");
   Json ranks = Json::array();
   for (const std::string& text : texts) ranks.push_back(Json::parse(text));
-  print(options, machine, ranks);
+  print(options, machine, ranks, seen);
   const bool passed = std::all_of(ranks.begin(), ranks.end(),
                                   [](const Json& rank) { return rank["ok"].get<bool>(); });
   return passed ? 0 : 1;

@@ -14,10 +14,12 @@ int run_training(Launch& launch, train::Config config) {
   launch.start(config.comm.deadline_s);
   // Behind MPI's start, which installs handlers of its own.
   train::catch_stop_signals();
+  config.backend = decide_backend(launch, config.backend);
   train::resolve(config, launch.rank.world);
-  Compute compute =
-      prepare_compute(launch, {config.backend, config.threads, config.binding.require});
-  const auto communicator = launch.world->make_communicator(config.comm.deadline_s);
+  Compute compute = prepare_compute(
+      launch, {config.backend, config.threads, config.binding.require, config.comm.share_gpu});
+  const auto communicator =
+      connect(launch, compute, {config.comm.deadline_s, config.comm.share_gpu, false});
   train::Run run({std::move(config), compute.bind_worker, compute.spare_cores,
                   compute.binding_report, started_s},
                  *compute.backend, *communicator, *launch.control);

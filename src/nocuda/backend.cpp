@@ -3,8 +3,6 @@
 
 namespace lockstep {
 
-int cuda_device_count() { return 0; }
-
 std::unique_ptr<Backend> make_cuda_backend(int) {
   throw InputError("this lockstep was built without CUDA");
 }

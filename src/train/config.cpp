@@ -161,7 +161,6 @@ std::string to_toml(const Config& config) {
 void resolve(Config& config, int world) {
   check_ranges(config);
   resolve_batch(config, world);
-  config.backend = choose_backend(config.backend);
   if (config.out.empty()) config.out = "runs/" + config.model + "-{n}";
   require(config.resume != "auto" || config.out.find("{n}") == std::string::npos,
           fmt::format("resume = auto looks for checkpoints in the run directory, but out = '{}' "
@@ -182,11 +181,6 @@ void resolve(Config& config, int world) {
                                           static_cast<double>(config.optim.lr_for_batch));
     config.optim.lr_for_batch = 0;
   }
-}
-
-std::string choose_backend(const std::string& name) {
-  if (name != "auto") return name;
-  return cuda_device_count() > 0 ? "cuda" : "cpu";
 }
 
 std::vector<std::string> differences(const Config& before, const Config& now) {

@@ -200,6 +200,9 @@ std::vector<ConfigKey> other_keys() {
           "gradients are reduced in buckets of this size (10^6 bytes)"),
       bookkeeping(key("comm.deadline-s", &C::comm, &C::Comm::deadline_s,
                       "how long a rank waits for the others before the job ends")),
+      bookkeeping(key("comm.share-gpu", &C::comm, &C::Comm::share_gpu,
+                      "ranks of a machine may use one GPU together: for tests, and for the parts "
+                      "of a MIG device")),
       bookkeeping(key("audit.every-steps", &C::audit, &C::Audit::every_steps,
                       "compare all ranks' weights after every so many steps (0: never)")),
       bookkeeping(key("binding.require", &C::binding, &C::Binding::require,

@@ -52,6 +52,7 @@ bool Run::Impl::step() {
   check(batch.index == at.batch, "the loader is at another batch than the trainer");
   const double data_ms = now_ms() - mark;
 
+  communicator.begin_step(at.step + 1);
   StepReport report = trainer->step(batch, slice.global_rows, lr);
   loader->release(batch);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "lockstep/device/device.hpp"
@@ -15,6 +16,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world() const = 0;
   virtual Stream& network() = 0;
+  /// Collectives from here on belong to this step, which errors name. Optional.
+  virtual void begin_step(std::uint64_t) {}
   /// Sums `count` floats at `data` over all ranks, in place, on the network stream. All ranks end
   /// with the same bits.
   virtual void all_reduce_sum(float* data, std::size_t count, std::string_view name) = 0;

@@ -75,6 +75,7 @@ struct Config {
   struct Comm {
     float bucket_mb = 1;
     double deadline_s = 120;
+    bool share_gpu = false;
   } comm;
 
   struct Audit {
@@ -113,12 +114,9 @@ std::string to_toml(const Config& config);
 
 /// Decides what was left open, now that the number of ranks is known, and checks every range and
 /// combination: afterwards `batch` is the global batch, `batch_per_rank` is 0 (it follows from
-/// batch and world, so that the saved configuration fits any world), `out` and `backend` are set
-/// and lr is final. Throws InputError naming the keys, the values and what would be right.
+/// batch and world, so that the saved configuration fits any world), `out` is set and lr is final.
+/// Throws InputError naming the keys, the values and what would be right.
 void resolve(Config& config, int world);
-
-/// "auto" as what this machine has: "cuda" or "cpu"; other names as they are.
-std::string choose_backend(const std::string& name);
 
 /// Names of the keys that change results and differ, each as "optim.lr (0.1, now 0.2)".
 std::vector<std::string> differences(const Config& before, const Config& now);

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "lockstep/device/device.hpp"
+
+namespace lockstep::comm {
+
+struct WatchSpec {
+  double deadline_s = 120;                     ///< without the end of any collective
+  double grace_s = 10;                         ///< for the main thread to notice, before give_up()
+  std::function<void()> enter;                 ///< called first on the watch's own thread
+  std::function<std::string()> library_error;  ///< the library's own word; empty when all is well
+  /// Tells the other ranks how far this one came and returns what is known of them: who is behind,
+  /// or who does not answer. May take seconds.
+  std::function<std::string(const std::string& position)> ask_ranks;
+  std::function<void()> abort;  ///< ends what is in flight; on a thread of its own: it may hang
+  std::function<void(const std::string& why)> give_up;  ///< ends the world
+};
+
+/// Watches, on a thread of its own, over collectives that the host starts and never waits for. When
+/// none has ended for the deadline, or one failed, or the library reports an error, it aborts what
+/// is in flight, so that whoever waits for the device wakes, and rethrow() throws on the main
+/// thread; where that does not happen within the grace, it gives up by itself. Time that the
+/// process spent suspended does not count.
+class Watch {
+ public:
+  explicit Watch(WatchSpec spec);
+  ~Watch();  ///< ends the thread; collectives in flight are forgotten
+  void begin_step(std::uint64_t step);
+  /// A collective was started; `end` comes behind it in its stream.
+  void started(std::string_view name, std::unique_ptr<Event> end);
+  /// Throws Error with the step, the collective and the reason once something went wrong. Cheap.
+  void rethrow();
+  bool failed() const;  ///< something went wrong, and abort() has been called
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::comm

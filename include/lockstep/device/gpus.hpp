@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A GPU that the driver shows to this process.
+struct VisibleGpu {
+  std::string name;
+  std::string pci_bus_id;  ///< "0000:3B:00.0"
+  std::size_t bytes = 0;   ///< of its memory
+};
+
+/// What CUDA offers to this process, by CUDA's own numbers of the devices (an index into `gpus`),
+/// which CUDA_VISIBLE_DEVICES decides.
+struct VisibleGpus {
+  std::vector<VisibleGpu> gpus;
+  std::string absence;    ///< why there are none, for humans; empty when there are some
+  std::string libraries;  ///< "CUDA 13.0, driver for 13.0, cuDNN 9.19.0, NCCL 2.28.9"; empty
+                          ///< where the program was built without CUDA
+};
+
+/// Asks the driver, which starts it but makes no context: bind the process before a backend is
+/// made. Libraries that are too old count as an absence, which says what was found and what is
+/// needed.
+VisibleGpus look_at_gpus();
+
+}  // namespace lockstep

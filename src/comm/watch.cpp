@@ -1,0 +1,137 @@
+#include "lockstep/comm/watch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr std::chrono::milliseconds interval{100};
+
+struct Started {
+  std::string position;  ///< "step 12, bucket 3"
+  std::unique_ptr<Event> end;
+};
+
+}  // namespace
+
+struct Watch::Impl {
+  explicit Impl(WatchSpec given) : spec(std::move(given)) {
+    thread = std::thread([this] { run(); });
+  }
+
+  void run() {
+    if (spec.enter) spec.enter();
+    std::string why;
+    while (why.empty()) {
+      if (sleep([this] { return ending; }, interval)) return;
+      why = look();
+    }
+    fail(why);
+  }
+
+  /// True as soon as `wanted` holds, false when the time is over.
+  template <class Wanted>
+  bool sleep(Wanted wanted, std::chrono::duration<double> time) {
+    std::unique_lock lock(mutex);
+    return woken.wait_for(lock, time, wanted);
+  }
+
+  /// What is wrong, or nothing.
+  std::string look() {
+    const double now = now_s();
+    const double passed_s = std::min(now - std::exchange(last_look_s, now), 1.0);
+    try {
+      const bool moved = drop_ended();
+      const std::string error = spec.library_error();
+      const std::string where = position();
+      waited_s = moved || where.empty() ? 0 : waited_s + passed_s;
+      if (!error.empty()) return fmt::format("{}: {}; {}", where, error, spec.ask_ranks(where));
+      if (waited_s <= spec.deadline_s) return "";
+      return fmt::format("{}: no reduction has ended for {:.3g} s; {}", where, spec.deadline_s,
+                         spec.ask_ranks(where));
+    } catch (const std::exception& failure) {  // the device's own
+      return fmt::format("{}: {}", position(), failure.what());
+    }
+  }
+
+  bool drop_ended() {
+    const std::scoped_lock lock(mutex);
+    bool moved = false;
+    for (; !in_flight.empty() && in_flight.front().end->done(); moved = true) in_flight.pop_front();
+    return moved;
+  }
+
+  /// Of the oldest collective in flight; empty when there is none.
+  std::string position() {
+    const std::scoped_lock lock(mutex);
+    return in_flight.empty() ? "" : in_flight.front().position;
+  }
+
+  void fail(const std::string& why) {
+    reason = why.starts_with(": ") ? why.substr(2) : why;
+    failed = true;
+    std::thread(spec.abort).detach();
+    if (!sleep([this] { return ending || noticed; }, std::chrono::duration<double>(spec.grace_s)))
+      spec.give_up(reason);
+  }
+
+  WatchSpec spec;
+  std::mutex mutex;
+  std::condition_variable woken;
+  bool ending = false, noticed = false;  // under the mutex, as the next two
+  std::deque<Started> in_flight;
+  std::uint64_t step = 0;
+  double last_look_s = now_s(), waited_s = 0;  // the watch's own
+  std::string reason;                          // written before `failed`, and never again
+  std::atomic<bool> failed{false};
+  std::thread thread;  // last: it uses all the others
+};
+
+Watch::Watch(WatchSpec spec) : impl_(std::make_unique<Impl>(std::move(spec))) {}
+
+Watch::~Watch() {
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->ending = true;
+  }
+  impl_->woken.notify_all();
+  impl_->thread.join();
+}
+
+void Watch::begin_step(std::uint64_t step) {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->step = step;
+}
+
+void Watch::started(std::string_view name, std::unique_ptr<Event> end) {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->in_flight.push_back({fmt::format("step {}, {}", impl_->step, name), std::move(end)});
+}
+
+void Watch::rethrow() {
+  if (!impl_->failed.load()) [[likely]]
+    return;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->noticed = true;
+  }
+  impl_->woken.notify_all();
+  throw Error(impl_->reason);
+}
+
+bool Watch::failed() const { return impl_->failed.load(); }
+
+}  // namespace lockstep::comm
