@@ -1,12 +1,9 @@
 #include "mpi/all_reduce.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "mpi/add.hpp"
-#include "mpi/rank_list.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -32,7 +29,7 @@ AllReduce::AllReduce(Channel& channel, float* data, std::size_t count, int tag, 
       count_(count),
       tag_(tag),
       name_(std::move(name)),
-      patience_(channel.deadline_s),
+      patience_(channel.roll_call, channel.deadline_s, name_),
       mine_(pieces_of(channel.rank)) {
   for (int i = 1; i < channel_.world; ++i) {
     Owner& owner = owners_.emplace_back();
@@ -66,8 +63,10 @@ bool AllReduce::advance() {
     for (; shared_ < shares_.size() && finished(shares_[shared_]); ++shared_) again = true;
   }
   if (done()) return true;
-  if (moved) patience_ = Patience(channel_.deadline_s);
-  if (!moved && patience_.over()) throw Error(explain());
+  if (moved)
+    patience_.renew();
+  else
+    patience_.strain();
   return false;
 }
 
@@ -145,19 +144,6 @@ bool AllReduce::done() const {
   return added_ == parts() && shared_ == shares_.size() &&
          std::all_of(owners_.begin(), owners_.end(),
                      [](const Owner& owner) { return owner.taken == owner.pieces.size(); });
-}
-
-std::string AllReduce::explain() const {
-  std::vector<int> awaited;
-  for (const Owner& owner : owners_)
-    if (owner.taken < owner.pieces.size()) awaited.push_back(owner.rank);
-  if (added_ < parts()) awaited.push_back(owners_[added_ % owners_.size()].rank);
-  if (awaited.empty()) awaited.push_back(owners_[shared_ % owners_.size()].rank);
-  std::sort(awaited.begin(), awaited.end());
-  awaited.erase(std::unique(awaited.begin(), awaited.end()), awaited.end());
-  return fmt::format(
-      "{} ({} floats): nothing came for {} s while rank {} waited for {} ({} of {} parts added)",
-      name_, count_, channel_.deadline_s, channel_.rank, rank_list(awaited), added_, parts());
 }
 
 }  // namespace lockstep::comm

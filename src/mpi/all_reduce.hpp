@@ -15,9 +15,10 @@ namespace lockstep::comm {
 /// What all reductions of one communicator share.
 struct Channel {
   MPI_Comm comm = MPI_COMM_NULL;
-  int rank = 0, world = 1;
   double deadline_s = 0;  ///< without any message before a reduction gives up
-  Staging staging;
+  RollCall& roll_call;
+  int rank = 0, world = 1;
+  Staging staging{};
 };
 
 /// One all-reduce in flight: a direct reduce-scatter and a direct all-gather, piece by piece.
@@ -66,7 +67,6 @@ class AllReduce final : public Pending {
   void share(const Span& piece);
   bool exchange(Owner& owner);
   bool done() const;
-  std::string explain() const;
 
   Channel& channel_;
   float* data_;

@@ -13,9 +13,8 @@ constexpr int tag_pairs = 8192;  // MPI promises tags up to 32767
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, double deadline_s) {
-    channel_.comm = comm;
-    channel_.deadline_s = deadline_s;
+  MpiCommunicator(MPI_Comm comm, double deadline_s, RollCall& roll_call)
+      : channel_{comm, deadline_s, roll_call} {
     must(MPI_Comm_rank(comm, &channel_.rank));
     must(MPI_Comm_size(comm, &channel_.world));
   }
@@ -40,8 +39,9 @@ class MpiCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s) {
-  return std::make_unique<MpiCommunicator>(comm, deadline_s);
+std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
+                                                    RollCall& roll_call) {
+  return std::make_unique<MpiCommunicator>(comm, deadline_s, roll_call);
 }
 
 }  // namespace lockstep::comm

@@ -9,8 +9,11 @@
 
 namespace lockstep::comm {
 
+class RollCall;
+
 /// Each takes a communicator of its own, so that its messages meet nobody else's.
-std::unique_ptr<Control> make_mpi_control(MPI_Comm comm, double deadline_s);
-std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s);
+std::unique_ptr<Control> make_mpi_control(MPI_Comm comm, double deadline_s, RollCall& roll_call);
+std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
+                                                    RollCall& roll_call);
 
 }  // namespace lockstep::comm

@@ -34,16 +34,19 @@ WorldFacts ask_mpi() {
 
 /// Everybody's messages on a communicator of their own. It is freed by MPI_Finalize: before, that
 /// would be one more place to wait for all ranks.
-MPI_Comm duplicate_world(double deadline_s) {
+MPI_Comm duplicate_world(double deadline_s, RollCall& roll_call) {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
   must(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request));
-  Patience patience(deadline_s);
-  for (Idle idle; !finished(request); idle())
-    if (patience.over())
-      throw Error("not all ranks came to make a communicator within " + std::to_string(deadline_s) +
-                  " s");
+  Patience patience(roll_call, deadline_s, "making a communicator");
+  for (Idle idle; !finished(request); idle()) patience.strain();
   return comm;
+}
+
+std::unique_ptr<RollCall> make_roll_call() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  must(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  return std::make_unique<RollCall>(comm);
 }
 
 }  // namespace
@@ -58,6 +61,7 @@ World::World(int& argc, char**& argv) {
   facts_ = ask_mpi();
   require(provided >= MPI_THREAD_MULTIPLE,
           facts_.library + " was built without MPI_THREAD_MULTIPLE; use a build that has it");
+  roll_call_ = make_roll_call();
 }
 
 // MPI_Finalize waits for all ranks. While an exception is on its way to main, which will end the
@@ -67,11 +71,11 @@ World::~World() {
 }
 
 std::unique_ptr<Control> World::make_control(double deadline_s) {
-  return make_mpi_control(duplicate_world(deadline_s), deadline_s);
+  return make_mpi_control(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);
 }
 
 std::unique_ptr<Communicator> World::make_communicator(double deadline_s) {
-  return make_mpi_communicator(duplicate_world(deadline_s), deadline_s);
+  return make_mpi_communicator(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);
 }
 
 void World::abort(int status) {

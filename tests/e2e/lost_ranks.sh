@@ -56,12 +56,16 @@ for n in 2 4; do
   verdict $? "of $n ranks one is killed: the others end within 10 s and its number is said"
 done
 
-begin 2 hung "${long[@]}" --comm.deadline-s 2
-kill -STOP "${pids[1]}"
-finish hung
-((status == 1 && seconds < 13)) && says 'rank 0: error: .*rank 1' && none_left
-verdict $? 'a rank that hangs is named when the deadline has passed, and the job ends'
-run "$LOCKSTEP" info hung
+for lost in 1 0 2; do
+  n=$((lost == 2 ? 4 : 2))
+  begin $n "hung$lost" "${long[@]}" --comm.deadline-s 2
+  kill -STOP "${pids[lost]}"
+  finish "hung$lost"
+  ((status == 1 && seconds < 13)) && says "error: .*: rank $lost did not arrive within 2 s(;|$)" &&
+    none_left
+  verdict $? "of $n ranks rank $lost hangs: it alone is named when the deadline has passed, and the job ends"
+done
+run "$LOCKSTEP" info hung1
 ((status == 0)) && says 'not finished'
 verdict $? 'a run that lost a rank is described as not finished'
 

@@ -16,7 +16,10 @@ struct WorldFacts {
   std::string library;  ///< "Open MPI v4.1.4 ..."
 };
 
-/// MPI from MPI_Init_thread to MPI_Finalize. One per process, made before any other thread exists.
+class RollCall;
+
+/// MPI from MPI_Init_thread to MPI_Finalize. One per process, made before any other thread exists;
+/// what it makes must not outlive it.
 class World {
  public:
   World(int& argc, char**& argv);
@@ -29,6 +32,7 @@ class World {
 
  private:
   WorldFacts facts_;
+  std::unique_ptr<RollCall> roll_call_;
 };
 
 }  // namespace lockstep::comm

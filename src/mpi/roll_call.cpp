@@ -1,0 +1,97 @@
+#include "mpi/roll_call.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/device/idle.hpp"
+#include "mpi/rank_list.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+enum Tag : int { question, answer, finding };
+
+// A rank that waits listens ten times a second; the rest is for machines with more ranks than
+// cores.
+constexpr double time_to_answer_s = 2;
+
+}  // namespace
+
+struct RollCall::Note {
+  int from = 0;
+  std::uint64_t sender_round = 0;    // when it was written
+  std::uint64_t receiver_round = 0;  // that it belongs to
+  std::string text;
+};
+
+RollCall::RollCall(MPI_Comm comm) : mail_(comm) {
+  must(MPI_Comm_rank(comm, &rank_));
+  must(MPI_Comm_size(comm, &world_));
+}
+
+void RollCall::listen(std::string_view phase) {
+  while (const std::optional<Note> asked = take(question))
+    send({asked->from}, answer, {rank_, round_, asked->sender_round, std::string(phase)});
+  while (const std::optional<Note> heard = take(finding))
+    if (heard->receiver_round == round_) end(heard->text);
+}
+
+void RollCall::ask(std::string_view phase, double deadline_s) {
+  send(all_but({rank_}, world_), question, {rank_, round_, 0, ""});
+  std::map<int, std::string> phases{{rank_, std::string(phase)}};
+  std::map<int, std::uint64_t> rounds;
+  const double end_s = now_s() + time_to_answer_s;
+  for (Idle idle; now_s() < end_s && phases.size() < static_cast<std::size_t>(world_); idle()) {
+    while (const std::optional<Note> note = take(answer)) {
+      if (note->receiver_round != round_) continue;
+      phases[note->from] = note->text;
+      rounds[note->from] = note->sender_round;
+    }
+    listen(phase);
+  }
+  const std::string found = describe_missing(phase, deadline_s, world_, phases);
+  for (const auto& [rank, round] : rounds) send({rank}, finding, {rank_, round_, round, found});
+  end(found);
+}
+
+void RollCall::end(const std::string& finding) {
+  ++round_;
+  throw Error(finding);
+}
+
+void RollCall::send(const std::vector<int>& ranks, int tag, const Note& note) {
+  const std::uint64_t rounds[] = {note.sender_round, note.receiver_round};
+  mail_.send(ranks, tag,
+             std::string(reinterpret_cast<const char*>(rounds), sizeof rounds) + note.text);
+}
+
+std::optional<RollCall::Note> RollCall::take(int tag) {
+  const std::optional<Mail::Letter> letter = mail_.take(tag);
+  if (!letter) return std::nullopt;
+  std::uint64_t rounds[2];
+  std::memcpy(rounds, letter->text.data(), sizeof rounds);
+  return Note{letter->from, rounds[0], rounds[1], letter->text.substr(sizeof rounds)};
+}
+
+std::string describe_missing(std::string_view phase, double deadline_s, int world,
+                             const std::map<int, std::string>& phases) {
+  std::vector<int> here;
+  std::map<std::string, std::vector<int>> elsewhere;
+  for (const auto& [rank, theirs] : phases) {
+    here.push_back(rank);
+    if (theirs != phase) elsewhere[theirs].push_back(rank);
+  }
+  const std::vector<int> missing = all_but(here, world);
+  std::string text =
+      missing.empty()
+          ? fmt::format("{}: nothing came for {} s, though all ranks answer", phase, deadline_s)
+          : fmt::format("{}: {} did not arrive within {} s", phase, rank_list(missing), deadline_s);
+  for (const auto& [theirs, ranks] : elsewhere)
+    text += fmt::format("; {} {} in '{}'", rank_list(ranks), ranks.size() == 1 ? "waits" : "wait",
+                        theirs);
+  return text;
+}
+
+}  // namespace lockstep::comm
