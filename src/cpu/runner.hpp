@@ -9,9 +9,9 @@
 
 #include "cpu/kernels.hpp"
 #include "cpu/lowering.hpp"
-#include "cpu/memory_plan.hpp"
 #include "cpu/parameters.hpp"
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/memory_plan.hpp"
 
 namespace lockstep::cpu {
 

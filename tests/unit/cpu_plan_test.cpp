@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "cpu/lowering.hpp"
-#include "cpu/memory_plan.hpp"
 #include "cpu/program.hpp"
 #include "cpu/team.hpp"
+#include "lockstep/backend/memory_plan.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
