@@ -37,5 +37,6 @@ Command add_pack(CLI::App& root);
 Command add_topo(CLI::App& root);
 Command add_info(CLI::App& root);
 Command add_bench(CLI::App& root);
+Command add_preflight(CLI::App& root);
 
 }  // namespace lockstep::app

@@ -72,8 +72,9 @@ int main(int argc, char** argv) {
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", kVersion);
   root.footer(kFooter);
-  const std::vector<Command> commands = {add_train(root), add_eval(root), add_pack(root),
-                                         add_topo(root),  add_info(root), add_bench(root)};
+  const std::vector<Command> commands = {add_train(root),    add_eval(root), add_pack(root),
+                                         add_topo(root),     add_info(root), add_bench(root),
+                                         add_preflight(root)};
   Launch launch;
   try {
     root.parse(reversed_arguments(argc, argv));

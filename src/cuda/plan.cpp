@@ -13,11 +13,6 @@ constexpr std::size_t alignment = 256;  // bytes: what cudaMalloc gives and cuDN
 
 std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-/// Which precision multiplies the pooled features: the head is small, so it keeps all digits.
-Precision head_precision(Precision precision) {
-  return precision == Precision::tf32 ? Precision::tf32 : Precision::fp32;
-}
-
 /// Plans one program: kernels first, then lives, then places. Places hold buffer numbers until all
 /// lives are known.
 class Planning {
@@ -185,6 +180,10 @@ Storage storage_of(Precision precision) {
       return Storage::fp16;
   }
   throw Error("a precision without a storage");
+}
+
+Precision head_precision(Precision precision) {
+  return precision == Precision::tf32 ? Precision::tf32 : Precision::fp32;
 }
 
 std::size_t bytes_of(Storage storage) { return storage == Storage::fp32 ? 4 : 2; }

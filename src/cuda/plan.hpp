@@ -55,4 +55,7 @@ struct ProgramPlan {
 /// Throws Error as lower() and ConvPlanner::plan() do.
 ProgramPlan plan_program(const nn::Network& network, const ProgramSpec& spec, ConvPlanner& planner);
 
+/// Which precision multiplies the pooled features: the head is small, so it keeps all digits.
+Precision head_precision(Precision precision);
+
 }  // namespace lockstep::cuda

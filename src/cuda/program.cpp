@@ -50,10 +50,10 @@ std::unique_ptr<Runner> make_runner(Context& context, std::size_t unit) {
 }
 
 /// Before anything is allocated: memory for values grows with the batch, nothing else does.
-void require_fit(const ProgramPlan& plan, std::size_t batch) {
+void require_fit(std::size_t needed, std::size_t batch) {
+  if (needed == 0) return;
   std::size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  const std::size_t needed = plan.block + plan.workspace;
   const auto gigabytes = [](std::size_t bytes) { return static_cast<double>(bytes) / 1e9; };
   const double fraction = static_cast<double>(free) / static_cast<double>(needed);
   require(needed <= free,
@@ -82,7 +82,8 @@ CudaProgram::CudaProgram(const nn::Network& network, const ProgramSpec& spec,
       metrics_(sizeof(DeviceMetrics), "the metrics"),
       context_{network_, spec_, plan_, parameters_, device_, input_} {
   check(parameters.precision() == spec.precision, "the parameters were made for another precision");
-  require_fit(plan_, spec_.batch);
+  require_fit(shares.block.lacking(plan_.block) + shares.workspace.lacking(plan_.workspace),
+              spec_.batch);
   block_ = shares.block.of_size(plan_.block, "the values of a step");
   workspace_ = shares.workspace.of_size(plan_.workspace, "the libraries' workspace");
   context_.block = block_->data();

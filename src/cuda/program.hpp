@@ -12,6 +12,10 @@ namespace lockstep::cuda {
 class SharedMemory {
  public:
   std::shared_ptr<DeviceBuffer> of_size(std::size_t bytes, const char* what);
+  /// Bytes that of_size() would have to allocate.
+  std::size_t lacking(std::size_t bytes) const {
+    return memory_ && bytes <= memory_->size() ? 0 : bytes;
+  }
 
  private:
   std::shared_ptr<DeviceBuffer> memory_;

@@ -30,7 +30,7 @@ struct StepRecord {
   double loss = 0;
   float lr = 0;
   StepTimes times;
-  std::optional<arithmetic::LossScale> loss_scale;  ///< as StepReport has it
+  std::optional<arithmetic::LossScale> loss_scale = std::nullopt;  ///< as StepReport has it
 };
 
 /// Means over a whole validation set.

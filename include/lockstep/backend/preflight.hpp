@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/nn/network.hpp"
+
+namespace lockstep {
+
+/// What a GPU can do at best, per second, as its maker states it.
+struct GpuRates {
+  double bandwidth = 0;                           ///< bytes
+  double fp32 = 0, tf32 = 0, bf16 = 0, fp16 = 0;  ///< operations, 2 for each multiply-add; dense
+  double of(Precision precision) const;
+};
+
+/// A GPU that need not be there: jobs/gpus/*.json.
+struct GpuProfile {
+  std::string name;
+  std::string source;             ///< where its numbers come from; empty when the file does not say
+  std::string cudnn;              ///< the part that cuDNN reads, as JSON
+  double memory = 0;              ///< bytes
+  std::optional<GpuRates> rates;  ///< none in a file as cuDNN itself writes it
+};
+
+/// Throws InputError naming `origin` and the key that is missing or no number.
+GpuProfile parse_gpu_profile(const std::string& json, const std::string& origin);
+GpuProfile read_gpu_profile(const std::filesystem::path& path);
+
+struct PreflightSpec {
+  nn::Network network;
+  ProgramSpec program;  ///< batch: rows of one micro-batch on one rank
+  GpuProfile gpu;
+};
+
+/// One pass of one convolution: which engine does it, or why none does.
+struct PreflightConv {
+  std::string node, what;
+  bool possible = false;
+  std::string engine;         ///< or the library's reason
+  std::size_t workspace = 0;  ///< bytes
+};
+
+/// One step of the tape at its best: everything it needs read once, everything it makes written
+/// once.
+struct PreflightStep {
+  std::string name;
+  double flops = 0, bytes = 0;
+  double shortest_ms = 0;  ///< at the profile's rates; 0 where it states none
+};
+
+/// Bytes of device memory.
+struct PreflightMemory {
+  std::size_t parameters = 0;  ///< weights, momentum, and 16-bit copies of the weights
+  std::size_t gradients = 0, input = 0, activations = 0, without_reuse = 0, workspace = 0;
+  std::size_t total() const { return parameters + gradients + input + activations + workspace; }
+};
+
+struct PreflightReport {
+  std::vector<PreflightConv> convolutions;
+  bool possible = false;  ///< every convolution is; only then is what follows filled
+  std::vector<PreflightStep> steps;
+  PreflightMemory memory;
+  std::size_t largest_batch = 0;  ///< rows of a micro-batch that fit into the GPU's memory; 0: none
+};
+
+/// What a GPU that is only described would do with this program. Builds every plan of the library
+/// and runs nothing. Throws InputError in a program that was built without CUDA.
+PreflightReport preflight(const PreflightSpec& spec);
+
+}  // namespace lockstep

@@ -1,0 +1,176 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "lockstep/backend/preflight.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "status.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string profile, model = "resnet50", precision = "fp16", json;
+  std::size_t batch = 256, image = 0, classes = 0;
+  bool deterministic = false, layers = false;
+};
+
+PreflightSpec spec_of(const Options& options) {
+  nn::ResNetSpec model;
+  model.model = options.model;
+  const auto models = nn::resnet_models();
+  const bool small = std::find(models.begin(), models.end(), "resnet18") >
+                     std::find(models.begin(), models.end(), options.model);
+  model.height = model.width = options.image ? options.image : small ? 32 : 224;
+  model.classes = options.classes ? options.classes : small ? 10 : 1000;
+  PreflightSpec spec{nn::resnet(model), {}, read_gpu_profile(options.profile)};
+  spec.program.batch = options.batch;
+  spec.program.precision = parse_precision(options.precision);
+  spec.program.deterministic = options.deterministic;
+  return spec;
+}
+
+struct Sums {
+  double flops = 0, bytes = 0, shortest_ms = 0;
+};
+
+Sums sums_of(const PreflightReport& report) {
+  Sums sums;
+  for (const PreflightStep& step : report.steps) {
+    sums.flops += step.flops;
+    sums.bytes += step.bytes;
+    sums.shortest_ms += step.shortest_ms;
+  }
+  return sums;
+}
+
+Json to_json(const PreflightSpec& spec, const PreflightReport& report) {
+  Json convolutions = Json::array(), steps = Json::array();
+  for (const PreflightConv& conv : report.convolutions)
+    convolutions.push_back({{"node", conv.node},
+                            {"what", conv.what},
+                            {"possible", conv.possible},
+                            {conv.possible ? "engine" : "reason", conv.engine},
+                            {"workspace_bytes", conv.workspace}});
+  for (const PreflightStep& step : report.steps)
+    steps.push_back({{"name", step.name},
+                     {"flops", step.flops},
+                     {"bytes", step.bytes},
+                     {"shortest_ms", step.shortest_ms}});
+  const Sums sums = sums_of(report);
+  const PreflightMemory& memory = report.memory;
+  return {{"gpu", spec.gpu.name},
+          {"gpu_source", spec.gpu.source},
+          {"model", spec.network.name},
+          {"batch", spec.program.batch},
+          {"precision", to_string(spec.program.precision)},
+          {"possible", report.possible},
+          {"convolutions", std::move(convolutions)},
+          {"memory",
+           {{"parameters_bytes", memory.parameters},
+            {"gradients_bytes", memory.gradients},
+            {"input_bytes", memory.input},
+            {"activations_bytes", memory.activations},
+            {"activations_without_reuse_bytes", memory.without_reuse},
+            {"workspace_bytes", memory.workspace},
+            {"total_bytes", memory.total()},
+            {"gpu_bytes", spec.gpu.memory}}},
+          {"fits", static_cast<double>(memory.total()) <= spec.gpu.memory},
+          {"largest_batch", report.largest_batch},
+          {"flops", sums.flops},
+          {"bytes", sums.bytes},
+          {"shortest_step_ms", sums.shortest_ms},
+          {"steps", std::move(steps)}};
+}
+
+void print_convolutions(const PreflightReport& report, bool all) {
+  std::size_t possible = 0;
+  for (const PreflightConv& conv : report.convolutions) {
+    possible += conv.possible ? 1 : 0;
+    if (!conv.possible)
+      log::info(fmt::format("  no engine: {}: {}", conv.node, conv.engine));
+    else if (all)
+      log::info(fmt::format("  {}: {}: engine {}, workspace {}", conv.node, conv.what, conv.engine,
+                            human_bytes(static_cast<double>(conv.workspace))));
+  }
+  log::info(fmt::format("convolutions: {} of {} passes have an engine", possible,
+                        report.convolutions.size()));
+}
+
+void print_memory(const PreflightSpec& spec, const PreflightReport& report) {
+  const PreflightMemory& memory = report.memory;
+  const auto text = [](std::size_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  log::info(fmt::format(
+      "memory: weights and momentum {}, gradients {}, input {}, activations {} ({} without reuse), "
+      "workspace {}: {} of {}",
+      text(memory.parameters), text(memory.gradients), text(memory.input), text(memory.activations),
+      text(memory.without_reuse), text(memory.workspace), text(memory.total()),
+      human_bytes(spec.gpu.memory)));
+  const bool fits = static_cast<double>(memory.total()) <= spec.gpu.memory;
+  log::info(fmt::format("it {}; the largest micro-batch that does has about {} rows",
+                        fits ? "fits" : "does not fit", report.largest_batch));
+}
+
+void print_steps(const PreflightSpec& spec, const PreflightReport& report, bool layers) {
+  if (layers)
+    for (const PreflightStep& step : report.steps)
+      log::info(fmt::format("{:10.3f} ms  {:9.2f} GFLOP  {:>9}  {}", step.shortest_ms,
+                            step.flops / 1e9, human_bytes(step.bytes), step.name));
+  const Sums sums = sums_of(report);
+  log::info(fmt::format("a step of {} rows: {:.1f} GFLOP, {} moved", spec.program.batch,
+                        sums.flops / 1e9, human_bytes(sums.bytes)));
+  if (!spec.gpu.rates)
+    return log::info("the profile states no rates: how short a step can be is not known");
+  log::info(fmt::format("at the stated rates no step is shorter than {:.2f} ms: {:.0f} images/s",
+                        sums.shortest_ms,
+                        1e3 * static_cast<double>(spec.program.batch) / sums.shortest_ms));
+}
+
+int run_preflight(const Options& options) {
+  const PreflightSpec spec = spec_of(options);
+  const PreflightReport report = preflight(spec);
+  log::info(fmt::format("{} in {}, {} rows a micro-batch, on {}{}", spec.network.name,
+                        to_string(spec.program.precision), spec.program.batch, spec.gpu.name,
+                        spec.gpu.source.empty() ? "" : fmt::format(" ({})", spec.gpu.source)));
+  print_convolutions(report, options.layers);
+  if (report.possible) {
+    print_memory(spec, report);
+    print_steps(spec, report, options.layers);
+  }
+  if (!options.json.empty())
+    write_text_atomically(options.json, to_json(spec, report).dump(2) + "\n");
+  return report.possible ? status_done : status_failed;
+}
+
+}  // namespace
+
+Command add_preflight(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand(
+      "preflight", "Ask what a GPU that need not be here would do: engines, memory, shortest step");
+  app->add_option("--gpu-profile", options->profile,
+                  "description of the GPU: jobs/gpus/h200.json, for example")
+      ->required();
+  app->add_option("--model", options->model, "as for lockstep train")->capture_default_str();
+  app->add_option("--batch", options->batch, "rows of a micro-batch on one rank")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--precision", options->precision, "fp32, tf32, bf16 or fp16")
+      ->capture_default_str();
+  app->add_option("--image", options->image, "side of the images; 0: 32 or 224, as the model");
+  app->add_option("--classes", options->classes, "0: 10 or 1000, as the model");
+  app->add_flag("--deterministic", options->deterministic,
+                "only engines that give the same bits each time");
+  app->add_flag("--layers", options->layers, "list every convolution and every step of the tape");
+  app->add_option("--json", options->json, "write all of it to this file")->type_name("FILE");
+  return {app, [options](Launch&) { return run_preflight(*options); }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,117 @@
+#include "lockstep/backend/preflight.hpp"
+
+#include <algorithm>
+
+#include "cuda/cost.hpp"
+#include "cuda/parameters.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep {
+
+namespace {
+
+using namespace cuda;
+
+/// Asks for each pass of each convolution by itself, so that all refusals are known.
+std::vector<PreflightConv> ask_all(const PreflightSpec& spec, ConvPlanner& planner) {
+  std::vector<PreflightConv> answers;
+  for (const Unit& unit : lower(spec.network)) {
+    const bool head = unit.kind == UnitKind::head;
+    if (unit.kind != UnitKind::conv && !head) continue;
+    const bool reads_image = spec.network.nodes[unit.node].inputs[0] == 0;
+    for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::weight_gradient}) {
+      if (pass == Pass::data_gradient && reads_image) continue;
+      if (pass != Pass::forward && !spec.program.training) continue;
+      const Precision precision =
+          head ? head_precision(spec.program.precision) : spec.program.precision;
+      const ConvRequest request{pass, conv_shape(spec.network, unit.node, spec.program.batch),
+                                precision, spec.program.deterministic};
+      PreflightConv answer;
+      answer.node = unit.name;
+      answer.what = describe(request);
+      try {
+        const ConvPlan& plan = planner.plan(request);
+        answer.possible = true;
+        answer.engine = plan.engine();
+        answer.workspace = plan.workspace();
+      } catch (const Error& error) {
+        answer.engine = error.what();
+      }
+      answers.push_back(std::move(answer));
+    }
+  }
+  return answers;
+}
+
+PreflightMemory memory_of(const PreflightSpec& spec, const ProgramPlan& plan) {
+  const std::size_t floats = cuda::arena_layout(spec.network).size;
+  const std::size_t copies = plan.storage == Storage::fp32 ? 0 : bytes_of(plan.storage);
+  PreflightMemory memory;
+  memory.parameters = floats * (2 * sizeof(float) + copies);
+  memory.gradients = floats * sizeof(float);
+  memory.input = spec.program.batch * spec.network.input.count();
+  memory.activations = plan.block;
+  memory.without_reuse = plan.without_reuse;
+  memory.workspace = plan.workspace;
+  return memory;
+}
+
+/// Whether a micro-batch of `rows` has plans and a place in the GPU's memory, of which the driver
+/// and the libraries' code keep some.
+bool fits(PreflightSpec spec, std::size_t rows, ConvPlanner& planner) {
+  constexpr double kept_free = 0.95;
+  spec.program.batch = rows;
+  try {
+    const ProgramPlan plan = plan_program(spec.network, spec.program, planner);
+    return static_cast<double>(memory_of(spec, plan).total()) <= kept_free * spec.gpu.memory;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// To within one part in 16: plans for every size in between would take minutes.
+std::size_t largest_batch(const PreflightSpec& spec, ConvPlanner& planner) {
+  std::size_t good = 0, bad = std::max<std::size_t>(1, spec.program.batch);
+  while (bad <= (std::size_t{1} << 20) && fits(spec, bad, planner)) {
+    good = bad;
+    bad *= 2;
+  }
+  while (bad - good > std::max<std::size_t>(1, good / 16)) {
+    const std::size_t middle = good + (bad - good) / 2;
+    (fits(spec, middle, planner) ? good : bad) = middle;
+  }
+  return good;
+}
+
+std::vector<PreflightStep> steps_of(const PreflightSpec& spec, const ProgramPlan& plan) {
+  std::vector<StepCost> costs = tape_costs(spec.network, plan);
+  if (plan.training)
+    costs.push_back(update_cost(cuda::arena_layout(spec.network).learned_size, plan.storage));
+  std::vector<PreflightStep> steps;
+  for (StepCost& cost : costs) {
+    PreflightStep step{std::move(cost.name), cost.flops, cost.bytes};
+    if (spec.gpu.rates)
+      step.shortest_ms = 1e3 * std::max(cost.flops / spec.gpu.rates->of(cost.precision),
+                                        cost.bytes / spec.gpu.rates->bandwidth);
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+}  // namespace
+
+PreflightReport preflight(const PreflightSpec& spec) {
+  ConvPlanner planner(spec.gpu.cudnn);
+  PreflightReport report;
+  report.convolutions = ask_all(spec, planner);
+  report.possible = std::all_of(report.convolutions.begin(), report.convolutions.end(),
+                                [](const PreflightConv& conv) { return conv.possible; });
+  if (!report.possible) return report;
+  const ProgramPlan plan = plan_program(spec.network, spec.program, planner);
+  report.steps = steps_of(spec, plan);
+  report.memory = memory_of(spec, plan);
+  report.largest_batch = largest_batch(spec, planner);
+  return report;
+}
+
+}  // namespace lockstep

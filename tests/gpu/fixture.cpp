@@ -1,0 +1,46 @@
+#include "tests/gpu/fixture.hpp"
+
+#include <iostream>
+#include <limits>
+
+#include "cuda/program.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/device/gpus.hpp"
+
+namespace lockstep::test {
+
+std::unique_ptr<Backend> gpu() {
+  const VisibleGpus seen = look_at_gpus();
+  if (!seen.gpus.empty()) return make_cuda_backend(0);
+  std::cout << "SKIPPED: " << seen.absence << "\n";
+  return nullptr;
+}
+
+// A product of p-bit numbers is off by 2^-p; values and gradients are rounded once in each of the
+// ten or so layers. Where rounding is coarse some ReLUs of these small networks flip besides, and
+// each takes its whole gradient with it: the CPU's bf16 test allows 0.2 for that.
+Tolerance tolerance_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp32:  // 24 bits; sums of up to a thousand products in another order
+      return {1e-6, 3e-5};
+    case Precision::tf32:  // 11 bits in products, everything else as in fp32
+      return {2e-3, 0.03};
+    case Precision::fp16:  // 11 bits
+      return {2e-3, 0.03};
+    case Precision::bf16:  // 8 bits
+      return {0.02, 0.2};
+  }
+  throw Error("a precision without a tolerance");
+}
+
+void poison(Compiled& compiled) {
+  dynamic_cast<cuda::CudaProgram&>(*compiled.program).poison();
+  const auto& slices = compiled.parameters->layout().slices;
+  for (std::size_t s = 0; s < slices.size(); ++s) {
+    const std::vector<float> nothing(slices[s].tensor.count(),
+                                     std::numeric_limits<float>::quiet_NaN());
+    compiled.parameters->import_slice(Part::gradients, s, nothing);
+  }
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lockstep/backend/backend.hpp"
+#include "tests/support/sketch.hpp"
+
+namespace lockstep::test {
+
+/// The first GPU's backend; prints why the test is skipped and gives nothing where there is none.
+std::unique_ptr<Backend> gpu();
+
+/// How far a precision's numbers may be from exact ones, as relative distances.
+struct Tolerance {
+  double loss = 0, gradient = 0;
+};
+/// For the small networks of tests/support/sketch.hpp.
+Tolerance tolerance_of(Precision precision);
+
+/// Fills everything that the next run computes with NaN, so that nothing of an earlier one can
+/// pass for its result.
+void poison(Compiled& compiled);
+
+}  // namespace lockstep::test

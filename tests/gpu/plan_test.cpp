@@ -1,0 +1,166 @@
+// What the CUDA backend decides before anything runs: needs its code and cuDNN, but no GPU.
+#include <catch2/catch.hpp>
+#include <numeric>
+#include <set>
+
+#include "cuda/lowering.hpp"
+#include "cuda/parameters.hpp"
+#include "cuda/plan.hpp"
+#include "lockstep/backend/preflight.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "tests/support/sketch.hpp"
+
+using namespace lockstep;
+using namespace lockstep::cuda;
+
+namespace {
+
+nn::Network model(const std::string& name) {
+  nn::ResNetSpec spec;
+  spec.model = name;
+  const bool small = name == "resnet20";
+  spec.height = spec.width = small ? 32 : 224;
+  return nn::resnet(spec);
+}
+
+std::size_t count(const std::vector<Unit>& units, UnitKind kind) {
+  return static_cast<std::size_t>(std::count_if(
+      units.begin(), units.end(), [&](const Unit& unit) { return unit.kind == kind; }));
+}
+
+ProgramSpec program(std::size_t batch, Precision precision, bool training = true) {
+  ProgramSpec spec;
+  spec.batch = batch;
+  spec.precision = precision;
+  spec.training = training;
+  return spec;
+}
+
+ConvPlanner h200() { return ConvPlanner(read_gpu_profile("jobs/gpus/h200.json").cudnn); }
+
+/// A stretch of the tape in which a place of memory must keep what is in it.
+struct Life {
+  std::string what;
+  Place at;
+  std::size_t bytes, first, last;
+};
+
+/// Written anew from what each kernel reads and writes, without a look at the planner.
+std::vector<Life> lives_of(const ProgramPlan& plan) {
+  const std::size_t units = plan.units.size(), each = bytes_of(plan.storage);
+  const auto back = [&](std::size_t u) { return 2 * units - 1 - u; };
+  std::vector<Life> lives;
+  for (std::size_t u = 0; u < units; ++u) {
+    const PlannedUnit& p = plan.units[u];
+    if (p.unit.kind == UnitKind::head) continue;
+    Life value{p.unit.name, p.value, p.shape.count() * each, u, u};
+    for (const std::size_t r : p.unit.readers) {
+      value.last = std::max(value.last, r);
+      const Unit& reader = plan.units[r].unit;
+      if (plan.training && reader.input == u &&
+          (reader.kind == UnitKind::conv || reader.kind == UnitKind::norm))
+        value.last = std::max(value.last, back(r));
+    }
+    lives.push_back(value);
+    if (!plan.training || u == 0) continue;
+    for (std::size_t k = 0; k < p.gradients.size(); ++k)
+      lives.push_back({p.unit.name + " gradient", p.gradients[k], p.shape.count() * each,
+                       back(p.unit.readers[k]), back(u)});
+  }
+  return lives;
+}
+
+}  // namespace
+
+TEST_CASE("ResNets fall into units, each node in one", "[cuda]") {
+  const auto units = lower(model("resnet50"));
+  CHECK(count(units, UnitKind::conv) == 53);
+  CHECK(count(units, UnitKind::norm) == 53);
+  CHECK(count(units, UnitKind::max_pool) == 1);
+  CHECK(count(units, UnitKind::head) == 1);
+  std::size_t sums = 0, relus = 0;
+  for (const Unit& unit : units) {
+    sums += unit.skip ? 1 : 0;
+    relus += unit.relu ? 1 : 0;
+    if (unit.skip) CHECK(unit.relu);
+  }
+  CHECK(sums == 16);
+  CHECK(relus == 49);
+  CHECK(count(lower(model("resnet20")), UnitKind::subsample) == 2);
+}
+
+TEST_CASE("a network without a place in the units is refused by its node's name", "[cuda]") {
+  nn::Network network = model("resnet20");
+  nn::Node& relu = network.nodes[3];
+  REQUIRE(relu.op == nn::Op::relu);
+  relu.inputs = {1};  // behind the convolution: the batch norm is read by nobody
+  CHECK_THROWS_WITH(lower(network), Catch::Matchers::Contains("relu"));
+}
+
+TEST_CASE("what is alive together never overlaps, in training and in evaluation", "[cuda]") {
+  ConvPlanner planner = h200();
+  std::vector<nn::Network> networks = test::all_sketches();
+  for (const char* name : {"resnet18", "resnet50", "resnet20"}) networks.push_back(model(name));
+  for (const nn::Network& network : networks) {
+    for (const bool training : {true, false}) {
+      const ProgramPlan plan =
+          plan_program(network, program(3, Precision::fp16, training), planner);
+      CHECK(plan.block < plan.without_reuse);
+      const std::vector<Life> lives = lives_of(plan);
+      for (std::size_t i = 0; i < lives.size(); ++i) {
+        const Life& a = lives[i];
+        CHECK(a.at % 256 == 0);
+        CHECK(a.at + a.bytes <= plan.block);
+        for (std::size_t k = i + 1; k < lives.size(); ++k) {
+          const Life& b = lives[k];
+          // A gradient may take the place of what its own kernel reads last.
+          if (a.last <= b.first || b.last <= a.first) continue;
+          INFO(network.name << ": " << a.what << " and " << b.what);
+          const bool apart = a.at + a.bytes <= b.at || b.at + b.bytes <= a.at;
+          CHECK(apart);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("every shape that the tests train has an engine in every precision", "[cuda]") {
+  ConvPlanner planner = h200();
+  for (const nn::Network& network : test::all_sketches())
+    for (const Precision precision :
+         {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16})
+      for (const std::size_t batch : {1u, 3u, 6u, 7u}) {
+        ProgramSpec spec = program(batch, precision);
+        CHECK_NOTHROW(plan_program(network, spec, planner));
+        spec.deterministic = true;
+        CHECK_NOTHROW(plan_program(network, spec, planner));
+      }
+}
+
+TEST_CASE("weights go to the GPU's layout and back, and padding is zero", "[cuda]") {
+  const FilterShape shape{2, 3, 3, 4};
+  std::vector<float> plain(shape.plain_count()), physical(shape.physical_count(), 9.f), back(54);
+  std::iota(plain.begin(), plain.end(), 1.f);
+  to_physical(shape, plain, physical);
+  to_plain(shape, physical, back);
+  CHECK(back == plain);
+  // Weight of output 1, input 2, line 0, column 1.
+  CHECK(physical[((1 * 3 + 0) * 3 + 1) * 4 + 2] == plain[((1 * 3 + 2) * 3 + 0) * 3 + 1]);
+  for (std::size_t i = 3; i < physical.size(); i += 4) CHECK(physical[i] == 0);
+}
+
+TEST_CASE("chunks cover the arena once, and none crosses a slice's end", "[cuda]") {
+  const nn::ArenaLayout layout = cuda::arena_layout(model("resnet50"));
+  std::size_t at = 0;
+  for (const Chunk& chunk : cut_chunks(layout)) {
+    CHECK(chunk.offset == at);
+    CHECK(chunk.offset % 16 == 0);
+    CHECK(chunk.count % 4 == 0);
+    const nn::Slice& slice = layout.slices[chunk.slice];
+    CHECK(chunk.offset >= slice.offset);
+    at += chunk.count;
+    if (chunk.slice + 1 < layout.slices.size()) CHECK(at <= layout.slices[chunk.slice + 1].offset);
+  }
+  CHECK(at == layout.size);
+}

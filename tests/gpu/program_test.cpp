@@ -1,0 +1,276 @@
+// The CUDA backend against the oracle (double precision, node by node) and the CPU backend, in one
+// process.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "tests/gpu/fixture.hpp"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+constexpr Precision all_precisions[] = {Precision::fp32, Precision::tf32, Precision::bf16,
+                                        Precision::fp16};
+
+std::unique_ptr<Backend> cpu() { return make_cpu_backend({std::vector<std::vector<int>>(2)}); }
+
+/// fp16's gradients in the arena carry the loss scale, which the update takes out.
+std::map<std::string, std::vector<double>> scaled(std::map<std::string, std::vector<double>> want,
+                                                  const Compiled& compiled) {
+  const auto scale = compiled.parameters->loss_scale();
+  if (!scale) return want;
+  for (auto& [name, values] : want)
+    for (double& v : values) v *= static_cast<double>(scale->scale);
+  return want;
+}
+
+std::map<std::string, std::vector<double>> exported(const Compiled& compiled, Part part) {
+  std::map<std::string, std::vector<double>> all;
+  const auto& slices = compiled.parameters->layout().slices;
+  for (std::size_t s = 0; s < slices.size(); ++s) {
+    const std::vector<float> values = compiled.exported(part, s);
+    all[slices[s].tensor.name] = {values.begin(), values.end()};
+  }
+  return all;
+}
+
+std::vector<float> logits_of(const Compiled& compiled, std::size_t classes) {
+  std::vector<float> logits(compiled.program->spec().batch * classes);
+  compiled.program->copy_logits(logits);
+  return logits;
+}
+
+void update(Compiled& compiled, const StepScalars& scalars) {
+  const nn::ArenaLayout& layout = compiled.parameters->layout();
+  const UpdateRule rule{0.9f, true, std::vector<float>(layout.slices.size(), 1e-3f)};
+  compiled.backend->judge_gradients(*compiled.parameters);
+  compiled.backend->update(*compiled.parameters, rule, scalars, 0, layout.learned_slices);
+  compiled.backend->update_statistics(*compiled.parameters, 1);
+}
+
+constexpr StepScalars after_run{0.1f, 1, 1};
+
+}  // namespace
+
+TEST_CASE("the GPU's loss, gradients and statistics are the oracle's, every node and precision",
+          "[gpu]") {
+  if (!gpu()) return;
+  for (const Precision precision : all_precisions) {
+    const Tolerance within = tolerance_of(precision);
+    for (const nn::Network& network : all_sketches()) {
+      for (const std::size_t rows : {1u, 3u}) {
+        Case c = settled_case(network, rows);
+        Compiled compiled(c, rows, gpu(), precision);
+        poison(compiled);
+        INFO(to_string(precision) << ", " << network.nodes.size() << " nodes, " << rows << " rows");
+        const double loss = compiled.run(c, 0, false) / static_cast<double>(rows);
+        CHECK(std::abs(loss - c.loss) <= within.loss * std::abs(c.loss));
+        CHECK(gradient_distance(compiled, scaled(c.oracle.backward(), compiled)) <=
+              within.gradient);
+      }
+    }
+  }
+}
+
+TEST_CASE("in fp32 the GPU's gradients are the oracle's, tensor by tensor", "[gpu]") {
+  if (!gpu()) return;
+  for (const nn::Network& network : all_sketches()) {
+    Case c = settled_case(network, 3);
+    Compiled compiled(c, 3, gpu(), Precision::fp32);
+    poison(compiled);
+    compiled.run(c, 0, false);
+    const auto want = c.oracle.backward();
+    const nn::ArenaLayout& layout = compiled.parameters->layout();
+    for (std::size_t s = 0; s < layout.learned_slices; ++s) {
+      INFO(layout.slices[s].tensor.name);
+      CHECK(distance(compiled.exported(Part::gradients, s),
+                     want.at(layout.slices[s].tensor.name)) <= 3e-5);
+    }
+  }
+}
+
+TEST_CASE("a step leaves the GPU with the CPU's weights, momentum and running statistics",
+          "[gpu]") {
+  if (!gpu()) return;
+  for (const nn::Network& network : all_sketches()) {
+    Case c = settled_case(network, 3);
+    Compiled device(c, 3, gpu(), Precision::fp32), host(c, 3, cpu(), Precision::fp32);
+    for (Compiled* each : {&device, &host}) {
+      each->run(c, 0, false);
+      update(*each, after_run);
+    }
+    for (const Part part : {Part::weights, Part::momentum}) {
+      const auto want = exported(host, part);
+      for (const auto& [name, values] : exported(device, part)) {
+        INFO(name);
+        const std::vector<float> got(values.begin(), values.end());
+        double size = 0;
+        for (const double v : want.at(name)) size += v * v;
+        if (size > 0) CHECK(distance(got, want.at(name)) <= 3e-5);
+      }
+    }
+  }
+}
+
+TEST_CASE("fp16's update takes the loss scale out", "[gpu]") {
+  if (!gpu()) return;
+  Case c = settled_case(padded_shortcuts(), 3);
+  Compiled device(c, 3, gpu(), Precision::fp16), host(c, 3, cpu(), Precision::fp32);
+  for (Compiled* each : {&device, &host}) {
+    each->run(c, 0, false);
+    update(*each, after_run);
+  }
+  const auto want = exported(host, Part::momentum);
+  for (const auto& [name, values] : exported(device, Part::momentum)) {
+    if (name.find("running") != std::string::npos) continue;
+    INFO(name);
+    CHECK(distance({values.begin(), values.end()}, want.at(name)) <= 0.1);
+  }
+  CHECK(device.parameters->loss_scale()->good_steps == 1);
+}
+
+TEST_CASE("a step whose gradients overflow changes nothing and halves the loss scale", "[gpu]") {
+  if (!gpu()) return;
+  Case c = settled_case(plain(), 3);
+  for (const std::size_t spoiled : {0u, 5u}) {  // a weight's gradient, a batch norm's
+    Compiled compiled(c, 3, gpu(), Precision::fp16);
+    compiled.run(c, 0, false);
+    const auto before = exported(compiled, Part::weights);
+    const std::uint32_t hash = compiled.parameters->hash();
+    std::vector<float> gradient = compiled.exported(Part::gradients, spoiled);
+    gradient.back() = INFINITY;
+    compiled.parameters->import_slice(Part::gradients, spoiled, gradient);
+    update(compiled, after_run);
+    CHECK(exported(compiled, Part::weights) == before);
+    CHECK(compiled.parameters->hash() == hash);
+    CHECK(*compiled.parameters->loss_scale() == LossScale{32768, 0, 1, 1});
+    compiled.run(c, 0, false);
+    update(compiled, after_run);
+    CHECK(compiled.parameters->hash() != hash);
+    CHECK(*compiled.parameters->loss_scale() == LossScale{32768, 1, 0, 1});
+  }
+}
+
+TEST_CASE("two micro-batches accumulate on the GPU as on the CPU, every precision", "[gpu]") {
+  if (!gpu()) return;
+  for (const Precision precision : all_precisions) {
+    const Case c = settled_case(bottlenecks(), 6);
+    Compiled device(c, 3, gpu(), precision), host(c, 3, cpu(), Precision::fp32);
+    poison(device);
+    for (const std::size_t first : {0u, 3u})
+      for (Compiled* each : {&device, &host}) each->run(c, first, first > 0);
+    INFO(to_string(precision));
+    const double flips = 1e-3;  // a half may be less settled than the whole
+    CHECK(gradient_distance(device, scaled(exported(host, Part::gradients), device)) <=
+          tolerance_of(precision).gradient + flips);
+  }
+}
+
+TEST_CASE("padding rows count nowhere on the GPU", "[gpu]") {
+  if (!gpu()) return;
+  Case c = settled_case(bottlenecks(), 5);
+  Case padded = c;
+  for (std::size_t row = 3; row < 5; ++row) padded.targets[row] = {};
+  Compiled device(padded, 5, gpu(), Precision::fp32), host(padded, 5, cpu(), Precision::fp32);
+  poison(device);
+  for (Compiled* each : {&device, &host}) each->run(padded, 0, false);
+  CHECK(gradient_distance(device, exported(host, Part::gradients)) <= 1e-3);
+  for (Compiled* each : {&device, &host}) {
+    ProgramSpec spec = each->program->spec();
+    spec.training = false;
+    const auto evaluation = each->backend->compile(c.network, spec, *each->parameters);
+    each->images.assign(c.images.begin(), c.images.end());
+    evaluation->load_normalised(each->images, padded.targets);
+    for (const TapeStep& step : evaluation->forward()) step.run();
+    CHECK(evaluation->take_metrics().rows == 3);
+    CHECK(evaluation->take_metrics().rows == 0);
+  }
+}
+
+TEST_CASE("bytes are normalised on the GPU as on the CPU", "[gpu]") {
+  if (!gpu()) return;
+  const Case c = settled_case(plain(), 3);
+  std::vector<std::uint8_t> bytes(c.images.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 37);
+  std::vector<float> logits[2];
+  for (const bool on_gpu : {false, true}) {
+    Compiled compiled(c, 3, on_gpu ? gpu() : cpu(), Precision::fp32);
+    ProgramSpec spec = compiled.program->spec();
+    spec.mean = {0.4f, 0.5f, 0.6f};
+    spec.stddev = {0.2f, 0.25f, 0.3f};
+    const auto program = compiled.backend->compile(c.network, spec, *compiled.parameters);
+    data::Batch batch;
+    batch.images = bytes.data();
+    batch.targets = c.targets.data();
+    batch.rows = batch.capacity = 3;
+    program->set_scalars(after_run);
+    program->load(batch);
+    for (const TapeStep& step : program->forward()) step.run();
+    logits[on_gpu].resize(3 * c.network.classes);
+    program->copy_logits(logits[on_gpu]);
+  }
+  CHECK(distance(logits[1], {logits[0].begin(), logits[0].end()}) <= 1e-5);
+}
+
+TEST_CASE("deterministic runs give the same bits twice, every precision", "[gpu]") {
+  if (!gpu()) return;
+  for (const Precision precision : all_precisions) {
+    const Case c(bottlenecks(), 7, 5);
+    std::vector<std::uint32_t> hashes;
+    for (int round = 0; round < 2; ++round) {
+      Compiled compiled(c, 7, gpu(), precision, true);
+      poison(compiled);
+      for (int step = 0; step < 3; ++step) {
+        compiled.run(c, 0, false);
+        update(compiled, after_run);
+      }
+      hashes.push_back(compiled.parameters->hash());
+    }
+    INFO(to_string(precision));
+    CHECK(hashes[0] == hashes[1]);
+  }
+}
+
+namespace {
+
+struct Whole {
+  const char* model;
+  std::size_t side, rows;
+};
+
+}  // namespace
+
+TEST_CASE("ResNet-20 and ResNet-50 on the GPU are the CPU's, every precision", "[gpu]") {
+  if (!gpu()) return;
+  for (const Whole& whole : {Whole{"resnet20", 32, 16}, Whole{"resnet50", 64, 4}}) {
+    nn::ResNetSpec spec;
+    spec.model = whole.model;
+    spec.height = spec.width = whole.side;
+    const nn::Network network = nn::resnet(spec);
+    const Case c(network, whole.rows, 3);
+    Compiled host(c, whole.rows, cpu(), Precision::fp32);
+    const double loss = host.run(c, 0, false);
+    const auto gradients = exported(host, Part::gradients);
+    const std::vector<float> logits = logits_of(host, network.classes);
+    for (const Precision precision : all_precisions) {
+      Compiled device(c, whole.rows, gpu(), precision);
+      poison(device);
+      INFO(whole.model << " in " << to_string(precision));
+      // Depth adds up rounding, and ReLUs near zero flip: these are no settled cases.
+      const double coarse = precision == Precision::fp32   ? 1e-4
+                            : precision == Precision::bf16 ? 0.05
+                                                           : 0.01;
+      CHECK(std::abs(device.run(c, 0, false) - loss) <= coarse * std::abs(loss));
+      CHECK(distance(logits_of(device, network.classes), {logits.begin(), logits.end()}) <=
+            4 * coarse);
+      const double gradient = precision == Precision::fp32   ? 0.01
+                              : precision == Precision::bf16 ? 0.6
+                                                             : 0.2;
+      CHECK(gradient_distance(device, scaled(gradients, device)) <= gradient);
+    }
+  }
+}
