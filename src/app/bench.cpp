@@ -99,12 +99,17 @@ Json time_tape(const Options& options, Backend& backend, train::Trainer& trainer
   Tape tape = program->forward();
   tape.insert(tape.end(), program->backward(false).begin(), program->backward(false).end());
   std::vector<std::vector<double>> times_ms(tape.size());
-  for (std::size_t i = 0; i < options.warm_up + options.steps; ++i)
-    for (std::size_t step = 0; step < tape.size(); ++step) {
-      const double begin = now_ms();
-      tape[step].run();
-      if (i >= options.warm_up) times_ms[step].push_back(now_ms() - begin);
+  const std::unique_ptr<Timeline> timeline = backend.device().make_timeline();
+  for (std::size_t i = 0; i < options.warm_up + options.steps; ++i) {
+    timeline->mark();
+    for (const TapeStep& step : tape) {
+      step.run();
+      timeline->mark();
     }
+    const std::vector<double> laps_ms = timeline->laps_ms();
+    if (i < options.warm_up) continue;
+    for (std::size_t step = 0; step < tape.size(); ++step) times_ms[step].push_back(laps_ms[step]);
+  }
   Json list = Json::array();
   for (std::size_t step = 0; step < tape.size(); ++step)
     list.push_back({{"name", tape[step].name}, {"ms", median(times_ms[step])}});

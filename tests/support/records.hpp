@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/nn/resnet.hpp"
+
+/// PyTorch's own training records (../shared/reference) and what is needed to repeat them.
+namespace lockstep::test {
+
+using Values = std::vector<double>;
+
+/// One of the records' files.
+class Records {
+ public:
+  explicit Records(const std::string& path);
+  ~Records();
+  Values read(const std::string& name) const;
+  bool has(const std::string& name) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The path of a record; prints why the test is skipped and gives nothing where there is none.
+std::optional<std::string> reference(const std::string& name);
+
+/// |a - b| / |b|, NaN if anything is.
+double distance(const Values& a, const Values& b);
+void append(Values& to, const Values& from);
+Values batch(const Values& all, std::size_t k, std::size_t count);  ///< the k-th `count` values
+
+/// "layer2.0.conv1.weight" -> "body/3/c1/weight": ResNet-20's record has its own names.
+std::string record_name(const std::string& name);
+
+/// A network, its state and one program, as a trainer of one rank would hold them.
+struct Bench {
+  Bench(const nn::ResNetSpec& model, std::size_t rows, std::unique_ptr<Backend> on,
+        Precision precision = Precision::fp32);
+  void import(Part part, const std::function<Values(const nn::Tensor&)>& read);
+  Values export_slice(Part part, std::size_t s) const;
+  void load(Program& target, const Values& x, const Values& y);
+  double gradients(const Values& x, const Values& y, float lr);  ///< forward, backward; mean loss
+  double step(const Values& x, const Values& y, float lr, float decay = 1e-4f);
+  Values logits(const Program& from) const;
+  const nn::ArenaLayout& layout() const { return parameters->layout(); }
+  std::size_t slice(const std::string& name) const;
+
+  nn::Network network;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Parameters> parameters;
+  std::unique_ptr<Program> program, evaluation;
+  StepScalars scalars;
+  std::vector<float> images;
+  std::vector<data::Target> targets;
+};
+
+/// The tensors of one group of ResNet-20's record.
+std::function<Values(const nn::Tensor&)> reading(const Records& records, const std::string& group);
+
+/// ResNet-50's record has its weights and images from a generator.
+std::vector<float> generated(std::size_t tensor, std::size_t count, float scale);
+void import_resnet50(Bench& bench);
+
+struct GradientDistance {
+  double whole = 0, worst_tensor = 0;
+};
+GradientDistance resnet50_gradient_distance(const Bench& bench, const Records& records);
+
+}  // namespace lockstep::test
