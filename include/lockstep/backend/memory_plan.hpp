@@ -9,8 +9,9 @@ namespace lockstep {
 /// alive at the same time never overlap. Pure.
 class MemoryPlanner {
  public:
+  MemoryPlanner() = default;
   /// alignment: of all buffers, in bytes.
-  explicit MemoryPlanner(std::size_t alignment = 64) : alignment_(alignment) {}
+  explicit MemoryPlanner(std::size_t alignment) : alignment_(alignment) {}
   /// A buffer of `bytes` that is written at tape step `first` or later and last read at `last`;
   /// returns its number.
   std::size_t add(std::size_t bytes, std::size_t first, std::size_t last);
@@ -29,7 +30,7 @@ class MemoryPlanner {
   struct Buffer {
     std::size_t bytes, first, last, offset;
   };
-  std::size_t alignment_;
+  std::size_t alignment_ = 64;
   std::vector<Buffer> buffers_;
   std::size_t total_ = 0, sum_ = 0;
 };
