@@ -31,7 +31,6 @@ class HeadRunner final : public Runner {
     in.smoothing = c.spec.label_smoothing;
     loss(in, c.parameters.scalars(), c.at<RowMetrics>(p.head.row_metrics), c.metrics,
          at(p.head.dlogits), c.stream());
-    c.input.has_been_read();
   }
 
   std::vector<TapeStep> backward(bool accumulate) override {

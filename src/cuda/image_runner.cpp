@@ -11,17 +11,26 @@ InputBatch::InputBatch(const nn::Network& network, const ProgramSpec& spec, Cuda
       bytes_(rows_ * row_values_, "a batch of images"),
       targets_(rows_ * sizeof(data::Target), "a batch of labels") {}
 
+void InputBatch::begin() {
+  // Those who read the last batch precede the next one's bytes.
+  device_.copy().wait(*device_.compute().record());
+}
+
 void InputBatch::copy(DeviceBuffer& to, const void* from, std::size_t bytes) {
   check_cuda(cudaMemcpyAsync(to.data(), from, bytes, cudaMemcpyHostToDevice, device_.copy().get()),
              "cudaMemcpyAsync of a batch");
 }
 
+void InputBatch::end() {
+  device_.compute().wait(*device_.copy().record());  // the batch precedes its normalisation
+}
+
 void InputBatch::load(const data::Batch& batch) {
   check(batch.capacity == rows_, "the batch has not the size that the program was compiled for");
-  if (read_) device_.copy().wait(*read_);  // the last batch's readers precede the next one's bytes
+  begin();
   copy(bytes_, batch.images, rows_ * row_values_);
   copy(targets_, batch.targets, rows_ * sizeof(data::Target));
-  device_.compute().wait(*device_.copy().record());  // the batch precedes its normalisation
+  end();
   normalised_ = false;
 }
 
@@ -30,14 +39,12 @@ void InputBatch::load_normalised(std::span<const float> images,
   check(images.size() == rows_ * row_values_ && targets.size() == rows_,
         "the input has not the size that the program was compiled for");
   if (floats_.size() == 0) floats_ = DeviceBuffer(images.size_bytes(), "a normalised batch");
-  if (read_) device_.copy().wait(*read_);  // as in load()
+  begin();
   copy(floats_, images.data(), images.size_bytes());
   copy(targets_, targets.data(), targets.size_bytes());
-  device_.compute().wait(*device_.copy().record());  // as in load()
+  end();
   normalised_ = true;
 }
-
-void InputBatch::has_been_read() { read_ = device_.compute().record(); }
 
 namespace {
 

@@ -18,20 +18,19 @@ class InputBatch {
   InputBatch(const nn::Network& network, const ProgramSpec& spec, CudaDevice& device);
   void load(const data::Batch& batch);
   void load_normalised(std::span<const float> images, std::span<const data::Target> targets);
-  /// The work that compute holds so far has read the batch: the next one may overwrite it.
-  void has_been_read();
 
   bool normalised() const { return normalised_; }
   const void* images() const { return normalised_ ? floats_.data() : bytes_.data(); }
   const data::Target* targets() const { return targets_.as<data::Target>(); }
 
  private:
+  void begin();
   void copy(DeviceBuffer& to, const void* from, std::size_t bytes);
+  void end();
 
   std::size_t rows_, row_values_;
   CudaDevice& device_;
   DeviceBuffer bytes_, floats_, targets_;
-  std::unique_ptr<Event> read_;
   bool normalised_ = false;
 };
 
