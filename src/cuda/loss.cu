@@ -6,6 +6,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int warp = 32;
+constexpr int square = warp * warp;  // threads of a block that adds lines
 constexpr unsigned all_lanes = 0xffffffffu;
 
 // The butterfly adds the same pairs in every lane, so that all lanes hold the same bits.
@@ -29,8 +30,9 @@ __device__ void skip_row(const LossInput& in, std::size_t row, int lane, RowMetr
   for (int k = lane; k < in.classes; k += warp) dlogits[row * in.classes + k] = 0;
 }
 
-__global__ void loss_kernel(LossInput in, const DeviceScalars* scalars, RowMetrics* row_metrics,
-                            float* dlogits) {
+__global__ void __launch_bounds__(block_threads)
+    loss_kernel(LossInput in, const DeviceScalars* scalars, RowMetrics* row_metrics,
+                float* dlogits) {
   const std::size_t row = thread_index() / warp;
   const int lane = static_cast<int>(threadIdx.x % warp);
   if (row >= in.rows) return;
@@ -101,8 +103,9 @@ __global__ void add_metrics_kernel(const RowMetrics* rows, std::size_t count,
 }
 
 /// A block takes 32 classes; each of its 32 lines takes every 32nd row.
-__global__ void bias_gradient_kernel(const float* dlogits, std::size_t rows, int classes,
-                                     bool accumulate, float* dbias) {
+__global__ void __launch_bounds__(square)
+    bias_gradient_kernel(const float* dlogits, std::size_t rows, int classes, bool accumulate,
+                         float* dbias) {
   __shared__ double partial[warp][warp];
   const int k = static_cast<int>(blockIdx.x) * warp + static_cast<int>(threadIdx.x);
   double sum = 0;

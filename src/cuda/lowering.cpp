@@ -79,6 +79,8 @@ class Lowering {
     if (next != none && node(next).op == nn::Op::add) {
       const auto& summands = node(next).inputs;
       const std::size_t other = summands[0] == unit.value ? summands[1] : summands[0];
+      // A shortcut without weights comes later in the network, but can be made by now.
+      if (!unit_of_node_.contains(other) && node(other).op == nn::Op::subsample_pad) put(other);
       const auto made = unit_of_node_.find(other);
       if (made != unit_of_node_.end() && units_[made->second].value == other) {
         unit.skip = made->second;

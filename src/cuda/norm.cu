@@ -94,8 +94,9 @@ __device__ void set_channel(const NormChannels& to, int c, const arithmetic::Nor
 }
 
 template <class T>
-__global__ void finish_statistics_kernel(const T* x, Matrix shape, NormParameters p, NormChannels n,
-                                         const float* scratch, unsigned lines) {
+__global__ void __launch_bounds__(32 * finish_lanes)
+    finish_statistics_kernel(const T* x, Matrix shape, NormParameters p, NormChannels n,
+                             const float* scratch, unsigned lines) {
   const int c = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
   double sums[2];
   add_lines(scratch, lines, shape.channels, c, sums);
@@ -211,9 +212,9 @@ __global__ void __launch_bounds__(block_threads)
   store_sums<W>(shape, channel, sums, scratch);
 }
 
-__global__ void finish_gradients_kernel(Matrix shape, NormParameters p, NormChannels n,
-                                        bool accumulate, const DeviceScalars* scalars,
-                                        const float* scratch, unsigned lines) {
+__global__ void __launch_bounds__(32 * finish_lanes)
+    finish_gradients_kernel(Matrix shape, NormParameters p, NormChannels n, bool accumulate,
+                            const DeviceScalars* scalars, const float* scratch, unsigned lines) {
   const int c = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
   double sums[2];
   add_lines(scratch, lines, shape.channels, c, sums);

@@ -123,7 +123,8 @@ class Planning {
     const std::size_t pooled = spec_.batch * p.conv->shape.channels * sizeof(float);
     const std::size_t logits = spec_.batch * network_.classes * sizeof(float);
     head.pooled = memory_.add(pooled, now, end);
-    head.logits = memory_.add(logits, now, last_time(0));  // until somebody has asked for them
+    // Until somebody has asked for them.
+    head.logits = memory_.add(logits, now, std::max(now, last_time(0)));
     head.row_metrics = memory_.add(spec_.batch * sizeof(RowMetrics), now, now);
     if (!plan_.training) return;
     head.dlogits = memory_.add(logits, now, end);

@@ -110,7 +110,7 @@ PreflightReport preflight(const PreflightSpec& spec) {
   const ProgramPlan plan = plan_program(spec.network, spec.program, planner);
   report.steps = steps_of(spec, plan);
   report.memory = memory_of(spec, plan);
-  report.largest_batch = largest_batch(spec, planner);
+  if (spec.search_batch) report.largest_batch = largest_batch(spec, planner);
   return report;
 }
 

@@ -82,6 +82,7 @@ TEST_CASE("every convolution of the ResNets has an engine on an H200", "[preflig
     for (const bool deterministic : {false, true}) {
       PreflightSpec spec = spec_of(model, 64, precision);
       spec.program.deterministic = deterministic;
+      spec.search_batch = false;
       const auto report = report_of(spec);
       if (!report) return;
       for (const PreflightConv& conv : report->convolutions) {
@@ -96,6 +97,7 @@ TEST_CASE("every convolution of the ResNets has an engine on an H200", "[preflig
 TEST_CASE("a step's operations are three forward passes without the image's gradient",
           "[preflight]") {
   PreflightSpec spec = spec_of("resnet50", 8, Precision::fp16);
+  spec.search_batch = false;
   const auto report = report_of(spec);
   if (!report) return;
   double matrix = 0, shortest_ms = 0;
@@ -121,6 +123,7 @@ TEST_CASE("memory grows with the batch, and the largest that fits does", "[prefl
   CHECK(report->memory.activations < report->memory.without_reuse);
   CHECK(report->largest_batch >= 64);
   spec.program.batch = report->largest_batch;
+  spec.search_batch = false;
   const auto largest = report_of(spec);
   CHECK(static_cast<double>(largest->memory.total()) <= spec.gpu.memory);
   CHECK(static_cast<double>(largest->memory.total()) > 0.8 * spec.gpu.memory);

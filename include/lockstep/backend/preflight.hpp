@@ -35,6 +35,7 @@ struct PreflightSpec {
   nn::Network network;
   ProgramSpec program;  ///< batch: rows of one micro-batch on one rank
   GpuProfile gpu;
+  bool search_batch = true;  ///< also look for the largest batch, which plans many more programs
 };
 
 /// One pass of one convolution: which engine does it, or why none does.
@@ -66,6 +67,7 @@ struct PreflightReport {
   std::vector<PreflightStep> steps;
   PreflightMemory memory;
   std::size_t largest_batch = 0;  ///< rows of a micro-batch that fit into the GPU's memory; 0: none
+                                  ///< do, or nobody looked
 };
 
 /// What a GPU that is only described would do with this program. Builds every plan of the library

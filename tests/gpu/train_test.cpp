@@ -1,0 +1,176 @@
+// The trainer on one GPU, and its state across backends.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/trainer.hpp"
+#include "tests/gpu/fixture.hpp"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+/// A world of one rank: sums are what they were, in the compute stream's own order.
+class Alone final : public comm::Communicator {
+ public:
+  explicit Alone(Device& device) : device_(device) {}
+  int rank() const override { return 0; }
+  int world() const override { return 1; }
+  Stream& network() override { return device_.compute(); }
+  void all_reduce_sum(float*, std::size_t, std::string_view) override {}
+  void progress() override {}
+
+ private:
+  Device& device_;
+};
+
+/// Images whose brightness in one of four corners is their class: learned in a few steps.
+struct Corners {
+  explicit Corners(std::size_t rows) : pixels(rows * 16 * 16 * 3), targets(rows) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::size_t label = row * 7 % 4;
+      targets[row] = {static_cast<int>(label), static_cast<int>(label), 1};
+      for (std::size_t y = 0; y < 16; ++y)
+        for (std::size_t x = 0; x < 48; ++x) {
+          const bool lit = (y < 8) == (label < 2) && (x < 24) == (label % 2 == 0);
+          pixels[(row * 16 + y) * 48 + x] =
+              static_cast<std::uint8_t>((lit ? 160 : 20) + (row * 31 + y * 7 + x * 13) % 64);
+        }
+    }
+    batch.images = pixels.data();
+    batch.targets = targets.data();
+    batch.rows = batch.capacity = rows;
+  }
+  std::vector<std::uint8_t> pixels;
+  std::vector<data::Target> targets;
+  data::Batch batch;
+};
+
+train::TrainerSpec spec_of(Precision precision, std::size_t micro_batch) {
+  train::TrainerSpec spec;
+  nn::ResNetSpec model;
+  model.height = model.width = 16;
+  model.classes = 4;
+  spec.network = nn::resnet(model);
+  spec.program.batch = micro_batch;
+  spec.program.precision = precision;
+  spec.program.mean = {0.4f, 0.4f, 0.4f};
+  spec.program.stddev = {0.25f, 0.25f, 0.25f};
+  spec.bucket_bytes = 1 << 16;
+  return spec;
+}
+
+constexpr Precision all_precisions[] = {Precision::fp32, Precision::tf32, Precision::bf16,
+                                        Precision::fp16};
+
+}  // namespace
+
+TEST_CASE("twenty steps on the GPU learn what the CPU learns, every precision", "[gpu][train]") {
+  if (!gpu()) return;
+  const Corners data(32);
+  const auto host = make_cpu_backend({std::vector<std::vector<int>>(2)});
+  Alone host_world(host->device());
+  train::Trainer want(spec_of(Precision::fp32, 16), *host, host_world);
+  std::vector<double> losses;
+  for (int step = 0; step < 20; ++step)
+    losses.push_back(want.step(data.batch, 32, 0.05f).metrics.loss / 32);
+  REQUIRE(losses.back() < 0.5 * losses.front());
+  for (const Precision precision : all_precisions) {
+    const auto backend = gpu();
+    Alone world(backend->device());
+    train::Trainer trainer(spec_of(precision, 16), *backend, world);  // two micro-batches a step
+    double last = 0;
+    for (int step = 0; step < 20; ++step) {
+      const train::StepReport report = trainer.step(data.batch, 32, 0.05f);
+      CHECK(report.metrics.rows == 32);
+      CHECK_FALSE(report.skipped());
+      CHECK(report.loss_scale.has_value() == has_loss_scale(precision));
+      last = report.metrics.loss / 32;
+      INFO(to_string(precision) << ", step " << step);
+      if (step == 0) CHECK(last == Approx(losses[0]).epsilon(0.02));
+    }
+    INFO(to_string(precision));
+    CHECK(last < 0.5 * losses.front());
+  }
+}
+
+TEST_CASE("overflows in a row stop the run and leave its state as it was", "[gpu][train]") {
+  if (!gpu()) return;
+  const Corners data(8);
+  const auto backend = gpu();
+  Alone world(backend->device());
+  train::Trainer trainer(spec_of(Precision::fp16, 8), *backend, world);
+  std::vector<float> scale(16, INFINITY);
+  const std::size_t slice = [&] {
+    const auto& slices = trainer.parameters().layout().slices;
+    return static_cast<std::size_t>(&trainer.parameters().layout().find("bn1.weight") -
+                                    slices.data());
+  }();
+  trainer.parameters().import_slice(Part::weights, slice, scale);
+  const std::uint32_t before = trainer.parameters().hash();
+  for (std::uint32_t step = 1; step < train::most_skipped_steps; ++step)
+    CHECK(trainer.step(data.batch, 8, 0.1f).skipped());
+  CHECK_THROWS_AS(trainer.step(data.batch, 8, 0.1f), InputError);
+  CHECK(trainer.parameters().hash() == before);
+}
+
+TEST_CASE("a checkpoint goes from the GPU to the CPU and back, bit for bit", "[gpu][train]") {
+  if (!gpu()) return;
+  const Corners data(8);
+  const auto path = std::filesystem::temp_directory_path() / "lockstep-gpu-checkpoint.h5";
+  const auto backend = gpu();
+  Alone world(backend->device());
+  train::Trainer first(spec_of(Precision::fp16, 8), *backend, world);
+  for (int step = 0; step < 3; ++step) first.step(data.batch, 8, 0.05f);
+  first.parameters().set_loss_scale({1024, 7, 0, 2});
+  train::CheckpointHeader header;
+  header.classes = {"a"};
+  header.mean = header.stddev = {0.5f};
+  train::write_checkpoint(path, header, first.parameters());
+
+  const auto host = make_cpu_backend({std::vector<std::vector<int>>(1)});
+  const auto there = host->make_parameters(first.network(), Precision::fp32);
+  train::load_tensors(path, *there, true);
+  const auto again = gpu()->make_parameters(first.network(), Precision::fp16);
+  train::load_tensors(path, *again, true);
+  std::filesystem::remove(path);
+  CHECK(again->hash() == first.parameters().hash());
+  CHECK(*again->loss_scale() == LossScale{1024, 7, 0, 2});
+  const auto& slices = there->layout().slices;
+  for (std::size_t s = 0; s < slices.size(); ++s) {
+    std::vector<float> a(slices[s].tensor.count()), b(a.size());
+    there->export_slice(Part::weights, s, a);
+    first.parameters().export_slice(Part::weights, s, b);
+    INFO(slices[s].tensor.name);
+    CHECK(a == b);
+  }
+}
+
+TEST_CASE("a deterministic run that is saved and goes on ends with the same bits", "[gpu][train]") {
+  if (!gpu()) return;
+  const Corners data(8);
+  for (const Precision precision : all_precisions) {
+    train::TrainerSpec spec = spec_of(precision, 4);
+    spec.program.deterministic = true;
+    const auto path = std::filesystem::temp_directory_path() / "lockstep-gpu-resume.h5";
+    const auto backend = gpu();
+    Alone world(backend->device());
+    train::Trainer whole(spec, *backend, world);
+    for (int step = 0; step < 3; ++step) whole.step(data.batch, 8, 0.05f);
+    train::write_checkpoint(path, {}, whole.parameters());
+    for (int step = 0; step < 3; ++step) whole.step(data.batch, 8, 0.05f);
+
+    const auto other = gpu();
+    Alone other_world(other->device());
+    train::Trainer resumed(spec, *other, other_world);
+    train::load_tensors(path, resumed.parameters(), true);
+    std::filesystem::remove(path);
+    for (int step = 0; step < 3; ++step) resumed.step(data.batch, 8, 0.05f);
+    INFO(to_string(precision));
+    CHECK(resumed.parameters().hash() == whole.parameters().hash());
+  }
+}
