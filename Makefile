@@ -201,12 +201,14 @@ MPIRUN      ?= mpirun --bind-to none
 CONFIG      ?= jobs/configs/shapes.toml
 SHAPES      ?= data/shapes
 MAKE_SHAPES ?= $(PROGRAM) pack --from shapes --out $(SHAPES)
+# In a recipe: true when data set $(1) is absent, or an older lockstep's, which this one refuses.
+to_be_made   = ! test -e $(1)/train || $(PROGRAM) info $(1)/train 2>&1 | grep -q 'pack the data again'
 
 .PHONY: train
 train:  ## install what is missing, build, make the default data set, train it on RANKS=2
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh build $(if $(WITH_CUDA),cuda)
 	@$(MAKE) --no-print-directory $(PROGRAM) CUDA_ARCHS='$(FIRST_ARCHS)'
-	@test -e $(SHAPES) || $(AS_ROOT) $(MAKE_SHAPES)
+	@if $(call to_be_made,$(SHAPES)); then $(AS_ROOT) $(MAKE_SHAPES) --force; fi
 	$(AS_ROOT) $(MPIRUN) -np $(RANKS) $(PROGRAM) train --config $(CONFIG)
 
 .PHONY: cifar10

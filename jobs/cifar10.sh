@@ -15,7 +15,10 @@ data=${DATA:-data/cifar10}
 lockstep=${LOCKSTEP:-build/lockstep}
 mpirun="${MPIRUN:-mpirun --bind-to none} -np ${RANKS:-2}"
 
-[ -d "$data/train" ] || $mpirun "$lockstep" pack "$source" --out "$data"
+# What an older lockstep packed, this one may refuse.
+if [ ! -d "$data/train" ] || "$lockstep" info "$data/train" 2>&1 | grep -q 'pack the data again'; then
+  $mpirun "$lockstep" pack "$source" --out "$data" --force
+fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <limits>
 
-#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "shard_file.hpp"
 
@@ -157,9 +156,10 @@ void DataSet::read(std::size_t row, std::span<std::uint8_t> image) const {
   } else {
     read_through_hdf5(shard, local, image);
   }
-  if (const std::uint32_t crc = crc32c(image.data(), image.size()); crc != shard.crcs[local]) {
-    h5::refuse(shard.path, fmt::format("row {} is damaged: its CRC-32C is {:08x}, but {:08x} is "
-                                       "stored; restore the file or pack it again",
+  if (const std::uint32_t crc = row_crc(image, impl_->labels[row]); crc != shard.crcs[local]) {
+    h5::refuse(shard.path, fmt::format("row {} is damaged: the CRC-32C of its pixels and its label "
+                                       "is {:08x}, but {:08x} is stored; restore the file or pack "
+                                       "it again",
                                        local, crc, shard.crcs[local]));
   }
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::data {
@@ -44,9 +45,10 @@ void check_format(hid_t file, const std::filesystem::path& path) {
   long long number = 0;
   version.read(H5T_NATIVE_LLONG, &number);
   if (number != kShardVersion) {
-    h5::refuse(path, fmt::format("has format version {}, but this lockstep reads version {}; use "
-                                 "another release of lockstep or pack the data again",
-                                 number, kShardVersion));
+    h5::refuse(path, fmt::format("has format version {}, but this lockstep reads version {}; pack "
+                                 "the data again ('lockstep pack --force'){}",
+                                 number, kShardVersion,
+                                 number > kShardVersion ? " or use a newer lockstep" : ""));
   }
 }
 
@@ -129,6 +131,13 @@ void open_descriptor(ShardFile& shard) {
 }
 
 }  // namespace
+
+std::uint32_t row_crc(std::span<const std::uint8_t> image, std::int32_t label) {
+  const auto bits = static_cast<std::uint32_t>(label);
+  std::uint8_t bytes[4];
+  for (int i = 0; i < 4; ++i) bytes[i] = static_cast<std::uint8_t>(bits >> (8 * i));
+  return crc32c(bytes, sizeof bytes, crc32c(image.data(), image.size()));
+}
 
 ShardFile open_shard(const std::filesystem::path& path) {
   const h5::Session session;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "lockstep/base/owned.hpp"
@@ -13,7 +14,10 @@
 namespace lockstep::data {
 
 inline constexpr const char* kShardFormat = "lockstep-shard";
-inline constexpr int kShardVersion = 1;
+inline constexpr int kShardVersion = 2;
+
+/// CRC-32C of a row's pixels and behind them its label, as a little-endian 32-bit integer.
+std::uint32_t row_crc(std::span<const std::uint8_t> image, std::int32_t label);
 
 /// One shard, opened and checked (data/README.md lists what is checked). Contiguous pixels are read
 /// from `descriptor` at `offset` by any thread; others stay with HDF5, in `images` of `file`, which

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "shard_file.hpp"
@@ -177,7 +176,7 @@ void ShardWriter::write(std::span<const std::uint8_t> image, std::int32_t label)
   if (self.buffer.size() + image.size() > self.buffer.capacity()) self.flush();
   self.buffer.insert(self.buffer.end(), image.begin(), image.end());
   self.labels.push_back(label);
-  self.crcs.push_back(crc32c(image.data(), image.size()));
+  self.crcs.push_back(row_crc(image, label));
 }
 
 void ShardWriter::finish() {

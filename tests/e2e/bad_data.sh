@@ -56,12 +56,12 @@ if ! command -v h5dump >/dev/null; then
   echo 'SKIP damaged rows and labels are refused: h5dump is not here'
   exit
 fi
-# patch FILE DATASET BYTE: changes bits of that byte of the data set.
+# patch FILE DATASET BYTE [BITS]: changes bits of that byte of the data set.
 patch() {
   local at byte
   at=$(($(h5dump -p -H -d "$2" "$1" | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p') + $3))
   byte=$(od -An -tu1 -j $at -N 1 "$1")
-  printf "\\x$(printf %02x $((byte ^ 0x55)))" | dd of="$1" bs=1 seek=$at conv=notrunc status=none
+  printf "\\x$(printf %02x $((byte ^ ${4:-0x55})))" | dd of="$1" bs=1 seek=$at conv=notrunc status=none
 }
 start=()
 copy_set labels && patch "labels/$shard" /labels $((41 * 4))
@@ -81,11 +81,15 @@ damaged() {
   rm -rf run
 }
 damaged 1 'a damaged row ends a training, file and row named' \
-  "error: rows/$shard: row 41 is damaged: its CRC-32C" --data.train rows
+  "error: rows/$shard: row 41 is damaged: the CRC-32C" --data.train rows
 for n in 2 4; do
   damaged $n "a damaged row ends all of $n ranks, named by the one that read it" \
-    "rank [0-9]: error: rows/$shard: row 41 is damaged: its CRC-32C" --data.train rows
+    "rank [0-9]: error: rows/$shard: row 41 is damaged: the CRC-32C" --data.train rows
 done
+copy_set classes-of-rows && patch "classes-of-rows/$shard" /labels $((23 * 4)) 1
+damaged 2 'a label that became that of another class ends a training, file and row named' \
+  "rank [0-9]: error: classes-of-rows/$shard: row 23 is damaged: the CRC-32C" \
+  --data.train classes-of-rows
 damaged 2 'a damaged row of the validation set ends 2 ranks, file and row named' \
   'rank [0-9]: error: rows-val/val-00000-of-00001.h5: row 17 is damaged' --data.train small/train \
   --data.val rows-val

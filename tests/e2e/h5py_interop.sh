@@ -26,7 +26,7 @@ import json, pathlib, sys
 import h5py, numpy as np
 
 sys.argv[1:1] = ["plain/a.h5"]  # the program writes it when it is imported
-from shard_by_h5py import crc32c, images, labels, mean
+from shard_by_h5py import crc32c, images, labels, mean, row_bytes
 
 command, arguments = sys.argv[2], sys.argv[3:]
 
@@ -60,12 +60,12 @@ def same_losses(run, other):
 
 def read_ours(path):
     with h5py.File(path) as f:
-        assert f.attrs["format"].decode() == "lockstep-shard" and f.attrs["format_version"] == 1
+        assert f.attrs["format"].decode() == "lockstep-shard" and f.attrs["format_version"] == 2
         pixels = f["images"][()]
         assert f["images"].chunks is None
         assert pixels.dtype == np.uint8 and pixels.shape[1:] == (32, 32, 3)
         assert f["labels"].dtype == np.int32 and f["crc32c"].dtype == np.uint32
-        assert (f["crc32c"][()] == crc32c(pixels.reshape(len(pixels), -1))).all()
+        assert (f["crc32c"][()] == crc32c(row_bytes(pixels, f["labels"][()]))).all()
         assert len(f["classes"]) == 10 and f["classes"][f["labels"][0]].decode()
         assert 0 <= f["labels"][()].min() and f["labels"][()].max() < 10
         assert f.attrs["mean"].shape == f.attrs["stddev"].shape == (3,)
@@ -74,9 +74,14 @@ def read_ours(path):
         assert np.abs(shared.std(0) - f.attrs["stddev"]).max() < 1e-4
 
 
-def damage(path):
+def change_pixel(path):
     with h5py.File(path, "r+") as f:
         f["images"][41, 7, 7, 0] ^= 4
+
+
+def change_label(path):
+    with h5py.File(path, "r+") as f:
+        f["labels"][17] = (f["labels"][17] + 1) % 3
 
 
 if command == "variants":
@@ -94,9 +99,10 @@ train() {  # train DATA RUN
 }
 describe() { "$LOCKSTEP" info --json plain/a.h5 | check described; }
 like_plain() { train "$1" "run-$1" && check same_losses run-plain "run-$1"; }
-refuses_damage() {
-  check damage plain/a.h5
-  ! train plain run-damaged >said.log 2>&1 && grep -F 'plain/a.h5: row 41 is damaged' said.log
+refuses_change() {  # refuses_change OF ROW
+  cp -r plain "$1"
+  check "change_$1" "$1/a.h5"
+  ! train "$1" "run-$1" >said.log 2>&1 && grep -F "$1/a.h5: row $2 is damaged" said.log
 }
 
 law 'the program in data/README.md runs' check variants
@@ -104,7 +110,8 @@ law 'a shard by h5py is described as it was meant' describe
 law 'a shard by h5py is trained on, every CRC as specified' train plain run-plain
 law 'compressed by h5py it gives the same losses' like_plain compressed
 law 'in other byte orders, behind a user block, it gives the same losses' like_plain foreign
-law 'a row that h5py changed is refused by file and row' refuses_damage
+law 'a row that h5py changed is refused by file and row' refuses_change pixel 41
+law 'a label that h5py changed to another class is refused by file and row' refuses_change label 17
 law 'lockstep packs the default data set' \
   "$LOCKSTEP" pack --from shapes --train-rows 300 --val-rows 60 --out shapes
 ours=$(echo shapes/train/*.h5)

@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "shard_fixture.hpp"
@@ -175,6 +176,33 @@ TEST_CASE("a damaged row is refused by file and row, and only that row", "[shard
   }
 }
 
+TEST_CASE("a label that became another class's is refused by file and row", "[shard]") {
+  const Folder folder;
+  const DataSetInfo info = small_info();
+  const fs::path path = write_shard(folder.path / "a.h5", info, 0, 4);
+  const std::int32_t labels[] = {0, 1, 1, 0};  // of row 2 it was 2
+  edit_file(path, [&](hid_t file) { write_all(file, "labels", H5T_NATIVE_INT32, labels); });
+  const DataSet set(path);
+  std::vector<std::uint8_t> image(info.row_bytes());
+  for (const std::size_t row : {0, 1, 3}) CHECK_NOTHROW(set.read(row, image));
+  CHECK_THROWS_WITH(set.read(2, image), Contains("a.h5: row 2 is damaged") && Contains("label"));
+}
+
+TEST_CASE("a row's CRC-32C is that of its pixels and its label, lowest byte first", "[shard]") {
+  const Folder folder;
+  const DataSetInfo info = small_info();
+  const fs::path path = write_shard(folder.path / "a.h5", info, 0, 3);
+  std::uint32_t stored[3] = {};
+  edit_file(path, [&](hid_t file) {
+    const hid_t data = H5Dopen2(file, "crc32c", H5P_DEFAULT);
+    H5Dread(data, H5T_NATIVE_UINT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, stored);
+    H5Dclose(data);
+  });
+  std::vector<std::uint8_t> bytes = pixels(info, 2);
+  for (const std::uint8_t byte : {2, 0, 0, 0}) bytes.push_back(byte);
+  CHECK(stored[2] == crc32c(bytes.data(), bytes.size()));
+}
+
 TEST_CASE("a shard that shrinks while it is open is refused by row", "[shard]") {
   const Folder folder;
   const DataSetInfo info = small_info();
@@ -238,8 +266,10 @@ TEST_CASE("every missing or misshapen part of a shard is refused by name", "[sha
       {with_attribute<float>("mean", H5T_NATIVE_FLOAT, {1, 2}), "'mean'", "3 channels"},
       {with_attribute<float>("mean", H5T_NATIVE_FLOAT, {1, NAN, 2}), "'mean'", "not finite"},
       {with_attribute<float>("stddev", H5T_NATIVE_FLOAT, {1, 0, 2}), "'stddev'", "not positive"},
-      {with_attribute<int>("format_version", H5T_NATIVE_INT, {2}, true), "format version 2",
-       "reads version 1"},
+      {with_attribute<int>("format_version", H5T_NATIVE_INT, {1}, true), "format version 1",
+       "reads version 2; pack the data again"},
+      {with_attribute<int>("format_version", H5T_NATIVE_INT, {3}, true), "format version 3",
+       "or use a newer lockstep"},
       {with_attribute<int>("format_version", H5T_NATIVE_INT, {1}), "'format_version'",
        "1 dimensions"},
       {with_attribute<char>("format", H5T_C_S1, {'x'}, true), "'format'",

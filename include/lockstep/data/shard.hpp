@@ -21,7 +21,8 @@ struct DataSetInfo {
   std::size_t row_bytes() const { return height * width * channels; }
 };
 
-/// Writes one shard: raw uint8 rows [row, height, width, channel], int32 labels, per-row CRC-32C.
+/// Writes one shard: raw uint8 rows [row, height, width, channel], int32 labels, per-row CRC-32C of
+/// both.
 /// The file appears at `path` only when finish() returns; an error leaves nothing behind
 /// (InputError names the path).
 class ShardWriter {
@@ -55,8 +56,9 @@ class DataSet {
   std::size_t readers() const;  ///< threads that may call read() at once: any number for contiguous
                                 ///< data, 1 for chunked
 
-  /// Reads row `row` into `image` [row_bytes()] and checks its CRC-32C. Thread-safe up to
-  /// readers(). Throws InputError naming the file and the row in it.
+  /// Reads row `row` into `image` [row_bytes()] and checks it and its label by their CRC-32C (until
+  /// then a label is only known to be in range). Thread-safe up to readers(). Throws InputError
+  /// naming the file and the row in it.
   void read(std::size_t row, std::span<std::uint8_t> image) const;
 
  private:
