@@ -15,7 +15,7 @@ using namespace lockstep::train;
 using nlohmann::json;
 
 TEST_CASE("metrics are JSON that says what was recorded", "[metrics]") {
-  const StepRecord step{7, 2, 1.25, 0.05f, {0.1, 20, 30, 0.5, 1}};
+  const StepRecord step{7, 2, 1.25, 0.05f, {0.1, 20, 30, 0.5, 1}, std::nullopt};
   const json line = json::parse(to_json(step));
   CHECK(line["step"] == 7);
   CHECK(line["epoch"] == 2);
