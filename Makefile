@@ -31,7 +31,7 @@ include src/cuda/cuda.mk
 
 # ---- what goes into the program --------------------------------------------------------------
 LAYERS    := base sys device nn data comm backend optim train
-PORTS     := cpu mpi $(if $(WITH_CUDA),cuda,nocuda)
+PORTS     := cpu mpi tcp $(if $(WITH_CUDA),cuda,nocuda)
 LIB_SRC   := $(wildcard $(patsubst %,src/%/*.cpp,$(LAYERS) $(PORTS)))
 KERNELS   := $(wildcard $(PORTS:%=src/%/*.cu))
 ARCHIVED  := $(LIB_SRC) $(KERNELS)
@@ -39,7 +39,7 @@ APP_SRC   := $(wildcard src/app/*.cpp)
 SUPPORT   := $(wildcard tests/support/*.cpp)
 UNIT_SRC  := $(wildcard tests/unit/*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT))
 MPI_SRC   := $(wildcard tests/mpi/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPORT))
-GPU_SRC   := $(wildcard tests/gpu/*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT))
+GPU_SRC   := $(wildcard tests/gpu/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPORT))
 FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp' -o -name '*.cu')
 
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
@@ -230,8 +230,15 @@ bench:  ## measure speed and memory beside PyTorch (MODELS= PRECISIONS= ROUNDS= 
 .PHONY: test
 test:  ## install what is missing, build, run all tests (FILTER=part of a name, or [tag])
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh test $(if $(WITH_CUDA),cuda)
+	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
 	@$(MAKE) --no-print-directory $(PROGRAM) tests
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run
+
+.PHONY: test-cluster
+test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this machine (root)
+	@jobs/setup.sh test cluster
+	@$(MAKE) --no-print-directory $(PROGRAM)
+	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run cluster
 
 .PHONY: asan
 asan:  ## unit tests under the address and undefined-behaviour sanitizers

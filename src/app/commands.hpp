@@ -10,6 +10,9 @@
 
 namespace lockstep::app {
 
+/// What a command needs of the ranks' connection: `control` is enough where NCCL moves the tensors.
+enum class Needs { mpi, control };
+
 /// What the launcher gave this process. `world` and what follows exist only after start(): MPI is
 /// started by the commands that need it, after the environment was judged.
 struct Launch {
@@ -20,8 +23,12 @@ struct Launch {
   sys::RankInfo rank;
 
   /// Judges the environment, starts MPI, cross-checks who is who, and tells the log which rank
-  /// speaks.
-  void start(double deadline_s = 60);
+  /// speaks. Throws sys::LaunchError where MPI cannot join the ranks; with Needs::control they then
+  /// meet without it, if they can.
+  void start(double deadline_s = 60, Needs needs = Needs::mpi);
+  /// Where srun did not connect the ranks to MPI they meet over TCP: afterwards there is `control`
+  /// but no `world`. False where nobody but MPI says who is who.
+  bool meet_without_mpi(double deadline_s);
 };
 
 /// A subcommand: its options stand in `app`; `run` does it and returns the exit status. Errors are
@@ -37,6 +44,7 @@ Command add_pack(CLI::App& root);
 Command add_topo(CLI::App& root);
 Command add_info(CLI::App& root);
 Command add_bench(CLI::App& root);
+Command add_whoami(CLI::App& root);
 Command add_preflight(CLI::App& root);
 
 }  // namespace lockstep::app

@@ -1,19 +1,35 @@
 #include "commands.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/comm/mpi_library.hpp"
+#include "lockstep/comm/tcp_control.hpp"
 
 namespace lockstep::app {
 
-void Launch::start(double deadline_s) {
+void Launch::start(double deadline_s, Needs needs) {
   const sys::EnvLookup env = sys::process_environment();
-  const sys::RankInfo before = sys::identify(env, std::nullopt);
-  if (const auto warning = sys::launch_warning(env); warning && before.rank == 0)
-    log::warn(*warning);
+  rank = sys::identify(env, std::nullopt);
+  if (const auto doubt = sys::doubt_launch(env, comm::mpi_library(), sys::srun_mpi_types)) {
+    if (doubt->certain && needs == Needs::control && meet_without_mpi(deadline_s)) return;
+    if (doubt->certain) throw sys::LaunchError(doubt->text);
+    if (rank.rank == 0) log::warn(doubt->text);
+  }
   world = std::make_unique<comm::World>(argc, argv);
   const comm::WorldFacts& facts = world->facts();
-  rank = sys::identify(env,
-                       sys::MpiWorld{facts.rank, facts.world, facts.local_rank, facts.local_size});
+  rank =
+      sys::identify(env, sys::MpiWorld{facts.rank, facts.world, facts.local_rank, facts.local_size},
+                    sys::srun_mpi_types);
   log::set_rank(rank.rank, rank.world);
   control = world->make_control(deadline_s);
+}
+
+bool Launch::meet_without_mpi(double deadline_s) {
+  const sys::EnvLookup env = sys::process_environment();
+  rank = sys::identify(env, std::nullopt);
+  const auto place = sys::meeting_place(env, rank);
+  if (!place) return false;
+  log::set_rank(rank.rank, rank.world);
+  control = comm::make_tcp_control(*place, rank, deadline_s);
+  return true;
 }
 
 }  // namespace lockstep::app

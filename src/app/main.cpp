@@ -20,18 +20,20 @@ constexpr const char* kFooter =
     "--stop-after with a checkpoint, from which --resume auto goes on.\n"
     "lockstep COMMAND --help lists a command's options.";
 
+/// This process's rank, as well as it can be told: 0 where that cannot be known.
+int speaking_rank(const Launch& launch) {
+  if (launch.rank.world > 1) return launch.rank.rank;
+  try {
+    return sys::identify(sys::process_environment(), std::nullopt).rank;
+  } catch (const InputError&) {
+    return 0;  // its own message says why
+  }
+}
+
 /// Lets rank 0 speak first, which ends the others: an error that all ranks find alike (a missing
 /// file, a typing error) is said once. A launcher ends the others by SIGTERM, about a second later.
 void wait_for_turn(const Launch& launch) {
-  int rank = launch.rank.rank;
-  if (!launch.world) {
-    try {
-      rank = sys::identify(sys::process_environment(), std::nullopt).rank;
-    } catch (const InputError&) {
-      return;  // who this is cannot be told; its own message says why
-    }
-  }
-  if (rank == 0) return;
+  if (speaking_rank(launch) == 0) return;
   std::signal(SIGTERM, SIG_DFL);  // training catches it, and would outlive rank 0's word
   std::this_thread::sleep_for(std::chrono::seconds(2));
 }
@@ -47,6 +49,10 @@ int fail(const Launch& launch, const char* what, int status) {
 int run(Launch& launch, const Command& command) {
   try {
     return command.run(launch);
+  } catch (const sys::LaunchError& error) {
+    const bool said_by_rank_0 = speaking_rank(launch) > 0;
+    return fail(launch, said_by_rank_0 ? "the launch cannot work: rank 0 says why" : error.what(),
+                status_bad_input);
   } catch (const InputError& error) {
     return fail(launch, error.what(), status_bad_input);
   } catch (const std::exception& error) {
@@ -72,9 +78,9 @@ int main(int argc, char** argv) {
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", kVersion);
   root.footer(kFooter);
-  const std::vector<Command> commands = {add_train(root),    add_eval(root), add_pack(root),
-                                         add_topo(root),     add_info(root), add_bench(root),
-                                         add_preflight(root)};
+  const std::vector<Command> commands = {add_train(root),     add_eval(root),  add_pack(root),
+                                         add_topo(root),      add_info(root),  add_bench(root),
+                                         add_preflight(root), add_whoami(root)};
   Launch launch;
   try {
     root.parse(reversed_arguments(argc, argv));

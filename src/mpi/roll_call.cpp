@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/comm/rank_list.hpp"
 #include "lockstep/device/idle.hpp"
-#include "mpi/rank_list.hpp"
 
 namespace lockstep::comm {
 namespace {

@@ -88,7 +88,7 @@ refused 'a contradiction on one rank ends the others' \
   ranks 1 "$LOCKSTEP" "${job[@]}" : -np 1 env OMPI_COMM_WORLD_RANK=9 "$LOCKSTEP" "${job[@]}"
 refused 'an srun that did not connect its tasks to MPI is refused with the line to change' \
   'SLURM_STEP_NUM_TASKS says 2 but MPI has a world of 1: .*--mpi=pmix' \
-  env SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=1 SLURM_NODEID=0 \
+  env SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=0 \
   SLURM_STEP_TASKS_PER_NODE=2 "$LOCKSTEP" "${job[@]}"
 run env SLURM_PROCID=0 SLURM_NTASKS=4 mpirun --oversubscribe --bind-to none -np 2 "$LOCKSTEP" \
   "${job[@]}"

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "lockstep/comm/mpi_library.hpp"
 #include "lockstep/sys/launch.hpp"
 #include "tests/support/mpi_world.hpp"
 
@@ -37,8 +38,9 @@ TEST_CASE("rank and place on the node are each taken once") {
   REQUIRE(test::on_every_rank(different_ranks.size() == world && different_places.size() == world));
 }
 
-TEST_CASE("a rank that mpirun started is not warned of") {
+TEST_CASE("a rank that mpirun started is in no doubt") {
   const sys::EnvLookup env = sys::process_environment();
   const bool by_mpirun = env("OMPI_COMM_WORLD_RANK").has_value();
-  REQUIRE(test::on_every_rank(!by_mpirun || !sys::launch_warning(env)));
+  const bool doubt = sys::doubt_launch(env, comm::mpi_library(), {}).has_value();
+  REQUIRE(test::on_every_rank(!by_mpirun || !doubt));
 }

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "mpi/rank_list.hpp"
+#include "lockstep/comm/rank_list.hpp"
 #include "mpi/roll_call.hpp"
 
 using namespace lockstep::comm;

@@ -1,4 +1,4 @@
-#include "mpi/rank_list.hpp"
+#include "lockstep/comm/rank_list.hpp"
 
 #include <fmt/format.h>
 

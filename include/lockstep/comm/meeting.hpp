@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/comm/control.hpp"
+
+namespace lockstep::comm {
+
+/// Control as five uses of one thing, the meeting: every rank brings a part, rank 0 makes a result
+/// of all parts, and every rank leaves with it. A port implements meet().
+class MeetingControl : public Control {
+ public:
+  void barrier(std::string_view phase) final;
+  std::vector<std::string> gather(const std::string& mine, std::string_view phase) final;
+  std::string broadcast(const std::string& from_root, std::string_view phase) final;
+  std::vector<double> sum(const std::vector<double>& values, std::string_view phase) final;
+  std::vector<double> max(const std::vector<double>& values, std::string_view phase) final;
+
+ protected:
+  using Parts = std::vector<std::string>;  ///< by rank
+  using Combine = std::function<std::string(const Parts&)>;
+  /// Collective; `combine` runs on rank 0. Throws Error naming the phase and the ranks that did not
+  /// come within the deadline, and when the ranks are in different phases.
+  virtual std::string meet(const std::string& mine, std::string_view phase,
+                           const Combine& combine) = 0;
+
+ private:
+  std::vector<double> fold(const std::vector<double>& values, std::string_view phase,
+                           const std::function<double(double, double)>& operation);
+};
+
+}  // namespace lockstep::comm

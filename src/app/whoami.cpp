@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/comm/mpi_library.hpp"
+#include "status.hpp"
+#include "table.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using sys::to_string;
+
+Json as_json(const std::optional<int>& number) { return number ? Json(*number) : Json(); }
+
+Json as_json(const sys::Claim& claim) {
+  return {{"source", to_string(claim.source)},
+          {"rank", as_json(claim.rank)},
+          {"world", as_json(claim.world)},
+          {"local_rank", as_json(claim.local_rank)},
+          {"local_size", as_json(claim.local_size)},
+          {"node", claim.node},
+          {"said", claim.said},
+          {"taken", claim.taken},
+          {"why", claim.why}};
+}
+
+Json as_json(const sys::RankInfo& info, const std::string& wrong) {
+  Json claims = Json::array();
+  for (const sys::Claim& claim : info.claims) claims.push_back(as_json(claim));
+  return {{"rank", info.rank},
+          {"world", info.world},
+          {"local_rank", info.local_rank},
+          {"local_size", info.local_size},
+          {"host", info.host},
+          {"authority", to_string(info.authority)},
+          {"wrong", wrong},
+          {"claims", std::move(claims)}};
+}
+
+std::string cell(const Json& value) {
+  if (value.is_string()) return value.get<std::string>().empty() ? "-" : value.get<std::string>();
+  return value.is_null() ? "-" : value.dump();
+}
+
+std::string text_of(const Json& rank) {
+  std::vector<std::vector<std::string>> rows{
+      {"source", "rank", "world", "local rank", "local size", "node", "verdict"}};
+  for (const Json& claim : rank["claims"]) {
+    std::vector<std::string> row;
+    for (const char* key : {"source", "rank", "world", "local_rank", "local_size", "node"})
+      row.push_back(cell(claim[key]));
+    row.push_back(fmt::format("{}: {}", claim["taken"].get<bool>() ? "taken" : "ignored",
+                              claim["why"].get<std::string>()));
+    rows.push_back(std::move(row));
+  }
+  const std::string who =
+      fmt::format("rank {} of {}, local rank {} of {}, on {}, says {}\n", rank["rank"].dump(),
+                  rank["world"].dump(), rank["local_rank"].dump(), rank["local_size"].dump(),
+                  cell(rank["host"]), cell(rank["authority"]));
+  return rows.size() > 1 ? who + table(rows) : who;
+}
+
+/// Equal words of several ranks are shown once.
+std::string contradictions(const Json& ranks) {
+  std::vector<std::pair<std::string, std::string>> said;
+  for (const Json& rank : ranks) {
+    const std::string wrong = rank["wrong"];
+    if (wrong.empty()) continue;
+    if (!said.empty() && said.back().first == wrong)
+      said.back().second += "," + rank["rank"].dump();
+    else
+      said.emplace_back(wrong, rank["rank"].dump());
+  }
+  std::string text;
+  for (const auto& [wrong, who] : said) text += fmt::format("rank {}: WRONG: {}\n", who, wrong);
+  return text;
+}
+
+void print(const Json& ranks, const std::string& met_by, bool json) {
+  std::string text;
+  if (json) {
+    text = Json{{"mpi", comm::mpi_library().name}, {"met_by", met_by}, {"ranks", ranks}}.dump(
+        2, ' ', false, Json::error_handler_t::replace);
+  } else {
+    for (const Json& rank : ranks) text += text_of(rank) + '\n';
+    text += contradictions(ranks);
+    text += fmt::format("{}; the ranks met by: {}", comm::mpi_library().name, met_by);
+  }
+  log::info(text);
+}
+
+/// Starts MPI as every command does. What is wrong with the launch is this command's subject, and
+/// therefore caught here: it is shown beside what everybody said.
+std::string try_mpi(Launch& launch, double deadline_s) {
+  try {
+    launch.start(deadline_s);
+    return "";
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+int run(Launch& launch, bool json, double deadline_s) {
+  const sys::EnvLookup env = sys::process_environment();
+  launch.rank = sys::identify(env, std::nullopt);
+  const std::string wrong = sys::launched(env) ? try_mpi(launch, deadline_s) : "";
+  std::string met_by = launch.control ? "MPI" : "nothing";
+  if (!wrong.empty() && launch.meet_without_mpi(deadline_s)) met_by = "TCP, without MPI";
+  const std::string mine =
+      as_json(launch.rank, wrong).dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::vector<std::string> texts{mine};
+  if (launch.control) texts = launch.control->gather(mine, "who is who");
+  Json ranks = Json::array();
+  bool right = true;
+  for (const std::string& text : texts) {
+    ranks.push_back(Json::parse(text));
+    right = right && ranks.back()["wrong"].get<std::string>().empty();
+  }
+  print(ranks, met_by, json);
+  return right ? status_done : status_bad_input;
+}
+
+}  // namespace
+
+Command add_whoami(CLI::App& root) {
+  struct Options {
+    bool json = false;
+    double deadline_s = 60;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand(
+      "whoami",
+      "Show who each rank is: what the launcher's variables and MPI say, what is taken, what is "
+      "ignored and why. Exit status 2 when they contradict each other, with the line to change.");
+  app->add_flag("--json", options->json, "print JSON");
+  app->add_option("--deadline-s", options->deadline_s, "how long to wait for the other ranks")
+      ->check(CLI::PositiveNumber);
+  return {app,
+          [options](Launch& launch) { return run(launch, options->json, options->deadline_s); }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,137 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/comm/meeting.hpp"
+#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/comm/tcp_control.hpp"
+#include "tcp/countdown.hpp"
+#include "tcp/meet.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+std::string title_of(int rank, const Peer& peer) {
+  return fmt::format("rank {} on {}", rank, peer.node);
+}
+
+/// Rank 0 has a wire to everybody and combines; the others have one, to it.
+class HostControl final : public MeetingControl {
+ public:
+  HostControl(std::vector<Peer> peers, double deadline_s)
+      : peers_(std::move(peers)), deadline_s_(deadline_s) {
+    for (std::size_t rank = 1; rank < peers_.size(); ++rank) wires_.push_back(&peers_[rank].wire);
+  }
+  int rank() const override { return 0; }
+  int world() const override { return static_cast<int>(peers_.size()); }
+
+ private:
+  std::string meet(const std::string& mine, std::string_view phase,
+                   const Combine& combine) override {
+    const std::string result = combine(collect(mine, phase));
+    answer(agreed + result);
+    Countdown left(deadline_s_);
+    for (; unsent(); wait_for(wires_)) {
+      if (left.over()) throw Error(fmt::format("{}: a rank stopped listening", phase));
+      for (Wire* wire : wires_) wire->flush();
+    }
+    return result;
+  }
+
+  /// Everybody's part, by rank.
+  Parts collect(const std::string& mine, std::string_view phase) {
+    Parts parts(peers_.size());
+    parts[0] = mine;
+    std::vector<int> here{0};
+    std::vector<bool> came(peers_.size());
+    came[0] = true;
+    for (Countdown left(deadline_s_);; wait_for(wires_)) {
+      for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
+        if (came[rank]) continue;
+        const int number = static_cast<int>(rank);
+        const auto message = peers_[rank].wire.receive();
+        if (!message) {
+          if (!peers_[rank].wire.open())
+            refuse(fmt::format("{}: {} has gone", phase, title_of(number, peers_[rank])));
+          continue;
+        }
+        const std::size_t end = message->find('\0');
+        const std::string theirs = message->substr(0, end);
+        if (theirs != phase)
+          refuse(fmt::format("{} is in the phase '{}' while rank 0 is in '{}'",
+                             title_of(number, peers_[rank]), theirs, phase));
+        parts[rank] = message->substr(end + 1);
+        came[rank] = true;
+        here.push_back(number);
+      }
+      if (here.size() == peers_.size()) return parts;
+      if (left.over())
+        refuse(fmt::format("{}: {} did not arrive within {} s", phase,
+                           rank_list(all_but(here, world())), deadline_s_));
+    }
+  }
+
+  void answer(const std::string& text) {
+    for (Wire* wire : wires_)
+      if (wire->open()) wire->send(text);
+  }
+
+  [[noreturn]] void refuse(const std::string& why) {
+    answer(refused + why);
+    throw Error(why);
+  }
+
+  bool unsent() const {
+    return std::any_of(wires_.begin(), wires_.end(),
+                       [](const Wire* wire) { return wire->unsent(); });
+  }
+
+  std::vector<Peer> peers_;
+  std::vector<Wire*> wires_;
+  double deadline_s_;
+};
+
+class GuestControl final : public MeetingControl {
+ public:
+  GuestControl(Peer host, int rank, int world, double deadline_s)
+      : host_(std::move(host)), rank_(rank), world_(world), deadline_s_(deadline_s) {}
+  int rank() const override { return rank_; }
+  int world() const override { return world_; }
+
+ private:
+  std::string meet(const std::string& mine, std::string_view phase, const Combine&) override {
+    host_.wire.send(std::string(phase) + '\0' + mine);
+    Wire* const only[] = {&host_.wire};
+    // Rank 0 has its own deadline, and if it is there it knows better who is not.
+    for (Countdown left(1.1 * deadline_s_ + 1);; wait_for(only)) {
+      host_.wire.flush();
+      if (const auto answer = host_.wire.receive(); answer && !answer->empty()) {
+        if (answer->front() == refused) throw Error(answer->substr(1));
+        return answer->substr(1);
+      }
+      if (!host_.wire.open())
+        throw Error(fmt::format("{}: {} has gone", phase, title_of(0, host_)));
+      if (left.over())
+        throw Error(fmt::format("{}: {} did not answer within {} s", phase, title_of(0, host_),
+                                deadline_s_));
+    }
+  }
+
+  Peer host_;
+  int rank_, world_;
+  double deadline_s_;
+};
+
+}  // namespace
+
+std::unique_ptr<Control> make_tcp_control(const sys::MeetingPlace& place, const sys::RankInfo& self,
+                                          double deadline_s) {
+  if (self.rank == 0)
+    return std::make_unique<HostControl>(receive_all(place, self, deadline_s), deadline_s);
+  // Rank 0 names who is missing when its deadline has passed; the others leave it that time.
+  return std::make_unique<GuestControl>(go_to_rank_0(place, self, 1.1 * deadline_s + 1), self.rank,
+                                        self.world, deadline_s);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/sys/rendezvous.hpp"
+#include "tcp/wire.hpp"
+
+namespace lockstep::comm {
+
+/// A rank that has been let in.
+struct Peer {
+  Wire wire;
+  std::string node;
+};
+
+/// Messages between ranks that know each other; larger ones are a mistake.
+constexpr std::size_t message_limit = std::size_t{1} << 28;
+
+/// The first byte of rank 0's answer to a meeting's parts: the result follows, or why there is
+/// none.
+constexpr char agreed = 'y', refused = 'n';
+
+/// Rank 0: everybody else, by rank ([0] stays empty).
+std::vector<Peer> receive_all(const sys::MeetingPlace& place, const sys::RankInfo& self,
+                              double deadline_s);
+
+/// The others: rank 0.
+Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self, double deadline_s);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+#include "lockstep/base/error.hpp"
+#include "tcp/countdown.hpp"
+#include "tcp/handshake.hpp"
+#include "tcp/meet.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr double connect_s = 2, answer_s = 5;
+
+std::optional<std::string> next_message(Wire& wire) {
+  Wire* const only[] = {&wire};
+  for (Countdown left(answer_s); wire.open() && !left.over(); wait_for(only)) {
+    wire.flush();
+    if (auto message = wire.receive()) return message;
+  }
+  return std::nullopt;
+}
+
+/// One try to be let in: the wire, or in `why` what went wrong. Throws InputError when rank 0
+/// itself refuses.
+std::optional<Wire> introduce(const sys::MeetingPlace& place, const sys::RankInfo& self,
+                              const sys::MeetingCard& card, Socket socket, std::string& why) {
+  Wire wire(std::move(socket), handshake_limit);
+  const auto greeting = next_message(wire);
+  const auto host = greeting ? read_greeting(*greeting) : std::nullopt;
+  if (!host) {
+    why = "what listens there is no rank of lockstep";
+    return std::nullopt;
+  }
+  const Nonce mine = new_nonce();
+  wire.send(make_hello(card.secret, *host, mine, {place.job, self.rank, self.world, place.node}));
+  const auto answer = next_message(wire);
+  const auto refusal = answer ? read_answer(card.secret, *host, mine, *answer) : std::nullopt;
+  if (!refusal) {
+    why = "who listens there does not know this meeting's secret";
+    return std::nullopt;
+  }
+  require(refusal->empty(), fmt::format("refused by rank 0: {}", *refusal));
+  wire.set_limit(message_limit);
+  return wire;
+}
+
+}  // namespace
+
+Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self, double deadline_s) {
+  std::string why;
+  // An earlier start's word may still lie there until rank 0 has replaced it: whoever does not
+  // answer as rank 0 must is tried again, from the file on.
+  for (Countdown left(deadline_s); !left.over();
+       std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
+    const auto card = sys::read_card(place.file);
+    if (!card) {
+      why =
+          "rank 0 has left no word: is this directory the same on all nodes? "
+          "(LOCKSTEP_RENDEZVOUS_DIR names another)";
+      continue;
+    }
+    for (const std::string& host : card->hosts) {
+      Socket socket = connect_to(host, card->port, connect_s);
+      if (!socket) {
+        why = fmt::format("{} port {} takes no connection", host, card->port);
+      } else if (auto wire = introduce(place, self, *card, std::move(socket), why)) {
+        return {std::move(*wire), host};
+      } else {
+        why = fmt::format("{} port {}: {}", host, card->port, why);
+      }
+    }
+  }
+  throw Error(fmt::format("start-up: rank 0 was not found within {} s by {}: {}", deadline_s,
+                          place.file.string(), why));
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/owned.hpp"
+
+namespace lockstep::comm {
+
+using Socket = Owned<int, ::close, -1>;
+
+struct Listener {
+  Socket socket;
+  std::uint16_t port = 0;
+};
+
+/// Listens on the first of `ports` that is free, on all interfaces. Throws Error when none is.
+Listener listen_on(std::span<const std::uint16_t> ports);
+
+/// A connection that has come in, or an empty Socket.
+Socket accept_on(const Listener& listener);
+
+/// A connection to the first address of `host` that takes one within `patience_s`, or an empty
+/// Socket.
+Socket connect_to(const std::string& host, std::uint16_t port, double patience_s);
+
+/// A connection on which whole messages travel, each behind its size. Never blocks; wait_for()
+/// does. A message that is larger than `limit` ends the connection: a stranger may claim any size.
+class Wire {
+ public:
+  Wire() = default;
+  Wire(Socket socket, std::size_t limit) : socket_(std::move(socket)), limit_(limit) {}
+
+  void send(std::string_view message);   ///< appended; flush() moves it
+  void flush();                          ///< writes what the connection takes now
+  std::optional<std::string> receive();  ///< the next message, if it has arrived whole
+  bool open() const { return static_cast<bool>(socket_); }
+  bool unsent() const { return open() && !outgoing_.empty(); }
+  void set_limit(std::size_t limit) { limit_ = limit; }
+  int handle() const { return socket_.get(); }
+  void close() { socket_.reset(); }
+
+ private:
+  void fill();
+  std::optional<std::string> take();
+
+  Socket socket_;
+  std::size_t limit_ = 0;
+  std::string incoming_, outgoing_;
+};
+
+/// Sleeps until a wire (or `listener`) has something to read or room for what is unsent, but no
+/// longer than a twentieth of a second.
+void wait_for(std::span<Wire* const> wires, const Listener* listener = nullptr);
+
+}  // namespace lockstep::comm
