@@ -1,6 +1,9 @@
 # mini-slurm: what a cluster of N nodes is made of; sourced by tests/mini-slurm.
 
-has_pmix() { compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null || compgen -G '/usr/lib*/libpmix.so' >/dev/null; }
+has_pmix() {
+  compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null ||
+    compgen -G '/usr/lib*/libpmix.so' >/dev/null
+}
 
 write_config() {
   local n k v c m g f kv ctl line key any=0 max=0 most=0 i
@@ -19,12 +22,14 @@ write_config() {
         *) die "--node $n: unknown setting '$k'";; esac
     done
     [ "$c" -le "$most" ] || most=$c
-    k="NodeName=$n NodeHostname=$n NodeAddr=$(addr "$n") Port=$D_PORT CPUs=$c RealMemory=$m State=UNKNOWN"
+    k="NodeName=$n NodeHostname=$n NodeAddr=$(addr "$n") Port=$D_PORT"
+    k+=" CPUs=$c RealMemory=$m State=UNKNOWN"
     [ -z "$f" ] || k+=" Feature=$f"
     if [ "$g" -gt 0 ]; then
       any=1; [ "$g" -le "$max" ] || max=$g
       k+=" Gres=gpu:$g"
-      echo "NodeName=$n Name=gpu File=$S/dev/nvidia$([ "$g" -gt 1 ] && echo "[0-$((g-1))]" || echo 0)" >> "$S/gres.conf"
+      v=0; [ "$g" = 1 ] || v="[0-$((g - 1))]"
+      echo "NodeName=$n Name=gpu File=$S/dev/nvidia$v" >> "$S/gres.conf"
     fi
     echo "$k" >> "$S/nodes.conf"
   done
@@ -38,16 +43,19 @@ write_config() {
   # A task can be bound only to CPUs that exist.
   local track=proctrack/linuxproc task=task/none
   if [ -n "$BIND" ]; then
-    [ "$most" -le "$(nproc --all)" ] || die "--bind: a node cannot claim more CPUs than the $(nproc --all) of this machine (--cpus)"
+    [ "$most" -le "$(nproc --all)" ] ||
+      die "--bind: a node cannot claim more CPUs than the $(nproc --all) of this machine (--cpus)"
     task=task/affinity
   fi
   if [ -n "$CGROUP" ]; then
-    [ -e /sys/fs/cgroup/freezer/tasks ] && [ -e /sys/fs/cgroup/devices/tasks ] && [ -e /sys/fs/cgroup/cpuset/tasks ] ||
-      die "--cgroup needs the cgroup v1 controllers freezer, devices and cpuset"
+    for k in freezer devices cpuset; do
+      [ -e "/sys/fs/cgroup/$k/tasks" ] || die "--cgroup needs the cgroup v1 controller $k"
+    done
     track=proctrack/cgroup
     [ -n "$BIND" ] && task=task/cgroup,task/affinity || task=task/cgroup
     printf '%s\n' CgroupPlugin=cgroup/v1 CgroupMountpoint=/sys/fs/cgroup CgroupAutomount=no \
-      "ConstrainCores=$([ -n "$BIND" ] && echo yes || echo no)" ConstrainDevices=yes > "$S/cgroup.conf"
+      "ConstrainCores=$([ -n "$BIND" ] && echo yes || echo no)" ConstrainDevices=yes \
+      > "$S/cgroup.conf"
     : > "$S/cgroup"
   fi
   cat > "$S/slurm.conf" <<CONF
@@ -99,7 +107,10 @@ CONF
   while IFS= read -r line; do
     [ -n "$line" ] || continue
     key=${line%%=*}
-    case $key in NodeName|PartitionName|NodeSet|DownNodes) ;; *) sed -i "/^$key=/Id" "$S/slurm.conf";; esac
+    case $key in
+      NodeName|PartitionName|NodeSet|DownNodes) ;;
+      *) sed -i "/^$key=/Id" "$S/slurm.conf";;
+    esac
     echo "$line" >> "$S/slurm.conf"
   done <<< "$EXTRA"
   cat "$S/nodes.conf" >> "$S/slurm.conf"

@@ -1,6 +1,7 @@
 # mini-slurm: nodes that die and networks that fail; sourced by tests/mini-slurm.
 
-port_state() { bridge link set dev "$(veth "$1")" state "$2" 2>/dev/null; }     # 0: drops everything, 3: forwards
+# port_state NAME STATE: 0 drops everything, 3 forwards.
+port_state() { bridge link set dev "$(veth "$1")" state "$2" 2>/dev/null; }
 
 cmd_kill_node() {
   local soft='' n
@@ -27,7 +28,8 @@ pair() {                                # neighbour entries that lead nowhere, b
   local x a b
   for x in "$1 $2" "$2 $1"; do
     b=${x#* } a=${x% *}
-    inside "$a" -n -- ip neigh replace "$(addr "$b")" lladdr 02:6d:73:ff:ff:ff nud permanent dev eth0
+    inside "$a" -n -- ip neigh replace "$(addr "$b")" lladdr 02:6d:73:ff:ff:ff nud permanent \
+      dev eth0
   done
 }
 unpair() {
@@ -65,7 +67,9 @@ unshape() {
   local n=$1 v; v=$(veth "$n")
   rm -f "$S/node/$n/shape"
   tc qdisc del dev "$v" root 2>/dev/null || true
-  pid_of "init.$n" >/dev/null && { inside "$n" -n -- tc qdisc del dev eth0 root 2>/dev/null || true; }
+  if pid_of "init.$n" >/dev/null; then
+    inside "$n" -n -- tc qdisc del dev eth0 root 2>/dev/null || true
+  fi
   if [ -e "$S/pid/relay.$n" ]; then
     ip link set "$v" master "$BR" 2>/dev/null || true
     stop "relay.$n" TERM
@@ -79,13 +83,17 @@ cmd_shape() {
   is_node "$n"; pid_of "init.$n" >/dev/null || die "$n is down"; v=$(veth "$n")
   for a in "$@"; do
     case $a in
-      rate=*[0-9][kmg]bit) rate=${a#*=};; loss=*[0-9]%) loss=${a#*=};; delay=*[0-9]us|delay=*[0-9]ms|delay=*[0-9]s) delay=${a#*=};;
+      rate=*[0-9][kmg]bit) rate=${a#*=};;
+      loss=*[0-9]%) loss=${a#*=};;
+      delay=*[0-9]us|delay=*[0-9]ms|delay=*[0-9]s) delay=${a#*=};;
       *) die "shape: not understood: $a";;
     esac
   done
   unshape "$n"
   [ $# -gt 0 ] || return 0
-  [ -z "$delay" ] || args+=(delay "$delay"); [ -z "$loss" ] || args+=(loss "$loss"); [ -z "$rate" ] || args+=(rate "$rate")
+  [ -z "$delay" ] || args+=(delay "$delay")
+  [ -z "$loss" ] || args+=(loss "$loss")
+  [ -z "$rate" ] || args+=(rate "$rate")
   if tc qdisc add dev "$v" root netem limit 20000 "${args[@]}" 2>/dev/null; then
     inside "$n" -n -- tc qdisc add dev eth0 root netem limit 20000 "${args[@]}"
   else
@@ -94,13 +102,17 @@ cmd_shape() {
       if (x ~ /kbit$/) n *= 1e3; else if (x ~ /mbit$/) n *= 1e6; else if (x ~ /gbit$/) n *= 1e9
       else if (x ~ /%$/) n /= 100; else if (x ~ /ms$/) n /= 1e3; else if (x ~ /us$/) n /= 1e6
       printf "%.9f", n }'; }
-    "${CLEAN[@]}" setsid perl "$HERE/support/mini-slurm/relay.pl" "msa-$n" "msb-$n" "$(number "$delay")" "$(number "$loss")" "$(number "$rate")" \
+    "${CLEAN[@]}" setsid perl "$HERE/support/mini-slurm/relay.pl" "msa-$n" "msb-$n" \
+      "$(number "$delay")" "$(number "$loss")" "$(number "$rate")" \
       < /dev/null >> "$S/log/relay.$n.log" 2>&1 9>&- &
     record "relay.$n" $!
     for ((i = 0; i < 250; i++)); do ip link show "msb-$n" >/dev/null 2>&1 && break; sleep 0.02; done
-    pid_of "relay.$n" >/dev/null && ip link show "msb-$n" >/dev/null || die "relay: $(tail -n 3 "$S/log/relay.$n.log")"
+    pid_of "relay.$n" >/dev/null && ip link show "msb-$n" >/dev/null ||
+      die "relay: $(tail -n 3 "$S/log/relay.$n.log")"
     ip link add "msx-$n" type bridge stp_state 0 forward_delay 0
-    for i in "msx-$n" "msa-$n" "msb-$n"; do ip link set "$i" addrgenmode none 2>/dev/null || true; done
+    for i in "msx-$n" "msa-$n" "msb-$n"; do
+      ip link set "$i" addrgenmode none 2>/dev/null || true
+    done
     ip link set "msa-$n" master "msx-$n" up
     ip link set "msb-$n" master "$BR" up
     ip link set "msx-$n" up

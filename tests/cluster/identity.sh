@@ -1,0 +1,83 @@
+#!/bin/bash
+# Every way to start ranks on a cluster: each rank knows who it is, or is told which line to write.
+source "$(dirname "$0")/../support/cluster.bash"
+cluster 3
+whoami=("$LOCKSTEP" whoami --deadline-s 20)
+
+# are AUTHORITY WORLD RANK:LOCAL:SIZE:NODE...: the ranks said that they are these, in order.
+are() {
+  local authority=$1 world=$2 expected=() it
+  for it in "${@:3}"; do
+    IFS=: read -r rank local size node <<<"$it"
+    expected+=("rank $rank of $world, local rank $local of $size, on $node, says $authority")
+  done
+  [[ $(grep -E '^rank [0-9]+ of ' <<<"$said") == "$(printf '%s\n' "${expected[@]}")" ]]
+}
+
+blocks=(0:0:2:$node1 1:1:2:$node1 2:0:2:$node2 3:1:2:$node2)
+run srun -N2 --ntasks-per-node=2 --mpi=pmix "${whoami[@]}"
+((status == 0)) && are Slurm 4 "${blocks[@]}" && says '^MPI .*ignored: agrees with Slurm' &&
+  says 'met by: MPI'
+verdict $? 'srun --mpi=pmix: Slurm and MPI agree'
+
+run srun -N2 -n4 --ntasks-per-node=2 -m cyclic "${whoami[@]}"
+((status == 0)) && are Slurm 4 0:0:2:$node1 1:0:2:$node2 2:1:2:$node1 3:1:2:$node2
+verdict $? 'cyclic placement'
+
+printf '%s\n' "$node2" "$node1" "$node2" >hosts
+SLURM_HOSTFILE=hosts run srun -n3 -m arbitrary "${whoami[@]}"
+((status == 0)) && are Slurm 3 0:0:2:$node2 1:0:1:$node1 2:1:2:$node2
+verdict $? 'arbitrary placement: rank 0 is not on the first node'
+
+run srun -N2 -n3 "${whoami[@]}"
+((status == 0)) && are Slurm 3 0:0:2:$node1 1:1:2:$node1 2:0:1:$node2
+verdict $? 'uneven nodes'
+
+run srun -N1 -n2 "${whoami[@]}" : -N2 -n3 "${whoami[@]}"
+((status == 0)) &&
+  are Slurm 5 0:0:2:$node1 1:1:2:$node1 2:0:2:$node2 3:1:2:$node2 4:0:1:$node3
+verdict $? 'a heterogeneous step is one world'
+
+options=(-N2 --ntasks-per-node=2)
+in_batch "mpirun '$LOCKSTEP' whoami"
+((status == 0)) && are 'Open MPI' 4 "${blocks[@]}" && says 'batch script that called mpirun' &&
+  says 'daemon through which'
+verdict $? "mpirun in a batch script: the script's and the daemon's variables are ignored, with why"
+
+in_batch "'$LOCKSTEP' whoami"
+((status == 0)) && says 'rank 0 of 1, .* says nobody' && says 'shell or batch script'
+verdict $? 'started bare in a batch script a process is alone, whatever SLURM_NTASKS says'
+
+in_batch "srun '$LOCKSTEP' whoami --json"
+((status == 0)) && (($(grep -c '"authority": "Slurm"' <<<"$said") == 4)) &&
+  says '"source": "PMIx"' && says '"met_by": "MPI"'
+verdict $? 'whoami --json tells the same'
+
+run salloc -N2 --ntasks-per-node=2 mpirun "${whoami[@]}"
+((status == 0)) && are 'Open MPI' 4 "${blocks[@]}"
+verdict $? 'mpirun in salloc'
+
+run salloc -N1 -n2 "${whoami[@]}"
+((status == 0)) && says 'rank 0 of 1, .* says nobody'
+verdict $? "a process in salloc's shell is alone"
+
+# ---- what cannot work -----------------------------------------------------------------------------
+mkdir small
+train=("$LOCKSTEP" train --data.train small --out run)
+for type in none pmi2; do
+  run srun --mpi=$type -N2 -n4 "${train[@]}"
+  ((status == 2)) && says "srun --mpi=$type\)" && says 'this srun offers .*pmix' &&
+    says 'write srun --mpi=pmix -N 2 -n 4 lockstep' && ! says 'OPAL|MPI_ERRORS_ARE_FATAL' &&
+    (($(grep -c 'this srun offers' <<<"$said") == 1)) && [[ ! -e run ]]
+  verdict $? "srun --mpi=$type: refused before MPI_Init, once, with the line to write"
+
+  run srun --mpi=$type -N2 --ntasks-per-node=2 "${whoami[@]}"
+  ((status == 2)) && are Slurm 4 "${blocks[@]}" && says 'met by: TCP' &&
+    says 'rank 0,1,2,3: WRONG: .*write srun --mpi=pmix -N 2 -n 4'
+  verdict $? "srun --mpi=$type: whoami shows all ranks, who met without MPI, and what to write"
+done
+
+in_batch "export OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=9 OMPI_COMM_WORLD_LOCAL_RANK=1 \
+  OMPI_COMM_WORLD_LOCAL_SIZE=9" "srun '$LOCKSTEP' train --data.train small --out run"
+((status == 2)) && says 'OMPI_COMM_WORLD_SIZE says 9 but MPI has a world of 4' && says 'unset'
+verdict $? 'variables of an earlier mpirun under srun are named, with what to unset'

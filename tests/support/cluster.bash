@@ -1,0 +1,47 @@
+# What scripts on the mini cluster share, beside e2e.bash. They source it, say how large a cluster
+# they want by `cluster N OPTION...`, and then stand in its shell.
+support=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
+source "$support/e2e.bash"
+
+skip_all() {
+  echo "SKIP cluster, $(basename "$0" .sh): $1"
+  exit 0
+}
+
+# cluster N OPTION...: N nodes, called $node1, $node2, ... Everything on them ends with the script.
+# Numbers 5 to 9 of mini-slurm belong to the tests; what a killed run left there is taken down.
+cluster() {
+  local command number i
+  [[ $(id -u) == 0 ]] || skip_all 'needs root'
+  for command in slurmctld slurmd srun munged ip bridge nsenter unshare; do
+    command -v "$command" >/dev/null || skip_all "$command is not installed (jobs/setup.sh cluster)"
+  done
+  unshare --net --uts --ipc --pid --mount --fork true 2>/dev/null ||
+    skip_all 'this machine gives no namespaces (a container needs --privileged)'
+  unset ${!SLURM_*} ${!SBATCH_*} ${!SALLOC_*} ${!PMI*}  # the tests may run in a job themselves
+  for number in 9 8 7 6 5 none; do
+    [[ $number != none ]] || skip_all 'five other test runs have clusters up'
+    exec 8>"/run/lock/lockstep-cluster-$number"
+    flock -n 8 && break
+  done
+  export MINI_SLURM_ID=$number
+  "$support/../mini-slurm" down >/dev/null 2>&1
+  trap '"$support/../mini-slurm" down >/dev/null 2>&1' EXIT
+  "$support/../mini-slurm" up "$@" >up.log 2>&1 || { cat up.log; exit 1; }
+  eval "$("$support/../mini-slurm" env)"
+  for ((i = 1; i <= $1; i++)); do printf -v "node$i" 'c%dnode%d' "$number" "$i"; done
+  export LOCKSTEP_RENDEZVOUS_DIR=$WORK/meetings
+}
+
+# mini COMMAND...: what happens to nodes and networks (tests/mini-slurm --help).
+mini() { "$support/../mini-slurm" "$@"; }
+
+# in_batch LINE...: submits a script of these lines and waits; sbatch's options stand in `options`.
+options=()
+in_batch() {
+  { echo '#!/bin/bash'; printf '%s\n' "$@"; } >batch.sh
+  rm -f batch.log
+  sbatch -W "${options[@]}" -o batch.log --open-mode=append batch.sh >sbatch.log 2>&1
+  status=$?
+  said=$(cat sbatch.log batch.log 2>/dev/null | tr -d '\0')
+}

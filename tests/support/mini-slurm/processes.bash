@@ -1,0 +1,43 @@
+# mini-slurm: the processes that it has started; sourced by tests/mini-slurm.
+
+# A process is known by its id and its start time, so that an id that the kernel
+# has given to another process in the meantime is never signalled.
+start_time() {
+  local l
+  { read -r l < "/proc/$1/stat"; } 2>/dev/null || return 1
+  l=${l##*) }; set -- $l
+  [ "$1" != Z ] || return 1
+  printf '%s' "${20}"
+}
+record() { local t; t=$(start_time "$2") || return 1; printf '%s %s\n' "$2" "$t" > "$S/pid/$1"; }
+pid_of() {                              # prints the id if the process is alive
+  local p t
+  { read -r p t < "$S/pid/$1"; } 2>/dev/null || return 1
+  [ "$(start_time "$p" || true)" = "$t" ] || return 1
+  printf '%s' "$p"
+}
+stop() {                                # stop NAME SIGNAL [SECONDS before KILL]
+  local p i
+  p=$(pid_of "$1") || { rm -f "$S/pid/$1"; return 0; }
+  kill -s "$2" "$p" 2>/dev/null || true
+  for ((i = 0; i < ${3:-5} * 50; i++)); do
+    pid_of "$1" >/dev/null || { rm -f "$S/pid/$1"; return 0; }
+    sleep 0.02
+  done
+  p=$(pid_of "$1") && kill -s KILL "$p" 2>/dev/null
+  for ((i = 0; i < 250; i++)); do
+    pid_of "$1" >/dev/null || { rm -f "$S/pid/$1"; return 0; }
+    sleep 0.02
+  done
+  die "process $p ($1) does not end"
+}
+# until_file FILE [PID]: gives up after 10 s, or when the process ends.
+until_file() {
+  local i
+  for ((i = 0; i < 500; i++)); do
+    [ -s "$1" ] && return 0
+    [ -z "${2:-}" ] || kill -0 "$2" 2>/dev/null || return 1
+    sleep 0.02
+  done
+  return 1
+}
