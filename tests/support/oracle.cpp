@@ -31,6 +31,18 @@ void each_window(const Node& node, const Shape& in, const Body& body) {
         }
 }
 
+/// Calls body(output index, input index) for every value that a subsampling with new channels on
+/// both sides keeps.
+template <class Body>
+void each_kept(const Node& node, const Shape& in, std::size_t rows, const Body& body) {
+  const std::size_t before = (node.shape.channels - in.channels) / 2;
+  for (std::size_t n = 0; n < rows; ++n)
+    for (std::size_t y = 0; y < node.shape.height; ++y)
+      for (std::size_t x = 0; x < node.shape.width; ++x)
+        for (std::size_t c = 0; c < in.channels; ++c)
+          body(at(node.shape, n, y, x, c + before), at(in, n, y * node.stride, x * node.stride, c));
+}
+
 std::size_t weight_at(const Node& node, std::size_t in_channels, std::size_t o, std::size_t i,
                       std::size_t ky, std::size_t kx) {
   return ((o * in_channels + i) * node.kernel + ky) * node.kernel + kx;
@@ -80,16 +92,9 @@ Oracle::Values Oracle::run(std::size_t index) {
     case Op::add:
       for (std::size_t i = 0; i < in.size(); ++i) out[i] = in[i] + values_[node.inputs[1]][i];
       return out;
-    case Op::subsample_pad: {
-      const std::size_t before = (node.shape.channels - from.channels) / 2;
-      for (std::size_t n = 0; n < rows_; ++n)
-        for (std::size_t y = 0; y < node.shape.height; ++y)
-          for (std::size_t x = 0; x < node.shape.width; ++x)
-            for (std::size_t c = 0; c < from.channels; ++c)
-              out[at(node.shape, n, y, x, c + before)] =
-                  in[at(from, n, y * node.stride, x * node.stride, c)];
+    case Op::subsample_pad:
+      each_kept(node, from, rows_, [&](auto kept, auto source) { out[kept] = in[source]; });
       return out;
-    }
     case Op::global_avg_pool:
       for (std::size_t n = 0; n < rows_; ++n)
         for (std::size_t p = 0; p < from.height * from.width; ++p)
@@ -226,16 +231,9 @@ void Oracle::differentiate(std::size_t index, const Values& dy) {
           }
         });
       break;
-    case Op::subsample_pad: {
-      const std::size_t before = (node.shape.channels - from.channels) / 2;
-      for (std::size_t n = 0; n < rows_; ++n)
-        for (std::size_t y = 0; y < node.shape.height; ++y)
-          for (std::size_t x = 0; x < node.shape.width; ++x)
-            for (std::size_t c = 0; c < from.channels; ++c)
-              dx[at(from, n, y * node.stride, x * node.stride, c)] +=
-                  dy[at(node.shape, n, y, x, c + before)];
+    case Op::subsample_pad:
+      each_kept(node, from, rows_, [&](auto kept, auto source) { dx[source] += dy[kept]; });
       break;
-    }
     case Op::global_avg_pool:
       for (std::size_t i = 0; i < in.size(); ++i) {
         const std::size_t n = i / from.count(), c = i % from.channels;
