@@ -298,6 +298,19 @@ $(BUILD)/lint/%.ok: %.cpp .clang-tidy $(BUILD)/flags
 	@touch $@
 -include $(LINTED:.ok=.d)
 
+##@ GPUs
+
+# A folder for a machine that has a GPU and little else; see jobs/bundle.sh.
+BUNDLE := $(BUILD)/bundle
+.PHONY: bundle
+bundle: $(PROGRAM) $(GPU_TESTS)  ## pack program, GPU tests and libraries into build/bundle/, to be copied
+	@jobs/bundle.sh $(BUILD) $(BUNDLE)
+
+.PHONY: gpu-check
+gpu-check:  ## run build/bundle's gpu-check (SECTIONS= BUDGET_S= CIFAR10= REFERENCE=); packs it if absent
+	@test -x $(BUNDLE)/gpu-check || $(MAKE) --no-print-directory bundle
+	@OUT='$(or $(OUT),$(BUILD))' $(BUNDLE)/gpu-check
+
 ##@ Help
 
 .PHONY: help

@@ -18,8 +18,8 @@ int run_training(Launch& launch, train::Config config) {
   train::resolve(config, launch.rank.world);
   Compute compute = prepare_compute(
       launch, {config.backend, config.threads, config.binding.require, config.comm.share_gpu});
-  const auto communicator =
-      connect(launch, compute, {config.comm.deadline_s, config.comm.share_gpu, false});
+  const auto communicator = connect(
+      launch, compute, {config.comm.deadline_s, config.comm.share_gpu, config.deterministic});
   train::Run run({std::move(config), compute.bind_worker, compute.spare_cores,
                   compute.binding_report, started_s},
                  *compute.backend, *communicator, *launch.control);

@@ -48,8 +48,8 @@ CUDA_CFLAGS  = $(if $(WITH_CUDA),$(addprefix -isystem ,$(cuda_headers) \
 NVCCFLAGS   ?=
 # Warning 128: nvcc calls a loop behind `if constexpr (...) return` unreachable.
 COMPILE_CUDA = $(NVCC) -std=c++20 -O3 --expt-relaxed-constexpr -diag-suppress 128 -lineinfo \
-               -ccbin $(CXX) $(GENCODE) -Iinclude -Isrc $(CUDA_CFLAGS) -Xcompiler -Wall$(,)-Wextra $(if $(WERROR),-Werror all-warnings) \
-               $(NVCCFLAGS)
+               -Xfatbin -compress-all -ccbin $(CXX) $(GENCODE) -Iinclude -Isrc $(CUDA_CFLAGS) \
+               -Xcompiler -Wall$(,)-Wextra $(if $(WERROR),-Werror all-warnings) $(NVCCFLAGS)
 # The runtime is linked statically, and libcuda not at all: whoever uses it opens it when there is a
 # driver, so that the program starts without one.
 library_path = $(filter-out /usr/lib%,$(sort $(patsubst %/,%,$(dir $(CUDNN_LIB) $(NCCL_LIB)))))

@@ -29,46 +29,29 @@ std::string nccl_version(int number) {
   return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
 }
 
-struct Versions {
-  int driver = 0;  ///< the newest CUDA that the driver serves; 0 without a driver
-  std::size_t cudnn = 0;
-  int nccl = 0;
-};
-
-Versions ask_versions() {
-  Versions versions;
-  if (cudaDriverGetVersion(&versions.driver) != cudaSuccess) versions.driver = 0;
-  versions.cudnn = cudnnGetVersion();
-  if (ncclGetVersion(&versions.nccl) != ncclSuccess) versions.nccl = 0;
-  return versions;
-}
-
-std::string describe(const Versions& versions) {
-  return fmt::format(
-      "CUDA {}, {}, cuDNN {}, NCCL {}", cuda_version(CUDART_VERSION),
-      versions.driver == 0 ? "no driver" : "driver for " + cuda_version(versions.driver),
-      cudnn_version(versions.cudnn), nccl_version(versions.nccl));
-}
-
-/// Why no device can be used, given what the count of devices came to.
-std::string absence(const Versions& versions, cudaError_t status, int count) {
-  if (versions.driver == 0) return "this machine has no NVIDIA driver (libcuda.so.1)";
+/// Why there is no device, or nothing. `driver`: the newest CUDA that it serves, 0 for none.
+std::string lack_of_devices(int driver, cudaError_t status, int count) {
+  if (driver == 0) return "this machine has no NVIDIA driver (libcuda.so.1)";
   if (status == cudaErrorInsufficientDriver)
     return fmt::format(
         "the NVIDIA driver serves CUDA up to {}, and this lockstep was built with CUDA {}: install "
         "a newer driver, or build with an older toolkit (CUDA_HOME=folder)",
-        cuda_version(versions.driver), cuda_version(CUDART_VERSION));
+        cuda_version(driver), cuda_version(CUDART_VERSION));
   if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
     return "the NVIDIA driver shows no device to this process (see CUDA_VISIBLE_DEVICES, and what "
            "the scheduler was asked for)";
   if (status != cudaSuccess)
     return fmt::format("the NVIDIA driver does not work: {} ({})", cudaGetErrorString(status),
                        cudaGetErrorName(status));
-  if (versions.cudnn < oldest_cudnn)
-    return fmt::format("cuDNN {} was found; lockstep needs {} or newer",
-                       cudnn_version(versions.cudnn), cudnn_version(oldest_cudnn));
-  if (versions.nccl < oldest_nccl)
-    return fmt::format("NCCL {} was found; lockstep needs {} or newer", nccl_version(versions.nccl),
+  return "";
+}
+
+std::string lack_of_libraries(std::size_t cudnn, int nccl) {
+  if (cudnn < oldest_cudnn)
+    return fmt::format("cuDNN {} was found; lockstep needs {} or newer", cudnn_version(cudnn),
+                       cudnn_version(oldest_cudnn));
+  if (nccl < oldest_nccl)
+    return fmt::format("NCCL {} was found; lockstep needs {} or newer", nccl_version(nccl),
                        nccl_version(oldest_nccl));
   return "";
 }
@@ -85,15 +68,24 @@ VisibleGpu look_at(int ordinal) {
 }  // namespace
 
 VisibleGpus look_at_gpus() {
-  const Versions versions = ask_versions();
-  int count = 0;
+  VisibleGpus seen;
+  seen.libraries = fmt::format("CUDA {}", cuda_version(CUDART_VERSION));
+  int driver = 0, count = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   cudaGetLastError();  // it would come up again at a later call
-  VisibleGpus seen;
-  seen.libraries = describe(versions);
-  seen.absence = absence(versions, status, count);
-  if (seen.absence.empty())
-    for (int ordinal = 0; ordinal < count; ++ordinal) seen.gpus.push_back(look_at(ordinal));
+  seen.absence = lack_of_devices(driver, status, count);
+  if (!seen.absence.empty()) return seen;
+
+  // Only now: where libraries that cuDNN opens by itself are missing, asking it ends the program.
+  const std::size_t cudnn = cudnnGetVersion();
+  int nccl = 0;
+  if (ncclGetVersion(&nccl) != ncclSuccess) nccl = 0;
+  seen.libraries += fmt::format(", driver for {}, cuDNN {}, NCCL {}", cuda_version(driver),
+                                cudnn_version(cudnn), nccl_version(nccl));
+  seen.absence = lack_of_libraries(cudnn, nccl);
+  for (int ordinal = 0; seen.absence.empty() && ordinal < count; ++ordinal)
+    seen.gpus.push_back(look_at(ordinal));
   return seen;
 }
 

@@ -18,8 +18,8 @@ struct VisibleGpu {
 struct VisibleGpus {
   std::vector<VisibleGpu> gpus;
   std::string absence;    ///< why there are none, for humans; empty when there are some
-  std::string libraries;  ///< "CUDA 13.0, driver for 13.0, cuDNN 9.19.0, NCCL 2.28.9"; empty
-                          ///< where the program was built without CUDA
+  std::string libraries;  ///< "CUDA 13.0, driver for 13.0, cuDNN 9.19.0, NCCL 2.28.9", without a
+                          ///< device the first only; empty where the program has no CUDA
 };
 
 /// Asks the driver, which starts it but makes no context: bind the process before a backend is

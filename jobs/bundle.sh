@@ -1,0 +1,114 @@
+#!/bin/bash
+# Packs a build into a folder that runs on a machine with nothing but Linux, glibc and, for GPUs,
+# the driver and CUDA's libraries (cuDNN 9, NCCL 2):
+#
+#   jobs/bundle.sh BUILD FOLDER
+#
+# FOLDER/lockstep, FOLDER/mpirun and the tests beside them are small scripts that set the paths and
+# start what lies in bin/. Every library comes along but glibc's, CUDA's, cuDNN's and NCCL's, and of
+# Open MPI's plugins those for one machine. The folder may be moved; glibc must not be older than
+# the one here.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+(($# == 2)) || { echo 'usage: jobs/bundle.sh BUILD FOLDER' >&2; exit 2; }
+build=$1 folder=$2
+new=$folder.new
+rm -rf "$new"
+mkdir -p "$new"/{bin,lib/openmpi,lib/pmix,share/openmpi,etc}
+
+# ---- programs, and what they open by name ----------------------------------------------------
+for program in lockstep gpu_tests; do
+  [[ ! -e $build/$program ]] || cp "$build/$program" "$new/bin/"
+done
+for program in mpirun orted; do cp -L "$(command -v $program)" "$new/bin/$program"; done
+
+where() { ompi_info --parsable --path "$1" | sed -n "s/^path:$1://p" | head -n 1; }
+needs() { readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
+# Within one machine, and for sums and messages: without fabrics, files and one-sided memory.
+unused='io|fs|fbtl|fcoll|sharedfp|osc|topo_treematch|vprotocol|[a-z]+_monitoring'
+unused+='|coll_(adapt|han)|op_avx|pml_cm|plm_rsh|filem|crs|ras|schizo_(jsm|flux)|pmix_flux'
+for plugin in "$(where pkglibdir)"/mca_*.so; do
+  [[ ${plugin##*/} =~ ^mca_($unused)(_|\.) ]] || grep -Eq '^lib(fabric|ibverbs|psm|psm_infinipath|psm2|ucp|ucs|oshmem|nl-3)\.so' <(needs "$plugin") ||
+    cp "$plugin" "$new/lib/openmpi/"
+done
+cp "$(where pkgdatadir)"/help-*.txt "$new/share/openmpi/"
+
+# ---- libraries -------------------------------------------------------------------------------
+glibc='ld-linux.*|lib(c|m|pthread|dl|rt|resolv|util|anl|nss_.*|BrokenLocale|mvec|thread_db)'
+theirs='lib(cuda|cudart|cudnn.*|nccl|nvidia-.*|cublas.*|nvrtc.*|nvJitLink)'
+
+# Debian's HDF5 reads from Amazon S3 too, and so brings curl and 16 MB behind it. lockstep does not:
+# a library of the same name, whose functions end the program, stands in.
+stand_in() {  # stand_in SONAME PATTERN-OF-VERSION USER
+  local symbols version
+  symbols=$(readelf -W --dyn-syms "$3" | grep -oE "[A-Za-z0-9_]+@$2" | sort -u)
+  version=$(head -n 1 <<<"${symbols#*@}")
+  [[ -n $symbols ]] || return 0
+  sed 's/@.*/(void) { __builtin_trap(); }/; s/^/void /' <<<"$symbols" >"$new/stand_in.c"
+  echo "$version { *; };" >"$new/stand_in.map"
+  ${CC:-cc} -shared -fPIC -fno-builtin -Wl,-soname,"$1" -Wl,--version-script="$new/stand_in.map" \
+    -o "$new/lib/$1" "$new/stand_in.c"
+  rm "$new"/stand_in.*
+}
+
+# take FILE: copies every library that it needs, and what those need.
+take() {
+  local name path
+  while read -r name path; do
+    if [[ $name =~ ^($glibc|$theirs)\.so || -e $new/lib/$name ]]; then continue; fi
+    [[ $path == /* ]] || { echo "$1 needs $name, which is nowhere" >&2; exit 1; }
+    cp -L "$path" "$new/lib/$name"
+    case $name in
+      libhdf5*)
+        stand_in libcurl.so.4 'CURL_[A-Z0-9_]+' "$path"
+        stand_in libcrypto.so.3 'OPENSSL_[0-9.]+' "$path"
+        ;;
+      libpmix*) cp "$(dirname "$(realpath "$path")")"/pmix/*.so "$new/lib/pmix/" ;;
+    esac
+    take "$path"
+  done < <(join <(needs "$1" | sort -u) <(ldd "$1" | awk '$2 == "=>" { print $1, $3 }' | sort -u))
+}
+for file in "$new"/bin/* "$new"/lib/openmpi/*; do take "$file"; done
+for file in "$new"/lib/pmix/*; do take "$file"; done
+chmod -R u+w "$new"
+find "$new/bin" "$new/lib" -type f -exec strip --strip-unneeded {} +
+
+# ---- how they are started --------------------------------------------------------------------
+cat >"$new/env.sh" <<'END'
+# Sourced by the scripts beside it: what lies in this folder is used before what the machine has.
+case $0 in */*) bundle=${0%/*} ;; *) bundle=$(command -v "$0") bundle=${bundle%/*} ;; esac
+bundle=$(cd "$bundle" && pwd -P)
+
+# CUDA's libraries are the machine's: in the loader's own places, in a toolkit or in Python's wheels.
+for path in /usr/local/cuda/lib64 /usr/local/cuda/lib "${CUDA_HOME:-/usr/local/cuda}/lib64" \
+  /usr/lib/python3*/site-packages/nvidia/*/lib /usr/local/lib/python3*/*-packages/nvidia/*/lib \
+  /opt/*/lib/python3*/site-packages/nvidia/*/lib; do
+  for library in "$path"/libcudnn.so.9 "$path"/libnccl.so.2; do
+    [ ! -e "$library" ] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$path
+  done
+done
+export LD_LIBRARY_PATH="$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+export OPAL_PREFIX="$bundle" OPAL_BINDIR="$bundle/bin" OPAL_LIBDIR="$bundle/lib"
+export OPAL_PKGLIBDIR="$bundle/lib/openmpi" OPAL_PKGDATADIR="$bundle/share/openmpi"
+export OPAL_SYSCONFDIR="$bundle/etc" PMIX_PKGLIBDIR="$bundle/lib/pmix"
+export OMPI_MCA_plm=isolated  # this machine only: no ssh is asked for
+END
+for program in "$new"/bin/*; do
+  [[ $program != */orted ]] || continue
+  cat >"$new/${program##*/}" <<'END'
+#!/bin/sh
+. "${0%/*}/env.sh"
+exec "$bundle/bin/${0##*/}" "$@"
+END
+  chmod +x "$new/${program##*/}"
+done
+cp -r jobs/configs "$new/share/"
+[[ ! -d jobs/gpus ]] || cp -r jobs/gpus "$new/share/"
+cp tests/gpu-check "$new/gpu-check"
+cp tests/bench/torch_gpu.py "$new/share/"
+
+rm -rf "$folder"
+mv "$new" "$folder"
+echo "$folder: $(du -sm --apparent-size "$folder" | cut -f1) MB"

@@ -1,0 +1,56 @@
+#!/bin/bash
+# What `make bundle` packs needs nothing of the machine but glibc, a shell, and CUDA's libraries
+# where it was built with them: seen in a root that holds nothing else.
+repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+source "$repo/tests/support/e2e.bash"
+
+build=$(dirname "$LOCKSTEP")
+name='a bundle trains on 2 ranks in a root that holds nothing but it, glibc and a shell'
+if ! unshare --mount --pid --fork --kill-child true 2>/dev/null; then
+  echo "SKIP $name: this container may not make name spaces"
+  exit 0
+fi
+
+run "$repo/jobs/bundle.sh" "$build" "$WORK/packed"
+says '^.*/packed: [1-9][0-9]* MB$' && [[ $(du -sm --apparent-size packed | cut -f1) -le 60 ]]
+verdict $? 'a bundle is at most 60 MB'
+
+# It was moved since it was packed: it must not know its own place.
+mkdir -p root/{dev,proc,tmp,work,bin,etc,lib64,lib/x86_64-linux-gnu}
+mv packed root/bundle
+cp -L /bin/sh root/bin/
+cp -L /lib64/ld-linux-x86-64.so.2 root/lib64/
+for library in libc libm libpthread libdl librt libresolv libutil libanl libnss_files; do
+  for file in /lib/x86_64-linux-gnu/$library.so.*; do cp -L "$file" root/lib/x86_64-linux-gnu/; done
+done
+echo 'root:x:0:0:root:/work:/bin/sh' >root/etc/passwd
+# The machine's own, as on one with GPUs; linked, not copied: they are large.
+mkdir -p root/usr/local/cuda/lib
+for library in libcudnn.so.9 libnccl.so.2; do
+  path=$(ldd "$LOCKSTEP" | awk -v name=$library '$1 == name { print $3 }')
+  [[ -z $path ]] || touch "root/usr/local/cuda/lib/$library"
+done
+
+cat >enter.sh <<END
+set -e
+mount --bind /dev root/dev
+mount -t proc proc root/proc
+for library in root/usr/local/cuda/lib/*; do
+  [ ! -e "\$library" ] || mount --bind "\$(ldd "$LOCKSTEP" | awk -v name="\${library##*/}" '\$1 == name { print \$3 }')" "\$library"
+done
+exec chroot root /bin/sh -c "\$*"
+END
+inside() {
+  run unshare --mount --pid --fork --kill-child bash enter.sh cd /work '&&' PATH=/bin \
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$@"
+}
+
+inside /bundle/lockstep pack --from shapes --out small --train-rows 250 --val-rows 53 --resize 8
+inside /bundle/mpirun --oversubscribe --bind-to none -np 2 /bundle/lockstep train --model resnet20 \
+  --data.train small/train --data.val small/val --batch 32 --epochs 1 --out run
+says 'batch 32 = 2 rank' && says '^done: 1 epoch' && says 'run: config.toml'
+verdict $? "$name"
+
+inside /bundle/lockstep topo
+says 'no CUDA device: '
+verdict $? 'a bundle without a driver says why there is no CUDA device'

@@ -1,0 +1,149 @@
+// NCCL between ranks that may share one GPU. Run under mpirun with 1, 2 and 4 ranks.
+#include <cuda_runtime.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda/check.hpp"
+#include "cuda/device.hpp"
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/comm/nccl.hpp"
+#include "lockstep/device/gpus.hpp"
+#include "tests/support/mpi_world.hpp"
+
+using namespace lockstep;
+using cuda::check_cuda;
+using lockstep::test::on_every_rank;
+using lockstep::test::world;
+
+namespace {
+
+/// This rank's GPU, a control and NCCL between them.
+struct Ring {
+  explicit Ring(double deadline_s)
+      : control(world().make_control(60)),
+        gpu(world().facts().local_rank % static_cast<int>(look_at_gpus().gpus.size())),
+        nccl(comm::make_nccl_communicator(world(), *control, {deadline_s, true, true})) {}
+
+  std::unique_ptr<comm::Control> control;
+  cuda::CudaDevice gpu;
+  std::unique_ptr<comm::Communicator> nccl;
+};
+
+bool no_gpu() {
+  const std::string absence = look_at_gpus().absence;
+  if (!absence.empty()) std::cout << "SKIPPED: " << absence << '\n';
+  return !absence.empty();
+}
+
+/// Small integers, different on each rank and in each place: their sums are exact.
+float value_of(int rank, std::size_t i) {
+  return static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 13) % 101) - 50;
+}
+
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<float>& values)
+      : buffer_(values.size() * sizeof(float), "test"), count_(values.size()) {
+    check_cuda(cudaMemcpy(buffer_.data(), values.data(), buffer_.size(), cudaMemcpyHostToDevice),
+               "cudaMemcpy");
+  }
+  float* data() const { return buffer_.as<float>(); }
+  std::vector<float> values() const {
+    std::vector<float> values(count_);
+    check_cuda(cudaMemcpy(values.data(), buffer_.data(), buffer_.size(), cudaMemcpyDeviceToHost),
+               "cudaMemcpy");
+    return values;
+  }
+
+ private:
+  cuda::DeviceBuffer buffer_;
+  std::size_t count_;
+};
+
+std::vector<float> integers(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = value_of(rank, i);
+  return values;
+}
+
+bool is_sum(const std::vector<float>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    float sum = 0;
+    for (int r = 0; r < world().facts().world; ++r) sum += value_of(r, i);
+    if (values[i] != sum) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("NCCL's sum of small integers is exact on every rank, for any length", "[gpu][nccl]") {
+  if (no_gpu()) return;
+  Ring ring(60);
+  for (const std::size_t count : {1, 2, 17, 1023, 4099, 131071, 1000003}) {
+    const OnDevice data(integers(ring.nccl->rank(), count));
+    ring.nccl->all_reduce_sum(data.data(), count, "test");
+    ring.nccl->network().synchronize();
+    INFO(count << " floats");
+    REQUIRE(on_every_rank(is_sum(data.values())));
+  }
+}
+
+TEST_CASE("NCCL gives all ranks the same bits, the same in each run", "[gpu][nccl]") {
+  if (no_gpu()) return;
+  Ring ring(60);
+  std::mt19937 random(static_cast<unsigned>(ring.nccl->rank()) + 1);
+  std::uniform_real_distribution<float> mantissa(-1, 1);
+  std::vector<float> mine(250007);
+  for (float& value : mine) value = std::ldexp(mantissa(random), static_cast<int>(random() % 24));
+  std::string first;
+  for (int run = 0; run < 3; ++run) {
+    const OnDevice data(mine);
+    ring.nccl->all_reduce_sum(data.data(), mine.size(), "test");
+    ring.nccl->network().synchronize();
+    const std::vector<float> got = data.values();
+    const std::string bits(reinterpret_cast<const char*>(got.data()), got.size() * sizeof(float));
+    if (run == 0) first = ring.control->broadcast(bits, "bits");
+    REQUIRE(on_every_rank(bits == first));
+  }
+}
+
+TEST_CASE("a rank that never joins NCCL's sum is named to the others within the deadline",
+          "[gpu][nccl]") {
+  if (no_gpu()) return;
+  const int absent = world().facts().world - 1;
+  if (absent == 0) {
+    std::cout << "SKIPPED: one rank misses nobody\n";
+    return;
+  }
+  Ring ring(3);
+  const OnDevice data(integers(ring.nccl->rank(), 100000));
+  // Connections are made in the first sum, with all ranks.
+  ring.nccl->all_reduce_sum(data.data(), 100000, "first");
+  ring.nccl->network().synchronize();
+  bool right = true;
+  if (ring.nccl->rank() != absent) {
+    const double start_s = now_s();
+    std::string said;
+    ring.nccl->begin_step(12);
+    ring.nccl->all_reduce_sum(data.data(), 100000, "bucket 7");
+    try {
+      ring.nccl->network().synchronize();  // the abort wakes it
+      for (;;) ring.nccl->progress();
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    INFO(said);
+    right = said.find("step 12, bucket 7") != std::string::npos &&
+            said.find("rank " + std::to_string(absent)) != std::string::npos &&
+            now_s() - start_s < 20;
+    CHECK(right);
+  }
+  REQUIRE(on_every_rank(right));
+}
