@@ -195,7 +195,7 @@ clean:  ## remove build/ (data sets and runs stay)
 
 # Open MPI refuses root unless told otherwise; containers and CI know no other user.
 AS_ROOT     := $(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
-RANKS       ?= 2
+RANKS       ?= $(or $(if $(WITH_CUDA),$(filter-out 0,$(CARDS))),2)
 # Binding is lockstep's own: mpirun would give small jobs one core for each rank.
 MPIRUN      ?= mpirun --bind-to none
 CONFIG      ?= jobs/configs/shapes.toml
@@ -205,7 +205,7 @@ MAKE_SHAPES ?= $(PROGRAM) pack --from shapes --out $(SHAPES)
 to_be_made   = ! test -e $(1)/train || $(PROGRAM) info $(1)/train 2>&1 | grep -q 'pack the data again'
 
 .PHONY: train
-train:  ## install what is missing, build, make the default data set, train it on RANKS=2
+train:  ## install what is missing, build, make the default data set, train it on RANKS= (GPUs, else 2)
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh build $(if $(WITH_CUDA),cuda)
 	@$(MAKE) --no-print-directory $(PROGRAM) CUDA_ARCHS='$(FIRST_ARCHS)'
 	@if $(call to_be_made,$(SHAPES)); then $(AS_ROOT) $(MAKE_SHAPES) --force; fi
@@ -216,7 +216,7 @@ cifar10:  ## pack and train CIFAR-10 from SRC=folder of class folders
 	@test -n "$(SRC)" || { echo 'make cifar10: say where the images are: make cifar10 SRC=folder'; exit 2; }
 	@jobs/setup.sh build
 	@$(MAKE) --no-print-directory $(PROGRAM)
-	@$(AS_ROOT) LOCKSTEP=$(PROGRAM) jobs/cifar10.sh "$(SRC)"
+	@$(AS_ROOT) LOCKSTEP=$(PROGRAM) RANKS=$(RANKS) jobs/cifar10.sh "$(SRC)"
 
 .PHONY: bench
 bench:  ## measure speed and memory beside PyTorch (MODELS= PRECISIONS= ROUNDS= STEPS= PARTS=)

@@ -20,7 +20,7 @@ NCCL_H      := $(call find_in,$(call header_dirs,$(NCCL_HOME)),nccl.h)
 NCCL_LIB    := $(call find_in,$(call library_dirs,$(NCCL_HOME)),libnccl.so.2)
 CUDA_LACKS  := $(strip $(if $(and $(NVCC),$(CUDA_H),$(CUDART)),,nvcc) \
                  $(if $(and $(CUDNN_H),$(CUDNN_LIB)),,cuDNN-9) $(if $(and $(NCCL_H),$(NCCL_LIB)),,NCCL))
-CUDA        ?= 0
+CUDA        ?= $(if $(CUDA_LACKS),0,1)
 WITH_CUDA   := $(filter-out 0,$(CUDA))
 
 # One folder for all builds: what lies in it is pinned.
@@ -36,6 +36,7 @@ KNOWN_ARCHS  = $(call once,KNOWN_ARCHS,$(NVCC) --list-gpu-arch | sed 's/compute_
 ARCHS        = $(filter $(KNOWN_ARCHS),$(CUDA_ARCHS))
 GENCODE      = $(foreach arch,$(ARCHS),-gencode arch=compute_$(arch)$(,)code=sm_$(arch)) \
                -gencode arch=compute_$(lastword $(ARCHS))$(,)code=compute_$(lastword $(ARCHS))
+CARDS        = $(call once,CARDS,nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 CARD_ARCHS   = $(call once,CARD_ARCHS,nvidia-smi --query-gpu=compute_cap --format=csv$(,)noheader \
                  2>/dev/null | tr -d . | sort -un)
 FIRST_ARCHS  = $(or $(shell cat $(BUILD)/archs 2>/dev/null),$(CARD_ARCHS),80)
