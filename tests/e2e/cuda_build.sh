@@ -1,6 +1,22 @@
 #!/bin/bash
-# A program that was built with CUDA is one that any machine can start.
-source "$(dirname "${BASH_SOURCE[0]}")/../support/e2e.bash"
+# A machine without CUDA builds for CPUs, and a program that was built with CUDA starts on any.
+repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+source "$repo/tests/support/e2e.bash"
+
+# look_for_cuda VARIABLE=...: the build's first step, which says what it found.
+look_for_cuda() {
+  run env -u MAKEFLAGS -u MAKELEVEL make -C "$repo" --no-print-directory BUILD="$WORK/build" \
+    CUDA_HOME=/nowhere CUDNN_HOME=/nowhere NCCL_HOME=/nowhere "$@" "$WORK/build/found"
+  rm -rf build
+}
+
+look_for_cuda
+[[ $status == 0 ]] && says 'built for CPUs only \(not found: nvcc cuDNN-9 NCCL\)'
+verdict $? 'where CUDA is not found the build is for CPUs, and says what is missing'
+
+look_for_cuda CUDA=1
+[[ $status == 2 ]] && says 'not found: nvcc cuDNN-9 NCCL' && says 'CUDNN_HOME=' && says 'CUDA=0'
+verdict $? 'CUDA=1 without CUDA is refused with what is missing and how to get it'
 
 if ! readelf -d "$LOCKSTEP" | grep -q 'NEEDED.*libcudnn'; then
   echo 'SKIP a program with CUDA starts without a driver: built without CUDA'
