@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.hpp"
 
 namespace cudnn_frontend {
@@ -26,6 +28,8 @@ namespace fe = cudnn_frontend;
 void check_cudnn(cudnnStatus_t status, const char* call) {
   check(status == CUDNN_STATUS_SUCCESS, fmt::format("{}: {}", call, cudnnGetErrorString(status)));
 }
+
+constexpr std::size_t longest_reason = 400;  // characters: cuDNN lists every engine that it tried
 
 void destroy(cudnnHandle_t handle) { cudnnDestroy(handle); }
 
@@ -173,9 +177,11 @@ const ConvPlan& ConvPlanner::plan(const ConvRequest& request) {
   impl->handle = target_->handle.get();
   fe::graph::Graph& graph = impl->graph;
   const auto demand = [&](fe::error_t status, const char* stage) {
-    if (status.is_bad())
-      throw Error(fmt::format("cuDNN {} has no way to do the {} ({}: {})", library_version(),
-                              describe(request), stage, status.get_message().substr(0, 400)));
+    if (status.is_good()) return;
+    std::string reason = status.get_message().substr(0, longest_reason);
+    std::replace(reason.begin(), reason.end(), '\n', ' ');
+    throw Error(fmt::format("cuDNN {} has no way to do the {} ({}: {})", library_version(),
+                            describe(request), stage, reason));
   };
   graph.set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
