@@ -51,7 +51,8 @@ class CpuDevice final : public Device {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(const CpuBackendSpec& spec) : team_(spec.thread_cpus) {}
+  explicit CpuBackend(const CpuBackendSpec& spec)
+      : team_(spec.thread_cpus), chunk_bytes_(spec.chunk_bytes) {}
   std::string name() const override { return "cpu"; }
   std::string description() const override {
     const dnnl_version_t* version = dnnl_version();
@@ -71,7 +72,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Program> compile(const nn::Network& network, const ProgramSpec& spec,
                                    Parameters& parameters) override {
     return std::make_unique<CpuProgram>(network, spec, static_cast<CpuParameters&>(parameters),
-                                        team_, block_);
+                                        team_, block_, chunk_bytes_);
   }
 
   void update(Parameters& parameters, const UpdateRule& rule, const StepScalars& scalars,
@@ -82,6 +83,7 @@ class CpuBackend final : public Backend {
   CpuDevice device_;
   Team team_;
   SharedBlock block_;
+  std::size_t chunk_bytes_;
 };
 
 void CpuBackend::update(Parameters& any, const UpdateRule& rule, const StepScalars& scalars,

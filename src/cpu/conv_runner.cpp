@@ -12,7 +12,9 @@ ConvRunner::ConvRunner(Context& context, std::size_t index, Image& image)
 
 void ConvRunner::plan() {
   geometry_ = ConvGeometry::of(c.network, unit.node, c.storage);
-  formats_ = c.parameters.formats(unit.node);
+  stripe_ = geometry_.stripe(c.regions[unit.level].stripes);
+  formats_ = ConvFormats::choose(stripe_);  // a stripe may want others than a whole image
+  formats_.gradient = c.parameters.formats(unit.node).gradient;
   const std::string weight = geometry_.name + ".weight";
   weights_ = c.parameters.find(Part::weights, weight);
   gradient_ = c.parameters.find(Part::gradients, weight);
@@ -43,13 +45,13 @@ void ConvRunner::plan() {
       if (!inline_input_) dinput_ = c.scratch(unit.level, geometry_.source_bytes());
     }
   }
-  for (const std::size_t rows : chunk_sizes(c.regions[unit.level]))
-    prepared_.emplace(rows, prepare(rows));
+  for (const std::size_t count : chunk_sizes(c.regions[unit.level]))
+    prepared_.emplace(count, prepare(count));
 }
 
-ConvRunner::Prepared ConvRunner::prepare(std::size_t rows) {
+ConvRunner::Prepared ConvRunner::prepare(std::size_t count) {
   Prepared result;
-  result.primitives = make_conv(geometry_, formats_, rows, c.spec.training, unit.input.has_value());
+  result.primitives = make_conv(stripe_, formats_, count, c.spec.training, unit.input.has_value());
   c.library_scratch = std::max(c.library_scratch, result.primitives.scratch_bytes);
   return result;
 }
@@ -62,21 +64,21 @@ dnnl::memory library_scratch(const Context& c, std::size_t lane) {
 }
 
 void ConvRunner::bind() {
-  for (auto& [rows, prepared] : prepared_) {
+  for (auto& [count, prepared] : prepared_) {
     prepared.forward.resize(c.lanes);
     prepared.backward_data.resize(c.lanes);
     prepared.backward_weights.resize(c.lanes);
-    for (std::size_t lane = 0; lane < c.lanes; ++lane) bind_lane(prepared, lane, rows);
+    for (std::size_t lane = 0; lane < c.lanes; ++lane) bind_lane(prepared, lane, count);
   }
 }
 
-void ConvRunner::bind_lane(Prepared& p, std::size_t lane, std::size_t rows) {
+void ConvRunner::bind_lane(Prepared& p, std::size_t lane, std::size_t count) {
   using dnnl::memory;
   const auto fixed = [](const memory::desc& desc, void* data) {
     return memory(desc, engine(), data);
   };
-  const memory source(geometry_.source(rows), engine(), nullptr);
-  const memory destination(geometry_.destination(rows), engine(), nullptr);
+  const memory source(stripe_.source(count), engine(), nullptr);
+  const memory destination(stripe_.destination(count), engine(), nullptr);
   const memory scratch = library_scratch(c, lane);
   const auto weights = copy_forward_ ? c.at<void>(forward_weights_) : static_cast<void*>(weights_);
   p.forward[lane] = {{DNNL_ARG_SRC, source},
@@ -90,7 +92,7 @@ void ConvRunner::bind_lane(Prepared& p, std::size_t lane, std::size_t rows) {
                               {DNNL_ARG_SCRATCHPAD, scratch}};
   if (!unit.input) return;
   p.backward_data[lane] = {
-      {DNNL_ARG_DIFF_SRC, memory(geometry_.source(rows), engine(), nullptr)},
+      {DNNL_ARG_DIFF_SRC, memory(stripe_.source(count), engine(), nullptr)},
       {DNNL_ARG_WEIGHTS, fixed(formats_.backward_data, c.at<void>(backward_weights_))},
       {DNNL_ARG_DIFF_DST, destination},
       {DNNL_ARG_SCRATCHPAD, scratch}};
@@ -114,7 +116,7 @@ void ConvRunner::forward(const Chunk& chunk) {
   p.primitives.forward.execute(c.streams[chunk.lane], arguments);
   if (!c.spec.training) return;
   double* sums = norm.sums(chunk.index);
-  c.kernels.statistics(output(chunk), chunk.rows * geometry_.out_height * geometry_.out_width,
+  c.kernels.statistics(output(chunk), chunk.share(geometry_.out_height * geometry_.out_width),
                        geometry_.out_channels, norm.pivot(), sums, sums + geometry_.out_channels);
 }
 
@@ -132,7 +134,7 @@ float* ConvRunner::partial(std::size_t lane) const {
 
 void ConvRunner::backward(const Chunk& chunk) {
   Prepared& p = prepared(chunk);
-  const std::size_t values = chunk.rows * geometry_.out_height * geometry_.out_width;
+  const std::size_t values = chunk.share(geometry_.out_height * geometry_.out_width);
   std::byte* dx = c.lane_at(chunk.lane, dx_);
   const PointRunner& reader = static_cast<PointRunner&>(*c.runners[unit.readers[0]]);
   c.kernels.norm_backward(

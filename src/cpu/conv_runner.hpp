@@ -33,16 +33,16 @@ class ConvRunner final : public Runner {
   BatchNorm norm;
 
  private:
-  /// The primitives for one number of rows, with each lane's arguments.
+  /// The primitives for one number of stripes, with each lane's arguments.
   struct Prepared {
     ConvPrimitives primitives;
     std::vector<std::unordered_map<int, dnnl::memory>> forward, backward_data, backward_weights;
   };
-  Prepared& prepared(const Chunk& chunk) { return prepared_.at(chunk.rows); }
-  Prepared prepare(std::size_t rows);
-  void bind_lane(Prepared& prepared, std::size_t lane, std::size_t rows);
+  Prepared& prepared(const Chunk& chunk) { return prepared_.at(chunk.count); }
+  Prepared prepare(std::size_t count);
+  void bind_lane(Prepared& prepared, std::size_t lane, std::size_t count);
   std::byte* output(const Chunk& chunk) const {
-    return c.at(x_) + chunk.first * geometry_.destination_bytes();
+    return c.at(x_) + chunk.before(geometry_.destination_bytes());
   }
   const std::byte* input(const Chunk& chunk);
   std::byte* data_gradient(const Chunk& chunk);
@@ -51,7 +51,7 @@ class ConvRunner final : public Runner {
 
   Image& image_;
   PointRunner* inline_input_ = nullptr;  // a point that this unit runs
-  ConvGeometry geometry_;
+  ConvGeometry geometry_, stripe_;
   ConvFormats formats_;
   float *weights_ = nullptr, *gradient_ = nullptr;
   std::size_t gradient_size_ = 0;  // floats, padding included
@@ -61,7 +61,7 @@ class ConvRunner final : public Runner {
   std::size_t x_ = 0, forward_weights_ = 0, backward_weights_ = 0;
   std::vector<std::size_t> partials_;                     // buffers of the lanes from 1 on
   std::size_t dx_ = 0, dinput_ = 0, chunk_gradient_ = 0;  // offsets in the lane's scratch
-  std::map<std::size_t, Prepared> prepared_;              // by rows
+  std::map<std::size_t, Prepared> prepared_;              // by stripes
 };
 
 }  // namespace lockstep::cpu

@@ -64,6 +64,13 @@ ConvGeometry ConvGeometry::of(const nn::Network& network, std::size_t index, Sto
           node.stride,         node.padding,      storage};
 }
 
+ConvGeometry ConvGeometry::stripe(std::size_t stripes) const {
+  ConvGeometry part = *this;
+  part.height /= stripes;
+  part.out_height /= stripes;
+  return part;
+}
+
 Desc ConvGeometry::source(std::size_t rows) const {
   return {{dim(rows), dim(in_channels), dim(height), dim(width)},
           type_of(storage),

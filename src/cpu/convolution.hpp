@@ -26,6 +26,8 @@ struct ConvGeometry {
   Storage storage;
 
   static ConvGeometry of(const nn::Network& network, std::size_t node, Storage storage);
+  /// The same convolution of 1/stripes of each image: right only where no line needs its neighbour.
+  ConvGeometry stripe(std::size_t stripes) const;
   dnnl::memory::desc source(std::size_t rows) const;       ///< nhwc, as all activations are
   dnnl::memory::desc destination(std::size_t rows) const;  ///< nhwc
   dnnl::memory::dims weight_dims() const;

@@ -44,21 +44,21 @@ void HeadRunner::plan() {
 void HeadRunner::forward(const Chunk& chunk) {
   const std::byte* input = c.runners[*unit.input]->value(chunk);
   const std::size_t image_bytes = pixels_ * features_ * bytes_of(c.storage);
-  for (std::size_t r = 0; r < chunk.rows; ++r)
+  for (std::size_t r = 0; r < chunk.count; ++r)
     c.kernels.average(input + r * image_bytes, pixels_, features_,
                       pooled_.data() + (chunk.first + r) * features_);
   float* logits = logits_.data() + chunk.first * classes_;
-  for (std::size_t r = 0; r < chunk.rows; ++r) std::copy_n(bias_, classes_, logits + r * classes_);
-  multiply('N', 'T', chunk.rows, classes_, features_, pooled_.data() + chunk.first * features_,
+  for (std::size_t r = 0; r < chunk.count; ++r) std::copy_n(bias_, classes_, logits + r * classes_);
+  multiply('N', 'T', chunk.count, classes_, features_, pooled_.data() + chunk.first * features_,
            features_, weights_, features_, 1, logits, classes_);
-  for (std::size_t row = chunk.first; row < chunk.first + chunk.rows; ++row)
+  for (std::size_t row = chunk.first; row < chunk.first + chunk.count; ++row)
     cross_entropy(logits_.data() + row * classes_, classes_, targets_[row], c.spec.label_smoothing,
                   c.scalars.gradient_scale, metrics_[chunk.lane],
                   c.spec.training ? dlogits_.data() + row * classes_ : nullptr);
 }
 
 void HeadRunner::backward(const Chunk& chunk) {
-  multiply('N', 'N', chunk.rows, features_, classes_, dlogits_.data() + chunk.first * classes_,
+  multiply('N', 'N', chunk.count, features_, classes_, dlogits_.data() + chunk.first * classes_,
            classes_, weights_, features_, 0, dpooled_.data() + chunk.first * features_, features_);
 }
 
@@ -82,7 +82,7 @@ const std::byte* HeadRunner::value(const Chunk& chunk) {
 const std::byte* HeadRunner::input_gradient(const Chunk& chunk) {
   std::byte* spread = c.lane_at(chunk.lane, place_);
   const std::size_t image_bytes = pixels_ * features_ * bytes_of(c.storage);
-  for (std::size_t r = 0; r < chunk.rows; ++r)
+  for (std::size_t r = 0; r < chunk.count; ++r)
     c.kernels.spread(dpooled_.data() + (chunk.first + r) * features_,
                      1.f / static_cast<float>(pixels_), pixels_, features_,
                      spread + r * image_bytes);

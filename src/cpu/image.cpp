@@ -6,7 +6,7 @@ namespace lockstep::cpu {
 
 Image::Image(Context& context) : c(context), row_values_(context.network.input.count()) {
   const std::size_t channels = c.network.input.channels;
-  check(48 % channels == 0, "the CPU backend normalises images of 1, 2, 3, 4, 6 or 8 channels");
+  check(48 % channels == 0, "48 values are whole pixels of an image of 1 to 4 channels");
   check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,
         "mean and deviation must have one value for each channel");
   for (std::size_t i = 0; i < 48; ++i) {
@@ -22,7 +22,7 @@ void Image::plan(std::size_t region) {
 
 const std::byte* Image::value(const Chunk& chunk) const {
   std::byte* out = c.lane_at(chunk.lane, place_);
-  const std::size_t values = chunk.rows * row_values_, first = chunk.first * row_values_;
+  const std::size_t values = chunk.count * row_values_, first = chunk.first * row_values_;
   if (floats_)
     c.kernels.from_float(floats_ + first, values, out);
   else

@@ -47,35 +47,35 @@ void unpad(const Padding& p, const std::byte* deep, std::byte* wide) {
 Padding padding_of(const Context& c, const Unit& unit, const Chunk& chunk) {
   const nn::Shape& from = c.network.nodes[c.units[*unit.skip].node].shape;
   const nn::Shape& to = c.network.nodes[unit.node].shape;
-  return {chunk.rows, from.height, from.width,  from.channels,      to.height,
-          to.width,   to.channels, unit.stride, bytes_of(c.storage)};
+  return {chunk.count, from.height, from.width,  from.channels,      to.height,
+          to.width,    to.channels, unit.stride, bytes_of(c.storage)};
 }
 
 }  // namespace
 
 void PointRunner::plan() {
   shape_ = c.network.nodes[unit.node].shape;
-  row_bytes_ = shape_.count() * bytes_of(c.storage);
+  image_bytes_ = shape_.count() * bytes_of(c.storage);
   std::size_t last = unit.level;
   for (const std::size_t reader : unit.readers) last = std::max(last, c.units[reader].level);
   kept_ =
       unit.kept || (unit.in_region && !c.spec.training);  // evaluation frees values early anyway
   if (kept_) {
-    z_ = c.buffer(row_bytes_ * c.spec.batch, c.forward_time(unit.level),
+    z_ = c.buffer(image_bytes_ * c.spec.batch, c.forward_time(unit.level),
                   c.spec.training ? std::max(last, c.backward_time(unit.level)) : last);
   } else {
-    places_[unit.level] = c.scratch(unit.level, row_bytes_);
+    places_[unit.level] = c.scratch(unit.level, image_bytes_);
     for (const std::size_t reader : unit.readers) {
       const std::size_t level = c.units[reader].level;
-      if (!places_.contains(level)) places_[level] = c.scratch(level, row_bytes_);
+      if (!places_.contains(level)) places_[level] = c.scratch(level, image_bytes_);
     }
   }
-  if (unit.pad) padded_ = c.scratch(unit.level, row_bytes_);
+  if (unit.pad) padded_ = c.scratch(unit.level, image_bytes_);
   if (!c.spec.training) return;
 
   std::size_t g_until = c.backward_time(main().unit.level);
   if (unit.skip) g_until = std::max(g_until, c.backward_time(c.units[*unit.skip].level));
-  g_ = c.buffer(row_bytes_ * c.spec.batch, c.backward_time(unit.level), g_until);
+  g_ = c.buffer(image_bytes_ * c.spec.batch, c.backward_time(unit.level), g_until);
   if (unit.pad) {
     const Unit& source = c.units[*unit.skip];
     unpadded_ =
@@ -95,7 +95,7 @@ void PointRunner::before_forward(std::size_t lane) {
 }
 
 std::byte* PointRunner::output(const Chunk& chunk) const {
-  return kept_ ? c.at(z_) + chunk.first * row_bytes_
+  return kept_ ? c.at(z_) + chunk.before(image_bytes_)
                : c.lane_at(chunk.lane, places_.at(chunk.region));
 }
 

@@ -22,7 +22,7 @@ class PointRunner final : public Runner {
 
   /// The gradient behind the sum, already zero where the ReLU was: what batch norm and the skip
   /// receive.
-  std::byte* gradient(const Chunk& chunk) const { return c.at(g_) + chunk.first * row_bytes_; }
+  std::byte* gradient(const Chunk& chunk) const { return c.at(g_) + chunk.before(image_bytes_); }
 
  private:
   std::byte* output(const Chunk& chunk) const;
@@ -30,12 +30,12 @@ class PointRunner final : public Runner {
   ConvRunner& main() const { return static_cast<ConvRunner&>(*c.runners[*unit.input]); }
   ConvRunner* skip_conv() const;
   std::size_t values_of(const Chunk& chunk) const {
-    return chunk.rows * shape_.height * shape_.width;
+    return chunk.share(shape_.height * shape_.width);
   }
 
   nn::Shape shape_;
   bool kept_ = true;
-  std::size_t row_bytes_ = 0;
+  std::size_t image_bytes_ = 0;
   std::size_t z_ = 0, g_ = 0;  // buffers
   /// Of a value that is not kept: offsets in the scratch of each region that reads it.
   std::map<std::size_t, std::size_t> places_;

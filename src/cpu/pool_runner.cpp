@@ -97,7 +97,7 @@ void PoolRunner::before_forward(std::size_t lane) {
 }
 
 void PoolRunner::forward(const Chunk& chunk) {
-  Prepared& p = prepared_.at(chunk.rows);
+  Prepared& p = prepared_.at(chunk.count);
   auto& arguments = p.forward_arguments[chunk.lane];
   arguments.at(DNNL_ARG_SRC)
       .set_data_handle(const_cast<std::byte*>(c.runners[*unit.input]->value(chunk)));
@@ -119,12 +119,12 @@ const std::byte* PoolRunner::output_gradient(const Chunk& chunk) {
   check(unit.readers.size() == 2, unit.name + ": the CPU backend sums at most two gradients");
   std::byte* sum = c.lane_at(chunk.lane, sum_);
   c.kernels.sum(first, c.runners[unit.readers[1]]->input_gradient(chunk),
-                chunk.rows * out_bytes_ / bytes_of(c.storage), sum);
+                chunk.count * out_bytes_ / bytes_of(c.storage), sum);
   return sum;
 }
 
 void PoolRunner::backward(const Chunk& chunk) {
-  Prepared& p = prepared_.at(chunk.rows);
+  Prepared& p = prepared_.at(chunk.count);
   auto& arguments = p.backward_arguments[chunk.lane];
   arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(const_cast<std::byte*>(output_gradient(chunk)));
   arguments.at(DNNL_ARG_DIFF_SRC).set_data_handle(dinput_at(chunk));

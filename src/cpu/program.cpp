@@ -24,7 +24,8 @@ std::shared_ptr<HostMemory> SharedBlock::of_size(std::size_t bytes) {
 }
 
 CpuProgram::CpuProgram(const nn::Network& network, const ProgramSpec& spec,
-                       CpuParameters& parameters, Team& team, SharedBlock& block)
+                       CpuParameters& parameters, Team& team, SharedBlock& block,
+                       std::size_t chunk_bytes)
     : network_(network),
       spec_(spec),
       team_(team),
@@ -49,8 +50,8 @@ CpuProgram::CpuProgram(const nn::Network& network, const ProgramSpec& spec,
   check(spec.batch > 0, "a program needs at least one row");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
   context_.units = lower(network_);
-  context_.regions =
-      make_regions(network_, context_.units, spec_.batch, context_.lanes, context_.storage);
+  context_.regions = make_regions(network_, context_.units, spec_.batch, context_.lanes,
+                                  context_.storage, chunk_bytes);
   make_runners();
   allocate(block);
   make_tapes();

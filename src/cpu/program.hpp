@@ -22,7 +22,7 @@ class SharedBlock {
 class CpuProgram final : public Program {
  public:
   CpuProgram(const nn::Network& network, const ProgramSpec& spec, CpuParameters& parameters,
-             Team& team, SharedBlock& block);
+             Team& team, SharedBlock& block, std::size_t chunk_bytes);
   const ProgramSpec& spec() const override { return spec_; }
   void load(const data::Batch& batch) override;
   void load_normalised(std::span<const float> images,
@@ -54,9 +54,10 @@ class CpuProgram final : public Program {
 /// How a precision is kept on a CPU. Throws InputError for those that CPUs do not have.
 Storage storage_of(Precision precision);
 
-/// Cuts the batch into chunks for each region: each lane has a run of rows, in pieces small enough
-/// for its cache.
+/// Cuts the batch into chunks for each region: each lane has a run of images, in pieces of about
+/// `chunk_bytes` of activations.
 std::vector<Region> make_regions(const nn::Network& network, const std::vector<Unit>& units,
-                                 std::size_t batch, std::size_t lanes, Storage storage);
+                                 std::size_t batch, std::size_t lanes, Storage storage,
+                                 std::size_t chunk_bytes = CpuBackendSpec{}.chunk_bytes);
 
 }  // namespace lockstep::cpu

@@ -15,14 +15,20 @@
 
 namespace lockstep::cpu {
 
-/// Some consecutive rows of the batch that one lane takes through one region while they are in its
-/// cache.
+/// Some consecutive stripes of the batch that one lane takes through one region while they are in
+/// its cache. A stripe is a whole image, or a band of 1/stripes of each image's lines where nothing
+/// in the region looks past a pixel.
 struct Chunk {
   std::size_t region = 0, lane = 0;
   std::size_t index = 0;  ///< among all chunks of the region: partial sums are kept by it, so that
                           ///< adding them up in order gives the same bits whatever the timing
-  std::size_t first = 0, rows = 0;
+  std::size_t first = 0, count = 0;  ///< stripes
+  std::size_t stripes = 1;           ///< in an image
   bool first_of_lane = false;
+
+  /// What comes before the chunk, and what it holds, of something of which an image has so much.
+  std::size_t before(std::size_t of_image) const { return first * of_image / stripes; }
+  std::size_t share(std::size_t of_image) const { return count * of_image / stripes; }
 };
 
 /// The units between two batch norms' statistics, and the cut of the batch into chunks.
@@ -30,14 +36,15 @@ struct Region {
   std::string name;
   std::vector<std::size_t> units;
   std::vector<std::vector<Chunk>> lanes;  ///< chunks of each lane
-  std::size_t chunks = 0, chunk_rows = 0;
+  std::size_t chunks = 0, stripes = 1;
+  std::size_t chunk_stripes = 0;  ///< of the largest chunk
 };
 
-/// The numbers of rows that a region's chunks have: what primitives are made for.
+/// The numbers of stripes that a region's chunks have: what primitives are made for.
 inline std::set<std::size_t> chunk_sizes(const Region& region) {
   std::set<std::size_t> sizes;
   for (const auto& lane : region.lanes)
-    for (const Chunk& chunk : lane) sizes.insert(chunk.rows);
+    for (const Chunk& chunk : lane) sizes.insert(chunk.count);
   return sizes;
 }
 
@@ -69,8 +76,9 @@ struct Context {
     return planner.add(bytes, first, last);
   }
   /// A place in the lane's scratch of this region; returns its offset.
-  std::size_t scratch(std::size_t region, std::size_t bytes_a_row) {
-    return fixed_scratch(region, bytes_a_row * regions[region].chunk_rows);
+  std::size_t scratch(std::size_t region, std::size_t bytes_an_image) {
+    const Region& r = regions[region];
+    return fixed_scratch(region, bytes_an_image * r.chunk_stripes / r.stripes);
   }
   std::size_t fixed_scratch(std::size_t region, std::size_t bytes) {
     const std::size_t rounded = (bytes + 63) / 64 * 64;
@@ -102,10 +110,9 @@ class Runner {
   virtual void recompute(const Chunk&) {}  ///< in network order, before the chunk's backward
   virtual void backward(const Chunk&) {}
   virtual void after_backward(std::size_t /*lane*/, bool /*accumulate*/) {}
-  /// The unit's value for these rows, computed now if it is not at hand.
+  /// The unit's value for these stripes, computed now if it is not at hand.
   virtual const std::byte* value(const Chunk& chunk) = 0;
-  /// What this unit adds to the gradient of its input for these rows: [rows of the chunk, height,
-  /// width, channels of input].
+  /// What this unit adds to the gradient of its input for these stripes, shaped as the input.
   virtual const std::byte* input_gradient(const Chunk& chunk) = 0;
   /// Slices of the arena whose gradients this unit makes.
   virtual std::vector<std::size_t> slices() const { return {}; }

@@ -61,7 +61,8 @@ class Layer {
   Layer(const nn::Network& network, const Unit& unit, const Region& region, Storage storage,
         std::size_t batch)
       : geometry_(ConvGeometry::of(network, unit.node, storage)),
-        formats_(ConvFormats::choose(geometry_)),
+        stripe_(geometry_.stripe(region.stripes)),
+        formats_(ConvFormats::choose(stripe_)),
         region_(region),
         has_data_gradient_(unit.input.has_value()),
         output_(geometry_.destination_bytes() * batch),
@@ -69,32 +70,32 @@ class Layer {
         backward_weights_(formats_.backward_data.get_size()) {
     for (const auto& chunks : region.lanes)
       for (const Chunk& chunk : chunks)
-        if (!prepared_.contains(chunk.rows))
-          prepared_[chunk.rows].primitives =
-              make_conv(geometry_, formats_, chunk.rows, true, has_data_gradient_);
+        if (!prepared_.contains(chunk.count))
+          prepared_[chunk.count].primitives =
+              make_conv(stripe_, formats_, chunk.count, true, has_data_gradient_);
   }
 
   void need(Lane::Bytes& bytes) const {
-    bytes.source = std::max(bytes.source, geometry_.source_bytes() * region_.chunk_rows);
+    bytes.source = std::max(bytes.source, stripe_.source_bytes() * region_.chunk_stripes);
     bytes.destination =
-        std::max(bytes.destination, geometry_.destination_bytes() * region_.chunk_rows);
+        std::max(bytes.destination, stripe_.destination_bytes() * region_.chunk_stripes);
     bytes.weights = std::max(bytes.weights, formats_.gradient.get_size());
-    for (const auto& [rows, prepared] : prepared_)
+    for (const auto& [count, prepared] : prepared_)
       bytes.scratch = std::max(bytes.scratch, prepared.primitives.scratch_bytes);
   }
 
   void bind(const std::vector<Lane>& lanes) {
-    for (auto& [rows, prepared] : prepared_)
-      for (const Lane& lane : lanes) prepared.arguments.push_back(arguments(lane, rows, prepared));
+    for (auto& [count, prepared] : prepared_)
+      for (const Lane& lane : lanes) prepared.arguments.push_back(arguments(lane, count, prepared));
   }
 
   void run(Kind kind, std::size_t number, Lane& lane) {
     for (const Chunk& chunk : region_.lanes[number]) {
-      Prepared& prepared = prepared_.at(chunk.rows);
+      Prepared& prepared = prepared_.at(chunk.count);
       Arguments& arguments = prepared.arguments[number][kind];
       if (kind == forward)
         arguments.at(DNNL_ARG_DST)
-            .set_data_handle(output_.host.data() + chunk.first * geometry_.destination_bytes());
+            .set_data_handle(output_.host.data() + chunk.before(geometry_.destination_bytes()));
       primitive(prepared.primitives, kind).execute(lane.stream, arguments);
     }
   }
@@ -104,7 +105,9 @@ class Layer {
   const std::string& implementations() const {
     return prepared_.rbegin()->second.primitives.implementations;
   }
-  std::size_t chunk_rows() const { return region_.chunk_rows; }
+  double chunk_rows() const {
+    return static_cast<double>(region_.chunk_stripes) / static_cast<double>(region_.stripes);
+  }
   double gflop(std::size_t batch) const {  // of one kind
     return 2e-9 * static_cast<double>(batch * geometry_.weight_count() * geometry_.out_height *
                                       geometry_.out_width);
@@ -122,12 +125,12 @@ class Layer {
     return primitives.backward_data;
   }
 
-  std::array<Arguments, kinds> arguments(const Lane& lane, std::size_t rows,
+  std::array<Arguments, kinds> arguments(const Lane& lane, std::size_t count,
                                          const Prepared& prepared) const {
     const auto of = [](const memory::desc& desc, const Values& values) {
       return memory(desc, engine(), values.host.data());
     };
-    const memory::desc source = geometry_.source(rows), destination = geometry_.destination(rows);
+    const memory::desc source = stripe_.source(count), destination = stripe_.destination(count);
     const memory::desc scratch({static_cast<memory::dim>(prepared.primitives.scratch_bytes)},
                                memory::data_type::u8, memory::format_tag::a);
     const std::pair<const int, memory> library{DNNL_ARG_SCRATCHPAD, of(scratch, lane.scratch)};
@@ -145,12 +148,12 @@ class Layer {
                       library}};
   }
 
-  ConvGeometry geometry_;
+  ConvGeometry geometry_, stripe_;
   ConvFormats formats_;
   const Region& region_;
   bool has_data_gradient_;
   Values output_, forward_weights_, backward_weights_;
-  std::map<std::size_t, Prepared> prepared_;  // by rows
+  std::map<std::size_t, Prepared> prepared_;  // by stripes
 };
 
 double median(std::vector<double> values) {

@@ -86,7 +86,7 @@ nn::Network padded_shortcuts() {
 }
 
 nn::Network bottlenecks() {
-  Sketch s({3, 19, 23}, 5);
+  Sketch s({3, 31, 23}, 5);
   std::size_t x = s.relu("r0", s.conv_bn("c0", 0, 16, 7, 2));
   x = s.window("maxpool", nn::Op::max_pool, x, 16, 3, 2);
   std::size_t y = s.relu("r1", s.conv_bn("c1", x, 16, 1, 1));
@@ -94,7 +94,10 @@ nn::Network bottlenecks() {
   x = s.join("j1", y, s.conv_bn("down", x, 64, 1, 2));
   y = s.relu("r4", s.conv_bn("c4", x, 16, 1, 1));
   y = s.conv_bn("c6", s.relu("r5", s.conv_bn("c5", y, 16, 3, 1)), 64, 1, 1);
-  return s.finish(s.join("j2", y, x));
+  x = s.join("j2", y, x);
+  y = s.relu("r7", s.conv_bn("c7", x, 16, 1, 1));
+  y = s.conv_bn("c9", s.relu("r8", s.conv_bn("c8", y, 16, 3, 2)), 64, 1, 1);
+  return s.finish(s.join("j3", y, s.conv_bn("down2", x, 64, 1, 2)));
 }
 
 nn::Network pool_as_skip() {

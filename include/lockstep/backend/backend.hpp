@@ -145,9 +145,13 @@ class Backend {
   virtual void update_statistics(Parameters& parameters, std::size_t micro_batches) = 0;
 };
 
-/// Where the CPU backend's compute threads run; one set each. Empty: one thread, unbound.
 struct CpuBackendSpec {
+  /// Where the compute threads run; one set each. Empty: one thread, unbound.
   std::vector<std::vector<int>> thread_cpus;
+  /// Bytes of activations that a thread takes at a time, to find them in its second-level cache
+  /// again: 1 or 2 MB on the machines that train on CPUs. A fixed number, so that the cut, and with
+  /// it the order of the sums, does not depend on the machine.
+  std::size_t chunk_bytes = std::size_t{1} << 20;
 };
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendSpec& spec);
 
