@@ -184,7 +184,11 @@ tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS)
 
 .PHONY: install
 install: $(PROGRAM)  ## install the program below PREFIX (/usr/local), DESTDIR is respected
-	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/lockstep
+	install -D -m 755 $(PROGRAM) "$(DESTDIR)$(PREFIX)/bin/lockstep"
+
+.PHONY: uninstall
+uninstall:  ## remove it again
+	rm -f "$(DESTDIR)$(PREFIX)/bin/lockstep"
 
 .PHONY: clean
 clean:  ## remove build/ (data sets and runs stay)
