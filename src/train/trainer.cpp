@@ -160,6 +160,7 @@ void Trainer::mark(double StepTimes::*time) {
 StepReport Trainer::report() {
   StepReport report;
   for (const auto& [rows, program] : programs_) add(report.metrics, program->take_metrics());
+  communicator_.progress();  // aborted reductions end the wait too, and this says why
   const std::vector<double> laps_ms = timeline_->laps_ms();
   check(laps_ms.size() == laps_.size(), "a step's marks and laps differ");
   for (std::size_t i = 0; i < laps_.size(); ++i) report.times.*laps_[i] += laps_ms[i];
@@ -189,17 +190,6 @@ void Trainer::audit(comm::Control& control, std::uint64_t step) const {
   throw Error(fmt::format("ranks diverged at step {}: the state's hash is {} on rank {}, but {}",
                           step, common->first, fmt::join(common->second, ", "),
                           fmt::join(odd, "; ")));
-}
-
-MemoryPlan Trainer::memory() const {
-  MemoryPlan all;
-  for (const auto& [rows, program] : programs_) {
-    const MemoryPlan plan = program->memory();
-    all.activations += plan.activations;
-    all.without_reuse += plan.without_reuse;
-    all.workspace += plan.workspace;
-  }
-  return all;
 }
 
 }  // namespace lockstep::train

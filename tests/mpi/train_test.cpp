@@ -75,6 +75,7 @@ TEST_CASE("all ranks hold the same bits after uneven steps, also those that had 
           "[train]") {
   Ranks ranks;
   Trainer trainer(small_trainer(2), *ranks.backend, *ranks.communicator);
+  const std::size_t memory = trainer.memory().activations;
   const Rows rows(5 * ranks.size());
   std::uint64_t counted = 0, expected = 0;
   for (std::size_t global = 1; global <= 5 * ranks.size(); global += 2) {
@@ -84,6 +85,7 @@ TEST_CASE("all ranks hold the same bits after uneven steps, also those that had 
     expected += global;
   }
   REQUIRE(on_every_rank(counted == expected));
+  REQUIRE(on_every_rank(trainer.memory().activations == memory));  // shared with the odd sizes'
   REQUIRE(on_every_rank(audit_passes(trainer, *ranks.control)));
   const auto weights = learned_values(trainer, Part::weights);
   REQUIRE(on_every_rank(

@@ -67,7 +67,9 @@ class Trainer {
   Parameters& parameters() { return *parameters_; }
   const nn::Network& network() const { return spec_.network; }
   const ProgramSpec& program_spec() const { return spec_.program; }
-  MemoryPlan memory() const;  ///< of all programs so far
+  /// Of the full micro-batch's program. Smaller ones run in the same memory: a backend's programs
+  /// share what they do not keep.
+  MemoryPlan memory() const { return programs_.at(spec_.program.batch)->memory(); }
   std::size_t buckets() const { return reducer_->buckets().size(); }
 
  private:
