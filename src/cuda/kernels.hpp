@@ -167,7 +167,7 @@ struct Chunk {
 constexpr std::uint32_t chunk_floats = 4096;
 
 void set_scalars(DeviceScalars* scalars, const StepScalars& step, cudaStream_t stream);
-/// Begins a state: `step` as it is by default.
+/// For the next step, of which nothing has overflowed yet.
 void set_loss_scale(DeviceScalars* scalars, const LossScale& scale, cudaStream_t stream);
 
 struct UpdateArgs {

@@ -64,6 +64,13 @@ train::TrainerSpec spec_of(Precision precision, std::size_t micro_batch) {
   return spec;
 }
 
+train::CheckpointHeader some_header() {
+  train::CheckpointHeader header;
+  header.classes = {"a"};
+  header.mean = header.stddev = {0.5f};
+  return header;
+}
+
 constexpr Precision all_precisions[] = {Precision::fp32, Precision::tf32, Precision::bf16,
                                         Precision::fp16};
 
@@ -127,15 +134,12 @@ TEST_CASE("a checkpoint goes from the GPU to the CPU and back, bit for bit", "[g
   train::Trainer first(spec_of(Precision::fp16, 8), *backend, world);
   for (int step = 0; step < 3; ++step) first.step(data.batch, 8, 0.05f);
   first.parameters().set_loss_scale({1024, 7, 0, 2});
-  train::CheckpointHeader header;
-  header.classes = {"a"};
-  header.mean = header.stddev = {0.5f};
-  train::write_checkpoint(path, header, first.parameters());
+  train::write_checkpoint(path, some_header(), first.parameters());
 
   const auto host = make_cpu_backend({std::vector<std::vector<int>>(1)});
   const auto there = host->make_parameters(first.network(), Precision::fp32);
   train::load_tensors(path, *there, true);
-  const auto again = gpu()->make_parameters(first.network(), Precision::fp16);
+  const auto again = backend->make_parameters(first.network(), Precision::fp16);
   train::load_tensors(path, *again, true);
   std::filesystem::remove(path);
   CHECK(again->hash() == first.parameters().hash());
@@ -161,7 +165,7 @@ TEST_CASE("a deterministic run that is saved and goes on ends with the same bits
     Alone world(backend->device());
     train::Trainer whole(spec, *backend, world);
     for (int step = 0; step < 3; ++step) whole.step(data.batch, 8, 0.05f);
-    train::write_checkpoint(path, {}, whole.parameters());
+    train::write_checkpoint(path, some_header(), whole.parameters());
     for (int step = 0; step < 3; ++step) whole.step(data.batch, 8, 0.05f);
 
     const auto other = gpu();
