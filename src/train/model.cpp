@@ -22,6 +22,11 @@ std::string shape_text(const data::DataSetInfo& info) {
 
 }  // namespace
 
+void require_channels(const data::DataSetInfo& data, const std::string& path) {
+  require(data.channels >= 1 && data.channels <= 4,
+          fmt::format("{} has images of {} channels; networks take 1 to 4", path, data.channels));
+}
+
 nn::Network make_network(const Config& config, const data::DataSetInfo& data) {
   nn::ResNetSpec spec;
   spec.model = config.model;

@@ -65,6 +65,7 @@ void Run::Impl::judge_directory() const {
 void Run::Impl::open_data() {
   train_rows = std::make_unique<data::DataSet>(config.data.train);
   const data::DataSetInfo& info = train_rows->info();
+  require_channels(info, config.data.train);
   const std::size_t side = std::min(info.height, info.width);
   for (const auto& [key, pixels] :
        {std::pair{"data.pad", config.data.pad}, std::pair{"data.cutout", config.data.cutout}})

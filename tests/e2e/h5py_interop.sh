@@ -26,7 +26,7 @@ import json, pathlib, sys
 import h5py, numpy as np
 
 sys.argv[1:1] = ["plain/a.h5"]  # the program writes it when it is imported
-from shard_by_h5py import crc32c, images, labels, mean, row_bytes
+from shard_by_h5py import crc32c, images, labels, mean, row_bytes, write_shard
 
 command, arguments = sys.argv[2], sys.argv[3:]
 
@@ -84,6 +84,14 @@ def change_label(path):
         f["labels"][17] = (f["labels"][17] + 1) % 3
 
 
+def with_channels(to, count):
+    """The specification's shard with as many channels."""
+    repeated = np.concatenate([images] * 3, axis=-1)[..., : int(count)]
+    pathlib.Path(to).parent.mkdir()
+    write_shard(to, repeated, labels, ["cat", "dog", "bird"],
+                repeated.mean((0, 1, 2)) / 255, repeated.std((0, 1, 2)) / 255)
+
+
 if command == "variants":
     copy("compressed/a.h5", images={"chunks": (1, 32, 32, 3), "compression": "gzip"})
     copy("foreign/a.h5", file={"userblock_size": 512, "libver": "latest"},
@@ -98,6 +106,14 @@ train() {  # train DATA RUN
   "$LOCKSTEP" train --model resnet20 --data.train "$1" --epochs 1 --batch 32 --out "$2"
 }
 describe() { "$LOCKSTEP" info --json plain/a.h5 | check described; }
+trains_on() {  # trains_on CHANNELS
+  check with_channels "of-$1/a.h5" "$1" && train "of-$1" "run-of-$1"
+}
+refuses_channels() {  # refuses_channels CHANNELS
+  check with_channels "of-$1/a.h5" "$1"
+  ! train "of-$1" "run-of-$1" >said.log 2>&1 && cat said.log && [[ ! -e run-of-$1 ]] &&
+    grep "error: of-$1 has images of $1 channels; networks take 1 to 4" said.log
+}
 like_plain() { train "$1" "run-$1" && check same_losses run-plain "run-$1"; }
 refuses_change() {  # refuses_change OF ROW
   cp -r plain "$1"
@@ -112,6 +128,12 @@ law 'compressed by h5py it gives the same losses' like_plain compressed
 law 'in other byte orders, behind a user block, it gives the same losses' like_plain foreign
 law 'a row that h5py changed is refused by file and row' refuses_change pixel 41
 law 'a label that h5py changed to another class is refused by file and row' refuses_change label 17
+for channels in 1 2 4; do
+  law "images of $channels channel(s) are trained on" trains_on $channels
+done
+for channels in 5 7; do
+  law "images of $channels channels are refused by the data's name" refuses_channels $channels
+done
 law 'lockstep packs the default data set' \
   "$LOCKSTEP" pack --from shapes --train-rows 300 --val-rows 60 --out shapes
 ours=$(echo shapes/train/*.h5)

@@ -9,6 +9,9 @@
 
 namespace lockstep::train {
 
+/// Throws InputError naming `path` when networks take no images of its number of channels: 1 to 4.
+void require_channels(const data::DataSetInfo& data, const std::string& path);
+
 /// The network that the configuration names, for images of this data set.
 nn::Network make_network(const Config& config, const data::DataSetInfo& data);
 
