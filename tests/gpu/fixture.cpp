@@ -16,19 +16,20 @@ std::unique_ptr<Backend> gpu() {
   return nullptr;
 }
 
-// A product of p-bit numbers is off by 2^-p; values and gradients are rounded once in each of the
-// ten or so layers. Where rounding is coarse some ReLUs of these small networks flip besides, and
-// each takes its whole gradient with it: the CPU's bf16 test allows 0.2 for that.
-Tolerance tolerance_of(Precision precision) {
+// A product of p-bit numbers is off by 2^-p, and values and gradients are rounded once in each
+// layer. Where that is coarse some ReLUs flip besides, each with its whole gradient, and the
+// deepest of the networks normalises over few values: with exact convolutions that are only rounded
+// where they are stored, fp16 was seen to be off by 0.06 (deepest: 0.13) and bf16 by 0.09 (0.24).
+Tolerance tolerance_of(Precision precision, const nn::Network& network) {
+  const bool deep = network.nodes.size() > 30;
   switch (precision) {
     case Precision::fp32:  // 24 bits; sums of up to a thousand products in another order
       return {1e-6, 3e-5};
     case Precision::tf32:  // 11 bits in products, everything else as in fp32
-      return {2e-3, 0.03};
     case Precision::fp16:  // 11 bits
-      return {2e-3, 0.03};
+      return {2e-3, deep ? 0.3 : 0.15};
     case Precision::bf16:  // 8 bits
-      return {0.02, 0.2};
+      return {5e-3, deep ? 0.5 : 0.2};
   }
   throw Error("a precision without a tolerance");
 }

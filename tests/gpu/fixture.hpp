@@ -15,8 +15,8 @@ std::unique_ptr<Backend> gpu();
 struct Tolerance {
   double loss = 0, gradient = 0;
 };
-/// For the small networks of tests/support/sketch.hpp.
-Tolerance tolerance_of(Precision precision);
+/// For one of the small networks of tests/support/sketch.hpp.
+Tolerance tolerance_of(Precision precision, const nn::Network& network);
 
 /// Fills everything that the next run computes with NaN, so that nothing of an earlier one can
 /// pass for its result.

@@ -105,6 +105,23 @@ TEST_CASE("twenty steps on the GPU learn what the CPU learns, every precision", 
   }
 }
 
+TEST_CASE("an uneven last batch trains on the GPU as on the CPU", "[gpu][train]") {
+  if (!gpu()) return;
+  const Corners data(27);  // micro-batches of 14 and 13 rows, behind a program of 16
+  const auto host = make_cpu_backend({std::vector<std::vector<int>>(2)});
+  const auto device = gpu();
+  Alone host_world(host->device()), device_world(device->device());
+  train::Trainer want(spec_of(Precision::fp32, 16), *host, host_world);
+  train::Trainer got(spec_of(Precision::fp32, 16), *device, device_world);
+  for (int step = 0; step < 3; ++step) {
+    const train::StepReport there = want.step(data.batch, 27, 0.02f);
+    const train::StepReport here = got.step(data.batch, 27, 0.02f);
+    INFO("step " << step);
+    CHECK(here.metrics.rows == 27);
+    CHECK(here.metrics.loss == Approx(there.metrics.loss).epsilon(1e-3));
+  }
+}
+
 TEST_CASE("overflows in a row stop the run and leave its state as it was", "[gpu][train]") {
   if (!gpu()) return;
   const Corners data(8);
