@@ -69,8 +69,75 @@ Span clipped(std::ptrdiff_t begin, std::ptrdiff_t end, std::size_t size) {
           static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(end, first, limit))};
 }
 
+// Where a window that leaves so much room begins, as torchvision's CenterCrop has it: half of it,
+// halves rounded to even.
+int middle(std::size_t room) {
+  const std::size_t half = room / 2;
+  return static_cast<int>(half + (room % 2 == 1 && half % 2 == 1 ? 1 : 0));
+}
+
+}  // namespace
+
+Placement placement(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
+                    std::size_t height, std::size_t width) {
+  const std::size_t tall = spec.height > 0 ? spec.height : height;
+  const std::size_t wide = spec.width > 0 ? spec.width : width;
+  check(tall <= height + 2 * spec.pad && wide <= width + 2 * spec.pad, "the window fits");
+  const std::size_t down = height + 2 * spec.pad - tall, right = width + 2 * spec.pad - wide;
+  Placement where;
+  if (spec.crop == Crop::centre) {
+    where.dy = middle(down);
+    where.dx = middle(right);
+  } else if (down + right > 0) {
+    const Philox bits = draw4(spec.seed, epoch, row, Draw::crop);
+    where.dy = static_cast<int>(below(bits.word[0], static_cast<std::uint32_t>(down + 1)));
+    where.dx = static_cast<int>(below(bits.word[1], static_cast<std::uint32_t>(right + 1)));
+  }
+  if (spec.flip) where.flip = (draw(spec.seed, epoch, row, Draw::flip) & 1) != 0;
+  if (spec.cutout > 0) {
+    const Philox bits = draw4(spec.seed, epoch, row, Draw::cutout);
+    where.cut_y = static_cast<int>(below(bits.word[0], static_cast<std::uint32_t>(tall)));
+    where.cut_x = static_cast<int>(below(bits.word[1], static_cast<std::uint32_t>(wide)));
+  }
+  return where;
+}
+
+void augment(const AugmentSpec& spec, const Placement& where, std::size_t height, std::size_t width,
+             std::size_t channels, std::span<const std::uint8_t> fill, const std::uint8_t* from,
+             std::uint8_t* to) {
+  const std::size_t tall = spec.height > 0 ? spec.height : height;
+  const std::size_t wide = spec.width > 0 ? spec.width : width;
+  const auto pad = static_cast<std::ptrdiff_t>(spec.pad);
+  const std::ptrdiff_t down = where.dy - pad, right = where.dx - pad;
+  const std::size_t line_bytes = wide * channels;
+  // Pixel x of the crop is pixel x + right of the image, where there is one.
+  const Span columns = clipped(-right, static_cast<std::ptrdiff_t>(width) - right, wide);
+  const std::size_t pixels = columns.end - columns.begin;
+  const std::size_t skipped = right > 0 ? static_cast<std::size_t>(right) * channels : 0;
+  const std::size_t before = (where.flip ? wide - columns.end : columns.begin) * channels;
+  const std::size_t behind = before + pixels * channels;
+  std::uint8_t* const image = to;
+  for (std::size_t y = 0; y < tall; ++y, to += line_bytes) {
+    const std::ptrdiff_t line = static_cast<std::ptrdiff_t>(y) + down;
+    if (line < 0 || line >= static_cast<std::ptrdiff_t>(height) || pixels == 0) {
+      std::memset(to, 0, line_bytes);
+      continue;
+    }
+    const std::uint8_t* source = from + static_cast<std::size_t>(line) * width * channels + skipped;
+    std::memset(to, 0, before);
+    if (where.flip) {
+      reverse(source + pixels * channels, pixels, channels, to + before);
+    } else {
+      std::memcpy(to + before, source, pixels * channels);
+    }
+    std::memset(to + behind, 0, line_bytes - behind);
+  }
+  cut_out(spec, where, tall, wide, channels, fill, image);
+}
+
 void cut_out(const AugmentSpec& spec, const Placement& where, std::size_t height, std::size_t width,
              std::size_t channels, std::span<const std::uint8_t> fill, std::uint8_t* image) {
+  if (spec.cutout == 0) return;
   const auto side = static_cast<std::ptrdiff_t>(spec.cutout);
   const std::ptrdiff_t top = where.cut_y - side / 2, left = where.cut_x - side / 2;
   const Span lines = clipped(top, top + side, height), columns = clipped(left, left + side, width);
@@ -80,57 +147,6 @@ void cut_out(const AugmentSpec& spec, const Placement& where, std::size_t height
       std::memcpy(image + (y * width + x) * channels, fill.data(), channels);
     }
   }
-}
-
-}  // namespace
-
-Placement placement(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
-                    std::size_t height, std::size_t width) {
-  Placement where;
-  if (spec.pad > 0) {
-    const Philox bits = draw4(spec.seed, epoch, row, Draw::crop);
-    const auto places = static_cast<std::uint32_t>(2 * spec.pad + 1);
-    where.dy = static_cast<int>(below(bits.word[0], places));
-    where.dx = static_cast<int>(below(bits.word[1], places));
-  }
-  if (spec.flip) where.flip = (draw(spec.seed, epoch, row, Draw::flip) & 1) != 0;
-  if (spec.cutout > 0) {
-    const Philox bits = draw4(spec.seed, epoch, row, Draw::cutout);
-    where.cut_y = static_cast<int>(below(bits.word[0], static_cast<std::uint32_t>(height)));
-    where.cut_x = static_cast<int>(below(bits.word[1], static_cast<std::uint32_t>(width)));
-  }
-  return where;
-}
-
-void augment(const AugmentSpec& spec, const Placement& where, std::size_t height, std::size_t width,
-             std::size_t channels, std::span<const std::uint8_t> fill, const std::uint8_t* from,
-             std::uint8_t* to) {
-  const auto pad = static_cast<std::ptrdiff_t>(spec.pad);
-  const std::ptrdiff_t down = where.dy - pad, right = where.dx - pad;
-  const std::size_t line_bytes = width * channels;
-  // Pixel x of the crop is pixel x + right of the image, where there is one.
-  const Span columns = clipped(-right, static_cast<std::ptrdiff_t>(width) - right, width);
-  const std::size_t pixels = columns.end - columns.begin;
-  const std::size_t skipped = right > 0 ? static_cast<std::size_t>(right) * channels : 0;
-  const std::size_t before = (where.flip ? width - columns.end : columns.begin) * channels;
-  const std::size_t behind = before + pixels * channels;
-  for (std::size_t y = 0; y < height; ++y, to += line_bytes) {
-    const std::ptrdiff_t line = static_cast<std::ptrdiff_t>(y) + down;
-    if (line < 0 || line >= static_cast<std::ptrdiff_t>(height) || pixels == 0) {
-      std::memset(to, 0, line_bytes);
-      continue;
-    }
-    const std::uint8_t* source = from + static_cast<std::size_t>(line) * line_bytes + skipped;
-    std::memset(to, 0, before);
-    if (where.flip) {
-      reverse(source + pixels * channels, pixels, channels, to + before);
-    } else {
-      std::memcpy(to + before, source, pixels * channels);
-    }
-    std::memset(to + behind, 0, line_bytes - behind);
-  }
-  if (spec.cutout > 0)
-    cut_out(spec, where, height, width, channels, fill, to - height * line_bytes);
 }
 
 }  // namespace lockstep::data

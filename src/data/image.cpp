@@ -19,9 +19,11 @@ Image allocate_image(std::size_t height, std::size_t width, std::size_t channels
   return {height, width, channels, std::vector<std::uint8_t>(height * width * channels)};
 }
 
+bool looks_like_jpeg(std::string_view bytes) { return bytes.starts_with("\xFF\xD8\xFF"); }
+
 Image decode_image(std::string_view bytes, const std::string& name) {
-  constexpr std::string_view jpeg = "\xFF\xD8\xFF", png = "\x89PNG\r\n\x1A\n";
-  if (bytes.starts_with(jpeg)) return decode_jpeg(bytes, name);
+  constexpr std::string_view png = "\x89PNG\r\n\x1A\n";
+  if (looks_like_jpeg(bytes)) return decode_jpeg(bytes, name);
   if (bytes.starts_with(png)) return decode_png(bytes, name);
   throw InputError(
       fmt::format("{}: not an image: {}", name,

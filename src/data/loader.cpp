@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
@@ -11,6 +10,7 @@
 #include <thread>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/data/row_reader.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -34,15 +34,6 @@ struct Piece {
   std::size_t first = 0, last = 0;
 };
 
-// The mean of the data set as a pixel: it becomes 0 when it is normalised.
-std::vector<std::uint8_t> mean_pixel(const DataSetInfo& info) {
-  std::vector<std::uint8_t> pixel;
-  for (const float mean : info.mean) {
-    pixel.push_back(static_cast<std::uint8_t>(std::lround(std::clamp(mean * 255, 0.0f, 255.0f))));
-  }
-  return pixel;
-}
-
 }  // namespace
 
 // Batches are counted in turns: turn t is batch t mod batches() of epoch t / batches(). Everything
@@ -52,7 +43,7 @@ struct Loader::Impl {
   const DataSet& rows;
   const LoaderSpec spec;
   const Sampler sampler;
-  const std::vector<std::uint8_t> fill;
+  const std::size_t row_bytes;  // of a batch
   const std::uint64_t end_turn;
   std::vector<Slot> slots;
 
@@ -70,7 +61,7 @@ struct Loader::Impl {
       : rows(data),
         spec(what),
         sampler(what.sampler),
-        fill(mean_pixel(data.info())),
+        row_bytes(delivered(data.info(), what.augment, data.files().front().string()).row_bytes()),
         end_turn((spec.epoch + spec.epochs) * sampler.batches()),
         slots(spec.slots),
         fill_turn(spec.epoch * sampler.batches() + spec.batch),
@@ -78,7 +69,7 @@ struct Loader::Impl {
     check(spec.sampler.rows == rows.info().rows, "the sampler counts the data set's rows");
     check(spec.workers > 0 && spec.slots > 0, "a loader has workers and slots");
     check(spec.batch <= sampler.batches(), "the first batch lies in the epoch");
-    const std::size_t image_bytes = sampler.rank_batch() * rows.info().row_bytes();
+    const std::size_t image_bytes = sampler.rank_batch() * row_bytes;
     const std::size_t target_offset =
         (image_bytes + kTargetAlignment - 1) / kTargetAlignment * kTargetAlignment;
     for (Slot& slot : slots) {
@@ -108,9 +99,9 @@ struct Loader::Impl {
   void run() {
     try {
       if (spec.bind_worker) spec.bind_worker();
-      std::vector<std::uint8_t> scratch(rows.info().row_bytes());
+      RowReader reader(rows, spec.augment);
       while (const std::optional<Piece> piece = claim()) {
-        if (fill_piece(*piece, scratch)) give_back(*piece);
+        if (fill_piece(*piece, reader)) give_back(*piece);
       }
     } catch (...) {
       {
@@ -148,34 +139,24 @@ struct Loader::Impl {
   }
 
   // False when it was told to stop before all rows were filled.
-  bool fill_piece(const Piece& piece, std::span<std::uint8_t> scratch) {
+  bool fill_piece(const Piece& piece, RowReader& reader) {
     const std::uint64_t epoch = piece.turn / sampler.batches();
     const Slice slice = sampler.slice(piece.turn % sampler.batches());
     Slot& slot = slot_of(piece.turn);
     for (std::size_t i = piece.first; i < piece.last; ++i) {
       if (stopping.load(std::memory_order_relaxed)) return false;
-      const std::span image(slot.images + i * scratch.size(), scratch.size());
+      const std::span image(slot.images + i * row_bytes, row_bytes);
       if (i >= slice.rows) {
         std::memset(image.data(), 0, image.size());
         slot.targets[i] = Target{};
         continue;
       }
       const std::size_t row = sampler.row(epoch, slice.first_position + i);
-      fill_row_of(epoch, row, image, scratch);
+      reader.read(epoch, row, image);
       const std::int32_t label = rows.labels()[row];
       slot.targets[i] = Target{label, label, 1};
     }
     return true;
-  }
-
-  void fill_row_of(std::uint64_t epoch, std::size_t row, std::span<std::uint8_t> image,
-                   std::span<std::uint8_t> scratch) const {
-    const AugmentSpec& how = spec.augment;
-    if (how.pad == 0 && !how.flip && how.cutout == 0) return rows.read(row, image);
-    const DataSetInfo& info = rows.info();
-    rows.read(row, scratch);
-    augment(how, placement(how, epoch, row, info.height, info.width), info.height, info.width,
-            info.channels, fill, scratch.data(), image.data());
   }
 
   void give_back(const Piece& piece) {

@@ -79,19 +79,15 @@ void Packer::advance(double seconds) {
 void Packer::begin_pass() {
   const ShardPlan& shard = shards_[shard_];
   shard_sums_ = ChannelSums(info_.channels);
+  shard_bytes_ = 0;
   bad_positions_.clear();
   writer_ = std::make_unique<ShardWriter>(folder_ / shard.file, info_, shard.rows.size());
 }
 
-Image Packer::load(std::size_t row) const {
-  Image image = with_channels(source_.read(row), info_.channels);
-  return spec_.height > 0 ? resize(image, info_.height, info_.width) : image;
-}
-
 void Packer::take_row(std::size_t row) {
-  Image image;
+  PackedRow packed;
   try {
-    image = load(row);
+    packed = prepare_row(source_, spec_, info_, row);
   } catch (const InputError& error) {
     if (!spec_.skip_bad) throw;
     skipped_.push_back({row, error.what()});
@@ -99,12 +95,19 @@ void Packer::take_row(std::size_t row) {
     writer_.reset();
     return;
   }
-  require(image.height == info_.height && image.width == info_.width,
+  const Image& image = packed.image;
+  require(spec_.jpeg || (image.height == info_.height && image.width == info_.width),
           fmt::format("{}: is {} x {}, but the first image is {} x {}; give all one size with "
-                      "--resize",
+                      "--resize, or keep their JPEGs with --jpeg",
                       source_.name(row), image.height, image.width, info_.height, info_.width));
   if (!writer_) return;
-  writer_->write(image.pixels, source_.label(row));
+  if (spec_.jpeg) {
+    const auto* file = reinterpret_cast<const std::uint8_t*>(packed.jpeg.data());
+    writer_->write_jpeg({file, packed.jpeg.size()}, image.height, image.width, source_.label(row));
+  } else {
+    writer_->write(image.pixels, source_.label(row));
+  }
+  shard_bytes_ += spec_.jpeg ? packed.jpeg.size() : image.pixels.size();
   if (shards_[shard_].training) shard_sums_.add(image.pixels);
 }
 
@@ -124,6 +127,7 @@ void Packer::end_pass() {
   writer_->finish();
   writer_.reset();
   training_sums_.add(shard_sums_);
+  bytes_ += shard_bytes_;
   written_[shard.training ? 1 : 0] += shard.rows.size();
   second_pass_ = false;
   ++shard_;

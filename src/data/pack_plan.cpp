@@ -82,6 +82,10 @@ DataSetInfo packed_info(const Source& source, const PackSpec& spec) {
   info.channels = spec.channels > 0 ? spec.channels : source.native_channels();
   info.mean.assign(info.channels, 0);
   info.stddev.assign(info.channels, 1);
+  if (spec.jpeg) {
+    info.encoding = Encoding::jpeg;
+    return info;
+  }
   info.height = spec.height;
   info.width = spec.width;
   for (std::size_t row = 0; row < source.rows() && info.height == 0; ++row) {

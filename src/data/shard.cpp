@@ -45,25 +45,28 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
   const DataSetInfo &a = first.info, &b = other.info;
   const auto disagree = [&](std::string_view what, const std::string& mine,
                             const std::string& theirs) {
-    h5::refuse(other.path, fmt::format("has {} {}, but {} in the same data set has {}", what, mine,
+    h5::refuse(other.path, fmt::format("has {}{}, but {} in the same data set has {}", what, mine,
                                        first.path.string(), theirs));
   };
   const auto shape = [](const DataSetInfo& i) {
-    return fmt::format("{} x {} x {}", i.height, i.width, i.channels);
+    return i.encoding == Encoding::jpeg
+               ? fmt::format("JPEGs of {} channel(s)", i.channels)
+               : fmt::format("rows of {} x {} x {}", i.height, i.width, i.channels);
   };
-  if (shape(a) != shape(b)) disagree("rows of", shape(b), shape(a));
+  if (shape(a) != shape(b)) disagree("", shape(b), shape(a));
   if (a.classes != b.classes) {
-    disagree("the classes", fmt::format("{}", b.classes), fmt::format("{}", a.classes));
+    disagree("the classes ", fmt::format("{}", b.classes), fmt::format("{}", a.classes));
   }
-  if (a.mean != b.mean) disagree("mean", fmt::format("{}", b.mean), fmt::format("{}", a.mean));
+  if (a.mean != b.mean) disagree("mean ", fmt::format("{}", b.mean), fmt::format("{}", a.mean));
   if (a.stddev != b.stddev) {
-    disagree("stddev", fmt::format("{}", b.stddev), fmt::format("{}", a.stddev));
+    disagree("stddev ", fmt::format("{}", b.stddev), fmt::format("{}", a.stddev));
   }
 }
 
-void read_contiguous(const ShardFile& shard, std::size_t row, std::span<std::uint8_t> image) {
-  auto at = static_cast<off_t>(shard.offset + row * image.size());
-  for (std::span<std::uint8_t> left = image; !left.empty();) {
+void read_contiguous(const ShardFile& shard, std::size_t row, std::uint64_t offset,
+                     std::span<std::uint8_t> to) {
+  auto at = static_cast<off_t>(shard.offset + offset);
+  for (std::span<std::uint8_t> left = to; !left.empty();) {
     const ssize_t got = ::pread(shard.descriptor.get(), left.data(), left.size(), at);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
@@ -89,6 +92,12 @@ void read_through_hdf5(const ShardFile& shard, std::size_t row, std::span<std::u
     h5::refuse_with_cause(shard.path, fmt::format("row {} cannot be read", row));
   }
 }
+
+// A row of the data set as a row of one of its shards.
+struct Place {
+  const ShardFile& shard;
+  std::size_t row;
+};
 
 }  // namespace
 
@@ -118,6 +127,24 @@ struct DataSet::Impl {
     shard.labels = {};
     contiguous = contiguous && shard.contiguous();
   }
+
+  Place place(std::size_t row) const {
+    check(row < info.rows, "a row of the data set");
+    const auto after = std::upper_bound(first_row.begin(), first_row.end(), row);
+    const auto index = static_cast<std::size_t>(after - first_row.begin()) - 1;
+    return {shards[index], row - first_row[index]};
+  }
+
+  void check_row(const Place& place, std::span<const std::uint8_t> bytes, std::size_t row) const {
+    const std::uint32_t stored = place.shard.crcs[place.row];
+    const std::uint32_t crc = row_crc(bytes, labels[row]);
+    if (crc == stored) return;
+    h5::refuse(
+        place.shard.path,
+        fmt::format("row {} is damaged: the CRC-32C of its {} and its label is {:08x}, but "
+                    "{:08x} is stored; restore the file or pack it again",
+                    place.row, info.encoding == Encoding::raw ? "pixels" : "JPEG", crc, stored));
+  }
 };
 
 DataSet::DataSet(const std::filesystem::path& path) : impl_(std::make_unique<Impl>()) {
@@ -143,25 +170,46 @@ std::size_t DataSet::readers() const {
   return impl_->contiguous ? std::numeric_limits<std::size_t>::max() : 1;
 }
 
+std::uint64_t DataSet::row_bytes(std::size_t row) const {
+  if (impl_->info.encoding == Encoding::raw) return impl_->info.row_bytes();
+  const Place place = impl_->place(row);
+  return place.shard.ends[place.row + 1] - place.shard.ends[place.row];
+}
+
 void DataSet::read(std::size_t row, std::span<std::uint8_t> image) const {
-  check(row < impl_->info.rows, "a row of the data set");
+  check(impl_->info.encoding == Encoding::raw, "rows of pixels");
   check(image.size() == impl_->info.row_bytes(), "an image buffer of one row");
-  const std::vector<std::size_t>& first = impl_->first_row;
-  const auto after = std::upper_bound(first.begin(), first.end(), row);
-  const auto index = static_cast<std::size_t>(after - first.begin()) - 1;
-  const ShardFile& shard = impl_->shards[index];
-  const std::size_t local = row - first[index];
-  if (shard.contiguous()) {
-    read_contiguous(shard, local, image);
+  const Place place = impl_->place(row);
+  if (place.shard.contiguous()) {
+    read_contiguous(place.shard, place.row, place.row * image.size(), image);
   } else {
-    read_through_hdf5(shard, local, image);
+    read_through_hdf5(place.shard, place.row, image);
   }
-  if (const std::uint32_t crc = row_crc(image, impl_->labels[row]); crc != shard.crcs[local]) {
-    h5::refuse(shard.path, fmt::format("row {} is damaged: the CRC-32C of its pixels and its label "
-                                       "is {:08x}, but {:08x} is stored; restore the file or pack "
-                                       "it again",
-                                       local, crc, shard.crcs[local]));
-  }
+  impl_->check_row(place, image, row);
+}
+
+std::array<std::size_t, 2> DataSet::size(std::size_t row) const {
+  check(impl_->info.encoding == Encoding::jpeg, "rows that are JPEG files");
+  const Place place = impl_->place(row);
+  return {place.shard.sizes[2 * place.row], place.shard.sizes[2 * place.row + 1]};
+}
+
+std::span<const std::uint8_t> DataSet::read_jpeg(std::size_t row,
+                                                 std::vector<std::uint8_t>& buffer) const {
+  check(impl_->info.encoding == Encoding::jpeg, "rows that are JPEG files");
+  const Place place = impl_->place(row);
+  const std::uint64_t begin = place.shard.ends[place.row];
+  const std::size_t bytes = place.shard.ends[place.row + 1] - begin;
+  if (buffer.size() < bytes) buffer.resize(bytes);
+  const std::span file(buffer.data(), bytes);
+  read_contiguous(place.shard, place.row, begin, file);
+  impl_->check_row(place, file, row);
+  return file;
+}
+
+void DataSet::refuse_row(std::size_t row, std::string_view what) const {
+  const Place place = impl_->place(row);
+  h5::refuse(place.shard.path, fmt::format("row {}: {}", place.row, what));
 }
 
 }  // namespace lockstep::data

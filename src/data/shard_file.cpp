@@ -15,11 +15,15 @@ namespace lockstep::data {
 namespace {
 
 constexpr h5::NumberType kUint8{H5T_INTEGER, 1, false, "8-bit unsigned integer"};
+constexpr h5::NumberType kUint16{H5T_INTEGER, 2, false, "16-bit unsigned integer"};
+constexpr h5::NumberType kUint64{H5T_INTEGER, 8, false, "64-bit unsigned integer"};
 constexpr h5::NumberType kInt32{H5T_INTEGER, 4, true, "32-bit signed integer"};
 constexpr h5::NumberType kUint32{H5T_INTEGER, 4, false, "32-bit unsigned integer"};
 constexpr h5::NumberType kInteger{H5T_INTEGER, 0, true, "integer"};
 constexpr h5::NumberType kFloat{H5T_FLOAT, 0, true, "floating point"};
 constexpr hsize_t kLongestSide = 65535;  // keeps every product of sides within 64 bits
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62, kLargestJpeg = 1 << 28;
+constexpr std::size_t kMostPixels = 1 << 28;  // as decode_image()
 
 h5::File open_hdf5(const std::filesystem::path& path) {
   if (::access(path.c_str(), R_OK) != 0) {
@@ -34,22 +38,30 @@ h5::File open_hdf5(const std::filesystem::path& path) {
   return file;
 }
 
-void check_format(hid_t file, const std::filesystem::path& path) {
+int version_of(Encoding encoding) {
+  return encoding == Encoding::raw ? kShardVersion : kJpegShardVersion;
+}
+
+Encoding read_format(hid_t file, const std::filesystem::path& path) {
   const std::vector<std::string> format = h5::Item::attribute(file, path, "format").read_strings();
-  if (format != std::vector<std::string>{kShardFormat}) {
-    h5::refuse(path, fmt::format("the attribute 'format' is not '{}'", kShardFormat));
+  const bool raw = format == std::vector<std::string>{kShardFormat};
+  if (!raw && format != std::vector<std::string>{kJpegShardFormat}) {
+    h5::refuse(path, fmt::format("the attribute 'format' is neither '{}' nor '{}'", kShardFormat,
+                                 kJpegShardFormat));
   }
+  const Encoding encoding = raw ? Encoding::raw : Encoding::jpeg;
+  const int known = version_of(encoding);
   const h5::Item version = h5::Item::attribute(file, path, "format_version");
   version.expect_type(kInteger);
   version.expect_rank(0);
   long long number = 0;
   version.read(H5T_NATIVE_LLONG, &number);
-  if (number != kShardVersion) {
+  if (number != known) {
     h5::refuse(path, fmt::format("has format version {}, but this lockstep reads version {}; pack "
                                  "the data again ('lockstep pack --force'){}",
-                                 number, kShardVersion,
-                                 number > kShardVersion ? " or use a newer lockstep" : ""));
+                                 number, known, number > known ? " or use a newer lockstep" : ""));
   }
+  return encoding;
 }
 
 std::vector<float> read_channels(hid_t file, const std::filesystem::path& path,
@@ -72,7 +84,7 @@ std::vector<Number> read_rows(const h5::Item& item, const h5::NumberType& type, 
                               std::size_t rows) {
   item.expect_type(type);
   if (const hsize_t found = item.expect_rank(1)[0]; found != rows) {
-    item.refuse(fmt::format("has {} rows, but /images has {}", found, rows));
+    item.refuse(fmt::format("has {} rows, but there are {}", found, rows));
   }
   std::vector<Number> values(rows);
   item.read(memory_type, values.data());
@@ -114,19 +126,78 @@ bool lies_in_one_piece(hid_t images, std::uint64_t& offset) {
          H5Pget_external_count(created.get()) == 0 && address != HADDR_UNDEF;
 }
 
-void open_descriptor(ShardFile& shard) {
+/// `bytes` at shard.offset are to be read past HDF5: are they there?
+void open_descriptor(ShardFile& shard, std::uint64_t bytes) {
   shard.descriptor = Owned<int, ::close, -1>(::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
   if (!shard.descriptor || ::fstat(shard.descriptor.get(), &status) != 0) {
     const char* hint = errno == EMFILE ? " (raise 'ulimit -n' or pack into fewer shards)" : "";
     h5::refuse(shard.path, fmt::format("cannot be opened: {}{}", std::strerror(errno), hint));
   }
-  const auto bytes = static_cast<std::uint64_t>(status.st_size);
-  const std::uint64_t room = bytes > shard.offset ? bytes - shard.offset : 0;
-  if (room / shard.info.row_bytes() < shard.info.rows) {
+  const auto length = static_cast<std::uint64_t>(status.st_size);
+  if (length < shard.offset || length - shard.offset < bytes) {
     h5::refuse(shard.path,
-               fmt::format("is truncated: {} bytes long, but {} rows of {} bytes begin at {}",
-                           bytes, shard.info.rows, shard.info.row_bytes(), shard.offset));
+               fmt::format("is truncated: {} bytes long, but its rows' {} bytes begin at {}",
+                           length, bytes, shard.offset));
+  }
+}
+
+void open_pixels(ShardFile& shard, hid_t file) {
+  h5::Item images = h5::Item::data_set(file, shard.path, "images");
+  read_shape(images, shard.info);
+  shard.images = images.take_data();
+  if (!lies_in_one_piece(shard.images.get(), shard.offset)) return;
+  shard.images.reset();
+  const std::size_t row_bytes = shard.info.row_bytes();
+  if (shard.info.rows > kMostBytes / row_bytes) h5::refuse(shard.path, "is truncated");
+  // Before anything is made as long as the rows are said to be many.
+  open_descriptor(shard, shard.info.rows * row_bytes);
+}
+
+// Each row's JPEG lies within the bytes and has a size.
+void check_jpegs(const ShardFile& shard, std::uint64_t bytes) {
+  for (std::size_t row = 0; row < shard.info.rows; ++row) {
+    const std::uint64_t begin = shard.ends[row], end = shard.ends[row + 1];
+    if (begin >= end || end > bytes || end - begin > kLargestJpeg) {
+      h5::refuse(shard.path,
+                 fmt::format("row {} is bytes {} to {} of {}, which cannot be (a JPEG has at most "
+                             "{} bytes)",
+                             row, begin, end, bytes, kLargestJpeg));
+    }
+    const std::size_t height = shard.sizes[2 * row], width = shard.sizes[2 * row + 1];
+    if (height == 0 || width == 0 || height * width > kMostPixels) {
+      h5::refuse(shard.path, fmt::format("row {} has {} x {} pixels; 1 to {} can be decoded", row,
+                                         height, width, kMostPixels));
+    }
+  }
+}
+
+void open_jpegs(ShardFile& shard, hid_t file) {
+  h5::Item jpegs = h5::Item::data_set(file, shard.path, "jpegs");
+  jpegs.expect_type(kUint8);
+  const std::uint64_t bytes = jpegs.expect_rank(1)[0];
+  const h5::Data data = jpegs.take_data();
+  if (!lies_in_one_piece(data.get(), shard.offset)) {
+    h5::refuse(shard.path, "the data set /jpegs is not contiguous: write it without chunks");
+  }
+  open_descriptor(shard, bytes);
+  const h5::Item offsets = h5::Item::data_set(file, shard.path, "offsets");
+  const hsize_t found = offsets.expect_rank(1)[0];
+  if (found < 2 || found - 2 > bytes) offsets.refuse("does not have one value more than rows");
+  shard.info.rows = found - 1;
+  shard.ends = read_rows<std::uint64_t>(offsets, kUint64, H5T_NATIVE_UINT64, found);
+  const h5::Item sizes = h5::Item::data_set(file, shard.path, "sizes");
+  sizes.expect_type(kUint16);
+  if (sizes.expect_rank(2) != std::vector<hsize_t>{shard.info.rows, 2}) {
+    sizes.refuse("does not have a height and a width for each row");
+  }
+  shard.sizes.resize(2 * shard.info.rows);
+  sizes.read(H5T_NATIVE_UINT16, shard.sizes.data());
+  check_jpegs(shard, bytes);
+  const h5::Item mean = h5::Item::attribute(file, shard.path, "mean");
+  shard.info.channels = mean.expect_rank(1)[0];
+  if (shard.info.channels != 1 && shard.info.channels != 3) {
+    mean.refuse("does not have 1 value (grey images) or 3 (colour)");
   }
 }
 
@@ -144,13 +215,11 @@ ShardFile open_shard(const std::filesystem::path& path) {
   ShardFile shard;
   shard.path = path;
   h5::File file = open_hdf5(path);
-  check_format(file.get(), path);
-  h5::Item images = h5::Item::data_set(file.get(), path, "images");
-  read_shape(images, shard.info);
-  shard.images = images.take_data();
-  if (lies_in_one_piece(shard.images.get(), shard.offset)) {
-    shard.images.reset();
-    open_descriptor(shard);  // before anything is made as long as the rows are said to be many
+  shard.info.encoding = read_format(file.get(), path);
+  if (shard.info.encoding == Encoding::raw) {
+    open_pixels(shard, file.get());
+  } else {
+    open_jpegs(shard, file.get());
   }
   const h5::Item classes = h5::Item::data_set(file.get(), path, "classes");
   if (classes.expect_rank(1)[0] == 0) classes.refuse("names no class");

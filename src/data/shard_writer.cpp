@@ -8,136 +8,49 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "shard_file.hpp"
+#include "shard_skeleton.hpp"
 
 namespace lockstep::data {
 namespace {
 
 constexpr std::size_t kBufferBytes = 4 << 20;
-constexpr hsize_t kPage = 4096;
 
-// Where the rows' data lie in the file, in bytes from its beginning.
-struct Places {
-  std::uint64_t images = 0, labels = 0, crcs = 0;
-};
-
-// The file without its rows. HDF5 lays it out and is done with it before the first row arrives:
-// what is large is written past it, because it can neither close a file on a disk that has filled
-// up nor end the program in peace after that.
-class Skeleton {
- public:
-  Skeleton(const PendingFile& file, const std::filesystem::path& path) : path_(path) {
-    const h5::Properties access = h5::file_access();
-    H5Pset_alignment(access.get(), 16 * kPage, kPage);  // the pixels begin at a page
-    file_ = h5::File(H5Fcreate(file.temporary().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()));
-    done(file_ ? 0 : -1);
-  }
-
-  Places write(const DataSetInfo& info, hsize_t rows) {
-    write_attributes(info);
-    write_classes(info.classes);
-    const hsize_t shape[] = {rows, info.height, info.width, info.channels};
-    Places places;
-    places.images = reserve("images", H5T_NATIVE_UINT8, shape);
-    places.labels = reserve("labels", H5T_NATIVE_INT32, std::span(&rows, 1));
-    places.crcs = reserve("crc32c", H5T_NATIVE_UINT32, std::span(&rows, 1));
-    done(H5Fclose(file_.release()));
-    return places;
-  }
-
- private:
-  void done(herr_t status) const {
-    if (status < 0) h5::refuse_with_cause(path_, "cannot be written");
-  }
-
-  void attribute(const char* name, hid_t type, const h5::Space& space, const void* values) const {
-    const h5::Attribute made(
-        H5Acreate2(file_.get(), name, type, space.get(), H5P_DEFAULT, H5P_DEFAULT));
-    done(made ? H5Awrite(made.get(), type, values) : -1);
-  }
-
-  void write_attributes(const DataSetInfo& info) const {
-    const h5::Space scalar(H5Screate(H5S_SCALAR));
-    const h5::Type text = text_type(std::strlen(kShardFormat));
-    attribute("format", text.get(), scalar, kShardFormat);
-    attribute("format_version", H5T_NATIVE_INT, scalar, &kShardVersion);
-    const hsize_t channels = info.channels;
-    const h5::Space each_channel(H5Screate_simple(1, &channels, nullptr));
-    attribute("mean", H5T_NATIVE_FLOAT, each_channel, info.mean.data());
-    attribute("stddev", H5T_NATIVE_FLOAT, each_channel, info.stddev.data());
-  }
-
-  void write_classes(const std::vector<std::string>& classes) const {
-    std::size_t longest = 1;
-    for (const std::string& name : classes) longest = std::max(longest, name.size());
-    std::string padded;
-    for (const std::string& name : classes) {
-      padded += name + std::string(longest - name.size(), '\0');
-    }
-    const hsize_t count = classes.size();
-    const h5::Type type = text_type(longest);
-    const h5::Data data = data_set("classes", type.get(), std::span(&count, 1));
-    done(H5Dwrite(data.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, padded.data()));
-  }
-
-  std::uint64_t reserve(const char* name, hid_t type, std::span<const hsize_t> shape) const {
-    const haddr_t offset = H5Dget_offset(data_set(name, type, shape).get());
-    check(offset != HADDR_UNDEF, "a data set that is allocated early has a place");
-    return offset;
-  }
-
-  // Without time stamps, so that the same rows make the same bytes.
-  h5::Data data_set(const char* name, hid_t type, std::span<const hsize_t> shape) const {
-    const h5::Properties how(H5Pcreate(H5P_DATASET_CREATE));
-    H5Pset_obj_track_times(how.get(), false);
-    H5Pset_layout(how.get(), H5D_CONTIGUOUS);
-    H5Pset_alloc_time(how.get(), H5D_ALLOC_TIME_EARLY);
-    H5Pset_fill_time(how.get(), H5D_FILL_TIME_NEVER);
-    const h5::Space space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr));
-    h5::Data made(
-        H5Dcreate2(file_.get(), name, type, space.get(), H5P_DEFAULT, how.get(), H5P_DEFAULT));
-    done(made ? 0 : -1);
-    return made;
-  }
-
-  static h5::Type text_type(std::size_t bytes) {
-    h5::Type type(H5Tcopy(H5T_C_S1));
-    H5Tset_size(type.get(), bytes);
-    H5Tset_cset(type.get(), H5T_CSET_UTF8);
-    H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
-    return type;
-  }
-
-  const std::filesystem::path& path_;  // for messages: not the temporary's
-  h5::File file_;
-};
+using Descriptor = Owned<int, ::close, -1>;
 
 }  // namespace
 
+// A raw shard is laid out by HDF5 first, and its rows are written into it. How long JPEGs will be
+// nobody knows before, but where they begin: they are written there, and the layout is written
+// around them when all are there.
 struct ShardWriter::Impl {
   PendingFile pending;
   std::filesystem::path path;
   DataSetInfo info;
   std::size_t rows;
   Places places;
-  Owned<int, ::close, -1> descriptor;
+  Descriptor descriptor;
+  std::uint64_t flushed = 0;         // bytes of rows in the file
   std::vector<std::uint8_t> buffer;  // rows not yet written
   std::vector<std::int32_t> labels;
   std::vector<std::uint32_t> crcs;
+  std::vector<std::uint64_t> offsets;
+  std::vector<std::uint16_t> sizes;
 
   Impl(std::filesystem::path where, const DataSetInfo& what, std::size_t row_count)
       : pending(where), path(std::move(where)), info(what), rows(row_count) {
-    check(rows > 0 && info.row_bytes() > 0, "a shard has rows");
+    check(rows > 0 && info.channels > 0, "a shard has rows");
+    check(jpeg() || info.row_bytes() > 0, "rows of pixels have pixels");
     check(info.mean.size() == info.channels && info.stddev.size() == info.channels,
           "mean and deviation for every channel");
     check(!info.classes.empty(), "a shard has classes");
     buffer.reserve(std::max(kBufferBytes, info.row_bytes()));
-    {
-      const h5::Session session;
-      places = Skeleton(pending, path).write(info, rows);
-    }
-    descriptor = Owned<int, ::close, -1>(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
+    places = write_skeleton(pending.temporary(), path, info, rows, kJpegBytes);
+    descriptor = Descriptor(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
     if (!descriptor) fail();
+    offsets.push_back(0);
   }
+
+  bool jpeg() const { return info.encoding == Encoding::jpeg; }
 
   [[noreturn]] void fail() const {
     h5::refuse(path, fmt::format("cannot be written: {}", std::strerror(errno)));
@@ -156,9 +69,50 @@ struct ShardWriter::Impl {
   }
 
   void flush() {
-    write_at(places.images, buffer.data(), buffer.size());
-    places.images += buffer.size();
+    write_at(places.images + flushed, buffer.data(), buffer.size());
+    flushed += buffer.size();
     buffer.clear();
+  }
+
+  void append(std::span<const std::uint8_t> bytes, std::int32_t label) {
+    check(labels.size() < rows, "no more rows than the shard was made for");
+    check(label >= 0 && static_cast<std::size_t>(label) < info.classes.size(),
+          "a label is an index into the classes");
+    if (buffer.size() + bytes.size() > buffer.capacity()) flush();
+    buffer.insert(buffer.end(), bytes.begin(), bytes.end());
+    labels.push_back(label);
+    crcs.push_back(row_crc(bytes, label));
+  }
+
+  // Everything of the final layout but the room for the JPEGs.
+  void write_layout() {
+    const PendingFile layout(path.string() + ".layout");
+    const std::uint64_t bytes = std::max(flushed, kJpegBytes);
+    const Places final_places = write_skeleton(layout.temporary(), path, info, rows, bytes);
+    check(final_places.images == places.images, "JPEGs begin where they were expected to");
+    places = final_places;
+    const Descriptor from(::open(layout.temporary().c_str(), O_RDONLY | O_CLOEXEC));
+    if (!from || ::ftruncate(descriptor.get(), static_cast<off_t>(places.end)) != 0) fail();
+    copy(from.get(), 0, places.images);
+    copy(from.get(), places.images + bytes, places.end);
+  }
+
+  void copy(int from, std::uint64_t begin, std::uint64_t end) {
+    std::vector<std::uint8_t> piece(1 << 16);
+    while (begin < end) {
+      const ssize_t got =
+          ::pread(from, piece.data(), std::min<std::size_t>(piece.size(), end - begin),
+                  static_cast<off_t>(begin));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) fail();
+      write_at(begin, piece.data(), static_cast<std::size_t>(got));
+      begin += static_cast<std::uint64_t>(got);
+    }
+  }
+
+  template <class Number>
+  void write_table(std::uint64_t offset, const std::vector<Number>& numbers) const {
+    write_at(offset, numbers.data(), numbers.size() * sizeof(Number));
   }
 };
 
@@ -168,23 +122,32 @@ ShardWriter::ShardWriter(std::filesystem::path path, const DataSetInfo& info, st
 ShardWriter::~ShardWriter() = default;
 
 void ShardWriter::write(std::span<const std::uint8_t> image, std::int32_t label) {
-  Impl& self = *impl_;
-  check(self.labels.size() < self.rows, "no more rows than the shard was made for");
-  check(image.size() == self.info.row_bytes(), "an image of the shard's shape");
-  check(label >= 0 && static_cast<std::size_t>(label) < self.info.classes.size(),
-        "a label is an index into the classes");
-  if (self.buffer.size() + image.size() > self.buffer.capacity()) self.flush();
-  self.buffer.insert(self.buffer.end(), image.begin(), image.end());
-  self.labels.push_back(label);
-  self.crcs.push_back(row_crc(image, label));
+  check(!impl_->jpeg() && image.size() == impl_->info.row_bytes(), "an image of the shard's shape");
+  impl_->append(image, label);
+}
+
+void ShardWriter::write_jpeg(std::span<const std::uint8_t> file, std::size_t height,
+                             std::size_t width, std::int32_t label) {
+  constexpr std::size_t most = 65535;
+  check(impl_->jpeg() && !file.empty(), "a JPEG for a shard of JPEGs");
+  check(std::min(height, width) > 0 && std::max(height, width) <= most, "the size of a JPEG");
+  impl_->append(file, label);
+  impl_->offsets.push_back(impl_->offsets.back() + file.size());
+  impl_->sizes.push_back(static_cast<std::uint16_t>(height));
+  impl_->sizes.push_back(static_cast<std::uint16_t>(width));
 }
 
 void ShardWriter::finish() {
   Impl& self = *impl_;
   check(self.labels.size() == self.rows, "as many rows as the shard was made for");
   self.flush();
-  self.write_at(self.places.labels, self.labels.data(), self.rows * sizeof(std::int32_t));
-  self.write_at(self.places.crcs, self.crcs.data(), self.rows * sizeof(std::uint32_t));
+  if (self.jpeg()) {
+    self.write_layout();
+    self.write_table(self.places.offsets, self.offsets);
+    self.write_table(self.places.sizes, self.sizes);
+  }
+  self.write_table(self.places.labels, self.labels);
+  self.write_table(self.places.crcs, self.crcs);
   self.pending.commit();
 }
 

@@ -54,9 +54,8 @@ class ClassFolders final : public Source {
   std::size_t native_channels() const override { return 3; }
   std::int32_t label(std::size_t row) const override { return files_[row].label; }
   std::string name(std::size_t row) const override { return path(row).string(); }
-  Image read(std::size_t row) const override {
-    return decode_image(read_text(path(row)), name(row));
-  }
+  Image read(std::size_t row) const override { return decode_image(read_file(row), name(row)); }
+  std::string read_file(std::size_t row) const override { return read_text(path(row)); }
 
  private:
   /// A file by its class folder and its name in it: a full path for each of a million images would

@@ -257,9 +257,9 @@ TEST_CASE("every missing or misshapen part of a shard is refused by name", "[sha
       {with_data("labels", H5T_STD_I64LE, {4}), "/labels", "another type"},
       {with_data("labels", H5T_IEEE_F32LE, {4}), "/labels", "another type"},
       {with_data("labels", H5T_STD_I32LE, {4, 1}), "/labels", "2 dimensions"},
-      {with_data("labels", H5T_STD_I32LE, {3}), "/labels", "3 rows, but /images has 4"},
+      {with_data("labels", H5T_STD_I32LE, {3}), "/labels", "3 rows, but there are 4"},
       {with_data("crc32c", H5T_STD_I32LE, {4}), "/crc32c", "another type"},
-      {with_data("crc32c", H5T_STD_U32LE, {5}), "/crc32c", "5 rows, but /images has 4"},
+      {with_data("crc32c", H5T_STD_U32LE, {5}), "/crc32c", "5 rows, but there are 4"},
       {with_data("classes", H5T_STD_I32LE, {3}), "/classes", "another type than string"},
       {with_data("classes", H5T_C_S1, {0}), "/classes", "names no class"},
       {with_attribute<int>("mean", H5T_NATIVE_INT, {1, 2, 3}), "'mean'", "another type"},
@@ -273,7 +273,7 @@ TEST_CASE("every missing or misshapen part of a shard is refused by name", "[sha
       {with_attribute<int>("format_version", H5T_NATIVE_INT, {1}), "'format_version'",
        "1 dimensions"},
       {with_attribute<char>("format", H5T_C_S1, {'x'}, true), "'format'",
-       "is not 'lockstep-shard'"},
+       "is neither 'lockstep-shard'"},
   };
   const Folder folder;
   for (const Case& one : cases) {

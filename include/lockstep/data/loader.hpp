@@ -15,7 +15,7 @@ namespace lockstep::data {
 
 struct LoaderSpec {
   SamplerSpec sampler;
-  AugmentSpec augment;      ///< all off in evaluation
+  AugmentSpec augment;      ///< in evaluation nothing random
   std::size_t workers = 1;  ///< threads that read and augment
   std::size_t slots = 4;    ///< batches in the ring
   std::uint64_t epoch = 0;  ///< where to begin: a resume gives the sampler's position

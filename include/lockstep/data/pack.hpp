@@ -23,6 +23,10 @@ struct PackSpec {
   std::uint64_t seed = 1;          ///< of the order of rows and of the choice of held-out rows
   std::size_t rows_per_shard = 0;  ///< at most; 0: chosen by plan_shards
   bool skip_bad = false;           ///< unreadable images are left out and listed
+  bool jpeg = false;               ///< shards of JPEG files: those of the source as they are, other
+                                   ///< images (and what does not fit the next line) encoded
+  std::size_t short_side = 0;      ///< with jpeg: larger images are resized to it; 0: as they are
+  int quality = 90;                ///< with jpeg: of what is encoded
 };
 
 /// One shard to be written: "train/train-00000-of-00008.h5", from these rows of the source, in this
@@ -33,15 +37,29 @@ struct ShardPlan {
   std::vector<std::size_t> rows;
 };
 
-/// Which row goes where; pure. All training shards, then all validation shards. Each split is
-/// shuffled and cut evenly; by default into 8 shards (fewer for small sets, so that each has 1000
-/// rows), or as many as keep one under 256 MB.
+/// Which row goes where; a function of the source's rows alone. All training shards, then all
+/// validation shards. Each split is shuffled and cut evenly; by default into 8 shards (fewer for
+/// small sets, so that each has 1000 rows), or as many as keep one under 256 MB.
 std::vector<ShardPlan> plan_shards(const Source& source, const PackSpec& spec,
                                    std::size_t row_bytes);
 
 /// Shape and classes of the packed rows: what `spec` asks for, else what the first readable image
 /// has. The normalisation is a placeholder.
 DataSetInfo packed_info(const Source& source, const PackSpec& spec);
+
+/// Bytes of a row, for plan_shards(): of JPEGs the mean of some that are spread over the source.
+std::size_t packed_row_bytes(const Source& source, const PackSpec& spec, const DataSetInfo& info);
+
+/// A row ready to be written: its pixels and, for a shard of JPEGs, its file.
+struct PackedRow {
+  Image image;
+  std::string jpeg;
+};
+
+/// Reads a row of the source and brings it into the form that `spec` and `info` say. Throws
+/// InputError naming an image that is unreadable.
+PackedRow prepare_row(const Source& source, const PackSpec& spec, const DataSetInfo& info,
+                      std::size_t row);
 
 /// Exact sums over pixels, so that any grouping of the rows gives the same mean and deviation.
 struct ChannelSums {
@@ -69,6 +87,7 @@ class Packer {
   std::size_t rows_done() const { return rows_done_; }  ///< rows of the plan dealt with so far
   std::size_t training_rows() const { return written_[1]; }
   std::size_t validation_rows() const { return written_[0]; }
+  std::uint64_t bytes() const { return bytes_; }  ///< of the rows in finished shards
   const ChannelSums& training_sums() const { return training_sums_; }
   struct BadRow {
     std::size_t row = 0;  ///< of the source
@@ -82,7 +101,6 @@ class Packer {
   void begin_pass();
   void take_row(std::size_t row);
   void end_pass();
-  Image load(std::size_t row) const;
 
   const Source& source_;
   PackSpec spec_;
@@ -95,6 +113,7 @@ class Packer {
   std::vector<std::size_t> bad_positions_;  ///< in the shard
   ChannelSums shard_sums_, training_sums_;
   std::size_t rows_done_ = 0, written_[2] = {};
+  std::uint64_t shard_bytes_ = 0, bytes_ = 0;
   std::vector<BadRow> skipped_;
 };
 

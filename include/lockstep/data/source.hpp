@@ -26,6 +26,9 @@ class Source {
   virtual std::string name(std::size_t row) const = 0;  ///< for messages: a path, or "file, row 17"
   /// The image as stored: 1 or 3 channels. Throws InputError naming it when it is unreadable.
   virtual Image read(std::size_t row) const = 0;
+  /// The image's file, as it is; empty where rows are not files of their own. Throws InputError
+  /// naming it when it cannot be read.
+  virtual std::string read_file(std::size_t row) const;
   /// What a human should know about what was taken and what was left out.
   const std::vector<std::string>& remarks() const { return remarks_; }
 

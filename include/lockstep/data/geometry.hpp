@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/data/augment.hpp"
+
+namespace lockstep::data {
+
+/// A rectangle of an image, in pixels.
+struct Box {
+  std::size_t top = 0, left = 0, height = 0, width = 0;
+  bool operator==(const Box&) const = default;
+};
+
+/// One axis of a resampling: the pixels [begin, begin + length) are stretched to `target` pixels,
+/// of which [first, first + count) are wanted. All others contribute nothing, as if the image ended
+/// there.
+struct Axis {
+  std::size_t begin = 0, length = 0, target = 0, first = 0, count = 0;
+  bool operator==(const Axis&) const = default;
+  bool keeps_size() const { return length == target; }
+};
+
+/// How one image becomes a row of a batch.
+struct Geometry {
+  Axis rows, columns;
+  bool flip = false;
+};
+
+/// torchvision's RandomResizedCrop (shapes from 3:4 to 4:3): ten tries at a share of the area
+/// (uniform from spec.min_area to 1) and a shape (its logarithm uniform), then the largest box of
+/// an allowed shape in the middle. A pure function of (spec.seed, epoch, row).
+Box random_resized_box(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
+                       std::size_t height, std::size_t width);
+
+/// The size of an image whose shorter side becomes `short_side`, as torchvision's Resize has it
+/// (the longer side is rounded down).
+void resized(std::size_t short_side, std::size_t& height, std::size_t& width);
+
+/// The same for any image of height x width: a pure function of (spec.seed, epoch, row). spec.pad
+/// is not in it: only rows of one size are padded. The result is spec.height x spec.width, which
+/// must not be larger than the (resized) image, except with random_resized.
+Geometry geometry(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row, std::size_t height,
+                  std::size_t width);
+
+/// True when rows of this size are not just copied: then geometry() says how they are resampled.
+bool resamples(const AugmentSpec& spec, std::size_t height, std::size_t width);
+
+}  // namespace lockstep::data

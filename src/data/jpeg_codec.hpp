@@ -1,0 +1,67 @@
+#pragma once
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+// jpeglib.h needs size_t and FILE before it.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::data::jpeg {
+
+/// libjpeg reports a fatal error by a call that must not return. It is C, so the way out is longjmp
+/// and not an exception; everything between setjmp and longjmp is therefore plain data.
+struct ErrorExit {
+  jpeg_error_mgr manager;  ///< first, so that libjpeg's pointer to it is ours
+  std::jmp_buf back;
+  char text[JMSG_LENGTH_MAX];  ///< why libjpeg gave up
+};
+
+template <class Codec>
+struct Guarded {
+  ErrorExit exit;
+  Codec codec;
+};
+using Decoder = Guarded<jpeg_decompress_struct>;
+using Encoder = Guarded<jpeg_compress_struct>;
+
+/// Makes fatal errors, and warnings that cost pixels, end the step that met them.
+void install(ErrorExit& exit);
+
+/// Runs `step` on the codec; false when libjpeg gave up, with its words in exit.text. Nothing that
+/// `step` does may own memory or throw.
+template <class Codec, class Step>
+bool guarded(Guarded<Codec>& guard, Step step) {
+  if (setjmp(guard.exit.back) != 0) return false;
+  step(guard.codec);
+  return true;
+}
+
+/// The codec of one thread: making one for each image would cost a third of a small image's time.
+class OwnDecoder {
+ public:
+  OwnDecoder();
+  ~OwnDecoder() { jpeg_destroy_decompress(&decoder_.codec); }
+  OwnDecoder(const OwnDecoder&) = delete;
+  OwnDecoder& operator=(const OwnDecoder&) = delete;
+  Decoder& get() { return decoder_; }
+
+ private:
+  Decoder decoder_{};
+};
+
+/// Leaves a codec ready for the next image, however this one ended.
+struct AtRest {
+  jpeg_decompress_struct& codec;
+  ~AtRest() { jpeg_abort_decompress(&codec); }
+};
+
+/// Always Adobe's convention, ink inverted: hardly a CMYK JPEG was made otherwise. `from` are 4
+/// bytes a pixel, `to` `step` (3 or 4; it may be `from`); the same rounding as Pillow's.
+void rgb_from_inverted_cmyk(const std::uint8_t* from, std::uint8_t* to, std::size_t pixels,
+                            std::size_t step);
+
+}  // namespace lockstep::data::jpeg

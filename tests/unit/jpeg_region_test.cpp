@@ -1,0 +1,124 @@
+#include "data/jpeg_region.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+
+#include "image_fixture.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/rng.hpp"
+
+using namespace lockstep;
+using namespace lockstep::data;
+using namespace lockstep::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// How a JPEG is made: chroma at 1/across and 1/down of the resolution.
+struct Form {
+  int across, down;
+  bool progressive;
+  std::size_t channels;
+};
+
+/// A picture with sharp edges everywhere, so that any mixing with neighbours shows.
+std::string make_jpeg(std::size_t height, std::size_t width, const Form& form) {
+  jpeg_compress_struct codec;
+  jpeg_error_mgr errors;
+  codec.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&codec);
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&codec, &bytes, &size);
+  codec.image_height = static_cast<JDIMENSION>(height);
+  codec.image_width = static_cast<JDIMENSION>(width);
+  codec.input_components = static_cast<int>(form.channels);
+  codec.in_color_space = form.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  jpeg_set_defaults(&codec);
+  jpeg_set_quality(&codec, 90, TRUE);
+  codec.comp_info[0].h_samp_factor = form.channels == 1 ? 1 : form.across;
+  codec.comp_info[0].v_samp_factor = form.channels == 1 ? 1 : form.down;
+  if (form.progressive) jpeg_simple_progression(&codec);
+  jpeg_start_compress(&codec, TRUE);
+  std::vector<std::uint8_t> line(width * form.channels);
+  for (std::size_t y = 0; y < height; ++y) {
+    for (std::size_t i = 0; i < line.size(); ++i)
+      line[i] = static_cast<std::uint8_t>(draw(9, y / 3, i / 5, Draw::synth));
+    JSAMPROW row = line.data();
+    jpeg_write_scanlines(&codec, &row, 1);
+  }
+  jpeg_finish_compress(&codec);
+  std::string result(reinterpret_cast<const char*>(bytes), size);
+  jpeg_destroy_compress(&codec);
+  std::free(bytes);
+  return result;
+}
+
+std::span<const std::uint8_t> bytes_of(const std::string& text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
+std::vector<std::uint8_t> pixels_of(const Picture& picture, const Box& box) {
+  std::vector<std::uint8_t> pixels;
+  for (std::size_t y = 0; y < box.height; ++y)
+    for (std::size_t x = 0; x < box.width; ++x)
+      for (std::size_t c = 0; c < 3; ++c)
+        pixels.push_back(picture.pixels[(box.top + y - picture.top) * picture.stride +
+                                        (box.left + x - picture.left) * 4 + c]);
+  return pixels;
+}
+
+}  // namespace
+
+TEST_CASE("a part of a JPEG has the pixels of the whole", "[jpeg]") {
+  const Form form = GENERATE(Form{1, 1, false, 3}, Form{2, 1, false, 3}, Form{2, 2, false, 3},
+                             Form{1, 2, false, 3}, Form{2, 2, true, 3}, Form{1, 1, false, 1});
+  constexpr std::size_t height = 75, width = 101;
+  const std::string jpeg = make_jpeg(height, width, form);
+  JpegRegion region, other;
+  const Box all{0, 0, height, width};
+  const Picture whole = other.decode(bytes_of(jpeg), {height, width, false, 1, all});
+  if (form.channels == 3) {
+    CHECK(pixels_of(whole, all) == decoded_by_libjpeg(jpeg).pixels);
+  }
+  for (std::size_t i = 0; i < 300; ++i) {
+    const Philox bits = philox(1, i, 0);
+    Box box;
+    box.height = 1 + below(bits.word[0], height);
+    box.width = 1 + below(bits.word[1], width);
+    box.top = below(bits.word[2], static_cast<std::uint32_t>(height - box.height + 1));
+    box.left = below(bits.word[3], static_cast<std::uint32_t>(width - box.width + 1));
+    const Picture part = region.decode(bytes_of(jpeg), {height, width, false, 1, box});
+    INFO(box.top << ' ' << box.left << ' ' << box.height << ' ' << box.width);
+    REQUIRE(pixels_of(part, box) == pixels_of(whole, box));
+  }
+}
+
+TEST_CASE("a part of a reduced JPEG has the pixels of the whole reduced one", "[jpeg]") {
+  const std::size_t reduction = GENERATE(2, 4, 8);
+  const std::string jpeg = make_jpeg(150, 203, {2, 2, false, 3});
+  JpegRegion region, other;
+  const Box all{0, 0, reduced(150, reduction), reduced(203, reduction)};
+  const Picture whole = other.decode(bytes_of(jpeg), {150, 203, false, reduction, all});
+  const Box box{all.height / 4, all.width / 3, all.height / 2, all.width / 2};
+  const Picture part = region.decode(bytes_of(jpeg), {150, 203, false, reduction, box});
+  CHECK(pixels_of(part, box) == pixels_of(whole, box));
+}
+
+TEST_CASE("a JPEG that is not what it should be is refused, and the next one decoded", "[jpeg]") {
+  const std::string jpeg = jpeg_of(picture(40, 30, 3));
+  const Box box{10, 5, 20, 20};
+  JpegRegion region;
+  const auto decode = [&](std::string_view bytes, std::size_t height, bool grey) {
+    return region.decode(bytes_of(std::string(bytes)), {height, 30, grey, 1, box});
+  };
+  for (std::size_t size = 0; size < jpeg.size() / 2; size += 7)
+    CHECK_THROWS_WITH(decode(std::string_view(jpeg).substr(0, size), 40, false),
+                      Contains("broken JPEG"));
+  CHECK_THROWS_WITH(decode(jpeg, 41, false),
+                    Contains("is 40 x 30 pixels, but 41 x 30 are stored as its size"));
+  CHECK_THROWS_WITH(decode(jpeg, 40, true), Contains("in colour"));
+  CHECK_THROWS_AS(decode(jpeg, 41, false), InputError);
+  CHECK_NOTHROW(decode(jpeg, 40, false));
+}
