@@ -4,8 +4,8 @@
 #
 #   jobs/bundle.sh BUILD FOLDER
 #
-# FOLDER/lockstep, FOLDER/mpirun and the tests beside them are small scripts that set the paths and
-# start what lies in bin/. Every library comes along but glibc's, CUDA's, cuDNN's and NCCL's, and of
+# FOLDER/lockstep and FOLDER/mpirun are small scripts that set the paths and start what lies in bin/;
+# FOLDER/gpu-check runs everything that needs a GPU (tests/gpu-check says what). Every library comes along but glibc's, CUDA's, cuDNN's and NCCL's, and of
 # Open MPI's plugins those for one machine. The folder may be moved; glibc must not be older than
 # the one here.
 set -euo pipefail
@@ -73,6 +73,8 @@ for file in "$new"/bin/* "$new"/lib/openmpi/*; do take "$file"; done
 for file in "$new"/lib/pmix/*; do take "$file"; done
 chmod -R u+w "$new"
 find "$new/bin" "$new/lib" -type f -exec strip --strip-unneeded {} +
+# Half of the tests is the program once more: gpu-check unpacks them when it runs.
+[[ ! -e $new/bin/gpu_tests ]] || gzip -9 "$new/bin/gpu_tests"
 
 # ---- how they are started --------------------------------------------------------------------
 cat >"$new/env.sh" <<'END'
@@ -96,7 +98,7 @@ export OPAL_SYSCONFDIR="$bundle/etc" PMIX_PKGLIBDIR="$bundle/lib/pmix"
 export OMPI_MCA_plm=isolated  # this machine only: no ssh is asked for
 END
 for program in "$new"/bin/*; do
-  [[ $program != */orted ]] || continue
+  [[ $program != */@(orted|gpu_tests.gz) ]] || continue
   cat >"$new/${program##*/}" <<'END'
 #!/bin/sh
 . "${0%/*}/env.sh"
