@@ -1,0 +1,79 @@
+#!/bin/bash
+# Validations and evaluations that take seconds: stopped in the middle, and with a rank that hangs.
+# The deadline bounds each batch, not the data set.
+source "$(dirname "$0")/../support/e2e.bash"
+"$LOCKSTEP" pack --from shapes --out long --train-rows 64 --val-rows 1500 >pack.log 2>&1
+# Two steps an epoch; the checkpoint of the second stands before its validation.
+train=("$LOCKSTEP" train --model resnet110 --data.train long/train --data.val long/val --batch 32
+  --threads 1 --epochs 2 --eval.batch 4 --optim.lr 0.05)
+ranks 2 "${train[@]}" --out whole >whole.log 2>&1 || cat whole.log
+
+# begin RUN OPTION...: starts a training and waits for its first validation; `mpirun` is the
+# launcher's process, `pids` are the ranks', in order.
+begin() {
+  mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --out "$@" >"$1.log" 2>&1 &
+  mpirun=$!
+  for _ in $(seq 600); do
+    [[ -e $1/checkpoints/step-00000002.h5 ]] && break
+    sleep 0.1
+  done
+  pids=($(ps -o pid= --ppid $mpirun | sort -n))
+}
+
+# finish LOG: waits for the launcher; `seconds` is how long it took.
+finish() {
+  local began=$SECONDS
+  wait $mpirun
+  status=$?
+  seconds=$((SECONDS - began))
+  said=$(tr -d '\0' <"$1")
+}
+
+begin stopped
+kill -USR1 "${pids[1]}"
+finish stopped.log
+((status == 3)) && says 'stopped behind step 2 as asked' &&
+  [[ $(grep -c '"step"' stopped/metrics.jsonl) == 2 ]] &&
+  ! grep -q '"last_step"' stopped/metrics.jsonl
+verdict $? 'a signal in a validation ends it: status 3, a checkpoint, no word of its result'
+
+run ranks 2 "${train[@]}" --out stopped --resume auto
+((status == 0)) && says 'going on from stopped/checkpoints/step-00000002.h5: step 2,' &&
+  cmp <(tensors stopped/checkpoints/step-00000004.h5) \
+    <(tensors whole/checkpoints/step-00000004.h5) &&
+  cmp <(without_times stopped) <(without_times whole)
+verdict $? 'resumed, it makes the validation up, repeats no step, and ends with the same bits'
+
+begin hung --comm.deadline-s 2
+kill -STOP "${pids[1]}"
+finish hung.log
+((status == 1 && seconds < 13)) &&
+  says 'rank 0: error: evaluation batch: rank 1 did not arrive within 2 s'
+verdict $? 'a rank that hangs in a validation is named when the deadline has passed'
+
+eval=("$LOCKSTEP" eval whole/checkpoints/best.h5 --data long/val --threads 1 --batch 1
+  --deadline-s 2)
+began=$(date +%s%N)
+run ranks 2 "${eval[@]}"
+law='an evaluation that takes longer than the deadline ends well: it bounds a batch'
+if ((status == 0 && $(date +%s%N) - began < 2500000000)); then
+  echo "SKIP $law: this machine needs no longer"
+else
+  ((status == 0)) && says '^1500 rows'
+  verdict $? "$law"
+fi
+
+# In the middle of it: when the rank has computed for a second, which its start does not take.
+mpirun --oversubscribe --bind-to none -np 2 "${eval[@]}" >eval.log 2>&1 &
+mpirun=$!
+for _ in $(seq 600); do
+  pids=($(ps -o pid= --ppid $mpirun | sort -n))
+  ((${#pids[@]} == 2)) && read -r -a fields <"/proc/${pids[1]}/stat" && ((fields[13] > 100)) &&
+    break
+  sleep 0.05
+done
+kill -STOP "${pids[1]}"
+finish eval.log
+((status == 1 && seconds < 13)) &&
+  says 'rank 0: error: evaluation batch: rank 1 did not arrive within 2 s'
+verdict $? 'a rank that hangs in an evaluation is named when the deadline has passed'
