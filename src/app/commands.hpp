@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "lockstep/comm/heartbeat.hpp"
 #include "lockstep/comm/world.hpp"
 #include "lockstep/sys/launch.hpp"
 
@@ -18,6 +19,9 @@ enum class Needs { mpi, control };
 struct Launch {
   int argc = 0;
   char** argv = nullptr;
+  double silence_s = 20;  ///< after which a rank counts as lost
+  /// Before the world, so that the ranks are watched in MPI_Finalize, too. Null for one rank.
+  std::unique_ptr<comm::Heartbeat> heartbeat;
   std::unique_ptr<comm::World> world;
   std::unique_ptr<comm::Control> control;
   sys::RankInfo rank;
@@ -29,6 +33,9 @@ struct Launch {
   /// Where srun did not connect the ranks to MPI they meet over TCP: afterwards there is `control`
   /// but no `world`. False where nobody but MPI says who is who.
   bool meet_without_mpi(double deadline_s);
+
+ private:
+  void watch_over_ranks(double deadline_s);
 };
 
 /// A subcommand: its options stand in `app`; `run` does it and returns the exit status. Errors are

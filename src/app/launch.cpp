@@ -1,7 +1,10 @@
+#include <cstdlib>
+
 #include "commands.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/mpi_library.hpp"
 #include "lockstep/comm/tcp_control.hpp"
+#include "status.hpp"
 
 namespace lockstep::app {
 
@@ -20,6 +23,7 @@ void Launch::start(double deadline_s, Needs needs) {
                     sys::srun_mpi_types);
   log::set_rank(rank.rank, rank.world);
   control = world->make_control(deadline_s);
+  watch_over_ranks(deadline_s);
 }
 
 bool Launch::meet_without_mpi(double deadline_s) {
@@ -29,7 +33,14 @@ bool Launch::meet_without_mpi(double deadline_s) {
   if (!place) return false;
   log::set_rank(rank.rank, rank.world);
   control = comm::make_tcp_control(*place, rank, deadline_s);
+  watch_over_ranks(deadline_s);
   return true;
+}
+
+void Launch::watch_over_ranks(double deadline_s) {
+  heartbeat = comm::start_heartbeat(
+      {rank.host, silence_s, deadline_s, status_lost_rank, [](int status) { std::_Exit(status); }},
+      *control);
 }
 
 }  // namespace lockstep::app

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kVersion = "lockstep 0.1";
 constexpr const char* kFooter =
     "Exit status: 0 done; 1 an error; 2 bad input or usage; 3 stopped by SIGTERM, SIGUSR1 or\n"
-    "--stop-after with a checkpoint, from which --resume auto goes on.\n"
+    "--stop-after with a checkpoint, from which --resume auto goes on; 4 another rank was lost.\n"
     "lockstep COMMAND --help lists a command's options.";
 
 /// This process's rank, as well as it can be told: 0 where that cannot be known.
@@ -42,6 +42,7 @@ void wait_for_turn(const Launch& launch) {
 int fail(const Launch& launch, const char* what, int status) {
   wait_for_turn(launch);
   log::error(what);
+  if (launch.heartbeat) launch.heartbeat->fail(what, status);
   if (launch.world && launch.world->facts().world > 1) comm::World::abort(status);
   return status;
 }

@@ -11,6 +11,7 @@ namespace {
 
 int run_training(Launch& launch, train::Config config) {
   const double started_s = now_s();
+  launch.silence_s = config.liveness.timeout_s;
   launch.start(config.comm.deadline_s);
   // Behind MPI's start, which installs handlers of its own.
   train::catch_stop_signals();

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/activity.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -23,12 +24,18 @@ std::vector<double> as_doubles(std::string_view bytes) {
 
 }  // namespace
 
+std::string MeetingControl::attend(const std::string& mine, std::string_view phase,
+                                   const Combine& combine) {
+  const activity::Waiting waiting;
+  return meet(mine, phase, combine);
+}
+
 void MeetingControl::barrier(std::string_view phase) {
-  meet("", phase, [](const Parts&) { return std::string(); });
+  attend("", phase, [](const Parts&) { return std::string(); });
 }
 
 std::vector<std::string> MeetingControl::gather(const std::string& mine, std::string_view phase) {
-  const std::string all = meet(mine, phase, [](const Parts& parts) {
+  const std::string all = attend(mine, phase, [](const Parts& parts) {
     std::vector<std::uint64_t> sizes;
     std::string text;
     for (const std::string& part : parts) {
@@ -49,7 +56,7 @@ std::vector<std::string> MeetingControl::gather(const std::string& mine, std::st
 }
 
 std::string MeetingControl::broadcast(const std::string& from_root, std::string_view phase) {
-  return meet(rank() == 0 ? from_root : "", phase, [](const Parts& parts) { return parts[0]; });
+  return attend(rank() == 0 ? from_root : "", phase, [](const Parts& parts) { return parts[0]; });
 }
 
 std::vector<double> MeetingControl::sum(const std::vector<double>& values, std::string_view phase) {
@@ -62,7 +69,7 @@ std::vector<double> MeetingControl::max(const std::vector<double>& values, std::
 
 std::vector<double> MeetingControl::fold(const std::vector<double>& values, std::string_view phase,
                                          const std::function<double(double, double)>& operation) {
-  return as_doubles(meet(as_bytes(values), phase, [&](const Parts& parts) {
+  return as_doubles(attend(as_bytes(values), phase, [&](const Parts& parts) {
     std::vector<double> total = as_doubles(parts[0]);
     for (std::size_t r = 1; r < parts.size(); ++r) {
       const std::vector<double> one = as_doubles(parts[r]);

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/activity.hpp"
 
 namespace lockstep::comm {
 
@@ -60,6 +61,7 @@ void BucketReducer::progress() { communicator_.progress(); }
 void BucketReducer::wait(std::size_t bucket) {
   check(bucket < next_, fmt::format("bucket {} was never filled: it misses {} of its slices",
                                     bucket, bucket < missing_.size() ? missing_[bucket] : 0));
+  const activity::Waiting waiting(bucket, buckets_[bucket].size * sizeof(float));
   const double start = now_ms();
   compute_.wait(*done_[bucket]);  // the bucket's reduction precedes its update
   exposed_ms_ += now_ms() - start;

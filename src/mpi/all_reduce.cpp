@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/comm/activity.hpp"
 #include "mpi/add.hpp"
 
 namespace lockstep::comm {
@@ -63,10 +64,12 @@ bool AllReduce::advance() {
     for (; shared_ < shares_.size() && finished(shares_[shared_]); ++shared_) again = true;
   }
   if (done()) return true;
-  if (moved)
+  if (moved) {
     patience_.renew();
-  else
+    activity::moved();
+  } else {
     patience_.strain();
+  }
   return false;
 }
 

@@ -56,6 +56,15 @@ Socket open_socket(int family) {
   return Socket(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
+/// That the kernel chose.
+std::uint16_t port_of(int handle) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  check(getsockname(handle, reinterpret_cast<sockaddr*>(&address), &size) == 0, "getsockname");
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
 /// Whether a connection in the making stands within the time.
 bool connected(int handle, double patience_s) {
   pollfd entry{handle, POLLOUT, 0};
@@ -73,8 +82,9 @@ Listener listen_on(std::span<const std::uint16_t> ports) {
       Socket socket = open_socket(family);
       if (!socket) break;  // this kernel has no such family
       set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-      if (bind_to(socket.get(), family, port) && listen(socket.get(), SOMAXCONN) == 0)
-        return {std::move(socket), port};
+      if (!bind_to(socket.get(), family, port) || listen(socket.get(), SOMAXCONN) != 0) continue;
+      const std::uint16_t taken = port_of(socket.get());
+      return {std::move(socket), taken};
     }
   }
   throw Error("no port of " + std::to_string(ports.front()) + " to " +

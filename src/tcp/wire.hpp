@@ -20,7 +20,8 @@ struct Listener {
   std::uint16_t port = 0;
 };
 
-/// Listens on the first of `ports` that is free, on all interfaces. Throws Error when none is.
+/// Listens on the first of `ports` that is free (0: any), on all interfaces. Throws Error when none
+/// is.
 Listener listen_on(std::span<const std::uint16_t> ports);
 
 /// A connection that has come in, or an empty Socket.

@@ -203,6 +203,8 @@ std::vector<ConfigKey> other_keys() {
       bookkeeping(key("comm.share-gpu", &C::comm, &C::Comm::share_gpu,
                       "ranks of a machine may use one GPU together: for tests, and for the parts "
                       "of a MIG device")),
+      bookkeeping(key("liveness.timeout-s", &C::liveness, &C::Liveness::timeout_s,
+                      "silence after which a rank counts as lost and the job ends")),
       bookkeeping(key("audit.every-steps", &C::audit, &C::Audit::every_steps,
                       "compare all ranks' weights after every so many steps (0: never)")),
       bookkeeping(key("binding.require", &C::binding, &C::Binding::require,

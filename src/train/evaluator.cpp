@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/data/loader.hpp"
 
 namespace lockstep::train {
@@ -45,6 +46,7 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
   Metrics mine;
   std::vector<double> confusion(with_confusion ? classes * classes : 0);
   for (std::size_t i = 0; i < loader.sampler().batches(); ++i) {
+    comm::activity::enter(comm::Phase::evaluation);
     const data::Batch batch = loader.next();
     const Metrics got = evaluate_batch(batch, with_confusion ? &confusion : nullptr);
     loader.release(batch);

@@ -8,6 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/train/model.hpp"
 #include "train/run_impl.hpp"
 
@@ -127,6 +128,7 @@ void Run::Impl::claim_directory() {
   spec.config.out = control.broadcast(claimed, "run directory");
   directory = RunDirectory(config.out);
   checkpoints = CheckpointDirectory(directory.checkpoints(), config.checkpoint.keep);
+  comm::activity::set_directory(directory.root());
   // Before the lock was ours, another run may have come and gone.
   if (speaker())
     require(checkpoints.newest_first() == found,

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/train/model.hpp"
 #include "lockstep/train/stop_signal.hpp"
 #include "train/run_impl.hpp"
@@ -45,6 +46,7 @@ Outcome Run::Impl::stop() {
 }
 
 bool Run::Impl::step() {
+  comm::activity::begin_step(at.step + 1);
   const data::Slice slice = sampler->slice(at.batch);
   const float lr = optim::learning_rate(schedule, at.epoch * steps_per_epoch + at.batch);
   double mark = now_ms();
@@ -58,6 +60,7 @@ bool Run::Impl::step() {
 
   // One small exchange serves the metrics and the decision to stop, which all ranks must take
   // behind the same step.
+  comm::activity::enter(comm::Phase::end_of_step);
   mark = now_ms();
   const auto sums =
       control.sum({report.metrics.loss, static_cast<double>(report.metrics.rows),
@@ -137,6 +140,7 @@ bool Run::Impl::finish_epoch() {
 }
 
 std::optional<Validation> Run::Impl::validate() {
+  comm::activity::enter(comm::Phase::evaluation);
   if (!evaluator) {
     EvaluatorSpec evaluation;
     evaluation.network = trainer->network();
@@ -173,6 +177,7 @@ CheckpointHeader Run::Impl::header() const {
 }
 
 void Run::Impl::save(const std::filesystem::path& path) {
+  comm::activity::enter(comm::Phase::checkpoint);
   if (!speaker()) return;
   metrics->flush();  // a checkpoint never counts on lines that are not yet on the disk
   write_checkpoint(path, header(), trainer->parameters());
@@ -185,6 +190,7 @@ void Run::Impl::save_best() {
 }
 
 void Run::Impl::conclude() {
+  comm::activity::enter(comm::Phase::ending);
   const double seconds = now_s() - spec.started_s;
   const double peak = control.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
   if (!speaker()) return;

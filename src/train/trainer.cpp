@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/activity.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -112,8 +113,10 @@ void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part, 
       reducer_->progress();
     }
   };
+  comm::activity::enter(comm::Phase::forward);
   run(program.forward());
   mark(&StepTimes::forward_ms);
+  comm::activity::enter(comm::Phase::backward);
   run(program.backward(!first));
   mark(&StepTimes::backward_ms);
 }
@@ -139,6 +142,7 @@ void Trainer::reduce_and_update(const StepScalars& scalars, std::size_t micro_ba
   // An overflow in any bucket skips the whole step: then nothing is updated before all are there.
   const bool all_at_once = has_loss_scale(spec_.program.precision);
   const auto& buckets = reducer_->buckets();
+  comm::activity::enter(comm::Phase::update);
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     reducer_->wait(b);
     mark(&StepTimes::exposed_comm_ms);
@@ -158,6 +162,7 @@ void Trainer::mark(double StepTimes::*time) {
 
 /// The end of a step: here the host waits for the device.
 StepReport Trainer::report() {
+  const comm::activity::Waiting waiting;
   StepReport report;
   for (const auto& [rows, program] : programs_) add(report.metrics, program->take_metrics());
   communicator_.progress();  // aborted reductions end the wait too, and this says why
@@ -175,6 +180,7 @@ StepReport Trainer::report() {
 }
 
 void Trainer::audit(comm::Control& control, std::uint64_t step) const {
+  comm::activity::enter(comm::Phase::audit);
   const auto hashes = control.gather(fmt::format("{:08x}", parameters_->hash()), "weight audit");
   std::map<std::string, std::vector<std::size_t>> ranks_by_hash;
   for (std::size_t rank = 0; rank < hashes.size(); ++rank)

@@ -28,6 +28,8 @@ class MeetingControl : public Control {
                            const Combine& combine) = 0;
 
  private:
+  /// meet(), and the other ranks are told that this one waits.
+  std::string attend(const std::string& mine, std::string_view phase, const Combine& combine);
   std::vector<double> fold(const std::vector<double>& values, std::string_view phase,
                            const std::function<double(double, double)>& operation);
 };

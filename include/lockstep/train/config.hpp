@@ -78,6 +78,10 @@ struct Config {
     bool share_gpu = false;
   } comm;
 
+  struct Liveness {
+    double timeout_s = 20;
+  } liveness;
+
   struct Audit {
     std::uint64_t every_steps = 100;
   } audit;

@@ -1,0 +1,120 @@
+#include "lockstep/comm/activity.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "lockstep/base/files.hpp"
+
+namespace lockstep::comm {
+
+const char* to_string(Phase phase) {
+  switch (phase) {
+    case Phase::start_up:
+      return "start-up";
+    case Phase::data:
+      return "data";
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::reduction:
+      return "reduction";
+    case Phase::update:
+      return "update";
+    case Phase::end_of_step:
+      return "end of step";
+    case Phase::audit:
+      return "weight audit";
+    case Phase::checkpoint:
+      return "checkpoint";
+    case Phase::evaluation:
+      return "evaluation";
+    case Phase::ending:
+      return "ending";
+  }
+  return "unknown phase";
+}
+
+std::string describe(const Activity& activity) {
+  if (activity.step == 0) return to_string(activity.phase);
+  if (activity.phase != Phase::reduction)
+    return fmt::format("step {}, {}", activity.step, to_string(activity.phase));
+  return fmt::format("step {}, reduction of bucket {} ({})", activity.step, activity.bucket,
+                     human_bytes(static_cast<double>(activity.bytes)));
+}
+
+namespace activity {
+namespace {
+
+constexpr auto relaxed = std::memory_order_relaxed;
+
+// Single words: a reader may catch a phase with the bucket of the one before, which for a moment is
+// near enough.
+struct Marks {
+  std::atomic<std::uint64_t> step{0}, bytes{0}, movements{0};
+  std::atomic<std::uint32_t> bucket{0};
+  std::atomic<Phase> phase{Phase::start_up};
+  std::atomic<bool> waiting{false};
+};
+Marks g_marks;
+
+struct Place {
+  std::mutex mutex;
+  std::filesystem::path directory;
+};
+
+Place& place() {
+  static Place the_place;
+  return the_place;
+}
+
+}  // namespace
+
+void moved() { g_marks.movements.store(g_marks.movements.load(relaxed) + 1, relaxed); }
+
+void begin_step(std::uint64_t step) {
+  g_marks.step.store(step, relaxed);
+  enter(Phase::data);
+}
+
+void enter(Phase phase) {
+  g_marks.phase.store(phase, relaxed);
+  moved();
+}
+
+Activity now() {
+  return {g_marks.step.load(relaxed),    g_marks.phase.load(relaxed),
+          g_marks.bucket.load(relaxed),  g_marks.bytes.load(relaxed),
+          g_marks.waiting.load(relaxed), g_marks.movements.load(relaxed)};
+}
+
+Waiting::Waiting() : before_(g_marks.phase.load(relaxed)) {
+  g_marks.waiting.store(true, relaxed);
+  moved();
+}
+
+Waiting::Waiting(std::size_t bucket, std::size_t bytes) : Waiting() {
+  g_marks.bucket.store(static_cast<std::uint32_t>(bucket), relaxed);
+  g_marks.bytes.store(bytes, relaxed);
+  g_marks.phase.store(Phase::reduction, relaxed);
+}
+
+Waiting::~Waiting() {
+  g_marks.waiting.store(false, relaxed);
+  enter(before_);
+}
+
+void set_directory(const std::filesystem::path& directory) {
+  const std::scoped_lock lock(place().mutex);
+  place().directory = directory;
+}
+
+std::filesystem::path directory() {
+  const std::scoped_lock lock(place().mutex);
+  return place().directory;
+}
+
+}  // namespace activity
+}  // namespace lockstep::comm

@@ -1,0 +1,152 @@
+#include "lockstep/comm/roster.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace lockstep::comm {
+
+Roster::Roster(std::vector<std::string> hosts) : ranks_(hosts.size()) {
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank)
+    ranks_[rank].host = std::move(hosts[rank]);
+}
+
+void Roster::pass(double seconds) { clock_s_ += seconds; }
+
+void Roster::heard(int rank, const Activity& activity) {
+  Entry& entry = ranks_.at(static_cast<std::size_t>(rank));
+  if (entry.standing == Standing::unheard || activity.movements != entry.activity.movements)
+    entry.moved_s = clock_s_;
+  entry.standing = Standing::present;
+  entry.activity = activity;
+  entry.heard_s = clock_s_;
+}
+
+void Roster::left(int rank) { ranks_.at(static_cast<std::size_t>(rank)).standing = Standing::left; }
+
+void Roster::broke(int rank) {
+  ranks_.at(static_cast<std::size_t>(rank)).standing = Standing::broke;
+}
+
+std::vector<int> Roster::missing(double timeout_s) const {
+  std::vector<int> found;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const Entry& entry = ranks_[rank];
+    const bool silent = entry.standing == Standing::present && clock_s_ - entry.heard_s > timeout_s;
+    if (silent || entry.standing == Standing::broke) found.push_back(static_cast<int>(rank));
+  }
+  return found;
+}
+
+std::vector<int> Roster::never_heard() const {
+  std::vector<int> found;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+    if (ranks_[rank].standing == Standing::unheard) found.push_back(static_cast<int>(rank));
+  return found;
+}
+
+bool Roster::stuck(double than_s) const {
+  bool waited = false;
+  for (const Entry& entry : ranks_) {
+    if (entry.standing != Standing::present) continue;
+    if (clock_s_ - entry.moved_s <= than_s) return false;
+    waited = waited || entry.activity.waiting;
+  }
+  return waited;
+}
+
+std::vector<int> Roster::late(double than_s) const {
+  std::vector<int> working, behind;
+  std::uint64_t newest = 0;
+  bool waited = false;
+  for (const Entry& entry : ranks_)
+    if (entry.standing == Standing::present) newest = std::max(newest, entry.activity.step);
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const Entry& entry = ranks_[i];
+    if (entry.standing != Standing::present || clock_s_ - entry.moved_s <= than_s) continue;
+    const int rank = static_cast<int>(i);
+    if (!entry.activity.waiting) working.push_back(rank);
+    if (entry.activity.waiting) waited = true;
+    if (entry.activity.step < newest) behind.push_back(rank);
+  }
+  if (!waited) return {};
+  return working.empty() ? behind : working;
+}
+
+std::string Roster::describe_missing(const std::vector<int>& ranks) const {
+  std::string text;
+  for (const int rank : ranks) {
+    const Entry& entry = ranks_.at(static_cast<std::size_t>(rank));
+    const double silent_s = clock_s_ - entry.heard_s;
+    text += fmt::format(
+        "{}rank {} on {} ({}, last in {})", text.empty() ? "" : ", ", rank, entry.host,
+        entry.standing == Standing::broke ? "its process has ended"
+                                          : fmt::format("silent for {:.0f} s", silent_s),
+        describe(entry.activity));
+  }
+  return text;
+}
+
+std::string Roster::describe_late(const std::vector<int>& ranks) const {
+  std::string text;
+  for (const int rank : ranks) {
+    const Entry& entry = ranks_.at(static_cast<std::size_t>(rank));
+    text += fmt::format("{}rank {} on {} (in {} for {:.0f} s)", text.empty() ? "" : ", ", rank,
+                        entry.host, describe(entry.activity), clock_s_ - entry.moved_s);
+  }
+  return text;
+}
+
+std::string Roster::post_mortem(const std::string& reason, int told_by,
+                                const std::vector<int>& missing) const {
+  using Json = nlohmann::ordered_json;
+  const auto tenths = [](double seconds) {
+    return static_cast<double>(std::lround(seconds * 10)) / 10;
+  };
+  Json ranks = Json::array();
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const Entry& entry = ranks_[i];
+    Json one{{"rank", i}, {"host", entry.host}};
+    const bool lost = std::find(missing.begin(), missing.end(), i) != missing.end();
+    one["state"] = lost ? "missing" : name(entry);
+    if (entry.standing != Standing::unheard) {
+      one["step"] = entry.activity.step;
+      one["phase"] = to_string(entry.activity.phase);
+      if (entry.activity.phase == Phase::reduction) {
+        one["bucket"] = entry.activity.bucket;
+        one["bytes"] = entry.activity.bytes;
+      }
+      one["waiting_for_others"] = entry.activity.waiting;
+      one["silent_s"] = tenths(clock_s_ - entry.heard_s);
+      one["unmoved_s"] = tenths(clock_s_ - entry.moved_s);
+    }
+    ranks.push_back(std::move(one));
+  }
+  const Json all{{"time", fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)))},
+                 {"reason", reason},
+                 {"told_by_rank", told_by},
+                 {"missing", missing},
+                 {"ranks", std::move(ranks)}};
+  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+const char* Roster::name(const Entry& entry) const {
+  switch (entry.standing) {
+    case Standing::unheard:
+      return "not heard of";
+    case Standing::present:
+      return "present";
+    case Standing::left:
+      return "ended";
+    case Standing::broke:
+      return "missing";
+  }
+  return "";
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,156 @@
+#include "tcp/heart.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <utility>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+// Often enough to know where a rank was, and no more than some thousand messages a second.
+double interval_of(double timeout_s, std::size_t world) {
+  return std::min(std::clamp(static_cast<double>(world) / 4000, 0.25, 1.0), timeout_s / 4);
+}
+
+// Ranks that were on one node fall silent within one interval of each other.
+constexpr double gather_s = 0.3;
+
+std::chrono::duration<double> seconds_of(double seconds) {
+  return std::chrono::duration<double>(seconds);
+}
+
+/// Does it on a thread of its own, and leaves it there when it takes longer.
+void within(double seconds, std::function<void()> work) {
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> end = done->get_future();
+  std::thread([work = std::move(work), done] {
+    work();
+    done->set_value();
+  }).detach();
+  end.wait_for(seconds_of(seconds));
+}
+
+}  // namespace
+
+Heart::Heart(HeartbeatSpec spec, int rank, std::vector<std::string> hosts)
+    : spec_(std::move(spec)),
+      rank_(rank),
+      hosts_(std::move(hosts)),
+      roster_(hosts_),
+      interval_s_(interval_of(spec_.timeout_s, hosts_.size())),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  check(static_cast<bool>(wake_), "eventfd");
+}
+
+void Heart::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Heart::stop() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ending_ = true;
+  }
+  wake();
+  thread_.join();
+}
+
+void Heart::wake() {
+  const std::uint64_t one = 1;
+  static_cast<void>(::write(wake_.get(), &one, sizeof one));
+  changed_.notify_all();
+}
+
+void Heart::run() {
+  double last_s = now_s(), next_s = last_s;
+  for (;;) {
+    std::optional<End> failure;
+    {
+      const std::scoped_lock lock(mutex_);
+      failure = failure_;
+      if (ending_ && !failure) break;
+    }
+    if (failure) {
+      report_failure(*failure);
+      break;
+    }
+    const double now = now_s();
+    // What this process spent suspended is not the others' silence.
+    roster_.pass(std::min(now - std::exchange(last_s, now), 2 * interval_s_));
+    listen();
+    if (now >= next_s && !over_) {
+      beat();
+      next_s = now_s() + interval_s_;
+    }
+    sleep(first_lost_s_ ? gather_s / 3 : std::max(next_s - now_s(), 0.0));
+  }
+  say_goodbye();
+  const std::scoped_lock lock(mutex_);
+  reported_ = true;
+  changed_.notify_all();
+}
+
+void Heart::sleep(double seconds) {
+  std::vector<int> handles{wake_.get()};
+  add_handles(handles);
+  std::vector<pollfd> entries;
+  for (const int handle : handles) entries.push_back({handle, POLLIN, 0});
+  poll(entries.data(), entries.size(), static_cast<int>(seconds * 1e3) + 1);
+}
+
+void Heart::fail(const std::string& why, int status) {
+  std::unique_lock lock(mutex_);
+  failure_ = End{status, why};
+  wake();
+  changed_.wait_for(lock, seconds_of(2 * patience_s), [this] { return reported_; });
+}
+
+std::vector<int> Heart::lost() {
+  if (roster_.missing(spec_.timeout_s).empty()) return {};
+  const double now = now_s();
+  if (!first_lost_s_) first_lost_s_ = now;
+  if (now - *first_lost_s_ < gather_s) return {};
+  return roster_.missing(spec_.timeout_s - 2 * interval_s_);
+}
+
+void Heart::report(const std::string& text, const std::string& reason,
+                   const std::vector<int>& missing) {
+  const std::filesystem::path directory = activity::directory();
+  const std::string name =
+      rank_ == 0 ? "post-mortem.json" : fmt::format("post-mortem-rank{}.json", rank_);
+  const std::string content = roster_.post_mortem(reason, rank_, missing);
+  within(patience_s, [=] {
+    if (!text.empty()) log::error(text);
+    if (directory.empty()) return;
+    try {
+      write_text_atomically(directory / name, content);
+    } catch (const std::exception& error) {
+      log::warn(error.what());
+    }
+  });
+}
+
+bool Heart::wait_for_failure(double seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, seconds_of(seconds),
+                           [this] { return failure_.has_value() || ending_; });
+}
+
+void Heart::end_process(int status, double grace_s) {
+  over_ = true;
+  if (!wait_for_failure(grace_s)) spec_.end(status);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,132 @@
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "lockstep/comm/heartbeat.hpp"
+#include "tcp/heartbeat_wire.hpp"
+
+using namespace lockstep;
+using comm::Activity;
+
+namespace {
+
+void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+bool becomes(const std::function<bool()>& condition) {
+  for (int i = 0; i < 1000 && !condition(); ++i) pause_ms(10);
+  return condition();
+}
+
+/// Plays the part of a Control that a heartbeat's start needs: everybody knows rank 0's words.
+class Script final : public comm::Control {
+ public:
+  Script(int rank, int world, std::string& word) : rank_(rank), world_(world), word_(word) {}
+  int rank() const override { return rank_; }
+  int world() const override { return world_; }
+  void barrier(std::string_view) override {}
+  std::vector<std::string> gather(const std::string& mine, std::string_view) override {
+    return std::vector<std::string>(static_cast<std::size_t>(world_), mine);
+  }
+  std::string broadcast(const std::string& from_root, std::string_view) override {
+    if (rank_ == 0) word_ = from_root;
+    return word_;
+  }
+  std::vector<double> sum(const std::vector<double>& values, std::string_view) override {
+    return values;
+  }
+  std::vector<double> max(const std::vector<double>& values, std::string_view) override {
+    return values;
+  }
+
+ private:
+  int rank_, world_;
+  std::string& word_;
+};
+
+/// Ranks in one process; an end is only noted.
+struct Ranks {
+  explicit Ranks(int world, double timeout_s) : ended(static_cast<std::size_t>(world)) {
+    for (int rank = 0; rank < world; ++rank) {
+      Script control(rank, world, word);
+      auto& end = ended[static_cast<std::size_t>(rank)];
+      hearts.push_back(comm::start_heartbeat(
+          {"host", timeout_s, 120, 4, [&end](int status) { end = status; }}, control));
+    }
+  }
+  std::string word;
+  std::vector<std::atomic<int>> ended;
+  std::vector<std::unique_ptr<comm::Heartbeat>> hearts;
+};
+
+}  // namespace
+
+TEST_CASE("a beat says where its sender stands", "[heartbeat]") {
+  const Activity sent{12, comm::Phase::reduction, 3, 1 << 20, true, 99};
+  const auto read = comm::read_beat(comm::make_beat(sent));
+  REQUIRE(read);
+  CHECK(comm::describe(*read) == "step 12, reduction of bucket 3 (1.0 MB)");
+  CHECK(read->waiting);
+  CHECK(read->movements == 99);
+  CHECK_FALSE(comm::read_beat("g"));
+  CHECK_FALSE(comm::read_beat("b 1 2"));
+}
+
+TEST_CASE("a rank that is alone has no heartbeat", "[heartbeat]") {
+  Ranks ranks(1, 20);
+  CHECK(ranks.hearts[0] == nullptr);
+}
+
+TEST_CASE("ranks that live, and then say goodbye in any order, end nobody", "[heartbeat]") {
+  for (const bool rank_0_first : {true, false}) {
+    Ranks ranks(3, 1);
+    pause_ms(1600);
+    if (rank_0_first) ranks.hearts[0].reset();
+    ranks.hearts[2].reset();
+    ranks.hearts[1].reset();
+    ranks.hearts[0].reset();
+    for (const auto& status : ranks.ended) CHECK(status == 0);
+  }
+}
+
+TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat]") {
+  Ranks ranks(2, 20);
+  pause_ms(300);
+  {
+    const comm::HeartbeatCard card = comm::read_heartbeat_card(ranks.word);
+    comm::HeartbeatCard local = card;
+    local.addresses = {"127.0.0.1"};
+    comm::Wire third = comm::reach_rank_0(local, 1, 2);  // takes rank 1's place
+    REQUIRE(third.open());
+    third.send(comm::make_beat({5, comm::Phase::forward, 0, 0, false, 1}));
+    pause_ms(200);
+  }
+  CHECK(becomes([&] { return ranks.ended[0] == 4; }));
+}
+
+TEST_CASE("a stranger without the secret is not let in", "[heartbeat]") {
+  Ranks ranks(2, 20);
+  comm::HeartbeatCard card = comm::read_heartbeat_card(ranks.word);
+  card.addresses = {"127.0.0.1"};
+  card.secret[0] ^= 1;
+  CHECK_FALSE(comm::reach_rank_0(card, 1, 2).open());
+  CHECK(ranks.ended[0] == 0);
+}
+
+TEST_CASE("a rank that fails takes the others along with its status", "[heartbeat]") {
+  for (const std::size_t failing : {0, 2}) {
+    Ranks ranks(3, 20);
+    pause_ms(300);
+    ranks.hearts[failing]->fail("the disk is full", 2);
+    for (std::size_t rank = 0; rank < 3; ++rank)
+      if (rank != failing) {
+        if (failing == 0) ranks.hearts[0].reset();
+        CHECK(becomes([&] { return ranks.ended[rank] == 2; }));
+      }
+    CHECK(ranks.ended[failing] == 0);
+  }
+}

@@ -1,0 +1,97 @@
+#include <catch2/catch.hpp>
+
+#include "lockstep/comm/roster.hpp"
+
+using namespace lockstep::comm;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Activity at(std::uint64_t step, Phase phase, bool waiting, std::uint64_t movements) {
+  return {step, phase, 3, 1000000, waiting, movements};
+}
+
+}  // namespace
+
+TEST_CASE("a rank is missing when it was silent for the timeout, not before", "[heartbeat]") {
+  Roster roster({"a", "a", "b"});
+  for (int rank = 0; rank < 3; ++rank) roster.heard(rank, at(7, Phase::forward, false, 1));
+  roster.pass(15);
+  roster.heard(0, at(7, Phase::reduction, true, 2));
+  roster.heard(1, at(7, Phase::reduction, true, 2));
+  roster.pass(5);
+  CHECK(roster.missing(20).empty());
+  roster.pass(1);
+  CHECK(roster.missing(20) == std::vector<int>{2});
+  CHECK(roster.describe_missing({2}) == "rank 2 on b (silent for 21 s, last in step 7, forward)");
+}
+
+TEST_CASE("a rank whose process ended is missing at once, one that said goodbye never",
+          "[heartbeat]") {
+  Roster roster({"a", "b", "c"});
+  for (int rank = 0; rank < 3; ++rank) roster.heard(rank, at(2, Phase::checkpoint, false, 1));
+  roster.left(1);
+  roster.broke(2);
+  roster.pass(1);
+  CHECK(roster.missing(20) == std::vector<int>{2});
+  CHECK_THAT(roster.describe_missing({2}),
+             Contains("its process has ended, last in step 2, checkpoint"));
+  roster.pass(100);
+  CHECK(roster.missing(200) == std::vector<int>{2});
+}
+
+TEST_CASE("a rank that was never heard of is not missing", "[heartbeat]") {
+  Roster roster({"a", "b"});
+  roster.heard(0, at(1, Phase::data, false, 1));
+  roster.pass(10);
+  roster.heard(0, at(1, Phase::data, false, 2));
+  CHECK(roster.missing(5).empty());
+  CHECK(roster.never_heard() == std::vector<int>{1});
+}
+
+TEST_CASE("late is who keeps waiting ranks waiting, not who waits", "[heartbeat]") {
+  Roster roster({"a", "b", "c"});
+  roster.heard(0, at(9, Phase::reduction, true, 5));
+  roster.heard(1, at(9, Phase::data, false, 5));
+  roster.heard(2, at(9, Phase::reduction, true, 5));
+  roster.pass(30);
+  CHECK(roster.late(29) == std::vector<int>{1});
+  CHECK(roster.stuck(29));
+  CHECK(roster.describe_late({1}) == "rank 1 on b (in step 9, data for 30 s)");
+  CHECK(roster.late(31).empty());
+  roster.heard(1, at(9, Phase::forward, false, 6));
+  CHECK(roster.late(29).empty());
+  CHECK_FALSE(roster.stuck(29));
+}
+
+TEST_CASE("when all wait, those in an earlier step are late", "[heartbeat]") {
+  Roster roster({"a", "b"});
+  roster.heard(0, at(9, Phase::reduction, true, 5));
+  roster.heard(1, at(8, Phase::end_of_step, true, 5));
+  roster.pass(30);
+  CHECK(roster.late(29) == std::vector<int>{1});
+  roster.heard(1, at(9, Phase::reduction, true, 5));
+  CHECK(roster.late(29).empty());
+  CHECK(roster.stuck(29));
+}
+
+TEST_CASE("a rank that computes long while nobody waits is not late", "[heartbeat]") {
+  Roster roster({"a", "b"});
+  for (int rank = 0; rank < 2; ++rank) roster.heard(rank, at(0, Phase::start_up, false, 1));
+  roster.pass(1000);
+  CHECK(roster.late(100).empty());
+  CHECK_FALSE(roster.stuck(100));
+}
+
+TEST_CASE("a post-mortem tells of every rank where it was", "[heartbeat]") {
+  Roster roster({"a", "b"});
+  roster.heard(0, at(9, Phase::reduction, true, 5));
+  roster.heard(1, at(9, Phase::backward, false, 5));
+  roster.pass(2.5);
+  roster.broke(1);
+  const std::string text = roster.post_mortem("1 of 2 ranks \"missing\"", 0, {1});
+  for (const char* part :
+       {"\"reason\": \"1 of 2 ranks \\\"missing\\\"\"", "\"host\": \"b\"", "\"state\": \"missing\"",
+        "\"phase\": \"backward\"", "\"bucket\": 3", "\"silent_s\": 2.5"})
+    CHECK_THAT(text, Contains(part));
+}
