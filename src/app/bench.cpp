@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "bench_data.hpp"
 #include "commands.hpp"
 #include "compute.hpp"
 #include "lockstep/base/clock.hpp"
@@ -254,7 +255,10 @@ Command add_bench(CLI::App& root) {
                   "also run each step without reducing gradients, in turn, and compare");
   train->add_flag("--layers", options->layers, "also time each step of the tape");
   train->add_option("--json", options->json, "write the figures to this file");
-  return {app, [options](Launch& launch) { return run_bench(launch, *options); }};
+  const Command data = add_bench_data(*app);
+  return {app, [options, data](Launch& launch) {
+            return data.app->parsed() ? data.run(launch) : run_bench(launch, *options);
+          }};
 }
 
 }  // namespace lockstep::app

@@ -11,6 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/data/row_reader.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/model.hpp"
@@ -96,13 +97,17 @@ int evaluate(Launch& launch, const Options& options) {
   launch.start(options.deadline_s);
   const Model model = read_model(options);
   const data::DataSet rows(options.data);
-  train::require_alike(model.trained_on, options.checkpoint, rows.info(), options.data);
+  const data::AugmentSpec augment =
+      train::evaluation_augment(model.config, model.trained_on, rows.info());
+  train::require_alike(model.trained_on, options.checkpoint,
+                       data::delivered(rows.info(), augment, options.data), options.data);
   const std::string backend = decide_backend(launch, options.backend);
   Compute compute = prepare_compute(launch, {backend, options.threads, false, options.share_gpu});
 
   train::EvaluatorSpec spec;
   spec.network = train::make_network(model.config, model.trained_on);
   spec.program = train::make_program_spec(model.config, model.trained_on, options.batch);
+  spec.augment = augment;
   spec.workers = std::min(std::clamp<std::size_t>(compute.spare_cores, 1, 8), rows.readers());
   spec.bind_worker = compute.bind_worker;
   const auto parameters = compute.backend->make_parameters(spec.network, spec.program.precision);

@@ -19,6 +19,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// What JPEGs have in place of one size for all.
+Json jpegs_as_json(const data::DataSet& rows) {
+  std::array<std::size_t, 2> smallest = rows.size(0), largest = smallest;
+  for (std::size_t row = 0; row < rows.info().rows; ++row)
+    for (std::size_t side = 0; side < 2; ++side) {
+      smallest[side] = std::min(smallest[side], rows.size(row)[side]);
+      largest[side] = std::max(largest[side], rows.size(row)[side]);
+    }
+  return {{"smallest_height", smallest[0]},
+          {"largest_height", largest[0]},
+          {"smallest_width", smallest[1]},
+          {"largest_width", largest[1]}};
+}
+
+std::uint64_t stored_bytes(const data::DataSet& rows) {
+  std::uint64_t bytes = 0;
+  for (std::size_t row = 0; row < rows.info().rows; ++row) bytes += rows.row_bytes(row);
+  return bytes;
+}
+
 Json shards_as_json(const std::filesystem::path& path) {
   const data::DataSet rows(path);
   const data::DataSetInfo& info = rows.info();
@@ -28,12 +48,16 @@ Json shards_as_json(const std::filesystem::path& path) {
   for (std::size_t c = 0; c < info.classes.size(); ++c)
     classes.push_back({{"name", info.classes[c]}, {"rows", per_class[c]}});
   for (const auto& file : rows.files()) files.push_back(file.string());
+  const bool jpeg = info.encoding == data::Encoding::jpeg;
   return {{"kind", files.size() == 1 && files[0] == path.string() ? "shard" : "data set"},
           {"path", path.string()},
           {"files", std::move(files)},
           {"rows", info.rows},
-          {"height", info.height},
-          {"width", info.width},
+          {"encoding", jpeg ? "jpeg" : "raw"},
+          {"bytes", stored_bytes(rows)},
+          {"height", jpeg ? Json(nullptr) : Json(info.height)},
+          {"width", jpeg ? Json(nullptr) : Json(info.width)},
+          {"jpegs", jpeg ? jpegs_as_json(rows) : Json(nullptr)},
           {"channels", info.channels},
           {"mean", info.mean},
           {"stddev", info.stddev},
@@ -121,11 +145,21 @@ std::string numbers(const Json& list) {
   return fmt::format("{}", fmt::join(texts, " "));
 }
 
+std::string form_as_text(const Json& set) {
+  const Json& jpegs = set["jpegs"];
+  if (jpegs.is_null())
+    return fmt::format("{} x {} pixels", set["height"].dump(), set["width"].dump());
+  return fmt::format("JPEG, {} to {} x {} to {} pixels, {} each on average",
+                     jpegs["smallest_height"].dump(), jpegs["largest_height"].dump(),
+                     jpegs["smallest_width"].dump(), jpegs["largest_width"].dump(),
+                     human_bytes(set["bytes"].get<double>() / set["rows"].get<double>()));
+}
+
 std::string shards_as_text(const Json& set) {
-  std::string text = fmt::format("{} {}: {} rows of {} x {} pixels, {} channels, in {} file(s)\n",
+  std::string text = fmt::format("{} {}: {} rows of {}, {} channels, in {} file(s)\n",
                                  set["kind"].get<std::string>(), set["path"].get<std::string>(),
-                                 set["rows"].dump(), set["height"].dump(), set["width"].dump(),
-                                 set["channels"].dump(), set["files"].size());
+                                 set["rows"].dump(), form_as_text(set), set["channels"].dump(),
+                                 set["files"].size());
   text += fmt::format("mean {}, deviation {}\n", numbers(set["mean"]), numbers(set["stddev"]));
   text += fmt::format("{} classes:", set["classes"].size());
   for (const Json& one : set["classes"])

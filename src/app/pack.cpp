@@ -26,6 +26,7 @@ struct Options {
   fs::path source, out;
   std::optional<double> held_out;
   std::optional<std::size_t> training_rows, validation_rows;
+  std::optional<int> quality;
   data::PackSpec spec;
   bool force = false;
 };
@@ -71,6 +72,17 @@ void parse_size(const std::string& text, data::PackSpec& spec) {
   const std::size_t cross = view.find('x');
   spec.height = number(view.substr(0, cross));
   spec.width = cross == view.npos ? spec.height : number(view.substr(cross + 1));
+}
+
+void settle_form(Options& options) {
+  if (!options.resize.empty()) parse_size(options.resize, options.spec);
+  options.spec.quality = options.quality.value_or(options.spec.quality);
+  if (options.spec.jpeg)
+    return require(options.resize.empty(),
+                   "--resize makes pixels of one size, --jpeg keeps JPEGs of any size: give one of "
+                   "the two (--short-side makes JPEGs smaller)");
+  require(options.spec.short_side == 0, "--short-side is for --jpeg; for pixels give --resize");
+  require(!options.quality, "--quality is for --jpeg");
 }
 
 std::unique_ptr<data::Source> open(Options& options) {
@@ -157,20 +169,22 @@ void write_all(Control& control, data::Packer& packer, std::size_t rows) {
 /// What all ranks wrote together.
 struct Totals {
   std::size_t training_rows = 0, validation_rows = 0;
+  std::uint64_t bytes = 0;
   data::ChannelSums sums;
 };
 
 Totals add_up(Control& control, const data::Packer& packer) {
   const data::ChannelSums& own = packer.training_sums();
-  std::vector<std::uint64_t> values{packer.training_rows(), packer.validation_rows(), own.pixels};
+  std::vector<std::uint64_t> values{packer.training_rows(), packer.validation_rows(),
+                                    packer.bytes(), own.pixels};
   values.insert(values.end(), own.sum.begin(), own.sum.end());
   values.insert(values.end(), own.squares.begin(), own.squares.end());
   values = sum(control, values);
   const std::size_t channels = own.sum.size();
-  Totals totals{values[0], values[1], data::ChannelSums(channels)};
-  totals.sums.pixels = values[2];
-  std::copy_n(values.begin() + 3, channels, totals.sums.sum.begin());
-  std::copy_n(values.begin() + 3 + static_cast<std::ptrdiff_t>(channels), channels,
+  Totals totals{values[0], values[1], values[2], data::ChannelSums(channels)};
+  totals.sums.pixels = values[3];
+  std::copy_n(values.begin() + 4, channels, totals.sums.sum.begin());
+  std::copy_n(values.begin() + 4 + static_cast<std::ptrdiff_t>(channels), channels,
               totals.sums.squares.begin());
   return totals;
 }
@@ -202,12 +216,12 @@ void report_skipped(const std::vector<std::string>& skipped, const fs::path& out
 void summarise(const Options& options, const data::DataSetInfo& info, const Totals& totals,
                std::size_t training_shards, std::size_t shards, double seconds) {
   const std::size_t rows = totals.training_rows + totals.validation_rows;
-  log::info(
-      fmt::format("packed {} images of {} classes as {} x {} x {}, {}, in {} ({:.0f} "
-                  "images/s)",
-                  rows, info.classes.size(), info.height, info.width, info.channels,
-                  human_bytes(static_cast<double>(rows * info.row_bytes())), human_seconds(seconds),
-                  static_cast<double>(rows) / seconds));
+  const std::string form =
+      options.spec.jpeg ? std::string("JPEGs")
+                        : fmt::format("{} x {} x {}", info.height, info.width, info.channels);
+  log::info(fmt::format("packed {} images of {} classes as {}, {}, in {} ({:.0f} images/s)", rows,
+                        info.classes.size(), form, human_bytes(static_cast<double>(totals.bytes)),
+                        human_seconds(seconds), static_cast<double>(rows) / seconds));
   log::info(fmt::format("  {}: {} rows in {} shards", (options.out / "train").string(),
                         totals.training_rows, training_shards));
   if (totals.validation_rows > 0)
@@ -221,11 +235,13 @@ void pack(Options& options, Control& control) {
   const double start = now_s();
   std::unique_ptr<data::Source> source;
   data::DataSetInfo info;
+  std::size_t row_bytes = 0;
   together(control, "pack: source", [&] {
-    if (!options.resize.empty()) parse_size(options.resize, options.spec);
+    settle_form(options);
     source = open(options);
     settle_held_out(*source, options);
     info = data::packed_info(*source, options.spec);
+    row_bytes = data::packed_row_bytes(*source, options.spec, info);
   });
   for (const std::string& remark : source->remarks()) log::info(remark);
   together(control, "pack: files", [&] { require_same_files(control, *source, options.source); });
@@ -235,8 +251,7 @@ void pack(Options& options, Control& control) {
     if (control.rank() == 0) folder.emplace(options.out, options.force);
   });
   const fs::path partial = data::PackFolder::partial(options.out);
-  const std::vector<data::ShardPlan> plan =
-      data::plan_shards(*source, options.spec, info.row_bytes());
+  const std::vector<data::ShardPlan> plan = data::plan_shards(*source, options.spec, row_bytes);
   std::vector<data::ShardPlan> own;
   for (std::size_t s = 0; s < plan.size(); ++s)
     if (s % static_cast<std::size_t>(control.world()) == static_cast<std::size_t>(control.rank()))
@@ -268,6 +283,13 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--out", options.out, "folder for train/ and val/ with the shards")->required();
   app.add_option("--resize", options.resize,
                  "stretch every image to S x S, or to HxW (antialiased); needed when sizes differ");
+  app.add_flag("--jpeg", options.spec.jpeg,
+               "keep JPEGs as they are, of any size, and encode other images; training decodes");
+  app.add_option("--short-side", options.spec.short_side,
+                 "with --jpeg: encode larger images anew, with this shorter side")
+      ->check(CLI::Range(1, 16384));
+  app.add_option("--quality", options.quality, "with --jpeg: of what is encoded; default: 90")
+      ->check(CLI::Range(1, 100));
   app.add_option("--channels", options.spec.channels,
                  "1 (grey) or 3 (RGB); default: 1 for idx, else 3")
       ->check(CLI::IsMember({1, 3}));

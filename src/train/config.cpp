@@ -107,6 +107,9 @@ void check_ranges(const Config& config) {
        {std::pair{"threads", config.threads}, std::pair{"data.workers", config.data.workers},
         std::pair{"data.slots", config.data.slots}})
     within(key, static_cast<double>(threads), 0, 1024);
+  within("data.size", static_cast<double>(config.data.size), 0, 65535);
+  within("data.resize", static_cast<double>(config.data.resize), 0, 65535);
+  within("data.min-area", config.data.min_area, 0.0001, 1);
   within("epochs", static_cast<double>(config.epochs), 1, 1 << 24);  // rng.hpp: epoch < 2^24
   within("optim.lr", config.optim.lr, 0, 1e6);
   within("optim.final-lr", config.optim.final_lr, 0, 1e6);

@@ -147,6 +147,18 @@ std::vector<ConfigKey> model_and_data_keys() {
           "the last batch norm of each branch starts with scale 0"),
       key("data.train", &C::data, &D::train, "training set: a shard or a folder of shards"),
       key("data.val", &C::data, &D::val, "validation set (empty: none)"),
+      one_of(key("data.crop", &C::data, &D::crop,
+                 "which part of an image is trained on: a window at a random place, or a box of "
+                 "random size and shape, resized; auto: the latter for JPEGs"),
+             {"auto", "random", "random-resized"}),
+      key("data.size", &C::data, &D::size,
+          "side of the network's input (0: JPEGs 224, else as the rows are)"),
+      key("data.resize", &C::data, &D::resize,
+          "shorter side to which images are resized before a random window, and in validation "
+          "before the centre, is cut out (0: 256/224 of the input's side, for JPEGs and "
+          "random-resized)"),
+      key("data.min-area", &C::data, &D::min_area,
+          "random-resized: smallest share of an image's area"),
       key("data.pad", &C::data, &D::pad, "random crop from an image padded by so many pixels"),
       key("data.flip", &C::data, &D::flip, "flip horizontally with probability 1/2"),
       key("data.cutout", &C::data, &D::cutout, "side of a random square that is cut out (0: none)"),

@@ -38,6 +38,7 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
                      .world = control_.world(),
                      .shuffle = false,
                      .keep_last = true};
+  loading.augment = spec_.augment;
   loading.workers = spec_.workers;
   loading.bind_worker = spec_.bind_worker;
   loading.epochs = 1;

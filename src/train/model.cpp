@@ -1,5 +1,6 @@
 #include "lockstep/train/model.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -16,6 +17,19 @@ nn::Shortcut parse_shortcut(const std::string& text) {
   return nn::Shortcut::family_default;
 }
 
+/// A box of random size and shape, resized?
+bool is_stretched(const Config& config, const data::DataSetInfo& stored) {
+  if (config.data.crop == "auto") return stored.encoding == data::Encoding::jpeg;
+  return config.data.crop == "random-resized";
+}
+
+/// The shorter side before a window is cut out; 0: as it is.
+std::size_t short_side(const Config& config, const data::DataSetInfo& stored, std::size_t side) {
+  if (config.data.resize > 0) return config.data.resize;
+  const bool by_custom = stored.encoding == data::Encoding::jpeg || is_stretched(config, stored);
+  return by_custom ? (side * 256 + 112) / 224 : 0;
+}
+
 std::string shape_text(const data::DataSetInfo& info) {
   return fmt::format("{} x {} pixels of {} channels", info.height, info.width, info.channels);
 }
@@ -25,6 +39,37 @@ std::string shape_text(const data::DataSetInfo& info) {
 void require_channels(const data::DataSetInfo& data, const std::string& path) {
   require(data.channels >= 1 && data.channels <= 4,
           fmt::format("{} has images of {} channels; networks take 1 to 4", path, data.channels));
+}
+
+data::AugmentSpec training_augment(const Config& config, const data::DataSetInfo& stored) {
+  constexpr std::size_t usual = 224;
+  data::AugmentSpec spec{.pad = config.data.pad,
+                         .flip = config.data.flip,
+                         .cutout = config.data.cutout,
+                         .seed = config.seed,
+                         .min_area = config.data.min_area};
+  const bool jpeg = stored.encoding == data::Encoding::jpeg;
+  const bool stretched = is_stretched(config, stored);
+  spec.crop = stretched ? data::Crop::random_resized : data::Crop::random;
+  spec.height = spec.width = config.data.size > 0 ? config.data.size : jpeg ? usual : 0;
+  if (!stretched) spec.short_side = jpeg || config.data.resize > 0
+                                        ? short_side(config, stored, spec.height)
+                                        : 0;
+  if (stretched && spec.height == 0) {
+    spec.height = stored.height;
+    spec.width = stored.width;
+  }
+  return spec;
+}
+
+data::AugmentSpec evaluation_augment(const Config& config, const data::DataSetInfo& input,
+                                     const data::DataSetInfo& stored) {
+  data::AugmentSpec spec{.crop = data::Crop::centre, .height = input.height, .width = input.width};
+  const bool raw = stored.encoding == data::Encoding::raw;
+  const bool fits = raw && stored.height == input.height && stored.width == input.width;
+  if (!fits || config.data.resize > 0)
+    spec.short_side = short_side(config, stored, std::min(input.height, input.width));
+  return spec;
 }
 
 nn::Network make_network(const Config& config, const data::DataSetInfo& data) {

@@ -9,6 +9,7 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/data/row_reader.hpp"
 #include "lockstep/train/model.hpp"
 #include "train/run_impl.hpp"
 
@@ -46,7 +47,7 @@ Run::Impl::Impl(RunSpec spec_, Backend& backend_, comm::Communicator& communicat
   resume = find_resume_point(config, directory, control);
   if (speaker() && !same_run()) judge_directory();
   open_data();
-  trainer.emplace(make_trainer_spec(config, train_rows->info(), control.world()), backend,
+  trainer.emplace(make_trainer_spec(config, input, control.world()), backend,
                   communicator);
   if (resume) prepare_resume();
   trainer->audit(control, at.step);
@@ -65,19 +66,22 @@ void Run::Impl::judge_directory() const {
 
 void Run::Impl::open_data() {
   train_rows = std::make_unique<data::DataSet>(config.data.train);
-  const data::DataSetInfo& info = train_rows->info();
-  require_channels(info, config.data.train);
-  const std::size_t side = std::min(info.height, info.width);
+  require_channels(train_rows->info(), config.data.train);
+  augment = training_augment(config, train_rows->info());
+  input = data::delivered(train_rows->info(), augment, config.data.train);
+  const std::size_t side = std::min(input.height, input.width);
   for (const auto& [key, pixels] :
        {std::pair{"data.pad", config.data.pad}, std::pair{"data.cutout", config.data.cutout}})
     require(pixels < side, fmt::format("{} = {} must be smaller than the side of the images: {} "
                                        "has images of {} x {} pixels",
-                                       key, pixels, config.data.train, info.height, info.width));
+                                       key, pixels, config.data.train, input.height, input.width));
   if (!config.data.val.empty()) {
     val_rows = std::make_unique<data::DataSet>(config.data.val);
-    require_alike(info, config.data.train, val_rows->info(), config.data.val);
+    const data::AugmentSpec how = evaluation_augment(config, input, val_rows->info());
+    require_alike(input, config.data.train,
+                  data::delivered(val_rows->info(), how, config.data.val), config.data.val);
   }
-  sampler.emplace(data::SamplerSpec{.rows = info.rows,
+  sampler.emplace(data::SamplerSpec{.rows = input.rows,
                                     .global_batch = config.batch,
                                     .rank = control.rank(),
                                     .world = control.world(),
@@ -90,7 +94,7 @@ void Run::Impl::open_data() {
 
 void Run::Impl::prepare_resume() {
   const std::string warning = judge_resume(
-      *resume, config, {backend.description(), build_id(), control.world(), train_rows->info()});
+      *resume, config, {backend.description(), build_id(), control.world(), input});
   load_tensors(resume->checkpoint, trainer->parameters(), true);
   at = resume->header.progress;
   if (!speaker()) return;
@@ -147,10 +151,7 @@ std::string Run::Impl::saved_config() const {
 void Run::Impl::start_loader() {
   data::LoaderSpec loading;
   loading.sampler = sampler->spec();
-  loading.augment = {.pad = config.data.pad,
-                     .flip = config.data.flip,
-                     .cutout = config.data.cutout,
-                     .seed = config.seed};
+  loading.augment = augment;
   loading.workers = loader_threads();
   loading.slots = config.data.slots;
   loading.bind_worker = spec.bind_worker;
@@ -174,13 +175,12 @@ std::size_t Run::Impl::loader_threads() const {
 }
 
 void Run::Impl::introduce() const {
-  const data::DataSetInfo& info = train_rows->info();
   const std::size_t micro = trainer->program_spec().batch;
   log::info(fmt::format("{}: {} parameters, {} on {}", config.model,
                         learned_numbers(trainer->network()), config.precision,
                         backend.description()));
   log::info(fmt::format("training on {} rows of {} x {} pixels in {} classes, validating on {}",
-                        info.rows, info.height, info.width, info.classes.size(),
+                        input.rows, input.height, input.width, input.classes.size(),
                         val_rows ? std::to_string(val_rows->info().rows) : "none"));
   log::info(fmt::format("batch {} = {} rank(s) x {} micro-batch(es) x {} rows; {} steps an epoch{}",
                         config.batch, control.world(), config.accumulate, micro, steps_per_epoch,

@@ -70,6 +70,8 @@ struct Run::Impl {
   std::optional<Evaluator> evaluator;  ///< compiled when first needed
   std::optional<MetricsLog> metrics;   ///< rank 0's
   std::optional<data::Loader> loader;  ///< none when no step is left
+  data::AugmentSpec augment;  ///< of training rows
+  data::DataSetInfo input;    ///< training rows as the network takes them
   Progress at;
   RunStatistics statistics;
   std::optional<Validation> newest_validation;

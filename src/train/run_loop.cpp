@@ -63,7 +63,9 @@ bool Run::Impl::step() {
   comm::activity::enter(comm::Phase::end_of_step);
   mark = now_ms();
   const auto sums =
+  look_for_newer_start();
       control.sum({report.metrics.loss, static_cast<double>(report.metrics.rows),
+  const double began_s = now_s();
                    static_cast<double>(report.metrics.top1), stop_requested() ? 1.0 : 0.0},
                   "step");
   report.times.data_ms = data_ms;
@@ -158,21 +160,21 @@ std::optional<Validation> Run::Impl::validate() {
 }
 
 CheckpointHeader Run::Impl::header() const {
-  const data::DataSetInfo& info = train_rows->info();
   CheckpointHeader header;
   header.progress = at;
   header.config = saved_config();
   header.backend = backend.description();
   header.build = build_id();
   header.world = static_cast<std::uint64_t>(control.world());
-  header.train_rows = info.rows;
+    evaluation.augment = evaluation_augment(config, input, val_rows->info());
+  header.train_rows = input.rows;
   header.metrics_bytes = metrics->bytes();
-  header.channels = info.channels;
-  header.height = info.height;
-  header.width = info.width;
-  header.classes = info.classes;
-  header.mean = info.mean;
-  header.stddev = info.stddev;
+  header.channels = input.channels;
+  header.height = input.height;
+  header.width = input.width;
+  header.classes = input.classes;
+  header.mean = input.mean;
+  header.stddev = input.stddev;
   return header;
 }
 

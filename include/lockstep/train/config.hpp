@@ -36,6 +36,10 @@ struct Config {
 
   struct Data {
     std::string train, val;
+    std::string crop = "auto";
+    std::size_t size = 0;
+    std::size_t resize = 0;
+    float min_area = 0.08f;
     std::size_t pad = 0;
     bool flip = false;
     std::size_t cutout = 0;

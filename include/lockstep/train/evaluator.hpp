@@ -8,6 +8,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/data/augment.hpp"
 #include "lockstep/data/shard.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/train/metrics.hpp"
@@ -17,6 +18,7 @@ namespace lockstep::train {
 struct EvaluatorSpec {
   nn::Network network;
   ProgramSpec program;  ///< batch: rows of one rank's batch; training is ignored
+  data::AugmentSpec augment;  ///< see evaluation_augment()
   std::size_t workers = 1;
   std::function<void()> bind_worker;  ///< see LoaderSpec
   std::function<bool()> stop;  ///< true on one rank: all leave after the same batch (optional)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/data/augment.hpp"
 #include "lockstep/data/shard.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/optim/schedule.hpp"
@@ -11,6 +12,13 @@ namespace lockstep::train {
 
 /// Throws InputError naming `path` when networks take no images of its number of channels: 1 to 4.
 void require_channels(const data::DataSetInfo& data, const std::string& path);
+
+/// How the rows of a training set become the network's input; data::delivered() says its shape.
+data::AugmentSpec training_augment(const Config& config, const data::DataSetInfo& stored);
+
+/// The same for rows that are validated on, for a network of this input: nothing is random.
+data::AugmentSpec evaluation_augment(const Config& config, const data::DataSetInfo& input,
+                                     const data::DataSetInfo& stored);
 
 /// The network that the configuration names, for images of this data set.
 nn::Network make_network(const Config& config, const data::DataSetInfo& data);

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "lockstep/data/shard.hpp"
+
+namespace lockstep::data {
+
+/// (value / 255 - mean) / deviation of whole pixels of 1 to 4 channels, as floats. Training does
+/// this on the device (backend/arithmetic.hpp); it stands here so that the input pipeline can be
+/// measured with all that its peers do.
+void normalise(const DataSetInfo& info, std::span<const std::uint8_t> pixels, float* to);
+
+}  // namespace lockstep::data

@@ -1,0 +1,219 @@
+#include "bench_data.hpp"
+
+#include <algorithm>
+#include <new>
+#include <thread>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/data/loader.hpp"
+#include "lockstep/data/normalise.hpp"
+#include "lockstep/data/row_reader.hpp"
+#include "lockstep/train/model.hpp"
+#include "status.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string path, json;
+  train::Config config;
+  std::size_t batch = 64, workers = 0, slots = 4;
+  double seconds = 4, gpu_rate = 6500;
+  bool validation = false, normalise = false;
+};
+
+/// Memory for a loader that no device reads from.
+class HostMemory final : public Device {
+ public:
+  std::string name() const override { return "host memory"; }
+  Stream& compute() override { throw Error("host memory computes nothing"); }
+  PinnedBuffer allocate_pinned(std::size_t bytes) override {
+    constexpr std::align_val_t page{4096};
+    auto* data = static_cast<std::byte*>(::operator new(bytes, page));
+    return {data, bytes, [=](std::byte* memory) { ::operator delete(memory, page); }};
+  }
+};
+
+data::SamplerSpec sampling(const Options& options, std::size_t rows) {
+  return {.rows = rows,
+          .global_batch = std::min(options.batch, rows),
+          .seed = options.config.seed,
+          .shuffle = !options.validation};
+}
+
+/// Microseconds of one thread for one row, stage by stage.
+Json time_stages(const Options& options, const data::DataSet& rows, const data::AugmentSpec& how) {
+  data::RowReader reader(rows, how);
+  data::StageTimes times;
+  const data::Sampler sampler(sampling(options, rows.info().rows));
+  std::vector<std::uint8_t> image(reader.row_bytes()), stored;
+  std::vector<float> floats(image.size());
+  double crc_s = 0, normalise_s = 0;
+  std::size_t count = 0;
+  std::uint32_t sum = 0;
+  const double end = now_s() + options.seconds;
+  for (bool warm = false; now_s() < end || count == 0; ++count) {
+    const std::size_t position = count % rows.info().rows;
+    if (position == 0 && count > 0 && !warm) {  // the first epoch fills the caches
+      warm = true;
+      times = {};
+      crc_s = normalise_s = 0;
+      count = 0;
+    }
+    const std::size_t row = sampler.row(count / rows.info().rows, position);
+    reader.measure(&times);
+    reader.read(count / rows.info().rows, row, image);
+    double mark = now_s();
+    data::normalise(rows.info(), image, floats.data());
+    normalise_s += now_s() - mark;
+    stored.resize(std::max<std::size_t>(stored.size(), rows.row_bytes(row)));
+    mark = now_s();
+    sum = crc32c(stored.data(), rows.row_bytes(row), sum);
+    crc_s += now_s() - mark;
+  }
+  const auto each = [&](double seconds) { return seconds / static_cast<double>(count) * 1e6; };
+  return {{"read", std::max(0.0, each(times.read_s - crc_s))},
+          {"crc", each(crc_s)},
+          {"decode", each(times.decode_s)},
+          {"crop_resize_flip", each(times.shape_s)},
+          {"normalise", each(normalise_s)}};
+}
+
+/// Rows per second of the whole loader.
+double run_loader(const Options& options, const data::DataSet& rows, const data::AugmentSpec& how,
+                  std::size_t workers) {
+  HostMemory memory;
+  data::LoaderSpec spec;
+  spec.sampler = sampling(options, rows.info().rows);
+  spec.augment = how;
+  spec.workers = workers;
+  spec.slots = options.slots;
+  spec.epochs = 1 << 20;
+  data::Loader loader(rows, spec, memory);
+  const std::size_t image = data::delivered(rows.info(), how, options.path).row_bytes();
+  std::vector<float> floats(image);
+  const auto take = [&] {
+    const data::Batch batch = loader.next();
+    for (std::size_t i = 0; options.normalise && i < batch.rows; ++i)
+      data::normalise(rows.info(), {batch.images + i * image, image}, floats.data());
+    loader.release(batch);
+    return batch.rows;
+  };
+  // The ring is filled, and the threads have what they need.
+  for (std::size_t i = 0; i < 2 * options.slots; ++i) take();
+  std::size_t done = 0;
+  const double start = now_s();
+  while (now_s() - start < options.seconds) done += take();
+  return static_cast<double>(done) / (now_s() - start);
+}
+
+Json measure(const Options& options) {
+  const data::DataSet rows(options.path);
+  data::AugmentSpec how = train::training_augment(options.config, rows.info());
+  data::DataSetInfo input = data::delivered(rows.info(), how, options.path);
+  if (options.validation) how = train::evaluation_augment(options.config, input, rows.info());
+  input = data::delivered(rows.info(), how, options.path);
+  const std::size_t wanted =
+      options.workers > 0 ? options.workers : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t workers = std::min(wanted, rows.readers());
+
+  std::uint64_t bytes = 0;
+  for (std::size_t row = 0; row < input.rows; ++row) bytes += rows.row_bytes(row);
+  const Json stages = time_stages(options, rows, how);
+  const double one = run_loader(options, rows, how, 1);
+  const double all = workers == 1 ? one : run_loader(options, rows, how, workers);
+  return {{"path", options.path},
+          {"rows", input.rows},
+          {"stored_bytes", static_cast<double>(bytes) / static_cast<double>(input.rows)},
+          {"delivered", {input.height, input.width, input.channels}},
+          {"microseconds", stages},
+          {"one_worker_images_per_s", one},
+          {"workers", workers},
+          {"images_per_s", all},
+          {"peak_memory_bytes", peak_resident_bytes()}};
+}
+
+void report(const Options& options, const Json& json) {
+  const double stored = json["stored_bytes"], rate = json["images_per_s"];
+  const Json& shape = json["delivered"];
+  const double delivered = shape[0].get<double>() * shape[1].get<double>() * shape[2].get<double>();
+  log::info(fmt::format("{}: {} rows, {} each on average, delivered as {} x {} x {}", options.path,
+                        json["rows"].dump(), human_bytes(stored), shape[0].dump(), shape[1].dump(),
+                        shape[2].dump()));
+  std::string slowest;
+  double sum = 0, most = 0;
+  for (const auto& [stage, figure] : json["microseconds"].items()) {
+    const double us = figure;
+    if (us == 0) continue;
+    log::info(fmt::format("  {:<17}{:9.2f} us a row on one core", stage, us));
+    if (stage == "normalise" && !options.normalise) continue;  // the trainer's
+    sum += us;
+    if (us > most) most = us, slowest = stage;
+  }
+  log::info(fmt::format("  together {:.2f} us; {} is the limit, {:.0f} % of it", sum, slowest,
+                        100 * most / sum));
+  const double one = json["one_worker_images_per_s"];
+  log::info(fmt::format("loader, 1 worker: {:.0f} images/s", one));
+  if (json["workers"] != 1)
+    log::info(fmt::format("loader, {} workers: {:.0f} images/s ({:.2f} times one)",
+                          json["workers"].dump(), rate, rate / one));
+  log::info(
+      fmt::format("{}/s from files, {}/s into batches; enough for {:.2f} GPUs that train "
+                  "{:.0f} images/s each",
+                  human_bytes(rate * stored), human_bytes(rate * delivered),
+                  rate / options.gpu_rate, options.gpu_rate));
+}
+
+int run(const Options& options) {
+  require(options.batch > 0 && options.slots > 0 && options.seconds > 0,
+          "--batch, --slots and --seconds must be above 0");
+  const Json json = measure(options);
+  report(options, json);
+  if (!options.json.empty()) write_text_atomically(options.json, json.dump(2) + "\n");
+  return status_done;
+}
+
+}  // namespace
+
+Command add_bench_data(CLI::App& bench) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = bench.add_subcommand(
+      "data", "The input pipeline alone: each stage on one core, then the loader");
+  app->add_option("path", options->path, "a shard or a folder of shards")->required();
+  for (const train::ConfigKey& key : train::config_keys()) {
+    if (key.name != "seed" && !key.name.starts_with("data.")) continue;
+    if (key.name == "data.train" || key.name == "data.val" || key.name == "data.workers" ||
+        key.name == "data.slots" || key.name == "data.keep-last")
+      continue;
+    app->add_option_function<std::string>(
+           "--" + key.name,
+           [options, name = key.name](const std::string& value) {
+             train::set_key(options->config, name, value);
+           },
+           key.help)
+        ->type_name("VALUE");
+  }
+  app->add_option("--batch", options->batch, "rows of a batch")->capture_default_str();
+  app->add_option("--workers", options->workers, "threads; 0: one for each allowed processor");
+  app->add_option("--slots", options->slots, "batches prepared ahead")->capture_default_str();
+  app->add_option("--seconds", options->seconds, "of each of the three measurements")
+      ->capture_default_str();
+  app->add_option("--gpu-rate", options->gpu_rate, "images/s that a GPU trains")
+      ->capture_default_str();
+  app->add_flag("--validation", options->validation, "rows as they are validated on");
+  app->add_flag("--normalise", options->normalise,
+                "the batch's reader also makes floats of it, as a training step does");
+  app->add_option("--json", options->json, "write the figures to this file");
+  return {app, [options](Launch&) { return run(*options); }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "commands.hpp"
+
+namespace lockstep::app {
+
+/// `lockstep bench data`, below `lockstep bench`.
+Command add_bench_data(CLI::App& bench);
+
+}  // namespace lockstep::app

@@ -1,0 +1,48 @@
+#include <cstring>
+
+#include <immintrin.h>
+
+#include "resample_kernels.hpp"
+
+#pragma GCC target("avx512f")
+// g++ 12 takes the undefined registers of its own intrinsics for mistakes (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+
+namespace lockstep::data {
+namespace {
+
+struct Lanes {
+  __m512 all;
+  static Lanes zero() { return {_mm512_setzero_ps()}; }
+  static Lanes of_bytes(const std::uint8_t* from) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};
+  }
+  static Lanes of_floats(const float* from) { return {_mm512_loadu_ps(from)}; }
+  void add(const Lanes& other, float weight) {
+    all = _mm512_fmadd_ps(other.all, _mm512_set1_ps(weight), all);
+  }
+  void scale_and_shift(float scale, float shift) {
+    all = _mm512_fmadd_ps(all, _mm512_set1_ps(scale), _mm512_set1_ps(shift));
+  }
+  void subtract(float number) { all = _mm512_sub_ps(all, _mm512_set1_ps(number)); }
+  void store_quarters(float* to) const {
+    _mm_storeu_ps(to, _mm512_castps512_ps128(all));
+    _mm_storeu_ps(to + kResampleLanes, _mm512_extractf32x4_ps(all, 1));
+    _mm_storeu_ps(to + 2 * kResampleLanes, _mm512_extractf32x4_ps(all, 2));
+    _mm_storeu_ps(to + 3 * kResampleLanes, _mm512_extractf32x4_ps(all, 3));
+  }
+  void store_bytes(std::uint8_t* to) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                     _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(all)));
+  }
+};
+
+#include "resample_kernels.inc"
+
+}  // namespace
+
+const ResampleKernels resample_avx512 = {blend_lines, blend_columns};
+
+}  // namespace lockstep::data

@@ -1,0 +1,46 @@
+#include <cstring>
+
+#include "resample_kernels.hpp"
+
+namespace lockstep::data {
+namespace {
+
+struct Lanes {
+  float number[kResampleLanes];
+  static Lanes zero() { return {}; }
+  static Lanes of_bytes(const std::uint8_t* from) {
+    Lanes lanes;
+    for (std::size_t i = 0; i < kResampleLanes; ++i) lanes.number[i] = from[i];
+    return lanes;
+  }
+  static Lanes of_floats(const float* from) {
+    Lanes lanes;
+    std::memcpy(lanes.number, from, sizeof lanes.number);
+    return lanes;
+  }
+  void add(const Lanes& other, float weight) {
+    for (std::size_t i = 0; i < kResampleLanes; ++i) number[i] += other.number[i] * weight;
+  }
+  void scale_and_shift(float scale, float shift) {
+    for (float& value : number) value = value * scale + shift;
+  }
+  void subtract(float value) {
+    for (float& mine : number) mine -= value;
+  }
+  void store_quarters(float* to) const {
+    for (std::size_t quarter = 0; quarter < 4; ++quarter)
+      std::memcpy(to + quarter * kResampleLanes, number + 4 * quarter, 4 * sizeof(float));
+  }
+  void store_bytes(std::uint8_t* to) const {
+    for (std::size_t i = 0; i < kResampleLanes; ++i)
+      to[i] = static_cast<std::uint8_t>(static_cast<int>(number[i]));
+  }
+};
+
+#include "resample_kernels.inc"
+
+}  // namespace
+
+const ResampleKernels resample_x86_64 = {blend_lines, blend_columns};
+
+}  // namespace lockstep::data
