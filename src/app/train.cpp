@@ -1,6 +1,9 @@
+#include <charconv>
+
 #include "commands.hpp"
 #include "compute.hpp"
 #include "lockstep/base/clock.hpp"
+#include "lockstep/sys/walltime.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/stop_signal.hpp"
 #include "run_options.hpp"
@@ -9,8 +12,21 @@
 namespace lockstep::app {
 namespace {
 
+/// Before MPI starts: asking Slurm starts a process, which some networks' drivers forbid later.
+train::Allocation look_at_allocation() {
+  const sys::EnvLookup env = sys::process_environment();
+  const sys::RankInfo self = sys::identify(env, std::nullopt);
+  train::Allocation allocation{self.host, env("SLURM_JOB_ID").value_or(""), 0, std::nullopt};
+  if (self.rank != 0) return allocation;
+  const std::string restarts = env("SLURM_RESTART_COUNT").value_or("0");
+  std::from_chars(restarts.data(), restarts.data() + restarts.size(), allocation.restarts);
+  if (const auto left_s = sys::allocation_left_s(env)) allocation.end_s = now_s() + *left_s;
+  return allocation;
+}
+
 int run_training(Launch& launch, train::Config config) {
   const double started_s = now_s();
+  const train::Allocation allocation = look_at_allocation();
   launch.silence_s = config.liveness.timeout_s;
   launch.start(config.comm.deadline_s);
   // Behind MPI's start, which installs handlers of its own.
@@ -22,7 +38,7 @@ int run_training(Launch& launch, train::Config config) {
   const auto communicator = connect(
       launch, compute, {config.comm.deadline_s, config.comm.share_gpu, config.deterministic});
   train::Run run({std::move(config), compute.bind_worker, compute.spare_cores,
-                  compute.binding_report, started_s},
+                  compute.binding_report, started_s, allocation},
                  *compute.backend, *communicator, *launch.control);
   return run.train() == train::Outcome::stopped ? status_stopped : status_done;
 }

@@ -24,6 +24,8 @@ double interval_of(double timeout_s, std::size_t world) {
   return std::min(std::clamp(static_cast<double>(world) / 4000, 0.25, 1.0), timeout_s / 4);
 }
 
+constexpr double longest_turn_s = 3;
+
 // Ranks that were on one node fall silent within one interval of each other.
 constexpr double gather_s = 0.3;
 
@@ -87,8 +89,9 @@ void Heart::run() {
       break;
     }
     const double now = now_s();
-    // What this process spent suspended is not the others' silence.
-    roster_.pass(std::min(now - std::exchange(last_s, now), 2 * interval_s_));
+    // What this process spent suspended is not the others' silence; a turn that tried in vain to
+    // reach rank 0 is no suspension.
+    roster_.pass(std::min(now - std::exchange(last_s, now), longest_turn_s));
     listen();
     if (now >= next_s && !over_) {
       beat();

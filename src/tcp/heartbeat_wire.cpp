@@ -154,12 +154,14 @@ void HeartbeatDoor::add_handles(std::vector<int>& handles) const {
   for (const Candidate& candidate : candidates_) handles.push_back(candidate.wire.handle());
 }
 
-Wire reach_rank_0(const HeartbeatCard& card, int rank, int world) {
+Wire reach_rank_0(HeartbeatCard& card, int rank, int world) {
   for (const std::string& address : card.addresses) {
     Socket socket = connect_to(address, card.port, patience_s);
     if (!socket) continue;
-    if (Wire wire = introduce(std::move(socket), card.secret, rank, world); wire.open())
-      return wire;
+    Wire wire = introduce(std::move(socket), card.secret, rank, world);
+    if (!wire.open()) continue;
+    card.addresses = {std::string(address)};
+    return wire;
   }
   return {};
 }

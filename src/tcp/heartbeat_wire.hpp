@@ -59,8 +59,8 @@ class HeartbeatDoor {
   std::list<Candidate> candidates_;
 };
 
-/// The other ranks: one try to reach rank 0, or a closed wire. Takes a second or two for each
-/// address that does not answer.
-Wire reach_rank_0(const HeartbeatCard& card, int rank, int world);
+/// The other ranks: one try to reach rank 0, or a closed wire. Takes up to three seconds for each
+/// address that does not answer; the one that does is the only one to be tried again.
+Wire reach_rank_0(HeartbeatCard& card, int rank, int world);
 
 }  // namespace lockstep::comm

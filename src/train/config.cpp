@@ -123,6 +123,7 @@ void check_ranges(const Config& config) {
   within("comm.bucket-mb", config.comm.bucket_mb, 0.001, 4096);
   within("comm.deadline-s", config.comm.deadline_s, 1, 1e6);
   within("liveness.timeout-s", config.liveness.timeout_s, 2, 1e6);
+  within("walltime.margin-s", config.walltime.margin_s, 0, 1e6);
 }
 
 }  // namespace

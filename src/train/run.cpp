@@ -16,6 +16,9 @@
 namespace lockstep::train {
 namespace {
 
+// For the end of a step, and for a file system that tells other nodes late.
+constexpr double patience_with_former_s = 60;
+
 std::size_t learned_numbers(const nn::Network& network) {
   std::size_t count = 0;
   for (const nn::Tensor& tensor : nn::tensors(network))
@@ -43,12 +46,13 @@ Run::Impl::Impl(RunSpec spec_, Backend& backend_, comm::Communicator& communicat
       control(control_),
       directory(config.out),
       checkpoints(directory.checkpoints(), config.checkpoint.keep) {
+  if (speaker() && config.resume == "auto")
+    relieved = relieve_former_start(directory, this_start(), patience_with_former_s);
   if (speaker()) found = checkpoints.newest_first();
   resume = find_resume_point(config, directory, control);
   if (speaker() && !same_run()) judge_directory();
   open_data();
-  trainer.emplace(make_trainer_spec(config, input, control.world()), backend,
-                  communicator);
+  trainer.emplace(make_trainer_spec(config, input, control.world()), backend, communicator);
   if (resume) prepare_resume();
   trainer->audit(control, at.step);
 }
@@ -78,8 +82,8 @@ void Run::Impl::open_data() {
   if (!config.data.val.empty()) {
     val_rows = std::make_unique<data::DataSet>(config.data.val);
     const data::AugmentSpec how = evaluation_augment(config, input, val_rows->info());
-    require_alike(input, config.data.train,
-                  data::delivered(val_rows->info(), how, config.data.val), config.data.val);
+    require_alike(input, config.data.train, data::delivered(val_rows->info(), how, config.data.val),
+                  config.data.val);
   }
   sampler.emplace(data::SamplerSpec{.rows = input.rows,
                                     .global_batch = config.batch,
@@ -93,8 +97,8 @@ void Run::Impl::open_data() {
 }
 
 void Run::Impl::prepare_resume() {
-  const std::string warning = judge_resume(
-      *resume, config, {backend.description(), build_id(), control.world(), input});
+  const std::string warning =
+      judge_resume(*resume, config, {backend.description(), build_id(), control.world(), input});
   load_tensors(resume->checkpoint, trainer->parameters(), true);
   at = resume->header.progress;
   if (!speaker()) return;
@@ -127,7 +131,7 @@ void Run::Impl::claim_directory() {
     const bool may_be_there = same_run() || config.resume == "auto";
     claimed = may_be_there ? config.out : claim(config.out);
     make_directories(RunDirectory(claimed).checkpoints());
-    lock.emplace(RunDirectory(claimed));
+    lock.emplace(RunDirectory(claimed), relieved);
   }
   spec.config.out = control.broadcast(claimed, "run directory");
   directory = RunDirectory(config.out);
@@ -139,6 +143,23 @@ void Run::Impl::claim_directory() {
             fmt::format("{}: another run has just written here; start again, or choose another "
                         "--out",
                         directory.root().string()));
+  if (speaker()) take_generation();
+}
+
+StartRecord Run::Impl::this_start() const {
+  return {0, at.step, spec.allocation.host, spec.allocation.job};
+}
+
+/// A job that the scheduler starts again and again from the same step burns its hours for nothing.
+void Run::Impl::take_generation() {
+  const Allocation& allocation = spec.allocation;
+  require(
+      allocation.restarts < 2 || starts_without_progress(directory, allocation.job, at.step) < 2,
+      fmt::format("{}: job {} was started twice from step {} and got no further; this third "
+                  "start ends. See what stopped them (post-mortem.json, the job's output); a "
+                  "new job goes on from there",
+                  directory.root().string(), allocation.job, at.step));
+  generation.emplace(directory, this_start());
 }
 
 std::string Run::Impl::saved_config() const {

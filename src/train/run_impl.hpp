@@ -10,6 +10,7 @@
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/generation.hpp"
 #include "lockstep/train/metrics.hpp"
 #include "lockstep/train/resume.hpp"
 #include "lockstep/train/run.hpp"
@@ -30,6 +31,8 @@ struct Run::Impl {
   void prepare_resume();
   void begin();  ///< the first that writes
   void claim_directory();
+  void take_generation();
+  StartRecord this_start() const;
   std::string saved_config() const;
   void start_loader();
   std::size_t loader_threads() const;
@@ -41,6 +44,9 @@ struct Run::Impl {
   void count_step(const StepReport& report, double loss, float lr);
   bool finish_epoch();  ///< false when the ranks agreed to stop in its validation, still due then
   Outcome stop();
+  bool time_is_up() const;     ///< the allocation ends soon; rank 0's word
+  bool asked_to_stop() const;  ///< this rank wants all to stop
+  void look_for_newer_start();
   std::optional<Validation> validate();  ///< empty when the ranks agreed to stop
   CheckpointHeader header() const;
   void save(const std::filesystem::path& path);
@@ -60,8 +66,12 @@ struct Run::Impl {
   CheckpointDirectory checkpoints;
   std::vector<std::filesystem::path> found;  ///< rank 0's: the checkpoints that it chose among
   std::optional<RunLock> lock;               ///< rank 0's
+  std::optional<Generation> generation;      ///< rank 0's
+  bool relieved = false;                     ///< rank 0's: an earlier start was told to end
 
   std::unique_ptr<data::DataSet> train_rows, val_rows;
+  data::AugmentSpec augment;  ///< of training rows
+  data::DataSetInfo input;    ///< training rows as the network takes them
   std::optional<data::Sampler> sampler;
   std::uint64_t steps_per_epoch = 0;
   optim::ScheduleSpec schedule;
@@ -70,10 +80,10 @@ struct Run::Impl {
   std::optional<Evaluator> evaluator;  ///< compiled when first needed
   std::optional<MetricsLog> metrics;   ///< rank 0's
   std::optional<data::Loader> loader;  ///< none when no step is left
-  data::AugmentSpec augment;  ///< of training rows
-  data::DataSetInfo input;    ///< training rows as the network takes them
   Progress at;
   RunStatistics statistics;
+  double longest_step_s = 0, longest_save_s = 0;
+  double looked_s = 0;  ///< now_s() of the last look for a newer start
   std::optional<Validation> newest_validation;
 };
 

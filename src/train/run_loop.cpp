@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -40,13 +41,31 @@ Outcome Run::Impl::loop() {
 Outcome Run::Impl::stop() {
   log::end_progress();
   save(checkpoints.path_of(at.step));
-  log::info(fmt::format("stopped behind step {} as asked; {} goes on from there with --resume auto",
-                        at.step, checkpoints.path_of(at.step).string()));
+  log::info(fmt::format("stopped behind step {} {}; {} goes on from there with --resume auto",
+                        at.step, time_is_up() ? "because the allocation ends soon" : "as asked",
+                        checkpoints.path_of(at.step).string()));
   return Outcome::stopped;
 }
 
+bool Run::Impl::time_is_up() const {
+  if (!speaker() || !spec.allocation.end_s) return false;
+  // Two checkpoints: one may be due anyway when the time has come.
+  const double needed_s = config.walltime.margin_s + 2 * longest_step_s + 2 * longest_save_s;
+  return now_s() + needed_s > *spec.allocation.end_s;
+}
+
+bool Run::Impl::asked_to_stop() const { return stop_requested() || time_is_up(); }
+
+void Run::Impl::look_for_newer_start() {
+  if (!generation || now_s() - looked_s < 1) return;
+  looked_s = now_s();
+  generation->require_newest();
+}
+
 bool Run::Impl::step() {
+  look_for_newer_start();
   comm::activity::begin_step(at.step + 1);
+  const double began_s = now_s();
   const data::Slice slice = sampler->slice(at.batch);
   const float lr = optim::learning_rate(schedule, at.epoch * steps_per_epoch + at.batch);
   double mark = now_ms();
@@ -63,14 +82,13 @@ bool Run::Impl::step() {
   comm::activity::enter(comm::Phase::end_of_step);
   mark = now_ms();
   const auto sums =
-  look_for_newer_start();
       control.sum({report.metrics.loss, static_cast<double>(report.metrics.rows),
-  const double began_s = now_s();
-                   static_cast<double>(report.metrics.top1), stop_requested() ? 1.0 : 0.0},
+                   static_cast<double>(report.metrics.top1), asked_to_stop() ? 1.0 : 0.0},
                   "step");
   report.times.data_ms = data_ms;
   report.times.exposed_comm_ms += now_ms() - mark;
   check(sums[1] == static_cast<double>(slice.global_rows), "a step has lost rows");
+  longest_step_s = std::max(longest_step_s, now_s() - began_s);
 
   ++at.step;
   ++at.batch;
@@ -149,9 +167,10 @@ std::optional<Validation> Run::Impl::validate() {
     // Normalised as the training images are, whatever the validation set says.
     evaluation.program = trainer->program_spec();
     if (config.eval.batch != 0) evaluation.program.batch = config.eval.batch;
+    evaluation.augment = evaluation_augment(config, input, val_rows->info());
     evaluation.workers = std::min(loader_threads(), val_rows->readers());
     evaluation.bind_worker = spec.bind_worker;
-    evaluation.stop = stop_requested;
+    evaluation.stop = [this] { return asked_to_stop(); };
     evaluator.emplace(evaluation, backend, trainer->parameters(), control, *val_rows);
   }
   const Evaluation result = evaluator->evaluate();
@@ -166,7 +185,6 @@ CheckpointHeader Run::Impl::header() const {
   header.backend = backend.description();
   header.build = build_id();
   header.world = static_cast<std::uint64_t>(control.world());
-    evaluation.augment = evaluation_augment(config, input, val_rows->info());
   header.train_rows = input.rows;
   header.metrics_bytes = metrics->bytes();
   header.channels = input.channels;
@@ -181,9 +199,12 @@ CheckpointHeader Run::Impl::header() const {
 void Run::Impl::save(const std::filesystem::path& path) {
   comm::activity::enter(comm::Phase::checkpoint);
   if (!speaker()) return;
+  generation->require_newest();
+  const double began_s = now_s();
   metrics->flush();  // a checkpoint never counts on lines that are not yet on the disk
   write_checkpoint(path, header(), trainer->parameters());
   checkpoints.prune();
+  longest_save_s = std::max(longest_save_s, now_s() - began_s);
 }
 
 void Run::Impl::save_best() {

@@ -86,6 +86,10 @@ struct Config {
     double timeout_s = 20;
   } liveness;
 
+  struct Walltime {
+    double margin_s = 20;
+  } walltime;
+
   struct Audit {
     std::uint64_t every_steps = 100;
   } audit;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lockstep/backend/backend.hpp"
@@ -14,7 +15,16 @@ namespace lockstep::train {
 
 enum class Outcome {
   finished,
-  stopped  ///< by a signal or stop-after: a checkpoint was written, --resume auto goes on
+  stopped  ///< by a signal, stop-after or the allocation's end: a checkpoint was written, --resume
+           ///< auto goes on
+};
+
+/// What a scheduler has to do with this process. Only rank 0's counts.
+struct Allocation {
+  std::string host;             ///< of this process
+  std::string job;              ///< number of the Slurm job; empty outside one
+  int restarts = 0;             ///< how often the scheduler has started that job anew
+  std::optional<double> end_s;  ///< of now_s(): then every process is killed
 };
 
 struct RunSpec {
@@ -23,6 +33,7 @@ struct RunSpec {
   std::size_t spare_cores = 0;        ///< that no compute thread uses: room for loader threads
   std::string binding_report;         ///< JSON of all ranks, for the run's directory
   double started_s = 0;               ///< now_s() when the process began
+  Allocation allocation;
 };
 
 /// One training from its configuration to its files: data, network, resume, the loop over epochs

@@ -41,9 +41,11 @@ std::string claim(const std::string& pattern);
 /// can be gone on with at once. The directory is there already.
 class RunLock {
  public:
-  /// Throws InputError when another run has it. Where the file system knows no locks, says so in a
-  /// warning and goes on.
-  explicit RunLock(const RunDirectory& run);
+  /// Throws InputError when another run has it, unless that one `was_relieved`. Where the file
+  /// system knows no locks, says so in a warning and goes on.
+  explicit RunLock(const RunDirectory& run, bool was_relieved = false);
+  /// Whether some process has it now.
+  static bool held(const RunDirectory& run);
 
  private:
   Owned<int, ::close, -1> file_;
