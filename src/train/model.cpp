@@ -52,9 +52,8 @@ data::AugmentSpec training_augment(const Config& config, const data::DataSetInfo
   const bool stretched = is_stretched(config, stored);
   spec.crop = stretched ? data::Crop::random_resized : data::Crop::random;
   spec.height = spec.width = config.data.size > 0 ? config.data.size : jpeg ? usual : 0;
-  if (!stretched) spec.short_side = jpeg || config.data.resize > 0
-                                        ? short_side(config, stored, spec.height)
-                                        : 0;
+  if (!stretched)
+    spec.short_side = jpeg || config.data.resize > 0 ? short_side(config, stored, spec.height) : 0;
   if (stretched && spec.height == 0) {
     spec.height = stored.height;
     spec.width = stored.width;
