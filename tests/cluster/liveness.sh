@@ -11,11 +11,12 @@ train=(train --data.train small/train --batch 16 --threads 1 --optim.lr 0.05 --a
 # begin RUN OPTION...: two ranks on each of two nodes; returns when they train. `step` is srun's.
 begin() {
   local name=$1
+  : >"$name.ends"
   srun -N2 --ntasks-per-node=2 --mpi=pmix --kill-on-bad-exit=0 bash -c \
     '"$@"; status=$?; echo "$SLURM_PROCID $status $(date +%s)" >>'"$name"'.ends' \
     - "$LOCKSTEP" "${train[@]}" --out "$name" "${@:2}" >"$name.log" 2>&1 &
   step=$!
-  for _ in $(seq 300); do
+  for _ in $(seq 600); do
     grep -q 'first step done' "$name.log" && break
     sleep 0.1
   done
@@ -25,7 +26,7 @@ begin() {
 # ends_of RUN RANKS SECONDS: waits until so many ranks have ended by themselves, all with status 4.
 ends_of() {
   local began=$SECONDS
-  while (($(wc -l <"$1.ends" 2>/dev/null || echo 0) < $2 && SECONDS - began < $3)); do sleep 0.2; done
+  while (($(wc -l <"$1.ends") < $2 && SECONDS - began < $3)); do sleep 0.2; done
   seconds=$((SECONDS - began))
   said="after $seconds s: $(cat "$1.ends") $(tr -d '\0' <"$1.log")"
   (($(wc -l <"$1.ends") >= $2)) && ! grep -qv '^[0-9] 4 ' "$1.ends"
