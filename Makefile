@@ -200,8 +200,9 @@ clean:  ## remove build/ (data sets and runs stay)
 # Open MPI refuses root unless told otherwise; containers and CI know no other user.
 AS_ROOT     := $(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
 RANKS       ?= $(or $(if $(WITH_CUDA),$(filter-out 0,$(CARDS))),2)
-# Binding is lockstep's own: mpirun would give small jobs one core for each rank.
-MPIRUN      ?= mpirun --bind-to none
+# Binding is lockstep's own: mpirun would give small jobs one core for each rank. What it calls a
+# slot is a whole core, of which many a machine with two processors has one.
+MPIRUN      ?= mpirun --bind-to none --oversubscribe
 CONFIG      ?= jobs/configs/shapes.toml
 SHAPES      ?= data/shapes
 MAKE_SHAPES ?= $(PROGRAM) pack --from shapes --out $(SHAPES)

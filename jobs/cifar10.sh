@@ -4,8 +4,8 @@
 #
 #   jobs/cifar10.sh FOLDER
 #
-# RANKS (2), SEEDS ("1"), DATA (data/cifar10; packed once), LOCKSTEP (build/lockstep) and MPIRUN (mpirun --bind-to none)
-# may be set. More than one seed makes more than one run, and a last line with all their top-1.
+# RANKS (2), SEEDS ("1"), DATA (data/cifar10; packed once), LOCKSTEP (build/lockstep) and MPIRUN (mpirun --bind-to none
+# --oversubscribe) may be set. More than one seed makes more than one run, and a last line with all their top-1.
 set -eu
 
 [ $# -eq 1 ] || { echo 'usage: jobs/cifar10.sh FOLDER' >&2; exit 2; }
@@ -13,7 +13,7 @@ source=$(realpath "$1")
 cd "$(dirname "$0")/.."
 data=${DATA:-data/cifar10}
 lockstep=${LOCKSTEP:-build/lockstep}
-mpirun="${MPIRUN:-mpirun --bind-to none} -np ${RANKS:-2}"
+mpirun="${MPIRUN:-mpirun --bind-to none --oversubscribe} -np ${RANKS:-2}"
 
 # What an older lockstep packed, this one may refuse.
 if [ ! -d "$data/train" ] || "$lockstep" info "$data/train" 2>&1 | grep -q 'pack the data again'; then
