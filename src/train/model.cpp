@@ -66,6 +66,9 @@ data::AugmentSpec evaluation_augment(const Config& config, const data::DataSetIn
   data::AugmentSpec spec{.crop = data::Crop::centre, .height = input.height, .width = input.width};
   const bool raw = stored.encoding == data::Encoding::raw;
   const bool fits = raw && stored.height == input.height && stored.width == input.width;
+  const bool resizes =
+      config.data.resize > 0 || config.data.size > 0 || is_stretched(config, stored);
+  if (raw && !fits && !resizes) return {};  // as stored: it will be found not to belong there
   if (!fits || config.data.resize > 0)
     spec.short_side = short_side(config, stored, std::min(input.height, input.width));
   return spec;

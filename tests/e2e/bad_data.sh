@@ -29,7 +29,7 @@ refused 'an absent validation set is refused by name' 'nowhere: ' --data.train s
 "$LOCKSTEP" pack --from shapes --out other --train-rows 20 --val-rows 10 --resize 9 >/dev/null
 copy_set mixed && cp other/train/*.h5 mixed/train-00009.h5
 refused 'shards that disagree about the shape are both named' \
-  'mixed/train-00009.h5: has rows of 9 x 9 x 3, but mixed/train-00000.* has 8 x 8 x 3' \
+  'mixed/train-00009.h5: has rows of 9 x 9 x 3, but mixed/train-00000.* has rows of 8 x 8 x 3' \
   --data.train mixed
 refused 'a validation set of another shape is refused, both named' \
   'small/train has images of 8 x 8 .* other/val of 9 x 9' --data.train small/train \

@@ -63,7 +63,7 @@ once 'ranks that find the same error before MPI say it once' "unknown key 'optim
   ranks 3 "${train[@]}" --optim.lrr 3
 once 'ranks that find the same error under MPI say it once' 'data.train is missing' \
   ranks 3 "${train[@]}" --batch 126
-run "${train[@]}" --data.train nowhere
+run "${train[@]}" --backend cpu --data.train nowhere
 ((status == 2)) && [[ $said == 'error: nowhere: '* && $(wc -l <<<"$said") == 1 ]]
 verdict $? 'a rank alone says its error and nothing else'
 
