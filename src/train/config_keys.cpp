@@ -217,9 +217,10 @@ std::vector<ConfigKey> other_keys() {
                       "of a MIG device")),
       bookkeeping(key("liveness.timeout-s", &C::liveness, &C::Liveness::timeout_s,
                       "silence after which a rank counts as lost and the job ends")),
-      bookkeeping(key("walltime.margin-s", &C::walltime, &C::Walltime::margin_s,
-                      "in a Slurm job: stop with a checkpoint so long before its time limit, beside "
-                      "the time that a step and a checkpoint were seen to take")),
+      bookkeeping(
+          key("walltime.margin-s", &C::walltime, &C::Walltime::margin_s,
+              "in a Slurm job: stop with a checkpoint so long before its time limit, beside "
+              "the time that a step and a checkpoint were seen to take")),
       bookkeeping(key("audit.every-steps", &C::audit, &C::Audit::every_steps,
                       "compare all ranks' weights after every so many steps (0: never)")),
       bookkeeping(key("binding.require", &C::binding, &C::Binding::require,

@@ -17,7 +17,7 @@ namespace lockstep::train {
 
 struct EvaluatorSpec {
   nn::Network network;
-  ProgramSpec program;  ///< batch: rows of one rank's batch; training is ignored
+  ProgramSpec program;        ///< batch: rows of one rank's batch; training is ignored
   data::AugmentSpec augment;  ///< see evaluation_augment()
   std::size_t workers = 1;
   std::function<void()> bind_worker;  ///< see LoaderSpec
