@@ -301,6 +301,7 @@ $(BUILD)/lint/%.ok: %.cpp .clang-tidy $(BUILD)/flags
 	@$(CLANG_TIDY) --quiet $< -- $(LINT_FLAGS) 2>&1 | grep -v ' warnings generated'; \
 	  test $${PIPESTATUS[0]} -eq 0
 	@touch $@
+$(filter $(BUILD)/lint/src/cuda/%,$(LINTED)): | $(FRONTEND_HEADER)
 -include $(LINTED:.ok=.d)
 
 ##@ GPUs
