@@ -12,6 +12,7 @@
 #include "lockstep/sys/binding_report.hpp"
 #include "lockstep/sys/gpu_choice.hpp"
 #include "placement.hpp"
+#include "table.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -74,23 +75,6 @@ std::string text_of(const VisibleGpus& seen) {
                         seen.gpus[i].name, human_bytes(static_cast<double>(seen.gpus[i].bytes)));
   if (!seen.absence.empty()) text += fmt::format("no CUDA device: {}\n", seen.absence);
   if (!seen.libraries.empty()) text += seen.libraries + '\n';
-  return text;
-}
-
-/// A table whose columns are as wide as their widest cell.
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const auto& row : rows)
-    for (std::size_t column = 0; column < row.size(); ++column)
-      widths[column] = std::max(widths[column], row[column].size());
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t column = 0; column < row.size(); ++column)
-      line += fmt::format("{:<{}}  ", row[column], widths[column]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + '\n';
-  }
   return text;
 }
 
