@@ -130,14 +130,7 @@ train::TrainerSpec trainer_spec(const Options& options, const nn::Network& netwo
 }
 
 nn::Network network_of(const Options& options) {
-  nn::ResNetSpec spec;
-  spec.model = options.model;
-  const auto models = nn::resnet_models();
-  const bool small = std::find(models.begin(), models.end(), "resnet18") >
-                     std::find(models.begin(), models.end(), options.model);
-  spec.height = spec.width = options.image ? options.image : small ? 32 : 224;
-  spec.classes = options.classes ? options.classes : small ? 10 : 1000;
-  return nn::resnet(spec);
+  return nn::resnet(nn::usual_resnet(options.model, options.image, options.classes));
 }
 
 Json to_json(const Options& options, int world, const Backend& backend, const Series& series,

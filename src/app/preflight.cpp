@@ -23,13 +23,7 @@ struct Options {
 };
 
 PreflightSpec spec_of(const Options& options) {
-  nn::ResNetSpec model;
-  model.model = options.model;
-  const auto models = nn::resnet_models();
-  const bool small = std::find(models.begin(), models.end(), "resnet18") >
-                     std::find(models.begin(), models.end(), options.model);
-  model.height = model.width = options.image ? options.image : small ? 32 : 224;
-  model.classes = options.classes ? options.classes : small ? 10 : 1000;
+  const nn::ResNetSpec model = nn::usual_resnet(options.model, options.image, options.classes);
   PreflightSpec spec{nn::resnet(model), {}, read_gpu_profile(options.profile)};
   spec.program.batch = options.batch;
   spec.program.precision = parse_precision(options.precision);

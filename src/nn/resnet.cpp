@@ -164,6 +164,11 @@ class Builder {
   Network network_;
 };
 
+auto find_family(const std::string& model) {
+  return std::find_if(families().begin(), families().end(),
+                      [&](const Family& family) { return model == family.name; });
+}
+
 }  // namespace
 
 std::vector<std::string> resnet_models() {
@@ -172,9 +177,18 @@ std::vector<std::string> resnet_models() {
   return names;
 }
 
+ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t classes) {
+  const auto found = find_family(model);
+  const bool cifar = found != families().end() && found->cifar;
+  ResNetSpec spec;
+  spec.model = model;
+  spec.height = spec.width = image ? image : cifar ? 32 : 224;
+  spec.classes = classes ? classes : cifar ? 10 : 1000;
+  return spec;
+}
+
 Network resnet(const ResNetSpec& spec) {
-  const auto found = std::find_if(families().begin(), families().end(),
-                                  [&](const Family& family) { return spec.model == family.name; });
+  const auto found = find_family(spec.model);
   require(found != families().end(), fmt::format("model \"{}\" is not known; the models are {}",
                                                  spec.model, fmt::join(resnet_models(), ", ")));
   require(spec.classes >= 2, fmt::format("{}: a classifier needs 2 classes or more, not {}",

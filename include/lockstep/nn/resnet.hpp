@@ -25,6 +25,10 @@ struct ResNetSpec {
 /// The names that `resnet` accepts, in the order of the README.
 std::vector<std::string> resnet_models();
 
+/// The model as its family is usually trained: 32 x 32 pixels and 10 classes (CIFAR-10), or 224 x
+/// 224 and 1000 (ImageNet). What is not 0 is taken instead.
+ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t classes);
+
 /// Builds the network. Throws InputError for an unknown model (naming those known), an image too
 /// small for the model's strides, or option A in the ImageNet family's bottlenecks.
 Network resnet(const ResNetSpec& spec);
