@@ -23,7 +23,7 @@ data::Image picture(std::size_t height, std::size_t width, std::size_t channels)
   return image;
 }
 
-std::string jpeg_of(const data::Image& image, bool progressive) {
+std::string jpeg_of(const data::Image& image, bool progressive, Chroma chroma) {
   jpeg_compress_struct codec;
   jpeg_error_mgr errors;
   codec.err = jpeg_std_error(&errors);
@@ -38,6 +38,10 @@ std::string jpeg_of(const data::Image& image, bool progressive) {
       image.channels == 1 ? JCS_GRAYSCALE : (image.channels == 3 ? JCS_RGB : JCS_CMYK);
   jpeg_set_defaults(&codec);
   jpeg_set_quality(&codec, 95, TRUE);
+  if (image.channels == 3) {
+    codec.comp_info[0].h_samp_factor = chroma.across;
+    codec.comp_info[0].v_samp_factor = chroma.down;
+  }
   if (progressive) jpeg_simple_progression(&codec);
   jpeg_start_compress(&codec, TRUE);
   for (std::size_t y = 0; y < image.height; ++y) {

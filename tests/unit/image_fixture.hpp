@@ -10,8 +10,13 @@ namespace lockstep::test {
 /// A smooth picture with all colours, height x width x channels.
 data::Image picture(std::size_t height, std::size_t width, std::size_t channels);
 
+/// How many pixels share a chroma sample in a JPEG.
+struct Chroma {
+  int across = 2, down = 2;
+};
+
 /// Encoded by libjpeg at quality 95; 4 channels are stored as Adobe's CMYK. `progressive` scans.
-std::string jpeg_of(const data::Image& image, bool progressive = false);
+std::string jpeg_of(const data::Image& image, bool progressive = false, Chroma chroma = {});
 /// Encoded by libpng: 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha) channels; `bits` 8, or
 /// 16: each value v is then stored as v * 256 + 255 - v.
 std::string png_of(const data::Image& image, int bits = 8);

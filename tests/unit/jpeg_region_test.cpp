@@ -1,7 +1,6 @@
 #include "data/jpeg_region.hpp"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <string>
 
 #include "image_fixture.hpp"
@@ -15,45 +14,21 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// How a JPEG is made: chroma at 1/across and 1/down of the resolution.
+/// A picture with sharp edges everywhere, so that any mixing with neighbours shows.
+Image edges(std::size_t height, std::size_t width, std::size_t channels) {
+  Image image{height, width, channels, {}};
+  for (std::size_t y = 0; y < height; ++y)
+    for (std::size_t i = 0; i < width * channels; ++i)
+      image.pixels.push_back(static_cast<std::uint8_t>(draw(9, y / 3, i / 5, Draw::synth)));
+  return image;
+}
+
+/// How a JPEG is made.
 struct Form {
-  int across, down;
+  Chroma chroma;
   bool progressive;
   std::size_t channels;
 };
-
-/// A picture with sharp edges everywhere, so that any mixing with neighbours shows.
-std::string make_jpeg(std::size_t height, std::size_t width, const Form& form) {
-  jpeg_compress_struct codec;
-  jpeg_error_mgr errors;
-  codec.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&codec);
-  unsigned char* bytes = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&codec, &bytes, &size);
-  codec.image_height = static_cast<JDIMENSION>(height);
-  codec.image_width = static_cast<JDIMENSION>(width);
-  codec.input_components = static_cast<int>(form.channels);
-  codec.in_color_space = form.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-  jpeg_set_defaults(&codec);
-  jpeg_set_quality(&codec, 90, TRUE);
-  codec.comp_info[0].h_samp_factor = form.channels == 1 ? 1 : form.across;
-  codec.comp_info[0].v_samp_factor = form.channels == 1 ? 1 : form.down;
-  if (form.progressive) jpeg_simple_progression(&codec);
-  jpeg_start_compress(&codec, TRUE);
-  std::vector<std::uint8_t> line(width * form.channels);
-  for (std::size_t y = 0; y < height; ++y) {
-    for (std::size_t i = 0; i < line.size(); ++i)
-      line[i] = static_cast<std::uint8_t>(draw(9, y / 3, i / 5, Draw::synth));
-    JSAMPROW row = line.data();
-    jpeg_write_scanlines(&codec, &row, 1);
-  }
-  jpeg_finish_compress(&codec);
-  std::string result(reinterpret_cast<const char*>(bytes), size);
-  jpeg_destroy_compress(&codec);
-  std::free(bytes);
-  return result;
-}
 
 std::span<const std::uint8_t> bytes_of(const std::string& text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
@@ -72,10 +47,11 @@ std::vector<std::uint8_t> pixels_of(const Picture& picture, const Box& box) {
 }  // namespace
 
 TEST_CASE("a part of a JPEG has the pixels of the whole", "[jpeg]") {
-  const Form form = GENERATE(Form{1, 1, false, 3}, Form{2, 1, false, 3}, Form{2, 2, false, 3},
-                             Form{1, 2, false, 3}, Form{2, 2, true, 3}, Form{1, 1, false, 1});
+  const Form form = GENERATE(Form{{1, 1}, false, 3}, Form{{2, 1}, false, 3}, Form{{2, 2}, false, 3},
+                             Form{{1, 2}, false, 3}, Form{{2, 2}, true, 3}, Form{{1, 1}, false, 1});
   constexpr std::size_t height = 75, width = 101;
-  const std::string jpeg = make_jpeg(height, width, form);
+  const std::string jpeg =
+      jpeg_of(edges(height, width, form.channels), form.progressive, form.chroma);
   JpegRegion region, other;
   const Box all{0, 0, height, width};
   const Picture whole = other.decode(bytes_of(jpeg), {height, width, false, 1, all});
@@ -97,7 +73,7 @@ TEST_CASE("a part of a JPEG has the pixels of the whole", "[jpeg]") {
 
 TEST_CASE("a part of a reduced JPEG has the pixels of the whole reduced one", "[jpeg]") {
   const std::size_t reduction = GENERATE(2, 4, 8);
-  const std::string jpeg = make_jpeg(150, 203, {2, 2, false, 3});
+  const std::string jpeg = jpeg_of(edges(150, 203, 3));
   JpegRegion region, other;
   const Box all{0, 0, reduced(150, reduction), reduced(203, reduction)};
   const Picture whole = other.decode(bytes_of(jpeg), {150, 203, false, reduction, all});

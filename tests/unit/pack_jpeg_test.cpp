@@ -1,12 +1,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <map>
 
-#include "folder_fixture.hpp"
 #include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/data/pack.hpp"
+#include "pack_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
@@ -35,35 +32,6 @@ fs::path make_folder(const fs::path& folder, const std::string& extra = {}) {
   return folder;
 }
 
-/// What `ranks` ranks do, one after the other.
-ChannelSums pack_as(std::size_t ranks, const Source& source, const PackSpec& spec,
-                    const fs::path& out) {
-  const DataSetInfo info = packed_info(source, spec);
-  const auto plan = plan_shards(source, spec, packed_row_bytes(source, spec, info));
-  PackFolder folder(out, false);
-  ChannelSums sums(info.channels);
-  std::vector<std::unique_ptr<Packer>> packers;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    std::vector<ShardPlan> own;
-    for (std::size_t s = rank; s < plan.size(); s += ranks) own.push_back(plan[s]);
-    packers.push_back(
-        std::make_unique<Packer>(source, spec, info, PackFolder::partial(out), std::move(own)));
-    while (!packers.back()->finished()) packers.back()->advance(0.001);
-    sums.add(packers.back()->training_sums());
-  }
-  for (const auto& packer : packers) packer->normalise(sums.mean(), sums.stddev());
-  folder.commit();
-  return sums;
-}
-
-std::map<std::string, std::string> contents(const fs::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file())
-      files[entry.path().lexically_relative(folder).string()] = read_text(entry.path());
-  return files;
-}
-
 /// The JPEGs of a packed split, sorted.
 std::vector<std::string> files_in(const fs::path& split) {
   const DataSet rows(split);
@@ -84,7 +52,7 @@ TEST_CASE("packed JPEGs are the source's files, whatever their size", "[pack][jp
   const auto source = open_class_folders(make_folder(folder.path / "images"));
   PackSpec spec = jpegs();
   spec.held_out = 0;
-  const ChannelSums sums = pack_as(2, *source, spec, folder.path / "out");
+  const ChannelSums sums = pack_as(2, *source, spec, folder.path / "out").sums;
   std::vector<std::string> want;
   ChannelSums all(3);
   for (std::size_t row = 0; row < source->rows(); ++row) {

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <map>
 
-#include "folder_fixture.hpp"
 #include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
 #include "lockstep/data/shapes.hpp"
+#include "pack_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
@@ -23,39 +21,6 @@ std::unique_ptr<Source> shapes(std::size_t training, std::size_t validation) {
   spec.training_rows = training;
   spec.validation_rows = validation;
   return make_shapes(spec);
-}
-
-/// What `ranks` ranks do, one after the other; returns the images that were skipped.
-std::size_t pack_as(std::size_t ranks, const Source& source, const PackSpec& spec,
-                    const fs::path& out) {
-  const DataSetInfo info = packed_info(source, spec);
-  const std::vector<ShardPlan> plan = plan_shards(source, spec, info.row_bytes());
-  PackFolder folder(out, false);
-  std::vector<std::unique_ptr<Packer>> packers;
-  ChannelSums sums(info.channels);
-  std::size_t skipped = 0;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    std::vector<ShardPlan> own;
-    for (std::size_t s = rank; s < plan.size(); s += ranks) own.push_back(plan[s]);
-    packers.push_back(
-        std::make_unique<Packer>(source, spec, info, PackFolder::partial(out), std::move(own)));
-    while (!packers.back()->finished()) packers.back()->advance(0.001);
-    sums.add(packers.back()->training_sums());
-    skipped += packers.back()->skipped().size();
-  }
-  for (const auto& packer : packers) packer->normalise(sums.mean(), sums.stddev());
-  folder.commit();
-  return skipped;
-}
-
-/// Every file below `folder` by its name there.
-std::map<std::string, std::string> contents(const fs::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file())
-      files[entry.path().lexically_relative(folder).string()] = read_text(entry.path());
-  }
-  return files;
 }
 
 /// Class folders: 6 images of "cat", 6 of "dog", all 8 x 8.
@@ -202,11 +167,11 @@ TEST_CASE("unreadable images stop a pack by name, or are skipped and listed", "[
   CHECK_THROWS_WITH(pack_as(1, *source, spec, folder.path / "out"), Contains("cat/0.png: broken"));
   CHECK_FALSE(fs::exists(folder.path / "out"));
   spec.skip_bad = true;
-  CHECK(pack_as(1, *source, spec, folder.path / "out") == 2);
+  CHECK(pack_as(1, *source, spec, folder.path / "out").skipped == 2);
   const DataSet training(folder.path / "out/train");
   CHECK(training.info().rows == 10);
   CHECK(std::count(training.labels().begin(), training.labels().end(), 0) == 5);
-  CHECK(pack_as(3, *source, spec, folder.path / "again") == 2);
+  CHECK(pack_as(3, *source, spec, folder.path / "again").skipped == 2);
   CHECK(contents(folder.path / "again") == contents(folder.path / "out"));
   for (const char* name : {"cat", "dog"})
     for (int i = 0; i < 6; ++i) write_file(images / name / (std::to_string(i) + ".png"), broken);
