@@ -4,6 +4,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/mpi_library.hpp"
 #include "lockstep/comm/tcp_control.hpp"
+#include "start_watch.hpp"
 #include "status.hpp"
 
 namespace lockstep::app {
@@ -16,7 +17,10 @@ void Launch::start(double deadline_s, Needs needs) {
     if (doubt->certain) throw sys::LaunchError(doubt->text);
     if (rank.rank == 0) log::warn(doubt->text);
   }
-  world = std::make_unique<comm::World>(argc, argv);
+  {
+    const StartWatch watch(rank, deadline_s);
+    world = std::make_unique<comm::World>(argc, argv);
+  }
   const comm::WorldFacts& facts = world->facts();
   rank =
       sys::identify(env, sys::MpiWorld{facts.rank, facts.world, facts.local_rank, facts.local_size},

@@ -75,7 +75,7 @@ MetricsLog::~MetricsLog() {
   try {
     write_buffer();
   } catch (const Error& error) {
-    log::error(error.what());
+    if (!broken_) log::error(error.what());
   }
 }
 
@@ -100,6 +100,7 @@ void MetricsLog::write_buffer() {
     if (wrote < 0) {
       const int reason = errno;
       buffer_.erase(0, done);  // the destructor's second attempt must not repeat whole lines
+      broken_ = true;
       errno = reason;
       fail(path_, "be written");
     }

@@ -1,95 +1,175 @@
 #!/bin/bash
-# seconds: 400
-# Nodes and networks that fail under a training: within 30 s all ranks have ended, or go on as if
-# nothing had been, and nobody but lockstep noticed: srun is told to do nothing about it.
-source "$(dirname "$0")/../support/cluster.bash"
-cluster 2 --conf SlurmdTimeout=120
+# seconds: 200
+# Ranks, nodes and networks that fail under a training on two nodes with two ranks each: all others
+# end in time, by themselves, and say who is missing, or go on as if nothing had been. Nobody but
+# lockstep notices: srun is told to do nothing about it.
+source "$(dirname "$0")/../support/faults.bash"
+mkdir full
+mount -t tmpfs -o size=12m tmpfs full 2>/dev/null  # before the nodes are made, which inherit it
+trap 'umount -l "$WORK/full"' EXIT
+cluster 24 --conf SlurmdTimeout=120
+trap 'mini down >/dev/null 2>&1; umount -l "$WORK/full"' EXIT
 pack_small
-train=(train --data.train small/train --batch 16 --threads 1 --optim.lr 0.05 --audit.every-steps 0
-  --checkpoint.every-epochs 0)
+sooner=(--liveness.timeout-s 6)
 
-# begin RUN OPTION...: two ranks on each of two nodes; returns when they train. `step` is srun's.
-begin() {
-  local name=$1
-  : >"$name.ends"
-  srun -N2 --ntasks-per-node=2 --mpi=pmix --kill-on-bad-exit=0 bash -c \
-    '"$@"; status=$?; echo "$SLURM_PROCID $status $(date +%s)" >>'"$name"'.ends' \
-    - "$LOCKSTEP" "${train[@]}" --out "$name" "${@:2}" >"$name.log" 2>&1 &
+# ended_well RANKS SECONDS FAULT HOW PATTERN LAW: they ended in time, said so, and lost no more than
+# the steps since the last checkpoint.
+ended_well() {
+  ended "$1" "$2" && says "$5" && lost_steps && row "$3" "$4" "$took" "$(error_line)" "$lost"
+  verdict $? "$6"
+}
+
+cut_for_good() {  # with the timeout that users have
+  on 1
+  begin cut_for_good
+  strike mini cut "$b"
+  ended_well 4 30 'network cut for good' 'the node'\''s bridge port drops everything' \
+    "2 of 4 ranks missing: rank 2 on $b \(silent for 2[0-9] s, last in step.*, rank 3 on $b" \
+    'a network that is cut for good: both sides end within 30 s, and each names the other'
+  [[ -s cut_for_good/post-mortem.json && -s cut_for_good/post-mortem-rank2.json ]]
+  verdict $? 'each side of a cut network leaves a post-mortem'
+  mini mend "$b"
+  over
+}
+
+stopped() {
+  on 2
+  begin stopped "${sooner[@]}"
+  strike kill -STOP "$(rank_pid 3)"
+  ended_well 3 16 'SIGSTOP' 'kill -STOP of a rank (timeout 6 s)' \
+    "1 of 4 ranks missing: rank 3 on $b \(silent for [67] s, last in step" \
+    'a rank that is stopped: the others end by themselves'
+  over
+}
+
+crash() {
+  on 3
+  begin crash "${sooner[@]}"
+  strike mini kill-node "$b"
+  ended_well 2 16 'node killed' 'all its processes and its network at once (timeout 6 s)' \
+    "2 of 4 ranks missing: rank 2 on $b.*rank 3 on $b" \
+    'a node that crashes: the ranks of the other end and name its ranks'
+  over
+}
+
+crash_of_the_first() {
+  on 4
+  begin crash_of_the_first "${sooner[@]}"
+  strike mini kill-node "$a"
+  ended_well 2 16 "rank 0's node killed" 'all its processes and its network at once (timeout 6 s)' \
+    "missing: rank 0 on $a \(silent for [67] s.*or this node is cut off from it" \
+    "the node of rank 0 crashes: the others end and name it"
+  said=$(cat crash_of_the_first/post-mortem-rank2.json)
+  says '"missing": \[' && says "\"host\": \"$a\",.*"
+  verdict $? "without rank 0 another rank leaves the post-mortem"
+  over
+}
+
+# killed_in RANK PHASE OPTION...: kill -9 of a rank in this phase, in which it was held for long
+# enough to tell of it; options are hold.py's.
+killed_in() {
+  struck=$(python3 "$support/hold.py" "$(rank_pid "$1")" 0.6 --in "$2" "${@:3}" --kill)
+  until_it 100 ranks_ended 4
+  sed -i "/^$1 137 /d" "$run_name.ends"
+  ended_well 3 10 "rank killed in $2" "kill -9 of rank $1" \
+    "missing: rank $1 on ($a|$b) \(its process has ended, last in step [0-9]+, $2" \
+    "a rank is killed in $2: the others end at once and name it"
+  over
+}
+
+forward() {
+  on 5
+  begin forward
+  killed_in 3 forward
+}
+
+reduction() {
+  on 6
+  begin reduction
+  killed_in 2 reduction
+}
+
+checkpoint() {
+  on 7
+  begin checkpoint
+  killed_in 0 checkpoint --while-there 'checkpoint/checkpoints/*.tmp*'
+}
+
+evaluation() {
+  on 8
+  rows=(--data.train small/val --data.val small/train)
+  every=2
+  begin evaluation
+  killed_in 1 evaluation
+}
+
+cut_for_a_while() {
+  on 9
+  begin cut_for_a_while
+  mini cut "$b"
+  sleep 5
+  from=$(steps_done)
+  strike mini mend "$b"
+  until_it 150 goes_on_to $((from + 1))
+  took=$(since_strike)
+  until_it 150 goes_on_to $((from + 50)) && asked_to_end && ! says 'missing' &&
+    row 'network cut for 5 s' "the node's bridge port drops everything" \
+      "goes on ${took} s after the mend" 'nothing' 0
+  verdict $? 'a network that is cut for 5 s ends nobody'
+}
+
+slow_network() {
+  on 10
+  begin slow_network
+  sleep 2
+  mini shape "$b" delay=20ms loss=2%
+  from=$(steps_done)
+  until_it 300 goes_on_to $((from + 40)) && asked_to_end && ! says 'missing' &&
+    row '2 % loss, 20 ms delay' 'netem or a relay that drops and delays' \
+      "goes on: $(median_step 1 "$from") ms a step, then $(median_step $((from + 10)) $((from + 40)))" \
+      'nothing' 0
+  verdict $? 'a network that loses 2 % and delays by 20 ms only slows a training'
+  mini shape "$b"
+}
+
+disk_full() {
+  on 11
+  run_dir=full/run
+  begin disk_full
+  strike dd if=/dev/zero of=full/filler bs=64k status=none 2>/dev/null
+  wait $step
+  status=$? took=$(since_strike) said=$(tr -d '\0' <disk_full.log)
+  ((status != 0)) && awk "BEGIN { exit !($took <= 30) }" && lost_steps &&
+    says 'rank 0: error: .*full/run/.*: No space left on device' &&
+    row 'disk full' 'the file system of the run is filled between two checkpoints' "$took" \
+      "$(error_line)" "$lost"
+  verdict $? 'a full disk ends the run and is named; the checkpoint before it is whole'
+  rm full/filler
+  begin disk_full --resume auto --stop-after $(($(newest) + 3))
+  wait $step
+  said=$(tr -d '\0' <disk_full.log)
+  says 'going on from full/run/checkpoints/step-[0-9]+.h5' && says 'stopped behind step'
+  verdict $? 'a run whose disk was full goes on when there is room'
+}
+
+# A rank that is killed before MPI has connected the ranks, which then wait in MPI_Init.
+start_up() {
+  on 12
+  run_name=start_up
+  : >start_up.ends
+  struck=$EPOCHREALTIME
+  srun -J start_up -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=pmix --kill-on-bad-exit=0 bash -c \
+    '((SLURM_PROCID != 3)) || kill -KILL $$
+    "$@"; status=$?; echo "$SLURM_PROCID $status $EPOCHREALTIME" >>start_up.ends' \
+    - "$LOCKSTEP" "${train[@]}" "${rows[@]}" --out start_up --comm.deadline-s 6 >start_up.log 2>&1 &
   step=$!
-  for _ in $(seq 600); do
-    grep -q 'first step done' "$name.log" && break
-    sleep 0.1
-  done
-  sleep 1
+  ended 3 30 && says "rank 2 of 4, on $b, has waited in MPI's start for 6 s" &&
+    (($(grep -c 'in MPI.s start' <<<"$said") == 3)) && [[ ! -e start_up ]] &&
+    row 'rank killed in start-up' 'kill -9 of rank 3 before MPI_Init (comm.deadline-s 6)' "$took" \
+      "$(error_line)" 'nothing'
+  verdict $? 'a rank that dies before the ranks have met: those in MPI_Init end, and say that they waited'
+  over
 }
 
-# ends_of RUN RANKS SECONDS: waits until so many ranks have ended by themselves, all with status 4.
-ends_of() {
-  local began=$SECONDS
-  while (($(wc -l <"$1.ends") < $2 && SECONDS - began < $3)); do sleep 0.2; done
-  seconds=$((SECONDS - began))
-  said="after $seconds s: $(cat "$1.ends") $(tr -d '\0' <"$1.log")"
-  (($(wc -l <"$1.ends") >= $2)) && ! grep -qv '^[0-9] 4 ' "$1.ends"
-}
-
-over() {  # nothing of a step is left, and both nodes are free
-  scancel -u root 2>/dev/null
-  [[ $# == 0 ]] || mini start-node "$1"
-  wait $step 2>/dev/null
-  for _ in $(seq 600); do
-    (($(sinfo -h -N -o %t | grep -c '^idle$') == 2)) && break
-    sleep 0.1
-  done
-}
-
-steps=(--epochs 200)  # 3000: longer than the cut
-begin stall "${steps[@]}"
-mini cut "$node2"
-sleep 5
-mini mend "$node2"
-wait $step
-status=$?
-said=$(tr -d '\0' <stall.log)
-((status == 0)) && says 'done: 200 epoch' && ! says 'missing'
-verdict $? 'a network that is cut for 5 s ends nobody'
-
-begin lost --epochs 100000
-mini cut "$node2"
-ends_of lost 4 30 && says "2 of 4 ranks missing: rank 2 on $node2 \(silent for 2[0-9] s, last in step" &&
-  says "rank 3 on $node2" && [[ -s lost/post-mortem.json && -s lost/post-mortem-rank2.json ]]
-verdict $? 'a network that is cut for good: both sides end within 30 s, and each names the other'
-mini mend "$node2"
-over
-
-begin crash --epochs 100000
-mini kill-node "$node2"
-ends_of crash 2 30 && says "2 of 4 ranks missing: rank 2 on $node2.*rank 3 on $node2"
-verdict $? 'a node that crashes: the ranks of the other end within 30 s and name its ranks'
-over "$node2"
-
-begin first --epochs 100000
-mini kill-node "$node1"
-ends_of first 2 30
-said+=$(cat first/post-mortem-rank2.json)
-says '"missing": \[' && says "\"host\": \"$node1\",.*" && says 'rank 0 on'
-verdict $? "the node of rank 0 crashes: the others end, and leave a post-mortem"
-over "$node1"
-
-begin killed --epochs 100000
-pid=$(mini exec "$node2" pgrep -f "lockstep train" | sort -n | tail -n 1)
-mini exec "$node2" kill -KILL "$pid"
-sleep 3
-ends_of killed 4 30
-said+=$(cat killed.ends)
-(($(grep -c '^[0-3] 4 ' killed.ends) == 3)) && says 'missing: rank [23] on .*its process has ended'
-verdict $? 'srun does nothing about a rank that is killed: the others end by themselves'
-over
-
-mini shape "$node2" delay=20ms loss=2%
-begin slow --epochs 1
-wait $step
-status=$?
-mini shape "$node2"
-said=$(tr -d '\0' <slow.log)
-((status == 0)) && says 'done: 1 epoch' && ! says 'missing'
-verdict $? 'a network that loses 2 % and delays by 20 ms only slows a training'
+at_once 6 cut_for_good slow_network crash crash_of_the_first stopped cut_for_a_while disk_full \
+  forward reduction checkpoint evaluation start_up

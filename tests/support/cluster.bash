@@ -1,7 +1,6 @@
 # What scripts on the mini cluster share, beside e2e.bash. They source it, say how large a cluster
 # they want by `cluster N OPTION...`, and then stand in its shell.
-support=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
-source "$support/e2e.bash"
+source "$(dirname "${BASH_SOURCE[0]}")/e2e.bash"
 
 skip_all() {
   echo "SKIP cluster, $(basename "$0" .sh): $1"

@@ -1,5 +1,6 @@
 # What end-to-end scripts share: they source it and stand in the empty folder $WORK.
 set -uo pipefail
+support=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 cd "$WORK"
 
 said='' status=0
@@ -24,6 +25,30 @@ verdict() {
 
 # ranks N COMMAND...: as users start it; more ranks than cores are normal here.
 ranks() { mpirun --oversubscribe --bind-to none -np "$@"; }
+
+# at_once MOST FUNCTION...: calls them beside each other, so many at a time, each in a shell of its
+# own, and then shows what they said, in this order. They mostly wait. ONLY="name ..." calls a part.
+at_once() {
+  local most=$1 one
+  shift
+  [[ ! ${ONLY:-} ]] || set -- $ONLY
+  for one in "$@"; do
+    while (($(jobs -rp | wc -l) >= most)); do wait -n; done
+    "$one" >"$one.verdicts" 2>&1 &
+  done
+  wait
+  for one in "$@"; do cat "$one.verdicts"; done
+}
+
+# until_it TENTHS COMMAND...: tries the command ten times a second until it succeeds.
+until_it() {
+  local left
+  for ((left = $1; left > 0; left--)); do
+    "${@:2}" && return
+    sleep 0.1
+  done
+  return 1
+}
 
 # pack_small: 250 images of 8 x 8 pixels in 3 shards as small/train, 53 as small/val.
 pack_small() {

@@ -70,7 +70,8 @@ class MetricsLog {
   Owned<int, close_file, -1> file_;
   std::string buffer_;
   std::uint64_t bytes_ = 0;
-  double wrote_s_ = 0;  ///< now_s() of the last write
+  double wrote_s_ = 0;   ///< now_s() of the last write
+  bool broken_ = false;  ///< a write failed, and the caller knows
 };
 
 }  // namespace lockstep::train

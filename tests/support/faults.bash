@@ -1,0 +1,128 @@
+# What scripts share that break a training on the mini cluster, beside cluster.bash: each scenario
+# has two nodes of its own, so that several go on at the same time (at_once).
+source "$(dirname "${BASH_SOURCE[0]}")/cluster.bash"
+train=(train --batch 16 --threads 1 --optim.lr 0.05 --optim.decay constant --epochs 100000
+  --audit.every-steps 0 --checkpoint.every-epochs 0)
+every=20  # steps, a checkpoint
+rows=(--data.train small/train)
+
+# on K: the K-th scenario's nodes are $a, where ranks 0 and 1 will be, and $b.
+on() {
+  local first=node$((2 * $1 - 1)) second=node$((2 * $1))
+  a=${!first} b=${!second}
+}
+
+# begin RUN OPTION...: two ranks on each of the two nodes, of which srun shall not notice when one is
+# lost; returns when they have written a checkpoint. `step` is srun's process. When and how each rank
+# ended will stand in RUN.ends. The run's directory is `run_dir`, or called like the run.
+begin() {
+  run_name=$1
+  run_dir=${run_dir:-$1}
+  : >"$1.ends" >"$1.log"
+  srun -J "$1" -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=pmix --kill-on-bad-exit=0 bash -c \
+    '"$@"; status=$?; echo "$SLURM_PROCID $status $EPOCHREALTIME" >>'"$1"'.ends' \
+    - "$LOCKSTEP" "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --out "$run_dir" \
+    "${@:2}" >"$1.log" 2>&1 &
+  step=$!
+  until_it 600 has_checkpoint
+}
+has_checkpoint() { compgen -G "$run_dir/checkpoints/step-*.h5" >/dev/null; }
+
+# rank_pid RANK: of the scenario's run, as this shell numbers processes.
+rank_pid() {
+  local pid
+  for pid in $(pgrep -f "lockstep train .*--out $run_dir( |\$)"); do
+    [[ $(readlink "/proc/$pid/exe") == "$LOCKSTEP" ]] &&
+      tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "SLURM_PROCID=$1" && echo "$pid" && return
+  done
+  return 1
+}
+
+# strike COMMAND...: what breaks something, and when that was.
+strike() {
+  struck=$EPOCHREALTIME
+  "$@"
+}
+
+# ranks_ended RANKS: so many have, by themselves.
+ranks_ended() { (($(wc -l <"$run_name.ends") >= $1)); }
+
+since_strike() { awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $struck }"; }
+
+# ended RANKS SECONDS: within so long after the strike so many ranks have ended, with status 4 (or
+# `with`). `took` is when the last one had.
+with=4
+ended() {
+  until_it $(($2 * 10)) ranks_ended "$1"
+  took=$(awk -v struck="$struck" '$3 > last { last = $3 } END { printf "%.1f", last - struck }' \
+    "$run_name.ends")
+  said="after $took s: $(cat "$run_name.ends") $(tr -d '\0' <"$run_name.log")"
+  ranks_ended "$1" && ! grep -qv "^[0-9] $with " "$run_name.ends" &&
+    awk -v took="$took" -v most="$2" 'BEGIN { exit !(took <= most) }'
+}
+
+# newest: the step of the run's newest checkpoint, which must be whole.
+newest() {
+  local file
+  file=$(ls "$run_dir"/checkpoints/step-*.h5 | tail -n 1)
+  "$LOCKSTEP" info "$file" >/dev/null || return
+  file=${file%.h5}
+  echo $((10#${file##*step-}))
+}
+
+# reached: the last step that is done, by the metrics and by what a post-mortem says of the steps
+# that were under way.
+reached() {
+  local told
+  told=$(cat "$run_dir"/post-mortem*.json 2>/dev/null)
+  { steps_done; awk '$1 == "\"step\":" { print $2 - 1 }' <<<"$told"; } | sort -n | tail -n 1
+}
+
+# lost_steps: `lost` is how many have to be done again; fails when they are more than the interval.
+lost_steps() {
+  local from to
+  from=$(newest) && to=$(reached) || return
+  lost=$((to > from ? to - from : 0))
+  said+=$'\n'"reached step $to, newest checkpoint $from"
+  ((lost <= every))
+}
+
+# row FAULT HOW SECONDS MESSAGE LOST: a line of the table of faults, which is the lines with | of the
+# logs of these tests.
+row() { printf '| %s | %s | %s | %s | %s |\n' "$@"; }
+
+# error_line: the run's first, without what follows the missing ranks.
+error_line() {
+  tr -d '\0' <"$run_name.log" | grep -m 1 -oE '^(rank [0-9]+: )?error: .*' |
+    sed 's/; rank [0-9]* is in .*//; s/^.*error: //'
+}
+
+# steps_done: by the scenario's run, as far as its metrics have them.
+steps_done() {
+  local line
+  line=$(tr -d '\0' <"$run_dir/metrics.jsonl" | grep -o '^{"step":[0-9]*,' | tail -n 1)
+  line=${line#*:}
+  echo "${line%,}"
+}
+# median_step FIRST LAST: milliseconds that one of these steps took.
+median_step() {
+  tr -d '\0' <"$run_dir/metrics.jsonl" | grep '^{"step"' | sed -n "$1,$2p" | python3 -c '
+import json, statistics, sys
+steps = [json.loads(line) for line in sys.stdin]
+print("%.0f" % statistics.median(sum(v for k, v in s.items() if k.endswith("_ms")) for s in steps))'
+}
+goes_on_to() { (($(steps_done) >= $1)); }
+
+# asked_to_end: the run is told to end, and does, with a checkpoint and the status for that.
+asked_to_end() {
+  scancel --name="$run_name" --signal=USR1
+  wait $step
+  said=$(tr -d '\0' <"$run_name.log")
+  until_it 20 ranks_ended 4
+  says 'stopped behind step [0-9]+ as asked' && ! grep -qv '^[0-9] 3 ' "$run_name.ends"
+}
+
+over() {  # what is left of the run's processes ends
+  scancel --name="$run_name"
+  wait $step 2>/dev/null
+}

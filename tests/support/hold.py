@@ -1,0 +1,93 @@
+"""hold.py PID SECONDS [--in PHASE] [--while-there GLOB] [--kill]
+
+Holds the main thread of a rank, as a disk that does not answer would, while its other threads go
+on. With --in: when it is in that phase (comm::Phase's name), and with --while-there: as long as
+such a file exists. With --kill the process is killed at the end by SIGKILL, where it was held, and the time of that
+is printed.
+Ends with another status than 0, and says why, where the system does not let it.
+"""
+
+import argparse
+import ctypes
+import glob
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+PHASES = ["start-up", "data", "forward", "backward", "reduction", "update", "end of step",
+          "weight audit", "checkpoint", "evaluation", "ending"]
+ATTACH, DETACH = 16, 17
+PATIENCE_S = 60
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+
+def marks_of(pid):
+    """Where src/comm/activity.cpp's g_marks lies in that process."""
+    program = os.readlink(f"/proc/{pid}/exe")
+    symbols = subprocess.run(["nm", "-C", program], capture_output=True, text=True).stdout
+    offsets = [int(line.split()[0], 16) for line in symbols.splitlines() if "g_marks" in line]
+    with open(f"/proc/{pid}/maps") as maps:
+        base = min(int(line.split("-")[0], 16) for line in maps if line.rstrip().endswith(program))
+    return base + offsets[0]
+
+
+class Rank:
+    def __init__(self, pid):
+        self.pid = pid
+        try:
+            self.memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
+        except OSError as error:
+            sys.exit(f"/proc/{pid}/mem: {error.strerror}")
+        self.marks = None
+
+    def phase(self):
+        """Behind step, bytes, movements and bucket."""
+        self.marks = self.marks or marks_of(self.pid)
+        return PHASES[struct.unpack_from("<B", os.pread(self.memory, 1, self.marks + 28))[0]]
+
+    def hold(self):
+        if libc.ptrace(ATTACH, self.pid, None, None) != 0:
+            sys.exit(f"ptrace: {os.strerror(ctypes.get_errno())}")
+        os.waitpid(self.pid, 0x40000000)  # __WALL
+
+    def let_go(self):
+        libc.ptrace(DETACH, self.pid, None, None)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("pid", type=int)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--in", dest="phase", choices=PHASES)
+    parser.add_argument("--while-there")
+    parser.add_argument("--kill", action="store_true")
+    wanted = parser.parse_args()
+    rank = Rank(wanted.pid)
+
+    def there():
+        return (not wanted.phase or wanted.phase == rank.phase()) and (
+            not wanted.while_there or glob.glob(wanted.while_there))
+
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        while not there():
+            if time.monotonic() > end:
+                sys.exit(f"in {PATIENCE_S} s it was never there; last in {rank.phase()}")
+        rank.hold()
+        if there():
+            break
+        rank.let_go()
+    time.sleep(wanted.seconds)
+    if wanted.kill:
+        print(f"{time.time():.6f}")
+        os.kill(wanted.pid, signal.SIGKILL)
+    else:
+        rank.let_go()
+
+
+main()
