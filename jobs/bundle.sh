@@ -109,7 +109,7 @@ done
 cp -r jobs/configs "$new/share/"
 [[ ! -d jobs/gpus ]] || cp -r jobs/gpus "$new/share/"
 cp tests/gpu-check "$new/gpu-check"
-cp tests/bench/torch_gpu.py "$new/share/"
+cp tests/bench/torch_gpu.py tests/bench/torch_networks.py "$new/share/"
 
 rm -rf "$folder"
 mv "$new" "$folder"

@@ -1,42 +1,12 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 
 #include <CLI/CLI.hpp>
 
-#include "lockstep/comm/heartbeat.hpp"
-#include "lockstep/comm/world.hpp"
-#include "lockstep/sys/launch.hpp"
+#include "launch.hpp"
 
 namespace lockstep::app {
-
-/// What a command needs of the ranks' connection: `control` is enough where NCCL moves the tensors.
-enum class Needs { mpi, control };
-
-/// What the launcher gave this process. `world` and what follows exist only after start(): MPI is
-/// started by the commands that need it, after the environment was judged.
-struct Launch {
-  int argc = 0;
-  char** argv = nullptr;
-  double silence_s = 20;  ///< after which a rank counts as lost
-  /// Before the world, so that the ranks are watched in MPI_Finalize, too. Null for one rank.
-  std::unique_ptr<comm::Heartbeat> heartbeat;
-  std::unique_ptr<comm::World> world;
-  std::unique_ptr<comm::Control> control;
-  sys::RankInfo rank;
-
-  /// Judges the environment, starts MPI, cross-checks who is who, and tells the log which rank
-  /// speaks. Throws sys::LaunchError where MPI cannot join the ranks; with Needs::control they then
-  /// meet without it, if they can.
-  void start(double deadline_s = 60, Needs needs = Needs::mpi);
-  /// Where srun did not connect the ranks to MPI they meet over TCP: afterwards there is `control`
-  /// but no `world`. False where nobody but MPI says who is who.
-  bool meet_without_mpi(double deadline_s);
-
- private:
-  void watch_over_ranks(double deadline_s);
-};
 
 /// A subcommand: its options stand in `app`; `run` does it and returns the exit status. Errors are
 /// thrown; main prints them and ends the world.

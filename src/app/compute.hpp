@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "commands.hpp"
+#include "launch.hpp"
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/nccl.hpp"
 

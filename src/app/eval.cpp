@@ -41,7 +41,7 @@ Model read_model(const Options& options) {
   Model model;
   train::apply_toml(model.config, header.config, options.checkpoint);
   if (!options.precision.empty()) train::set_key(model.config, "precision", options.precision);
-  model.trained_on = train::trained_on(header);
+  model.trained_on = header.input;
   return model;
 }
 

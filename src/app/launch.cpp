@@ -1,6 +1,6 @@
 #include <cstdlib>
 
-#include "commands.hpp"
+#include "launch.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/mpi_library.hpp"
 #include "lockstep/comm/tcp_control.hpp"

@@ -6,7 +6,10 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "commands.hpp"
+#include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "status.hpp"
@@ -77,7 +80,7 @@ std::vector<std::string> reversed_arguments(int argc, char** argv) {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes (`| head`) does not end a training
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
-  root.set_version_flag("--version", kVersion);
+  root.set_version_flag("--version", fmt::format("{} (build {})", kVersion, build_id()));
   root.footer(kFooter);
   const std::vector<Command> commands = {add_train(root),     add_eval(root),  add_pack(root),
                                          add_topo(root),      add_info(root),  add_bench(root),

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "commands.hpp"
+#include "launch.hpp"
 #include "lockstep/sys/gpu_choice.hpp"
 #include "lockstep/sys/topology.hpp"
 

@@ -15,10 +15,7 @@ using nn::Op;
 class Lowering {
  public:
   explicit Lowering(const nn::Network& network)
-      : network_(network), readers_(network.nodes.size()) {
-    for (std::size_t i = 0; i < network.nodes.size(); ++i)
-      for (const std::size_t input : network.nodes[i].inputs) readers_[input].push_back(i);
-  }
+      : network_(network), readers_(nn::readers(network)) {}
 
   std::vector<Unit> run() {
     for (std::size_t i = 0; i < network_.nodes.size(); ++i) lower_node(i);

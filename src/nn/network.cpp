@@ -97,6 +97,13 @@ void validate(const Network& network) {
   }
 }
 
+std::vector<std::vector<std::size_t>> readers(const Network& network) {
+  std::vector<std::vector<std::size_t>> readers(network.nodes.size());
+  for (std::size_t i = 0; i < network.nodes.size(); ++i)
+    for (const std::size_t input : network.nodes[i].inputs) readers[input].push_back(i);
+  return readers;
+}
+
 double forward_flops(const Network& network) {
   double flops = 0;
   for (const Node& node : network.nodes) {

@@ -56,14 +56,14 @@ void write_header(hdf5::File& file, const CheckpointHeader& header) {
   file.set("backend", header.backend);
   file.set("build", header.build);
   file.set("world", header.world);
-  file.set("train_rows", header.train_rows);
+  file.set("train_rows", header.input.rows);
   file.set("metrics_bytes", header.metrics_bytes);
-  file.set("channels", std::uint64_t{header.channels});
-  file.set("height", std::uint64_t{header.height});
-  file.set("width", std::uint64_t{header.width});
-  file.write("classes", header.classes);
-  file.set("mean", header.mean);
-  file.set("stddev", header.stddev);
+  file.set("channels", std::uint64_t{header.input.channels});
+  file.set("height", std::uint64_t{header.input.height});
+  file.set("width", std::uint64_t{header.input.width});
+  file.write("classes", header.input.classes);
+  file.set("mean", header.input.mean);
+  file.set("stddev", header.input.stddev);
 }
 
 /// Only a precision that scales its loss has one; a run that goes on in another lets it be.
@@ -183,14 +183,14 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.backend = file.text("backend");
   header.build = file.text("build");
   header.world = file.count("world");
-  header.train_rows = file.count("train_rows");
+  header.input.rows = file.count("train_rows");
   header.metrics_bytes = file.count("metrics_bytes");
-  header.channels = file.count("channels");
-  header.height = file.count("height");
-  header.width = file.count("width");
-  header.classes = file.texts("classes");
-  header.mean = file.reals("mean");
-  header.stddev = file.reals("stddev");
+  header.input.channels = file.count("channels");
+  header.input.height = file.count("height");
+  header.input.width = file.count("width");
+  header.input.classes = file.texts("classes");
+  header.input.mean = file.reals("mean");
+  header.input.stddev = file.reals("stddev");
   return header;
 }
 

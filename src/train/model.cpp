@@ -129,18 +129,6 @@ optim::ScheduleSpec make_schedule(const Config& config, std::uint64_t steps_per_
   return spec;
 }
 
-data::DataSetInfo trained_on(const CheckpointHeader& header) {
-  data::DataSetInfo info;
-  info.rows = header.train_rows;
-  info.channels = header.channels;
-  info.height = header.height;
-  info.width = header.width;
-  info.classes = header.classes;
-  info.mean = header.mean;
-  info.stddev = header.stddev;
-  return info;
-}
-
 void require_alike(const data::DataSetInfo& a, const std::string& path_a,
                    const data::DataSetInfo& b, const std::string& path_b) {
   require(shape_text(a) == shape_text(b),

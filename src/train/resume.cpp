@@ -39,7 +39,7 @@ std::string judge_resume(const ResumePoint& point, const Config& now,
   Config before;
   apply_toml(before, header.config, point.checkpoint.string());
 
-  require_alike(trained_on(header), point.checkpoint.string(), conditions.data, now.data.train);
+  require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
   if (header.progress.batch != 0) {
     const auto same = [&](std::string_view what, auto then, auto today) {
       require(then == today,
@@ -51,7 +51,7 @@ std::string judge_resume(const ResumePoint& point, const Config& now,
     same("batch", before.batch, now.batch);
     same("seed", before.seed, now.seed);
     same("data.keep-last", before.data.keep_last, now.data.keep_last);
-    same("rows of the training set", header.train_rows, std::uint64_t{conditions.data.rows});
+    same("rows of the training set", header.input.rows, std::uint64_t{conditions.data.rows});
   }
 
   std::vector<std::string> changes = differences(before, now);
@@ -61,16 +61,16 @@ std::string judge_resume(const ResumePoint& point, const Config& now,
     changes.push_back(fmt::format("build ({}, now {})", header.build, conditions.build));
   if (header.world != static_cast<std::uint64_t>(conditions.world))
     changes.push_back(fmt::format("ranks ({}, now {})", header.world, conditions.world));
-  if (header.train_rows != conditions.data.rows)
-    changes.push_back(fmt::format("rows of the training set ({}, now {})", header.train_rows,
+  if (header.input.rows != conditions.data.rows)
+    changes.push_back(fmt::format("rows of the training set ({}, now {})", header.input.rows,
                                   conditions.data.rows));
   const auto numbers = [&](const char* what, const auto& then, const auto& today) {
     if (then != today)
       changes.push_back(fmt::format("{} of the training set ([{}], now [{}])", what,
                                     fmt::join(then, ", "), fmt::join(today, ", ")));
   };
-  numbers("mean", header.mean, conditions.data.mean);
-  numbers("deviation", header.stddev, conditions.data.stddev);
+  numbers("mean", header.input.mean, conditions.data.mean);
+  numbers("deviation", header.input.stddev, conditions.data.stddev);
   if (changes.empty()) return "";
   return fmt::format("the result may differ from an uninterrupted run's: {}",
                      fmt::join(changes, ", "));

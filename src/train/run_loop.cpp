@@ -185,14 +185,8 @@ CheckpointHeader Run::Impl::header() const {
   header.backend = backend.description();
   header.build = build_id();
   header.world = static_cast<std::uint64_t>(control.world());
-  header.train_rows = input.rows;
   header.metrics_bytes = metrics->bytes();
-  header.channels = input.channels;
-  header.height = input.height;
-  header.width = input.width;
-  header.classes = input.classes;
-  header.mean = input.mean;
-  header.stddev = input.stddev;
+  header.input = input;
   return header;
 }
 

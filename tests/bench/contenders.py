@@ -88,13 +88,12 @@ def torch(case, limit_s=600):
     return json.loads(text)
 
 
-def torch_missing(image):
+def torch_missing():
     """Why PyTorch cannot take part, or ''."""
     if not shutil.which(PYTHON):
         return f'{PYTHON} is not there'
-    module = 'torch' if image <= 32 else 'torchvision'
-    found = subprocess.run([PYTHON, '-c', f'import {module}'], capture_output=True)
-    return '' if found.returncode == 0 else f'install python3-{module} to see it here'
+    found = subprocess.run([PYTHON, '-c', 'import torch'], capture_output=True)
+    return '' if found.returncode == 0 else 'install python3-torch to see it here'
 
 
 def progress(text):

@@ -41,7 +41,7 @@ def measure(asked, report):
     for case in steps.cases(chosen):
         takes_part = {'threads': lambda: contenders.lockstep(case, 1),
                       'ranks': lambda: contenders.lockstep(case, 2)}
-        if not contenders.torch_missing(case.image):
+        if not contenders.torch_missing():
             takes_part['torch'] = lambda: contenders.torch(case, LIMIT_S)
         pairs = {name: [] for name in takes_part}
         for _ in range(asked['rounds']):

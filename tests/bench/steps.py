@@ -75,7 +75,7 @@ def row(case, rounds, name):
 
 def measure(asked, report):
     for case in cases(asked):
-        why_not = contenders.torch_missing(case.image)
+        why_not = contenders.torch_missing()
         note = f'PyTorch did not take part: {why_not}.'
         if why_not and note not in report['notes']:
             report['notes'].append(note)

@@ -11,78 +11,10 @@ import json
 import statistics
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
+from torch_networks import resnet
 
-class BasicBlock(nn.Module):
-    """He et al. 2016; option A's shortcut for CIFAR, which has no parameters."""
-
-    def __init__(self, channels_in, channels, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels)
-        self.stride = stride
-        self.half = (channels - channels_in) // 2
-
-    def forward(self, x):
-        z = F.relu(self.bn1(self.conv1(x)))
-        z = self.bn2(self.conv2(z))
-        if self.half:
-            x = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.half, self.half))
-        return F.relu(z + x)
-
-
-class Bottleneck(nn.Module):
-    """Of ResNet-50 in its version 1.5: the 3 x 3 convolution strides."""
-
-    def __init__(self, channels_in, width, stride):
-        super().__init__()
-        channels = 4 * width
-        self.conv1 = nn.Conv2d(channels_in, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, channels, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(channels)
-        self.down = None
-        if stride != 1 or channels_in != channels:
-            self.down = nn.Sequential(
-                nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels))
-
-    def forward(self, x):
-        z = F.relu(self.bn1(self.conv1(x)))
-        z = F.relu(self.bn2(self.conv2(z)))
-        z = self.bn3(self.conv3(z))
-        return F.relu(z + (x if self.down is None else self.down(x)))
-
-
-def resnet20():
-    layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
-    channels_in = 16
-    for stage, channels in enumerate((16, 32, 64)):
-        for block in range(3):
-            layers.append(BasicBlock(channels_in, channels, 2 if stage and not block else 1))
-            channels_in = channels
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
-
-
-def resnet50():
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
-              nn.MaxPool2d(3, 2, 1)]
-    channels_in = 64
-    for stage, blocks in enumerate((3, 4, 6, 3)):
-        width = 64 << stage
-        for block in range(blocks):
-            layers.append(Bottleneck(channels_in, width, 2 if stage and not block else 1))
-            channels_in = 4 * width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
-
-
-# The network, the side of its images, its classes.
-MODELS = {'resnet20': (resnet20, 32, 10), 'resnet50': (resnet50, 224, 1000)}
 AUTOCAST = {'fp16': torch.float16, 'bf16': torch.bfloat16}
 
 
@@ -93,8 +25,8 @@ def make_step(options):
     allow_tf32 = options.precision != 'fp32'
     torch.backends.cudnn.allow_tf32 = allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = allow_tf32
-    make, side, classes = MODELS[options.model]
-    network = make().cuda().to(memory_format=torch.channels_last).train()
+    network, side, classes = resnet(options.model)
+    network = network.cuda().to(memory_format=torch.channels_last).train()
     run = torch.compile(network) if options.compile else network
     images = torch.randn(options.batch, 3, side, side, device='cuda')
     images = images.to(memory_format=torch.channels_last)
@@ -130,7 +62,7 @@ def measure(step, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--model', default='resnet50', choices=MODELS)
+    parser.add_argument('--model', default='resnet50')
     parser.add_argument('--precision', default='fp16', choices=('fp32', 'tf32', 'bf16', 'fp16'))
     parser.add_argument('--batch', type=int, default=256)
     parser.add_argument('--compile', action='store_true', help='torch.compile the network')

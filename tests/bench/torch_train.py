@@ -13,61 +13,18 @@ import statistics
 import time
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
-
-class BasicBlock(nn.Module):
-    """He et al. 2016, with the shortcut that has no parameters (option A)."""
-
-    def __init__(self, channels_in, channels, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels)
-        self.stride = stride
-        self.new_channels = channels - channels_in
-
-    def shortcut(self, x):
-        if self.new_channels == 0:
-            return x
-        half = self.new_channels // 2
-        x = x[:, :, :: self.stride, :: self.stride]
-        return F.pad(x, (0, 0, 0, 0, half, self.new_channels - half))
-
-    def forward(self, x):
-        z = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        z = self.bn2(self.conv2(z)) + self.shortcut(x)
-        return F.relu(z, inplace=True)
-
-
-def cifar_resnet(depth):
-    """6 n + 2 layers: three stages of n blocks, for images of 32 x 32 in 10 classes."""
-    layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
-    channels_in = 16
-    for stage, channels in enumerate((16, 32, 64)):
-        for block in range((depth - 2) // 6):
-            stride = 2 if stage > 0 and block == 0 else 1
-            layers.append(BasicBlock(channels_in, channels, stride))
-            channels_in = channels
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
-
-
-def make_network(model, image):
-    """The network and its number of classes: the CIFAR family for small images."""
-    if image <= 32:
-        return cifar_resnet(int(model.removeprefix('resnet'))), 10
-    import torchvision  # only the ImageNet family needs it
-    return torchvision.models.get_model(model, weights=None), 1000
+from torch_networks import resnet
 
 
 def make_step(options):
     """A function that does one whole training step."""
     torch.manual_seed(0)
-    network, classes = make_network(options.model, options.image)
+    network, usual_side, classes = resnet(options.model)
+    side = options.image or usual_side
     network = network.to(memory_format=torch.channels_last).train()
-    images = torch.randn(options.batch, 3, options.image, options.image)
+    images = torch.randn(options.batch, 3, side, side)
     images = images.to(memory_format=torch.channels_last)
     labels = torch.randint(0, classes, (options.batch,))
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4)
@@ -101,7 +58,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--model', default='resnet20')
     parser.add_argument('--precision', default='fp32', choices=('fp32', 'bf16'))
-    parser.add_argument('--image', type=int, default=32, help='side of the images')
+    parser.add_argument('--image', type=int, default=0, help="side of the images (0: the model's usual)")
     parser.add_argument('--batch', type=int, default=128)
     parser.add_argument('--threads', type=int, default=2)
     parser.add_argument('--steps', type=int, default=10, help='steps that count')

@@ -17,8 +17,8 @@ cd elsewhere
 PATH=$WORK/prefix/bin:$PATH
 LOCKSTEP=lockstep
 run lockstep --version
-((status == 0)) && says '^lockstep [0-9]+\.[0-9]+'
-verdict $? 'the installed program is found on PATH and says its version'
+((status == 0)) && says '^lockstep [0-9]+\.[0-9]+ \(build [0-9a-f]{16}\)$'
+verdict $? 'the installed program is found on PATH and says its version and build'
 run lockstep topo
 ((status == 0)) && says ' PASS$'
 verdict $? 'the installed program looks at the machine'

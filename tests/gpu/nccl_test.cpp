@@ -15,10 +15,13 @@
 #include "lockstep/comm/nccl.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "tests/support/mpi_world.hpp"
+#include "tests/support/sums.hpp"
 
 using namespace lockstep;
 using cuda::check_cuda;
+using lockstep::test::is_sum;
 using lockstep::test::on_every_rank;
+using lockstep::test::small_integers;
 using lockstep::test::world;
 
 namespace {
@@ -41,11 +44,6 @@ bool no_gpu() {
   return !absence.empty();
 }
 
-/// Small integers, different on each rank and in each place: their sums are exact.
-float value_of(int rank, std::size_t i) {
-  return static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 13) % 101) - 50;
-}
-
 class OnDevice {
  public:
   explicit OnDevice(const std::vector<float>& values)
@@ -66,28 +64,13 @@ class OnDevice {
   std::size_t count_;
 };
 
-std::vector<float> integers(int rank, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = value_of(rank, i);
-  return values;
-}
-
-bool is_sum(const std::vector<float>& values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    float sum = 0;
-    for (int r = 0; r < world().facts().world; ++r) sum += value_of(r, i);
-    if (values[i] != sum) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 TEST_CASE("NCCL's sum of small integers is exact on every rank, for any length", "[gpu][nccl]") {
   if (no_gpu()) return;
   Ring ring(60);
   for (const std::size_t count : {1, 2, 17, 1023, 4099, 131071, 1000003}) {
-    const OnDevice data(integers(ring.nccl->rank(), count));
+    const OnDevice data(small_integers(ring.nccl->rank(), count));
     ring.nccl->all_reduce_sum(data.data(), count, "test");
     ring.nccl->network().synchronize();
     INFO(count << " floats");
@@ -123,7 +106,7 @@ TEST_CASE("a rank that never joins NCCL's sum is named to the others within the 
     return;
   }
   Ring ring(3);
-  const OnDevice data(integers(ring.nccl->rank(), 100000));
+  const OnDevice data(small_integers(ring.nccl->rank(), 100000));
   // Connections are made in the first sum, with all ranks.
   ring.nccl->all_reduce_sum(data.data(), 100000, "first");
   ring.nccl->network().synchronize();

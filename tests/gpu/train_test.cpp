@@ -66,8 +66,8 @@ train::TrainerSpec spec_of(Precision precision, std::size_t micro_batch) {
 
 train::CheckpointHeader some_header() {
   train::CheckpointHeader header;
-  header.classes = {"a"};
-  header.mean = header.stddev = {0.5f};
+  header.input.classes = {"a"};
+  header.input.mean = header.input.stddev = {0.5f};
   return header;
 }
 

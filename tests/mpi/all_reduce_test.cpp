@@ -11,33 +11,16 @@
 #include "lockstep/comm/communicator.hpp"
 #include "tests/mpi/absence.hpp"
 #include "tests/support/mpi_world.hpp"
+#include "tests/support/sums.hpp"
 
 using namespace lockstep;
+using lockstep::test::is_sum;
 using lockstep::test::on_every_rank;
+using lockstep::test::small_integers;
 using lockstep::test::while_absent;
 using lockstep::test::world;
 
 namespace {
-
-/// Small integers, different on each rank and in each place: their sums are exact.
-float value_of(int rank, std::size_t i) {
-  return static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 13) % 101) - 50;
-}
-
-std::vector<float> values_of(int rank, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = value_of(rank, i);
-  return values;
-}
-
-bool is_sum(const std::vector<float>& values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    float sum = 0;
-    for (int r = 0; r < world().facts().world; ++r) sum += value_of(r, i);
-    if (values[i] != sum) return false;
-  }
-  return true;
-}
 
 /// Reals of very different sizes: each order of additions gives other bits.
 std::vector<float> reals(int rank, std::size_t count) {
@@ -58,7 +41,7 @@ TEST_CASE("the sum of small integers is exact on every rank, for any length", "[
   const auto communicator = world().make_communicator(30);
   for (const std::size_t count :
        {0, 1, 2, 15, 16, 17, 1023, 1024, 1025, 4099, 32768, 65537, 131071, 1000003}) {
-    std::vector<float> values = values_of(communicator->rank(), count + 1);
+    std::vector<float> values = small_integers(communicator->rank(), count + 1);
     const float guard = values.back();
     communicator->all_reduce_sum(values.data(), count, "test");
     communicator->network().synchronize();
@@ -75,7 +58,7 @@ TEST_CASE("collectives in flight together do not mix", "[mpi][all_reduce]") {
   std::vector<std::vector<float>> all;
   std::vector<std::unique_ptr<Event>> events;
   for (int i = 0; i < 60; ++i) {
-    all.push_back(values_of(communicator->rank(), lengths() % (i % 5 == 0 ? 200000 : 3000)));
+    all.push_back(small_integers(communicator->rank(), lengths() % (i % 5 == 0 ? 200000 : 3000)));
     communicator->all_reduce_sum(all.back().data(), all.back().size(), "test");
     events.push_back(communicator->network().record());
     for (unsigned calls = pauses() % 4; calls > 0; --calls) communicator->progress();
@@ -91,7 +74,7 @@ TEST_CASE("collectives in flight together do not mix", "[mpi][all_reduce]") {
 TEST_CASE("a rank that waits for each sum works with one that waits for none",
           "[mpi][all_reduce]") {
   const auto communicator = world().make_communicator(30);
-  std::vector<std::vector<float>> all(8, values_of(communicator->rank(), 300001));
+  std::vector<std::vector<float>> all(8, small_integers(communicator->rank(), 300001));
   for (std::vector<float>& values : all) {
     communicator->all_reduce_sum(values.data(), values.size(), "test");
     if (communicator->rank() % 2 == 0) communicator->network().synchronize();
@@ -126,7 +109,7 @@ TEST_CASE("only a rank that never joins a sum is named, to all others, within th
   for (const std::size_t count : {100, 100000}) {
     const auto communicator = world().make_communicator(0.5);
     const int absent = count == 100 ? 0 : ranks - 1;
-    std::vector<float> values = values_of(communicator->rank(), count);
+    std::vector<float> values = small_integers(communicator->rank(), count);
     const double start = now_s();
     const std::string said = while_absent(absent, [&] {
       communicator->all_reduce_sum(values.data(), values.size(), "bucket 7");

@@ -71,13 +71,13 @@ inline train::CheckpointHeader some_header() {
   header.backend = "cpu, a description";
   header.build = "0123456789abcdef";
   header.world = 2;
-  header.train_rows = 50000;
+  header.input.rows = 50000;
   header.metrics_bytes = 4711;
-  header.channels = 3;
-  header.height = header.width = 32;
-  header.classes = {"circle", "square with a blank"};
-  header.mean = {0.1f, 0.2f, 0.3f};
-  header.stddev = {0.4f, 0.5f, 0.6f};
+  header.input.channels = 3;
+  header.input.height = header.input.width = 32;
+  header.input.classes = {"circle", "square with a blank"};
+  header.input.mean = {0.1f, 0.2f, 0.3f};
+  header.input.stddev = {0.4f, 0.5f, 0.6f};
   return header;
 }
 

@@ -52,12 +52,12 @@ TEST_CASE("a checkpoint gives back every value and every header field", "[checkp
   CHECK(got.backend == header.backend);
   CHECK(got.build == header.build);
   CHECK(got.world == 2);
-  CHECK(got.train_rows == 50000);
+  CHECK(got.input.rows == 50000);
   CHECK(got.metrics_bytes == 4711);
-  CHECK(got.classes == header.classes);
-  CHECK(got.mean == header.mean);
-  CHECK(got.stddev == header.stddev);
-  CHECK(got.width == 32);
+  CHECK(got.input.classes == header.input.classes);
+  CHECK(got.input.mean == header.input.mean);
+  CHECK(got.input.stddev == header.input.stddev);
+  CHECK(got.input.width == 32);
 }
 
 TEST_CASE("ten thousand long class names of any text come back", "[checkpoint]") {
@@ -65,11 +65,11 @@ TEST_CASE("ten thousand long class names of any text come back", "[checkpoint]")
   const auto path = folder.path / "x.h5";
   CheckpointHeader header = some_header();
   for (int i = 0; i < 10000; ++i)
-    header.classes.push_back(std::to_string(10000 + i) + std::string(75, 'x'));
-  header.classes[0] = "two\nlines";
-  header.classes[1] = "";
+    header.input.classes.push_back(std::to_string(10000 + i) + std::string(75, 'x'));
+  header.input.classes[0] = "two\nlines";
+  header.input.classes[1] = "";
   write_checkpoint(path, header, FakeParameters(small_model()));
-  CHECK(read_header(path).classes == header.classes);
+  CHECK(read_header(path).input.classes == header.input.classes);
 }
 
 TEST_CASE("a configuration of a megabyte, and one of any bytes, come back", "[checkpoint]") {

@@ -34,14 +34,7 @@ ResumePoint written_with(const Config& config, std::uint64_t batch) {
   point.header.backend = "cpu, 1 thread";
   point.header.build = "build";
   point.header.world = 2;
-  const data::DataSetInfo data = some_data(1000);
-  point.header.train_rows = data.rows;
-  point.header.height = data.height;
-  point.header.width = data.width;
-  point.header.channels = data.channels;
-  point.header.classes = data.classes;
-  point.header.mean = data.mean;
-  point.header.stddev = data.stddev;
+  point.header.input = some_data(1000);
   point.header.progress.batch = batch;
   return point;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/data/shard.hpp"
 
 namespace lockstep::train {
 
@@ -25,15 +26,13 @@ struct Progress {
 /// Everything in a checkpoint beside the tensors.
 struct CheckpointHeader {
   Progress progress;
-  std::string config;            ///< resolved, as TOML
-  std::string backend;           ///< Backend::description(): what bit-exactness depends on
-  std::string build;             ///< build_id(): the same
-  std::uint64_t world = 1;       ///< ranks
-  std::uint64_t train_rows = 0;  ///< of the training set: a position in it means nothing elsewhere
+  std::string config;               ///< resolved, as TOML
+  std::string backend;              ///< Backend::description(): what bit-exactness depends on
+  std::string build;                ///< build_id(): the same
+  std::uint64_t world = 1;          ///< ranks
   std::uint64_t metrics_bytes = 0;  ///< length of metrics.jsonl when this was written
-  std::size_t channels = 0, height = 0, width = 0;  ///< of the input
-  std::vector<std::string> classes;                 ///< names
-  std::vector<float> mean, stddev;                  ///< that the training set was normalised by
+  data::DataSetInfo input;  ///< the training set as the network sees it; a position in it means
+                            ///< nothing in a set with another number of rows
 };
 
 /// One named tensor of a file, without its values.

@@ -4,7 +4,6 @@
 #include "lockstep/data/shard.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/optim/schedule.hpp"
-#include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/config.hpp"
 #include "lockstep/train/trainer.hpp"
 
@@ -32,9 +31,6 @@ TrainerSpec make_trainer_spec(const Config& config, const data::DataSetInfo& dat
 
 /// The learning-rate schedule in steps.
 optim::ScheduleSpec make_schedule(const Config& config, std::uint64_t steps_per_epoch);
-
-/// What a checkpoint says of the data that it was trained on.
-data::DataSetInfo trained_on(const CheckpointHeader& header);
 
 /// Throws InputError naming both paths when two data sets differ in image shape or classes.
 void require_alike(const data::DataSetInfo& a, const std::string& path_a,
