@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::string model = "resnet20", precision = "fp32", backend = "auto", json;
   std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0;
-  float bucket_mb = 4;
+  float bucket_mb = 1;
   bool reduction = false, layers = false, share_gpu = false;
 };
 
@@ -177,7 +177,7 @@ void report(const Options& options, const Json& json) {
     for (const Json& step : json["tape"])
       log::info(fmt::format("{:10.3f} ms  {}", step["ms"].get<double>(),
                             step["name"].get<std::string>()));
-  if (!options.json.empty()) write_text_atomically(options.json, json.dump(2) + "\n");
+  if (!options.json.empty()) write_report(options.json, json.dump(2) + "\n");
 }
 
 int run_bench(Launch& launch, const Options& options) {

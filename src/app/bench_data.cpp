@@ -178,7 +178,7 @@ int run(const Options& options) {
           "--batch, --slots and --seconds must be above 0");
   const Json json = measure(options);
   report(options, json);
-  if (!options.json.empty()) write_text_atomically(options.json, json.dump(2) + "\n");
+  if (!options.json.empty()) write_report(options.json, json.dump(2) + "\n");
   return status_done;
 }
 

@@ -11,7 +11,9 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/comm/agreement.hpp"
 #include "lockstep/data/row_reader.hpp"
+#include "lockstep/train/agreement.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/model.hpp"
@@ -95,8 +97,11 @@ void print(const train::Evaluation& result, const std::vector<std::string>& clas
 
 int evaluate(Launch& launch, const Options& options) {
   launch.start(options.deadline_s);
+  if (launch.rank.rank == 0 && !options.json.empty())
+    require_report_fits(options.json, {options.checkpoint, options.data});
   const Model model = read_model(options);
   const data::DataSet rows(options.data);
+  train::require_same_data(rows, "--data", *launch.control);
   const data::AugmentSpec augment =
       train::evaluation_augment(model.config, model.trained_on, rows.info());
   train::require_alike(model.trained_on, options.checkpoint,
@@ -112,16 +117,25 @@ int evaluate(Launch& launch, const Options& options) {
   spec.bind_worker = compute.bind_worker;
   const auto parameters = compute.backend->make_parameters(spec.network, spec.program.precision);
   train::load_tensors(options.checkpoint, *parameters, false);
+  const std::string who =
+      comm::disagreement(*launch.control, fmt::format("{:08x}", parameters->hash()), "checkpoint");
+  require(who.empty(),
+          fmt::format("{}: the ranks read different checkpoints: the weights' hash is {}",
+                      options.checkpoint, who));
 
   const double began_s = now_s();
   train::Evaluator evaluator(spec, *compute.backend, *parameters, *launch.control, rows);
   const train::Evaluation result = evaluator.evaluate(true);
   print(result, rows.info().classes, now_s() - began_s);
+  if (!std::isfinite(result.mean.loss))
+    log::warn(
+        fmt::format("{}: the network's answers are not numbers on some rows, which count as "
+                    "wrong",
+                    options.checkpoint));
   if (launch.rank.rank == 0 && !options.json.empty())
-    write_text_atomically(options.json,
-                          to_json(options, result, rows.info().classes)
-                                  .dump(2, ' ', false, Json::error_handler_t::replace) +
-                              "\n");
+    write_report(options.json, to_json(options, result, rows.info().classes)
+                                       .dump(2, ' ', false, Json::error_handler_t::replace) +
+                                   "\n");
   return 0;
 }
 

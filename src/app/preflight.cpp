@@ -138,8 +138,7 @@ int run_preflight(const Options& options) {
     print_memory(spec, report);
     print_steps(spec, report, options.layers);
   }
-  if (!options.json.empty())
-    write_text_atomically(options.json, to_json(spec, report).dump(2) + "\n");
+  if (!options.json.empty()) write_report(options.json, to_json(spec, report).dump(2) + "\n");
   return report.possible ? status_done : status_failed;
 }
 

@@ -36,6 +36,19 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path) {
   return temporary;
 }
 
+/// Writes to `path`; errors name `wanted`.
+void write_into(const std::filesystem::path& path, std::string_view text,
+                const std::filesystem::path& wanted) {
+  const FileDescriptor out(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!out) fail("cannot write", wanted, errno);
+  while (!text.empty()) {
+    const ssize_t written = ::write(out.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("cannot write", wanted, errno);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
 }  // namespace
 
 PendingFile::PendingFile(std::filesystem::path path)
@@ -58,28 +71,30 @@ void PendingFile::commit() {
   synchronise(directory, O_RDONLY | O_DIRECTORY, path_);
 }
 
-void write_atomically(const std::filesystem::path& path,
-                      const std::function<void(const std::filesystem::path& temporary)>& write) {
+void write_text_atomically(const std::filesystem::path& path, std::string_view text) {
   PendingFile file(path);
-  try {
-    write(file.temporary());
-  } catch (const std::exception& error) {
-    throw InputError(fmt::format("cannot write {}: {}", path.string(), error.what()));
-  }
+  write_into(file.temporary(), text, path);
   file.commit();
 }
 
-void write_text_atomically(const std::filesystem::path& path, std::string_view text) {
-  PendingFile file(path);
-  const FileDescriptor out(::open(file.temporary().c_str(), O_WRONLY | O_CLOEXEC));
-  if (!out) fail("cannot write", path, errno);
-  while (!text.empty()) {
-    const ssize_t written = ::write(out.get(), text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("cannot write", path, errno);
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  file.commit();
+void write_report(const std::filesystem::path& path, std::string_view text) {
+  std::error_code none;
+  if (!std::filesystem::exists(path, none)) return write_text_atomically(path, text);
+  if (!std::filesystem::is_regular_file(path, none)) return write_into(path, text, path);
+  write_text_atomically(std::filesystem::canonical(path), text);
+}
+
+void require_report_fits(const std::filesystem::path& path,
+                         const std::vector<std::filesystem::path>& inputs) {
+  std::error_code none;
+  for (const std::filesystem::path& input : inputs)
+    require(!std::filesystem::equivalent(path, input, none),
+            fmt::format("{} is read: the report cannot go there", path.string()));
+  require(!std::filesystem::is_directory(path, none),
+          fmt::format("cannot write {}: it is a directory", path.string()));
+  const bool special =
+      std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none);
+  if (!special) const PendingFile tried(path);
 }
 
 std::string read_text(const std::filesystem::path& path) {

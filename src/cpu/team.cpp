@@ -1,12 +1,12 @@
 #include "cpu/team.hpp"
 
 #include <omp.h>
-#include <sched.h>
 
 #include <string>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/sys/topology.hpp"
 
 namespace lockstep::cpu {
 
@@ -17,15 +17,6 @@ namespace {
 constexpr int spins = 4000;
 
 void pause() { __builtin_ia32_pause(); }
-
-void bind_this_thread(const std::vector<int>& cpus) {
-  if (cpus.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus) CPU_SET(cpu, &set);
-  check(sched_setaffinity(0, sizeof set, &set) == 0,
-        "a compute thread could not be bound to its CPUs");
-}
 
 void wait_while_equal(const std::atomic<unsigned>& value, unsigned old) {
   for (int i = 0; i < spins; ++i) {
@@ -38,7 +29,7 @@ void wait_while_equal(const std::atomic<unsigned>& value, unsigned old) {
 }  // namespace
 
 Team::Team(const std::vector<std::vector<int>>& cpus) : lanes_(cpus.empty() ? 1 : cpus.size()) {
-  if (!cpus.empty()) bind_this_thread(cpus[0]);
+  if (!cpus.empty() && !cpus[0].empty()) sys::bind_thread(cpus[0]);
   omp_set_num_threads(1);  // per thread: oneDNN shall not open a team of its own inside a lane
   try {
     for (std::size_t lane = 1; lane < lanes_; ++lane)
@@ -55,7 +46,7 @@ Team::~Team() { stop(); }
 
 void Team::start(std::size_t lane, const std::vector<int>& cpus) {
   try {
-    bind_this_thread(cpus);
+    if (!cpus.empty()) sys::bind_thread(cpus);
   } catch (...) {
     const std::lock_guard lock(mutex_);
     error_ = std::current_exception();

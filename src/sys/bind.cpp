@@ -142,6 +142,9 @@ void bind_thread(const CpuSet& cpus) {
   const int reason = set_affinity(calling_thread, cpus);
   check(reason == 0, fmt::format("a thread cannot be bound to CPUs {}: {}", to_string(cpus),
                                  std::strerror(reason)));
+  const CpuSet found = current_cpus();
+  check(found == cpus, fmt::format("a thread was bound to CPUs {}, but runs on {}", to_string(cpus),
+                                   to_string(found)));
 }
 
 void bind_memory(int numa_node) {

@@ -2,14 +2,30 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include <fmt/format.h>
 
+#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/data/loader.hpp"
 
 namespace lockstep::train {
+namespace {
+
+/// The class that a row of `label` is taken for, by the rule that counts top-1: a NaN is not right.
+std::size_t likeliest(std::span<const float> logits, std::size_t label) {
+  std::size_t best = label;
+  for (std::size_t k = 0; k < logits.size(); ++k) {
+    const bool before_label = arithmetic::outranks(static_cast<std::int32_t>(k), logits[k],
+                                                   static_cast<std::int32_t>(label), logits[label]);
+    if (before_label && (best == label || logits[k] > logits[best])) best = k;
+  }
+  return best;
+}
+
+}  // namespace
 
 std::uint64_t Evaluation::rows_of(std::size_t label) const {
   const auto row = confusion.begin() + static_cast<std::ptrdiff_t>(label * classes);
@@ -25,6 +41,7 @@ Evaluator::Evaluator(const EvaluatorSpec& spec, Backend& backend, Parameters& pa
                      comm::Control& control, const data::DataSet& rows)
     : spec_(spec), backend_(backend), control_(control), rows_(rows) {
   spec_.program.training = false;
+  spec_.program.label_smoothing = 0;  // losses of runs with and without it can be compared
   program_ = backend_.compile(spec_.network, spec_.program, parameters);
 }
 
@@ -84,10 +101,10 @@ Metrics Evaluator::evaluate_batch(const data::Batch& batch, std::vector<double>*
     logits_.resize(spec_.program.batch * classes);
     program_->copy_logits(logits_);
     for (std::size_t row = 0; row < batch.rows; ++row) {
-      const auto begin = logits_.begin() + static_cast<std::ptrdiff_t>(row * classes);
-      const auto best = std::max_element(begin, begin + static_cast<std::ptrdiff_t>(classes));
       const auto label = static_cast<std::size_t>(batch.targets[row].label_a);
-      (*confusion)[label * classes + static_cast<std::size_t>(best - begin)] += 1;
+      const std::size_t taken_for =
+          likeliest(std::span(logits_).subspan(row * classes, classes), label);
+      (*confusion)[label * classes + taken_for] += 1;
     }
   }
   return program_->take_metrics();

@@ -24,11 +24,14 @@ constexpr double kBufferS = 1;
   throw InputError(fmt::format("{} cannot {}: {}", path.string(), what, std::strerror(errno)));
 }
 
+/// JSON has no word for a number that is not finite.
+std::string number(double value) {
+  return std::isfinite(value) ? fmt::format("{:.9g}", value) : "null";
+}
+
 }  // namespace
 
 std::string to_json(const StepRecord& r) {
-  // JSON has no word for a number that is not finite.
-  const std::string loss = std::isfinite(r.loss) ? fmt::format("{:.9g}", r.loss) : "null";
   std::string scale;
   if (r.loss_scale)
     scale = fmt::format(R"("loss_scale":{},"skipped_steps":{},)", r.loss_scale->scale,
@@ -36,18 +39,19 @@ std::string to_json(const StepRecord& r) {
   return fmt::format(
       R"({{"step":{},"epoch":{},"loss":{},"lr":{},{}"data_ms":{:.3f},"forward_ms":{:.3f},)"
       R"("backward_ms":{:.3f},"exposed_comm_ms":{:.3f},"update_ms":{:.3f}}})",
-      r.step, r.epoch, loss, r.lr, scale, r.times.data_ms, r.times.forward_ms, r.times.backward_ms,
-      r.times.exposed_comm_ms, r.times.update_ms);
+      r.step, r.epoch, number(r.loss), r.lr, scale, r.times.data_ms, r.times.forward_ms,
+      r.times.backward_ms, r.times.exposed_comm_ms, r.times.update_ms);
 }
 
 std::string to_json(const EpochRecord& r) {
   std::string validation;
   if (r.validation)
-    validation = fmt::format(R"("val_loss":{:.9g},"val_top1":{:.6f},"val_top5":{:.6f},)",
-                             r.validation->loss, r.validation->top1, r.validation->top5);
-  return fmt::format(R"({{"epoch":{},"last_step":{},"train_loss":{:.9g},"train_top1":{:.6f},{})"
+    validation = fmt::format(R"("val_loss":{},"val_top1":{:.6f},"val_top5":{:.6f},)",
+                             number(r.validation->loss), r.validation->top1, r.validation->top5);
+  return fmt::format(R"({{"epoch":{},"last_step":{},"train_loss":{},"train_top1":{:.6f},{})"
                      R"("images_per_s":{:.1f}}})",
-                     r.epoch, r.step, r.train_loss, r.train_top1, validation, r.images_per_s);
+                     r.epoch, r.step, number(r.train_loss), r.train_top1, validation,
+                     r.images_per_s);
 }
 
 void close_file(int descriptor) { ::close(descriptor); }

@@ -41,22 +41,32 @@ double RunStatistics::epoch_images_per_s() const {
   return ratio(static_cast<double>(epoch_rows), epoch_s);
 }
 
-std::string summarise(const Config& config) {
-  const Config defaults;
-  std::string text = "configuration:";
-  std::size_t width = text.size();
-  for (const ConfigKey& key : config_keys()) {
-    if (key.get(config) == key.get(defaults)) continue;
-    const std::string item = fmt::format(" {} = {};", key.name, key.get(config));
-    if (width + item.size() > 100) {
-      text += "\n ";
+/// Lines of at most 100 characters, broken behind semicolons; the last one ends without.
+std::string wrapped(std::string_view text) {
+  constexpr std::size_t limit = 100;
+  std::string lines;
+  for (std::size_t width = 0; !text.empty();) {
+    const std::string_view item = text.substr(0, text.find(';') + 1);
+    if (width > 0 && width + item.size() > limit) {
+      lines += "\n ";
       width = 1;
     }
-    text += item;
+    lines += item;
     width += item.size();
+    text.remove_prefix(item.size());
   }
-  if (text.back() == ';') text.pop_back();
-  return text;
+  if (lines.ends_with(';')) lines.pop_back();
+  return lines;
+}
+
+std::string summarise(const Config& config) {
+  const Config defaults;
+  std::string text, given = "configuration:", left = "at their defaults:";
+  for (const ConfigKey& key : config_keys()) {
+    const bool usual = key.get(config) == key.get(defaults);
+    (usual ? left : given) += fmt::format(" {} = {};", key.name, key.get(config));
+  }
+  return wrapped(given) + "\n" + wrapped(left);
 }
 
 std::string progress_line(const Progress& at, const RunStatistics& seen,

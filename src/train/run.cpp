@@ -10,6 +10,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/data/row_reader.hpp"
+#include "lockstep/train/agreement.hpp"
 #include "lockstep/train/model.hpp"
 #include "train/run_impl.hpp"
 
@@ -46,6 +47,7 @@ Run::Impl::Impl(RunSpec spec_, Backend& backend_, comm::Communicator& communicat
       control(control_),
       directory(config.out),
       checkpoints(directory.checkpoints(), config.checkpoint.keep) {
+  require_same_options(config, control);
   if (speaker() && config.resume == "auto")
     relieved = relieve_former_start(directory, this_start(), patience_with_former_s);
   if (speaker()) found = checkpoints.newest_first();
@@ -54,7 +56,7 @@ Run::Impl::Impl(RunSpec spec_, Backend& backend_, comm::Communicator& communicat
   open_data();
   trainer.emplace(make_trainer_spec(config, input, control.world()), backend, communicator);
   if (resume) prepare_resume();
-  trainer->audit(control, at.step);
+  audit();
 }
 
 /// Nothing is written over.
@@ -71,6 +73,7 @@ void Run::Impl::judge_directory() const {
 void Run::Impl::open_data() {
   train_rows = std::make_unique<data::DataSet>(config.data.train);
   require_channels(train_rows->info(), config.data.train);
+  require_same_data(*train_rows, "data.train", control);
   augment = training_augment(config, train_rows->info());
   input = data::delivered(train_rows->info(), augment, config.data.train);
   const std::size_t side = std::min(input.height, input.width);
@@ -81,6 +84,7 @@ void Run::Impl::open_data() {
                                        key, pixels, config.data.train, input.height, input.width));
   if (!config.data.val.empty()) {
     val_rows = std::make_unique<data::DataSet>(config.data.val);
+    require_same_data(*val_rows, "data.val", control);
     const data::AugmentSpec how = evaluation_augment(config, input, val_rows->info());
     require_alike(input, config.data.train, data::delivered(val_rows->info(), how, config.data.val),
                   config.data.val);
@@ -113,10 +117,11 @@ void Run::Impl::begin() {
   if (speaker()) {
     if (same_run())
       std::filesystem::remove(directory.summary());  // of an end that the run has left behind
-    if (resume) {
-      const auto origin = std::filesystem::absolute(resume->checkpoint).parent_path();
-      checkpoints.go_on_from(at, CheckpointDirectory(origin, config.checkpoint.keep));
-    }
+    // A run that begins anew where another was killed before its first checkpoint sets its best
+    // aside.
+    const auto origin = resume ? std::filesystem::absolute(resume->checkpoint).parent_path()
+                               : directory.checkpoints();
+    checkpoints.go_on_from(at, CheckpointDirectory(origin, config.checkpoint.keep));
     write_text_atomically(directory.config(), saved_config());
     write_text_atomically(directory.binding(), spec.binding_report);
     metrics.emplace(directory.metrics(), same_run() ? resume->header.metrics_bytes : 0);

@@ -15,6 +15,10 @@ namespace lockstep::train {
 
 void RunDirectory::require_unused() const {
   std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(root_, ignored))
+    require(entry.path().extension() != ".h5",
+            fmt::format("{} holds {}, which no run puts there: choose another --out",
+                        root_.string(), entry.path().filename().string()));
   for (const auto& path : {config(), metrics(), summary(), checkpoints()})
     require(!std::filesystem::exists(path, ignored),
             fmt::format("{} already holds a run, and nothing is written over: go on with it by "

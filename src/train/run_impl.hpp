@@ -40,7 +40,8 @@ struct Run::Impl {
 
   // ---- run_loop.cpp
   Outcome loop();
-  bool step();  ///< true when the ranks agreed to stop behind it
+  bool step();   ///< true when the ranks agreed to stop behind it
+  void audit();  ///< once behind a step, and before each checkpoint
   void count_step(const StepReport& report, double loss, float lr);
   bool finish_epoch();  ///< false when the ranks agreed to stop in its validation, still due then
   Outcome stop();
@@ -81,6 +82,7 @@ struct Run::Impl {
   std::optional<MetricsLog> metrics;   ///< rank 0's
   std::optional<data::Loader> loader;  ///< none when no step is left
   Progress at;
+  std::optional<std::uint64_t> audited_step;
   RunStatistics statistics;
   double longest_step_s = 0, longest_save_s = 0;
   double looked_s = 0;  ///< now_s() of the last look for a newer start

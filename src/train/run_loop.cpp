@@ -98,8 +98,14 @@ bool Run::Impl::step() {
     at.top1 += static_cast<std::uint64_t>(sums[2]);
   }
   count_step(report, sums[0] / sums[1], lr);
-  if (due(at.step, config.audit.every_steps)) trainer->audit(control, at.step);
+  if (due(at.step, config.audit.every_steps)) audit();
   return sums[3] > 0 || at.step == config.stop_after;
+}
+
+void Run::Impl::audit() {
+  if (audited_step == at.step) return;
+  trainer->audit(control, at.step);
+  audited_step = at.step;
 }
 
 void Run::Impl::count_step(const StepReport& report, double loss, float lr) {
@@ -138,6 +144,10 @@ bool Run::Impl::finish_epoch() {
   if (record.validation) statistics.validation_s = now_s() - validation_began_s;
   const double seconds = statistics.epoch_s + now_s() - validation_began_s;
 
+  require(!record.validation || std::isfinite(record.validation->loss),
+          fmt::format("the validation's loss is {} behind step {} (epoch {}): training diverged. "
+                      "Lower optim.lr or lengthen optim.warmup-epochs",
+                      record.validation->loss, at.step, epoch));
   const bool best = record.validation && record.validation->top1 > at.best_top1;
   if (best) at.best_top1 = record.validation->top1;
   if (best) at.best_epoch = epoch;
@@ -191,6 +201,7 @@ CheckpointHeader Run::Impl::header() const {
 }
 
 void Run::Impl::save(const std::filesystem::path& path) {
+  audit();
   comm::activity::enter(comm::Phase::checkpoint);
   if (!speaker()) return;
   generation->require_newest();

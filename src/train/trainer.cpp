@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/agreement.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -181,21 +182,10 @@ StepReport Trainer::report() {
 
 void Trainer::audit(comm::Control& control, std::uint64_t step) const {
   comm::activity::enter(comm::Phase::audit);
-  const auto hashes = control.gather(fmt::format("{:08x}", parameters_->hash()), "weight audit");
-  std::map<std::string, std::vector<std::size_t>> ranks_by_hash;
-  for (std::size_t rank = 0; rank < hashes.size(); ++rank)
-    ranks_by_hash[hashes[rank]].push_back(rank);
-  if (ranks_by_hash.size() == 1) return;
-  const auto common = std::max_element(
-      ranks_by_hash.begin(), ranks_by_hash.end(),
-      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  std::vector<std::string> odd;
-  for (const auto& [hash, ranks] : ranks_by_hash)
-    if (hash != common->first)
-      odd.push_back(fmt::format("rank {} has {}", fmt::join(ranks, ", "), hash));
-  throw Error(fmt::format("ranks diverged at step {}: the state's hash is {} on rank {}, but {}",
-                          step, common->first, fmt::join(common->second, ", "),
-                          fmt::join(odd, "; ")));
+  const std::string who =
+      comm::disagreement(control, fmt::format("{:08x}", parameters_->hash()), "weight audit");
+  if (!who.empty())
+    throw Error(fmt::format("ranks diverged at step {}: the state's hash is {}", step, who));
 }
 
 }  // namespace lockstep::train

@@ -73,6 +73,17 @@ refused 'a batch of no rows' 'batch: .*0' $best --data small/val --batch 0
 refused 'an unknown precision' "precision: 'fp8' is not known" $best --data small/val \
   --precision fp8
 
+cp "$best" kept.h5
+run "$LOCKSTEP" eval kept.h5 --data small/val --json kept.h5
+((status == 2)) && says 'kept.h5 is read: the report cannot go there' && cmp "$best" kept.h5
+verdict $? 'a report does not take the place of the checkpoint'
+run "$LOCKSTEP" eval "$best" --data small/val --json /dev/stdout
+((status == 0)) && says '"confusion"'
+verdict $? 'a report goes to a device as it is'
+cp -r small other && run ranks 1 "$LOCKSTEP" eval "$best" --data small/val : -np 1 "$LOCKSTEP" eval "$best" --data small/train
+((status == 2)) && says '.--data: the ranks see different data: .* on rank 0, but .* on rank 1'
+verdict $? 'ranks that evaluate on different data are told so'
+
 # ---- info -----------------------------------------------------------------------------------------
 describes() {  # describes NAME PATH PATTERN KIND
   run "$LOCKSTEP" info "$2"

@@ -7,9 +7,9 @@ cd "$WORK"
 "$LOCKSTEP" pack --from shapes --out shapes --train-rows 250 --val-rows 50 >pack.log 2>&1
 
 # Ten full steps an epoch and an uneven eleventh of 10 rows.
-train=(mpirun --bind-to none -np 2 "$LOCKSTEP" train --data.train shapes/train --data.val shapes/val --epochs 2
-  --batch 24 --accumulate 2 --data.keep-last --data.pad 4 --data.flip --optim.lr 0.05 --threads 1
-  --checkpoint.every-steps 3)
+any=(mpirun --bind-to none -np 2 "$LOCKSTEP" train --data.train shapes/train --data.val shapes/val
+  --batch 24 --accumulate 2 --data.keep-last --data.pad 4 --data.flip --optim.lr 0.05 --threads 1)
+train=("${any[@]}" --epochs 2 --checkpoint.every-steps 3)
 without_times() { sed -E 's/"[a-z_]*(_ms|_per_s)":[0-9.]+,?//g' "$1/metrics.jsonl"; }
 tensors() { "$LOCKSTEP" info --json "$1/checkpoints/step-00000022.h5" | grep -E '"(name|crc32c)"'; }
 
@@ -105,6 +105,23 @@ else
   echo "FAIL $law"
 fi
 
+# Killed after a best checkpoint and before any other, it begins anew and leaves that best aside.
+anew=("${any[@]}" --out anew --checkpoint.every-epochs 0 --resume auto)
+law='a run that was killed between its best checkpoint and its first other one begins anew'
+"${anew[@]}" --epochs 2000 >anew.log 2>&1 &
+for _ in $(seq 600); do
+  [ -e anew/checkpoints/best.h5 ] && break
+  sleep 0.1
+done
+kill -KILL $(ps -o pid= --ppid $!) || true
+wait $! || true
+if [ -e anew/checkpoints/best.h5 ] && "${anew[@]}" --epochs 2 >>anew.log 2>&1; then
+  same_as_whole anew "$law"
+else
+  cat anew.log
+  echo "FAIL $law"
+fi
+
 one=("$LOCKSTEP" train --data.train shapes/train --batch 24 --threads 1 --out longer)
 status=0
 "${one[@]}" --epochs 1 >longer.log 2>&1
@@ -121,6 +138,9 @@ if "${train[@]}" --out whole >again.log 2>&1; then
   echo 'FAIL an existing run is not written over'
 elif grep -q 'already holds a run' again.log && tensors whole >/dev/null; then
   echo 'PASS an existing run is not written over'
+else
+  cat again.log
+  echo 'FAIL an existing run is not written over'
 fi
 
 if "${train[@]}" --out other --model resnet32 --resume whole/checkpoints/best.h5 >other.log 2>&1; then

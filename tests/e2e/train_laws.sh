@@ -61,3 +61,20 @@ if grep -q avx512_bf16 /proc/cpuinfo; then
 else
   echo 'SKIP bf16 trains: this processor has no AVX512-BF16'
 fi
+
+# Ranks that were not started alike.
+alone=("$LOCKSTEP" train --data.val small/val --threads 1 --out odd)
+alike=("${alone[@]}" --data.train small/train --batch 50)
+run ranks 1 "${alike[@]}" : -np 1 "${alike[@]}" --optim.lr 0.9
+((status == 2)) && says 'started with different options: optim.lr is 0.1 on rank 0, but 0.9 on rank 1' &&
+  [[ ! -e odd ]]
+verdict $? 'ranks with different options are told the key and who has what'
+run ranks 1 "${alike[@]}" : -np 1 "${alone[@]}" --data.train small/val --batch 50
+((status == 2)) && says 'data.train: the ranks see different data: 250 rows .* on rank 0, but 53 rows' &&
+  [[ ! -e odd ]]
+verdict $? 'ranks with different data are told the key and who sees what'
+
+run "${alone[@]}" --data.train small/train --optim.lr 1e6 --batch 250 --epochs 1
+((status == 2)) && says "the validation's loss is -?nan behind step 1" &&
+  [[ ! -e odd/checkpoints/best.h5 ]]
+verdict $? 'a validation whose loss is not a number ends the training and is never the best'

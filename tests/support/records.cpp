@@ -224,7 +224,7 @@ GradientDistance resnet50_gradient_distance(const Bench& bench, const Records& r
     }
     const Values theirs = records.read((complete ? "grad64/" : "grad_sub64/") + name);
     const double d = distance(mine, theirs);
-    result.worst_tensor = d <= result.worst_tensor ? result.worst_tensor : d;
+    if (!std::isnan(result.worst_tensor) && !(d <= result.worst_tensor)) result.worst_tensor = d;
     append(got, mine);
     append(want, theirs);
   }

@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The element-wise arithmetic of a training step, written once. Everything is constexpr, which
-/// makes it callable in host and device code alike (nvcc: --expt-relaxed-constexpr): what the CPU's
-/// tests find out about a formula holds for the GPU's kernels.
+/// The element-wise arithmetic of a training step. Everything is constexpr, which makes it callable
+/// in host and device code alike (nvcc: --expt-relaxed-constexpr): what the tests find out about a
+/// formula here holds for the GPU's kernels. The CPU's vector kernels (cpu/kernels.inc) write batch
+/// norm and the update once more, many values at a time.
 namespace lockstep::arithmetic {
 
 /// A pixel's value v (0 to 255) becomes v * scale + shift = (v / 255 - mean) / deviation.

@@ -24,15 +24,20 @@ class PendingFile {
   std::filesystem::path path_, temporary_;
 };
 
-/// Makes `path` appear whole or not at all: `write` fills a temporary file beside it, which is then
-/// synchronised, renamed and its directory synchronised. When anything fails (disk full,
-/// permission) the temporary file is removed, what stood at `path` before is untouched, and
-/// InputError names the path and the system's reason.
-void write_atomically(const std::filesystem::path& path,
-                      const std::function<void(const std::filesystem::path& temporary)>& write);
-
-/// The same for a text that is at hand.
+/// Makes `path` appear whole or not at all: by a temporary file beside it, which is synchronised,
+/// renamed and its directory synchronised. When anything fails (disk full, permission) the
+/// temporary file is removed, what stood at `path` before is untouched, and InputError names the
+/// path and the system's reason.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// The same for a path that a user gave: a link is followed, and what is no regular file
+/// (/dev/stdout, a pipe) is written to as it is.
+void write_report(const std::filesystem::path& path, std::string_view text);
+
+/// Before the work that a report is of: throws InputError when `path` cannot be written, or is one
+/// of the files that are read.
+void require_report_fits(const std::filesystem::path& path,
+                         const std::vector<std::filesystem::path>& inputs = {});
 
 /// The whole file as text. Throws InputError naming the path and the reason.
 std::string read_text(const std::filesystem::path& path);

@@ -19,7 +19,6 @@ struct Box {
 struct Axis {
   std::size_t begin = 0, length = 0, target = 0, first = 0, count = 0;
   bool operator==(const Axis&) const = default;
-  bool keeps_size() const { return length == target; }
 };
 
 /// How one image becomes a row of a batch.

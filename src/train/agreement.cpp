@@ -1,0 +1,63 @@
+#include "lockstep/train/agreement.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/comm/agreement.hpp"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::array<std::string_view, 5> kMayDiffer = {"data.train", "data.val", "data.workers",
+                                                        "data.slots", "threads"};
+
+struct Option {
+  std::string name, value;
+};
+
+std::vector<Option> shared_options(const Config& config) {
+  std::vector<Option> options;
+  for (const ConfigKey& key : config_keys())
+    if (std::find(kMayDiffer.begin(), kMayDiffer.end(), key.name) == kMayDiffer.end())
+      options.push_back({key.name, key.get(config)});
+  return options;
+}
+
+}  // namespace
+
+void require_same_options(const Config& config, comm::Control& control) {
+  const std::vector<Option> options = shared_options(config);
+  std::string all;
+  for (const Option& option : options) all += option.name + '=' + option.value + '\n';
+  const std::string hash = fmt::format("{:08x}", crc32c(all.data(), all.size()));
+  if (comm::disagreement(control, hash, "options").empty()) return;
+  std::vector<std::string> found;
+  for (const Option& option : options) {
+    const std::string who = comm::disagreement(control, option.value, "options");
+    if (!who.empty()) found.push_back(fmt::format("{} is {}", option.name, who));
+  }
+  throw InputError(
+      fmt::format("the ranks were started with different options: {}", fmt::join(found, "; ")));
+}
+
+void require_same_data(const data::DataSet& rows, const std::string& what, comm::Control& control) {
+  const data::DataSetInfo& info = rows.info();
+  const std::string facts =
+      fmt::format("{} {} {} {} {} {} {}", static_cast<int>(info.encoding), info.height, info.width,
+                  info.channels, fmt::join(info.classes, "\n"), fmt::join(info.mean, " "),
+                  fmt::join(info.stddev, " "));
+  const std::uint32_t hash =
+      crc32c(rows.labels().data(), rows.labels().size_bytes(), crc32c(facts.data(), facts.size()));
+  const std::string who =
+      comm::disagreement(control, fmt::format("{} rows ({:08x})", info.rows, hash), what);
+  require(who.empty(), fmt::format("{}: the ranks see different data: {}", what, who));
+}
+
+}  // namespace lockstep::train
