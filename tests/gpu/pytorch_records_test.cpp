@@ -73,10 +73,10 @@ TEST_CASE("torchvision's ResNet-50 on the GPU: logits, loss, gradients and runni
   import_resnet50(bench);
   CHECK(std::abs(bench.gradients(x, y, 0) - want) <= 3e-5 * std::abs(want));
   CHECK(distance(bench.logits(*bench.program), records.read("logits64")) <= 5e-5);
+  INFO(unflip_resnet50(bench, records, x, y) << " ReLUs moved to the record's side");
   const GradientDistance gradient = resnet50_gradient_distance(bench, records);
-  // One pre-activation of 2.5e-7 lies below fp32's noise and may flip its ReLU.
-  CHECK(gradient.whole <= 1e-2);
-  CHECK(gradient.worst_tensor <= 4e-2);
+  CHECK(gradient.whole <= 1e-4);
+  CHECK(gradient.worst_tensor <= 1e-4);
   bench.backend->update_statistics(*bench.parameters, 1);
   const auto running = [&](const char* name) {
     return bench.export_slice(Part::weights, bench.slice(name));

@@ -211,18 +211,42 @@ void import_resnet50(Bench& bench) {
   }
 }
 
+namespace {
+
+/// A slice's gradient and the record's; of large tensors every 16th element is recorded.
+std::pair<Values, Values> resnet50_gradient(const Bench& bench, const Records& records,
+                                            std::size_t slice) {
+  const std::string& name = bench.layout().slices[slice].tensor.name;
+  Values mine = bench.export_slice(Part::gradients, slice);
+  const bool complete = records.has("grad64/" + name);
+  if (!complete) {
+    for (std::size_t i = 0; 16 * i < mine.size(); ++i) mine[i] = mine[16 * i];
+    mine.resize((mine.size() + 15) / 16);
+  }
+  return {std::move(mine), records.read((complete ? "grad64/" : "grad_sub64/") + name)};
+}
+
+double slice_distance(const Bench& bench, const Records& records, std::size_t slice) {
+  const auto [mine, theirs] = resnet50_gradient(bench, records, slice);
+  return distance(mine, theirs);
+}
+
+/// The first shift, from the loss on, whose gradient is not the record's.
+std::optional<std::size_t> first_flipped(const Bench& bench, const Records& records) {
+  for (std::size_t s = 0; s < bench.layout().learned_slices; ++s)
+    if (bench.layout().slices[s].tensor.role == nn::Role::bn_shift &&
+        slice_distance(bench, records, s) > 1e-4)
+      return s;
+  return std::nullopt;
+}
+
+}  // namespace
+
 GradientDistance resnet50_gradient_distance(const Bench& bench, const Records& records) {
   GradientDistance result;
   Values got, want;
   for (std::size_t s = 0; s < bench.layout().learned_slices; ++s) {
-    const std::string& name = bench.layout().slices[s].tensor.name;
-    Values mine = bench.export_slice(Part::gradients, s);
-    const bool complete = records.has("grad64/" + name);
-    if (!complete) {  // of large tensors every 16th element is recorded
-      for (std::size_t i = 0; 16 * i < mine.size(); ++i) mine[i] = mine[16 * i];
-      mine.resize((mine.size() + 15) / 16);
-    }
-    const Values theirs = records.read((complete ? "grad64/" : "grad_sub64/") + name);
+    const auto [mine, theirs] = resnet50_gradient(bench, records, s);
     const double d = distance(mine, theirs);
     if (!std::isnan(result.worst_tensor) && !(d <= result.worst_tensor)) result.worst_tensor = d;
     append(got, mine);
@@ -230,6 +254,29 @@ GradientDistance resnet50_gradient_distance(const Bench& bench, const Records& r
   }
   result.whole = distance(got, want);
   return result;
+}
+
+std::size_t unflip_resnet50(Bench& bench, const Records& records, const Values& x, const Values& y,
+                            std::size_t most, float nudge) {
+  for (std::size_t done = 0; done < most; ++done) {
+    const auto s = first_flipped(bench, records);
+    if (!s) return done;
+    const auto [mine, theirs] = resnet50_gradient(bench, records, *s);
+    std::size_t channel = 0;
+    for (std::size_t c = 0; c < mine.size(); ++c)
+      if (std::abs(mine[c] - theirs[c]) > std::abs(mine[channel] - theirs[channel])) channel = c;
+    std::vector<float> shift = to_float(bench.export_slice(Part::weights, *s));
+    const float before = shift[channel];
+    const auto distance_at = [&](float value) {
+      shift[channel] = value;
+      bench.parameters->import_slice(Part::weights, *s, shift);
+      bench.gradients(x, y, 0);
+      return slice_distance(bench, records, *s);
+    };
+    const double up = distance_at(before + nudge), down = distance_at(before - nudge);
+    if (up < down) distance_at(before + nudge);
+  }
+  return most;
 }
 
 }  // namespace lockstep::test
