@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "binding.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/device/gpus.hpp"
@@ -15,28 +16,21 @@
 namespace lockstep::app {
 namespace {
 
-/// A GPU by CUDA's number, and its place in the machine.
-struct ChosenGpu {
-  int ordinal = 0;
-  std::string pci_bus_id;  ///< empty without a GPU
-};
-
-ChosenGpu choose_gpu(const ComputeRequest& request, const sys::RankInfo& rank) {
-  if (request.backend != "cuda") return {};
-  const VisibleGpus seen = look_at_gpus();
-  require(!seen.gpus.empty(), fmt::format("--backend cuda: {}", seen.absence));
-  const std::size_t mine = sys::choose_gpu(rank, seen.gpus.size(), request.share_gpu);
-  return {static_cast<int>(mine), seen.gpus[mine].pci_bus_id};
-}
-
-void judge(const sys::BindingReport& report, const sys::RankInfo& rank, bool required) {
-  for (const std::string& remark : report.plan.remarks)
-    if (rank.local_rank == 0) log::info(remark);
-  if (report.ok) return;
+void judge(const std::vector<std::string>& failures, bool required) {
+  if (failures.empty()) return;
   const std::string what = fmt::format("the binding was not confirmed by reading it back: {}",
-                                       fmt::join(report.failures, "; "));
+                                       fmt::join(failures, "; "));
   require(!required, what + " (--require-binding makes this an error)");
   log::warn(what);
+}
+
+/// JSON of all ranks.
+std::vector<std::string> gather_reports(Launch& launch, const sys::BindingReport& report) {
+  return launch.control->gather(sys::to_json(report, launch.rank), "binding report");
+}
+
+void say_slow_uploads(const std::vector<std::string>& reports) {
+  for (const std::string& line : sys::slow_uploads(reports)) log::warn(line);
 }
 
 }  // namespace
@@ -60,23 +54,32 @@ std::string decide_backend(Launch& launch, const std::string& asked) {
 }
 
 Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
-  const ChosenGpu gpu = choose_gpu(request, launch.rank);
+  const ChosenGpu gpu = choose_gpu(launch.rank, request.backend, request.share_gpu);
   const Placement placement =
       plan_rank(launch, sys::look_at_machine(), request.threads, gpu.pci_bus_id);
   if (!gpu.pci_bus_id.empty() && !request.share_gpu) sys::require_own_gpus(placement.gpus);
   const sys::Plan& plan = placement.plan;
-  const sys::BindingReport report = sys::bind_process(plan);
-  judge(report, launch.rank, request.require_binding);
+  for (const std::string& remark : plan.remarks)
+    if (launch.rank.local_rank == 0) log::info(remark);
+  BoundRank bound = bind_rank(plan, gpu.ordinal);
+  judge(bound.report.failures, request.require_binding);
 
   Compute compute;
-  const auto reports = launch.control->gather(sys::to_json(report, launch.rank), "binding report");
-  compute.binding_report = fmt::format("[\n{}\n]\n", fmt::join(reports, ",\n"));
+  compute.backend = std::move(bound.backend);
+  compute.binding_report =
+      [&launch, report = std::move(bound.report),
+       required = request.require_binding](const std::vector<sys::Memory>& loader) mutable {
+        const auto said = static_cast<std::ptrdiff_t>(report.failures.size());
+        if (!loader.empty()) sys::verify_pages(report, "loader", loader);
+        judge({report.failures.begin() + said, report.failures.end()}, required);
+        const auto reports = gather_reports(launch, report);
+        if (loader.empty() && launch.rank.rank == 0) say_slow_uploads(reports);
+        return fmt::format("[\n{}\n]\n", fmt::join(reports, ",\n"));
+      };
   compute.bind_worker = [cpus = plan.loader] {
     if (!cpus.empty()) sys::bind_thread(cpus);
   };
   compute.spare_cores = plan.loader_shares_cores ? 0 : plan.loader.size();
-  compute.backend =
-      request.backend == "cuda" ? make_cuda_backend(gpu.ordinal) : make_cpu_backend({plan.compute});
   return compute;
 }
 

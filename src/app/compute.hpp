@@ -4,10 +4,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "launch.hpp"
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/nccl.hpp"
+#include "lockstep/sys/topology.hpp"
 
 namespace lockstep::app {
 
@@ -28,7 +30,9 @@ struct Compute {
   std::unique_ptr<Backend> backend;
   std::function<void()> bind_worker;  ///< puts the calling loader thread in its place
   std::size_t spare_cores = 0;        ///< logical processors that no compute thread uses
-  std::string binding_report;         ///< JSON of all ranks
+  /// JSON of all ranks, with where the pages of this rank's loader are, if it has filled any.
+  /// Collective. Throws InputError where a binding was required and the pages deny it.
+  std::function<std::string(const std::vector<sys::Memory>& loader)> binding_report;
 };
 
 /// Chooses this rank's GPU (if any), places it among those of its machine, binds the process, then

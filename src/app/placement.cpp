@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/device/gpus.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -41,6 +42,14 @@ Card parse_card(const std::string& text) {
 }
 
 }  // namespace
+
+ChosenGpu choose_gpu(const sys::RankInfo& rank, const std::string& backend, bool share) {
+  if (backend != "cuda") return {};
+  const VisibleGpus seen = look_at_gpus();
+  require(!seen.gpus.empty(), fmt::format("--backend cuda: {}", seen.absence));
+  const std::size_t mine = sys::choose_gpu(rank, seen.gpus.size(), share);
+  return {static_cast<int>(mine), seen.gpus[mine].pci_bus_id};
+}
 
 Placement plan_rank(Launch& launch, const sys::Machine& machine, std::size_t compute_threads,
                     const std::string& gpu_pci_bus_id) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,16 @@
 #include "lockstep/sys/topology.hpp"
 
 namespace lockstep::app {
+
+/// A GPU by CUDA's number, and its place in the machine.
+struct ChosenGpu {
+  std::optional<int> ordinal;  ///< nothing without a GPU
+  std::string pci_bus_id;      ///< empty without a GPU
+};
+
+/// This rank's, where the backend is "cuda"; see sys::choose_gpu(). Throws InputError when none is
+/// visible.
+ChosenGpu choose_gpu(const sys::RankInfo& rank, const std::string& backend, bool share);
 
 /// Where this rank runs, and what the ranks of the world compute on.
 struct Placement {

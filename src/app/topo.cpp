@@ -4,13 +4,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "binding.hpp"
 #include "commands.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/sys/binding_report.hpp"
-#include "lockstep/sys/gpu_choice.hpp"
 #include "placement.hpp"
 #include "table.hpp"
 
@@ -21,14 +21,14 @@ using Json = nlohmann::ordered_json;
 using sys::to_string;
 
 struct Options {
-  std::optional<std::string> hwloc;
+  std::optional<std::string> hwloc, hide_cpus;
   int ranks_per_node = 0;
   std::size_t threads = 0;
   bool json = false;
 };
 
 Json as_json(const sys::Machine& machine) {
-  Json numa = Json::array(), cores = Json::array(), gpus = Json::array();
+  Json numa = Json::array(), cores = Json::array(), gpus = Json::array(), networks = Json::array();
   for (const sys::NumaNode& node : machine.numa)
     numa.push_back(
         {{"node", node.os_index}, {"cpus", to_string(node.cpus)}, {"bytes", node.bytes}});
@@ -37,11 +37,15 @@ Json as_json(const sys::Machine& machine) {
     gpus.push_back({{"pci_bus_id", gpu.pci_bus_id},
                     {"name", gpu.name},
                     {"near_cpus", to_string(gpu.near_cpus)}});
-  return {{"model", machine.model},
-          {"allowed", to_string(machine.allowed)},
-          {"numa", std::move(numa)},
-          {"cores", std::move(cores)},
-          {"gpus", std::move(gpus)}};
+  for (const sys::Network& card : machine.networks)
+    networks.push_back({{"name", card.name},
+                        {"pci_bus_id", card.pci_bus_id},
+                        {"hca", card.hca},
+                        {"up", card.up},
+                        {"near_cpus", to_string(card.near_cpus)}});
+  return {{"model", machine.model},  {"allowed", to_string(machine.allowed)},
+          {"numa", std::move(numa)}, {"cores", std::move(cores)},
+          {"gpus", std::move(gpus)}, {"networks", std::move(networks)}};
 }
 
 std::string text_of(const sys::Machine& machine) {
@@ -57,6 +61,9 @@ std::string text_of(const sys::Machine& machine) {
     text += fmt::format("GPU {}: {}, near CPUs {}\n", gpu.pci_bus_id, gpu.name,
                         to_string(gpu.near_cpus));
   if (machine.gpus.empty()) text += "no GPU\n";
+  for (const sys::Network& card : machine.networks)
+    text += fmt::format("network {}: {}, near CPUs {}{}\n", card.pci_bus_id, card.name,
+                        to_string(card.near_cpus), card.up ? "" : ", down");
   return text;
 }
 
@@ -93,19 +100,50 @@ std::string verdict(const Json& rank) {
   return rank["ok"].get<bool>() ? "PASS" : "FAIL";
 }
 
+std::string dash_if_empty(const std::string& text) { return text.empty() ? "-" : text; }
+
+/// Where pinned memory really is, read back: "node 0", "node 0: 75 %, 1: 25 %".
+std::string memory_cell(const Json& rank) {
+  const Json pages = rank.value("pages", Json::object()).value("pinned", Json::object());
+  double all = 0;
+  for (const auto& [node, count] : pages.items()) all += count.get<double>();
+  std::string text;
+  for (const auto& [node, count] : pages.items())
+    text += fmt::format(
+        "{}{}{}", text.empty() ? "node " : ", ", node,
+        pages.size() == 1 ? "" : fmt::format(": {:.0f} %", count.get<double>() / all * 100));
+  return dash_if_empty(text);
+}
+
+std::string upload_cell(const Json& rank) {
+  const Json rate = rank.value("upload_bytes_per_s", Json());
+  return rate.is_number() ? human_bytes(rate.get<double>()) + "/s" : "-";
+}
+
+/// A column in which nobody has anything to say is left out.
+void drop_empty_columns(std::vector<std::vector<std::string>>& rows) {
+  for (std::size_t column = rows.front().size(); column-- > 0;) {
+    const bool empty = std::all_of(rows.begin() + 1, rows.end(),
+                                   [&](const auto& row) { return row[column] == "-"; });
+    if (!empty) continue;
+    for (auto& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+}
+
 /// One row a rank, then the ranks' failures and remarks; equal remarks of several ranks once.
 std::string text_of(const Json& ranks) {
-  std::vector<std::vector<std::string>> rows{
-      {"rank", "host", "local", "NUMA", "compute CPUs", "loader CPUs", "GPU", "binding"}};
+  std::vector<std::vector<std::string>> rows{{"rank", "host", "local", "NUMA", "compute CPUs",
+                                              "loader CPUs", "memory", "GPU", "upload", "network",
+                                              "binding"}};
   std::vector<std::pair<std::string, std::string>> said;  // a remark, and the ranks that make it
   for (const Json& rank : ranks) {
     const int node = rank["numa_node"];
-    const std::string gpu = rank["gpu"];
     rows.push_back({rank["rank"].dump(), rank["host"], rank["local_rank"].dump(),
                     node < 0 ? "several" : std::to_string(node), compute_cell(rank),
                     rank["loader"].get<std::string>() +
                         (rank["loader_shares_cores"].get<bool>() ? " (shared)" : ""),
-                    gpu.empty() ? "-" : gpu, verdict(rank)});
+                    memory_cell(rank), dash_if_empty(rank["gpu"]), upload_cell(rank),
+                    dash_if_empty(rank["network"]), verdict(rank)});
     for (const char* kind : {"failures", "remarks", "ignored"})
       for (const std::string remark : rank.value(kind, Json::array())) {
         const auto known = std::find_if(said.begin(), said.end(),
@@ -121,6 +159,7 @@ std::string text_of(const Json& ranks) {
   if (!first["ok"].is_null())
     text = fmt::format("{} rank{}, identified by: {}\n", ranks.size(), ranks.size() == 1 ? "" : "s",
                        first["authority"].get<std::string>());
+  drop_empty_columns(rows);
   text += table(rows);
   for (const auto& [remark, who] : said) text += fmt::format("rank {}: {}\n", who, remark);
   return text;
@@ -140,7 +179,9 @@ void print(const Options& options, const sys::Machine& machine, const Json& rank
 int show_plan(const Options& options) {
   const sys::RankInfo self = sys::identify(sys::process_environment(), std::nullopt);
   log::set_rank(self.rank, self.world);
-  const sys::Machine machine = sys::look_at_machine(options.hwloc);
+  sys::Machine machine = sys::look_at_machine(options.hwloc);
+  if (options.hide_cpus)
+    machine = sys::without_cpus(std::move(machine), sys::parse_cpus(*options.hide_cpus));
   const std::size_t one_each =
       machine.gpus.empty() ? std::max<std::size_t>(machine.numa.size(), 1) : machine.gpus.size();
   const int count =
@@ -159,6 +200,9 @@ int show_plan(const Options& options) {
     info.host =
         machine.foreign ? std::filesystem::path(*options.hwloc).filename().string() : self.host;
     sys::Plan plan = sys::plan_binding(machine, sys::request_among(local, rank, options.threads));
+    if (gpu_each && local.size() < machine.gpus.size())
+      plan.remarks.push_back(fmt::format("{} ranks but {} GPUs: {} stay idle", count,
+                                         machine.gpus.size(), machine.gpus.size() - local.size()));
     if (!machine.gpus.empty() && !gpu_each)
       plan.remarks.push_back(
           fmt::format("{} ranks but {} GPUs: planned as CPU ranks", count, machine.gpus.size()));
@@ -177,13 +221,13 @@ int bind_and_verify(const Options& options, Launch& launch) {
     launch.rank = sys::identify(env, std::nullopt);
   const sys::Machine machine = sys::look_at_machine();
   const VisibleGpus seen = look_at_gpus();
-  std::string gpu;
-  if (!seen.gpus.empty())
-    gpu = seen.gpus[sys::choose_gpu(launch.rank, seen.gpus.size(), true)].pci_bus_id;
-  const sys::Plan plan = plan_rank(launch, machine, options.threads, gpu).plan;
-  const std::string mine = sys::to_json(sys::bind_process(plan), launch.rank);
+  const ChosenGpu gpu = choose_gpu(launch.rank, seen.gpus.empty() ? "cpu" : "cuda", true);
+  const sys::Plan plan = plan_rank(launch, machine, options.threads, gpu.pci_bus_id).plan;
+  const std::string mine = sys::to_json(bind_rank(plan, gpu.ordinal).report, launch.rank);
   std::vector<std::string> texts{mine};
   if (launch.control) texts = launch.control->gather(mine, "binding report");
+  if (launch.rank.rank == 0)
+    for (const std::string& line : sys::slow_uploads(texts)) log::warn(line);
   Json ranks = Json::array();
   for (const std::string& text : texts) ranks.push_back(Json::parse(text));
   print(options, machine, ranks, seen);
@@ -205,12 +249,16 @@ Command add_topo(CLI::App& root) {
   app->add_option("--ranks-per-node", options->ranks_per_node,
                   "plan for so many ranks without starting them (with --hwloc: one for each GPU, "
                   "else for each NUMA node)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 4096));
+  app->add_option("--hide-cpus", options->hide_cpus,
+                  "plan as if a cgroup held none of these CPUs (0-3,8)");
   app->add_option("--threads", options->threads,
                   "compute threads of a rank (0: one for each core of its share)");
   app->add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch& launch) {
             const bool only_plan = options->hwloc || options->ranks_per_node > 0;
+            require(only_plan || !options->hide_cpus,
+                    "--hide-cpus is for a plan: give --hwloc FILE.xml or --ranks-per-node N, too");
             return only_plan ? show_plan(*options) : bind_and_verify(*options, launch);
           }};
 }

@@ -1,5 +1,7 @@
 #include "cuda/device.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "cuda/check.hpp"
@@ -85,6 +87,20 @@ PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
   void* data = nullptr;
   check_cuda(cudaHostAlloc(&data, bytes == 0 ? 1 : bytes, cudaHostAllocPortable), "cudaHostAlloc");
   return {static_cast<std::byte*>(data), bytes, [](std::byte* p) { cudaFreeHost(p); }};
+}
+
+std::optional<double> CudaDevice::upload_rate(const PinnedBuffer& from) {
+  constexpr int copies = 8;
+  const DeviceBuffer to(from.size(), "a measurement of the upload");
+  const std::unique_ptr<Timeline> timeline = make_timeline();
+  for (int copy = 0; copy <= copies; ++copy) {  // the first warms up
+    check_cuda(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyHostToDevice,
+                               compute_.get()),
+               "cudaMemcpyAsync");
+    timeline->mark();
+  }
+  const std::vector<double> laps_ms = timeline->laps_ms();
+  return static_cast<double>(from.size()) / *std::min_element(laps_ms.begin(), laps_ms.end()) * 1e3;
 }
 
 }  // namespace lockstep::cuda

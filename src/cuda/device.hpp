@@ -37,6 +37,7 @@ class CudaDevice final : public Device {
   std::string name() const override { return name_; }
   PinnedBuffer allocate_pinned(std::size_t bytes) override;
   CudaStream& compute() override { return compute_; }
+  std::optional<double> upload_rate(const PinnedBuffer& from) override;
   std::unique_ptr<Timeline> make_timeline() override;
   CudaStream& copy() { return copy_; }
   int ordinal() const { return ordinal_; }

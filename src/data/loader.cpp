@@ -214,4 +214,10 @@ void Loader::release(const Batch& batch) { impl_->release(batch); }
 
 const Sampler& Loader::sampler() const { return impl_->sampler; }
 
+std::vector<std::span<const std::byte>> Loader::memory() const {
+  std::vector<std::span<const std::byte>> parts;
+  for (const Slot& slot : impl_->slots) parts.emplace_back(slot.memory.data(), slot.memory.size());
+  return parts;
+}
+
 }  // namespace lockstep::data

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bind.hpp"
 #include "cpuset.hpp"
 #include "lockstep/base/error.hpp"
 
@@ -49,7 +50,8 @@ int set_affinity(pid_t thread, const CpuSet& cpus) {
   return sched_setaffinity(thread, mask.bytes(), mask.get()) == 0 ? 0 : errno;
 }
 
-/// Empty when the thread has ended.
+}  // namespace
+
 CpuSet get_affinity(pid_t thread) {
   // The kernel refuses a mask smaller than its own, whose size it does not tell.
   for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
@@ -67,7 +69,6 @@ CpuSet get_affinity(pid_t thread) {
   throw Error("sched_getaffinity: the kernel's CPU mask is larger than 2^20");
 }
 
-/// MPI may have started threads before: they move along.
 std::vector<pid_t> threads_of_process() {
   std::vector<pid_t> threads;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -79,7 +80,6 @@ std::vector<pid_t> threads_of_process() {
   return threads;
 }
 
-/// The NUMA nodes whose memory this process may use, GPU memory included.
 CpuSet memory_nodes() {
   std::ifstream status("/proc/self/status");
   const std::string key = "Mems_allowed_list:\t";
@@ -88,19 +88,20 @@ CpuSet memory_nodes() {
   return {};  // a kernel without NUMA
 }
 
+namespace {
+
 /// The node of a page that is touched now; -1 when the kernel does not tell.
 int node_of_new_page() {
   const std::size_t size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   check(page != MAP_FAILED, "no memory for one page");
   *static_cast<volatile char*>(page) = 1;
-  int status = -1;
-  const int* ask_only = nullptr;
-  const long failed = syscall(SYS_move_pages, calling_thread, 1ul, &page, ask_only, &status, 0);
+  const PagesOnNodes nodes = locate_pages({{static_cast<std::byte*>(page), size}});
   munmap(page, size);
-  return failed ? -1 : std::max(status, -1);
+  return nodes.empty() ? -1 : nodes.begin()->first;
 }
 
+/// MPI may have started threads before: they move along.
 void bind_cpus(const CpuSet& share, BindingReport& report) {
   for (pid_t thread : threads_of_process()) {
     const int reason = set_affinity(thread, share);
@@ -159,6 +160,12 @@ void bind_memory(int numa_node) {
       syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask.data(), mask.size() * bits + 1);
   check(failed == 0,
         fmt::format("memory cannot be bound to NUMA node {}: {}", numa_node, std::strerror(errno)));
+}
+
+void unbind_memory() {
+  const long failed = syscall(SYS_set_mempolicy, MPOL_DEFAULT, nullptr, 0);
+  check(failed == 0 || errno == ENOSYS,  // a kernel without NUMA binds none
+        fmt::format("memory cannot be unbound: {}", std::strerror(errno)));
 }
 
 BindingReport bind_process(const Plan& plan) {

@@ -117,8 +117,9 @@ std::vector<NumaNode> numa_nodes(hwloc_topology_t topology) {
   std::vector<NumaNode> all;
   hwloc_obj_t object = nullptr;
   while ((object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, object)))
-    all.push_back({static_cast<int>(object->os_index), to_cpus(object->cpuset),
-                   static_cast<std::size_t>(object->attr->numanode.local_memory)});
+    if (!object->subtype || std::strcmp(object->subtype, "GPUMemory") != 0)
+      all.push_back({static_cast<int>(object->os_index), to_cpus(object->cpuset),
+                     static_cast<std::size_t>(object->attr->numanode.local_memory)});
   std::sort(all.begin(), all.end(),
             [](const NumaNode& a, const NumaNode& b) { return a.os_index < b.os_index; });
   std::vector<NumaNode> nodes;
@@ -164,25 +165,103 @@ bool is_gpu(hwloc_obj_t pci) {
   return compute_device(pci) || device.class_id == three_d || (maker && display);
 }
 
-std::string gpu_name(hwloc_obj_t pci) {
-  if (const char* model = info_of(compute_device(pci), "GPUModel")) return model;
+std::string pci_name(hwloc_obj_t pci) {
   if (const char* model = info_of(pci, "PCIDevice")) return model;
   return fmt::format("PCI {:04x}:{:04x}", pci->attr->pcidev.vendor_id, pci->attr->pcidev.device_id);
+}
+
+std::string gpu_name(hwloc_obj_t pci) {
+  const char* model = info_of(compute_device(pci), "GPUModel");
+  return model ? model : pci_name(pci);
+}
+
+std::string bus_id_of(hwloc_obj_t pci) {
+  const auto& at = pci->attr->pcidev;
+  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", at.domain, at.bus, at.dev, at.func);
+}
+
+PciPath path_of(hwloc_obj_t pci) {
+  PciPath path;
+  for (hwloc_obj_t at = pci->parent; at; at = at->parent) path.push_back(at->gp_index);
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+CpuSet cpus_near(hwloc_topology_t topology, hwloc_obj_t pci) {
+  return to_cpus(hwloc_get_non_io_ancestor_obj(topology, pci)->cpuset);
 }
 
 std::vector<Gpu> gpus_of(hwloc_topology_t topology) {
   std::vector<Gpu> gpus;
   hwloc_obj_t pci = nullptr;
   while ((pci = hwloc_get_next_pcidev(topology, pci))) {
-    if (!is_gpu(pci)) continue;
-    const auto& at = pci->attr->pcidev;
-    gpus.push_back({gpu_name(pci),
-                    fmt::format("{:04x}:{:02x}:{:02x}.{:x}", at.domain, at.bus, at.dev, at.func),
-                    to_cpus(hwloc_get_non_io_ancestor_obj(topology, pci)->cpuset)});
+    if (is_gpu(pci))
+      gpus.push_back({gpu_name(pci), bus_id_of(pci), cpus_near(topology, pci), path_of(pci)});
   }
   std::sort(gpus.begin(), gpus.end(),
             [](const Gpu& a, const Gpu& b) { return a.pci_bus_id < b.pci_bus_id; });
   return gpus;
+}
+
+/// The system's names of a card: "mlx5_0 (ib0)".
+std::string network_name(hwloc_obj_t pci) {
+  std::string hcas, interfaces;
+  for (hwloc_obj_t child = pci->io_first_child; child; child = child->next_sibling) {
+    if (child->type != HWLOC_OBJ_OS_DEVICE || !child->name) continue;
+    const auto kind = child->attr->osdev.type;
+    if (kind != HWLOC_OBJ_OSDEV_OPENFABRICS && kind != HWLOC_OBJ_OSDEV_NETWORK) continue;
+    std::string& names = kind == HWLOC_OBJ_OSDEV_OPENFABRICS ? hcas : interfaces;
+    names += (names.empty() ? "" : ", ") + std::string(child->name);
+  }
+  if (hcas.empty()) return interfaces;
+  return interfaces.empty() ? hcas : fmt::format("{} ({})", hcas, interfaces);
+}
+
+bool has_hca(hwloc_obj_t pci) {
+  for (hwloc_obj_t child = pci->io_first_child; child; child = child->next_sibling)
+    if (child->type == HWLOC_OBJ_OS_DEVICE &&
+        child->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS)
+      return true;
+  constexpr unsigned short infiniband = 0x0207, omni_path = 0x0208;
+  const unsigned short kind = pci->attr->pcidev.class_id;
+  return kind == infiniband || kind == omni_path;
+}
+
+std::string first_line(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  return std::getline(file, line) ? line : "";
+}
+
+/// Of this machine's own cards; one of which nothing is known counts as up.
+bool is_up(hwloc_obj_t pci) {
+  bool known = false;
+  for (hwloc_obj_t child = pci->io_first_child; child; child = child->next_sibling) {
+    if (child->type != HWLOC_OBJ_OS_DEVICE || !child->name) continue;
+    const std::string state =
+        child->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS
+            ? first_line(fmt::format("/sys/class/infiniband/{}/ports/1/state", child->name))
+            : first_line(fmt::format("/sys/class/net/{}/operstate", child->name));
+    if (state == "up" || state == "unknown" || state.ends_with("ACTIVE")) return true;
+    known |= !state.empty();
+  }
+  return !known;
+}
+
+/// A description may hold the PCI devices without the system's names for them.
+std::vector<Network> networks_of(hwloc_topology_t topology, bool here) {
+  constexpr unsigned short network_class = 0x02;
+  std::vector<Network> networks;
+  hwloc_obj_t pci = nullptr;
+  while ((pci = hwloc_get_next_pcidev(topology, pci))) {
+    std::string name = network_name(pci);
+    if (name.empty() && pci->attr->pcidev.class_id >> 8 != network_class) continue;
+    networks.push_back({name.empty() ? pci_name(pci) : std::move(name), bus_id_of(pci),
+                        has_hca(pci), !here || is_up(pci), cpus_near(topology, pci), path_of(pci)});
+  }
+  std::sort(networks.begin(), networks.end(),
+            [](const Network& a, const Network& b) { return a.pci_bus_id < b.pci_bus_id; });
+  return networks;
 }
 
 }  // namespace
@@ -196,8 +275,24 @@ Machine look_at_machine(const std::optional<std::string>& xml_path) {
   machine.numa = numa_nodes(topology);
   machine.cores = physical_cores(topology);
   machine.gpus = gpus_of(topology);
+  machine.networks = networks_of(topology, !xml_path);
   machine.allowed = to_cpus(hwloc_topology_get_allowed_cpuset(topology));
+  require(!machine.allowed.empty(), fmt::format("{}: it describes no processor that may be used",
+                                                xml_path.value_or("this machine's description")));
   machine.foreign = xml_path.has_value();
+  return machine;
+}
+
+Machine without_cpus(Machine machine, const CpuSet& hidden) {
+  CpuSet there;
+  for (const CpuSet& core : machine.cores) there = joined(there, core);
+  require(contains(there, hidden),
+          fmt::format("CPUs {} cannot be hidden: the machine has {}",
+                      to_string(without(hidden, there)), to_string(there)));
+  const CpuSet left = without(machine.allowed, hidden);
+  require(!left.empty(), fmt::format("hiding CPUs {} leaves none of those that are allowed ({})",
+                                     to_string(hidden), to_string(machine.allowed)));
+  machine.allowed = left;
   return machine;
 }
 

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <strings.h>
 
 #include <algorithm>
 #include <map>
@@ -8,6 +7,7 @@
 
 #include "cpuset.hpp"
 #include "lockstep/base/error.hpp"
+#include "nearest.hpp"
 
 namespace lockstep::sys {
 namespace {
@@ -43,12 +43,6 @@ CpuSet part_of(const std::vector<CpuSet>& cores, std::size_t index, std::size_t 
   CpuSet part;
   for (std::size_t core = begin; core < end; ++core) part = joined(part, cores[core]);
   return part;
-}
-
-const Gpu* find_gpu(const Machine& machine, const std::string& pci_bus_id) {
-  for (const Gpu& gpu : machine.gpus)  // CUDA and hwloc write the hexadecimal digits differently
-    if (strcasecmp(gpu.pci_bus_id.c_str(), pci_bus_id.c_str()) == 0) return &gpu;
-  return nullptr;
 }
 
 /// The division of one machine among its local ranks.
@@ -157,6 +151,19 @@ void remark_on_gpu(const Machine& machine, const Division& division, Plan& plan)
                                        to_string(division.pool()), to_string(plan.share)));
 }
 
+void choose_network(const Machine& machine, const PlanRequest& request, Plan& plan) {
+  const Gpu* gpu = plan.gpu_pci_bus_id.empty() ? nullptr : find_gpu(machine, plan.gpu_pci_bus_id);
+  const Network* card =
+      nearest_network(machine, plan.share, gpu, static_cast<std::size_t>(request.local_rank));
+  if (!card) return;
+  plan.network = card->name;
+  const std::string whom = gpu ? fmt::format("GPU {}", gpu->pci_bus_id) : "the share";
+  if (common(card->near_cpus, gpu ? gpu->near_cpus : plan.share).empty())
+    plan.remarks.push_back(fmt::format("no network card is near {}: {} is near CPUs {}", whom,
+                                       card->name, to_string(card->near_cpus)));
+  if (!card->up) plan.remarks.push_back(fmt::format("the network card {} is down", card->name));
+}
+
 void remark_on_share(const Machine& machine, const Division& division, Plan& plan) {
   if (division.peers() > division.domain_cores())
     plan.remarks.push_back(
@@ -198,6 +205,7 @@ Plan plan_binding(const Machine& machine, const PlanRequest& request) {
   remark_on_gpu(machine, division, plan);
   remark_on_share(machine, division, plan);
   remark_on_launcher(machine, request, plan);
+  choose_network(machine, request, plan);
   fill_threads(machine, request.compute_threads, plan);
   return plan;
 }

@@ -114,6 +114,7 @@ void Run::Impl::prepare_resume() {
 void Run::Impl::begin() {
   if (at.epoch >= config.epochs) return;
   claim_directory();
+  const std::string binding = spec.binding_report({});
   if (speaker()) {
     if (same_run())
       std::filesystem::remove(directory.summary());  // of an end that the run has left behind
@@ -123,7 +124,7 @@ void Run::Impl::begin() {
                                : directory.checkpoints();
     checkpoints.go_on_from(at, CheckpointDirectory(origin, config.checkpoint.keep));
     write_text_atomically(directory.config(), saved_config());
-    write_text_atomically(directory.binding(), spec.binding_report);
+    write_text_atomically(directory.binding(), binding);
     metrics.emplace(directory.metrics(), same_run() ? resume->header.metrics_bytes : 0);
     introduce();
   }

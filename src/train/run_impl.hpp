@@ -43,6 +43,7 @@ struct Run::Impl {
   bool step();   ///< true when the ranks agreed to stop behind it
   void audit();  ///< once behind a step, and before each checkpoint
   void count_step(const StepReport& report, double loss, float lr);
+  void report_loader();
   bool finish_epoch();  ///< false when the ranks agreed to stop in its validation, still due then
   Outcome stop();
   bool time_is_up() const;     ///< the allocation ends soon; rank 0's word

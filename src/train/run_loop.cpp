@@ -114,13 +114,22 @@ void Run::Impl::count_step(const StepReport& report, double loss, float lr) {
                       "lengthen optim.warmup-epochs; earlier checkpoints are in {}",
                       loss, at.step, at.epoch + 1, directory.checkpoints().string()));
   statistics.add(report.times, sampler->slice(at.batch - 1).global_rows);
-  if (statistics.steps == 1) statistics.first_step_s = now_s() - spec.started_s;
+  if (statistics.steps == 1) {
+    statistics.first_step_s = now_s() - spec.started_s;
+    report_loader();
+  }
   if (!speaker()) return;
   metrics->add(
       to_json(StepRecord{at.step, at.epoch + 1, loss, lr, report.times, report.loss_scale}));
   if (statistics.steps == 1)
     log::info(fmt::format("first step done {:.2f} s after the start", statistics.first_step_s));
   log::progress(progress_line(at, statistics, {config.epochs, steps_per_epoch, lr, loss}));
+}
+
+/// The loader's pages are there only when it has filled them.
+void Run::Impl::report_loader() {
+  const std::string binding = spec.binding_report(loader->memory());
+  if (speaker()) write_text_atomically(directory.binding(), binding);
 }
 
 bool Run::Impl::finish_epoch() {

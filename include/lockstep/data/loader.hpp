@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "lockstep/data/augment.hpp"
@@ -41,6 +43,8 @@ class Loader {
                  ///< all slots are lent or the epochs are over
   void release(const Batch& batch);
   const Sampler& sampler() const;
+  /// The memory of the ring's slots.
+  std::vector<std::span<const std::byte>> memory() const;
 
  private:
   struct Impl;

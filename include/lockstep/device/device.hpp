@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,9 @@ class Device {
   virtual std::string name() const = 0;
   virtual PinnedBuffer allocate_pinned(std::size_t bytes) = 0;
   virtual Stream& compute() = 0;
+  /// Bytes per second at which the device copies from this memory, measured; nothing where it
+  /// computes on the host's memory itself.
+  virtual std::optional<double> upload_rate(const PinnedBuffer&) { return std::nullopt; }
   /// By the host's clock, unless the device has its own.
   virtual std::unique_ptr<Timeline> make_timeline();
 };

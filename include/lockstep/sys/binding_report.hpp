@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lockstep/sys/launch.hpp"
 #include "lockstep/sys/topology.hpp"
@@ -15,5 +16,9 @@ std::string describe(const BindingReport& report, const RankInfo& rank);
 /// `ok` is null in the second form, where nothing was bound.
 std::string to_json(const BindingReport& report, const RankInfo& rank);
 std::string to_json(const Plan& plan, const RankInfo& rank);
+
+/// Which ranks' uploads are slower than half of the fastest one, for humans. `reports`: JSON of
+/// each rank, in order. Pure.
+std::vector<std::string> slow_uploads(const std::vector<std::string>& reports);
 
 }  // namespace lockstep::sys

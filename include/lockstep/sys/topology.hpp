@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,25 +23,46 @@ struct NumaNode {
   std::size_t bytes = 0;
 };
 
+/// Where a PCI device hangs: what holds it (machine, package, bridges, ...), outermost first. Two
+/// devices are the nearer to each other, the more of it they have in common.
+using PciPath = std::vector<std::uint64_t>;
+
 struct Gpu {
   std::string name, pci_bus_id;  ///< "0000:17:00.0"
   CpuSet near_cpus;              ///< allowed or not
+  PciPath path;
+};
+
+/// A network card, and what the system calls it.
+struct Network {
+  std::string name;  ///< "mlx5_0 (ib0)": the HCA and its interfaces; "ens5"; "PCI 15b3:1017"
+  std::string pci_bus_id;
+  bool hca = false;  ///< speaks InfiniBand's verbs (InfiniBand, RoCE, EFA, Omni-Path)
+  bool up = true;    ///< false where the system says that no cable or no peer is there
+  CpuSet near_cpus;
+  PciPath path;
 };
 
 /// What a machine is, by hwloc.
 struct Machine {
   std::string model;  ///< of the processor
   std::vector<NumaNode> numa;
-  std::vector<CpuSet> cores;  ///< logical processors of each physical core, allowed or not
-  std::vector<Gpu> gpus;      ///< by PCI bus id
-  CpuSet allowed;             ///< what the scheduler or cgroup lets this process use
-  bool foreign = false;       ///< read from a file: a plan for it can be shown, never bound
+  std::vector<CpuSet> cores;      ///< logical processors of each physical core, allowed or not
+  std::vector<Gpu> gpus;          ///< by PCI bus id
+  std::vector<Network> networks;  ///< by PCI bus id
+  CpuSet allowed;                 ///< what the scheduler or cgroup lets this process use
+  bool foreign = false;           ///< read from a file: a plan for it can be shown, never bound
 };
 
 /// The machine that this process runs on, or the one that `xml_path` describes (lstopo --of xml).
-/// Throws InputError when the file is missing or no topology, and when the environment (HWLOC_*)
-/// makes hwloc describe another machine than this one. Starts no GPU driver.
+/// Throws InputError when the file is missing, no topology or one without a processor that may be
+/// used, and when the environment (HWLOC_*) makes hwloc describe another machine than this one.
+/// Starts no GPU driver.
 Machine look_at_machine(const std::optional<std::string>& xml_path = std::nullopt);
+
+/// The machine as a cgroup would show it that holds none of these CPUs. Throws InputError when the
+/// machine does not have them, and when nothing is left. Pure.
+Machine without_cpus(Machine machine, const CpuSet& hidden);
 
 /// Where one rank runs. A pure function of the machine and of who shares it.
 struct Plan {
@@ -49,6 +73,7 @@ struct Plan {
       loader;  ///< for the loader's threads: disjoint from compute when the share has spare cores
   bool loader_shares_cores = false;
   std::string gpu_pci_bus_id;  ///< empty without a GPU
+  std::string network;         ///< the name of the nearest card; empty where none is known
   std::vector<std::string>
       remarks;           ///< what a human should know ("GPU-local cores are not allowed: kept ...")
   bool foreign = false;  ///< made for a machine that is not this one
@@ -67,7 +92,9 @@ struct PlanRequest {
 };
 
 /// Cores near the GPU, else all allowed ones, divided evenly (sizes differ by at most one physical
-/// core) and contiguously in NUMA order among the local ranks that have the same ones.
+/// core) and contiguously in NUMA order among the local ranks that have the same ones. The network
+/// card is the nearest to the GPU, else to the share, of those that are up and, where there are
+/// any, speak verbs; ranks with several equally near ones take turns.
 /// Throws InputError when the mask holds no allowed CPU.
 Plan plan_binding(const Machine& machine, const PlanRequest& request);
 
@@ -91,17 +118,44 @@ void bind_thread(const CpuSet& cpus);
 /// reason.
 void bind_memory(int numa_node);
 
+/// How many pages lie on each NUMA node; under -1 those of which the kernel does not tell.
+using PagesOnNodes = std::map<int, std::size_t>;
+
 /// What was asked for and what reading back says.
 struct BindingReport {
   Plan plan;
   CpuSet process_cpus;   ///< read back
   int memory_node = -1;  ///< where a freshly touched page really is; -1 = not known
-  bool ok = false;       ///< CPUs as asked; memory too where there are several NUMA nodes
+  std::map<std::string, std::size_t> threads;  ///< how many run on which CPUs ("0-3"), read back
+  std::map<std::string, PagesOnNodes> pages;   ///< of what was looked at ("pinned", "loader")
+  std::optional<double> upload_bytes_per_s;    ///< from pinned memory to the GPU, measured
+  bool ok = false;  ///< CPUs as asked; memory too where there are several NUMA nodes
   std::vector<std::string> failures;  ///< why not ok, for humans
 };
 /// Binds the whole process (every thread that it has) to its share and its memory to the share's
 /// NUMA node, then reads both back. Call it before threads, contexts and large buffers: masks are
 /// inherited and pages stay where they were first touched.
 BindingReport bind_process(const Plan& plan);
+
+/// Lets the calling thread's future memory come from wherever the kernel likes, as if it had never
+/// been bound. Throws Error with the system's reason.
+void unbind_memory();
+
+/// Reads back where the process's threads run: for each of the plan's compute threads there must be
+/// one on its CPUs. Adds to the report, and fails it when one is missing.
+void verify_threads(BindingReport& report);
+
+using Memory = std::span<const std::byte>;
+/// Where the pages are that have been touched, by the kernel's own word; of large memory an evenly
+/// spread part. Pages that nobody has touched are nowhere, and not counted.
+PagesOnNodes locate_pages(const std::vector<Memory>& memory);
+/// Why this is not as asked for: more than a tenth of the pages of `what` is not on the node, or
+/// where they are is not known. Nothing when all is well. Pure.
+std::optional<std::string> judge_pages(const std::string& what, const PagesOnNodes& pages,
+                                       int numa_node);
+/// Adds where the pages of `what` are to the report, and fails it where judge_pages() does, if
+/// there are several NUMA nodes to choose from.
+void verify_pages(BindingReport& report, const std::string& what,
+                  const std::vector<Memory>& memory);
 
 }  // namespace lockstep::sys

@@ -4,7 +4,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/communicator.hpp"
@@ -31,8 +33,10 @@ struct RunSpec {
   Config config;                      ///< resolved
   std::function<void()> bind_worker;  ///< see data::LoaderSpec
   std::size_t spare_cores = 0;        ///< that no compute thread uses: room for loader threads
-  std::string binding_report;         ///< JSON of all ranks, for the run's directory
-  double started_s = 0;               ///< now_s() when the process began
+  /// JSON of all ranks for the run's directory, with where the pages of this rank's loader are.
+  /// Collective: called before the first step, without a loader, and behind it.
+  std::function<std::string(const std::vector<std::span<const std::byte>>& loader)> binding_report;
+  double started_s = 0;   ///< now_s() when the process began
   Allocation allocation;
 };
 

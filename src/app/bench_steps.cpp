@@ -1,0 +1,89 @@
+#include "bench_steps.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/rng.hpp"
+#include "lockstep/nn/resnet.hpp"
+
+namespace lockstep::app {
+
+void StepOptions::add_to(CLI::App& app) {
+  app.add_option("--model", model, "as for lockstep train")->capture_default_str();
+  app.add_option("--precision", precision, "fp32, tf32, bf16 or fp16")->capture_default_str();
+  app.add_option("--backend", backend, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_flag("--share-gpu", share_gpu, "ranks may use one GPU together (for tests)");
+  app.add_option("--batch", batch, "rows of all ranks together")->capture_default_str();
+  app.add_option("--image", image, "side of the images; 0: 32 or 224, as the model");
+  app.add_option("--classes", classes, "0: 10 or 1000, as the model");
+  app.add_option("--threads", threads, "compute threads of a rank; 0: its cores");
+  app.add_option("--steps", steps, "steps that count")->capture_default_str();
+  app.add_option("--warm-up", warm_up, "steps before them")->capture_default_str();
+  app.add_option("--bucket-mb", bucket_mb, "megabytes of gradients reduced at once")
+      ->capture_default_str();
+  app.add_option("--json", json, "write the figures to this file");
+}
+
+void StepOptions::require_sound(int world) const {
+  require(batch > 0 && batch % static_cast<std::size_t>(world) == 0,
+          fmt::format("--batch {}: the global batch must divide among {} ranks", batch, world));
+  require(steps > 0, "--steps must be at least 1");
+}
+
+nn::Network StepOptions::network() const {
+  return nn::resnet(nn::usual_resnet(model, image, classes));
+}
+
+train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world) const {
+  train::TrainerSpec spec;
+  spec.network = network;
+  spec.program.batch = batch / static_cast<std::size_t>(world);
+  spec.program.precision = parse_precision(precision);
+  spec.program.mean = std::vector<float>(network.input.channels, 0.5f);
+  spec.program.stddev = std::vector<float>(network.input.channels, 0.25f);
+  spec.weight_decay = 1e-4f;
+  spec.bucket_bytes = static_cast<std::size_t>(bucket_mb * 1e6f);
+  return spec;
+}
+
+Synthetic::Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t seed,
+                     Device& device)
+    : images(device.allocate_pinned(rows * network.input.count())), targets(rows) {
+  for (std::size_t i = 0; i < images.size(); ++i)
+    images.data()[i] = static_cast<std::byte>(philox(seed, i, 0).word[0]);
+  for (std::size_t i = 0; i < rows; ++i) {
+    const auto label = static_cast<std::int32_t>(
+        below(philox(seed, i, 1).word[0], static_cast<std::uint32_t>(network.classes)));
+    targets[i] = {label, label, 1};
+  }
+  batch.images = reinterpret_cast<const std::uint8_t*>(images.data());
+  batch.targets = targets.data();
+  batch.rows = batch.capacity = rows;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
+              std::size_t global_rows, Series* series) {
+  const double begin = now_ms();
+  const train::StepTimes times = trainer.step(data.batch, global_rows, 1e-3f).times;
+  const auto slowest_ms = control.max({now_ms() - begin, times.forward_ms, times.backward_ms,
+                                       times.exposed_comm_ms, times.update_ms},
+                                      "step");
+  if (!series) return;
+  series->step.push_back(slowest_ms[0]);
+  series->forward.push_back(slowest_ms[1]);
+  series->backward.push_back(slowest_ms[2]);
+  series->exposed.push_back(slowest_ms[3]);
+  series->update.push_back(slowest_ms[4]);
+}
+
+}  // namespace lockstep::app
