@@ -9,6 +9,7 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "node_check.hpp"
 #include "status.hpp"
 
 namespace lockstep::app {
@@ -17,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string profile, model = "resnet50", precision = "fp16", json;
+  std::string profile, model = "resnet50", precision = "fp16", json, directory;
   std::size_t batch = 256, image = 0, classes = 0;
   bool deterministic = false, layers = false;
 };
@@ -142,15 +143,27 @@ int run_preflight(const Options& options) {
   return report.possible ? status_done : status_failed;
 }
 
+int run_between_nodes(Launch& launch, const Options& options) {
+  launch.start(60, Needs::control);
+  const NodeCheck check = check_nodes(launch, {options.directory, {}, false});
+  if (!options.json.empty() && launch.rank.rank == 0)
+    write_text_atomically(options.json, check.json);
+  return check.passed ? status_done : status_failed;
+}
+
 }  // namespace
 
 Command add_preflight(CLI::App& root) {
   auto options = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand(
-      "preflight", "Ask what a GPU that need not be here would do: engines, memory, shortest step");
+      "preflight",
+      "Started by srun or mpirun on several nodes: find the one that is slow or differs. With "
+      "--gpu-profile: what a GPU that need not be here would do (engines, memory, shortest step)");
   app->add_option("--gpu-profile", options->profile,
-                  "description of the GPU: jobs/gpus/h200.json, for example")
-      ->required();
+                  "description of the GPU: jobs/gpus/h200.json, for example");
+  app->add_option("--directory", options->directory,
+                  "between nodes: where each writes a file of 16 MB (default: here)")
+      ->type_name("DIR");
   app->add_option("--model", options->model, "as for lockstep train")->capture_default_str();
   app->add_option("--batch", options->batch, "rows of a micro-batch on one rank")
       ->check(CLI::Range(1, 1 << 20))
@@ -163,7 +176,16 @@ Command add_preflight(CLI::App& root) {
                 "only engines that give the same bits each time");
   app->add_flag("--layers", options->layers, "list every convolution and every step of the tape");
   app->add_option("--json", options->json, "write all of it to this file")->type_name("FILE");
-  return {app, [options](Launch&) { return run_preflight(*options); }};
+  return {app, [options, app](Launch& launch) {
+            if (!options->profile.empty()) return run_preflight(*options);
+            for (const char* name : {"--model", "--batch", "--precision", "--image", "--classes",
+                                     "--deterministic", "--layers"})
+              require(app->count(name) == 0,
+                      fmt::format("{} needs --gpu-profile FILE, too: without it the nodes are "
+                                  "compared",
+                                  name));
+            return run_between_nodes(launch, *options);
+          }};
 }
 
 }  // namespace lockstep::app

@@ -34,6 +34,8 @@ void RunOptions::add_to(CLI::App& app) {
     const std::size_t dot = key.name.find('.');
     std::string names = "--" + key.name;
     if (key.name == "binding.require") names += ",--require-binding";
+    if (key.name == "preflight.check") names += ",--preflight";
+    if (key.name == "preflight.require") names += ",--require-preflight";
     if (key.name == "comm.share-gpu") names += ",--share-gpu";
     const auto take = [this, name = key.name](const std::string& value) { given_[name] = value; };
     CLI::Option* option = app.add_option_function<std::string>(names, take, key.help);

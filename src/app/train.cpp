@@ -1,4 +1,5 @@
 #include <charconv>
+#include <filesystem>
 
 #include "commands.hpp"
 #include "compute.hpp"
@@ -6,6 +7,7 @@
 #include "lockstep/sys/walltime.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/stop_signal.hpp"
+#include "node_check.hpp"
 #include "run_options.hpp"
 #include "status.hpp"
 
@@ -24,6 +26,15 @@ train::Allocation look_at_allocation() {
   return allocation;
 }
 
+/// JSON of what was found; empty where nobody asked.
+std::string fly_over_nodes(Launch& launch, const train::Config& config) {
+  if (!config.preflight.check && !config.preflight.require) return "";
+  return check_nodes(launch, {std::filesystem::path(config.out).parent_path().string(),
+                              {config.data.train, config.data.val},
+                              config.preflight.require})
+      .json;
+}
+
 int run_training(Launch& launch, train::Config config) {
   const double started_s = now_s();
   const train::Allocation allocation = look_at_allocation();
@@ -33,12 +44,13 @@ int run_training(Launch& launch, train::Config config) {
   train::catch_stop_signals();
   config.backend = decide_backend(launch, config.backend);
   train::resolve(config, launch.rank.world);
+  const std::string preflight = fly_over_nodes(launch, config);
   Compute compute = prepare_compute(
       launch, {config.backend, config.threads, config.binding.require, config.comm.share_gpu});
   const auto communicator = connect(
       launch, compute, {config.comm.deadline_s, config.comm.share_gpu, config.deterministic});
   train::Run run({std::move(config), compute.bind_worker, compute.spare_cores,
-                  compute.binding_report, started_s, allocation},
+                  compute.binding_report, preflight, started_s, allocation},
                  *compute.backend, *communicator, *launch.control);
   return run.train() == train::Outcome::stopped ? status_stopped : status_done;
 }

@@ -226,6 +226,11 @@ std::vector<ConfigKey> other_keys() {
                       "compare all ranks' weights after every so many steps (0: never)")),
       bookkeeping(key("binding.require", &C::binding, &C::Binding::require,
                       "a CPU binding that reading back does not confirm is an error")),
+      bookkeeping(key("preflight.check", &C::preflight, &C::Preflight::check,
+                      "before the start, measure the nodes and the network between them, and name "
+                      "those that are slow or differ")),
+      bookkeeping(key("preflight.require", &C::preflight, &C::Preflight::require,
+                      "the same, and such a node is an error")),
   };
 }
 

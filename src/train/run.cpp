@@ -125,6 +125,7 @@ void Run::Impl::begin() {
     checkpoints.go_on_from(at, CheckpointDirectory(origin, config.checkpoint.keep));
     write_text_atomically(directory.config(), saved_config());
     write_text_atomically(directory.binding(), binding);
+    if (!spec.preflight.empty()) write_text_atomically(directory.preflight(), spec.preflight);
     metrics.emplace(directory.metrics(), same_run() ? resume->header.metrics_bytes : 0);
     introduce();
   }

@@ -6,6 +6,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/link_probe.hpp"
 
 namespace lockstep::comm {
 
@@ -27,6 +28,7 @@ class World {
   const WorldFacts& facts() const { return facts_; }
   std::unique_ptr<Control> make_control(double deadline_s);
   std::unique_ptr<Communicator> make_communicator(double deadline_s);
+  std::unique_ptr<LinkProbe> make_link_probe(double deadline_s);
   /// Ends every rank with `status`; does not return. Safe from any thread.
   [[noreturn]] static void abort(int status);
 

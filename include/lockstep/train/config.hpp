@@ -97,6 +97,10 @@ struct Config {
   struct Binding {
     bool require = false;
   } binding;
+
+  struct Preflight {
+    bool check = false, require = false;
+  } preflight;
 };
 
 /// One key: its name in the file and (behind "--") on the command line, and how it is set and

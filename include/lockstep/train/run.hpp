@@ -36,6 +36,7 @@ struct RunSpec {
   /// JSON of all ranks for the run's directory, with where the pages of this rank's loader are.
   /// Collective: called before the first step, without a loader, and behind it.
   std::function<std::string(const std::vector<std::span<const std::byte>>& loader)> binding_report;
+  std::string preflight;  ///< what was found, as JSON for the run's directory; empty: not asked for
   double started_s = 0;   ///< now_s() when the process began
   Allocation allocation;
 };

@@ -18,6 +18,7 @@ class RunDirectory {
   std::filesystem::path config() const { return root_ / "config.toml"; }
   std::filesystem::path metrics() const { return root_ / "metrics.jsonl"; }
   std::filesystem::path binding() const { return root_ / "binding.json"; }
+  std::filesystem::path preflight() const { return root_ / "preflight.json"; }
   std::filesystem::path summary() const { return root_ / "summary.json"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
 

@@ -1,0 +1,77 @@
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/sys/node_check.hpp"
+
+namespace lockstep::sys {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json as_json(const NodeFigures& node) {
+  Json json = {{"host", node.host},
+               {"flops_per_s", node.flops_per_s},
+               {"cpu_share", node.cpu_share},
+               {"copy_bytes_per_s", node.copy_bytes_per_s},
+               {"memory_bytes", node.memory_bytes},
+               {"disk", nullptr},
+               {"facts", node.facts}};
+  if (node.disk)
+    json["disk"] = {{"write_bytes_per_s", node.disk->write_bytes_per_s},
+                    {"free_bytes", node.disk->free_bytes},
+                    {"error", node.disk->error}};
+  return json;
+}
+
+}  // namespace
+
+NodeFigures combine(const std::vector<NodeFigures>& ranks) {
+  check(!ranks.empty(), "a node has ranks");
+  NodeFigures node = ranks.front();
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    const NodeFigures& other = ranks[rank];
+    node.flops_per_s = std::min(node.flops_per_s, other.flops_per_s);
+    node.cpu_share += other.cpu_share;
+    node.copy_bytes_per_s += other.copy_bytes_per_s;
+    node.memory_bytes = std::max(node.memory_bytes, other.memory_bytes);
+    if (!node.disk) node.disk = other.disk;
+    node.facts.insert(other.facts.begin(), other.facts.end());
+  }
+  node.cpu_share /= static_cast<double>(ranks.size());
+  return node;
+}
+
+std::string to_text(const NodeFigures& figures) {
+  return as_json(figures).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+NodeFigures parse_node_figures(const std::string& text) {
+  const Json json = Json::parse(text);
+  NodeFigures node;
+  node.host = json.at("host");
+  node.flops_per_s = json.at("flops_per_s");
+  node.cpu_share = json.at("cpu_share");
+  node.copy_bytes_per_s = json.at("copy_bytes_per_s");
+  node.memory_bytes = json.at("memory_bytes");
+  if (const Json& disk = json.at("disk"); !disk.is_null())
+    node.disk = DiskFigures{disk.at("write_bytes_per_s"), disk.at("free_bytes"), disk.at("error")};
+  for (const auto& [key, value] : json.at("facts").items()) node.facts[key] = value;
+  return node;
+}
+
+std::string to_json(const std::vector<NodeFigures>& nodes, const std::vector<LinkFigures>& links,
+                    const NodeFindings& findings) {
+  Json json = {{"nodes", Json::array()}, {"links", Json::array()}};
+  for (const NodeFigures& node : nodes) json["nodes"].push_back(as_json(node));
+  for (const LinkFigures& link : links)
+    json["links"].push_back({{"nodes", {nodes[link.a].host, nodes[link.b].host}},
+                             {"bytes_per_s", link.bytes_per_s},
+                             {"round_trip_s", link.round_trip_s}});
+  json["findings"] = findings.findings;
+  json["exclude"] = findings.exclude;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep::sys

@@ -1,0 +1,58 @@
+#!/bin/bash
+# The preflight between nodes: all good, a node with a slow network, one that gets little of its
+# cores, one with another limit and a data set that is not mounted.
+source "$(dirname "$0")/../support/cluster.bash"
+cluster 3
+
+preflight() { run srun -N3 --ntasks-per-node=1 --mpi=pmix "$@"; }
+
+# Sound nodes share two processors here with whatever else runs: chance may slow one of them once, but
+# not each time.
+for _ in 1 2 3; do
+  preflight "$LOCKSTEP" preflight --json all.json
+  seconds=$(sed -n 's/.*took \([0-9.]*\) s.*/\1/p' <<<"$said")
+  ((status == 0)) && break
+done
+((status == 0)) && (($(grep -Ec "^c[0-9]node[123] .* good$" <<<"$said") == 3)) &&
+  (($(grep -c '"round_trip_s"' all.json) == 3)) && awk "BEGIN { exit !($seconds < 15) }"
+verdict $? 'sound nodes pass: three of them, three links, in less than 15 s'
+
+mini shape "$node2" rate=40mbit
+preflight "$LOCKSTEP" preflight
+mini shape "$node2"
+((status == 1)) && says "$node2: 2 of its 2 links are slow: at best [0-9.]+ MB/s" &&
+  says "leave out --exclude=($node2|.*node\[.*2.*\])"
+verdict $? 'the node with a slow network is named, with the line that leaves it out'
+
+preflight bash -c "[[ \$SLURMD_NODENAME != $node3 ]] || ulimit -n 777; exec \"$LOCKSTEP\" preflight"
+((status == 1)) && says "$node3: limit of open files \(ulimit -n\) 777, on 2 other nodes " &&
+  says "leave out --exclude=.*3"
+verdict $? 'the node with another limit is named'
+
+# On one node the data set is hidden: its task sees an empty folder there.
+pack_small
+train=("$LOCKSTEP" train --data.train "$WORK/small/train" --epochs 1 --batch 48 --threads 1)
+preflight unshare --mount bash -c \
+  "[[ \$SLURMD_NODENAME != $node1 ]] || mount -t tmpfs none '$WORK/small'; exec \"\$@\"" - \
+  "${train[@]}" --out lost --require-preflight
+((status == 2)) && says "$node1: $WORK/small/train is not there, on 2 other nodes can be read" &&
+  says 'would leave out --exclude=' && [[ ! -e lost ]]
+verdict $? 'a training that requires its preflight does not begin where a node lacks the data'
+
+preflight "${train[@]}" --out run --preflight
+((status == 0)) && says 'preflight of 3 node' && says 'done: 1 epoch' &&
+  grep -q '"flops_per_s"' run/preflight.json
+verdict $? 'a training begins behind its preflight, whose report stands with the run'
+
+slow=/sys/fs/cgroup/cpu/lockstep-slow-$MINI_SLURM_ID
+if [[ -w /sys/fs/cgroup/cpu/cgroup.procs ]] && mkdir "$slow" 2>/dev/null; then
+  echo 8000 >"$slow/cpu.cfs_quota_us"
+  preflight bash -c \
+    "[[ \$SLURMD_NODENAME != $node2 ]] || echo 0 >$slow/cgroup.procs; exec \"$LOCKSTEP\" preflight"
+  for _ in $(seq 50); do rmdir "$slow" 2>/dev/null && break; sleep 0.1; done
+  ((status == 1)) && says "$node2: the measuring threads got [0-9]+ % of their cores" &&
+    says 'leave out --exclude=.*2'
+  verdict $? 'the node whose cores are taken by something else is named'
+else
+  echo 'SKIP the node whose cores are taken by something else is named: no cgroup v1 to slow one'
+fi

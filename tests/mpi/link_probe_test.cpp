@@ -1,0 +1,51 @@
+#include "lockstep/comm/link_probe.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/sys/node_check.hpp"
+#include "tests/mpi/absence.hpp"
+
+using namespace lockstep;
+using lockstep::test::on_every_rank;
+using lockstep::test::world;
+
+TEST_CASE("all links are measured in a tournament, and both ends of each get the same",
+          "[mpi][preflight]") {
+  const comm::WorldFacts& facts = world().facts();
+  const auto me = static_cast<std::size_t>(facts.rank);
+  const auto count = static_cast<std::size_t>(facts.world);
+  const auto control = world().make_control(30);
+  const auto probe = world().make_link_probe(30);
+  std::vector<double> low(count * count, 0), high(count * count, 0);
+  bool sound = true;
+  for (std::size_t round = 0; round < sys::tournament_rounds(count); ++round) {
+    const auto partner = sys::partner_in(round, me, count);
+    if (!partner) continue;
+    const comm::LinkRate rate = probe->measure(static_cast<int>(*partner), 0.03);
+    sound = sound && rate.bytes_per_s > 1e6 && rate.round_trip_s > 0 && rate.round_trip_s < 1;
+    const std::size_t link = std::min(me, *partner) * count + std::max(me, *partner);
+    (me < *partner ? low : high)[link] = rate.bytes_per_s;
+  }
+  REQUIRE(on_every_rank(sound));
+  REQUIRE(on_every_rank(control->max(low, "low ends") == control->max(high, "high ends")));
+}
+
+TEST_CASE("a partner that does not come to the measurement is named to all, within the deadline",
+          "[mpi][preflight]") {
+  const int ranks = world().facts().world;
+  if (ranks == 1) return;
+  const auto control = world().make_control(30);
+  const auto probe = world().make_link_probe(0.3);
+  const int absent = ranks - 1, me = world().facts().rank;
+  const double start = now_s();
+  const std::string said = test::while_absent(absent, [&] {
+    if (me == 0) probe->measure(absent, 0.03);
+    control->barrier("preflight of the network");
+  });
+  INFO(said);
+  const bool named = said.find("measuring the network between rank 0 and rank " +
+                               std::to_string(absent)) != said.npos &&
+                     said.find("did not arrive") != said.npos;
+  REQUIRE(on_every_rank(me == absent || (named && now_s() - start < 10)));
+}
