@@ -1,6 +1,8 @@
 #include "cuda/device.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -83,10 +85,21 @@ std::unique_ptr<Timeline> CudaDevice::make_timeline() {
   return std::make_unique<CudaTimeline>(compute_);
 }
 
+// The system's own pages, locked: they lie where this process's binding puts them, and the kernel
+// tells where that is. cudaHostAlloc leaves both to the driver.
 PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
-  void* data = nullptr;
-  check_cuda(cudaHostAlloc(&data, bytes == 0 ? 1 : bytes, cudaHostAllocPortable), "cudaHostAlloc");
-  return {static_cast<std::byte*>(data), bytes, [](std::byte* p) { cudaFreeHost(p); }};
+  constexpr std::size_t page = 4096;
+  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
+  auto* data = static_cast<std::byte*>(std::aligned_alloc(page, rounded));
+  check(data != nullptr, fmt::format("no host memory for a buffer of {} bytes", rounded));
+  std::memset(data, 0, rounded);
+  const cudaError_t status = cudaHostRegister(data, rounded, cudaHostRegisterPortable);
+  if (status != cudaSuccess) std::free(data);
+  check_cuda(status, "cudaHostRegister");
+  return {data, bytes, [](std::byte* memory) {
+            cudaHostUnregister(memory);
+            std::free(memory);
+          }};
 }
 
 std::optional<double> CudaDevice::upload_rate(const PinnedBuffer& from) {

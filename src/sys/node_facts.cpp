@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/sys/node_check.hpp"
@@ -45,18 +46,27 @@ std::string build_id_of(const dl_phdr_info& object) {
   return "";
 }
 
-/// The libraries that the program was linked with; what a library opens by itself (Open MPI's
-/// plugins, name services) may rightly depend on the node.
+/// What a training's bits, speed and messages depend on. Plugins open more, on each node what is
+/// there, and it does not matter.
+bool counts(std::string_view library) {
+  for (const char* name : {"libc", "libm", "libstdc++", "libz"})
+    if (library == name) return true;
+  for (const char* group :
+       {"libcud", "libdnnl", "libfabric", "libfmt", "libgomp", "libhdf5", "libhwloc", "libib",
+        "libjpeg", "libmpi", "libnccl", "libopen-", "libpmix", "libpng", "librdma", "libuc"})
+    if (library.starts_with(group)) return true;
+  return false;
+}
+
 int add_library(dl_phdr_info* object, std::size_t, void* facts) {
   const std::string path = object->dlpi_name ? object->dlpi_name : "";
   const std::string name = std::filesystem::path(path).filename();
-  const std::size_t stem = name.find(".so");
-  if (path.empty() || stem == name.npos || name.starts_with("mca_") || name.starts_with("libnss"))
-    return 0;
+  const std::string stem = name.substr(0, name.find(".so"));
+  if (!counts(stem)) return 0;
   std::error_code error;
   const auto real = std::filesystem::canonical(path, error);
   const std::string id = build_id_of(*object);
-  std::string& value = (*static_cast<Facts*>(facts))["library " + name.substr(0, stem)];
+  std::string& value = (*static_cast<Facts*>(facts))["library " + stem];
   value = error ? name : real.filename().string();
   if (!id.empty()) value += fmt::format(" (build {})", id);
   return 0;

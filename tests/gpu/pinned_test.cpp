@@ -1,0 +1,27 @@
+// The memory that a GPU copies from: where it is, and how fast it reaches the GPU.
+#include <algorithm>
+#include <cstring>
+
+#include <catch2/catch.hpp>
+
+#include "lockstep/sys/topology.hpp"
+#include "tests/gpu/fixture.hpp"
+
+using namespace lockstep;
+
+TEST_CASE("a GPU's upload is measured, and the pinned pages are found", "[gpu]") {
+  const auto backend = test::gpu();
+  if (!backend) return;
+  const PinnedBuffer buffer = backend->device().allocate_pinned(std::size_t{8} << 20);
+  std::memset(buffer.data(), 1, buffer.size());
+  const auto rate = backend->device().upload_rate(buffer);
+  REQUIRE(rate);
+  CHECK(*rate > 1e8);
+  CHECK(*rate < 1e12);
+  const sys::PagesOnNodes where = sys::locate_pages({{buffer.data(), buffer.size()}});
+  REQUIRE_FALSE(where.empty());
+  for (const auto& [node, pages] : where) {
+    CHECK(node >= 0);
+    CHECK(pages > 0);
+  }
+}
