@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "commands.hpp"
+#include "launch.hpp"
 
 namespace lockstep::app {
 

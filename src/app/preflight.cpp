@@ -146,8 +146,7 @@ int run_preflight(const Options& options) {
 int run_between_nodes(Launch& launch, const Options& options) {
   launch.start(60, Needs::control);
   const NodeCheck check = check_nodes(launch, {options.directory, {}, false});
-  if (!options.json.empty() && launch.rank.rank == 0)
-    write_text_atomically(options.json, check.json);
+  if (!options.json.empty() && launch.rank.rank == 0) write_report(options.json, check.json);
   return check.passed ? status_done : status_failed;
 }
 
