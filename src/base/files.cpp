@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cmath>
@@ -117,6 +118,13 @@ void make_directories(const std::filesystem::path& path) {
   std::filesystem::create_directories(path, error);
   require(!error,
           fmt::format("cannot create the directory {}: {}", path.string(), error.message()));
+}
+
+void allow_open_files(std::size_t more) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, limit.rlim_cur + more);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 std::string human_bytes(double bytes) {

@@ -31,9 +31,9 @@ Image decode_image(std::string_view bytes, const std::string& name) {
 }
 
 Image with_channels(Image image, std::size_t channels) {
+  if (image.channels == channels) return image;
   check((image.channels == 1 || image.channels == 3) && (channels == 1 || channels == 3),
         "images have 1 or 3 channels");
-  if (image.channels == channels) return image;
   const std::size_t count = image.height * image.width;
   Image out{image.height, image.width, channels, std::vector<std::uint8_t>(count * channels)};
   const std::uint8_t* from = image.pixels.data();

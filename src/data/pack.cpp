@@ -1,4 +1,4 @@
-#include "lockstep/data/pack.hpp"
+#include "lockstep/data/pack_folder.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -52,6 +52,21 @@ std::vector<float> ChannelSums::stddev() const {
   return stddev;
 }
 
+void Tally::add(const ShardPlan& shard, const FinishedShard& finished) {
+  (shard.training ? training_rows : validation_rows) += finished.rows;
+  bytes += finished.bytes;
+  sums.add(finished.sums);
+  skipped.insert(skipped.end(), finished.skipped.begin(), finished.skipped.end());
+}
+
+void Tally::add(const Tally& other) {
+  training_rows += other.training_rows;
+  validation_rows += other.validation_rows;
+  bytes += other.bytes;
+  sums.add(other.sums);
+  skipped.insert(skipped.end(), other.skipped.begin(), other.skipped.end());
+}
+
 Packer::Packer(const Source& source, const PackSpec& spec, const DataSetInfo& info,
                std::filesystem::path folder, std::vector<ShardPlan> shards)
     : source_(source),
@@ -59,8 +74,8 @@ Packer::Packer(const Source& source, const PackSpec& spec, const DataSetInfo& in
       info_(info),
       folder_(std::move(folder)),
       shards_(std::move(shards)),
-      shard_sums_(info.channels),
-      training_sums_(info.channels) {}
+      now_{0, 0, ChannelSums(info.channels), {}},
+      tally_(info.channels) {}
 
 Packer::~Packer() = default;
 
@@ -78,8 +93,8 @@ void Packer::advance(double seconds) {
 
 void Packer::begin_pass() {
   const ShardPlan& shard = shards_[shard_];
-  shard_sums_ = ChannelSums(info_.channels);
-  shard_bytes_ = 0;
+  now_.bytes = 0;
+  now_.sums = ChannelSums(info_.channels);
   bad_positions_.clear();
   writer_ = std::make_unique<ShardWriter>(folder_ / shard.file, info_, shard.rows.size());
 }
@@ -90,7 +105,7 @@ void Packer::take_row(std::size_t row) {
     packed = prepare_row(source_, spec_, info_, row);
   } catch (const InputError& error) {
     if (!spec_.skip_bad) throw;
-    skipped_.push_back({row, error.what()});
+    now_.skipped.push_back({row, error.what()});
     bad_positions_.push_back(position_);
     writer_.reset();
     return;
@@ -107,8 +122,8 @@ void Packer::take_row(std::size_t row) {
   } else {
     writer_->write(image.pixels, source_.label(row));
   }
-  shard_bytes_ += spec_.jpeg ? packed.jpeg.size() : image.pixels.size();
-  if (shards_[shard_].training) shard_sums_.add(image.pixels);
+  now_.bytes += spec_.jpeg ? packed.jpeg.size() : image.pixels.size();
+  if (shards_[shard_].training) now_.sums.add(image.pixels);
 }
 
 void Packer::end_pass() {
@@ -117,24 +132,21 @@ void Packer::end_pass() {
   if (!writer_) {
     for (auto bad = bad_positions_.rbegin(); bad != bad_positions_.rend(); ++bad)
       shard.rows.erase(shard.rows.begin() + static_cast<std::ptrdiff_t>(*bad));
-    require(
-        !shard.rows.empty(),
-        fmt::format("none of the images meant for {} is readable; the first: {}",
-                    shard.file.string(), skipped_[skipped_.size() - bad_positions_.size()].reason));
+    require(!shard.rows.empty(),
+            fmt::format("none of the images meant for {} is readable; the first: {}",
+                        shard.file.string(), now_.skipped[0].reason));
     second_pass_ = true;
     return;
   }
+  source_.require_unchanged();
   writer_->finish();
   writer_.reset();
-  training_sums_.add(shard_sums_);
-  bytes_ += shard_bytes_;
-  written_[shard.training ? 1 : 0] += shard.rows.size();
+  now_.rows = shard.rows.size();
+  write_note(folder_, shard, now_);
+  tally_.add(shard, now_);
+  now_.skipped.clear();
   second_pass_ = false;
   ++shard_;
-}
-
-void Packer::normalise(const std::vector<float>& mean, const std::vector<float>& stddev) const {
-  for (const ShardPlan& shard : shards_) set_normalisation(folder_ / shard.file, mean, stddev);
 }
 
 }  // namespace lockstep::data

@@ -1,8 +1,19 @@
+#include "lockstep/data/pack_folder.hpp"
+
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sstream>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
-#include "lockstep/data/pack.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -11,6 +22,8 @@ namespace {
 
 constexpr const char* splits[] = {"train", "val"};
 constexpr const char* skipped_list = "skipped.txt";
+constexpr const char* plan_file = "plan.txt";
+constexpr const char* complete_mark = "complete";
 
 /// Only what pack itself may have written is ever replaced.
 void require_only_shards(const fs::path& folder) {
@@ -23,46 +36,144 @@ void require_only_shards(const fs::path& folder) {
                         entry.path().string()));
 }
 
+/// What a killed rank was writing.
+void remove_temporaries(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.path().filename().string().find(".tmp") != std::string::npos)
+      fs::remove(entry.path());
+}
+
 }  // namespace
+
+/// The kernel's lock ends with the process, however that ends.
+struct PackFolder::Lock {
+  explicit Lock(const fs::path& partial) {
+    const fs::path path = partial / "lock";
+    file = Owned<int, ::close, -1>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    require(static_cast<bool>(file), fmt::format("{}: {}", path.string(), std::strerror(errno)));
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return;
+    require(errno != EWOULDBLOCK,
+            fmt::format("{}: another pack is writing there", partial.string()));
+    log::warn(fmt::format("{}: cannot be locked ({}): let no other pack write there", path.string(),
+                          std::strerror(errno)));
+  }
+  Owned<int, ::close, -1> file;
+};
 
 fs::path PackFolder::partial(const fs::path& folder) { return folder / ".partial"; }
 
-PackFolder::PackFolder(fs::path folder, bool force) : folder_(std::move(folder)) {
+PackFolder::PackFolder(fs::path folder, bool force, std::string command)
+    : folder_(std::move(folder)), force_(force), command_(std::move(command)) {
+  created_ = !fs::exists(folder_);
+  make_directories(partial(folder_));
+  lock_ = std::make_unique<Lock>(partial(folder_));
+  try {
+    settle_existing();
+  } catch (...) {
+    // What is there is another's, unless it is nothing.
+    if (finished_shards() == 0 && !fs::exists(partial(folder_) / complete_mark))
+      fs::remove_all(partial(folder_));
+    throw;
+  }
+}
+
+void PackFolder::settle_existing() {
+  const fs::path work = partial(folder_);
+  if (fs::exists(work / complete_mark)) {
+    was_complete_ = read_text(work / plan_file).starts_with(command_);
+    finish_moves();
+    if (was_complete_) return;
+    make_directories(work);
+    lock_ = std::make_unique<Lock>(work);
+  }
   for (const char* split : splits) {
     if (!fs::exists(folder_ / split)) continue;
-    require(force, fmt::format("{}: exists already; choose another --out, or replace the data set "
-                               "with --force",
-                               (folder_ / split).string()));
+    require(force_, fmt::format("{}: exists already; choose another --out, or replace the data set "
+                                "with --force",
+                                (folder_ / split).string()));
     require_only_shards(folder_ / split);
   }
-  created_ = !fs::exists(folder_);
-  make_directories(folder_);
-  if (force) fs::remove_all(partial(folder_));
-  std::error_code reason;
-  const bool made = fs::create_directory(partial(folder_), reason);
-  require(!reason, fmt::format("{}: {}", partial(folder_).string(), reason.message()));
-  require(made, fmt::format("{}: exists already: another pack is writing there, or one was killed; "
-                            "in that case remove it or use --force",
-                            partial(folder_).string()));
-  for (const char* split : splits) make_directories(partial(folder_) / split);
+  if (finished_shards() > 0 && !force_) require_same(command_);
+  for (const char* name : {"train", "val", "done", "index"}) {
+    make_directories(work / name);
+    remove_temporaries(work / name);
+  }
 }
 
 PackFolder::~PackFolder() {
   std::error_code ignored;
-  fs::remove_all(partial(folder_), ignored);
+  const fs::path work = partial(folder_);
+  const bool worth_keeping = finished_shards() > 0;
+  lock_.reset();
+  if (!fs::exists(work, ignored) || worth_keeping) return;
+  fs::remove_all(work, ignored);
   // Only an empty folder goes: after a commit it is not.
   if (created_) fs::remove(folder_, ignored);
 }
 
-void PackFolder::commit() {
-  const fs::path from = partial(folder_);
-  fs::remove(folder_ / skipped_list);
-  if (fs::exists(from / skipped_list)) fs::rename(from / skipped_list, folder_ / skipped_list);
-  for (const char* split : splits) {
-    const fs::path target = folder_ / split;
-    if (fs::exists(target)) fs::rename(target, from / (std::string("old-") + split));
-    if (!fs::is_empty(from / split)) fs::rename(from / split, target);
+std::size_t PackFolder::finished_shards() const {
+  std::error_code missing;
+  std::size_t notes = 0;
+  for (fs::directory_iterator at(partial(folder_) / "done", missing), end; at != end; ++at)
+    notes += at->path().extension() == ".txt";
+  return notes;
+}
+
+/// `now` must be how the plan of what stands there begins.
+void PackFolder::require_same(const std::string& now) const {
+  const fs::path path = partial(folder_) / plan_file;
+  std::istringstream before(read_text(path)), lines(now);
+  for (std::string was, is; std::getline(lines, is);) {
+    std::getline(before, was);
+    require(was == is,
+            fmt::format("{}: {} finished shard(s) of an interrupted pack are there, which had "
+                        "\"{}\" where this one has \"{}\": run the same command again to go on, or "
+                        "begin anew with --force",
+                        partial(folder_).string(), finished_shards(), was, is));
   }
+}
+
+bool PackFolder::resume(const std::string& images) {
+  const fs::path work = partial(folder_), path = work / plan_file;
+  const std::string plan = command_ + images;
+  if (finished_shards() > 0 && !force_) require_same(plan);
+  if (finished_shards() > 0 && read_text(path) == plan) return true;
+  for (const char* name : {"train", "val", "done"}) {
+    fs::remove_all(work / name);
+    make_directories(work / name);
+  }
+  write_text_atomically(path, plan);
+  return false;
+}
+
+void PackFolder::commit() {
+  const fs::path skipped = partial(folder_) / skipped_list;
+  if (!fs::exists(skipped)) write_text_atomically(skipped, "");  // takes the old one's place
+  write_text_atomically(partial(folder_) / complete_mark, "");
+  finish_moves();
+}
+
+/// Each step may have been done already, by a commit that was interrupted.
+void PackFolder::finish_moves() {
+  const fs::path from = partial(folder_);
+  for (const char* split : splits) {
+    const fs::path target = folder_ / split, old = from / (std::string("old-") + split);
+    if (!fs::exists(from / split)) continue;
+    if (fs::exists(target)) {
+      fs::remove_all(old);
+      fs::rename(target, old);
+    }
+    if (fs::is_empty(from / split))
+      fs::remove(from / split);
+    else
+      fs::rename(from / split, target);
+  }
+  if (fs::exists(from / skipped_list)) {
+    fs::rename(from / skipped_list, folder_ / skipped_list);
+    if (fs::is_empty(folder_ / skipped_list)) fs::remove(folder_ / skipped_list);
+  }
+  lock_.reset();
+  fs::remove_all(from);
 }
 
 }  // namespace lockstep::data

@@ -48,7 +48,10 @@ std::size_t shard_count(std::size_t rows, std::size_t row_bytes, std::size_t row
 
 void add_split(std::vector<ShardPlan>& plan, Rows rows, bool training, const PackSpec& spec,
                std::size_t row_bytes) {
-  shuffle(rows, spec.seed, Draw::shuffle);
+  if (spec.keep_order)
+    std::sort(rows.begin(), rows.end());
+  else
+    shuffle(rows, spec.seed, Draw::shuffle);
   const std::size_t shards = shard_count(rows.size(), row_bytes, spec.rows_per_shard);
   const char* split = training ? "train" : "val";
   const auto at = [&](std::size_t shard) {
@@ -79,7 +82,12 @@ DataSetInfo packed_info(const Source& source, const PackSpec& spec) {
   DataSetInfo info;
   info.rows = source.rows();
   info.classes = source.classes();
-  info.channels = spec.channels > 0 ? spec.channels : source.native_channels();
+  const std::size_t native = source.native_channels();
+  info.channels = spec.channels > 0 ? spec.channels : native;
+  require(native == 1 || native == 3 || (!spec.jpeg && info.channels == native),
+          fmt::format("{}: has {} channels, which can be packed as they are, but not as JPEGs or "
+                      "with --channels",
+                      source.name(0), native));
   info.mean.assign(info.channels, 0);
   info.stddev.assign(info.channels, 1);
   if (spec.jpeg) {

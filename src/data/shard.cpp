@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <limits>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "shard_file.hpp"
 
 namespace lockstep::data {
@@ -29,15 +29,6 @@ std::vector<std::filesystem::path> list_shards(const std::filesystem::path& path
   }
   std::sort(files.begin(), files.end());
   return files;
-}
-
-// Every shard stays open. The usual soft limit (1024) only protects programs that use select(), so
-// it is raised, as far as the hard one lets it be.
-void allow_open_files(std::size_t more) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, limit.rlim_cur + more);
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // All shards normalise, shape and name their rows alike, or they are not one data set.
@@ -149,7 +140,7 @@ struct DataSet::Impl {
 
 DataSet::DataSet(const std::filesystem::path& path) : impl_(std::make_unique<Impl>()) {
   const std::vector<std::filesystem::path> files = list_shards(path);
-  allow_open_files(files.size());
+  allow_open_files(files.size());  // every shard stays open
   for (const std::filesystem::path& file : files) impl_->add(open_shard(file));
 }
 

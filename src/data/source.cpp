@@ -1,12 +1,20 @@
 #include "lockstep/data/source.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "source_files.hpp"
+#include "unpack.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -24,29 +32,154 @@ bool has_idx_files(const fs::path& folder) {
   return false;
 }
 
+bool named_as_tar(const fs::path& path) {
+  const std::string name = path.filename().string();
+  for (const char* ending : {".tar", ".tgz", ".tar.gz", ".tzst", ".tar.zst", ".tar.zstd"})
+    if (name.ends_with(ending)) return true;
+  return false;
+}
+
+bool named_as_hdf5(const fs::path& path) {
+  const fs::path ending = path.extension();
+  return ending == ".h5" || ending == ".hdf5" || ending == ".hdf";
+}
+
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+/// What one index is made of.
+struct Piece {
+  fs::path path;
+  Part part = Part::training;
+};
+
+/// Class folders, or two trees of them.
+void add_trees(const fs::path& folder, std::vector<Piece>& pieces) {
+  if (!has_class_folders(folder / "train")) return pieces.push_back({folder, Part::training});
+  pieces.push_back({folder / "train", Part::training});
+  if (has_class_folders(folder / "val")) pieces.push_back({folder / "val", Part::validation});
+  if (has_class_folders(folder / "test")) pieces.push_back({folder / "test", Part::test});
+}
+
+std::vector<Piece> pieces_of(const SourceSpec& spec) {
+  std::vector<Piece> pieces;
+  if (spec.kind == "classes") {
+    for (const fs::path& path : spec.files) add_trees(path, pieces);
+  } else if (spec.kind == "list" || spec.kind == "tar") {
+    for (const fs::path& path : spec.files) pieces.push_back({path, Part::training});
+  } else {
+    return pieces;
+  }
+  for (const fs::path& path : spec.validation_files) pieces.push_back({path, Part::validation});
+  return pieces;
+}
+
+fs::path index_path(const fs::path& folder, std::size_t piece) {
+  return folder / fmt::format("{:05}.index", piece);
+}
+
+FileStamp stamp_now(const fs::path& path) {
+  const Owned<int, ::close, -1> file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  require(static_cast<bool>(file), fmt::format("{}: {}", path.string(), std::strerror(errno)));
+  return stamp_of(file.get(), path);
+}
+
+/// True when `path` is the index of this very archive, and what was unpacked is there.
+bool is_index_of(const fs::path& path, const Piece& piece, const FileStamp& stamp) {
+  if (!fs::exists(path)) return false;
+  try {
+    const IndexFile index(path);
+    return index.origin() == piece.path && index.part() == piece.part && index.stamp() == stamp &&
+           fs::exists(index.content());
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+void index_archive(const Piece& piece, const fs::path& path) {
+  const FileStamp stamp = stamp_now(piece.path);
+  if (is_index_of(path, piece, stamp)) return;
+  fs::remove(path);  // before what it speaks of
+  const Compression how = compression_of(piece.path);
+  fs::path content = piece.path;
+  if (how != Compression::none) {
+    content = fs::path(path).replace_extension(".tar");
+    unpack(piece.path, how, content);
+  }
+  IndexWriter index(path);
+  index.set_part(piece.part);
+  index_tar(piece.path, content, piece.part, index);
+  require(stamp_now(piece.path) == stamp,
+          fmt::format("{}: has changed while it was read", piece.path.string()));
+  index.finish(piece.path, content, stamp);
+}
+
 }  // namespace
 
 std::string Source::read_file(std::size_t) const { return {}; }
 
+std::string Source::fingerprint() const {
+  std::uint32_t hash = 0;
+  const auto add = [&](const std::string& text) {
+    hash = crc32c(text.c_str(), text.size() + 1, hash);
+  };
+  for (std::size_t row = 0; row < rows(); ++row) add(name(row) + std::to_string(label(row)));
+  for (const std::string& name : classes()) add(name);
+  return fmt::format("{} images, hash {:08x}", rows(), hash);
+}
+
 std::vector<std::string> source_kinds() {
-  return {"classes", "cifar10", "cifar100", "idx", "shapes"};
+  return {"classes", "list", "tar", "shards", "cifar10", "cifar100", "idx", "shapes"};
 }
 
-std::string guess_source(const fs::path& folder) {
-  require_folder(folder);
-  if (fs::exists(inside(folder, "cifar-10-batches-bin") / "data_batch_1.bin")) return "cifar10";
-  if (fs::exists(inside(folder, "cifar-100-binary") / "train.bin")) return "cifar100";
-  return has_idx_files(folder) ? "idx" : "classes";
+std::string guess_source(const fs::path& path) {
+  std::error_code reason;
+  if (fs::is_regular_file(path, reason))
+    return named_as_tar(path) ? "tar" : named_as_hdf5(path) ? "shards" : "list";
+  require_folder(path);
+  if (has_shards(path) || has_shards(path / "train")) return "shards";
+  if (fs::exists(inside(path, "cifar-10-batches-bin") / "data_batch_1.bin")) return "cifar10";
+  if (fs::exists(inside(path, "cifar-100-binary") / "train.bin")) return "cifar100";
+  return has_idx_files(path) ? "idx" : "classes";
 }
 
-std::unique_ptr<Source> open_source(const std::string& kind, const fs::path& folder) {
-  require_folder(folder);
-  if (kind == "classes") return open_class_folders(folder);
-  if (kind == "cifar10") return open_cifar10(inside(folder, "cifar-10-batches-bin"));
-  if (kind == "cifar100") return open_cifar100(inside(folder, "cifar-100-binary"));
-  if (kind == "idx") return open_idx(folder);
-  throw InputError(fmt::format("no images of kind \"{}\" can be read from a folder; known are {}",
-                               kind, fmt::join(source_kinds(), ", ")));
+std::size_t index_count(const SourceSpec& spec) { return pieces_of(spec).size(); }
+
+void index_piece(const SourceSpec& spec, std::size_t piece, const fs::path& folder) {
+  const Piece what = pieces_of(spec)[piece];
+  const fs::path path = index_path(folder, piece);
+  if (spec.kind == "tar") return index_archive(what, path);
+  IndexWriter index(path);
+  if (spec.kind == "list") {
+    const fs::path root = spec.root.empty() ? folder_of(what.path) : spec.root;
+    index_list(what.path, root, what.part, index);
+    return index.finish(root, {}, {});
+  }
+  index_class_folders(what.path, what.part, index);
+  index.finish(what.path, {}, {});
+}
+
+std::unique_ptr<Source> open_source(const SourceSpec& spec, const fs::path& folder) {
+  const std::size_t pieces = index_count(spec);
+  if (pieces > 0) {
+    std::vector<IndexFile> indexes;
+    for (std::size_t piece = 0; piece < pieces; ++piece)
+      indexes.emplace_back(index_path(folder, piece));
+    return open_indexed(spec, std::move(indexes));
+  }
+  check(spec.files.size() == 1, "one folder");
+  const fs::path& path = spec.files[0];
+  require(spec.class_names.empty() && (spec.validation_files.empty() || spec.kind == "shards"),
+          fmt::format("{}: {} has its own class names and its own validation split", path.string(),
+                      spec.kind));
+  if (spec.kind == "shards") return open_shards(spec);
+  require_folder(path);
+  if (spec.kind == "cifar10") return open_cifar10(inside(path, "cifar-10-batches-bin"));
+  if (spec.kind == "cifar100") return open_cifar100(inside(path, "cifar-100-binary"));
+  if (spec.kind == "idx") return open_idx(path);
+  throw InputError(fmt::format("no images of kind \"{}\" can be read; known are {}", spec.kind,
+                               fmt::join(source_kinds(), ", ")));
 }
 
 void require_folder(const fs::path& folder) {
@@ -56,6 +189,18 @@ void require_folder(const fs::path& folder) {
                                           reason ? " (" + reason.message() + ")" : ""));
   require(fs::is_directory(status),
           fmt::format("{}: is a file; name the folder that holds the images", folder.string()));
+}
+
+bool named_as_image(std::string_view name) {
+  std::string ending(name.substr(std::min(name.rfind('.'), name.size())));
+  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+}
+
+bool names_a_part(std::string_view folder, Part& part) {
+  if (folder != "train" && folder != "val" && folder != "test") return false;
+  part = folder == "train" ? Part::training : (folder == "val" ? Part::validation : Part::test);
+  return true;
 }
 
 std::vector<std::string> file_names(const fs::path& folder) {

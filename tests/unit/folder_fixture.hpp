@@ -12,9 +12,12 @@ namespace lockstep::test {
 
 /// A directory of the test's own, gone with it.
 struct Folder {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("lockstep-test-" + std::to_string(::getpid()));
-  Folder() { std::filesystem::create_directories(path); }
+  std::filesystem::path path;
+  explicit Folder(const std::string& name = "test")
+      : path(std::filesystem::temp_directory_path() /
+             ("lockstep-" + name + "-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(path);
+  }
   ~Folder() { std::filesystem::remove_all(path); }
 };
 

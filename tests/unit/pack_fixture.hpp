@@ -8,37 +8,48 @@
 
 #include "folder_fixture.hpp"
 #include "lockstep/base/files.hpp"
-#include "lockstep/data/pack.hpp"
+#include "lockstep/data/pack_folder.hpp"
 
 namespace lockstep::test {
 
-/// What came of a pack.
-struct Packed {
-  data::ChannelSums sums;
-  std::size_t skipped = 0;  ///< images
-};
+/// Opens a source of files; its index is made in `index`.
+inline std::unique_ptr<data::Source> open_files(const data::SourceSpec& spec,
+                                                const std::filesystem::path& index) {
+  std::filesystem::create_directories(index);
+  for (std::size_t piece = 0; piece < data::index_count(spec); ++piece)
+    data::index_piece(spec, piece, index);
+  return data::open_source(spec, index);
+}
+
+inline std::unique_ptr<data::Source> open_class_folders(const std::filesystem::path& folder) {
+  data::SourceSpec spec;
+  spec.kind = "classes";
+  spec.files = {folder};
+  const Folder index("index");
+  return open_files(spec, index.path);
+}
 
 /// What `ranks` ranks do, one after the other.
-inline Packed pack_as(std::size_t ranks, const data::Source& source, const data::PackSpec& spec,
-                      const std::filesystem::path& out) {
+inline data::Tally pack_as(std::size_t ranks, const data::Source& source,
+                           const data::PackSpec& spec, const std::filesystem::path& out) {
   using namespace data;
   const DataSetInfo info = packed_info(source, spec);
   const auto plan = plan_shards(source, spec, packed_row_bytes(source, spec, info));
   PackFolder folder(out, false);
-  Packed packed{ChannelSums(info.channels)};
-  std::vector<std::unique_ptr<Packer>> packers;
+  folder.resume("");
+  const std::filesystem::path partial = PackFolder::partial(out);
+  Tally all(info.channels);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     std::vector<ShardPlan> own;
     for (std::size_t s = rank; s < plan.size(); s += ranks) own.push_back(plan[s]);
-    packers.push_back(
-        std::make_unique<Packer>(source, spec, info, PackFolder::partial(out), std::move(own)));
-    while (!packers.back()->finished()) packers.back()->advance(0.001);
-    packed.sums.add(packers.back()->training_sums());
-    packed.skipped += packers.back()->skipped().size();
+    Packer packer(source, spec, info, partial, std::move(own));
+    while (!packer.finished()) packer.advance(0.001);
+    all.add(packer.tally());
   }
-  for (const auto& packer : packers) packer->normalise(packed.sums.mean(), packed.sums.stddev());
+  for (const ShardPlan& shard : plan)
+    set_normalisation(partial / shard.file, all.sums.mean(), all.sums.stddev());
   folder.commit();
-  return packed;
+  return all;
 }
 
 /// Every file below `folder` by its name there.

@@ -167,11 +167,11 @@ TEST_CASE("unreadable images stop a pack by name, or are skipped and listed", "[
   CHECK_THROWS_WITH(pack_as(1, *source, spec, folder.path / "out"), Contains("cat/0.png: broken"));
   CHECK_FALSE(fs::exists(folder.path / "out"));
   spec.skip_bad = true;
-  CHECK(pack_as(1, *source, spec, folder.path / "out").skipped == 2);
+  CHECK(pack_as(1, *source, spec, folder.path / "out").skipped.size() == 2);
   const DataSet training(folder.path / "out/train");
   CHECK(training.info().rows == 10);
   CHECK(std::count(training.labels().begin(), training.labels().end(), 0) == 5);
-  CHECK(pack_as(3, *source, spec, folder.path / "again").skipped == 2);
+  CHECK(pack_as(3, *source, spec, folder.path / "again").skipped.size() == 2);
   CHECK(contents(folder.path / "again") == contents(folder.path / "out"));
   for (const char* name : {"cat", "dog"})
     for (int i = 0; i < 6; ++i) write_file(images / name / (std::to_string(i) + ".png"), broken);

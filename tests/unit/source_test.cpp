@@ -5,10 +5,9 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "folder_fixture.hpp"
 #include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "pack_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
@@ -60,7 +59,7 @@ TEST_CASE("class folders give classes and files in order of name, whatever the c
   write_file(folder.path / "cat" / "notes.txt", "left out");
   write_file(folder.path / ".hidden" / "d.png", "left out");
   CHECK(guess_source(folder.path) == "classes");
-  const auto source = open_source("classes", folder.path);
+  const auto source = open_class_folders(folder.path);
   CHECK(source->classes() == std::vector<std::string>{"cat", "dog"});
   REQUIRE(source->rows() == 3);
   CHECK(source->training_rows() == 3);
@@ -116,7 +115,10 @@ TEST_CASE("CIFAR's binary rows are read as images, fine labels and class names",
   add(ten ? "test_batch.bin" : "test.bin", 20);
   const std::string kind = guess_source(folder.path);
   CHECK(kind == (ten ? "cifar10" : "cifar100"));
-  const auto source = open_source(kind, folder.path);
+  SourceSpec spec;
+  spec.kind = kind;
+  spec.files = {folder.path};
+  const auto source = open_source(spec, {});
   REQUIRE(source->classes().size() == classes);
   CHECK(source->classes()[3] == "3");
   CHECK(source->remarks().size() == 1);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -44,6 +45,10 @@ std::string read_text(const std::filesystem::path& path);
 
 /// Creates the directory and its parents. Throws InputError naming the path and the reason.
 void make_directories(const std::filesystem::path& path);
+
+/// Raises the soft limit of open files by `more`, as far as the hard one lets it be: the usual one
+/// (1024) only protects programs that use select().
+void allow_open_files(std::size_t more);
 
 /// "12.3 MB": bytes for a human, powers of 1000.
 std::string human_bytes(double bytes);

@@ -22,6 +22,7 @@ struct PackSpec {
                         ///< where the source has no split of its own
   std::uint64_t seed = 1;          ///< of the order of rows and of the choice of held-out rows
   std::size_t rows_per_shard = 0;  ///< at most; 0: chosen by plan_shards
+  bool keep_order = false;         ///< rows stay in the source's order
   bool skip_bad = false;           ///< unreadable images are left out and listed
   bool jpeg = false;               ///< shards of JPEG files: those of the source as they are, other
                                    ///< images (and what does not fit the next line) encoded
@@ -75,8 +76,35 @@ struct ChannelSums {
   std::vector<float> stddev() const;
 };
 
-/// Writes some of a plan's shards under `folder`, a piece at a time. Bad images end it with
-/// InputError, or are left out: their shard is then written a second time without them.
+/// An image that was left out.
+struct BadRow {
+  std::size_t row = 0;  ///< of the source
+  std::string reason;   ///< with its name
+};
+
+/// What is known of a shard that was written.
+struct FinishedShard {
+  std::size_t rows = 0;     ///< written
+  std::uint64_t bytes = 0;  ///< of their pixels or JPEGs
+  ChannelSums sums;         ///< of a training shard
+  std::vector<BadRow> skipped;
+};
+
+/// The same of several shards.
+struct Tally {
+  std::size_t training_rows = 0, validation_rows = 0;
+  std::uint64_t bytes = 0;
+  ChannelSums sums;
+  std::vector<BadRow> skipped;
+
+  explicit Tally(std::size_t channels) : sums(channels) {}
+  void add(const ShardPlan& shard, const FinishedShard& finished);
+  void add(const Tally& other);
+};
+
+/// Writes some of a plan's shards under `folder` (see PackFolder), a piece at a time, and a note of
+/// each. Bad images end it with InputError, or are left out: their shard is then written a second
+/// time without them.
 class Packer {
  public:
   Packer(const Source& source, const PackSpec& spec, const DataSetInfo& info,
@@ -85,17 +113,7 @@ class Packer {
   void advance(double seconds);  ///< goes on for about this long
   bool finished() const { return shard_ == shards_.size(); }
   std::size_t rows_done() const { return rows_done_; }  ///< rows of the plan dealt with so far
-  std::size_t training_rows() const { return written_[1]; }
-  std::size_t validation_rows() const { return written_[0]; }
-  std::uint64_t bytes() const { return bytes_; }  ///< of the rows in finished shards
-  const ChannelSums& training_sums() const { return training_sums_; }
-  struct BadRow {
-    std::size_t row = 0;  ///< of the source
-    std::string reason;   ///< with its name
-  };
-  const std::vector<BadRow>& skipped() const { return skipped_; }
-  /// Once all ranks have finished: stores the training rows' normalisation in this rank's shards.
-  void normalise(const std::vector<float>& mean, const std::vector<float>& stddev) const;
+  const Tally& tally() const { return tally_; }         ///< of the shards that are finished
 
  private:
   void begin_pass();
@@ -111,28 +129,9 @@ class Packer {
   std::unique_ptr<ShardWriter> writer_;   ///< none once this pass has met a bad row
   bool second_pass_ = false;
   std::vector<std::size_t> bad_positions_;  ///< in the shard
-  ChannelSums shard_sums_, training_sums_;
-  std::size_t rows_done_ = 0, written_[2] = {};
-  std::uint64_t shard_bytes_ = 0, bytes_ = 0;
-  std::vector<BadRow> skipped_;
-};
-
-/// The folder in which a data set comes to stand, as train/ and val/. Shards are written to
-/// partial() and moved by commit(); without it everything is removed again. Made by one rank.
-/// Throws InputError when a data set is there already and `force` is off, when what stands in the
-/// way is anything but shards (force or not), or when another pack is at work.
-class PackFolder {
- public:
-  PackFolder(std::filesystem::path folder, bool force);
-  ~PackFolder();
-  PackFolder(const PackFolder&) = delete;
-  PackFolder& operator=(const PackFolder&) = delete;
-  static std::filesystem::path partial(const std::filesystem::path& folder);
-  void commit();
-
- private:
-  std::filesystem::path folder_;
-  bool created_ = false;
+  FinishedShard now_;
+  Tally tally_;
+  std::size_t rows_done_ = 0;
 };
 
 }  // namespace lockstep::data

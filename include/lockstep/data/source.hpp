@@ -29,16 +29,16 @@ class Source {
   /// The image's file, as it is; empty where rows are not files of their own. Throws InputError
   /// naming it when it cannot be read.
   virtual std::string read_file(std::size_t row) const;
+  /// Tells these images from others: their number and a hash of names, labels and classes.
+  virtual std::string fingerprint() const;
+  /// Throws InputError naming a file of the source that has changed since it was opened.
+  virtual void require_unchanged() const {}
   /// What a human should know about what was taken and what was left out.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
  protected:
   std::vector<std::string> remarks_;
 };
-
-/// Class folders of JPEG and PNG images: FOLDER/<class>/**.jpg|jpeg|png, or two such trees in
-/// FOLDER/train and FOLDER/val (or FOLDER/test). Classes are sorted by name.
-std::unique_ptr<Source> open_class_folders(const std::filesystem::path& folder);
 
 /// The binary version of CIFAR-10 (data_batch_*.bin, test_batch.bin) or CIFAR-100 (train.bin,
 /// test.bin; the fine labels): Krizhevsky, "Learning multiple layers of features from tiny images",
@@ -50,13 +50,41 @@ std::unique_ptr<Source> open_cifar100(const std::filesystem::path& folder);
 /// with "train" in their names and, if there is one, a pair with "t10k" or "test". Held in memory.
 std::unique_ptr<Source> open_idx(const std::filesystem::path& folder);
 
-/// The kind of what stands in `folder` ("cifar10", "cifar100", "idx" or "classes"), by its files'
-/// names.
-std::string guess_source(const std::filesystem::path& folder);
+/// What is to be packed.
+struct SourceSpec {
+  std::string kind;  ///< one of source_kinds()
+  /// One folder, one list, or tars; see expand_patterns().
+  std::vector<std::filesystem::path> files;
+  /// The same for validation, where it is elsewhere; not for kinds that have it in their folder.
+  std::vector<std::filesystem::path> validation_files;
+  std::filesystem::path root;         ///< of a list's paths; empty: the list's own folder
+  std::filesystem::path class_names;  ///< a file with one in each line; empty: by the labels
+};
 
-/// Opens `folder` as `kind`, one of source_kinds() but "shapes", which has no folder. Looks into
-/// the sub-folder that the original archives unpack to (cifar-10-batches-bin, ...).
-std::unique_ptr<Source> open_source(const std::string& kind, const std::filesystem::path& folder);
 std::vector<std::string> source_kinds();
+
+/// The kind of what stands at `path`, by its name and what is in it.
+std::string guess_source(const std::filesystem::path& path);
+
+/// Names with wildcards and braces ("train-*.tar", "train-{000..063}.tar"), each as the files that
+/// it stands for, in order of name; names without any as they are. Throws InputError naming a
+/// pattern that no file fits.
+std::vector<std::filesystem::path> expand_patterns(const std::vector<std::string>& names);
+
+/// Sources of single files ("classes", "list", "tar") are indexed before they are opened, so that
+/// a million names are looked for once and held by nobody: index_count() tells in how many pieces,
+/// which any rank may do, index_piece() makes the index of one in `folder` and unpacks what it
+/// must. An index of a tar that has not changed since stays as it is. 0 pieces: another kind.
+///
+/// "classes": FOLDER/<class>/**.jpg|jpeg|png, or two such trees in FOLDER/train and FOLDER/val (or
+/// FOLDER/test). "list": a path and a label in each line. "tar": plain, gzip or zstd; labels are in
+/// KEY.cls or KEY.json beside KEY.jpg, as WebDataset has them, or are the names of folders.
+std::size_t index_count(const SourceSpec& spec);
+void index_piece(const SourceSpec& spec, std::size_t piece, const std::filesystem::path& folder);
+
+/// Opens it. `folder`: where the pieces are, if it has any. Classes are sorted by name; labels that
+/// are numbers stand for themselves. CIFAR and IDX are also looked for in the sub-folder that the
+/// original archives unpack to (cifar-10-batches-bin, ...).
+std::unique_ptr<Source> open_source(const SourceSpec& spec, const std::filesystem::path& folder);
 
 }  // namespace lockstep::data

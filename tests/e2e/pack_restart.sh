@@ -1,0 +1,119 @@
+#!/bin/bash
+# A `lockstep pack` that is killed goes on where it was, to the bytes of one that was not; another
+# command or another source is refused.
+# seconds: 200
+source "$(dirname "$0")/../support/e2e.bash"
+
+digest() { (cd "$1" && find . -type f | sort | xargs sha256sum | sha256sum); }
+notes() { find "$1/.partial/done" -name '*.txt' 2>/dev/null | wc -l; }
+
+shapes=(pack --from shapes --train-rows 6000 --val-rows 600 --rows-per-shard 300)
+"$LOCKSTEP" "${shapes[@]}" --out whole >/dev/null
+
+# until_notes N: until so many shards of `out` are finished; false when the pack ends before.
+until_notes() {
+  while (($(notes out) < $1)); do
+    kill -0 $job 2>/dev/null || return 1
+    sleep 0.01
+  done
+}
+
+# ---- one rank, killed twice -----------------------------------------------------------------------
+for n in 2 9; do
+  "$LOCKSTEP" "${shapes[@]}" --out out >log 2>&1 &
+  job=$!
+  until_notes $n && kill -9 $job
+  killed=$?
+  wait $job 2>/dev/null
+  said=$(cat log)
+  ((killed == 0)) && [[ ! -e out/train ]]
+  verdict $? "a pack is killed when $n shards are finished"
+done
+finished=$(notes out)
+stat -c '%n %i %Y' out/.partial/train/*.h5 >before
+run "$LOCKSTEP" "${shapes[@]}" --out out
+((status == 0)) && says "going on with an interrupted pack: $finished of 22 shards are finished" &&
+  [[ $(digest out) == $(digest whole) && ! -e out/.partial ]]
+verdict $? 'the same command goes on, to the bytes of a pack that was not disturbed'
+stat -c '%n %i' out/train/*.h5 | sed 's,out/train,out/.partial/train,' >after
+said=$(join <(cut -d' ' -f1,2 before | sort) <(sort after) | awk '$2 != $3'; wc -l before after)
+! grep -q partial <<<"$said"
+verdict $? 'finished shards are not written again'
+rm -rf out
+
+# ---- several ranks; another number of them goes on ---------------------------------------------------
+ranks 3 "$LOCKSTEP" "${shapes[@]}" --out out >log 2>&1 &
+job=$!
+until_notes 3
+# The job is this shell's copy, mpirun below it, the ranks below that.
+kill -9 $(pgrep -P "$(pgrep -P $job)") 2>/dev/null || kill -9 $(pgrep -P $job)
+wait $job 2>/dev/null
+said=$(cat log)
+[[ ! -e out/train ]] && (($(notes out) >= 3))
+verdict $? 'three ranks are killed'
+run ranks 2 "$LOCKSTEP" "${shapes[@]}" --out out
+((status == 0)) && says 'going on with an interrupted pack' && [[ $(digest out) == $(digest whole) ]]
+verdict $? 'two ranks go on with what three began, to the same bytes'
+rm -rf out
+
+# ---- another command, another source ------------------------------------------------------------------
+interrupt() {
+  "$LOCKSTEP" "$@" --out out >log 2>&1 &
+  job=$!
+  until_notes 2 && kill -9 $job
+  wait $job 2>/dev/null
+}
+interrupt "${shapes[@]}"
+run "$LOCKSTEP" "${shapes[@]}" --resize 16 --out out
+((status == 2)) && says 'had "resize = 0x0" where this one has "resize = 16x16"' && (($(notes out) >= 2))
+verdict $? 'another command is refused by what differs'
+run "$LOCKSTEP" "${shapes[@]}" --resize 16 --out out --force
+((status == 0)) && ! says 'going on' && "$LOCKSTEP" info out/train | grep -q '16 x 16'
+verdict $? '--force begins anew with another command'
+rm -rf out
+
+base64 -d >image.jpg <<END
+/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABALDA4MChAODQ4SERATGCgaGBYWGDEjJR0oOjM9PDkzODdASFxOQERXRTc4UG1R
+V19iZ2hnPk1xeXBkeFxlZ2P/2wBDARESEhgVGC8aGi9jQjhCY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2Nj
+Y2NjY2NjY2NjY2NjY2P/wAARCAAIAAgDASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAX/xAAUEAEAAAAAAAAAAAAA
+AAAAAAAA/8QAFQEBAQAAAAAAAAAAAAAAAAAAAAb/xAAUEQEAAAAAAAAAAAAAAAAAAAAA/9oADAMBAAIRAxEAPwCWAKZ//9k=
+END
+mkdir -p images/cat images/dog
+for i in $(seq 200); do cp image.jpg images/cat/$i.jpg && cp image.jpg images/dog/$i.jpg; done
+folders=(pack images --held-out 0 --rows-per-shard 40)
+"$LOCKSTEP" "${folders[@]}" --out whole2 >/dev/null
+
+# An image that is broken ends a pack; what was finished before stays, and it goes on when the image
+# is mended, or without it.
+echo text >images/dog/7.jpg
+run "$LOCKSTEP" "${folders[@]}" --out out
+((status == 2)) && says 'images/dog/7.jpg: not an image' && [[ ! -e out/train ]]
+verdict $? 'a broken image ends a pack by name'
+if (($(notes out) > 0)); then
+  says 'shards are finished and stay in out/.partial: the same command goes on'
+  verdict $? 'and what was finished stays'
+fi
+cp -r out out2 2>/dev/null
+run "$LOCKSTEP" "${folders[@]}" --skip-bad --out out2
+((status == 0)) && says 'packed 399 images' && [[ $(cat out2/skipped.txt) == images/dog/7.jpg:* ]]
+verdict $? '--skip-bad goes on without it'
+cp image.jpg images/dog/7.jpg
+run "$LOCKSTEP" "${folders[@]}" --out out
+((status == 0)) && [[ $(digest out) == $(digest whole2) ]]
+verdict $? 'the image mended, the same command goes on, to the same bytes'
+rm -rf out
+
+for i in $(seq 1600); do ln image.jpg images/cat/more$i.jpg; done
+interrupt "${folders[@]}"
+cp image.jpg images/cat/new.jpg
+run "$LOCKSTEP" "${folders[@]}" --out out
+((status == 2)) && says 'had "images = 2000 images, hash .*" where this one has "images = 2001'
+verdict $? 'another source is refused'
+"$LOCKSTEP" pack images --held-out 0 --rows-per-shard 40 --out out --force >log 2>&1 &
+job=$!
+until_notes 3
+run "$LOCKSTEP" pack images --out out --force
+((status == 2)) && says 'out/.partial: another pack is writing there'
+verdict $? 'two packs do not write to one folder, --force or not'
+kill -9 $job 2>/dev/null
+wait $job 2>/dev/null || true
