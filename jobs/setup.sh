@@ -28,7 +28,9 @@ nlohmann-json3-dev | build | header nlohmann/json.hpp | nlohmann-json
 libjpeg-dev        | build | library libjpeg        | libjpeg-turbo
 libpng-dev         | build | library libpng         | libpng
 zlib1g-dev         | build | library zlib           | zlib
+libdeflate-dev     | build | library libdeflate     | libdeflate
 libzstd-dev        | build | library libzstd        | zstd
+libblosc-dev       | build | library blosc          | c-blosc
 python3-pip        | cuda  | python pip             | py-pip
 catch2             | test  | header catch2/catch.hpp | catch2@2
 hdf5-tools         | test  | command h5dump         | hdf5~mpi

@@ -28,7 +28,7 @@ struct Options {
   train::Config config;
   std::size_t batch = 64, workers = 0, slots = 4;
   double seconds = 4, gpu_rate = 6500;
-  bool validation = false, normalise = false;
+  bool validation = false, normalise = false, loader_only = false;
 };
 
 /// Memory for a loader that no device reads from.
@@ -43,18 +43,19 @@ class HostMemory final : public Device {
   }
 };
 
-data::SamplerSpec sampling(const Options& options, std::size_t rows) {
-  return {.rows = rows,
-          .global_batch = std::min(options.batch, rows),
-          .seed = options.config.seed,
-          .shuffle = !options.validation};
+data::SamplerSpec sampling(const Options& options, const data::DataSet& rows) {
+  train::Config config = options.config;
+  config.batch = std::min(options.batch, rows.info().rows);
+  data::SamplerSpec order = train::training_order(config, rows, 1);
+  if (options.validation) order.shuffle = data::Shuffle::none;
+  return order;
 }
 
 /// Microseconds of one thread for one row, stage by stage.
 Json time_stages(const Options& options, const data::DataSet& rows, const data::AugmentSpec& how) {
   data::RowReader reader(rows, how);
   data::StageTimes times;
-  const data::Sampler sampler(sampling(options, rows.info().rows));
+  const data::Sampler sampler(sampling(options, rows));
   std::vector<std::uint8_t> image(reader.row_bytes()), stored;
   std::vector<float> floats(image.size());
   double crc_s = 0, normalise_s = 0;
@@ -93,10 +94,11 @@ double run_loader(const Options& options, const data::DataSet& rows, const data:
                   std::size_t workers) {
   HostMemory memory;
   data::LoaderSpec spec;
-  spec.sampler = sampling(options, rows.info().rows);
+  spec.sampler = sampling(options, rows);
   spec.augment = how;
   spec.workers = workers;
   spec.slots = options.slots;
+  spec.readahead = options.config.data.readahead;
   spec.epochs = 1 << 20;
   data::Loader loader(rows, spec, memory);
   const std::size_t image = data::delivered(rows.info(), how, options.path).row_bytes();
@@ -117,20 +119,29 @@ double run_loader(const Options& options, const data::DataSet& rows, const data:
 }
 
 Json measure(const Options& options) {
-  const data::DataSet rows(options.path);
+  data::DataSet rows(options.path, train::foreign_spec(options.config));
+  if (!options.config.data.stage.empty()) {
+    const data::Run all{0, rows.info().rows};
+    const data::Staging staging = rows.stage(options.config.data.stage, {&all, 1});
+    require(staging.fits,
+            fmt::format("the data set does not fit into {}: {} are wanted, there is "
+                        "room for {}",
+                        options.config.data.stage, human_bytes(static_cast<double>(staging.bytes)),
+                        human_bytes(static_cast<double>(staging.available))));
+  }
+  if (options.config.data.read == "mmap") rows.map();
   data::AugmentSpec how = train::training_augment(options.config, rows.info());
   data::DataSetInfo input = data::delivered(rows.info(), how, options.path);
   if (options.validation) how = train::evaluation_augment(options.config, input, rows.info());
   input = data::delivered(rows.info(), how, options.path);
-  const std::size_t wanted =
+  const std::size_t workers =
       options.workers > 0 ? options.workers : std::max(1u, std::thread::hardware_concurrency());
-  const std::size_t workers = std::min(wanted, rows.readers());
 
   std::uint64_t bytes = 0;
   for (std::size_t row = 0; row < input.rows; ++row) bytes += rows.row_bytes(row);
-  const Json stages = time_stages(options, rows, how);
-  const double one = run_loader(options, rows, how, 1);
-  const double all = workers == 1 ? one : run_loader(options, rows, how, workers);
+  const Json stages = options.loader_only ? Json::object() : time_stages(options, rows, how);
+  const double all = run_loader(options, rows, how, workers);
+  const double one = workers == 1 || options.loader_only ? all : run_loader(options, rows, how, 1);
   return {{"path", options.path},
           {"rows", input.rows},
           {"stored_bytes", static_cast<double>(bytes) / static_cast<double>(input.rows)},
@@ -159,10 +170,12 @@ void report(const Options& options, const Json& json) {
     sum += us;
     if (us > most) most = us, slowest = stage;
   }
-  log::info(fmt::format("  together {:.2f} us; {} is the limit, {:.0f} % of it", sum, slowest,
-                        100 * most / sum));
+  if (sum > 0)
+    log::info(fmt::format("  together {:.2f} us; {} is the limit, {:.0f} % of it", sum, slowest,
+                          100 * most / sum));
   const double one = json["one_worker_images_per_s"];
-  log::info(fmt::format("loader, 1 worker: {:.0f} images/s", one));
+  if (json["workers"] == 1 || !options.loader_only)
+    log::info(fmt::format("loader, 1 worker: {:.0f} images/s", one));
   if (json["workers"] != 1)
     log::info(fmt::format("loader, {} workers: {:.0f} images/s ({:.2f} times one)",
                           json["workers"].dump(), rate, rate / one));
@@ -212,6 +225,8 @@ Command add_bench_data(CLI::App& bench) {
   app->add_flag("--validation", options->validation, "rows as they are validated on");
   app->add_flag("--normalise", options->normalise,
                 "the batch's reader also makes floats of it, as a training step does");
+  app->add_flag("--loader-only", options->loader_only,
+                "the stages, and one worker beside several, are not measured");
   app->add_option("--json", options->json, "write the figures to this file");
   return {app, [options](Launch&) { return run(*options); }};
 }

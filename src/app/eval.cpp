@@ -100,7 +100,7 @@ int evaluate(Launch& launch, const Options& options) {
   if (launch.rank.rank == 0 && !options.json.empty())
     require_report_fits(options.json, {options.checkpoint, options.data});
   const Model model = read_model(options);
-  const data::DataSet rows(options.data);
+  const data::DataSet rows(options.data, train::foreign_spec(model.config, &model.trained_on));
   train::require_same_data(rows, "--data", *launch.control);
   const data::AugmentSpec augment =
       train::evaluation_augment(model.config, model.trained_on, rows.info());
@@ -113,7 +113,7 @@ int evaluate(Launch& launch, const Options& options) {
   spec.network = train::make_network(model.config, model.trained_on);
   spec.program = train::make_program_spec(model.config, model.trained_on, options.batch);
   spec.augment = augment;
-  spec.workers = std::min(std::clamp<std::size_t>(compute.spare_cores, 1, 8), rows.readers());
+  spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
   spec.bind_worker = compute.bind_worker;
   const auto parameters = compute.backend->make_parameters(spec.network, spec.program.precision);
   train::load_tensors(options.checkpoint, *parameters, false);

@@ -12,7 +12,9 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/shard.hpp"
 #include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/model.hpp"
 #include "lockstep/train/run_directory.hpp"
+#include "reading.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -39,8 +41,8 @@ std::uint64_t stored_bytes(const data::DataSet& rows) {
   return bytes;
 }
 
-Json shards_as_json(const std::filesystem::path& path) {
-  const data::DataSet rows(path);
+Json shards_as_json(const std::filesystem::path& path, const data::ForeignSpec& foreign) {
+  const data::DataSet rows(path, foreign);
   const data::DataSetInfo& info = rows.info();
   std::vector<std::uint64_t> per_class(info.classes.size());
   for (const std::int32_t label : rows.labels()) ++per_class[static_cast<std::size_t>(label)];
@@ -49,7 +51,11 @@ Json shards_as_json(const std::filesystem::path& path) {
     classes.push_back({{"name", info.classes[c]}, {"rows", per_class[c]}});
   for (const auto& file : rows.files()) files.push_back(file.string());
   const bool jpeg = info.encoding == data::Encoding::jpeg;
-  return {{"kind", files.size() == 1 && files[0] == path.string() ? "shard" : "data set"},
+  const bool one = files.size() == 1 && files[0] == path.string();
+  const bool shard = rows.storage().checksums;
+  return {{"kind", !one    ? "data set"
+                   : shard ? "shard"
+                           : "file"},
           {"path", path.string()},
           {"files", std::move(files)},
           {"rows", info.rows},
@@ -61,6 +67,7 @@ Json shards_as_json(const std::filesystem::path& path) {
           {"channels", info.channels},
           {"mean", info.mean},
           {"stddev", info.stddev},
+          {"reading", reading_as_json(rows)},
           {"classes", std::move(classes)}};
 }
 
@@ -125,14 +132,16 @@ Json run_as_json(const train::RunDirectory& run) {
           {"config", read_text(run.config())}};
 }
 
-Json describe(const std::filesystem::path& path) {
-  require(std::filesystem::exists(path), fmt::format("{}: no such file or folder", path.string()));
+Json describe(const std::filesystem::path& path, const data::ForeignSpec& foreign) {
+  const bool pattern = path.string().find_first_of("*?[") != std::string::npos;
+  require(pattern || std::filesystem::exists(path),
+          fmt::format("{}: no such file or folder", path.string()));
   const train::RunDirectory run(path);
   if (std::filesystem::is_directory(path) && std::filesystem::exists(run.config()))
     return run_as_json(run);
   if (std::filesystem::is_regular_file(path) && train::looks_like_checkpoint(path))
     return checkpoint_as_json(path);
-  return shards_as_json(path);
+  return shards_as_json(path, foreign);
 }
 
 std::string percent(const Json& share) {
@@ -161,6 +170,7 @@ std::string shards_as_text(const Json& set) {
                                  set["rows"].dump(), form_as_text(set), set["channels"].dump(),
                                  set["files"].size());
   text += fmt::format("mean {}, deviation {}\n", numbers(set["mean"]), numbers(set["stddev"]));
+  text += reading_as_text(set["reading"]);
   text += fmt::format("{} classes:", set["classes"].size());
   for (const Json& one : set["classes"])
     text += fmt::format("\n  {:>8}  {}", one["rows"].dump(), one["name"].get<std::string>());
@@ -218,14 +228,27 @@ Command add_info(CLI::App& root) {
   struct Options {
     std::string path;
     bool json = false;
+    train::Config config;
   };
   auto options = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand(
-      "info", "Describe a shard, a folder of shards, a checkpoint or a run's directory");
-  app->add_option("path", options->path, "file or folder")->required();
+      "info",
+      "Describe a data set (and how fast its files can be read), a checkpoint or a run's "
+      "directory");
+  app->add_option("path", options->path, "file, folder or pattern of files")->required();
+  for (const train::ConfigKey& key : train::config_keys()) {
+    if (!key.help.starts_with("files that are no shards") && key.name != "data.labels") continue;
+    app->add_option_function<std::string>(
+           "--" + key.name,
+           [options, name = key.name](const std::string& value) {
+             train::set_key(options->config, name, value);
+           },
+           key.help)
+        ->type_name("VALUE");
+  }
   app->add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) {
-            const Json found = describe(options->path);
+            const Json found = describe(options->path, train::foreign_spec(options->config));
             std::string text = options->json
                                    ? found.dump(2, ' ', false, Json::error_handler_t::replace)
                                    : as_text(found);

@@ -34,6 +34,19 @@ struct Piece {
   std::size_t first = 0, last = 0;
 };
 
+// Workers that read the same block of a chunked file would wait for the one that decodes it; so
+// each decodes the next one ahead, as far as the cache holds them.
+std::size_t usual_readahead(const DataSet& data, const LoaderSpec& spec) {
+  const Storage storage = data.storage();
+  if (storage.contiguous || spec.sampler.shuffle == Shuffle::global) return 0;
+  const std::size_t block = storage.block_rows * data.info().row_bytes();
+  const std::size_t kept = storage.cache_bytes / block;  // blocks
+  const bool mixed = spec.sampler.shuffle == Shuffle::block;
+  const std::size_t together = mixed ? spec.sampler.window + 1 : 1;
+  if (kept < 2 * together + spec.workers) return 0;
+  return mixed ? spec.sampler.window * spec.sampler.block : (spec.workers + 1) * storage.block_rows;
+}
+
 }  // namespace
 
 // Batches are counted in turns: turn t is batch t mod batches() of epoch t / batches(). Everything
@@ -45,6 +58,7 @@ struct Loader::Impl {
   const Sampler sampler;
   const std::size_t row_bytes;  // of a batch
   const std::uint64_t end_turn;
+  const std::size_t readahead;  // rows
   std::vector<Slot> slots;
 
   std::mutex mutex;
@@ -54,7 +68,8 @@ struct Loader::Impl {
   std::size_t fill_row = 0;       // the first row of it that nobody has claimed
   std::uint64_t next_turn;        // that next() returns
   std::exception_ptr error;
-  std::atomic<bool> stopping{false};  // set under the mutex, also looked at between rows
+  std::atomic<std::uint64_t> asked{0};  // rows for which was asked, counted over all turns
+  std::atomic<bool> stopping{false};    // set under the mutex, also looked at between rows
   std::vector<std::thread> workers;
 
   Impl(const DataSet& data, const LoaderSpec& what, Device& device)
@@ -63,6 +78,7 @@ struct Loader::Impl {
         sampler(what.sampler),
         row_bytes(delivered(data.info(), what.augment, data.files().front().string()).row_bytes()),
         end_turn((spec.epoch + spec.epochs) * sampler.batches()),
+        readahead(spec.readahead > 0 ? spec.readahead : usual_readahead(data, spec)),
         slots(spec.slots),
         fill_turn(spec.epoch * sampler.batches() + spec.batch),
         next_turn(fill_turn) {
@@ -101,6 +117,7 @@ struct Loader::Impl {
       if (spec.bind_worker) spec.bind_worker();
       RowReader reader(rows, spec.augment);
       while (const std::optional<Piece> piece = claim()) {
+        read_ahead(*piece);
         if (fill_piece(*piece, reader)) give_back(*piece);
       }
     } catch (...) {
@@ -136,6 +153,24 @@ struct Loader::Impl {
       if (fill_turn == end_turn) work.notify_all();
     }
     return piece;
+  }
+
+  // Asks for rows that are wanted soon, each once; goes on to its own when it has decoded a block.
+  void read_ahead(const Piece& piece) {
+    const std::uint64_t each = sampler.rank_batch(), here = piece.turn * each + piece.last;
+    const std::uint64_t end = std::min(here + readahead, end_turn * each);
+    while (readahead > 0 && !stopping.load(std::memory_order_relaxed)) {
+      std::uint64_t at = asked.load(std::memory_order_relaxed);
+      const std::uint64_t next = std::max(at, here);
+      if (next >= end) return;
+      if (!asked.compare_exchange_weak(at, next + 1, std::memory_order_relaxed)) continue;
+      const std::uint64_t turn = next / each;
+      const Slice slice = sampler.slice(turn % sampler.batches());
+      if (next % each >= slice.rows) continue;
+      const std::size_t row =
+          sampler.row(turn / sampler.batches(), slice.first_position + next % each);
+      if (rows.prepare(row)) return;
+    }
   }
 
   // False when it was told to stop before all rows were filled.

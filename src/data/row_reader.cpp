@@ -135,12 +135,14 @@ struct RowReader::Impl {
 
   void read_pixels(std::uint64_t epoch, std::size_t row, std::uint8_t* image) {
     const DataSetInfo& info = rows.info();
-    rows.read(row, std::span(stored).first(info.row_bytes()));
-    end(&StageTimes::read_s);
     if (!resampled) {
+      const std::uint8_t* pixels = rows.view(row, stored).data();
+      end(&StageTimes::read_s);
       const Placement where = placement(spec, epoch, row, info.height, info.width);
-      augment(spec, where, info.height, info.width, channels, fill, stored.data(), image);
+      augment(spec, where, info.height, info.width, channels, fill, pixels, image);
     } else {
+      rows.read(row, std::span(stored).first(info.row_bytes()));
+      end(&StageTimes::read_s);
       widen_pixels(stored.data(), info.height * info.width, channels, wide.data());
       const Geometry how = geometry(spec, epoch, row, info.height, info.width);
       resampler.run({wide.data(), info.width * 4, 0, 0}, how.rows, how.columns, how.flip, channels,

@@ -3,47 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <utility>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "permutation.hpp"
 
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kRounds = 8;  // even, so that the halves end with the widths they began with
-
-// Any function of (half, key) makes the network a bijection; a good one makes it look random. This
-// is the finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
-// generators", OOPSLA'14).
-std::uint64_t mix(std::uint64_t half, std::uint32_t key) {
-  std::uint64_t z = half ^ (static_cast<std::uint64_t>(key) << 32);
-  z = (z + 0x9E3779B97F4A7C15ull) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 31)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 32);
-}
-
-// A Feistel network on `bits` bits: each round swaps the halves after one was xored with a function
-// of the other, which can be undone, so no two inputs meet. Halves may differ by one bit in width.
-std::uint64_t feistel(std::uint64_t value, unsigned bits, const std::uint32_t (&keys)[kRounds]) {
-  unsigned low_bits = bits / 2, high_bits = bits - low_bits;
-  std::uint64_t low = value & ((1ull << low_bits) - 1), high = value >> low_bits;
-  for (const std::uint32_t key : keys) {
-    high ^= mix(low, key) & ((1ull << high_bits) - 1);
-    std::swap(low, high);
-    std::swap(low_bits, high_bits);
-  }
-  return high << low_bits | low;
-}
+// Which permutation of an epoch: each has a stream of its own. Those of windows and nodes follow.
+constexpr std::uint64_t kRows = 0, kBlocks = 1, kParts = 2, kShort = 3, kFirstOther = 8;
+constexpr std::uint64_t kWindowsOfRank = std::uint64_t{1} << 32;
 
 }  // namespace
 
 Sampler::Sampler(const SamplerSpec& spec) : spec_(spec) {
   check(spec.world > 0 && spec.rank >= 0 && spec.rank < spec.world, "a rank of the world");
+  check(spec.block > 0 && spec.window > 0, "blocks and windows of one at least");
   const auto world = static_cast<std::size_t>(spec.world);
   require(spec.rows > 0, "the data set has no rows");
-  require(world <= spec.rows || !spec.shuffle,
+  require(world <= spec.rows || spec.shuffle == Shuffle::none,
           fmt::format("{} ranks are more than the {} rows of the data set; start fewer ranks",
                       world, spec.rows));
   require(spec.global_batch > 0 && spec.global_batch % world == 0,
@@ -54,6 +33,26 @@ Sampler::Sampler(const SamplerSpec& spec) : spec_(spec) {
                                      "and the last uneven batch is dropped: no step would remain; "
                                      "make the batch smaller or keep the last one",
                                      spec.global_batch, spec.rows));
+  batches_ = spec.rows / spec.global_batch;
+  each_ = spec.global_batch / world;
+  if (spec_.nodes.empty()) spec_.nodes.assign(world, 0);
+  check(spec_.nodes.size() == world, "a node for each rank");
+  const auto nodes =
+      static_cast<std::size_t>(*std::max_element(spec_.nodes.begin(), spec_.nodes.end())) + 1;
+  node_ranks_.assign(nodes, 0);
+  std::vector<std::size_t> node_last(nodes, 0), node_rows(nodes, 0);
+  std::size_t begin = 0;
+  for (std::size_t rank = 0; rank < world; ++rank) {
+    const auto node = static_cast<std::size_t>(spec_.nodes[rank]);
+    rank_begin_.push_back(begin);
+    const std::size_t rows = batches_ * each_ + last_rows(rank);
+    begin += rows;
+    members_.push_back({node_ranks_[node]++, node_last[node]});
+    node_last[node] += last_rows(rank);
+    node_rows[node] += rows;
+  }
+  node_begin_.push_back(0);
+  for (const std::size_t rows : node_rows) node_begin_.push_back(node_begin_.back() + rows);
 }
 
 std::size_t Sampler::batches() const {
@@ -69,6 +68,13 @@ std::size_t Sampler::rank_batch() const {
   return spec_.global_batch / static_cast<std::size_t>(spec_.world);
 }
 
+std::size_t Sampler::last_rows(std::size_t rank) const {
+  if (!spec_.keep_last) return 0;
+  const auto world = static_cast<std::size_t>(spec_.world);
+  const std::size_t left = spec_.rows % spec_.global_batch;
+  return left / world + (rank < left % world ? 1 : 0);
+}
+
 Slice Sampler::slice(std::size_t index) const {
   check(index < batches(), "a batch of the epoch");
   const auto rank = static_cast<std::size_t>(spec_.rank);
@@ -82,21 +88,97 @@ Slice Sampler::slice(std::size_t index) const {
   return slice;
 }
 
+Sampler::Place Sampler::place(std::size_t position) const {
+  const auto world = static_cast<std::size_t>(spec_.world);
+  Place place{position / spec_.global_batch, 0, position % spec_.global_batch};
+  const std::size_t rows =
+      place.batch < batches_ ? spec_.global_batch : spec_.rows % spec_.global_batch;
+  const std::size_t each = rows / world, extra = rows % world;
+  const std::size_t of_larger = extra * (each + 1);
+  if (place.index < of_larger) {
+    place.rank = place.index / (each + 1);
+    place.index %= each + 1;
+  } else {
+    place.rank = extra + (place.index - of_larger) / each;
+    place.index = (place.index - of_larger) % each;
+  }
+  return place;
+}
+
 std::size_t Sampler::row(std::uint64_t epoch, std::size_t position) const {
   check(position < spec_.rows, "a position in the epoch");
-  if (!spec_.shuffle || spec_.rows == 1) return position;
-  const auto bits = static_cast<unsigned>(std::bit_width(spec_.rows - 1));
-  const Philox a = draw4(spec_.seed, epoch, 0, Draw::shuffle);
-  const Philox b = draw4(spec_.seed, epoch, 1, Draw::shuffle);
-  const std::uint32_t keys[kRounds] = {a.word[0], a.word[1], a.word[2], a.word[3],
-                                       b.word[0], b.word[1], b.word[2], b.word[3]};
-  // Cycle walking: the network permutes [0, 2^bits); following it from a row until it returns to
-  // [0, rows) permutes that. 2^bits < 2 * rows, so two steps are the most to expect on average.
-  std::uint64_t at = position;
-  do {
-    at = feistel(at, bits, keys);
-  } while (at >= spec_.rows);
-  return at;
+  switch (spec_.shuffle) {
+    case Shuffle::none:
+      return position;
+    case Shuffle::global:
+      return permuted(position, spec_.rows, spec_.seed, epoch, kRows);
+    case Shuffle::block:
+      return row_in_blocks(epoch, position);
+    case Shuffle::node:
+      return row_on_node(epoch, position);
+  }
+  throw Error("an order without a name");
+}
+
+// The rows, block by block in permuted order. A shorter last block has a place of its own, drawn
+// apart, so that the other places can be computed.
+std::size_t Sampler::row_of_block_order(std::uint64_t epoch, std::uint64_t stream,
+                                        std::size_t at) const {
+  const std::size_t block = spec_.block, full = spec_.rows / block, left = spec_.rows % block;
+  if (left > 0) {
+    const std::size_t place =
+        draw(spec_.seed, epoch, 2 * kShort + stream, Draw::shuffle) % (full + 1);
+    if (at >= place * block) {
+      if (at < place * block + left) return full * block + (at - place * block);
+      at -= left;
+    }
+  }
+  return permuted(at / block, full, spec_.seed, epoch, stream) * block + at % block;
+}
+
+std::size_t Sampler::row_in_blocks(std::uint64_t epoch, std::size_t position) const {
+  if (position >= covered()) return row_of_block_order(epoch, kBlocks, position);
+  const Place at = place(position);
+  const std::size_t turn = at.batch * each_ + at.index;  // among this rank's rows of the epoch
+  const std::size_t rows = batches_ * each_ + last_rows(at.rank);
+  const std::size_t length = spec_.block * spec_.window, first = turn / length * length;
+  const std::uint64_t stream = kFirstOther + at.rank * kWindowsOfRank + turn / length;
+  const std::size_t mixed =
+      first + permuted(turn - first, std::min(length, rows - first), spec_.seed, epoch, stream);
+  return row_of_block_order(epoch, kBlocks, rank_begin_[at.rank] + mixed);
+}
+
+// A node's part is as large as its share of the covered rows. floor(rows * x / covered) is written
+// so that nothing overflows.
+std::size_t Sampler::part_begin(std::size_t node) const {
+  return node_begin_[node] + dropped() * node_begin_[node] / covered();
+}
+
+std::size_t Sampler::row_on_node(std::uint64_t epoch, std::size_t position) const {
+  check(position < covered(), "a position that a batch covers");
+  const Place at = place(position);
+  const auto node = static_cast<std::size_t>(spec_.nodes[at.rank]);
+  const Member& member = members_[at.rank];
+  const std::size_t turn = at.batch * each_ * node_ranks_[node] + at.index +
+                           (at.batch < batches_ ? member.index * each_ : member.last_before);
+  const std::size_t begin = part_begin(node), rows = part_begin(node + 1) - begin;
+  const std::size_t mixed = permuted(turn, rows, spec_.seed, epoch, kFirstOther + node);
+  return row_of_block_order(0, kParts, begin + mixed);
+}
+
+std::vector<Run> Sampler::rows_of_node() const {
+  if (spec_.shuffle != Shuffle::node) return {{0, spec_.rows}};
+  const auto node = static_cast<std::size_t>(spec_.nodes[static_cast<std::size_t>(spec_.rank)]);
+  std::vector<Run> runs;
+  for (std::size_t at = part_begin(node); at < part_begin(node + 1); ++at) {
+    const std::size_t row = row_of_block_order(0, kParts, at);
+    if (!runs.empty() && runs.back().first + runs.back().rows == row) {
+      ++runs.back().rows;
+    } else {
+      runs.push_back({row, 1});
+    }
+  }
+  return runs;
 }
 
 }  // namespace lockstep::data

@@ -2,24 +2,38 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
+#include <glob.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cmath>
 #include <cstring>
-#include <limits>
 
+#include "block_cache.hpp"
+#include "foreign.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "read_bytes.hpp"
 #include "shard_file.hpp"
+#include "stager.hpp"
 
 namespace lockstep::data {
 namespace {
 
 std::vector<std::filesystem::path> list_shards(const std::filesystem::path& path) {
   std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return {path};
   std::vector<std::filesystem::path> files;
+  if (!std::filesystem::exists(path, error) &&
+      path.string().find_first_of("*?[") != std::string::npos) {
+    glob_t found{};
+    const int status = ::glob(path.c_str(), 0, nullptr, &found);
+    for (std::size_t i = 0; status == 0 && i < found.gl_pathc; ++i)
+      files.emplace_back(found.gl_pathv[i]);
+    ::globfree(&found);
+    if (files.empty()) h5::refuse(path, "no file has a name like that");
+    std::sort(files.begin(), files.end());
+    return files;
+  }
+  if (!std::filesystem::is_directory(path, error)) return {path};
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
     if (entry.path().extension() == ".h5") files.push_back(entry.path());
   }
@@ -44,6 +58,11 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
                ? fmt::format("JPEGs of {} channel(s)", i.channels)
                : fmt::format("rows of {} x {} x {}", i.height, i.width, i.channels);
   };
+  if (first.foreign() != other.foreign())
+    h5::refuse(other.path,
+               fmt::format("and {} are not of one kind: shards and other programs' files "
+                           "cannot be one data set",
+                           first.path.string()));
   if (shape(a) != shape(b)) disagree("", shape(b), shape(a));
   if (a.classes != b.classes) {
     disagree("the classes ", fmt::format("{}", b.classes), fmt::format("{}", a.classes));
@@ -51,36 +70,6 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
   if (a.mean != b.mean) disagree("mean ", fmt::format("{}", b.mean), fmt::format("{}", a.mean));
   if (a.stddev != b.stddev) {
     disagree("stddev ", fmt::format("{}", b.stddev), fmt::format("{}", a.stddev));
-  }
-}
-
-void read_contiguous(const ShardFile& shard, std::size_t row, std::uint64_t offset,
-                     std::span<std::uint8_t> to) {
-  auto at = static_cast<off_t>(shard.offset + offset);
-  for (std::span<std::uint8_t> left = to; !left.empty();) {
-    const ssize_t got = ::pread(shard.descriptor.get(), left.data(), left.size(), at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      h5::refuse(shard.path,
-                 fmt::format("row {} cannot be read: {}", row,
-                             got == 0 ? "the file has become shorter" : std::strerror(errno)));
-    }
-    left = left.subspan(static_cast<std::size_t>(got));
-    at += got;
-  }
-}
-
-void read_through_hdf5(const ShardFile& shard, std::size_t row, std::span<std::uint8_t> image) {
-  const h5::Session session;
-  const DataSetInfo& info = shard.info;
-  const hsize_t start[] = {row, 0, 0, 0};
-  const hsize_t count[] = {1, info.height, info.width, info.channels};
-  const h5::Space space(H5Dget_space(shard.images.get()));
-  const h5::Space memory(H5Screate_simple(4, count, nullptr));
-  if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start, nullptr, count, nullptr) < 0 ||
-      H5Dread(shard.images.get(), H5T_NATIVE_UINT8, memory.get(), space.get(), H5P_DEFAULT,
-              image.data()) < 0) {
-    h5::refuse_with_cause(shard.path, fmt::format("row {} cannot be read", row));
   }
 }
 
@@ -92,14 +81,29 @@ struct Place {
 
 }  // namespace
 
+// Some rows of a data set, in runs, for what must be known before training.
+constexpr std::size_t kSampleRuns = 8, kSampleRunRows = 128;
+
+std::vector<std::string> numbered(std::size_t classes) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < classes; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
 struct DataSet::Impl {
   std::vector<ShardFile> shards;
   std::vector<std::size_t> first_row;  // of each shard in the data set
   DataSetInfo info;
   std::vector<std::int32_t> labels;
-  bool contiguous = true;
+  BlockCache cache;
+  const std::size_t cache_bytes;
+
+  explicit Impl(std::size_t bytes) : cache(bytes), cache_bytes(bytes) {}
+
+  Stager stager;
 
   ~Impl() {
+    stager.stop();
     const h5::Session session;
     shards.clear();
   }
@@ -116,7 +120,87 @@ struct DataSet::Impl {
     info.rows += shard.info.rows;
     labels.insert(labels.end(), shard.labels.begin(), shard.labels.end());
     shard.labels = {};
-    contiguous = contiguous && shard.contiguous();
+  }
+
+  bool foreign() const { return shards.front().foreign(); }
+
+  // What other programs' files leave open.
+  void complete(const ForeignSpec& spec) {
+    set_range(shards.front(), spec);
+    for (ShardFile& file : shards) {
+      if (!file.form) continue;
+      file.form->low = shards.front().form->low;
+      file.form->high = shards.front().form->high;
+      if (file.stored) file.stored->set_form(*file.form);
+    }
+    name_classes(spec);
+    const auto classes = static_cast<std::int64_t>(info.classes.size());
+    const auto wrong = std::find_if(labels.begin(), labels.end(),
+                                    [&](std::int32_t label) { return label >= classes; });
+    if (wrong != labels.end()) {
+      const Place at = place(static_cast<std::size_t>(wrong - labels.begin()));
+      h5::refuse(at.shard.path, fmt::format("row {} has label {}, but there are {} classes (0 to "
+                                            "{})",
+                                            at.row, *wrong, classes, classes - 1));
+    }
+    if (spec.like != nullptr && spec.like->mean.size() == info.channels) {
+      info.mean = spec.like->mean;
+      info.stddev = spec.like->stddev;
+    } else {
+      measure_channels();
+    }
+  }
+
+  void name_classes(const ForeignSpec& spec) {
+    if (spec.like != nullptr && info.classes.empty()) info.classes = spec.like->classes;
+    if (spec.classes > 0 && info.classes.size() != spec.classes) {
+      require(info.classes.empty() || spec.like != nullptr,
+              fmt::format("{} names {} classes, but data.classes = {}",
+                          shards.front().path.string(), info.classes.size(), spec.classes));
+      info.classes = numbered(spec.classes);
+    }
+    if (info.classes.empty()) {
+      const std::int32_t largest = *std::max_element(labels.begin(), labels.end());
+      if (largest >= 1 << 20)
+        h5::refuse(shards.front().path,
+                   fmt::format("or a file beside it has label {}: at most 2^20 classes", largest));
+      info.classes = numbered(static_cast<std::size_t>(largest) + 1);
+    }
+  }
+
+  // Mean and deviation of up to 1024 rows: the same ones on every rank and at every start.
+  void measure_channels() {
+    const std::size_t channels = info.channels;
+    const bool all = info.rows <= kSampleRuns * kSampleRunRows;
+    const std::size_t runs = all ? 1 : kSampleRuns, length = all ? info.rows : kSampleRunRows;
+    std::vector<double> sums(channels, 0), squares(channels, 0);
+    std::vector<std::uint8_t> image(info.row_bytes());
+    double pixels = 0;
+    for (std::size_t run = 0; run < runs; ++run) {
+      const std::size_t first = run * (info.rows - length) / kSampleRuns;
+      for (std::size_t row = first; row < first + length; ++row) {
+        read(row, image);
+        std::vector<std::uint64_t> sum(channels, 0), square(channels, 0);
+        for (std::size_t i = 0; i < image.size(); i += channels)
+          for (std::size_t c = 0; c < channels; ++c) {
+            const std::uint64_t value = image[i + c];
+            sum[c] += value;
+            square[c] += value * value;
+          }
+        for (std::size_t c = 0; c < channels; ++c) {
+          sums[c] += static_cast<double>(sum[c]) / 255;
+          squares[c] += static_cast<double>(square[c]) / (255 * 255);
+        }
+        pixels += static_cast<double>(image.size() / channels);
+      }
+    }
+    for (std::size_t c = 0; c < channels; ++c) {
+      const double mean = sums[c] / pixels;
+      const double variance = std::max(0.0, squares[c] / pixels - mean * mean);
+      info.mean.push_back(static_cast<float>(mean));
+      // A channel that is the same everywhere stays so.
+      info.stddev.push_back(variance > 1e-10 ? static_cast<float>(std::sqrt(variance)) : 1.0f);
+    }
   }
 
   Place place(std::size_t row) const {
@@ -126,7 +210,39 @@ struct DataSet::Impl {
     return {shards[index], row - first_row[index]};
   }
 
+  void read(std::size_t row, std::span<std::uint8_t> image) {
+    const Place at = place(row);
+    const ShardFile& file = at.shard;
+    if (file.stored) {
+      const std::size_t rows = file.stored->block_rows(), block = at.row / rows;
+      const auto kept = cache.get(key(at), file.stored->rows_of(block) * image.size(),
+                                  [&](std::uint8_t* to) { file.stored->decode(block, to); });
+      std::memcpy(image.data(), kept->memory.get() + at.row % rows * image.size(), image.size());
+    } else if (file.form && !file.form->plain()) {
+      read_converted(at, image);
+    } else {
+      read_bytes(file, at.row, at.row * image.size(), image);
+    }
+    check_row(at, image, row);
+  }
+
+  static void read_converted(const Place& at, std::span<std::uint8_t> image) {
+    thread_local std::vector<std::uint8_t> numbers;
+    const PixelForm& form = *at.shard.form;
+    numbers.resize(form.stored_bytes());
+    read_bytes(at.shard, at.row, at.row * numbers.size(), numbers);
+    if (const auto bad = form.convert(numbers.data(), image.data())) {
+      h5::refuse(at.shard.path, not_a_pixel(form, at.row, *bad));
+    }
+  }
+
+  BlockCache::Key key(const Place& at) const {
+    return {static_cast<std::size_t>(&at.shard - shards.data()),
+            at.row / at.shard.stored->block_rows()};
+  }
+
   void check_row(const Place& place, std::span<const std::uint8_t> bytes, std::size_t row) const {
+    if (place.shard.foreign()) return;
     const std::uint32_t stored = place.shard.crcs[place.row];
     const std::uint32_t crc = row_crc(bytes, labels[row]);
     if (crc == stored) return;
@@ -138,10 +254,13 @@ struct DataSet::Impl {
   }
 };
 
-DataSet::DataSet(const std::filesystem::path& path) : impl_(std::make_unique<Impl>()) {
+DataSet::DataSet(const std::filesystem::path& path, const ForeignSpec& foreign)
+    : impl_(std::make_unique<Impl>(foreign.cache_bytes)) {
   const std::vector<std::filesystem::path> files = list_shards(path);
   allow_open_files(files.size());  // every shard stays open
-  for (const std::filesystem::path& file : files) impl_->add(open_shard(file));
+  for (const std::filesystem::path& file : files)
+    impl_->add(looks_like_shard(file) ? open_shard(file) : open_foreign(file, foreign));
+  if (impl_->foreign()) impl_->complete(foreign);
 }
 
 DataSet::~DataSet() = default;
@@ -157,26 +276,99 @@ std::vector<std::filesystem::path> DataSet::files() const {
   return paths;
 }
 
-std::size_t DataSet::readers() const {
-  return impl_->contiguous ? std::numeric_limits<std::size_t>::max() : 1;
+Storage DataSet::storage() const {
+  Storage storage;
+  storage.layout = "contiguous";
+  storage.cache_bytes = impl_->cache_bytes;
+  storage.checksums = !impl_->foreign();
+  for (const ShardFile& file : impl_->shards) {
+    storage.converted = storage.converted || (file.form && !file.form->plain());
+    if (!file.stored) continue;
+    storage.contiguous = false;
+    const bool slower = !storage.through_hdf5 && file.stored->through_hdf5();
+    if (slower || file.stored->block_rows() > storage.block_rows ||
+        storage.layout == "contiguous") {
+      storage.layout = file.stored->layout();
+      storage.through_hdf5 = storage.through_hdf5 || file.stored->through_hdf5();
+    }
+    storage.block_rows = std::max(storage.block_rows, file.stored->block_rows());
+  }
+  return storage;
 }
 
 std::uint64_t DataSet::row_bytes(std::size_t row) const {
   if (impl_->info.encoding == Encoding::raw) return impl_->info.row_bytes();
   const Place place = impl_->place(row);
-  return place.shard.ends[place.row + 1] - place.shard.ends[place.row];
+  const ByteRange range = place.shard.range(place.row);
+  return range.end - range.begin;
 }
 
 void DataSet::read(std::size_t row, std::span<std::uint8_t> image) const {
   check(impl_->info.encoding == Encoding::raw, "rows of pixels");
   check(image.size() == impl_->info.row_bytes(), "an image buffer of one row");
-  const Place place = impl_->place(row);
-  if (place.shard.contiguous()) {
-    read_contiguous(place.shard, place.row, place.row * image.size(), image);
-  } else {
-    read_through_hdf5(place.shard, place.row, image);
+  impl_->read(row, image);
+}
+
+std::span<const std::uint8_t> DataSet::view(std::size_t row,
+                                            std::vector<std::uint8_t>& buffer) const {
+  const std::size_t bytes = impl_->info.row_bytes();
+  const Place at = impl_->place(row);
+  if (at.shard.mapping && (!at.shard.form || at.shard.form->plain())) {
+    if (const auto* mapped = mapped_bytes(at.shard, at.row, at.row * bytes, bytes)) {
+      impl_->check_row(at, {mapped, bytes}, row);
+      return {mapped, bytes};
+    }
   }
-  impl_->check_row(place, image, row);
+  if (buffer.size() < bytes) buffer.resize(bytes);
+  impl_->read(row, std::span(buffer).first(bytes));
+  return std::span(buffer).first(bytes);
+}
+
+void DataSet::map() {
+  for (ShardFile& file : impl_->shards) {
+    if (!file.contiguous()) continue;
+    const int from = file.staged ? file.staged->descriptor() : file.descriptor.get();
+    file.mapping = std::make_unique<Mapping>(from, file.path.string());
+  }
+}
+
+Staging DataSet::stage(const std::filesystem::path& directory, std::span<const Run> rows) {
+  for (const ShardFile& file : impl_->shards) {
+    if (!file.contiguous())
+      h5::refuse(file.path,
+                 "is not contiguous, and only such data is staged (data.stage); "
+                 "'lockstep pack --repack' makes shards of it");
+  }
+  std::vector<Stager::Part> parts;
+  for (const Run& run : rows) {
+    for (std::size_t done = 0; done < run.rows;) {
+      const Place at = impl_->place(run.first + done);
+      const std::size_t count = std::min(run.rows - done, at.shard.info.rows - at.row);
+      parts.push_back({static_cast<std::size_t>(&at.shard - impl_->shards.data()),
+                       at.shard.range(at.row).begin, at.shard.range(at.row + count - 1).end});
+      done += count;
+    }
+  }
+  return impl_->stager.begin(impl_->shards, directory, parts);
+}
+
+double DataSet::staged() const { return impl_->stager.share(); }
+
+bool DataSet::prepare(std::size_t row) const {
+  const Place at = impl_->place(row);
+  const StoredImages* stored = at.shard.stored.get();
+  if (stored == nullptr) {
+    const ByteRange range = at.shard.range(at.row);
+    ask_for_bytes(at.shard, range.begin, range.end - range.begin);
+    return false;
+  }
+  const std::size_t block = at.row / stored->block_rows();
+  try {
+    return impl_->cache.prepare(impl_->key(at), stored->rows_of(block) * impl_->info.row_bytes(),
+                                [&](std::uint8_t* to) { stored->decode(block, to); });
+  } catch (const InputError&) {
+    return false;
+  }
 }
 
 std::array<std::size_t, 2> DataSet::size(std::size_t row) const {
@@ -193,7 +385,7 @@ std::span<const std::uint8_t> DataSet::read_jpeg(std::size_t row,
   const std::size_t bytes = place.shard.ends[place.row + 1] - begin;
   if (buffer.size() < bytes) buffer.resize(bytes);
   const std::span file(buffer.data(), bytes);
-  read_contiguous(place.shard, place.row, begin, file);
+  read_bytes(place.shard, place.row, begin, file);
   impl_->check_row(place, file, row);
   return file;
 }

@@ -25,19 +25,6 @@ constexpr hsize_t kLongestSide = 65535;  // keeps every product of sides within 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62, kLargestJpeg = 1 << 28;
 constexpr std::size_t kMostPixels = 1 << 28;  // as decode_image()
 
-h5::File open_hdf5(const std::filesystem::path& path) {
-  if (::access(path.c_str(), R_OK) != 0) {
-    h5::refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
-  }
-  if (H5Fis_hdf5(path.c_str()) <= 0) {
-    h5::refuse(path, "is not an HDF5 file; make shards with 'lockstep pack'");
-  }
-  const h5::Properties access = h5::file_access();
-  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
-  if (!file) h5::refuse_with_cause(path, "cannot be opened; is it whole?");
-  return file;
-}
-
 int version_of(Encoding encoding) {
   return encoding == Encoding::raw ? kShardVersion : kJpegShardVersion;
 }
@@ -117,37 +104,16 @@ void check_labels(const ShardFile& shard) {
   }
 }
 
-// True when the pixels are plain bytes in one piece of this very file; says where.
-bool lies_in_one_piece(hid_t images, std::uint64_t& offset) {
-  const h5::Properties created(H5Dget_create_plist(images));
-  const haddr_t address = H5Dget_offset(images);
-  offset = address;
-  return H5Pget_layout(created.get()) == H5D_CONTIGUOUS &&
-         H5Pget_external_count(created.get()) == 0 && address != HADDR_UNDEF;
-}
-
-/// `bytes` at shard.offset are to be read past HDF5: are they there?
-void open_descriptor(ShardFile& shard, std::uint64_t bytes) {
-  shard.descriptor = Owned<int, ::close, -1>(::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!shard.descriptor || ::fstat(shard.descriptor.get(), &status) != 0) {
-    const char* hint = errno == EMFILE ? " (raise 'ulimit -n' or pack into fewer shards)" : "";
-    h5::refuse(shard.path, fmt::format("cannot be opened: {}{}", std::strerror(errno), hint));
-  }
-  const auto length = static_cast<std::uint64_t>(status.st_size);
-  if (length < shard.offset || length - shard.offset < bytes) {
-    h5::refuse(shard.path,
-               fmt::format("is truncated: {} bytes long, but its rows' {} bytes begin at {}",
-                           length, bytes, shard.offset));
-  }
-}
-
 void open_pixels(ShardFile& shard, hid_t file) {
   h5::Item images = h5::Item::data_set(file, shard.path, "images");
   read_shape(images, shard.info);
-  shard.images = images.take_data();
-  if (!lies_in_one_piece(shard.images.get(), shard.offset)) return;
-  shard.images.reset();
+  h5::Data data = images.take_data();
+  if (!lies_in_one_piece(data.get(), shard.offset)) {
+    const DataSetInfo& info = shard.info;
+    const PixelForm form{.height = info.height, .width = info.width, .channels = info.channels};
+    shard.stored = std::make_unique<StoredImages>(shard.path, std::move(data), form, info.rows);
+    return;
+  }
   const std::size_t row_bytes = shard.info.row_bytes();
   if (shard.info.rows > kMostBytes / row_bytes) h5::refuse(shard.path, "is truncated");
   // Before anything is made as long as the rows are said to be many.
@@ -202,6 +168,60 @@ void open_jpegs(ShardFile& shard, hid_t file) {
 }
 
 }  // namespace
+
+h5::File open_hdf5(const std::filesystem::path& path) {
+  if (::access(path.c_str(), R_OK) != 0) {
+    h5::refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
+  }
+  if (H5Fis_hdf5(path.c_str()) <= 0) {
+    h5::refuse(path, "is not an HDF5 file; make shards with 'lockstep pack'");
+  }
+  const h5::Properties access = h5::file_access();
+  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  if (!file) h5::refuse_with_cause(path, "cannot be opened; is it whole?");
+  return file;
+}
+
+bool lies_in_one_piece(hid_t images, std::uint64_t& offset) {
+  const h5::Properties created(H5Dget_create_plist(images));
+  const haddr_t address = H5Dget_offset(images);
+  offset = address;
+  return H5Pget_layout(created.get()) == H5D_CONTIGUOUS &&
+         H5Pget_external_count(created.get()) == 0 && address != HADDR_UNDEF;
+}
+
+void open_descriptor(ShardFile& shard, std::uint64_t bytes) {
+  shard.descriptor = Owned<int, ::close, -1>(::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!shard.descriptor || ::fstat(shard.descriptor.get(), &status) != 0) {
+    const char* hint = errno == EMFILE ? " (raise 'ulimit -n' or pack into fewer shards)" : "";
+    h5::refuse(shard.path, fmt::format("cannot be opened: {}{}", std::strerror(errno), hint));
+  }
+  const auto length = static_cast<std::uint64_t>(status.st_size);
+  if (length < shard.offset || length - shard.offset < bytes) {
+    h5::refuse(shard.path,
+               fmt::format("is truncated: {} bytes long, but its rows' {} bytes begin at {}",
+                           length, bytes, shard.offset));
+  }
+}
+
+ByteRange ShardFile::range(std::size_t row) const {
+  if (info.encoding == Encoding::jpeg) return {ends[row], ends[row + 1]};
+  const std::uint64_t bytes = form ? form->stored_bytes() : info.row_bytes();
+  return {row * bytes, (row + 1) * bytes};
+}
+
+bool looks_like_shard(const std::filesystem::path& path) {
+  const h5::Session session;
+  const h5::File file = open_hdf5(path);
+  if (H5Aexists(file.get(), "format_version") > 0) return true;
+  if (H5Aexists(file.get(), "format") <= 0) return false;
+  const h5::Attribute format(H5Aopen(file.get(), "format", H5P_DEFAULT));
+  const h5::Type type(H5Aget_type(format.get()));
+  if (H5Tget_class(type.get()) != H5T_STRING) return false;
+  const auto texts = h5::Item::attribute(file.get(), path, "format").read_strings();
+  return texts.size() == 1 && texts[0].starts_with("lockstep");
+}
 
 std::uint32_t row_crc(std::span<const std::uint8_t> image, std::int32_t label) {
   const auto bits = static_cast<std::uint32_t>(label);

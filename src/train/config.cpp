@@ -101,12 +101,18 @@ void check_ranges(const Config& config) {
   at_least_one("epochs", config.epochs);
   at_least_one("accumulate", config.accumulate);
   at_least_one("data.slots", config.data.slots);
+  at_least_one("data.window", config.data.window);
   at_least_one("eval.every-epochs", config.eval.every_epochs);
   at_least_one("checkpoint.keep", config.checkpoint.keep);
   for (const auto& [key, threads] :
        {std::pair{"threads", config.threads}, std::pair{"data.workers", config.data.workers},
         std::pair{"data.slots", config.data.slots}})
     within(key, static_cast<double>(threads), 0, 1024);
+  within("data.classes", static_cast<double>(config.data.classes), 0, 1 << 20);
+  within("data.block", static_cast<double>(config.data.block), 0, 1 << 30);
+  within("data.window", static_cast<double>(config.data.window), 1, 1 << 20);
+  within("data.readahead", static_cast<double>(config.data.readahead), 0, 1 << 30);
+  within("data.cache-mb", static_cast<double>(config.data.cache_mb), 1, 1 << 20);
   within("data.size", static_cast<double>(config.data.size), 0, 65535);
   within("data.resize", static_cast<double>(config.data.resize), 0, 65535);
   within("data.min-area", config.data.min_area, 0.0001, 1);

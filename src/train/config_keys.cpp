@@ -103,6 +103,14 @@ ConfigKey one_of(ConfigKey key, std::vector<std::string> values) {
   return key;
 }
 
+/// A number that may be called "auto" where it is 0.
+ConfigKey or_auto(ConfigKey key) {
+  key.set = [set = key.set](Config& config, const std::string& text) {
+    set(config, text == "auto" ? "0" : text);
+  };
+  return key;
+}
+
 /// The key does not touch the arithmetic: a resume may change it freely.
 ConfigKey bookkeeping(ConfigKey key) {
   key.changes_results = false;
@@ -145,8 +153,47 @@ std::vector<ConfigKey> model_and_data_keys() {
              {"default", "pad", "conv"}),
       key("model-options.zero-init-residual", &C::model_options, &M::zero_init_residual,
           "the last batch norm of each branch starts with scale 0"),
-      key("data.train", &C::data, &D::train, "training set: a shard or a folder of shards"),
+      key("data.train", &C::data, &D::train,
+          "training set: a shard, a folder of shards, or any HDF5 file of images and labels; a "
+          "pattern like 'part*.h5' names several"),
       key("data.val", &C::data, &D::val, "validation set (empty: none)"),
+      key("data.images", &C::data, &D::images,
+          "files that are no shards: name of the data set of images (empty: found by its shape and "
+          "name)"),
+      key("data.labels", &C::data, &D::labels, "the same of the labels"),
+      key("data.val-images", &C::data, &D::val_images,
+          "name in the validation set (empty: as data.images)"),
+      key("data.val-labels", &C::data, &D::val_labels, "the same of the labels"),
+      one_of(key("data.layout", &C::data, &D::layout,
+                 "files that are no shards: where the channels stand"),
+             {"auto", "nhwc", "nchw"}),
+      one_of(key("data.range", &C::data, &D::range,
+                 "files that are no shards: what floats go from and to; they become 0 to 255, "
+                 "rounded; auto: 0-1 or 0-255, judged by some rows"),
+             {"auto", "0-1", "0-255", "-1-1"}),
+      key("data.classes", &C::data, &D::classes,
+          "files that are no shards: number of classes (0: those named in the file, else the "
+          "largest label and one)"),
+      bookkeeping(key("data.cache-mb", &C::data, &D::cache_mb,
+                      "chunked files: memory of each rank for decoded chunks (10^6 bytes)")),
+      one_of(key("data.shuffle", &C::data, &D::shuffle,
+                 "order of an epoch: all rows mixed; blocks of rows in random order, the rows of "
+                 "some blocks mixed (large pieces are read); or each node keeps its rows and mixes "
+                 "them"),
+             {"global", "block", "node"}),
+      key("data.block", &C::data, &D::block,
+          "shuffle = block, node: consecutive rows of a block (0: those of a chunk, or of 4 MB)"),
+      key("data.window", &C::data, &D::window, "shuffle = block: so many blocks are mixed"),
+      bookkeeping(key("data.readahead", &C::data, &D::readahead,
+                      "rows that are asked for ahead of those being read (0: none; chunked files: "
+                      "as many as keep the threads busy)")),
+      bookkeeping(key("data.stage", &C::data, &D::stage,
+                      "folder of each node's own (a local disk, /dev/shm) to which the training "
+                      "set is copied while it is first read (empty: none)")),
+      bookkeeping(one_of(key("data.read", &C::data, &D::read,
+                             "how contiguous rows are read; mmap: from pages that a node's ranks "
+                             "share"),
+                         {"pread", "mmap"})),
       one_of(key("data.crop", &C::data, &D::crop,
                  "which part of an image is trained on: a window at a random place, or a box of "
                  "random size and shape, resized; auto: the latter for JPEGs"),
@@ -162,8 +209,10 @@ std::vector<ConfigKey> model_and_data_keys() {
       key("data.pad", &C::data, &D::pad, "random crop from an image padded by so many pixels"),
       key("data.flip", &C::data, &D::flip, "flip horizontally with probability 1/2"),
       key("data.cutout", &C::data, &D::cutout, "side of a random square that is cut out (0: none)"),
-      bookkeeping(key("data.workers", &C::data, &D::workers,
-                      "threads of each rank that read and augment (0: as many as fit)")),
+      bookkeeping(or_auto(
+          key("data.workers", &C::data, &D::workers,
+              "threads of each rank that read and augment (0 or auto: as many of the spare cores' "
+              "as are measured to help)"))),
       bookkeeping(key("data.slots", &C::data, &D::slots, "batches that are prepared ahead")),
       key("data.keep-last", &C::data, &D::keep_last,
           "train on the last, smaller batch of an epoch instead of dropping it"),

@@ -53,7 +53,7 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
                      .global_batch = spec_.program.batch * world,
                      .rank = control_.rank(),
                      .world = control_.world(),
-                     .shuffle = false,
+                     .shuffle = data::Shuffle::none,
                      .keep_last = true};
   loading.augment = spec_.augment;
   loading.workers = spec_.workers;

@@ -41,6 +41,47 @@ void require_channels(const data::DataSetInfo& data, const std::string& path) {
           fmt::format("{} has images of {} channels; networks take 1 to 4", path, data.channels));
 }
 
+data::ForeignSpec foreign_spec(const Config& config, const data::DataSetInfo* trained_on) {
+  const Config::Data& data = config.data;
+  const auto choose = [&](const std::string& training, const std::string& validation) {
+    return trained_on != nullptr && !validation.empty() ? validation : training;
+  };
+  return {.images = choose(data.images, data.val_images),
+          .labels = choose(data.labels, data.val_labels),
+          .layout = data.layout,
+          .range = data.range,
+          .classes = data.classes,
+          .like = trained_on,
+          .cache_bytes = data.cache_mb * 1'000'000};
+}
+
+data::SamplerSpec training_order(const Config& config, const data::DataSet& rows, int world) {
+  constexpr std::size_t large = 4'000'000, few = 64;
+  const data::DataSetInfo& info = rows.info();
+  const data::Storage storage = rows.storage();
+  std::size_t block = config.data.block;
+  if (block == 0 && !storage.contiguous) block = storage.block_rows;
+  if (block == 0) {
+    std::uint64_t bytes = 0;
+    const std::size_t looks = std::min<std::size_t>(info.rows, 100);
+    for (std::size_t row = 0; row < looks; ++row) bytes += rows.row_bytes(row);
+    block = large * looks / bytes;
+    // A small data set still has some blocks for each rank to mix.
+    block = std::min(block, info.rows / (few * static_cast<std::size_t>(world)));
+  }
+  const std::string& order = config.data.shuffle;
+  return {.rows = info.rows,
+          .global_batch = config.batch,
+          .world = world,
+          .seed = config.seed,
+          .shuffle = order == "block"  ? data::Shuffle::block
+                     : order == "node" ? data::Shuffle::node
+                                       : data::Shuffle::global,
+          .keep_last = config.data.keep_last,
+          .block = std::clamp<std::size_t>(block, 1, info.rows),
+          .window = config.data.window};
+}
+
 data::AugmentSpec training_augment(const Config& config, const data::DataSetInfo& stored) {
   constexpr std::size_t usual = 224;
   data::AugmentSpec spec{.pad = config.data.pad,

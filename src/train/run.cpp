@@ -10,6 +10,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/workers.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/model.hpp"
 #include "train/run_impl.hpp"
@@ -25,6 +26,18 @@ std::size_t learned_numbers(const nn::Network& network) {
   for (const nn::Tensor& tensor : nn::tensors(network))
     if (nn::learned(tensor.role)) count += tensor.count();
   return count;
+}
+
+/// The nodes of all ranks by the names of their hosts, in order of first appearance.
+std::vector<int> numbered_nodes(const std::vector<std::string>& hosts) {
+  std::vector<std::string> seen;
+  std::vector<int> nodes;
+  for (const std::string& host : hosts) {
+    auto found = std::find(seen.begin(), seen.end(), host);
+    if (found == seen.end()) found = seen.insert(seen.end(), host);
+    nodes.push_back(static_cast<int>(found - seen.begin()));
+  }
+  return nodes;
 }
 
 }  // namespace
@@ -71,7 +84,7 @@ void Run::Impl::judge_directory() const {
 }
 
 void Run::Impl::open_data() {
-  train_rows = std::make_unique<data::DataSet>(config.data.train);
+  train_rows = std::make_unique<data::DataSet>(config.data.train, foreign_spec(config));
   require_channels(train_rows->info(), config.data.train);
   require_same_data(*train_rows, "data.train", control);
   augment = training_augment(config, train_rows->info());
@@ -83,19 +96,18 @@ void Run::Impl::open_data() {
                                        "has images of {} x {} pixels",
                                        key, pixels, config.data.train, input.height, input.width));
   if (!config.data.val.empty()) {
-    val_rows = std::make_unique<data::DataSet>(config.data.val);
+    val_rows =
+        std::make_unique<data::DataSet>(config.data.val, foreign_spec(config, &train_rows->info()));
     require_same_data(*val_rows, "data.val", control);
     const data::AugmentSpec how = evaluation_augment(config, input, val_rows->info());
     require_alike(input, config.data.train, data::delivered(val_rows->info(), how, config.data.val),
                   config.data.val);
   }
-  sampler.emplace(data::SamplerSpec{.rows = input.rows,
-                                    .global_batch = config.batch,
-                                    .rank = control.rank(),
-                                    .world = control.world(),
-                                    .seed = config.seed,
-                                    .shuffle = true,
-                                    .keep_last = config.data.keep_last});
+  data::SamplerSpec order = training_order(config, *train_rows, control.world());
+  order.rank = control.rank();
+  if (order.shuffle == data::Shuffle::node)
+    order.nodes = numbered_nodes(control.gather(spec.allocation.host, "nodes"));
+  sampler.emplace(order);
   steps_per_epoch = sampler->batches();
   schedule = make_schedule(config, steps_per_epoch);
 }
@@ -180,7 +192,6 @@ void Run::Impl::start_loader() {
   data::LoaderSpec loading;
   loading.sampler = sampler->spec();
   loading.augment = augment;
-  loading.workers = loader_threads();
   loading.slots = config.data.slots;
   loading.bind_worker = spec.bind_worker;
   loading.epoch = at.epoch;
@@ -191,15 +202,53 @@ void Run::Impl::start_loader() {
   }
   if (loading.epoch >= config.epochs) return;
   loading.epochs = config.epochs - loading.epoch;
+  loading.readahead = config.data.readahead;
+  stage_data();
+  if (config.data.read == "mmap") train_rows->map();
+  if (config.data.workers == 0) measure_workers(loading);
+  loading.workers = loader_threads();
   loader.emplace(*train_rows, loading, backend.device());
 }
 
 std::size_t Run::Impl::loader_threads() const {
-  const std::size_t readers = train_rows->readers();
-  const std::size_t wanted = config.data.workers != 0
-                                 ? config.data.workers
-                                 : std::clamp<std::size_t>(spec.spare_cores, 1, 8);
-  return std::min(wanted, readers);
+  if (config.data.workers != 0) return config.data.workers;
+  return measured_workers != 0 ? measured_workers : std::clamp<std::size_t>(spec.spare_cores, 1, 8);
+}
+
+/// Collective: all ranks measure at once, as they will read.
+void Run::Impl::measure_workers(const data::LoaderSpec& loading) {
+  const std::size_t most = std::clamp<std::size_t>(spec.spare_cores, 1, 64);
+  control.barrier("measuring the loader");
+  const data::WorkerChoice choice = data::choose_workers(*train_rows, loading, most);
+  measured_workers = choice.workers;
+  if (speaker() && most > 1)
+    log::info(
+        fmt::format("data: {} thread(s) of {} that there is room for, {:.0f} rows/s a rank (one "
+                    "alone {:.0f})",
+                    choice.workers, most, choice.rows_per_s, choice.rows_per_s_of_one));
+}
+
+void Run::Impl::stage_data() {
+  if (config.data.stage.empty()) return;
+  const data::Staging staging = train_rows->stage(config.data.stage, sampler->rows_of_node());
+  const std::string said =
+      staging.fits
+          ? ""
+          : fmt::format(
+                "{} of the training set do not fit into {} on {}, where there is "
+                "room for {}: they are read from where they are",
+                human_bytes(static_cast<double>(staging.bytes - staging.there)), config.data.stage,
+                spec.allocation.host, human_bytes(static_cast<double>(staging.available)));
+  const std::vector<std::string> all = control.gather(said, "staging");
+  if (!speaker()) return;
+  const auto refused =
+      std::find_if(all.begin(), all.end(), [](const std::string& text) { return !text.empty(); });
+  if (refused != all.end()) return log::warn("data.stage: " + *refused);
+  log::info(
+      fmt::format("data: {} are copied to {} on each node while they are first read ({} are "
+                  "there)",
+                  human_bytes(static_cast<double>(staging.bytes)), config.data.stage,
+                  human_bytes(static_cast<double>(staging.there))));
 }
 
 void Run::Impl::introduce() const {

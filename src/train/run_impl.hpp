@@ -35,6 +35,8 @@ struct Run::Impl {
   StartRecord this_start() const;
   std::string saved_config() const;
   void start_loader();
+  void stage_data();
+  void measure_workers(const data::LoaderSpec& loading);
   std::size_t loader_threads() const;
   void introduce() const;
 
@@ -75,6 +77,7 @@ struct Run::Impl {
   data::AugmentSpec augment;  ///< of training rows
   data::DataSetInfo input;    ///< training rows as the network takes them
   std::optional<data::Sampler> sampler;
+  std::size_t measured_workers = 0;  ///< 0: not measured
   std::uint64_t steps_per_epoch = 0;
   optim::ScheduleSpec schedule;
   std::optional<ResumePoint> resume;

@@ -187,7 +187,7 @@ std::optional<Validation> Run::Impl::validate() {
     evaluation.program = trainer->program_spec();
     if (config.eval.batch != 0) evaluation.program.batch = config.eval.batch;
     evaluation.augment = evaluation_augment(config, input, val_rows->info());
-    evaluation.workers = std::min(loader_threads(), val_rows->readers());
+    evaluation.workers = loader_threads();
     evaluation.bind_worker = spec.bind_worker;
     evaluation.stop = [this] { return asked_to_stop(); };
     evaluator.emplace(evaluation, backend, trainer->parameters(), control, *val_rows);

@@ -118,7 +118,7 @@ TEST_CASE("a data set gives back every JPEG of its shards, byte for byte", "[jpe
   CHECK(rows.info().rows == 91);
   CHECK(rows.info().encoding == Encoding::jpeg);
   CHECK(rows.info().channels == 3);
-  CHECK(rows.readers() > 1000);
+  CHECK(rows.storage().contiguous);
   std::vector<std::uint8_t> buffer;
   for (std::size_t row = 0; row < 91; ++row) {
     const std::string file = file_of(row);

@@ -316,7 +316,17 @@ TEST_CASE("compressed shards give the same batches", "[loader]") {
   LoaderSpec spec = fixture.spec(20, 2);
   spec.augment.flip = true;
   spec.workers = 3;
-  const std::vector<Seen> plain = run(fixture, spec);
+  spec.sampler.block = 4;
+  spec.sampler.window = 2;
+  std::vector<std::vector<Seen>> plain;
+  constexpr Shuffle all_orders[] = {Shuffle::none, Shuffle::global, Shuffle::block, Shuffle::node};
+  for (const Shuffle order : all_orders) {
+    spec.sampler.shuffle = order;
+    spec.readahead = 0;
+    plain.push_back(run(fixture, spec));
+    spec.readahead = 30;
+    CHECK(run(fixture, spec) == plain.back());
+  }
   for (const auto& path : fixture.rows->files()) {
     const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
     const hid_t old = H5Dopen2(file, "images", H5P_DEFAULT);
@@ -325,7 +335,7 @@ TEST_CASE("compressed shards give the same batches", "[loader]") {
     H5Dread(old, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, all.data());
     H5Dclose(old);
     H5Ldelete(file, "images", H5P_DEFAULT);
-    const hsize_t chunk[] = {1, 5, 4, 3};
+    const hsize_t chunk[] = {4, 5, 4, 3};
     const hid_t how = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_chunk(how, 4, chunk);
     H5Pset_deflate(how, 1);
@@ -338,6 +348,27 @@ TEST_CASE("compressed shards give the same batches", "[loader]") {
     H5Fclose(file);
   }
   fixture.open();
-  REQUIRE(fixture.rows->readers() == 1);
-  CHECK(run(fixture, spec) == plain);
+  REQUIRE_FALSE(fixture.rows->storage().contiguous);
+  for (std::size_t i = 0; i < std::size(all_orders); ++i)
+    for (const std::size_t readahead : {0, 7}) {
+      spec.sampler.shuffle = all_orders[i];
+      spec.readahead = readahead;
+      CHECK(run(fixture, spec) == plain[i]);
+    }
+}
+
+TEST_CASE("a row that was asked for ahead of need is an error only when it is read", "[loader]") {
+  Fixture fixture(40);
+  LoaderSpec spec = fixture.spec(8, 1);
+  spec.sampler.shuffle = Shuffle::none;
+  spec.slots = 1;
+  spec.readahead = 1000;
+  std::filesystem::resize_file(fixture.rows->files()[1], 10);
+  Loader loader(*fixture.rows, spec, fixture.device);
+  loader.release(loader.next());
+  CHECK_THROWS_WITH(
+      [&] {
+        for (;;) loader.release(loader.next());
+      }(),
+      Contains("b.h5: row "));
 }

@@ -135,7 +135,7 @@ TEST_CASE("an uneven last batch is shared as evenly as can be, lower ranks first
 
 TEST_CASE("without shuffling the order is the data set's", "[sampler]") {
   SamplerSpec spec = whole(100);
-  spec.shuffle = false;
+  spec.shuffle = Shuffle::none;
   for (std::size_t i = 0; i < 100; ++i) REQUIRE(Sampler(spec).row(5, i) == i);
 }
 
@@ -224,7 +224,7 @@ TEST_CASE("batches that ranks cannot share are refused with the numbers", "[samp
   spec.world = 101;
   spec.global_batch = 101;
   CHECK_THROWS_WITH(Sampler(spec), Contains("101 ranks") && Contains("100 rows"));
-  spec.shuffle = false;  // an evaluation counts every row, whoever has none
+  spec.shuffle = Shuffle::none;  // an evaluation counts every row, whoever has none
   CHECK(each_once(global_batch(spec, 0, 0), 100));
   spec = whole(0);
   CHECK_THROWS_WITH(Sampler(spec), Contains("no rows"));

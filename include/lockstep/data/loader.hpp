@@ -17,12 +17,14 @@ namespace lockstep::data {
 
 struct LoaderSpec {
   SamplerSpec sampler;
-  AugmentSpec augment;      ///< in evaluation nothing random
-  std::size_t workers = 1;  ///< threads that read and augment
-  std::size_t slots = 4;    ///< batches in the ring
-  std::uint64_t epoch = 0;  ///< where to begin: a resume gives the sampler's position
-  std::uint64_t batch = 0;  ///< index in that epoch of the first batch that next() returns; the
-                            ///< number of batches in an epoch means: the next epoch's first
+  AugmentSpec augment;        ///< in evaluation nothing random
+  std::size_t workers = 1;    ///< threads that read and augment
+  std::size_t slots = 4;      ///< batches in the ring
+  std::size_t readahead = 0;  ///< rows for which is asked ahead of those being read; 0: none, but
+                              ///< for chunked data as many as keep the workers busy
+  std::uint64_t epoch = 0;    ///< where to begin: a resume gives the sampler's position
+  std::uint64_t batch = 0;    ///< index in that epoch of the first batch that next() returns; the
+                              ///< number of batches in an epoch means: the next epoch's first
   std::uint64_t epochs =
       0;  ///< epochs to go through, from `epoch` on; after the last, next() throws
   std::function<void()>

@@ -25,7 +25,7 @@ DataSetInfo delivered(const DataSetInfo& stored, const AugmentSpec& spec, const 
 
 /// Turns stored rows into rows of a batch: reads, decodes what is needed of a JPEG, crops, resizes,
 /// flips. What comes out is a pure function of (spec.seed, epoch, row). Keeps its buffers between
-/// rows: one for each thread, and no more than rows.readers() at once. `rows` must outlive it.
+/// rows: one for each thread. `rows` must outlive it.
 class RowReader {
  public:
   /// `spec` must suit the data set: see delivered().

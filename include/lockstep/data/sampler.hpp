@@ -6,16 +6,34 @@
 
 namespace lockstep::data {
 
+/// The order in which an epoch goes through the rows. All are pure functions of seed, epoch and
+/// position, so a run resumes in the middle of an epoch.
+enum class Shuffle {
+  none,    ///< the order of the data set
+  global,  ///< a new permutation of all rows each epoch, the same for any number of ranks
+  /// Blocks of consecutive rows in permuted order, a new one each epoch. Each rank goes through a
+  /// part of that order by itself and permutes the rows of `window` blocks among themselves, so
+  /// that it reads large pieces: a shuffle buffer. Depends on the number of ranks.
+  block,
+  /// Each node keeps its rows in all epochs: blocks that the seed chose for it. They are permuted
+  /// anew each epoch among its ranks. Depends on the number of ranks and on their nodes.
+  node
+};
+
 /// Who reads which row when: a pure function of what stands here. Each global batch is a run of
 /// consecutive positions of the epoch's order; a rank takes its slice of it. Batch b covers
-/// positions [b * global, (b + 1) * global).
+/// positions [b * global, (b + 1) * global). Each row comes at most once in an epoch; those that no
+/// batch covers are others each epoch (with Shuffle::node, others of the same node).
 struct SamplerSpec {
   std::size_t rows = 0;
   std::size_t global_batch = 1;
   int rank = 0, world = 1;
   std::uint64_t seed = 1;
-  bool shuffle = true;     ///< a new permutation each epoch; else the order of the data set
-  bool keep_last = false;  ///< the last uneven global batch is kept; else dropped
+  Shuffle shuffle = Shuffle::global;
+  bool keep_last = false;   ///< the last uneven global batch is kept; else dropped
+  std::size_t block = 1;    ///< block, node: rows of a block; the data set's last may have fewer
+  std::size_t window = 16;  ///< block: blocks that are mixed
+  std::vector<int> nodes = {};  ///< node: of each rank, numbered from 0 on; empty: all on one
 };
 
 /// A rank's rows of one global batch.
@@ -23,6 +41,11 @@ struct Slice {
   std::size_t first_position = 0;  ///< in the epoch's order
   std::size_t rows = 0;            ///< this rank's; may be 0 in an uneven last batch
   std::size_t global_rows = 0;     ///< of all ranks together
+};
+
+/// Consecutive rows of the data set.
+struct Run {
+  std::size_t first = 0, rows = 0;
 };
 
 class Sampler {
@@ -37,12 +60,33 @@ class Sampler {
   /// This rank's part of batch `index`. A full batch gives every rank global / world rows; an
   /// uneven last one is split as evenly as can be, the lower ranks taking one more.
   Slice slice(std::size_t index) const;
-  /// The row that stands at `position` of `epoch`: a keyed permutation (no table), O(1).
+  /// The row that stands at `position`, which a batch covers, of `epoch`: O(1).
   std::size_t row(std::uint64_t epoch, std::size_t position) const;
+  /// The rows that this rank's node may read in any epoch: all but with Shuffle::node.
+  std::vector<Run> rows_of_node() const;
   const SamplerSpec& spec() const { return spec_; }
 
  private:
+  struct Place {
+    std::size_t batch = 0, rank = 0, index = 0;
+  };
+  std::size_t covered() const { return spec_.rows - dropped(); }
+  std::size_t last_rows(std::size_t rank) const;  ///< of the rank in an uneven last batch
+  Place place(std::size_t position) const;
+  std::size_t row_of_block_order(std::uint64_t epoch, std::uint64_t stream, std::size_t at) const;
+  std::size_t row_in_blocks(std::uint64_t epoch, std::size_t position) const;
+  std::size_t row_on_node(std::uint64_t epoch, std::size_t position) const;
+  std::size_t part_begin(std::size_t node) const;
+
   SamplerSpec spec_;
+  std::size_t batches_ = 0, each_ = 0;
+  std::vector<std::size_t> rank_begin_;  ///< rows of an epoch that lower ranks read
+  struct Member {
+    std::size_t index = 0;        ///< among the node's ranks
+    std::size_t last_before = 0;  ///< rows of lower ones in an uneven last batch
+  };
+  std::vector<Member> members_;
+  std::vector<std::size_t> node_ranks_, node_begin_;
 };
 
 }  // namespace lockstep::data

@@ -36,6 +36,17 @@ struct Config {
 
   struct Data {
     std::string train, val;
+    std::string images, labels, val_images, val_labels;
+    std::string layout = "auto";
+    std::string range = "auto";
+    std::size_t classes = 0;
+    std::size_t cache_mb = 256;
+    std::string shuffle = "global";
+    std::size_t block = 0;
+    std::size_t window = 16;
+    std::size_t readahead = 0;
+    std::string stage;
+    std::string read = "pread";
     std::string crop = "auto";
     std::size_t size = 0;
     std::size_t resize = 0;

@@ -12,6 +12,13 @@ namespace lockstep::train {
 /// Throws InputError naming `path` when networks take no images of its number of channels: 1 to 4.
 void require_channels(const data::DataSetInfo& data, const std::string& path);
 
+/// How files that are no shards are read: the training set, or, with its `trained_on`, a validation
+/// set.
+data::ForeignSpec foreign_spec(const Config& config, const data::DataSetInfo* trained_on = nullptr);
+
+/// The order of the training rows: `rows` is the training set; rank, world and nodes are left open.
+data::SamplerSpec training_order(const Config& config, const data::DataSet& rows, int world);
+
 /// How the rows of a training set become the network's input; data::delivered() says its shape.
 data::AugmentSpec training_augment(const Config& config, const data::DataSetInfo& stored);
 

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace lockstep::data {
+
+/// Decoded blocks of rows, shared by all threads, up to a limit of bytes; the one that was used
+/// longest ago goes first. A block that several threads want at once is decoded by one of them.
+class BlockCache {
+ public:
+  struct Key {
+    std::size_t file = 0, block = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  using Decode = std::function<void(std::uint8_t* to)>;
+  using Memory = std::unique_ptr<std::uint8_t[]>;
+
+  /// A block's bytes stay as they are as long as somebody holds this.
+  struct Block {
+    Memory memory;
+    std::size_t bytes = 0;
+    bool ready = false;
+    std::list<Key>::iterator place;  // in order of use
+  };
+
+  explicit BlockCache(std::size_t limit_bytes) : limit_(limit_bytes) {}
+
+  /// The block, of `bytes` bytes: as it is kept, else decoded by this thread; waits while another
+  /// one decodes it. What `decode` throws is thrown, and the block stays unknown.
+  std::shared_ptr<const Block> get(Key key, std::size_t bytes, const Decode& decode);
+  /// The same for one that will soon be wanted; does nothing when it is kept or under way. True
+  /// when this call decoded it.
+  bool prepare(Key key, std::size_t bytes, const Decode& decode);
+
+ private:
+  std::shared_ptr<Block> claim(Key key, std::size_t bytes);
+  void decode_claimed(Key key, Block& block, const Decode& decode);
+  void make_room();
+  Memory memory_for(std::size_t bytes);
+
+  const std::size_t limit_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Key, std::shared_ptr<Block>> blocks_;
+  std::list<Key> by_use_;  // the newest first
+  std::size_t held_ = 0;   // bytes
+  struct Spare {
+    Memory memory;
+    std::size_t bytes = 0;
+  };
+  std::vector<Spare> spares_;  // of blocks that went: new pages are slow
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,86 @@
+#include "read_bytes.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "lockstep/base/error.hpp"
+#include "shard_file.hpp"
+
+namespace lockstep::data {
+namespace {
+
+[[noreturn]] void refuse_row(const ShardFile& file, std::size_t row, std::string_view why) {
+  h5::refuse(file.path, fmt::format("row {} cannot be read: {}", row, why));
+}
+
+constexpr const char* kShorter = "the file has become shorter";
+
+}  // namespace
+
+Mapping::Mapping(int descriptor, const std::string& name) : descriptor_(descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && status.st_size > 0) {
+    size_ = static_cast<std::uint64_t>(status.st_size);
+    data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
+  }
+  if (data_ == nullptr || data_ == MAP_FAILED)
+    throw InputError(fmt::format("{}: cannot be mapped: {}; data.read = pread reads it otherwise",
+                                 name, std::strerror(errno)));
+}
+
+Mapping::~Mapping() { ::munmap(data_, size_); }
+
+const std::uint8_t* Mapping::bytes(std::uint64_t begin, std::uint64_t end) const {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0 || static_cast<std::uint64_t>(status.st_size) < end ||
+      size_ < end)
+    return nullptr;
+  return static_cast<const std::uint8_t*>(data_) + begin;
+}
+
+const std::uint8_t* mapped_bytes(const ShardFile& file, std::size_t row, std::uint64_t offset,
+                                 std::size_t bytes) {
+  if (!file.mapping) return nullptr;
+  const std::uint64_t begin = file.offset + offset;
+  if (file.staged && !file.staged->ensure(begin, begin + bytes)) return nullptr;
+  const std::uint8_t* found = file.mapping->bytes(begin, begin + bytes);
+  if (found == nullptr) refuse_row(file, row, kShorter);
+  return found;
+}
+
+void read_bytes(const ShardFile& file, std::size_t row, std::uint64_t offset,
+                std::span<std::uint8_t> to) {
+  if (const std::uint8_t* mapped = mapped_bytes(file, row, offset, to.size())) {
+    std::memcpy(to.data(), mapped, to.size());
+    return;
+  }
+  const std::uint64_t begin = file.offset + offset;
+  const bool in_copy = file.staged && file.staged->ensure(begin, begin + to.size());
+  const int descriptor = in_copy ? file.staged->descriptor() : file.descriptor.get();
+  auto at = static_cast<off_t>(begin);
+  for (std::span<std::uint8_t> left = to; !left.empty();) {
+    const ssize_t got = ::pread(descriptor, left.data(), left.size(), at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) refuse_row(file, row, got == 0 ? kShorter : std::strerror(errno));
+    left = left.subspan(static_cast<std::size_t>(got));
+    at += got;
+  }
+}
+
+void ask_for_bytes(const ShardFile& file, std::uint64_t offset, std::size_t bytes) {
+  const std::uint64_t begin = file.offset + offset;
+  if (file.staged) {
+    file.staged->ensure(begin, begin + bytes);
+  } else {
+    ::posix_fadvise(file.descriptor.get(), static_cast<off_t>(begin), static_cast<off_t>(bytes),
+                    POSIX_FADV_WILLNEED);
+  }
+}
+
+}  // namespace lockstep::data

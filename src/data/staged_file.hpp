@@ -1,0 +1,59 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/owned.hpp"
+
+namespace lockstep::data {
+
+/// A file's copy in a directory of this node, made piece by piece as the pieces are wanted, by all
+/// processes of the node together: a table beside the copy, mapped by all of them, says which
+/// pieces are there and who copies which, so that no piece is read from the original twice. A copy
+/// that is there already, of the same file as it is now and since this machine was started, is
+/// used. Thread-safe.
+class StagedFile {
+ public:
+  static constexpr std::uint64_t piece_bytes = 1 << 20;
+
+  /// Begins or joins the copy of `original`, open as `descriptor`, in `directory` (made if need
+  /// be, for this user alone). Throws InputError naming what cannot be made.
+  StagedFile(const std::filesystem::path& original, int descriptor,
+             const std::filesystem::path& directory);
+  ~StagedFile();
+  StagedFile(const StagedFile&) = delete;
+  StagedFile& operator=(const StagedFile&) = delete;
+
+  std::uint64_t size() const { return size_; }
+  std::uint64_t pieces() const { return (size_ + piece_bytes - 1) / piece_bytes; }
+  bool is_there(std::uint64_t piece) const;
+  /// Sees to it that bytes [begin, end) are in the copy, by copying or by waiting for another
+  /// process. False when they cannot be: read the original.
+  bool ensure(std::uint64_t begin, std::uint64_t end);
+  /// Copies a piece unless it is there or another process is at it; false when the copy has been
+  /// given up.
+  bool copy(std::uint64_t piece);
+  int descriptor() const { return copy_.get(); }
+  /// Why no more is copied; empty: nothing is wrong.
+  std::string problem() const;
+
+ private:
+  bool copy_claimed(std::uint64_t piece);
+  std::atomic_ref<std::uint32_t> state(std::uint64_t piece) const;
+
+  int original_;
+  std::uint64_t size_ = 0;
+  std::filesystem::path path_;  // of the copy
+  Owned<int, ::close, -1> copy_;
+  void* table_ = nullptr;  // mapped
+  std::size_t table_bytes_ = 0;
+  std::atomic<int> error_{0};  // errno of what went wrong
+};
+
+}  // namespace lockstep::data

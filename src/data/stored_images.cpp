@@ -1,0 +1,225 @@
+#include "stored_images.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::size_t kLargestBlock = std::size_t{1} << 30;
+
+}  // namespace
+
+hid_t memory_type(Number number) {
+  switch (number) {
+    case Number::u8:
+      return H5T_NATIVE_UINT8;
+    case Number::i8:
+      return H5T_NATIVE_INT8;
+    case Number::u16:
+      return H5T_NATIVE_UINT16;
+    case Number::i16:
+      return H5T_NATIVE_INT16;
+    case Number::u32:
+      return H5T_NATIVE_UINT32;
+    case Number::i32:
+      return H5T_NATIVE_INT32;
+    case Number::u64:
+      return H5T_NATIVE_UINT64;
+    case Number::i64:
+      return H5T_NATIVE_INT64;
+    case Number::f32:
+      return H5T_NATIVE_FLOAT;
+    case Number::f64:
+      return H5T_NATIVE_DOUBLE;
+  }
+  throw Error("a kind of number without a type");
+}
+
+StoredImages::StoredImages(std::filesystem::path path, h5::Data data, const PixelForm& form,
+                           std::size_t rows)
+    : path_(std::move(path)), data_(std::move(data)), form_(form), rows_(rows) {
+  const h5::Space space(H5Dget_space(data_.get()));
+  extent_.resize(static_cast<std::size_t>(std::max(1, H5Sget_simple_extent_ndims(space.get()))));
+  H5Sget_simple_extent_dims(space.get(), extent_.data(), nullptr);
+  const h5::Properties created(H5Dget_create_plist(data_.get()));
+  choose_way(created.get());
+  const std::size_t row = std::max(form_.stored_bytes(), form_.count());
+  const std::size_t rows_decoded = chunk_.empty() ? 1 : chunk_[0];
+  if (rows_decoded > kLargestBlock / row || chunk_bytes() > kLargestBlock) {
+    h5::refuse(path_, fmt::format("its images lie in chunks of {} rows of {} bytes; at most 1 GiB "
+                                  "is decoded at once: write it with smaller chunks",
+                                  rows_decoded, row));
+  }
+}
+
+void StoredImages::choose_way(hid_t created) {
+  const H5D_layout_t layout = H5Pget_layout(created);
+  if (layout == H5D_VIRTUAL) {
+    check_sources(created);
+    layout_ = "virtual";
+  } else if (layout != H5D_CHUNKED) {
+    layout_ = layout == H5D_COMPACT ? "compact" : "contiguous";
+    if (H5Pget_external_count(created) > 0) layout_ = "in external files";
+  } else {
+    chunk_.resize(extent_.size());
+    H5Pget_chunk(created, static_cast<int>(chunk_.size()), chunk_.data());
+    block_rows_ = std::min<std::size_t>(chunk_[0], rows_);
+    std::size_t parts = 1;
+    for (std::size_t d = 1; d < chunk_.size(); ++d)
+      parts *= (extent_[d] + chunk_[d] - 1) / chunk_[d];
+    layout_ = fmt::format("chunks of {} row(s)", chunk_[0]);
+    if (parts > 1) layout_ += fmt::format(", each row cut into {} of them", parts);
+    const std::string names = filter_names(created);
+    layout_ += ", " + (names.empty() ? std::string("not compressed") : names);
+    // Chunks of another byte order or number are left to HDF5, which converts them.
+    const h5::Type type(H5Dget_type(data_.get()));
+    if (H5Tequal(type.get(), memory_type(form_.number)) > 0) filters_ = ChunkFilters::of(created);
+  }
+}
+
+// HDF5 gives fill values for what is not there.
+void StoredImages::check_sources(hid_t created) const {
+  std::size_t count = 0;
+  H5Pget_virtual_count(created, &count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const ssize_t length = H5Pget_virtual_filename(created, i, nullptr, 0);
+    std::string name(static_cast<std::size_t>(std::max<ssize_t>(0, length)) + 1, '\0');
+    H5Pget_virtual_filename(created, i, name.data(), name.size());
+    name.pop_back();
+    if (name == "." || name.find('%') != std::string::npos) continue;
+    const std::filesystem::path file = path_.parent_path() / name;
+    if (::access(file.c_str(), R_OK) != 0 && ::access(name.c_str(), R_OK) != 0) {
+      h5::refuse(path_, fmt::format("is a virtual data set over {}, which cannot be read: {}",
+                                    file.string(), std::strerror(errno)));
+    }
+  }
+}
+
+std::size_t StoredImages::rows_of(std::size_t block) const {
+  return std::min(block_rows_, rows_ - block * block_rows_);
+}
+
+std::size_t StoredImages::chunk_bytes() const {
+  return std::accumulate(chunk_.begin(), chunk_.end(), bytes_of(form_.number),
+                         std::multiplies<std::size_t>());
+}
+
+std::string StoredImages::rows_text(std::size_t block) const {
+  const std::size_t first = block * block_rows_, count = rows_of(block);
+  return count == 1 ? fmt::format("row {}", first)
+                    : fmt::format("row {} to {}", first, first + count - 1);
+}
+
+void StoredImages::decode(std::size_t block, std::uint8_t* pixels) const {
+  if (form_.plain()) return decode_stored(block, pixels);
+  thread_local std::vector<std::uint8_t> numbers;
+  const std::size_t rows = rows_of(block);
+  if (numbers.size() < rows * form_.stored_bytes()) numbers.resize(rows * form_.stored_bytes());
+  decode_stored(block, numbers.data());
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto bad =
+        form_.convert(&numbers[row * form_.stored_bytes()], pixels + row * form_.count());
+    if (bad) h5::refuse(path_, not_a_pixel(form_, block * block_rows_ + row, *bad));
+  }
+}
+
+void StoredImages::decode_stored(std::size_t block, std::uint8_t* numbers) const {
+  if (filters_ && decode_chunks(block, numbers)) return;
+  read_by_hdf5(block, numbers);
+}
+
+// False when a chunk was never written: then HDF5 knows what stands there.
+bool StoredImages::decode_chunks(std::size_t block, std::uint8_t* numbers) const {
+  thread_local std::vector<std::uint8_t> stored, decoded, scratch[2];
+  const std::size_t bytes = chunk_bytes(), row_bytes = form_.stored_bytes();
+  // One chunk holds the whole rows of a whole block: no detour.
+  const bool direct = bytes == rows_of(block) * row_bytes &&
+                      std::equal(chunk_.begin() + 1, chunk_.end(), extent_.begin() + 1);
+  std::vector<hsize_t> origin(extent_.size(), 0);
+  origin[0] = block * block_rows_;
+  for (;;) {
+    std::uint32_t skipped = 0;
+    if (!fetch(origin, stored, skipped)) return false;
+    if (!direct && decoded.size() < bytes) decoded.resize(bytes);
+    const std::span<std::uint8_t> target(direct ? numbers : decoded.data(), bytes);
+    try {
+      filters_->undo(skipped, stored, target, scratch);
+    } catch (const InputError& error) {
+      h5::refuse(path_, fmt::format("{} cannot be decoded: {}", rows_text(block), error.what()));
+    }
+    if (!direct) place(origin, decoded.data(), block, numbers);
+    std::size_t d = extent_.size() - 1;
+    for (; d > 0; --d) {
+      origin[d] += chunk_[d];
+      if (origin[d] < extent_[d]) break;
+      origin[d] = 0;
+    }
+    if (d == 0) return true;
+  }
+}
+
+// H5Dget_chunk_info and its kin look through all chunks to find one, the size alone does not.
+bool StoredImages::fetch(const std::vector<hsize_t>& origin, std::vector<std::uint8_t>& stored,
+                         std::uint32_t& skipped) const {
+  const h5::Session session;
+  hsize_t bytes = 0;
+  if (H5Dget_chunk_storage_size(data_.get(), origin.data(), &bytes) < 0)
+    h5::refuse_with_cause(path_, fmt::format("the chunk at row {} cannot be found", origin[0]));
+  if (bytes == 0) return false;
+  if (bytes > 2 * kLargestBlock)
+    h5::refuse(path_, fmt::format("the chunk at row {} is damaged", origin[0]));
+  stored.resize(bytes);
+  if (H5Dread_chunk(data_.get(), H5P_DEFAULT, origin.data(), &skipped, stored.data()) < 0)
+    h5::refuse_with_cause(path_, fmt::format("the chunk at row {} cannot be read", origin[0]));
+  return true;
+}
+
+// A chunk's part of the block, run by run; at an edge it reaches beyond the data.
+void StoredImages::place(const std::vector<hsize_t>& origin, const std::uint8_t* chunk,
+                         std::size_t block, std::uint8_t* numbers) const {
+  const std::size_t rank = extent_.size();
+  std::size_t tail = rank - 1;  // from here on a run lies in one piece in both
+  while (tail > 0 && chunk_[tail] == extent_[tail]) --tail;
+  std::vector<std::size_t> size(rank), at(rank, 0);
+  size[0] = rows_of(block);
+  for (std::size_t d = 1; d < rank; ++d)
+    size[d] = std::min<std::size_t>(chunk_[d], extent_[d] - origin[d]);
+  std::size_t run = size[tail] * bytes_of(form_.number);
+  for (std::size_t d = tail + 1; d < rank; ++d) run *= extent_[d];
+  for (bool more = true; more;) {
+    std::size_t from = at[0], to = at[0];
+    for (std::size_t d = 1; d < rank; ++d) {
+      from = from * chunk_[d] + at[d];
+      to = to * extent_[d] + at[d] + origin[d];
+    }
+    std::memcpy(numbers + to * bytes_of(form_.number), chunk + from * bytes_of(form_.number), run);
+    more = false;
+    for (std::size_t d = tail; d-- > 0 && !more;) {
+      more = ++at[d] < size[d];
+      if (!more) at[d] = 0;
+    }
+  }
+}
+
+void StoredImages::read_by_hdf5(std::size_t block, std::uint8_t* numbers) const {
+  const h5::Session session;
+  std::vector<hsize_t> start(extent_.size(), 0), count = extent_;
+  start[0] = block * block_rows_;
+  count[0] = rows_of(block);
+  const h5::Space space(H5Dget_space(data_.get()));
+  const h5::Space memory(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr));
+  if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(),
+                          nullptr) < 0 ||
+      H5Dread(data_.get(), memory_type(form_.number), memory.get(), space.get(), H5P_DEFAULT,
+              numbers) < 0)
+    h5::refuse_with_cause(path_, fmt::format("{} cannot be read", rows_text(block)));
+}
+
+}  // namespace lockstep::data

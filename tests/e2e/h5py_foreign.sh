@@ -1,0 +1,107 @@
+#!/bin/bash
+# HDF5 files that h5py users have, compressed and laid out as they please, are trained on as shards.
+set -euo pipefail
+python=/usr/bin/python3
+if ! "$python" -c 'import h5py' 2>/dev/null; then
+  echo "SKIP other people's HDF5 files are read: $python has no h5py"
+  exit 0
+fi
+cd "$WORK"
+
+law() {  # law NAME COMMAND...: the law holds when the command succeeds
+  if "${@:2}" >law.log 2>&1; then
+    echo "PASS $1"
+  else
+    cat law.log
+    echo "FAIL $1"
+  fi
+}
+
+cat >write.py <<'PYTHON'
+import h5py, numpy as np
+
+random = np.random.default_rng(1)
+smooth = random.integers(0, 256, (96, 8, 8, 3), np.uint8).repeat(2, 1).repeat(2, 2)
+labels = random.integers(0, 3, 96)
+planes = smooth.transpose(0, 3, 1, 2)
+
+
+def write(path, images=smooth, names=("images", "labels"), **how):
+    with h5py.File(path, "w", libver=how.pop("libver", "earliest")) as f:
+        f.create_dataset(names[0], data=images, **how)
+        f.create_dataset(names[1], data=labels)
+
+
+write("plain.h5")
+write("gzip.h5", compression="gzip", shuffle=True)  # chunks as h5py guesses them
+write("rows.h5", chunks=(1, 16, 16, 3), compression="gzip", fletcher32=True, libver="latest")
+write("lzf.h5", compression="lzf", chunks=(10, 16, 16, 3))
+write("planes.h5", planes, ("x", "y"), chunks=(16, 3, 16, 16), compression="lzf", shuffle=True)
+write("floats.h5", (planes / 255).astype("f4"), compression="gzip", shuffle=True)
+write("doubles.h5", smooth.astype(">f8"))
+write("halves.h5", smooth.astype("f2"), chunks=(7, 16, 16, 3))
+for part in range(3):
+    with h5py.File(f"part{part}.hdf5", "w") as f:
+        f["images"], f["labels"] = smooth[part * 32 : part * 32 + 32], labels[part * 32 : part * 32 + 32]
+with h5py.File("virtual.h5", "w") as f:
+    layout = h5py.VirtualLayout(smooth.shape, np.uint8)
+    for part in range(3):
+        layout[part * 32 : part * 32 + 32] = h5py.VirtualSource(
+            f"part{part}.hdf5", "images", (32,) + smooth.shape[1:])
+    f.create_virtual_dataset("images", layout)
+    f["labels"] = labels
+with h5py.File("split.h5", "w") as f:
+    f["x_train"], f["y_train"] = smooth, labels
+    f["x_test"], f["y_test"] = smooth[:40], labels[:40]
+try:
+    import hdf5plugin
+    write("blosc.h5", chunks=(10, 16, 16, 3), **hdf5plugin.Blosc())
+except Exception as error:
+    print(error)
+PYTHON
+"$python" write.py >write.log 2>&1 || cat write.log
+
+train() {  # train DATA RUN OPTION...
+  "$LOCKSTEP" train --model resnet20 --data.train "$1" --epochs 1 --batch 32 --out "$2" "${@:3}"
+}
+losses() { grep -o '"loss":[^,]*' "$1/metrics.jsonl"; }
+like_plain() {  # like_plain DATA
+  train "$1" "run-${1//[*.]/}" && [[ $(losses "run-${1//[*.]/}") == "$(losses run-plainh5)" ]]
+}
+
+law 'a file of uint8 images and labels is trained on' train plain.h5 run-plainh5
+for data in gzip.h5 rows.h5 lzf.h5 planes.h5 floats.h5 doubles.h5 halves.h5 virtual.h5 'part*.hdf5'; do
+  law "$data gives the same losses" like_plain "$data"
+done
+if [[ -e blosc.h5 ]]; then
+  law 'blosc.h5 gives the same losses' like_plain blosc.h5
+else
+  echo "SKIP blosc.h5 gives the same losses: hdf5plugin cannot write it"
+fi
+named() {
+  ! train split.h5 run-split >said.log 2>&1 && grep -F -- '--data.images' said.log &&
+    train split.h5 run-split --data.val split.h5 --data.images x_train --data.labels y_train \
+      --data.val-images x_test --data.val-labels y_test | tee said.log &&
+    grep 'validating on 40' said.log && [[ $(losses run-split | head -3) == "$(losses run-plainh5)" ]]
+}
+law 'training and validation rows in one file are told apart by name' named
+evaluated() {
+  "$LOCKSTEP" eval run-split/checkpoints/best.h5 --data split.h5 --json result.json &&
+    grep '"rows": 40' result.json
+}
+law 'eval reads the same names from the checkpoint' evaluated
+described() {
+  "$LOCKSTEP" info gzip.h5 | tee said.log && grep -E 'stored chunks of .*shuffle, gzip' said.log &&
+    grep 'rows/s in order' said.log
+  "$LOCKSTEP" info --data.images x_test --data.labels y_test split.h5 | grep '40 rows of 16 x 16'
+}
+law 'info says how a file is stored and how fast it is read' described
+damaged() {
+  "$python" - <<'PYTHON'
+import h5py
+with h5py.File("lzf.h5", "r+") as f:
+    f["images"].id.write_direct_chunk((90, 0, 0, 0), b"\xff" * 50)
+PYTHON
+  ! train lzf.h5 run-damaged >said.log 2>&1 && cat said.log && grep -F 'lzf.h5: row 90 to 95 cannot be decoded' said.log
+}
+law 'a damaged chunk is refused by file and rows' damaged

@@ -1,0 +1,452 @@
+#include <blosc.h>
+#include <hdf5.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <thread>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "shard_fixture.hpp"
+
+namespace fs = std::filesystem;
+using namespace lockstep;
+using namespace lockstep::data;
+using namespace lockstep::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr std::size_t kRows = 23, kHeight = 5, kWidth = 4, kChannels = 3, kClasses = 3;
+
+// Rows as small_info() has them.
+std::vector<std::uint8_t> all_pixels() {
+  std::vector<std::uint8_t> all;
+  for (std::size_t row = 0; row < kRows; ++row) {
+    const auto image = pixels(small_info(), row);
+    all.insert(all.end(), image.begin(), image.end());
+  }
+  return all;
+}
+
+struct Form {
+  hid_t file_type = H5T_STD_U8LE;
+  bool channels_first = false;
+  std::vector<hsize_t> chunk;
+  std::function<void(hid_t created)> filters;
+  double scale = 1, shift = 0;  // what stands in the file: pixel * scale + shift
+  const char* name = "images";
+};
+
+std::vector<hsize_t> shape_of(const Form& form) {
+  if (form.channels_first) return {kRows, kChannels, kHeight, kWidth};
+  return {kRows, kHeight, kWidth, kChannels};
+}
+
+std::vector<double> numbers_of(const Form& form) {
+  const auto all = all_pixels();
+  std::vector<double> numbers(all.size());
+  for (std::size_t row = 0; row < kRows; ++row)
+    for (std::size_t p = 0; p < kHeight * kWidth; ++p)
+      for (std::size_t c = 0; c < kChannels; ++c) {
+        const std::size_t begin = row * kHeight * kWidth * kChannels;
+        const std::size_t to =
+            begin + (form.channels_first ? c * kHeight * kWidth + p : p * kChannels + c);
+        numbers[to] = all[begin + p * kChannels + c] * form.scale + form.shift;
+      }
+  return numbers;
+}
+
+hid_t create(hid_t file, const Form& form) {
+  const auto shape = shape_of(form);
+  const hid_t created = H5Pcreate(H5P_DATASET_CREATE);
+  if (!form.chunk.empty()) H5Pset_chunk(created, 4, form.chunk.data());
+  if (form.filters) form.filters(created);
+  const hid_t space = H5Screate_simple(4, shape.data(), nullptr);
+  const hid_t data =
+      H5Dcreate2(file, form.name, form.file_type, space, H5P_DEFAULT, created, H5P_DEFAULT);
+  REQUIRE(data >= 0);
+  H5Sclose(space);
+  H5Pclose(created);
+  return data;
+}
+
+void write_labels(hid_t file, const char* name = "labels", hsize_t rows = kRows) {
+  std::vector<int> labels(rows);
+  for (std::size_t row = 0; row < rows; ++row) labels[row] = static_cast<int>(row % kClasses);
+  const hid_t space = H5Screate_simple(1, &rows, nullptr);
+  const hid_t data =
+      H5Dcreate2(file, name, H5T_STD_I64BE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  H5Dwrite(data, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, labels.data());
+  H5Dclose(data);
+  H5Sclose(space);
+}
+
+fs::path write_file_of(const fs::path& path, const Form& form) {
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t data = create(file, form);
+  const auto numbers = numbers_of(form);
+  H5Dwrite(data, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data());
+  H5Dclose(data);
+  write_labels(file);
+  H5Fclose(file);
+  return path;
+}
+
+void require_rows(const DataSet& set, std::size_t copies = 1) {
+  REQUIRE(set.info().rows == copies * kRows);
+  REQUIRE(set.info().height == kHeight);
+  REQUIRE(set.info().width == kWidth);
+  REQUIRE(set.info().channels == kChannels);
+  REQUIRE(set.info().classes == std::vector<std::string>{"0", "1", "2"});
+  std::vector<std::uint8_t> image(set.info().row_bytes());
+  for (std::size_t i = 0; i < set.info().rows; ++i) {
+    const std::size_t row = (i * 7) % set.info().rows;  // not in order
+    set.read(row, image);
+    REQUIRE(image == pixels(small_info(), row % kRows));
+    REQUIRE(set.labels()[row] == static_cast<std::int32_t>(row % kRows % kClasses));
+  }
+}
+
+std::string refusal(const fs::path& path, const ForeignSpec& spec = {}) {
+  try {
+    const DataSet opened(path, spec);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Stores chunks that were compressed here, as a plugin of that number would have.
+template <class Compress>
+fs::path write_chunks(const fs::path& path, H5Z_filter_t filter, Compress compress) {
+  Form form;
+  form.chunk = {4, kHeight, kWidth, kChannels};
+  form.filters = [=](hid_t created) {
+    H5Pset_filter(created, filter, H5Z_FLAG_OPTIONAL, 0, nullptr);
+  };
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t data = create(file, form);
+  auto all = all_pixels();
+  const std::size_t bytes = 4 * small_info().row_bytes();
+  all.resize((kRows + 3) / 4 * bytes, 0);
+  for (hsize_t row = 0; row < kRows; row += 4) {
+    const hsize_t origin[] = {row, 0, 0, 0};
+    const std::span chunk(&all[row / 4 * bytes], bytes);
+    // The filter may have been left out, which a bit of the mask says.
+    const bool left_out = row == 8;
+    const auto packed =
+        left_out ? std::vector<std::uint8_t>(chunk.begin(), chunk.end()) : compress(chunk);
+    REQUIRE(H5Dwrite_chunk(data, H5P_DEFAULT, left_out ? 1 : 0, origin, packed.size(),
+                           packed.data()) >= 0);
+  }
+  H5Dclose(data);
+  write_labels(file);
+  H5Fclose(file);
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("any numbers, layout and filters give the same pixels", "[foreign]") {
+  const Folder folder;
+  struct Numbers {
+    hid_t type;
+    double scale, shift;
+    const char* range;
+  };
+  const std::vector<Numbers> all = {
+      {H5T_STD_U8LE, 1, 0, "auto"},           {H5T_STD_I16BE, 1, 0, "auto"},
+      {H5T_STD_I64LE, 1, 0, "auto"},          {H5T_STD_U32LE, 1, 0, "auto"},
+      {H5T_IEEE_F32LE, 1, 0, "auto"},         {H5T_IEEE_F32LE, 1 / 255.0, 0, "auto"},
+      {H5T_IEEE_F64BE, 1 / 255.0, 0, "auto"}, {H5T_IEEE_F64LE, 2 / 255.0, -1, "-1-1"},
+      {H5T_IEEE_F32LE, 1, 0, "0-255"}};
+  const std::vector<std::function<void(hid_t)>> filters = {
+      nullptr, [](hid_t created) { H5Pset_deflate(created, 6); },
+      [](hid_t created) {
+        H5Pset_shuffle(created);
+        H5Pset_deflate(created, 1);
+        H5Pset_fletcher32(created);
+      },
+      [](hid_t created) { H5Pset_fletcher32(created); },
+      [](hid_t created) { H5Pset_scaleoffset(created, H5Z_SO_INT, 0); }};
+  for (const Numbers& numbers : all) {
+    for (const bool channels_first : {false, true}) {
+      Form form{numbers.type, channels_first, {}, nullptr, numbers.scale, numbers.shift};
+      ForeignSpec spec;
+      spec.range = numbers.range;
+      spec.cache_bytes = 1000;
+      if (channels_first) {  // 3 x 5 x 4: either might be the channels
+        const auto path = write_file_of(folder.path / "a.h5", form);
+        REQUIRE_THAT(refusal(path, spec), Contains("[23, 3, 5, 4]") && Contains("--data.layout"));
+        spec.layout = "nchw";
+      }
+      require_rows(DataSet(write_file_of(folder.path / "a.h5", form), spec));
+      const std::vector<hsize_t> rows = channels_first
+                                            ? std::vector<hsize_t>{6, kChannels, kHeight, kWidth}
+                                            : std::vector<hsize_t>{6, kHeight, kWidth, kChannels};
+      for (const std::vector<hsize_t>& chunk : {rows, {4, 3, 3, 2}, {1, 1, 4, 3}}) {
+        for (std::size_t i = 0; i < filters.size(); ++i) {
+          if (i == 4 && numbers.type != H5T_STD_U8LE) continue;
+          form.chunk = chunk;
+          form.filters = filters[i];
+          const DataSet set(write_file_of(folder.path / "a.h5", form), spec);
+          CAPTURE(i, channels_first, chunk[0], set.storage().layout);
+          const bool native = numbers.type != H5T_STD_I16BE && numbers.type != H5T_IEEE_F64BE;
+          REQUIRE(set.storage().through_hdf5 == (i == 4 || !native));
+          REQUIRE(set.storage().block_rows == chunk[0]);
+          require_rows(set);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Zstandard and Blosc chunks are decoded without a plugin", "[foreign]") {
+  const Folder folder;
+  const auto by_zstd = [](std::span<const std::uint8_t> chunk) {
+    std::vector<std::uint8_t> packed(ZSTD_compressBound(chunk.size()));
+    packed.resize(ZSTD_compress(packed.data(), packed.size(), chunk.data(), chunk.size(), 3));
+    return packed;
+  };
+  const auto by_blosc = [](std::span<const std::uint8_t> chunk) {
+    std::vector<std::uint8_t> packed(chunk.size() + BLOSC_MAX_OVERHEAD);
+    packed.resize(
+        static_cast<std::size_t>(blosc_compress_ctx(5, BLOSC_SHUFFLE, 1, chunk.size(), chunk.data(),
+                                                    packed.data(), packed.size(), "lz4", 0, 1)));
+    return packed;
+  };
+  const DataSet zstd(write_chunks(folder.path / "zstd.h5", 32015, by_zstd));
+  CHECK_FALSE(zstd.storage().through_hdf5);
+  CHECK(zstd.storage().layout == "chunks of 4 row(s), Zstandard");
+  require_rows(zstd);
+  const DataSet blosc(write_chunks(folder.path / "blosc.h5", 32001, by_blosc));
+  CHECK_FALSE(blosc.storage().through_hdf5);
+  require_rows(blosc);
+}
+
+TEST_CASE("a chunk that is damaged is refused by file and row", "[foreign]") {
+  const Folder folder;
+  const auto refused = [&](H5Z_filter_t filter, std::vector<std::uint8_t> bytes) {
+    const auto damage = [&](std::span<const std::uint8_t>) { return bytes; };
+    // The first chunk must do for mean and deviation: a range of rows is asked for by name below.
+    ForeignSpec spec;
+    const DataSetInfo like = small_info();
+    spec.like = &like;
+    const DataSet set(write_chunks(folder.path / "a.h5", filter, damage), spec);
+    std::vector<std::uint8_t> image(set.info().row_bytes());
+    set.read(9, image);  // its chunk is not compressed
+    try {
+      set.read(14, image);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const H5Z_filter_t filter : {1, 32000, 32001, 32015}) {
+    CAPTURE(filter);
+    for (const std::vector<std::uint8_t>& bytes :
+         {std::vector<std::uint8_t>{0}, std::vector<std::uint8_t>(7, 0xFF),
+          std::vector<std::uint8_t>(500, 0xE0), std::vector<std::uint8_t>(3000, 0x1F)})
+      CHECK_THAT(refused(filter, bytes),
+                 Contains("a.h5: row 12 to 15 cannot be decoded: it") && Contains("damaged") ||
+                     Contains("bytes long instead of 240"));
+  }
+}
+
+TEST_CASE("a changed byte under Fletcher-32 is noticed", "[foreign]") {
+  const Folder folder;
+  Form form;
+  form.chunk = {4, kHeight, kWidth, kChannels};
+  form.filters = [](hid_t created) { H5Pset_fletcher32(created); };
+  const fs::path path = write_file_of(folder.path / "a.h5", form);
+  std::string bytes = read_text(path);
+  const auto image = pixels(small_info(), 13);
+  const auto at = bytes.find(std::string(image.begin(), image.end()));
+  REQUIRE(at != std::string::npos);
+  bytes[at + 7] = static_cast<char>(bytes[at + 7] ^ 0x10);
+  write_file(path, bytes);
+  CHECK_THAT(refusal(path), Contains("a.h5: row 12 to 15") && Contains("Fletcher-32"));
+}
+
+TEST_CASE("LZF is decoded: literals, copies, copies of what they write", "[foreign]") {
+  const Folder folder;
+  // 240 bytes: 3 literals, 255 + 9 would be too long: copies of 100 and of 137 bytes.
+  const std::vector<std::uint8_t> packed = {2, 10, 20, 30, 7 << 5, 91, 2, 7 << 5, 128, 99};
+  ForeignSpec spec;
+  const DataSetInfo like = small_info();
+  spec.like = &like;
+  const DataSet set(write_chunks(folder.path / "a.h5", 32000, [&](auto) { return packed; }), spec);
+  CHECK_FALSE(set.storage().through_hdf5);
+  std::vector<std::uint8_t> image(set.info().row_bytes());
+  for (std::size_t row = 0; row < 4; ++row) {
+    set.read(row, image);
+    for (std::size_t i = 0; i < image.size(); ++i) {
+      const std::size_t at = row * image.size() + i;
+      const std::size_t from = at < 103 ? at : at - 100;  // the second copy reaches 100 back
+      const std::size_t origin = from < 103 ? from : from - 100;
+      REQUIRE(image[i] == 10 * (origin % 3 + 1));
+    }
+  }
+}
+
+TEST_CASE("virtual data sets and patterns of files", "[foreign]") {
+  const Folder folder;
+  write_file_of(folder.path / "part1.h5", {});
+  Form compressed;
+  compressed.chunk = {5, kHeight, kWidth, kChannels};
+  compressed.filters = [](hid_t created) { H5Pset_deflate(created, 6); };
+  write_file_of(folder.path / "part2.hdf5", compressed);
+  require_rows(DataSet(folder.path / "part?.h*"), 2);
+  CHECK_THAT(refusal(folder.path / "none*.h5"), Contains("no file has a name like that"));
+
+  const fs::path path = folder.path / "whole.h5";
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t created = H5Pcreate(H5P_DATASET_CREATE);
+  const hsize_t shape[] = {2 * kRows, kHeight, kWidth, kChannels};
+  const hsize_t part[] = {kRows, kHeight, kWidth, kChannels};
+  const hid_t space = H5Screate_simple(4, shape, nullptr);
+  const hid_t source = H5Screate_simple(4, part, nullptr);
+  for (hsize_t i = 0; i < 2; ++i) {
+    const hsize_t start[] = {i * kRows, 0, 0, 0};
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, start, nullptr, part, nullptr);
+    H5Pset_virtual(created, space, i == 0 ? "part1.h5" : "part2.hdf5", "images", source);
+  }
+  H5Sselect_all(space);
+  const hid_t data =
+      H5Dcreate2(file, "images", H5T_STD_U8LE, space, H5P_DEFAULT, created, H5P_DEFAULT);
+  REQUIRE(data >= 0);
+  H5Dclose(data);
+  H5Sclose(source);
+  H5Sclose(space);
+  H5Pclose(created);
+  write_labels(file, "labels", 2 * kRows);
+  H5Fclose(file);
+  const DataSet set(path);
+  CHECK(set.storage().layout == "virtual");
+  REQUIRE(set.info().rows == 2 * kRows);
+  std::vector<std::uint8_t> image(set.info().row_bytes());
+  for (std::size_t row = 0; row < 2 * kRows; ++row) {
+    set.read(row, image);
+    REQUIRE(image == pixels(small_info(), row % kRows));
+  }
+  fs::remove(folder.path / "part2.hdf5");
+  CHECK_THAT(refusal(path), Contains("whole.h5") && Contains("part2.hdf5, which cannot be read"));
+}
+
+TEST_CASE("images and labels are found, or it is said what there is", "[foreign]") {
+  const Folder folder;
+  const fs::path path = folder.path / "a.h5";
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  H5Gclose(H5Gcreate2(file, "set", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  for (const char* name : {"set/x_train", "set/x_test"}) {
+    Form form;
+    form.name = name;
+    const hid_t data = create(file, form);
+    const auto numbers = numbers_of(form);
+    H5Dwrite(data, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data());
+    H5Dclose(data);
+  }
+  write_labels(file, "set/y_train");
+  write_labels(file, "weights");
+  H5Fclose(file);
+  CHECK_THAT(refusal(path), Contains("a.h5: holds several data sets that may be the images") &&
+                                Contains("/set/x_test [23, 5, 4, 3], /set/x_train [23, 5, 4, 3]") &&
+                                Contains("--data.images"));
+  ForeignSpec spec;
+  spec.images = "/set/x_train";
+  CHECK_THAT(refusal(path, spec), Contains("several") && Contains("/set/y_train [23]") &&
+                                      Contains("/weights [23]") && Contains("--data.labels"));
+  spec.labels = "set/y_train";
+  require_rows(DataSet(path, spec));
+  spec.labels = "set/x_test";
+  CHECK_THAT(refusal(path, spec), Contains("is not one label for each of the 23 rows"));
+  spec.labels = "set/none";
+  CHECK_THAT(refusal(path, spec), Contains("/set/none is missing"));
+  spec.labels = "set/y_train";
+  spec.classes = 2;
+  CHECK_THAT(refusal(path, spec), Contains("a.h5: row 2 has label 2, but there are 2 classes"));
+  spec.classes = 0;
+  spec.images = "weights";
+  CHECK_THAT(refusal(path, spec), Contains("images have 4 dimensions"));
+}
+
+TEST_CASE("numbers that are no pixels are refused by file and row", "[foreign]") {
+  const Folder folder;
+  const DataSetInfo like = small_info();
+  const auto error_of_row = [&](const Form& form, const char* range) {
+    ForeignSpec spec;
+    spec.range = range;
+    spec.like = &like;
+    try {
+      const DataSet set(write_file_of(folder.path / "a.h5", form), spec);
+      std::vector<std::uint8_t> image(set.info().row_bytes());
+      for (std::size_t row = 0; row < kRows; ++row) set.read(row, image);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::vector<hsize_t> none, some = {4, kHeight, kWidth, kChannels};
+  for (const auto& chunk : {none, some}) {
+    CHECK_THAT(error_of_row({H5T_STD_I16LE, false, chunk, nullptr, 1, 1}, "auto"),
+               Contains("a.h5: row ") && Contains("holds the number 256, which is no pixel"));
+    CHECK_THAT(error_of_row({H5T_STD_I8LE, false, chunk, nullptr, 0.5, -10}, "auto"),
+               Contains("a.h5: row ") && Contains("holds the number -"));
+    CHECK_THAT(error_of_row({H5T_IEEE_F32LE, false, chunk, nullptr, 1, 0}, "0-1"),
+               Contains("a.h5: row 0 holds the number ") && Contains("0 to 1 are expected"));
+    CHECK_THAT(error_of_row({H5T_IEEE_F32LE, false, chunk, nullptr, 1, -100}, "auto"),
+               Contains("its floats go from -100 to ") && Contains("--data.range"));
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    CHECK_THAT(error_of_row({H5T_IEEE_F64LE, false, chunk, nullptr, nan, 0}, "0-255"),
+               Contains("a.h5: row 0 holds the number "));
+  }
+}
+
+TEST_CASE("a validation set takes the training set's classes, mean and deviation", "[foreign]") {
+  const Folder folder;
+  const DataSet training(write_file_of(folder.path / "a.h5", {}));
+  const auto all = all_pixels();
+  for (std::size_t c = 0; c < kChannels; ++c) {
+    double sum = 0;
+    for (std::size_t i = c; i < all.size(); i += kChannels) sum += all[i] / 255.0;
+    CHECK(training.info().mean[c] == Approx(sum / static_cast<double>(all.size() / kChannels)));
+  }
+  DataSetInfo like = small_info();
+  ForeignSpec spec;
+  spec.like = &like;
+  const DataSet validation(folder.path / "a.h5", spec);
+  CHECK(validation.info().classes == like.classes);
+  CHECK(validation.info().mean == like.mean);
+  CHECK(validation.info().stddev == like.stddev);
+  like.classes = {"one"};
+  CHECK_THAT(refusal(folder.path / "a.h5", spec), Contains("row 1 has label 1"));
+}
+
+TEST_CASE("many threads read chunks through one small cache", "[foreign][loader]") {
+  const Folder folder;
+  Form form;
+  form.chunk = {3, kHeight, kWidth, kChannels};
+  form.filters = [](hid_t created) { H5Pset_deflate(created, 6); };
+  ForeignSpec spec;
+  spec.cache_bytes = 500;  // two blocks and a bit
+  const DataSet set(write_file_of(folder.path / "a.h5", form), spec);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (std::size_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      std::vector<std::uint8_t> image(set.info().row_bytes());
+      for (std::size_t i = 0; i < 500; ++i) {
+        const std::size_t row = (i * (t + 3)) % kRows;
+        if (i % 5 == 0) set.prepare((row + 4) % kRows);
+        set.read(row, image);
+        if (image != pixels(small_info(), row)) ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(DataSet(folder.path / "a.h5").prepare(0) == false);  // mean and deviation needed all
+}
