@@ -125,6 +125,7 @@ void Run::Impl::prepare_resume() {
 
 void Run::Impl::begin() {
   if (at.epoch >= config.epochs) return;
+  stage_data();
   claim_directory();
   const std::string binding = spec.binding_report({});
   if (speaker()) {
@@ -203,7 +204,6 @@ void Run::Impl::start_loader() {
   if (loading.epoch >= config.epochs) return;
   loading.epochs = config.epochs - loading.epoch;
   loading.readahead = config.data.readahead;
-  stage_data();
   if (config.data.read == "mmap") train_rows->map();
   if (config.data.workers == 0) measure_workers(loading);
   loading.workers = loader_threads();

@@ -1,0 +1,42 @@
+#!/bin/bash
+# The orders and ways in which training rows are read.
+. "$(dirname "$0")/../support/e2e.bash"
+pack_small
+
+train() {  # train RUN OPTION...: 2 ranks, 15 steps an epoch
+  run ranks 2 "$LOCKSTEP" train --model resnet20 --data.train small/train --epochs 2 --batch 16 \
+    --data.pad 1 --data.flip true --out "$1" "${@:2}"
+}
+losses() { grep -o '"loss":[^,]*' "$1/metrics.jsonl"; }
+same() { [[ $status == 0 && -n $(losses "$1") && $(losses "$1") == "$(losses "$2")" ]]; }
+
+train plain
+verdict $status 'two ranks train on rows in random order'
+train mapped --data.read mmap --data.readahead 100 --data.workers 2
+same plain mapped
+verdict $? 'mapped and read ahead, the losses are the same'
+train staged --data.stage "$PWD/stage"
+same plain staged && says 'are copied to .*/stage on each node' &&
+  [[ $(ls stage/lockstep-stage-*/*.h5 | wc -l) == 3 ]]
+verdict $? 'staged, the losses are the same'
+train staged-again --data.stage "$PWD/stage" --data.read mmap
+same plain staged-again && says 'on each node .* \(([0-9.]+ .?B) are there\)' && ! says '\(0 B are there\)'
+verdict $? 'what an earlier run has staged is used'
+
+for order in block node; do
+  how="--data.shuffle $order --data.block 8 --data.window 4"
+  train $order $how
+  (exit $status) && ! same plain $order
+  verdict $? "$order: another order is trained in"
+  train $order-cut $how --stop-after 20
+  [[ $status == 3 ]] && train $order-cut $how --resume auto
+  same $order $order-cut && [[ $(tensors $order/checkpoints/step-00000030.h5) == "$(tensors $order-cut/checkpoints/step-00000030.h5)" ]]
+  verdict $? "$order: a run that was cut in the middle of an epoch ends with the same bits"
+done
+
+run "$LOCKSTEP" train --model resnet20 --data.train small/train --data.stage /proc/none --out refused
+[[ $status == 2 && ! -e refused ]] && says 'data.stage: /proc/none'
+verdict $? 'a folder that cannot be made is refused by name'
+run "$LOCKSTEP" train --data.train small/train --data.shuffle blocks --out refused
+[[ $status != 0 ]] && says "data.shuffle: 'blocks' is not known; choose global, block, node"
+verdict $? 'an unknown order is refused by name'
