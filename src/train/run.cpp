@@ -215,10 +215,8 @@ std::size_t Run::Impl::loader_threads() const {
   return measured_workers != 0 ? measured_workers : std::clamp<std::size_t>(spec.spare_cores, 1, 8);
 }
 
-/// Collective: all ranks measure at once, as they will read.
 void Run::Impl::measure_workers(const data::LoaderSpec& loading) {
   const std::size_t most = std::clamp<std::size_t>(spec.spare_cores, 1, 64);
-  control.barrier("measuring the loader");
   const data::WorkerChoice choice = data::choose_workers(*train_rows, loading, most);
   measured_workers = choice.workers;
   if (speaker() && most > 1)
