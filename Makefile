@@ -141,7 +141,9 @@ $(BUILD)/obj/src/cuda/%.o: EXTRA = $(CUDA_CFLAGS)
 $(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
 $(filter $(BUILD)/obj/src/cuda/% $(BUILD)/obj/tests/gpu/%,\
   $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
-$(foreach port,cpu mpi data,$(BUILD)/obj/src/$(port)/%.o): EXTRA = $(NUMERIC)
+$(foreach port,cpu mpi,$(BUILD)/obj/src/$(port)/%.o): EXTRA = $(NUMERIC)
+# Pixels must not depend on whether the processor has fused multiplication.
+$(BUILD)/obj/src/data/%.o: EXTRA = $(NUMERIC) -ffp-contract=off
 
 # The list of sources and the command that compiles: written only when they change, so that a change
 # remakes what depends on them.

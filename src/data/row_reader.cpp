@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "effects.hpp"
 #include "jpeg_region.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -27,7 +28,7 @@ std::vector<std::uint8_t> mean_pixel(const DataSetInfo& info) {
 bool changes_nothing(const AugmentSpec& spec, const DataSetInfo& stored) {
   const bool whole = (spec.height == 0 || spec.height == stored.height) &&
                      (spec.width == 0 || spec.width == stored.width);
-  return whole && spec.pad == 0 && !spec.flip && spec.cutout == 0 &&
+  return whole && spec.pad == 0 && !spec.flip && spec.cutout == 0 && !spec.effects.any() &&
          !resamples(spec, stored.height, stored.width);
 }
 
@@ -80,28 +81,34 @@ DataSetInfo delivered(const DataSetInfo& stored, const AugmentSpec& spec, const 
   require(spec.short_side == 0 || stretched || std::max(info.height, info.width) <= spec.short_side,
           fmt::format("data.resize = {} is smaller than crops of {} x {}", spec.short_side,
                       info.height, info.width));
+  require(!spec.effects.any() || stored.channels == 1 || stored.channels == 3,
+          fmt::format("{} has images of {} channels; colours are changed (data.brightness to "
+                      "data.erase) where there are 1 or 3",
+                      path, stored.channels));
   return info;
 }
 
 struct RowReader::Impl {
   const DataSet& rows;
-  AugmentSpec spec;
+  AugmentSpec spec, uncut;              // uncut: a cutout comes last
   std::size_t height, width, channels;  // of a result
   bool as_stored, resampled;
   std::vector<std::uint8_t> fill, stored, wide;
   JpegRegion region;
   Resampler resampler;
+  Painter painter;
   StageTimes* times = nullptr;
   double since_s = 0;
 
   Impl(const DataSet& data, const AugmentSpec& how)
-      : rows(data), spec(how), fill(mean_pixel(data.info())) {
+      : rows(data), spec(how), uncut(how), fill(mean_pixel(data.info())), painter(how) {
     const DataSetInfo& info = rows.info();
     const DataSetInfo out = delivered(info, spec, rows.files().front().string());
     height = out.height;
     width = out.width;
     channels = out.channels;
     const bool raw = info.encoding == Encoding::raw;
+    uncut.cutout = 0;
     as_stored = raw && changes_nothing(spec, info);
     resampled = !raw || resamples(spec, info.height, info.width);
     if (resampled) {
@@ -139,7 +146,7 @@ struct RowReader::Impl {
       const std::uint8_t* pixels = rows.view(row, stored).data();
       end(&StageTimes::read_s);
       const Placement where = placement(spec, epoch, row, info.height, info.width);
-      augment(spec, where, info.height, info.width, channels, fill, pixels, image);
+      augment(uncut, where, info.height, info.width, channels, fill, pixels, image);
     } else {
       rows.read(row, std::span(stored).first(info.row_bytes()));
       end(&StageTimes::read_s);
@@ -147,9 +154,9 @@ struct RowReader::Impl {
       const Geometry how = geometry(spec, epoch, row, info.height, info.width);
       resampler.run({wide.data(), info.width * 4, 0, 0}, how.rows, how.columns, how.flip, channels,
                     image);
-      cut(epoch, row, image);
     }
     end(&StageTimes::shape_s);
+    finish(epoch, row, image);
   }
 
   void read_jpeg(std::uint64_t epoch, std::size_t row, std::uint8_t* image) {
@@ -165,8 +172,8 @@ struct RowReader::Impl {
         {tall, across, channels == 1, reduction, box_of(needed(how.rows), needed(how.columns))});
     end(&StageTimes::decode_s);
     resampler.run(picture, how.rows, how.columns, how.flip, channels, image);
-    cut(epoch, row, image);
     end(&StageTimes::shape_s);
+    finish(epoch, row, image);
   }
 
   static Box box_of(const Extent& down, const Extent& across) {
@@ -182,10 +189,16 @@ struct RowReader::Impl {
     }
   }
 
-  void cut(std::uint64_t epoch, std::size_t row, std::uint8_t* image) const {
-    if (spec.cutout == 0) return;
-    const Placement where = placement(spec, epoch, row, height, width);
-    cut_out(spec, where, height, width, channels, fill, image);
+  /// What does not depend on how the image came here.
+  void finish(std::uint64_t epoch, std::size_t row, std::uint8_t* image) {
+    if (spec.effects.any()) painter.paint(epoch, row, {image, height, width, channels}, fill);
+    if (spec.cutout > 0) {
+      const std::size_t tall = resampled ? height : rows.info().height;
+      const std::size_t across = resampled ? width : rows.info().width;
+      const Placement where = placement(spec, epoch, row, tall, across);
+      cut_out(spec, where, height, width, channels, fill, image);
+    }
+    end(&StageTimes::colour_s);
   }
 };
 

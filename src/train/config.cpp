@@ -116,6 +116,14 @@ void check_ranges(const Config& config) {
   within("data.size", static_cast<double>(config.data.size), 0, 65535);
   within("data.resize", static_cast<double>(config.data.resize), 0, 65535);
   within("data.min-area", config.data.min_area, 0.0001, 1);
+  within("data.brightness", config.data.brightness, 0, 100);
+  within("data.contrast", config.data.contrast, 0, 100);
+  within("data.saturation", config.data.saturation, 0, 100);
+  within("data.hue", config.data.hue, 0, 0.5);
+  within("data.randaugment", static_cast<double>(config.data.randaugment), 0, 100);
+  within("data.randaugment-magnitude", static_cast<double>(config.data.randaugment_magnitude), 0,
+         30);
+  within("data.erase", config.data.erase, 0, 1);
   within("epochs", static_cast<double>(config.epochs), 1, 1 << 24);  // rng.hpp: epoch < 2^24
   within("optim.lr", config.optim.lr, 0, 1e6);
   within("optim.final-lr", config.optim.final_lr, 0, 1e6);

@@ -209,6 +209,17 @@ std::vector<ConfigKey> model_and_data_keys() {
       key("data.pad", &C::data, &D::pad, "random crop from an image padded by so many pixels"),
       key("data.flip", &C::data, &D::flip, "flip horizontally with probability 1/2"),
       key("data.cutout", &C::data, &D::cutout, "side of a random square that is cut out (0: none)"),
+      key("data.brightness", &C::data, &D::brightness,
+          "colour jitter: levels are multiplied by 1 - x to 1 + x (0: not)"),
+      key("data.contrast", &C::data, &D::contrast, "colour jitter, the same for contrast"),
+      key("data.saturation", &C::data, &D::saturation, "colour jitter, the same for saturation"),
+      key("data.hue", &C::data, &D::hue,
+          "colour jitter: the hue is turned by up to this share of the circle, 0 to 0.5"),
+      key("data.randaugment", &C::data, &D::randaugment,
+          "RandAugment: how many random operations on each image (usual: 2; 0: none)"),
+      key("data.randaugment-magnitude", &C::data, &D::randaugment_magnitude,
+          "their strength, 0 to 30"),
+      key("data.erase", &C::data, &D::erase, "random erasing: probability, 0 to 1"),
       bookkeeping(or_auto(
           key("data.workers", &C::data, &D::workers,
               "threads of each rank that read and augment (0 or auto: as many of the spare cores' "

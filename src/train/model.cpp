@@ -88,7 +88,14 @@ data::AugmentSpec training_augment(const Config& config, const data::DataSetInfo
                          .flip = config.data.flip,
                          .cutout = config.data.cutout,
                          .seed = config.seed,
-                         .min_area = config.data.min_area};
+                         .min_area = config.data.min_area,
+                         .effects = {.brightness = config.data.brightness,
+                                     .contrast = config.data.contrast,
+                                     .saturation = config.data.saturation,
+                                     .hue = config.data.hue,
+                                     .operations = config.data.randaugment,
+                                     .magnitude = config.data.randaugment_magnitude,
+                                     .erase = config.data.erase}};
   const bool jpeg = stored.encoding == data::Encoding::jpeg;
   const bool stretched = is_stretched(config, stored);
   spec.crop = stretched ? data::Crop::random_resized : data::Crop::random;

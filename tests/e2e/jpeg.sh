@@ -17,7 +17,8 @@ says '240 rows of JPEG, 32 to 32 x 32 to 32 pixels, .* each on average, 3 channe
 verdict $? 'info describes JPEG shards'
 
 train=(train --model resnet18 --data.train jpegs/train --data.val jpegs/val --data.size 40
-  --epochs 2 --batch 24 --threads 1)
+  --epochs 2 --batch 24 --threads 1 --data.saturation 0.4 --data.hue 0.1 --data.randaugment 2
+  --data.erase 0.3)
 run "$LOCKSTEP" "${train[@]}" --data.flip true --out whole
 ((status == 0)) && says 'training on 240 rows of 40 x 40 pixels' && says 'validation top-1'
 verdict $? 'ResNet-18 is trained on random crops of JPEGs'
@@ -38,6 +39,9 @@ run "$LOCKSTEP" train --model resnet20 --data.train jpegs/train --data.size 48 -
   --data.crop random
 ((status == 2)) && says 'data.resize = 40 is smaller than crops of 48 x 48'
 verdict $? 'a crop larger than the resized image is refused by its key'
+run "$LOCKSTEP" train --model resnet18 --data.train jpegs/train --data.hue 0.6
+((status == 2)) && says 'data.hue = 0.6: must lie between 0 and 0.5'
+verdict $? 'a hue that turns further than half the circle is refused by its key'
 run "$LOCKSTEP" pack --from shapes --jpeg --resize 8 --out out
 ((status == 2)) && says 'give one of the two'
 verdict $? 'pack refuses --resize with --jpeg'

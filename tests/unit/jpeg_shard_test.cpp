@@ -224,6 +224,7 @@ TEST_CASE("batches of JPEGs do not depend on the number of workers or on a resum
   const DataSet rows(folder.path);
   AugmentSpec how = training(24);
   how.cutout = 6;
+  how.effects = {.contrast = 0.4f, .hue = 0.1f, .operations = 2, .erase = 0.5f};
   const std::vector<std::uint8_t> batches = all_batches(rows, how, 1);
   CHECK(all_batches(rows, how, 3) == batches);
   const std::vector<std::uint8_t> rest = all_batches(rows, how, 2, 5);

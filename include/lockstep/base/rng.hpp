@@ -12,7 +12,12 @@ enum class Draw : std::uint32_t {
   cutout = 4,
   init = 5,
   split = 6,
-  synth = 7
+  synth = 7,
+  colour = 8,
+  randaugment = 9,
+  erase = 10,
+  mix = 11,
+  replace = 12
 };
 
 /// Four independent 32-bit words from Philox4x32-10 (Salmon et al., "Parallel random numbers: as
@@ -44,6 +49,14 @@ constexpr Philox philox(std::uint64_t key, std::uint64_t low, std::uint64_t high
 /// epoch < 2^24.
 constexpr Philox draw4(std::uint64_t seed, std::uint64_t epoch, std::uint64_t row, Draw purpose) {
   return philox(seed, row, (epoch << 8) | static_cast<std::uint32_t>(purpose));
+}
+
+/// The same for the n-th time; n < 2^32. Attempt 0 is draw4().
+constexpr Philox draw4(std::uint64_t seed, std::uint64_t epoch, std::uint64_t row, Draw purpose,
+                       std::uint32_t attempt) {
+  return philox(seed, row,
+                static_cast<std::uint64_t>(attempt) << 32 | (epoch << 8) |
+                    static_cast<std::uint32_t>(purpose));
 }
 
 /// 64 random bits for (seed, epoch, row, purpose).

@@ -13,6 +13,18 @@ enum class Crop {
   centre,          ///< the window in the middle: evaluation
 };
 
+/// What happens to the pixels of a row once it has its place. All off unless set; torchvision's
+/// ColorJitter, RandAugment and RandomErasing, on rows of 1 or 3 channels.
+struct Effects {
+  float brightness = 0, contrast = 0, saturation = 0;  ///< ratio from 1 - x (at least 0) to 1 + x
+  float hue = 0;                                       ///< turned by -x to x of the circle; <= 1/2
+  std::size_t operations = 0;                          ///< RandAugment's, for each row; 0: none
+  std::size_t magnitude = 9;                           ///< of them, 0 to 30
+  float erase = 0;                                     ///< probability that a rectangle is erased
+  bool jitters() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
+  bool any() const { return jitters() || operations > 0 || erase > 0; }
+};
+
 /// Geometry done on the host, once, on uint8 rows. Normalisation belongs to the backend.
 struct AugmentSpec {
   std::size_t pad =
@@ -26,6 +38,7 @@ struct AugmentSpec {
   std::size_t short_side = 0;  ///< random, centre: an image is first resized, its shorter side to
                                ///< this; 0: not
   float min_area = 0.08f;      ///< random_resized: the smallest share of an image's area
+  Effects effects;
 };
 
 /// What happens to one row in one epoch: a pure function of (seed, epoch, row).

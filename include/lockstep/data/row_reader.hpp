@@ -15,7 +15,8 @@ namespace lockstep::data {
 struct StageTimes {
   double read_s = 0;    ///< from the file, with its CRC-32C
   double decode_s = 0;  ///< of JPEGs
-  double shape_s = 0;   ///< crop, resize, flip, cutout
+  double shape_s = 0;   ///< crop, resize, flip
+  double colour_s = 0;  ///< effects, cutout
 };
 
 /// The data set as the batches show it: height and width are those of the rows that RowReader makes

@@ -54,6 +54,10 @@ struct Config {
     std::size_t pad = 0;
     bool flip = false;
     std::size_t cutout = 0;
+    float brightness = 0, contrast = 0, saturation = 0, hue = 0;
+    std::size_t randaugment = 0;
+    std::size_t randaugment_magnitude = 9;
+    float erase = 0;
     std::size_t workers = 0;
     std::size_t slots = 4;
     bool keep_last = false;

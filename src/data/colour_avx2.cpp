@@ -1,0 +1,14 @@
+#include "colour_kernels.hpp"
+
+#pragma GCC target("avx2")
+
+namespace lockstep::data {
+namespace {
+
+#include "colour_kernels.inc"
+
+}  // namespace
+
+const ColourKernels colour_avx2 = {stretch, blend, grey_sum, saturate, turn, sharpen};
+
+}  // namespace lockstep::data
