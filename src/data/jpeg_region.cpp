@@ -70,6 +70,7 @@ Picture JpegRegion::decode(std::span<const std::uint8_t> bytes, const Request& r
     jpeg_crop_scanline(&codec, first_at, columns_at);
   });
   if (!started) refuse(decoder);
+  entropy_.take_over(decoder.codec, first, columns);
 
   const std::size_t stride = std::size_t{columns} * 4;
   pixels_.resize(std::max(pixels_.size(), box.height * stride + kResampleSlack));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "jpeg_codec.hpp"
+#include "jpeg_entropy.hpp"
 #include "lockstep/data/geometry.hpp"
 #include "resample.hpp"
 
@@ -27,6 +28,7 @@ class JpegRegion {
 
  private:
   void begin(std::span<const std::uint8_t> bytes, const Request& request);
+  jpeg::EntropyDecoder entropy_;  // outlives the codec that calls it
   jpeg::OwnDecoder own_;
   std::vector<std::uint8_t> pixels_;
 };

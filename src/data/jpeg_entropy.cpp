@@ -1,0 +1,353 @@
+#include "jpeg_entropy.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <jerror.h>
+
+// libjpeg's interface between its parts, of which jpeglib.h only says that it is there. Its first
+// two members are these since version 6.
+struct jpeg_entropy_decoder {
+  void (*start_pass)(j_decompress_ptr codec);
+  boolean (*decode_mcu)(j_decompress_ptr codec, JBLOCKROW* blocks);
+};
+
+namespace lockstep::data::jpeg {
+namespace {
+
+// A block has at most 64 symbols of at most 31 bits; what is read beyond the end are zeros.
+constexpr std::size_t kRoom = 512;
+constexpr std::uint8_t kNoRestart = 255;
+
+// From zigzag order; a run that leads beyond the last coefficient (broken data) stays there.
+constexpr std::array<std::uint8_t, 80> kNatural = [] {
+  std::array<std::uint8_t, 80> order{};
+  int x = 0, y = 0;
+  for (std::size_t k = 0; k < 64; ++k) {
+    order[k] = static_cast<std::uint8_t>(8 * y + x);
+    const bool up = (x + y) % 2 == 0;
+    if (up && x == 7)
+      ++y;
+    else if (up && y == 0)
+      ++x;
+    else if (up)
+      ++x, --y;
+    else if (y == 7)
+      ++x;
+    else if (x == 0)
+      ++y;
+    else
+      --x, ++y;
+  }
+  for (std::size_t k = 64; k < 80; ++k) order[k] = 63;
+  return order;
+}();
+
+/// A coefficient of `size` bits, as they stand in the file.
+constexpr std::int32_t extended(std::uint32_t bits, unsigned size) {
+  const auto value = static_cast<std::int32_t>(bits);
+  return bits >> (size - 1) != 0 ? value : value - static_cast<std::int32_t>((1u << size) - 1);
+}
+
+// An entry of a table: 8 bits length, 4 bits run, 4 bits size, 16 bits value.
+//   value != 0            a whole coefficient of that size, and the length of all of it
+//   value = 0, size != 0  only its code fits: as many bits follow
+//   size = 0              no coefficient: run 15 passes over 16, any other ends the block
+//   length = 0            a longer code, or none
+constexpr std::uint32_t entry(unsigned length, unsigned run, unsigned size, std::int32_t value) {
+  return length | run << 8 | size << 12 | static_cast<std::uint32_t>(value) << 16;
+}
+constexpr unsigned length_of(std::uint32_t e) { return e & 255; }
+constexpr unsigned run_of(std::uint32_t e) { return e >> 8 & 15; }
+constexpr unsigned size_of(std::uint32_t e) { return e >> 12 & 15; }
+constexpr std::int32_t value_of(std::uint32_t e) { return static_cast<std::int32_t>(e) >> 16; }
+constexpr bool is_whole(std::uint32_t e) { return value_of(e) != 0; }
+constexpr bool ends_block(std::uint32_t e) { return size_of(e) == 0 && run_of(e) != 15; }
+constexpr unsigned code_length(std::uint32_t e) {
+  return length_of(e) - (is_whole(e) ? size_of(e) : 0);
+}
+constexpr unsigned full_length(std::uint32_t e) {
+  return length_of(e) + (is_whole(e) ? 0 : size_of(e));
+}
+
+// What is passed over at once: 5 bits length, 1 bit whether the block ends, then the coefficients,
+// of which the end counts as one.
+constexpr std::uint16_t pass(unsigned length, bool ends, unsigned coefficients) {
+  return static_cast<std::uint16_t>(length | (ends ? 32u : 0u) | coefficients << 6);
+}
+constexpr unsigned pass_length(std::uint16_t pass) { return pass & 31; }
+constexpr bool pass_ends(std::uint16_t pass) { return (pass & 32) != 0; }
+constexpr unsigned pass_coefficients(std::uint16_t pass) { return pass >> 6; }
+
+}  // namespace
+
+/// The top `held` bits of `word` are the next ones; below them stand bits of what follows, or
+/// zeros.
+struct EntropyDecoder::Bits {
+  const std::uint8_t* at;
+  std::uint64_t word;
+  unsigned held;
+
+  /// At least 56 bits.
+  void fill() {
+    std::uint64_t more;
+    std::memcpy(&more, at, sizeof more);
+    word |= __builtin_bswap64(more) >> held;
+    at += (63 - held) >> 3;
+    held |= 56;
+  }
+  void drop(unsigned count) {
+    word <<= count;
+    held -= count;
+  }
+  std::uint32_t take(unsigned count) {  // 1 to 16
+    const auto taken = static_cast<std::uint32_t>(word >> (64 - count));
+    drop(count);
+    return taken;
+  }
+};
+
+void EntropyDecoder::Table::build(const JHUFF_TBL& from, bool ac) {
+  if (std::equal(counts.begin() + 1, counts.end(), from.bits + 1) &&
+      std::equal(symbols.begin(), symbols.end(), from.huffval))
+    return;  // as the last image's
+  std::copy_n(from.bits, 17, counts.begin());
+  counts[0] = 0;
+  std::copy_n(from.huffval, 256, symbols.begin());
+  entries.fill(0);
+  std::uint32_t code = 0;
+  std::size_t symbol = 0;
+  for (unsigned length = 1; length <= 16; ++length, code <<= 1) {
+    offsets[length] = static_cast<std::int32_t>(symbol) - static_cast<std::int32_t>(code);
+    for (unsigned i = 0; i < counts[length]; ++i, ++code, ++symbol) {
+      if (length > kBits) continue;
+      const unsigned run = symbols[symbol] >> 4, size = symbols[symbol] & 15, left = kBits - length;
+      std::uint32_t* const first = &entries[std::size_t{code} << left];
+      for (std::uint32_t behind = 0; behind < 1u << left; ++behind) {
+        const bool whole = size > 0 && size <= left;
+        first[behind] =
+            whole ? entry(length + size, run, size, extended(behind >> (left - size), size))
+                  : entry(length, run, size, 0);
+      }
+    }
+    ends[length] = code << (16 - length);
+  }
+  ends[17] = ~0u;
+  if (!ac) return;
+  for (std::uint32_t bits = 0; bits < passes.size(); ++bits) {
+    unsigned used = 0, coefficients = 0;
+    bool ended = false;
+    while (!ended && used < kPassBits) {
+      const std::uint32_t rest = bits << used & (passes.size() - 1);
+      const std::uint32_t e = entries[rest >> (kPassBits - kBits)];
+      // The bits behind a code may lie further on: nobody asks for them.
+      if (length_of(e) == 0 || used + code_length(e) > kPassBits) break;
+      used += full_length(e);
+      ended = ends_block(e);
+      coefficients += ended ? 1 : run_of(e) + 1;
+    }
+    passes[bits] = pass(used, ended, coefficients);
+  }
+}
+
+void EntropyDecoder::free_of_stuffing(const std::uint8_t* from, std::size_t bytes, bool restarts) {
+  if (bytes_.size() < bytes + kRoom) bytes_.resize(bytes + kRoom);
+  segments_.clear();
+  std::uint8_t* to = bytes_.data();
+  const std::uint8_t* const end = from + bytes;
+  const auto written = [&] { return static_cast<std::size_t>(to - bytes_.data()); };
+  while (from < end) {
+    const auto* mark = static_cast<const std::uint8_t*>(
+        std::memchr(from, 0xFF, static_cast<std::size_t>(end - from)));
+    const std::size_t plain = static_cast<std::size_t>((mark != nullptr ? mark : end) - from);
+    std::memcpy(to, from, plain);
+    to += plain;
+    if (mark == nullptr) break;
+    while (mark < end && *mark == 0xFF) ++mark;  // any number may stand before a marker
+    if (mark == end) break;
+    from = mark + 1;
+    if (*mark == 0) {
+      *to++ = 0xFF;
+    } else if (restarts && *mark >= 0xD0 && *mark <= 0xD7) {
+      segments_.push_back({written(), static_cast<std::uint8_t>(*mark - 0xD0)});
+    } else {
+      break;
+    }
+  }
+  segments_.push_back({written(), kNoRestart});
+  std::memset(to, 0, kRoom);
+}
+
+void EntropyDecoder::take_over(jpeg_decompress_struct& codec, std::size_t left,
+                               std::size_t columns) {
+  const auto components = static_cast<std::size_t>(codec.comps_in_scan);
+  if (codec.progressive_mode || codec.arith_code || codec.comps_in_scan != codec.num_components ||
+      codec.blocks_in_MCU > static_cast<int>(kMostBlocks))
+    return;
+  for (std::size_t i = 0; i < components; ++i) {
+    const jpeg_component_info& component = *codec.cur_comp_info[i];
+    const auto dc = static_cast<std::size_t>(component.dc_tbl_no);
+    const auto ac = static_cast<std::size_t>(component.ac_tbl_no);
+    dc_[dc].build(*codec.dc_huff_tbl_ptrs[dc], false);
+    ac_[ac].build(*codec.ac_huff_tbl_ptrs[ac], true);
+  }
+  blocks_in_mcu_ = static_cast<std::size_t>(codec.blocks_in_MCU);
+  for (std::size_t b = 0; b < blocks_in_mcu_; ++b) {
+    const auto index = static_cast<std::size_t>(codec.MCU_membership[b]);
+    const jpeg_component_info& component = *codec.cur_comp_info[index];
+    blocks_[b] = {&dc_[static_cast<std::size_t>(component.dc_tbl_no)],
+                  &ac_[static_cast<std::size_t>(component.ac_tbl_no)], index};
+  }
+  free_of_stuffing(codec.src->next_input_byte, codec.src->bytes_in_buffer,
+                   codec.restart_interval > 0);
+  // The columns that libjpeg transforms: those of jpeg_crop_scanline.
+  const std::size_t block = DCTSIZE / codec.scale_denom;
+  const std::size_t across =
+      block * (components == 1 ? 1 : static_cast<std::size_t>(codec.max_h_samp_factor));
+  mcus_in_line_ = codec.MCUs_per_row;
+  first_wanted_ = left / across;
+  end_wanted_ = (left + columns + across - 1) / across;
+  column_ = 0;
+  restart_interval_ = until_restart_ = codec.restart_interval;
+  segment_ = 0;
+  last_dc_ = {};
+  at_ = bytes_.data();
+  word_ = 0;
+  held_ = 0;
+  codec.client_data = this;
+  codec.entropy->decode_mcu = decode_mcu;
+}
+
+// Plain data only: libjpeg's errors leave by longjmp.
+boolean EntropyDecoder::decode_mcu(j_decompress_ptr codec, JBLOCKROW* blocks) {
+  auto& self = *static_cast<EntropyDecoder*>(codec->client_data);
+  if (!self.decode(blocks)) WARNMS(codec, JWRN_HIT_MARKER);  // does not come back
+  return TRUE;
+}
+
+/// The reading goes on behind a restart marker, which must have the next number.
+bool EntropyDecoder::next_segment() {
+  if (segments_[segment_].restart != segment_ % 8) return false;
+  at_ = bytes_.data() + segments_[segment_].end;
+  ++segment_;
+  word_ = 0;
+  held_ = 0;
+  last_dc_ = {};
+  until_restart_ = restart_interval_;
+  return true;
+}
+
+bool EntropyDecoder::decode(JBLOCKROW* blocks) {
+  if (restart_interval_ > 0 && until_restart_-- == 0) {
+    if (!next_segment()) return false;
+    --until_restart_;
+  }
+  const bool wanted = blocks != nullptr && column_ >= first_wanted_ && column_ < end_wanted_;
+  if (++column_ == mcus_in_line_) column_ = 0;
+  const std::uint8_t* const end = bytes_.data() + segments_[segment_].end;
+  Bits bits{at_, word_, held_};
+  for (std::size_t b = 0; b < blocks_in_mcu_; ++b) {
+    const Block& block = blocks_[b];
+    std::int32_t step = 0;
+    // Only now and then, for broken data: a block never reads further than there is room.
+    if (bits.at > end + sizeof bits.word || !difference(bits, *block.dc, step)) return false;
+    std::uint32_t& dc = last_dc_[block.component];
+    dc += static_cast<std::uint32_t>(step);
+    if (wanted) blocks[b][0][0] = static_cast<JCOEF>(dc);
+    if (!(wanted ? coefficients(bits, *block.ac, blocks[b][0]) : pass_over(bits, *block.ac)))
+      return false;
+  }
+  at_ = bits.at;
+  word_ = bits.word;
+  held_ = bits.held;
+  // Bits beyond the end have been used.
+  return 8 * (end - bits.at) + static_cast<std::ptrdiff_t>(bits.held) >= 0;
+}
+
+/// The symbol of a code longer than kBits; below 0: there is no such code.
+int EntropyDecoder::long_symbol(const Bits& bits, const Table& table, unsigned& length) {
+  const auto next = static_cast<std::uint32_t>(bits.word >> 48);
+  length = kBits + 1;
+  while (length <= 16 && next >= table.ends[length]) ++length;
+  if (length > 16) return -1;
+  const auto code = static_cast<std::int32_t>(next >> (16 - length));
+  return table.symbols[static_cast<std::size_t>(code + table.offsets[length])];
+}
+
+bool EntropyDecoder::difference(Bits& bits, const Table& dc, std::int32_t& value) {
+  bits.fill();
+  const std::uint32_t e = dc.entries[bits.word >> (64 - kBits)];
+  value = value_of(e);
+  if (length_of(e) > 0) [[likely]] {
+    bits.drop(length_of(e));
+    if (!is_whole(e) && size_of(e) > 0) value = extended(bits.take(size_of(e)), size_of(e));
+    return true;
+  }
+  unsigned length = 0;
+  const int size = long_symbol(bits, dc, length);
+  if (size < 0 || size > 15) return false;
+  bits.drop(length);
+  const auto count = static_cast<unsigned>(size);
+  if (count > 0) value = extended(bits.take(count), count);
+  return true;
+}
+
+bool EntropyDecoder::coefficients(Bits& bits, const Table& ac, JCOEF* block) {
+  for (unsigned k = 1; k < 64; ++k) {
+    bits.fill();
+    const std::uint32_t e = ac.entries[bits.word >> (64 - kBits)];
+    if (is_whole(e)) [[likely]] {
+      bits.drop(length_of(e));
+      k += run_of(e);
+      block[kNatural[k]] = static_cast<JCOEF>(value_of(e));
+      continue;
+    }
+    unsigned run = run_of(e), size = size_of(e), length = length_of(e);
+    if (length == 0) {
+      unsigned longer = 0;
+      const int symbol = long_symbol(bits, ac, longer);
+      if (symbol < 0) return false;
+      length = longer;
+      run = static_cast<unsigned>(symbol) >> 4;
+      size = static_cast<unsigned>(symbol) & 15;
+    }
+    bits.drop(length);
+    if (size == 0 && run != 15) return true;
+    k += run;
+    if (size > 0) block[kNatural[k]] = static_cast<JCOEF>(extended(bits.take(size), size));
+  }
+  return true;
+}
+
+bool EntropyDecoder::pass_over(Bits& bits, const Table& ac) {
+  unsigned k = 1;
+  while (k < 64) {
+    bits.fill();
+    const std::uint16_t pass = ac.passes[bits.word >> (64 - kPassBits)];
+    // The next block may begin among the coefficients that an entry holds.
+    if (pass_length(pass) > 0 && k + pass_coefficients(pass) <= 64) [[likely]] {
+      bits.drop(pass_length(pass));
+      k += pass_coefficients(pass);
+      if (pass_ends(pass)) return true;
+      continue;
+    }
+    const std::uint32_t e = ac.entries[bits.word >> (64 - kBits)];
+    unsigned run = run_of(e), bits_used = full_length(e);
+    bool ends = ends_block(e);
+    if (length_of(e) == 0) {
+      unsigned longer = 0;
+      const int symbol = long_symbol(bits, ac, longer);
+      if (symbol < 0) return false;
+      const unsigned size = static_cast<unsigned>(symbol) & 15;
+      run = static_cast<unsigned>(symbol) >> 4;
+      bits_used = longer + size;
+      ends = size == 0 && run != 15;
+    }
+    bits.drop(bits_used);
+    if (ends) return true;
+    k += run + 1;
+  }
+  return true;
+}
+
+}  // namespace lockstep::data::jpeg
