@@ -56,6 +56,7 @@ struct Loader::Impl {
   const DataSet& rows;
   const LoaderSpec spec;
   const Sampler sampler;
+  const DataSetInfo shape;      // of a batch's rows
   const std::size_t row_bytes;  // of a batch
   const std::uint64_t end_turn;
   const std::size_t readahead;  // rows
@@ -76,7 +77,8 @@ struct Loader::Impl {
       : rows(data),
         spec(what),
         sampler(what.sampler),
-        row_bytes(delivered(data.info(), what.augment, data.files().front().string()).row_bytes()),
+        shape(delivered(data.info(), what.augment, data.files().front().string())),
+        row_bytes(shape.row_bytes()),
         end_turn((spec.epoch + spec.epochs) * sampler.batches()),
         readahead(spec.readahead > 0 ? spec.readahead : usual_readahead(data, spec)),
         slots(spec.slots),
@@ -196,11 +198,23 @@ struct Loader::Impl {
 
   void give_back(const Piece& piece) {
     Slot& slot = slot_of(piece.turn);
+    {
+      const std::lock_guard lock(mutex);
+      slot.missing -= piece.last - piece.first;
+      if (slot.missing > 0) return;
+    }
+    if (spec.mix.any()) mix_slot(piece.turn);  // all rows are there, and nobody else looks at them
     const std::lock_guard lock(mutex);
-    slot.missing -= piece.last - piece.first;
-    if (slot.missing > 0) return;
     slot.state = Slot::State::ready;
     ready.notify_one();
+  }
+
+  void mix_slot(std::uint64_t turn) {
+    const std::uint64_t batch = turn % sampler.batches();
+    const Slot& slot = slot_of(turn);
+    const Mix mix = draw_mix(spec.mix, turn / sampler.batches(), batch, shape.height, shape.width);
+    mix_rows(mix, sampler.slice(batch).rows, shape.height, shape.width, shape.channels, slot.images,
+             slot.targets);
   }
 
   Batch next() {

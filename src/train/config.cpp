@@ -124,6 +124,9 @@ void check_ranges(const Config& config) {
   within("data.randaugment-magnitude", static_cast<double>(config.data.randaugment_magnitude), 0,
          30);
   within("data.erase", config.data.erase, 0, 1);
+  for (const auto& [key, alpha] :
+       {std::pair{"data.mixup", config.data.mixup}, std::pair{"data.cutmix", config.data.cutmix}})
+    if (alpha != 0) within(key, alpha, 0.01, 100);
   within("epochs", static_cast<double>(config.epochs), 1, 1 << 24);  // rng.hpp: epoch < 2^24
   within("optim.lr", config.optim.lr, 0, 1e6);
   within("optim.final-lr", config.optim.final_lr, 0, 1e6);

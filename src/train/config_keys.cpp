@@ -220,6 +220,10 @@ std::vector<ConfigKey> model_and_data_keys() {
       key("data.randaugment-magnitude", &C::data, &D::randaugment_magnitude,
           "their strength, 0 to 30"),
       key("data.erase", &C::data, &D::erase, "random erasing: probability, 0 to 1"),
+      key("data.mixup", &C::data, &D::mixup,
+          "mixup: alpha of the Beta distribution of the shares (usual: 0.2; 0: none)"),
+      key("data.cutmix", &C::data, &D::cutmix,
+          "CutMix: the same (usual: 1); with both, each batch takes one of them"),
       bookkeeping(or_auto(
           key("data.workers", &C::data, &D::workers,
               "threads of each rank that read and augment (0 or auto: as many of the spare cores' "

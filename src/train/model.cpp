@@ -109,6 +109,10 @@ data::AugmentSpec training_augment(const Config& config, const data::DataSetInfo
   return spec;
 }
 
+data::MixSpec training_mix(const Config& config) {
+  return {.mixup = config.data.mixup, .cutmix = config.data.cutmix, .seed = config.seed};
+}
+
 data::AugmentSpec evaluation_augment(const Config& config, const data::DataSetInfo& input,
                                      const data::DataSetInfo& stored) {
   data::AugmentSpec spec{.crop = data::Crop::centre, .height = input.height, .width = input.width};

@@ -193,6 +193,7 @@ void Run::Impl::start_loader() {
   data::LoaderSpec loading;
   loading.sampler = sampler->spec();
   loading.augment = augment;
+  loading.mix = training_mix(config);
   loading.slots = config.data.slots;
   loading.bind_worker = spec.bind_worker;
   loading.epoch = at.epoch;

@@ -140,6 +140,22 @@ TEST_CASE("what batches hold does not depend on workers, slots or timing", "[loa
   }
 }
 
+TEST_CASE("batches are mixed the same by any number of workers, and padding is not", "[loader]") {
+  Fixture fixture(100);
+  LoaderSpec spec = fixture.spec(40, 3);
+  spec.sampler.keep_last = true;
+  const std::vector<Seen> plain = run(fixture, spec);
+  spec.mix = {.mixup = 1, .cutmix = 1};
+  const std::vector<Seen> alone = run(fixture, spec);
+  CHECK(alone != plain);
+  for (std::size_t b = 0; b < plain.size(); ++b) {
+    const auto at = static_cast<std::ptrdiff_t>(plain[b].rows * small_info().row_bytes());
+    REQUIRE(std::equal(plain[b].images.begin() + at, plain[b].images.end(),
+                       alone[b].images.begin() + at));
+  }
+  for (spec.workers = 2; spec.workers < 6; ++spec.workers) REQUIRE(run(fixture, spec) == alone);
+}
+
 TEST_CASE("a loader that begins later gives what one that began earlier gives there", "[loader]") {
   Fixture fixture(30);
   const LoaderSpec spec = fixture.spec(8, 4);  // 3 batches in each epoch

@@ -9,6 +9,7 @@
 
 #include "lockstep/data/augment.hpp"
 #include "lockstep/data/batch.hpp"
+#include "lockstep/data/mix.hpp"
 #include "lockstep/data/sampler.hpp"
 #include "lockstep/data/shard.hpp"
 #include "lockstep/device/device.hpp"
@@ -18,6 +19,7 @@ namespace lockstep::data {
 struct LoaderSpec {
   SamplerSpec sampler;
   AugmentSpec augment;        ///< in evaluation nothing random
+  MixSpec mix;                ///< of a rank's rows of one batch with each other
   std::size_t workers = 1;    ///< threads that read and augment
   std::size_t slots = 4;      ///< batches in the ring
   std::size_t readahead = 0;  ///< rows for which is asked ahead of those being read; 0: none, but

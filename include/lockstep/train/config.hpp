@@ -58,6 +58,7 @@ struct Config {
     std::size_t randaugment = 0;
     std::size_t randaugment_magnitude = 9;
     float erase = 0;
+    float mixup = 0, cutmix = 0;
     std::size_t workers = 0;
     std::size_t slots = 4;
     bool keep_last = false;

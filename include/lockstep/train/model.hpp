@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/data/augment.hpp"
+#include "lockstep/data/mix.hpp"
 #include "lockstep/data/shard.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/optim/schedule.hpp"
@@ -22,7 +23,11 @@ data::SamplerSpec training_order(const Config& config, const data::DataSet& rows
 /// How the rows of a training set become the network's input; data::delivered() says its shape.
 data::AugmentSpec training_augment(const Config& config, const data::DataSetInfo& stored);
 
-/// The same for rows that are validated on, for a network of this input: nothing is random.
+/// How they are mixed with each other.
+data::MixSpec training_mix(const Config& config);
+
+/// training_augment() for rows that are validated on, for a network of this input: nothing is
+/// random, and nothing mixed.
 data::AugmentSpec evaluation_augment(const Config& config, const data::DataSetInfo& input,
                                      const data::DataSetInfo& stored);
 
