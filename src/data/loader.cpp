@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/row_reader.hpp"
+#include "replacement.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -26,6 +27,7 @@ struct Slot {
   PinnedBuffer memory;      // images, then targets
   std::uint8_t* images = nullptr;
   Target* targets = nullptr;
+  std::vector<Replaced> replaced;
 };
 
 // Rows [first, last) of the batch of one turn.
@@ -146,6 +148,7 @@ struct Loader::Impl {
     if (fill_row == 0) {
       slot.state = Slot::State::filling;
       slot.missing = capacity;
+      slot.replaced.clear();
     }
     const Piece piece{fill_turn, fill_row, std::min(fill_row + kPieceRows, capacity)};
     fill_row = piece.last;
@@ -188,12 +191,26 @@ struct Loader::Impl {
         slot.targets[i] = Target{};
         continue;
       }
-      const std::size_t row = sampler.row(epoch, slice.first_position + i);
-      reader.read(epoch, row, image);
+      std::size_t row = sampler.row(epoch, slice.first_position + i);
+      if (spec.replace_bad_rows)
+        row = read_or_replace(slot, reader, epoch, {i, row, row, {}}, image);
+      else
+        reader.read(epoch, row, image);
       const std::int32_t label = rows.labels()[row];
       slot.targets[i] = Target{label, label, 1};
     }
     return true;
+  }
+
+  // The row that was read in the end.
+  std::size_t read_or_replace(Slot& slot, RowReader& reader, std::uint64_t epoch, Replaced found,
+                              std::span<std::uint8_t> image) {
+    read_whole(reader, rows.info().rows, spec.augment.seed, epoch, found, image);
+    const std::size_t row = found.by;
+    if (row == found.row) return row;
+    const std::lock_guard lock(mutex);
+    slot.replaced.push_back(std::move(found));
+    return row;
   }
 
   void give_back(const Piece& piece) {
@@ -203,7 +220,10 @@ struct Loader::Impl {
       slot.missing -= piece.last - piece.first;
       if (slot.missing > 0) return;
     }
-    if (spec.mix.any()) mix_slot(piece.turn);  // all rows are there, and nobody else looks at them
+    // All rows are there, and nobody else looks at them.
+    std::sort(slot.replaced.begin(), slot.replaced.end(),
+              [](const Replaced& a, const Replaced& b) { return a.place < b.place; });
+    if (spec.mix.any()) mix_slot(piece.turn);
     const std::lock_guard lock(mutex);
     slot.state = Slot::State::ready;
     ready.notify_one();
@@ -258,6 +278,10 @@ Loader::Loader(const DataSet& rows, const LoaderSpec& spec, Device& device)
 Loader::~Loader() = default;
 
 Batch Loader::next() { return impl_->next(); }
+
+std::span<const Replaced> Loader::replaced(const Batch& batch) const {
+  return impl_->slots.at(batch.slot).replaced;
+}
 
 void Loader::release(const Batch& batch) { impl_->release(batch); }
 

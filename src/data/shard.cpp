@@ -73,6 +73,10 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
   }
 }
 
+[[noreturn]] void refuse_bad_row(const ShardFile& shard, std::string_view what) {
+  throw BadRow(fmt::format("{}: {}", shard.path.string(), what));
+}
+
 // A row of the data set as a row of one of its shards.
 struct Place {
   const ShardFile& shard;
@@ -246,8 +250,8 @@ struct DataSet::Impl {
     const std::uint32_t stored = place.shard.crcs[place.row];
     const std::uint32_t crc = row_crc(bytes, labels[row]);
     if (crc == stored) return;
-    h5::refuse(
-        place.shard.path,
+    refuse_bad_row(
+        place.shard,
         fmt::format("row {} is damaged: the CRC-32C of its {} and its label is {:08x}, but "
                     "{:08x} is stored; restore the file or pack it again",
                     place.row, info.encoding == Encoding::raw ? "pixels" : "JPEG", crc, stored));
@@ -392,7 +396,7 @@ std::span<const std::uint8_t> DataSet::read_jpeg(std::size_t row,
 
 void DataSet::refuse_row(std::size_t row, std::string_view what) const {
   const Place place = impl_->place(row);
-  h5::refuse(place.shard.path, fmt::format("row {}: {}", place.row, what));
+  refuse_bad_row(place.shard, fmt::format("row {}: {}", place.row, what));
 }
 
 }  // namespace lockstep::data

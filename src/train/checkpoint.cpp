@@ -62,6 +62,10 @@ void write_header(hdf5::File& file, const CheckpointHeader& header) {
   file.set("height", std::uint64_t{header.input.height});
   file.set("width", std::uint64_t{header.input.width});
   file.write("classes", header.input.classes);
+  if (const auto& bad_rows = header.progress.bad_rows; !bad_rows.empty()) {
+    file.set("epoch_bad_rows", std::uint64_t{bad_rows.size()});
+    file.write("bad_rows", bad_rows);
+  }
   file.set("mean", header.input.mean);
   file.set("stddev", header.input.stddev);
 }
@@ -179,6 +183,7 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   at.top1 = file.count("epoch_top1");
   at.best_top1 = file.real("best_top1");
   at.best_epoch = file.count("best_epoch");
+  if (file.has("epoch_bad_rows")) at.bad_rows = file.texts("bad_rows");
   header.config = file.bytes("config");
   header.backend = file.text("backend");
   header.build = file.text("build");

@@ -231,6 +231,12 @@ std::vector<ConfigKey> model_and_data_keys() {
       bookkeeping(key("data.slots", &C::data, &D::slots, "batches that are prepared ahead")),
       key("data.keep-last", &C::data, &D::keep_last,
           "train on the last, smaller batch of an epoch instead of dropping it"),
+      bookkeeping(one_of(key("data.on-bad-row", &C::data, &D::on_bad_row,
+                             "a training row with a wrong checksum, JPEG or size ends the run, or "
+                             "another, drawn by seed, epoch and row, takes its place"),
+                         {"error", "skip"})),
+      bookkeeping(key("data.bad-rows-limit", &C::data, &D::bad_rows_limit,
+                      "skip: an epoch with more bad rows than this ends the run")),
   };
 }
 

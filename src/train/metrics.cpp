@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -48,9 +49,12 @@ std::string to_json(const EpochRecord& r) {
   if (r.validation)
     validation = fmt::format(R"("val_loss":{},"val_top1":{:.6f},"val_top5":{:.6f},)",
                              number(r.validation->loss), r.validation->top1, r.validation->top5);
-  return fmt::format(R"({{"epoch":{},"last_step":{},"train_loss":{},"train_top1":{:.6f},{})"
+  std::string bad_rows;
+  if (!r.bad_rows.empty())
+    bad_rows = fmt::format(R"("bad_rows":{},)", nlohmann::json(r.bad_rows).dump());
+  return fmt::format(R"({{"epoch":{},"last_step":{},"train_loss":{},"train_top1":{:.6f},{}{})"
                      R"("images_per_s":{:.1f}}})",
-                     r.epoch, r.step, number(r.train_loss), r.train_top1, validation,
+                     r.epoch, r.step, number(r.train_loss), r.train_top1, validation, bad_rows,
                      r.images_per_s);
 }
 

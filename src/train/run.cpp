@@ -194,6 +194,7 @@ void Run::Impl::start_loader() {
   loading.sampler = sampler->spec();
   loading.augment = augment;
   loading.mix = training_mix(config);
+  loading.replace_bad_rows = config.data.on_bad_row == "skip";
   loading.slots = config.data.slots;
   loading.bind_worker = spec.bind_worker;
   loading.epoch = at.epoch;

@@ -44,6 +44,7 @@ struct Run::Impl {
   Outcome loop();
   bool step();   ///< true when the ranks agreed to stop behind it
   void audit();  ///< once behind a step, and before each checkpoint
+  void note_bad_rows(const std::vector<std::string>& mine);  ///< collective
   void count_step(const StepReport& report, double loss, float lr);
   void report_loader();
   bool finish_epoch();  ///< false when the ranks agreed to stop in its validation, still due then

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/clock.hpp"
@@ -73,6 +74,8 @@ bool Run::Impl::step() {
   check(batch.index == at.batch, "the loader is at another batch than the trainer");
   const double data_ms = now_ms() - mark;
 
+  std::vector<std::string> bad_rows;
+  for (const data::Replaced& row : loader->replaced(batch)) bad_rows.push_back(row.what);
   communicator.begin_step(at.step + 1);
   StepReport report = trainer->step(batch, slice.global_rows, lr);
   loader->release(batch);
@@ -81,15 +84,16 @@ bool Run::Impl::step() {
   // behind the same step.
   comm::activity::enter(comm::Phase::end_of_step);
   mark = now_ms();
-  const auto sums =
-      control.sum({report.metrics.loss, static_cast<double>(report.metrics.rows),
-                   static_cast<double>(report.metrics.top1), asked_to_stop() ? 1.0 : 0.0},
-                  "step");
+  const auto sums = control.sum({report.metrics.loss, static_cast<double>(report.metrics.rows),
+                                 static_cast<double>(report.metrics.top1),
+                                 asked_to_stop() ? 1.0 : 0.0, static_cast<double>(bad_rows.size())},
+                                "step");
   report.times.data_ms = data_ms;
   report.times.exposed_comm_ms += now_ms() - mark;
   check(sums[1] == static_cast<double>(slice.global_rows), "a step has lost rows");
   longest_step_s = std::max(longest_step_s, now_s() - began_s);
 
+  if (sums[4] > 0) note_bad_rows(bad_rows);
   ++at.step;
   ++at.batch;
   if (!report.skipped()) {  // where gradients overflow, the loss often does
@@ -106,6 +110,22 @@ void Run::Impl::audit() {
   if (audited_step == at.step) return;
   trainer->audit(control, at.step);
   audited_step = at.step;
+}
+
+/// All ranks keep the list, so that any checkpoint and every rank's verdict can go by it.
+void Run::Impl::note_bad_rows(const std::vector<std::string>& mine) {
+  for (const std::string& of_rank :
+       control.gather(fmt::format("{}", fmt::join(mine, "\n")), "bad rows"))
+    for (std::size_t begin = 0; begin < of_rank.size();) {
+      const std::size_t end = std::min(of_rank.find('\n', begin), of_rank.size());
+      at.bad_rows.push_back(of_rank.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  require(at.bad_rows.size() <= config.data.bad_rows_limit,
+          fmt::format("{} rows of epoch {} are broken, more than data.bad-rows-limit = {}; the "
+                      "newest: {}. Restore the files, or pack them again",
+                      at.bad_rows.size(), at.epoch + 1, config.data.bad_rows_limit,
+                      at.bad_rows.back()));
 }
 
 void Run::Impl::count_step(const StepReport& report, double loss, float lr) {
@@ -142,7 +162,8 @@ bool Run::Impl::finish_epoch() {
                      at.loss_sum / static_cast<double>(at.rows),
                      static_cast<double>(at.top1) / static_cast<double>(at.rows),
                      std::nullopt,
-                     statistics.epoch_images_per_s()};
+                     statistics.epoch_images_per_s(),
+                     at.bad_rows};
   const double validation_began_s = now_s();
   if (val_rows && (last || due(epoch, config.eval.every_epochs))) {
     // A run that dies in a long validation goes on from here and makes the validation up.
@@ -165,11 +186,15 @@ bool Run::Impl::finish_epoch() {
     metrics->add(to_json(record));
     metrics->flush();
     log::info(epoch_line(record, config.epochs, seconds));
+    if (!at.bad_rows.empty())
+      log::warn(fmt::format("{} row(s) of epoch {} were broken and replaced by others:\n  {}",
+                            at.bad_rows.size(), epoch, fmt::join(at.bad_rows, "\n  ")));
   }
   at.epoch = epoch;
   at.batch = 0;
   at.loss_sum = 0;
   at.rows = at.top1 = 0;
+  at.bad_rows.clear();
   statistics.epoch_s = 0;
   statistics.epoch_rows = 0;
   // The best one first: a checkpoint that counts it must not outlive its absence.

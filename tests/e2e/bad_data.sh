@@ -93,3 +93,23 @@ damaged 2 'a label that became that of another class ends a training, file and r
 damaged 2 'a damaged row of the validation set ends 2 ranks, file and row named' \
   'rank [0-9]: error: rows-val/val-00000-of-00001.h5: row 17 is damaged' --data.train small/train \
   --data.val rows-val
+
+# ---- broken rows that are replaced -------------------------------------------------------------------
+copy_set several && for row in 3 41 77; do patch "several/$shard" /images $((row * 192 + 7)); done
+listed() { grep -o '"bad_rows":\[[^]]*\]' "$1/metrics.jsonl"; }
+skip=(train --data.train several --data.on-bad-row skip --threads 1 --batch 16 --epochs 2
+  --data.keep-last true)
+run "$LOCKSTEP" "${skip[@]}" --out skipped
+((status == 0)) && says '3 row\(s\) of epoch 2 were broken and replaced' &&
+  [[ $(listed skipped | grep -c "row 3 .*row 41 \|row 41 .*row 3 \|row 77 ") == 2 ]]
+verdict $? 'broken rows are replaced when asked for, and listed in the log and in metrics.jsonl'
+run "$LOCKSTEP" "${skip[@]}" --out parts --data.workers 3 --stop-after 12 &&
+  run "$LOCKSTEP" "${skip[@]}" --out parts --data.workers 2 --resume auto
+((status == 0)) && [[ -n $(listed parts) && $(without_times skipped) == "$(without_times parts)" ]]
+verdict $? 'with other workers and stopped in an epoch, the same rows replace them and are listed'
+run ranks 2 "$LOCKSTEP" "${skip[@]}" --out limited --data.bad-rows-limit 2
+((status == 2)) && says '3 rows of epoch 1 are broken, more than data.bad-rows-limit = 2'
+verdict $? 'more broken rows than the limit end both ranks'
+run "$LOCKSTEP" "${skip[@]}" --out val --data.train small/train --data.val rows-val
+((status == 2)) && says 'row 17 is damaged'
+verdict $? 'a broken row of the validation set is not skipped'

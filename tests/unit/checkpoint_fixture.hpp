@@ -65,6 +65,7 @@ inline train::CheckpointHeader some_header() {
                      .loss_sum = 1.0 / 3,
                      .rows = 896,
                      .top1 = 500,
+                     .bad_rows = {"a.h5: row 3", "b.h5: row 4"},
                      .best_top1 = 0.875,
                      .best_epoch = 2};
   header.config = "model = \"resnet20\"\n";

@@ -46,6 +46,7 @@ TEST_CASE("a checkpoint gives back every value and every header field", "[checkp
   CHECK(got.progress.loss_sum == 1.0 / 3);
   CHECK(got.progress.rows == 896);
   CHECK(got.progress.top1 == 500);
+  CHECK(got.progress.bad_rows == header.progress.bad_rows);
   CHECK(got.progress.best_top1 == 0.875);
   CHECK(got.progress.best_epoch == 2);
   CHECK(got.config == header.config);

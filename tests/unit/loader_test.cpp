@@ -12,8 +12,10 @@
 #include <stdexcept>
 #include <thread>
 
+#include "data/replacement.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "shard_fixture.hpp"
 
 using namespace lockstep;
@@ -271,6 +273,66 @@ TEST_CASE("a worker's error reaches next(), by file and row, and stays", "[loade
     write_shard(fixture.rows->files()[0], small_info(), 0, 14);
     fixture.open();
   }
+}
+
+TEST_CASE("broken rows are replaced by the same ones, whoever reads them", "[loader]") {
+  Fixture fixture(40);
+  const std::size_t row_bytes = small_info().row_bytes();
+  const auto spoil = [&](std::size_t row) {  // of the first file: its pixels change, not its CRC
+    const std::string file = read_text(fixture.rows->files()[0]);
+    const std::vector<std::uint8_t> image = pixels(small_info(), row);
+    std::string bytes = file;
+    const std::size_t at = bytes.find(std::string(image.begin(), image.end()));
+    REQUIRE(at != std::string::npos);
+    bytes[at + 3] = static_cast<char>(bytes[at + 3] ^ 1);
+    write_file(fixture.rows->files()[0], bytes);
+    fixture.open();
+  };
+  LoaderSpec spec = fixture.spec(10, 2);
+  const std::vector<Seen> whole = run(fixture, spec);
+  spoil(2);
+  spoil(9);
+  CHECK_THROWS_AS(run(fixture, spec), BadRow);
+  spec.replace_bad_rows = true;
+  const std::vector<Seen> replaced = run(fixture, spec);
+  for (spec.workers = 2; spec.workers < 5; ++spec.workers) CHECK(run(fixture, spec) == replaced);
+  const Sampler sampler(spec.sampler);
+  Loader loader(*fixture.rows, spec, fixture.device);
+  for (std::size_t b = 0; b < replaced.size(); ++b) {
+    const Batch batch = loader.next();
+    const std::span<const Replaced> notes = loader.replaced(batch);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < 10; ++i) {
+      const std::size_t row = sampler.row(b / 4, b % 4 * 10 + i);
+      std::size_t by = row;
+      for (std::uint32_t k = 0; by == 2 || by == 9; ++k) by = substitute(40, 1, b / 4, row, k);
+      REQUIRE(replaced[b].labels[i] == static_cast<std::int32_t>(by % 3));
+      const auto image = replaced[b].images.begin() + static_cast<std::ptrdiff_t>(i * row_bytes);
+      const std::vector<std::uint8_t> want = pixels(small_info(), by);
+      REQUIRE(std::equal(want.begin(), want.end(), image));
+      if (by == row) continue;
+      REQUIRE(next < notes.size());
+      const Replaced& note = notes[next++];
+      CHECK((note.place == i && note.row == row && note.by == by));
+      CHECK_THAT(note.what, Contains("a.h5: row " + std::to_string(row) + " is damaged"));
+    }
+    CHECK(next == notes.size());
+    loader.release(batch);
+  }
+  CHECK(replaced != whole);
+}
+
+TEST_CASE("a file that cannot be read is not replaced row by row", "[loader]") {
+  Fixture fixture(40);
+  LoaderSpec spec = fixture.spec(8, 100);
+  spec.replace_bad_rows = true;
+  Loader loader(*fixture.rows, spec, fixture.device);
+  loader.release(loader.next());
+  std::filesystem::resize_file(fixture.rows->files()[0], 10);
+  const auto until_error = [&] {
+    for (;;) loader.release(loader.next());
+  };
+  CHECK_THROWS_WITH(until_error(), Contains("a.h5: row "));
 }
 
 TEST_CASE("an error of bind_worker reaches next()", "[loader]") {

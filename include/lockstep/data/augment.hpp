@@ -38,7 +38,7 @@ struct AugmentSpec {
   std::size_t short_side = 0;  ///< random, centre: an image is first resized, its shorter side to
                                ///< this; 0: not
   float min_area = 0.08f;      ///< random_resized: the smallest share of an image's area
-  Effects effects;
+  Effects effects{};
 };
 
 /// What happens to one row in one epoch: a pure function of (seed, epoch, row).

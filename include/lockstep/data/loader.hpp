@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lockstep/data/augment.hpp"
@@ -16,12 +17,21 @@
 
 namespace lockstep::data {
 
+/// A row of a batch that was broken, and the row that stands in its place.
+struct Replaced {
+  std::size_t place = 0;  ///< in the batch
+  std::size_t row = 0, by = 0;
+  std::string what;  ///< is wrong with it, with its file and its row there
+};
+
 struct LoaderSpec {
   SamplerSpec sampler;
-  AugmentSpec augment;        ///< in evaluation nothing random
-  MixSpec mix;                ///< of a rank's rows of one batch with each other
-  std::size_t workers = 1;    ///< threads that read and augment
-  std::size_t slots = 4;      ///< batches in the ring
+  AugmentSpec augment;            ///< in evaluation nothing random
+  MixSpec mix{};                  ///< of a rank's rows of one batch with each other
+  bool replace_bad_rows = false;  ///< by others, which are a function of (seed, epoch, row); else
+                                  ///< they end the loading
+  std::size_t workers = 1;        ///< threads that read and augment
+  std::size_t slots = 4;          ///< batches in the ring
   std::size_t readahead = 0;  ///< rows for which is asked ahead of those being read; 0: none, but
                               ///< for chunked data as many as keep the workers busy
   std::uint64_t epoch = 0;    ///< where to begin: a resume gives the sampler's position
@@ -36,15 +46,17 @@ struct LoaderSpec {
 /// Streams one rank's share of the epochs, ahead of the trainer and across the epochs' ends:
 /// workers read rows, augment them and fill a ring of batches in pinned memory. What a batch holds
 /// does not depend on the number of workers or slots. next() returns the batches in order;
-/// release() gives a slot back. Throws InputError when a row is unreadable, naming the file and the
-/// row. next() never touches the disk. Used by one thread; destroying it at any time is safe, and
-/// invalidates its batches. `rows` and `device` must outlive it.
+/// release() gives a slot back. Throws BadRow or InputError when a row is unreadable, naming the
+/// file and the row. next() never touches the disk. Used by one thread; destroying it at any time
+/// is safe, and invalidates its batches. `rows` and `device` must outlive it.
 class Loader {
  public:
   Loader(const DataSet& rows, const LoaderSpec& spec, Device& device);
   ~Loader();
   Batch next();  ///< blocks until the batch is there; rethrows a worker's error; throws Error when
                  ///< all slots are lent or the epochs are over
+  /// The rows of a batch that is lent which were replaced, by place.
+  std::span<const Replaced> replaced(const Batch& batch) const;
   void release(const Batch& batch);
   const Sampler& sampler() const;
   /// The memory of the ring's slots.

@@ -34,7 +34,7 @@ class RowReader {
   ~RowReader();
   RowReader(RowReader&&) noexcept;
   std::size_t row_bytes() const;  ///< of a result
-  /// Throws InputError naming the file and the row in it.
+  /// Throws BadRow, or InputError, naming the file and the row in it.
   void read(std::uint64_t epoch, std::size_t row, std::span<std::uint8_t> image);
   /// Adds up times from now on (which takes a little); null: no more. It must outlive the reader.
   void measure(StageTimes* times);

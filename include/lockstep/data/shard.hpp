@@ -9,10 +9,18 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/data/sampler.hpp"
 
 namespace lockstep::data {
+
+/// One row is broken: its CRC-32C, its JPEG or its size is wrong; others may be whole. A file that
+/// cannot be read at all is a plain InputError.
+class BadRow : public InputError {
+ public:
+  using InputError::InputError;
+};
 
 /// How a shard stores its images: as pixels, all of one size, or as JPEG files of any size.
 enum class Encoding { raw, jpeg };
@@ -99,8 +107,8 @@ class DataSet {
   std::uint64_t row_bytes(std::size_t row) const;  ///< as stored
 
   /// Reads row `row` into `image` [row_bytes()] and checks it and its label by their CRC-32C, where
-  /// there is one (until then a label is only known to be in range). Thread-safe. Throws InputError
-  /// naming the file and the row in it.
+  /// there is one (until then a label is only known to be in range). Thread-safe. Throws BadRow, or
+  /// InputError, naming the file and the row in it.
   void read(std::size_t row, std::span<std::uint8_t> image) const;
   /// Decodes ahead of need the block that the row lies in, unless that was done or is under way;
   /// true when this call did it. Thread-safe. What is wrong with it, read() will say.
@@ -126,7 +134,7 @@ class DataSet {
   /// With Encoding::jpeg: the same for a row's JPEG file, in memory of `buffer`, which grows to the
   /// largest row's size.
   std::span<const std::uint8_t> read_jpeg(std::size_t row, std::vector<std::uint8_t>& buffer) const;
-  /// Throws InputError: "<file>: row <row in it> <what>".
+  /// Throws BadRow: "<file>: row <row in it>: <what>".
   [[noreturn]] void refuse_row(std::size_t row, std::string_view what) const;
 
  private:

@@ -19,7 +19,8 @@ struct Progress {
   std::uint64_t batch = 0;  ///< steps done in this epoch; may equal its steps: validation is due
   double loss_sum = 0;      ///< of this epoch so far, over all ranks, as all that follows
   std::uint64_t rows = 0, top1 = 0;
-  double best_top1 = -1;  ///< of all validations; -1 before the first
+  std::vector<std::string> bad_rows = {};  ///< of this epoch so far: broken and replaced, in words
+  double best_top1 = -1;                   ///< of all validations; -1 before the first
   std::uint64_t best_epoch = 0;
 };
 

@@ -62,6 +62,8 @@ struct Config {
     std::size_t workers = 0;
     std::size_t slots = 4;
     bool keep_last = false;
+    std::string on_bad_row = "error";
+    std::size_t bad_rows_limit = 100;
   } data;
 
   struct Optim {

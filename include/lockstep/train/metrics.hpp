@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/owned.hpp"
@@ -43,6 +44,7 @@ struct EpochRecord {
   double train_loss = 0, train_top1 = 0;
   std::optional<Validation> validation;
   double images_per_s = 0;  ///< in training, over all ranks, since the epoch began or was resumed
+  std::vector<std::string> bad_rows = {};  ///< that were replaced in this epoch
 };
 
 /// Lines of JSON. Fields whose name ends in _ms or _per_s are times: a run that was interrupted and
