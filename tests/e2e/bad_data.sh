@@ -110,6 +110,6 @@ verdict $? 'with other workers and stopped in an epoch, the same rows replace th
 run ranks 2 "$LOCKSTEP" "${skip[@]}" --out limited --data.bad-rows-limit 2
 ((status == 2)) && says '3 rows of epoch 1 are broken, more than data.bad-rows-limit = 2'
 verdict $? 'more broken rows than the limit end both ranks'
-run "$LOCKSTEP" "${skip[@]}" --out val --data.train small/train --data.val rows-val
+run "$LOCKSTEP" "${skip[@]}" --out val --data.val rows-val
 ((status == 2)) && says 'row 17 is damaged'
 verdict $? 'a broken row of the validation set is not skipped'

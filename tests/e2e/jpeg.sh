@@ -40,7 +40,7 @@ run "$LOCKSTEP" train --model resnet20 --data.train jpegs/train --data.size 48 -
 ((status == 2)) && says 'data.resize = 40 is smaller than crops of 48 x 48'
 verdict $? 'a crop larger than the resized image is refused by its key'
 run "$LOCKSTEP" train --model resnet18 --data.train jpegs/train --data.hue 0.6
-((status == 2)) && says 'data.hue = 0.6: must lie between 0 and 0.5'
+((status == 2)) && says 'data.hue = 0.6.*: must lie between 0 and 0.5'
 verdict $? 'a hue that turns further than half the circle is refused by its key'
 run "$LOCKSTEP" pack --from shapes --jpeg --resize 8 --out out
 ((status == 2)) && says 'give one of the two'
