@@ -51,23 +51,31 @@ data::SamplerSpec sampling(const Options& options, const data::DataSet& rows) {
   return order;
 }
 
-/// Microseconds of one thread for one row, stage by stage.
-Json time_stages(const Options& options, const data::DataSet& rows, const data::AugmentSpec& how) {
+/// One stage of the pipeline, on one core.
+struct Stage {
+  const char* name;
+  double seconds = 0, bytes = 0;  ///< of all rows; bytes that it hands on, which it read or made
+};
+
+/// All rows that fit into the time, stage by stage. What the loader does besides (claim rows, copy
+/// labels, mix) is "assemble": a row's share of a whole loader, less the other stages.
+std::vector<Stage> time_stages(const Options& options, const data::DataSet& rows,
+                               const data::AugmentSpec& how, std::size_t& count) {
   data::RowReader reader(rows, how);
   data::StageTimes times;
   const data::Sampler sampler(sampling(options, rows));
   std::vector<std::uint8_t> image(reader.row_bytes()), stored;
   std::vector<float> floats(image.size());
-  double crc_s = 0, normalise_s = 0;
-  std::size_t count = 0;
+  double crc_s = 0, normalise_s = 0, stored_bytes = 0;
   std::uint32_t sum = 0;
+  count = 0;
   const double end = now_s() + options.seconds;
   for (bool warm = false; now_s() < end || count == 0; ++count) {
     const std::size_t position = count % rows.info().rows;
     if (position == 0 && count > 0 && !warm) {  // the first epoch fills the caches
       warm = true;
       times = {};
-      crc_s = normalise_s = 0;
+      crc_s = normalise_s = stored_bytes = 0;
       count = 0;
     }
     const std::size_t row = sampler.row(count / rows.info().rows, position);
@@ -80,13 +88,42 @@ Json time_stages(const Options& options, const data::DataSet& rows, const data::
     mark = now_s();
     sum = crc32c(stored.data(), rows.row_bytes(row), sum);
     crc_s += now_s() - mark;
+    stored_bytes += static_cast<double>(rows.row_bytes(row));
   }
-  const auto each = [&](double seconds) { return seconds / static_cast<double>(count) * 1e6; };
-  return {{"read", std::max(0.0, each(times.read_s - crc_s))},
-          {"crc", each(crc_s)},
-          {"decode", each(times.decode_s)},
-          {"crop_resize_flip", each(times.shape_s)},
-          {"normalise", each(normalise_s)}};
+  const double made = static_cast<double>(count) * static_cast<double>(image.size());
+  return {{"read", std::max(0.0, times.read_s - crc_s), stored_bytes},
+          {"crc", crc_s, stored_bytes},
+          {"decode", times.decode_s, stored_bytes},
+          {"crop_resize_flip", times.shape_s, made},
+          {"jitter", times.colour_s, made},
+          {"normalise", normalise_s, made}};
+}
+
+bool counts(const Options& options, const std::string& stage) {
+  return stage != "normalise" || options.normalise;  // else it is the trainer's
+}
+
+/// A row of each stage on one core, and `one`, the loader's rows per second with one worker.
+Json describe(const Options& options, const std::vector<Stage>& stages, std::size_t count,
+              double one) {
+  Json all;
+  double known_s = 0, made = 0;
+  const auto add = [&](const Stage& stage, double rows) {
+    if (stage.seconds <= 0) return;
+    all[stage.name] = {{"microseconds", stage.seconds / rows * 1e6},
+                       {"rows_per_s", rows / stage.seconds},
+                       {"bytes_per_s", stage.bytes / stage.seconds}};
+  };
+  const auto rows = static_cast<double>(count);
+  for (const Stage& stage : stages) {
+    // Clocks are not free: what nobody does is not shown as if it took a moment.
+    if (stage.seconds / rows < 0.1e-6) continue;
+    add(stage, rows);
+    if (counts(options, stage.name)) known_s += stage.seconds / rows;
+    made = stage.bytes / rows;
+  }
+  add({"assemble", 1 / one - known_s, made}, 1);
+  return all;
 }
 
 /// Rows per second of the whole loader.
@@ -96,6 +133,7 @@ double run_loader(const Options& options, const data::DataSet& rows, const data:
   data::LoaderSpec spec;
   spec.sampler = sampling(options, rows);
   spec.augment = how;
+  if (!options.validation) spec.mix = train::training_mix(options.config);
   spec.workers = workers;
   spec.slots = options.slots;
   spec.readahead = options.config.data.readahead;
@@ -139,17 +177,22 @@ Json measure(const Options& options) {
 
   std::uint64_t bytes = 0;
   for (std::size_t row = 0; row < input.rows; ++row) bytes += rows.row_bytes(row);
-  const Json stages = options.loader_only ? Json::object() : time_stages(options, rows, how);
+  std::size_t timed = 0;
+  std::vector<Stage> stages;
+  if (!options.loader_only) stages = time_stages(options, rows, how, timed);
   const double all = run_loader(options, rows, how, workers);
   const double one = workers == 1 || options.loader_only ? all : run_loader(options, rows, how, 1);
   return {{"path", options.path},
           {"rows", input.rows},
           {"stored_bytes", static_cast<double>(bytes) / static_cast<double>(input.rows)},
           {"delivered", {input.height, input.width, input.channels}},
-          {"microseconds", stages},
+          {"stages", stages.empty() ? Json::object() : describe(options, stages, timed, one)},
           {"one_worker_images_per_s", one},
           {"workers", workers},
           {"images_per_s", all},
+          {"images_per_s_and_core", all / static_cast<double>(workers)},
+          {"gpu_images_per_s", options.gpu_rate},
+          {"gpus_fed", all / options.gpu_rate},
           {"peak_memory_bytes", peak_resident_bytes()}};
 }
 
@@ -162,11 +205,14 @@ void report(const Options& options, const Json& json) {
                         shape[2].dump()));
   std::string slowest;
   double sum = 0, most = 0;
-  for (const auto& [stage, figure] : json["microseconds"].items()) {
-    const double us = figure;
-    if (us == 0) continue;
-    log::info(fmt::format("  {:<17}{:9.2f} us a row on one core", stage, us));
-    if (stage == "normalise" && !options.normalise) continue;  // the trainer's
+  if (!options.loader_only)
+    log::info("  stage, on one core       us a row      rows/s       per second");
+  for (const auto& [stage, figures] : json["stages"].items()) {
+    const double us = figures["microseconds"], bytes = figures["bytes_per_s"];
+    log::info(fmt::format("  {:<20}{:13.2f}{:12.0f}{:>17}{}", stage, us,
+                          figures["rows_per_s"].get<double>(), human_bytes(bytes),
+                          counts(options, stage) ? "" : "  (the trainer's)"));
+    if (!counts(options, stage)) continue;
     sum += us;
     if (us > most) most = us, slowest = stage;
   }
@@ -179,11 +225,13 @@ void report(const Options& options, const Json& json) {
   if (json["workers"] != 1)
     log::info(fmt::format("loader, {} workers: {:.0f} images/s ({:.2f} times one)",
                           json["workers"].dump(), rate, rate / one));
+  const double each = json["images_per_s_and_core"];
+  const double cores = options.gpu_rate / each;
   log::info(
-      fmt::format("{}/s from files, {}/s into batches; enough for {:.2f} GPUs that train "
-                  "{:.0f} images/s each",
-                  human_bytes(rate * stored), human_bytes(rate * delivered),
-                  rate / options.gpu_rate, options.gpu_rate));
+      fmt::format("{}/s from files, {}/s into batches, {:.0f} images/s per core; enough for {:.2f} "
+                  "GPUs that train {:.0f} images/s each (one such GPU wants {:.1f} cores)",
+                  human_bytes(rate * stored), human_bytes(rate * delivered), each,
+                  rate / options.gpu_rate, options.gpu_rate, cores));
 }
 
 int run(const Options& options) {
