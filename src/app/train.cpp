@@ -37,10 +37,11 @@ std::string fly_over_nodes(Launch& launch, const train::Config& config) {
 
 int run_training(Launch& launch, train::Config config) {
   const double started_s = now_s();
+  train::catch_stop_signals();  // one may come before the other ranks have
   const train::Allocation allocation = look_at_allocation();
   launch.silence_s = config.liveness.timeout_s;
   launch.start(config.comm.deadline_s);
-  // Behind MPI's start, which installs handlers of its own.
+  // Again, behind MPI's start, which installs handlers of its own.
   train::catch_stop_signals();
   config.backend = decide_backend(launch, config.backend);
   train::resolve(config, launch.rank.world);

@@ -94,6 +94,24 @@ finish four
 ((status == 3)) && stopped four
 verdict $? 'SIGUSR1 to one of 4 ranks stops all, with a checkpoint and status 3'
 
+# The second rank comes two seconds late, and the others wait for it in MPI_Init.
+mpirun --oversubscribe --bind-to none -np 2 bash -c '((OMPI_COMM_WORLD_RANK == 0)) || sleep 2; exec "$@"' \
+  - "${train[@]}" "${long[@]}" --out early >early.log 2>&1 &
+mpirun=$!
+sleep 1
+kill -USR1 "$(ps -o pid= --ppid $mpirun | sort -n | head -n 1)"
+pids=()
+finish early
+((status == 3)) && says 'stopped behind step 1 as asked'
+verdict $? 'a signal that comes before the ranks have met stops the run behind its first step'
+
+begin 2 twice "${long[@]}"
+for signal in USR1 TERM USR1; do kill -$signal "${pids[1]}"; done
+for signal in TERM USR1; do kill -$signal "${pids[0]}"; done
+finish twice
+((status == 3)) && stopped twice && (($(ls twice/checkpoints | wc -l) == 1))
+verdict $? 'signals that come twice, and to each rank at another time, stop a run once'
+
 # mpirun waits so many seconds before it passes SIGTERM on and again before it kills, and answers
 # with a status of its own.
 launch=(--mca odls_base_sigkill_timeout 2)
