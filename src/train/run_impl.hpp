@@ -17,6 +17,7 @@
 #include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "train/report.hpp"
+#include "train/stragglers.hpp"
 
 namespace lockstep::train {
 
@@ -89,6 +90,7 @@ struct Run::Impl {
   Progress at;
   std::optional<std::uint64_t> audited_step;
   RunStatistics statistics;
+  StragglerWatch stragglers{spec.allocation.host};
   double longest_step_s = 0, longest_save_s = 0;
   double looked_s = 0;  ///< now_s() of the last look for a newer start
   std::optional<Validation> newest_validation;

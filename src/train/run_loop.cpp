@@ -102,6 +102,7 @@ bool Run::Impl::step() {
     at.top1 += static_cast<std::uint64_t>(sums[2]);
   }
   count_step(report, sums[0] / sums[1], lr);
+  if (statistics.steps > 1) stragglers.add(report.times, control);  // the first is like no other
   if (due(at.step, config.audit.every_steps)) audit();
   return sums[3] > 0 || at.step == config.stop_after;
 }

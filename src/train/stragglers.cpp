@@ -1,0 +1,97 @@
+#include "train/stragglers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/base/log.hpp"
+
+namespace lockstep::train {
+namespace {
+
+struct Part {
+  comm::Phase phase;
+  double StepTimes::*time;
+};
+constexpr std::array<Part, 4> kWork{{{comm::Phase::data, &StepTimes::data_ms},
+                                     {comm::Phase::forward, &StepTimes::forward_ms},
+                                     {comm::Phase::backward, &StepTimes::backward_ms},
+                                     {comm::Phase::update, &StepTimes::update_ms}}};
+
+double work_ms(const StepTimes& times) { return times.total_ms() - times.exposed_comm_ms; }
+
+template <class Of>
+double usual(const std::vector<StepTimes>& ranks, Of of) {
+  std::vector<double> values;
+  for (const StepTimes& one : ranks) values.push_back(of(one));
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double usual_step_ms(const std::vector<StepTimes>& ranks) {
+  return usual(ranks, [](const StepTimes& times) { return times.total_ms(); });
+}
+
+}  // namespace
+
+std::vector<Straggler> find_stragglers(const std::vector<StepTimes>& mean_times, double share) {
+  std::vector<Straggler> found;
+  const double usual_work_ms = usual(mean_times, work_ms);
+  const double most_ms = share * usual_step_ms(mean_times);
+  for (std::size_t rank = 0; rank < mean_times.size(); ++rank) {
+    Straggler one{.rank = rank, .late_ms = work_ms(mean_times[rank]) - usual_work_ms};
+    if (!(one.late_ms > most_ms)) continue;
+    double lost_ms = 0;
+    for (const auto& [phase, time] : kWork) {
+      const double mine = mean_times[rank].*time;
+      const double theirs =
+          usual(mean_times, [time = time](const StepTimes& t) { return t.*time; });
+      if (mine - theirs <= lost_ms) continue;
+      lost_ms = mine - theirs;
+      one.phase = phase;
+      one.phase_ms = mine;
+      one.usual_phase_ms = theirs;
+    }
+    found.push_back(one);
+  }
+  return found;
+}
+
+void StragglerWatch::add(const StepTimes& times, comm::Control& control) {
+  if (control.world() == 1) return;
+  for (const auto& [phase, time] : kWork) sum_.*time += times.*time;
+  sum_.exposed_comm_ms += times.exposed_comm_ms;
+  if (++steps_ == window) compare(control);
+}
+
+void StragglerWatch::compare(comm::Control& control) {
+  for (const auto& [phase, time] : kWork) sum_.*time /= static_cast<double>(window);
+  sum_.exposed_comm_ms /= static_cast<double>(window);
+  const std::string mine(reinterpret_cast<const char*>(&sum_), sizeof sum_);
+  const std::vector<std::string> all = control.gather(mine + host_, "comparison of step times");
+  sum_ = {};
+  steps_ = 0;
+  if (control.rank() != 0) return;
+  std::vector<StepTimes> ranks(all.size());
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    std::memcpy(&ranks[rank], all[rank].data(), sizeof(StepTimes));
+  const std::vector<std::string> before = std::exchange(told_, {});
+  for (const Straggler& one : find_stragglers(ranks, share)) {
+    const std::string& who = told_.emplace_back(
+        fmt::format("rank {} on {}", one.rank, all[one.rank].substr(sizeof(StepTimes))));
+    // Once, as long as it stays so.
+    if (std::find(before.begin(), before.end(), who) != before.end()) continue;
+    const double step_ms = usual_step_ms(ranks);
+    log::warn(fmt::format(
+        "{} is late: over {} steps it kept the others waiting for {:.1f} ms a step ({:.0f} % of "
+        "it), most of all in {} ({:.1f} ms, usual are {:.1f})",
+        who, window, one.late_ms, 100 * one.late_ms / step_ms, to_string(one.phase), one.phase_ms,
+        one.usual_phase_ms));
+  }
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/control.hpp"
+#include "lockstep/train/metrics.hpp"
+
+namespace lockstep::train {
+
+/// A rank for which the others wait in every step.
+struct Straggler {
+  std::size_t rank = 0;
+  comm::Phase phase = comm::Phase::data;    ///< in which it loses most
+  double late_ms = 0;                       ///< a step, behind what is usual among the ranks
+  double phase_ms = 0, usual_phase_ms = 0;  ///< a step, of that phase
+};
+
+/// Ranks whose own work takes longer than is usual by more than `share` of a step. `mean_times`: of
+/// a step, by rank. Waiting for others is no work: a rank comes to a collective as late as its work
+/// before that takes longer than the others'. Usual is the median, of an even number the lower.
+std::vector<Straggler> find_stragglers(const std::vector<StepTimes>& mean_times, double share);
+
+/// Compares the ranks' work every so many steps, and has rank 0 say who is late, where and in what.
+class StragglerWatch {
+ public:
+  explicit StragglerWatch(std::string host) : host_(std::move(host)) {}
+  /// Collective, once a step; communicates once in `window` steps.
+  void add(const StepTimes& times, comm::Control& control);
+
+ private:
+  static constexpr std::size_t window = 50;
+  static constexpr double share = 0.2;
+  void compare(comm::Control& control);
+
+  std::string host_;
+  StepTimes sum_;
+  std::size_t steps_ = 0;
+  std::vector<std::string> told_;  ///< rank 0's: who was late in the window before
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,43 @@
+#!/bin/bash
+# A rank that is slow keeps all others waiting: it is named, with its host and phase, and none of
+# those that wait.
+source "$(dirname "$0")/../support/e2e.bash"
+pack_small
+
+mpirun --oversubscribe --bind-to none -np 2 "$LOCKSTEP" train --data.train small/train --batch 16 \
+  --threads 1 --optim.lr 0.01 --epochs 100000 --checkpoint.every-epochs 0 --audit.every-steps 0 \
+  --out slow >slow.log 2>&1 &
+mpirun=$!
+until_it 300 grep -q 'first step done' slow.log
+sleep 1
+pids=($(ps -o pid= --ppid $mpirun | sort -n))
+before=$(wc -l <slow.log)
+lines() { tail -n +$((before + 1)) slow.log | tr -d '\0'; }
+late() { lines | grep -q 'is late'; }
+
+# Three quarters of its time the second rank does not run, as on a core that others use.
+python3 - "${pids[1]}" <<'PY' &
+import os, signal, sys, time
+rank = int(sys.argv[1])
+signal.signal(signal.SIGTERM, lambda *_: (os.kill(rank, signal.SIGCONT), sys.exit()))
+while True:
+    os.kill(rank, signal.SIGSTOP)
+    time.sleep(0.03)
+    os.kill(rank, signal.SIGCONT)
+    time.sleep(0.01)
+PY
+slowed=$!
+until_it 200 late
+kill $slowed
+wait $slowed
+said=$(lines)
+says "rank 1 on $(hostname) is late: over 50 steps it kept the others waiting for [0-9.]+ ms a step \([0-9]+ % of it\), most of all in (data|forward|backward|update) \([0-9.]+ ms, usual are [0-9.]+\)" &&
+  ! says 'rank 0 on .* is late'
+verdict $? 'a rank that is slowed is named with its host and phase, and nobody else is'
+
+kill -USR1 $mpirun
+wait $mpirun
+status=$?
+said=$(tr -d '\0' <slow.log)
+((status == 3 && $(lines | grep -c 'is late') < 4))
+verdict $? 'it is said once, as long as it stays so'
