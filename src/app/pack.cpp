@@ -155,7 +155,7 @@ data::Tally add_up(Control& control, const data::Tally& own) {
 /// All ranks' unreadable images in the source's order, one line each.
 std::vector<std::string> gather_skipped(Control& control, const data::Tally& tally) {
   std::string own;
-  for (const data::BadRow& bad : tally.skipped)
+  for (const data::SkippedRow& bad : tally.skipped)
     own += fmt::format("{:012} {}\n", bad.row, bad.reason);
   std::vector<std::string> lines;
   for (const std::string& text : control.gather(own, "pack: skipped"))

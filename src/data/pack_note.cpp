@@ -34,7 +34,7 @@ void write_note(const fs::path& partial, const ShardPlan& shard, const FinishedS
       fmt::format("rows {}\nbytes {}\npixels {}\nsum {}\nsquares {}\nskipped {}\n", finished.rows,
                   finished.bytes, sums.pixels, fmt::join(sums.sum, " "),
                   fmt::join(sums.squares, " "), finished.skipped.size());
-  for (const BadRow& bad : finished.skipped) text += fmt::format("{} {}\n", bad.row, bad.reason);
+  for (const SkippedRow& bad : finished.skipped) text += fmt::format("{} {}\n", bad.row, bad.reason);
   write_text_atomically(note_path(partial, shard), text);
 }
 
@@ -53,7 +53,7 @@ std::optional<FinishedShard> read_note(const fs::path& partial, const ShardPlan&
                     text >> skipped && skipped <= shard.rows.size();
   bool whole = read;
   for (std::size_t i = 0; i < skipped && whole; ++i) {
-    BadRow bad;
+    SkippedRow bad;
     whole = text >> bad.row && text.get() == ' ' && std::getline(text, bad.reason);
     finished.skipped.push_back(bad);
   }

@@ -77,7 +77,7 @@ struct ChannelSums {
 };
 
 /// An image that was left out.
-struct BadRow {
+struct SkippedRow {
   std::size_t row = 0;  ///< of the source
   std::string reason;   ///< with its name
 };
@@ -87,7 +87,7 @@ struct FinishedShard {
   std::size_t rows = 0;     ///< written
   std::uint64_t bytes = 0;  ///< of their pixels or JPEGs
   ChannelSums sums;         ///< of a training shard
-  std::vector<BadRow> skipped;
+  std::vector<SkippedRow> skipped;
 };
 
 /// The same of several shards.
@@ -95,7 +95,7 @@ struct Tally {
   std::size_t training_rows = 0, validation_rows = 0;
   std::uint64_t bytes = 0;
   ChannelSums sums;
-  std::vector<BadRow> skipped;
+  std::vector<SkippedRow> skipped;
 
   explicit Tally(std::size_t channels) : sums(channels) {}
   void add(const ShardPlan& shard, const FinishedShard& finished);
