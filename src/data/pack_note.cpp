@@ -34,7 +34,8 @@ void write_note(const fs::path& partial, const ShardPlan& shard, const FinishedS
       fmt::format("rows {}\nbytes {}\npixels {}\nsum {}\nsquares {}\nskipped {}\n", finished.rows,
                   finished.bytes, sums.pixels, fmt::join(sums.sum, " "),
                   fmt::join(sums.squares, " "), finished.skipped.size());
-  for (const SkippedRow& bad : finished.skipped) text += fmt::format("{} {}\n", bad.row, bad.reason);
+  for (const SkippedRow& bad : finished.skipped)
+    text += fmt::format("{} {}\n", bad.row, bad.reason);
   write_text_atomically(note_path(partial, shard), text);
 }
 

@@ -109,9 +109,10 @@ cp image.jpg images/cat/new.jpg
 run "$LOCKSTEP" "${folders[@]}" --out out
 ((status == 2)) && says 'had "images = 2000 images, hash .*" where this one has "images = 2001'
 verdict $? 'another source is refused'
-"$LOCKSTEP" pack images --held-out 0 --rows-per-shard 40 --out out --force >log 2>&1 &
+"$LOCKSTEP" pack images --held-out 0 --rows-per-shard 2 --out out --force >log 2>&1 &
 job=$!
 until_notes 3
+kill -STOP $job
 run "$LOCKSTEP" pack images --out out --force
 ((status == 2)) && says 'out/.partial: another pack is writing there'
 verdict $? 'two packs do not write to one folder, --force or not'
