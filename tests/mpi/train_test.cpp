@@ -114,8 +114,7 @@ TEST_CASE("the audit says at which step ranks diverged, and which", "[train]") {
   INFO(message);
   REQUIRE(on_every_rank(message.find("ranks diverged at step 42") != std::string::npos));
   if (ranks.size() > 2)  // of two, nobody can say which is right: both are named
-    REQUIRE(
-        on_every_rank(message.find(" on rank " + std::to_string(odd)) != std::string::npos));
+    REQUIRE(on_every_rank(message.find(" on rank " + std::to_string(odd)) != std::string::npos));
 }
 
 TEST_CASE("evaluation counts every row once, for any ranks, batch and uneven end", "[train]") {
