@@ -1,0 +1,184 @@
+#!/bin/bash
+# seconds: 240
+# Trainings that end and begin anew while their job lives: Slurm starts them again after a requeue, a
+# time limit and a lost node, also while old processes still run on a node that is cut off. What
+# goes on ends with the weights of a training that was not disturbed.
+source "$(dirname "$0")/../support/faults.bash"
+cluster 10 --conf SlurmdTimeout=6 --conf MessageTimeout=5
+pack_small
+
+# submit RUN NODES OPTION... -- OPTION...: a job on these nodes alone (of which sbatch's options may
+# take a part), with sbatch's options and the training's. Its script asks Slurm for another start
+# when the training stopped with a checkpoint or lost a rank, but not more often than `most_starts`.
+most_starts=9
+submit() {
+  local nodes=$2 options=()
+  run_name=$1 run_dir=$1
+  shift 2
+  while [[ $1 != -- ]]; do options+=("$1") && shift; done
+  shift
+  cat >"$run_name.sh" <<END
+#!/bin/bash
+echo "start \${SLURM_RESTART_COUNT:-0} on \$(hostname)"
+srun --mpi=pmix --kill-on-bad-exit=1 '$LOCKSTEP' ${train[@]} ${rows[@]} \\
+  --checkpoint.every-steps $every --out $run_name --resume auto $@
+status=\$?
+echo "ended on \$(hostname) with \$status"
+if (((status == 3 || status == 4) && \${SLURM_RESTART_COUNT:-0} + 1 < $most_starts)); then
+  scontrol requeue \$SLURM_JOB_ID
+  sleep 60
+fi
+exit \$status
+END
+  job=$(sbatch --parsable -J "$run_name" --requeue --open-mode=append -o "$run_name.log" \
+    --exclude="$(sinfo -h -N -o %N | grep -vxE "${nodes// /|}" | sort -u | paste -sd,)" \
+    "${options[@]}" "$run_name.sh")
+}
+
+log_says() {  # log_says PATTERN [TIMES]: in the job's output
+  said=$(tr -d '\0' <"$run_name.log" 2>/dev/null)
+  (($(grep -cE -- "$1" <<<"$said") >= ${2:-1}))
+}
+wait_for() { until_it $(($1 * 10)) log_says "${@:2}"; }  # wait_for SECONDS PATTERN [TIMES]
+went_on_from() { log_line 'going on from' | sed 's/.*: step \([0-9]*\),.*/\1/'; }
+log_line() { tr -d '\0' <"$run_name.log" | grep -o "$1.*" | tail -n 1; }
+
+# Its old processes train on, and write into the same directory, on a node that is cut off.
+split_brain() {
+  submit split_brain "$node1 $node2" -N1 -n2 --
+  until_it 300 has_checkpoint
+  first=$(sed -n 's/^start 0 on //p' split_brain.log)
+  strike mini cut "$first"
+  wait_for 60 'start 1 on' && before=$(steps_done) &&
+    wait_for 30 'going on from split_brain/checkpoints/step-[0-9]+' && from=$(went_on_from) &&
+    wait_for 30 "was started anew on .* by job [0-9]+ while this start, generation 1, was still at work" &&
+    row 'node of a requeued job cut off' "the node's bridge port drops everything" \
+      "$(since_strike), until the old start ended" "$(error_line)" \
+      $((before > from ? before - from : 0))
+  verdict $? 'the old start ends when it sees the new one, which goes on from its last checkpoint'
+
+  wait_for 10 "ended on $first with [1-9]"
+  until_it 150 goes_on_to $((from + 80))
+  status=$?
+  said="from $from, reached $(steps_done)
+$(tr -d '\0' <split_brain.log)"
+  ((status == 0)) && [[ -z $(steps_of split_brain | uniq -d) ]]
+  verdict $? 'the new one alone writes from then on: no step stands twice in its metrics'
+  scancel "$job"
+  mini mend "$first"
+}
+steps_of() { tr -d '\0' <"$1/metrics.jsonl" | grep -o '^{"step":[0-9]*,' | sort; }
+
+cancelled() {
+  submit cancelled "$node3" -N1 -n2 --
+  until_it 300 has_checkpoint
+  strike scancel "$job"
+  wait_for 10 'stopped behind step [0-9]+ as asked'
+  took=$(since_strike)
+  says 'stopped behind step' && (($(newest) >= $(steps_done))) &&
+    row 'scancel' 'scancel of the job' "$took" "$(log_line 'stopped behind')" $(($(steps_done) - $(newest)))
+  verdict $? 'scancel leaves a checkpoint of the last step'
+}
+
+time_limit() {
+  most_starts=2
+  submit time_limit "$node4" -N1 -n2 -t 1 -- --walltime.margin-s 25
+  until_it 300 has_checkpoint
+  struck=$EPOCHREALTIME
+  wait_for 60 'because the allocation ends soon' && took=$(since_strike) &&
+    wait_for 40 'start 1 on' && wait_for 20 'going on from time_limit/checkpoints/step-[0-9]+' &&
+    row 'time limit' 'sbatch -t 1, 25 s margin' "$took after its first checkpoint" \
+      "$(log_line 'stopped behind')" 0
+  verdict $? 'a time limit is met by a checkpoint, and the next start goes on from there'
+  scancel "$job"
+}
+
+# What all_faults is compared with: it writes all the checkpoints that the other may end with.
+undisturbed() {
+  run_name=undisturbed run_dir=undisturbed
+  srun -J undisturbed -w "$node9,$node10" -N2 --ntasks-per-node=2 --mpi=pmix "$LOCKSTEP" \
+    "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --checkpoint.keep 10000 --out undisturbed >undisturbed.log 2>&1
+  true
+}
+
+goes_on() {  # goes_on STEPS: it does so many more
+  until_it 300 goes_on_to $(($(steps_done) + $1)) && ! log_says 'error:'
+}
+
+# survived FAULT HOW: nothing comes of it.
+survived() {
+  struck=$EPOCHREALTIME
+  goes_on 10 && row "$1" "$2" "goes on (10 steps later after $(since_strike) s)" 'nothing' 0
+  verdict $? "a training survives: $1"
+}
+
+# starts_again NUMBER FAULT HOW SAID: it did, from its last checkpoint.
+starts_again() {
+  local before from
+  before=$(steps_done)
+  wait_for 60 "start $1 on" && wait_for 20 'going on from' "$1" && took=$(since_strike) &&
+    from=$(went_on_from) &&
+    ((before - from <= every)) && until_it 300 goes_on_to $((from + 10)) &&
+    row "$2" "$3" "$took, until the next start trained" \
+      "$(log_line "$4" | sed 's/; rank [0-9]* is in .*//')" \
+      $((before > from ? before - from : 0))
+  verdict $? "a training goes on from its last checkpoint: $2"
+}
+
+on_nodes() {  # $a and $b are those that the job is on
+  read -r a b < <(scontrol show hostnames "$(squeue -h -j "$job" -o %N)" | paste -sd' ')
+}
+
+all_faults() {
+  submit all_faults "$node5 $node6 $node7" -N2 --ntasks-per-node=2 -- --liveness.timeout-s 6
+  until_it 300 has_checkpoint
+  on_nodes
+  mini cut "$b"
+  sleep 5
+  mini mend "$b"
+  survived 'network cut for 5 s (timeout 6 s)' "the node's bridge port drops everything"
+
+  mini shape "$b" delay=20ms loss=2%
+  goes_on 8
+  mini shape "$b"
+  survived '2 % loss, 20 ms delay' 'netem, or a relay that drops and delays'
+
+  mini restart-slurmctld
+  survived 'slurmctld restarted' 'SIGTERM, then started again'
+
+  stopped=$(rank_pid 3)
+  kill -STOP "$stopped"
+  sleep 2
+  kill -CONT "$stopped"
+  survived 'a rank stopped for 2 s' 'kill -STOP, kill -CONT'
+
+  strike scontrol requeue "$job"
+  starts_again 1 'requeue' 'scontrol requeue' 'stopped behind'
+
+  on_nodes
+  strike mini kill-node "$b"
+  starts_again 2 'node killed, job requeued' 'all its processes and its network at once' \
+    '[0-9]* of 4 ranks missing'
+
+  scancel --signal=USR1 "$job"
+  wait_for 20 'stopped behind step' 2
+  as_undisturbed
+  verdict $? 'a training that went through all that has the weights and metrics of an undisturbed one'
+  scancel "$job"
+  scancel --name=undisturbed
+}
+
+# as_undisturbed: at its newest checkpoint, which the undisturbed one writes, too.
+as_undisturbed() {
+  local step file lines
+  step=$(($(newest) / every * every))
+  file=checkpoints/step-$(printf %08d "$step").h5
+  until_it 600 test -e "undisturbed/$file" || return
+  tensors "all_faults/$file" >faults.tensors && tensors "undisturbed/$file" >undisturbed.tensors
+  lines=$(without_times undisturbed | grep -n "^{\"step\":$step," | cut -d: -f1)
+  said="at step $step, line $lines: $(diff faults.tensors undisturbed.tensors)"
+  [[ -s faults.tensors ]] && cmp faults.tensors undisturbed.tensors &&
+    cmp <(without_times all_faults | head -n "$lines") <(without_times undisturbed | head -n "$lines")
+}
+
+at_once 5 undisturbed all_faults time_limit split_brain cancelled
