@@ -10,17 +10,44 @@
 
 namespace lockstep::data {
 
+namespace {
+
+/// Sixteen pixels side by side, in sums of 32 bits for as long as these hold the squares.
+template <std::size_t channels>
+std::size_t add_sixteens(const std::uint8_t* from, std::size_t bytes, std::uint64_t* sum,
+                         std::uint64_t* squares) {
+  constexpr std::size_t lanes = 16 * channels, most = 65'536;
+  static_assert(std::uint64_t{255} * 255 * most < std::uint64_t{1} << 32);
+  std::size_t done = 0;
+  while (bytes - done >= lanes) {
+    std::uint32_t values[lanes] = {}, products[lanes] = {};
+    const std::size_t turns = std::min((bytes - done) / lanes, most);
+    for (std::size_t turn = 0; turn < turns; ++turn, done += lanes)
+      for (std::size_t i = 0; i < lanes; ++i) {
+        const std::uint32_t value = from[done + i];
+        values[i] += value;
+        products[i] += value * value;
+      }
+    for (std::size_t i = 0; i < lanes; ++i) {
+      sum[i % channels] += values[i];
+      squares[i % channels] += products[i];
+    }
+  }
+  return done;
+}
+
+}  // namespace
+
 void ChannelSums::add(const std::vector<std::uint8_t>& image) {
   const std::size_t channels = sum.size();
   check(channels > 0, "sums over no channels");
-  for (std::size_t c = 0; c < channels; ++c) {
-    std::uint64_t values = 0, products = 0;
-    for (std::size_t i = c; i < image.size(); i += channels) {
-      values += image[i];
-      products += std::uint32_t{image[i]} * image[i];
-    }
-    sum[c] += values;
-    squares[c] += products;
+  std::size_t done = 0;
+  if (channels == 1) done = add_sixteens<1>(image.data(), image.size(), sum.data(), squares.data());
+  if (channels == 3) done = add_sixteens<3>(image.data(), image.size(), sum.data(), squares.data());
+  for (std::size_t i = done; i < image.size(); ++i) {
+    const std::uint32_t value = image[i];
+    sum[i % channels] += value;
+    squares[i % channels] += value * value;
   }
   pixels += image.size() / channels;
 }

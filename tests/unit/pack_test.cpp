@@ -155,6 +155,23 @@ TEST_CASE("the deviation of a constant channel is 1", "[pack]") {
   CHECK(sums.stddev()[1] == 0.5f);
 }
 
+TEST_CASE("sums are exact for images of any size", "[pack]") {
+  for (const std::size_t channels : {1, 2, 3})
+    for (const std::size_t pixels : {1, 15, 16, 17, 1000, 65'536 * 16 + 33}) {
+      std::vector<std::uint8_t> image(pixels * channels, 255);
+      image[image.size() - 1] = 7;
+      ChannelSums sums(channels);
+      sums.add(image);
+      std::vector<std::uint64_t> want(channels, pixels * 255),
+          squares(channels, pixels * 255 * 255);
+      want.back() -= 255 - 7;
+      squares.back() -= 255 * 255 - 7 * 7;
+      CHECK(sums.pixels == pixels);
+      CHECK(sums.sum == want);
+      CHECK(sums.squares == squares);
+    }
+}
+
 TEST_CASE("unreadable images stop a pack by name, or are skipped and listed", "[pack]") {
   const Folder folder;
   const fs::path images = make_class_folders(folder.path / "images");
@@ -216,6 +233,77 @@ TEST_CASE("a data set is replaced only on request, and nothing else ever is", "[
   CHECK(contents(out) == std::map<std::string, std::string>{{"train/new.h5", "new"}});
   write_file(out / "train/holiday.jpg", "mine");
   CHECK_THROWS_WITH(PackFolder(out, true), Contains("holiday.jpg: is not a shard"));
+}
+
+TEST_CASE("a finished shard is taken up by the same plan, and by no other", "[pack]") {
+  const Folder folder;
+  const fs::path out = folder.path / "out", partial = PackFolder::partial(out);
+  const ShardPlan shard{"train/train-00000-of-00002.h5", true, {3, 1, 2}};
+  FinishedShard finished{2, 70, ChannelSums(2), {{1, "cat/1.jpg: a broken  one"}}};
+  finished.sums.add(std::vector<std::uint8_t>{200, 0, 255, 1});
+  {
+    PackFolder first(out, false, "seed = 1\n");
+    CHECK_FALSE(first.resume("images = 3\n"));
+    CHECK_FALSE(read_note(partial, shard, 2).has_value());
+    write_note(partial, shard, finished);
+    CHECK_FALSE(read_note(partial, shard, 2).has_value());  // there is a note, but no shard
+    write_file(partial / shard.file, "shard");
+    write_file(partial / "train/train-00001-of-00002.h5.tmp17-0", "half of one");
+  }
+  const auto before = contents(out);
+  CHECK_THROWS_WITH(PackFolder(out, false, "seed = 2\n"),
+                    Contains("1 finished shard(s) of an interrupted pack are there, which had "
+                             "\"seed = 1\" where this one has \"seed = 2\""));
+  {
+    PackFolder other(out, false, "seed = 1\n");
+    CHECK_THROWS_WITH(other.resume("images = 4\n"), Contains("\"images = 3\" where"));
+  }
+  {
+    PackFolder again(out, false, "seed = 1\n");
+    CHECK(again.resume("images = 3\n"));
+    CHECK(names_in(partial / "train") == std::vector<std::string>{"train-00000-of-00002.h5"});
+    const auto note = read_note(partial, shard, 2);
+    REQUIRE(note.has_value());
+    CHECK(note->rows == 2);
+    CHECK(note->bytes == 70);
+    CHECK(note->sums.pixels == 2);
+    CHECK(note->sums.squares == finished.sums.squares);
+    REQUIRE(note->skipped.size() == 1);
+    CHECK(note->skipped[0].row == 1);
+    CHECK(note->skipped[0].reason == "cat/1.jpg: a broken  one");
+    write_file(partial / "done/train-00000-of-00002.txt", "rows 2\nbytes 70\npix");
+    CHECK_THROWS_WITH(read_note(partial, shard, 2), Contains("00002.txt: is damaged"));
+  }
+  {
+    PackFolder anew(out, true, "seed = 2\n");
+    CHECK_FALSE(anew.resume("images = 3\n"));
+    CHECK(names_in(partial / "train").empty());
+  }
+  CHECK_FALSE(fs::exists(out));
+}
+
+TEST_CASE("a commit that is interrupted is completed, whatever it had done", "[pack]") {
+  const Folder folder;
+  const fs::path out = folder.path / "out", partial = PackFolder::partial(out);
+  const std::size_t moved = GENERATE(0, 1, 2);
+  write_file(out / "train/old.h5", "old");
+  write_file(out / "val/old.h5", "old");
+  {
+    PackFolder pack(out, true, "seed = 1\n");
+    pack.resume("");
+    write_file(partial / "train/new.h5", "new");
+    write_file(partial / "done/new.txt", "so that it stays");
+    write_file(partial / "skipped.txt", "one\n");
+    write_file(partial / "complete", "");
+  }
+  if (moved > 0) fs::rename(out / "train", partial / "old-train");
+  if (moved > 1) fs::rename(partial / "train", out / "train");
+  {
+    const PackFolder again(out, false, "seed = 1\n");
+    CHECK(again.was_complete());
+  }
+  CHECK(contents(out) ==
+        std::map<std::string, std::string>{{"train/new.h5", "new"}, {"skipped.txt", "one\n"}});
 }
 
 TEST_CASE("two packs do not write to one folder", "[pack]") {
