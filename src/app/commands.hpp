@@ -23,5 +23,7 @@ Command add_info(CLI::App& root);
 Command add_bench(CLI::App& root);
 Command add_whoami(CLI::App& root);
 Command add_preflight(CLI::App& root);
+Command add_lint(CLI::App& root);
+Command add_scaling(CLI::App& root);
 
 }  // namespace lockstep::app

@@ -82,9 +82,9 @@ int main(int argc, char** argv) {
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", fmt::format("{} (build {})", kVersion, build_id()));
   root.footer(kFooter);
-  const std::vector<Command> commands = {add_train(root),     add_eval(root),  add_pack(root),
-                                         add_topo(root),      add_info(root),  add_bench(root),
-                                         add_preflight(root), add_whoami(root)};
+  const std::vector<Command> commands = {
+      add_train(root), add_eval(root),      add_pack(root),   add_topo(root), add_info(root),
+      add_bench(root), add_preflight(root), add_whoami(root), add_lint(root), add_scaling(root)};
   Launch launch;
   try {
     root.parse(reversed_arguments(argc, argv));

@@ -8,25 +8,11 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/base/edit_distance.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::train {
 namespace {
-
-/// Levenshtein's distance: which known key did the user mean?
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] != b[j] ? 1 : 0);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
 
 const ConfigKey* find_key(std::string_view name) {
   for (const ConfigKey& key : config_keys())

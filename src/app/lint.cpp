@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/sys/lint.hpp"
+#include "status.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* word(sys::Severity severity) {
+  return severity == sys::Severity::error ? "error" : "warning";
+}
+
+std::size_t count(const std::vector<sys::Finding>& findings, sys::Severity severity) {
+  return static_cast<std::size_t>(std::ranges::count(findings, severity, &sys::Finding::severity));
+}
+
+/// As compilers write it, so that an editor finds the line.
+std::string as_text(const std::string& file, const std::vector<sys::Finding>& findings) {
+  std::string text;
+  for (const sys::Finding& one : findings)
+    text += fmt::format("{}:{} {}: {} [{}]\n", file,
+                        one.line > 0 ? fmt::format("{}:", one.line) : std::string(),
+                        word(one.severity), one.text, one.rule);
+  return text + fmt::format("{}: {} error(s), {} warning(s)", file,
+                            count(findings, sys::Severity::error),
+                            count(findings, sys::Severity::warning));
+}
+
+Json as_json(const std::string& file, const std::vector<sys::Finding>& findings) {
+  Json list = Json::array();
+  for (const sys::Finding& one : findings)
+    list.push_back({{"line", one.line},
+                    {"severity", word(one.severity)},
+                    {"rule", one.rule},
+                    {"text", one.text}});
+  return {{"file", file},
+          {"errors", count(findings, sys::Severity::error)},
+          {"warnings", count(findings, sys::Severity::warning)},
+          {"findings", std::move(list)}};
+}
+
+int run(const std::vector<std::string>& files, bool json) {
+  std::size_t errors = 0;
+  Json all = Json::array();
+  for (const std::string& file : files) {
+    require(std::filesystem::is_regular_file(file), fmt::format("{}: no such file", file));
+    const auto findings = sys::lint_batch_script(read_text(file));
+    errors += count(findings, sys::Severity::error);
+    if (json)
+      all.push_back(as_json(file, findings));
+    else
+      log::info(as_text(file, findings));
+  }
+  if (json) log::info(all.dump(2, ' ', false, Json::error_handler_t::replace));
+  return errors == 0 ? status_done : status_bad_input;
+}
+
+}  // namespace
+
+Command add_lint(CLI::App& root) {
+  struct Options {
+    std::vector<std::string> files;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand(
+      "lint",
+      "Say what would go wrong with a script for sbatch, with its lines: tasks against GPUs, cores "
+      "that srun does not inherit, signals, memory, time, requeueing, options that nobody knows. "
+      "Exit status 2 when there are errors.");
+  app->add_option("script", options->files, "one or more batch scripts")->required();
+  app->add_flag("--json", options->json, "print JSON");
+  return {app, [options](Launch&) { return run(options->files, options->json); }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "commands.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/train/config.hpp"
+#include "lockstep/train/run_directory.hpp"
+#include "status.hpp"
+#include "table.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// What one run says about speed.
+struct Point {
+  std::string run;
+  std::size_t ranks = 0, nodes = 0, batch = 0, steps = 0;
+  double step_ms = 0;     ///< the median
+  double exposed_ms = 0;  ///< of communication, on average
+  double images_per_s() const { return 1e3 * static_cast<double>(batch) / step_ms; }
+};
+
+/// The first steps allocate and warm up: a tenth of all, at least one.
+constexpr std::size_t warm_up(std::size_t steps) { return std::max<std::size_t>(1, steps / 10); }
+
+Json parse(const std::filesystem::path& path) {
+  const Json json = Json::parse(read_text(path), nullptr, false);
+  require(!json.is_discarded(), fmt::format("{}: is not JSON", path.string()));
+  return json;
+}
+
+void count_ranks(const train::RunDirectory& run, Point& point) {
+  std::set<std::string> hosts;
+  const Json ranks = parse(run.binding());
+  for (const Json& rank : ranks) hosts.insert(rank.at("host").get<std::string>());
+  point.ranks = ranks.size();
+  point.nodes = hosts.size();
+}
+
+void measure_steps(const train::RunDirectory& run, Point& point) {
+  std::vector<double> total_ms, exposed_ms;
+  std::istringstream lines(read_text(run.metrics()));
+  for (std::string line; std::getline(lines, line);) {
+    const Json record = Json::parse(line, nullptr, false);
+    if (record.is_discarded()) break;  // a run that is under way may end in half a line
+    if (!record.contains("step")) continue;
+    double sum = 0;
+    for (const char* part :
+         {"data_ms", "forward_ms", "backward_ms", "exposed_comm_ms", "update_ms"})
+      sum += record.at(part).get<double>();
+    total_ms.push_back(sum);
+    exposed_ms.push_back(record.at("exposed_comm_ms").get<double>());
+  }
+  require(total_ms.size() >= 2, fmt::format("{}: {} step(s) are too few to measure",
+                                            run.metrics().string(), total_ms.size()));
+  const auto first = static_cast<std::ptrdiff_t>(warm_up(total_ms.size()));
+  total_ms.erase(total_ms.begin(), total_ms.begin() + first);
+  exposed_ms.erase(exposed_ms.begin(), exposed_ms.begin() + first);
+  point.steps = total_ms.size();
+  for (const double ms : exposed_ms) point.exposed_ms += ms / static_cast<double>(point.steps);
+  const auto middle = total_ms.begin() + static_cast<std::ptrdiff_t>(total_ms.size() / 2);
+  std::nth_element(total_ms.begin(), middle, total_ms.end());
+  point.step_ms = *middle;
+}
+
+Point measure(const std::string& path) {
+  const train::RunDirectory run(path);
+  require(std::filesystem::exists(run.config()), fmt::format("{}: no run is there", path));
+  Point point;
+  point.run = path;
+  train::Config config;
+  train::apply_toml(config, read_text(run.config()), run.config().string());
+  point.batch = config.batch;
+  count_ranks(run, point);
+  measure_steps(run, point);
+  require(point.ranks > 0 && point.step_ms > 0, fmt::format("{}: has measured nothing", path));
+  return point;
+}
+
+/// Each run beside the one with the fewest ranks.
+Json compare(std::vector<Point> points) {
+  std::ranges::stable_sort(points, {}, &Point::ranks);
+  const Point& least = points.front();
+  Json list = Json::array();
+  for (const Point& point : points) {
+    const double speedup = point.images_per_s() / least.images_per_s();
+    const double ranks = static_cast<double>(point.ranks) / static_cast<double>(least.ranks);
+    list.push_back({{"run", point.run},
+                    {"ranks", point.ranks},
+                    {"nodes", point.nodes},
+                    {"batch", point.batch},
+                    {"steps", point.steps},
+                    {"step_ms", point.step_ms},
+                    {"images_per_s", point.images_per_s()},
+                    {"speedup", speedup},
+                    {"efficiency", speedup / ranks},
+                    {"exposed_comm_ms", point.exposed_ms}});
+  }
+  return list;
+}
+
+std::string as_text(const Json& points) {
+  std::vector<std::vector<std::string>> rows{{"ranks", "nodes", "batch", "steps", "ms a step",
+                                              "exposed comm.", "images/s", "speed-up",
+                                              "efficiency"}};
+  for (const Json& point : points)
+    rows.push_back({point["ranks"].dump(), point["nodes"].dump(), point["batch"].dump(),
+                    point["steps"].dump(), fmt::format("{:.1f}", point["step_ms"].get<double>()),
+                    fmt::format("{:.1f}", point["exposed_comm_ms"].get<double>()),
+                    fmt::format("{:.0f}", point["images_per_s"].get<double>()),
+                    fmt::format("{:.2f}", point["speedup"].get<double>()),
+                    fmt::format("{:.0f} %", 100 * point["efficiency"].get<double>())});
+  return table(rows) +
+         "speed-up and efficiency are those beside the run with the fewest ranks; ms a step is the "
+         "median, without the first tenth";
+}
+
+int run(const std::vector<std::string>& runs, bool json) {
+  std::vector<Point> points;
+  for (const std::string& path : runs) points.push_back(measure(path));
+  const Json compared = compare(std::move(points));
+  log::info(json ? compared.dump(2, ' ', false, Json::error_handler_t::replace)
+                 : as_text(compared));
+  return status_done;
+}
+
+}  // namespace
+
+Command add_scaling(CLI::App& root) {
+  struct Options {
+    std::vector<std::string> runs;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand(
+      "scaling", "Compare the speed of runs on different numbers of ranks (jobs/scaling.sbatch)");
+  app->add_option("run", options->runs, "two or more runs' folders")->required();
+  app->add_flag("--json", options->json, "print JSON");
+  return {app, [options](Launch&) { return run(options->runs, options->json); }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,20 @@
+#include "lockstep/sys/lint.hpp"
+
+#include <algorithm>
+
+#include "batch_script.hpp"
+
+namespace lockstep::sys {
+
+std::vector<Finding> lint_batch_script(std::string_view text) {
+  Findings findings;
+  const BatchScript script = read_batch_script(text, findings);
+  lint_resources(script, findings);
+  lint_starts(script, findings);
+  lint_ending(script, findings);
+  std::vector<Finding> all = findings.take();
+  std::ranges::stable_sort(all, {}, &Finding::line);
+  return all;
+}
+
+}  // namespace lockstep::sys

@@ -1,0 +1,59 @@
+#!/bin/bash
+# lockstep lint and lockstep scaling on files. tests/cluster/jobs.sh holds the former against Slurm itself.
+repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+source "$repo/tests/support/e2e.bash"
+
+for script in "$repo"/jobs/*.sbatch; do
+  run "$LOCKSTEP" lint "$script"
+  ((status == 0)) && says ': 0 error\(s\), 0 warning\(s\)$'
+  verdict $? "lint finds nothing in jobs/$(basename "$script")"
+done
+
+cat >bad.sbatch <<'END'
+#!/bin/bash
+#SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=2
+#SBATCH --time=12h
+srun build/lockstep train --out runs/a
+END
+run "$LOCKSTEP" lint bad.sbatch "$repo/jobs/single-node.sbatch"
+((status == 2)) && says '^bad.sbatch:2: error: 4 tasks on a node share 2 GPU' &&
+  says '^bad.sbatch:3: error: "12h" is no time limit' && says '^bad.sbatch: warning: no --mem' &&
+  says '^bad.sbatch:4: warning: srun without --mpi' && says '^bad.sbatch: 2 error\(s\), [0-9]+ warn'
+verdict $? 'lint names file, line and remedy, and its status says that there are errors'
+
+run "$LOCKSTEP" lint --json bad.sbatch
+((status == 2)) && [[ $(python3 -c '
+import json, sys
+report, = json.load(sys.stdin)
+lines = [f["line"] for f in report["findings"] if f["severity"] == "error"]
+print(report["file"], report["errors"], lines)' <<<"$said") == 'bad.sbatch 2 [2, 3]' ]]
+verdict $? 'lint --json says the same to programs'
+
+run "$LOCKSTEP" lint absent.sbatch
+((status == 2)) && says 'absent.sbatch: no such file'
+verdict $? 'lint: a file that is not there is named'
+
+# A run's files as training leaves them: RANKS ranks on HOSTS hosts, steps of MS after a slow first one.
+run_of() {  # run_of NAME RANKS HOSTS MS
+  mkdir -p "$1"
+  echo 'batch = 64' >"$1/config.toml"
+  for ((i = 0; i < $2; i++)); do echo "{\"rank\": $i, \"host\": \"h$((i % $3))\"}"; done |
+    paste -sd, | sed 's/.*/[&]/' >"$1/binding.json"
+  for ((i = 1; i <= 20; i++)); do
+    echo "{\"step\":$i,\"epoch\":1,\"loss\":1,\"lr\":1,\"data_ms\":0,\"forward_ms\":$((i < 3 ? 900 : $4 - 5)),"\
+"\"backward_ms\":2,\"exposed_comm_ms\":2,\"update_ms\":1}"
+  done >"$1/metrics.jsonl"
+}
+run_of four 4 2 16
+run_of one 1 1 40
+run "$LOCKSTEP" scaling four one
+((status == 0)) && says '^1 +1 +64 +18 +40\.0 +2\.0 +1600 +1\.00 +100 %$' &&
+  says '^4 +2 +64 +18 +16\.0 +2\.0 +4000 +2\.50 +62 %$'
+verdict $? 'scaling compares runs with the one on the fewest ranks, without their warm-up'
+head -n 1 one/metrics.jsonl >few && mv few one/metrics.jsonl
+run "$LOCKSTEP" scaling four one
+((status == 2)) && says 'one/metrics.jsonl: 1 step\(s\) are too few'
+verdict $? 'scaling: a run that is too short is named'
+run "$LOCKSTEP" scaling four nowhere
+((status == 2)) && says 'nowhere: no run is there'
+verdict $? 'scaling: a run that is not there is named'
