@@ -1,5 +1,6 @@
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -33,17 +34,21 @@ int speaking_rank(const Launch& launch) {
   }
 }
 
+volatile std::sig_atomic_t g_status = status_failed;
+
 /// Lets rank 0 speak first, which ends the others: an error that all ranks find alike (a missing
-/// file, a typing error) is said once. A launcher ends the others by SIGTERM, about a second later.
-void wait_for_turn(const Launch& launch) {
+/// file, a typing error) is said once. A launcher ends the others by SIGTERM, about a second later:
+/// their status is then the same, for srun passes on the highest.
+void wait_for_turn(const Launch& launch, int status) {
   if (speaking_rank(launch) == 0) return;
-  std::signal(SIGTERM, SIG_DFL);  // training catches it, and would outlive rank 0's word
+  g_status = status;
+  std::signal(SIGTERM, [](int) { std::_Exit(g_status); });
   std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 
 /// Says what went wrong and ends all ranks, who may be waiting for this one.
 int fail(const Launch& launch, const char* what, int status) {
-  wait_for_turn(launch);
+  wait_for_turn(launch, status);
   log::error(what);
   if (launch.heartbeat) launch.heartbeat->fail(what, status);
   if (launch.world && launch.world->facts().world > 1) comm::World::abort(status);
@@ -89,14 +94,14 @@ int main(int argc, char** argv) {
   try {
     root.parse(reversed_arguments(argc, argv));
   } catch (const CLI::ParseError& error) {
-    wait_for_turn(launch);
+    wait_for_turn(launch, status_bad_input);
     return root.exit(error) == 0 ? status_done : status_bad_input;
   }
   launch.argc = argc;
   launch.argv = argv;
   for (const Command& command : commands)
     if (command.app->parsed()) return run(launch, command);
-  wait_for_turn(launch);
+  wait_for_turn(launch, status_bad_input);
   log::info(root.help());
   return status_bad_input;
 }
