@@ -35,6 +35,7 @@ python3-pip        | cuda  | python pip             | py-pip
 catch2             | test  | header catch2/catch.hpp | catch2@2
 hdf5-tools         | test  | command h5dump         | hdf5~mpi
 python3-h5py       | test  | python h5py            | py-h5py
+python3-yaml       | test  | python yaml            | py-pyyaml
 procps             | test  | command ps             | procps
 slurm-wlm          | cluster | command slurmctld    | slurm
 munge              | cluster | command munged       | munge
