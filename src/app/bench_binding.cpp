@@ -8,6 +8,7 @@
 #include "bench_steps.hpp"
 #include "binding.hpp"
 #include "compute.hpp"
+#include "count_option.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -153,8 +154,8 @@ Command add_bench_binding(CLI::App& bench) {
   CLI::App* app = bench.add_subcommand(
       "binding", "The same training steps bound to their cores and memory, and not, in turn");
   options->add_to(*app);
-  app->add_option("--rounds", options->rounds, "turns that each side takes for its steps")
-      ->capture_default_str();
+  add_count(*app, "--rounds", options->rounds, {1, 1000},
+            "turns that each side takes for its steps");
   app->add_flag("--anyway", options->anyway, "measure where there is one NUMA node, too");
   return {app, [options](Launch& launch) { return run(launch, *options); }};
 }

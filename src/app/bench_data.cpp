@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "count_option.hpp"
+#include "launch.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
@@ -235,8 +237,10 @@ void report(const Options& options, const Json& json) {
 }
 
 int run(const Options& options) {
-  require(options.batch > 0 && options.slots > 0 && options.seconds > 0,
-          "--batch, --slots and --seconds must be above 0");
+  const int world = rank_by_environment().world;
+  require(world == 1, fmt::format("bench data measures one process, and {} were started: start it "
+                                  "without mpirun or srun",
+                                  world));
   const Json json = measure(options);
   report(options, json);
   if (!options.json.empty()) write_report(options.json, json.dump(2) + "\n");
@@ -263,12 +267,15 @@ Command add_bench_data(CLI::App& bench) {
            key.help)
         ->type_name("VALUE");
   }
-  app->add_option("--batch", options->batch, "rows of a batch")->capture_default_str();
-  app->add_option("--workers", options->workers, "threads; 0: one for each allowed processor");
-  app->add_option("--slots", options->slots, "batches prepared ahead")->capture_default_str();
+  add_count(*app, "--batch", options->batch, a_batch, "rows of a batch");
+  add_count(*app, "--workers", options->workers, threads_or_all,
+            "threads; 0: one for each allowed processor");
+  add_count(*app, "--slots", options->slots, {1, train::most_threads}, "batches prepared ahead");
   app->add_option("--seconds", options->seconds, "of each of the three measurements")
+      ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
   app->add_option("--gpu-rate", options->gpu_rate, "images/s that a GPU trains")
+      ->check(CLI::Range(0.001, 1e9))
       ->capture_default_str();
   app->add_flag("--validation", options->validation, "rows as they are validated on");
   app->add_flag("--normalise", options->normalise,

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "count_option.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
@@ -18,21 +19,22 @@ void StepOptions::add_to(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
   app.add_flag("--share-gpu", share_gpu, "ranks may use one GPU together (for tests)");
-  app.add_option("--batch", batch, "rows of all ranks together")->capture_default_str();
-  app.add_option("--image", image, "side of the images; 0: 32 or 224, as the model");
-  app.add_option("--classes", classes, "0: 10 or 1000, as the model");
-  app.add_option("--threads", threads, "compute threads of a rank; 0: its cores");
-  app.add_option("--steps", steps, "steps that count")->capture_default_str();
-  app.add_option("--warm-up", warm_up, "steps before them")->capture_default_str();
+  add_count(app, "--batch", batch, a_batch, "rows of all ranks together");
+  add_count(app, "--image", image, an_image_or_usual,
+            "side of the images; 0: 32 or 224, as the model");
+  add_count(app, "--classes", classes, classes_or_usual, "0: 10 or 1000, as the model");
+  add_count(app, "--threads", threads, threads_or_all, "compute threads of a rank; 0: its cores");
+  add_count(app, "--steps", steps, {1, 1'000'000}, "steps that count");
+  add_count(app, "--warm-up", warm_up, {0, 1'000'000}, "steps before them");
   app.add_option("--bucket-mb", bucket_mb, "megabytes of gradients reduced at once")
+      ->check(CLI::Range(0.001, 4096.0))
       ->capture_default_str();
   app.add_option("--json", json, "write the figures to this file");
 }
 
 void StepOptions::require_sound(int world) const {
-  require(batch > 0 && batch % static_cast<std::size_t>(world) == 0,
+  require(batch % static_cast<std::size_t>(world) == 0,
           fmt::format("--batch {}: the global batch must divide among {} ranks", batch, world));
-  require(steps > 0, "--steps must be at least 1");
 }
 
 nn::Network StepOptions::network() const {

@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "compute.hpp"
+#include "count_option.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
@@ -150,11 +151,9 @@ Command add_eval(CLI::App& root) {
   app->add_option("--json", options->json,
                   "write loss, top-1, top-5, accuracy per class and confusion matrix to this file")
       ->type_name("FILE");
-  app->add_option("--batch", options->batch, "rows of a batch on each rank")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app->add_option("--threads", options->threads,
-                  "compute threads of each rank (0: one for each core of its share)");
+  add_count(*app, "--batch", options->batch, a_batch, "rows of a batch on each rank");
+  add_count(*app, "--threads", options->threads, threads_or_all,
+            "compute threads of each rank (0: one for each core of its share)");
   app->add_option("--deadline-s", options->deadline_s,
                   "how long a rank waits for the others before the job ends")
       ->check(CLI::Range(1.0, 1e6))

@@ -35,4 +35,8 @@ struct Launch {
   void watch_over_ranks(double deadline_s);
 };
 
+/// Who this process is as far as its environment tells, for the commands that are one process's
+/// work and start no MPI: rank 0 of 1 where it says nothing, or nonsense.
+sys::RankInfo rank_by_environment();
+
 }  // namespace lockstep::app

@@ -26,12 +26,7 @@ constexpr const char* kFooter =
 
 /// This process's rank, as well as it can be told: 0 where that cannot be known.
 int speaking_rank(const Launch& launch) {
-  if (launch.rank.world > 1) return launch.rank.rank;
-  try {
-    return sys::identify(sys::process_environment(), std::nullopt).rank;
-  } catch (const InputError&) {
-    return 0;  // its own message says why
-  }
+  return launch.rank.world > 1 ? launch.rank.rank : rank_by_environment().rank;
 }
 
 volatile std::sig_atomic_t g_status = status_failed;
@@ -96,6 +91,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     wait_for_turn(launch, status_bad_input);
     return root.exit(error) == 0 ? status_done : status_bad_input;
+  } catch (const InputError& error) {
+    return fail(launch, error.what(), status_bad_input);
   }
   launch.argc = argc;
   launch.argv = argv;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "count_option.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/shapes.hpp"
@@ -13,6 +14,8 @@ namespace lockstep::app {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t most_rows = 100'000'000;
 
 /// "224" or "192x256", height first.
 void parse_size(const std::string& text, data::PackSpec& spec) {
@@ -163,11 +166,10 @@ void add_pack_options(CLI::App& app, PackOptions& options) {
                  "stretch every image to S x S, or to HxW (antialiased); needed when sizes differ");
   app.add_flag("--jpeg", options.spec.jpeg,
                "keep JPEGs as they are, of any size, and encode other images; training decodes");
-  app.add_option("--short-side", options.spec.short_side,
-                 "with --jpeg: encode larger images anew, with this shorter side")
-      ->check(CLI::Range(1, 16384));
-  app.add_option("--quality", options.quality, "with --jpeg: of what is encoded; default: 90")
-      ->check(CLI::Range(1, 100));
+  add_count(app, "--short-side", options.spec.short_side, {1, 16384},
+            "with --jpeg: encode larger images anew, with this shorter side");
+  add_count(app, "--quality", options.quality, {1, 100},
+            "with --jpeg: of what is encoded; default: 90");
   app.add_option("--channels", options.spec.channels,
                  "1 (grey) or 3 (RGB); default: 1 for idx, else 3")
       ->check(CLI::IsMember({1, 3}));
@@ -175,15 +177,14 @@ void add_pack_options(CLI::App& app, PackOptions& options) {
                  "share of each class held out for validation when there is no test split; "
                  "default: 0.1 (--repack: 0), none: 0")
       ->check(CLI::Range(0.0, 0.9));
-  app.add_option("--seed", options.spec.seed,
-                 "of the order of rows, the held-out rows and the generated shapes")
-      ->capture_default_str();
-  app.add_option("--rows-per-shard", options.spec.rows_per_shard,
-                 "at most; default: 8 shards, or as many as keep one under 256 MB")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--train-rows", options.training_rows, "shapes to train on; default: 20000")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--val-rows", options.validation_rows, "shapes to validate on; default: 4000");
+  add_count(app, "--seed", options.spec.seed, {},
+            "of the order of rows, the held-out rows and the generated shapes");
+  add_count(app, "--rows-per-shard", options.spec.rows_per_shard, {1, most_rows},
+            "at most; default: 8 shards, or as many as keep one under 256 MB");
+  add_count(app, "--train-rows", options.training_rows, {1, most_rows},
+            "shapes to train on; default: 20000");
+  add_count(app, "--val-rows", options.validation_rows, {0, most_rows},
+            "shapes to validate on; default: 4000");
   app.add_flag("--repack", options.repack,
                "the source is a data set of shards: write them anew, with another size, form or "
                "number; rows keep their order");

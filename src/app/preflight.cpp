@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "count_option.hpp"
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
@@ -129,6 +130,7 @@ void print_steps(const PreflightSpec& spec, const PreflightReport& report, bool 
 }
 
 int run_preflight(const Options& options) {
+  if (rank_by_environment().rank > 0) return status_done;  // one answer for all
   const PreflightSpec spec = spec_of(options);
   const PreflightReport report = preflight(spec);
   log::info(fmt::format("{} in {}, {} rows a micro-batch, on {}{}", spec.network.name,
@@ -164,13 +166,12 @@ Command add_preflight(CLI::App& root) {
                   "between nodes: where each writes a file of 16 MB (default: here)")
       ->type_name("DIR");
   app->add_option("--model", options->model, "as for lockstep train")->capture_default_str();
-  app->add_option("--batch", options->batch, "rows of a micro-batch on one rank")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+  add_count(*app, "--batch", options->batch, a_batch, "rows of a micro-batch on one rank");
   app->add_option("--precision", options->precision, "fp32, tf32, bf16 or fp16")
       ->capture_default_str();
-  app->add_option("--image", options->image, "side of the images; 0: 32 or 224, as the model");
-  app->add_option("--classes", options->classes, "0: 10 or 1000, as the model");
+  add_count(*app, "--image", options->image, an_image_or_usual,
+            "side of the images; 0: 32 or 224, as the model");
+  add_count(*app, "--classes", options->classes, classes_or_usual, "0: 10 or 1000, as the model");
   app->add_flag("--deterministic", options->deterministic,
                 "only engines that give the same bits each time");
   app->add_flag("--layers", options->layers, "list every convolution and every step of the tape");

@@ -6,6 +6,7 @@
 
 #include "binding.hpp"
 #include "commands.hpp"
+#include "count_option.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -246,20 +247,20 @@ Command add_topo(CLI::App& root) {
       "binds itself and reads back: PASS or FAIL; exit status 1 when one fails.");
   app->add_option("--hwloc", options->hwloc,
                   "plan for the machine in this file (lstopo --of xml FILE.xml); nothing is bound");
-  app->add_option("--ranks-per-node", options->ranks_per_node,
-                  "plan for so many ranks without starting them (with --hwloc: one for each GPU, "
-                  "else for each NUMA node)")
-      ->check(CLI::Range(1, 4096));
+  add_count(*app, "--ranks-per-node", options->ranks_per_node, {1, 1024},
+            "plan for so many ranks without starting them (with --hwloc: one for each GPU, "
+            "else for each NUMA node)");
   app->add_option("--hide-cpus", options->hide_cpus,
                   "plan as if a cgroup held none of these CPUs (0-3,8)");
-  app->add_option("--threads", options->threads,
-                  "compute threads of a rank (0: one for each core of its share)");
+  add_count(*app, "--threads", options->threads, threads_or_all,
+            "compute threads of a rank (0: one for each core of its share)");
   app->add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch& launch) {
             const bool only_plan = options->hwloc || options->ranks_per_node > 0;
             require(only_plan || !options->hide_cpus,
                     "--hide-cpus is for a plan: give --hwloc FILE.xml or --ranks-per-node N, too");
-            return only_plan ? show_plan(*options) : bind_and_verify(*options, launch);
+            if (!only_plan) return bind_and_verify(*options, launch);
+            return rank_by_environment().rank > 0 ? 0 : show_plan(*options);
           }};
 }
 

@@ -138,7 +138,7 @@ Command add_whoami(CLI::App& root) {
       "ignored and why. Exit status 2 when they contradict each other, with the line to change.");
   app->add_flag("--json", options->json, "print JSON");
   app->add_option("--deadline-s", options->deadline_s, "how long to wait for the other ranks")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1.0, 1e6));
   return {app,
           [options](Launch& launch) { return run(launch, options->json, options->deadline_s); }};
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lockstep/base/count.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/train/config.hpp"
 
@@ -26,13 +27,14 @@ constexpr TomlKind kind_of<T> = TomlKind::number;
 
 template <Number T>
 void parse(const std::string& text, const std::string& key, T& value) {
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  bool whole = result.ec == std::errc() && result.ptr == end;
-  if constexpr (std::is_floating_point_v<T>) whole = whole && std::isfinite(value);
-  require(whole,
-          fmt::format("{}: '{}' is not {}", key, text,
-                      std::is_floating_point_v<T> ? "a number" : "a whole number from 0 on"));
+  if constexpr (std::is_floating_point_v<T>) {
+    const char* end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, value);
+    require(result.ec == std::errc() && result.ptr == end && std::isfinite(value),
+            fmt::format("{}: '{}' is not a number", key, text));
+  } else {
+    value = parse_count(text, key);
+  }
 }
 
 void parse(const std::string& text, const std::string& key, bool& value) {

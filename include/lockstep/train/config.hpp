@@ -11,6 +11,11 @@
 
 namespace lockstep::train {
 
+/// As many as any key or option of threads takes.
+constexpr std::size_t most_threads = 1024;
+/// As many rows as a batch may have.
+constexpr std::size_t most_batch_rows = 1 << 24;
+
 /// Everything that a training run is told, as one plain struct. Each field is one key of the
 /// command line and of the TOML file; keys() says which, with what it means. 0 or "" stands for
 /// "not given" where the key's help says so; resolve() then decides.
