@@ -68,12 +68,12 @@ void resolve_batch(Config& config, int world) {
     config.batch_per_rank = 0;
   }
   const std::size_t parts = ranks * config.accumulate;
+  const std::size_t below = config.batch / parts * parts;
   require(config.batch % parts == 0,
           fmt::format("batch = {} cannot be shared: it must be a multiple of ranks x accumulate = "
-                      "{} x {} = {}; {} or {} would do",
+                      "{} x {} = {}; {}{} would do",
                       config.batch, world, config.accumulate, parts,
-                      std::max(parts, config.batch / parts * parts),
-                      (config.batch / parts + 1) * parts));
+                      below > 0 ? fmt::format("{} or ", below) : "", below + parts));
 }
 
 void check_ranges(const Config& config) {
@@ -93,7 +93,11 @@ void check_ranges(const Config& config) {
   for (const auto& [key, threads] :
        {std::pair{"threads", config.threads}, std::pair{"data.workers", config.data.workers},
         std::pair{"data.slots", config.data.slots}})
-    within(key, static_cast<double>(threads), 0, 1024);
+    within(key, static_cast<double>(threads), 0, most_threads);
+  for (const auto& [key, rows] :
+       {std::pair{"batch", config.batch}, std::pair{"batch-per-rank", config.batch_per_rank},
+        std::pair{"accumulate", config.accumulate}, std::pair{"eval.batch", config.eval.batch}})
+    within(key, static_cast<double>(rows), 0, most_batch_rows);
   within("data.classes", static_cast<double>(config.data.classes), 0, 1 << 20);
   within("data.block", static_cast<double>(config.data.block), 0, 1 << 30);
   within("data.window", static_cast<double>(config.data.window), 1, 1 << 20);
@@ -127,6 +131,33 @@ void check_ranges(const Config& config) {
   within("comm.deadline-s", config.comm.deadline_s, 1, 1e6);
   within("liveness.timeout-s", config.liveness.timeout_s, 2, 1e6);
   within("walltime.margin-s", config.walltime.margin_s, 0, 1e6);
+}
+
+/// A key that was given but cannot have an effect: whoever gave it means another run. Not given is
+/// what stands at its default, so that a saved configuration, which holds all keys, reads back.
+void refuse_idle_keys(const Config& config) {
+  const Config defaults;
+  const auto& optim = config.optim;
+  const auto idle = [&](bool used, const char* name, const std::string& why) {
+    const ConfigKey& key = *find_key(name);
+    require(used || key.get(config) == key.get(defaults),
+            fmt::format("{} = {} would have no effect: {}", name, key.get(config), why));
+  };
+  const std::string decay = fmt::format("optim.decay is '{}'; ", optim.decay);
+  idle(optim.decay == "cosine" || optim.decay == "polynomial", "optim.final-lr",
+       decay + "'cosine' and 'polynomial' end at it");
+  idle(optim.decay == "step", "optim.milestones", decay + "milestones belong to 'step'");
+  idle(optim.decay == "step", "optim.factor", decay + "the factor belongs to 'step'");
+  idle(optim.decay == "polynomial", "optim.power", decay + "the power belongs to 'polynomial'");
+  idle(optim.warmup_epochs > 0, "optim.warmup-start", "optim.warmup-epochs is 0");
+  idle(optim.momentum > 0, "optim.nesterov", "optim.momentum is 0");
+  idle(config.data.crop != "random", "data.min-area",
+       "data.crop is 'random', which takes windows of one size");
+  for (const std::uint64_t epoch : optim.milestones)
+    require(epoch < config.epochs,
+            fmt::format("optim.milestones = {}: {} would have no effect: the run ends with epoch "
+                        "{}, and a milestone counts from the next one on",
+                        fmt::join(optim.milestones, ","), epoch, config.epochs));
 }
 
 }  // namespace
@@ -177,10 +208,7 @@ void resolve(Config& config, int world) {
   require(!config.data.train.empty(),
           "data.train is missing: give --data.train DIR, a folder of shards ('lockstep pack' makes "
           "them)");
-  require(config.optim.decay == "step" || config.optim.milestones.empty(),
-          fmt::format("optim.milestones is given but optim.decay is '{}'; milestones belong to "
-                      "'step'",
-                      config.optim.decay));
+  refuse_idle_keys(config);
   require(config.optim.decay != "step" || !config.optim.milestones.empty(),
           "optim.decay is 'step' but optim.milestones is empty; name the epochs, e.g. 30,60,80");
   if (config.optim.lr_for_batch != 0) {

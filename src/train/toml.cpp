@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <cstdint>
 #include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,59 +14,88 @@
 namespace lockstep::train {
 namespace {
 
-bool blank(char c) { return c == ' ' || c == '\t'; }
+bool digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool bare(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; }
+bool control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 
-/// One line and how far it has been read.
-class Line {
+std::string utf8(std::uint32_t code) {
+  const auto tail = [code](unsigned shift) {
+    return static_cast<char>(0x80 | ((code >> shift) & 0x3F));
+  };
+  if (code < 0x80) return {static_cast<char>(code)};
+  if (code < 0x800) return {static_cast<char>(0xC0 | code >> 6), tail(0)};
+  if (code < 0x10000) return {static_cast<char>(0xE0 | code >> 12), tail(6), tail(0)};
+  return {static_cast<char>(0xF0 | code >> 18), tail(12), tail(6), tail(0)};
+}
+
+/// The escapes of one letter, beside what they stand for.
+constexpr std::string_view escape_letters = "\"\\btnfr", escaped_characters = "\"\\\b\t\n\f\r";
+
+/// The text and how far it has been read.
+class Reader {
  public:
-  Line(std::string_view text, std::string where) : text_(text), where_(std::move(where)) {}
+  Reader(std::string_view text, const std::string& origin) : text_(text), origin_(origin) {
+    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte-order mark
+  }
 
   [[noreturn]] void fail(std::string_view what) const {
-    throw InputError(fmt::format("{}: {}", where_, what));
+    throw InputError(fmt::format("{}, line {}: {}", origin_, line_, what));
   }
-  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  char take() { return at_ < text_.size() ? text_[at_++] : '\0'; }
-  void skip_blanks() {
-    while (blank(peek())) ++at_;
+  std::size_t line() const { return line_; }
+  bool at_end_of_text() const { return at_ >= text_.size(); }
+  bool stands(std::string_view here) const { return text_.substr(at_).starts_with(here); }
+  char peek() const { return at_end_of_text() ? '\0' : text_[at_]; }
+
+  /// At the end of a line, in front of its comment, if any.
+  bool at_end_of_line() {
+    skip_blanks();
+    return at_end_of_text() || peek() == '#' || stands("\n") || stands("\r\n");
+  }
+  /// Goes behind the end of the line that at_end_of_line() saw.
+  void next_line() {
+    at_ = std::min(text_.find('\n', at_), text_.size());
+    if (at_end_of_text()) return;
+    ++at_;
+    ++line_;
+  }
+  void expect_end_of_line() {
+    if (!at_end_of_line()) fail(fmt::format("'{}' stands behind the value", rest_of_line()));
+    next_line();
   }
   bool accept(char c) {
     skip_blanks();
-    if (peek() != c) return false;
+    if (peek() != c || at_end_of_text()) return false;
     ++at_;
     return true;
   }
-  bool at_end() {
-    skip_blanks();
-    return at_ >= text_.size() || peek() == '#';
-  }
-  void expect_end() {
-    if (!at_end()) fail(fmt::format("'{}' stands behind the value", text_.substr(at_)));
+  void skip_blanks() {
+    while (peek() == ' ' || peek() == '\t') ++at_;
   }
 
-  /// "optim.lr": bare keys joined by dots.
+  /// "optim.lr": bare or quoted keys joined by dots.
   std::string key() {
     std::string name;
     do {
       skip_blanks();
       if (!name.empty()) name += '.';
-      const std::size_t begin = at_;
-      while (bare(peek())) ++at_;
-      if (at_ == begin) fail("a key was expected: letters, digits, '-' and '_', joined by '.'");
-      name += text_.substr(begin, at_ - begin);
+      name += peek() == '"' || peek() == '\'' ? quoted() : bare_key();
     } while (accept('.'));
     return name;
   }
 
   std::string quoted() {
-    const char quote = take();
+    if (stands("\"\"\"") || stands("'''"))
+      fail("a string stands on one line, between single quotation marks: \\n is a new line in it");
+    const char quote = text_[at_++];
     std::string value;
     for (;;) {
-      if (at_ >= text_.size()) fail("the string has no end");
-      char c = take();
+      if (at_end_of_text() || stands("\n") || stands("\r\n")) fail("the string has no end");
+      const char c = text_[at_++];
       if (c == quote) return value;
-      if (quote == '"' && c == '\\') c = escaped();
-      value += c;
+      if (quote == '"' && c == '\\')
+        value += escaped();
+      else
+        value += c;
     }
   }
 
@@ -76,94 +108,170 @@ class Line {
   }
 
  private:
-  char escaped() {
-    switch (take()) {
-      case '"':
-        return '"';
-      case '\\':
-        return '\\';
-      case 't':
-        return '\t';
-      default:
-        fail("only \\\", \\\\ and \\t may stand behind a backslash in a string");
-    }
+  std::string_view rest_of_line() const {
+    const std::string_view rest = text_.substr(at_);
+    return rest.substr(0, rest.find_first_of("\r\n"));
+  }
+  std::string bare_key() {
+    const std::size_t begin = at_;
+    while (bare(peek())) ++at_;
+    if (at_ == begin)
+      fail("a key was expected: letters, digits, '-' and '_', or quoted, joined by '.'");
+    return std::string(text_.substr(begin, at_ - begin));
+  }
+  std::string escaped() {
+    const char letter = peek();
+    ++at_;
+    if (const auto known = escape_letters.find(letter); known != escape_letters.npos)
+      return {escaped_characters[known]};
+    if (letter == 'u') return character(4);
+    if (letter == 'U') return character(8);
+    fail("behind a backslash in a string stands one of \" \\ b t n f r, or u or U with its digits");
+  }
+  std::string character(std::size_t digits) {
+    const std::string_view hex = text_.substr(at_, digits);
+    std::uint32_t code = 0;
+    const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
+    if (hex.size() < digits || error != std::errc() || end != hex.data() + digits)
+      fail(fmt::format("{} hexadecimal digits were expected in the string", digits));
+    if (code == 0 || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+      fail(fmt::format("'{}' is the number of no character", hex));
+    at_ += digits;
+    return utf8(code);
   }
 
   std::string_view text_;
-  std::string where_;
-  std::size_t at_ = 0;
+  const std::string& origin_;
+  std::size_t at_ = 0, line_ = 1;
 };
 
 bool looks_like_number(const std::string& word) {
-  return !word.empty() && (std::isdigit(static_cast<unsigned char>(word[0])) || word[0] == '-' ||
-                           word[0] == '+' || word[0] == '.');
+  return !word.empty() && (digit(word[0]) || word[0] == '-' || word[0] == '+' || word[0] == '.');
 }
 
-std::string number(Line& line) {
-  std::string word = line.word();
-  if (!looks_like_number(word))
-    line.fail(fmt::format("'{}' is no value; texts stand in quotes", word));
-  return word;
-}
-
-void read_value(Line& line, TomlEntry& entry) {
-  line.skip_blanks();
-  if (line.peek() == '"' || line.peek() == '\'') {
-    entry.kind = TomlKind::text;
-    entry.value = line.quoted();
-  } else if (line.accept('[')) {
-    entry.kind = TomlKind::list;
-    while (!line.accept(']')) {
-      if (!entry.value.empty()) entry.value += ',';
-      entry.value += number(line);
-      if (line.accept(',')) continue;
-      if (!line.accept(']')) line.fail("a list ends with ']' on the same line");
-      break;
+/// The number in the one form that keys take: "+1_000" is "1000".
+std::string plain_number(const Reader& reader, const std::string& word) {
+  std::string plain;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    if (word[i] != '_') {
+      plain += word[i];
+      continue;
     }
-  } else if (line.at_end()) {
-    line.fail(fmt::format("key '{}' has no value", entry.key));
-  } else {
-    entry.kind = TomlKind::boolean;
-    entry.value = line.word();
-    if (entry.value == "true" || entry.value == "false") return;
-    entry.kind = TomlKind::number;
-    if (!looks_like_number(entry.value))
-      line.fail(
-          fmt::format("the value of '{}' is neither a number, true or false, nor a text in "
-                      "quotes",
-                      entry.key));
+    if (i == 0 || i + 1 == word.size() || !digit(word[i - 1]) || !digit(word[i + 1]))
+      reader.fail(fmt::format("'{}': '_' stands between digits only", word));
   }
+  if (plain.size() > 1 && plain[0] == '+' && plain[1] != '-') plain.erase(0, 1);
+  return plain;
+}
+
+std::string number(Reader& reader) {
+  if (reader.peek() == '"' || reader.peek() == '\'') reader.fail("a list holds numbers only");
+  if (reader.peek() == '[') reader.fail("a list holds numbers only, no lists");
+  const std::string word = reader.word();
+  if (!looks_like_number(word))
+    reader.fail(fmt::format("'{}' is no value; texts stand in quotes", word));
+  return plain_number(reader, word);
+}
+
+/// To the next value of a list, or its end, over ends of lines and comments.
+void skip_to_item(Reader& reader, std::size_t began) {
+  while (reader.at_end_of_line()) {
+    if (reader.at_end_of_text())
+      reader.fail(fmt::format("the list that begins in line {} has no ']'", began));
+    reader.next_line();
+  }
+}
+
+std::string list(Reader& reader) {
+  const std::size_t began = reader.line();
+  std::string items;
+  for (;;) {
+    skip_to_item(reader, began);
+    if (reader.accept(']')) return items;
+    if (!items.empty()) items += ',';
+    items += number(reader);
+    skip_to_item(reader, began);
+    if (reader.accept(']')) return items;
+    if (!reader.accept(','))
+      reader.fail(
+          fmt::format("the list that begins in line {} needs a ',' or its ']' here", began));
+  }
+}
+
+void read_value(Reader& reader, TomlEntry& entry) {
+  if (reader.at_end_of_line()) reader.fail(fmt::format("key '{}' has no value", entry.key));
+  if (reader.peek() == '"' || reader.peek() == '\'') {
+    entry.kind = TomlKind::text;
+    entry.value = reader.quoted();
+    return;
+  }
+  if (reader.accept('[')) {
+    entry.kind = TomlKind::list;
+    entry.value = list(reader);
+    return;
+  }
+  if (reader.peek() == '{')
+    reader.fail(
+        fmt::format("'{0}' is an inline table, which is not understood: write [{0}] on a "
+                    "line, and its keys on lines below",
+                    entry.key));
+  entry.kind = TomlKind::boolean;
+  entry.value = reader.word();
+  if (entry.value == "true" || entry.value == "false") return;
+  entry.kind = TomlKind::number;
+  if (!looks_like_number(entry.value))
+    reader.fail(
+        fmt::format("the value of '{}' is neither a number, true or false, nor a text in "
+                    "quotes",
+                    entry.key));
+  entry.value = plain_number(reader, entry.value);
+}
+
+/// The lines in which names stand, each of which stands once.
+class Once {
+ public:
+  void add(const Reader& reader, const std::string& name) {
+    const auto [earlier, is_new] = line_of_.emplace(name, reader.line());
+    if (!is_new) reader.fail(fmt::format("'{}' already stands in line {}", name, earlier->second));
+  }
+
+ private:
+  std::unordered_map<std::string, std::size_t> line_of_;
+};
+
+/// Behind its '['. Returns what stands in front of the section's keys.
+std::string read_section(Reader& reader, Once& sections) {
+  if (reader.peek() == '[')
+    reader.fail("arrays of tables are not understood; a section is written [name]");
+  const std::string name = reader.key();
+  if (!reader.accept(']')) reader.fail("a section is written [name]");
+  sections.add(reader, fmt::format("[{}]", name));
+  return name + '.';
 }
 
 }  // namespace
 
 std::vector<TomlEntry> read_toml(std::string_view text, const std::string& origin) {
   std::vector<TomlEntry> entries;
-  std::unordered_map<std::string, std::size_t> line_of;
+  Once keys, sections;
   std::string section;
-  std::size_t number = 0;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view raw = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (!raw.empty() && raw.back() == '\r') raw.remove_suffix(1);
-    Line line(raw, fmt::format("{}, line {}", origin, ++number));
-    if (line.at_end()) continue;
-    if (line.accept('[')) {
-      section = line.key() + '.';
-      if (!line.accept(']')) line.fail("a section is written [name]");
-      line.expect_end();
+  for (Reader reader(text, origin); !reader.at_end_of_text();) {
+    if (reader.at_end_of_line()) {
+      reader.next_line();
+      continue;
+    }
+    if (reader.accept('[')) {
+      section = read_section(reader, sections);
+      reader.expect_end_of_line();
       continue;
     }
     TomlEntry entry;
-    entry.line = number;
-    entry.key = section + line.key();
-    if (!line.accept('=')) line.fail(fmt::format("'=' is missing behind '{}'", entry.key));
-    read_value(line, entry);
-    line.expect_end();
-    const auto [earlier, is_new] = line_of.emplace(entry.key, number);
-    if (!is_new)
-      line.fail(fmt::format("'{}' already stands in line {}", entry.key, earlier->second));
+    entry.line = reader.line();
+    entry.key = section + reader.key();
+    keys.add(reader, entry.key);
+    if (!reader.accept('=')) reader.fail(fmt::format("'=' is missing behind '{}'", entry.key));
+    read_value(reader, entry);
+    reader.expect_end_of_line();
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -172,8 +280,12 @@ std::vector<TomlEntry> read_toml(std::string_view text, const std::string& origi
 std::string toml_quote(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
+    if (const auto known = escaped_characters.find(c); known != escaped_characters.npos)
+      quoted += {'\\', escape_letters[known]};
+    else if (control(c))
+      quoted += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
+    else
+      quoted += c;
   }
   return quoted + '"';
 }
