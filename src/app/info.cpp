@@ -103,17 +103,62 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
           {"config", header.config}};
 }
 
-Json run_as_json(const train::RunDirectory& run) {
+bool is_count(const Json& record, const char* key) {
+  return record.contains(key) && record[key].is_number_unsigned();
+}
+
+/// A mean that is no number is null there.
+bool is_mean(const Json& record, const char* key) {
+  return record.contains(key) && (record[key].is_number() || record[key].is_null());
+}
+
+bool is_epoch(const Json& record) {
+  const bool validated = record.contains("val_loss") || record.contains("val_top1");
+  return is_count(record, "epoch") && is_count(record, "last_step") &&
+         is_mean(record, "train_loss") && is_mean(record, "train_top1") &&
+         (!validated || (is_mean(record, "val_loss") && is_mean(record, "val_top1")));
+}
+
+bool is_resume(const Json& record) {
+  if (!is_count(record, "resumed_from_step") || !record.contains("changes")) return false;
+  const Json& changes = record["changes"];
+  return changes.is_array() && std::all_of(changes.begin(), changes.end(),
+                                           [](const Json& change) { return change.is_string(); });
+}
+
+/// What metrics.jsonl says of a run. Other programs may have written into it.
+struct Course {
   std::uint64_t steps = 0;
-  Json epochs = Json::array();
-  std::istringstream lines(read_text(run.metrics()));
+  Json epochs = Json::array(), resumes = Json::array();
+};
+
+Course read_course(const std::filesystem::path& path) {
+  Course course;
+  if (!std::filesystem::exists(path)) return course;
+  const std::string text = read_text(path);
+  std::istringstream lines(text);
+  std::size_t number = 0, strange = 0, first_strange = 0;
   for (std::string line; std::getline(lines, line);) {
-    // A run that is under way, or was killed, may end in half a line.
+    ++number;
     const Json record = Json::parse(line, nullptr, false);
-    if (record.is_discarded()) break;
-    if (record.contains("step")) steps = record["step"];
-    if (record.contains("last_step")) epochs.push_back(record);
+    if (is_count(record, "step")) {
+      course.steps = record["step"];
+    } else if (is_epoch(record)) {
+      course.epochs.push_back(record);
+    } else if (is_resume(record)) {
+      course.resumes.push_back(record);
+    } else if (!lines.eof()) {  // a run that is under way, or was killed, may end in half a line
+      if (strange++ == 0) first_strange = number;
+    }
   }
+  if (strange > 0)
+    log::warn(fmt::format("{}: {} line(s) are no record of lockstep's, the first is line {}",
+                          path.string(), strange, first_strange));
+  return course;
+}
+
+Json run_as_json(const train::RunDirectory& run) {
+  Course course = read_course(run.metrics());
   Json checkpoints = Json::array();
   for (const auto& path : train::CheckpointDirectory(run.checkpoints(), 1).newest_first())
     checkpoints.push_back(path.filename().string());
@@ -125,8 +170,9 @@ Json run_as_json(const train::RunDirectory& run) {
   return {{"kind", "run"},
           {"path", run.root().string()},
           {"finished", !summary.is_null()},
-          {"steps", steps},
-          {"epochs", std::move(epochs)},
+          {"steps", course.steps},
+          {"epochs", std::move(course.epochs)},
+          {"resumes", std::move(course.resumes)},
           {"checkpoints", std::move(checkpoints)},
           {"summary", std::move(summary)},
           {"config", read_text(run.config())}};
@@ -145,7 +191,11 @@ Json describe(const std::filesystem::path& path, const data::ForeignSpec& foreig
 }
 
 std::string percent(const Json& share) {
-  return fmt::format("{:.2f} %", 100 * share.get<double>());
+  return share.is_null() ? "no number" : fmt::format("{:.2f} %", 100 * share.get<double>());
+}
+
+std::string loss(const Json& mean) {
+  return mean.is_null() ? "no number" : fmt::format("{:.4f}", mean.get<double>());
 }
 
 std::string numbers(const Json& list) {
@@ -204,13 +254,17 @@ std::string run_as_text(const Json& run) {
       fmt::format("run {}: {}, {} steps\n", run["path"].get<std::string>(),
                   run["finished"] ? "finished" : "not finished", run["steps"].dump());
   for (const Json& epoch : run["epochs"]) {
-    text += fmt::format("  epoch {}: loss {:.4f}, top-1 {}", epoch["epoch"].dump(),
-                        epoch["train_loss"].get<double>(), percent(epoch["train_top1"]));
+    text += fmt::format("  epoch {}: loss {}, top-1 {}", epoch["epoch"].dump(),
+                        loss(epoch["train_loss"]), percent(epoch["train_top1"]));
     if (epoch.contains("val_top1"))
-      text += fmt::format("; validation loss {:.4f}, top-1 {}", epoch["val_loss"].get<double>(),
+      text += fmt::format("; validation loss {}, top-1 {}", loss(epoch["val_loss"]),
                           percent(epoch["val_top1"]));
     text += '\n';
   }
+  for (const Json& resume : run["resumes"])
+    text += fmt::format("resumed behind step {} with other keys or conditions: {}\n",
+                        resume["resumed_from_step"].dump(),
+                        fmt::join(resume["changes"].get<std::vector<std::string>>(), ", "));
   text += "checkpoints:";
   for (const Json& name : run["checkpoints"]) text += ' ' + name.get<std::string>();
   return text + "\n\n" + run["config"].get<std::string>();
@@ -248,6 +302,7 @@ Command add_info(CLI::App& root) {
   }
   app->add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) {
+            if (rank_by_environment().rank > 0) return 0;  // rank 0 says it once
             const Json found = describe(options->path, train::foreign_spec(options->config));
             std::string text = options->json
                                    ? found.dump(2, ' ', false, Json::error_handler_t::replace)

@@ -26,8 +26,11 @@ constexpr double kBufferS = 1;
 }
 
 /// JSON has no word for a number that is not finite.
-std::string number(double value) {
+std::string mean(double value) {
   return std::isfinite(value) ? fmt::format("{:.9g}", value) : "null";
+}
+std::string share(double value) {
+  return std::isfinite(value) ? fmt::format("{:.6f}", value) : "null";
 }
 
 }  // namespace
@@ -40,7 +43,7 @@ std::string to_json(const StepRecord& r) {
   return fmt::format(
       R"({{"step":{},"epoch":{},"loss":{},"lr":{},{}"data_ms":{:.3f},"forward_ms":{:.3f},)"
       R"("backward_ms":{:.3f},"exposed_comm_ms":{:.3f},"update_ms":{:.3f}}})",
-      r.step, r.epoch, number(r.loss), r.lr, scale, r.times.data_ms, r.times.forward_ms,
+      r.step, r.epoch, mean(r.loss), r.lr, scale, r.times.data_ms, r.times.forward_ms,
       r.times.backward_ms, r.times.exposed_comm_ms, r.times.update_ms);
 }
 
@@ -48,14 +51,19 @@ std::string to_json(const EpochRecord& r) {
   std::string validation;
   if (r.validation)
     validation = fmt::format(R"("val_loss":{},"val_top1":{:.6f},"val_top5":{:.6f},)",
-                             number(r.validation->loss), r.validation->top1, r.validation->top5);
+                             mean(r.validation->loss), r.validation->top1, r.validation->top5);
   std::string bad_rows;
   if (!r.bad_rows.empty())
     bad_rows = fmt::format(R"("bad_rows":{},)", nlohmann::json(r.bad_rows).dump());
-  return fmt::format(R"({{"epoch":{},"last_step":{},"train_loss":{},"train_top1":{:.6f},{}{})"
+  return fmt::format(R"({{"epoch":{},"last_step":{},"train_loss":{},"train_top1":{},{}{})"
                      R"("images_per_s":{:.1f}}})",
-                     r.epoch, r.step, number(r.train_loss), r.train_top1, validation, bad_rows,
+                     r.epoch, r.step, mean(r.train_loss), share(r.train_top1), validation, bad_rows,
                      r.images_per_s);
+}
+
+std::string to_json(const ResumeRecord& r) {
+  const nlohmann::ordered_json json = {{"resumed_from_step", r.step}, {"changes", r.changes}};
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 void close_file(int descriptor) { ::close(descriptor); }

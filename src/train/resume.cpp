@@ -33,13 +33,16 @@ std::optional<ResumePoint> find_resume_point(const Config& config, const RunDire
   return ResumePoint{path, read_header(path), in_directory(path, directory.checkpoints())};
 }
 
-std::string judge_resume(const ResumePoint& point, const Config& now,
-                         const ResumeConditions& conditions) {
+std::vector<std::string> judge_resume(const ResumePoint& point, const Config& now,
+                                      const ResumeConditions& conditions) {
   const CheckpointHeader& header = point.header;
   Config before;
   apply_toml(before, header.config, point.checkpoint.string());
 
   require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
+  require(now.stop_after == 0 || now.stop_after > header.progress.step,
+          fmt::format("stop-after = {}, but {} goes on behind step {}: name a later step",
+                      now.stop_after, point.checkpoint.string(), header.progress.step));
   if (header.progress.batch != 0) {
     const auto same = [&](std::string_view what, auto then, auto today) {
       require(then == today,
@@ -71,9 +74,7 @@ std::string judge_resume(const ResumePoint& point, const Config& now,
   };
   numbers("mean", header.input.mean, conditions.data.mean);
   numbers("deviation", header.input.stddev, conditions.data.stddev);
-  if (changes.empty()) return "";
-  return fmt::format("the result may differ from an uninterrupted run's: {}",
-                     fmt::join(changes, ", "));
+  return changes;
 }
 
 }  // namespace lockstep::train

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
@@ -113,12 +114,14 @@ void Run::Impl::open_data() {
 }
 
 void Run::Impl::prepare_resume() {
-  const std::string warning =
+  changes =
       judge_resume(*resume, config, {backend.description(), build_id(), control.world(), input});
   load_tensors(resume->checkpoint, trainer->parameters(), true);
   at = resume->header.progress;
   if (!speaker()) return;
-  if (!warning.empty()) log::warn(warning);
+  if (!changes.empty())
+    log::warn(fmt::format("the result may differ from an uninterrupted run's: {}",
+                          fmt::join(changes, ", ")));
   log::info(fmt::format("going on from {}: step {}, epoch {}", resume->checkpoint.string(), at.step,
                         at.epoch + 1));
 }
@@ -140,6 +143,10 @@ void Run::Impl::begin() {
     write_text_atomically(directory.binding(), binding);
     if (!spec.preflight.empty()) write_text_atomically(directory.preflight(), spec.preflight);
     metrics.emplace(directory.metrics(), same_run() ? resume->header.metrics_bytes : 0);
+    if (!changes.empty()) {
+      metrics->add(to_json(ResumeRecord{at.step, changes}));
+      metrics->flush();
+    }
     introduce();
   }
   start_loader();

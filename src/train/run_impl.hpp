@@ -83,6 +83,7 @@ struct Run::Impl {
   std::uint64_t steps_per_epoch = 0;
   optim::ScheduleSpec schedule;
   std::optional<ResumePoint> resume;
+  std::vector<std::string> changes;  ///< that the resume brings: see judge_resume
   std::optional<Trainer> trainer;
   std::optional<Evaluator> evaluator;  ///< compiled when first needed
   std::optional<MetricsLog> metrics;   ///< rank 0's

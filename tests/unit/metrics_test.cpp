@@ -1,4 +1,5 @@
 #include <chrono>
+#include <limits>
 #include <thread>
 
 #include <catch2/catch.hpp>
@@ -32,6 +33,21 @@ TEST_CASE("metrics are JSON that says what was recorded", "[metrics]") {
   CHECK(with["val_top1"] == 0.5);
   CHECK(with["val_top5"] == 1.0);
   CHECK(with["last_step"] == 780);
+
+  const json resume = json::parse(to_json(ResumeRecord{7, {"out (a \"b\", now \n)"}}));
+  CHECK(resume["resumed_from_step"] == 7);
+  CHECK(resume["changes"][0] == "out (a \"b\", now \n)");
+}
+
+TEST_CASE("means that are no numbers are null, and the line stays JSON", "[metrics]") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  StepRecord step;
+  step.loss = nan;
+  CHECK(json::parse(to_json(step))["loss"].is_null());
+  const EpochRecord epoch{1, 5, nan, nan,
+                          Validation{std::numeric_limits<double>::infinity(), 0, 0}};
+  const json line = json::parse(to_json(epoch));
+  for (const char* key : {"train_loss", "train_top1", "val_loss"}) CHECK(line[key].is_null());
 }
 
 TEST_CASE("a resumed log is cut where the checkpoint says and goes on from there", "[metrics]") {

@@ -1,3 +1,4 @@
+#include <fmt/ranges.h>
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
@@ -39,6 +40,11 @@ ResumePoint written_with(const Config& config, std::uint64_t batch) {
   return point;
 }
 
+std::string judged(const ResumePoint& point, const Config& now,
+                   const ResumeConditions& conditions) {
+  return fmt::format("{}", fmt::join(judge_resume(point, now, conditions), ", "));
+}
+
 const ResumeConditions same_conditions{"cpu, 1 thread", "build", 2, some_data(1000)};
 
 }  // namespace
@@ -53,8 +59,8 @@ TEST_CASE("the same configuration and conditions resume without a word", "[resum
 TEST_CASE("a resume with other bits names what differs", "[resume]") {
   Config now = some_config();
   now.optim.lr = 0.5f;
-  const std::string warning = judge_resume(written_with(some_config(), 7), now,
-                                           {"cpu, 2 threads", "other", 4, some_data(1000)});
+  const std::string warning =
+      judged(written_with(some_config(), 7), now, {"cpu, 2 threads", "other", 4, some_data(1000)});
   CHECK_THAT(warning, Contains("optim.lr (0.1, now 0.5)"));
   CHECK_THAT(warning, Contains("backend (cpu, 1 thread, now cpu, 2 threads)"));
   CHECK_THAT(warning, Contains("build (build, now other)"));
@@ -65,9 +71,9 @@ TEST_CASE("a place in the middle of an epoch is refused where it would mean othe
           "[resume]") {
   const auto refused = [](const Config& now, const ResumeConditions& conditions,
                           const std::string& what) {
-    CHECK_THROWS_WITH(judge_resume(written_with(some_config(), 7), now, conditions),
+    CHECK_THROWS_WITH(judged(written_with(some_config(), 7), now, conditions),
                       Contains("step-00000007.h5") && Contains(what));
-    CHECK_THAT(judge_resume(written_with(some_config(), 0), now, conditions), Contains(what));
+    CHECK_THAT(judged(written_with(some_config(), 0), now, conditions), Contains(what));
   };
   Config batch = some_config(), seed = some_config(), keep = some_config();
   batch.batch = 32;
@@ -81,17 +87,32 @@ TEST_CASE("a place in the middle of an epoch is refused where it would mean othe
 
 TEST_CASE("a checkpoint of other classes or another shape is refused, other means are named",
           "[resume]") {
-  const auto judged = [](const data::DataSetInfo& data) {
-    return judge_resume(written_with(some_config(), 0), some_config(),
-                        {"cpu, 1 thread", "build", 2, data});
+  const auto judged_on = [](const data::DataSetInfo& data) {
+    return judged(written_with(some_config(), 0), some_config(),
+                  {"cpu, 1 thread", "build", 2, data});
   };
   data::DataSetInfo other = some_data(1000);
   other.classes[1] = "horse";
-  CHECK_THROWS_WITH(judged(other), Contains("step-00000007.h5") && Contains("different classes"));
+  CHECK_THROWS_WITH(judged_on(other),
+                    Contains("step-00000007.h5") && Contains("different classes"));
   other = some_data(1000);
   other.width = 28;
-  CHECK_THROWS_WITH(judged(other), Contains("step-00000007.h5") && Contains("32 x 28"));
+  CHECK_THROWS_WITH(judged_on(other), Contains("step-00000007.h5") && Contains("32 x 28"));
   other = some_data(1000);
   other.mean[0] = 0.75f;
-  CHECK_THAT(judged(other), Contains("mean of the training set ([0.5], now [0.75])"));
+  CHECK_THAT(judged_on(other), Contains("mean of the training set ([0.5], now [0.75])"));
+}
+
+TEST_CASE("a step to stop behind that is passed already is refused with both", "[resume]") {
+  ResumePoint point = written_with(some_config(), 0);
+  point.header.progress.step = 3;
+  Config now = some_config();
+  for (const std::uint64_t step : {2, 3}) {
+    now.stop_after = step;
+    CHECK_THROWS_WITH(judge_resume(point, now, same_conditions),
+                      Contains("stop-after = " + std::to_string(step)) &&
+                          Contains("step-00000007.h5 goes on behind step 3"));
+  }
+  now.stop_after = 4;
+  CHECK(judge_resume(point, now, same_conditions).empty());
 }

@@ -47,10 +47,19 @@ struct EpochRecord {
   std::vector<std::string> bad_rows = {};  ///< that were replaced in this epoch
 };
 
-/// Lines of JSON. Fields whose name ends in _ms or _per_s are times: a run that was interrupted and
-/// resumed writes the same lines as one that was not, but for them.
+/// A resume under which the bits are no longer those of an uninterrupted run: what the lines and
+/// checkpoints before it owe to another configuration than config.toml's.
+struct ResumeRecord {
+  std::uint64_t step = 0;            ///< steps done before it
+  std::vector<std::string> changes;  ///< "optim.lr (0.1, now 0.2)"
+};
+
+/// Lines of JSON. Means that are not finite are null. Fields whose name ends in _ms or _per_s are
+/// times: a run that was interrupted and resumed writes the same lines as one that was not, but for
+/// them.
 std::string to_json(const StepRecord& record);
 std::string to_json(const EpochRecord& record);
+std::string to_json(const ResumeRecord& record);
 
 void close_file(int descriptor);
 

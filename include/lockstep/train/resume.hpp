@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/comm/control.hpp"
 #include "lockstep/data/shard.hpp"
@@ -34,10 +35,10 @@ struct ResumeConditions {
 
 /// Judges whether a run may go on from `point`. Throws InputError, naming checkpoint, keys and
 /// values, when the data have another shape or other classes than the checkpoint's, or its place in
-/// the middle of an epoch would mean other rows now. Returns a warning
-/// for everything else that keeps the bits from being those of an uninterrupted run; empty when
-/// they will be the same.
-std::string judge_resume(const ResumePoint& point, const Config& now,
-                         const ResumeConditions& conditions);
+/// the middle of an epoch would mean other rows now, or the run was to stop behind a step that it
+/// has passed. Returns everything else that keeps the bits from being those of an uninterrupted
+/// run, each as "optim.lr (0.1, now 0.2)"; empty when they will be the same.
+std::vector<std::string> judge_resume(const ResumePoint& point, const Config& now,
+                                      const ResumeConditions& conditions);
 
 }  // namespace lockstep::train
