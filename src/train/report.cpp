@@ -15,9 +15,11 @@ double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 double remaining_s(const Progress& at, const RunStatistics& seen, const ProgressFacts& facts) {
   const double steps_left = static_cast<double>(facts.epochs * facts.steps_per_epoch) -
                             static_cast<double>(at.epoch * facts.steps_per_epoch + at.batch);
-  const double validations_left = static_cast<double>(facts.epochs - at.epoch);
+  const std::uint64_t every = facts.validate_every;
+  const std::uint64_t off_beat = facts.epochs % every != 0 ? 1 : 0;  // the last epoch's
+  const std::uint64_t validations_left = facts.epochs / every + off_beat - at.epoch / every;
   return steps_left * ratio(seen.train_s, static_cast<double>(seen.steps)) +
-         validations_left * seen.validation_s;
+         static_cast<double>(validations_left) * seen.validation_s;
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ std::string summarise(const Config& config);
 struct ProgressFacts {
   std::uint64_t epochs = 0, steps_per_epoch = 0;
   float lr = 0;
-  double loss = 0;  ///< of the newest step
+  double loss = 0;                   ///< of the newest step
+  std::uint64_t validate_every = 1;  ///< epochs
 };
 std::string progress_line(const Progress& at, const RunStatistics& statistics,
                           const ProgressFacts& facts);

@@ -144,7 +144,8 @@ void Run::Impl::count_step(const StepReport& report, double loss, float lr) {
       to_json(StepRecord{at.step, at.epoch + 1, loss, lr, report.times, report.loss_scale}));
   if (statistics.steps == 1)
     log::info(fmt::format("first step done {:.2f} s after the start", statistics.first_step_s));
-  log::progress(progress_line(at, statistics, {config.epochs, steps_per_epoch, lr, loss}));
+  log::progress(progress_line(
+      at, statistics, {config.epochs, steps_per_epoch, lr, loss, config.eval.every_epochs}));
 }
 
 /// The loader's pages are there only when it has filled them.
