@@ -6,6 +6,8 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/optim/schedule.hpp"
+#include "lockstep/train/config.hpp"
+#include "lockstep/train/model.hpp"
 
 using namespace lockstep;
 using namespace lockstep::optim;
@@ -57,6 +59,48 @@ TEST_CASE("polynomial and cosine decay end at the final rate and stay there", "[
     CHECK(near(learning_rate(spec, 4), 0.625, 1e-7));
     CHECK(near(learning_rate(spec, 8), 0.25, 1e-7));
     CHECK(near(learning_rate(spec, 1000), 0.25, 1e-7));
+  }
+}
+
+TEST_CASE("polynomial decay is a power of what is left", "[schedule]") {
+  for (const float power : {0.5f, 2.0f, 3.0f}) {
+    const ScheduleSpec spec{.base = 1,
+                            .final_lr = 0.2f,
+                            .warmup_steps = 2,
+                            .total_steps = 10,
+                            .decay = Decay::polynomial,
+                            .power = power};
+    for (std::uint64_t step = 2; step < 10; ++step)
+      CHECK(near(learning_rate(spec, step),
+                 0.2 + 0.8 * std::pow(static_cast<double>(10 - step) / 8, power), 1e-7));
+  }
+}
+
+TEST_CASE("a configuration's epochs become steps", "[schedule]") {
+  train::Config config;
+  train::apply_toml(config,
+                    "epochs = 6\n[optim]\nlr = 0.5\nwarmup-epochs = 0.25\nwarmup-start = 0.1\n"
+                    "decay = \"step\"\nmilestones = [2, 5]\nfactor = 0.2\n",
+                    "test");
+  const ScheduleSpec step = train::make_schedule(config, 10);
+  CHECK(step.total_steps == 60);
+  CHECK(step.warmup_steps == 3);  // 2.5, to the nearest
+  CHECK(step.milestones == std::vector<std::uint64_t>{20, 50});
+  CHECK(near(learning_rate(step, 0), 0.1 + 0.4 / 3, 1e-7));
+  CHECK(near(learning_rate(step, 2), 0.5, 1e-7));
+  CHECK(near(learning_rate(step, 19), 0.5, 1e-7));
+  CHECK(near(learning_rate(step, 20), 0.1, 1e-7));
+  CHECK(near(learning_rate(step, 59), 0.02, 1e-7));
+
+  config = {};
+  train::apply_toml(config,
+                    "epochs = 2\n[optim]\nlr = 0.5\ndecay = \"polynomial\"\npower = 3\n"
+                    "final-lr = 0.1\n",
+                    "test");
+  CHECK(near(learning_rate(train::make_schedule(config, 10), 15), 0.1 + 0.4 / 64, 1e-7));
+  for (const auto& [decay, middle] : {std::pair{"constant", 0.5}, std::pair{"cosine", 0.3}}) {
+    config.optim.decay = decay;
+    CHECK(near(learning_rate(train::make_schedule(config, 10), 10), middle, 1e-7));
   }
 }
 

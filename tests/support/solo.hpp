@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/control.hpp"
+#include "lockstep/device/host_stream.hpp"
+
+namespace lockstep::test {
+
+/// A world of one rank inside this process, to compare the real one with.
+class SoloCommunicator final : public comm::Communicator {
+ public:
+  int rank() const override { return 0; }
+  int world() const override { return 1; }
+  Stream& network() override { return network_; }
+  void all_reduce_sum(float*, std::size_t, std::string_view) override {}
+  void progress() override {}
+
+ private:
+  HostStream network_;
+};
+
+class SoloControl final : public comm::Control {
+ public:
+  int rank() const override { return 0; }
+  int world() const override { return 1; }
+  void barrier(std::string_view) override {}
+  std::vector<std::string> gather(const std::string& mine, std::string_view) override {
+    return {mine};
+  }
+  std::string broadcast(const std::string& mine, std::string_view) override { return mine; }
+  std::vector<double> sum(const std::vector<double>& mine, std::string_view) override {
+    return mine;
+  }
+  std::vector<double> max(const std::vector<double>& mine, std::string_view) override {
+    return mine;
+  }
+};
+
+}  // namespace lockstep::test
