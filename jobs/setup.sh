@@ -8,8 +8,9 @@
 # found, and with the word cuda it is said how to get them.
 #
 # What a package gives counts as there when dpkg knows the package or when it is found by itself (an
-# environment module, Spack). Missing packages are installed by apt-get as root or by a sudo that
-# asks for no password. Elsewhere, and with --check, they are listed and the status is 1.
+# environment module, Spack). Missing packages are installed by apt-get as root or by sudo, which may
+# ask for a password where standard input is a terminal. Elsewhere, and with --check, they are listed
+# and the status is 1.
 set -eu
 
 # package | wanted for | found by itself | environment module or Spack package
@@ -121,8 +122,17 @@ names=$(echo "$missing" | cut -d' ' -f1 | tr '\n' ' ')
 
 as_root=
 if [ "$(id -u)" != 0 ]; then
-  as_root='sudo -n'
-  sudo -n true 2>/dev/null || as_root=none
+  as_root=none
+  if sudo -n true 2>/dev/null; then
+    as_root='sudo -n'
+  elif [ -t 0 ] && command -v sudo >/dev/null 2>&1; then
+    as_root=sudo
+    if [ -z "$check_only" ] && command -v apt-get >/dev/null 2>&1; then
+      echo "setup: these are missing: $names"
+      echo 'setup: sudo, which installs them, may ask for your password'
+      sudo -v || as_root=none
+    fi
+  fi
 fi
 if [ -n "$check_only" ] || [ "$as_root" = none ] || ! command -v apt-get >/dev/null 2>&1; then
   echo 'setup: lockstep needs these, and they are missing:'

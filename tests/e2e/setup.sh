@@ -1,0 +1,58 @@
+#!/bin/bash
+# Who may install what is missing, and who is told to ask: jobs/setup.sh with a machine that is made
+# of paper. Nothing is installed.
+repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+source "$repo/tests/support/e2e.bash"
+
+if ! command -v script >/dev/null; then
+  echo 'SKIP who may install what is missing: no command makes a terminal (script, of bsdutils)'
+  exit 0
+fi
+
+# paper NAME LINE...: a command of that name, first on PATH.
+mkdir paper
+paper() {
+  printf '%s\n' '#!/bin/sh' "${@:2}" >"paper/$1"
+  chmod +x "paper/$1"
+}
+PATH=$WORK/paper:$PATH
+export CXX=false  # finds no header
+paper id 'echo 1000'
+paper dpkg-query 'exit 1'
+paper apt-get 'echo "apt-get $*" >>asked'
+paper sudo 'echo "sudo $*" >>asked' \
+  'case $1 in -n) exit 1 ;; -v) exit "$(cat allowed)" ;; *) exec "$@" ;; esac'
+
+# setup STDIN WORD...: `terminal` or `file` is where its input comes from; `asked` is what was run.
+setup() {
+  rm -f asked
+  if [[ $1 == terminal ]]; then
+    run script -qec "$repo/jobs/setup.sh ${*:2}" /dev/null
+  else
+    run "$repo/jobs/setup.sh" "${@:2}" </dev/null
+  fi
+}
+
+echo 0 >allowed
+setup file build
+((status == 1)) && says 'an administrator installs them' && [[ $(cat asked) == 'sudo -n true' ]]
+verdict $? 'without a terminal, a sudo that asks for a password is left alone'
+
+setup terminal build
+((status == 0)) && says 'may ask for your password' &&
+  grep -q '^sudo env .*apt-get .*update' asked && grep -q '^apt-get .*install .*libdnnl-dev' asked
+verdict $? 'at a terminal sudo may ask for its password and installs'
+
+setup terminal --check build
+((status == 1)) && says 'install them with: jobs/setup.sh build' && ! grep -q 'sudo -v' asked
+verdict $? 'a check asks for no password and says which command installs'
+
+echo 1 >allowed
+setup terminal build
+((status == 1)) && says 'an administrator installs them' && ! grep -q apt-get asked
+verdict $? 'whom sudo refuses is told what an administrator installs'
+
+paper sudo 'echo "sudo $*" >>asked' 'shift; exec "$@"'
+setup file build
+((status == 0)) && grep -q '^sudo -n env .*apt-get .*install .*libdnnl-dev' asked
+verdict $? 'a sudo that asks for nothing installs from anywhere'
