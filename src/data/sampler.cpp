@@ -29,10 +29,11 @@ Sampler::Sampler(const SamplerSpec& spec) : spec_(spec) {
           fmt::format("a global batch of {} rows cannot be shared evenly by {} ranks; take a "
                       "multiple of {}",
                       spec.global_batch, world, world));
-  require(batches() > 0, fmt::format("a global batch of {} rows is larger than the data set's {}, "
-                                     "and the last uneven batch is dropped: no step would remain; "
-                                     "make the batch smaller or keep the last one",
-                                     spec.global_batch, spec.rows));
+  require(batches() > 0,
+          fmt::format("a global batch of {} rows is larger than the data set's {}, and the last "
+                      "uneven batch is dropped: no step would remain; make the batch smaller "
+                      "(--batch) or keep the last one (--data.keep-last)",
+                      spec.global_batch, spec.rows));
   batches_ = spec.rows / spec.global_batch;
   each_ = spec.global_batch / world;
   if (spec_.nodes.empty()) spec_.nodes.assign(world, 0);

@@ -43,6 +43,28 @@ refused 'a number with junk behind it is refused by key' "optim.lr: '0.1x' is no
 refused 'a configuration file without a name is refused' 'config names no file' \
   "${train[@]}" --config=
 
+# refuses_count OPTION VALUE RANGE COMMAND...: the command ends at once, naming the option.
+refuses_count() {
+  refused "${*:4} $1 $2 is refused" "error: $1: '$2' is not a whole number from $3\$" \
+    timeout 20 "$LOCKSTEP" "${@:4}" "$1" "$2"
+}
+refuses_count --threads -1 '0 to 1024' topo
+refuses_count --ranks-per-node 0 '1 to 1024' topo
+refuses_count --ranks-per-node 1000000 '1 to 1024' topo
+refuses_count --threads -1 '0 to 1024' eval none.h5 --data small/val
+refuses_count --batch -8 '1 to [0-9]+' bench train
+refuses_count --steps -1 '1 to [0-9]+' bench train
+refuses_count --slots -1 '1 to 1024' bench data small/train
+refuses_count --image -1 '0 to 65535' preflight --gpu-profile none.json
+refuses_count --val-rows -1 '0 to [0-9]+' pack --from shapes --out run
+refuses_count --rows-per-shard 0 '1 to [0-9]+' pack --from shapes --out run
+refuses_count --seed -1 '0 on' pack --from shapes --out run
+refused 'a key of the configuration is judged as strictly elsewhere' "data.flip: '1x' is neither" \
+  "$LOCKSTEP" bench data small/train --data.flip 1x
+run timeout 20 "$LOCKSTEP" topo --ranks-per-node 1024 --threads 1024 --json
+((status == 0)) && [[ $(grep -c '"local_rank"' <<<"$said") == 1024 ]]
+verdict $? 'as many ranks as topo takes are planned within seconds'
+
 # ---- names ----------------------------------------------------------------------------------------
 refused 'an unknown key is named with its neighbour' \
   "unknown key 'optim.lrr'; did you mean 'optim.lr'" "${train[@]}" "${data[@]}" --optim.lrr=3
@@ -52,6 +74,46 @@ refused 'a key given twice is named' 'model: At Most 1' \
   "${train[@]}" --model resnet20 --model resnet32
 refused 'an unknown command is named' 'trian' "$LOCKSTEP" trian
 refused 'without a command the commands are listed' 'Subcommands:' "$LOCKSTEP"
+
+# ---- saved and read back --------------------------------------------------------------------------
+out=$'new\nline "\x01"'
+run "$LOCKSTEP" train --out "$out" "${data[@]}" --epochs 1 --batch 125
+((status == 0)) && run "$LOCKSTEP" train --config "$out/config.toml" --resume auto --epochs 2 &&
+  ((status == 0)) && run "$LOCKSTEP" eval "$out/checkpoints/step-00000004.h5" --data small/val &&
+  ((status == 0)) && says '^53 rows: loss'
+verdict $? 'a run whose name has control characters is gone on with and evaluated'
+
+went=(train --out gone --epochs 1 "${data[@]}" --batch 50)
+run "$LOCKSTEP" "${went[@]}" --stop-after 3
+((status == 3))
+verdict $? 'a run stops behind a step'
+refused 'a step to stop behind that is passed already is refused' \
+  'stop-after = 2, but .*step-00000003.h5 goes on behind step 3' \
+  "$LOCKSTEP" "${went[@]}" --resume auto --stop-after 2
+run "$LOCKSTEP" "${went[@]}" --resume auto --optim.lr 0.03 && run "$LOCKSTEP" info gone
+((status == 0)) && says '^resumed behind step 3 with .*: optim.lr \(0.1, now 0.03\)' &&
+  says '^run gone: finished, 5 steps' &&
+  [[ $(sed -n 4p gone/metrics.jsonl) == '{"resumed_from_step":3,"changes":["optim.lr (0.1, now 0.03)"]}' ]]
+verdict $? 'a run that goes on with another key says from which step on'
+
+# ---- a run's metrics that others wrote, too --------------------------------------------------------
+cp gone/metrics.jsonl whole.jsonl
+printf '%s\n' '{"epoch":1,"last_step":5}' '{"step":"x"}' '[1]' 'text' '' '{"resumed_from_step":1,"changes":[2]}' \
+  >gone/metrics.jsonl
+cat whole.jsonl >>gone/metrics.jsonl
+printf '{"step":7,' >>gone/metrics.jsonl
+run "$LOCKSTEP" info gone
+((status == 0)) && says '5 steps' && says '^  epoch 1: loss' &&
+  says 'gone/metrics.jsonl: 6 line\(s\) are no record of lockstep.s, the first is line 1'
+verdict $? "lines of metrics that are none of lockstep's are counted and passed over"
+printf '%s\n' '{"epoch":1,"last_step":5,"train_loss":null,"train_top1":null}' >gone/metrics.jsonl
+run "$LOCKSTEP" info gone
+((status == 0)) && says '^  epoch 1: loss no number, top-1 no number$'
+verdict $? 'a mean that was no number is shown as such'
+rm gone/metrics.jsonl
+run "$LOCKSTEP" info gone
+((status == 0)) && says '^run gone: finished, 0 steps'
+verdict $? 'a run without metrics is described'
 
 # ---- once -----------------------------------------------------------------------------------------
 once() {  # once NAME PATTERN COMMAND...
@@ -66,6 +128,14 @@ once 'ranks that find the same error under MPI say it once' 'data.train is missi
 run "${train[@]}" --backend cpu --data.train nowhere
 ((status == 2)) && [[ $said == 'error: nowhere: '* && $(wc -l <<<"$said") == 1 ]]
 verdict $? 'a rank alone says its error and nothing else'
+
+for command in "info gone" "topo --ranks-per-node 1"; do
+  run ranks 3 "$LOCKSTEP" $command
+  ((status == 0)) && [[ $said == "$("$LOCKSTEP" $command 2>&1)" ]]
+  verdict $? "${command%% *} under mpirun says it once"
+done
+once 'bench data under mpirun is refused' 'measures one process, and 3 were started' \
+  ranks 3 "$LOCKSTEP" bench data small/train
 
 # ---- launcher variables ---------------------------------------------------------------------------
 job=(train --out run "${data[@]}" --batch 24 --epochs 1)
