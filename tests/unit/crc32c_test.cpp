@@ -38,7 +38,8 @@ TEST_CASE("CRC-32C by instruction is CRC-32C by tables at every length and align
   for (std::size_t size = 0; size < 1000; ++size) {
     REQUIRE(crc32c(bytes.data(), size) == crc32c_portable(bytes.data(), size));
   }
-  for (const std::size_t size : {3071, 3072, 3073, 3455, 3456, 6144, 9216, 9983}) {
+  for (const std::size_t size :
+       {1023, 1024, 1025, 1279, 1280, 1281, 3071, 3072, 3073, 3455, 3456, 6144, 9216, 9983}) {
     for (std::size_t start = 0; start < 17; ++start) {
       REQUIRE(crc32c(bytes.data() + start, size) == crc32c_portable(bytes.data() + start, size));
     }
@@ -48,7 +49,7 @@ TEST_CASE("CRC-32C by instruction is CRC-32C by tables at every length and align
 TEST_CASE("CRC-32C of a whole is CRC-32C of its parts, continued", "[crc32c]") {
   const std::vector<std::uint8_t> bytes = noise(5000);
   const std::uint32_t whole = crc32c(bytes.data(), bytes.size());
-  for (const std::size_t cut : {0, 1, 7, 8, 100, 3072, 4999, 5000}) {
+  for (const std::size_t cut : {0, 1, 7, 8, 100, 1024, 3072, 4999, 5000}) {
     const std::uint32_t begun = crc32c(bytes.data(), cut);
     CHECK(crc32c(bytes.data() + cut, bytes.size() - cut, begun) == whole);
     CHECK(crc32c_portable(bytes.data() + cut, bytes.size() - cut, begun) == whole);
