@@ -109,7 +109,8 @@ cp image.jpg images/cat/new.jpg
 run "$LOCKSTEP" "${folders[@]}" --out out
 ((status == 2)) && says 'had "images = 2000 images, hash .*" where this one has "images = 2001'
 verdict $? 'another source is refused'
-"$LOCKSTEP" pack images --held-out 0 --rows-per-shard 2 --out out --force >log 2>&1 &
+rm -rf out
+"$LOCKSTEP" pack images --held-out 0 --rows-per-shard 2 --out out >log 2>&1 &
 job=$!
 until_notes 3
 kill -STOP $job
