@@ -4,37 +4,12 @@
 
 namespace lockstep::data {
 
-// All private methods but decode_claimed() are called under the mutex.
 namespace {
 constexpr std::size_t kMostSpares = 4;
 }
 
-std::shared_ptr<BlockCache::Block> BlockCache::claim(Key key, std::size_t bytes) {
-  auto block = std::make_shared<Block>();
-  block->bytes = bytes;
-  held_ += bytes;
-  by_use_.push_front(key);
-  block->place = by_use_.begin();
-  blocks_.emplace(key, block);
-  make_room();
-  block->memory = memory_for(bytes);
-  return block;
-}
-
-void BlockCache::make_room() {
-  for (auto at = by_use_.end(); held_ > limit_ && at != by_use_.begin();) {
-    --at;
-    const auto found = blocks_.find(*at);
-    if (!found->second->ready) continue;
-    held_ -= found->second->bytes;
-    if (found->second.use_count() == 1 && spares_.size() < kMostSpares)
-      spares_.push_back({std::move(found->second->memory), found->second->bytes});
-    blocks_.erase(found);
-    at = by_use_.erase(at);
-  }
-}
-
-BlockCache::Memory BlockCache::memory_for(std::size_t bytes) {
+BlockCache::Memory BlockCache::Pool::take(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
   const auto found = std::find_if(spares_.begin(), spares_.end(),
                                   [&](const Spare& spare) { return spare.bytes == bytes; });
   if (found == spares_.end()) {
@@ -44,6 +19,33 @@ BlockCache::Memory BlockCache::memory_for(std::size_t bytes) {
   Memory memory = std::move(found->memory);
   spares_.erase(found);
   return memory;
+}
+
+void BlockCache::Pool::give(Memory memory, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (spares_.size() < kMostSpares) spares_.push_back({std::move(memory), bytes});
+}
+
+// claim() and make_room() are called under the mutex.
+std::shared_ptr<BlockCache::Block> BlockCache::claim(Key key, std::size_t bytes) {
+  held_ += bytes;
+  make_room();
+  auto block = std::make_shared<Block>(pool_, bytes);
+  by_use_.push_front(key);
+  block->place = by_use_.begin();
+  blocks_.emplace(key, block);
+  return block;
+}
+
+void BlockCache::make_room() {
+  for (auto at = by_use_.end(); held_ > limit_ && at != by_use_.begin();) {
+    --at;
+    const auto found = blocks_.find(*at);
+    if (!found->second->ready) continue;
+    held_ -= found->second->bytes;
+    blocks_.erase(found);
+    at = by_use_.erase(at);
+  }
 }
 
 void BlockCache::decode_claimed(Key key, Block& block, const Decode& decode) {

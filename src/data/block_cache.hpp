@@ -23,8 +23,30 @@ class BlockCache {
   using Decode = std::function<void(std::uint8_t* to)>;
   using Memory = std::unique_ptr<std::uint8_t[]>;
 
+  /// Memory of blocks that went, for those that come: new pages are slow.
+  class Pool {
+   public:
+    Memory take(std::size_t bytes);
+    void give(Memory memory, std::size_t bytes);
+
+   private:
+    struct Spare {
+      Memory memory;
+      std::size_t bytes = 0;
+    };
+    std::mutex mutex_;
+    std::vector<Spare> spares_;
+  };
+
   /// A block's bytes stay as they are as long as somebody holds this.
   struct Block {
+    Block(std::shared_ptr<Pool> from, std::size_t size)
+        : pool(std::move(from)), memory(pool->take(size)), bytes(size) {}
+    ~Block() { pool->give(std::move(memory), bytes); }
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+
+    std::shared_ptr<Pool> pool;
     Memory memory;
     std::size_t bytes = 0;
     bool ready = false;
@@ -44,7 +66,6 @@ class BlockCache {
   std::shared_ptr<Block> claim(Key key, std::size_t bytes);
   void decode_claimed(Key key, Block& block, const Decode& decode);
   void make_room();
-  Memory memory_for(std::size_t bytes);
 
   const std::size_t limit_;
   std::mutex mutex_;
@@ -52,11 +73,7 @@ class BlockCache {
   std::map<Key, std::shared_ptr<Block>> blocks_;
   std::list<Key> by_use_;  // the newest first
   std::size_t held_ = 0;   // bytes
-  struct Spare {
-    Memory memory;
-    std::size_t bytes = 0;
-  };
-  std::vector<Spare> spares_;  // of blocks that went: new pages are slow
+  const std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();
 };
 
 }  // namespace lockstep::data
