@@ -16,6 +16,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/data/pack_folder.hpp"
 #include "pack_options.hpp"
 
@@ -207,6 +208,7 @@ class PackJob {
     const double start = now_s();
     together(control_, "pack: command", [&] { settle_pack_options(options_); });
     if (take_folder()) return;
+    comm::activity::enter(comm::Phase::data);
     read_source();
     const std::size_t before = take_up();
     write(before);
@@ -306,11 +308,14 @@ class PackJob {
   void finish() {
     tally_->add(packer_->tally());
     totals_ = add_up(control_, *tally_);
+    require(totals_.training_rows > 0,
+            fmt::format("none of the images is readable; the first: {}", source_->name(0)));
     const std::vector<std::string> skipped = gather_skipped(control_, *tally_);
     together(control_, "pack: normalisation", [&] {
       const std::vector<float> mean = totals_.sums.mean(), stddev = totals_.sums.stddev();
       for (std::size_t s = 0; s < plan_.size(); ++s)
-        if (mine(s)) data::set_normalisation(partial_ / plan_[s].file, mean, stddev);
+        if (mine(s) && fs::exists(partial_ / plan_[s].file))
+          data::set_normalisation(partial_ / plan_[s].file, mean, stddev);
     });
     together(control_, "pack: in place", [&] {
       if (!first()) return;

@@ -1,5 +1,6 @@
 #include "pack_options.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -52,6 +53,22 @@ void settle_generated(const PackOptions& options) {
                       fmt::join(options.sources, " ")));
 }
 
+bool lies_in(const fs::path& inner, const fs::path& outer) {
+  const fs::path in = fs::weakly_canonical(inner), out = fs::weakly_canonical(outer);
+  return std::mismatch(out.begin(), out.end(), in.begin(), in.end()).first == out.end();
+}
+
+/// Shards among images would be taken for class folders by the next pack, and a set that is read
+/// must not be replaced.
+void require_apart(const PackOptions& options) {
+  for (const auto& files : {options.source.files, options.source.validation_files})
+    for (const fs::path& file : files)
+      require(!(fs::is_directory(file) && lies_in(options.out, file)) &&
+                  !(options.repack && lies_in(file, options.out)),
+              fmt::format("--out {}: lies in the source {}, or the source in it; choose another",
+                          options.out.string(), file.string()));
+}
+
 /// Shards are packed anew in the order that they are in, and nothing is held out unasked.
 void settle_repack(PackOptions& options) {
   const bool shards = options.source.kind == "shards";
@@ -76,6 +93,7 @@ void settle_files(PackOptions& options) {
   if (options.repack && source.kind.empty()) source.kind = "shards";
   if (source.kind.empty()) source.kind = data::guess_source(source.files[0]);
   settle_repack(options);
+  require_apart(options);
   require(source.files.size() == 1 || source.kind == "tar",
           fmt::format("{} and {}: only tars may be several", source.files[0].string(),
                       source.files.back().string()));

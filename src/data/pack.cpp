@@ -159,15 +159,13 @@ void Packer::end_pass() {
   if (!writer_) {
     for (auto bad = bad_positions_.rbegin(); bad != bad_positions_.rend(); ++bad)
       shard.rows.erase(shard.rows.begin() + static_cast<std::ptrdiff_t>(*bad));
-    require(!shard.rows.empty(),
-            fmt::format("none of the images meant for {} is readable; the first: {}",
-                        shard.file.string(), now_.skipped[0].reason));
     second_pass_ = true;
-    return;
+    if (!shard.rows.empty()) return;  // a shard of nothing is not written
+  } else {
+    source_.require_unchanged();
+    writer_->finish();
+    writer_.reset();
   }
-  source_.require_unchanged();
-  writer_->finish();
-  writer_.reset();
   now_.rows = shard.rows.size();
   write_note(folder_, shard, now_);
   tally_.add(shard, now_);

@@ -42,7 +42,7 @@ void write_note(const fs::path& partial, const ShardPlan& shard, const FinishedS
 std::optional<FinishedShard> read_note(const fs::path& partial, const ShardPlan& shard,
                                        std::size_t channels) {
   const fs::path path = note_path(partial, shard);
-  if (!fs::exists(path) || !fs::exists(partial / shard.file)) return {};
+  if (!fs::exists(path)) return {};
   std::istringstream text(read_text(path));
   FinishedShard finished{0, 0, ChannelSums(channels), {}};
   std::size_t skipped = 0;
@@ -60,6 +60,8 @@ std::optional<FinishedShard> read_note(const fs::path& partial, const ShardPlan&
   }
   require(whole && finished.rows + finished.skipped.size() == shard.rows.size(),
           fmt::format("{}: is damaged: remove {} to begin anew", path.string(), partial.string()));
+  // A shard of which all images were left out has no file.
+  if (finished.rows > 0 && !fs::exists(partial / shard.file)) return {};
   return finished;
 }
 

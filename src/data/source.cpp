@@ -54,12 +54,42 @@ struct Piece {
   Part part = Part::training;
 };
 
-/// Class folders, or two trees of them.
+/// True when there are images in the folder or in one below it.
+bool holds_images(const fs::path& folder, int levels = 2) {
+  for (const fs::directory_entry& entry : sorted_entries(folder)) {
+    if (is_folder(entry) ? levels > 1 && holds_images(entry.path(), levels - 1)
+                         : named_as_image(entry.path().filename().string()))
+      return true;
+  }
+  return false;
+}
+
+/// Class folders, or trees of them for each part. No folder of images is left out without a word.
 void add_trees(const fs::path& folder, std::vector<Piece>& pieces) {
   if (!has_class_folders(folder / "train")) return pieces.push_back({folder, Part::training});
+  const std::size_t first = pieces.size();
   pieces.push_back({folder / "train", Part::training});
-  if (has_class_folders(folder / "val")) pieces.push_back({folder / "val", Part::validation});
-  if (has_class_folders(folder / "test")) pieces.push_back({folder / "test", Part::test});
+  for (const fs::directory_entry& entry : sorted_entries(folder)) {
+    const fs::path& path = entry.path();
+    Part part = Part::training;
+    if (!is_folder(entry) || path.filename() == "train") continue;
+    if (names_a_part(path.filename().string(), part) && has_class_folders(path)) {
+      for (std::size_t p = first; p < pieces.size(); ++p)
+        require(
+            pieces[p].part != part,
+            fmt::format("{} and {}: which of them is for validation? Name the folders: {} --val "
+                        "{}",
+                        pieces[p].path.string(), path.string(), (folder / "train").string(),
+                        path.string()));
+      pieces.push_back({path, part});
+    } else {
+      require(!holds_images(path),
+              fmt::format("{}: holds images and stands beside train/, but is no val/ or test/ of "
+                          "class folders; to leave it out, name the folders that count: {} [--val "
+                          "FOLDER]",
+                          path.string(), (folder / "train").string()));
+    }
+  }
 }
 
 std::vector<Piece> pieces_of(const SourceSpec& spec) {
@@ -198,9 +228,26 @@ bool named_as_image(std::string_view name) {
 }
 
 bool names_a_part(std::string_view folder, Part& part) {
-  if (folder != "train" && folder != "val" && folder != "test") return false;
-  part = folder == "train" ? Part::training : (folder == "val" ? Part::validation : Part::test);
+  const bool validation = folder == "val" || folder == "valid" || folder == "validation";
+  if (!validation && folder != "train" && folder != "test") return false;
+  part = validation ? Part::validation : (folder == "test" ? Part::test : Part::training);
   return true;
+}
+
+bool is_folder(const fs::directory_entry& entry) {
+  std::error_code reason;
+  const bool folder = entry.is_directory(reason);
+  // A link that leads nowhere is said to be missing by whoever reads it.
+  require(!reason || reason == std::errc::no_such_file_or_directory,
+          fmt::format("{}: {}", entry.path().string(), reason.message()));
+  if (folder && entry.is_symlink()) {
+    const fs::path target = fs::canonical(entry.path(), reason);
+    const fs::path here = fs::canonical(entry.path().parent_path(), reason);
+    const auto [end, other] = std::mismatch(target.begin(), target.end(), here.begin(), here.end());
+    require(end != target.end(),
+            fmt::format("{}: is a link to a folder that it is in itself", entry.path().string()));
+  }
+  return folder;
 }
 
 std::vector<std::string> file_names(const fs::path& folder) {

@@ -11,7 +11,7 @@ namespace {
 std::vector<fs::path> sub_folders(const fs::path& folder) {
   std::vector<fs::path> folders;
   for (const fs::directory_entry& entry : sorted_entries(folder))
-    if (entry.is_directory()) folders.push_back(entry.path());
+    if (is_folder(entry)) folders.push_back(entry.path());
   return folders;
 }
 
@@ -21,7 +21,7 @@ std::size_t add_images(const fs::path& folder, const std::string& name, std::str
   std::size_t images = 0;
   for (const fs::directory_entry& entry : sorted_entries(folder)) {
     const std::string path = name + '/' + entry.path().filename().string();
-    if (entry.is_directory()) {
+    if (is_folder(entry)) {
       images += add_images(entry.path(), path, label, part, index);
     } else if (named_as_image(path)) {
       index.add(part, path, label);
@@ -45,6 +45,8 @@ void index_class_folders(const fs::path& folder, Part part, IndexWriter& index) 
   require(!folders.empty(),
           fmt::format("{}: no class folders; expected {}/<class>/<image>.jpg, .jpeg or .png",
                       folder.string(), folder.string()));
+  for (const fs::directory_entry& entry : sorted_entries(folder))
+    if (!is_folder(entry)) index.ignore_file();
   for (const fs::path& path : folders) {
     const std::string label = path.filename().string();
     require(add_images(path, label, label, part, index) > 0,

@@ -19,10 +19,14 @@ void require_folder(const std::filesystem::path& folder);
 std::vector<std::filesystem::directory_entry> sorted_entries(const std::filesystem::path& folder);
 std::vector<std::string> file_names(const std::filesystem::path& folder);  ///< its regular files
 
+/// A folder or a link to one. Throws InputError naming a link that leads in a circle.
+bool is_folder(const std::filesystem::directory_entry& entry);
+
 /// .jpg, .jpeg or .png, in any case of letters.
 bool named_as_image(std::string_view name);
 
-/// The part that a folder's name stands for: train, val or test; false when none.
+/// The part that a folder's name stands for: train, val (valid, validation) or test; false when
+/// none.
 bool names_a_part(std::string_view folder, Part& part);
 
 /// True when `folder` holds class folders: its own name then says which part it is.

@@ -169,8 +169,9 @@ class Indexed final : public Source {
     std::uint64_t ignored = 0;
     for (const IndexFile& index : indexes_) ignored += index.ignored_files();
     if (ignored > 0)
-      remarks_.push_back(fmt::format("{} file{} not named .jpg, .jpeg or .png left out", ignored,
-                                     ignored == 1 ? "" : "s"));
+      remarks_.push_back(
+          fmt::format("{} file{} left out: not named .jpg, .jpeg or .png, or in no class folder",
+                      ignored, ignored == 1 ? "" : "s"));
   }
 
   void open_archives() {

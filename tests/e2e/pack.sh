@@ -78,6 +78,9 @@ rm -rf out
 
 mkdir images/bird
 refuses 'an empty class folder, by name' 'images/bird: an empty class folder' images
+said=$("$LOCKSTEP" pack images --out images/out 2>&1)
+(($? == 2)) && grep -q 'lies in the source' <<<"$said" && [[ ! -e images/out ]]
+verdict $? 'pack refuses to write into its source'
 refuses 'a missing folder' 'nowhere: no such folder' nowhere
 refuses 'a folder without class folders' 'images/cat: no class folders' images/cat
 refuses 'nothing to pack' 'name the folder of images'

@@ -47,7 +47,8 @@ inline data::Tally pack_as(std::size_t ranks, const data::Source& source,
     all.add(packer.tally());
   }
   for (const ShardPlan& shard : plan)
-    set_normalisation(partial / shard.file, all.sums.mean(), all.sums.stddev());
+    if (std::filesystem::exists(partial / shard.file))
+      set_normalisation(partial / shard.file, all.sums.mean(), all.sums.stddev());
   folder.commit();
   return all;
 }

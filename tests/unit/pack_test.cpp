@@ -195,6 +195,18 @@ TEST_CASE("unreadable images stop a pack by name, or are skipped and listed", "[
   CHECK_THROWS_WITH(packed_info(*source, spec), Contains("none of the 12 images is readable"));
 }
 
+TEST_CASE("what is skipped does not depend on how rows fall into shards", "[pack]") {
+  const Folder folder;
+  const fs::path images = make_class_folders(folder.path / "images");
+  for (int i = 0; i < 6; ++i) write_file(images / "cat" / (std::to_string(i) + ".png"), "broken");
+  const auto source = open_class_folders(images);
+  PackSpec spec;
+  spec.skip_bad = true;
+  spec.rows_per_shard = GENERATE(1, 2, 12);
+  CHECK(pack_as(2, *source, spec, folder.path / "out").skipped.size() == 6);
+  CHECK(DataSet(folder.path / "out/train").info().rows == 6);
+}
+
 TEST_CASE("images of several sizes are refused by name unless they are resized", "[pack]") {
   const Folder folder;
   const fs::path images = make_class_folders(folder.path / "images");

@@ -90,6 +90,37 @@ TEST_CASE("train and val or test folders are two splits of the same classes", "[
                     Contains(second + "/bird") && Contains("no training class"));
 }
 
+TEST_CASE("no folder of images is left out without a word", "[source]") {
+  const Folder folder;
+  const auto add = [&](const char* name) {
+    write_file(folder.path / name, png_of(picture(4, 4, 3)));
+  };
+  add("train/cat/a.png");
+  add("validation/cat/b.png");
+  add("test/cat/c.png");
+  add("train/stray.png");
+  write_file(folder.path / "notes/readme.txt", "");
+  const auto source = open_class_folders(folder.path);
+  CHECK(source->rows() == 2);
+  CHECK_THAT(source->name(1), Contains("validation/cat/b.png"));
+  REQUIRE(source->remarks().size() == 2);
+  CHECK_THAT(source->remarks()[0], Contains("1 images of test/ were left out"));
+  CHECK_THAT(source->remarks()[1], Contains("1 file left out"));
+  add("val/cat/d.png");
+  CHECK_THROWS_WITH(open_class_folders(folder.path),
+                    Contains("/val and ") && Contains("/validation: which of them"));
+  fs::remove_all(folder.path / "val");
+  add("car/1.png");
+  CHECK_THROWS_WITH(open_class_folders(folder.path),
+                    Contains("/car: holds images and stands beside train/"));
+  fs::remove_all(folder.path / "car");
+  fs::create_directory_symlink("..", folder.path / "train/cat/loop");
+  CHECK_THROWS_WITH(open_class_folders(folder.path), Contains("cat/loop: is a link to a folder"));
+  fs::remove(folder.path / "train/cat/loop");
+  fs::create_symlink("loop", folder.path / "train/cat/loop");
+  CHECK_THROWS_WITH(open_class_folders(folder.path), Contains("cat/loop: Too many levels"));
+}
+
 TEST_CASE("folders without images are refused by name", "[source]") {
   const Folder folder;
   CHECK_THROWS_WITH(guess_source(folder.path / "none"), Contains("none: no such folder"));
