@@ -33,7 +33,7 @@ $(tr '\r' '\n' <"$2.out" | grep -av '^epoch')"
 # Steps over a slow network take as long on any machine: longer, all together, than a job may before Slurm signals.
 mini shape "$node3" delay=30ms
 submit timed --time=1 --signal=B:USR1@40 --nodelist="$node1,$node3" --ntasks-per-node=1 --gpus-per-node=1 \
-  "$repo/jobs/multi-node.sbatch" "${train[@]}" --epochs 16
+  "$repo/jobs/multi-node.sbatch" "${train[@]}" --epochs 10
 timed=$id
 RANKS=2 submit lost --exclude="$node1,$node3,$node6" --gpus-per-node=2 "$repo/jobs/resilient.sbatch" \
   "${train[@]}" --epochs 60 --checkpoint.every-steps 20 --liveness.timeout-s 5
@@ -93,9 +93,9 @@ verdict $? 'resilient.sbatch: when Slurm ends the job because of the node, it go
 
 within 120 ended "$timed"
 judged "$timed" timed
-[[ $(state "$timed") == COMPLETED ]] && (($(field "$timed" Restarts) >= 1)) && steps_are timed 160 &&
-  ranks 2 "$LOCKSTEP" train "${train[@]}" --epochs 16 --out undisturbed >undisturbed.out 2>&1 &&
-  [[ $(tensors timed/checkpoints/step-00000160.h5) == "$(tensors undisturbed/checkpoints/step-00000160.h5)" ]]
+[[ $(state "$timed") == COMPLETED ]] && (($(field "$timed" Restarts) >= 1)) && steps_are timed 100 &&
+  ranks 2 "$LOCKSTEP" train "${train[@]}" --epochs 10 --out undisturbed >undisturbed.out 2>&1 &&
+  [[ $(tensors timed/checkpoints/step-00000100.h5) == "$(tensors undisturbed/checkpoints/step-00000100.h5)" ]]
 verdict $? 'a job that reaches its time limit is requeued, and ends with the weights of an undisturbed run'
 
 STEPS=10 sbatch -W --array=0-1 --ntasks-per-node=1 --gpus-per-node=1 --exclude="$node3,$node5" --output=scaling-%a.out \
