@@ -80,8 +80,12 @@ Point measure(const std::string& path) {
   train::Config config;
   train::apply_toml(config, read_text(run.config()), run.config().string());
   point.batch = config.batch;
-  count_ranks(run, point);
-  measure_steps(run, point);
+  try {
+    count_ranks(run, point);
+    measure_steps(run, point);
+  } catch (const Json::exception& strange) {
+    throw InputError(fmt::format("{}: is no run of lockstep's: {}", path, strange.what()));
+  }
   require(point.ranks > 0 && point.step_ms > 0, fmt::format("{}: has measured nothing", path));
   return point;
 }

@@ -54,6 +54,10 @@ head -n 1 one/metrics.jsonl >few && mv few one/metrics.jsonl
 run "$LOCKSTEP" scaling four one
 ((status == 2)) && says 'one/metrics.jsonl: 1 step\(s\) are too few'
 verdict $? 'scaling: a run that is too short is named'
+echo '[{"rank": 0}]' >one/binding.json
+run "$LOCKSTEP" scaling four one
+((status == 2)) && says 'one: is no run of lockstep.s: .*host'
+verdict $? "scaling: files that another program wrote are named"
 run "$LOCKSTEP" scaling four nowhere
 ((status == 2)) && says 'nowhere: no run is there'
 verdict $? 'scaling: a run that is not there is named'
