@@ -7,7 +7,8 @@ namespace lockstep::data {
 
 Image decode_jpeg(std::string_view bytes, const std::string& name) {
   thread_local jpeg::OwnDecoder own;
-  jpeg::Decoder& decoder = own.get();
+  jpeg::Decoder& decoder =
+      own.for_file({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   const jpeg::AtRest at_rest{decoder.codec};
   const auto refuse = [&] {
     throw InputError(fmt::format("{}: broken JPEG: {}", name, decoder.exit.text));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <span>
 // jpeglib.h needs size_t and FILE before it.
 #include <jerror.h>
 #include <jpeglib.h>
@@ -47,9 +48,12 @@ class OwnDecoder {
   ~OwnDecoder() { jpeg_destroy_decompress(&decoder_.codec); }
   OwnDecoder(const OwnDecoder&) = delete;
   OwnDecoder& operator=(const OwnDecoder&) = delete;
-  Decoder& get() { return decoder_; }
+  /// Ready for this file. libjpeg keeps an earlier file's tables for one that brings none; here
+  /// such a file meets a codec without any, so that no result depends on what was decoded before.
+  Decoder& for_file(std::span<const std::uint8_t> file);
 
  private:
+  void make();
   Decoder decoder_{};
 };
 

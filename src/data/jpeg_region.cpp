@@ -33,8 +33,8 @@ void read_lines(jpeg_decompress_struct& codec, std::size_t top, std::size_t line
 
 }  // namespace
 
-void JpegRegion::begin(std::span<const std::uint8_t> bytes, const Request& request) {
-  jpeg::Decoder& decoder = own_.get();
+void JpegRegion::begin(jpeg::Decoder& decoder, std::span<const std::uint8_t> bytes,
+                       const Request& request) {
   const auto reduction = static_cast<unsigned>(request.reduction);
   const bool begun = jpeg::guarded(decoder, [=](jpeg_decompress_struct& codec) {
     jpeg_mem_src(&codec, bytes.data(), bytes.size());
@@ -56,9 +56,9 @@ void JpegRegion::begin(std::span<const std::uint8_t> bytes, const Request& reque
 }
 
 Picture JpegRegion::decode(std::span<const std::uint8_t> bytes, const Request& request) {
-  jpeg::Decoder& decoder = own_.get();
+  jpeg::Decoder& decoder = own_.for_file(bytes);
   const jpeg::AtRest at_rest{decoder.codec};
-  begin(bytes, request);
+  begin(decoder, bytes, request);
   const Box& box = request.box;
   const std::size_t full_width = reduced(request.width, request.reduction);
   const std::size_t left = box.left - std::min(box.left, kMargin);

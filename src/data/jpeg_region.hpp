@@ -27,7 +27,8 @@ class JpegRegion {
   Picture decode(std::span<const std::uint8_t> bytes, const Request& request);
 
  private:
-  void begin(std::span<const std::uint8_t> bytes, const Request& request);
+  static void begin(jpeg::Decoder& decoder, std::span<const std::uint8_t> bytes,
+                    const Request& request);
   jpeg::EntropyDecoder entropy_;  // outlives the codec that calls it
   jpeg::OwnDecoder own_;
   std::vector<std::uint8_t> pixels_;

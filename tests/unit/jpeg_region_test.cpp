@@ -98,3 +98,19 @@ TEST_CASE("a JPEG that is not what it should be is refused, and the next one dec
   CHECK_THROWS_AS(decode(jpeg, 41, false), InputError);
   CHECK_NOTHROW(decode(jpeg, 40, false));
 }
+
+TEST_CASE("a JPEG without its tables is refused, whatever was decoded before", "[jpeg]") {
+  const std::string jpeg = jpeg_of(picture(40, 30, 3));
+  std::string stripped = jpeg;
+  for (std::size_t at = 0; (at = stripped.find("\xFF\xDB", at)) != std::string::npos;) {
+    const auto high = static_cast<std::uint8_t>(stripped[at + 2]);
+    const auto low = static_cast<std::uint8_t>(stripped[at + 3]);
+    stripped.erase(at, 2 + std::size_t{high} * 256 + low);
+  }
+  REQUIRE(stripped.size() < jpeg.size());
+  const JpegRegion::Request all{40, 30, false, 1, {0, 0, 40, 30}};
+  JpegRegion region;
+  region.decode(bytes_of(jpeg), all);
+  CHECK_THROWS_WITH(region.decode(bytes_of(stripped), all), Contains("Quantization table"));
+  CHECK_NOTHROW(region.decode(bytes_of(jpeg), all));
+}
