@@ -260,6 +260,34 @@ tsan:  ## loader, sampler and reducer tests under the thread sanitizer
 	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0 \
 	  FILTER='$(or $(FILTER),$(TSAN_TAGS))'
 
+# libFuzzer is clang's; 16 is the first that knows std::source_location. It takes instruction sets
+# from the command line alone, not from a pragma.
+FUZZ_CXX ?= clang++-16
+FUZZ_FOR ?= 5
+FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.cpp))
+FUZZED   := $(filter-out src/data/pack% %/loader.cpp %/replacement.cpp %/shapes.cpp,\
+            $(wildcard src/base/*.cpp src/data/*.cpp)) $(wildcard src/train/config*.cpp) \
+            src/train/toml.cpp
+.PHONY: fuzz
+fuzz:  ## fuzz what reads files, under the sanitizers (SECONDS=5 for each target, TARGETS=)
+	@jobs/setup.sh fuzz
+	@$(MAKE) --no-print-directory fuzzers BUILD=$(BUILD)/clang CXX='$(FUZZ_CXX)' CUDA=0 \
+	  SANITIZE=fuzzer-no-link,address,undefined \
+	  FALSE_ALARMS='-Wno-unknown-warning-option -Wno-unknown-pragmas -Wno-shadow'
+	@BUILD=$(BUILD)/clang SECONDS_EACH='$(or $(filter-out 0,$(SECONDS)),$(FUZZ_FOR))' \
+	  tests/fuzz/run $(TARGETS)
+
+.PHONY: fuzzers
+fuzzers: $(FUZZERS)
+$(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call objects,$(FUZZED))
+	@mkdir -p $(@D)
+	@echo "  link    $@"
+	@$(CXX) -pthread -fsanitize=$(subst fuzzer-no-link,fuzzer,$(SANITIZE)) -o $@ $^ $(PKG_LIBS)
+ifneq ($(findstring fuzzer,$(SANITIZE)),)
+$(BUILD)/obj/src/data/%_avx2.o: EXTRA += -mavx2 -mfma
+$(BUILD)/obj/src/data/%_avx512.o: EXTRA += -mavx512f -mavx512bw -mavx512dq -mavx512vl
+endif
+
 .PHONY: sanitized
 sanitized: $(UNIT)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' LOCKSTEP_TEST_SECONDS=300 tests/run unit

@@ -2,7 +2,7 @@
 # Finds what is missing to build, test, measure, format or lint lockstep, and installs it where it
 # may.
 #
-#   jobs/setup.sh [--check] build|cuda|test|cluster|bench|format|lint|ci ...
+#   jobs/setup.sh [--check] build|cuda|test|cluster|bench|format|lint|fuzz|ci ...
 #
 # CUDA, cuDNN and NCCL are never installed: CUDA_LACKS, from the Makefile, names those that were not
 # found, and with the word cuda it is said how to get them.
@@ -47,6 +47,8 @@ perl               | cluster | command perl         | perl
 python3            | bench | command python3        | python
 clang-format       | format | command clang-format  | llvm@14
 clang-tidy-16      | lint  | command clang-tidy-16  | llvm@16
+clang-16           | fuzz  | command clang++-16     | llvm@16
+libclang-rt-16-dev | fuzz  | command clang++-16     | llvm@16
 '
 
 fail() {
@@ -66,11 +68,12 @@ for word; do
     bench) wanted="$wanted build bench" ;;
     format) wanted="$wanted format" ;;
     lint) wanted="$wanted build test lint" ;;
+    fuzz) wanted="$wanted build fuzz" ;;
     ci) wanted="$wanted build test format" ;;
-    *) fail "unknown word \"$word\": build, cuda, test, cluster, bench, format, lint, ci and --check are known" ;;
+    *) fail "unknown word \"$word\": build, cuda, test, cluster, bench, format, lint, fuzz, ci and --check are known" ;;
   esac
 done
-[ -n "$wanted" ] || fail 'say for what: build, cuda, test, cluster, bench, format, lint or ci'
+[ -n "$wanted" ] || fail 'say for what: build, cuda, test, cluster, bench, format, lint, fuzz or ci'
 
 case $wanted in
   *cuda*)
