@@ -112,8 +112,9 @@ if [[ ! -e $archive ]]; then
   echo 'SKIP pack takes real JPEGs: ../shared/cifar10 is not there'
   exit
 fi
-tar xzf "$archive"
-said=$(ranks 2 "$LOCKSTEP" pack . --out cifar) && echo "$said" | grep packed &&
+mkdir photos
+tar xzf "$archive" -C photos
+said=$(ranks 2 "$LOCKSTEP" pack photos --out cifar) && echo "$said" | grep packed &&
   grep -q 'packed 60000 images of 10 classes as 32 x 32 x 3' <<<"$said" &&
   grep -q 'mean 0.4913 0.4821 0.4465, deviation 0.2452 0.2428 0.2606' <<<"$said"
 verdict $? 'pack takes real JPEGs: CIFAR-10, both splits'
