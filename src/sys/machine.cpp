@@ -203,12 +203,21 @@ std::vector<Gpu> gpus_of(hwloc_topology_t topology) {
   return gpus;
 }
 
+/// As a number: a file made by another hwloc may hold kinds that this one's enumeration lacks,
+/// which must not be read as a value of it.
+unsigned kind_of(hwloc_obj_t os_device) {
+  unsigned kind = 0;
+  static_assert(sizeof kind == sizeof os_device->attr->osdev.type);
+  std::memcpy(&kind, &os_device->attr->osdev.type, sizeof kind);
+  return kind;
+}
+
 /// The system's names of a card: "mlx5_0 (ib0)".
 std::string network_name(hwloc_obj_t pci) {
   std::string hcas, interfaces;
   for (hwloc_obj_t child = pci->io_first_child; child; child = child->next_sibling) {
     if (child->type != HWLOC_OBJ_OS_DEVICE || !child->name) continue;
-    const auto kind = child->attr->osdev.type;
+    const unsigned kind = kind_of(child);
     if (kind != HWLOC_OBJ_OSDEV_OPENFABRICS && kind != HWLOC_OBJ_OSDEV_NETWORK) continue;
     std::string& names = kind == HWLOC_OBJ_OSDEV_OPENFABRICS ? hcas : interfaces;
     names += (names.empty() ? "" : ", ") + std::string(child->name);
@@ -219,8 +228,7 @@ std::string network_name(hwloc_obj_t pci) {
 
 bool has_hca(hwloc_obj_t pci) {
   for (hwloc_obj_t child = pci->io_first_child; child; child = child->next_sibling)
-    if (child->type == HWLOC_OBJ_OS_DEVICE &&
-        child->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS)
+    if (child->type == HWLOC_OBJ_OS_DEVICE && kind_of(child) == HWLOC_OBJ_OSDEV_OPENFABRICS)
       return true;
   constexpr unsigned short infiniband = 0x0207, omni_path = 0x0208;
   const unsigned short kind = pci->attr->pcidev.class_id;
@@ -239,7 +247,7 @@ bool is_up(hwloc_obj_t pci) {
   for (hwloc_obj_t child = pci->io_first_child; child; child = child->next_sibling) {
     if (child->type != HWLOC_OBJ_OS_DEVICE || !child->name) continue;
     const std::string state =
-        child->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS
+        kind_of(child) == HWLOC_OBJ_OSDEV_OPENFABRICS
             ? first_line(fmt::format("/sys/class/infiniband/{}/ports/1/state", child->name))
             : first_line(fmt::format("/sys/class/net/{}/operstate", child->name));
     if (state == "up" || state == "unknown" || state.ends_with("ACTIVE")) return true;
