@@ -68,8 +68,8 @@ WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-vi
 FALSE_ALARMS := -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-psabi
 # The two -fno flags change no computed value: nothing here reads errno or traps on arithmetic.
 # Never -march=native: the program chooses its kernels' instruction set when it starts.
-# -O3 where loops over numbers are and -O2 elsewhere: half the time to build.
-OPTIMIZE := -O2 -g1 -fno-math-errno -fno-trapping-math
+# -O3 where loops over numbers are and -O1 elsewhere: half the time to build.
+OPTIMIZE := -O1 -g1 -fno-math-errno -fno-trapping-math
 NUMERIC  := -O3
 ifneq ($(SANITIZE),)
 NUMERIC  :=
@@ -134,14 +134,14 @@ $(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
 	@jobs/cudnn_frontend.sh $(FRONTEND_KEPT)
 
 # The command line and the tests are most of what there is to compile and none of what must be fast.
-$(BUILD)/obj/src/app/%.o: EXTRA = -O1
+$(BUILD)/obj/src/app/%.o: EXTRA = -O0
 $(BUILD)/obj/tests/%.o: EXTRA = -O1 -I.
 $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
 $(BUILD)/obj/src/cuda/%.o: EXTRA = $(CUDA_CFLAGS)
 $(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
 $(filter $(BUILD)/obj/src/cuda/% $(BUILD)/obj/tests/gpu/%,\
   $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
-$(foreach port,cpu mpi,$(BUILD)/obj/src/$(port)/%.o): EXTRA = $(NUMERIC)
+$(foreach port,base cpu mpi,$(BUILD)/obj/src/$(port)/%.o): EXTRA = $(NUMERIC)
 # Pixels must not depend on whether the processor has fused multiplication.
 $(BUILD)/obj/src/data/%.o: EXTRA = $(NUMERIC) -ffp-contract=off
 
