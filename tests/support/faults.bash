@@ -44,8 +44,18 @@ strike() {
   "$@"
 }
 
-# ranks_ended RANKS: so many have, by themselves.
-ranks_ended() { (($(wc -l <"$run_name.ends") >= $1)); }
+# ranks_ended RANKS: so many have: the first by itself, and the others so or because srun, told of the
+# first by PMIx, was faster.
+ranks_ended() {
+  local own
+  own=$(wc -l <"$run_name.ends")
+  ((own >= 1 && own + $(killed_by_srun) >= $1))
+}
+killed_by_srun() {
+  tr -d '\0' <"$run_name.log" |
+    sed -nE 's/^srun: error: .*: tasks? ([0-9]+)(-([0-9]+))?: Killed$/\1 \3/p' |
+    awk '{ n += $2 == "" ? 1 : $2 - $1 + 1 } END { print n + 0 }'
+}
 
 since_strike() { awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $struck }"; }
 
