@@ -1,5 +1,5 @@
 #!/bin/bash
-# seconds: 240
+# seconds: 420
 # Trainings that end and begin anew while their job lives: Slurm starts them again after a requeue, a
 # time limit and a lost node, also while old processes still run on a node that is cut off. What
 # goes on ends with the weights of a training that was not disturbed.
@@ -116,7 +116,7 @@ survived() {
 starts_again() {
   local before from
   before=$(steps_done)
-  wait_for 60 "start $1 on" && wait_for 20 'going on from' "$1" && took=$(since_strike) &&
+  wait_for 150 "start $1 on" && wait_for 30 'going on from' "$1" && took=$(since_strike) &&
     from=$(went_on_from) &&
     ((before - from <= every)) && until_it 300 goes_on_to $((from + 10)) &&
     row "$2" "$3" "$took, until the next start trained" \
