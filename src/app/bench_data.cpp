@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "count_option.hpp"
+#include "key_option.hpp"
 #include "launch.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
@@ -259,13 +260,7 @@ Command add_bench_data(CLI::App& bench) {
     if (key.name == "data.train" || key.name == "data.val" || key.name == "data.workers" ||
         key.name == "data.slots" || key.name == "data.keep-last")
       continue;
-    app->add_option_function<std::string>(
-           "--" + key.name,
-           [options, name = key.name](const std::string& value) {
-             train::set_key(options->config, name, value);
-           },
-           key.help)
-        ->type_name("VALUE");
+    add_key(*app, key, options->config);
   }
   add_count(*app, "--batch", options->batch, a_batch, "rows of a batch");
   add_count(*app, "--workers", options->workers, threads_or_all,

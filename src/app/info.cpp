@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "key_option.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -292,13 +293,7 @@ Command add_info(CLI::App& root) {
   app->add_option("path", options->path, "file, folder or pattern of files")->required();
   for (const train::ConfigKey& key : train::config_keys()) {
     if (!key.help.starts_with("files that are no shards") && key.name != "data.labels") continue;
-    app->add_option_function<std::string>(
-           "--" + key.name,
-           [options, name = key.name](const std::string& value) {
-             train::set_key(options->config, name, value);
-           },
-           key.help)
-        ->type_name("VALUE");
+    add_key(*app, key, options->config);
   }
   app->add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) {

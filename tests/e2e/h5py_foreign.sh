@@ -1,21 +1,8 @@
 #!/bin/bash
 # HDF5 files that h5py users have, compressed and laid out as they please, are trained on as shards.
 set -euo pipefail
-python=/usr/bin/python3
-if ! "$python" -c 'import h5py' 2>/dev/null; then
-  echo "SKIP other people's HDF5 files are read: $python has no h5py"
-  exit 0
-fi
-cd "$WORK"
-
-law() {  # law NAME COMMAND...: the law holds when the command succeeds
-  if "${@:2}" >law.log 2>&1; then
-    echo "PASS $1"
-  else
-    cat law.log
-    echo "FAIL $1"
-  fi
-}
+source "$(dirname "$0")/../../tests/support/h5py.bash"
+h5py_or_skip "other people's HDF5 files are read"
 
 cat >write.py <<'PYTHON'
 import h5py, numpy as np

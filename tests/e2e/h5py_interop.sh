@@ -2,21 +2,8 @@
 # data/README.md is enough to write shards that lockstep reads, and ours are read by h5py and h5dump.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
-python=/usr/bin/python3
-if ! "$python" -c 'import h5py' 2>/dev/null; then
-  echo "SKIP shards are exchanged with h5py: $python has no h5py"
-  exit 0
-fi
-cd "$WORK"
-
-law() {  # law NAME COMMAND...: the law holds when the command succeeds
-  if "${@:2}" >law.log 2>&1; then
-    echo "PASS $1"
-  else
-    cat law.log
-    echo "FAIL $1"
-  fi
-}
+source "$root/tests/support/h5py.bash"
+h5py_or_skip "shards are exchanged with h5py"
 
 # The specification's own program, as a module whose functions the checks below use, too.
 awk '/<!-- interop: end/ { on = 0 } on && !/^```/; /<!-- interop: begin/ { on = 1 }' \
