@@ -8,10 +8,12 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/sys/topology.hpp"
+#include "topology_fixture.hpp"
 
 namespace {
 
 using namespace lockstep;
+using namespace lockstep::test;
 using Catch::Matchers::Contains;
 using sys::CpuSet;
 using sys::LocalRank;
@@ -20,23 +22,13 @@ using sys::Plan;
 using sys::to_string;
 using Texts = std::vector<std::string>;
 
-Machine fixture(const std::string& name) {
-  return sys::look_at_machine("tests/fixtures/topologies/" + name + ".xml");
-}
-
 Machine hiding(const Machine& machine, const std::string& cpus) {
   return sys::without_cpus(machine, sys::parse_cpus(cpus));
 }
 
-/// One rank for each GPU, or `ranks` without.
-std::vector<Plan> plans(const Machine& machine, std::size_t ranks = 0) {
-  std::vector<LocalRank> local(ranks > 0 ? ranks : machine.gpus.size());
-  for (std::size_t rank = 0; rank < local.size(); ++rank)
-    local[rank] = {machine.allowed, ranks > 0 ? "" : machine.gpus[rank].pci_bus_id};
-  std::vector<Plan> all;
-  for (std::size_t rank = 0; rank < local.size(); ++rank)
-    all.push_back(sys::plan_binding(machine, sys::request_among(local, rank, 0)));
-  return all;
+/// One rank for each GPU.
+std::vector<Plan> plans_by_gpu(const Machine& machine) {
+  return plans(machine, machine.gpus.size(), 0, true);
 }
 
 template <class Get>
@@ -49,16 +41,10 @@ Texts each(const std::vector<Plan>& all, Get get) {
 std::string network(const Plan& plan) { return plan.network; }
 std::string share(const Plan& plan) { return to_string(plan.share); }
 std::string node(const Plan& plan) { return std::to_string(plan.numa_node); }
-std::string remarks(const Plan& plan) {
-  std::string text;
-  for (const std::string& remark : plan.remarks) text += remark + "\n";
-  return text;
-}
-
 }  // namespace
 
 TEST_CASE("a node like a p4d.24xlarge: six cores and the nearest EFA card for each GPU") {
-  const auto all = plans(fixture("p4d"));
+  const auto all = plans_by_gpu(fixture("p4d"));
   CHECK(each(all, share) == Texts{"0-5,48-53", "6-11,54-59", "12-17,60-65", "18-23,66-71",
                                   "24-29,72-77", "30-35,78-83", "36-41,84-89", "42-47,90-95"});
   CHECK(each(all, node) == Texts{"0", "0", "0", "0", "1", "1", "1", "1"});
@@ -71,7 +57,7 @@ TEST_CASE("a node like a p4d.24xlarge: six cores and the nearest EFA card for ea
 }
 
 TEST_CASE("a cgroup with no core near half of the GPUs: their ranks share the other socket") {
-  const auto all = plans(hiding(fixture("p4d"), "0-23,48-71"));
+  const auto all = plans_by_gpu(hiding(fixture("p4d"), "0-23,48-71"));
   CHECK(each(all, node) == Texts(8, "1"));
   // Its own four GPUs have it first, and the others divide what there is, too.
   for (std::size_t rank = 0; rank < 4; ++rank)
@@ -83,7 +69,7 @@ TEST_CASE("a cgroup with no core near half of the GPUs: their ranks share the ot
 }
 
 TEST_CASE("hiding one hyperthread of each core leaves as many compute threads") {
-  for (const Plan& plan : plans(hiding(fixture("p4d"), "48-95"))) {
+  for (const Plan& plan : plans_by_gpu(hiding(fixture("p4d"), "48-95"))) {
     CHECK(plan.share.size() == 6);
     CHECK(plan.compute.size() == 6);
   }
@@ -92,7 +78,7 @@ TEST_CASE("hiding one hyperthread of each core leaves as many compute threads") 
 TEST_CASE("GPU memory that is listed as NUMA nodes holds no rank, with CPUs or without") {
   const Machine machine = fixture("grace-hopper");
   REQUIRE(machine.numa.size() == 2);
-  const auto all = plans(machine);
+  const auto all = plans_by_gpu(machine);
   CHECK(each(all, share) == Texts{"0-5", "6-11"});
   CHECK(each(all, node) == Texts{"0", "1"});
   CHECK(each(all, network) == Texts{"mlx5_0 (ib0)", "mlx5_1 (ib1)"});
@@ -109,13 +95,13 @@ TEST_CASE("a card that is down is passed over, and one that speaks no verbs wher
   Machine machine = fixture("p4d");
   CHECK(machine.networks.size() == 5);
   for (sys::Network& card : machine.networks) card.up = card.name != "rdmap16s27";
-  CHECK(plans(machine)[0].network == "rdmap32s27");
+  CHECK(plans_by_gpu(machine)[0].network == "rdmap32s27");
   for (sys::Network& card : machine.networks) card.up = card.name == "ens5";
-  CHECK(plans(machine)[0].network == "ens5");
+  CHECK(plans_by_gpu(machine)[0].network == "ens5");
   for (sys::Network& card : machine.networks) card.up = false;
-  CHECK_THAT(remarks(plans(machine)[0]), Contains("rdmap16s27 is down"));
+  CHECK_THAT(remarks(plans_by_gpu(machine)[0]), Contains("rdmap16s27 is down"));
   machine.networks.clear();
-  CHECK(plans(machine)[0].network.empty());
+  CHECK(plans_by_gpu(machine)[0].network.empty());
 }
 
 TEST_CASE("GPUs with several cards as near take turns, and a card on the other socket is said so") {
@@ -123,7 +109,7 @@ TEST_CASE("GPUs with several cards as near take turns, and a card on the other s
   for (const char* name : {"a", "b"})
     machine.networks.push_back(
         {name, "", true, true, machine.gpus[0].near_cpus, machine.gpus[0].path});
-  const auto all = plans(machine);
+  const auto all = plans_by_gpu(machine);
   CHECK(each(all, network) == Texts{"a", "b", "a", "b", "a", "b", "a", "b"});
   CHECK(remarks(all[3]).empty());
   CHECK_THAT(remarks(all[4]), Contains("no network card is near GPU 0000:50:00.0: a is near CPUs "
@@ -150,15 +136,12 @@ TEST_CASE("CPUs that are not there cannot be hidden, nor can all") {
 
 TEST_CASE("real machines: each GPU's card is as near as any") {
   for (const char* name : {"dgx2", "power8-4gpu", "epyc-9654-2s"}) {
-    const std::string path = "../shared/topologies/" + std::string(name) + ".xml";
-    if (!std::filesystem::exists(path)) {
-      std::printf("SKIPPED: %s is not there\n", path.c_str());
-      return;
-    }
-    const Machine machine = sys::look_at_machine(path);
+    const std::optional<Machine> found = shared_machine(name);
+    if (!found) return;
+    const Machine& machine = *found;
     INFO(name);
     if (machine.gpus.empty()) continue;
-    for (const Plan& plan : plans(machine)) {
+    for (const Plan& plan : plans_by_gpu(machine)) {
       CHECK(plan.network.empty() == machine.networks.empty());
       CHECK_THAT(remarks(plan), !Contains("no network card is near GPU"));
     }

@@ -8,10 +8,12 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/sys/topology.hpp"
+#include "topology_fixture.hpp"
 
 namespace {
 
 using namespace lockstep;
+using namespace lockstep::test;
 using Catch::Matchers::Contains;
 using sys::CpuSet;
 using sys::LocalRank;
@@ -21,40 +23,10 @@ using sys::plan_binding;
 using sys::request_among;
 using sys::to_string;
 
-Machine fixture(const std::string& name) {
-  return sys::look_at_machine("tests/fixtures/topologies/" + name + ".xml");
-}
-
-/// A machine from ../shared/topologies, which not every checkout has beside it.
-std::optional<Machine> shared_machine(const std::string& name) {
-  const std::string path = "../shared/topologies/" + name + ".xml";
-  if (std::filesystem::exists(path)) return sys::look_at_machine(path);
-  std::printf("SKIPPED: %s is not there\n", path.c_str());
-  return std::nullopt;
-}
-
-/// The plans of all local ranks; every rank came with all allowed CPUs.
-std::vector<Plan> plans(const Machine& machine, std::size_t ranks, std::size_t threads = 0,
-                        bool gpus = false) {
-  std::vector<LocalRank> local(ranks);
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    local[rank] = {machine.allowed, gpus ? machine.gpus.at(rank).pci_bus_id : ""};
-  std::vector<Plan> all;
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    all.push_back(sys::plan_binding(machine, sys::request_among(local, rank, threads)));
-  return all;
-}
-
 std::vector<std::string> shares(const std::vector<Plan>& all) {
   std::vector<std::string> texts;
   for (const Plan& plan : all) texts.push_back(to_string(plan.share));
   return texts;
-}
-
-std::string remarks(const Plan& plan) {
-  std::string text;
-  for (const std::string& remark : plan.remarks) text += remark + "\n";
-  return text;
 }
 
 CpuSet joined(const std::vector<CpuSet>& sets) {
