@@ -291,10 +291,8 @@ Command add_info(CLI::App& root) {
       "Describe a data set (and how fast its files can be read), a checkpoint or a run's "
       "directory");
   app->add_option("path", options->path, "file, folder or pattern of files")->required();
-  for (const train::ConfigKey& key : train::config_keys()) {
-    if (!key.help.starts_with("files that are no shards") && key.name != "data.labels") continue;
-    add_key(*app, key, options->config);
-  }
+  for (const train::ConfigKey& key : train::config_keys())
+    if (key.for_foreign) add_key(*app, key, options->config);
   app->add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) {
             if (rank_by_environment().rank > 0) return 0;  // rank 0 says it once

@@ -113,6 +113,11 @@ ConfigKey or_auto(ConfigKey key) {
   return key;
 }
 
+ConfigKey for_foreign(ConfigKey key) {
+  key.for_foreign = true;
+  return key;
+}
+
 /// The key does not touch the arithmetic: a resume may change it freely.
 ConfigKey bookkeeping(ConfigKey key) {
   key.changes_results = false;
@@ -159,23 +164,26 @@ std::vector<ConfigKey> model_and_data_keys() {
           "training set: a shard, a folder of shards, or any HDF5 file of images and labels; a "
           "pattern like 'part*.h5' names several"),
       key("data.val", &C::data, &D::val, "validation set (empty: none)"),
-      key("data.images", &C::data, &D::images,
+      for_foreign(key(
+          "data.images", &C::data, &D::images,
           "files that are no shards: name of the data set of images (empty: found by its shape and "
-          "name)"),
-      key("data.labels", &C::data, &D::labels, "the same of the labels"),
+          "name)")),
+      for_foreign(key("data.labels", &C::data, &D::labels, "the same of the labels")),
       key("data.val-images", &C::data, &D::val_images,
           "name in the validation set (empty: as data.images)"),
       key("data.val-labels", &C::data, &D::val_labels, "the same of the labels"),
-      one_of(key("data.layout", &C::data, &D::layout,
-                 "files that are no shards: where the channels stand"),
-             {"auto", "nhwc", "nchw"}),
-      one_of(key("data.range", &C::data, &D::range,
-                 "files that are no shards: what floats go from and to; they become 0 to 255, "
-                 "rounded; auto: 0-1 or 0-255, judged by some rows"),
-             {"auto", "0-1", "0-255", "-1-1"}),
-      key("data.classes", &C::data, &D::classes,
-          "files that are no shards: number of classes (0: those named in the file, else the "
-          "largest label and one)"),
+      for_foreign(one_of(key("data.layout", &C::data, &D::layout,
+                             "files that are no shards: where the channels stand"),
+                         {"auto", "nhwc", "nchw"})),
+      for_foreign(
+          one_of(key("data.range", &C::data, &D::range,
+                     "files that are no shards: what floats go from and to; they become 0 to 255, "
+                     "rounded; auto: 0-1 or 0-255, judged by some rows"),
+                 {"auto", "0-1", "0-255", "-1-1"})),
+      for_foreign(
+          key("data.classes", &C::data, &D::classes,
+              "files that are no shards: number of classes (0: those named in the file, else the "
+              "largest label and one)")),
       bookkeeping(key("data.cache-mb", &C::data, &D::cache_mb,
                       "chunked files: memory of each rank for decoded chunks (10^6 bytes)")),
       one_of(key("data.shuffle", &C::data, &D::shuffle,

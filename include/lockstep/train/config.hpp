@@ -133,6 +133,7 @@ struct ConfigKey {
   TomlKind kind = TomlKind::text;
   std::string help;
   bool changes_results = true;  ///< a resume with another value cannot end with the same bits
+  bool for_foreign = false;     ///< says how a file that is no shard is read
   /// Throws InputError naming the key, the value and what was expected.
   std::function<void(Config&, const std::string& value)> set;
   std::function<std::string(const Config&)> get;  ///< what set() would take
