@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "bench_binding.hpp"
@@ -152,19 +152,19 @@ int run_bench(Launch& launch, const Options& options) {
 
 }  // namespace
 
-Command add_bench(CLI::App& root) {
+Command add_bench(Arguments root) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = root.add_subcommand("bench", "Measure this machine");
-  app->require_subcommand(1);
-  CLI::App* train = app->add_subcommand("train", "Whole training steps on synthetic images");
-  options->add_to(*train);
-  train->add_flag("--reduction", options->reduction,
-                  "also run each step without reducing gradients, in turn, and compare");
-  train->add_flag("--layers", options->layers, "also time each step of the tape");
-  const std::vector<Command> others = {add_bench_data(*app), add_bench_binding(*app)};
+  Arguments app = root.add_command("bench", "Measure this machine");
+  app.require_command();
+  Arguments train = app.add_command("train", "Whole training steps on synthetic images");
+  options->add_to(train);
+  train.add_flag("--reduction", options->reduction,
+                 "also run each step without reducing gradients, in turn, and compare");
+  train.add_flag("--layers", options->layers, "also time each step of the tape");
+  const std::vector<Command> others = {add_bench_data(app), add_bench_binding(app)};
   return {app, [options, others](Launch& launch) {
             for (const Command& other : others)
-              if (other.app->parsed()) return other.run(launch);
+              if (other.app.given()) return other.run(launch);
             return run_bench(launch, *options);
           }};
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "bench_steps.hpp"
@@ -148,15 +148,15 @@ int run(Launch& launch, const Options& options) {
 
 }  // namespace
 
-Command add_bench_binding(CLI::App& bench) {
+Command add_bench_binding(Arguments bench) {
   auto options = std::make_shared<Options>();
   options->steps = 25;
-  CLI::App* app = bench.add_subcommand(
+  Arguments app = bench.add_command(
       "binding", "The same training steps bound to their cores and memory, and not, in turn");
-  options->add_to(*app);
-  add_count(*app, "--rounds", options->rounds, {1, 1000},
+  options->add_to(app);
+  add_count(app, "--rounds", options->rounds, {1, 1000},
             "turns that each side takes for its steps");
-  app->add_flag("--anyway", options->anyway, "measure where there is one NUMA node, too");
+  app.add_flag("--anyway", options->anyway, "measure where there is one NUMA node, too");
   return {app, [options](Launch& launch) { return run(launch, *options); }};
 }
 

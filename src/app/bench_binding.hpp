@@ -5,6 +5,6 @@
 namespace lockstep::app {
 
 /// `lockstep bench binding`, below `lockstep bench`.
-Command add_bench_binding(CLI::App& bench);
+Command add_bench_binding(Arguments bench);
 
 }  // namespace lockstep::app

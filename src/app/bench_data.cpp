@@ -4,7 +4,7 @@
 #include <new>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "count_option.hpp"
@@ -250,34 +250,34 @@ int run(const Options& options) {
 
 }  // namespace
 
-Command add_bench_data(CLI::App& bench) {
+Command add_bench_data(Arguments bench) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = bench.add_subcommand(
+  Arguments app = bench.add_command(
       "data", "The input pipeline alone: each stage on one core, then the loader");
-  app->add_option("path", options->path, "a shard or a folder of shards")->required();
+  app.add("path", options->path, "a shard or a folder of shards").required();
   for (const train::ConfigKey& key : train::config_keys()) {
     if (key.name != "seed" && !key.name.starts_with("data.")) continue;
     if (key.name == "data.train" || key.name == "data.val" || key.name == "data.workers" ||
         key.name == "data.slots" || key.name == "data.keep-last")
       continue;
-    add_key(*app, key, options->config);
+    add_key(app, key, options->config);
   }
-  add_count(*app, "--batch", options->batch, a_batch, "rows of a batch");
-  add_count(*app, "--workers", options->workers, threads_or_all,
+  add_count(app, "--batch", options->batch, a_batch, "rows of a batch");
+  add_count(app, "--workers", options->workers, threads_or_all,
             "threads; 0: one for each allowed processor");
-  add_count(*app, "--slots", options->slots, {1, train::most_threads}, "batches prepared ahead");
-  app->add_option("--seconds", options->seconds, "of each of the three measurements")
-      ->check(CLI::Range(0.001, 1e6))
-      ->capture_default_str();
-  app->add_option("--gpu-rate", options->gpu_rate, "images/s that a GPU trains")
-      ->check(CLI::Range(0.001, 1e9))
-      ->capture_default_str();
-  app->add_flag("--validation", options->validation, "rows as they are validated on");
-  app->add_flag("--normalise", options->normalise,
-                "the batch's reader also makes floats of it, as a training step does");
-  app->add_flag("--loader-only", options->loader_only,
-                "the stages, and one worker beside several, are not measured");
-  app->add_option("--json", options->json, "write the figures to this file");
+  add_count(app, "--slots", options->slots, {1, train::most_threads}, "batches prepared ahead");
+  app.add("--seconds", options->seconds, "of each of the three measurements")
+      .within(0.001, 1e6)
+      .shows_default();
+  app.add("--gpu-rate", options->gpu_rate, "images/s that a GPU trains")
+      .within(0.001, 1e9)
+      .shows_default();
+  app.add_flag("--validation", options->validation, "rows as they are validated on");
+  app.add_flag("--normalise", options->normalise,
+               "the batch's reader also makes floats of it, as a training step does");
+  app.add_flag("--loader-only", options->loader_only,
+               "the stages, and one worker beside several, are not measured");
+  app.add("--json", options->json, "write the figures to this file");
   return {app, [options](Launch&) { return run(*options); }};
 }
 

@@ -5,6 +5,6 @@
 namespace lockstep::app {
 
 /// `lockstep bench data`, below `lockstep bench`.
-Command add_bench_data(CLI::App& bench);
+Command add_bench_data(Arguments bench);
 
 }  // namespace lockstep::app

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "count_option.hpp"
 #include "lockstep/base/clock.hpp"
@@ -12,12 +12,12 @@
 
 namespace lockstep::app {
 
-void StepOptions::add_to(CLI::App& app) {
-  app.add_option("--model", model, "as for lockstep train")->capture_default_str();
-  app.add_option("--precision", precision, "fp32, tf32, bf16 or fp16")->capture_default_str();
-  app.add_option("--backend", backend, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+void StepOptions::add_to(Arguments app) {
+  app.add("--model", model, "as for lockstep train").shows_default();
+  app.add("--precision", precision, "fp32, tf32, bf16 or fp16").shows_default();
+  app.add("--backend", backend, "auto, cpu or cuda")
+      .one_of({"auto", "cpu", "cuda"})
+      .shows_default();
   app.add_flag("--share-gpu", share_gpu, "ranks may use one GPU together (for tests)");
   add_count(app, "--batch", batch, a_batch, "rows of all ranks together");
   add_count(app, "--image", image, an_image_or_usual,
@@ -26,10 +26,10 @@ void StepOptions::add_to(CLI::App& app) {
   add_count(app, "--threads", threads, threads_or_all, "compute threads of a rank; 0: its cores");
   add_count(app, "--steps", steps, {1, 1'000'000}, "steps that count");
   add_count(app, "--warm-up", warm_up, {0, 1'000'000}, "steps before them");
-  app.add_option("--bucket-mb", bucket_mb, "megabytes of gradients reduced at once")
-      ->check(CLI::Range(0.001, 4096.0))
-      ->capture_default_str();
-  app.add_option("--json", json, "write the figures to this file");
+  app.add("--bucket-mb", bucket_mb, "megabytes of gradients reduced at once")
+      .within(0.001, 4096.0)
+      .shows_default();
+  app.add("--json", json, "write the figures to this file");
 }
 
 void StepOptions::require_sound(int world) const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.hpp"
 #include "commands.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -18,7 +19,7 @@ struct StepOptions {
   float bucket_mb = 1;
   bool share_gpu = false;
 
-  void add_to(CLI::App& app);
+  void add_to(Arguments app);
   /// Throws InputError for numbers that no world, or not this one, can use.
   void require_sound(int world) const;
   nn::Network network() const;

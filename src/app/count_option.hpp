@@ -6,8 +6,7 @@
 #include <optional>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
+#include "arguments.hpp"
 #include "lockstep/base/count.hpp"
 #include "lockstep/train/config.hpp"
 
@@ -31,17 +30,17 @@ void take_count(std::optional<T>& value, std::uint64_t count) {
 /// unless it is 0 or absent. Parsing throws InputError naming the option; `value` must live as long
 /// as the app.
 template <class T>
-CLI::Option* add_count(CLI::App& app, const std::string& name, T& value, CountRange range,
-                       const std::string& help) {
-  CLI::Option* option = app.add_option_function<std::string>(
+Argument add_count(Arguments app, const std::string& name, T& value, CountRange range,
+                   const std::string& help) {
+  Argument option = app.add_taken(
       name,
       [&value, name, range](const std::string& text) {
         take_count(value, parse_count(text, name, range.low, range.high));
       },
       help);
-  option->type_name("NUMBER");
+  option.called("NUMBER");
   if constexpr (std::integral<T>)
-    if (value != 0) option->default_str(std::to_string(value));
+    if (value != 0) option.shows(std::to_string(value));
   return option;
 }
 

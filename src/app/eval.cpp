@@ -2,7 +2,7 @@
 #include <cmath>
 #include <optional>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
@@ -142,27 +142,27 @@ int evaluate(Launch& launch, const Options& options) {
 
 }  // namespace
 
-Command add_eval(CLI::App& root) {
+Command add_eval(Arguments root) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = root.add_subcommand(
+  Arguments app = root.add_command(
       "eval", "Measure a checkpoint on a data set: each row counted once, for any number of ranks");
-  app->add_option("checkpoint", options->checkpoint, "checkpoint file")->required();
-  app->add_option("--data", options->data, "a shard or a folder of shards")->required();
-  app->add_option("--json", options->json,
-                  "write loss, top-1, top-5, accuracy per class and confusion matrix to this file")
-      ->type_name("FILE");
-  add_count(*app, "--batch", options->batch, a_batch, "rows of a batch on each rank");
-  add_count(*app, "--threads", options->threads, threads_or_all,
+  app.add("checkpoint", options->checkpoint, "checkpoint file").required();
+  app.add("--data", options->data, "a shard or a folder of shards").required();
+  app.add("--json", options->json,
+          "write loss, top-1, top-5, accuracy per class and confusion matrix to this file")
+      .called("FILE");
+  add_count(app, "--batch", options->batch, a_batch, "rows of a batch on each rank");
+  add_count(app, "--threads", options->threads, threads_or_all,
             "compute threads of each rank (0: one for each core of its share)");
-  app->add_option("--deadline-s", options->deadline_s,
-                  "how long a rank waits for the others before the job ends")
-      ->check(CLI::Range(1.0, 1e6))
-      ->capture_default_str();
-  app->add_option("--backend", options->backend, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  app->add_flag("--share-gpu", options->share_gpu, "ranks may use one GPU together (for tests)");
-  app->add_option("--precision", options->precision, "fp32, bf16, ... (default: as trained)");
+  app.add("--deadline-s", options->deadline_s,
+          "how long a rank waits for the others before the job ends")
+      .within(1.0, 1e6)
+      .shows_default();
+  app.add("--backend", options->backend, "auto, cpu or cuda")
+      .one_of({"auto", "cpu", "cuda"})
+      .shows_default();
+  app.add_flag("--share-gpu", options->share_gpu, "ranks may use one GPU together (for tests)");
+  app.add("--precision", options->precision, "fp32, bf16, ... (default: as trained)");
   return {app, [options](Launch& launch) { return evaluate(launch, *options); }};
 }
 

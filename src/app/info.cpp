@@ -279,21 +279,21 @@ std::string as_text(const Json& found) {
 
 }  // namespace
 
-Command add_info(CLI::App& root) {
+Command add_info(Arguments root) {
   struct Options {
     std::string path;
     bool json = false;
     train::Config config;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* app = root.add_subcommand(
+  Arguments app = root.add_command(
       "info",
       "Describe a data set (and how fast its files can be read), a checkpoint or a run's "
       "directory");
-  app->add_option("path", options->path, "file, folder or pattern of files")->required();
+  app.add("path", options->path, "file, folder or pattern of files").required();
   for (const train::ConfigKey& key : train::config_keys())
-    if (key.for_foreign) add_key(*app, key, options->config);
-  app->add_flag("--json", options->json, "print JSON");
+    if (key.for_foreign) add_key(app, key, options->config);
+  app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) {
             if (rank_by_environment().rank > 0) return 0;  // rank 0 says it once
             const Json found = describe(options->path, train::foreign_spec(options->config));

@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -67,19 +67,19 @@ int run(const std::vector<std::string>& files, bool json) {
 
 }  // namespace
 
-Command add_lint(CLI::App& root) {
+Command add_lint(Arguments root) {
   struct Options {
     std::vector<std::string> files;
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* app = root.add_subcommand(
+  Arguments app = root.add_command(
       "lint",
       "Say what would go wrong with a script for sbatch, with its lines: tasks against GPUs, cores "
       "that srun does not inherit, signals, memory, time, requeueing, options that nobody knows. "
       "Exit status 2 when there are errors.");
-  app->add_option("script", options->files, "one or more batch scripts")->required();
-  app->add_flag("--json", options->json, "print JSON");
+  app.add("script", options->files, "one or more batch scripts").required();
+  app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) { return run(options->files, options->json); }};
 }
 

@@ -7,7 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include "commands.hpp"
 #include "lockstep/base/build_id.hpp"
@@ -82,9 +83,10 @@ int main(int argc, char** argv) {
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", fmt::format("{} (build {})", kVersion, build_id()));
   root.footer(kFooter);
-  const std::vector<Command> commands = {
-      add_train(root), add_eval(root),      add_pack(root),   add_topo(root), add_info(root),
-      add_bench(root), add_preflight(root), add_whoami(root), add_lint(root), add_scaling(root)};
+  std::vector<Command> commands;
+  for (const auto add : {add_train, add_eval, add_pack, add_topo, add_info, add_bench,
+                         add_preflight, add_whoami, add_lint, add_scaling})
+    commands.push_back(add(Arguments(root)));
   Launch launch;
   try {
     root.parse(reversed_arguments(argc, argv));
@@ -97,7 +99,7 @@ int main(int argc, char** argv) {
   launch.argc = argc;
   launch.argv = argv;
   for (const Command& command : commands)
-    if (command.app->parsed()) return run(launch, command);
+    if (command.app.given()) return run(launch, command);
   wait_for_turn(launch, status_bad_input);
   log::info(root.help());
   return status_bad_input;

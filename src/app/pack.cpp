@@ -342,14 +342,14 @@ class PackJob {
 
 }  // namespace
 
-Command add_pack(CLI::App& root) {
-  CLI::App* app = root.add_subcommand(
+Command add_pack(Arguments root) {
+  Arguments app = root.add_command(
       "pack",
       "make shards from class folders of JPEG or PNG images, lists of paths and labels, tars "
       "(WebDataset's, too), CIFAR-10/100 binary files, MNIST-style IDX files, or generated shapes; "
       "shared by all ranks under mpirun or srun; goes on where it was interrupted");
   const auto options = std::make_shared<PackOptions>();
-  add_pack_options(*app, *options);
+  add_pack_options(app, *options);
   return {app, [options](Launch& launch) {
             launch.start(deadline_s);
             PackJob(*options, *launch.control).run();

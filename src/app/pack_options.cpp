@@ -166,35 +166,34 @@ std::string describe_pack(const PackOptions& options) {
   return text;
 }
 
-void add_pack_options(CLI::App& app, PackOptions& options) {
+void add_pack_options(Arguments app, PackOptions& options) {
   data::SourceSpec& source = options.source;
-  app.add_option("source", options.sources,
-                 "folder of images, list of paths and labels, or tars (patterns such as "
-                 "'train-{000..063}.tar' may be quoted); none for --from shapes");
-  app.add_option("--from", source.kind, "what the source is; found out when not given")
-      ->check(CLI::IsMember(data::source_kinds()));
-  app.add_option("--val", options.validation_sources,
-                 "the same for validation, where it is elsewhere: a folder, a list, tars");
-  app.add_option("--root", source.root, "what a list's paths are relative to; default: its folder");
-  app.add_option("--class-names", source.class_names,
-                 "file with a name in each line: of classes 0, 1, ... where labels are numbers, "
-                 "else their order");
-  app.add_option("--out", options.out, "folder for train/ and val/ with the shards")->required();
-  app.add_option("--resize", options.resize,
-                 "stretch every image to S x S, or to HxW (antialiased); needed when sizes differ");
+  app.add("source", options.sources,
+          "folder of images, list of paths and labels, or tars (patterns such as "
+          "'train-{000..063}.tar' may be quoted); none for --from shapes");
+  app.add("--from", source.kind, "what the source is; found out when not given")
+      .one_of(data::source_kinds());
+  app.add("--val", options.validation_sources,
+          "the same for validation, where it is elsewhere: a folder, a list, tars");
+  app.add("--root", source.root, "what a list's paths are relative to; default: its folder");
+  app.add("--class-names", source.class_names,
+          "file with a name in each line: of classes 0, 1, ... where labels are numbers, "
+          "else their order");
+  app.add("--out", options.out, "folder for train/ and val/ with the shards").required();
+  app.add("--resize", options.resize,
+          "stretch every image to S x S, or to HxW (antialiased); needed when sizes differ");
   app.add_flag("--jpeg", options.spec.jpeg,
                "keep JPEGs as they are, of any size, and encode other images; training decodes");
   add_count(app, "--short-side", options.spec.short_side, {1, 16384},
             "with --jpeg: encode larger images anew, with this shorter side");
   add_count(app, "--quality", options.quality, {1, 100},
             "with --jpeg: of what is encoded; default: 90");
-  app.add_option("--channels", options.spec.channels,
-                 "1 (grey) or 3 (RGB); default: 1 for idx, else 3")
-      ->check(CLI::IsMember({1, 3}));
-  app.add_option("--held-out", options.held_out,
-                 "share of each class held out for validation when there is no test split; "
-                 "default: 0.1 (--repack: 0), none: 0")
-      ->check(CLI::Range(0.0, 0.9));
+  app.add("--channels", options.spec.channels, "1 (grey) or 3 (RGB); default: 1 for idx, else 3")
+      .one_of({"1", "3"});
+  app.add("--held-out", options.held_out,
+          "share of each class held out for validation when there is no test split; "
+          "default: 0.1 (--repack: 0), none: 0")
+      .within(0.0, 0.9);
   add_count(app, "--seed", options.spec.seed, {},
             "of the order of rows, the held-out rows and the generated shapes");
   add_count(app, "--rows-per-shard", options.spec.rows_per_shard, {1, most_rows},

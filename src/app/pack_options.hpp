@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "arguments.hpp"
 #include "lockstep/data/pack.hpp"
 
 namespace lockstep::app {
@@ -27,7 +26,7 @@ struct PackOptions {
   data::PackSpec spec;
 };
 
-void add_pack_options(CLI::App& app, PackOptions& options);
+void add_pack_options(Arguments app, PackOptions& options);
 
 /// Fills `source` and `spec` from what was given. Throws InputError naming options that contradict
 /// each other and files that are not there.

@@ -1,6 +1,6 @@
 #include "placement.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <fstream>
 #include <sstream>

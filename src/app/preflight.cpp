@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
@@ -154,33 +154,32 @@ int run_between_nodes(Launch& launch, const Options& options) {
 
 }  // namespace
 
-Command add_preflight(CLI::App& root) {
+Command add_preflight(Arguments root) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = root.add_subcommand(
+  Arguments app = root.add_command(
       "preflight",
       "Started by srun or mpirun on several nodes: find the one that is slow or differs. With "
       "--gpu-profile: what a GPU that need not be here would do (engines, memory, shortest step)");
-  app->add_option("--gpu-profile", options->profile,
-                  "description of the GPU: jobs/gpus/h200.json, for example");
-  app->add_option("--directory", options->directory,
-                  "between nodes: where each writes a file of 16 MB (default: here)")
-      ->type_name("DIR");
-  app->add_option("--model", options->model, "as for lockstep train")->capture_default_str();
-  add_count(*app, "--batch", options->batch, a_batch, "rows of a micro-batch on one rank");
-  app->add_option("--precision", options->precision, "fp32, tf32, bf16 or fp16")
-      ->capture_default_str();
-  add_count(*app, "--image", options->image, an_image_or_usual,
+  app.add("--gpu-profile", options->profile,
+          "description of the GPU: jobs/gpus/h200.json, for example");
+  app.add("--directory", options->directory,
+          "between nodes: where each writes a file of 16 MB (default: here)")
+      .called("DIR");
+  app.add("--model", options->model, "as for lockstep train").shows_default();
+  add_count(app, "--batch", options->batch, a_batch, "rows of a micro-batch on one rank");
+  app.add("--precision", options->precision, "fp32, tf32, bf16 or fp16").shows_default();
+  add_count(app, "--image", options->image, an_image_or_usual,
             "side of the images; 0: 32 or 224, as the model");
-  add_count(*app, "--classes", options->classes, classes_or_usual, "0: 10 or 1000, as the model");
-  app->add_flag("--deterministic", options->deterministic,
-                "only engines that give the same bits each time");
-  app->add_flag("--layers", options->layers, "list every convolution and every step of the tape");
-  app->add_option("--json", options->json, "write all of it to this file")->type_name("FILE");
+  add_count(app, "--classes", options->classes, classes_or_usual, "0: 10 or 1000, as the model");
+  app.add_flag("--deterministic", options->deterministic,
+               "only engines that give the same bits each time");
+  app.add_flag("--layers", options->layers, "list every convolution and every step of the tape");
+  app.add("--json", options->json, "write all of it to this file").called("FILE");
   return {app, [options, app](Launch& launch) {
             if (!options->profile.empty()) return run_preflight(*options);
             for (const char* name : {"--model", "--batch", "--precision", "--image", "--classes",
                                      "--deterministic", "--layers"})
-              require(app->count(name) == 0,
+              require(!app.given(name),
                       fmt::format("{} needs --gpu-profile FILE, too: without it the nodes are "
                                   "compared",
                                   name));

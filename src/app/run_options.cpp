@@ -1,6 +1,6 @@
 #include "run_options.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
@@ -24,11 +24,11 @@ const char* type_name(train::TomlKind kind) {
 
 }  // namespace
 
-void RunOptions::add_to(CLI::App& app) {
-  app_ = &app;
-  app.allow_extras();  // config() knows better what the user may have meant
-  app.add_option("--config", file_, "TOML file with any of the keys below; [optim] lr is optim.lr")
-      ->type_name("FILE");
+void RunOptions::add_to(Arguments app) {
+  app_ = app;
+  app.allow_unknown();  // config() knows better what the user may have meant
+  app.add("--config", file_, "TOML file with any of the keys below; [optim] lr is optim.lr")
+      .called("FILE");
   const train::Config defaults;
   for (const train::ConfigKey& key : train::config_keys()) {
     const std::size_t dot = key.name.find('.');
@@ -38,24 +38,24 @@ void RunOptions::add_to(CLI::App& app) {
     if (key.name == "preflight.require") names += ",--require-preflight";
     if (key.name == "comm.share-gpu") names += ",--share-gpu";
     const auto take = [this, name = key.name](const std::string& value) { given_[name] = value; };
-    CLI::Option* option = app.add_option_function<std::string>(names, take, key.help);
+    Argument option = app.add_taken(names, take, key.help);
     // Like a flag, so that a bare --data.flip means true; but a value may follow.
-    if (key.kind == train::TomlKind::boolean) option->expected(0)->expected(0, 1);
-    option->type_name(type_name(key.kind))
-        ->default_str(key.get(defaults))
-        ->group(dot == std::string::npos ? "Run" : "[" + key.name.substr(0, dot) + "]");
+    if (key.kind == train::TomlKind::boolean) option.value_is_optional();
+    option.called(type_name(key.kind))
+        .shows(key.get(defaults))
+        .under(dot == std::string::npos ? "Run" : "[" + key.name.substr(0, dot) + "]");
   }
 }
 
 train::Config RunOptions::config() const {
   train::Config config;
-  if (const std::vector<std::string> unknown = app_->remaining(); !unknown.empty()) {
+  if (const std::vector<std::string> unknown = app_->unknown(); !unknown.empty()) {
     const std::string& first = unknown.front();
     require(first.starts_with("--"),
             fmt::format("'{}' was not expected: options begin with --", first));
     train::set_key(config, first.substr(2, first.find('=') - 2), "");  // says which key is near
   }
-  if (app_->count("--config") > 0) {
+  if (app_->given("--config")) {
     require(!file_.empty(), "--config names no file");
     train::apply_toml(config, read_text(file_), file_);
   }

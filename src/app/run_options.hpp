@@ -1,11 +1,10 @@
 #pragma once
 
 #include <map>
-#include <memory>
+#include <optional>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
+#include "arguments.hpp"
 #include "lockstep/train/config.hpp"
 
 namespace lockstep::app {
@@ -14,12 +13,12 @@ namespace lockstep::app {
 /// train::config_keys(), which goes before the file's.
 class RunOptions {
  public:
-  void add_to(CLI::App& app);
+  void add_to(Arguments app);
   /// Defaults, then the file, then the command line. Throws InputError naming file, line and key.
   train::Config config() const;
 
  private:
-  CLI::App* app_ = nullptr;
+  std::optional<Arguments> app_;
   std::string file_;
   std::map<std::string, std::string> given_;
 };

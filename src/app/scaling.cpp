@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -139,16 +139,16 @@ int run(const std::vector<std::string>& runs, bool json) {
 
 }  // namespace
 
-Command add_scaling(CLI::App& root) {
+Command add_scaling(Arguments root) {
   struct Options {
     std::vector<std::string> runs;
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* app = root.add_subcommand(
+  Arguments app = root.add_command(
       "scaling", "Compare the speed of runs on different numbers of ranks (jobs/scaling.sbatch)");
-  app->add_option("run", options->runs, "two or more runs' folders")->required();
-  app->add_flag("--json", options->json, "print JSON");
+  app.add("run", options->runs, "two or more runs' folders").required();
+  app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) { return run(options->runs, options->json); }};
 }
 

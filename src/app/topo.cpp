@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -239,22 +239,21 @@ int bind_and_verify(const Options& options, Launch& launch) {
 
 }  // namespace
 
-Command add_topo(CLI::App& root) {
+Command add_topo(Arguments root) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = root.add_subcommand(
+  Arguments app = root.add_command(
       "topo",
       "Show what this machine is and where each rank runs. Started by mpirun or srun, every rank "
       "binds itself and reads back: PASS or FAIL; exit status 1 when one fails.");
-  app->add_option("--hwloc", options->hwloc,
-                  "plan for the machine in this file (lstopo --of xml FILE.xml); nothing is bound");
-  add_count(*app, "--ranks-per-node", options->ranks_per_node, {1, 1024},
+  app.add("--hwloc", options->hwloc,
+          "plan for the machine in this file (lstopo --of xml FILE.xml); nothing is bound");
+  add_count(app, "--ranks-per-node", options->ranks_per_node, {1, 1024},
             "plan for so many ranks without starting them (with --hwloc: one for each GPU, "
             "else for each NUMA node)");
-  app->add_option("--hide-cpus", options->hide_cpus,
-                  "plan as if a cgroup held none of these CPUs (0-3,8)");
-  add_count(*app, "--threads", options->threads, threads_or_all,
+  app.add("--hide-cpus", options->hide_cpus, "plan as if a cgroup held none of these CPUs (0-3,8)");
+  add_count(app, "--threads", options->threads, threads_or_all,
             "compute threads of a rank (0: one for each core of its share)");
-  app->add_flag("--json", options->json, "print JSON");
+  app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch& launch) {
             const bool only_plan = options->hwloc || options->ranks_per_node > 0;
             require(only_plan || !options->hide_cpus,

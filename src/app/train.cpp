@@ -58,11 +58,11 @@ int run_training(Launch& launch, train::Config config) {
 
 }  // namespace
 
-Command add_train(CLI::App& root) {
+Command add_train(Arguments root) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* app = root.add_subcommand(
+  Arguments app = root.add_command(
       "train", "Train a ResNet on shards. Start it by srun or mpirun, one process for each rank");
-  options->add_to(*app);
+  options->add_to(app);
   return {app, [options](Launch& launch) { return run_training(launch, options->config()); }};
 }
 

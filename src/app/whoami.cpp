@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
@@ -126,19 +126,19 @@ int run(Launch& launch, bool json, double deadline_s) {
 
 }  // namespace
 
-Command add_whoami(CLI::App& root) {
+Command add_whoami(Arguments root) {
   struct Options {
     bool json = false;
     double deadline_s = 60;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* app = root.add_subcommand(
+  Arguments app = root.add_command(
       "whoami",
       "Show who each rank is: what the launcher's variables and MPI say, what is taken, what is "
       "ignored and why. Exit status 2 when they contradict each other, with the line to change.");
-  app->add_flag("--json", options->json, "print JSON");
-  app->add_option("--deadline-s", options->deadline_s, "how long to wait for the other ranks")
-      ->check(CLI::Range(1.0, 1e6));
+  app.add_flag("--json", options->json, "print JSON");
+  app.add("--deadline-s", options->deadline_s, "how long to wait for the other ranks")
+      .within(1.0, 1e6);
   return {app,
           [options](Launch& launch) { return run(launch, options->json, options->deadline_s); }};
 }
