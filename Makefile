@@ -69,7 +69,7 @@ FALSE_ALARMS := -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno
 # The two -fno flags change no computed value: nothing here reads errno or traps on arithmetic.
 # Never -march=native: the program chooses its kernels' instruction set when it starts.
 # -O3 where loops over numbers are and -O1 elsewhere: half the time to build.
-OPTIMIZE := -O1 -g1 -fno-math-errno -fno-trapping-math
+OPTIMIZE := -O1 -fno-math-errno -fno-trapping-math
 NUMERIC  := -O3
 ifneq ($(SANITIZE),)
 NUMERIC  :=
