@@ -1,6 +1,6 @@
 #include "lockstep/base/log.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <atomic>

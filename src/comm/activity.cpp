@@ -1,6 +1,6 @@
 #include "lockstep/comm/activity.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <mutex>

@@ -1,6 +1,6 @@
 #include "lockstep/comm/agreement.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

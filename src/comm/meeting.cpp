@@ -1,6 +1,6 @@
 #include "lockstep/comm/meeting.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <cstring>

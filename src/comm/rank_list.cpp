@@ -1,6 +1,6 @@
 #include "lockstep/comm/rank_list.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "lockstep/comm/reducer.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "lockstep/comm/watch.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>

@@ -1,6 +1,6 @@
 #include "cpu/convolution.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

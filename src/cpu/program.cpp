@@ -1,6 +1,6 @@
 #include "cpu/program.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "lockstep/backend/backend.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cuda/check.hpp"
 #include "cuda/program.hpp"

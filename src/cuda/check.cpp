@@ -1,6 +1,6 @@
 #include "cuda/check.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 

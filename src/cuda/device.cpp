@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cuda/check.hpp"
 #include "lockstep/base/error.hpp"

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 #include <cudnn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nccl.h>
 
 #include "cuda/check.hpp"

@@ -1,6 +1,6 @@
 #include "cuda/lowering.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <map>
 

@@ -1,7 +1,7 @@
 #include "lockstep/comm/nccl.hpp"
 
 #include <cuda_runtime.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nccl.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "cuda/program.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>

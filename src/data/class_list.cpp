@@ -6,7 +6,7 @@
 #include <sstream>
 #include <unordered_map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"

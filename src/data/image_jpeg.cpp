@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "image_codecs.hpp"
 #include "jpeg_codec.hpp"

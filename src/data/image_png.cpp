@@ -1,7 +1,7 @@
 #include <csetjmp>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <png.h>
 
 #include "image_codecs.hpp"

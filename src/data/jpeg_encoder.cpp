@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "image_codecs.hpp"
 #include "jpeg_codec.hpp"

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numeric>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"

@@ -1,6 +1,6 @@
 #include "pixel_form.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

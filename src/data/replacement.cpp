@@ -1,6 +1,6 @@
 #include "replacement.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/rng.hpp"
 

@@ -1,6 +1,6 @@
 #include "lockstep/data/sampler.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "shard_hdf5.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/shard.hpp"

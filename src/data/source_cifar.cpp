@@ -5,7 +5,7 @@
 #include <cstring>
 #include <sstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"

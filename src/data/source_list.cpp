@@ -2,7 +2,7 @@
 #include <cstring>
 #include <fstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "source_files.hpp"

@@ -1,6 +1,6 @@
 #include "stager.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>

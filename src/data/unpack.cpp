@@ -1,7 +1,7 @@
 #include "unpack.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>

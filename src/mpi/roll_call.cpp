@@ -1,6 +1,6 @@
 #include "mpi/roll_call.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 

@@ -1,6 +1,6 @@
 #include "lockstep/nn/network.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <numeric>
 #include <set>

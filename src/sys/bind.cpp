@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
 #include <sys/mman.h>

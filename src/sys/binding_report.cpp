@@ -1,6 +1,6 @@
 #include "lockstep/sys/binding_report.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

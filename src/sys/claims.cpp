@@ -1,6 +1,6 @@
 #include "sys/claims.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

@@ -1,6 +1,6 @@
 #include "lockstep/sys/gpu_choice.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <map>
 #include <utility>

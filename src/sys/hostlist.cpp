@@ -1,6 +1,6 @@
 #include "lockstep/sys/hostlist.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

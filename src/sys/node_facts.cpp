@@ -1,5 +1,5 @@
 #include <elf.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <link.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>

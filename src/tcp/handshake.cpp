@@ -1,6 +1,6 @@
 #include "tcp/handshake.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/random.h>
 
 #include <charconv>

@@ -1,6 +1,6 @@
 #include "tcp/heart.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 

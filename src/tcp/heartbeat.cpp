@@ -1,6 +1,6 @@
 #include "lockstep/comm/heartbeat.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <span>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <hdf5.h>
 
 #include "lockstep/base/error.hpp"

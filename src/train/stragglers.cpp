@@ -1,6 +1,6 @@
 #include "train/stragglers.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

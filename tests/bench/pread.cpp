@@ -2,7 +2,7 @@
 // threads are measured by.
 //   pread FILE ROW-BYTES [threads = 1] [seconds = 2]      prints rows a second
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <atomic>
