@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include "binding.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/sys/binding_report.hpp"
@@ -18,8 +18,8 @@ namespace {
 
 void judge(const std::vector<std::string>& failures, bool required) {
   if (failures.empty()) return;
-  const std::string what = fmt::format("the binding was not confirmed by reading it back: {}",
-                                       fmt::join(failures, "; "));
+  const std::string what =
+      fmt::format("the binding was not confirmed by reading it back: {}", join(failures, "; "));
   require(!required, what + " (--require-binding makes this an error)");
   log::warn(what);
 }
@@ -74,7 +74,7 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
         judge({report.failures.begin() + said, report.failures.end()}, required);
         const auto reports = gather_reports(launch, report);
         if (loader.empty() && launch.rank.rank == 0) say_slow_uploads(reports);
-        return fmt::format("[\n{}\n]\n", fmt::join(reports, ",\n"));
+        return fmt::format("[\n{}\n]\n", join(reports, ",\n"));
       };
   compute.bind_worker = [cpus = plan.loader] {
     if (!cpus.empty()) sys::bind_thread(cpus);

@@ -2,14 +2,14 @@
 #include <filesystem>
 #include <sstream>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
 #include "key_option.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/shard.hpp"
 #include "lockstep/train/checkpoint.hpp"
@@ -202,7 +202,7 @@ std::string loss(const Json& mean) {
 std::string numbers(const Json& list) {
   std::vector<std::string> texts;
   for (const double value : list) texts.push_back(fmt::format("{:.4f}", value));
-  return fmt::format("{}", fmt::join(texts, " "));
+  return join(texts, " ");
 }
 
 std::string form_as_text(const Json& set) {
@@ -265,7 +265,7 @@ std::string run_as_text(const Json& run) {
   for (const Json& resume : run["resumes"])
     text += fmt::format("resumed behind step {} with other keys or conditions: {}\n",
                         resume["resumed_from_step"].dump(),
-                        fmt::join(resume["changes"].get<std::vector<std::string>>(), ", "));
+                        join(resume["changes"].get<std::vector<std::string>>(), ", "));
   text += "checkpoints:";
   for (const Json& name : run["checkpoints"]) text += ' ' + name.get<std::string>();
   return text + "\n\n" + run["config"].get<std::string>();

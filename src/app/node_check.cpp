@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"

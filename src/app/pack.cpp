@@ -1,6 +1,3 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -9,12 +6,12 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "commands.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/data/pack_folder.hpp"
@@ -320,8 +317,7 @@ class PackJob {
     together(control_, "pack: in place", [&] {
       if (!first()) return;
       if (!skipped.empty())
-        write_text_atomically(partial_ / "skipped.txt",
-                              fmt::format("{}\n", fmt::join(skipped, "\n")));
+        write_text_atomically(partial_ / "skipped.txt", join(skipped, "\n") + "\n");
       folder_->commit();
     });
     report_skipped(skipped, options_.out);

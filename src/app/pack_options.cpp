@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include "count_option.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/shapes.hpp"
 
@@ -50,7 +50,7 @@ void settle_form(PackOptions& options) {
 void settle_generated(const PackOptions& options) {
   require(options.sources.empty() && options.validation_sources.empty(),
           fmt::format("--from shapes generates its images; what is {} for?",
-                      fmt::join(options.sources, " ")));
+                      join(options.sources, " ")));
 }
 
 bool lies_in(const fs::path& inner, const fs::path& outer) {

@@ -1,8 +1,7 @@
 #include "chunk_filters.hpp"
 
 #include <blosc.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 #include <libdeflate.h>
 #include <zstd.h>
 
@@ -11,6 +10,7 @@
 #include <memory>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {
@@ -247,7 +247,7 @@ void ChunkFilters::undo(std::uint32_t skipped, Bytes stored, Room to,
 std::string ChunkFilters::names() const {
   std::vector<std::string> all;
   for (const Filter& filter : filters_) all.emplace_back(name_of(filter.id));
-  return fmt::format("{}", fmt::join(all, ", "));
+  return join(all, ", ");
 }
 
 std::string filter_names(hid_t created) {
@@ -258,7 +258,7 @@ std::string filter_names(hid_t created) {
                   : one.name.empty() ? fmt::format("filter {}", one.id)
                                      : one.name);
   }
-  return fmt::format("{}", fmt::join(all, ", "));
+  return join(all, ", ");
 }
 
 }  // namespace lockstep::data

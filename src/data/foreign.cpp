@@ -1,7 +1,6 @@
 #include "foreign.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <limits>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "read_bytes.hpp"
 
 namespace lockstep::data {
@@ -25,13 +25,13 @@ struct Found {
 };
 
 std::string shape_text(const Found& one) {
-  return fmt::format("/{} [{}]", one.name, fmt::join(one.shape, ", "));
+  return fmt::format("/{} [{}]", one.name, join(one.shape, ", "));
 }
 
 std::string list_text(const std::vector<Found>& all) {
   std::vector<std::string> texts;
   for (const Found& one : all) texts.push_back(shape_text(one));
-  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
+  return texts.empty() ? "none" : join(texts, ", ");
 }
 
 /// Its shape, when it is a data set of numbers.

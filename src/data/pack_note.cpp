@@ -1,10 +1,10 @@
 #include <sstream>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/data/pack_folder.hpp"
 
 namespace lockstep::data {
@@ -30,10 +30,9 @@ bool read_numbers(std::istream& from, std::vector<std::uint64_t>& numbers) {
 
 void write_note(const fs::path& partial, const ShardPlan& shard, const FinishedShard& finished) {
   const ChannelSums& sums = finished.sums;
-  std::string text =
-      fmt::format("rows {}\nbytes {}\npixels {}\nsum {}\nsquares {}\nskipped {}\n", finished.rows,
-                  finished.bytes, sums.pixels, fmt::join(sums.sum, " "),
-                  fmt::join(sums.squares, " "), finished.skipped.size());
+  std::string text = fmt::format("rows {}\nbytes {}\npixels {}\nsum {}\nsquares {}\nskipped {}\n",
+                                 finished.rows, finished.bytes, sums.pixels, join(sums.sum, " "),
+                                 join(sums.squares, " "), finished.skipped.size());
   for (const SkippedRow& bad : finished.skipped)
     text += fmt::format("{} {}\n", bad.row, bad.reason);
   write_text_atomically(note_path(partial, shard), text);

@@ -1,7 +1,6 @@
 #include "lockstep/data/shard.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 #include <glob.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "foreign.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 #include "read_bytes.hpp"
 #include "shard_file.hpp"
 #include "stager.hpp"
@@ -65,11 +65,11 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
                            first.path.string()));
   if (shape(a) != shape(b)) disagree("", shape(b), shape(a));
   if (a.classes != b.classes) {
-    disagree("the classes ", fmt::format("{}", b.classes), fmt::format("{}", a.classes));
+    disagree("the classes ", join(b.classes, ", "), join(a.classes, ", "));
   }
-  if (a.mean != b.mean) disagree("mean ", fmt::format("{}", b.mean), fmt::format("{}", a.mean));
+  if (a.mean != b.mean) disagree("mean ", join(b.mean, ", "), join(a.mean, ", "));
   if (a.stddev != b.stddev) {
-    disagree("stddev ", fmt::format("{}", b.stddev), fmt::format("{}", a.stddev));
+    disagree("stddev ", join(b.stddev, ", "), join(a.stddev, ", "));
   }
 }
 

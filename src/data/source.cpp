@@ -8,11 +8,11 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "source_files.hpp"
 #include "unpack.hpp"
 
@@ -209,7 +209,7 @@ std::unique_ptr<Source> open_source(const SourceSpec& spec, const fs::path& fold
   if (spec.kind == "cifar100") return open_cifar100(inside(path, "cifar-100-binary"));
   if (spec.kind == "idx") return open_idx(path);
   throw InputError(fmt::format("no images of kind \"{}\" can be read; known are {}", spec.kind,
-                               fmt::join(source_kinds(), ", ")));
+                               join(source_kinds(), ", ")));
 }
 
 void require_folder(const fs::path& folder) {

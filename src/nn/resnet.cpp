@@ -1,11 +1,11 @@
 #include "lockstep/nn/resnet.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 
 namespace lockstep::nn {
 
@@ -190,7 +190,7 @@ ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t
 Network resnet(const ResNetSpec& spec) {
   const auto found = find_family(spec.model);
   require(found != families().end(), fmt::format("model \"{}\" is not known; the models are {}",
-                                                 spec.model, fmt::join(resnet_models(), ", ")));
+                                                 spec.model, join(resnet_models(), ", ")));
   require(spec.classes >= 2, fmt::format("{}: a classifier needs 2 classes or more, not {}",
                                          spec.model, spec.classes));
   return Builder(spec, *found).build();

@@ -1,11 +1,11 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <functional>
 #include <set>
 
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/sys/hostlist.hpp"
 #include "lockstep/sys/node_check.hpp"
 
@@ -132,7 +132,7 @@ class Judge {
     }
     std::vector<std::string> camps;
     for (const auto& [value, nodes] : nodes_with) camps.push_back(value + " on " + hosts(nodes));
-    result_.findings.push_back(fmt::format("{}: {}", key, fmt::join(camps, ", ")));
+    result_.findings.push_back(fmt::format("{}: {}", key, join(camps, ", ")));
   }
 
   static std::string hosts(const std::vector<const NodeFigures*>& nodes) {

@@ -1,5 +1,4 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
@@ -7,6 +6,7 @@
 
 #include "cpuset.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "nearest.hpp"
 
 namespace lockstep::sys {
@@ -169,8 +169,7 @@ void remark_on_share(const Machine& machine, const Division& division, Plan& pla
     plan.remarks.push_back(
         fmt::format("{} ranks on {} core(s)", division.peers(), division.domain_cores()));
   else if (const auto others = division.ranks_on(plan.share); !others.empty())
-    plan.remarks.push_back(
-        fmt::format("shares CPUs with local rank(s) {}", fmt::join(others, ", ")));
+    plan.remarks.push_back(fmt::format("shares CPUs with local rank(s) {}", join(others, ", ")));
   if (plan.numa_node < 0 && machine.numa.size() > 1)
     plan.remarks.push_back("the share spans NUMA nodes: memory is not bound");
 }

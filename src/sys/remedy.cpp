@@ -1,12 +1,13 @@
 #include "sys/remedy.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <memory>
+
+#include "lockstep/base/join.hpp"
 
 namespace lockstep::sys {
 namespace {
@@ -27,7 +28,7 @@ std::string srun_line(const EnvLookup& env, const SrunMpiTypes& types) {
         "write srun --mpi=pmix -N {} -n {} lockstep ... (srun --mpi=list shows what there is), or "
         "in the job mpirun -np {} lockstep ...",
         nodes, tasks, tasks);
-  const std::string offer = fmt::format("this srun offers {}", fmt::join(offered, ", "));
+  const std::string offer = fmt::format("this srun offers {}", join(offered, ", "));
   if (pmix == offered.end())
     return fmt::format("{}, and no PMIx: write in the job mpirun -np {} lockstep ...", offer,
                        tasks);

@@ -1,7 +1,6 @@
 #include "lockstep/train/agreement.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/comm/agreement.hpp"
 
 namespace lockstep::train {
@@ -44,15 +44,14 @@ void require_same_options(const Config& config, comm::Control& control) {
     if (!who.empty()) found.push_back(fmt::format("{} is {}", option.name, who));
   }
   throw InputError(
-      fmt::format("the ranks were started with different options: {}", fmt::join(found, "; ")));
+      fmt::format("the ranks were started with different options: {}", join(found, "; ")));
 }
 
 void require_same_data(const data::DataSet& rows, const std::string& what, comm::Control& control) {
   const data::DataSetInfo& info = rows.info();
-  const std::string facts =
-      fmt::format("{} {} {} {} {} {} {}", static_cast<int>(info.encoding), info.height, info.width,
-                  info.channels, fmt::join(info.classes, "\n"), fmt::join(info.mean, " "),
-                  fmt::join(info.stddev, " "));
+  const std::string facts = fmt::format(
+      "{} {} {} {} {} {} {}", static_cast<int>(info.encoding), info.height, info.width,
+      info.channels, join(info.classes, "\n"), join(info.mean, " "), join(info.stddev, " "));
   const std::uint32_t hash =
       crc32c(rows.labels().data(), rows.labels().size_bytes(), crc32c(facts.data(), facts.size()));
   const std::string who =

@@ -7,13 +7,13 @@
 #include <functional>
 #include <numeric>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include "hdf5.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -91,7 +91,7 @@ void read_loss_scale(const hdf5::File& file, Parameters& parameters) {
 }
 
 std::string shape_text(const std::vector<std::size_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
+  return fmt::format("[{}]", join(shape, ", "));
 }
 
 /// The model's tensors in the file are those of `layout`, by name and shape.

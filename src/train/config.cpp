@@ -4,12 +4,12 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/base/edit_distance.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -157,7 +157,7 @@ void refuse_idle_keys(const Config& config) {
     require(epoch < config.epochs,
             fmt::format("optim.milestones = {}: {} would have no effect: the run ends with epoch "
                         "{}, and a milestone counts from the next one on",
-                        fmt::join(optim.milestones, ","), epoch, config.epochs));
+                        join(optim.milestones, ","), epoch, config.epochs));
 }
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <type_traits>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/count.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/train/config.hpp"
 
 namespace lockstep::train {
@@ -55,9 +55,7 @@ void parse(const std::string& text, const std::string& key, std::vector<std::uin
 }
 
 std::string show(const std::string& value) { return value; }
-std::string show(const std::vector<std::uint64_t>& value) {
-  return fmt::format("{}", fmt::join(value, ","));
-}
+std::string show(const std::vector<std::uint64_t>& value) { return join(value, ","); }
 template <class T>
 std::string show(const T& value) {
   return fmt::format("{}", value);  // shortest text that reads back to the same value
@@ -95,12 +93,12 @@ ConfigKey key(std::string name, Section Config::*section, Value Section::*field,
 
 /// The key takes only these values.
 ConfigKey one_of(ConfigKey key, std::vector<std::string> values) {
-  key.help += fmt::format(": {}", fmt::join(values, ", "));
+  key.help += fmt::format(": {}", join(values, ", "));
   key.set = [set = key.set, name = key.name, values](Config& config, const std::string& text) {
     for (const std::string& value : values)
       if (text == value) return set(config, text);
     throw InputError(
-        fmt::format("{}: '{}' is not known; choose {}", name, text, fmt::join(values, ", ")));
+        fmt::format("{}: '{}' is not known; choose {}", name, text, join(values, ", ")));
   };
   return key;
 }

@@ -1,9 +1,9 @@
 #include "lockstep/train/resume.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/train/model.hpp"
 
 namespace lockstep::train {
@@ -70,7 +70,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const Config& no
   const auto numbers = [&](const char* what, const auto& then, const auto& today) {
     if (then != today)
       changes.push_back(fmt::format("{} of the training set ([{}], now [{}])", what,
-                                    fmt::join(then, ", "), fmt::join(today, ", ")));
+                                    join(then, ", "), join(today, ", ")));
   };
   numbers("mean", header.input.mean, conditions.data.mean);
   numbers("deviation", header.input.stddev, conditions.data.stddev);

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/data/row_reader.hpp"
@@ -120,8 +120,8 @@ void Run::Impl::prepare_resume() {
   at = resume->header.progress;
   if (!speaker()) return;
   if (!changes.empty())
-    log::warn(fmt::format("the result may differ from an uninterrupted run's: {}",
-                          fmt::join(changes, ", ")));
+    log::warn(
+        fmt::format("the result may differ from an uninterrupted run's: {}", join(changes, ", ")));
   log::info(fmt::format("going on from {}: step {}, epoch {}", resume->checkpoint.string(), at.step,
                         at.epoch + 1));
 }

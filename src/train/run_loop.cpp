@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/train/model.hpp"
@@ -115,8 +115,7 @@ void Run::Impl::audit() {
 
 /// All ranks keep the list, so that any checkpoint and every rank's verdict can go by it.
 void Run::Impl::note_bad_rows(const std::vector<std::string>& mine) {
-  for (const std::string& of_rank :
-       control.gather(fmt::format("{}", fmt::join(mine, "\n")), "bad rows"))
+  for (const std::string& of_rank : control.gather(join(mine, "\n"), "bad rows"))
     for (std::size_t begin = 0; begin < of_rank.size();) {
       const std::size_t end = std::min(of_rank.find('\n', begin), of_rank.size());
       at.bad_rows.push_back(of_rank.substr(begin, end - begin));
@@ -190,7 +189,7 @@ bool Run::Impl::finish_epoch() {
     log::info(epoch_line(record, config.epochs, seconds));
     if (!at.bad_rows.empty())
       log::warn(fmt::format("{} row(s) of epoch {} were broken and replaced by others:\n  {}",
-                            at.bad_rows.size(), epoch, fmt::join(at.bad_rows, "\n  ")));
+                            at.bad_rows.size(), epoch, join(at.bad_rows, "\n  ")));
   }
   at.epoch = epoch;
   at.batch = 0;

@@ -1,0 +1,31 @@
+#include "lockstep/base/join.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+std::string join(std::span<const std::string> list, std::string_view between) {
+  return fmt::format("{}", fmt::join(list, between));
+}
+
+std::string join(std::span<const std::uint64_t> list, std::string_view between) {
+  return fmt::format("{}", fmt::join(list, between));
+}
+
+std::string join(std::span<const unsigned long long> list, std::string_view between) {
+  return fmt::format("{}", fmt::join(list, between));
+}
+
+std::string join(std::span<const int> list, std::string_view between) {
+  return fmt::format("{}", fmt::join(list, between));
+}
+
+std::string join(std::span<const float> list, std::string_view between) {
+  return fmt::format("{}", fmt::join(list, between));
+}
+
+std::string join(std::span<const double> list, std::string_view between) {
+  return fmt::format("{}", fmt::join(list, between));
+}
+
+}  // namespace lockstep
