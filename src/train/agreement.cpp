@@ -15,8 +15,10 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::array<std::string_view, 5> kMayDiffer = {"data.train", "data.val", "data.workers",
-                                                        "data.slots", "threads"};
+/// Where a node has its data and how it reads them: the rows are the same.
+constexpr std::array<std::string_view, 9> kMayDiffer = {
+    "data.train", "data.val",      "data.stage",   "data.read", "data.readahead",
+    "data.slots", "data.cache-mb", "data.workers", "threads"};
 
 struct Option {
   std::string name, value;

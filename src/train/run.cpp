@@ -235,27 +235,37 @@ void Run::Impl::measure_workers(const data::LoaderSpec& loading) {
                     choice.workers, most, choice.rows_per_s, choice.rows_per_s_of_one));
 }
 
-void Run::Impl::stage_data() {
-  if (config.data.stage.empty()) return;
+/// What this rank's node stages, or why it does not, in a sentence; nothing where none was asked
+/// for.
+std::string Run::Impl::stage_data_of_node(bool& fits) {
+  if (config.data.stage.empty()) return "";
   const data::Staging staging = train_rows->stage(config.data.stage, sampler->rows_of_node());
-  const std::string said =
-      staging.fits
-          ? ""
-          : fmt::format(
-                "{} of the training set do not fit into {} on {}, where there is "
-                "room for {}: they are read from where they are",
-                human_bytes(static_cast<double>(staging.bytes - staging.there)), config.data.stage,
-                spec.allocation.host, human_bytes(static_cast<double>(staging.available)));
-  const std::vector<std::string> all = control.gather(said, "staging");
+  fits = staging.fits;
+  const std::string there = human_bytes(static_cast<double>(staging.there));
+  if (fits)
+    return fmt::format(
+        "data: {} are copied to {} on each node while they are first read ({} are "
+        "there)",
+        human_bytes(static_cast<double>(staging.bytes)), config.data.stage, there);
+  return fmt::format(
+      "data.stage: {} of the training set do not fit into {} on {}, where there is room for {}: "
+      "they are read from where they are",
+      human_bytes(static_cast<double>(staging.bytes - staging.there)), config.data.stage,
+      spec.allocation.host, human_bytes(static_cast<double>(staging.available)));
+}
+
+/// Nodes may stage in different folders, and some not at all.
+void Run::Impl::stage_data() {
+  bool fits = true;
+  const std::string said = stage_data_of_node(fits);
+  const std::vector<std::string> refused = control.gather(fits ? "" : said, "staging");
+  const std::vector<std::string> staged = control.gather(fits ? said : "", "staging");
   if (!speaker()) return;
-  const auto refused =
-      std::find_if(all.begin(), all.end(), [](const std::string& text) { return !text.empty(); });
-  if (refused != all.end()) return log::warn("data.stage: " + *refused);
-  log::info(
-      fmt::format("data: {} are copied to {} on each node while they are first read ({} are "
-                  "there)",
-                  human_bytes(static_cast<double>(staging.bytes)), config.data.stage,
-                  human_bytes(static_cast<double>(staging.there))));
+  const auto said_by = [](const std::vector<std::string>& all) {
+    return std::find_if(all.begin(), all.end(), [](const auto& text) { return !text.empty(); });
+  };
+  if (const auto first = said_by(refused); first != refused.end()) return log::warn(*first);
+  if (const auto first = said_by(staged); first != staged.end()) log::info(*first);
 }
 
 void Run::Impl::introduce() const {
