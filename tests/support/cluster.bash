@@ -25,11 +25,25 @@ cluster() {
   done
   export MINI_SLURM_ID=$number
   "$support/../mini-slurm" down >/dev/null 2>&1
-  trap '"$support/../mini-slurm" down >/dev/null 2>&1' EXIT
+  trap 'show_cores; "$support/../mini-slurm" down >/dev/null 2>&1' EXIT
   "$support/../mini-slurm" up "$@" >up.log 2>&1 || { cat up.log; exit 1; }
   eval "$("$support/../mini-slurm" env)"
   for ((i = 1; i <= $1; i++)); do printf -v "node$i" 'c%dnode%d' "$number" "$i"; done
   export LOCKSTEP_RENDEZVOUS_DIR=$WORK/meetings
+  # Of a rank that jumped to nowhere Open MPI's own handler shows nothing; its core shows how it came there.
+  ulimit -c unlimited 2>/dev/null
+  export OMPI_MCA_opal_signal=
+}
+
+# show_cores: where the threads of each rank that crashed here stood, and what lay on the stack of the culprit.
+show_cores() {
+  local core
+  command -v gdb >/dev/null || return
+  for core in "$WORK"/core*; do
+    [[ -f $core ]] || continue
+    echo "a rank crashed:"
+    gdb -nx -batch -ex 'x/32ag $rsp' -ex 'thread apply all backtrace' "$LOCKSTEP" "$core" 2>&1
+  done
 }
 
 # mini COMMAND...: what happens to nodes and networks (tests/mini-slurm --help).
