@@ -27,6 +27,7 @@ endif
 # Each probe runs once, when a recipe first needs it: `make help` asks for nothing.
 once        = $(eval $(1) := $$(shell $(2)))$($(1))
 , := ,
+blank := $() $()
 include src/cuda/cuda.mk
 
 # ---- what goes into the program --------------------------------------------------------------
@@ -43,6 +44,22 @@ GPU_SRC   := $(wildcard tests/gpu/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPO
 FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp' -o -name '*.cu')
 
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
+
+# In these folders so many sources are compiled at a time, in one piece, for their headers take
+# longer than they do. With PIECE=1 each is compiled by itself: quicker after an edit, and what the
+# sanitizers' builds do, which so find what a source forgot to include.
+PIECE     ?= $(if $(SANITIZE),1,8)
+IN_PIECES := $(if $(filter-out 1,$(PIECE)),sys nn comm tcp mpi data train app)
+BY_ITSELF := %_avx2.cpp %_avx512.cpp %_x86_64.cpp
+cut        = $(if $(2),$(eval $(1)/piece$(words $(3)) := $(wordlist 1,$(PIECE),$(2)))\
+               $(1)/piece$(words $(3)) $(call cut,$(1),$(call behind,$($(1)/piece$(words $(3))),$(2)),x $(3)))
+behind     = $(wordlist $(words x $(1)),$(words $(2)),$(2))
+PIECES    := $(strip $(foreach folder,$(IN_PIECES:%=src/%),\
+               $(call cut,$(folder),$(filter-out $(BY_ITSELF),$(wildcard $(folder)/*.cpp)),x)))
+unpieced   = $(call objects,$(filter-out $(foreach piece,$(PIECES),$($(piece))),$(1)))
+pieced     = $(patsubst %,$(BUILD)/obj/%.o,$(1))
+APP_OBJ   := $(call unpieced,$(APP_SRC)) $(call pieced,$(filter src/app/%,$(PIECES)))
+LIB_OBJ   := $(call unpieced,$(ARCHIVED)) $(call pieced,$(filter-out src/app/%,$(PIECES)))
 LIB       := $(BUILD)/liblockstep.a
 PROGRAM   := $(BUILD)/lockstep
 UNIT      := $(BUILD)/unit_tests
@@ -93,12 +110,12 @@ LIBS        = $(filter-out -lmpi_cxx,$(MPI_LIBS)) -ldnnl $(PKG_LIBS) $(CUDA_LIBS
 .PHONY: all
 all: $(PROGRAM)  ## build the program into build/ (default)
 
-$(PROGRAM): $(call objects,$(APP_SRC)) $(LIB)
+$(PROGRAM): $(APP_OBJ) $(LIB)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $^ $(LIBS)
 
 # Made anew each time, so that an object whose source is gone does not live on in the archive.
-$(LIB): $(call objects,$(ARCHIVED)) $(BUILD)/build_id.o $(BUILD)/sources
+$(LIB): $(LIB_OBJ) $(BUILD)/build_id.o $(BUILD)/sources
 	@echo "  archive $@"
 	@rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
@@ -124,6 +141,12 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@echo "  compile $<"
 	@$(CCACHE) $(COMPILE) $(EXTRA) -MMD -MP -c -o $@ $<
 
+$(call pieced,$(PIECES)): $(BUILD)/obj/%.o: $(BUILD)/flags $(BUILD)/sources
+	@mkdir -p $(@D)
+	@echo "  compile $(@D:$(BUILD)/obj/%=%)/{$(subst $(blank),$(,),$(basename $(notdir $($*))))}.cpp"
+	@$(CCACHE) $(COMPILE) $(EXTRA) -Wno-subobject-linkage $(patsubst %,-include %,$(call behind,x,$($*))) -MMD -MP \
+	  -c -o $@ $(firstword $($*))
+
 $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/archs $(BUILD)/cuda-flags
 	@mkdir -p $(@D)
 	@echo "  compile $<"
@@ -148,8 +171,9 @@ $(BUILD)/obj/src/data/%.o: EXTRA = $(NUMERIC) -ffp-contract=off
 # The list of sources and the command that compiles: written only when they change, so that a change
 # remakes what depends on them.
 record = mkdir -p $(@D); echo '$($(1))' | cmp -s - $@ || echo '$($(1))' > $@
+COMPILED = $(PIECE) $(ARCHIVED) $(APP_SRC)
 $(BUILD)/sources: FORCE
-	@$(call record,ARCHIVED)
+	@$(call record,COMPILED)
 $(BUILD)/flags: FORCE | $(BUILD)/found
 	@$(call record,COMPILE)
 $(BUILD)/archs: FORCE | $(BUILD)/found
@@ -179,7 +203,7 @@ $(BUILD)/cuda: FORCE
 	@$(call record,CUDA_SITE)
 CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))
 
--include $(patsubst %.o,%.d,$(call objects,$(ARCHIVED) $(APP_SRC) $(UNIT_SRC) $(MPI_SRC) $(GPU_SRC)))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(call objects,$(UNIT_SRC) $(MPI_SRC) $(GPU_SRC)))
 
 .PHONY: tests
 tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS)

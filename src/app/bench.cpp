@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options : StepOptions {
+struct TrainBenchOptions : StepOptions {
   bool reduction = false, layers = false;
 };
 
@@ -38,7 +38,7 @@ class NoReduction final : public comm::Communicator {
 };
 
 /// Median time of each step of the tape, in its order: where forward and backward spend theirs.
-Json time_tape(const Options& options, Backend& backend, train::Trainer& trainer,
+Json time_tape(const TrainBenchOptions& options, Backend& backend, train::Trainer& trainer,
                const Synthetic& data) {
   const auto program =
       backend.compile(trainer.network(), trainer.program_spec(), trainer.parameters());
@@ -63,8 +63,8 @@ Json time_tape(const Options& options, Backend& backend, train::Trainer& trainer
   return list;
 }
 
-Json to_json(const Options& options, int world, const Backend& backend, const Series& series,
-             const Series& alone, double peak_bytes, double first_step_s) {
+Json to_json(const TrainBenchOptions& options, int world, const Backend& backend,
+             const Series& series, const Series& alone, double peak_bytes, double first_step_s) {
   const double step_ms = median(series.step);
   Json json = {{"model", options.model},
                {"precision", options.precision},
@@ -91,7 +91,7 @@ Json to_json(const Options& options, int world, const Backend& backend, const Se
   return json;
 }
 
-void report(const Options& options, const Json& json) {
+void report(const TrainBenchOptions& options, const Json& json) {
   const auto figure = [&](const char* name) { return json[name].get<double>(); };
   log::info(fmt::format(
       "{} {} batch {} on {} x {}: {:.1f} images/s, step {:.1f} ms (forward {:.1f}, backward "
@@ -110,7 +110,7 @@ void report(const Options& options, const Json& json) {
   if (!options.json.empty()) write_report(options.json, json.dump(2) + "\n");
 }
 
-int run_bench(Launch& launch, const Options& options) {
+int run_bench(Launch& launch, const TrainBenchOptions& options) {
   const double started_s = now_s();
   launch.start();
   const int world = launch.rank.world;
@@ -153,7 +153,7 @@ int run_bench(Launch& launch, const Options& options) {
 }  // namespace
 
 Command add_bench(Arguments root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainBenchOptions>();
   Arguments app = root.add_command("bench", "Measure this machine");
   app.require_command();
   Arguments train = app.add_command("train", "Whole training steps on synthetic images");

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options : StepOptions {
+struct BindingBenchOptions : StepOptions {
   std::size_t rounds = 5;
   bool anyway = false;
 };
@@ -29,7 +29,7 @@ struct Options : StepOptions {
 /// it wants them; the calling thread, which computes for both, is put where it belongs each time.
 class Side {
  public:
-  Side(const Options& options, const Launch& launch, sys::CpuSet cpus, Backend& backend,
+  Side(const BindingBenchOptions& options, const Launch& launch, sys::CpuSet cpus, Backend& backend,
        comm::Communicator& communicator)
       : cpus_(std::move(cpus)),
         network_(options.network()),
@@ -58,7 +58,8 @@ struct Rounds {
 
 /// The sides take turns, and so does who begins: what drifts meets both. The first step of a turn
 /// finds the caches as the other side left them and does not count.
-Rounds measure(const Options& options, comm::Control& control, Side& bound, Side& unbound) {
+Rounds measure(const BindingBenchOptions& options, comm::Control& control, Side& bound,
+               Side& unbound) {
   const std::size_t steps = std::max<std::size_t>(options.steps / options.rounds, 1);
   for (Side* side : {&bound, &unbound}) side->run(control, options.batch, options.warm_up, nullptr);
   Rounds rounds;
@@ -76,7 +77,7 @@ Rounds measure(const Options& options, comm::Control& control, Side& bound, Side
   return rounds;
 }
 
-void report(const Options& options, const Launch& launch, const Backend& backend,
+void report(const BindingBenchOptions& options, const Launch& launch, const Backend& backend,
             const Rounds& rounds) {
   const auto rate = [&](const std::vector<double>& ms) {
     return static_cast<double>(options.batch) / median(ms) * 1e3;
@@ -115,7 +116,7 @@ bool can_differ(Launch& launch, const sys::Machine& machine) {
   return false;
 }
 
-int run(Launch& launch, const Options& options) {
+int run(Launch& launch, const BindingBenchOptions& options) {
   launch.start();
   options.require_sound(launch.rank.world);
   require(options.rounds > 0, "--rounds must be at least 1");
@@ -149,7 +150,7 @@ int run(Launch& launch, const Options& options) {
 }  // namespace
 
 Command add_bench_binding(Arguments bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BindingBenchOptions>();
   options->steps = 25;
   Arguments app = bench.add_command(
       "binding", "The same training steps bound to their cores and memory, and not, in turn");

@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct DataBenchOptions {
   std::string path, json;
   train::Config config;
   std::size_t batch = 64, workers = 0, slots = 4;
@@ -46,7 +46,7 @@ class HostMemory final : public Device {
   }
 };
 
-data::SamplerSpec sampling(const Options& options, const data::DataSet& rows) {
+data::SamplerSpec sampling(const DataBenchOptions& options, const data::DataSet& rows) {
   train::Config config = options.config;
   config.batch = std::min(options.batch, rows.info().rows);
   data::SamplerSpec order = train::training_order(config, rows, 1);
@@ -62,7 +62,7 @@ struct Stage {
 
 /// All rows that fit into the time, stage by stage. What the loader does besides (claim rows, copy
 /// labels, mix) is "assemble": a row's share of a whole loader, less the other stages.
-std::vector<Stage> time_stages(const Options& options, const data::DataSet& rows,
+std::vector<Stage> time_stages(const DataBenchOptions& options, const data::DataSet& rows,
                                const data::AugmentSpec& how, std::size_t& count) {
   data::RowReader reader(rows, how);
   data::StageTimes times;
@@ -102,12 +102,12 @@ std::vector<Stage> time_stages(const Options& options, const data::DataSet& rows
           {"normalise", normalise_s, made}};
 }
 
-bool counts(const Options& options, const std::string& stage) {
+bool counts(const DataBenchOptions& options, const std::string& stage) {
   return stage != "normalise" || options.normalise;  // else it is the trainer's
 }
 
 /// A row of each stage on one core, and `one`, the loader's rows per second with one worker.
-Json describe(const Options& options, const std::vector<Stage>& stages, std::size_t count,
+Json describe(const DataBenchOptions& options, const std::vector<Stage>& stages, std::size_t count,
               double one) {
   Json all;
   double known_s = 0, made = 0;
@@ -130,8 +130,8 @@ Json describe(const Options& options, const std::vector<Stage>& stages, std::siz
 }
 
 /// Rows per second of the whole loader.
-double run_loader(const Options& options, const data::DataSet& rows, const data::AugmentSpec& how,
-                  std::size_t workers) {
+double run_loader(const DataBenchOptions& options, const data::DataSet& rows,
+                  const data::AugmentSpec& how, std::size_t workers) {
   HostMemory memory;
   data::LoaderSpec spec;
   spec.sampler = sampling(options, rows);
@@ -159,7 +159,7 @@ double run_loader(const Options& options, const data::DataSet& rows, const data:
   return static_cast<double>(done) / (now_s() - start);
 }
 
-Json measure(const Options& options) {
+Json measure(const DataBenchOptions& options) {
   data::DataSet rows(options.path, train::foreign_spec(options.config));
   if (!options.config.data.stage.empty()) {
     const data::Run all{0, rows.info().rows};
@@ -199,7 +199,7 @@ Json measure(const Options& options) {
           {"peak_memory_bytes", peak_resident_bytes()}};
 }
 
-void report(const Options& options, const Json& json) {
+void report(const DataBenchOptions& options, const Json& json) {
   const double stored = json["stored_bytes"], rate = json["images_per_s"];
   const Json& shape = json["delivered"];
   const double delivered = shape[0].get<double>() * shape[1].get<double>() * shape[2].get<double>();
@@ -237,7 +237,7 @@ void report(const Options& options, const Json& json) {
                   rate / options.gpu_rate, options.gpu_rate, cores));
 }
 
-int run(const Options& options) {
+int run(const DataBenchOptions& options) {
   const int world = rank_by_environment().world;
   require(world == 1, fmt::format("bench data measures one process, and {} were started: start it "
                                   "without mpirun or srun",
@@ -251,7 +251,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command add_bench_data(Arguments bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DataBenchOptions>();
   Arguments app = bench.add_command(
       "data", "The input pipeline alone: each stage on one core, then the loader");
   app.add("path", options->path, "a shard or a folder of shards").required();

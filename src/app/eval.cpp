@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct EvalOptions {
   std::string checkpoint, data, json;
   std::size_t batch = 64, threads = 0;
   double deadline_s = 120;
@@ -39,7 +39,7 @@ struct Model {
   data::DataSetInfo trained_on;
 };
 
-Model read_model(const Options& options) {
+Model read_model(const EvalOptions& options) {
   const train::CheckpointHeader header = train::read_header(options.checkpoint);
   Model model;
   train::apply_toml(model.config, header.config, options.checkpoint);
@@ -48,7 +48,7 @@ Model read_model(const Options& options) {
   return model;
 }
 
-Json to_json(const Options& options, const train::Evaluation& result,
+Json to_json(const EvalOptions& options, const train::Evaluation& result,
              const std::vector<std::string>& classes) {
   Json per_class = Json::array(), confusion = Json::array();
   for (std::size_t c = 0; c < classes.size(); ++c) {
@@ -96,7 +96,7 @@ void print(const train::Evaluation& result, const std::vector<std::string>& clas
                             usual_mistake(result, c, classes)));
 }
 
-int evaluate(Launch& launch, const Options& options) {
+int evaluate(Launch& launch, const EvalOptions& options) {
   launch.start(options.deadline_s);
   if (launch.rank.rank == 0 && !options.json.empty())
     require_report_fits(options.json, {options.checkpoint, options.data});
@@ -143,7 +143,7 @@ int evaluate(Launch& launch, const Options& options) {
 }  // namespace
 
 Command add_eval(Arguments root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvalOptions>();
   Arguments app = root.add_command(
       "eval", "Measure a checkpoint on a data set: each row counted once, for any number of ranks");
   app.add("checkpoint", options->checkpoint, "checkpoint file").required();

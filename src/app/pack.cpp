@@ -23,9 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 using comm::Control;
 
-constexpr double round_s = 0.1;     // between two looks at the other ranks
-constexpr double deadline_s = 600;  // one image from a slow disk, one shard's way to it
-constexpr std::size_t listed = 20;  // unreadable images that are named on the screen
+constexpr double round_s = 0.1;           // between two looks at the other ranks
+constexpr double shard_deadline_s = 600;  // one image from a slow disk, one shard's way to it
+constexpr std::size_t listed = 20;        // unreadable images that are named on the screen
 
 /// Runs `work` on every rank. When it fails on any, all throw the same error, that of the lowest
 /// failing rank: nobody waits for a rank that is gone, and what was begun is removed in peace.
@@ -347,7 +347,7 @@ Command add_pack(Arguments root) {
   const auto options = std::make_shared<PackOptions>();
   add_pack_options(app, *options);
   return {app, [options](Launch& launch) {
-            launch.start(deadline_s);
+            launch.start(shard_deadline_s);
             PackJob(*options, *launch.control).run();
             return 0;
           }};

@@ -18,13 +18,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct PreflightOptions {
   std::string profile, model = "resnet50", precision = "fp16", json, directory;
   std::size_t batch = 256, image = 0, classes = 0;
   bool deterministic = false, layers = false;
 };
 
-PreflightSpec spec_of(const Options& options) {
+PreflightSpec spec_of(const PreflightOptions& options) {
   const nn::ResNetSpec model = nn::usual_resnet(options.model, options.image, options.classes);
   PreflightSpec spec{nn::resnet(model), {}, read_gpu_profile(options.profile)};
   spec.program.batch = options.batch;
@@ -129,7 +129,7 @@ void print_steps(const PreflightSpec& spec, const PreflightReport& report, bool 
                         1e3 * static_cast<double>(spec.program.batch) / sums.shortest_ms));
 }
 
-int run_preflight(const Options& options) {
+int run_preflight(const PreflightOptions& options) {
   if (rank_by_environment().rank > 0) return status_done;  // one answer for all
   const PreflightSpec spec = spec_of(options);
   const PreflightReport report = preflight(spec);
@@ -145,7 +145,7 @@ int run_preflight(const Options& options) {
   return report.possible ? status_done : status_failed;
 }
 
-int run_between_nodes(Launch& launch, const Options& options) {
+int run_between_nodes(Launch& launch, const PreflightOptions& options) {
   launch.start(60, Needs::control);
   const NodeCheck check = check_nodes(launch, {options.directory, {}, false});
   if (!options.json.empty() && launch.rank.rank == 0) write_report(options.json, check.json);
@@ -155,7 +155,7 @@ int run_between_nodes(Launch& launch, const Options& options) {
 }  // namespace
 
 Command add_preflight(Arguments root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PreflightOptions>();
   Arguments app = root.add_command(
       "preflight",
       "Started by srun or mpirun on several nodes: find the one that is slow or differs. With "

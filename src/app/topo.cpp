@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using sys::to_string;
 
-struct Options {
+struct TopoOptions {
   std::optional<std::string> hwloc, hide_cpus;
   int ranks_per_node = 0;
   std::size_t threads = 0;
@@ -167,7 +167,7 @@ std::string text_of(const Json& ranks) {
 }
 
 /// `seen`: what CUDA shows to rank 0; empty for ranks that do not run.
-void print(const Options& options, const sys::Machine& machine, const Json& ranks,
+void print(const TopoOptions& options, const sys::Machine& machine, const Json& ranks,
            const VisibleGpus& seen) {
   const Json all{{"machine", as_json(machine)}, {"cuda", as_json(seen)}, {"ranks", ranks}};
   std::string text = options.json ? all.dump(2, ' ', false, Json::error_handler_t::replace)
@@ -177,7 +177,7 @@ void print(const Options& options, const sys::Machine& machine, const Json& rank
 }
 
 /// The plan for ranks that do not run: on this machine, or on another from its description.
-int show_plan(const Options& options) {
+int show_plan(const TopoOptions& options) {
   const sys::RankInfo self = sys::identify(sys::process_environment(), std::nullopt);
   log::set_rank(self.rank, self.world);
   sys::Machine machine = sys::look_at_machine(options.hwloc);
@@ -214,7 +214,7 @@ int show_plan(const Options& options) {
 }
 
 /// Binds the ranks that do run, and reads back. Alone, without MPI.
-int bind_and_verify(const Options& options, Launch& launch) {
+int bind_and_verify(const TopoOptions& options, Launch& launch) {
   const sys::EnvLookup env = sys::process_environment();
   if (sys::launched(env))
     launch.start();
@@ -240,7 +240,7 @@ int bind_and_verify(const Options& options, Launch& launch) {
 }  // namespace
 
 Command add_topo(Arguments root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TopoOptions>();
   Arguments app = root.add_command(
       "topo",
       "Show what this machine is and where each rank runs. Started by mpirun or srun, every rank "

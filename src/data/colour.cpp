@@ -26,7 +26,7 @@ const ColourKernels& kernels() {
 
 float rest_of(double ratio) { return static_cast<float>(1 - ratio); }
 
-void apply(const Canvas& image, const std::array<Table, 3>& tables) {
+void apply_tables(const Canvas& image, const std::array<Table, 3>& tables) {
   std::uint8_t* at = image.pixels;
   if (image.channels == 1) {
     for (std::size_t i = 0; i < image.count(); ++i, ++at) *at = tables[0][*at];
@@ -143,14 +143,14 @@ void stretch_contrast(const Canvas& image) {
   const auto counts = histograms(image);
   std::array<Table, 3> tables;
   for (std::size_t c = 0; c < 3; ++c) tables[c] = stretched(counts[c]);
-  apply(image, tables);
+  apply_tables(image, tables);
 }
 
 void equalise(const Canvas& image) {
   const auto counts = histograms(image);
   std::array<Table, 3> tables;
   for (std::size_t c = 0; c < image.channels; ++c) tables[c] = equalised(counts[c], image.count());
-  apply(image, tables);
+  apply_tables(image, tables);
 }
 
 void mix(std::uint8_t* values, const std::uint8_t* others, std::size_t count, float share) {

@@ -9,10 +9,6 @@
 namespace lockstep::data {
 namespace {
 
-double between(double low, double high, std::uint32_t bits) {
-  return low + (high - low) * static_cast<double>(unit(bits));
-}
-
 /// ColorJitter's ratio: uniform from 1 - range, not below 0, to 1 + range.
 double ratio(float range, std::uint32_t bits) {
   const double r = static_cast<double>(range);

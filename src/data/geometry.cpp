@@ -19,10 +19,6 @@ Philox words_of(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row, i
                     static_cast<std::uint32_t>(Draw::crop));
 }
 
-double between(double low, double high, std::uint32_t bits) {
-  return low + (high - low) * static_cast<double>(unit(bits));
-}
-
 /// Python's round(): halves go to the even neighbour, which is the default of the processor.
 std::size_t rounded(double value) { return static_cast<std::size_t>(std::nearbyint(value)); }
 

@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 namespace {
 
-enum Tag : int { question, answer, finding };
+enum RollCallTag : int { question, answer, finding };
 
 // A rank that waits listens ten times a second; the rest is for machines with more ranks than
 // cores.

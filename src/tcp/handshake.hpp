@@ -17,6 +17,9 @@ namespace lockstep::comm {
 /// has not passed can make rank 0 hold more than `handshake_limit` bytes.
 constexpr std::size_t handshake_limit = 1024;
 
+/// Strangers may come in any number and say nothing: the oldest goes when there are more.
+constexpr std::size_t most_candidates = 1024;
+
 using Nonce = std::array<std::uint8_t, 16>;
 Nonce new_nonce();
 

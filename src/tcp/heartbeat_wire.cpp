@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::string_view purpose = "heartbeat";
 constexpr std::size_t message_bytes = 1 << 16;
-constexpr std::size_t most_candidates = 1024;
 constexpr double patience_s = 1;
 
 /// Empty for what no other machine can use.
@@ -36,24 +35,15 @@ std::string numeric(const sockaddr* address) {
   return text;
 }
 
-std::optional<std::string> next_message(Wire& wire) {
-  Wire* const only[] = {&wire};
-  for (Countdown left(patience_s); wire.open() && !left.over(); wait_for(only)) {
-    wire.flush();
-    if (auto message = wire.receive()) return message;
-  }
-  return std::nullopt;
-}
-
 /// A closed wire when the other side is not rank 0's watcher.
 Wire introduce(Socket socket, const Key& secret, int rank, int world) {
   Wire wire(std::move(socket), handshake_limit);
-  const auto greeting = next_message(wire);
+  const auto greeting = next_message(wire, patience_s);
   const auto host = greeting ? read_greeting(*greeting) : std::nullopt;
   if (!host) return {};
   const Nonce mine = new_nonce();
   wire.send(make_hello(secret, *host, mine, {std::string(purpose), rank, world, ""}));
-  const auto answer = next_message(wire);
+  const auto answer = next_message(wire, patience_s);
   if (!answer || read_answer(secret, *host, mine, *answer) != "") return {};
   wire.set_limit(message_bytes);
   return wire;

@@ -14,9 +14,6 @@
 namespace lockstep::comm {
 namespace {
 
-// Strangers may come in any number and say nothing: the oldest goes when there are more.
-constexpr std::size_t most_candidates = 1024;
-
 /// A connection that has not proved who it is.
 struct Candidate {
   Wire wire;

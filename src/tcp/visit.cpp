@@ -13,21 +13,12 @@ namespace {
 
 constexpr double connect_s = 2, answer_s = 5;
 
-std::optional<std::string> next_message(Wire& wire) {
-  Wire* const only[] = {&wire};
-  for (Countdown left(answer_s); wire.open() && !left.over(); wait_for(only)) {
-    wire.flush();
-    if (auto message = wire.receive()) return message;
-  }
-  return std::nullopt;
-}
-
 /// One try to be let in: the wire, or in `why` what went wrong. Throws InputError when rank 0
 /// itself refuses.
 std::optional<Wire> introduce(const sys::MeetingPlace& place, const sys::RankInfo& self,
                               const sys::MeetingCard& card, Socket socket, std::string& why) {
   Wire wire(std::move(socket), handshake_limit);
-  const auto greeting = next_message(wire);
+  const auto greeting = next_message(wire, answer_s);
   const auto host = greeting ? read_greeting(*greeting) : std::nullopt;
   if (!host) {
     why = "what listens there is no rank of lockstep";
@@ -35,7 +26,7 @@ std::optional<Wire> introduce(const sys::MeetingPlace& place, const sys::RankInf
   }
   const Nonce mine = new_nonce();
   wire.send(make_hello(card.secret, *host, mine, {place.job, self.rank, self.world, place.node}));
-  const auto answer = next_message(wire);
+  const auto answer = next_message(wire, answer_s);
   const auto refusal = answer ? read_answer(card.secret, *host, mine, *answer) : std::nullopt;
   if (!refusal) {
     why = "who listens there does not know this meeting's secret";

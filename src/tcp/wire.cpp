@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "lockstep/base/error.hpp"
+#include "tcp/countdown.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -66,9 +67,9 @@ std::uint16_t port_of(int handle) {
 }
 
 /// Whether a connection in the making stands within the time.
-bool connected(int handle, double patience_s) {
+bool connected(int handle, double within_s) {
   pollfd entry{handle, POLLOUT, 0};
-  if (poll(&entry, 1, static_cast<int>(patience_s * 1e3)) != 1) return false;
+  if (poll(&entry, 1, static_cast<int>(within_s * 1e3)) != 1) return false;
   int error = 0;
   socklen_t size = sizeof error;
   return getsockopt(handle, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
@@ -97,7 +98,7 @@ Socket accept_on(const Listener& listener) {
   return socket;
 }
 
-Socket connect_to(const std::string& host, std::uint16_t port, double patience_s) {
+Socket connect_to(const std::string& host, std::uint16_t port, double within_s) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -108,7 +109,7 @@ Socket connect_to(const std::string& host, std::uint16_t port, double patience_s
     if (!socket) continue;
     prepare(socket.get());
     if (connect(socket.get(), address->ai_addr, address->ai_addrlen) == 0 ||
-        (errno == EINPROGRESS && connected(socket.get(), patience_s)))
+        (errno == EINPROGRESS && connected(socket.get(), within_s)))
       return socket;
   }
   return {};
@@ -179,6 +180,15 @@ void wait_for(std::span<Wire* const> wires, const Listener* listener) {
           {wire->handle(), static_cast<short>(POLLIN | (wire->unsent() ? POLLOUT : 0)), 0});
   if (listener) entries.push_back({listener->socket.get(), POLLIN, 0});
   poll(entries.data(), entries.size(), poll_ms);
+}
+
+std::optional<std::string> next_message(Wire& wire, double within_s) {
+  Wire* const only[] = {&wire};
+  for (Countdown left(within_s); wire.open() && !left.over(); wait_for(only)) {
+    wire.flush();
+    if (auto message = wire.receive()) return message;
+  }
+  return std::nullopt;
 }
 
 }  // namespace lockstep::comm

@@ -27,9 +27,9 @@ Listener listen_on(std::span<const std::uint16_t> ports);
 /// A connection that has come in, or an empty Socket.
 Socket accept_on(const Listener& listener);
 
-/// A connection to the first address of `host` that takes one within `patience_s`, or an empty
+/// A connection to the first address of `host` that takes one within `within_s`, or an empty
 /// Socket.
-Socket connect_to(const std::string& host, std::uint16_t port, double patience_s);
+Socket connect_to(const std::string& host, std::uint16_t port, double within_s);
 
 /// A connection on which whole messages travel, each behind its size. Never blocks; wait_for()
 /// does. A message that is larger than `limit` ends the connection: a stranger may claim any size.
@@ -59,5 +59,8 @@ class Wire {
 /// Sleeps until a wire (or `listener`) has something to read or room for what is unsent, but no
 /// longer than a twentieth of a second.
 void wait_for(std::span<Wire* const> wires, const Listener* listener = nullptr);
+
+/// The next message that arrives within `within_s`, if one does.
+std::optional<std::string> next_message(Wire& wire, double within_s);
 
 }  // namespace lockstep::comm

@@ -12,14 +12,14 @@
 namespace lockstep::train {
 namespace {
 
-struct Part {
+struct WorkPart {
   comm::Phase phase;
   double StepTimes::*time;
 };
-constexpr std::array<Part, 4> kWork{{{comm::Phase::data, &StepTimes::data_ms},
-                                     {comm::Phase::forward, &StepTimes::forward_ms},
-                                     {comm::Phase::backward, &StepTimes::backward_ms},
-                                     {comm::Phase::update, &StepTimes::update_ms}}};
+constexpr std::array<WorkPart, 4> kWork{{{comm::Phase::data, &StepTimes::data_ms},
+                                         {comm::Phase::forward, &StepTimes::forward_ms},
+                                         {comm::Phase::backward, &StepTimes::backward_ms},
+                                         {comm::Phase::update, &StepTimes::update_ms}}};
 
 double work_ms(const StepTimes& times) { return times.total_ms() - times.exposed_comm_ms; }
 

@@ -74,4 +74,9 @@ constexpr std::uint32_t below(std::uint32_t bits, std::uint32_t n) {
 /// A real number in [0, 1) with 24 random bits.
 constexpr float unit(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
+/// Uniform in [low, high).
+constexpr double between(double low, double high, std::uint32_t bits) {
+  return low + (high - low) * static_cast<double>(unit(bits));
+}
+
 }  // namespace lockstep
