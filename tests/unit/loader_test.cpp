@@ -261,14 +261,16 @@ TEST_CASE("a worker's error reaches next(), by file and row, and stays", "[loade
   for (const std::size_t workers : {1, 3}) {
     LoaderSpec spec = fixture.spec(8, 100);
     spec.workers = workers;
-    Loader loader(*fixture.rows, spec, fixture.device);
-    loader.release(loader.next());
-    std::filesystem::resize_file(fixture.rows->files()[0], 10);
-    const auto until_error = [&] {
-      for (;;) loader.release(loader.next());
-    };
-    CHECK_THROWS_WITH(until_error(), Contains("a.h5: row "));
-    CHECK_THROWS_AS(loader.next(), InputError);
+    {
+      Loader loader(*fixture.rows, spec, fixture.device);
+      loader.release(loader.next());
+      std::filesystem::resize_file(fixture.rows->files()[0], 10);
+      const auto until_error = [&] {
+        for (;;) loader.release(loader.next());
+      };
+      CHECK_THROWS_WITH(until_error(), Contains("a.h5: row "));
+      CHECK_THROWS_AS(loader.next(), InputError);
+    }  // its workers read what open() replaces
     std::filesystem::remove(fixture.rows->files()[0]);
     write_shard(fixture.rows->files()[0], small_info(), 0, 14);
     fixture.open();
