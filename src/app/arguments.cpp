@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -74,9 +73,9 @@ Argument Arguments::add_flag(const std::string& names, bool& value, const std::s
 }
 
 Argument Arguments::add_taken(const std::string& names,
-                              std::function<void(const std::string&)> take,
+                              const std::function<void(const std::string&)>& take,
                               const std::string& help) {
-  return Argument(*app_->add_option_function<std::string>(names, std::move(take), help));
+  return Argument(*app_->add_option_function<std::string>(names, take, help));
 }
 
 void Arguments::allow_unknown() { app_->allow_extras(); }

@@ -49,7 +49,7 @@ class Arguments {
   Argument add(const std::string& names, T& value, const std::string& help);
   Argument add_flag(const std::string& names, bool& value, const std::string& help);
   /// The value is given to `take`, which throws InputError for a bad one.
-  Argument add_taken(const std::string& names, std::function<void(const std::string&)> take,
+  Argument add_taken(const std::string& names, const std::function<void(const std::string&)>& take,
                      const std::string& help);
 
   /// Options that nobody knows are no error; unknown() has them.

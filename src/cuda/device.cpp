@@ -90,13 +90,13 @@ std::unique_ptr<Timeline> CudaDevice::make_timeline() {
 PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
   constexpr std::size_t page = 4096;
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
-  auto* data = static_cast<std::byte*>(std::aligned_alloc(page, rounded));
-  check(data != nullptr, fmt::format("no host memory for a buffer of {} bytes", rounded));
-  std::memset(data, 0, rounded);
-  const cudaError_t status = cudaHostRegister(data, rounded, cudaHostRegisterPortable);
-  if (status != cudaSuccess) std::free(data);
-  check_cuda(status, "cudaHostRegister");
-  return {data, bytes, [](std::byte* memory) {
+  const auto release = [](std::byte* memory) { std::free(memory); };
+  std::unique_ptr<std::byte, decltype(release)> pages(
+      static_cast<std::byte*>(std::aligned_alloc(page, rounded)), release);
+  check(pages != nullptr, fmt::format("no host memory for a buffer of {} bytes", rounded));
+  std::memset(pages.get(), 0, rounded);
+  check_cuda(cudaHostRegister(pages.get(), rounded, cudaHostRegisterPortable), "cudaHostRegister");
+  return {pages.release(), bytes, [](std::byte* memory) {
             cudaHostUnregister(memory);
             std::free(memory);
           }};

@@ -258,6 +258,7 @@ ShardFile open_foreign(const std::filesystem::path& path, const ForeignSpec& spe
   opened.info.channels = form.channels;
   opened.info.classes = read_classes(file.get(), path);
   opened.form = form;
+  opened.labels = read_labels(file.get(), path, labels);
   if (H5Tequal(type.get(), memory_type(form.number)) > 0 &&
       lies_in_one_piece(data.get(), opened.offset)) {
     require(opened.info.rows < (std::uint64_t{1} << 62) / form.stored_bytes(),
@@ -267,7 +268,6 @@ ShardFile open_foreign(const std::filesystem::path& path, const ForeignSpec& spe
     opened.stored = std::make_unique<StoredImages>(path, std::move(data), form, opened.info.rows);
     opened.file = std::move(file);
   }
-  opened.labels = read_labels(opened.file ? opened.file.get() : file.get(), path, labels);
   return opened;
 }
 

@@ -26,16 +26,12 @@ constexpr std::array<std::uint8_t, 80> kNatural = [] {
   for (std::size_t k = 0; k < 64; ++k) {
     order[k] = static_cast<std::uint8_t>(8 * y + x);
     const bool up = (x + y) % 2 == 0;
-    if (up && x == 7)
+    if (up ? x == 7 : x == 0 && y != 7)
       ++y;
-    else if (up && y == 0)
+    else if (y == (up ? 0 : 7))
       ++x;
     else if (up)
       ++x, --y;
-    else if (y == 7)
-      ++x;
-    else if (x == 0)
-      ++y;
     else
       --x, ++y;
   }
@@ -271,7 +267,8 @@ int EntropyDecoder::long_symbol(const Bits& bits, const Table& table, unsigned& 
   while (length <= 16 && next >= table.ends[length]) ++length;
   if (length > 16) return -1;
   const auto code = static_cast<std::int32_t>(next >> (16 - length));
-  return table.symbols[static_cast<std::size_t>(code + table.offsets[length])];
+  const std::int32_t index = code + table.offsets[length];
+  return table.symbols[static_cast<std::size_t>(index)];
 }
 
 bool EntropyDecoder::difference(Bits& bits, const Table& dc, std::int32_t& value) {

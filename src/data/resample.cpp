@@ -69,7 +69,7 @@ void Resampler::Taps::plan(const Axis& axis, int bits) {
     int left = 1 << bits;
     for (std::size_t k = 0; k < under.end - under.begin; ++k) {
       const double share = filter.weight(target, under.begin + k) / sum;
-      const int rounded = static_cast<int>(share * whole + 0.5);
+      const int rounded = static_cast<int>(std::lround(share * whole));
       left -= rounded;
       weight[k] = static_cast<float>(rounded);
       if (weight[k] > weight[largest]) largest = k;

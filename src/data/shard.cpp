@@ -140,7 +140,8 @@ struct DataSet::Impl {
           sums[c] += static_cast<double>(sum[c]) / 255;
           squares[c] += static_cast<double>(square[c]) / (255 * 255);
         }
-        pixels += static_cast<double>(image.size() / channels);
+        const std::size_t of_image = image.size() / channels;
+        pixels += static_cast<double>(of_image);
       }
     }
     for (std::size_t c = 0; c < channels; ++c) {

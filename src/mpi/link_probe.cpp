@@ -37,7 +37,7 @@ class MpiLinkProbe final : public LinkProbe {
     std::size_t bytes = first_bytes;
     for (int turn = 0; turn <= turns; ++turn) {  // the first finds out how much to send
       const double began_s = now_s();
-      for (double i = 0; i < chunks; ++i) exchange(bytes);
+      for (int i = 0; i < static_cast<int>(chunks); ++i) exchange(bytes);
       const double rate = chunks * static_cast<double>(bytes) / (now_s() - began_s);
       if (turn > 0) result[0] = std::max(result[0], rate);
       // A share of a chunk where even one would take too long.
