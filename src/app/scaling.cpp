@@ -33,7 +33,7 @@ struct Point {
 constexpr std::size_t warm_up(std::size_t steps) { return std::max<std::size_t>(1, steps / 10); }
 
 Json parse(const std::filesystem::path& path) {
-  const Json json = Json::parse(read_text(path), nullptr, false);
+  Json json = Json::parse(read_text(path), nullptr, false);
   require(!json.is_discarded(), fmt::format("{}: is not JSON", path.string()));
   return json;
 }

@@ -118,7 +118,7 @@ StagedFile::StagedFile(const std::filesystem::path& original, int descriptor,
   const bool same =
       static_cast<std::size_t>(owner.st_size) == table_bytes_ &&
       read_all(file.get(), reinterpret_cast<std::uint8_t*>(found.data()), kHeader, 0) &&
-      text.compare(0, kHeader - 1, found.data()) == 0;
+      std::strncmp(text.c_str(), found.c_str(), kHeader - 1) == 0;
   if (!same)
     throw InputError(fmt::format("data.stage: {}: is of another file; remove it", table.string()));
   copy_ = Owned<int, ::close, -1>(::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));

@@ -24,6 +24,7 @@ std::string build_id_of(const dl_phdr_info& object) {
   for (int i = 0; i < object.dlpi_phnum; ++i) {
     const auto& part = object.dlpi_phdr[i];
     if (part.p_type != PT_NOTE) continue;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader tells addresses as numbers
     const char* at = reinterpret_cast<const char*>(object.dlpi_addr + part.p_vaddr);
     const char* end = at + part.p_memsz;
     while (at + sizeof(ElfW(Nhdr)) <= end) {

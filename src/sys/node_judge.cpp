@@ -237,6 +237,7 @@ std::size_t tournament_rounds(std::size_t count) {
 
 // The circle method: who meets themself in a round meets the one that stands still, or sits out.
 std::optional<std::size_t> partner_in(std::size_t round, std::size_t me, std::size_t count) {
+  if (count < 2) return std::nullopt;
   const std::size_t circle = tournament_rounds(count);
   const bool even = count % 2 == 0;
   if (even && me == count - 1) {

@@ -24,7 +24,7 @@ std::vector<void*> pages_in(const std::vector<Memory>& memory) {
     const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
     for (std::uintptr_t at = (begin + size - 1) / size * size; at + size <= begin + part.size();
          at += stride)
-      pages.push_back(reinterpret_cast<void*>(at));
+      pages.push_back(const_cast<std::byte*>(part.data()) + (at - begin));
   }
   return pages;
 }

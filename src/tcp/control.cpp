@@ -29,7 +29,7 @@ class HostControl final : public MeetingControl {
  private:
   std::string meet(const std::string& mine, std::string_view phase,
                    const Combine& combine) override {
-    const std::string result = combine(collect(mine, phase));
+    std::string result = combine(collect(mine, phase));
     answer(agreed + result);
     Countdown left(deadline_s_);
     for (; unsent(); wait_for(wires_)) {

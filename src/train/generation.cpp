@@ -86,7 +86,7 @@ std::size_t starts_without_progress(const RunDirectory& run, const std::string& 
   return count;
 }
 
-Generation::Generation(const RunDirectory& run, StartRecord start) : run_(run) {
+Generation::Generation(const RunDirectory& run, const StartRecord& start) : run_(run) {
   make_directories(folder_of(run_));
   const auto taken = numbers(run_);
   for (number_ = taken.empty() ? 1 : taken.back() + 1;; ++number_) {

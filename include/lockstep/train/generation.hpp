@@ -34,7 +34,7 @@ std::size_t starts_without_progress(const RunDirectory& run, const std::string& 
 class Generation {
  public:
   /// Takes the next number. Throws InputError when the directory cannot be written.
-  Generation(const RunDirectory& run, StartRecord start);
+  Generation(const RunDirectory& run, const StartRecord& start);
   std::uint64_t number() const { return number_; }
   /// Throws Error when a newer start has begun. One look at a directory: milliseconds on a
   /// network's file system.
