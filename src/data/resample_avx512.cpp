@@ -6,9 +6,7 @@
 
 #pragma GCC target("avx512f")
 // g++ 12 takes the undefined registers of its own intrinsics for mistakes (GCC bug 105593).
-#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
 namespace lockstep::data {
