@@ -338,7 +338,7 @@ CHANGED    ?=
 FILES      ?= $(filter $(LIB_SRC) $(APP_SRC),$(if $(CHANGED),\
                 $(shell git diff --name-only $(CHANGED)),$(LIB_SRC) $(APP_SRC)))
 LINTED      = $(patsubst %.cpp,$(BUILD)/lint/%.ok,$(FILES))
-LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) -Wno-unknown-pragmas -Wno-unknown-warning-option \
+LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) -Wno-unknown-pragmas \
               -idirafter $(call once,GXX_HEADERS,$(CXX) -print-file-name=include) \
               '-D__malloc__(...)=__malloc__'
 .PHONY: lint

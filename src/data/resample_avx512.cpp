@@ -6,6 +6,7 @@
 
 #pragma GCC target("avx512f")
 // g++ 12 takes the undefined registers of its own intrinsics for mistakes (GCC bug 105593).
+// NOLINTNEXTLINE(clang-diagnostic-unknown-warning-option): clang has no such warning
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
