@@ -235,37 +235,34 @@ void Run::Impl::measure_workers(const data::LoaderSpec& loading) {
                     choice.workers, most, choice.rows_per_s, choice.rows_per_s_of_one));
 }
 
-/// What this rank's node stages, or why it does not, in a sentence; nothing where none was asked
-/// for.
-std::string Run::Impl::stage_data_of_node(bool& fits) {
+/// What this rank's node stages, behind '+', or why it does not, behind '-'; nothing where none was
+/// asked for.
+std::string Run::Impl::stage_data_of_node() {
   if (config.data.stage.empty()) return "";
   const data::Staging staging = train_rows->stage(config.data.stage, sampler->rows_of_node());
-  fits = staging.fits;
-  const std::string there = human_bytes(static_cast<double>(staging.there));
-  if (fits)
+  const auto bytes = [](std::uint64_t count) { return human_bytes(static_cast<double>(count)); };
+  if (staging.fits)
     return fmt::format(
-        "data: {} are copied to {} on each node while they are first read ({} are "
-        "there)",
-        human_bytes(static_cast<double>(staging.bytes)), config.data.stage, there);
+        "+data: {} are copied to {} on each node while they are first read ({} are there)",
+        bytes(staging.bytes), config.data.stage, bytes(staging.there));
   return fmt::format(
-      "data.stage: {} of the training set do not fit into {} on {}, where there is room for {}: "
+      "-data.stage: {} of the training set do not fit into {} on {}, where there is room for {}: "
       "they are read from where they are",
-      human_bytes(static_cast<double>(staging.bytes - staging.there)), config.data.stage,
-      spec.allocation.host, human_bytes(static_cast<double>(staging.available)));
+      bytes(staging.bytes - staging.there), config.data.stage, spec.allocation.host,
+      bytes(staging.available));
 }
 
 /// Nodes may stage in different folders, and some not at all.
 void Run::Impl::stage_data() {
-  bool fits = true;
-  const std::string said = stage_data_of_node(fits);
-  const std::vector<std::string> refused = control.gather(fits ? "" : said, "staging");
-  const std::vector<std::string> staged = control.gather(fits ? said : "", "staging");
+  const std::vector<std::string> all = control.gather(stage_data_of_node(), "staging");
   if (!speaker()) return;
-  const auto said_by = [](const std::vector<std::string>& all) {
-    return std::find_if(all.begin(), all.end(), [](const auto& text) { return !text.empty(); });
+  const auto first = [&all](char mark) -> std::string {
+    for (const std::string& text : all)
+      if (text.starts_with(mark)) return text.substr(1);
+    return "";
   };
-  if (const auto first = said_by(refused); first != refused.end()) return log::warn(*first);
-  if (const auto first = said_by(staged); first != staged.end()) log::info(*first);
+  if (const std::string refused = first('-'); !refused.empty()) return log::warn(refused);
+  if (const std::string staged = first('+'); !staged.empty()) log::info(staged);
 }
 
 void Run::Impl::introduce() const {

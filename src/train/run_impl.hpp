@@ -36,7 +36,7 @@ struct Run::Impl {
   StartRecord this_start() const;
   std::string saved_config() const;
   void start_loader();
-  std::string stage_data_of_node(bool& fits);
+  std::string stage_data_of_node();
   void stage_data();
   void measure_workers(const data::LoaderSpec& loading);
   std::size_t loader_threads() const;
