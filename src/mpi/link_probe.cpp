@@ -33,19 +33,19 @@ class MpiLinkProbe final : public LinkProbe {
     std::array<double, 2> result{0, 1e9};
     exchange(1);  // the other has come, and a connection is there
     for (int i = 0; i < round_trips; ++i) result[1] = std::min(result[1], ping_pong());
-    double chunks = 1;
+    std::size_t chunks = 1;
     std::size_t bytes = first_bytes;
     for (int turn = 0; turn <= turns; ++turn) {  // the first finds out how much to send
       const double began_s = now_s();
-      for (int i = 0; i < static_cast<int>(chunks); ++i) exchange(bytes);
-      const double rate = chunks * static_cast<double>(bytes) / (now_s() - began_s);
+      for (std::size_t i = 0; i < chunks; ++i) exchange(bytes);
+      const double rate = static_cast<double>(chunks * bytes) / (now_s() - began_s);
       if (turn > 0) result[0] = std::max(result[0], rate);
       // A share of a chunk where even one would take too long.
       const double left = rate * seconds / turns;
       std::array<double, 2> next{std::clamp(left / static_cast<double>(chunk_bytes), 1.0, 1e4),
                                  std::clamp(left, 1024.0, static_cast<double>(chunk_bytes))};
       tell(next);
-      chunks = static_cast<double>(static_cast<std::size_t>(next[0]));
+      chunks = static_cast<std::size_t>(next[0]);
       bytes = static_cast<std::size_t>(next[1]);
     }
     tell(result);
