@@ -85,6 +85,13 @@ std::vector<Seen> run(Fixture& fixture, const LoaderSpec& spec) {
   return all;
 }
 
+/// Cuts the first file off, and takes batches until next() throws.
+void read_what_is_cut_off(Fixture& fixture, Loader& loader) {
+  loader.release(loader.next());
+  std::filesystem::resize_file(fixture.rows->files()[0], 10);
+  for (;;) loader.release(loader.next());
+}
+
 void pause_ms(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
@@ -263,12 +270,7 @@ TEST_CASE("a worker's error reaches next(), by file and row, and stays", "[loade
     spec.workers = workers;
     {
       Loader loader(*fixture.rows, spec, fixture.device);
-      loader.release(loader.next());
-      std::filesystem::resize_file(fixture.rows->files()[0], 10);
-      const auto until_error = [&] {
-        for (;;) loader.release(loader.next());
-      };
-      CHECK_THROWS_WITH(until_error(), Contains("a.h5: row "));
+      CHECK_THROWS_WITH(read_what_is_cut_off(fixture, loader), Contains("a.h5: row "));
       CHECK_THROWS_AS(loader.next(), InputError);
     }  // its workers read what open() replaces
     std::filesystem::remove(fixture.rows->files()[0]);
@@ -329,12 +331,7 @@ TEST_CASE("a file that cannot be read is not replaced row by row", "[loader]") {
   LoaderSpec spec = fixture.spec(8, 100);
   spec.replace_bad_rows = true;
   Loader loader(*fixture.rows, spec, fixture.device);
-  loader.release(loader.next());
-  std::filesystem::resize_file(fixture.rows->files()[0], 10);
-  const auto until_error = [&] {
-    for (;;) loader.release(loader.next());
-  };
-  CHECK_THROWS_WITH(until_error(), Contains("a.h5: row "));
+  CHECK_THROWS_WITH(read_what_is_cut_off(fixture, loader), Contains("a.h5: row "));
 }
 
 TEST_CASE("an error of bind_worker reaches next()", "[loader]") {

@@ -1,7 +1,7 @@
-#include <fmt/ranges.h>
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/train/resume.hpp"
 
 using namespace lockstep;
@@ -42,7 +42,7 @@ ResumePoint written_with(const Config& config, std::uint64_t batch) {
 
 std::string judged(const ResumePoint& point, const Config& now,
                    const ResumeConditions& conditions) {
-  return fmt::format("{}", fmt::join(judge_resume(point, now, conditions), ", "));
+  return join(judge_resume(point, now, conditions), ", ");
 }
 
 const ResumeConditions same_conditions{"cpu, 1 thread", "build", 2, some_data(1000)};
