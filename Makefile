@@ -271,10 +271,15 @@ test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this mac
 	@$(MAKE) --no-print-directory $(PROGRAM)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run cluster
 
+ASAN = BUILD=$(BUILD)/asan SANITIZE=address,undefined CUDA=0
+.PHONY: asan-built
+asan-built:
+	@$(MAKE) --no-print-directory $(BUILD)/asan/unit_tests $(ASAN)
+
 .PHONY: asan
 asan:  ## unit tests under the address and undefined-behaviour sanitizers
 	@jobs/setup.sh test
-	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/asan SANITIZE=address,undefined CUDA=0
+	@$(MAKE) --no-print-directory sanitized $(ASAN)
 
 # Code without OpenMP: libgomp's barriers look like races to the thread sanitizer.
 TSAN_TAGS := [loader],[sampler],[reducer]
