@@ -1,7 +1,7 @@
 #!/bin/bash
 # HDF5 files that h5py users have, compressed and laid out as they please, are trained on as shards.
 set -euo pipefail
-source "$(dirname "$0")/../../tests/support/h5py.bash"
+source "$(dirname "$0")/../support/h5py.bash"
 h5py_or_skip "other people's HDF5 files are read"
 
 cat >write.py <<'PYTHON'
