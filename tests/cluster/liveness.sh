@@ -152,7 +152,8 @@ disk_full() {
   verdict $? 'a run whose disk was full goes on when there is room'
 }
 
-# A rank that is killed before MPI has connected the ranks, which then wait in MPI_Init.
+# A rank that is killed before MPI has connected the ranks, which then wait in MPI_Init. Of the four
+# that end, srun tells of this one.
 start_up() {
   on 12
   run_name=start_up
@@ -163,7 +164,7 @@ start_up() {
     "$@"; status=$?; echo "$SLURM_PROCID $status $EPOCHREALTIME" >>start_up.ends' \
     - "$LOCKSTEP" "${train[@]}" "${rows[@]}" --out start_up --comm.deadline-s 6 >start_up.log 2>&1 &
   step=$!
-  ended 3 30 && says "rank 2 of 4, on $b, has waited in MPI's start for 6 s" &&
+  ended 4 30 && says "rank 2 of 4, on $b, has waited in MPI's start for 6 s" &&
     (($(grep -c 'in MPI.s start' <<<"$said") == 3)) && [[ ! -e start_up ]] &&
     row 'rank killed in start-up' 'kill -9 of rank 3 before MPI_Init (comm.deadline-s 6)' "$took" \
       "$(error_line)" 'nothing'
