@@ -25,30 +25,30 @@ Sampler::Sampler(const SamplerSpec& spec) : spec_(spec) {
   require(world <= spec.rows || spec.shuffle == Shuffle::none,
           fmt::format("{} ranks are more than the {} rows of the data set; start fewer ranks",
                       world, spec.rows));
-  require(spec.global_batch > 0 && spec.global_batch % world == 0,
-          fmt::format("a global batch of {} rows cannot be shared evenly by {} ranks; take a "
-                      "multiple of {}",
-                      spec.global_batch, world, world));
+  require(spec.global_batch >= world,
+          fmt::format("a global batch of {} rows cannot be shared by {} ranks: each needs a row; "
+                      "make the batch larger or start fewer ranks",
+                      spec.global_batch, world));
   require(batches() > 0,
           fmt::format("a global batch of {} rows is larger than the data set's {}, and the last "
                       "uneven batch is dropped: no step would remain; make the batch smaller "
                       "(--batch) or keep the last one (--data.keep-last)",
                       spec.global_batch, spec.rows));
   batches_ = spec.rows / spec.global_batch;
-  each_ = spec.global_batch / world;
   if (spec_.nodes.empty()) spec_.nodes.assign(world, 0);
   check(spec_.nodes.size() == world, "a node for each rank");
   const auto nodes =
       static_cast<std::size_t>(*std::max_element(spec_.nodes.begin(), spec_.nodes.end())) + 1;
-  node_ranks_.assign(nodes, 0);
+  node_batch_.assign(nodes, 0);
   std::vector<std::size_t> node_last(nodes, 0), node_rows(nodes, 0);
   std::size_t begin = 0;
   for (std::size_t rank = 0; rank < world; ++rank) {
     const auto node = static_cast<std::size_t>(spec_.nodes[rank]);
     rank_begin_.push_back(begin);
-    const std::size_t rows = batches_ * each_ + last_rows(rank);
+    const std::size_t rows = batches_ * full_rows(rank) + last_rows(rank);
     begin += rows;
-    members_.push_back({node_ranks_[node]++, node_last[node]});
+    members_.push_back({node_batch_[node], node_last[node]});
+    node_batch_[node] += full_rows(rank);
     node_last[node] += last_rows(rank);
     node_rows[node] += rows;
   }
@@ -65,15 +65,18 @@ std::size_t Sampler::dropped() const {
   return spec_.keep_last ? 0 : spec_.rows % spec_.global_batch;
 }
 
-std::size_t Sampler::rank_batch() const {
-  return spec_.global_batch / static_cast<std::size_t>(spec_.world);
-}
+// The lower ranks have one more where there are such.
+std::size_t Sampler::rank_batch() const { return full_rows(0); }
+
+std::size_t Sampler::full_rows(std::size_t rank) const { return share(spec_.global_batch, rank); }
 
 std::size_t Sampler::last_rows(std::size_t rank) const {
-  if (!spec_.keep_last) return 0;
+  return spec_.keep_last ? share(spec_.rows % spec_.global_batch, rank) : 0;
+}
+
+std::size_t Sampler::share(std::size_t rows, std::size_t rank) const {
   const auto world = static_cast<std::size_t>(spec_.world);
-  const std::size_t left = spec_.rows % spec_.global_batch;
-  return left / world + (rank < left % world ? 1 : 0);
+  return rows / world + (rank < rows % world ? 1 : 0);
 }
 
 Slice Sampler::slice(std::size_t index) const {
@@ -140,8 +143,9 @@ std::size_t Sampler::row_of_block_order(std::uint64_t epoch, std::uint64_t strea
 std::size_t Sampler::row_in_blocks(std::uint64_t epoch, std::size_t position) const {
   if (position >= covered()) return row_of_block_order(epoch, kBlocks, position);
   const Place at = place(position);
-  const std::size_t turn = at.batch * each_ + at.index;  // among this rank's rows of the epoch
-  const std::size_t rows = batches_ * each_ + last_rows(at.rank);
+  const std::size_t each = full_rows(at.rank);
+  const std::size_t turn = at.batch * each + at.index;  // among this rank's rows of the epoch
+  const std::size_t rows = batches_ * each + last_rows(at.rank);
   const std::size_t length = spec_.block * spec_.window, first = turn / length * length;
   const std::uint64_t stream = kFirstOther + at.rank * kWindowsOfRank + turn / length;
   const std::size_t mixed =
@@ -160,8 +164,8 @@ std::size_t Sampler::row_on_node(std::uint64_t epoch, std::size_t position) cons
   const Place at = place(position);
   const auto node = static_cast<std::size_t>(spec_.nodes[at.rank]);
   const Member& member = members_[at.rank];
-  const std::size_t turn = at.batch * each_ * node_ranks_[node] + at.index +
-                           (at.batch < batches_ ? member.index * each_ : member.last_before);
+  const std::size_t turn = at.batch * node_batch_[node] + at.index +
+                           (at.batch < batches_ ? member.full_before : member.last_before);
   const std::size_t begin = part_begin(node), rows = part_begin(node + 1) - begin;
   const std::size_t mixed = permuted(turn, rows, spec_.seed, epoch, kFirstOther + node);
   return row_of_block_order(0, kParts, begin + mixed);

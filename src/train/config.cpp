@@ -68,12 +68,10 @@ void resolve_batch(Config& config, int world) {
     config.batch_per_rank = 0;
   }
   const std::size_t parts = ranks * config.accumulate;
-  const std::size_t below = config.batch / parts * parts;
-  require(config.batch % parts == 0,
-          fmt::format("batch = {} cannot be shared: it must be a multiple of ranks x accumulate = "
-                      "{} x {} = {}; {}{} would do",
-                      config.batch, world, config.accumulate, parts,
-                      below > 0 ? fmt::format("{} or ", below) : "", below + parts));
+  require(config.batch >= parts,
+          fmt::format("batch = {} cannot be shared: each of ranks x accumulate = {} x {} = {} "
+                      "micro-batches needs a row",
+                      config.batch, world, config.accumulate, parts));
 }
 
 void check_ranges(const Config& config) {

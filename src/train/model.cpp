@@ -151,10 +151,12 @@ ProgramSpec make_program_spec(const Config& config, const data::DataSetInfo& dat
 }
 
 TrainerSpec make_trainer_spec(const Config& config, const data::DataSetInfo& data, int world) {
-  const std::size_t parts = static_cast<std::size_t>(world) * config.accumulate;
+  const auto ranks = static_cast<std::size_t>(world);
+  const std::size_t most = (config.batch + ranks - 1) / ranks;
   TrainerSpec spec;
   spec.network = make_network(config, data);
-  spec.program = make_program_spec(config, data, config.batch / parts);
+  spec.program =
+      make_program_spec(config, data, (most + config.accumulate - 1) / config.accumulate);
   spec.momentum = config.optim.momentum;
   spec.nesterov = config.optim.nesterov;
   spec.weight_decay = config.optim.weight_decay;

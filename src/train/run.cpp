@@ -266,20 +266,23 @@ void Run::Impl::stage_data() {
 }
 
 void Run::Impl::introduce() const {
-  const std::size_t micro = trainer->program_spec().batch;
+  const std::size_t most = trainer->program_spec().batch;
+  const std::size_t parts = plan_micro_batches(config.batch, control.world(), 0, most).size();
+  const bool even = config.batch == static_cast<std::size_t>(control.world()) * parts * most;
   log::info(fmt::format("{}: {} parameters, {} on {}", config.model,
                         learned_numbers(trainer->network()), config.precision,
                         backend.description()));
   log::info(fmt::format("training on {} rows of {} x {} pixels in {} classes, validating on {}",
                         input.rows, input.height, input.width, input.classes.size(),
                         val_rows ? std::to_string(val_rows->info().rows) : "none"));
-  log::info(fmt::format("batch {} = {} rank(s) x {} micro-batch(es) x {} rows; {} steps an epoch{}",
-                        config.batch, control.world(), config.accumulate, micro, steps_per_epoch,
-                        sampler->dropped() > 0
-                            ? fmt::format(", its last {} rows are dropped (--data.keep-last keeps "
-                                          "them)",
-                                          sampler->dropped())
-                            : ""));
+  log::info(fmt::format(
+      "batch {} = {} rank(s) x {} micro-batch(es) x {} rows; {} steps an epoch{}", config.batch,
+      control.world(), parts, even ? std::to_string(most) : fmt::format("{} or {}", most, most - 1),
+      steps_per_epoch,
+      sampler->dropped() > 0 ? fmt::format(", its last {} rows are dropped (--data.keep-last keeps "
+                                           "them)",
+                                           sampler->dropped())
+                             : ""));
   log::info(fmt::format("gradients: {} bucket(s); memory of a rank's step: {} ({} without reuse)",
                         trainer->buckets(),
                         human_bytes(static_cast<double>(trainer->memory().activations)),

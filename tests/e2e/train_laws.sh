@@ -38,6 +38,18 @@ train uneven 4 --batch 248 --data.keep-last
 ((status == 0)) && [[ $(losses uneven | wc -l) == 4 ]] &&
   says 'x 62 rows; 2 steps an epoch$' && says 'epoch 2/2: .*validation'
 verdict $? 'a last batch of 2 rows for 4 ranks is trained on; the ranks without rows stay equal'
+
+# A batch that the ranks cannot share evenly is cut as one rank cuts it into micro-batches: 63 into 16 16 16 15.
+train alone 1 --batch 63 --accumulate 4
+train shared 4 --batch 63
+((status == 0)) && says 'batch 63 = 4 rank\(s\) x 1 micro-batch\(es\) x 16 or 15 rows; 3 steps an epoch' && near 6 alone shared
+verdict $? 'ranks that cannot share a batch evenly take shares that differ by a row, and train as one rank does'
+# The rows that are left of an epoch are trained on by another number of ranks, from the same place on.
+train moved 1 --batch 63 --accumulate 4 --stop-after 2
+train moved 4 --batch 63 --resume auto
+((status == 0)) && says 'going on from moved/checkpoints/step-00000002.h5' && says 'ranks \(1, now 4\)' && near 6 alone moved
+verdict $? 'in the middle of an epoch other ranks go on with the same global batches'
+
 train dropped 2 --batch 248
 ((status == 0)) && [[ $(losses dropped | wc -l) == 2 ]] && says 'its last 2 rows are dropped'
 verdict $? 'rows that are dropped by default are counted aloud'

@@ -19,7 +19,7 @@ void one(std::span<const std::uint8_t> bytes) {
   require_law(train::to_toml(again) == written, "what is written reads back to the same");
   config.data.train = "somewhere";
   train::resolve(config, 2);
-  require_law(config.batch % (2 * config.accumulate) == 0, "ranks share a batch evenly");
+  require_law(config.batch >= 2 * config.accumulate, "each rank's micro-batches have rows");
 }
 
 }  // namespace lockstep::fuzz

@@ -83,6 +83,25 @@ TEST_CASE("a place in the middle of an epoch is refused where it would mean othe
   keep.data.keep_last = true;
   refused(keep, same_conditions, "data.keep-last");
   refused(some_config(), {"cpu, 1 thread", "build", 2, some_data(999)}, "rows of the training set");
+  Config shuffle = some_config();
+  shuffle.data.shuffle = "block";
+  refused(shuffle, same_conditions, "data.shuffle");
+}
+
+TEST_CASE("an order of blocks goes on in an epoch with the same ranks alone", "[resume]") {
+  for (const std::string order : {"block", "node"}) {
+    Config config = some_config();
+    config.data.shuffle = order;
+    const ResumeConditions more{"cpu, 1 thread", "build", 4, some_data(1000)};
+    CHECK_THROWS_WITH(judged(written_with(config, 7), config, more),
+                      Contains("data.shuffle = " + order + " and the number of ranks = 2"));
+    CHECK_THAT(judged(written_with(config, 0), config, more), Contains("ranks (2, now 4)"));
+    CHECK(judged(written_with(config, 7), config, same_conditions).empty());
+    Config window = config;
+    window.data.window = 5;
+    CHECK_THROWS_WITH(judged(written_with(config, 7), window, same_conditions),
+                      Contains("data.window = 16"));
+  }
 }
 
 TEST_CASE("a checkpoint of other classes or another shape is refused, other means are named",

@@ -76,11 +76,11 @@ TEST_CASE("rows beyond 32 bits are permuted too", "[sampler]") {
 TEST_CASE("every row exactly once per epoch, for any world, batch and uneven end", "[sampler]") {
   for (const bool keep : {true, false}) {
     for (const int world : {1, 2, 3, 4, 7}) {
-      for (std::size_t each = 1; each <= 5; ++each) {
+      for (auto global = static_cast<std::size_t>(world); global <= 36; ++global) {
         for (std::size_t rows = static_cast<std::size_t>(world); rows <= 45; ++rows) {
           SamplerSpec spec = whole(rows);
           spec.world = world;
-          spec.global_batch = each * static_cast<std::size_t>(world);
+          spec.global_batch = global;
           spec.keep_last = keep;
           if (!keep && spec.global_batch > rows) continue;
           const Sampler sampler(spec);
@@ -110,14 +110,14 @@ TEST_CASE("N ranks see the global batches of one rank, row for row", "[sampler]"
   for (std::size_t b = 0; b < batches; ++b) {
     spec.world = 1;
     const auto alone = global_batch(spec, 1, b);
-    for (const int world : {2, 3, 4, 6, 12}) {
+    for (const int world : {2, 3, 4, 5, 6, 7, 12}) {
       spec.world = world;
       REQUIRE(global_batch(spec, 1, b) == alone);
     }
   }
 }
 
-TEST_CASE("an uneven last batch is shared as evenly as can be, lower ranks first", "[sampler]") {
+TEST_CASE("every batch is shared as evenly as can be, lower ranks first", "[sampler]") {
   SamplerSpec spec = whole(14);
   spec.global_batch = 8;
   spec.world = 4;
@@ -131,6 +131,12 @@ TEST_CASE("an uneven last batch is shared as evenly as can be, lower ranks first
   CHECK(Sampler(spec).slice(1).global_rows == 1);
   CHECK(Sampler(spec).rank_batch() == 2);
   CHECK_THROWS_AS(Sampler(spec).slice(2), Error);
+  spec.world = 3;
+  shares.clear();
+  for (spec.rank = 0; spec.rank < 3; ++spec.rank) shares.push_back(Sampler(spec).slice(0).rows);
+  CHECK(shares == std::vector<std::size_t>{3, 3, 2});
+  spec.rank = 2;
+  CHECK(Sampler(spec).rank_batch() == 3);
 }
 
 TEST_CASE("without shuffling the order is the data set's", "[sampler]") {
@@ -214,9 +220,9 @@ TEST_CASE("what two positions hold is independent of each other", "[sampler]") {
 TEST_CASE("batches that ranks cannot share are refused with the numbers", "[sampler]") {
   SamplerSpec spec = whole(100);
   spec.world = 3;
-  spec.global_batch = 32;
+  spec.global_batch = 2;
   CHECK_THROWS_AS(Sampler(spec), InputError);
-  CHECK_THROWS_WITH(Sampler(spec), Contains("32") && Contains("3 ranks"));
+  CHECK_THROWS_WITH(Sampler(spec), Contains("2 rows") && Contains("3 ranks"));
   spec.global_batch = 300;
   CHECK_THROWS_WITH(Sampler(spec), Contains("300") && Contains("100") && Contains("no step"));
   spec.keep_last = true;

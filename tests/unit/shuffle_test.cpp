@@ -60,9 +60,10 @@ TEST_CASE("by blocks and by nodes, each row at most once, all when the last is k
     for (const bool keep : {true, false})
       for (const int world : {1, 2, 3, 4, 7})
         for (const int layout : {0, 1, 2, 3})
-          for (std::size_t each = 1; each <= 4; ++each)
+          for (const std::size_t more : {0, 1, 5, 13, 22})
             for (std::size_t rows = static_cast<std::size_t>(world); rows <= 60; rows += 3) {
-              SamplerSpec spec = spec_of(shuffle, rows, each, world);
+              SamplerSpec spec = spec_of(shuffle, rows, 1, world);
+              spec.global_batch += more;
               spec.keep_last = keep;
               spec.nodes = some_nodes(world, layout);
               if (!keep && spec.global_batch > rows) continue;
@@ -86,6 +87,7 @@ TEST_CASE("a node reads its own rows in all epochs, and the nodes' rows are all"
   for (const bool keep : {true, false})
     for (const int layout : {0, 1, 2, 3}) {
       SamplerSpec spec = spec_of(Shuffle::node, 101, 3, 5);
+      spec.global_batch += static_cast<std::size_t>(layout);
       spec.keep_last = keep;
       spec.nodes = some_nodes(5, layout);
       std::map<int, std::set<std::size_t>> parts, seen;

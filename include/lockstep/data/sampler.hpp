@@ -50,15 +50,15 @@ struct Run {
 
 class Sampler {
  public:
-  /// Throws InputError when there are no rows, a global batch that the ranks cannot share evenly,
-  /// one larger than the data set that would be dropped, or more ranks than rows to shuffle among
-  /// them (in order, as evaluation reads, some ranks may have none).
+  /// Throws InputError when there are no rows, a global batch of fewer rows than ranks, one larger
+  /// than the data set that would be dropped, or more ranks than rows to shuffle among them (in
+  /// order, as evaluation reads, some ranks may have none).
   explicit Sampler(const SamplerSpec& spec);
   std::size_t batches() const;     ///< per epoch
   std::size_t dropped() const;     ///< rows of each epoch that no batch covers
-  std::size_t rank_batch() const;  ///< rows of a full batch on each rank
-  /// This rank's part of batch `index`. A full batch gives every rank global / world rows; an
-  /// uneven last one is split as evenly as can be, the lower ranks taking one more.
+  std::size_t rank_batch() const;  ///< rows of a full batch on a rank, at most
+  /// This rank's part of batch `index`: each is split as evenly as can be, the lower ranks taking
+  /// one more.
   Slice slice(std::size_t index) const;
   /// The row that stands at `position`, which a batch covers, of `epoch`: O(1).
   std::size_t row(std::uint64_t epoch, std::size_t position) const;
@@ -71,6 +71,8 @@ class Sampler {
     std::size_t batch = 0, rank = 0, index = 0;
   };
   std::size_t covered() const { return spec_.rows - dropped(); }
+  std::size_t share(std::size_t rows, std::size_t rank) const;
+  std::size_t full_rows(std::size_t rank) const;  ///< of the rank in a full batch
   std::size_t last_rows(std::size_t rank) const;  ///< of the rank in an uneven last batch
   Place place(std::size_t position) const;
   std::size_t row_of_block_order(std::uint64_t epoch, std::uint64_t stream, std::size_t at) const;
@@ -79,14 +81,14 @@ class Sampler {
   std::size_t part_begin(std::size_t node) const;
 
   SamplerSpec spec_;
-  std::size_t batches_ = 0, each_ = 0;
+  std::size_t batches_ = 0;
   std::vector<std::size_t> rank_begin_;  ///< rows of an epoch that lower ranks read
   struct Member {
-    std::size_t index = 0;        ///< among the node's ranks
-    std::size_t last_before = 0;  ///< rows of lower ones in an uneven last batch
+    std::size_t full_before = 0;  ///< rows of the node's lower ranks in a full batch
+    std::size_t last_before = 0;  ///< and in an uneven last one
   };
   std::vector<Member> members_;
-  std::vector<std::size_t> node_ranks_, node_begin_;
+  std::vector<std::size_t> node_batch_, node_begin_;
 };
 
 }  // namespace lockstep::data
