@@ -89,8 +89,7 @@ void Heart::run() {
       break;
     }
     const double now = now_s();
-    // What this process spent suspended is not the others' silence; a turn that tried in vain to
-    // reach rank 0 is no suspension.
+    // What this process spent suspended is not the others' silence.
     roster_.pass(std::min(now - std::exchange(last_s, now), longest_turn_s));
     listen();
     if (now >= next_s && !over_) {
@@ -106,10 +105,8 @@ void Heart::run() {
 }
 
 void Heart::sleep(double seconds) {
-  std::vector<int> handles{wake_.get()};
-  add_handles(handles);
-  std::vector<pollfd> entries;
-  for (const int handle : handles) entries.push_back({handle, POLLIN, 0});
+  std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}};
+  add_to(entries);
   poll(entries.data(), entries.size(), static_cast<int>(seconds * 1e3) + 1);
 }
 

@@ -27,7 +27,7 @@ class Heart : public Heartbeat {
   void stop();   ///< first in the destructor of what derives: says goodbye
 
   // On the thread.
-  virtual void add_handles(std::vector<int>& handles) const = 0;  ///< to be polled for reading
+  virtual void add_to(std::vector<pollfd>& polled) const = 0;  ///< what may wake it
   virtual void listen() = 0;
   virtual void beat() = 0;  ///< once every interval
   virtual void say_goodbye() = 0;

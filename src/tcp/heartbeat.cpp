@@ -38,10 +38,10 @@ class HostHeart final : public Heart {
     bool left = false;
   };
 
-  void add_handles(std::vector<int>& handles) const override {
-    door_.add_handles(handles);
+  void add_to(std::vector<pollfd>& polled) const override {
+    door_.add_to(polled);
     for (const auto& [rank, peer] : peers_)
-      if (peer.wire.open()) handles.push_back(peer.wire.handle());
+      if (peer.wire.open()) polled.push_back({peer.wire.handle(), POLLIN, 0});
   }
 
   void listen() override {
@@ -156,11 +156,13 @@ class GuestHeart final : public Heart {
   ~GuestHeart() override { stop(); }
 
  private:
-  void add_handles(std::vector<int>& handles) const override {
-    if (wire_.open()) handles.push_back(wire_.handle());
+  void add_to(std::vector<pollfd>& polled) const override {
+    if (wire_.open()) polled.push_back({wire_.handle(), POLLIN, 0});
+    if (knock_) knock_->add_to(polled);
   }
 
   void listen() override {
+    knock();
     hear();
     if (over_ || lost().empty()) return;
     const std::string what =
@@ -200,18 +202,29 @@ class GuestHeart final : public Heart {
   void beat() override {
     if (left_) return;
     const bool stalled = now_s() - heard_s_ > std::max(spec_.timeout_s / 4, 1.5 * sudden_s);
-    if (!wire_.open() || stalled) {
-      Wire again = reach_rank_0(card_, rank_, static_cast<int>(hosts_.size()));
-      if (again.open()) {
-        wire_ = std::move(again);
-        heard_s_ = now_s();
-      }
-    }
+    if (!knock_ && (!wire_.open() || stalled))
+      knock_.emplace(card_, rank_, static_cast<int>(hosts_.size()));
     if (wire_.open()) wire_.send(make_beat(activity::now()));
   }
 
+  /// The address that answers is the only one to be tried again.
+  void knock() {
+    if (!knock_) return;
+    if (auto again = knock_->go_on()) {
+      card_.addresses = {std::string(knock_->address())};
+      wire_ = std::move(*again);
+      heard_s_ = now_s();
+      wire_.send(make_beat(activity::now()));
+      knock_.reset();
+    } else if (knock_->in_vain()) {
+      knock_.reset();
+    }
+  }
+
   void report_failure(const End& end) override {
-    if (over_ || !wire_.open()) return;
+    if (over_) return;
+    insist();
+    if (!wire_.open()) return;
     wire_.send(make_end(failure_mark, end.status, end.why));
     left_ = true;
     Wire* const only[] = {&wire_};
@@ -219,6 +232,17 @@ class GuestHeart final : public Heart {
          wait_for(only)) {
       wire_.flush();
       if (const auto answer = wire_.receive(); answer && answer->front() == end_mark) return;
+    }
+  }
+
+  /// What there is to say cannot wait for the next turn.
+  void insist() {
+    if (wire_.open()) return;
+    beat();
+    for (const double until_s = now_s() + 1; knock_ && now_s() < until_s; knock()) {
+      std::vector<pollfd> polled;
+      knock_->add_to(polled);
+      poll(polled.data(), polled.size(), 50);
     }
   }
 
@@ -233,6 +257,7 @@ class GuestHeart final : public Heart {
   }
 
   HeartbeatCard card_;
+  std::optional<Knock> knock_;  ///< under way
   Wire wire_;
   double heard_s_ = 0;
   bool left_ = false;  ///< goodbye was said, by rank 0 or to it

@@ -12,14 +12,14 @@
 #include <sstream>
 #include <utility>
 
-#include "tcp/countdown.hpp"
+#include "lockstep/base/clock.hpp"
 
 namespace lockstep::comm {
 namespace {
 
 constexpr std::string_view purpose = "heartbeat";
 constexpr std::size_t message_bytes = 1 << 16;
-constexpr double patience_s = 1;
+constexpr double connect_s = 1, answer_s = 3;
 
 /// Empty for what no other machine can use.
 std::string numeric(const sockaddr* address) {
@@ -33,20 +33,6 @@ std::string numeric(const sockaddr* address) {
       inet_ntop(AF_INET6, &ip.sin6_addr, text, sizeof text);
   }
   return text;
-}
-
-/// A closed wire when the other side is not rank 0's watcher.
-Wire introduce(Socket socket, const Key& secret, int rank, int world) {
-  Wire wire(std::move(socket), handshake_limit);
-  const auto greeting = next_message(wire, patience_s);
-  const auto host = greeting ? read_greeting(*greeting) : std::nullopt;
-  if (!host) return {};
-  const Nonce mine = new_nonce();
-  wire.send(make_hello(secret, *host, mine, {std::string(purpose), rank, world, ""}));
-  const auto answer = next_message(wire, patience_s);
-  if (!answer || read_answer(secret, *host, mine, *answer) != "") return {};
-  wire.set_limit(message_bytes);
-  return wire;
 }
 
 }  // namespace
@@ -139,21 +125,64 @@ std::vector<HeartbeatDoor::Arrival> HeartbeatDoor::let_in() {
   return arrivals;
 }
 
-void HeartbeatDoor::add_handles(std::vector<int>& handles) const {
-  handles.push_back(listener_.socket.get());
-  for (const Candidate& candidate : candidates_) handles.push_back(candidate.wire.handle());
+void HeartbeatDoor::add_to(std::vector<pollfd>& polled) const {
+  polled.push_back({listener_.socket.get(), POLLIN, 0});
+  for (const Candidate& candidate : candidates_)
+    polled.push_back({candidate.wire.handle(), POLLIN, 0});
 }
 
-Wire reach_rank_0(HeartbeatCard& card, int rank, int world) {
-  for (const std::string& address : card.addresses) {
-    Socket socket = connect_to(address, card.port, patience_s);
-    if (!socket) continue;
-    Wire wire = introduce(std::move(socket), card.secret, rank, world);
-    if (!wire.open()) continue;
-    card.addresses = {std::string(address)};
-    return wire;
+Knock::Knock(const HeartbeatCard& card, int rank, int world)
+    : secret_(card.secret),
+      port_(card.port),
+      addresses_(card.addresses),
+      rank_(rank),
+      world_(world) {
+  try_next(0);
+}
+
+void Knock::try_next(std::size_t at) {
+  wire_.close();
+  host_.reset();
+  for (at_ = at; !in_vain(); ++at_) {
+    coming_ = begin_connection(address(), port_);
+    began_s_ = now_s();
+    if (coming_) return;
   }
-  return {};
+}
+
+std::optional<Wire> Knock::go_on() {
+  if (in_vain()) return std::nullopt;
+  const bool patient = now_s() - began_s_ < (coming_ ? connect_s : connect_s + answer_s);
+  if (!hear() || (!let_in_ && !patient)) try_next(at_ + 1);
+  if (!let_in_) return std::nullopt;
+  wire_.set_limit(message_bytes);
+  return std::move(wire_);
+}
+
+bool Knock::hear() {
+  if (coming_) {
+    const std::optional<bool> stands = connected(coming_, 0);
+    if (!stands) return true;
+    if (!*stands) return false;
+    wire_ = Wire(std::move(coming_), handshake_limit);
+  }
+  wire_.flush();
+  const auto message = wire_.receive();
+  if (!message) return wire_.open();
+  if (host_) {
+    let_in_ = read_answer(secret_, *host_, mine_, *message) == "";
+    return let_in_;
+  }
+  host_ = read_greeting(*message);
+  if (!host_) return false;
+  mine_ = new_nonce();
+  wire_.send(make_hello(secret_, *host_, mine_, {std::string(purpose), rank_, world_, ""}));
+  return true;
+}
+
+void Knock::add_to(std::vector<pollfd>& polled) const {
+  if (coming_) polled.push_back({coming_.get(), POLLOUT, 0});
+  if (wire_.open()) polled.push_back({wire_.handle(), POLLIN, 0});
 }
 
 }  // namespace lockstep::comm

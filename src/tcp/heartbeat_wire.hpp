@@ -1,5 +1,7 @@
 #pragma once
 
+#include <poll.h>
+
 #include <list>
 #include <optional>
 #include <string>
@@ -46,7 +48,7 @@ class HeartbeatDoor {
     Wire wire;
   };
   std::vector<Arrival> let_in();
-  void add_handles(std::vector<int>& handles) const;  ///< to be polled for reading
+  void add_to(std::vector<pollfd>& polled) const;
 
  private:
   struct Candidate {
@@ -59,8 +61,32 @@ class HeartbeatDoor {
   std::list<Candidate> candidates_;
 };
 
-/// The other ranks: one try to reach rank 0, or a closed wire. Takes up to three seconds for each
-/// address that does not answer; the one that does is the only one to be tried again.
-Wire reach_rank_0(HeartbeatCard& card, int rank, int world);
+/// The other ranks: one try to be let in by rank 0, on one address after the other, a second of
+/// patience for each, or four for one that takes the connection. It never waits: a rank that tries
+/// in vain still hears and judges.
+class Knock {
+ public:
+  Knock(const HeartbeatCard& card, int rank, int world);
+  /// Comes on as far as that goes at once: the wire, once rank 0 has let this rank in.
+  std::optional<Wire> go_on();
+  bool in_vain() const { return at_ >= addresses_.size(); }
+  const std::string& address() const { return addresses_.at(at_); }  ///< that is tried
+  void add_to(std::vector<pollfd>& polled) const;
+
+ private:
+  void try_next(std::size_t at);
+  bool hear();  ///< false when this address leads to no rank 0
+  Key secret_;
+  std::uint16_t port_;
+  std::vector<std::string> addresses_;
+  int rank_, world_;
+  std::size_t at_ = 0;
+  double began_s_ = 0;
+  Socket coming_;  ///< as long as the connection does not stand
+  Wire wire_;
+  std::optional<Nonce> host_;  ///< rank 0's, once it has greeted
+  Nonce mine_{};
+  bool let_in_ = false;
+};
 
 }  // namespace lockstep::comm

@@ -66,13 +66,23 @@ std::uint16_t port_of(int handle) {
                                              : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
-/// Whether a connection in the making stands within the time.
-bool connected(int handle, double within_s) {
-  pollfd entry{handle, POLLOUT, 0};
-  if (poll(&entry, 1, static_cast<int>(within_s * 1e3)) != 1) return false;
-  int error = 0;
-  socklen_t size = sizeof error;
-  return getsockopt(handle, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+Addresses look_up(const std::string& host, std::uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) found = nullptr;
+  return {found, freeaddrinfo};
+}
+
+Socket begin(const addrinfo& address) {
+  Socket socket = open_socket(address.ai_family);
+  if (!socket) return {};
+  prepare(socket.get());
+  const bool begun = connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0;
+  return begun || errno == EINPROGRESS ? std::move(socket) : Socket();
 }
 
 }  // namespace
@@ -99,20 +109,25 @@ Socket accept_on(const Listener& listener) {
 }
 
 Socket connect_to(const std::string& host, std::uint16_t port, double within_s) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, freeaddrinfo);
-  for (const addrinfo* address = found; address; address = address->ai_next) {
-    Socket socket = open_socket(address->ai_family);
-    if (!socket) continue;
-    prepare(socket.get());
-    if (connect(socket.get(), address->ai_addr, address->ai_addrlen) == 0 ||
-        (errno == EINPROGRESS && connected(socket.get(), within_s)))
-      return socket;
+  const Addresses addresses = look_up(host, port, 0);
+  for (const addrinfo* address = addresses.get(); address; address = address->ai_next) {
+    Socket socket = begin(*address);
+    if (socket && connected(socket, within_s).value_or(false)) return socket;
   }
   return {};
+}
+
+Socket begin_connection(const std::string& address, std::uint16_t port) {
+  const Addresses addresses = look_up(address, port, AI_NUMERICHOST);
+  return addresses ? begin(*addresses) : Socket();
+}
+
+std::optional<bool> connected(const Socket& socket, double within_s) {
+  pollfd entry{socket.get(), POLLOUT, 0};
+  if (poll(&entry, 1, static_cast<int>(within_s * 1e3)) != 1) return std::nullopt;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
 }
 
 void Wire::send(std::string_view message) {

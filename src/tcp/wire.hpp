@@ -27,6 +27,11 @@ Listener listen_on(std::span<const std::uint16_t> ports);
 /// A connection that has come in, or an empty Socket.
 Socket accept_on(const Listener& listener);
 
+/// A connection to a numeric address in the making, or an empty Socket; connected() knows more.
+Socket begin_connection(const std::string& address, std::uint16_t port);
+/// Whether it stands, or never will; nothing when neither is known within `within_s`.
+std::optional<bool> connected(const Socket& socket, double within_s);
+
 /// A connection to the first address of `host` that takes one within `within_s`, or an empty
 /// Socket.
 Socket connect_to(const std::string& host, std::uint16_t port, double within_s);

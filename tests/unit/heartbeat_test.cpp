@@ -48,6 +48,14 @@ class Script final : public comm::Control {
   std::string& word_;
 };
 
+/// A rank's wire to rank 0, or a closed one.
+comm::Wire knock(const comm::HeartbeatCard& card, int rank, int world) {
+  comm::Knock knock(card, rank, world);
+  for (; !knock.in_vain(); pause_ms(1))
+    if (auto wire = knock.go_on()) return std::move(*wire);
+  return {};
+}
+
 /// Ranks in one process, all or the first `started`; an end is only noted.
 struct Ranks {
   Ranks(int world, double timeout_s) : Ranks(world, timeout_s, world) {}
@@ -99,7 +107,7 @@ TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat
   {
     comm::HeartbeatCard card = comm::read_heartbeat_card(ranks.word);
     card.addresses = {"127.0.0.1"};
-    comm::Wire third = comm::reach_rank_0(card, 2, 3);
+    comm::Wire third = knock(card, 2, 3);
     REQUIRE(third.open());
     third.send(comm::make_beat({5, comm::Phase::forward, 0, 0, false, 1}));
     pause_ms(200);
@@ -107,12 +115,22 @@ TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat
   for (const std::size_t rank : {0, 1}) CHECK(becomes([&] { return ranks.ended[rank] == 4; }));
 }
 
+TEST_CASE("of several addresses the one is taken behind which rank 0 is", "[heartbeat]") {
+  Ranks ranks(2, 20, 1);
+  comm::HeartbeatCard card = comm::read_heartbeat_card(ranks.word);
+  card.addresses = {"192.0.2.1", "no address", "127.0.0.1"};  // the first is nobody's
+  CHECK(knock(card, 1, 2).open());
+  card.addresses = {"no address"};
+  CHECK_FALSE(knock(card, 1, 2).open());
+  ranks.hearts.clear();
+}
+
 TEST_CASE("a stranger without the secret is not let in", "[heartbeat]") {
   Ranks ranks(2, 20);
   comm::HeartbeatCard card = comm::read_heartbeat_card(ranks.word);
   card.addresses = {"127.0.0.1"};
   card.secret[0] ^= 1;
-  CHECK_FALSE(comm::reach_rank_0(card, 1, 2).open());
+  CHECK_FALSE(knock(card, 1, 2).open());
   CHECK(ranks.ended[0] == 0);
 }
 
