@@ -34,7 +34,7 @@ verdict $? 'ranks that find no rank 0 say where they looked'
 # Strangers at the door: one says nothing, one speaks HTTP, one sends a size that nobody has.
 stranger='port=$(sed -n 3p "$LOCKSTEP_RENDEZVOUS_DIR"/meeting-*)
   exec 3<>/dev/tcp/'$node1'/$port 4<>/dev/tcp/'$node1'/$port 5<>/dev/tcp/'$node1'/$port
-  printf "GET / HTTP/1.0\r\n\r\n" >&4; printf "\377\377\377\177xxxx" >&5; sleep 2; cat <&4 >&2'
+  printf "GET / HTTP/1.0\r\n\r\n" >&4; printf "\377\377\377\177xxxx" >&5; sleep 2; cat <&4 >&2; echo >&2'
 run "${plain[@]}" bash -c "if ((SLURM_PROCID == 3)); then sleep 1; $stranger; fi; $whoami 20"
 all_four
 verdict $? 'strangers do not come in, and keep nobody out'
