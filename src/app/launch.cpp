@@ -17,17 +17,17 @@ void Launch::start(double deadline_s, Needs needs) {
     if (doubt->certain) throw sys::LaunchError(doubt->text);
     if (rank.rank == 0) log::warn(doubt->text);
   }
-  {
-    const StartWatch watch(rank, deadline_s);
-    world = std::make_unique<comm::World>(argc, argv);
-  }
+  StartWatch watch(rank, heartbeat_spec(deadline_s));
+  world = std::make_unique<comm::World>(argc, argv);
+  watch.met();
   const comm::WorldFacts& facts = world->facts();
   rank =
       sys::identify(env, sys::MpiWorld{facts.rank, facts.world, facts.local_rank, facts.local_size},
                     sys::srun_mpi_types);
   log::set_rank(rank.rank, rank.world);
   control = world->make_control(deadline_s);
-  watch_over_ranks(deadline_s);
+  heartbeat = watch.take_heartbeat(*control);
+  if (!heartbeat) heartbeat = comm::start_heartbeat(heartbeat_spec(deadline_s), *control);
 }
 
 bool Launch::meet_without_mpi(double deadline_s) {
@@ -36,8 +36,8 @@ bool Launch::meet_without_mpi(double deadline_s) {
   const auto place = sys::meeting_place(env, rank);
   if (!place) return false;
   log::set_rank(rank.rank, rank.world);
-  control = comm::make_tcp_control(*place, rank, deadline_s);
-  watch_over_ranks(deadline_s);
+  control = comm::make_tcp_control(*place, rank, {deadline_s});
+  heartbeat = comm::start_heartbeat(heartbeat_spec(deadline_s), *control);
   return true;
 }
 
@@ -49,10 +49,9 @@ sys::RankInfo rank_by_environment() {
   }
 }
 
-void Launch::watch_over_ranks(double deadline_s) {
-  heartbeat = comm::start_heartbeat(
-      {rank.host, silence_s, deadline_s, status_lost_rank, [](int status) { std::_Exit(status); }},
-      *control);
+comm::HeartbeatSpec Launch::heartbeat_spec(double deadline_s) const {
+  return {rank.host, silence_s, deadline_s, status_lost_rank,
+          [](int status) { std::_Exit(status); }};
 }
 
 }  // namespace lockstep::app

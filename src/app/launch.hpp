@@ -32,7 +32,7 @@ struct Launch {
   bool meet_without_mpi(double deadline_s);
 
  private:
-  void watch_over_ranks(double deadline_s);
+  comm::HeartbeatSpec heartbeat_spec(double deadline_s) const;
 };
 
 /// Who this process is as far as its environment tells, for the commands that are one process's

@@ -3,35 +3,98 @@
 #include <fmt/core.h>
 
 #include <chrono>
-#include <cstdlib>
+#include <utility>
 
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "status.hpp"
+#include "lockstep/comm/tcp_control.hpp"
 
 namespace lockstep::app {
+namespace {
 
-StartWatch::StartWatch(const sys::RankInfo& self, double deadline_s) {
-  if (self.world > 1) thread_ = std::thread([=, this] { run(self, deadline_s); });
+// Rank 0, which knows more, speaks first.
+constexpr double turn_s = 5;
+
+}  // namespace
+
+StartWatch::StartWatch(const sys::RankInfo& self, comm::HeartbeatSpec spec)
+    : self_(self), spec_(std::move(spec)) {
+  if (self.world > 1) thread_ = std::thread([this] { run(); });
 }
 
 StartWatch::~StartWatch() {
+  met();
+  off_.request_stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void StartWatch::met() {
   {
     const std::scoped_lock lock(mutex_);
     met_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
 }
 
-void StartWatch::run(const sys::RankInfo& self, double deadline_s) {
+bool StartWatch::wait_for_mpi(double seconds) {
   std::unique_lock lock(mutex_);
-  if (changed_.wait_for(lock, std::chrono::duration<double>(deadline_s), [this] { return met_; }))
-    return;
-  log::error(
-      fmt::format("rank {} of {}, on {}, has waited in MPI's start for {:.0f} s: ranks that do "
-                  "not say this never came (start-up); ending",
-                  self.rank, self.world, self.host, deadline_s));
-  std::_Exit(status_lost_rank);
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return met_; });
+}
+
+void StartWatch::run() {
+  const double began_s = now_s();
+  std::unique_ptr<comm::Heartbeat> heartbeat = meet();
+  const bool watched = heartbeat != nullptr;
+  {
+    const std::scoped_lock lock(mutex_);
+    heartbeat_ = std::move(heartbeat);
+  }
+  const double left_s = spec_.deadline_s - (now_s() - began_s);
+  if (wait_for_mpi(left_s + (watched && self_.rank > 0 ? turn_s : 0))) return;
+  end(fmt::format("rank {} of {}, on {}, has waited in MPI's start for {:.0f} s: {} (start-up)",
+                  self_.rank, self_.world, self_.host, spec_.deadline_s,
+                  watched ? "all ranks are there, but MPI does not connect them"
+                          : "ranks that do not say this never came"),
+      true);
+}
+
+/// Null where there is no such meeting, or it is off.
+std::unique_ptr<comm::Heartbeat> StartWatch::meet() {
+  try {
+    const auto place = sys::meeting_place(sys::process_environment(), self_);
+    if (!place) return nullptr;
+    const auto control = comm::make_tcp_control(
+        *place, self_, {spec_.deadline_s, spec_.timeout_s, off_.get_token()});
+    return comm::start_heartbeat(spec_, *control);
+  } catch (const comm::MissingRanks& missing) {
+    end(missing.what(), !missing.told && (self_.rank == 0 || self_.local_rank == 0));
+  } catch (const Error&) {
+    // This meeting only helps: MPI's goes on without it.
+  }
+  return nullptr;
+}
+
+void StartWatch::end(const std::string& why, bool speak) {
+  if (wait_for_mpi(0)) return;
+  if (speak) log::error(why + "; ending");
+  {
+    const std::scoped_lock lock(mutex_);
+    if (heartbeat_) heartbeat_->fail(why, spec_.lost_status);
+  }
+  spec_.end(spec_.lost_status);
+}
+
+std::unique_ptr<comm::Heartbeat> StartWatch::take_heartbeat(comm::Control& control) {
+  bool beats = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    beats = heartbeat_ != nullptr;
+  }
+  const bool everywhere = !control.any(!beats, "start of the heartbeat");
+  off_.request_stop();
+  if (thread_.joinable()) thread_.join();
+  return everywhere ? std::move(heartbeat_) : nullptr;
 }
 
 }  // namespace lockstep::app

@@ -1,27 +1,46 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
+#include <stop_token>
+#include <string>
 #include <thread>
 
+#include "lockstep/comm/control.hpp"
+#include "lockstep/comm/heartbeat.hpp"
 #include "lockstep/sys/launch.hpp"
 
 namespace lockstep::app {
 
-/// Ends this process when the ranks' first meeting, inside MPI_Init, takes longer than the
-/// deadline. There is no heartbeat yet: who is missing nobody knows but those who wait, so each
-/// says that it does. A thread, because nothing else gets a process out of MPI_Init; it is gone
-/// before the process binds itself.
+/// Watches over the ranks' first meeting, inside MPI_Init, which knows no deadline and names
+/// nobody. Where Slurm says who is who, the ranks also meet over TCP meanwhile and start their
+/// heartbeat: whoever does not come, or goes again, is named, and the others end. Elsewhere, and
+/// where TCP or the place of the meeting fails, each rank by itself ends when MPI's start takes
+/// longer than the deadline, and says that it waited. A thread, because nothing else gets a process
+/// out of MPI_Init; it is gone before the process binds itself.
 class StartWatch {
  public:
-  StartWatch(const sys::RankInfo& self, double deadline_s);
-  ~StartWatch();  ///< they have met
+  StartWatch(const sys::RankInfo& self, comm::HeartbeatSpec spec);
+  ~StartWatch();
+  /// MPI has connected the ranks: from now on nobody is missed by this.
+  void met();
+  /// Collective, behind met(): the heartbeat, if it beats on all ranks, else null on all.
+  std::unique_ptr<comm::Heartbeat> take_heartbeat(comm::Control& control);
 
  private:
-  void run(const sys::RankInfo& self, double deadline_s);
+  void run();
+  std::unique_ptr<comm::Heartbeat> meet();
+  void end(const std::string& why, bool speak);
+  bool wait_for_mpi(double seconds);
+
+  const sys::RankInfo self_;
+  const comm::HeartbeatSpec spec_;
+  std::stop_source off_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool met_ = false;
+  bool met_ = false;                            // under the mutex, as the next
+  std::unique_ptr<comm::Heartbeat> heartbeat_;  // of a meeting that came about
   std::thread thread_;
 };
 

@@ -19,8 +19,8 @@ std::string title_of(int rank, const Peer& peer) {
 /// Rank 0 has a wire to everybody and combines; the others have one, to it.
 class HostControl final : public MeetingControl {
  public:
-  HostControl(std::vector<Peer> peers, double deadline_s)
-      : peers_(std::move(peers)), deadline_s_(deadline_s) {
+  HostControl(std::vector<Peer> peers, MeetingPatience patience)
+      : peers_(std::move(peers)), patience_(std::move(patience)) {
     for (std::size_t rank = 1; rank < peers_.size(); ++rank) wires_.push_back(&peers_[rank].wire);
   }
   int rank() const override { return 0; }
@@ -31,7 +31,7 @@ class HostControl final : public MeetingControl {
                    const Combine& combine) override {
     std::string result = combine(collect(mine, phase));
     answer(agreed + result);
-    Countdown left(deadline_s_);
+    Countdown left(patience_.deadline_s);
     for (; unsent(); wait_for(wires_)) {
       if (left.over()) throw Error(fmt::format("{}: a rank stopped listening", phase));
       for (Wire* wire : wires_) wire->flush();
@@ -46,7 +46,7 @@ class HostControl final : public MeetingControl {
     std::vector<int> here{0};
     std::vector<bool> came(peers_.size());
     came[0] = true;
-    for (Countdown left(deadline_s_);; wait_for(wires_)) {
+    for (Countdown left(patience_.deadline_s);; wait_for(wires_)) {
       for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
         if (came[rank]) continue;
         const int number = static_cast<int>(rank);
@@ -66,9 +66,10 @@ class HostControl final : public MeetingControl {
         here.push_back(number);
       }
       if (here.size() == peers_.size()) return parts;
+      require_on(patience_);
       if (left.over())
         refuse(fmt::format("{}: {} did not arrive within {} s", phase,
-                           rank_list(all_but(here, world())), deadline_s_));
+                           rank_list(all_but(here, world())), patience_.deadline_s));
     }
   }
 
@@ -79,7 +80,7 @@ class HostControl final : public MeetingControl {
 
   [[noreturn]] void refuse(const std::string& why) {
     answer(refused + why);
-    throw Error(why);
+    throw MissingRanks(why);
   }
 
   bool unsent() const {
@@ -89,13 +90,13 @@ class HostControl final : public MeetingControl {
 
   std::vector<Peer> peers_;
   std::vector<Wire*> wires_;
-  double deadline_s_;
+  MeetingPatience patience_;
 };
 
 class GuestControl final : public MeetingControl {
  public:
-  GuestControl(Peer host, int rank, int world, double deadline_s)
-      : host_(std::move(host)), rank_(rank), world_(world), deadline_s_(deadline_s) {}
+  GuestControl(Peer host, int rank, int world, MeetingPatience patience)
+      : host_(std::move(host)), rank_(rank), world_(world), patience_(std::move(patience)) {}
   int rank() const override { return rank_; }
   int world() const override { return world_; }
 
@@ -104,34 +105,37 @@ class GuestControl final : public MeetingControl {
     host_.wire.send(std::string(phase) + '\0' + mine);
     Wire* const only[] = {&host_.wire};
     // Rank 0 has its own deadline, and if it is there it knows better who is not.
-    for (Countdown left(1.1 * deadline_s_ + 1);; wait_for(only)) {
+    for (Countdown left(1.1 * patience_.deadline_s + 1);; wait_for(only)) {
       host_.wire.flush();
       if (const auto answer = host_.wire.receive(); answer && !answer->empty()) {
-        if (answer->front() == refused) throw Error(answer->substr(1));
+        if (answer->front() == refused) throw MissingRanks(answer->substr(1), true);
         return answer->substr(1);
       }
       if (!host_.wire.open())
-        throw Error(fmt::format("{}: {} has gone", phase, title_of(0, host_)));
+        throw MissingRanks(fmt::format("{}: {} has gone", phase, title_of(0, host_)));
+      require_on(patience_);
       if (left.over())
-        throw Error(fmt::format("{}: {} did not answer within {} s", phase, title_of(0, host_),
-                                deadline_s_));
+        throw MissingRanks(fmt::format("{}: {} did not answer within {} s", phase,
+                                       title_of(0, host_), patience_.deadline_s));
     }
   }
 
   Peer host_;
   int rank_, world_;
-  double deadline_s_;
+  MeetingPatience patience_;
 };
 
 }  // namespace
 
 std::unique_ptr<Control> make_tcp_control(const sys::MeetingPlace& place, const sys::RankInfo& self,
-                                          double deadline_s) {
+                                          const MeetingPatience& patience) {
   if (self.rank == 0)
-    return std::make_unique<HostControl>(receive_all(place, self, deadline_s), deadline_s);
+    return std::make_unique<HostControl>(receive_all(place, self, patience), patience);
   // Rank 0 names who is missing when its deadline has passed; the others leave it that time.
-  return std::make_unique<GuestControl>(go_to_rank_0(place, self, 1.1 * deadline_s + 1), self.rank,
-                                        self.world, deadline_s);
+  MeetingPatience longer = patience;
+  longer.deadline_s = 1.1 * patience.deadline_s + 1;
+  return std::make_unique<GuestControl>(go_to_rank_0(place, self, longer), self.rank, self.world,
+                                        patience);
 }
 
 }  // namespace lockstep::comm

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/tcp_control.hpp"
 #include "lockstep/sys/rendezvous.hpp"
 #include "tcp/wire.hpp"
 
@@ -21,11 +22,15 @@ constexpr std::size_t message_limit = std::size_t{1} << 28;
 /// none.
 constexpr char agreed = 'y', refused = 'n';
 
+/// Throws when the meeting is off.
+void require_on(const MeetingPatience& patience);
+
 /// Rank 0: everybody else, by rank ([0] stays empty).
 std::vector<Peer> receive_all(const sys::MeetingPlace& place, const sys::RankInfo& self,
-                              double deadline_s);
+                              const MeetingPatience& patience);
 
 /// The others: rank 0.
-Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self, double deadline_s);
+Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self,
+                  const MeetingPatience& patience);
 
 }  // namespace lockstep::comm

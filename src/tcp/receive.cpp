@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <list>
 #include <map>
+#include <utility>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/rank_list.hpp"
@@ -13,6 +14,8 @@
 
 namespace lockstep::comm {
 namespace {
+
+constexpr double last_words_s = 1;
 
 /// A connection that has not proved who it is.
 struct Candidate {
@@ -36,13 +39,20 @@ class Reception {
   Reception(const Reception&) = delete;
   Reception& operator=(const Reception&) = delete;
 
-  std::vector<Peer> wait(double deadline_s) {
-    Countdown left(deadline_s);
-    while (here_.size() < peers_.size()) {
+  std::vector<Peer> wait(const MeetingPatience& patience) {
+    Countdown left(patience.deadline_s), mates_left(patience.mates_s);
+    for (std::size_t came = here_.size(); here_.size() < peers_.size();) {
+      require_on(patience);
       sleep();
       admit();
       hear();
-      if (here_.size() < peers_.size() && left.over()) give_up(absence(deadline_s));
+      look_for_gone();
+      if (here_.size() == peers_.size()) break;
+      if (std::exchange(came, here_.size()) != here_.size())
+        mates_left = Countdown(patience.mates_s);
+      if (left.over()) give_up(absence(patience.deadline_s));
+      // A node from which nobody came may still be starting; a rank whose mates are here is not.
+      if (mates_left.over() && somewhere_mates_wait()) give_up(absence(patience.mates_s));
     }
     return std::move(peers_);
   }
@@ -103,17 +113,46 @@ class Reception {
     return "";
   }
 
+  void look_for_gone() {
+    for (std::size_t rank = 1; rank < peers_.size(); ++rank)
+      if (peers_[rank].wire.open() && peers_[rank].wire.ended())
+        give_up(fmt::format("start-up: rank {} on {} came, and its process has ended", rank,
+                            peers_[rank].node));
+  }
+
   /// Those that came hear why, as the answer to their first meeting.
   [[noreturn]] void give_up(const std::string& why) {
-    for (Peer& peer : peers_)
+    std::vector<Wire*> wires;
+    for (Peer& peer : peers_) {
       if (peer.wire.open()) peer.wire.send(refused + why);
-    throw Error(why);
+      wires.push_back(&peer.wire);
+    }
+    // A connection that is closed over words not yet heard takes its own last ones along.
+    const auto open = [](const Wire* wire) { return wire->open(); };
+    for (Countdown left(last_words_s);
+         std::any_of(wires.begin(), wires.end(), open) && !left.over(); wait_for(wires))
+      for (Wire* wire : wires)
+        while (wire->open() && wire->receive()) continue;
+    throw MissingRanks(why);
+  }
+
+  std::map<std::string, int> came_from() const {
+    std::map<std::string, int> came;
+    for (const int rank : here_) ++came[peers_[static_cast<std::size_t>(rank)].node];
+    return came;
+  }
+
+  bool somewhere_mates_wait() const {
+    std::map<std::string, int> came = came_from();
+    for (std::size_t i = 0; i < place_.nodes.size(); ++i)
+      if (const int here = came[place_.nodes[i]]; here > 0 && here < place_.ranks_on_node[i])
+        return true;
+    return false;
   }
 
   /// "ranks 2-3 did not come within 60 s: from node2 came 0 of 2"
   std::string absence(double deadline_s) const {
-    std::map<std::string, int> came;
-    for (const int rank : here_) ++came[peers_[static_cast<std::size_t>(rank)].node];
+    std::map<std::string, int> came = came_from();
     std::string text = fmt::format("start-up: {} did not come to {} within {} s",
                                    rank_list(all_but(here_, world_)), place_.node, deadline_s);
     const char* separator = ": from ";
@@ -142,9 +181,13 @@ class Reception {
 
 }  // namespace
 
+void require_on(const MeetingPatience& patience) {
+  if (patience.stop.stop_requested()) throw Error("start-up: this meeting is off");
+}
+
 std::vector<Peer> receive_all(const sys::MeetingPlace& place, const sys::RankInfo& self,
-                              double deadline_s) {
-  return Reception(place, self).wait(deadline_s);
+                              const MeetingPatience& patience) {
+  return Reception(place, self).wait(patience);
 }
 
 }  // namespace lockstep::comm

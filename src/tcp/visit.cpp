@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -12,6 +13,7 @@ namespace lockstep::comm {
 namespace {
 
 constexpr double connect_s = 2, answer_s = 5;
+constexpr std::chrono::milliseconds first_pause{20}, longest_pause{500};
 
 /// One try to be let in: the wire, or in `why` what went wrong. Throws InputError when rank 0
 /// itself refuses.
@@ -39,12 +41,16 @@ std::optional<Wire> introduce(const sys::MeetingPlace& place, const sys::RankInf
 
 }  // namespace
 
-Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self, double deadline_s) {
+Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self,
+                  const MeetingPatience& patience) {
   std::string why;
   // An earlier start's word may still lie there until rank 0 has replaced it: whoever does not
-  // answer as rank 0 must is tried again, from the file on.
-  for (Countdown left(deadline_s); !left.over();
-       std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
+  // answer as rank 0 must is tried again, from the file on. A thousand ranks that ask a file system
+  // for long ask it less and less often.
+  std::chrono::milliseconds pause = first_pause;
+  for (Countdown left(patience.deadline_s); !left.over(); std::this_thread::sleep_for(pause)) {
+    require_on(patience);
+    pause = std::min(2 * pause, longest_pause);
     const auto card = sys::read_card(place.file);
     if (!card) {
       why =
@@ -63,8 +69,8 @@ Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self, dou
       }
     }
   }
-  throw Error(fmt::format("start-up: rank 0 was not found within {} s by {}: {}", deadline_s,
-                          place.file.string(), why));
+  throw MissingRanks(fmt::format("start-up: rank 0 was not found within {} s by {}: {}",
+                                 patience.deadline_s, place.file.string(), why));
 }
 
 }  // namespace lockstep::comm

@@ -157,6 +157,11 @@ std::optional<std::string> Wire::receive() {
   return take();
 }
 
+bool Wire::ended() const {
+  pollfd entry{socket_.get(), POLLRDHUP, 0};
+  return !open() || poll(&entry, 1, 0) == 1;
+}
+
 void Wire::fill() {
   std::array<char, 65536> part;
   for (;;) {

@@ -47,6 +47,7 @@ class Wire {
   void flush();                          ///< writes what the connection takes now
   std::optional<std::string> receive();  ///< the next message, if it has arrived whole
   bool open() const { return static_cast<bool>(socket_); }
+  bool ended() const;  ///< the other side has, though what it said may still be unheard
   bool unsent() const { return open() && !outgoing_.empty(); }
   void set_limit(std::size_t limit) { limit_ = limit; }
   int handle() const { return socket_.get(); }

@@ -7,7 +7,7 @@ source "$(dirname "$0")/../support/faults.bash"
 mkdir full
 mount -t tmpfs -o size=12m tmpfs full 2>/dev/null  # before the nodes are made, which inherit it
 trap 'umount -l "$WORK/full"' EXIT
-cluster 24 --conf SlurmdTimeout=120
+cluster 26 --conf SlurmdTimeout=120
 trap 'show_cores; mini down >/dev/null 2>&1; umount -l "$WORK/full"' EXIT
 pack_small
 sooner=(--liveness.timeout-s 6)
@@ -152,25 +152,44 @@ disk_full() {
   verdict $? 'a run whose disk was full goes on when there is room'
 }
 
-# A rank that is killed before MPI has connected the ranks, which then wait in MPI_Init. Of the four
-# that end, srun tells of this one.
-start_up() {
-  on 12
-  run_name=start_up
-  : >start_up.ends
+# start NAME SCRIPT: a training whose ranks run the script first, and then, in most of them, what stands behind it.
+start() {
+  run_name=$1
+  : >"$1.ends"
   struck=$EPOCHREALTIME
-  srun -J start_up -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=pmix --kill-on-bad-exit=0 bash -c \
-    '((SLURM_PROCID != 3)) || kill -KILL $$
-    "$@"; status=$?; echo "$SLURM_PROCID $status $EPOCHREALTIME" >>start_up.ends' \
-    - "$LOCKSTEP" "${train[@]}" "${rows[@]}" --out start_up --comm.deadline-s 6 >start_up.log 2>&1 &
+  srun -J "$1" -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=pmix --kill-on-bad-exit=0 bash -c \
+    "$2"' "$@"; status=$?; echo "$SLURM_PROCID $status $EPOCHREALTIME" >>'"$1"'.ends' \
+    - "$LOCKSTEP" "${train[@]}" "${rows[@]}" --out "$1" >"$1.log" 2>&1 &
   step=$!
-  ended 4 30 && says "rank 2 of 4, on $b, has waited in MPI's start for 6 s" &&
-    (($(grep -c 'in MPI.s start' <<<"$said") == 3)) && [[ ! -e start_up ]] &&
-    row 'rank killed in start-up' 'kill -9 of rank 3 before MPI_Init (comm.deadline-s 6)' "$took" \
-      "$(error_line)" 'nothing'
-  verdict $? 'a rank that dies before the ranks have met: those in MPI_Init end, and say that they waited'
+}
+
+# A rank that never comes: MPI_Init would wait for it for ever. Of the four that end, srun tells of this one.
+never_came() {
+  on 12
+  start never_came '((SLURM_PROCID != 3)) || kill -KILL $$;'
+  ended 4 30 && says "rank 3 did not come to $a within 20 s: from $b came 1 of 2" &&
+    (($(grep -c 'did not come' <<<"$said") == 1)) && [[ ! -e never_came ]] &&
+    row 'rank killed before its start' 'kill -9 of rank 3 before it began' "$took" "$(error_line)" 'nothing'
+  verdict $? 'a rank that dies before its program begins: the others, in MPI_Init, end, and it is named once'
   over
 }
 
-at_once 6 cut_for_good slow_network crash crash_of_the_first stopped cut_for_a_while disk_full \
+# A rank that has come and is killed in MPI_Init, where all wait for another one.
+start_up() {
+  on 13
+  start start_up 'echo $$ >start_up.$SLURM_PROCID; ((SLURM_PROCID != 1)) || sleep 60;
+    [[ $SLURM_PROCID != 3 ]] || exec "$@";'
+  until_it 100 in_mpi_init
+  sleep 1
+  strike kill -KILL "$(pgrep -f -- '--out start_up$' | while read -r pid; do
+    tr '\0' '\n' <"/proc/$pid/environ" | grep -qx SLURM_PROCID=3 && echo "$pid"; done)"
+  until_it 100 grep -q '^0 4 ' start_up.ends
+  ended 3 10 && says "start-up: rank 3 on $b came, and its process has ended" &&
+    row 'rank killed in start-up' 'kill -9 of rank 3 in MPI_Init' "$took" "$(error_line)" 'nothing'
+  verdict $? 'a rank is killed in MPI_Init: the others that are there end at once and name it'
+  over
+}
+in_mpi_init() { compgen -G "$LOCKSTEP_RENDEZVOUS_DIR/meeting-*" >/dev/null; }
+
+at_once 7 cut_for_good never_came slow_network crash crash_of_the_first stopped cut_for_a_while disk_full \
   forward reduction checkpoint evaluation start_up

@@ -60,7 +60,7 @@ using Talk = std::function<std::string(comm::Control&)>;
 std::string attend(const sys::MeetingPlace& place, int rank, int world, double deadline_s,
                    const Talk& talk) {
   try {
-    return talk(*comm::make_tcp_control(place, rank_of(rank, world), deadline_s));
+    return talk(*comm::make_tcp_control(place, rank_of(rank, world), {deadline_s}));
   } catch (const Error& error) {
     return error.what();
   }
@@ -219,11 +219,65 @@ TEST_CASE("strangers, false secrets, other jobs and taken ranks do not come in",
   REQUIRE(next(liar));
   liar.send(std::string(100, 'x'));
   CHECK_FALSE(next(liar));
-  auto one = std::async(std::launch::async, [&] { return attend(place, 1, 3, 60, silent); });
-  CHECK(one.get() == "met");
+  std::promise<void> here, leave;
+  auto one = std::async(std::launch::async, [&] {
+    return attend(place, 1, 3, 60, [&](comm::Control&) {
+      here.set_value();
+      leave.get_future().wait();
+      return "met";
+    });
+  });
+  here.get_future().wait();
   CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 1, 3, "x"}), Contains("has come already"));
   CHECK(attend(place, 2, 3, 60, silent) == "met");
   CHECK(host.get() == "met");
+  leave.set_value();
+  CHECK(one.get() == "met");
+}
+
+TEST_CASE("a rank that comes and goes is named to all, without waiting", "[rendezvous]") {
+  const Folder folder;
+  const sys::MeetingPlace place = place_in(folder);
+  const auto barrier = [](comm::Control& control) {
+    control.barrier("start");
+    return "met";
+  };
+  auto host = std::async(std::launch::async, [&] { return attend(place, 0, 4, 60, barrier); });
+  auto two = std::async(std::launch::async, [&] { return attend(place, 2, 4, 60, barrier); });
+  CHECK(attend(place, 1, 4, 60, silent) == "met");
+  CHECK_THAT(host.get(), Contains("rank 1 on localhost came, and its process has ended"));
+  CHECK_THAT(two.get(), Contains("rank 1 on localhost") || Contains("localhost has gone") ||
+                            Contains("rank 0 has left no word"));
+}
+
+TEST_CASE("a rank whose mates are there is not waited for as long as a node", "[rendezvous]") {
+  const Folder folder;
+  sys::MeetingPlace place = place_in(folder);
+  const auto waited = [&](std::vector<std::string> nodes, std::vector<int> ranks, double deadline) {
+    place.nodes = std::move(nodes);
+    place.ranks_on_node = std::move(ranks);
+    const double began = now_s();
+    try {
+      comm::make_tcp_control(place, rank_of(0, 2), {deadline, 0.4});
+    } catch (const comm::MissingRanks& missing) {
+      CHECK_THAT(missing.what(), Contains("rank 1 did not come"));
+    }
+    return now_s() - began;
+  };
+  CHECK(waited({"localhost"}, {2}, 30) < 10);  // loosely: the machine is shared
+  CHECK(waited({"localhost", "other"}, {1, 1}, 1.5) > 1.4);
+}
+
+TEST_CASE("a meeting that is off ends at once, for those who wait and those who come",
+          "[rendezvous]") {
+  const Folder folder;
+  for (const int rank : {0, 1}) {
+    std::stop_source off;
+    off.request_stop();
+    CHECK_THROWS_WITH(
+        comm::make_tcp_control(place_in(folder), rank_of(rank, 2), {60, 60, off.get_token()}),
+        Contains("is off"));
+  }
 }
 
 TEST_CASE("a recorded conversation lets nobody in", "[rendezvous]") {

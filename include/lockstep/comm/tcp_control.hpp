@@ -1,19 +1,39 @@
 #pragma once
 
+#include <limits>
 #include <memory>
+#include <stop_token>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/sys/rendezvous.hpp"
 
 namespace lockstep::comm {
 
+/// Ranks that did not come, or have gone: what() says which.
+class MissingRanks : public Error {
+ public:
+  explicit MissingRanks(const std::string& what, bool told_by_rank_0 = false)
+      : Error(what), told(told_by_rank_0) {}
+  const bool told;  ///< rank 0 has said it
+};
+
+/// How long ranks wait for each other.
+struct MeetingPatience {
+  double deadline_s = 120;
+  /// For a rank that has not come though others of its node have, and since whom nobody came.
+  double mates_s = std::numeric_limits<double>::infinity();
+  std::stop_token stop = {};  ///< the meeting is off: Error
+};
+
 /// Control over TCP, for ranks that MPI does not connect: enough to agree and to exchange NCCL's
 /// id. All ranks call it; rank 0 listens and leaves word at the place, the others come. Peers of
 /// another job, of an earlier start, without the secret or with a rank that is taken are refused
-/// and do not disturb the rest. Throws Error when not all came within the deadline: on rank 0 with
-/// the missing ranks and the nodes from which too few came; InputError when the place cannot be
-/// used. Later calls throw Error naming a rank that has gone.
+/// and do not disturb the rest. Throws MissingRanks when not all came in time or one has gone
+/// again: on rank 0 with the missing ranks and the nodes from which too few came, and to those that
+/// came rank 0 tells the same; InputError when the place cannot be used. Later calls throw
+/// MissingRanks naming a rank that has gone.
 std::unique_ptr<Control> make_tcp_control(const sys::MeetingPlace& place, const sys::RankInfo& self,
-                                          double deadline_s);
+                                          const MeetingPatience& patience);
 
 }  // namespace lockstep::comm

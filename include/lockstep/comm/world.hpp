@@ -19,8 +19,8 @@ struct WorldFacts {
 
 class RollCall;
 
-/// MPI from MPI_Init_thread to MPI_Finalize. One per process, made before any other thread exists;
-/// what it makes must not outlive it.
+/// MPI from MPI_Init_thread to MPI_Finalize. One per process, made before any thread that calls
+/// MPI; what it makes must not outlive it.
 class World {
  public:
   World(int& argc, char**& argv);
