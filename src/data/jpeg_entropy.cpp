@@ -39,111 +39,24 @@ constexpr std::array<std::uint8_t, 80> kNatural = [] {
   return order;
 }();
 
-/// A coefficient of `size` bits, as they stand in the file.
-constexpr std::int32_t extended(std::uint32_t bits, unsigned size) {
-  const auto value = static_cast<std::int32_t>(bits);
-  return bits >> (size - 1) != 0 ? value : value - static_cast<std::int32_t>((1u << size) - 1);
-}
-
-// An entry of a table: 8 bits length, 4 bits run, 4 bits size, 16 bits value.
-//   value != 0            a whole coefficient of that size, and the length of all of it
-//   value = 0, size != 0  only its code fits: as many bits follow
-//   size = 0              no coefficient: run 15 passes over 16, any other ends the block
-//   length = 0            a longer code, or none
-constexpr std::uint32_t entry(unsigned length, unsigned run, unsigned size, std::int32_t value) {
-  return length | run << 8 | size << 12 | static_cast<std::uint32_t>(value) << 16;
-}
-constexpr unsigned length_of(std::uint32_t e) { return e & 255; }
-constexpr unsigned run_of(std::uint32_t e) { return e >> 8 & 15; }
-constexpr unsigned size_of(std::uint32_t e) { return e >> 12 & 15; }
-constexpr std::int32_t value_of(std::uint32_t e) { return static_cast<std::int32_t>(e) >> 16; }
-constexpr bool is_whole(std::uint32_t e) { return value_of(e) != 0; }
-constexpr bool ends_block(std::uint32_t e) { return size_of(e) == 0 && run_of(e) != 15; }
-constexpr unsigned code_length(std::uint32_t e) {
-  return length_of(e) - (is_whole(e) ? size_of(e) : 0);
-}
-constexpr unsigned full_length(std::uint32_t e) {
-  return length_of(e) + (is_whole(e) ? 0 : size_of(e));
-}
-
-// What is passed over at once: 5 bits length, 1 bit whether the block ends, then the coefficients,
-// of which the end counts as one.
-constexpr std::uint16_t pass(unsigned length, bool ends, unsigned coefficients) {
-  return static_cast<std::uint16_t>(length | (ends ? 32u : 0u) | coefficients << 6);
-}
-constexpr unsigned pass_length(std::uint16_t pass) { return pass & 31; }
-constexpr bool pass_ends(std::uint16_t pass) { return (pass & 32) != 0; }
-constexpr unsigned pass_coefficients(std::uint16_t pass) { return pass >> 6; }
-
 }  // namespace
 
-/// The top `held` bits of `word` are the next ones; below them stand bits of what follows, or
-/// zeros.
-struct EntropyDecoder::Bits {
-  const std::uint8_t* at;
-  std::uint64_t word;
-  unsigned held;
-
-  /// At least 56 bits.
-  void fill() {
-    std::uint64_t more;
-    std::memcpy(&more, at, sizeof more);
-    word |= __builtin_bswap64(more) >> held;
-    at += (63 - held) >> 3;
-    held |= 56;
-  }
-  void drop(unsigned count) {
-    word <<= count;
-    held -= count;
-  }
-  std::uint32_t take(unsigned count) {  // 1 to 16
-    const auto taken = static_cast<std::uint32_t>(word >> (64 - count));
-    drop(count);
-    return taken;
-  }
-};
-
-void EntropyDecoder::Table::build(const JHUFF_TBL& from, bool ac) {
-  if (std::equal(counts.begin() + 1, counts.end(), from.bits + 1) &&
-      std::equal(symbols.begin(), symbols.end(), from.huffval))
-    return;  // as the last image's
-  std::copy_n(from.bits, 17, counts.begin());
-  counts[0] = 0;
-  std::copy_n(from.huffval, 256, symbols.begin());
-  entries.fill(0);
-  std::uint32_t code = 0;
-  std::size_t symbol = 0;
-  for (unsigned length = 1; length <= 16; ++length, code <<= 1) {
-    offsets[length] = static_cast<std::int32_t>(symbol) - static_cast<std::int32_t>(code);
-    for (unsigned i = 0; i < counts[length]; ++i, ++code, ++symbol) {
-      if (length > kBits) continue;
-      const unsigned run = symbols[symbol] >> 4, size = symbols[symbol] & 15, left = kBits - length;
-      std::uint32_t* const first = &entries[std::size_t{code} << left];
-      for (std::uint32_t behind = 0; behind < 1u << left; ++behind) {
-        const bool whole = size > 0 && size <= left;
-        first[behind] =
-            whole ? entry(length + size, run, size, extended(behind >> (left - size), size))
-                  : entry(length, run, size, 0);
-      }
-    }
-    ends[length] = code << (16 - length);
-  }
-  ends[17] = ~0u;
-  if (!ac) return;
-  for (std::uint32_t bits = 0; bits < passes.size(); ++bits) {
-    unsigned used = 0, coefficients = 0;
-    bool ended = false;
-    while (!ended && used < kPassBits) {
-      const std::uint32_t rest = bits << used & (passes.size() - 1);
-      const std::uint32_t e = entries[rest >> (kPassBits - kBits)];
-      // The bits behind a code may lie further on: nobody asks for them.
-      if (length_of(e) == 0 || used + code_length(e) > kPassBits) break;
-      used += full_length(e);
-      ended = ends_block(e);
-      coefficients += ended ? 1 : run_of(e) + 1;
-    }
-    passes[bits] = pass(used, ended, coefficients);
-  }
+/// At least 56 bits.
+inline void EntropyDecoder::Bits::fill() {
+  std::uint64_t more;
+  std::memcpy(&more, at, sizeof more);
+  word |= __builtin_bswap64(more) >> held;
+  at += (63 - held) >> 3;
+  held |= 56;
+}
+inline void EntropyDecoder::Bits::drop(unsigned count) {
+  word <<= count;
+  held -= count;
+}
+inline std::uint32_t EntropyDecoder::Bits::take(unsigned count) {  // 1 to 16
+  const auto taken = static_cast<std::uint32_t>(word >> (64 - count));
+  drop(count);
+  return taken;
 }
 
 void EntropyDecoder::free_of_stuffing(const std::uint8_t* from, std::size_t bytes, bool restarts) {
@@ -260,20 +173,22 @@ bool EntropyDecoder::decode(JBLOCKROW* blocks) {
   return 8 * (end - bits.at) + static_cast<std::ptrdiff_t>(bits.held) >= 0;
 }
 
-/// The symbol of a code longer than kBits; below 0: there is no such code.
-int EntropyDecoder::long_symbol(const Bits& bits, const Table& table, unsigned& length) {
+/// The symbol of a code longer than HuffmanTable::kBits; below 0: there is no such code.
+inline int EntropyDecoder::long_symbol(const Bits& bits, const HuffmanTable& table,
+                                       unsigned& length) {
   const auto next = static_cast<std::uint32_t>(bits.word >> 48);
-  length = kBits + 1;
-  while (length <= 16 && next >= table.ends[length]) ++length;
+  length = HuffmanTable::kBits + 1;
+  for (unsigned longer = HuffmanTable::kBits + 1; longer <= 16; ++longer)
+    length += next >= table.ends[longer];
   if (length > 16) return -1;
   const auto code = static_cast<std::int32_t>(next >> (16 - length));
   const std::int32_t index = code + table.offsets[length];
   return table.symbols[static_cast<std::size_t>(index)];
 }
 
-bool EntropyDecoder::difference(Bits& bits, const Table& dc, std::int32_t& value) {
+inline bool EntropyDecoder::difference(Bits& bits, const HuffmanTable& dc, std::int32_t& value) {
   bits.fill();
-  const std::uint32_t e = dc.entries[bits.word >> (64 - kBits)];
+  const std::uint32_t e = dc.entries[bits.word >> (64 - HuffmanTable::kBits)];
   value = value_of(e);
   if (length_of(e) > 0) [[likely]] {
     bits.drop(length_of(e));
@@ -289,62 +204,79 @@ bool EntropyDecoder::difference(Bits& bits, const Table& dc, std::int32_t& value
   return true;
 }
 
-bool EntropyDecoder::coefficients(Bits& bits, const Table& ac, JCOEF* block) {
-  for (unsigned k = 1; k < 64; ++k) {
-    bits.fill();
-    const std::uint32_t e = ac.entries[bits.word >> (64 - kBits)];
-    if (is_whole(e)) [[likely]] {
-      bits.drop(length_of(e));
-      k += run_of(e);
-      block[kNatural[k]] = static_cast<JCOEF>(value_of(e));
-      continue;
-    }
-    unsigned run = run_of(e), size = size_of(e), length = length_of(e);
-    if (length == 0) {
-      unsigned longer = 0;
-      const int symbol = long_symbol(bits, ac, longer);
-      if (symbol < 0) return false;
-      length = longer;
-      run = static_cast<unsigned>(symbol) >> 4;
-      size = static_cast<unsigned>(symbol) & 15;
-    }
-    bits.drop(length);
-    if (size == 0 && run != 15) return true;
-    k += run;
-    if (size > 0) block[kNatural[k]] = static_cast<JCOEF>(extended(bits.take(size), size));
+/// One coefficient behind the last one (0: 16 of them that are 0), or the end.
+inline EntropyDecoder::Single EntropyDecoder::single(Bits& bits, const HuffmanTable& ac,
+                                                     unsigned& last, std::int32_t& value) {
+  bits.fill();
+  const std::uint32_t e = ac.entries[bits.word >> (64 - HuffmanTable::kBits)];
+  unsigned run = run_of(e), size = size_of(e), length = length_of(e);
+  if (length == 0) {
+    const int symbol = long_symbol(bits, ac, length);
+    if (symbol < 0) return Single::bad;
+    run = static_cast<unsigned>(symbol) >> 4;
+    size = static_cast<unsigned>(symbol) & 15;
   }
-  return true;
+  bits.drop(length);
+  if (size == 0 && run != 15) return Single::end;
+  last += run + 1;
+  value = value_of(e);
+  if (value == 0 && size > 0) value = extended(bits.take(size), size);
+  return Single::coefficient;
 }
 
-bool EntropyDecoder::pass_over(Bits& bits, const Table& ac) {
-  unsigned k = 1;
-  while (k < 64) {
+inline bool EntropyDecoder::coefficients(Bits& bits, const HuffmanTable& ac, JCOEF* block) {
+  constexpr unsigned together = 56 / HuffmanTable::kBits;  // bits for so many are there at once
+  for (unsigned last = 0;;) {
     bits.fill();
-    const std::uint16_t pass = ac.passes[bits.word >> (64 - kPassBits)];
-    // The next block may begin among the coefficients that an entry holds.
-    if (pass_length(pass) > 0 && k + pass_coefficients(pass) <= 64) [[likely]] {
-      bits.drop(pass_length(pass));
-      k += pass_coefficients(pass);
-      if (pass_ends(pass)) return true;
-      continue;
+    for (unsigned i = 0; i < together; ++i) {
+      const std::uint32_t e = ac.pairs[bits.word >> (64 - HuffmanTable::kBits)];
+      const unsigned first = last + first_step(e), second = last + second_step(e);
+      if (!is_plain(e) || second > 63) [[unlikely]] {
+        if (last == 63) return true;
+        if (ends_behind(e) && first < 63) {
+          bits.drop(pair_length(e));
+          if (first > last) block[kNatural[first]] = static_cast<JCOEF>(first_value(e));
+          return true;
+        }
+        std::int32_t value = 0;
+        const Single one = single(bits, ac, last, value);
+        if (one != Single::coefficient) return one == Single::end;
+        if (value != 0) block[kNatural[last]] = static_cast<JCOEF>(value);
+        if (last >= 63) return true;
+        break;  // to have bits for all again
+      }
+      bits.drop(pair_length(e));
+      block[kNatural[first]] = static_cast<JCOEF>(first_value(e));
+      block[kNatural[second]] = static_cast<JCOEF>(second_value(e));
+      last = second;
     }
-    const std::uint32_t e = ac.entries[bits.word >> (64 - kBits)];
-    unsigned run = run_of(e), bits_used = full_length(e);
-    bool ends = ends_block(e);
-    if (length_of(e) == 0) {
-      unsigned longer = 0;
-      const int symbol = long_symbol(bits, ac, longer);
-      if (symbol < 0) return false;
-      const unsigned size = static_cast<unsigned>(symbol) & 15;
-      run = static_cast<unsigned>(symbol) >> 4;
-      bits_used = longer + size;
-      ends = size == 0 && run != 15;
-    }
-    bits.drop(bits_used);
-    if (ends) return true;
-    k += run + 1;
   }
-  return true;
+}
+
+inline bool EntropyDecoder::pass_over(Bits& bits, const HuffmanTable& ac) {
+  constexpr unsigned together = 56 / kMostPassed;
+  for (unsigned last = 0;;) {
+    bits.fill();
+    for (unsigned i = 0; i < together; ++i) {
+      const std::uint16_t pass = ac.passes[bits.word >> (64 - HuffmanTable::kPassBits)];
+      const unsigned next = last + pass_coefficients(pass);
+      // The next block may begin among the coefficients that an entry holds.
+      if (!is_plain(pass) || next > 63) [[unlikely]] {
+        if (last == 63) return true;
+        if (pass_length(pass) > 0 && !is_plain(pass) && next < 63) {
+          bits.drop(pass_length(pass));
+          return true;
+        }
+        std::int32_t value = 0;
+        const Single one = single(bits, ac, last, value);
+        if (one != Single::coefficient) return one == Single::end;
+        if (last >= 63) return true;
+        break;
+      }
+      bits.drop(pass_length(pass));
+      last = next;
+    }
+  }
 }
 
 }  // namespace lockstep::data::jpeg

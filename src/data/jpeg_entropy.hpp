@@ -8,13 +8,15 @@
 // jpeglib.h needs size_t and FILE before it.
 #include <jpeglib.h>
 
+#include "jpeg_huffman.hpp"
+
 namespace lockstep::data::jpeg {
 
 /// Huffman decoding of baseline JPEGs in libjpeg's place, which spends most of its time in it. The
-/// scan's bytes are freed of their stuffing first, a table's entry is a whole coefficient, and
-/// columns that nobody wants are passed over several coefficients at a time. What comes out are the
-/// same coefficients; broken data end by libjpeg's own error. One for each thread: it keeps its
-/// memory, and its tables as long as images bring the same.
+/// scan's bytes are freed of their stuffing first, a table's entry is up to two whole
+/// coefficients, and columns that nobody wants are passed over several coefficients at a time. What
+/// comes out are the same coefficients; broken data end by libjpeg's own error. One for each
+/// thread: it keeps its memory, and its tables as long as images bring the same.
 class EntropyDecoder {
  public:
   /// Between jpeg_start_decompress (and jpeg_crop_scanline, which gave `left` and `columns`) and
@@ -24,39 +26,36 @@ class EntropyDecoder {
   void take_over(jpeg_decompress_struct& codec, std::size_t left, std::size_t columns);
 
  private:
-  static constexpr unsigned kBits = 10, kPassBits = 11;
   static constexpr std::size_t kMostBlocks = 10;  // of an MCU: D_MAX_BLOCKS_IN_MCU
 
-  struct Table {
-    std::array<std::uint8_t, 17> counts{};
-    std::array<std::uint8_t, 256> symbols{};
-    /// By the next kBits bits: what they begin with, as Entry has it.
-    std::array<std::uint32_t, std::size_t{1} << kBits> entries;
-    /// For codes that are longer: by length, the code behind the last one (16 bits), and where its
-    /// symbols stand.
-    std::array<std::uint32_t, 18> ends;
-    std::array<std::int32_t, 17> offsets;
-    /// By the next kPassBits bits: as many whole coefficients as they hold, as passed() has it.
-    std::array<std::uint16_t, std::size_t{1} << kPassBits> passes;
-    void build(const JHUFF_TBL& from, bool ac);
-  };
   struct Block {
-    const Table *dc, *ac;
+    const HuffmanTable *dc, *ac;
     std::size_t component;
   };
-  struct Bits;
+  /// The top `held` bits of `word` are the next ones; below them stand bits of what follows, or
+  /// zeros.
+  struct Bits {
+    const std::uint8_t* at;
+    std::uint64_t word;
+    unsigned held;
+    void fill();
+    void drop(unsigned count);
+    std::uint32_t take(unsigned count);
+  };
+  enum class Single { coefficient, end, bad };
 
   static boolean decode_mcu(j_decompress_ptr codec, JBLOCKROW* blocks);
   bool next_segment();
   bool decode(JBLOCKROW* blocks);
-  static bool coefficients(Bits& bits, const Table& ac, JCOEF* block);
-  static bool pass_over(Bits& bits, const Table& ac);
-  static int long_symbol(const Bits& bits, const Table& table, unsigned& length);
-  static bool difference(Bits& bits, const Table& dc, std::int32_t& value);
+  static bool coefficients(Bits& bits, const HuffmanTable& ac, JCOEF* block);
+  static bool pass_over(Bits& bits, const HuffmanTable& ac);
+  static int long_symbol(const Bits& bits, const HuffmanTable& table, unsigned& length);
+  static Single single(Bits& bits, const HuffmanTable& ac, unsigned& last, std::int32_t& value);
+  static bool difference(Bits& bits, const HuffmanTable& dc, std::int32_t& value);
 
   void free_of_stuffing(const std::uint8_t* from, std::size_t bytes, bool restarts);
 
-  std::array<Table, 4> dc_, ac_;
+  std::array<HuffmanTable, 4> dc_, ac_;
   std::vector<std::uint8_t> bytes_;  ///< the scan without stuffing and markers, and room behind it
   struct Segment {
     std::size_t end;       ///< in bytes_
