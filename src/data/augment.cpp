@@ -57,6 +57,25 @@ void reverse(const std::uint8_t* end, std::size_t pixels, std::size_t channels, 
   chosen(end, pixels, channels, to);
 }
 
+// For short lines a call would take longer than what it does.
+inline void copy_line(const std::uint8_t* from, std::size_t bytes, std::uint8_t* to) {
+  constexpr std::size_t lane = sizeof(__m128i), many = 16 * lane;
+  if (bytes > many || bytes < lane) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const auto copy = [&](std::size_t at) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + at),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
+  };
+  for (std::size_t at = 0; at + lane < bytes; at += lane) copy(at);
+  copy(bytes - lane);  // what is left, and some again
+}
+
+inline void clear_line(std::size_t bytes, std::uint8_t* to) {
+  for (; bytes > 0; --bytes) *to++ = 0;
+}
+
 struct Span {
   std::size_t begin = 0, end = 0;
 };
@@ -75,6 +94,44 @@ int middle(std::size_t room) {
   const std::size_t half = room / 2;
   return static_cast<int>(half + (room % 2 == 1 && half % 2 == 1 ? 1 : 0));
 }
+
+// Which bytes of an image make the lines of a crop.
+struct Window {
+  std::size_t line_bytes, before, copied, behind, skipped, height, width, channels;
+  std::ptrdiff_t down;
+  bool flip;
+
+  Window(const AugmentSpec& spec, const Placement& where, std::size_t tall, std::size_t across,
+         std::size_t of_pixel)
+      : height(tall), width(across), channels(of_pixel), flip(where.flip) {
+    const std::size_t wide = spec.width > 0 ? spec.width : width;
+    const auto pad = static_cast<std::ptrdiff_t>(spec.pad);
+    const std::ptrdiff_t right = where.dx - pad;
+    down = where.dy - pad;
+    // Pixel x of the crop is pixel x + right of the image, where there is one.
+    const Span columns = clipped(-right, static_cast<std::ptrdiff_t>(width) - right, wide);
+    line_bytes = wide * channels;
+    copied = (columns.end - columns.begin) * channels;
+    skipped = right > 0 ? static_cast<std::size_t>(right) * channels : 0;
+    before = (flip ? wide - columns.end : columns.begin) * channels;
+    behind = line_bytes - before - copied;
+  }
+
+  void write(std::size_t y, const std::uint8_t* image, std::uint8_t* to) const {
+    const std::ptrdiff_t line = static_cast<std::ptrdiff_t>(y) + down;
+    if (line < 0 || line >= static_cast<std::ptrdiff_t>(height) || copied == 0) {
+      std::memset(to, 0, line_bytes);
+      return;
+    }
+    const std::uint8_t* from = image + static_cast<std::size_t>(line) * width * channels + skipped;
+    clear_line(before, to);
+    if (flip)
+      reverse(from + copied, copied / channels, channels, to + before);
+    else
+      copy_line(from, copied, to + before);
+    clear_line(behind, to + before + copied);
+  }
+};
 
 }  // namespace
 
@@ -107,32 +164,9 @@ void augment(const AugmentSpec& spec, const Placement& where, std::size_t height
              std::uint8_t* to) {
   const std::size_t tall = spec.height > 0 ? spec.height : height;
   const std::size_t wide = spec.width > 0 ? spec.width : width;
-  const auto pad = static_cast<std::ptrdiff_t>(spec.pad);
-  const std::ptrdiff_t down = where.dy - pad, right = where.dx - pad;
-  const std::size_t line_bytes = wide * channels;
-  // Pixel x of the crop is pixel x + right of the image, where there is one.
-  const Span columns = clipped(-right, static_cast<std::ptrdiff_t>(width) - right, wide);
-  const std::size_t pixels = columns.end - columns.begin;
-  const std::size_t skipped = right > 0 ? static_cast<std::size_t>(right) * channels : 0;
-  const std::size_t before = (where.flip ? wide - columns.end : columns.begin) * channels;
-  const std::size_t behind = before + pixels * channels;
-  std::uint8_t* const image = to;
-  for (std::size_t y = 0; y < tall; ++y, to += line_bytes) {
-    const std::ptrdiff_t line = static_cast<std::ptrdiff_t>(y) + down;
-    if (line < 0 || line >= static_cast<std::ptrdiff_t>(height) || pixels == 0) {
-      std::memset(to, 0, line_bytes);
-      continue;
-    }
-    const std::uint8_t* source = from + static_cast<std::size_t>(line) * width * channels + skipped;
-    std::memset(to, 0, before);
-    if (where.flip) {
-      reverse(source + pixels * channels, pixels, channels, to + before);
-    } else {
-      std::memcpy(to + before, source, pixels * channels);
-    }
-    std::memset(to + behind, 0, line_bytes - behind);
-  }
-  cut_out(spec, where, tall, wide, channels, fill, image);
+  const Window window(spec, where, height, width, channels);
+  for (std::size_t y = 0; y < tall; ++y) window.write(y, from, to + y * window.line_bytes);
+  cut_out(spec, where, tall, wide, channels, fill, to);
 }
 
 void cut_out(const AugmentSpec& spec, const Placement& where, std::size_t height, std::size_t width,
@@ -142,11 +176,13 @@ void cut_out(const AugmentSpec& spec, const Placement& where, std::size_t height
   const std::ptrdiff_t top = where.cut_y - side / 2, left = where.cut_x - side / 2;
   const Span lines = clipped(top, top + side, height), columns = clipped(left, left + side, width);
   check(fill.size() == channels, "a fill value for every channel");
-  for (std::size_t y = lines.begin; y < lines.end; ++y) {
-    for (std::size_t x = columns.begin; x < columns.end; ++x) {
-      std::memcpy(image + (y * width + x) * channels, fill.data(), channels);
-    }
-  }
+  if (lines.begin == lines.end) return;
+  const std::size_t bytes = (columns.end - columns.begin) * channels, line_bytes = width * channels;
+  std::uint8_t* const first = image + lines.begin * line_bytes + columns.begin * channels;
+  for (std::size_t i = 0, c = 0; i < bytes; ++i, c = c + 1 < channels ? c + 1 : 0)
+    first[i] = fill[c];
+  for (std::size_t y = 1; y < lines.end - lines.begin; ++y)
+    copy_line(first, bytes, first + y * line_bytes);
 }
 
 }  // namespace lockstep::data
