@@ -19,6 +19,7 @@ void StepOptions::add_to(Arguments app) {
       .one_of({"auto", "cpu", "cuda"})
       .shows_default();
   app.add_flag("--share-gpu", share_gpu, "ranks may use one GPU together (for tests)");
+  app.add_flag("--fuse-norms", fuse_norms, "as for lockstep train");
   add_count(app, "--batch", batch, a_batch, "rows of all ranks together");
   add_count(app, "--image", image, an_image_or_usual,
             "side of the images; 0: 32 or 224, as the model");
@@ -33,6 +34,11 @@ void StepOptions::add_to(Arguments app) {
 }
 
 void StepOptions::require_sound(int world) const {
+  require(
+      !fuse_norms || precision == "fp16",
+      fmt::format("--fuse-norms would have no effect: --precision is {}, and the engines for it "
+                  "are fp16's",
+                  precision));
   require(batch % static_cast<std::size_t>(world) == 0,
           fmt::format("--batch {}: the global batch must divide among {} ranks", batch, world));
 }
@@ -46,6 +52,7 @@ train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world) c
   spec.network = network;
   spec.program.batch = batch / static_cast<std::size_t>(world);
   spec.program.precision = parse_precision(precision);
+  spec.program.fuse_norms = fuse_norms;
   spec.program.mean = std::vector<float>(network.input.channels, 0.5f);
   spec.program.stddev = std::vector<float>(network.input.channels, 0.25f);
   spec.weight_decay = 1e-4f;

@@ -17,7 +17,7 @@ struct StepOptions {
   std::string model = "resnet20", precision = "fp32", backend = "auto", json;
   std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0;
   float bucket_mb = 1;
-  bool share_gpu = false;
+  bool share_gpu = false, fuse_norms = false;
 
   void add_to(Arguments app);
   /// Throws InputError for numbers that no world, or not this one, can use.

@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 struct PreflightOptions {
   std::string profile, model = "resnet50", precision = "fp16", json, directory;
   std::size_t batch = 256, image = 0, classes = 0;
-  bool deterministic = false, layers = false;
+  bool deterministic = false, fuse_norms = false, layers = false;
 };
 
 PreflightSpec spec_of(const PreflightOptions& options) {
@@ -30,6 +30,12 @@ PreflightSpec spec_of(const PreflightOptions& options) {
   spec.program.batch = options.batch;
   spec.program.precision = parse_precision(options.precision);
   spec.program.deterministic = options.deterministic;
+  spec.program.fuse_norms = options.fuse_norms;
+  require(
+      !options.fuse_norms || spec.program.precision == Precision::fp16,
+      fmt::format("--fuse-norms would have no effect: --precision is {}, and the engines for it "
+                  "are fp16's",
+                  options.precision));
   return spec;
 }
 
@@ -48,13 +54,16 @@ Sums sums_of(const PreflightReport& report) {
 }
 
 Json to_json(const PreflightSpec& spec, const PreflightReport& report) {
-  Json convolutions = Json::array(), steps = Json::array();
+  Json convolutions = Json::array(), fusions = Json::array(), steps = Json::array();
   for (const PreflightConv& conv : report.convolutions)
     convolutions.push_back({{"node", conv.node},
                             {"what", conv.what},
                             {"possible", conv.possible},
                             {conv.possible ? "engine" : "reason", conv.engine},
                             {"workspace_bytes", conv.workspace}});
+  for (const PreflightFusion& fusion : report.fusions)
+    fusions.push_back(
+        {{"node", fusion.node}, {"applies", fusion.applies}, {"sums_for", fusion.sums_for}});
   for (const PreflightStep& step : report.steps)
     steps.push_back({{"name", step.name},
                      {"flops", step.flops},
@@ -69,6 +78,7 @@ Json to_json(const PreflightSpec& spec, const PreflightReport& report) {
           {"precision", to_string(spec.program.precision)},
           {"possible", report.possible},
           {"convolutions", std::move(convolutions)},
+          {"fusions", std::move(fusions)},
           {"memory",
            {{"parameters_bytes", memory.parameters},
             {"gradients_bytes", memory.gradients},
@@ -98,6 +108,24 @@ void print_convolutions(const PreflightReport& report, bool all) {
   }
   log::info(fmt::format("convolutions: {} of {} passes have an engine", possible,
                         report.convolutions.size()));
+}
+
+void print_fusions(const PreflightReport& report, bool all) {
+  if (report.fusions.empty()) return;
+  std::size_t applied = 0, sums = 0;
+  for (const PreflightFusion& fusion : report.fusions) {
+    applied += fusion.applies.empty() ? 0 : 1;
+    sums += fusion.sums_for.empty() ? 0 : 1;
+    if (all)
+      log::info(fmt::format(
+          "  {} {}, {}", fusion.node,
+          fusion.applies.empty() ? "reads what is stored" : "applies " + fusion.applies,
+          fusion.sums_for.empty() ? "makes no sums" : "makes the sums for " + fusion.sums_for));
+  }
+  log::info(fmt::format(
+      "batch norms: of {} convolutions {} make the sums for the one behind, {} apply the one "
+      "in front",
+      report.fusions.size(), sums, applied));
 }
 
 void print_memory(const PreflightSpec& spec, const PreflightReport& report) {
@@ -138,6 +166,7 @@ int run_preflight(const PreflightOptions& options) {
                         spec.gpu.source.empty() ? "" : fmt::format(" ({})", spec.gpu.source)));
   print_convolutions(report, options.layers);
   if (report.possible) {
+    print_fusions(report, options.layers);
     print_memory(spec, report);
     print_steps(spec, report, options.layers);
   }
@@ -173,12 +202,14 @@ Command add_preflight(Arguments root) {
   add_count(app, "--classes", options->classes, classes_or_usual, "0: 10 or 1000, as the model");
   app.add_flag("--deterministic", options->deterministic,
                "only engines that give the same bits each time");
+  app.add_flag("--fuse-norms", options->fuse_norms,
+               "fp16: convolutions take in what they can of the batch norms beside them");
   app.add_flag("--layers", options->layers, "list every convolution and every step of the tape");
   app.add("--json", options->json, "write all of it to this file").called("FILE");
   return {app, [options, app](Launch& launch) {
             if (!options->profile.empty()) return run_preflight(*options);
             for (const char* name : {"--model", "--batch", "--precision", "--image", "--classes",
-                                     "--deterministic", "--layers"})
+                                     "--deterministic", "--fuse-norms", "--layers"})
               require(!app.given(name),
                       fmt::format("{} needs --gpu-profile FILE, too: without it the nodes are "
                                   "compared",

@@ -20,10 +20,12 @@ const char* to_string(Pass pass) {
 std::string describe(const ConvRequest& request) {
   const ConvShape& s = request.shape;
   return fmt::format(
-      "{} of a {}x{} convolution, {} x {}x{}x{} -> {}x{}x{}, stride {}, padding {}, {}{}",
+      "{} of a {}x{} convolution, {} x {}x{}x{} -> {}x{}x{}, stride {}, padding {}, {}{}{}{}",
       to_string(request.pass), s.kernel, s.kernel, s.batch, s.height, s.width, s.channels,
       s.out_height, s.out_width, s.outputs, s.stride, s.padding, to_string(request.precision),
-      request.deterministic ? ", deterministic" : "");
+      request.deterministic ? ", deterministic" : "",
+      request.fusion.normalised ? ", behind a batch norm" : "",
+      request.fusion.sums ? ", with sums" : "");
 }
 
 std::size_t padded_image_channels(std::size_t channels) { return (channels + 3) / 4 * 4; }

@@ -35,6 +35,16 @@ struct ConvShape {
   }
 };
 
+/// What a convolution takes in of the batch norms beside it. cuDNN has engines for that in fp16.
+struct ConvFusion {
+  /// x is what the batch norm in front of it reads: forward and the weight gradient normalise it
+  /// and apply the ReLU on the way, and the data gradient ends before the ReLU, with the sums that
+  /// the batch norm's own gradients need.
+  bool normalised = false;
+  bool sums = false;  ///< forward also makes the sums over y, for the batch norm behind it
+  auto operator<=>(const ConvFusion&) const = default;
+};
+
 /// What a plan is asked for. x, w and y are kept as `precision` says and multiplied as it says;
 /// products are summed in fp32.
 struct ConvRequest {
@@ -42,14 +52,29 @@ struct ConvRequest {
   ConvShape shape;
   Precision precision = Precision::fp32;
   bool deterministic = false;  ///< only engines that give the same bits each time
+  ConvFusion fusion;           ///< `sums` concerns forward alone
   auto operator<=>(const ConvRequest&) const = default;
 };
 /// "data gradient of a 3x3 convolution, 256 x 56x56x64 -> 56x56x64, stride 1, padding 1, fp16"
 std::string describe(const ConvRequest& request);
 
+/// What a fused plan needs beside the tensors, on the device, 16-byte aligned. Of x: [channels];
+/// sums of y: [outputs].
+struct NormOperands {
+  const void *scale = nullptr, *shift = nullptr;  ///< fp16: relu(x * scale + shift) is multiplied
+  const float *mean = nullptr, *inverse_deviation = nullptr, *gamma = nullptr, *beta = nullptr;
+  float *sum = nullptr, *square_sum = nullptr;  ///< forward writes the sums of y and of y * y
+  /// The data gradient writes g, shaped like x, and gradient_sums [5, channels]: the gradients of
+  /// gamma and of beta, and three that cuDNN derives from them.
+  void* g = nullptr;
+  float* gradient_sums = nullptr;
+};
+constexpr std::size_t gradient_sum_arrays = 5;
+
 /// The three tensors of a convolution, on the device; the pass says which of them is written.
 struct ConvOperands {
   const void *x = nullptr, *w = nullptr, *y = nullptr;
+  NormOperands norm = {};
 };
 
 /// cuDNN's way to do one pass of one convolution.
@@ -77,6 +102,8 @@ class ConvPlanner {
   ~ConvPlanner();
   /// Throws Error naming the convolution and cuDNN's reason when no engine does it.
   const ConvPlan& plan(const ConvRequest& request);
+  /// False where plan() would throw.
+  bool possible(const ConvRequest& request);
   static std::string library_version();  ///< "9.19.0"
 
  private:

@@ -16,8 +16,11 @@ class Costs {
                 static_cast<double>(p.shape.rows * network_.input.channels) + out};
       case UnitKind::conv:
         return conv(p, p.unit.name);
-      case UnitKind::norm:  // statistics, then apply
-        return {p.unit.name, 7 * count(p.shape), 2 * in + (p.unit.skip ? out : 0) + out};
+      case UnitKind::norm: {  // statistics, then apply; a convolution may have done either
+        const double statistics = plan_.units[p.unit.input].sums == nowhere ? in : 0;
+        const double apply = p.value == nowhere ? 0 : in + (p.unit.skip ? out : 0) + out;
+        return {p.unit.name, 7 * count(p.shape), statistics + apply};
+      }
       case UnitKind::max_pool:
         return {p.unit.name, 9 * count(p.shape), in + out + count(p.shape)};
       case UnitKind::subsample:
@@ -41,8 +44,10 @@ class Costs {
         return {};
       case UnitKind::conv:
         if (!p.conv->data_gradient) return {conv(p, weights)};
-        return {conv(p, data), conv(p, weights)};
+        return {data_gradient(p, data), conv(p, weights)};
       case UnitKind::norm: {
+        // Behind a convolution that applied it only the input's gradient is left to make.
+        if (p.value == nowhere) return {{p.unit.name + " gradient", 4 * count(p.shape), 3 * in}};
         // Sums over x and g; then dx from them. Behind a sum g is written once and read again.
         const double twice = p.unit.skip ? gradients + out + out + out : 2 * gradients;
         return {{p.unit.name + " gradient", 14 * count(p.shape), 2 * in + twice + in}};
@@ -73,6 +78,13 @@ class Costs {
     return {std::move(name), s.flops(),
             static_cast<double>(values * bytes_of(storage_of(p.conv->precision))),
             p.conv->precision};
+  }
+
+  /// One that ends before the ReLU in front reads what that ReLU's batch norm has read.
+  StepCost data_gradient(const PlannedUnit& p, std::string name) const {
+    StepCost cost = conv(p, std::move(name));
+    if (p.conv->fusion.normalised) cost.bytes += input_bytes(p);
+    return cost;
   }
 
   const nn::Network& network_;

@@ -51,8 +51,8 @@ class HeadRunner final : public Runner {
                      c.at(p.input_gradient), c.stream());
   }
   void weight_gradient(bool accumulate) {
-    run_weight_gradient(c, *p.conv, c.at(p.head.pooled), c.at(p.head.dlogits), accumulate,
-                        dweights_);
+    run_weight_gradient(c, *p.conv, {c.at(p.head.pooled), nullptr, c.at(p.head.dlogits)},
+                        accumulate, dweights_);
     bias_gradient(c.at<float>(p.head.dlogits), c.spec.batch, classes_, accumulate, dbias_,
                   c.stream());
   }

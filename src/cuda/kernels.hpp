@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -51,8 +52,9 @@ struct Matrix {
 struct NormChannels {
   float *mean, *inverse_deviation, *scale, *shift, *variance;  ///< of forward
   float *a, *b, *c;                                            ///< of backward
+  __half *half_scale, *half_shift;  ///< of forward, for convolutions that normalise their input
 };
-constexpr std::size_t norm_channel_arrays = 8;
+constexpr std::size_t norm_channel_arrays = 9;
 NormChannels norm_channels(float* memory, int channels);
 
 /// Its slices of the arena. Gradients of running statistics are this rank's share of the batch's.
@@ -69,6 +71,10 @@ std::size_t norm_scratch(const Matrix& shape, Storage storage);
 void norm_statistics(const void* x, const Matrix& shape, Storage storage,
                      const NormParameters& parameters, const NormChannels& channels, float* scratch,
                      cudaStream_t stream);
+/// The same from the sums of x and of x * x, [2, channels], which a convolution has made.
+void norm_statistics_of_sums(const float* sums, const Matrix& shape,
+                             const NormParameters& parameters, const NormChannels& channels,
+                             cudaStream_t stream);
 /// The same from the running statistics.
 void norm_running(const Matrix& shape, const NormParameters& parameters,
                   const NormChannels& channels, cudaStream_t stream);
@@ -98,6 +104,10 @@ struct NormBackward {
 void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage,
                     const NormParameters& parameters, const NormChannels& channels, bool accumulate,
                     const DeviceScalars* scalars, float* scratch, cudaStream_t stream);
+/// The same, without g, from dgamma and dbeta, [2, channels], which a convolution has made.
+void norm_gradients_of_sums(const float* sums, const Matrix& shape,
+                            const NormParameters& parameters, const NormChannels& channels,
+                            bool accumulate, const DeviceScalars* scalars, cudaStream_t stream);
 /// dx = g * a + (x - mean) * b + c, where g is op.g when that was written; dx may be op.x.
 void norm_input_gradient(const NormBackward& op, const Matrix& shape, Storage storage,
                          const NormChannels& channels, void* dx, cudaStream_t stream);

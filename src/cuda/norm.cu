@@ -91,6 +91,16 @@ __device__ void set_channel(const NormChannels& to, int c, const arithmetic::Nor
   to.inverse_deviation[c] = n.inverse_deviation;
   to.scale[c] = n.scale;
   to.shift[c] = n.shift;
+  to.half_scale[c] = __float2half_rn(n.scale);
+  to.half_shift[c] = __float2half_rn(n.shift);
+}
+
+/// From the moments of one channel's batch.
+__device__ void set_batch_channel(const NormChannels& to, int c, const arithmetic::Moments& m,
+                                  const NormParameters& p) {
+  to.variance[c] = static_cast<float>(m.variance);
+  set_channel(to, c,
+              arithmetic::norm_channel(m.mean, m.variance, p.gamma[c], p.beta[c], p.epsilon));
 }
 
 template <class T>
@@ -103,8 +113,17 @@ __global__ void __launch_bounds__(32 * finish_lanes)
   if (threadIdx.y != 0 || c >= shape.channels) return;
   const auto m =
       arithmetic::moments(sums[0], sums[1], static_cast<double>(shape.rows), to_float(x[c]));
-  n.variance[c] = static_cast<float>(m.variance);
-  set_channel(n, c, arithmetic::norm_channel(m.mean, m.variance, p.gamma[c], p.beta[c], p.epsilon));
+  set_batch_channel(n, c, m, p);
+}
+
+__global__ void statistics_of_sums_kernel(const float* sums, Matrix shape, NormParameters p,
+                                          NormChannels n) {
+  const int c = static_cast<int>(thread_index());
+  if (c >= shape.channels) return;
+  set_batch_channel(
+      n, c,
+      arithmetic::moments(sums[c], sums[shape.channels + c], static_cast<double>(shape.rows), 0),
+      p);
 }
 
 __global__ void running_kernel(int channels, NormParameters p, NormChannels n) {
@@ -212,16 +231,12 @@ __global__ void __launch_bounds__(block_threads)
   store_sums<W>(shape, channel, sums, scratch);
 }
 
-__global__ void __launch_bounds__(32 * finish_lanes)
-    finish_gradients_kernel(Matrix shape, NormParameters p, NormChannels n, bool accumulate,
-                            const DeviceScalars* scalars, const float* scratch, unsigned lines) {
-  const int c = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
-  double sums[2];
-  add_lines(scratch, lines, shape.channels, c, sums);
-  if (threadIdx.y != 0 || c >= shape.channels) return;
-  const double count = static_cast<double>(shape.rows);
+/// From the sums of g and of g * (x - mean) over one channel.
+__device__ void set_gradients(int c, double sum_g, double sum_gx, double count,
+                              const NormParameters& p, const NormChannels& n, bool accumulate,
+                              const DeviceScalars* scalars) {
   const auto g =
-      arithmetic::norm_gradient(sums[0], sums[1], count, n.scale[c], n.inverse_deviation[c]);
+      arithmetic::norm_gradient(sum_g, sum_gx, count, n.scale[c], n.inverse_deviation[c]);
   n.a[c] = g.a;
   n.b[c] = g.b;
   n.c[c] = g.c;
@@ -232,6 +247,26 @@ __global__ void __launch_bounds__(32 * finish_lanes)
       arithmetic::kept_statistic(accumulate, p.mean_share[c], share, p.momentum, n.mean[c]);
   p.var_share[c] = arithmetic::kept_statistic(accumulate, p.var_share[c], share, p.momentum,
                                               arithmetic::unbiased(n.variance[c], count));
+}
+
+__global__ void __launch_bounds__(32 * finish_lanes)
+    finish_gradients_kernel(Matrix shape, NormParameters p, NormChannels n, bool accumulate,
+                            const DeviceScalars* scalars, const float* scratch, unsigned lines) {
+  const int c = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
+  double sums[2];
+  add_lines(scratch, lines, shape.channels, c, sums);
+  if (threadIdx.y != 0 || c >= shape.channels) return;
+  set_gradients(c, sums[0], sums[1], static_cast<double>(shape.rows), p, n, accumulate, scalars);
+}
+
+__global__ void gradients_of_sums_kernel(const float* sums, Matrix shape, NormParameters p,
+                                         NormChannels n, bool accumulate,
+                                         const DeviceScalars* scalars) {
+  const int c = static_cast<int>(thread_index());
+  if (c >= shape.channels) return;
+  const double dgamma = sums[c], dbeta = sums[shape.channels + c];
+  set_gradients(c, dbeta, dgamma / static_cast<double>(n.inverse_deviation[c]),
+                static_cast<double>(shape.rows), p, n, accumulate, scalars);
 }
 
 template <class T, Mask mask, bool two>
@@ -289,7 +324,9 @@ dim3 finish_block() { return dim3(32, finish_lanes); }
 
 NormChannels norm_channels(float* memory, int channels) {
   const auto array = [&](int i) { return memory + static_cast<std::ptrdiff_t>(i) * channels; };
-  return {array(0), array(1), array(2), array(3), array(4), array(5), array(6), array(7)};
+  __half* halves = reinterpret_cast<__half*>(array(8));
+  return {array(0), array(1), array(2), array(3), array(4),
+          array(5), array(6), array(7), halves,   halves + channels};
 }
 
 std::size_t norm_scratch(const Matrix& shape, Storage storage) {
@@ -310,6 +347,14 @@ void norm_statistics(const void* x, const Matrix& shape, Storage storage,
         values, shape, parameters, channels, scratch, cut.grid.x);
   });
   check_launch("finish_statistics_kernel");
+}
+
+void norm_statistics_of_sums(const float* sums, const Matrix& shape,
+                             const NormParameters& parameters, const NormChannels& channels,
+                             cudaStream_t stream) {
+  statistics_of_sums_kernel<<<blocks_for(static_cast<std::size_t>(shape.channels)), block_threads,
+                              0, stream>>>(sums, shape, parameters, channels);
+  check_launch("statistics_of_sums_kernel");
 }
 
 void norm_running(const Matrix& shape, const NormParameters& parameters,
@@ -345,6 +390,14 @@ void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage
   finish_gradients_kernel<<<finish_grid(shape), finish_block(), 0, stream>>>(
       shape, parameters, channels, accumulate, scalars, scratch, lines);
   check_launch("finish_gradients_kernel");
+}
+
+void norm_gradients_of_sums(const float* sums, const Matrix& shape,
+                            const NormParameters& parameters, const NormChannels& channels,
+                            bool accumulate, const DeviceScalars* scalars, cudaStream_t stream) {
+  gradients_of_sums_kernel<<<blocks_for(static_cast<std::size_t>(shape.channels)), block_threads, 0,
+                             stream>>>(sums, shape, parameters, channels, accumulate, scalars);
+  check_launch("gradients_of_sums_kernel");
 }
 
 void norm_input_gradient(const NormBackward& op, const Matrix& shape, Storage storage,

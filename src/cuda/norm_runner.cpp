@@ -24,10 +24,13 @@ class NormRunner final : public Runner {
   }
 
   void forward() override {
-    if (c.plan.training)
+    if (input().sums != nowhere)
+      norm_statistics_of_sums(c.at<float>(input().sums), p.shape, numbers_, channels_, c.stream());
+    else if (c.plan.training)
       norm_statistics(x(), p.shape, c.plan.storage, numbers_, channels_, scratch(), c.stream());
     else
       norm_running(p.shape, numbers_, channels_, c.stream());
+    if (p.value == nowhere) return;  // its reader applies it
     const void* skip = p.unit.skip ? c.at(c.unit(*p.unit.skip).value) : nullptr;
     norm_apply({x(), skip, p.unit.relu, c.at(p.value)}, p.shape, c.plan.storage, channels_,
                c.stream());
@@ -47,6 +50,7 @@ class NormRunner final : public Runner {
   void differentiate(bool accumulate) {
     NormBackward op{};
     op.first = first_gradient();
+    if (p.value == nowhere) return differentiate_applied(op, accumulate);
     op.second = second_gradient();
     op.x = x();
     op.y = c.at(p.value);
@@ -54,6 +58,14 @@ class NormRunner final : public Runner {
     op.g = c.at(p.skip_gradient);
     norm_gradients(op, p.shape, c.plan.storage, numbers_, channels_, accumulate,
                    c.parameters.scalars(), scratch(), c.stream());
+    norm_input_gradient(op, p.shape, c.plan.storage, channels_, c.at(p.input_gradient), c.stream());
+  }
+
+  /// The reader's data gradient has ended before the ReLU and made the sums.
+  void differentiate_applied(NormBackward& op, bool accumulate) {
+    op.x = x();
+    norm_gradients_of_sums(c.at<float>(c.unit(p.unit.readers[0]).gradient_sums), p.shape, numbers_,
+                           channels_, accumulate, c.parameters.scalars(), c.stream());
     norm_input_gradient(op, p.shape, c.plan.storage, channels_, c.at(p.input_gradient), c.stream());
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/fusion.hpp"
 #include "lockstep/backend/memory_plan.hpp"
 #include "lockstep/base/error.hpp"
 
@@ -30,7 +31,8 @@ class Planning {
   }
 
   ProgramPlan run() {
-    for (PlannedUnit& p : plan_.units) choose_plans(p);
+    const std::vector<ConvFusion> fusions = choose_fusions(network_, units(), spec_, planner_);
+    for (std::size_t u = 0; u < count(); ++u) choose_plans(plan_.units[u], fusions[u]);
     for (std::size_t u = 0; u < count(); ++u) keep_values(u);
     if (plan_.training)
       for (std::size_t u = count(); u-- > 1;) keep_gradients(u);
@@ -63,27 +65,42 @@ class Planning {
 
   void need_workspace(std::size_t bytes) { plan_.workspace = std::max(plan_.workspace, bytes); }
 
-  void choose_plans(PlannedUnit& p) {
-    if (p.unit.kind == UnitKind::conv) p.conv = plan_conv(p, spec_.precision);
-    if (p.unit.kind == UnitKind::head) p.conv = plan_conv(p, head_precision(spec_.precision));
+  void choose_plans(PlannedUnit& p, const ConvFusion& fusion) {
+    if (p.unit.kind == UnitKind::conv || p.unit.kind == UnitKind::head)
+      p.conv = plan_conv(p, fusion);
     if (p.unit.kind == UnitKind::norm) need_workspace(norm_scratch(p.shape, plan_.storage));
   }
 
-  PlannedConv plan_conv(const PlannedUnit& p, Precision precision) {
+  std::vector<Unit> units() const {
+    std::vector<Unit> all;
+    for (const PlannedUnit& p : plan_.units) all.push_back(p.unit);
+    return all;
+  }
+
+  PlannedConv plan_conv(const PlannedUnit& p, const ConvFusion& fusion) {
     PlannedConv conv;
-    conv.shape = conv_shape(network_, p.unit.node, spec_.batch);
-    conv.precision = precision;
-    const auto ask = [&](Pass pass, std::size_t scratch) {
-      const ConvPlan& plan = planner_.plan({pass, conv.shape, precision, spec_.deterministic});
+    conv.fusion = fusion;
+    const Unit& input = plan_.units[p.unit.input].unit;
+    for (const ConvRequest& request : conv_requests(network_, p.unit, input, spec_, fusion)) {
+      conv.shape = request.shape;
+      conv.precision = request.precision;
+      const ConvPlan& plan = planner_.plan(request);
+      std::size_t scratch = 0;
+      switch (request.pass) {
+        case Pass::forward:
+          conv.forward = &plan;
+          break;
+        case Pass::data_gradient:
+          conv.data_gradient = &plan;
+          break;
+        case Pass::weight_gradient:
+          conv.weight_gradient = &plan;
+          conv.gradient_scratch = scratch =
+              aligned(conv.shape.weight_count() * bytes_of(storage_of(conv.precision)));
+          break;
+      }
       need_workspace(scratch + plan.workspace());
-      return &plan;
-    };
-    conv.forward = ask(Pass::forward, 0);
-    if (!plan_.training) return conv;
-    if (plan_.units[p.unit.input].unit.kind != UnitKind::image)
-      conv.data_gradient = ask(Pass::data_gradient, 0);
-    conv.gradient_scratch = aligned(conv.shape.weight_count() * bytes_of(storage_of(precision)));
-    conv.weight_gradient = ask(Pass::weight_gradient, conv.gradient_scratch);
+    }
     return conv;
   }
 
@@ -106,15 +123,28 @@ class Planning {
     return last;
   }
 
+  std::size_t channel_bytes(const Matrix& shape) const {
+    return sizeof(float) * static_cast<std::size_t>(shape.channels);
+  }
+
+  bool applied_by_its_reader(const PlannedUnit& p) const {
+    const PlannedUnit& reader = plan_.units[p.unit.readers.at(0)];
+    return p.unit.kind == UnitKind::norm && reader.conv && reader.conv->fusion.normalised;
+  }
+
   void keep_values(std::size_t u) {
     PlannedUnit& p = plan_.units[u];
     const std::size_t now = forward_time(u), end = last_time(u);
     if (p.unit.kind == UnitKind::head) return keep_head(p, now, end);
-    p.value = memory_.add(bytes(p.shape), now, last_read(u));
+    if (!applied_by_its_reader(p)) p.value = memory_.add(bytes(p.shape), now, last_read(u));
+    if (p.conv && p.conv->fusion.sums)
+      p.sums = memory_.add(2 * channel_bytes(p.shape), now, forward_time(p.unit.readers[0]));
+    if (p.conv && p.conv->fusion.normalised)
+      p.gradient_sums =
+          memory_.add(gradient_sum_arrays * channel_bytes(plan_.units[p.unit.input].shape), end,
+                      backward_time(p.unit.input));
     if (p.unit.kind == UnitKind::norm)
-      p.extra = memory_.add(
-          norm_channel_arrays * sizeof(float) * static_cast<std::size_t>(p.shape.channels), now,
-          end);
+      p.extra = memory_.add(norm_channel_arrays * channel_bytes(p.shape), now, end);
     if (p.unit.kind == UnitKind::max_pool) p.extra = memory_.add(p.shape.count(), now, end);
   }
 
@@ -155,8 +185,9 @@ class Planning {
     const auto to_offset = [&](Place& place) {
       if (place != nowhere) place = memory_.offset(place);
     };
-    for (Place* place : {&p.value, &p.extra, &p.head.pooled, &p.head.logits, &p.head.dlogits,
-                         &p.head.dpooled, &p.head.row_metrics, &p.input_gradient, &p.skip_gradient})
+    for (Place* place : {&p.value, &p.extra, &p.sums, &p.gradient_sums, &p.head.pooled,
+                         &p.head.logits, &p.head.dlogits, &p.head.dpooled, &p.head.row_metrics,
+                         &p.input_gradient, &p.skip_gradient})
       to_offset(*place);
     for (Place& place : p.gradients) to_offset(place);
   }
@@ -188,6 +219,35 @@ Precision head_precision(Precision precision) {
 }
 
 std::size_t bytes_of(Storage storage) { return storage == Storage::fp32 ? 4 : 2; }
+
+std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& unit,
+                                       const Unit& input, const ProgramSpec& spec,
+                                       const ConvFusion& fusion) {
+  ConvRequest request;
+  request.shape = conv_shape(network, unit.node, spec.batch);
+  request.precision = unit.kind == UnitKind::head ? head_precision(spec.precision) : spec.precision;
+  request.deterministic = spec.deterministic;
+  std::vector<ConvRequest> requests;
+  for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::weight_gradient}) {
+    if (pass != Pass::forward && !spec.training) continue;
+    if (pass == Pass::data_gradient && input.kind == UnitKind::image) continue;
+    request.pass = pass;
+    request.fusion = {fusion.normalised, fusion.sums && pass == Pass::forward};
+    requests.push_back(request);
+  }
+  return requests;
+}
+
+std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::vector<Unit>& units,
+                                       const ProgramSpec& spec, ConvPlanner& planner) {
+  const bool wanted = spec.fuse_norms && spec.training && spec.precision == Precision::fp16;
+  return fuse_norms(units, [&](std::size_t u, const ConvFusion& fusion) {
+    if (!wanted) return false;
+    const auto requests = conv_requests(network, units[u], units[units[u].input], spec, fusion);
+    return std::all_of(requests.begin(), requests.end(),
+                       [&](const ConvRequest& request) { return planner.possible(request); });
+  });
+}
 
 ProgramPlan plan_program(const nn::Network& network, const ProgramSpec& spec,
                          ConvPlanner& planner) {

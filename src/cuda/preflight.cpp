@@ -14,20 +14,15 @@ using namespace cuda;
 
 /// Asks for each pass of each convolution by itself, so that all refusals are known.
 std::vector<PreflightConv> ask_all(const PreflightSpec& spec, ConvPlanner& planner) {
+  const std::vector<Unit> units = lower(spec.network);
+  const auto fusions = choose_fusions(spec.network, units, spec.program, planner);
   std::vector<PreflightConv> answers;
-  for (const Unit& unit : lower(spec.network)) {
-    const bool head = unit.kind == UnitKind::head;
-    if (unit.kind != UnitKind::conv && !head) continue;
-    const bool reads_image = spec.network.nodes[unit.node].inputs[0] == 0;
-    for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::weight_gradient}) {
-      if (pass == Pass::data_gradient && reads_image) continue;
-      if (pass != Pass::forward && !spec.program.training) continue;
-      const Precision precision =
-          head ? head_precision(spec.program.precision) : spec.program.precision;
-      const ConvRequest request{pass, conv_shape(spec.network, unit.node, spec.program.batch),
-                                precision, spec.program.deterministic};
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    if (units[u].kind != UnitKind::conv && units[u].kind != UnitKind::head) continue;
+    for (const ConvRequest& request :
+         conv_requests(spec.network, units[u], units[units[u].input], spec.program, fusions[u])) {
       PreflightConv answer;
-      answer.node = unit.name;
+      answer.node = units[u].name;
       answer.what = describe(request);
       try {
         const ConvPlan& plan = planner.plan(request);
@@ -41,6 +36,19 @@ std::vector<PreflightConv> ask_all(const PreflightSpec& spec, ConvPlanner& plann
     }
   }
   return answers;
+}
+
+/// What each convolution takes in of the batch norms beside it.
+std::vector<PreflightFusion> fusions_of(const ProgramPlan& plan) {
+  std::vector<PreflightFusion> fusions;
+  for (const PlannedUnit& p : plan.units) {
+    if (p.unit.kind != UnitKind::conv) continue;
+    PreflightFusion fusion{p.unit.name, {}, {}};
+    if (p.conv->fusion.normalised) fusion.applies = plan.units[p.unit.input].unit.name;
+    if (p.conv->fusion.sums) fusion.sums_for = plan.units[p.unit.readers[0]].unit.name;
+    fusions.push_back(std::move(fusion));
+  }
+  return fusions;
 }
 
 PreflightMemory memory_of(const PreflightSpec& spec, const ProgramPlan& plan) {
@@ -110,6 +118,7 @@ PreflightReport preflight(const PreflightSpec& spec) {
   const ProgramPlan plan = plan_program(spec.network, spec.program, planner);
   report.steps = steps_of(spec, plan);
   report.memory = memory_of(spec, plan);
+  if (spec.program.fuse_norms) report.fusions = fusions_of(plan);
   if (spec.search_batch) report.largest_batch = largest_batch(spec, planner);
   return report;
 }

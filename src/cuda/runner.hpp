@@ -83,9 +83,10 @@ std::unique_ptr<Runner> make_max_pool_runner(Context& context, std::size_t unit)
 std::unique_ptr<Runner> make_subsample_runner(Context& context, std::size_t unit);
 std::unique_ptr<Runner> make_head_runner(Context& context, std::size_t unit);
 
-/// The weight gradient of a convolution or linear layer, into its slice of the arena. cuDNN writes
-/// in the storage of its operands and never adds, so what it makes may go through scratch.
-void run_weight_gradient(Context& context, const PlannedConv& conv, const void* x, const void* dy,
+/// The weight gradient of a convolution or linear layer from x and y of `operands`, into its slice
+/// of the arena. cuDNN writes in the storage of its operands and never adds, so what it makes may
+/// go through scratch.
+void run_weight_gradient(Context& context, const PlannedConv& conv, ConvOperands operands,
                          bool accumulate, float* gradient);
 
 }  // namespace lockstep::cuda

@@ -149,6 +149,8 @@ void refuse_idle_keys(const Config& config) {
   idle(optim.decay == "polynomial", "optim.power", decay + "the power belongs to 'polynomial'");
   idle(optim.warmup_epochs > 0, "optim.warmup-start", "optim.warmup-epochs is 0");
   idle(optim.momentum > 0, "optim.nesterov", "optim.momentum is 0");
+  idle(config.precision == "fp16", "fuse-norms",
+       fmt::format("precision is '{}'; the engines for it are fp16's", config.precision));
   idle(config.data.crop != "random", "data.min-area",
        "data.crop is 'random', which takes windows of one size");
   for (const std::uint64_t epoch : optim.milestones)

@@ -135,6 +135,8 @@ std::vector<ConfigKey> top_keys() {
              {"fp32", "tf32", "bf16", "fp16"}),
       key("deterministic", &C::deterministic,
           "on a GPU: only library routines that give the same bits each time"),
+      key("fuse-norms", &C::fuse_norms,
+          "in fp16: convolutions take in what they can of the batch norms beside them"),
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
       one_of(key("backend", &C::backend, "what computes"), {"auto", "cpu", "cuda"}),
       key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)"),

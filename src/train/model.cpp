@@ -144,6 +144,7 @@ ProgramSpec make_program_spec(const Config& config, const data::DataSetInfo& dat
   spec.batch = rows;
   spec.precision = parse_precision(config.precision);
   spec.deterministic = config.deterministic;
+  spec.fuse_norms = config.fuse_norms;
   spec.label_smoothing = config.optim.label_smoothing;
   spec.mean = data.mean;
   spec.stddev = data.stddev;

@@ -50,10 +50,21 @@ struct Life {
 std::vector<Life> lives_of(const ProgramPlan& plan) {
   const std::size_t units = plan.units.size(), each = bytes_of(plan.storage);
   const auto back = [&](std::size_t u) { return 2 * units - 1 - u; };
+  const auto channels = [](const PlannedUnit& p) {
+    return static_cast<std::size_t>(p.shape.channels);
+  };
   std::vector<Life> lives;
   for (std::size_t u = 0; u < units; ++u) {
     const PlannedUnit& p = plan.units[u];
     if (p.unit.kind == UnitKind::head) continue;
+    if (p.sums != nowhere)
+      lives.push_back({p.unit.name + " sums", p.sums, 8 * channels(p), u, p.unit.readers[0]});
+    if (p.gradient_sums != nowhere)
+      lives.push_back({p.unit.name + " gradient sums", p.gradient_sums,
+                       20 * channels(plan.units[p.unit.input]), back(u), back(p.unit.input)});
+    if (p.unit.kind == UnitKind::norm)
+      lives.push_back(
+          {p.unit.name + " channels", p.extra, 36 * channels(p), u, plan.training ? back(u) : u});
     Life value{p.unit.name, p.value, p.shape.count() * each, u, u};
     for (const std::size_t r : p.unit.readers) {
       value.last = std::max(value.last, r);
@@ -62,7 +73,7 @@ std::vector<Life> lives_of(const ProgramPlan& plan) {
           (reader.kind == UnitKind::conv || reader.kind == UnitKind::norm))
         value.last = std::max(value.last, back(r));
     }
-    lives.push_back(value);
+    if (p.value != nowhere) lives.push_back(value);
     if (!plan.training || u == 0) continue;
     for (std::size_t k = 0; k < p.gradients.size(); ++k)
       lives.push_back({p.unit.name + " gradient", p.gradients[k], p.shape.count() * each,
@@ -98,14 +109,16 @@ TEST_CASE("a network without a place in the units is refused by its node's name"
   CHECK_THROWS_WITH(lower(network), Catch::Matchers::Contains("relu"));
 }
 
-TEST_CASE("what is alive together never overlaps, in training and in evaluation", "[cuda]") {
+TEST_CASE("what is alive together never overlaps, in training, fused or not, and in evaluation",
+          "[cuda]") {
   ConvPlanner planner = h200();
   std::vector<nn::Network> networks = test::all_sketches();
   for (const char* name : {"resnet18", "resnet50", "resnet20"}) networks.push_back(model(name));
   for (const nn::Network& network : networks) {
-    for (const bool training : {true, false}) {
-      const ProgramPlan plan =
-          plan_program(network, program(3, Precision::fp16, training), planner);
+    for (const auto& [training, fused] : {std::pair{true, false}, {true, true}, {false, false}}) {
+      ProgramSpec spec = program(3, Precision::fp16, training);
+      spec.fuse_norms = fused;
+      const ProgramPlan plan = plan_program(network, spec, planner);
       CHECK(plan.block < plan.without_reuse);
       const std::vector<Life> lives = lives_of(plan);
       for (std::size_t i = 0; i < lives.size(); ++i) {

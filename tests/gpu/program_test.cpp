@@ -23,8 +23,9 @@ Case case_for(Precision precision, const nn::Network& network, std::size_t rows)
 }
 
 /// On the GPU, poisoned; with a loss scale that suits batches of a few rows.
-Compiled on_gpu(const Case& c, std::size_t rows, Precision precision, bool deterministic = false) {
-  Compiled compiled(c, rows, gpu(), precision, deterministic);
+Compiled on_gpu(const Case& c, std::size_t rows, Precision precision, bool deterministic = false,
+                bool fuse_norms = false) {
+  Compiled compiled(c, rows, gpu(), precision, deterministic, fuse_norms);
   compiled.parameters->set_loss_scale({1024, 0, 0, 0});
   poison(compiled);
   return compiled;
@@ -86,6 +87,31 @@ TEST_CASE("the GPU's loss, gradients and statistics are the oracle's, every node
         CHECK(gradient_distance(compiled, scaled(c.oracle.backward(), compiled)) <=
               within.gradient);
       }
+    }
+  }
+}
+
+TEST_CASE("with batch norms fused into the convolutions, loss and gradients are the oracle's",
+          "[gpu]") {
+  if (!gpu()) return;
+  for (const nn::Network& network : all_sketches()) {
+    const Tolerance within = tolerance_of(Precision::fp16, network);
+    for (const bool accumulate : {false, true}) {
+      Case c = case_for(Precision::fp16, network, 3);
+      const std::size_t rows = c.targets.size() / (accumulate ? 2 : 1);
+      Compiled compiled = on_gpu(c, rows, Precision::fp16, false, true);
+      INFO(network.nodes.size() << " nodes, " << rows << " rows" << (accumulate ? ", twice" : ""));
+      double loss = compiled.run(c, 0, false);
+      if (accumulate) {
+        // Statistics are each half's own: only the loss and finite gradients can be asked for.
+        loss += compiled.run(c, rows, true);
+        CHECK(std::isfinite(gradient_distance(compiled, scaled(c.oracle.backward(), compiled))));
+        CHECK(std::isfinite(loss));
+        continue;
+      }
+      loss /= static_cast<double>(c.targets.size());
+      CHECK(std::abs(loss - c.loss) <= within.loss * std::abs(c.loss));
+      CHECK(gradient_distance(compiled, scaled(c.oracle.backward(), compiled)) <= within.gradient);
     }
   }
 }

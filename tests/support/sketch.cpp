@@ -157,7 +157,7 @@ double distance(const std::vector<float>& got, const std::vector<double>& want) 
 }
 
 Compiled::Compiled(const Case& c, std::size_t rows, std::unique_ptr<Backend> on,
-                   Precision precision, bool deterministic)
+                   Precision precision, bool deterministic, bool fuse_norms)
     : backend(std::move(on)), parameters(backend->make_parameters(c.network, precision)) {
   ProgramSpec spec;
   spec.batch = rows;
@@ -165,6 +165,7 @@ Compiled::Compiled(const Case& c, std::size_t rows, std::unique_ptr<Backend> on,
   spec.label_smoothing = 0.1f;
   spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
   spec.deterministic = deterministic;
+  spec.fuse_norms = fuse_norms;
   program = backend->compile(c.network, spec, *parameters);
   for (std::size_t s = 0; s < parameters->layout().slices.size(); ++s) {
     const std::vector<double>& v =

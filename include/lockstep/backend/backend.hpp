@@ -83,6 +83,8 @@ struct ProgramSpec {
   std::vector<float> mean, stddev;  ///< per channel, of value / 255
   bool deterministic = false;  ///< keep to library routines that give the same bits each time; the
                                ///< CPU backend has no others
+  bool fuse_norms = false;     ///< training in fp16 on a GPU: convolutions take in what they can of
+                               ///< the batch norms beside them
 };
 
 /// Sums over the rows that were not padding.

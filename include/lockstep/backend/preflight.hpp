@@ -46,6 +46,13 @@ struct PreflightConv {
   std::size_t workspace = 0;  ///< bytes
 };
 
+/// What one convolution takes in of the batch norms beside it; empty names: nothing.
+struct PreflightFusion {
+  std::string node;
+  std::string applies;   ///< the batch norm, with its ReLU, that it applies to its input
+  std::string sums_for;  ///< the batch norm whose sums it makes
+};
+
 /// One step of the tape at its best: everything it needs read once, everything it makes written
 /// once.
 struct PreflightStep {
@@ -63,7 +70,8 @@ struct PreflightMemory {
 
 struct PreflightReport {
   std::vector<PreflightConv> convolutions;
-  bool possible = false;  ///< every convolution is; only then is what follows filled
+  bool possible = false;                 ///< every convolution is; only then is what follows filled
+  std::vector<PreflightFusion> fusions;  ///< empty when nobody asked for it
   std::vector<PreflightStep> steps;
   PreflightMemory memory;
   std::size_t largest_batch = 0;  ///< rows of a micro-batch that fit into the GPU's memory; 0: none

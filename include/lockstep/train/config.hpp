@@ -27,6 +27,7 @@ struct Config {
   std::size_t accumulate = 1;
   std::string precision = "fp32";
   bool deterministic = false;
+  bool fuse_norms = false;
   std::uint64_t seed = 1;
   std::string backend = "auto";
   std::size_t threads = 0;
