@@ -65,6 +65,13 @@ PROGRAM   := $(BUILD)/lockstep
 UNIT      := $(BUILD)/unit_tests
 MPI_TESTS := $(BUILD)/mpi_tests
 GPU_TESTS := $(if $(and $(WITH_CUDA),$(wildcard tests/gpu)),$(BUILD)/gpu_tests)
+# The kernels and all that starts them, as host code: only CUDA's headers are needed.
+EMULATED  := $(if $(and $(CUDA_H),$(CUDNN_H),$(NCCL_H)),$(BUILD)/emulated_tests)
+EMU_SRC   := $(wildcard tests/emulated/*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT)) \
+             $(addprefix tests/gpu/,fixture.cpp program_test.cpp train_test.cpp) \
+             $(filter-out $(addprefix %/,convolution.cpp cost.cpp nccl.cpp preflight.cpp),\
+               $(wildcard src/cuda/*.cpp))
+EMU_OBJ   := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(wildcard src/cuda/*.cu))
 BENCHES   := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(wildcard tests/bench/*.cpp))
 
 # ---- the compiler and the libraries ----------------------------------------------------------
@@ -102,7 +109,8 @@ COMPILE     = $(CXX) -std=c++20 $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) -Iincl
               $(THIRD_PARTY) $(CXXFLAGS)
 LDFLAGS    ?=
 LINK        = $(CXX) -fopenmp -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
-LIBS        = $(filter-out -lmpi_cxx,$(MPI_LIBS)) -ldnnl $(PKG_LIBS) $(CUDA_LIBS)
+HOST_LIBS   = $(filter-out -lmpi_cxx,$(MPI_LIBS)) -ldnnl $(PKG_LIBS)
+LIBS        = $(HOST_LIBS) $(CUDA_LIBS)
 
 # ---- building --------------------------------------------------------------------------------
 ##@ Build
@@ -131,6 +139,10 @@ $(GPU_TESTS): $(call objects,$(GPU_SRC)) $(LIB)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $^ $(LIBS)
 
+$(EMULATED): $(EMU_OBJ) $(call objects,$(EMU_SRC)) $(LIB)
+	@echo "  link    $@"
+	@$(LINK) -o $@ $^ $(HOST_LIBS)
+
 $(BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo "  link    $@"
@@ -152,6 +164,12 @@ $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/archs $(BUILD)/cuda-flags
 	@echo "  compile $<"
 	@$(CCACHE) $(COMPILE_CUDA) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
+$(BUILD)/obj/emulated/%.cu.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  compile $< for the host"
+	@$(CCACHE) $(COMPILE) $(NUMERIC) $(CUDA_HEADERS) -Wno-unknown-pragmas -I. -include tests/emulated/gpu.hpp \
+	  -MMD -MP -MF $(@:.o=.d) -x c++ -c -o $@ $<
+
 $(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
 	@echo "  fetch   cudnn-frontend"
 	@jobs/cudnn_frontend.sh $(FRONTEND_KEPT)
@@ -162,6 +180,7 @@ $(BUILD)/obj/tests/%.o: EXTRA = -O1 -I.
 $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
 $(BUILD)/obj/src/cuda/%.o: EXTRA = $(CUDA_CFLAGS)
 $(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
+$(BUILD)/obj/tests/emulated/%.o: EXTRA = $(NUMERIC) -I. $(CUDA_HEADERS)
 $(filter $(BUILD)/obj/src/cuda/% $(BUILD)/obj/tests/gpu/%,\
   $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
 $(foreach port,base cpu mpi,$(BUILD)/obj/src/$(port)/%.o): EXTRA = $(NUMERIC)
@@ -203,10 +222,10 @@ $(BUILD)/cuda: FORCE
 	@$(call record,CUDA_SITE)
 CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))
 
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(call objects,$(UNIT_SRC) $(MPI_SRC) $(GPU_SRC)))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(call objects,$(UNIT_SRC) $(MPI_SRC) $(GPU_SRC) $(EMU_SRC)) $(EMU_OBJ))
 
 .PHONY: tests
-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS)
+tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(EMULATED)
 
 .PHONY: install
 install: $(PROGRAM)  ## install the program below PREFIX (/usr/local), DESTDIR is respected

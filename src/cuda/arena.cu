@@ -102,58 +102,52 @@ __global__ void add_kernel(const T* from, std::size_t count, bool accumulate, fl
 
 void set_scalars(DeviceScalars* scalars, const StepScalars& step, cudaStream_t stream) {
   // As a kernel's argument the values need no pinned slot that would have to be guarded.
-  set_step_kernel<<<1, 1, 0, stream>>>(scalars, step);
-  check_launch("set_step_kernel");
+  launch("set_step_kernel", set_step_kernel, 1, 1, stream, scalars, step);
 }
 
 void set_loss_scale(DeviceScalars* scalars, const LossScale& scale, cudaStream_t stream) {
-  set_loss_scale_kernel<<<1, 1, 0, stream>>>(scalars, scale);
-  check_launch("set_loss_scale_kernel");
+  launch("set_loss_scale_kernel", set_loss_scale_kernel, 1, 1, stream, scalars, scale);
 }
 
 void sgd_update(const UpdateArgs& args, cudaStream_t stream) {
   if (args.chunk_count == 0) return;
   const auto blocks = static_cast<unsigned>(args.chunk_count);
   if (args.copies)
-    with_type(args.storage,
-              [&]<class T>(T) { sgd_kernel<T, true><<<blocks, block_threads, 0, stream>>>(args); });
+    with_type(args.storage, [&]<class T>(T) {
+      launch("sgd_kernel", sgd_kernel<T, true>, blocks, block_threads, stream, args);
+    });
   else
-    sgd_kernel<float, false><<<blocks, block_threads, 0, stream>>>(args);
-  check_launch("sgd_kernel");
+    launch("sgd_kernel", sgd_kernel<float, false>, blocks, block_threads, stream, args);
 }
 
 void update_running_statistics(const StatisticsArgs& args, cudaStream_t stream) {
   if (args.chunk_count == 0) return;
-  running_statistics_kernel<<<static_cast<unsigned>(args.chunk_count), block_threads, 0, stream>>>(
-      args);
-  check_launch("running_statistics_kernel");
+  launch("running_statistics_kernel", running_statistics_kernel,
+         static_cast<unsigned>(args.chunk_count), block_threads, stream, args);
 }
 
 void judge(const float* gradients, std::size_t count, DeviceScalars* scalars, cudaStream_t stream) {
   constexpr unsigned most_blocks = 1056;
   const unsigned blocks = std::min(most_blocks, blocks_for(count / quad));
-  find_overflow_kernel<<<blocks, block_threads, 0, stream>>>(gradients, count, scalars);
-  check_launch("find_overflow_kernel");
-  judge_kernel<<<1, 1, 0, stream>>>(scalars);
-  check_launch("judge_kernel");
+  launch("find_overflow_kernel", find_overflow_kernel, blocks, block_threads, stream, gradients,
+         count, scalars);
+  launch("judge_kernel", judge_kernel, 1, 1, stream, scalars);
 }
 
 void convert_weights(const float* from, std::size_t count, Storage storage, void* to,
                      cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
-    convert_kernel<<<blocks_for(count / quad), block_threads, 0, stream>>>(from, count,
-                                                                           static_cast<T*>(to));
+    launch("convert_kernel", convert_kernel<T>, blocks_for(count / quad), block_threads, stream,
+           from, count, static_cast<T*>(to));
   });
-  check_launch("convert_kernel");
 }
 
 void add_gradient(const void* from, std::size_t count, Storage storage, bool accumulate, float* to,
                   cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
-    add_kernel<<<blocks_for(count / quad), block_threads, 0, stream>>>(static_cast<const T*>(from),
-                                                                       count, accumulate, to);
+    launch("add_kernel", add_kernel<T>, blocks_for(count / quad), block_threads, stream,
+           static_cast<const T*>(from), count, accumulate, to);
   });
-  check_launch("add_kernel");
 }
 
 }  // namespace lockstep::cuda

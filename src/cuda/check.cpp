@@ -13,8 +13,4 @@ void check_cuda(cudaError_t status, const char* call, const std::source_location
                           cudaGetErrorName(status), where.file_name(), where.line()));
 }
 
-void check_launch(const char* kernel, const std::source_location& where) {
-  check_cuda(cudaGetLastError(), kernel, where);
-}
-
 }  // namespace lockstep::cuda

@@ -11,9 +11,4 @@ namespace lockstep::cuda {
 void check_cuda(cudaError_t status, const char* call,
                 const std::source_location& where = std::source_location::current());
 
-/// The same for the kernel that was launched last: only what a launch itself can get wrong is known
-/// then; what happens while it runs comes out at the next call that waits.
-void check_launch(const char* kernel,
-                  const std::source_location& where = std::source_location::current());
-
 }  // namespace lockstep::cuda

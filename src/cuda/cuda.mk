@@ -44,8 +44,9 @@ FIRST_ARCHS  = $(or $(shell cat $(BUILD)/archs 2>/dev/null),$(CARD_ARCHS),80)
 # Debian's own headers are found without -isystem, and with it hide the compiler's.
 cuda_headers = $(filter-out /usr/include,$(sort $(patsubst %/,%,\
                  $(dir $(CUDA_H) $(CUDNN_H) $(NCCL_H)))))
-CUDA_CFLAGS  = $(if $(WITH_CUDA),$(addprefix -isystem ,$(cuda_headers) \
-                 $(firstword $(wildcard $(CUDNN_FRONTEND)/include) $(CUDNN_FRONTEND))))
+CUDA_HEADERS = $(addprefix -isystem ,$(cuda_headers))
+CUDA_CFLAGS  = $(CUDA_HEADERS) $(if $(WITH_CUDA),\
+                 -isystem $(firstword $(wildcard $(CUDNN_FRONTEND)/include) $(CUDNN_FRONTEND)))
 NVCCFLAGS   ?=
 # Warning 128: nvcc calls a loop behind `if constexpr (...) return` unreachable.
 COMPILE_CUDA = $(NVCC) -std=c++20 -O3 --expt-relaxed-constexpr -diag-suppress 128 -lineinfo \

@@ -28,24 +28,24 @@ __global__ void image_kernel(ImageInput in, T* out) {
 }
 
 template <class In>
-void launch(const ImageInput& in, Storage storage, void* out, cudaStream_t stream) {
+void enter(const ImageInput& in, Storage storage, void* out, cudaStream_t stream) {
   const unsigned blocks = blocks_for(in.count * static_cast<std::size_t>(in.padded) / 4);
   with_type(storage, [&]<class T>(T) {
-    image_kernel<In><<<blocks, block_threads, 0, stream>>>(in, static_cast<T*>(out));
+    launch("image_kernel", image_kernel<In, T>, blocks, block_threads, stream, in,
+           static_cast<T*>(out));
   });
-  check_launch("image_kernel");
 }
 
 }  // namespace
 
 void normalise_bytes(const ImageInput& in, Storage storage, void* out, cudaStream_t stream) {
-  launch<std::uint8_t>(in, storage, out, stream);
+  enter<std::uint8_t>(in, storage, out, stream);
 }
 
 void convert_floats(const ImageInput& in, Storage storage, void* out, cudaStream_t stream) {
   ImageInput plain = in;
   plain.scale = plain.shift = nullptr;
-  launch<float>(plain, storage, out, stream);
+  enter<float>(plain, storage, out, stream);
 }
 
 }  // namespace lockstep::cuda

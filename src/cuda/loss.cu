@@ -124,19 +124,17 @@ __global__ void __launch_bounds__(square)
 
 void loss(const LossInput& in, const DeviceScalars* scalars, RowMetrics* row_metrics,
           DeviceMetrics* metrics, float* dlogits, cudaStream_t stream) {
-  loss_kernel<<<blocks_for(in.rows * warp), block_threads, 0, stream>>>(in, scalars, row_metrics,
-                                                                        dlogits);
-  check_launch("loss_kernel");
-  add_metrics_kernel<<<1, block_threads, 0, stream>>>(row_metrics, in.rows, metrics);
-  check_launch("add_metrics_kernel");
+  launch("loss_kernel", loss_kernel, blocks_for(in.rows * warp), block_threads, stream, in, scalars,
+         row_metrics, dlogits);
+  launch("add_metrics_kernel", add_metrics_kernel, 1, block_threads, stream, row_metrics, in.rows,
+         metrics);
 }
 
 void bias_gradient(const float* dlogits, std::size_t rows, int classes, bool accumulate,
                    float* dbias, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>((classes + warp - 1) / warp);
-  bias_gradient_kernel<<<blocks, dim3(warp, warp), 0, stream>>>(dlogits, rows, classes, accumulate,
-                                                                dbias);
-  check_launch("bias_gradient_kernel");
+  launch("bias_gradient_kernel", bias_gradient_kernel, blocks, dim3(warp, warp), stream, dlogits,
+         rows, classes, accumulate, dbias);
 }
 
 }  // namespace lockstep::cuda

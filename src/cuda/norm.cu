@@ -341,12 +341,11 @@ void norm_statistics(const void* x, const Matrix& shape, Storage storage,
   with_type(storage, [&]<class T>(T) {
     const T* values = static_cast<const T*>(x);
     const Columns cut = sum_columns<T>(shape);
-    statistics_kernel<<<cut.grid, cut.block, 0, stream>>>(values, shape, scratch);
-    check_launch("statistics_kernel");
-    finish_statistics_kernel<<<finish_grid(shape), finish_block(), 0, stream>>>(
-        values, shape, parameters, channels, scratch, cut.grid.x);
+    launch("statistics_kernel", statistics_kernel<T>, cut.grid, cut.block, stream, values, shape,
+           scratch);
+    launch("finish_statistics_kernel", finish_statistics_kernel<T>, finish_grid(shape),
+           finish_block(), stream, values, shape, parameters, channels, scratch, cut.grid.x);
   });
-  check_launch("finish_statistics_kernel");
 }
 
 void norm_statistics_of_sums(const float* sums, const Matrix& shape,
@@ -359,9 +358,8 @@ void norm_statistics_of_sums(const float* sums, const Matrix& shape,
 
 void norm_running(const Matrix& shape, const NormParameters& parameters,
                   const NormChannels& channels, cudaStream_t stream) {
-  running_kernel<<<blocks_for(static_cast<std::size_t>(shape.channels)), block_threads, 0,
-                   stream>>>(shape.channels, parameters, channels);
-  check_launch("running_kernel");
+  launch("running_kernel", running_kernel, blocks_for(static_cast<std::size_t>(shape.channels)),
+         block_threads, stream, shape.channels, parameters, channels);
 }
 
 void norm_apply(const NormApply& op, const Matrix& shape, Storage storage,
@@ -369,11 +367,12 @@ void norm_apply(const NormApply& op, const Matrix& shape, Storage storage,
   with_type(storage, [&]<class T>(T) {
     const Columns cut = point_columns<T>(shape);
     if (op.skip)
-      apply_kernel<T, true><<<cut.grid, cut.block, 0, stream>>>(op, shape, channels);
+      launch("apply_kernel", apply_kernel<T, true>, cut.grid, cut.block, stream, op, shape,
+             channels);
     else
-      apply_kernel<T, false><<<cut.grid, cut.block, 0, stream>>>(op, shape, channels);
+      launch("apply_kernel", apply_kernel<T, false>, cut.grid, cut.block, stream, op, shape,
+             channels);
   });
-  check_launch("apply_kernel");
 }
 
 void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage,
@@ -383,13 +382,11 @@ void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage
   with_gradient(op, storage, [&]<class T, Mask mask, class Two>(T, MaskOf<mask>, Two) {
     const Columns cut = sum_columns<T>(shape);
     lines = cut.grid.x;
-    gradient_sums_kernel<T, mask, Two::value>
-        <<<cut.grid, cut.block, 0, stream>>>(op, shape, channels, scratch);
+    launch("gradient_sums_kernel", gradient_sums_kernel<T, mask, Two::value>, cut.grid, cut.block,
+           stream, op, shape, channels, scratch);
   });
-  check_launch("gradient_sums_kernel");
-  finish_gradients_kernel<<<finish_grid(shape), finish_block(), 0, stream>>>(
-      shape, parameters, channels, accumulate, scalars, scratch, lines);
-  check_launch("finish_gradients_kernel");
+  launch("finish_gradients_kernel", finish_gradients_kernel, finish_grid(shape), finish_block(),
+         stream, shape, parameters, channels, accumulate, scalars, scratch, lines);
 }
 
 void norm_gradients_of_sums(const float* sums, const Matrix& shape,
@@ -410,10 +407,9 @@ void norm_input_gradient(const NormBackward& op, const Matrix& shape, Storage st
   }
   with_gradient(from, storage, [&]<class T, Mask mask, class Two>(T, MaskOf<mask>, Two) {
     const Columns cut = point_columns<T>(shape);
-    input_gradient_kernel<T, mask, Two::value>
-        <<<cut.grid, cut.block, 0, stream>>>(from, shape, channels, static_cast<T*>(dx));
+    launch("input_gradient_kernel", input_gradient_kernel<T, mask, Two::value>, cut.grid, cut.block,
+           stream, from, shape, channels, static_cast<T*>(dx));
   });
-  check_launch("input_gradient_kernel");
 }
 
 }  // namespace lockstep::cuda

@@ -167,62 +167,56 @@ void max_pool(const void* x, const Window& w, Storage storage, void* y, std::uin
               cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
     const std::size_t count = accesses<T>(w.batch, w.out_height, w.out_width, w.channels);
-    max_pool_kernel<<<blocks_for(count), block_threads, 0, stream>>>(
-        static_cast<const T*>(x), w, count, static_cast<T*>(y), index);
+    launch("max_pool_kernel", max_pool_kernel<T>, blocks_for(count), block_threads, stream,
+           static_cast<const T*>(x), w, count, static_cast<T*>(y), index);
   });
-  check_launch("max_pool_kernel");
 }
 
 void max_pool_gradient(const void* first, const void* second, const std::uint8_t* index,
                        const Window& w, Storage storage, void* dx, cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
     const std::size_t count = accesses<T>(w.batch, w.height, w.width, w.channels);
-    max_pool_gradient_kernel<<<blocks_for(count), block_threads, 0, stream>>>(
-        static_cast<const T*>(first), static_cast<const T*>(second), index, w, count,
-        static_cast<T*>(dx));
+    launch("max_pool_gradient_kernel", max_pool_gradient_kernel<T>, blocks_for(count),
+           block_threads, stream, static_cast<const T*>(first), static_cast<const T*>(second),
+           index, w, count, static_cast<T*>(dx));
   });
-  check_launch("max_pool_gradient_kernel");
 }
 
 void subsample(const void* x, const Window& w, int out_channels, Storage storage, void* y,
                cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
     const std::size_t count = accesses<T>(w.batch, w.out_height, w.out_width, out_channels);
-    subsample_kernel<<<blocks_for(count), block_threads, 0, stream>>>(
-        static_cast<const T*>(x), w, out_channels, count, static_cast<T*>(y));
+    launch("subsample_kernel", subsample_kernel<T>, blocks_for(count), block_threads, stream,
+           static_cast<const T*>(x), w, out_channels, count, static_cast<T*>(y));
   });
-  check_launch("subsample_kernel");
 }
 
 void subsample_gradient(const void* first, const void* second, const Window& w, int out_channels,
                         Storage storage, void* dx, cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
     const std::size_t count = accesses<T>(w.batch, w.height, w.width, w.channels);
-    subsample_gradient_kernel<<<blocks_for(count), block_threads, 0, stream>>>(
-        static_cast<const T*>(first), static_cast<const T*>(second), w, out_channels, count,
-        static_cast<T*>(dx));
+    launch("subsample_gradient_kernel", subsample_gradient_kernel<T>, blocks_for(count),
+           block_threads, stream, static_cast<const T*>(first), static_cast<const T*>(second), w,
+           out_channels, count, static_cast<T*>(dx));
   });
-  check_launch("subsample_gradient_kernel");
 }
 
 void average(const void* x, std::size_t images, int pixels, int channels, Storage storage,
              float* mean, cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
     const std::size_t count = accesses<T>(images, 1, 1, channels);
-    average_kernel<<<blocks_for(count), block_threads, 0, stream>>>(static_cast<const T*>(x), count,
-                                                                    pixels, channels, mean);
+    launch("average_kernel", average_kernel<T>, blocks_for(count), block_threads, stream,
+           static_cast<const T*>(x), count, pixels, channels, mean);
   });
-  check_launch("average_kernel");
 }
 
 void average_gradient(const float* dmean, std::size_t images, int pixels, int channels,
                       Storage storage, void* dx, cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
     const std::size_t count = accesses<T>(images, 1, pixels, channels);
-    average_gradient_kernel<<<blocks_for(count), block_threads, 0, stream>>>(
-        dmean, count, pixels, channels, static_cast<T*>(dx));
+    launch("average_gradient_kernel", average_gradient_kernel<T>, blocks_for(count), block_threads,
+           stream, dmean, count, pixels, channels, static_cast<T*>(dx));
   });
-  check_launch("average_gradient_kernel");
 }
 
 }  // namespace lockstep::cuda

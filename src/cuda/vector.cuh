@@ -4,6 +4,7 @@
 #include <cuda_fp16.h>
 
 #include <cstddef>
+#include <utility>
 
 #include "cuda/check.hpp"
 #include "cuda/kernels.hpp"
@@ -65,6 +66,19 @@ void with_type(Storage storage, const Body& body) {
     case Storage::fp16:
       return body(__half{});
   }
+}
+
+/// Puts a kernel into a stream. Not by <<<>>>, so that any C++ compiler reads these sources:
+/// tests/emulated runs them on the host. Throws Error naming the kernel for what is wrong with the
+/// launch itself; what happens while it runs comes out at the next call that waits.
+template <class... Parameters, class... Arguments>
+void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            cudaStream_t stream, Arguments&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.stream = stream;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), name);
 }
 
 constexpr unsigned block_threads = 256;

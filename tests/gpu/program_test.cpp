@@ -304,7 +304,7 @@ Tolerance whole_tolerance(Precision precision) {
 
 }  // namespace
 
-TEST_CASE("ResNet-20 and ResNet-50 on the GPU are the CPU's, every precision", "[gpu]") {
+TEST_CASE("ResNet-20 and ResNet-50 on the GPU are the CPU's, every precision", "[gpu][whole]") {
   if (!gpu()) return;
   for (const Whole& whole : {Whole{"resnet20", "bn2", 32, 16}, Whole{"resnet50", "bn3", 64, 8}}) {
     nn::ResNetSpec spec;

@@ -76,7 +76,8 @@ constexpr Precision all_precisions[] = {Precision::fp32, Precision::tf32, Precis
 
 }  // namespace
 
-TEST_CASE("twenty steps on the GPU learn what the CPU learns, every precision", "[gpu][train]") {
+TEST_CASE("twenty steps on the GPU learn what the CPU learns, every precision",
+          "[gpu][train][whole]") {
   if (!gpu()) return;
   const Corners data(32);
   const auto host = make_cpu_backend({std::vector<std::vector<int>>(2)});
@@ -124,10 +125,10 @@ TEST_CASE("an uneven last batch trains on the GPU as on the CPU", "[gpu][train]"
 
 TEST_CASE("overflows in a row stop the run and leave its state as it was", "[gpu][train]") {
   if (!gpu()) return;
-  const Corners data(8);
+  const Corners data(2);
   const auto backend = gpu();
   Alone world(backend->device());
-  train::Trainer trainer(spec_of(Precision::fp16, 8), *backend, world);
+  train::Trainer trainer(spec_of(Precision::fp16, 2), *backend, world);
   std::vector<float> scale(16, INFINITY);
   const std::size_t slice = [&] {
     const auto& slices = trainer.parameters().layout().slices;
@@ -137,8 +138,8 @@ TEST_CASE("overflows in a row stop the run and leave its state as it was", "[gpu
   trainer.parameters().import_slice(Part::weights, slice, scale);
   const std::uint32_t before = trainer.parameters().hash();
   for (std::uint32_t step = 1; step < train::most_skipped_steps; ++step)
-    CHECK(trainer.step(data.batch, 8, 0.1f).skipped());
-  CHECK_THROWS_AS(trainer.step(data.batch, 8, 0.1f), InputError);
+    CHECK(trainer.step(data.batch, 2, 0.1f).skipped());
+  CHECK_THROWS_AS(trainer.step(data.batch, 2, 0.1f), InputError);
   CHECK(trainer.parameters().hash() == before);
 }
 
@@ -173,24 +174,24 @@ TEST_CASE("a checkpoint goes from the GPU to the CPU and back, bit for bit", "[g
 
 TEST_CASE("a deterministic run that is saved and goes on ends with the same bits", "[gpu][train]") {
   if (!gpu()) return;
-  const Corners data(8);
+  const Corners data(4);
   for (const Precision precision : all_precisions) {
-    train::TrainerSpec spec = spec_of(precision, 4);
+    train::TrainerSpec spec = spec_of(precision, 2);
     spec.program.deterministic = true;
     const auto path = std::filesystem::temp_directory_path() / "lockstep-gpu-resume.h5";
     const auto backend = gpu();
     Alone world(backend->device());
     train::Trainer whole(spec, *backend, world);
-    for (int step = 0; step < 3; ++step) whole.step(data.batch, 8, 0.05f);
+    for (int step = 0; step < 2; ++step) whole.step(data.batch, 4, 0.05f);
     train::write_checkpoint(path, some_header(), whole.parameters());
-    for (int step = 0; step < 3; ++step) whole.step(data.batch, 8, 0.05f);
+    for (int step = 0; step < 2; ++step) whole.step(data.batch, 4, 0.05f);
 
     const auto other = gpu();
     Alone other_world(other->device());
     train::Trainer resumed(spec, *other, other_world);
     train::load_tensors(path, resumed.parameters(), true);
     std::filesystem::remove(path);
-    for (int step = 0; step < 3; ++step) resumed.step(data.batch, 8, 0.05f);
+    for (int step = 0; step < 2; ++step) resumed.step(data.batch, 4, 0.05f);
     INFO(to_string(precision));
     CHECK(resumed.parameters().hash() == whole.parameters().hash());
   }

@@ -1,0 +1,94 @@
+#pragma once
+
+// CUDA's language as a library: seen before each kernel source, it lets a C++ compiler make host
+// code of it. Not a model of the hardware, but of the promises that CUDA gives: whatever order they
+// leave open is chosen by the test, and what they forbid throws.
+
+#include <cuda_runtime.h>
+#include <math.h>
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <source_location>
+#include <type_traits>
+
+namespace lockstep::emulated {
+
+/// Which thread of a block, and which block of a grid, goes first wherever CUDA leaves it open.
+enum class Order { forward, reverse, shuffled };
+/// When streams do what they were given: as soon as it comes, not before somebody waits for it, or
+/// then only after all other streams have gone as far as they can.
+enum class Streams { eager, late, others_first };
+
+/// What the next kernels and copies meet; for tests to set.
+struct Conditions {
+  Order order = Order::forward;
+  Streams streams = Streams::eager;
+  std::size_t memory = std::size_t{1} << 32;  ///< the device's, in bytes
+  int driver = CUDART_VERSION;                ///< the newest CUDA that it serves; 0: no driver
+  int devices = 1, major = 9;                 ///< major: of the compute capability
+  std::size_t cudnn = 91900;
+  int nccl = 22800;
+};
+Conditions& conditions();
+
+/// Runs one thread after another, each until its next barrier. Throws Error when threads wait for
+/// one another for ever, at different barriers or for one that has ended.
+void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel);
+/// Puts work into a stream.
+void enqueue(cudaStream_t stream, std::function<void()> work);
+/// Whether [data, data + bytes) lies in one allocation on the device.
+bool on_device(const void* data, std::size_t bytes);
+
+/// What one thread hands to the others at a barrier, of which it gets `lane`'s.
+constexpr int warp_lanes = 32;
+int meet_block(int value, const std::source_location& where);
+std::uint64_t meet_warp(unsigned lanes, std::uint64_t value, int xor_lane,
+                        const std::source_location& where);
+
+template <class... Parameters, class... Arguments>
+cudaError_t launch(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                   Arguments&&... arguments) {
+  const dim3 grid = config->gridDim, block = config->blockDim;
+  if (grid.x * grid.y * grid.z == 0 || block.x * block.y * block.z == 0 || grid.y > 65535 ||
+      block.x * block.y * block.z > 1024)
+    return cudaErrorInvalidConfiguration;
+  enqueue(config->stream,
+          [=] { run_grid(grid, block, [&] { kernel(Parameters(arguments)...); }); });
+  return cudaSuccess;
+}
+
+}  // namespace lockstep::emulated
+
+inline uint3 threadIdx, blockIdx;
+inline dim3 blockDim, gridDim;
+
+inline void __syncthreads(const std::source_location& where = std::source_location::current()) {
+  lockstep::emulated::meet_block(0, where);
+}
+inline int __syncthreads_or(int value,
+                            const std::source_location& where = std::source_location::current()) {
+  return lockstep::emulated::meet_block(value != 0, where);
+}
+inline void __syncwarp(unsigned lanes = 0xffffffffu,
+                       const std::source_location& where = std::source_location::current()) {
+  lockstep::emulated::meet_warp(lanes, 0, 0, where);
+}
+template <class T>
+T __shfl_xor_sync(unsigned lanes, T value, int xor_lane,
+                  const std::source_location& where = std::source_location::current()) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = lockstep::emulated::meet_warp(lanes, bits, xor_lane, where);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+// Blocks run one after another, so one copy of a block's memory is enough.
+#undef __shared__
+#define __shared__ static
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+#define cudaLaunchKernelEx lockstep::emulated::launch

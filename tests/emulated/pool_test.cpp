@@ -1,0 +1,170 @@
+// Pooling and option A's shortcut beside plain double loops.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tests/emulated/fixture.hpp"
+
+using namespace lockstep;
+using namespace lockstep::cuda;
+using namespace lockstep::test;
+
+namespace {
+
+Window window(std::size_t batch, int channels, int height, int width, int kernel, int stride,
+              int padding) {
+  const auto out = [&](int size) { return (size + 2 * padding - kernel) / stride + 1; };
+  return {batch, channels, height, width, out(height), out(width), kernel, stride, padding};
+}
+
+const Window windows[] = {window(2, 16, 11, 7, 3, 2, 1), window(3, 8, 8, 8, 3, 2, 1),
+                          window(1, 24, 5, 5, 2, 2, 0), window(2, 8, 1, 1, 3, 1, 1)};
+
+std::size_t inputs(const Window& w) {
+  return w.batch * static_cast<std::size_t>(w.height * w.width * w.channels);
+}
+std::size_t outputs(const Window& w, int channels) {
+  return w.batch * static_cast<std::size_t>(w.out_height * w.out_width * channels);
+}
+std::size_t at(std::size_t n, int y, int x, int c, int height, int width, int channels) {
+  return ((n * static_cast<std::size_t>(height) + static_cast<std::size_t>(y)) *
+              static_cast<std::size_t>(width) +
+          static_cast<std::size_t>(x)) *
+             static_cast<std::size_t>(channels) +
+         static_cast<std::size_t>(c);
+}
+
+/// Which input each output of max pooling is: the first of equals, and a NaN before all.
+std::vector<std::size_t> chosen(const Window& w, const std::vector<double>& x) {
+  std::vector<std::size_t> sources;
+  for (std::size_t n = 0; n < w.batch; ++n)
+    for (int y = 0; y < w.out_height; ++y)
+      for (int column = 0; column < w.out_width; ++column)
+        for (int c = 0; c < w.channels; ++c) {
+          std::size_t best = x.size();
+          for (int k = 0; k < w.kernel * w.kernel; ++k) {
+            const int iy = y * w.stride - w.padding + k / w.kernel;
+            const int ix = column * w.stride - w.padding + k % w.kernel;
+            if (iy < 0 || ix < 0 || iy >= w.height || ix >= w.width) continue;
+            const std::size_t i = at(n, iy, ix, c, w.height, w.width, w.channels);
+            if (best == x.size() || x[i] > x[best] || std::isnan(x[i])) best = i;
+          }
+          sources.push_back(best);
+        }
+  return sources;
+}
+
+/// Few different numbers, so that there are equals.
+std::vector<double> coarse(std::size_t count, std::uint64_t seed) {
+  std::vector<double> values = some_values(count, seed);
+  for (double& v : values) v = std::round(v * 4) / 4;
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("max pooling takes the largest, the first of equals, and lets a NaN through",
+          "[kernel]") {
+  for (const Storage storage : all_storages)
+    for (const Window& w : windows) {
+      INFO(to_string(storage) << ", " << w.height << " x " << w.width);
+      std::vector<double> x = coarse(inputs(w), 1);
+      if (x.size() > 100) x[x.size() / 2] = NAN;
+      const Values stored(storage, x);
+      const std::size_t count = outputs(w, w.channels);
+      const Outputs got = in_every_order([&](cudaStream_t stream) {
+        Values y(storage, count);
+        std::vector<std::uint8_t> index(count, 255);
+        max_pool(stored.data(), w, storage, y.data(), index.data(), stream);
+        return Outputs{y.read(), {index.begin(), index.end()}};
+      });
+      const std::vector<std::size_t> sources = chosen(w, x);
+      std::vector<double> want;
+      for (const std::size_t i : sources) want.push_back(x[i]);
+      check_near(got[0], want, 0, "y");
+    }
+}
+
+TEST_CASE("max pooling's gradient goes where the largest was", "[kernel]") {
+  for (const Storage storage : all_storages)
+    for (const Window& w : windows)
+      for (const bool two : {false, true}) {
+        INFO(to_string(storage) << ", " << w.height << " x " << w.width << (two ? ", two" : ""));
+        const std::vector<double> x = coarse(inputs(w), 2);
+        const std::size_t count = outputs(w, w.channels);
+        const std::vector<double> a = coarse(count, 3), b = coarse(count, 4);
+        const Values stored(storage, x), first(storage, a), second(storage, b);
+        const Outputs got = in_every_order([&](cudaStream_t stream) {
+          Values y(storage, count), dx(storage, x.size());
+          std::vector<std::uint8_t> index(count, 255);
+          max_pool(stored.data(), w, storage, y.data(), index.data(), stream);
+          max_pool_gradient(first.data(), two ? second.data() : nullptr, index.data(), w, storage,
+                            dx.data(), stream);
+          return Outputs{dx.read()};
+        });
+        const std::vector<std::size_t> sources = chosen(w, x);
+        std::vector<double> want(x.size());
+        for (std::size_t o = 0; o < count; ++o) want[sources[o]] += a[o] + (two ? b[o] : 0);
+        check_near(got[0], want, 0, "dx");  // quarters: exact in every storage
+      }
+}
+
+TEST_CASE("option A takes every second pixel, new channels around, and gives its gradient back",
+          "[kernel]") {
+  for (const Storage storage : all_storages)
+    for (const auto& [height, width] : {std::pair{7, 5}, {8, 8}, {1, 3}}) {
+      const Window w = window(2, 16, height, width, 1, 2, 0);
+      const int out_channels = 48;
+      INFO(to_string(storage) << ", " << height << " x " << width);
+      const std::vector<double> x = rounded(storage, some_values(inputs(w), 1));
+      const std::size_t count = outputs(w, out_channels);
+      const std::vector<double> a = coarse(count, 3), b = coarse(count, 4);
+      const Values stored(storage, x), first(storage, a), second(storage, b);
+      const Outputs got = in_every_order([&](cudaStream_t stream) {
+        Values y(storage, count), dx(storage, x.size());
+        subsample(stored.data(), w, out_channels, storage, y.data(), stream);
+        subsample_gradient(first.data(), second.data(), w, out_channels, storage, dx.data(),
+                           stream);
+        return Outputs{y.read(), dx.read()};
+      });
+      std::vector<double> y(count), dx(x.size());
+      for (std::size_t n = 0; n < w.batch; ++n)
+        for (int oy = 0; oy < w.out_height; ++oy)
+          for (int ox = 0; ox < w.out_width; ++ox)
+            for (int c = 0; c < w.channels; ++c) {
+              const std::size_t from = at(n, 2 * oy, 2 * ox, c, height, width, w.channels);
+              const std::size_t to = at(n, oy, ox, c + 16, w.out_height, w.out_width, out_channels);
+              y[to] = x[from];
+              dx[from] = a[to] + b[to];
+            }
+      check_near(got[0], y, 0, "y");
+      check_near(got[1], dx, 0, "dx");
+    }
+}
+
+TEST_CASE("the mean over an image's pixels and its gradient", "[kernel]") {
+  for (const Storage storage : all_storages)
+    for (const int pixels : {1, 5, 49}) {
+      INFO(to_string(storage) << ", " << pixels << " pixels");
+      const std::size_t images = 3, channels = 40, count = images * channels;
+      const std::vector<double> x =
+          rounded(storage, some_values(count * static_cast<std::size_t>(pixels), 1));
+      const std::vector<double> d = some_values(count, 2);
+      const Values stored(storage, x);
+      Values dmean(Storage::fp32, d);
+      const Outputs got = in_every_order([&](cudaStream_t stream) {
+        Values mean(Storage::fp32, count), dx(storage, x.size());
+        average(stored.data(), images, pixels, 40, storage, mean.floats(), stream);
+        average_gradient(dmean.floats(), images, pixels, 40, storage, dx.data(), stream);
+        return Outputs{mean.read(), dx.read()};
+      });
+      std::vector<double> mean(count), dx(x.size());
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const std::size_t k =
+            i / (channels * static_cast<std::size_t>(pixels)) * channels + i % channels;
+        mean[k] += x[i] / pixels;
+        dx[i] = d[k] / pixels;
+      }
+      check_near(got[0], mean, 1e-6, "mean");
+      check_near(got[1], dx, precision_of(storage) + 1e-6, "dx");
+    }
+}

@@ -1,0 +1,282 @@
+// The calls of CUDA's runtime that the backend uses, on the host's memory. Streams are queues, and
+// conditions() say when they are carried out.
+#include <cuda_runtime.h>
+#include <cudnn.h>
+#include <nccl.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.hpp"
+#include "tests/emulated/gpu.hpp"
+
+using lockstep::check;
+using lockstep::emulated::conditions;
+using lockstep::emulated::Streams;
+
+struct CUevent_st {
+  std::shared_ptr<bool> done = std::make_shared<bool>(true);  ///< the newest record
+  int asked = 0;
+};
+
+struct CUstream_st {
+  struct Work {
+    std::function<void()> run;
+    std::shared_ptr<bool> behind;  ///< an event of another stream that precedes it
+  };
+  std::deque<Work> queue;
+};
+
+namespace {
+
+struct Gpu {
+  std::map<const std::byte*, std::size_t> allocated, pinned;
+  std::set<cudaStream_t> streams;
+  std::size_t used = 0;
+  cudaError_t last = cudaSuccess;
+};
+Gpu& gpu() {
+  static Gpu gpu;
+  return gpu;
+}
+
+bool within(const std::map<const std::byte*, std::size_t>& ranges, const void* data,
+            std::size_t bytes) {
+  const auto* from = static_cast<const std::byte*>(data);
+  auto range = ranges.upper_bound(from);
+  if (range == ranges.begin()) return false;
+  --range;
+  return from + bytes <= range->first + range->second;
+}
+
+bool one_step(CUstream_st& stream) {
+  if (stream.queue.empty()) return false;
+  CUstream_st::Work& next = stream.queue.front();
+  if (next.behind && !*next.behind) return false;
+  const CUstream_st::Work work = std::move(next);
+  stream.queue.pop_front();
+  if (work.run) work.run();
+  return true;
+}
+
+/// All streams but `last`, as far as they can go.
+void others_go(cudaStream_t last) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const cudaStream_t stream : gpu().streams)
+      if (stream != last) moved = one_step(*stream) || moved;
+  }
+}
+
+/// Carries out what `wanted` says is missing, in one stream and those that it waits for.
+template <class Done>
+void go_until(cudaStream_t stream, const Done& done) {
+  if (conditions().streams == Streams::others_first) others_go(stream);
+  while (!done()) {
+    if (one_step(*stream)) continue;
+    bool moved = false;
+    for (const cudaStream_t other : gpu().streams) {
+      if (other == stream) continue;
+      moved = one_step(*other);
+      if (moved) break;
+    }
+    check(moved, "streams wait for one another, or for an event that nobody records");
+  }
+}
+
+void finish(cudaStream_t stream) {
+  go_until(stream, [&] { return stream->queue.empty(); });
+}
+
+void finish_all() {
+  for (const cudaStream_t stream : gpu().streams) finish(stream);
+}
+
+void put(cudaStream_t stream, CUstream_st::Work work) {
+  check(gpu().streams.contains(stream), "work for a stream that is none, or for the default one");
+  stream->queue.push_back(std::move(work));
+  if (conditions().streams == Streams::eager) finish(stream);
+}
+
+cudaError_t failed(cudaError_t error) { return gpu().last = error; }
+
+}  // namespace
+
+namespace lockstep::emulated {
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  put(stream, {std::move(work), {}});
+}
+
+bool on_device(const void* data, std::size_t bytes) { return within(gpu().allocated, data, bytes); }
+
+}  // namespace lockstep::emulated
+
+using lockstep::emulated::on_device;
+
+extern "C" {
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = conditions().driver;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = conditions().devices;
+  if (conditions().driver < CUDART_VERSION) return failed(cudaErrorInsufficientDriver);
+  return conditions().devices == 0 ? failed(cudaErrorNoDevice) : cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "emulated GPU");
+  properties->major = conditions().major;
+  properties->totalGlobalMem = conditions().memory;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int) {
+  std::strncpy(id, "0000:01:00.0", static_cast<std::size_t>(size));
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return std::exchange(gpu().last, cudaSuccess); }
+const char* cudaGetErrorString(cudaError_t) { return "an emulated error"; }
+const char* cudaGetErrorName(cudaError_t) { return "cudaError"; }
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  if (gpu().used + bytes > conditions().memory) return failed(cudaErrorMemoryAllocation);
+  check(posix_memalign(memory, 256, bytes) == 0, "no memory on the host");
+  std::memset(*memory, 0xff, bytes);  // a NaN in every type
+  gpu().allocated[static_cast<std::byte*>(*memory)] = bytes;
+  gpu().used += bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  if (!memory) return cudaSuccess;
+  finish_all();
+  const auto found = gpu().allocated.find(static_cast<std::byte*>(memory));
+  check(found != gpu().allocated.end(), "cudaFree of what was not allocated");
+  gpu().used -= found->second;
+  gpu().allocated.erase(found);
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  *total = conditions().memory;
+  *free = *total - gpu().used;
+  return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
+  gpu().pinned[static_cast<std::byte*>(memory)] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* memory) {
+  finish_all();
+  gpu().pinned.erase(static_cast<std::byte*>(memory));
+  return cudaSuccess;
+}
+
+// From pinned memory a copy reads when its turn comes; from other memory the driver takes the bytes
+// before the call returns, and to other memory it returns when they are there.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  const bool to_device = kind == cudaMemcpyHostToDevice;
+  check(to_device || kind == cudaMemcpyDeviceToHost, "only copies between host and device");
+  check(on_device(to_device ? to : from, bytes), "a copy beyond an allocation on the device");
+  const void* host = to_device ? from : to;
+  if (within(gpu().pinned, host, bytes)) {
+    put(stream, {[=] { std::memcpy(to, from, bytes); }, {}});
+  } else if (to_device) {
+    const auto* data = static_cast<const std::byte*>(from);
+    const auto taken = std::make_shared<std::vector<std::byte>>(data, data + bytes);
+    put(stream, {[=] { std::memcpy(to, taken->data(), bytes); }, {}});
+  } else {
+    put(stream, {[=] { std::memcpy(to, from, bytes); }, {}});
+    finish(stream);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  check(on_device(to, bytes), "a memset beyond an allocation on the device");
+  put(stream, {[=] { std::memset(to, value, bytes); }, {}});
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  *stream = new CUstream_st;
+  gpu().streams.insert(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  finish(stream);
+  gpu().streams.erase(stream);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  finish(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  put(stream, {{}, event->done});
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return cudaEventCreate(event);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->done = std::make_shared<bool>(false);
+  event->asked = 0;
+  put(stream, {[done = event->done] { *done = true; }, {}});
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  // Who polls goes on polling: meanwhile the streams go on.
+  constexpr int patience = 3;
+  if (!*event->done && ++event->asked > patience) finish_all();
+  return *event->done ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (!*event->done) finish_all();
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
+  *ms = 1;
+  return cudaSuccess;
+}
+
+std::size_t cudnnGetVersion() { return conditions().cudnn; }
+ncclResult_t ncclGetVersion(int* version) {
+  *version = conditions().nccl;
+  return ncclSuccess;
+}
+
+}  // extern "C"
