@@ -6,8 +6,8 @@
 #
 # FOLDER/lockstep and FOLDER/mpirun are small scripts that set the paths and start what lies in bin/;
 # FOLDER/gpu-check runs everything that needs a GPU (tests/gpu-check says what). Every library comes along but glibc's, CUDA's, cuDNN's and NCCL's, and of
-# Open MPI's plugins those for one machine. The folder may be moved; glibc must not be older than
-# the one here.
+# Open MPI's plugins those for one machine. The folder may be moved and may be read-only; glibc must
+# not be older than the one here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -73,11 +73,15 @@ for file in "$new"/bin/* "$new"/lib/openmpi/*; do take "$file"; done
 for file in "$new"/lib/pmix/*; do take "$file"; done
 chmod -R u+w "$new"
 find "$new/bin" "$new/lib" -type f -exec strip --strip-unneeded {} +
-# Half of the tests is the program once more: gpu-check unpacks them when it runs.
+# Half of the tests is the program once more: gpu-check unpacks them when it runs. oneDNN is more than
+# half of everything: env.sh unpacks it at the first start.
 [[ ! -e $new/bin/gpu_tests ]] || gzip -9 "$new/bin/gpu_tests"
+packed=$(basename "$new"/lib/libdnnl.so.*)
+gzip -9n "$new/lib/$packed"
 
 # ---- how they are started --------------------------------------------------------------------
-cat >"$new/env.sh" <<'END'
+sum=$(sha256sum "$new/lib/$packed.gz")
+sed "s/@packed@/$packed/; s/@sum@/${sum:0:16}/" >"$new/env.sh" <<'END'
 # Sourced by the scripts beside it: what lies in this folder is used before what the machine has.
 case $0 in */*) bundle=${0%/*} ;; *) bundle=$(command -v "$0") bundle=${bundle%/*} ;; esac
 bundle=$(cd "$bundle" && pwd -P)
@@ -90,6 +94,32 @@ for path in /usr/local/cuda/lib64 /usr/local/cuda/lib "${CUDA_HOME:-/usr/local/c
     [ ! -e "$library" ] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$path
   done
 done
+
+# One library travels packed. It is unpacked where it lies, or where that is read-only, into a folder
+# that this user alone can write to; whoever is first renames it into its place, complete.
+packed=@packed@ place=
+unpacked_in() {  # unpacked_in FOLDER
+  [ "$1" = "$bundle/lib" ] || { mkdir -p -m 700 "$1" 2>/dev/null && [ -O "$1" ]; } || return 1
+  [ ! -e "$1/$packed" ] || { place=$1; return; }
+  new=$(mktemp "$1/.unpack.XXXXXX" 2>/dev/null) || return 1
+  if gzip -dc "$bundle/lib/$packed.gz" >"$new" && chmod 755 "$new" && mv -f "$new" "$1/$packed"; then
+    place=$1
+  else
+    rm -f "$new"
+    return 1
+  fi
+}
+for folder in "$bundle/lib" "${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/lockstep-@sum@" \
+  "${TMPDIR:-/tmp}/lockstep-@sum@-${USER:-$(id -u)}"; do
+  [ -n "$place" ] || unpacked_in "$folder" || true
+done
+[ -n "$place" ] || {
+  echo "error: $packed could not be unpacked, neither in $bundle/lib nor in a cache folder nor in" \
+    "${TMPDIR:-/tmp}: is there room, and may one be written to?" >&2
+  exit 1
+}
+[ "$place" = "$bundle/lib" ] || LD_LIBRARY_PATH=$place${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
 export LD_LIBRARY_PATH="$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 export OPAL_PREFIX="$bundle" OPAL_BINDIR="$bundle/bin" OPAL_LIBDIR="$bundle/lib"
@@ -113,4 +143,5 @@ cp tests/bench/torch_gpu.py tests/bench/torch_networks.py "$new/share/"
 
 rm -rf "$folder"
 mv "$new" "$folder"
-echo "$folder: $(du -sm --apparent-size "$folder" | cut -f1) MB"
+find "$folder" -type f -printf '%s\n' | awk -v folder="$folder" \
+  '{ bytes += $1 } END { printf "%s: %.1f MB\n", folder, bytes / 1e6 }'
