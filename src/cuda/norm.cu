@@ -351,9 +351,9 @@ void norm_statistics(const void* x, const Matrix& shape, Storage storage,
 void norm_statistics_of_sums(const float* sums, const Matrix& shape,
                              const NormParameters& parameters, const NormChannels& channels,
                              cudaStream_t stream) {
-  statistics_of_sums_kernel<<<blocks_for(static_cast<std::size_t>(shape.channels)), block_threads,
-                              0, stream>>>(sums, shape, parameters, channels);
-  check_launch("statistics_of_sums_kernel");
+  launch("statistics_of_sums_kernel", statistics_of_sums_kernel,
+         blocks_for(static_cast<std::size_t>(shape.channels)), block_threads, stream, sums, shape,
+         parameters, channels);
 }
 
 void norm_running(const Matrix& shape, const NormParameters& parameters,
@@ -392,9 +392,9 @@ void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage
 void norm_gradients_of_sums(const float* sums, const Matrix& shape,
                             const NormParameters& parameters, const NormChannels& channels,
                             bool accumulate, const DeviceScalars* scalars, cudaStream_t stream) {
-  gradients_of_sums_kernel<<<blocks_for(static_cast<std::size_t>(shape.channels)), block_threads, 0,
-                             stream>>>(sums, shape, parameters, channels, accumulate, scalars);
-  check_launch("gradients_of_sums_kernel");
+  launch("gradients_of_sums_kernel", gradients_of_sums_kernel,
+         blocks_for(static_cast<std::size_t>(shape.channels)), block_threads, stream, sums, shape,
+         parameters, channels, accumulate, scalars);
 }
 
 void norm_input_gradient(const NormBackward& op, const Matrix& shape, Storage storage,

@@ -5,6 +5,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -96,12 +98,56 @@ std::vector<float> reordered(const ConvShape& s, Weights order, const std::vecto
   return moved;
 }
 
+/// What a fused forward or weight gradient multiplies: ReLU(x * scale + shift), as fp16.
+void normalise(const ConvShape& s, const NormOperands& norm, std::vector<float>& x) {
+  const std::vector<float> scale = read(norm.scale, s.channels, Storage::fp16),
+                           shift = read(norm.shift, s.channels, Storage::fp16);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const float v = x[i] * scale[i % s.channels] + shift[i % s.channels];
+    x[i] = __half2float(__float2half_rn(v < 0 ? 0.f : v));
+  }
+}
+
+/// The sums of y and of y * y over each output.
+void write_sums(const ConvShape& s, const NormOperands& norm, const std::vector<float>& y) {
+  std::vector<float> sum(s.outputs), square_sum(s.outputs);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    sum[i % s.outputs] += y[i];
+    square_sum[i % s.outputs] += y[i] * y[i];
+  }
+  write(sum, Storage::fp32, norm.sum);
+  write(square_sum, Storage::fp32, norm.square_sum);
+}
+
+/// The rest of a fused data gradient, of which `g` holds the convolution's part and `x` what the
+/// batch norm read.
+void end_before_relu(const ConvShape& s, Storage storage, const NormOperands& norm,
+                     const std::vector<float>& x, std::vector<float> g) {
+  const auto of_norm = [&](const float* at) { return read(at, s.channels, Storage::fp32); };
+  const std::vector<float> mean = of_norm(norm.mean), inverse = of_norm(norm.inverse_deviation),
+                           gamma = of_norm(norm.gamma), beta = of_norm(norm.beta);
+  // Nobody may count on the last three.
+  std::vector<float> sums(gradient_sum_arrays * s.channels, std::nanf(""));
+  std::fill_n(sums.begin(), 2 * s.channels, 0.f);
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    const std::size_t c = i % s.channels;
+    const float normalised = (x[i] - mean[c]) * inverse[c];
+    if (!(normalised * gamma[c] + beta[c] > 0)) g[i] = 0;
+    sums[c] += g[i] * normalised;
+    sums[s.channels + c] += g[i];
+  }
+  write(g, storage, norm.g);
+  write(sums, Storage::fp32, norm.gradient_sums);
+}
+
 void convolve(const ConvRequest& request, const ConvOperands& op) {
   const ConvShape& s = request.shape;
   const Storage storage = storage_of(request.precision);
   const bool backward = request.pass == Pass::data_gradient;
   std::vector<float> x(s.input_count()), w(s.weight_count()), y(s.output_count());
+  const ConvFusion& fusion = request.fusion;
   if (!backward) x = read(op.x, x.size(), storage);
+  if (!backward && fusion.normalised) normalise(s, op.norm, x);
   if (request.pass != Pass::weight_gradient) w = read(op.w, w.size(), storage);
   if (request.pass != Pass::forward) y = read(op.y, y.size(), storage);
   const auto mutated = [](const void* data) { return const_cast<void*>(data); };
@@ -112,6 +158,7 @@ void convolve(const ConvRequest& request, const ConvOperands& op) {
         for (std::size_t c = 0; c < s.channels; ++c)
           add(x[in + c], &w[at + c * s.outputs], s.outputs, &y[out]);
       });
+      if (fusion.sums) write_sums(s, op.norm, y);
       return write(y, storage, mutated(op.y));
     case Pass::data_gradient:
       w = reordered(s, Weights::by_output, w, false);
@@ -119,6 +166,8 @@ void convolve(const ConvRequest& request, const ConvOperands& op) {
         for (std::size_t k = 0; k < s.outputs; ++k)
           add(y[out + k], &w[at + k * s.channels], s.channels, &x[in]);
       });
+      if (fusion.normalised)
+        return end_before_relu(s, storage, op.norm, read(op.x, s.input_count(), storage), x);
       return write(x, storage, mutated(op.x));
     case Pass::weight_gradient:
       each_pixel(s, [&](std::size_t in, std::size_t at, std::size_t out) {
@@ -167,6 +216,8 @@ const ConvPlan& ConvPlanner::plan(const ConvRequest& request) {
   }
   return *kept;
 }
+
+bool ConvPlanner::possible(const ConvRequest&) { return true; }
 
 std::string ConvPlanner::library_version() { return "emulated"; }
 

@@ -96,22 +96,37 @@ TEST_CASE("with batch norms fused into the convolutions, loss and gradients are 
   if (!gpu()) return;
   for (const nn::Network& network : all_sketches()) {
     const Tolerance within = tolerance_of(Precision::fp16, network);
-    for (const bool accumulate : {false, true}) {
-      Case c = case_for(Precision::fp16, network, 3);
-      const std::size_t rows = c.targets.size() / (accumulate ? 2 : 1);
-      Compiled compiled = on_gpu(c, rows, Precision::fp16, false, true);
-      INFO(network.nodes.size() << " nodes, " << rows << " rows" << (accumulate ? ", twice" : ""));
-      double loss = compiled.run(c, 0, false);
-      if (accumulate) {
-        // Statistics are each half's own: only the loss and finite gradients can be asked for.
-        loss += compiled.run(c, rows, true);
-        CHECK(std::isfinite(gradient_distance(compiled, scaled(c.oracle.backward(), compiled))));
-        CHECK(std::isfinite(loss));
-        continue;
-      }
-      loss /= static_cast<double>(c.targets.size());
-      CHECK(std::abs(loss - c.loss) <= within.loss * std::abs(c.loss));
-      CHECK(gradient_distance(compiled, scaled(c.oracle.backward(), compiled)) <= within.gradient);
+    Case c = case_for(Precision::fp16, network, 3);
+    Compiled fused = on_gpu(c, c.targets.size(), Precision::fp16, false, true);
+    INFO(network.nodes.size() << " nodes");
+    const double loss = fused.run(c, 0, false) / static_cast<double>(c.targets.size());
+    CHECK(std::abs(loss - c.loss) <= within.loss * std::abs(c.loss));
+    CHECK(gradient_distance(fused, scaled(c.oracle.backward(), fused)) <= within.gradient);
+  }
+}
+
+TEST_CASE("fused or not, micro-batches add up to the same gradients and statistics", "[gpu]") {
+  if (!gpu()) return;
+  for (const nn::Network& network : all_sketches()) {
+    const Tolerance within = tolerance_of(Precision::fp16, network);
+    const Case c = case_for(Precision::fp16, network, 3);
+    const std::size_t half = c.targets.size() / 2;
+    Compiled fused = on_gpu(c, half, Precision::fp16, false, true),
+             apart = on_gpu(c, half, Precision::fp16);
+    double loss[2] = {};
+    for (const bool again : {false, true}) {
+      loss[0] += fused.run(c, again ? half : 0, again);
+      loss[1] += apart.run(c, again ? half : 0, again);
+    }
+    INFO(network.nodes.size() << " nodes");
+    CHECK(std::abs(loss[0] - loss[1]) <= 2 * within.loss * std::abs(loss[1]));
+    const auto want = exported(apart, Part::gradients);
+    CHECK(gradient_distance(fused, want) <= 2 * within.gradient);
+    const nn::ArenaLayout& layout = fused.parameters->layout();
+    for (std::size_t s = layout.learned_slices; s < layout.slices.size(); ++s) {
+      INFO(layout.slices[s].tensor.name);
+      CHECK(distance(fused.exported(Part::gradients, s), want.at(layout.slices[s].tensor.name)) <=
+            2 * within.gradient);
     }
   }
 }
