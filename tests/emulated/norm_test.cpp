@@ -293,3 +293,65 @@ TEST_CASE("a NaN spoils its own channel's statistics and no other's", "[kernel]"
     }
   }
 }
+
+TEST_CASE("from a convolution's sums come the same numbers and gradients as from the values",
+          "[kernel]") {
+  for (const Matrix& shape : shapes) {
+    INFO(shape.rows << " x " << shape.channels);
+    const Storage storage = Storage::fp16;
+    const std::vector<double> x = input(shape, storage);
+    const std::vector<double> g = rounded(storage, some_values(shape.count(), 9));
+    const Values stored(storage, x), gradient(storage, g);
+    const Moments moments(x, shape);
+    const auto channels = static_cast<std::size_t>(shape.channels);
+    std::vector<double> forward(2 * channels), backward(2 * channels);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t c = i % channels;
+      forward[c] += x[i];
+      forward[channels + c] += x[i] * x[i];
+      backward[c] += g[i] * (x[i] - moments.mean[c]) * moments.inverse(c);
+      backward[channels + c] += g[i];
+    }
+    DeviceScalars scalars;
+    scalars.step.statistics_share = 0.25f;
+    const NormBackward op{gradient.data(), nullptr, stored.data(), nullptr, Mask::none, nullptr};
+    for (const bool accumulate : {false, true}) {
+      const auto outputs = [&](bool from_sums) {
+        return in_every_order([&](cudaStream_t stream) {
+          Norm norm(shape, storage);
+          Values sums(Storage::fp32, forward), gradient_sums(Storage::fp32, backward);
+          const NormParameters p = norm.parameters();
+          const NormChannels n = norm.per_channel();
+          if (from_sums) {
+            norm_statistics_of_sums(sums.floats(), shape, p, n, stream);
+            norm_gradients_of_sums(gradient_sums.floats(), shape, p, n, accumulate, &scalars,
+                                   stream);
+          } else {
+            norm_statistics(stored.data(), shape, storage, p, n, norm.scratch.floats(), stream);
+            norm_gradients(op, shape, storage, p, n, accumulate, &scalars, norm.scratch.floats(),
+                           stream);
+          }
+          const std::vector<double> numbers = norm.numbers.read();
+          std::vector<double> halves;
+          for (std::size_t c = 0; c < channels; ++c) {
+            halves.push_back(static_cast<double>(__half2float(n.half_scale[c])));
+            halves.push_back(static_cast<double>(__half2float(n.half_shift[c])));
+          }
+          return Outputs{{numbers.begin(), numbers.begin() + 8 * shape.channels},
+                         norm.gradients.read(),
+                         halves};
+        });
+      };
+      // One row has no deviation: what is left of it is rounding, which gamma / deviation
+      // magnifies.
+      const double tolerance = shape.rows > 1 ? 1e-4 : 2e-2;
+      const Outputs got = outputs(true), want = outputs(false);
+      for (std::size_t k = 0; k < 8; ++k)
+        check_near(std::span(got[0]).subspan(k * channels, channels),
+                   std::span(want[0]).subspan(k * channels, channels), tolerance,
+                   "array " + std::to_string(k));
+      check_near(got[1], want[1], tolerance, "gradients");
+      check_near(got[2], want[2], precision_of(storage) + tolerance, "halves");
+    }
+  }
+}

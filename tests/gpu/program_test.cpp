@@ -120,13 +120,13 @@ TEST_CASE("fused or not, micro-batches add up to the same gradients and statisti
     }
     INFO(network.nodes.size() << " nodes");
     CHECK(std::abs(loss[0] - loss[1]) <= 2 * within.loss * std::abs(loss[1]));
-    const auto want = exported(apart, Part::gradients);
-    CHECK(gradient_distance(fused, want) <= 2 * within.gradient);
     const nn::ArenaLayout& layout = fused.parameters->layout();
-    for (std::size_t s = layout.learned_slices; s < layout.slices.size(); ++s) {
-      INFO(layout.slices[s].tensor.name);
-      CHECK(distance(fused.exported(Part::gradients, s), want.at(layout.slices[s].tensor.name)) <=
-            2 * within.gradient);
+    const auto want = exported(apart, Part::gradients);
+    for (std::size_t s = 0; s < layout.slices.size(); ++s) {
+      const std::string& name = layout.slices[s].tensor.name;
+      INFO(name);
+      CHECK(distance(fused.exported(Part::gradients, s), want.at(name)) <=
+            (s < layout.learned_slices ? within.gradient : 2e-3));
     }
   }
 }
