@@ -39,7 +39,7 @@ struct ImageInput {
 void normalise_bytes(const ImageInput& in, Storage storage, void* out, cudaStream_t stream);
 void convert_floats(const ImageInput& in, Storage storage, void* out, cudaStream_t stream);
 
-// ---- norm.cu ------------------------------------------------------------------------------------
+// ---- norm.cu, norm_gradient.cu ------------------------------------------------------------------
 
 struct Matrix {
   std::size_t rows = 0;
