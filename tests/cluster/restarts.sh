@@ -4,7 +4,7 @@
 # time limit and a lost node, also while old processes still run on a node that is cut off. What
 # goes on ends with the weights of a training that was not disturbed.
 source "$(dirname "$0")/../support/faults.bash"
-cluster 10 --conf SlurmdTimeout=6 --conf MessageTimeout=5
+cluster 16 --conf SlurmdTimeout=6 --conf MessageTimeout=5
 pack_small
 
 # submit RUN NODES OPTION... -- OPTION...: a job on these nodes alone (of which sbatch's options may
@@ -68,6 +68,47 @@ $(tr -d '\0' <split_brain.log)"
   mini mend "$first"
 }
 steps_of() { tr -d '\0' <"$1/metrics.jsonl" | grep -o '^{"step":[0-9]*,' | sort; }
+
+# resilient RUN COMMAND...: its variables and arguments behind what submits jobs/resilient.sbatch.
+resilient() {
+  run_name=$1 run_dir=$1
+  RUN=$1 RANKS=2 LOCKSTEP=$LOCKSTEP "${@:2}" "$support/../../jobs/resilient.sbatch" "${train[@]:1}" "${rows[@]}" \
+    --checkpoint.every-steps $every --liveness.timeout-s 6
+}
+went_down() { sinfo -h -n "$1" -o %T | grep -q down; }
+
+# In salloc the script runs outside the nodes, and the allocation outlives each of them.
+no_kill() {
+  resilient no_kill salloc -J no_kill --no-kill --exclusive --nodes=3 -w "$node11,$node12,$node13" \
+    --cpus-per-task=1 >no_kill.log 2>&1 &
+  until_it 600 has_checkpoint
+  strike mini kill-node "$node11"
+  before=$(steps_done)
+  wait_for 60 'start 1, on 2 node' && wait_for 30 'going on from' && took=$(since_strike) &&
+    from=$(went_on_from) && ((before - from <= every)) && wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
+    row 'node killed in salloc --no-kill' 'all its processes and its network at once (timeout 6 s)' \
+      "$took, until the next start trained" "$(error_line)" $((before > from ? before - from : 0)) &&
+    until_it 600 went_down "$node11" && until_it 300 goes_on_to $(($(steps_done) + 20)) &&
+    [[ $(squeue -h -n no_kill -o %T) == RUNNING ]] && ! log_says 'start 2'
+  verdict $? 'salloc --no-kill: the nodes that are left go on, also when Slurm has found out'
+  scancel --name=no_kill
+}
+
+# The node on which the job's script runs.
+head_lost() {
+  job=$(resilient head_lost sbatch --parsable -J head_lost -o head_lost.log --nodes=1-3 --gpus-per-node=0 \
+    --cpus-per-task=1 --exclude="$(sinfo -h -N -o %N | grep -vxE "$node14|$node15|$node16" | sort -u | paste -sd,)")
+  until_it 600 has_checkpoint
+  strike mini kill-node "$(squeue -h -j "$job" -o %B)"
+  before=$(steps_done)
+  wait_for 120 'start 1, on 2 node' && wait_for 30 'going on from' && took=$(since_strike) &&
+    from=$(went_on_from) && ((before - from <= every)) && until_it 300 goes_on_to $((from + 20)) &&
+    [[ -z $(steps_of head_lost | uniq -d) ]] &&
+    row "node of the job's script killed" 'all its processes and its network at once (timeout 6 s)' \
+      "$took, until the next start trained" "$(error_line)" $((before > from ? before - from : 0))
+  verdict $? "the node of the job's own script is lost: Slurm starts the job anew on the others, which go on"
+  scancel "$job"
+}
 
 cancelled() {
   submit cancelled "$node3" -N1 -n2 --
@@ -181,4 +222,4 @@ as_undisturbed() {
     cmp <(without_times all_faults | head -n "$lines") <(without_times undisturbed | head -n "$lines")
 }
 
-at_once 5 undisturbed all_faults time_limit split_brain cancelled
+at_once 7 undisturbed all_faults head_lost no_kill time_limit split_brain cancelled
