@@ -78,6 +78,19 @@ void write_text_atomically(const std::filesystem::path& path, std::string_view t
   file.commit();
 }
 
+void reserve_room(const std::filesystem::path& room, std::size_t bytes) {
+  write_text_atomically(room, std::string(bytes, '\n'));
+}
+
+void write_into_room(const std::filesystem::path& room, const std::filesystem::path& path,
+                     std::string_view text) {
+  write_into(room, text, path);
+  if (::truncate(room.c_str(), static_cast<off_t>(text.size())) != 0)
+    fail("cannot write", path, errno);
+  synchronise(room, O_RDONLY, path);
+  if (::rename(room.c_str(), path.c_str()) != 0) fail("cannot write", path, errno);
+}
+
 void write_report(const std::filesystem::path& path, std::string_view text) {
   std::error_code none;
   if (!std::filesystem::exists(path, none)) return write_text_atomically(path, text);

@@ -106,6 +106,15 @@ Waiting::~Waiting() {
   enter(before_);
 }
 
+std::filesystem::path post_mortem_room(const std::filesystem::path& directory) {
+  return directory / ".post-mortem";
+}
+
+std::size_t post_mortem_bytes(int world) {
+  constexpr std::size_t of_all = 8192, of_a_rank = 512;
+  return of_all + of_a_rank * static_cast<std::size_t>(world);
+}
+
 void set_directory(const std::filesystem::path& directory) {
   const std::scoped_lock lock(place().mutex);
   place().directory = directory;

@@ -26,6 +26,8 @@ double interval_of(double timeout_s, std::size_t world) {
 
 constexpr double longest_turn_s = 3;
 
+constexpr const char* rank_0s = "post-mortem.json";
+
 // Ranks that were on one node fall silent within one interval of each other.
 constexpr double gather_s = 0.3;
 
@@ -42,6 +44,18 @@ void within(double seconds, std::function<void()> work) {
     done->set_value();
   }).detach();
   end.wait_for(seconds_of(seconds));
+}
+
+/// On a full disk into the room that rank 0 has kept for it.
+void leave(const std::filesystem::path& directory, const std::string& name,
+           const std::string& content) {
+  try {
+    write_text_atomically(directory / name, content);
+  } catch (const std::exception&) {
+    const std::filesystem::path room = activity::post_mortem_room(directory);
+    if (name != rank_0s || !std::filesystem::exists(room)) throw;
+    write_into_room(room, directory / name, content);
+  }
 }
 
 }  // namespace
@@ -129,13 +143,13 @@ void Heart::report(const std::string& text, const std::string& reason,
                    const std::vector<int>& missing) {
   const std::filesystem::path directory = activity::directory();
   const std::string name =
-      rank_ == 0 ? "post-mortem.json" : fmt::format("post-mortem-rank{}.json", rank_);
+      rank_ == 0 ? std::string(rank_0s) : fmt::format("post-mortem-rank{}.json", rank_);
   const std::string content = roster_.post_mortem(reason, rank_, missing);
   within(patience_s, [=] {
     if (!text.empty()) log::error(text);
     if (directory.empty()) return;
     try {
-      write_text_atomically(directory / name, content);
+      leave(directory, name, content);
     } catch (const std::exception& error) {
       log::warn(error.what());
     }

@@ -170,7 +170,11 @@ void Run::Impl::claim_directory() {
             fmt::format("{}: another run has just written here; start again, or choose another "
                         "--out",
                         directory.root().string()));
-  if (speaker()) take_generation();
+  if (!speaker()) return;
+  take_generation();
+  if (control.world() > 1)
+    reserve_room(comm::activity::post_mortem_room(directory.root()),
+                 comm::activity::post_mortem_bytes(control.world()));
 }
 
 StartRecord Run::Impl::this_start() const {

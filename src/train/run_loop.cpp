@@ -258,6 +258,7 @@ void Run::Impl::conclude() {
   const double peak = control.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
   if (!speaker()) return;
   metrics->flush();
+  std::filesystem::remove(comm::activity::post_mortem_room(directory.root()));
   write_text_atomically(directory.summary(), summary_json(config, at, statistics, newest_validation,
                                                           seconds, static_cast<std::size_t>(peak)));
   std::string reached = fmt::format("done: {} epoch(s), {} steps", at.epoch, at.step);

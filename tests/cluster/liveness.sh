@@ -144,6 +144,9 @@ disk_full() {
     row 'disk full' 'the file system of the run is filled between two checkpoints' "$took" \
       "$(error_line)" "$lost"
   verdict $? 'a full disk ends the run and is named; the checkpoint before it is whole'
+  said+=$(cat full/run/post-mortem.json)
+  says '"reason": "rank 0 on .*: No space left on device' && says "\"host\": \"$b\"" && [[ ! -e full/run/.post-mortem ]]
+  verdict $? 'a full disk has room kept for the post-mortem'
   rm full/filler
   begin disk_full --resume auto --stop-after $(($(newest) + 3))
   wait $step

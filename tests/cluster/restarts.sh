@@ -69,17 +69,17 @@ $(tr -d '\0' <split_brain.log)"
 }
 steps_of() { tr -d '\0' <"$1/metrics.jsonl" | grep -o '^{"step":[0-9]*,' | sort; }
 
-# resilient RUN COMMAND...: its variables and arguments behind what submits jobs/resilient.sbatch.
+# resilient COMMAND...: the scenario's variables and arguments around what submits jobs/resilient.sbatch.
 resilient() {
-  run_name=$1 run_dir=$1
-  RUN=$1 RANKS=2 LOCKSTEP=$LOCKSTEP "${@:2}" "$support/../../jobs/resilient.sbatch" "${train[@]:1}" "${rows[@]}" \
+  RUN=$run_dir RANKS=2 LOCKSTEP=$LOCKSTEP "$@" "$support/../../jobs/resilient.sbatch" "${train[@]:1}" "${rows[@]}" \
     --checkpoint.every-steps $every --liveness.timeout-s 6
 }
 went_down() { sinfo -h -n "$1" -o %T | grep -q down; }
 
 # In salloc the script runs outside the nodes, and the allocation outlives each of them.
 no_kill() {
-  resilient no_kill salloc -J no_kill --no-kill --exclusive --nodes=3 -w "$node11,$node12,$node13" \
+  run_name=no_kill run_dir=no_kill
+  resilient salloc -J no_kill --no-kill --exclusive --nodes=3 -w "$node11,$node12,$node13" \
     --cpus-per-task=1 >no_kill.log 2>&1 &
   until_it 600 has_checkpoint
   strike mini kill-node "$node11"
@@ -96,7 +96,8 @@ no_kill() {
 
 # The node on which the job's script runs.
 head_lost() {
-  job=$(resilient head_lost sbatch --parsable -J head_lost -o head_lost.log --nodes=1-3 --gpus-per-node=0 \
+  run_name=head_lost run_dir=head_lost
+  job=$(resilient sbatch --parsable -J head_lost -o head_lost.log --nodes=1-3 --gpus-per-node=0 \
     --cpus-per-task=1 --exclude="$(sinfo -h -N -o %N | grep -vxE "$node14|$node15|$node16" | sort -u | paste -sd,)")
   until_it 600 has_checkpoint
   strike mini kill-node "$(squeue -h -j "$job" -o %B)"
@@ -105,7 +106,8 @@ head_lost() {
     from=$(went_on_from) && ((before - from <= every)) && until_it 300 goes_on_to $((from + 20)) &&
     [[ -z $(steps_of head_lost | uniq -d) ]] &&
     row "node of the job's script killed" 'all its processes and its network at once (timeout 6 s)' \
-      "$took, until the next start trained" "$(error_line)" $((before > from ? before - from : 0))
+      "$took, until the next start trained" "in post-mortem-rank*.json: $(grep -ohE 'missing: rank 0[^,]*' \
+      head_lost/post-mortem-rank*.json | head -n 1)" $((before > from ? before - from : 0))
   verdict $? "the node of the job's own script is lost: Slurm starts the job anew on the others, which go on"
   scancel "$job"
 }

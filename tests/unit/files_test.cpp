@@ -1,5 +1,7 @@
 #include "lockstep/base/files.hpp"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <limits>
@@ -42,6 +44,23 @@ TEST_CASE("a file that is not committed never appears", "[files]") {
   const Folder folder;
   { const PendingFile file(folder.path / "a.txt"); }
   CHECK(names_in(folder.path).empty());
+}
+
+TEST_CASE("a text that fits goes where room was kept for it", "[files]") {
+  const Folder folder;
+  const auto room = folder.path / ".room", path = folder.path / "words.json";
+  reserve_room(room, 4096);
+  REQUIRE(std::filesystem::file_size(room) == 4096);
+  struct stat before {
+  }, after{};
+  REQUIRE(stat(room.c_str(), &before) == 0);
+  write_into_room(room, path, "{ }\n");
+  CHECK(read_text(path) == "{ }\n");
+  REQUIRE(stat(path.c_str(), &after) == 0);
+  CHECK(after.st_ino == before.st_ino);
+  CHECK_FALSE(std::filesystem::exists(room));
+  CHECK_THROWS_WITH(write_into_room(room, path, "x"), Contains("words.json"));
+  CHECK(read_text(path) == "{ }\n");
 }
 
 TEST_CASE("a report follows links, leaves devices alone and never replaces what is read",

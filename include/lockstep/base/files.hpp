@@ -31,7 +31,17 @@ class PendingFile {
 /// path and the system's reason.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// The same for a path that a user gave: a link is followed, and what is no regular file
+/// Keeps room on the disk, in a file of its own, for a text that must be written when there may be
+/// no more. Throws InputError as above.
+void reserve_room(const std::filesystem::path& room, std::size_t bytes);
+
+/// Writes the text where room was kept for it, and makes that file `path`: no new block is needed
+/// where it fits, but on file systems that copy on write. Throws InputError naming `path`.
+void write_into_room(const std::filesystem::path& room, const std::filesystem::path& path,
+                     std::string_view text);
+
+/// write_text_atomically() for a path that a user gave: a link is followed, and what is no regular
+/// file
 /// (/dev/stdout, a pipe) is written to as it is.
 void write_report(const std::filesystem::path& path, std::string_view text);
 

@@ -58,6 +58,11 @@ class Waiting {
   Phase before_;
 };
 
+/// Where rank 0's post-mortem has room kept for it, in this directory: for a disk that is full.
+std::filesystem::path post_mortem_room(const std::filesystem::path& directory);
+/// As much as the post-mortem of so many ranks takes.
+std::size_t post_mortem_bytes(int world);
+
 /// Where a post-mortem is to be written; empty as long as there is no such place. Any thread.
 void set_directory(const std::filesystem::path& directory);
 std::filesystem::path directory();
