@@ -17,10 +17,11 @@
 namespace lockstep::app {
 namespace {
 
-// With the second that cores take, and the disk's patience, this stays below 15 s for any world.
+// With the second that cores take, and the disk's patience, this stays below 15 s for any world;
+// links that are slow themselves may leave no time for others.
 constexpr std::size_t most_rounds = 16;
 constexpr double link_s = 0.3;
-constexpr double deadline_s = 15;
+constexpr double last_link_s = 10, deadline_s = 15;
 
 /// The nodes of the world, in the order of their first ranks.
 struct Nodes {
@@ -57,19 +58,21 @@ Nodes gather(Launch& launch, const sys::NodeFigures& mine) {
 
 /// Each link once, as far as there is time: of many rounds an evenly spread part. All ranks call
 /// it; those that lead no node have nothing to do.
-std::vector<sys::LinkFigures> measure_links(Launch& launch, const Nodes& nodes) {
+std::vector<sys::LinkFigures> measure_links(Launch& launch, const Nodes& nodes, double began_s) {
   const std::size_t count = nodes.leaders.size();
   const std::size_t all = sys::tournament_rounds(count), rounds = std::min(all, most_rounds);
   std::string mine;
   if (rounds > 0 && launch.world) {
-    const auto probe = launch.world->make_link_probe(deadline_s);
+    const double left_s = std::max(deadline_s - (now_s() - began_s), 1.0);
+    const auto probe = launch.world->make_link_probe(left_s);
     for (std::size_t i = 0; i < rounds && nodes.led; ++i) {
       const auto partner = sys::partner_in(i * all / rounds, *nodes.led, count);
       if (!partner) continue;
-      const comm::LinkRate rate = probe->measure(nodes.leaders[*partner], link_s);
-      if (*nodes.led < *partner)
-        mine +=
-            fmt::format("{} {} {} {}\n", *nodes.led, *partner, rate.bytes_per_s, rate.round_trip_s);
+      const bool has_time = now_s() - began_s < last_link_s;
+      const auto rate = probe->measure(nodes.leaders[*partner], link_s, has_time);
+      if (rate && *nodes.led < *partner)
+        mine += fmt::format("{} {} {} {}\n", *nodes.led, *partner, rate->bytes_per_s,
+                            rate->round_trip_s);
     }
   }
   std::vector<sys::LinkFigures> links;
@@ -116,6 +119,10 @@ void say(const Nodes& nodes, const std::vector<sys::LinkFigures>& links,
   log::info(table_of(nodes, links, findings));
   if (nodes.leaders.size() > 1 && !has_mpi)
     log::info("the network between the nodes was not measured: that takes MPI");
+  if (const std::size_t all = nodes.leaders.size() * (nodes.leaders.size() - 1) / 2;
+      has_mpi && links.size() < all)
+    log::info(fmt::format("of the network's {} links {} were measured, as there was time for", all,
+                          links.size()));
   for (const std::string& finding : findings.findings) log::warn(finding);
   log::info(fmt::format(
       "preflight of {} node(s) took {:.1f} s: {}", nodes.leaders.size(), seconds,
@@ -138,7 +145,7 @@ NodeCheck check_nodes(Launch& launch, const NodeCheckSpec& spec) {
     mine.disk = sys::measure_disk(spec.directory);
   }
   const Nodes nodes = gather(launch, mine);
-  const std::vector<sys::LinkFigures> links = measure_links(launch, nodes);
+  const std::vector<sys::LinkFigures> links = measure_links(launch, nodes, began_s);
   const sys::NodeFindings findings = sys::judge_nodes(nodes.figures, links);
   if (launch.rank.rank == 0)
     say(nodes, links, findings, now_s() - began_s, launch.world != nullptr);

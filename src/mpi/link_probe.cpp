@@ -14,9 +14,12 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr int round_trips = 20;
-constexpr std::size_t first_bytes = std::size_t{64} << 10, chunk_bytes = std::size_t{1} << 20;
-constexpr int turns = 5;  // of which the best counts
+constexpr int most_round_trips = 20, least_round_trips = 2;
+constexpr double long_trip_s = 0.05;
+constexpr std::size_t first_bytes = std::size_t{64} << 10, first_bytes_of_late = 4096,
+                      chunk_bytes = std::size_t{1} << 20;
+constexpr int turns = 5;          // of which the best counts
+constexpr double most_times = 4;  // what was asked for: then there is no other turn
 
 /// The rank with the lower number leads: it measures, and says how much is sent.
 class MpiLinkProbe final : public LinkProbe {
@@ -26,30 +29,33 @@ class MpiLinkProbe final : public LinkProbe {
     must(MPI_Comm_rank(comm, &rank_));
   }
 
-  LinkRate measure(int partner, double seconds) override {
+  std::optional<LinkRate> measure(int partner, double seconds, bool has_time) override {
     phase_ = fmt::format("measuring the network between rank {} and rank {}",
                          std::min(rank_, partner), std::max(rank_, partner));
     partner_ = partner;
-    std::array<double, 2> result{0, 1e9};
+    out_.assign(1, has_time ? 1 : 0);
     exchange(1);  // the other has come, and a connection is there
-    for (int i = 0; i < round_trips; ++i) result[1] = std::min(result[1], ping_pong());
-    std::size_t chunks = 1;
-    std::size_t bytes = first_bytes;
-    for (int turn = 0; turn <= turns; ++turn) {  // the first finds out how much to send
-      const double began_s = now_s();
-      for (std::size_t i = 0; i < chunks; ++i) exchange(bytes);
-      const double rate = static_cast<double>(chunks * bytes) / (now_s() - began_s);
-      if (turn > 0) result[0] = std::max(result[0], rate);
+    if (!has_time || in_[0] == 0) return std::nullopt;
+    const double began_s = now_s();
+    LinkRate rate{0, best_round_trip(began_s + seconds / 2)};
+    // How much is sent: chunks, and bytes of each; the first turn finds that out, and may be all.
+    const std::size_t first = rate.round_trip_s > long_trip_s ? first_bytes_of_late : first_bytes;
+    std::array<double, 2> next{1, static_cast<double>(first)};
+    tell(next);
+    for (int turn = 0; turn <= turns && next[0] > 0; ++turn) {
+      const double found = send(next);
+      if (turn != 1) rate.bytes_per_s = std::max(rate.bytes_per_s, found);
+      if (turn == 1) rate.bytes_per_s = found;
       // A share of a chunk where even one would take too long.
-      const double left = rate * seconds / turns;
-      std::array<double, 2> next{std::clamp(left / static_cast<double>(chunk_bytes), 1.0, 1e4),
-                                 std::clamp(left, 1024.0, static_cast<double>(chunk_bytes))};
+      const double left = found * seconds / turns;
+      next = {std::clamp(left / static_cast<double>(chunk_bytes), 1.0, 1e4),
+              std::clamp(left, 1024.0, static_cast<double>(chunk_bytes))};
+      if (now_s() - began_s > most_times * seconds) next = {0, 0};
       tell(next);
-      chunks = static_cast<std::size_t>(next[0]);
-      bytes = static_cast<std::size_t>(next[1]);
     }
+    std::array<double, 2> result{rate.bytes_per_s, rate.round_trip_s};
     tell(result);
-    return {result[0], result[1]};
+    return LinkRate{result[0], result[1]};
   }
 
  private:
@@ -59,6 +65,26 @@ class MpiLinkProbe final : public LinkProbe {
     Patience patience(roll_call_, deadline_s_, phase_);
     for (MPI_Request& request : requests)
       for (Idle idle; !finished(request); idle()) patience.strain();
+  }
+
+  /// Bytes a second, in each direction.
+  double send(const std::array<double, 2>& chunks_of_bytes) {
+    const auto chunks = static_cast<std::size_t>(chunks_of_bytes[0]);
+    const auto bytes = static_cast<std::size_t>(chunks_of_bytes[1]);
+    const double began_s = now_s();
+    for (std::size_t i = 0; i < chunks; ++i) exchange(bytes);
+    return static_cast<double>(chunks * bytes) / (now_s() - began_s);
+  }
+
+  /// The leader says with each whether another one follows.
+  double best_round_trip(double until_s) {
+    double best = 1e9;
+    char another = 1;
+    for (int i = 1; another != 0; ++i) {
+      if (leads()) another = i < least_round_trips || (i < most_round_trips && now_s() < until_s);
+      best = std::min(best, ping_pong(another));
+    }
+    return best;
   }
 
   /// Both ways at once.
@@ -80,8 +106,7 @@ class MpiLinkProbe final : public LinkProbe {
     finish(requests);
   }
 
-  double ping_pong() {
-    char byte = 0;
+  double ping_pong(char& byte) {
     const double began_s = now_s();
     one_way(leads(), &byte, 1);
     one_way(!leads(), &byte, 1);

@@ -24,6 +24,20 @@ mini shape "$node2"
   says "leave out --exclude=($node2|.*node\[.*2.*\])"
 verdict $? 'the node with a slow network is named, with the line that leaves it out'
 
+mini shape "$node2" delay=150ms
+preflight "$LOCKSTEP" preflight
+mini shape "$node2"
+seconds=$(sed -n 's/.*took \([0-9.]*\) s.*/\1/p' <<<"$said")
+((status == 1)) && says "$node2: 2 of its 2 links are slow: .* 3[0-9][0-9]\.[0-9]+ ms there and back" && awk "BEGIN { exit !($seconds < 15) }"
+verdict $? 'a node that is very far away is named, in less than 15 s'
+
+mini shape "$node2" rate=40mbit
+run srun -N2 -w "$node1,$node2" --ntasks-per-node=1 --mpi=pmix "$LOCKSTEP" preflight --json two.json
+mini shape "$node2"
+says "between all nodes: [0-9.]+ MB/s, .*: little for a cluster's network" &&
+  awk -F '[:,]' '/"bytes_per_s"/ { exit !($2 < 6e6) }' <(grep -A4 '"nodes"' two.json)
+verdict $? 'between two nodes a slow link is told, and nobody is blamed for it'
+
 preflight bash -c "[[ \$SLURMD_NODENAME != $node3 ]] || ulimit -n 777; exec \"$LOCKSTEP\" preflight"
 ((status == 1)) && says "$node3: limit of open files \(ulimit -n\) 777, on 2 other nodes " &&
   says "leave out --exclude=.*3"

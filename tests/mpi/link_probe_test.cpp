@@ -22,13 +22,25 @@ TEST_CASE("all links are measured in a tournament, and both ends of each get the
   for (std::size_t round = 0; round < sys::tournament_rounds(count); ++round) {
     const auto partner = sys::partner_in(round, me, count);
     if (!partner) continue;
-    const comm::LinkRate rate = probe->measure(static_cast<int>(*partner), 0.03);
+    const comm::LinkRate rate = *probe->measure(static_cast<int>(*partner), 0.03);
     sound = sound && rate.bytes_per_s > 1e6 && rate.round_trip_s > 0 && rate.round_trip_s < 1;
     const std::size_t link = std::min(me, *partner) * count + std::max(me, *partner);
     (me < *partner ? low : high)[link] = rate.bytes_per_s;
   }
   REQUIRE(on_every_rank(sound));
   REQUIRE(on_every_rank(control->max(low, "low ends") == control->max(high, "high ends")));
+}
+
+TEST_CASE("a link is not measured when one of its ends has no time left", "[mpi][preflight]") {
+  const int me = world().facts().rank, partner = me ^ 1;
+  if (world().facts().world == 1) return;
+  const auto probe = world().make_link_probe(30);
+  bool right = true;
+  for (const int busy : {0, 1, 2}) {
+    const auto rate = probe->measure(partner, 0.03, me % 2 != busy);
+    right = right && rate.has_value() == (busy == 2);
+  }
+  REQUIRE(on_every_rank(right));
 }
 
 TEST_CASE("a partner that does not come to the measurement is named to all, within the deadline",

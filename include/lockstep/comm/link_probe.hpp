@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 namespace lockstep::comm {
 
 /// What the network between two ranks does.
@@ -12,10 +14,11 @@ struct LinkRate {
 class LinkProbe {
  public:
   virtual ~LinkProbe() = default;
-  /// To be called by this rank and by `partner` at about the same time; both get the same. Takes
-  /// about `seconds`, more on a link that is very slow. Throws Error naming the partner when it
-  /// does not come within the deadline.
-  virtual LinkRate measure(int partner, double seconds) = 0;
+  /// To be called by this rank and by `partner` at about the same time; both get the same: nothing
+  /// when one of them says that it has no time left. Takes about `seconds`; on a link that is very
+  /// slow some round trips. Throws Error naming the partner when it does not come within the
+  /// deadline.
+  virtual std::optional<LinkRate> measure(int partner, double seconds, bool has_time = true) = 0;
 };
 
 }  // namespace lockstep::comm
