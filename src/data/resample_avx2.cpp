@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "resample_kernels.hpp"
+#include "resample_store.hpp"
 
 #pragma GCC target("avx2,fma")
 
@@ -38,13 +39,21 @@ struct Lanes {
     _mm_storeu_ps(to + 2 * kResampleLanes, _mm256_castps256_ps128(high));
     _mm_storeu_ps(to + 3 * kResampleLanes, _mm256_extractf128_ps(high, 1));
   }
-  void store_bytes(std::uint8_t* to) const {
+  __m128i bytes() const {
     const __m256i first = _mm256_cvttps_epi32(low), second = _mm256_cvttps_epi32(high);
     const __m128i start =
         _mm_packs_epi32(_mm256_castsi256_si128(first), _mm256_extracti128_si256(first, 1));
     const __m128i end =
         _mm_packs_epi32(_mm256_castsi256_si128(second), _mm256_extracti128_si256(second, 1));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(start, end));
+    return _mm_packus_epi16(start, end);
+  }
+  void store_bytes(std::uint8_t* to) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes());
+  }
+  static void store_lines(const Lanes (&columns)[4], std::size_t channels,
+                          std::uint8_t* const (&to)[kResampleLines], std::size_t at) {
+    store_four(columns[0].bytes(), columns[1].bytes(), columns[2].bytes(), columns[3].bytes(),
+               channels, to, at);
   }
 };
 

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "resample_kernels.hpp"
+#include "resample_store.hpp"
 
 #pragma GCC target("avx512f")
 // g++ 12 takes the undefined registers of its own intrinsics for mistakes (GCC bug 105593).
@@ -34,9 +35,14 @@ struct Lanes {
     _mm_storeu_ps(to + 2 * kResampleLanes, _mm512_extractf32x4_ps(all, 2));
     _mm_storeu_ps(to + 3 * kResampleLanes, _mm512_extractf32x4_ps(all, 3));
   }
+  __m128i bytes() const { return _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(all)); }
   void store_bytes(std::uint8_t* to) const {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                     _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(all)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes());
+  }
+  static void store_lines(const Lanes (&columns)[4], std::size_t channels,
+                          std::uint8_t* const (&to)[kResampleLines], std::size_t at) {
+    store_four(columns[0].bytes(), columns[1].bytes(), columns[2].bytes(), columns[3].bytes(),
+               channels, to, at);
   }
 };
 

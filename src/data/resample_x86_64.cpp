@@ -35,6 +35,16 @@ struct Lanes {
     for (std::size_t i = 0; i < kResampleLanes; ++i)
       to[i] = static_cast<std::uint8_t>(static_cast<int>(number[i]));
   }
+  template <std::size_t some>
+  static void store_lines(const Lanes (&columns)[some], std::size_t channels,
+                          std::uint8_t* const (&to)[kResampleLines], std::size_t at) {
+    for (std::size_t i = 0; i < some; ++i) {
+      std::uint8_t bytes[kResampleLanes];
+      columns[i].store_bytes(bytes);
+      for (std::size_t line = 0; line < kResampleLines; ++line)
+        std::memcpy(to[line] + at + i * channels, bytes + line * kResamplePixel, kResamplePixel);
+    }
+  }
 };
 
 #include "resample_kernels.inc"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "data/resample_kernels.hpp"
 #include "image_fixture.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/data/image.hpp"
@@ -146,4 +147,41 @@ TEST_CASE("resampling takes pixels of 1 to 4 bytes, and keeps what keeps its siz
   const Image large = resampled(flat, whole(height, 29), whole(13, 31));
   CHECK(std::count(large.pixels.begin(), large.pixels.end(), 255) ==
         static_cast<std::ptrdiff_t>(29 * 31 * channels));
+}
+
+TEST_CASE("every instruction set resamples alike", "[resample]") {
+  std::vector<const ResampleKernels*> sets = {&resample_x86_64};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    sets.push_back(&resample_avx2);
+  if (__builtin_cpu_supports("avx512f")) sets.push_back(&resample_avx512);
+  constexpr std::size_t blocks = 9, taps = 5, count = 30, stride = blocks * 16;
+  const std::size_t channels = GENERATE(1, 2, 3, 4), wanted = GENERATE(1, 5, 8, 30);
+  const bool flip = GENERATE(false, true);
+  std::vector<std::uint8_t> levels;
+  for (std::size_t i = 0; i < taps * stride + kResampleSlack; ++i)
+    levels.push_back(static_cast<std::uint8_t>(draw(7, 1, i, Draw::synth)));
+  const std::vector<float> down = {3000, 9000, 12768, 7001, 999};
+  std::vector<std::uint32_t> first;
+  std::vector<float> across;
+  for (std::size_t i = 0; i < count; ++i) {
+    first.push_back(static_cast<std::uint32_t>(i - i / 8));
+    const auto some = static_cast<float>(17 * i);
+    across.insert(across.end(), {100 + some, 500, 900 - some, 500, 48});
+  }
+  const auto result = [&](const ResampleKernels& set) {
+    std::vector<float> lines(blocks * 4 * kResampleLanes);
+    for (std::size_t line = 0; line < kResampleLines; ++line)
+      set.blend_lines(levels.data() + 16 * (line % 2), stride, down.data(), taps, blocks - 1,
+                      &lines[line * kResamplePixel]);
+    std::vector<std::uint8_t> pixels(kResampleLines * wanted * channels + 1, 0xEE);
+    std::uint8_t* to[kResampleLines];
+    for (std::size_t line = 0; line < kResampleLines; ++line)
+      to[line] = &pixels[line * wanted * channels];
+    set.blend_columns(lines.data(), first.data(), across.data(), taps, wanted, flip, channels, to);
+    return pixels;
+  };
+  for (const ResampleKernels* set : sets) {
+    CHECK(result(*set).back() == 0xEE);
+    CHECK(result(*set) == result(*sets[0]));
+  }
 }
