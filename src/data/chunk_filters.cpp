@@ -79,12 +79,13 @@ std::size_t lzf(Bytes from, Room to) {
     length += 2;
     const std::size_t distance = ((control & 31) << 8 | next()) + 1;
     if (distance > out || length > to.size() - out) broken("LZF");
-    std::uint8_t* target = to.data() + out;
+    std::uint8_t* const target = to.data() + out;
+    const std::uint8_t* const source = target - distance;
     out += length;
     if (distance >= length) {
-      std::memcpy(target, target - distance, length);
+      std::memcpy(target, source, length);
     } else {  // it repeats what it has just written
-      for (std::size_t i = 0; i < length; ++i) target[i] = target[i - distance];
+      for (std::size_t i = 0; i < length; ++i) target[i] = source[i];
     }
   }
   return out;

@@ -177,10 +177,12 @@ bool are_channels(hsize_t extent) { return extent >= 1 && extent <= kMostChannel
 
 PixelForm form_of(const Found& images, const std::filesystem::path& path, const ForeignSpec& spec) {
   const std::vector<hsize_t>& s = images.shape;
-  for (const hsize_t extent : s)
-    if (extent == 0 || (&extent != s.data() && extent > kLongestSide))
+  for (std::size_t d = 0; d < s.size(); ++d)
+    if (s[d] == 0 || (d > 0 && s[d] > kLongestSide))
       h5::refuse(path, fmt::format("{}: not 1 to {} pixels on each side, or no rows",
                                    shape_text(images), kLongestSide));
+  if (s[0] > kMostRows)
+    h5::refuse(path, fmt::format("{}: at most 2^31 rows are read", shape_text(images)));
   PixelForm form;
   if (s.size() == 3) {
     form.height = s[1];
@@ -210,11 +212,12 @@ std::vector<std::int32_t> read_labels(hid_t file, const std::filesystem::path& p
     std::vector<decltype(type)> values(rows);
     item.read(memory, values.data());
     for (std::size_t row = 0; row < rows; ++row) {
-      labels[row] = static_cast<std::int32_t>(
-          std::clamp<decltype(type)>(values[row], -1, std::numeric_limits<std::int32_t>::max()));
-      if (static_cast<decltype(type)>(labels[row]) != values[row] || labels[row] < 0)
+      const auto value = values[row];
+      const bool fits = value >= 0 && value <= std::numeric_limits<std::int32_t>::max();  // NaN not
+      labels[row] = fits ? static_cast<std::int32_t>(value) : -1;
+      if (!fits || static_cast<decltype(type)>(labels[row]) != value)
         h5::refuse(path, fmt::format("row {} of /{} is {}: labels are whole numbers from 0 on", row,
-                                     found.name, values[row]));
+                                     found.name, value));
     }
   };
   if (found.floats) {
@@ -246,8 +249,8 @@ ShardFile open_foreign(const std::filesystem::path& path, const ForeignSpec& spe
   h5::File file = open_hdf5(path);
   const std::vector<Found> all = numbers_in(file.get());
   const Found images = find_images(file.get(), path, spec, all);
-  const Found labels = find_labels(file.get(), path, spec, all, images);
   PixelForm form = form_of(images, path, spec);
+  const Found labels = find_labels(file.get(), path, spec, all, images);
   h5::Item item = h5::Item::data_set(file.get(), path, images.name);
   h5::Data data = item.take_data();
   const h5::Type type(H5Dget_type(data.get()));

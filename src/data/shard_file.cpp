@@ -82,6 +82,7 @@ void read_shape(const h5::Item& images, DataSetInfo& info) {
   images.expect_type(kUint8);
   const std::vector<hsize_t> dimensions = images.expect_rank(4);
   if (dimensions[0] == 0) images.refuse("has no rows");
+  if (dimensions[0] > kMostRows) images.refuse("has more than 2^31 rows");
   for (std::size_t i = 1; i < 4; ++i) {
     if (dimensions[i] == 0 || dimensions[i] > kLongestSide) {
       images.refuse(
@@ -150,6 +151,7 @@ void open_jpegs(ShardFile& shard, hid_t file) {
   const h5::Item offsets = h5::Item::data_set(file, shard.path, "offsets");
   const hsize_t found = offsets.expect_rank(1)[0];
   if (found < 2 || found - 2 > bytes) offsets.refuse("does not have one value more than rows");
+  if (found - 1 > kMostRows) offsets.refuse("is of more than 2^31 rows");
   shard.info.rows = found - 1;
   shard.ends = read_rows<std::uint64_t>(offsets, kUint64, H5T_NATIVE_UINT64, found);
   const h5::Item sizes = h5::Item::data_set(file, shard.path, "sizes");

@@ -21,6 +21,8 @@ inline constexpr const char* kShardFormat = "lockstep-shard";
 inline constexpr int kShardVersion = 2;
 inline constexpr const char* kJpegShardFormat = "lockstep-jpeg-shard";
 inline constexpr int kJpegShardVersion = 1;
+/// Of one file: memory is taken for each before a chunked one shows that they are there.
+inline constexpr std::uint64_t kMostRows = std::uint64_t{1} << 31;
 
 /// CRC-32C of a row's pixels or JPEG and behind them its label, as a little-endian 32-bit integer.
 std::uint32_t row_crc(std::span<const std::uint8_t> image, std::int32_t label);

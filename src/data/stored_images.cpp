@@ -50,6 +50,7 @@ StoredImages::StoredImages(std::filesystem::path path, h5::Data data, const Pixe
   H5Sget_simple_extent_dims(space.get(), extent_.data(), nullptr);
   const h5::Properties created(H5Dget_create_plist(data_.get()));
   choose_way(created.get());
+  if (plain_chunks()) reopen_without_cache();
   const std::size_t row = std::max(form_.stored_bytes(), form_.count());
   const std::size_t rows_decoded = chunk_.empty() ? 1 : chunk_[0];
   if (rows_decoded > kLargestBlock / row || chunk_bytes() > kLargestBlock) {
@@ -81,7 +82,23 @@ void StoredImages::choose_way(hid_t created) {
     // Chunks of another byte order or number are left to HDF5, which converts them.
     const h5::Type type(H5Dget_type(data_.get()));
     if (H5Tequal(type.get(), memory_type(form_.number)) > 0) filters_ = ChunkFilters::of(created);
+    H5Pget_fill_value(created, memory_type(form_.number), fill_.data());
   }
+}
+
+// HDF5's cache of chunks would only be one copy more of what is kept here.
+void StoredImages::reopen_without_cache() {
+  const hid_t file = H5Iget_file_id(data_.get());
+  std::string name(
+      static_cast<std::size_t>(std::max<ssize_t>(0, H5Iget_name(data_.get(), nullptr, 0))) + 1,
+      '\0');
+  H5Iget_name(data_.get(), name.data(), name.size());
+  const h5::Properties access(H5Pcreate(H5P_DATASET_ACCESS));
+  H5Pset_chunk_cache(access.get(), 1, 0, 1);
+  data_ = {};
+  data_ = h5::Data(H5Dopen2(file, name.c_str(), access.get()));
+  if (!data_) h5::refuse_with_cause(path_, "its images cannot be opened");
+  H5Fclose(file);
 }
 
 // HDF5 gives fill values for what is not there.
@@ -131,12 +148,13 @@ void StoredImages::decode(std::size_t block, std::uint8_t* pixels) const {
 }
 
 void StoredImages::decode_stored(std::size_t block, std::uint8_t* numbers) const {
-  if (filters_ && decode_chunks(block, numbers)) return;
-  read_by_hdf5(block, numbers);
+  if (filters_ && !plain_chunks())
+    decode_chunks(block, numbers);
+  else
+    read_by_hdf5(block, numbers);
 }
 
-// False when a chunk was never written: then HDF5 knows what stands there.
-bool StoredImages::decode_chunks(std::size_t block, std::uint8_t* numbers) const {
+void StoredImages::decode_chunks(std::size_t block, std::uint8_t* numbers) const {
   thread_local std::vector<std::uint8_t> stored, decoded, scratch[2];
   const std::size_t bytes = chunk_bytes(), row_bytes = form_.stored_bytes();
   // One chunk holds the whole rows of a whole block: no detour.
@@ -146,11 +164,14 @@ bool StoredImages::decode_chunks(std::size_t block, std::uint8_t* numbers) const
   origin[0] = block * block_rows_;
   for (;;) {
     std::uint32_t skipped = 0;
-    if (!fetch(origin, stored, skipped)) return false;
+    const bool written = fetch(origin, stored, skipped);
     if (!direct && decoded.size() < bytes) decoded.resize(bytes);
     const std::span<std::uint8_t> target(direct ? numbers : decoded.data(), bytes);
     try {
-      filters_->undo(skipped, stored, target, scratch);
+      if (written)
+        filters_->undo(skipped, stored, target, scratch);
+      else
+        fill(target);
     } catch (const InputError& error) {
       h5::refuse(path_, fmt::format("{} cannot be decoded: {}", rows_text(block), error.what()));
     }
@@ -161,17 +182,30 @@ bool StoredImages::decode_chunks(std::size_t block, std::uint8_t* numbers) const
       if (origin[d] < extent_[d]) break;
       origin[d] = 0;
     }
-    if (d == 0) return true;
+    if (d == 0) return;
   }
 }
 
-// H5Dget_chunk_info and its kin look through all chunks to find one, the size alone does not.
+void StoredImages::fill(std::span<std::uint8_t> numbers) const {
+  const std::size_t bytes = bytes_of(form_.number);
+  for (std::size_t at = 0; at < numbers.size(); at += bytes)
+    std::copy_n(fill_.data(), bytes, &numbers[at]);
+}
+
+// False when it was never written. H5Dget_chunk_info and its kin look through all chunks to find
+// one, the size alone does not. (Where there are no filters HDF5 1.10 gives the size that it should
+// have, and H5Dread_chunk reads as much as the file says: such chunks must not come here.)
 bool StoredImages::fetch(const std::vector<hsize_t>& origin, std::vector<std::uint8_t>& stored,
                          std::uint32_t& skipped) const {
   const h5::Session session;
   hsize_t bytes = 0;
-  if (H5Dget_chunk_storage_size(data_.get(), origin.data(), &bytes) < 0)
-    h5::refuse_with_cause(path_, fmt::format("the chunk at row {} cannot be found", origin[0]));
+  if (H5Dget_chunk_storage_size(data_.get(), origin.data(), &bytes) < 0) {
+    haddr_t address = 0;  // undefined where there is none, which is no error here
+    if (H5Dget_chunk_info_by_coord(data_.get(), origin.data(), nullptr, &address, &bytes) < 0 ||
+        address != HADDR_UNDEF)
+      h5::refuse_with_cause(path_, fmt::format("the chunk at row {} cannot be found", origin[0]));
+    return false;
+  }
   if (bytes == 0) return false;
   if (bytes > 2 * kLargestBlock)
     h5::refuse(path_, fmt::format("the chunk at row {} is damaged", origin[0]));

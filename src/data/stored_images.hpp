@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,12 +41,16 @@ class StoredImages {
 
  private:
   void choose_way(hid_t created);
+  void reopen_without_cache();
+  /// Chunks without filters: HDF5 reads them straight to where they belong.
+  bool plain_chunks() const { return filters_ && filters_->empty(); }
   void check_sources(hid_t created) const;
-  bool decode_chunks(std::size_t block, std::uint8_t* numbers) const;
+  void decode_chunks(std::size_t block, std::uint8_t* numbers) const;
   bool fetch(const std::vector<hsize_t>& origin, std::vector<std::uint8_t>& stored,
              std::uint32_t& skipped) const;
   void place(const std::vector<hsize_t>& origin, const std::uint8_t* chunk, std::size_t block,
              std::uint8_t* numbers) const;
+  void fill(std::span<std::uint8_t> numbers) const;
   void read_by_hdf5(std::size_t block, std::uint8_t* numbers) const;
   std::size_t chunk_bytes() const;
   std::string rows_text(std::size_t block) const;
@@ -54,6 +61,7 @@ class StoredImages {
   std::size_t rows_, block_rows_ = 1;
   std::vector<hsize_t> extent_, chunk_;  // of each dimension; no chunk: not chunked
   std::optional<ChunkFilters> filters_;  // none: HDF5 decodes
+  std::array<std::uint8_t, 8> fill_{};   // a number of chunks that were never written
   std::string layout_;
 };
 

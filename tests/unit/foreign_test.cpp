@@ -257,6 +257,75 @@ TEST_CASE("a chunk that is damaged is refused by file and row", "[foreign]") {
   }
 }
 
+TEST_CASE("a chunk without filters that is stored longer or shorter than it is", "[foreign]") {
+  const Folder folder;
+  Form form;
+  form.chunk = {4, kHeight, kWidth, kChannels};
+  const fs::path path = folder.path / "a.h5";
+  const auto all = all_pixels();
+  for (const std::size_t bytes : {1u << 20, 7u}) {
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t data = create(file, form);
+    for (hsize_t row = 0; row < kRows; row += 4) {
+      const hsize_t origin[] = {row, 0, 0, 0};
+      std::vector<std::uint8_t> chunk(all.begin() + static_cast<std::ptrdiff_t>(row * 60),
+                                      all.end());
+      chunk.resize(bytes, 0);
+      REQUIRE(H5Dwrite_chunk(data, H5P_DEFAULT, 0, origin, chunk.size(), chunk.data()) >= 0);
+    }
+    H5Dclose(data);
+    write_labels(file);
+    H5Fclose(file);
+    // What HDF5 itself makes of it: the pixels, if they are there, and nothing beyond them.
+    if (bytes > 1000) {
+      const DataSet set(path);
+      CHECK(set.storage().layout == "chunks of 4 row(s), not compressed");
+      require_rows(set);
+    } else {
+      CHECK_NOTHROW(refusal(path));
+    }
+  }
+}
+
+TEST_CASE("chunks that were never written hold the fill value", "[foreign]") {
+  const Folder folder;
+  Form form;
+  form.file_type = H5T_STD_U16LE;
+  for (const std::vector<hsize_t>& chunk :
+       {std::vector<hsize_t>{4, kHeight, kWidth, kChannels}, {4, 3, kWidth, kChannels}}) {
+    form.chunk = chunk;
+    for (const bool compressed : {false, true}) {
+      form.filters = [&](hid_t created) {
+        const std::uint16_t value = 77;
+        H5Pset_fill_value(created, H5T_NATIVE_UINT16, &value);
+        if (compressed) H5Pset_deflate(created, 1);
+      };
+      const fs::path path = folder.path / "a.h5";
+      const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+      const hid_t data = create(file, form);
+      const hsize_t start[] = {4, 0, 0, 0}, count[] = {4, 3, kWidth, kChannels};
+      const hid_t space = H5Dget_space(data), memory = H5Screate_simple(4, count, nullptr);
+      H5Sselect_hyperslab(space, H5S_SELECT_SET, start, nullptr, count, nullptr);
+      const std::vector<std::uint8_t> written(4 * 3 * kWidth * kChannels, 9);
+      H5Dwrite(data, H5T_NATIVE_UINT8, memory, space, H5P_DEFAULT, written.data());
+      H5Sclose(memory);
+      H5Sclose(space);
+      H5Dclose(data);
+      write_labels(file);
+      H5Fclose(file);
+      const DataSet set(path);
+      std::vector<std::uint8_t> image(set.info().row_bytes());
+      for (std::size_t row = 0; row < kRows; ++row) {
+        set.read(row, image);
+        for (std::size_t i = 0; i < image.size(); ++i) {
+          const bool there = row / 4 == 1 && i < 3 * kWidth * kChannels;
+          REQUIRE(image[i] == (there ? 9 : 77));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a changed byte under Fletcher-32 is noticed", "[foreign]") {
   const Folder folder;
   Form form;
@@ -404,6 +473,70 @@ TEST_CASE("numbers that are no pixels are refused by file and row", "[foreign]")
     CHECK_THAT(error_of_row({H5T_IEEE_F64LE, false, chunk, nullptr, nan, 0}, "0-255"),
                Contains("a.h5: row 0 holds the number "));
   }
+}
+
+TEST_CASE("labels that are none are refused by file and row", "[foreign]") {
+  const Folder folder;
+  const auto refused = [&](double label) {
+    const fs::path path = folder.path / "a.h5";
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    H5Dclose(create(file, {}));
+    const hsize_t rows = kRows;
+    std::vector<double> labels(rows, 1);
+    labels[7] = label;
+    const hid_t space = H5Screate_simple(1, &rows, nullptr);
+    const hid_t data =
+        H5Dcreate2(file, "labels", H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    H5Dwrite(data, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, labels.data());
+    H5Dclose(data);
+    H5Sclose(space);
+    H5Fclose(file);
+    return refusal(path);
+  };
+  CHECK(refused(2).empty());
+  for (const double label :
+       {-1.0, 0.5, 2147483648.0, 1e300, -std::numeric_limits<double>::infinity(),
+        std::numeric_limits<double>::quiet_NaN()})
+    CHECK_THAT(refused(label), Contains("a.h5: row 7 of /labels is "));
+}
+
+TEST_CASE("a file that says it has more rows than there can be takes no memory for them",
+          "[foreign]") {
+  const Folder folder;
+  const fs::path path = folder.path / "a.h5";
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t shape[] = {hsize_t{1} << 40, 4, 4, 3}, chunk[] = {1, 4, 4, 3}, many = 1 << 20;
+  const hid_t created = H5Pcreate(H5P_DATASET_CREATE);
+  for (const bool images : {true, false}) {
+    H5Pset_chunk(created, images ? 4 : 1, images ? chunk : &many);
+    const hid_t space = H5Screate_simple(images ? 4 : 1, shape, nullptr);
+    H5Dclose(H5Dcreate2(file, images ? "images" : "labels", H5T_STD_U8LE, space, H5P_DEFAULT,
+                        created, H5P_DEFAULT));
+    H5Sclose(space);
+  }
+  H5Pclose(created);
+  H5Fclose(file);
+  CHECK_THAT(refusal(path),
+             Contains("a.h5: /images [1099511627776, 4, 4, 3]") && Contains("at most 2^31 rows"));
+}
+
+TEST_CASE("a file of other programs may have more rows than an image has lines", "[foreign]") {
+  const Folder folder;
+  const fs::path path = folder.path / "a.h5";
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t shape[] = {70'000, 2, 2, 1};
+  const hid_t space = H5Screate_simple(4, shape, nullptr);
+  const hid_t data =
+      H5Dcreate2(file, "images", H5T_STD_U8LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  const std::vector<std::uint8_t> image(4 * 70'000, 5);
+  H5Dwrite(data, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, image.data());
+  H5Dclose(data);
+  H5Sclose(space);
+  write_labels(file, "labels", 70'000);
+  H5Fclose(file);
+  ForeignSpec spec;
+  spec.layout = "nhwc";
+  CHECK(DataSet(path, spec).info().rows == 70'000);
 }
 
 TEST_CASE("a validation set takes the training set's classes, mean and deviation", "[foreign]") {
