@@ -293,12 +293,12 @@ test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this mac
 ASAN = BUILD=$(BUILD)/asan SANITIZE=address,undefined CUDA=0
 .PHONY: asan-built
 asan-built:
-	@$(MAKE) --no-print-directory $(BUILD)/asan/unit_tests $(ASAN)
+	@$(MAKE) --no-print-directory $(BUILD)/asan/unit_tests fuzzers $(ASAN)
 
 .PHONY: asan
-asan:  ## unit tests under the address and undefined-behaviour sanitizers
+asan:  ## unit tests and short fuzzing under the address and undefined-behaviour sanitizers
 	@jobs/setup.sh test
-	@$(MAKE) --no-print-directory sanitized $(ASAN)
+	@$(MAKE) --no-print-directory sanitized PARTS='unit fuzz' $(ASAN)
 
 # Code without OpenMP: libgomp's barriers look like races to the thread sanitizer.
 TSAN_TAGS := [loader],[sampler],[reducer]
@@ -312,7 +312,8 @@ tsan:  ## loader, sampler and reducer tests under the thread sanitizer
 # from the command line alone, not from a pragma.
 FUZZ_CXX ?= clang++-16
 FUZZ_FOR ?= 5
-FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.cpp))
+FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,\
+              $(filter-out %/driver.cpp,$(wildcard tests/fuzz/*.cpp)))
 FUZZED   := $(filter-out src/data/pack% %/loader.cpp %/replacement.cpp %/shapes.cpp,\
             $(wildcard src/base/*.cpp src/data/*.cpp)) $(wildcard src/train/config*.cpp) \
             src/train/toml.cpp
@@ -325,20 +326,26 @@ fuzz:  ## fuzz what reads files, under the sanitizers (SECONDS=5 for each target
 	@BUILD=$(BUILD)/clang SECONDS_EACH='$(or $(filter-out 0,$(SECONDS)),$(FUZZ_FOR))' \
 	  tests/fuzz/run $(TARGETS)
 
+# Without clang a driver of our own takes libFuzzer's place.
+FUZZ_WITH = $(if $(findstring fuzzer,$(SANITIZE)),$(call objects,$(FUZZED)),\
+              $(BUILD)/obj/tests/fuzz/driver.o $(LIB))
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
-$(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call objects,$(FUZZED))
+-include $(patsubst $(BUILD)/fuzz/%,$(BUILD)/obj/tests/fuzz/%.d,$(FUZZERS) $(BUILD)/fuzz/driver)
+$(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZ_WITH)
 	@mkdir -p $(@D)
 	@echo "  link    $@"
 	@$(CXX) -pthread -fsanitize=$(subst fuzzer-no-link,fuzzer,$(SANITIZE)) -o $@ $^ $(PKG_LIBS)
 ifneq ($(findstring fuzzer,$(SANITIZE)),)
+# Helpers that read nobody's files, of which each comparison would be recorded.
+$(BUILD)/obj/src/base/%.o: EXTRA = -O2 -fno-sanitize=all
 $(BUILD)/obj/src/data/%_avx2.o: EXTRA += -mavx2 -mfma
 $(BUILD)/obj/src/data/%_avx512.o: EXTRA += -mavx512f -mavx512bw -mavx512dq -mavx512vl
 endif
 
 .PHONY: sanitized
-sanitized: $(UNIT)
-	@BUILD=$(BUILD) FILTER='$(FILTER)' LOCKSTEP_TEST_SECONDS=300 tests/run unit
+sanitized: $(UNIT) $(if $(filter fuzz,$(PARTS)),fuzzers)
+	@BUILD=$(BUILD) FILTER='$(FILTER)' LOCKSTEP_TEST_SECONDS=300 tests/run $(or $(PARTS),unit)
 
 .PHONY: format
 format:  ## rewrite the sources in the project's format

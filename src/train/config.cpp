@@ -21,15 +21,19 @@ const ConfigKey* find_key(std::string_view name) {
 }
 
 std::string unknown_key(const std::string& name) {
-  const auto& keys = config_keys();
-  const auto nearest =
-      std::min_element(keys.begin(), keys.end(), [&](const auto& a, const auto& b) {
-        return edit_distance(a.name, name) < edit_distance(b.name, name);
-      });
-  const bool near = edit_distance(nearest->name, name) <= 3;
+  std::size_t smallest = 4;  // farther is no slip of the fingers
+  const ConfigKey* nearest = nullptr;
+  for (const ConfigKey& key : config_keys()) {
+    if (key.name.size() >= name.size() + smallest || name.size() >= key.name.size() + smallest)
+      continue;
+    const std::size_t distance = edit_distance(key.name, name);
+    if (distance >= smallest) continue;
+    smallest = distance;
+    nearest = &key;
+  }
   return fmt::format("unknown key '{}'{}", name,
-                     near ? fmt::format("; did you mean '{}'?", nearest->name)
-                          : "; 'lockstep train --help' lists all keys");
+                     nearest != nullptr ? fmt::format("; did you mean '{}'?", nearest->name)
+                                        : "; 'lockstep train --help' lists all keys");
 }
 
 const char* kind_name(TomlKind kind) {

@@ -5,10 +5,25 @@
 namespace lockstep::fuzz {
 
 std::vector<std::string> seeds() {
-  train::Config config;
-  return {train::to_toml(config),
-          "model = \"resnet18\" # a comment\noptim.lr = 1e-1\n[data]\ntrain = 'a b'\nflip = true\n",
-          "[optim]\ndecay = \"step\"\nmilestones = [30, 60,\t80]\nfactor = 0.1\n"};
+  std::vector<std::string> all = {
+      "model = \"resnet18\" # a comment\noptim.lr = 1e-1\n[data]\ntrain = 'a b'\nflip = true\n",
+      "[optim]\ndecay = \"step\"\nmilestones = [30, 60,\t80]\nfactor = 0.1\n",
+      "\xEF\xBB\xBF[data]\r\n\"train\" = \"\\u00e9\\U0001F600\\n\\\"\"\r\n"};
+  // Every key, some at a time: long inputs are slow, and most of them end at their first error.
+  const std::string whole = train::to_toml({});
+  constexpr std::size_t together = 300;
+  std::string table, part;
+  for (std::size_t at = 0; at < whole.size();) {
+    const std::size_t end = std::min(whole.find('\n', at), whole.size() - 1) + 1;
+    const std::string line = whole.substr(at, end - at);
+    at = end;
+    if (line.starts_with('[')) table = line;
+    part += line;
+    if (part.size() < together && at < whole.size()) continue;
+    all.push_back(part);
+    part = table;
+  }
+  return all;
 }
 
 void one(std::span<const std::uint8_t> bytes) {

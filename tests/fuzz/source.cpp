@@ -33,19 +33,23 @@ std::vector<std::string> seeds() {
 
 void one(std::span<const std::uint8_t> bytes) {
   if (bytes.size() < 2) return;
-  static const Scratch idx_folder;
+  static const Scratch folder;
+  static ScratchFile images(folder, "idx/train-images-idx3-ubyte"),
+      labels(folder, "idx/train-labels-idx1-ubyte"), cifar10(folder, "cifar10/data_batch_1.bin"),
+      cifar100(folder, "cifar100/train.bin");
   static const std::array<std::string, 3> kinds = {"idx", "cifar10", "cifar100"};
   const std::size_t kind = bytes[0] % kinds.size(), length = bytes[1];
   const auto rest = bytes.subspan(2), behind = rest.last(std::min(length, rest.size()));
-  const std::string folder = kinds[kind];
-  std::filesystem::create_directories(idx_folder.path() / folder);
   if (kind == 0) {
-    idx_folder.write("idx/train-images-idx3-ubyte", rest.first(rest.size() - behind.size()));
-    idx_folder.write("idx/train-labels-idx1-ubyte", behind);
+    images.put(rest.first(rest.size() - behind.size()));
+    labels.put(behind);
   } else {
-    idx_folder.write(kind == 1 ? "cifar10/data_batch_1.bin" : "cifar100/train.bin", rest);
+    (kind == 1 ? cifar10 : cifar100).put(rest);
   }
-  const auto source = data::open_source(kinds[kind], idx_folder.path() / folder);
+  data::SourceSpec spec;
+  spec.kind = kinds[kind];
+  spec.files = {folder.path() / kinds[kind]};
+  const auto source = data::open_source(spec, {});
   for (std::size_t row = 0; row < std::min<std::size_t>(source->rows(), 4); ++row) {
     const data::Image image = source->read(row);
     require_law(image.pixels.size() == image.height * image.width * image.channels,

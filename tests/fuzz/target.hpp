@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -32,22 +35,60 @@ class Scratch {
     std::error_code none;
     std::filesystem::remove_all(path_, none);
   }
-  std::filesystem::path write(const std::string& name, std::span<const std::uint8_t> bytes) const {
-    std::ofstream file(path_ / name, std::ios::binary | std::ios::trunc);
-    file.write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
-    return path_ / name;
-  }
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
 };
 
+/// One file of it, whose content changes from input to input: it stays open, which is much cheaper
+/// than to make it anew.
+class ScratchFile {
+ public:
+  ScratchFile(const Scratch& folder, const std::string& name) : path_(folder.path() / name) {
+    std::filesystem::create_directories(path_.parent_path());
+    file_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  }
+  ~ScratchFile() { ::close(file_); }
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+  void put(std::span<const std::uint8_t> bytes) {
+    if (::pwrite(file_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()) ||
+        ::ftruncate(file_, static_cast<off_t>(bytes.size())) != 0)
+      std::abort();
+  }
+  const std::filesystem::path& path() const { return path_; }
+  int descriptor() const { return file_; }
+
+ private:
+  std::filesystem::path path_;
+  int file_ = -1;
+};
+
+/// An input's bytes in their order; zeros and nothing behind the last one.
+class Input {
+ public:
+  explicit Input(std::span<const std::uint8_t> bytes) : left_(bytes) {}
+  std::uint8_t byte() { return left_.empty() ? std::uint8_t{0} : take(1)[0]; }
+  std::span<const std::uint8_t> take(std::size_t count) {
+    const auto taken = left_.first(std::min(count, left_.size()));
+    left_ = left_.subspan(taken.size());
+    return taken;
+  }
+  std::span<const std::uint8_t> rest() { return take(left_.size()); }
+
+ private:
+  std::span<const std::uint8_t> left_;
+};
+
 inline void require_law(bool holds, const char* law) {
   if (holds) return;
   std::fputs(law, stderr);
   std::abort();
+}
+
+inline std::span<const std::uint8_t> bytes_of(const std::string& text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
 inline std::string text_of(std::span<const std::uint8_t> bytes) {

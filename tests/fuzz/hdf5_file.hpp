@@ -1,0 +1,342 @@
+#pragma once
+
+#include <hdf5.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+
+#include "data/image_codecs.hpp"
+#include "data/shard_file.hpp"
+#include "lockstep/data/image.hpp"
+#include "tests/fuzz/target.hpp"
+
+// Files that HDF5 wrote, with the shapes, types and filters that an input's first bytes say and the
+// values that the next ones say: what the shard target reads.
+namespace lockstep::fuzz {
+
+namespace h5 = data::h5;
+
+/// What the file looks like, a byte for each question.
+struct Hdf5Form {
+  enum Kind : std::uint8_t { raw, jpeg, foreign };
+  static constexpr std::size_t bytes = 10;
+  std::array<std::uint8_t, bytes> of{};
+
+  Kind kind() const { return static_cast<Kind>(of[0] % 3); }
+  hsize_t rows() const { return 1 + of[1] % 6; }
+  hsize_t height() const { return 1 + of[2] % 12; }
+  hsize_t width() const { return 1 + of[3] % 12; }
+  hsize_t channels() const { return 1 + of[4] % 5; }
+  hid_t number() const {
+    // Where chunks need converting HDF5 itself decodes them, and trusts their lengths.
+    const hid_t others[] = {H5T_STD_I8LE,   H5T_STD_U16LE, H5T_STD_U32LE,  H5T_STD_I32LE,
+                            H5T_STD_U64LE,  H5T_STD_I64LE, H5T_IEEE_F32LE, H5T_IEEE_F64LE,
+                            H5T_IEEE_F32BE, H5T_STD_I16BE, H5T_STD_U16BE,  H5T_IEEE_F64BE};
+    return of[5] < 128 ? H5T_STD_U8LE : others[of[5] % (chunked() ? 8 : 12)];
+  }
+  bool chunked() const { return of[6] % 8 > 3; }
+  bool compact() const { return of[6] % 8 == 3; }
+  unsigned filters() const { return of[6] / 8; }
+  unsigned spoilt() const { return of[7] % 16; }  ///< which item, counted from 1; others: none
+  unsigned how_spoilt() const { return of[7] / 16 % 5; }
+  hsize_t chunk_rows() const { return 1 + of[8] % rows(); }
+  bool rows_cut() const { return of[8] > 127; }
+  bool channels_first() const { return (of[9] & 1) != 0; }
+  bool flat() const { return (of[9] & 2) != 0; }   ///< grey images without a dimension for it
+  bool named() const { return (of[9] & 4) != 0; }  ///< classes, in a foreign file
+  bool labels_wide() const { return (of[9] & 8) != 0; }
+};
+
+/// Where values of one item stand in the file; items are counted as below.
+struct Hdf5Place {
+  unsigned item = 0;
+  std::uint64_t offset = 0, bytes = 0;
+};
+inline constexpr unsigned kFormat = 1, kVersion = 2, kMeans = 3, kDeviations = 4, kClassNames = 5,
+                          kLabels = 6, kCrcs = 7, kOffsets = 8, kSizes = 9, kImages = 10;
+
+class Hdf5Maker {
+ public:
+  explicit Hdf5Maker(const Hdf5Form& form) : form_(form) {
+    const h5::Properties access = h5::file_access();
+    H5Pset_fapl_core(access.get(), 1 << 14, 0);
+    file_ = h5::File(H5Fcreate("fuzz", H5F_ACC_TRUNC, H5P_DEFAULT, access.get()));
+    require_law(static_cast<bool>(file_), "HDF5 makes a file");
+    const bool shard = form_.kind() != Hdf5Form::foreign;
+    if (shard) write_attributes();
+    if (shard || form_.named()) write_classes();
+    write_numbers();
+    H5Fflush(file_.get(), H5F_SCOPE_GLOBAL);
+    image_.resize(
+        static_cast<std::size_t>(std::max<ssize_t>(0, H5Fget_file_image(file_.get(), nullptr, 0))));
+    H5Fget_file_image(file_.get(), image_.data(), image_.size());
+    find_attributes();
+  }
+  std::vector<std::uint8_t>& image() { return image_; }
+  const std::vector<Hdf5Place>& places() const { return places_; }
+
+ private:
+  /// True when this item, counted from 1, is to be made in that wrong way.
+  bool spoilt(unsigned item, unsigned how) const {
+    return form_.spoilt() == item && form_.how_spoilt() == how;
+  }
+  enum How : unsigned { missing, other_type, other_rank, longer, as_bytes };
+
+  void attribute(unsigned item, const char* name, hid_t type, hsize_t count, const void* values) {
+    if (spoilt(item, missing)) return;
+    count += spoilt(item, longer) ? 1 : 0;
+    const hsize_t shape[] = {count, 1};
+    const bool scalar = (item <= kVersion) != spoilt(item, other_rank);
+    const h5::Space space(scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, shape, nullptr));
+    const hid_t stored = spoilt(item, other_type) ? H5T_STD_I16BE : type;
+    const h5::Attribute made(
+        H5Acreate2(file_.get(), name, stored, space.get(), H5P_DEFAULT, H5P_DEFAULT));
+    if (made && stored == type) H5Awrite(made.get(), type, values);
+  }
+
+  static constexpr float kMean = 0.515625f, kDeviation = 0.265625f;  // found again in the file
+
+  void write_attributes() {
+    const bool raw = form_.kind() == Hdf5Form::raw;
+    const std::string format = raw ? data::kShardFormat : data::kJpegShardFormat;
+    const int version = raw ? data::kShardVersion : data::kJpegShardVersion;
+    const h5::Type text(H5Tcopy(H5T_C_S1));
+    H5Tset_size(text.get(), format.size());
+    attribute(kFormat, "format", text.get(), 1, format.data());
+    attribute(kVersion, "format_version", H5T_NATIVE_INT, 1, &version);
+    const std::vector<float> mean(9, kMean), deviation(9, kDeviation);
+    attribute(kMeans, "mean", H5T_NATIVE_FLOAT, channels(), mean.data());
+    attribute(kDeviations, "stddev", H5T_NATIVE_FLOAT, channels(), deviation.data());
+  }
+  hsize_t channels() const {
+    return form_.kind() == Hdf5Form::jpeg ? (form_.channels() > 2 ? 3 : 1) : form_.channels();
+  }
+
+  /// Attributes have no place that HDF5 would tell.
+  void find_attributes() {
+    for (const auto& [item, value] : {std::pair{kMeans, kMean}, std::pair{kDeviations, kDeviation}})
+      for (std::size_t at = 0; at + sizeof value <= image_.size(); ++at)
+        if (std::memcmp(&image_[at], &value, sizeof value) == 0)
+          places_.push_back({item, at, sizeof value});
+  }
+
+  void write_classes() {
+    if (spoilt(kClassNames, missing)) return;
+    const hsize_t count[] = {3, 1};
+    const h5::Space space(
+        H5Screate_simple(spoilt(kClassNames, other_rank) ? 2 : 1, count, nullptr));
+    if (spoilt(kClassNames, other_type))
+      return keep(kClassNames, make("classes", H5T_STD_I32LE, space, H5P_DEFAULT));
+    const bool variable = spoilt(kClassNames, as_bytes) || spoilt(kClassNames, longer);
+    const h5::Type text(H5Tcopy(H5T_C_S1));
+    H5Tset_size(text.get(), variable ? H5T_VARIABLE : 4);
+    const h5::Data data = make("classes", text.get(), space, H5P_DEFAULT);
+    const char* const names[] = {"cat", nullptr, "dog"};
+    const char fixed[] = "cat\0d\0\0\0dogs";
+    H5Dwrite(data.get(), text.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
+             variable ? static_cast<const void*>(names) : fixed);
+    if (!variable) keep(kClassNames, data);
+  }
+
+  h5::Data make(const char* name, hid_t type, const h5::Space& space, hid_t created) const {
+    h5::Data data(
+        H5Dcreate2(file_.get(), name, type, space.get(), H5P_DEFAULT, created, H5P_DEFAULT));
+    require_law(static_cast<bool>(data), "HDF5 makes a data set");
+    return data;
+  }
+  /// Its values may be others.
+  void keep(unsigned item, const h5::Data& data) {
+    const haddr_t at = H5Dget_offset(data.get());
+    if (at != HADDR_UNDEF) places_.push_back({item, at, H5Dget_storage_size(data.get())});
+  }
+
+  /// A data set of numbers in one piece, `values` in it.
+  template <class Value>
+  void numbers(unsigned item, const char* name, hid_t type, std::vector<hsize_t> shape,
+               const std::vector<Value>& values) {
+    if (spoilt(item, missing)) return;
+    if (spoilt(item, longer)) ++shape[0];
+    if (spoilt(item, other_rank)) shape.push_back(1);
+    const hid_t other = H5Tget_class(type) == H5T_FLOAT ? H5T_STD_I64LE : H5T_IEEE_F64LE;
+    const hid_t stored = spoilt(item, other_type) ? other : type;
+    const h5::Space space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr));
+    const h5::Properties created(H5Pcreate(H5P_DATASET_CREATE));
+    H5Pset_alloc_time(created.get(), H5D_ALLOC_TIME_EARLY);
+    const h5::Data data = make(name, stored, space, created.get());
+    if (stored == type && !spoilt(item, longer))
+      H5Dwrite(data.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+    keep(item, data);
+  }
+
+  void write_numbers() {
+    const hsize_t rows = form_.rows();
+    std::vector<std::int32_t> labels(rows);
+    for (std::size_t row = 0; row < rows; ++row) labels[row] = static_cast<std::int32_t>(row % 3);
+    if (form_.kind() == Hdf5Form::foreign && form_.labels_wide()) {
+      numbers(kLabels, "labels", H5T_NATIVE_DOUBLE, {rows, 1}, std::vector<double>(rows, 1));
+    } else {
+      numbers(kLabels, "labels", H5T_NATIVE_INT32, {rows}, labels);
+    }
+    if (form_.kind() != Hdf5Form::foreign)
+      numbers(kCrcs, "crc32c", H5T_NATIVE_UINT32, {rows}, std::vector<std::uint32_t>(rows, 0));
+    if (form_.kind() == Hdf5Form::jpeg) return write_jpegs();
+    write_images();
+  }
+
+  void write_jpegs() {
+    const hsize_t rows = form_.rows();
+    const std::size_t channels = this->channels();
+    const data::Image image{8, 9, channels, std::vector<std::uint8_t>(72 * channels, 77)};
+    const std::string file = data::encode_jpeg(image, 90, "seed");
+    std::vector<std::uint8_t> all;
+    std::vector<std::uint64_t> offsets = {0};
+    std::vector<std::uint16_t> sizes;
+    for (std::size_t row = 0; row < rows; ++row) {
+      all.insert(all.end(), file.begin(), file.end());
+      offsets.push_back(all.size());
+      sizes.insert(sizes.end(), {8, 9});
+    }
+    numbers(kOffsets, "offsets", H5T_NATIVE_UINT64, {rows + 1}, offsets);
+    numbers(kSizes, "sizes", H5T_NATIVE_UINT16, {rows, 2}, sizes);
+    numbers(kImages, "jpegs", H5T_NATIVE_UINT8, {all.size()}, all);
+  }
+
+  std::vector<hsize_t> image_shape() const {
+    const hsize_t n = form_.rows(), h = form_.height(), w = form_.width(), c = form_.channels();
+    if (form_.kind() == Hdf5Form::foreign && form_.flat()) return {n, h, w};
+    if (form_.kind() == Hdf5Form::foreign && form_.channels_first()) return {n, c, h, w};
+    return {n, h, w, c};
+  }
+
+  void write_images() {
+    std::vector<hsize_t> shape = image_shape();
+    if (spoilt(kImages, other_rank)) shape.push_back(1);
+    const h5::Space space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr));
+    const h5::Properties created(H5Pcreate(H5P_DATASET_CREATE));
+    H5Pset_alloc_time(created.get(), H5D_ALLOC_TIME_EARLY);
+    if (form_.compact() && !form_.chunked()) {
+      H5Pset_layout(created.get(), H5D_COMPACT);
+      H5Pset_alloc_time(created.get(), H5D_ALLOC_TIME_DEFAULT);
+    }
+    std::vector<hsize_t> chunk = shape;
+    if (form_.chunked()) {
+      chunk[0] = form_.chunk_rows();
+      if (form_.rows_cut()) chunk[1] = (chunk[1] + 1) / 2;
+      H5Pset_chunk(created.get(), static_cast<int>(chunk.size()), chunk.data());
+      H5Pset_alloc_time(created.get(), H5D_ALLOC_TIME_INCR);
+      add_filters(created.get());
+    }
+    const h5::Data data = make("images", form_.number(), space, created.get());
+    if (form_.chunked())
+      write_chunks(data, shape, chunk);
+    else
+      keep(kImages, data);
+  }
+
+  void add_filters(hid_t created) const {
+    const unsigned flags = form_.filters(), element = 2;
+    if ((flags & 1) != 0) H5Pset_shuffle(created);
+    if ((flags & 2) != 0) H5Pset_deflate(created, 1);
+    if ((flags & 4) != 0) H5Pset_fletcher32(created);
+    constexpr std::array<H5Z_filter_t, 4> others = {0, 32000, 32001, 32015};
+    if (flags / 8 != 0)
+      H5Pset_filter(created, others[flags / 8 % 4], H5Z_FLAG_OPTIONAL, 1, &element);
+  }
+
+  /// Bytes that no filter made: what stands there is for the input to say.
+  void write_chunks(const h5::Data& data, const std::vector<hsize_t>& shape,
+                    const std::vector<hsize_t>& chunk) {
+    const std::vector<std::uint8_t> stored(64 + form_.of[8] % 8 * 32u, 0);
+    std::vector<hsize_t> origin(shape.size(), 0);
+    for (origin[0] = 0; origin[0] < shape[0]; origin[0] += chunk[0])
+      for (origin[1] = 0; origin[1] < shape[1]; origin[1] += chunk[1]) {
+        if (form_.of[9] > 127 && origin[0] > 0) continue;  // never written
+        H5Dwrite_chunk(data.get(), H5P_DEFAULT, form_.of[9] / 16 % 4, origin.data(), stored.size(),
+                       stored.data());
+        unsigned skipped = 0;
+        haddr_t at = HADDR_UNDEF;
+        hsize_t bytes = 0;
+        H5Dget_chunk_info_by_coord(data.get(), origin.data(), &skipped, &at, &bytes);
+        if (at != HADDR_UNDEF) places_.push_back({kImages, at, bytes});
+      }
+  }
+
+  const Hdf5Form form_;
+  h5::File file_;
+  std::vector<std::uint8_t> image_;
+  std::vector<Hdf5Place> places_;
+};
+
+/// What is stored and the labels get the sums that belong to them, so that what comes behind the
+/// check is seen, too.
+class Hdf5Sums {
+ public:
+  Hdf5Sums(std::vector<std::uint8_t>& file, const std::vector<Hdf5Place>& places)
+      : file_(file), places_(places) {}
+
+  void put_right(const Hdf5Form& form) {
+    const auto crcs = find(kCrcs), labels = find(kLabels), images = find(kImages);
+    const auto offsets = find(kOffsets);
+    const std::size_t rows = form.rows();
+    if (crcs.size() != 4 * rows || labels.size() != 4 * rows || form.chunked()) return;
+    for (std::size_t row = 0; row < rows; ++row) {
+      std::uint64_t begin = images.size() / rows * row, end = images.size() / rows * (row + 1);
+      if (form.kind() == Hdf5Form::jpeg) {
+        if (offsets.size() != 8 * (rows + 1)) return;
+        std::memcpy(&begin, &offsets[8 * row], 8);
+        std::memcpy(&end, &offsets[8 * row + 8], 8);
+      }
+      if (begin > end || end > images.size()) continue;
+      std::int32_t label = 0;
+      std::memcpy(&label, &labels[4 * row], 4);
+      const std::uint32_t sum = data::row_crc(images.subspan(begin, end - begin), label);
+      std::memcpy(&crcs[4 * row], &sum, 4);
+    }
+  }
+
+ private:
+  std::span<std::uint8_t> find(unsigned item) {
+    for (const Hdf5Place& place : places_)
+      if (place.item == item) return std::span(file_).subspan(place.offset, place.bytes);
+    return {};
+  }
+  std::vector<std::uint8_t>& file_;
+  const std::vector<Hdf5Place>& places_;
+};
+
+/// Of the form that the input's first bytes say; then two bytes tell which values follow in the
+/// input, place by place. Stays as it is until the next call.
+inline std::span<const std::uint8_t> hdf5_file(Input& input) {
+  struct Made {
+    std::vector<std::uint8_t> image;
+    std::vector<Hdf5Place> places;
+  };
+  constexpr std::size_t kept = 512;
+  constexpr unsigned others = 15, sums = 1u << others;
+  static std::map<std::array<std::uint8_t, Hdf5Form::bytes>, Made> made;
+  static std::vector<std::uint8_t> file;
+  Hdf5Form form;
+  for (std::uint8_t& byte : form.of) byte = input.byte();
+  auto found = made.find(form.of);
+  if (found == made.end()) {
+    if (made.size() == kept) made.clear();
+    const h5::Session session;
+    Hdf5Maker maker(form);
+    found = made.emplace(form.of, Made{std::move(maker.image()), maker.places()}).first;
+  }
+  const Made& which = found->second;
+  file = which.image;
+  const unsigned taken = input.byte() | input.byte() << 8u;
+  for (std::size_t p = 0; p < which.places.size(); ++p) {
+    if ((taken >> p % others & 1) == 0) continue;
+    const Hdf5Place& place = which.places[p];
+    const auto values = input.take(place.bytes);
+    std::copy(values.begin(), values.end(),
+              file.begin() + static_cast<std::ptrdiff_t>(place.offset));
+  }
+  if ((taken & sums) != 0) Hdf5Sums(file, which.places).put_right(form);
+  return file;
+}
+
+}  // namespace lockstep::fuzz
