@@ -56,9 +56,9 @@ std::string to_json(const EpochRecord& r) {
   if (!r.bad_rows.empty())
     bad_rows = fmt::format(R"("bad_rows":{},)", nlohmann::json(r.bad_rows).dump());
   return fmt::format(R"({{"epoch":{},"last_step":{},"train_loss":{},"train_top1":{},{}{})"
-                     R"("images_per_s":{:.1f}}})",
+                     R"("images_per_s":{:.1f},"data_ms":{:.3f}}})",
                      r.epoch, r.step, mean(r.train_loss), share(r.train_top1), validation, bad_rows,
-                     r.images_per_s);
+                     r.images_per_s, r.data_ms);
 }
 
 std::string to_json(const ResumeRecord& r) {

@@ -35,6 +35,13 @@ void RunStatistics::add(const StepTimes& step, std::uint64_t step_rows) {
   times.update_ms += step.update_ms;
   train_s += step.total_ms() / 1e3;
   epoch_s += step.total_ms() / 1e3;
+  epoch_data_ms += step.data_ms;
+  ++epoch_steps;
+}
+
+void RunStatistics::begin_epoch() {
+  epoch_s = epoch_data_ms = 0;
+  epoch_rows = epoch_steps = 0;
 }
 
 double RunStatistics::images_per_s() const { return ratio(static_cast<double>(rows), train_s); }
@@ -42,6 +49,8 @@ double RunStatistics::images_per_s() const { return ratio(static_cast<double>(ro
 double RunStatistics::epoch_images_per_s() const {
   return ratio(static_cast<double>(epoch_rows), epoch_s);
 }
+
+double RunStatistics::epoch_data_share() const { return ratio(epoch_data_ms / 1e3, epoch_s); }
 
 /// Lines of at most 100 characters, broken behind semicolons; the last one ends without.
 std::string wrapped(std::string_view text) {
@@ -87,7 +96,11 @@ std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double s
     line += fmt::format(" | validation: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %",
                         record.validation->loss, 100 * record.validation->top1,
                         100 * record.validation->top5);
-  return line + fmt::format(" | {:.0f} images/s, {}", record.images_per_s, human_seconds(seconds));
+  line += fmt::format(" | {:.0f} images/s, {}", record.images_per_s, human_seconds(seconds));
+  constexpr double telling = 0.1;  // as StragglerWatch has it
+  if (record.data_share > telling)
+    line += fmt::format(", {:.0f} % of the steps waiting for data", 100 * record.data_share);
+  return line;
 }
 
 std::string times_line(const RunStatistics& seen) {

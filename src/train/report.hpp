@@ -17,12 +17,16 @@ struct RunStatistics {
   double train_s = 0;                 ///< in steps
   double epoch_s = 0;                 ///< in steps of the current epoch
   std::uint64_t epoch_rows = 0;       ///< in the same
-  double validation_s = 0;            ///< the newest
-  double first_step_s = 0;            ///< from the process's start to the end of its first step
+  double epoch_data_ms = 0;           ///< of them, waiting for data
+  std::uint64_t epoch_steps = 0;
+  double validation_s = 0;  ///< the newest
+  double first_step_s = 0;  ///< from the process's start to the end of its first step
 
   void add(const StepTimes& step, std::uint64_t step_rows);
   double images_per_s() const;
   double epoch_images_per_s() const;
+  double epoch_data_share() const;  ///< of the time in steps, 0 to 1
+  void begin_epoch();
 };
 
 /// "model = resnet20, batch = 128, ...": the keys that differ from their defaults, in lines of at

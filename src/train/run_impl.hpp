@@ -49,6 +49,7 @@ struct Run::Impl {
   void note_bad_rows(const std::vector<std::string>& mine);  ///< collective
   void count_step(const StepReport& report, double loss, float lr);
   void report_loader();
+  EpochRecord epoch_record() const;
   bool finish_epoch();  ///< false when the ranks agreed to stop in its validation, still due then
   Outcome stop();
   bool time_is_up() const;     ///< the allocation ends soon; rank 0's word
@@ -92,7 +93,7 @@ struct Run::Impl {
   Progress at;
   std::optional<std::uint64_t> audited_step;
   RunStatistics statistics;
-  StragglerWatch stragglers{spec.allocation.host};
+  StragglerWatch stragglers{spec.allocation.host, config.data.train};
   double longest_step_s = 0, longest_save_s = 0;
   double looked_s = 0;  ///< now_s() of the last look for a newer start
   std::optional<Validation> newest_validation;

@@ -153,18 +153,28 @@ void Run::Impl::report_loader() {
   if (speaker()) write_text_atomically(directory.binding(), binding);
 }
 
+/// But for the validation. Collective.
+EpochRecord Run::Impl::epoch_record() const {
+  const double steps = static_cast<double>(std::max<std::uint64_t>(1, statistics.epoch_steps));
+  const auto waits =
+      control.max({statistics.epoch_data_ms / steps, statistics.epoch_data_share()}, "epoch's end");
+  return {.epoch = at.epoch + 1,
+          .step = at.step,
+          .train_loss = at.loss_sum / static_cast<double>(at.rows),
+          .train_top1 = static_cast<double>(at.top1) / static_cast<double>(at.rows),
+          .validation = std::nullopt,
+          .images_per_s = statistics.epoch_images_per_s(),
+          .bad_rows = at.bad_rows,
+          .data_ms = waits[0],
+          .data_share = waits[1]};
+}
+
 bool Run::Impl::finish_epoch() {
   const std::uint64_t epoch = at.epoch + 1;
   const bool last = last_epoch();
   const bool keep = last || due(epoch, config.checkpoint.every_epochs) ||
                     due(at.step, config.checkpoint.every_steps);
-  EpochRecord record{epoch,
-                     at.step,
-                     at.loss_sum / static_cast<double>(at.rows),
-                     static_cast<double>(at.top1) / static_cast<double>(at.rows),
-                     std::nullopt,
-                     statistics.epoch_images_per_s(),
-                     at.bad_rows};
+  EpochRecord record = epoch_record();
   const double validation_began_s = now_s();
   if (val_rows && (last || due(epoch, config.eval.every_epochs))) {
     // A run that dies in a long validation goes on from here and makes the validation up.
@@ -196,8 +206,7 @@ bool Run::Impl::finish_epoch() {
   at.loss_sum = 0;
   at.rows = at.top1 = 0;
   at.bad_rows.clear();
-  statistics.epoch_s = 0;
-  statistics.epoch_rows = 0;
+  statistics.begin_epoch();
   // The best one first: a checkpoint that counts it must not outlive its absence.
   if (best) save_best();
   if (keep) save(checkpoints.path_of(at.step));

@@ -61,8 +61,18 @@ std::vector<Straggler> find_stragglers(const std::vector<StepTimes>& mean_times,
   return found;
 }
 
+std::optional<DataLimit> find_data_limit(const std::vector<StepTimes>& mean_times, double share) {
+  const auto longest =
+      std::max_element(mean_times.begin(), mean_times.end(),
+                       [](const auto& a, const auto& b) { return a.data_ms < b.data_ms; });
+  const DataLimit limit{.rank = static_cast<std::size_t>(longest - mean_times.begin()),
+                        .wait_ms = longest->data_ms,
+                        .step_ms = longest->total_ms()};
+  if (limit.wait_ms < 1 || !(limit.share() > share)) return std::nullopt;
+  return limit;
+}
+
 void StragglerWatch::add(const StepTimes& times, comm::Control& control) {
-  if (control.world() == 1) return;
   for (const auto& [phase, time] : kWork) sum_.*time += times.*time;
   sum_.exposed_comm_ms += times.exposed_comm_ms;
   if (++steps_ == window) compare(control);
@@ -77,12 +87,33 @@ void StragglerWatch::compare(comm::Control& control) {
   steps_ = 0;
   if (control.rank() != 0) return;
   std::vector<StepTimes> ranks(all.size());
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
+  std::vector<std::string> names;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::memcpy(&ranks[rank], all[rank].data(), sizeof(StepTimes));
+    names.push_back(fmt::format("rank {} on {}", rank, all[rank].substr(sizeof(StepTimes))));
+  }
+  tell_late(ranks, names);
+  tell_data(ranks, names);
+}
+
+void StragglerWatch::tell_data(const std::vector<StepTimes>& ranks,
+                               const std::vector<std::string>& names) {
+  const auto limit = find_data_limit(ranks, data_share);
+  const bool before = std::exchange(told_data_, limit.has_value());
+  if (!limit || before) return;
+  log::warn(fmt::format(
+      "data is the limit: over {} steps {} waited for it for {:.1f} of a step's {:.1f} ms ({:.0f} "
+      "%); without that, steps would be {:.1f} times as fast. 'lockstep bench data {}' shows which "
+      "part of it is slow",
+      window, names[limit->rank], limit->wait_ms, limit->step_ms, 100 * limit->share(),
+      1 / std::max(0.001, 1 - limit->share()), data_));
+}
+
+void StragglerWatch::tell_late(const std::vector<StepTimes>& ranks,
+                               const std::vector<std::string>& names) {
   const std::vector<std::string> before = std::exchange(told_, {});
   for (const Straggler& one : find_stragglers(ranks, share)) {
-    const std::string& who = told_.emplace_back(
-        fmt::format("rank {} on {}", one.rank, all[one.rank].substr(sizeof(StepTimes))));
+    const std::string& who = told_.emplace_back(names[one.rank]);
     // Once, as long as it stays so.
     if (std::find(before.begin(), before.end(), who) != before.end()) continue;
     const double step_ms = usual_step_ms(ranks);

@@ -33,6 +33,8 @@ TEST_CASE("metrics are JSON that says what was recorded", "[metrics]") {
   CHECK(with["val_top1"] == 0.5);
   CHECK(with["val_top5"] == 1.0);
   CHECK(with["last_step"] == 780);
+  epoch.data_ms = 12.5;
+  CHECK(json::parse(to_json(epoch))["data_ms"] == 12.5);
 
   const json resume = json::parse(to_json(ResumeRecord{7, {"out (a \"b\", now \n)"}}));
   CHECK(resume["resumed_from_step"] == 7);

@@ -6,6 +6,19 @@ using namespace lockstep;
 using namespace lockstep::train;
 using Catch::Contains;
 
+TEST_CASE("an epoch's line says how much of it was waiting for data, if it was much", "[report]") {
+  RunStatistics seen;
+  seen.add({30, 20, 40, 5, 5}, 64);
+  seen.add({10, 30, 50, 5, 5}, 64);
+  CHECK(seen.epoch_data_share() == Approx(0.2));
+  EpochRecord record{1, 2, 0.5, 0.5, std::nullopt, 640};
+  CHECK_THAT(epoch_line(record, 3, 10), !Contains("data"));
+  record.data_share = seen.epoch_data_share();
+  CHECK_THAT(epoch_line(record, 3, 10), Contains("20 % of the steps waiting for data"));
+  seen.begin_epoch();
+  CHECK(seen.epoch_data_share() == 0);
+}
+
 TEST_CASE("the time that is left counts the validations that will be made", "[report]") {
   RunStatistics seen;
   seen.steps = 10;

@@ -20,6 +20,22 @@ TEST_CASE("ranks that work alike have no straggler among them", "[stragglers]") 
   CHECK(find_stragglers(ranks, 0.2).empty());
 }
 
+TEST_CASE("data is the limit where a rank waits long for it, and it is said by how much",
+          "[stragglers]") {
+  std::vector<StepTimes> ranks(3, usual_times());
+  CHECK_FALSE(find_data_limit(ranks, 0.1).has_value());
+  ranks[0].data_ms = 10;
+  CHECK_FALSE(find_data_limit(ranks, 0.1).has_value());
+  ranks[1].data_ms = 99;
+  const auto found = find_data_limit(ranks, 0.1);
+  REQUIRE(found.has_value());
+  CHECK(found->rank == 1);
+  CHECK(found->wait_ms == 99);
+  CHECK(found->share() == Approx(0.5));
+  CHECK(find_data_limit({{50, 30, 15, 4, 1}}, 0.1).has_value());           // alone, too
+  CHECK_FALSE(find_data_limit({{0.5, 0.1, 0.1, 0, 0}}, 0.1).has_value());  // nobody feels it
+}
+
 TEST_CASE("a rank that works longer is late, in the phase where it loses most", "[stragglers]") {
   std::vector<StepTimes> ranks(4, usual_times());
   ranks[2].forward_ms += 10;

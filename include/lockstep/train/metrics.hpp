@@ -45,6 +45,9 @@ struct EpochRecord {
   std::optional<Validation> validation;
   double images_per_s = 0;  ///< in training, over all ranks, since the epoch began or was resumed
   std::vector<std::string> bad_rows = {};  ///< that were replaced in this epoch
+  /// Waiting for data, of the rank that waited longest, since the epoch began or was resumed: a
+  /// step's milliseconds, and the share of the time in steps (0 to 1).
+  double data_ms = 0, data_share = 0;
 };
 
 /// A resume under which the bits are no longer those of an uninterrupted run: what the lines and
