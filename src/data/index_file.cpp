@@ -57,13 +57,6 @@ struct IndexFile::Header {
   std::size_t names_at() const { return rows_at(parts); }
 };
 
-FileStamp stamp_of(int descriptor, const fs::path& path) {
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0) fail(path);
-  return {static_cast<std::uint64_t>(status.st_size), static_cast<std::uint64_t>(status.st_ino),
-          std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
-}
-
 /// Bytes that are collected in a nameless file beside the index.
 struct IndexWriter::Column {
   static constexpr std::size_t kept = 1 << 16;

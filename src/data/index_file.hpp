@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "file_stamp.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {
@@ -18,16 +19,6 @@ namespace lockstep::data {
 /// To which rows an image belongs.
 enum class Part : std::size_t { training, validation, test };
 inline constexpr std::size_t parts = 3;
-
-/// What tells a file from what it becomes when it is written again.
-struct FileStamp {
-  std::uint64_t bytes = 0, inode = 0;
-  std::int64_t modified_ns = 0;
-  bool operator==(const FileStamp&) const = default;
-};
-
-/// Of an open file. Throws InputError naming `path`.
-FileStamp stamp_of(int descriptor, const std::filesystem::path& path);
 
 /// One image of an index: its name is at `name` in the names; in an archive its bytes are those
 /// from `offset`.

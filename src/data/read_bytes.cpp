@@ -15,11 +15,17 @@
 namespace lockstep::data {
 namespace {
 
-[[noreturn]] void refuse_row(const ShardFile& file, std::size_t row, std::string_view why) {
-  h5::refuse(file.path, fmt::format("row {} cannot be read: {}", row, why));
+[[noreturn]] void refuse_unread(const ShardFile& file, std::size_t row, std::string_view why) {
+  const bool copied = file.staged != nullptr;
+  h5::refuse(
+      file.path,
+      fmt::format("row {} cannot be read{}: {}", row,
+                  copied ? fmt::format(" from its copy {}", file.staged->path().string()) : "",
+                  why));
 }
 
 constexpr const char* kShorter = "the file has become shorter";
+constexpr std::size_t kPageBytes = 4096;
 
 }  // namespace
 
@@ -32,9 +38,13 @@ Mapping::Mapping(int descriptor, const std::string& name) : descriptor_(descript
   if (data_ == nullptr || data_ == MAP_FAILED)
     throw InputError(fmt::format("{}: cannot be mapped: {}; data.read = pread reads it otherwise",
                                  name, std::strerror(errno)));
+  guard_.emplace(data_, size_);
 }
 
-Mapping::~Mapping() { ::munmap(data_, size_); }
+Mapping::~Mapping() {
+  guard_.reset();
+  ::munmap(data_, size_);
+}
 
 const std::uint8_t* Mapping::bytes(std::uint64_t begin, std::uint64_t end) const {
   struct stat status {};
@@ -50,15 +60,29 @@ const std::uint8_t* mapped_bytes(const ShardFile& file, std::size_t row, std::ui
   const std::uint64_t begin = file.offset + offset;
   if (file.staged && !file.staged->ensure(begin, begin + bytes)) return nullptr;
   const std::uint8_t* found = file.mapping->bytes(begin, begin + bytes);
-  if (found == nullptr) refuse_row(file, row, kShorter);
+  if (found == nullptr) refuse_unread(file, row, kShorter);
+  // Where no checksum follows, zeros would pass for pixels.
+  const volatile std::uint8_t* page = found;
+  for (std::size_t at = 0; at < bytes; at += kPageBytes) static_cast<void>(page[at]);
+  static_cast<void>(page[bytes - 1]);
+  require_read(file, row);
   return found;
+}
+
+void require_read(const ShardFile& file, std::size_t row) {
+  // Only a checksum would notice other bytes.
+  if (file.foreign() && !file.staged)
+    require_same(stamp_of(file.descriptor.get(), file.path), file.stamp, file.path,
+                 fmt::format("row {}", row));
+  if (file.mapping && file.mapping->failed())
+    refuse_unread(file, row, "its pages are gone (the file was cut off, or its disk fails)");
 }
 
 void read_bytes(const ShardFile& file, std::size_t row, std::uint64_t offset,
                 std::span<std::uint8_t> to) {
   if (const std::uint8_t* mapped = mapped_bytes(file, row, offset, to.size())) {
     std::memcpy(to.data(), mapped, to.size());
-    return;
+    return require_read(file, row);
   }
   const std::uint64_t begin = file.offset + offset;
   const bool in_copy = file.staged && file.staged->ensure(begin, begin + to.size());
@@ -67,10 +91,15 @@ void read_bytes(const ShardFile& file, std::size_t row, std::uint64_t offset,
   for (std::span<std::uint8_t> left = to; !left.empty();) {
     const ssize_t got = ::pread(descriptor, left.data(), left.size(), at);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) refuse_row(file, row, got == 0 ? kShorter : std::strerror(errno));
+    if (got <= 0) {
+      const std::string why = got == 0 ? kShorter : std::strerror(errno);
+      if (in_copy) refuse_unread(file, row, why);
+      h5::refuse(file.path, fmt::format("row {} cannot be read: {}", row, why));
+    }
     left = left.subspan(static_cast<std::size_t>(got));
     at += got;
   }
+  require_read(file, row);
 }
 
 void ask_for_bytes(const ShardFile& file, std::uint64_t offset, std::size_t bytes) {

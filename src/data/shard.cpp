@@ -196,11 +196,15 @@ struct DataSet::Impl {
     const std::uint32_t stored = place.shard.crcs[place.row];
     const std::uint32_t crc = row_crc(bytes, labels[row]);
     if (crc == stored) return;
+    require_read(place.shard, place.row);  // pages that are gone are no damage
     refuse_bad_row(
         place.shard,
         fmt::format("row {} is damaged: the CRC-32C of its {} and its label is {:08x}, but "
-                    "{:08x} is stored; restore the file or pack it again",
-                    place.row, info.encoding == Encoding::raw ? "pixels" : "JPEG", crc, stored));
+                    "{:08x} is stored; restore the file or pack it again{}",
+                    place.row, info.encoding == Encoding::raw ? "pixels" : "JPEG", crc, stored,
+                    place.shard.staged ? fmt::format(" (and remove its copy {})",
+                                                     place.shard.staged->path().string())
+                                       : ""));
   }
 };
 
@@ -266,6 +270,7 @@ std::span<const std::uint8_t> DataSet::view(std::size_t row,
   if (at.shard.mapping && (!at.shard.form || at.shard.form->plain())) {
     if (const auto* mapped = mapped_bytes(at.shard, at.row, at.row * bytes, bytes)) {
       impl_->check_row(at, {mapped, bytes}, row);
+      require_read(at.shard, at.row);
       return {mapped, bytes};
     }
   }

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <cmath>
@@ -194,12 +193,12 @@ bool lies_in_one_piece(hid_t images, std::uint64_t& offset) {
 
 void open_descriptor(ShardFile& shard, std::uint64_t bytes) {
   shard.descriptor = Owned<int, ::close, -1>(::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!shard.descriptor || ::fstat(shard.descriptor.get(), &status) != 0) {
+  if (!shard.descriptor) {
     const char* hint = errno == EMFILE ? " (raise 'ulimit -n' or pack into fewer shards)" : "";
     h5::refuse(shard.path, fmt::format("cannot be opened: {}{}", std::strerror(errno), hint));
   }
-  const auto length = static_cast<std::uint64_t>(status.st_size);
+  shard.stamp = stamp_of(shard.descriptor.get(), shard.path);
+  const std::uint64_t length = shard.stamp.bytes;
   if (length < shard.offset || length - shard.offset < bytes) {
     h5::refuse(shard.path,
                fmt::format("is truncated: {} bytes long, but its rows' {} bytes begin at {}",

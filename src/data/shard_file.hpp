@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "file_stamp.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/data/shard.hpp"
 #include "read_bytes.hpp"
@@ -43,6 +44,7 @@ struct ShardFile {
   std::vector<std::uint16_t> sizes;  ///< [rows, 2] with jpeg: height, width
   Owned<int, ::close, -1> descriptor;
   std::uint64_t offset = 0;
+  FileStamp stamp;                     ///< as it was when it was opened
   std::unique_ptr<StagedFile> staged;  ///< the copy that is read in place of it
   std::unique_ptr<Mapping> mapping;    ///< of the copy, else of the file
   std::optional<PixelForm> form;  ///< of rows that are no pixels yet, contiguous or in `stored`

@@ -40,6 +40,7 @@ class StagedFile {
   /// given up.
   bool copy(std::uint64_t piece);
   int descriptor() const { return copy_.get(); }
+  const std::filesystem::path& path() const { return path_; }  ///< of the copy
   /// Why no more is copied; empty: nothing is wrong.
   std::string problem() const;
 

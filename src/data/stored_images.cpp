@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -49,6 +50,7 @@ StoredImages::StoredImages(std::filesystem::path path, h5::Data data, const Pixe
   extent_.resize(static_cast<std::size_t>(std::max(1, H5Sget_simple_extent_ndims(space.get()))));
   H5Sget_simple_extent_dims(space.get(), extent_.data(), nullptr);
   const h5::Properties created(H5Dget_create_plist(data_.get()));
+  remember_file();
   choose_way(created.get());
   if (plain_chunks()) reopen_without_cache();
   const std::size_t row = std::max(form_.stored_bytes(), form_.count());
@@ -72,11 +74,11 @@ void StoredImages::choose_way(hid_t created) {
     chunk_.resize(extent_.size());
     H5Pget_chunk(created, static_cast<int>(chunk_.size()), chunk_.data());
     block_rows_ = std::min<std::size_t>(chunk_[0], rows_);
-    std::size_t parts = 1;
+    std::size_t pieces = 1;
     for (std::size_t d = 1; d < chunk_.size(); ++d)
-      parts *= (extent_[d] + chunk_[d] - 1) / chunk_[d];
+      pieces *= (extent_[d] + chunk_[d] - 1) / chunk_[d];
     layout_ = fmt::format("chunks of {} row(s)", chunk_[0]);
-    if (parts > 1) layout_ += fmt::format(", each row cut into {} of them", parts);
+    if (pieces > 1) layout_ += fmt::format(", each row cut into {} of them", pieces);
     const std::string names = filter_names(created);
     layout_ += ", " + (names.empty() ? std::string("not compressed") : names);
     // Chunks of another byte order or number are left to HDF5, which converts them.
@@ -101,22 +103,52 @@ void StoredImages::reopen_without_cache() {
   H5Fclose(file);
 }
 
-// HDF5 gives fill values for what is not there.
-void StoredImages::check_sources(hid_t created) const {
+void StoredImages::remember_file() {
+  const hid_t file = H5Iget_file_id(data_.get());
+  void* handle = nullptr;
+  if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) >= 0 && handle != nullptr) {
+    descriptor_ = *static_cast<const int*>(handle);  // of the driver that shard files are opened by
+    stamp_ = stamp_of(descriptor_, path_);
+  }
+  H5Fclose(file);
+}
+
+// HDF5 gives fill values for what is not there, also when it may not open as many files.
+void StoredImages::check_sources(hid_t created) {
   std::size_t count = 0;
   H5Pget_virtual_count(created, &count);
+  allow_open_files(count);
   for (std::size_t i = 0; i < count; ++i) {
     const ssize_t length = H5Pget_virtual_filename(created, i, nullptr, 0);
     std::string name(static_cast<std::size_t>(std::max<ssize_t>(0, length)) + 1, '\0');
     H5Pget_virtual_filename(created, i, name.data(), name.size());
     name.pop_back();
     if (name == "." || name.find('%') != std::string::npos) continue;
-    const std::filesystem::path file = path_.parent_path() / name;
-    if (::access(file.c_str(), R_OK) != 0 && ::access(name.c_str(), R_OK) != 0) {
+    Source source{path_.parent_path() / name, 0, extent_[0], {}};
+    if (::access(source.path.c_str(), R_OK) != 0 && ::access(name.c_str(), R_OK) != 0) {
       h5::refuse(path_, fmt::format("is a virtual data set over {}, which cannot be read: {}",
-                                    file.string(), std::strerror(errno)));
+                                    source.path.string(), std::strerror(errno)));
     }
+    if (::access(source.path.c_str(), R_OK) != 0) source.path = name;
+    const h5::Space space(H5Pget_virtual_vspace(created, i));
+    std::vector<hsize_t> first(extent_.size()), last(extent_.size());
+    if (H5Sget_select_bounds(space.get(), first.data(), last.data()) >= 0) {
+      source.first = first[0];
+      source.last = last[0];
+    }
+    source.stamp = stamp_of(source.path);
+    sources_.push_back(std::move(source));
   }
+}
+
+/// Behind a reading. Other programs' files have no checksums that would tell.
+void StoredImages::require_unchanged(std::size_t block) const {
+  if (descriptor_ >= 0) require_same(stamp_of(descriptor_, path_), stamp_, path_, rows_text(block));
+  const std::size_t first = block * block_rows_, last = first + rows_of(block) - 1;
+  for (const Source& source : sources_)
+    if (source.first <= last && source.last >= first)
+      require_same(stamp_of(source.path), source.stamp, path_, rows_text(block),
+                   source.path.string());
 }
 
 std::size_t StoredImages::rows_of(std::size_t block) const {
@@ -148,10 +180,16 @@ void StoredImages::decode(std::size_t block, std::uint8_t* pixels) const {
 }
 
 void StoredImages::decode_stored(std::size_t block, std::uint8_t* numbers) const {
-  if (filters_ && !plain_chunks())
-    decode_chunks(block, numbers);
-  else
-    read_by_hdf5(block, numbers);
+  try {
+    if (filters_ && !plain_chunks())
+      decode_chunks(block, numbers);
+    else
+      read_by_hdf5(block, numbers);
+  } catch (const InputError&) {
+    require_unchanged(block);  // which then is the better reason
+    throw;
+  }
+  require_unchanged(block);
 }
 
 void StoredImages::decode_chunks(std::size_t block, std::uint8_t* numbers) const {
