@@ -301,9 +301,9 @@ asan:  ## unit tests and short fuzzing under the address and undefined-behaviour
 	@$(MAKE) --no-print-directory sanitized PARTS='unit fuzz' $(ASAN)
 
 # Code without OpenMP: libgomp's barriers look like races to the thread sanitizer.
-TSAN_TAGS := [loader],[sampler],[reducer]
+TSAN_TAGS := [loader],[sampler],[reducer],[stage],[lost]
 .PHONY: tsan
-tsan:  ## loader, sampler and reducer tests under the thread sanitizer
+tsan:  ## loader, sampler, staging and reducer tests under the thread sanitizer
 	@jobs/setup.sh test
 	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0 \
 	  FILTER='$(or $(FILTER),$(TSAN_TAGS))'

@@ -38,6 +38,7 @@ hdf5-tools         | test  | command h5dump         | hdf5~mpi
 python3-h5py       | test  | python h5py            | py-h5py
 python3-yaml       | test  | python yaml            | py-pyyaml
 procps             | test  | command ps             | procps
+strace             | test  | command strace         | strace
 slurm-wlm          | cluster | command slurmctld    | slurm
 munge              | cluster | command munged       | munge
 libpmix-dev        | cluster | library pmix         | openpmix

@@ -94,6 +94,27 @@ damaged 2 'a damaged row of the validation set ends 2 ranks, file and row named'
   'rank [0-9]: error: rows-val/val-00000-of-00001.h5: row 17 is damaged' --data.train small/train \
   --data.val rows-val
 
+# cut_off NAME OPTION...: a shard becomes shorter while two ranks train on it.
+cut_off() {
+  local began train status=0
+  copy_set shrinking
+  mpirun --oversubscribe --bind-to none -np 2 "$LOCKSTEP" train --data.train shrinking --out run \
+    --threads 1 --batch 16 --optim.lr 0.01 --epochs 100000 --checkpoint.every-epochs 0 \
+    "${@:2}" >run.log 2>&1 &
+  train=$!
+  until_it 200 grep -q 'first step done' run.log
+  began=$SECONDS
+  truncate -s 15000 "shrinking/$shard"
+  wait $train || status=$?
+  said=$(tr -d '\0' <run.log)
+  ((status == 2 && SECONDS - began < 15)) &&
+    says "rank [0-9]: error: shrinking/$shard: row [0-9]+ cannot be read: .* become shorter"
+  verdict $? "$1"
+  rm -rf run shrinking
+}
+cut_off 'a shard that is cut off in a training ends both ranks, file and row named'
+cut_off 'so does one that is mapped' --data.read mmap
+
 # ---- broken rows that are replaced -------------------------------------------------------------------
 copy_set several && for row in 3 41 77; do patch "several/$shard" /images $((row * 192 + 7)); done
 listed() { grep -o '"bad_rows":\[[^]]*\]' "$1/metrics.jsonl"; }
