@@ -47,14 +47,14 @@ struct IndexFile::Header {
   std::uint32_t checksum, given;  ///< the checksum is of all that follows it
   FileStamp stamp;
   std::uint64_t part, ignored, classes, text_bytes, name_bytes;
-  std::array<std::uint64_t, parts> rows;
+  std::array<std::uint64_t, kinds_of_rows> rows;
 
   std::size_t rows_at(std::size_t which) const {
     std::size_t at = sizeof(Header) + text_bytes;
     for (std::size_t p = 0; p < which; ++p) at += rows[p] * sizeof(IndexRow);
     return at;
   }
-  std::size_t names_at() const { return rows_at(parts); }
+  std::size_t names_at() const { return rows_at(kinds_of_rows); }
 };
 
 /// Bytes that are collected in a nameless file beside the index.
@@ -141,7 +141,8 @@ void IndexWriter::finish(const fs::path& origin, const fs::path& content, const 
   header.classes = classes.size();
   header.text_bytes = text.size();
   header.name_bytes = names_->bytes;
-  for (std::size_t p = 0; p < parts; ++p) header.rows[p] = rows_[p]->bytes / sizeof(IndexRow);
+  for (std::size_t p = 0; p < kinds_of_rows; ++p)
+    header.rows[p] = rows_[p]->bytes / sizeof(IndexRow);
 
   PendingFile pending(path_);
   const Descriptor file(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));

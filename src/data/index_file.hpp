@@ -18,7 +18,7 @@ namespace lockstep::data {
 
 /// To which rows an image belongs.
 enum class Part : std::size_t { training, validation, test };
-inline constexpr std::size_t parts = 3;
+inline constexpr std::size_t kinds_of_rows = 3;
 
 /// One image of an index: its name is at `name` in the names; in an archive its bytes are those
 /// from `offset`.
@@ -55,7 +55,7 @@ class IndexWriter {
   std::filesystem::path path_;
   std::map<std::string, std::int32_t, std::less<>> labels_;
   std::unique_ptr<Column> names_;
-  std::array<std::unique_ptr<Column>, parts> rows_;
+  std::array<std::unique_ptr<Column>, kinds_of_rows> rows_;
   std::uint64_t ignored_ = 0;
   Part part_ = Part::training;
   bool given_ = false;
