@@ -192,7 +192,12 @@ bool lies_in_one_piece(hid_t images, std::uint64_t& offset) {
 }
 
 void open_descriptor(ShardFile& shard, std::uint64_t bytes) {
-  shard.descriptor = Owned<int, ::close, -1>(::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC));
+  // To note when a file was read is work for each row, and nobody asks for it; only the file's
+  // owner may leave it out.
+  constexpr int how = O_RDONLY | O_CLOEXEC;
+  shard.descriptor = Owned<int, ::close, -1>(::open(shard.path.c_str(), how | O_NOATIME));
+  if (!shard.descriptor && errno == EPERM)
+    shard.descriptor = Owned<int, ::close, -1>(::open(shard.path.c_str(), how));
   if (!shard.descriptor) {
     const char* hint = errno == EMFILE ? " (raise 'ulimit -n' or pack into fewer shards)" : "";
     h5::refuse(shard.path, fmt::format("cannot be opened: {}{}", std::strerror(errno), hint));
