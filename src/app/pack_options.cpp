@@ -6,10 +6,12 @@
 #include <fmt/core.h>
 
 #include "count_option.hpp"
+#include "key_option.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/shapes.hpp"
+#include "lockstep/train/model.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -53,6 +55,11 @@ void settle_generated(const PackOptions& options) {
                       join(options.sources, " ")));
 }
 
+/// Of an HDF5 file that is no shard, in the training set or the validation set.
+bool says_how_to_read(const train::ConfigKey& key) {
+  return key.for_foreign || key.name == "data.val-images" || key.name == "data.val-labels";
+}
+
 bool lies_in(const fs::path& inner, const fs::path& outer) {
   const fs::path in = fs::weakly_canonical(inner), out = fs::weakly_canonical(outer);
   return std::mismatch(out.begin(), out.end(), in.begin(), in.end()).first == out.end();
@@ -81,6 +88,16 @@ void settle_repack(PackOptions& options) {
   if (!shards) return;
   options.spec.keep_order = !options.shuffle;
   options.default_held_out = 0;
+  // Several files of one data set are a pattern, which the data set itself expands.
+  const auto one = [](const std::vector<std::string>& names, std::vector<fs::path>& files) {
+    if (names.size() == 1 && files.size() > 1) files = {names[0]};
+  };
+  one(options.sources, options.source.files);
+  one(options.validation_sources, options.source.validation_files);
+  const data::DataSetInfo none;
+  options.source.foreign = train::foreign_spec(options.foreign);
+  options.source.validation_foreign = train::foreign_spec(options.foreign, &none);
+  options.source.validation_foreign.like = nullptr;  // it is known when the training set is open
 }
 
 /// One folder or list, or any number of tars.
@@ -163,6 +180,8 @@ std::string describe_pack(const PackOptions& options) {
   line("seed", spec.seed);
   line("shuffle", !spec.keep_order);
   line("rows-per-shard", spec.rows_per_shard);
+  for (const train::ConfigKey& key : train::config_keys())
+    if (says_how_to_read(key)) line(key.name.c_str(), key.get(options.foreign));
   return text;
 }
 
@@ -205,6 +224,8 @@ void add_pack_options(Arguments app, PackOptions& options) {
   app.add_flag("--repack", options.repack,
                "the source is a data set of shards: write them anew, with another size, form or "
                "number; rows keep their order");
+  for (const train::ConfigKey& key : train::config_keys())
+    if (says_how_to_read(key)) add_key(app, key, options.foreign);
   app.add_flag("--shuffle", options.shuffle, "with --repack: shuffle the rows, by --seed");
   app.add_flag("--skip-bad", options.spec.skip_bad,
                "leave out unreadable images and list them, instead of stopping at the first");

@@ -9,6 +9,7 @@
 
 #include "arguments.hpp"
 #include "lockstep/data/pack.hpp"
+#include "lockstep/train/config.hpp"
 
 namespace lockstep::app {
 
@@ -22,6 +23,7 @@ struct PackOptions {
   std::optional<std::size_t> training_rows, validation_rows;
   std::optional<int> quality;
   bool repack = false, shuffle = false, force = false;
+  train::Config foreign;    ///< the keys that say how other programs' HDF5 files are read
   data::SourceSpec source;  ///< the kind may be given; the rest is settled
   data::PackSpec spec;
 };

@@ -14,10 +14,13 @@ namespace {
 /// Rows of a training set and, behind them, of a validation set.
 class Shards final : public Source {
  public:
-  Shards(const fs::path& training, const fs::path& validation) {
-    add(training);
+  Shards(const fs::path& training, const fs::path& validation, const SourceSpec& spec) {
+    sets_.reserve(2);
+    sets_.push_back({training, DataSet(training, spec.foreign)});
     if (validation.empty()) return;
-    add(validation);
+    ForeignSpec foreign = spec.validation_foreign;
+    foreign.like = &sets_[0].rows.info();
+    sets_.push_back({validation, DataSet(validation, foreign)});
     const DataSetInfo &first = sets_[0].rows.info(), &second = sets_[1].rows.info();
     require(first.classes == second.classes,
             fmt::format("{} has other classes than {}", validation.string(), training.string()));
@@ -96,8 +99,6 @@ class Shards final : public Source {
     std::size_t row;
   };
 
-  void add(const fs::path& path) { sets_.push_back({path, DataSet(path)}); }
-
   Place find(std::size_t row) const {
     const std::size_t first = training_rows();
     return row < first ? Place{sets_[0], row} : Place{sets_[1], row - first};
@@ -125,7 +126,7 @@ std::unique_ptr<Source> open_shards(const SourceSpec& spec) {
   fs::path validation;
   if (!spec.validation_files.empty()) validation = spec.validation_files[0];
   if (validation.empty() && both && fs::is_directory(path / "val")) validation = path / "val";
-  return std::make_unique<Shards>(both ? path / "train" : path, validation);
+  return std::make_unique<Shards>(both ? path / "train" : path, validation, spec);
 }
 
 }  // namespace lockstep::data
