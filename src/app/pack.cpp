@@ -14,6 +14,7 @@
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/agreement.hpp"
 #include "lockstep/data/pack_folder.hpp"
 #include "pack_options.hpp"
 
@@ -87,11 +88,8 @@ void make_index(Control& control, const data::SourceSpec& source, const fs::path
 
 /// The ranks divide the rows by number, so they must all see the same files.
 void require_same_files(Control& control, const std::string& images) {
-  const std::vector<std::string> seen = control.gather(images, "pack: files");
-  for (std::size_t rank = 1; rank < seen.size(); ++rank)
-    require(seen[rank] == seen[0],
-            fmt::format("rank 0 sees {}, rank {} sees {}: all ranks must see the same files",
-                        seen[0], rank, seen[rank]));
+  const std::string differs = comm::disagreement(control, images, "pack: files");
+  require(differs.empty(), fmt::format("the ranks do not see the same files: {}", differs));
 }
 
 /// Sums integers over the ranks, exactly: in halves, because doubles carry 53 bits.
@@ -150,26 +148,54 @@ data::Tally add_up(Control& control, const data::Tally& own) {
   return all;
 }
 
-/// All ranks' unreadable images in the source's order, one line each.
-std::vector<std::string> gather_skipped(Control& control, const data::Tally& tally) {
+struct Skipped {
+  std::size_t row = 0;  ///< of the source
+  std::string reason;
+};
+
+/// All ranks' unreadable images in the source's order.
+std::vector<Skipped> gather_skipped(Control& control, const data::Tally& tally) {
   std::string own;
   for (const data::SkippedRow& bad : tally.skipped)
-    own += fmt::format("{:012} {}\n", bad.row, bad.reason);
-  std::vector<std::string> lines;
+    own += fmt::format("{} {}\n", bad.row, bad.reason);
+  std::vector<Skipped> skipped;
   for (const std::string& text : control.gather(own, "pack: skipped"))
     for (std::size_t at = 0, end; at < text.size(); at = end + 1) {
       end = text.find('\n', at);
-      lines.push_back(text.substr(at, end - at));
+      const std::size_t space = text.find(' ', at);
+      skipped.push_back(
+          {std::stoull(text.substr(at, space - at)), text.substr(space + 1, end - space - 1)});
     }
-  std::sort(lines.begin(), lines.end());
-  for (std::string& line : lines) line.erase(0, line.find(' ') + 1);
-  return lines;
+  std::sort(skipped.begin(), skipped.end(),
+            [](const Skipped& a, const Skipped& b) { return a.row < b.row; });
+  return skipped;
 }
 
-void report_skipped(const std::vector<std::string>& skipped, const fs::path& out) {
+/// Classes of which no training image is left.
+std::vector<std::string> lost_classes(const data::Source& source,
+                                      const std::vector<data::ShardPlan>& plan,
+                                      const std::vector<Skipped>& skipped) {
+  std::vector<std::size_t> rows(source.classes().size(), 0), left;
+  for (const data::ShardPlan& shard : plan)
+    for (const std::size_t row : shard.rows)
+      if (shard.training) ++rows[static_cast<std::size_t>(source.label(row))];
+  std::vector<bool> out(source.rows(), false);
+  for (const Skipped& bad : skipped) out[bad.row] = true;
+  left = rows;
+  for (const data::ShardPlan& shard : plan)
+    for (const std::size_t row : shard.rows)
+      if (shard.training && out[row]) --left[static_cast<std::size_t>(source.label(row))];
+  std::vector<std::string> lost;
+  for (std::size_t c = 0; c < rows.size(); ++c)
+    if (rows[c] > 0 && left[c] == 0)
+      lost.push_back(fmt::format("'{}' ({})", source.classes()[c], rows[c]));
+  return lost;
+}
+
+void report_skipped(const std::vector<Skipped>& skipped, const fs::path& out) {
   if (skipped.empty()) return;
   for (std::size_t i = 0; i < std::min(listed, skipped.size()); ++i)
-    log::warn(fmt::format("skipped {}", skipped[i]));
+    log::warn(fmt::format("skipped {}", skipped[i].reason));
   log::warn(fmt::format("{} unreadable image{} skipped; all are listed in {}", skipped.size(),
                         skipped.size() == 1 ? " was" : "s were", (out / "skipped.txt").string()));
 }
@@ -193,6 +219,13 @@ void summarise(const PackOptions& options, const data::DataSetInfo& info, const 
   log::info(fmt::format("  mean {:.4f}, deviation {:.4f}; peak memory {} a rank",
                         fmt::join(all.sums.mean(), " "), fmt::join(all.sums.stddev(), " "),
                         human_bytes(static_cast<double>(peak_resident_bytes()))));
+}
+
+/// Some of them, and how many more there are.
+std::string first_of(std::vector<std::string> names) {
+  const std::size_t more = names.size() - std::min(listed, names.size());
+  names.resize(names.size() - more);
+  return join(names, ", ") + (more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 /// The work of one call of `lockstep pack`.
@@ -307,7 +340,7 @@ class PackJob {
     totals_ = add_up(control_, *tally_);
     require(totals_.training_rows > 0,
             fmt::format("none of the images is readable; the first: {}", source_->name(0)));
-    const std::vector<std::string> skipped = gather_skipped(control_, *tally_);
+    const std::vector<Skipped> skipped = gather_skipped(control_, *tally_);
     together(control_, "pack: normalisation", [&] {
       const std::vector<float> mean = totals_.sums.mean(), stddev = totals_.sums.stddev();
       for (std::size_t s = 0; s < plan_.size(); ++s)
@@ -316,11 +349,19 @@ class PackJob {
     });
     together(control_, "pack: in place", [&] {
       if (!first()) return;
-      if (!skipped.empty())
-        write_text_atomically(partial_ / "skipped.txt", join(skipped, "\n") + "\n");
+      std::string reasons;
+      for (const Skipped& bad : skipped) reasons += bad.reason + "\n";
+      if (!skipped.empty()) write_text_atomically(partial_ / "skipped.txt", reasons);
       folder_->commit();
     });
     report_skipped(skipped, options_.out);
+    if (skipped.empty() || !first()) return;
+    const std::vector<std::string> lost = lost_classes(*source_, plan_, skipped);
+    if (!lost.empty())
+      log::warn(
+          fmt::format("{} of {} classes lost all of their training images, nothing is left to "
+                      "learn them from: {}",
+                      lost.size(), info_.classes.size(), first_of(lost)));
   }
 
   PackOptions& options_;

@@ -74,6 +74,12 @@ said=$(ranks 2 "$LOCKSTEP" pack images --skip-bad --held-out 0 --rows-per-shard 
   [[ $(wc -l <out/skipped.txt) == 2 ]] && grep -q '^images/cat/3.JPG: not' out/skipped.txt &&
   grep -q '^images/dog/8.JPG: broken JPEG' out/skipped.txt
 verdict $? 'pack --skip-bad counts and lists what it left out'
+mkdir -p images/newt && for i in 1 2 3; do echo text >images/newt/$i.jpg; done
+said=$(ranks 2 "$LOCKSTEP" pack images --skip-bad --held-out 0 --rows-per-shard 5 --out lost 2>&1) &&
+  grep -q "1 of 3 classes lost all of their training images.*: 'newt' (3)" <<<"$said" &&
+  (($(grep -c 'lost all' <<<"$said") == 1)) && "$LOCKSTEP" info lost/train | grep -q newt
+verdict $? 'a class that loses all its images is named'
+rm -r images/newt
 rm -rf out
 
 mkdir images/bird
