@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include "cuda/check.hpp"
+#include "cuda/fit.hpp"
 #include "cuda/program.hpp"
+#include "cuda/range.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::cuda {
@@ -26,6 +28,11 @@ class CudaBackend final : public Backend {
   }
   Device& device() override { return device_; }
 
+  void require_fit(const nn::Network& network, const ProgramSpec& spec) override {
+    std::size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    cuda::require_fit(network, spec, planner_, free, total);
+  }
   std::unique_ptr<Parameters> make_parameters(const nn::Network& network,
                                               Precision precision) override {
     return std::make_unique<CudaParameters>(network, precision, device_);
@@ -34,13 +41,18 @@ class CudaBackend final : public Backend {
                                    Parameters& parameters) override {
     return std::make_unique<CudaProgram>(network, spec, state(parameters), shares_);
   }
-  void judge_gradients(Parameters& parameters) override { state(parameters).judge(); }
+  void judge_gradients(Parameters& parameters) override {
+    const Range range("search for overflows");
+    state(parameters).judge();
+  }
   void update(Parameters& parameters, const UpdateRule& rule, const StepScalars& scalars,
               std::size_t first, std::size_t last) override {
+    const Range range("update");
     state(parameters).set_scalars(scalars);
     state(parameters).update(rule, first, last);
   }
   void update_statistics(Parameters& parameters, std::size_t micro_batches) override {
+    const Range range("running statistics");
     state(parameters).update_statistics(micro_batches);
   }
 

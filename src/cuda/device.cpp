@@ -96,7 +96,8 @@ PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
   check(pages != nullptr, fmt::format("no host memory for a buffer of {} bytes", rounded));
   std::memset(pages.get(), 0, rounded);
   check_cuda(cudaHostRegister(pages.get(), rounded, cudaHostRegisterPortable), "cudaHostRegister");
-  return {pages.release(), bytes, [](std::byte* memory) {
+  return {pages.release(), bytes, [copies = copy_.get()](std::byte* memory) {
+            cudaStreamSynchronize(copies);  // the next batch may be on its way from here
             cudaHostUnregister(memory);
             std::free(memory);
           }};

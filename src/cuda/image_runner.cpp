@@ -5,15 +5,11 @@
 namespace lockstep::cuda {
 
 InputBatch::InputBatch(const nn::Network& network, const ProgramSpec& spec, CudaDevice& device)
-    : rows_(spec.batch),
-      row_values_(network.input.count()),
-      device_(device),
-      bytes_(rows_ * row_values_, "a batch of images"),
-      targets_(rows_ * sizeof(data::Target), "a batch of labels") {}
-
-void InputBatch::begin() {
-  // Those who read the last batch precede the next one's bytes.
-  device_.copy().wait(*device_.compute().record());
+    : rows_(spec.batch), row_values_(network.input.count()), device_(device) {
+  for (Slot& slot : slots_) {
+    slot.bytes = DeviceBuffer(rows_ * row_values_, "a batch of images");
+    slot.targets = DeviceBuffer(rows_ * sizeof(data::Target), "a batch of labels");
+  }
 }
 
 void InputBatch::copy(DeviceBuffer& to, const void* from, std::size_t bytes) {
@@ -21,29 +17,44 @@ void InputBatch::copy(DeviceBuffer& to, const void* from, std::size_t bytes) {
              "cudaMemcpyAsync of a batch");
 }
 
-void InputBatch::end() {
-  device_.compute().wait(*device_.copy().record());  // the batch precedes its normalisation
+void InputBatch::fill(Slot& slot, const void* images, DeviceBuffer& to, const void* targets) {
+  device_.copy().wait(slot.read);  // who reads the slot's last batch precedes the next one's bytes
+  copy(to, images, to.size());
+  copy(slot.targets, targets, slot.targets.size());
+  slot.written.record(device_.copy().get());
+  slot.normalised = &to == &slot.floats;
+  slot.holds = {};
+}
+
+void InputBatch::turn_to_other() {
+  slots_[current_].read.record(device_.compute().get());
+  current_ = 1 - current_;
+  device_.compute().wait(slots_[current_].written);  // the batch precedes its normalisation
+}
+
+void InputBatch::prefetch(const data::Batch& batch) {
+  check(batch.capacity == rows_, "the batch has not the size that the program was compiled for");
+  fill(other(), batch.images, other().bytes, batch.targets);
+  other().holds = batch;
 }
 
 void InputBatch::load(const data::Batch& batch) {
-  check(batch.capacity == rows_, "the batch has not the size that the program was compiled for");
-  begin();
-  copy(bytes_, batch.images, rows_ * row_values_);
-  copy(targets_, batch.targets, rows_ * sizeof(data::Target));
-  end();
-  normalised_ = false;
+  const data::Batch& there = other().holds;
+  const bool is_there = there.images == batch.images && there.index == batch.index &&
+                        there.epoch == batch.epoch && batch.images != nullptr;
+  if (!is_there) prefetch(batch);
+  other().holds = {};
+  turn_to_other();
 }
 
 void InputBatch::load_normalised(std::span<const float> images,
                                  std::span<const data::Target> targets) {
   check(images.size() == rows_ * row_values_ && targets.size() == rows_,
         "the input has not the size that the program was compiled for");
-  if (floats_.size() == 0) floats_ = DeviceBuffer(images.size_bytes(), "a normalised batch");
-  begin();
-  copy(floats_, images.data(), images.size_bytes());
-  copy(targets_, targets.data(), targets.size_bytes());
-  end();
-  normalised_ = true;
+  DeviceBuffer& floats = other().floats;
+  if (floats.size() == 0) floats = DeviceBuffer(images.size_bytes(), "a normalised batch");
+  fill(other(), images.data(), floats, targets.data());
+  turn_to_other();
 }
 
 namespace {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cuda/check.hpp"
+#include "cuda/range.hpp"
 #include "cuda/stream.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -148,6 +149,7 @@ class NcclCommunicator final : public Communicator {
   void all_reduce_sum(float* data, std::size_t count, std::string_view name) override {
     if (world_ == 1 || count == 0) return;
     watch_->rethrow();
+    const cuda::Range range(fmt::format("reduction of {}", name));
     settle(connection_->all_reduce_sum(data, count, network_.get()), name);
     watch_->started(name, network_.record());
   }

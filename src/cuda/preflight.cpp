@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/cost.hpp"
+#include "cuda/fit.hpp"
 #include "cuda/parameters.hpp"
 #include "lockstep/base/error.hpp"
 
@@ -51,46 +52,6 @@ std::vector<PreflightFusion> fusions_of(const ProgramPlan& plan) {
   return fusions;
 }
 
-PreflightMemory memory_of(const PreflightSpec& spec, const ProgramPlan& plan) {
-  const std::size_t floats = cuda::arena_layout(spec.network).size;
-  const std::size_t copies = plan.storage == Storage::fp32 ? 0 : bytes_of(plan.storage);
-  PreflightMemory memory;
-  memory.parameters = floats * (2 * sizeof(float) + copies);
-  memory.gradients = floats * sizeof(float);
-  memory.input = spec.program.batch * spec.network.input.count();
-  memory.activations = plan.block;
-  memory.without_reuse = plan.without_reuse;
-  memory.workspace = plan.workspace;
-  return memory;
-}
-
-/// Whether a micro-batch of `rows` has plans and a place in the GPU's memory, of which the driver
-/// and the libraries' code keep some.
-bool fits(PreflightSpec spec, std::size_t rows, ConvPlanner& planner) {
-  constexpr double kept_free = 0.95;
-  spec.program.batch = rows;
-  try {
-    const ProgramPlan plan = plan_program(spec.network, spec.program, planner);
-    return static_cast<double>(memory_of(spec, plan).total()) <= kept_free * spec.gpu.memory;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-/// To within one part in 16: plans for every size in between would take minutes.
-std::size_t largest_batch(const PreflightSpec& spec, ConvPlanner& planner) {
-  std::size_t good = 0, bad = std::max<std::size_t>(1, spec.program.batch);
-  while (bad <= (std::size_t{1} << 20) && fits(spec, bad, planner)) {
-    good = bad;
-    bad *= 2;
-  }
-  while (bad - good > std::max<std::size_t>(1, good / 16)) {
-    const std::size_t middle = good + (bad - good) / 2;
-    (fits(spec, middle, planner) ? good : bad) = middle;
-  }
-  return good;
-}
-
 std::vector<PreflightStep> steps_of(const PreflightSpec& spec, const ProgramPlan& plan) {
   std::vector<StepCost> costs = tape_costs(spec.network, plan);
   if (plan.training)
@@ -117,9 +78,11 @@ PreflightReport preflight(const PreflightSpec& spec) {
   if (!report.possible) return report;
   const ProgramPlan plan = plan_program(spec.network, spec.program, planner);
   report.steps = steps_of(spec, plan);
-  report.memory = memory_of(spec, plan);
+  report.memory = memory_of(spec.network, spec.program, plan);
   if (spec.program.fuse_norms) report.fusions = fusions_of(plan);
-  if (spec.search_batch) report.largest_batch = largest_batch(spec, planner);
+  if (spec.search_batch)
+    report.largest_batch =
+        largest_batch(spec.network, spec.program, planner, usable * spec.gpu.memory);
   return report;
 }
 

@@ -1,26 +1,17 @@
 #include "cuda/program.hpp"
 
 #include <fmt/core.h>
-#include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "cuda/check.hpp"
+#include "cuda/range.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::cuda {
 
 namespace {
-
-/// A name over a stretch of a profiler's time line.
-class Range {
- public:
-  explicit Range(const std::string& name) { nvtxRangePushA(name.c_str()); }
-  ~Range() { nvtxRangePop(); }
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
-};
 
 TapeStep named(TapeStep step) {
   auto run = [name = step.name, inner = std::move(step.run)] {
@@ -49,8 +40,9 @@ std::unique_ptr<Runner> make_runner(Context& context, std::size_t unit) {
   throw Error("a unit without a runner");
 }
 
-/// Before anything is allocated: memory for values grows with the batch, nothing else does.
-void require_fit(std::size_t needed, std::size_t batch) {
+/// Another program of a backend, beside those that were checked whole: memory for values grows with
+/// the batch, nothing else does.
+void require_room(std::size_t needed, std::size_t batch) {
   if (needed == 0) return;
   std::size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
@@ -82,8 +74,8 @@ CudaProgram::CudaProgram(const nn::Network& network, const ProgramSpec& spec,
       metrics_(sizeof(DeviceMetrics), "the metrics"),
       context_{network_, spec_, plan_, parameters_, device_, input_} {
   check(parameters.precision() == spec.precision, "the parameters were made for another precision");
-  require_fit(shares.block.lacking(plan_.block) + shares.workspace.lacking(plan_.workspace),
-              spec_.batch);
+  require_room(shares.block.lacking(plan_.block) + shares.workspace.lacking(plan_.workspace),
+               spec_.batch);
   block_ = shares.block.of_size(plan_.block, "the values of a step");
   workspace_ = shares.workspace.of_size(plan_.workspace, "the libraries' workspace");
   context_.block = block_->data();
@@ -105,6 +97,16 @@ void CudaProgram::make_tapes() {
     for (std::size_t u = runners_.size(); u-- > 0;)
       for (TapeStep& step : runners_[u]->backward(accumulate))
         backward_[accumulate].push_back(named(std::move(step)));
+}
+
+void CudaProgram::prefetch(const data::Batch& batch) {
+  const Range range("copy of the next batch");
+  input_.prefetch(batch);
+}
+
+void CudaProgram::load(const data::Batch& batch) {
+  const Range range("load");
+  input_.load(batch);
 }
 
 Metrics CudaProgram::take_metrics() {

@@ -36,7 +36,8 @@ class CudaProgram final : public Program {
   CudaProgram(const nn::Network& network, const ProgramSpec& spec, CudaParameters& parameters,
               ProgramShares& shares);
   const ProgramSpec& spec() const override { return spec_; }
-  void load(const data::Batch& batch) override { input_.load(batch); }
+  void prefetch(const data::Batch& batch) override;
+  void load(const data::Batch& batch) override;
   void load_normalised(std::span<const float> images,
                        std::span<const data::Target> targets) override {
     input_.load_normalised(images, targets);

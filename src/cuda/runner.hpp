@@ -12,26 +12,40 @@
 
 namespace lockstep::cuda {
 
-/// One batch on the device. load() puts it there on the copy stream.
+/// Batches on the device: the one that is worked on, and the next, which the copy stream brings
+/// meanwhile when prefetch() was given it.
 class InputBatch {
  public:
   InputBatch(const nn::Network& network, const ProgramSpec& spec, CudaDevice& device);
+  void prefetch(const data::Batch& batch);
+  /// What is put into the compute stream from now on works on this batch.
   void load(const data::Batch& batch);
   void load_normalised(std::span<const float> images, std::span<const data::Target> targets);
 
-  bool normalised() const { return normalised_; }
-  const void* images() const { return normalised_ ? floats_.data() : bytes_.data(); }
-  const data::Target* targets() const { return targets_.as<data::Target>(); }
+  bool normalised() const { return slots_[current_].normalised; }
+  const void* images() const {
+    const Slot& slot = slots_[current_];
+    return slot.normalised ? slot.floats.data() : slot.bytes.data();
+  }
+  const data::Target* targets() const { return slots_[current_].targets.as<data::Target>(); }
 
  private:
-  void begin();
+  struct Slot {
+    DeviceBuffer bytes, floats, targets;
+    CudaEvent written;        ///< in the copy stream
+    CudaEvent read;           ///< in the compute stream: nothing there needs it any more
+    data::Batch holds;        ///< images: nullptr when it is no prefetched batch
+    bool normalised = false;  ///< floats are the batch
+  };
+  Slot& other() { return slots_[1 - current_]; }
   void copy(DeviceBuffer& to, const void* from, std::size_t bytes);
-  void end();
+  void fill(Slot& slot, const void* images, DeviceBuffer& to, const void* targets);
+  void turn_to_other();
 
   std::size_t rows_, row_values_;
   CudaDevice& device_;
-  DeviceBuffer bytes_, floats_, targets_;
-  bool normalised_ = false;
+  Slot slots_[2];
+  std::size_t current_ = 0;
 };
 
 /// What the steps of one program share.

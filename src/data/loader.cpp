@@ -259,6 +259,11 @@ struct Loader::Impl {
     return batch;
   }
 
+  bool batch_waits() {
+    const std::lock_guard lock(mutex);
+    return !error && next_turn < end_turn && slot_of(next_turn).state == Slot::State::ready;
+  }
+
   void release(const Batch& batch) {
     {
       const std::lock_guard lock(mutex);
@@ -278,6 +283,8 @@ Loader::Loader(const DataSet& rows, const LoaderSpec& spec, Device& device)
 Loader::~Loader() = default;
 
 Batch Loader::next() { return impl_->next(); }
+
+bool Loader::ready() const { return impl_->batch_waits(); }
 
 std::span<const Replaced> Loader::replaced(const Batch& batch) const {
   return impl_->slots.at(batch.slot).replaced;

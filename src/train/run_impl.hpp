@@ -44,6 +44,8 @@ struct Run::Impl {
 
   // ---- run_loop.cpp
   Outcome loop();
+  /// The next step's batch, when the loader has it and it is of this epoch.
+  std::optional<NextBatch> next_batch();
   bool step();   ///< true when the ranks agreed to stop behind it
   void audit();  ///< once behind a step, and before each checkpoint
   void note_bad_rows(const std::vector<std::string>& mine);  ///< collective
@@ -87,9 +89,10 @@ struct Run::Impl {
   std::optional<ResumePoint> resume;
   std::vector<std::string> changes;  ///< that the resume brings: see judge_resume
   std::optional<Trainer> trainer;
-  std::optional<Evaluator> evaluator;  ///< compiled when first needed
-  std::optional<MetricsLog> metrics;   ///< rank 0's
-  std::optional<data::Loader> loader;  ///< none when no step is left
+  std::optional<Evaluator> evaluator;   ///< compiled when first needed
+  std::optional<MetricsLog> metrics;    ///< rank 0's
+  std::optional<data::Loader> loader;   ///< none when no step is left
+  std::optional<data::Batch> upcoming;  ///< lent already, and on its way to the device
   Progress at;
   std::optional<std::uint64_t> audited_step;
   RunStatistics statistics;

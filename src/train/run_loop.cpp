@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -63,6 +64,12 @@ void Run::Impl::look_for_newer_start() {
   generation->require_newest();
 }
 
+std::optional<NextBatch> Run::Impl::next_batch() {
+  if (at.batch + 1 >= steps_per_epoch || !loader->ready()) return std::nullopt;
+  upcoming = loader->next();
+  return NextBatch{*upcoming, sampler->slice(at.batch + 1).global_rows};
+}
+
 bool Run::Impl::step() {
   look_for_newer_start();
   comm::activity::begin_step(at.step + 1);
@@ -70,14 +77,14 @@ bool Run::Impl::step() {
   const data::Slice slice = sampler->slice(at.batch);
   const float lr = optim::learning_rate(schedule, at.epoch * steps_per_epoch + at.batch);
   double mark = now_ms();
-  const data::Batch batch = loader->next();
+  const data::Batch batch = upcoming ? *std::exchange(upcoming, std::nullopt) : loader->next();
   check(batch.index == at.batch, "the loader is at another batch than the trainer");
   const double data_ms = now_ms() - mark;
 
   std::vector<std::string> bad_rows;
   for (const data::Replaced& row : loader->replaced(batch)) bad_rows.push_back(row.what);
   communicator.begin_step(at.step + 1);
-  StepReport report = trainer->step(batch, slice.global_rows, lr);
+  StepReport report = trainer->step(batch, slice.global_rows, lr, [this] { return next_batch(); });
   loader->release(batch);
 
   // One small exchange serves the metrics and the decision to stop, which all ranks must take

@@ -28,6 +28,11 @@ std::vector<comm::Bucket> buckets_of(const nn::ArenaLayout& layout, std::size_t 
   return comm::plan_buckets(extents, bucket_bytes);
 }
 
+std::unique_ptr<Parameters> make_parameters(const TrainerSpec& spec, Backend& backend) {
+  backend.require_fit(spec.network, spec.program);
+  return backend.make_parameters(spec.network, spec.program.precision);
+}
+
 void fill_weights(const nn::Network& network, std::uint64_t seed, Parameters& parameters) {
   std::vector<float> plain;
   const auto& slices = parameters.layout().slices;
@@ -60,7 +65,7 @@ Trainer::Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& 
     : spec_(spec),
       backend_(backend),
       communicator_(communicator),
-      parameters_(backend.make_parameters(spec.network, spec.program.precision)),
+      parameters_(make_parameters(spec, backend)),
       rule_(update_rule(spec, parameters_->layout())) {
   fill_weights(spec_.network, spec_.seed, *parameters_);
   program_for(spec_.program.batch);
@@ -80,7 +85,8 @@ Program& Trainer::program_for(std::size_t rows) {
   return *program;
 }
 
-StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, float lr) {
+StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, float lr,
+                         const std::function<std::optional<NextBatch>()>& next) {
   const auto parts = plan_micro_batches(global_rows, communicator_.world(), communicator_.rank(),
                                         spec_.program.batch);
   check(parts.back().first + parts.back().rows == batch.rows,
@@ -95,7 +101,19 @@ StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, floa
       run_micro_batch(batch, part, scalars, &part == &parts.front(), &part == &parts.back());
   }
   reduce_and_update(scalars, parts.size());
+  if (const auto upcoming = next ? next() : std::nullopt) prefetch(*upcoming);
   return report();
+}
+
+/// Of several micro-batches the first; nothing is compiled for it before its time.
+void Trainer::prefetch(const NextBatch& next) {
+  if (next.batch.rows == 0) return;
+  const MicroBatch first = plan_micro_batches(next.global_rows, communicator_.world(),
+                                              communicator_.rank(), spec_.program.batch)
+                               .front();
+  const auto program = programs_.find(first.rows);
+  if (program != programs_.end())
+    program->second->prefetch(view(next.batch, first, spec_.network.input.count()));
 }
 
 void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part, StepScalars scalars,

@@ -1,8 +1,10 @@
 // The backend around the kernels: its streams, its copies from pinned memory, what it refuses.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <cstring>
 
+#include "cuda/device.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "tests/emulated/gpu.hpp"
@@ -20,43 +22,67 @@ struct Under {
   ~Under() { emulated::conditions() = {}; }
 };
 
-/// Four steps of two micro-batches, whose pinned bytes change as soon as the step is over; the hash
-/// of all that was learned, and the losses.
+constexpr std::size_t rows = 3, steps = 4;
+
+/// Batches of two micro-batches in a ring of two pinned slots, as the loader has them.
+class Feed {
+ public:
+  Feed(const Case& c, Device& device) : case_(c), row_bytes_(c.network.input.count()) {
+    for (PinnedBuffer& slot : slots_) slot = device.allocate_pinned(2 * rows * row_bytes_);
+  }
+  void fill(std::size_t step) {
+    std::byte* bytes = slots_[step % 2].data();
+    for (std::size_t i = 0; i < slots_[0].size(); ++i)
+      bytes[i] = static_cast<std::byte>((i + step * 5) * 37 % 251);
+  }
+  void spoil(std::size_t step) { std::memset(slots_[step % 2].data(), 0xee, slots_[0].size()); }
+  data::Batch batch(std::size_t step, bool second) const {
+    data::Batch batch;
+    batch.images = reinterpret_cast<const std::uint8_t*>(slots_[step % 2].data()) +
+                   (second ? rows * row_bytes_ : 0);
+    batch.targets = case_.targets.data();
+    batch.rows = batch.capacity = rows;
+    batch.index = step;
+    return batch;
+  }
+
+ private:
+  const Case& case_;
+  std::size_t row_bytes_;
+  PinnedBuffer slots_[2];
+};
+
+/// The hash of all that was learned in some steps of two micro-batches, and the losses.
 struct Trained {
   std::uint32_t hash = 0;
   std::vector<double> losses;
   bool operator==(const Trained&) const = default;
 };
 
-Trained train(const Case& c, Precision precision) {
-  constexpr std::size_t rows = 3;
+/// A slot's bytes change as soon as its step is over.
+Trained train(const Case& c, Precision precision, bool prefetch) {
   Compiled compiled(c, rows, make_cuda_backend(0), precision);
-  const std::size_t row_bytes = c.network.input.count();
-  const PinnedBuffer pinned = compiled.backend->device().allocate_pinned(2 * rows * row_bytes);
-  const UpdateRule rule{0.9f, true,
-                        std::vector<float>(compiled.parameters->layout().slices.size(), 1e-3f)};
+  Program& program = *compiled.program;
+  Feed feed(c, compiled.backend->device());
+  const nn::ArenaLayout& layout = compiled.parameters->layout();
+  const UpdateRule rule{0.9f, true, std::vector<float>(layout.slices.size(), 1e-3f)};
+  const StepScalars scalars{0.05f, 1.f / (2 * rows), 0.5f};
   Trained trained;
-  for (std::size_t step = 0; step < 4; ++step) {
-    auto* bytes = reinterpret_cast<std::uint8_t*>(pinned.data());
-    for (std::size_t i = 0; i < 2 * rows * row_bytes; ++i)
-      bytes[i] = static_cast<std::uint8_t>((i + step * 5) * 37 % 251);
-    const StepScalars scalars{0.05f, 1.f / (2 * rows), 0.5f};
+  feed.fill(0);
+  for (std::size_t step = 0; step < steps; ++step) {
     for (const bool second : {false, true}) {
-      data::Batch batch;
-      batch.images = bytes + (second ? rows * row_bytes : 0);
-      batch.targets = c.targets.data();
-      batch.rows = batch.capacity = rows;
-      compiled.program->set_scalars(scalars);
-      compiled.program->load(batch);
-      for (const TapeStep& piece : compiled.program->forward()) piece.run();
-      for (const TapeStep& piece : compiled.program->backward(second)) piece.run();
+      program.set_scalars(scalars);
+      program.load(feed.batch(step, second));
+      for (const TapeStep& piece : program.forward()) piece.run();
+      for (const TapeStep& piece : program.backward(second)) piece.run();
     }
     compiled.backend->judge_gradients(*compiled.parameters);
-    compiled.backend->update(*compiled.parameters, rule, scalars, 0,
-                             compiled.parameters->layout().learned_slices);
+    compiled.backend->update(*compiled.parameters, rule, scalars, 0, layout.learned_slices);
     compiled.backend->update_statistics(*compiled.parameters, 2);
-    trained.losses.push_back(compiled.program->take_metrics().loss);
-    std::memset(pinned.data(), 0xee, pinned.size());
+    feed.fill(step + 1);
+    if (prefetch) program.prefetch(feed.batch(step + 1, false));
+    trained.losses.push_back(program.take_metrics().loss);
+    feed.spoil(step);
   }
   trained.hash = compiled.parameters->hash();
   return trained;
@@ -64,24 +90,87 @@ Trained train(const Case& c, Precision precision) {
 
 }  // namespace
 
-TEST_CASE("training gives the same bits whenever streams and threads do their work", "[backend]") {
+TEST_CASE(
+    "training gives the same bits whenever streams and threads do their work, with the next "
+    "batch on its way meanwhile or not",
+    "[backend]") {
   using emulated::Order;
   using emulated::Streams;
   for (const Precision precision : {Precision::fp32, Precision::fp16}) {
-    const Case c(bottlenecks(), 3, 5);
-    const Trained usual = train(c, precision);
+    const Case c(bottlenecks(), rows, 5);
+    const Trained usual = train(c, precision, false);
+    CHECK(usual.losses.size() == steps);
     CHECK(usual.losses.back() == usual.losses.back());
-    for (const Streams streams : {Streams::eager, Streams::late, Streams::others_first})
-      for (const Order order : {Order::reverse, Order::shuffled}) {
-        emulated::Conditions conditions;
-        conditions.streams = streams;
-        conditions.order = order;
-        const Under under(conditions);
-        INFO(to_string(precision) << ", streams " << static_cast<int>(streams) << ", threads "
-                                  << static_cast<int>(order));
-        CHECK(train(c, precision) == usual);
-      }
+    for (const bool prefetch : {false, true})
+      for (const Streams streams : {Streams::eager, Streams::late, Streams::others_first})
+        for (const Order order : {Order::reverse, Order::shuffled}) {
+          emulated::Conditions conditions;
+          conditions.streams = streams;
+          conditions.order = order;
+          const Under under(conditions);
+          INFO(to_string(precision) << ", streams " << static_cast<int>(streams) << ", threads "
+                                    << static_cast<int>(order) << (prefetch ? ", prefetched" : ""));
+          CHECK(train(c, precision, prefetch) == usual);
+        }
   }
+}
+
+TEST_CASE("a copy of the next batch does not wait for the step that runs", "[backend]") {
+  emulated::Conditions conditions;
+  conditions.streams = emulated::Streams::late;
+  const Under under(conditions);
+  const Case c(plain(), rows, 5);
+  Compiled compiled(c, rows, make_cuda_backend(0), Precision::fp32);
+  Feed feed(c, compiled.backend->device());
+  Program& program = *compiled.program;
+  feed.fill(0);
+  feed.fill(1);
+  program.load(feed.batch(0, false));
+  bool ran = false;
+  program.forward().front().run();
+  auto& device = dynamic_cast<cuda::CudaDevice&>(compiled.backend->device());
+  emulated::enqueue(device.compute().get(), [&] { ran = true; });
+  program.prefetch(feed.batch(1, false));
+  device.copy().synchronize();
+  CHECK_FALSE(ran);
+  program.load(feed.batch(1, false));
+  program.take_metrics();
+  CHECK(ran);
+}
+
+TEST_CASE(
+    "memory that is too small is refused before anything is allocated, with a batch that fits",
+    "[backend]") {
+  const nn::Network network = bottlenecks();
+  const auto backend = make_cuda_backend(0);
+  ProgramSpec spec;
+  spec.batch = 64;
+  spec.mean = spec.stddev = std::vector<float>(network.input.channels, 1.f);
+  emulated::Conditions small;
+  small.memory = 3'000'000;
+  const Under under(small);
+  std::size_t before = 0, after = 0, total = 0, rows_that_fit = 0;
+  cudaMemGetInfo(&before, &total);
+  std::string said;
+  try {
+    backend->require_fit(network, spec);
+  } catch (const InputError& error) {
+    said = error.what();
+  }
+  cudaMemGetInfo(&after, &total);
+  CHECK(before == after);
+  INFO(said);
+  CHECK(said.find("a micro-batch of 64 rows of " + network.name + " in fp32 needs 0.0") == 0);
+  CHECK(said.find("of 0.00 GB are free") != std::string::npos);
+  const std::size_t number = said.find("free; ") + 6;
+  REQUIRE(std::sscanf(said.c_str() + number, "%zu rows would fit", &rows_that_fit) == 1);
+  CHECK(rows_that_fit > 1);
+  CHECK(rows_that_fit < 64);
+  spec.batch = rows_that_fit;
+  const auto parameters = backend->make_parameters(network, spec.precision);
+  CHECK_NOTHROW(backend->compile(network, spec, *parameters));
+  spec.batch = 2 * rows_that_fit;
+  CHECK_THROWS_AS(backend->compile(network, spec, *parameters), InputError);
 }
 
 TEST_CASE("what a GPU lacks is said with what was found and what is needed", "[backend]") {

@@ -123,6 +123,35 @@ TEST_CASE("an uneven last batch trains on the GPU as on the CPU", "[gpu][train]"
   }
 }
 
+TEST_CASE("a batch that came while the step before it ran is trained as any other",
+          "[gpu][train]") {
+  if (!gpu()) return;
+  const Corners full(8), uneven(6);
+  const auto rows_of = [&](int step) { return step == 2 ? 6u : 8u; };
+  std::vector<std::uint32_t> hashes;
+  for (const bool ahead : {false, true}) {
+    const auto backend = gpu();
+    Alone world(backend->device());
+    train::TrainerSpec spec = spec_of(Precision::bf16, 4);
+    spec.program.deterministic = true;
+    train::Trainer trainer(spec, *backend, world);
+    for (int step = 0; step < 4; ++step) {
+      const auto batch = [&](int of) {
+        data::Batch its = of == 2 ? uneven.batch : full.batch;
+        its.index = static_cast<std::uint64_t>(of);
+        return its;
+      };
+      const auto next = [&]() -> std::optional<train::NextBatch> {
+        if (!ahead) return std::nullopt;
+        return train::NextBatch{batch(step + 1), rows_of(step + 1)};
+      };
+      CHECK(trainer.step(batch(step), rows_of(step), 0.05f, next).metrics.rows == rows_of(step));
+    }
+    hashes.push_back(trainer.parameters().hash());
+  }
+  CHECK(hashes[0] == hashes[1]);
+}
+
 TEST_CASE("overflows in a row stop the run and leave its state as it was", "[gpu][train]") {
   if (!gpu()) return;
   const Corners data(2);

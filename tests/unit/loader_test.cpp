@@ -248,6 +248,22 @@ TEST_CASE("batches stay as they are until they are released", "[loader]") {
   CHECK_THROWS_AS(loader.release(second), Error);
 }
 
+TEST_CASE("ready() tells when next() gives a batch at once", "[loader]") {
+  Fixture fixture(16);
+  LoaderSpec spec = fixture.spec(8, 1);
+  spec.slots = 1;
+  Loader loader(*fixture.rows, spec, fixture.device);
+  for (std::size_t i = 0; i < 2; ++i) {
+    while (!loader.ready()) pause_ms(1);
+    const Batch batch = loader.next();
+    CHECK(batch.index == i);
+    CHECK_FALSE(loader.ready());  // its only slot is lent
+    loader.release(batch);
+  }
+  pause_ms(5);
+  CHECK_FALSE(loader.ready());  // the epochs are over
+}
+
 TEST_CASE("the loader runs ahead into the next epoch", "[loader]") {
   Fixture fixture(16);
   LoaderSpec spec = fixture.spec(8, 2);

@@ -108,6 +108,10 @@ class Program {
   virtual ~Program() = default;
   virtual const ProgramSpec& spec() const = 0;
   virtual void load(const data::Batch& batch) = 0;
+  /// Begins to bring the batch that will be loaded next to the device, while the one before it is
+  /// worked on; it must stay alive until it was loaded and backward has finished. What has been
+  /// loaded already is not disturbed.
+  virtual void prefetch(const data::Batch&) {}
   /// For tests: an already normalised input, [batch, height, width, channels].
   virtual void load_normalised(std::span<const float> images,
                                std::span<const data::Target> targets) = 0;
@@ -130,6 +134,10 @@ class Backend {
   virtual std::string description()
       const = 0;  ///< libraries, instruction set, threads: what bit-exactness depends on
   virtual Device& device() = 0;
+  /// Before anything is allocated for them: throws InputError when this network's parameters and
+  /// this program do not fit into the device's memory, naming what is needed, what is there and the
+  /// largest micro-batch that fits. The CPU backend finds out when it allocates.
+  virtual void require_fit(const nn::Network&, const ProgramSpec&) {}
   virtual std::unique_ptr<Parameters> make_parameters(const nn::Network& network,
                                                       Precision precision) = 0;
   /// `parameters` must outlive the program and have been made for the same network.

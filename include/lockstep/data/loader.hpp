@@ -55,6 +55,7 @@ class Loader {
   ~Loader();
   Batch next();  ///< blocks until the batch is there; rethrows a worker's error; throws Error when
                  ///< all slots are lent or the epochs are over
+  bool ready() const;  ///< whether next() would give a batch at once
   /// The rows of a batch that is lent which were replaced, by place.
   std::span<const Replaced> replaced(const Batch& batch) const;
   void release(const Batch& batch);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,6 +41,12 @@ struct StepReport {
   bool skipped() const { return loss_scale && loss_scale->skipped_in_a_row > 0; }
 };
 
+/// This rank's part of the step after this one.
+struct NextBatch {
+  data::Batch batch;
+  std::size_t global_rows = 0;
+};
+
 /// Overflows in a row after which a step() gives up.
 constexpr std::uint32_t most_skipped_steps = 50;
 
@@ -53,12 +60,15 @@ constexpr std::uint32_t most_skipped_steps = 50;
 class Trainer {
  public:
   /// Compiles the full micro-batch's program and fills the weights by seed. The references must
-  /// outlive the trainer.
+  /// outlive the trainer. Throws InputError as Backend::require_fit() does.
   Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& communicator);
 
-  /// Trains on one global batch, of which `batch` is this rank's part; it may be empty. Throws
-  /// InputError on all ranks when most_skipped_steps have overflowed one after the other.
-  StepReport step(const data::Batch& batch, std::size_t global_rows, float lr);
+  /// Trains on one global batch, of which `batch` is this rank's part; it may be empty. `next` is
+  /// asked once all work is under way; a batch that it has goes to the device meanwhile, and must
+  /// be the next step's. Throws InputError on all ranks when most_skipped_steps have overflowed one
+  /// after the other.
+  StepReport step(const data::Batch& batch, std::size_t global_rows, float lr,
+                  const std::function<std::optional<NextBatch>()>& next = {});
 
   /// Compares all ranks' weights and momentum. Throws Error "ranks diverged at step S", naming the
   /// ranks that differ from the most common state.
@@ -77,6 +87,7 @@ class Trainer {
   void run_micro_batch(const data::Batch& batch, const MicroBatch& part, StepScalars scalars,
                        bool first, bool last);
   void contribute_nothing();
+  void prefetch(const NextBatch& next);
   void reduce_and_update(const StepScalars& scalars, std::size_t micro_batches);
   /// What passes on the device between the last mark and this one counts as `time`.
   void mark(double StepTimes::*time);

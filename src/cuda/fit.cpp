@@ -1,0 +1,76 @@
+#include "cuda/fit.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "cuda/parameters.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::cuda {
+
+namespace {
+
+bool fits(const nn::Network& network, ProgramSpec spec, std::size_t rows, ConvPlanner& planner,
+          double bytes) {
+  spec.batch = rows;
+  try {
+    const ProgramPlan plan = plan_program(network, spec, planner);
+    return static_cast<double>(memory_of(network, spec, plan).total()) <= bytes;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+double gigabytes(std::size_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
+}  // namespace
+
+PreflightMemory memory_of(const nn::Network& network, const ProgramSpec& spec,
+                          const ProgramPlan& plan) {
+  const std::size_t floats = cuda::arena_layout(network).size;
+  const std::size_t copies = plan.storage == Storage::fp32 ? 0 : bytes_of(plan.storage);
+  PreflightMemory memory;
+  memory.parameters = floats * (2 * sizeof(float) + copies);
+  memory.gradients = floats * sizeof(float);
+  memory.input = 2 * spec.batch * network.input.count();  // the next one comes meanwhile
+  memory.activations = plan.block;
+  memory.without_reuse = plan.without_reuse;
+  memory.workspace = plan.workspace;
+  return memory;
+}
+
+std::size_t largest_batch(const nn::Network& network, const ProgramSpec& spec, ConvPlanner& planner,
+                          double bytes) {
+  std::size_t good = 0, bad = std::max<std::size_t>(1, spec.batch);
+  while (bad <= (std::size_t{1} << 20) && fits(network, spec, bad, planner, bytes)) {
+    good = bad;
+    bad *= 2;
+  }
+  while (bad - good > std::max<std::size_t>(1, good / 16)) {
+    const std::size_t middle = good + (bad - good) / 2;
+    (fits(network, spec, middle, planner, bytes) ? good : bad) = middle;
+  }
+  return good;
+}
+
+void require_fit(const nn::Network& network, const ProgramSpec& spec, ConvPlanner& planner,
+                 std::size_t free, std::size_t total) {
+  const PreflightMemory memory = memory_of(network, spec, plan_program(network, spec, planner));
+  if (memory.total() <= free) return;
+  const std::size_t rows =
+      largest_batch(network, spec, planner, usable * static_cast<double>(free));
+  const std::string advice =
+      rows == 0 ? "not even one row would fit"
+                : fmt::format("{} rows would fit: use a smaller batch or --accumulate", rows);
+  throw InputError(fmt::format(
+      "a micro-batch of {} rows of {} in {} needs {:.2f} GB of the GPU's memory (weights, momentum "
+      "and copies {:.2f}, gradients {:.2f}, images {:.2f}, values {:.2f}, workspace {:.2f}), and "
+      "{:.2f} of {:.2f} GB are free; {}",
+      spec.batch, network.name, to_string(spec.precision), gigabytes(memory.total()),
+      gigabytes(memory.parameters), gigabytes(memory.gradients), gigabytes(memory.input),
+      gigabytes(memory.activations), gigabytes(memory.workspace), gigabytes(free), gigabytes(total),
+      advice));
+}
+
+}  // namespace lockstep::cuda
