@@ -154,10 +154,10 @@ TEST_CASE("a batch that came while the step before it ran is trained as any othe
 
 TEST_CASE("overflows in a row stop the run and leave its state as it was", "[gpu][train]") {
   if (!gpu()) return;
-  const Corners data(2);
+  const Corners data(1);
   const auto backend = gpu();
   Alone world(backend->device());
-  train::Trainer trainer(spec_of(Precision::fp16, 2), *backend, world);
+  train::Trainer trainer(spec_of(Precision::fp16, 1), *backend, world);
   std::vector<float> scale(16, INFINITY);
   const std::size_t slice = [&] {
     const auto& slices = trainer.parameters().layout().slices;
@@ -167,8 +167,8 @@ TEST_CASE("overflows in a row stop the run and leave its state as it was", "[gpu
   trainer.parameters().import_slice(Part::weights, slice, scale);
   const std::uint32_t before = trainer.parameters().hash();
   for (std::uint32_t step = 1; step < train::most_skipped_steps; ++step)
-    CHECK(trainer.step(data.batch, 2, 0.1f).skipped());
-  CHECK_THROWS_AS(trainer.step(data.batch, 2, 0.1f), InputError);
+    CHECK(trainer.step(data.batch, 1, 0.1f).skipped());
+  CHECK_THROWS_AS(trainer.step(data.batch, 1, 0.1f), InputError);
   CHECK(trainer.parameters().hash() == before);
 }
 
@@ -203,24 +203,24 @@ TEST_CASE("a checkpoint goes from the GPU to the CPU and back, bit for bit", "[g
 
 TEST_CASE("a deterministic run that is saved and goes on ends with the same bits", "[gpu][train]") {
   if (!gpu()) return;
-  const Corners data(4);
+  const Corners data(2);
   for (const Precision precision : all_precisions) {
-    train::TrainerSpec spec = spec_of(precision, 2);
+    train::TrainerSpec spec = spec_of(precision, 1);
     spec.program.deterministic = true;
     const auto path = std::filesystem::temp_directory_path() / "lockstep-gpu-resume.h5";
     const auto backend = gpu();
     Alone world(backend->device());
     train::Trainer whole(spec, *backend, world);
-    for (int step = 0; step < 2; ++step) whole.step(data.batch, 4, 0.05f);
+    for (int step = 0; step < 2; ++step) whole.step(data.batch, 2, 0.05f);
     train::write_checkpoint(path, some_header(), whole.parameters());
-    for (int step = 0; step < 2; ++step) whole.step(data.batch, 4, 0.05f);
+    for (int step = 0; step < 2; ++step) whole.step(data.batch, 2, 0.05f);
 
     const auto other = gpu();
     Alone other_world(other->device());
     train::Trainer resumed(spec, *other, other_world);
     train::load_tensors(path, resumed.parameters(), true);
     std::filesystem::remove(path);
-    for (int step = 0; step < 2; ++step) resumed.step(data.batch, 4, 0.05f);
+    for (int step = 0; step < 2; ++step) resumed.step(data.batch, 2, 0.05f);
     INFO(to_string(precision));
     CHECK(resumed.parameters().hash() == whole.parameters().hash());
   }
