@@ -16,10 +16,19 @@ namespace {
 // Rank 0, which knows more, speaks first.
 constexpr double turn_s = 5;
 
+/// Before the thread begins: MPI's start changes the environment.
+std::optional<sys::MeetingPlace> place_of(const sys::RankInfo& self) {
+  try {
+    return sys::meeting_place(sys::process_environment(), self);
+  } catch (const InputError&) {
+    return std::nullopt;  // no place to meet at: this watch only helps
+  }
+}
+
 }  // namespace
 
 StartWatch::StartWatch(const sys::RankInfo& self, comm::HeartbeatSpec spec)
-    : self_(self), spec_(std::move(spec)) {
+    : self_(self), spec_(std::move(spec)), place_(place_of(self)) {
   if (self.world > 1) thread_ = std::thread([this] { run(); });
 }
 
@@ -61,11 +70,10 @@ void StartWatch::run() {
 
 /// Null where there is no such meeting, or it is off.
 std::unique_ptr<comm::Heartbeat> StartWatch::meet() {
+  if (!place_) return nullptr;
   try {
-    const auto place = sys::meeting_place(sys::process_environment(), self_);
-    if (!place) return nullptr;
     const auto control = comm::make_tcp_control(
-        *place, self_, {spec_.deadline_s, spec_.timeout_s, off_.get_token()});
+        *place_, self_, {spec_.deadline_s, spec_.timeout_s, off_.get_token(), true});
     return comm::start_heartbeat(spec_, *control);
   } catch (const comm::MissingRanks& missing) {
     end(missing.what(), !missing.told && (self_.rank == 0 || self_.local_rank == 0));

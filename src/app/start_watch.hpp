@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/heartbeat.hpp"
 #include "lockstep/sys/launch.hpp"
+#include "lockstep/sys/rendezvous.hpp"
 
 namespace lockstep::app {
 
@@ -36,6 +38,7 @@ class StartWatch {
 
   const sys::RankInfo self_;
   const comm::HeartbeatSpec spec_;
+  const std::optional<sys::MeetingPlace> place_;
   std::stop_source off_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -10,12 +10,14 @@
 #include "lockstep/comm/rank_list.hpp"
 #include "tcp/countdown.hpp"
 #include "tcp/handshake.hpp"
+#include "tcp/heartbeat_wire.hpp"
 #include "tcp/meet.hpp"
 
 namespace lockstep::comm {
 namespace {
 
 constexpr double last_words_s = 1;
+constexpr std::size_t most_addresses = 32;
 
 /// A connection that has not proved who it is.
 struct Candidate {
@@ -30,7 +32,7 @@ class Reception {
       : place_(place), world_(self.world), listener_(listen_on(place.ports)) {
     peers_.resize(static_cast<std::size_t>(world_));
     peers_[0].node = place.node;
-    const sys::MeetingCard card = sys::new_card({place.node, self.host}, listener_.port);
+    const sys::MeetingCard card = sys::new_card(own_names(self), listener_.port);
     secret_ = card.secret;
     sys::leave_card(place.file, card);
   }
@@ -58,6 +60,15 @@ class Reception {
   }
 
  private:
+  /// Names first, which the site has chosen; then addresses.
+  std::vector<std::string> own_names(const sys::RankInfo& self) const {
+    std::vector<std::string> names = own_addresses();
+    if (names.size() > most_addresses) names.resize(most_addresses);
+    names.insert(names.begin(), {place_.node, self.host});
+    names.emplace_back("127.0.0.1");
+    return names;
+  }
+
   void sleep() {
     std::vector<Wire*> wires;
     for (Candidate& candidate : candidates_) wires.push_back(&candidate.wire);

@@ -39,6 +39,11 @@ std::optional<Wire> introduce(const sys::MeetingPlace& place, const sys::RankInf
   return wire;
 }
 
+Socket connect_by_address(const std::string& address, std::uint16_t port) {
+  Socket socket = begin_connection(address, port);
+  return socket && connected(socket, connect_s).value_or(false) ? std::move(socket) : Socket();
+}
+
 }  // namespace
 
 Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self,
@@ -59,7 +64,8 @@ Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self,
       continue;
     }
     for (const std::string& host : card->hosts) {
-      Socket socket = connect_to(host, card->port, connect_s);
+      Socket socket = patience.by_address ? connect_by_address(host, card->port)
+                                          : connect_to(host, card->port, connect_s);
       if (!socket) {
         why = fmt::format("{} port {} takes no connection", host, card->port);
       } else if (auto wire = introduce(place, self, *card, std::move(socket), why)) {

@@ -24,6 +24,9 @@ struct MeetingPatience {
   /// For a rank that has not come though others of its node have, and since whom nobody came.
   double mates_s = std::numeric_limits<double>::infinity();
   std::stop_token stop = {};  ///< the meeting is off: Error
+  /// Rank 0 is looked for by its addresses alone: looking up a name reads the environment, which
+  /// another thread may be changing, as MPI's start does.
+  bool by_address = false;
 };
 
 /// Control over TCP, for ranks that MPI does not connect: enough to agree and to exchange NCCL's
