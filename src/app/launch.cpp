@@ -18,8 +18,7 @@ void Launch::start(double deadline_s, Needs needs) {
     if (rank.rank == 0) log::warn(doubt->text);
   }
   StartWatch watch(rank, heartbeat_spec(deadline_s));
-  world = std::make_unique<comm::World>(argc, argv);
-  watch.met();
+  world = std::make_unique<comm::World>(argc, argv, [&watch] { watch.mpi_has_started(); });
   const comm::WorldFacts& facts = world->facts();
   rank =
       sys::identify(env, sys::MpiWorld{facts.rank, facts.world, facts.local_rank, facts.local_size},

@@ -51,36 +51,50 @@ bool StartWatch::wait_for_mpi(double seconds) {
   return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return met_; });
 }
 
-void StartWatch::run() {
-  const double began_s = now_s();
-  std::unique_ptr<comm::Heartbeat> heartbeat = meet();
-  const bool watched = heartbeat != nullptr;
-  {
-    const std::scoped_lock lock(mutex_);
-    heartbeat_ = std::move(heartbeat);
-  }
-  const double left_s = spec_.deadline_s - (now_s() - began_s);
-  if (wait_for_mpi(left_s + (watched && self_.rank > 0 ? turn_s : 0))) return;
-  end(fmt::format("rank {} of {}, on {}, has waited in MPI's start for {:.0f} s: {} (start-up)",
-                  self_.rank, self_.world, self_.host, spec_.deadline_s,
-                  watched ? "all ranks are there, but MPI does not connect them"
-                          : "ranks that do not say this never came"),
-      true);
+void StartWatch::mpi_has_started() {
+  met();
+  std::unique_lock lock(mutex_);
+  if (place_) changed_.wait_for(lock, std::chrono::seconds(1), [this] { return all_met_; });
 }
 
-/// Null where there is no such meeting, or it is off.
-std::unique_ptr<comm::Heartbeat> StartWatch::meet() {
-  if (!place_) return nullptr;
+void StartWatch::run() {
+  const double began_s = now_s();
+  meet();
+  const double left_s = spec_.deadline_s - (now_s() - began_s);
+  if (!wait_for_mpi(left_s + (control_ && self_.rank > 0 ? turn_s : 0)))
+    return end(
+        fmt::format("rank {} of {}, on {}, has waited in MPI's start for {:.0f} s: {} (start-up)",
+                    self_.rank, self_.world, self_.host, spec_.deadline_s,
+                    control_ ? "all ranks are there, but MPI does not connect them"
+                             : "ranks that do not say this never came"),
+        true);
   try {
-    const auto control = comm::make_tcp_control(
+    if (control_) control_->barrier("start of MPI");
+  } catch (const Error&) {
+    // It only helps; who is missing the heartbeat says.
+  }
+  {
+    const std::scoped_lock lock(mutex_);
+    all_met_ = true;
+  }
+  changed_.notify_all();
+}
+
+/// Leaves no control and no heartbeat where there is no such meeting, or it is off.
+void StartWatch::meet() {
+  if (!place_) return;
+  try {
+    auto control = comm::make_tcp_control(
         *place_, self_, {spec_.deadline_s, spec_.timeout_s, off_.get_token(), true});
-    return comm::start_heartbeat(spec_, *control);
+    auto heartbeat = comm::start_heartbeat(spec_, *control);
+    control_ = std::move(control);
+    const std::scoped_lock lock(mutex_);
+    heartbeat_ = std::move(heartbeat);
   } catch (const comm::MissingRanks& missing) {
     end(missing.what(), !missing.told && (self_.rank == 0 || self_.local_rank == 0));
   } catch (const Error&) {
     // This meeting only helps: MPI's goes on without it.
   }
-  return nullptr;
 }
 
 void StartWatch::end(const std::string& why, bool speak) {

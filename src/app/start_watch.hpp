@@ -25,14 +25,16 @@ class StartWatch {
  public:
   StartWatch(const sys::RankInfo& self, comm::HeartbeatSpec spec);
   ~StartWatch();
-  /// MPI has connected the ranks: from now on nobody is missed by this.
-  void met();
-  /// Collective, behind met(): the heartbeat, if it beats on all ranks, else null on all.
+  /// MPI has connected this rank: from now on nobody is missed by this. Waits for the others, a
+  /// second at most, so that none gets a message while it is still in MPI_Init.
+  void mpi_has_started();
+  /// Collective, behind it: the heartbeat, if it beats on all ranks, else null on all.
   std::unique_ptr<comm::Heartbeat> take_heartbeat(comm::Control& control);
 
  private:
   void run();
-  std::unique_ptr<comm::Heartbeat> meet();
+  void meet();
+  void met();
   void end(const std::string& why, bool speak);
   bool wait_for_mpi(double seconds);
 
@@ -42,8 +44,9 @@ class StartWatch {
   std::stop_source off_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool met_ = false;                            // under the mutex, as the next
+  bool met_ = false, all_met_ = false;          // under the mutex, as the next
   std::unique_ptr<comm::Heartbeat> heartbeat_;  // of a meeting that came about
+  std::unique_ptr<comm::Control> control_;      // the same; the thread's own
   std::thread thread_;
 };
 

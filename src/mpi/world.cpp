@@ -53,11 +53,12 @@ std::unique_ptr<RollCall> make_roll_call() {
 
 // Only one thread of a rank communicates, but a watchdog may have to abort while that thread is
 // inside MPI: hence MULTIPLE, not SERIALIZED.
-World::World(int& argc, char**& argv) {
+World::World(int& argc, char**& argv, const std::function<void()>& started) {
   int provided = MPI_THREAD_SINGLE;
   must(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
   must(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   must(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  if (started) started();
   facts_ = ask_mpi();
   require(provided >= MPI_THREAD_MULTIPLE,
           facts_.library + " was built without MPI_THREAD_MULTIPLE; use a build that has it");

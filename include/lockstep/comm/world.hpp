@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +24,10 @@ class RollCall;
 /// MPI; what it makes must not outlive it.
 class World {
  public:
-  World(int& argc, char**& argv);
+  /// `started` is called when MPI_Init is over here, and before any message: Open MPI 4.1 under
+  /// srun was seen to let a rank out of MPI_Init while others were in it, and those to crash (a
+  /// jump to address 0 in its btl_tcp) by the first message that came too early.
+  World(int& argc, char**& argv, const std::function<void()>& started = {});
   ~World();
   const WorldFacts& facts() const { return facts_; }
   std::unique_ptr<Control> make_control(double deadline_s);
