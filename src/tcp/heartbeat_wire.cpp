@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view purpose = "heartbeat";
 constexpr std::size_t message_bytes = 1 << 16;
-constexpr double knock_connect_s = 1, knock_answer_s = 3;
+constexpr double until_connected_s = 1, until_let_in_s = 4;
 
 /// Empty for what no other machine can use.
 std::string numeric(const sockaddr* address) {
@@ -152,8 +152,7 @@ void Knock::try_next(std::size_t at) {
 
 std::optional<Wire> Knock::go_on() {
   if (in_vain()) return std::nullopt;
-  const bool patient =
-      now_s() - began_s_ < (coming_ ? knock_connect_s : knock_connect_s + knock_answer_s);
+  const bool patient = now_s() - began_s_ < (coming_ ? until_connected_s : until_let_in_s);
   if (!hear() || (!let_in_ && !patient)) try_next(at_ + 1);
   if (!let_in_) return std::nullopt;
   wire_.set_limit(message_bytes);
