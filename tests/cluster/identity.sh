@@ -33,8 +33,11 @@ run srun -N2 -n3 "${whoami[@]}"
 ((status == 0)) && are Slurm 3 0:0:2:$node1 1:1:2:$node1 2:0:1:$node2
 verdict $? 'uneven nodes'
 
-run srun -N1 -n2 "${whoami[@]}" : -N2 -n3 "${whoami[@]}"
-((status == 0)) &&
+# Of such a step srun 22.05 sometimes hangs when all is over, in its own PMIx plugin (pmixp_abort_agent_stop).
+timeout --signal=KILL 40 srun -N1 -n2 "${whoami[@]}" : -N2 -n3 "${whoami[@]}" >het.log 2>&1
+status=$? said=$(tr -d '\0' <het.log)
+((status == 0)) || squeue -h -o %A | xargs -r scancel
+((status == 0 || status == 137)) &&
   are Slurm 5 0:0:2:$node1 1:1:2:$node1 2:0:2:$node2 3:1:2:$node2 4:0:1:$node3
 verdict $? 'a heterogeneous step is one world'
 
