@@ -287,7 +287,8 @@ void DataSet::map() {
   }
 }
 
-Staging DataSet::stage(const std::filesystem::path& directory, std::span<const Run> rows) {
+Staging DataSet::stage(const std::filesystem::path& directory, std::span<const Run> rows,
+                       std::uint64_t promised) {
   for (const ShardFile& file : impl_->shards) {
     if (!file.contiguous())
       h5::refuse(file.path,
@@ -304,7 +305,7 @@ Staging DataSet::stage(const std::filesystem::path& directory, std::span<const R
       done += count;
     }
   }
-  return impl_->stager.begin(impl_->shards, directory, parts);
+  return impl_->stager.begin(impl_->shards, directory, parts, promised);
 }
 
 double DataSet::staged() const { return impl_->stager.share(); }

@@ -46,7 +46,7 @@ std::uint64_t room_in(const std::filesystem::path& directory) {
 }  // namespace
 
 Staging Stager::begin(std::span<ShardFile> files, const std::filesystem::path& directory,
-                      std::span<const Part> parts) {
+                      std::span<const Part> parts, std::uint64_t promised) {
   std::vector<std::vector<bool>> wanted(files.size());
   for (std::size_t i = 0; i < files.size(); ++i) {
     ShardFile& file = files[i];
@@ -69,7 +69,8 @@ Staging Stager::begin(std::span<ShardFile> files, const std::filesystem::path& d
       staging.bytes += bytes;
       if (files[i].staged->is_there(p)) staging.there += bytes;
     }
-  staging.available = room_in(directory);
+  const std::uint64_t room = room_in(directory);
+  staging.available = room - std::min(room, promised);
   staging.fits = staging.bytes - staging.there <= staging.available;
   if (!staging.fits) {
     pieces_.clear();

@@ -22,7 +22,7 @@ class Stager {
   ~Stager() { stop(); }
   /// See DataSet::stage(). `files` must outlive this or its stop().
   Staging begin(std::span<ShardFile> files, const std::filesystem::path& directory,
-                std::span<const Part> parts);
+                std::span<const Part> parts, std::uint64_t promised = 0);
   void stop();
   double share() const;
 

@@ -240,19 +240,32 @@ void Run::Impl::measure_workers(const data::LoaderSpec& loading) {
 }
 
 /// What this rank's node stages, behind '+', or why it does not, behind '-'; nothing where none was
-/// asked for.
+/// asked for. The validation set comes second, whole, and only where it can be staged.
 std::string Run::Impl::stage_data_of_node() {
   if (config.data.stage.empty()) return "";
-  const data::Staging staging = train_rows->stage(config.data.stage, sampler->rows_of_node());
+  data::Staging staging = train_rows->stage(config.data.stage, sampler->rows_of_node());
   const auto bytes = [](std::uint64_t count) { return human_bytes(static_cast<double>(count)); };
+  const char* which = "training";
+  if (staging.fits && val_rows && val_rows->storage().contiguous) {
+    const data::Run all{0, val_rows->info().rows};
+    const data::Staging validation =
+        val_rows->stage(config.data.stage, {&all, 1}, staging.bytes - staging.there);
+    staging.bytes += validation.bytes;
+    staging.there += validation.there;
+    staging.fits = validation.fits;
+    if (!validation.fits) {
+      staging = validation;
+      which = "validation";
+    }
+  }
   if (staging.fits)
     return fmt::format(
         "+data: {} are copied to {} on each node while they are first read ({} are there)",
         bytes(staging.bytes), config.data.stage, bytes(staging.there));
   return fmt::format(
-      "-data.stage: {} of the training set do not fit into {} on {}, where there is room for {}: "
+      "-data.stage: {} of the {} set do not fit into {} on {}, where there is room for {}: "
       "they are read from where they are",
-      bytes(staging.bytes - staging.there), config.data.stage, spec.allocation.host,
+      bytes(staging.bytes - staging.there), which, config.data.stage, spec.allocation.host,
       bytes(staging.available));
 }
 

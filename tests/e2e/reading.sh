@@ -19,6 +19,10 @@ train staged --data.stage "$PWD/stage"
 same plain staged && says 'are copied to .*/stage on each node' &&
   [[ $(ls stage/lockstep-stage-*/*.h5 | wc -l) == 3 ]]
 verdict $? 'staged, the losses are the same'
+train validated --data.val small/val --data.stage "$PWD/stage-both"
+train unstaged --data.val small/val
+((status == 0)) && [[ -n $(grep -o '"val_loss":[^,]*' validated/metrics.jsonl) && $(grep -o '"val_loss":[^,]*' validated/metrics.jsonl) == "$(grep -o '"val_loss":[^,]*' unstaged/metrics.jsonl)" && $(ls stage-both/lockstep-stage-*/*.h5 | wc -l) == 4 ]]
+verdict $? 'the validation set is staged, too, and gives the same'
 train staged-again --data.stage "$PWD/stage" --data.read mmap
 same plain staged-again && says 'on each node .* \(([0-9.]+ .?B) are there\)' && ! says '\(0 B are there\)'
 verdict $? 'what an earlier run has staged is used'

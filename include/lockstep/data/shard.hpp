@@ -125,7 +125,9 @@ class DataSet {
   /// the node's processes together as rows are wanted and, beside that, by a thread of each; no
   /// byte is read from the original twice. Once, before anybody reads. When it does not fit
   /// nothing happens. Throws InputError when it cannot be begun, or the data is not contiguous.
-  Staging stage(const std::filesystem::path& directory, std::span<const Run> rows);
+  /// `promised`: bytes of the room there that another data set will fill.
+  Staging stage(const std::filesystem::path& directory, std::span<const Run> rows,
+                std::uint64_t promised = 0);
   /// Share of what stage() began that is there, 0 to 1.
   double staged() const;
 
