@@ -34,9 +34,10 @@ void on_fault(int, siginfo_t* info, void*) {
   for (std::size_t i = 0; i < used; ++i) {
     const std::uintptr_t end = ranges[i].end.load();
     if (at < ranges[i].begin.load() || at >= end) continue;
-    const std::uintptr_t page = at / page_bytes * page_bytes;
+    const std::size_t within = at % page_bytes;
+    char* const page = static_cast<char*>(info->si_addr) - within;
     // Zeros up to the end: where a page is gone, those behind it mostly are.
-    if (::mmap(reinterpret_cast<void*>(page), end - page, PROT_READ,
+    if (::mmap(page, end - at + within, PROT_READ,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
       break;
     ranges[i].failed.store(true);
