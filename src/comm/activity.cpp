@@ -59,6 +59,14 @@ struct Marks {
   std::atomic<bool> waiting{false};
 };
 Marks g_marks;
+std::atomic<const volatile std::uint64_t*> g_reached{nullptr};
+
+constexpr unsigned phase_bits = 8;
+
+bool in_step(Phase phase) {
+  return phase == Phase::forward || phase == Phase::backward || phase == Phase::reduction ||
+         phase == Phase::update;
+}
 
 struct Place {
   std::mutex mutex;
@@ -85,9 +93,25 @@ void enter(Phase phase) {
 }
 
 Activity now() {
-  return {g_marks.step.load(relaxed),    g_marks.phase.load(relaxed),
-          g_marks.bucket.load(relaxed),  g_marks.bytes.load(relaxed),
-          g_marks.waiting.load(relaxed), g_marks.movements.load(relaxed)};
+  Activity activity{g_marks.step.load(relaxed),    g_marks.phase.load(relaxed),
+                    g_marks.bucket.load(relaxed),  g_marks.bytes.load(relaxed),
+                    g_marks.waiting.load(relaxed), g_marks.movements.load(relaxed)};
+  const volatile std::uint64_t* place = g_reached.load();
+  if (!place) return activity;
+  const std::uint64_t reached = *place;
+  activity.movements += reached;
+  const auto phase = static_cast<Phase>(reached & ((1u << phase_bits) - 1));
+  if (reached >> phase_bits != activity.step || !in_step(activity.phase)) return activity;
+  if (phase != Phase::forward && phase != Phase::backward) return activity;
+  activity.phase = phase;
+  activity.waiting = false;
+  return activity;
+}
+
+void follow(const volatile std::uint64_t* reached) { g_reached.store(reached); }
+
+std::uint64_t code(Phase phase) {
+  return g_marks.step.load(relaxed) << phase_bits | static_cast<std::uint64_t>(phase);
 }
 
 Waiting::Waiting() : before_(g_marks.phase.load(relaxed)) {

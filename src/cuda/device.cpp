@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include <fmt/core.h>
 
 #include "cuda/check.hpp"
+#include "cuda/kernels.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::cuda {
@@ -71,7 +73,20 @@ int CudaDevice::made_current(int ordinal) {
   return ordinal;
 }
 
-CudaDevice::CudaDevice(int ordinal) : ordinal_(made_current(ordinal)) {
+std::uint64_t* CudaDevice::new_beacon() {
+  void* memory = nullptr;
+  check_cuda(cudaHostAlloc(&memory, sizeof(std::uint64_t), cudaHostAllocMapped), "cudaHostAlloc");
+  return new (memory) std::uint64_t(0);
+}
+
+void CudaDevice::tell(std::uint64_t number) {
+  light_beacon(beacon_on_device_, number, compute_.get());
+}
+
+CudaDevice::CudaDevice(int ordinal) : ordinal_(made_current(ordinal)), beacon_(new_beacon()) {
+  void* mapped = nullptr;
+  check_cuda(cudaHostGetDevicePointer(&mapped, beacon_.get(), 0), "cudaHostGetDevicePointer");
+  beacon_on_device_ = static_cast<std::uint64_t*>(mapped);
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
   name_ = properties.name;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "cuda/stream.hpp"
@@ -39,12 +40,17 @@ class CudaDevice final : public Device {
   CudaStream& compute() override { return compute_; }
   std::optional<double> upload_rate(const PinnedBuffer& from) override;
   std::unique_ptr<Timeline> make_timeline() override;
+  const volatile std::uint64_t* reached() const override { return beacon_.get(); }
+  void tell(std::uint64_t number) override;
   CudaStream& copy() { return copy_; }
   int ordinal() const { return ordinal_; }
 
  private:
   static int made_current(int ordinal);
+  static std::uint64_t* new_beacon();
   int ordinal_;  // first: the streams belong to the device that it makes current
+  Owned<std::uint64_t*, cudaFreeHost> beacon_;  // the host's memory, mapped into the device's
+  std::uint64_t* beacon_on_device_ = nullptr;
   CudaStream compute_, copy_;
   std::string name_;
 };

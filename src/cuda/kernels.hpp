@@ -180,6 +180,9 @@ void set_scalars(DeviceScalars* scalars, const StepScalars& step, cudaStream_t s
 /// For the next step, of which nothing has overflowed yet.
 void set_loss_scale(DeviceScalars* scalars, const LossScale& scale, cudaStream_t stream);
 
+/// Writes the number to a place in the host's memory, as the device sees it.
+void light_beacon(std::uint64_t* place, std::uint64_t number, cudaStream_t stream);
+
 struct UpdateArgs {
   const Chunk* chunks;
   std::size_t first_chunk = 0, chunk_count = 0;

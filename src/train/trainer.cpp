@@ -73,6 +73,14 @@ Trainer::Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& 
       communicator_, backend_.device().compute(), parameters_->device_pointer(Part::gradients),
       buckets_of(parameters_->layout(), spec_.bucket_bytes));
   timeline_ = backend_.device().make_timeline();
+  comm::activity::follow(backend_.device().reached());
+}
+
+Trainer::~Trainer() { comm::activity::follow(nullptr); }
+
+void Trainer::enter(comm::Phase phase) {
+  comm::activity::enter(phase);
+  backend_.device().tell(comm::activity::code(phase));
 }
 
 Program& Trainer::program_for(std::size_t rows) {
@@ -131,10 +139,10 @@ void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part, 
       reducer_->progress();
     }
   };
-  comm::activity::enter(comm::Phase::forward);
+  enter(comm::Phase::forward);
   run(program.forward());
   mark(&StepTimes::forward_ms);
-  comm::activity::enter(comm::Phase::backward);
+  enter(comm::Phase::backward);
   run(program.backward(!first));
   mark(&StepTimes::backward_ms);
 }
@@ -160,7 +168,7 @@ void Trainer::reduce_and_update(const StepScalars& scalars, std::size_t micro_ba
   // An overflow in any bucket skips the whole step: then nothing is updated before all are there.
   const bool all_at_once = has_loss_scale(spec_.program.precision);
   const auto& buckets = reducer_->buckets();
-  comm::activity::enter(comm::Phase::update);
+  enter(comm::Phase::update);
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     reducer_->wait(b);
     mark(&StepTimes::exposed_comm_ms);

@@ -75,6 +75,7 @@ inline void __syncwarp(unsigned lanes = 0xffffffffu,
                        const std::source_location& where = std::source_location::current()) {
   lockstep::emulated::meet_warp(lanes, 0, 0, where);
 }
+inline void __threadfence_system() {}  // one thread runs at a time
 template <class T>
 T __shfl_xor_sync(unsigned lanes, T value, int xor_lane,
                   const std::source_location& where = std::source_location::current()) {

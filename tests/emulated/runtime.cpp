@@ -189,6 +189,18 @@ cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
   gpu().pinned[static_cast<std::byte*>(memory)] = bytes;
   return cudaSuccess;
 }
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  *memory = std::malloc(bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaHostGetDevicePointer(void** there, void* here, unsigned) {
+  *there = here;
+  return cudaSuccess;
+}
 cudaError_t cudaHostUnregister(void* memory) {
   gpu().pinned.erase(static_cast<std::byte*>(memory));
   return cudaSuccess;

@@ -45,6 +45,13 @@ void enter(Phase phase);
 void moved();  ///< something came on, within a phase
 Activity now();
 
+/// A step on a device that runs behind the host: as long as the host is in a step, now() tells the
+/// phase that the device has reached, which is what code() made of it, and a device that has not
+/// come to the step's end of backward waits for nobody. The place must live until another one, or
+/// nullptr, is followed.
+void follow(const volatile std::uint64_t* reached);
+std::uint64_t code(Phase phase);  ///< of the step under way; grows with both
+
 /// While it lives, the rank waits for others.
 class Waiting {
  public:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/reducer.hpp"
@@ -62,6 +63,9 @@ class Trainer {
   /// Compiles the full micro-batch's program and fills the weights by seed. The references must
   /// outlive the trainer. Throws InputError as Backend::require_fit() does.
   Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& communicator);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   /// Trains on one global batch, of which `batch` is this rank's part; it may be empty. `next` is
   /// asked once all work is under way; a batch that it has goes to the device meanwhile, and must
@@ -87,6 +91,7 @@ class Trainer {
   void run_micro_batch(const data::Batch& batch, const MicroBatch& part, StepScalars scalars,
                        bool first, bool last);
   void contribute_nothing();
+  void enter(comm::Phase phase);  ///< here, and on the device when it comes there
   void prefetch(const NextBatch& next);
   void reduce_and_update(const StepScalars& scalars, std::size_t micro_batches);
   /// What passes on the device between the last mark and this one counts as `time`.
