@@ -48,8 +48,8 @@ class Reception {
       sleep();
       admit();
       hear();
+      if (here_.size() == peers_.size()) break;  // who goes again now, the next meeting names
       look_for_gone();
-      if (here_.size() == peers_.size()) break;
       if (std::exchange(came, here_.size()) != here_.size())
         mates_left = Countdown(patience.mates_s);
       if (left.over()) give_up(absence(patience.deadline_s));
