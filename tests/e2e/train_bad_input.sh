@@ -37,8 +37,8 @@ refuses 'an unknown model is refused by name' 'resnet21' 1 "${data[@]}" --batch 
   --model resnet21
 refuses 'a contradiction of batch and batch per rank names both' \
   'batch = 20 .*batch-per-rank = 8 .* 16' 2 "${data[@]}" --batch 20 --batch-per-rank 8
-refuses 'a global batch that the ranks cannot share is refused' 'batch = 7 .*2 x 1 = 2' 2 \
-  "${data[@]}" --batch 7
+refuses 'a global batch that the ranks cannot share is refused' 'batch = 1 .*2 x 1 = 2' 2 \
+  "${data[@]}" --batch 1
 refuses 'a batch larger than the data set is refused' 'batch of 128 rows is larger than the data set.s 40.*--batch.*--data.keep-last' 2 \
   "${data[@]}"
 refuses 'a precision that this backend lacks is refused' 'fp16' 1 "${data[@]}" --batch 20 \
