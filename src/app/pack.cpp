@@ -175,16 +175,17 @@ std::vector<Skipped> gather_skipped(Control& control, const data::Tally& tally) 
 std::vector<std::string> lost_classes(const data::Source& source,
                                       const std::vector<data::ShardPlan>& plan,
                                       const std::vector<Skipped>& skipped) {
-  std::vector<std::size_t> rows(source.classes().size(), 0), left;
-  for (const data::ShardPlan& shard : plan)
-    for (const std::size_t row : shard.rows)
-      if (shard.training) ++rows[static_cast<std::size_t>(source.label(row))];
   std::vector<bool> out(source.rows(), false);
   for (const Skipped& bad : skipped) out[bad.row] = true;
-  left = rows;
-  for (const data::ShardPlan& shard : plan)
-    for (const std::size_t row : shard.rows)
-      if (shard.training && out[row]) --left[static_cast<std::size_t>(source.label(row))];
+  std::vector<std::size_t> rows(source.classes().size(), 0), left = rows;
+  for (const data::ShardPlan& shard : plan) {
+    if (!shard.training) continue;
+    for (const std::size_t row : shard.rows) {
+      const auto label = static_cast<std::size_t>(source.label(row));
+      ++rows[label];
+      if (!out[row]) ++left[label];
+    }
+  }
   std::vector<std::string> lost;
   for (std::size_t c = 0; c < rows.size(); ++c)
     if (rows[c] > 0 && left[c] == 0)

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/base/share.hpp"
 #include "permutation.hpp"
 
 namespace lockstep::data {
@@ -75,8 +76,7 @@ std::size_t Sampler::last_rows(std::size_t rank) const {
 }
 
 std::size_t Sampler::share(std::size_t rows, std::size_t rank) const {
-  const auto world = static_cast<std::size_t>(spec_.world);
-  return rows / world + (rank < rows % world ? 1 : 0);
+  return even_share(rows, static_cast<std::size_t>(spec_.world), rank);
 }
 
 Slice Sampler::slice(std::size_t index) const {

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/share.hpp"
 #include "lockstep/nn/resnet.hpp"
 
 namespace lockstep::train {
@@ -152,12 +153,10 @@ ProgramSpec make_program_spec(const Config& config, const data::DataSetInfo& dat
 }
 
 TrainerSpec make_trainer_spec(const Config& config, const data::DataSetInfo& data, int world) {
-  const auto ranks = static_cast<std::size_t>(world);
-  const std::size_t most = (config.batch + ranks - 1) / ranks;
+  const std::size_t most = even_share(config.batch, static_cast<std::size_t>(world), 0);
   TrainerSpec spec;
   spec.network = make_network(config, data);
-  spec.program =
-      make_program_spec(config, data, (most + config.accumulate - 1) / config.accumulate);
+  spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
   spec.momentum = config.optim.momentum;
   spec.nesterov = config.optim.nesterov;
   spec.weight_decay = config.optim.weight_decay;
