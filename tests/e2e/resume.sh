@@ -72,7 +72,7 @@ same_as_whole terminated 'a run of which one rank got SIGTERM ends with the same
 wait_for_step killed 6
 kill -KILL $(ps -o pid= --ppid $!)  # the ranks
 wait $! || true
-newest=$(ls killed/checkpoints/step-* | tail -1)
+newest=$(ls killed/checkpoints/step-*.h5 | tail -1)  # not what it was writing
 truncate -s 5000 "$newest"
 "${train[@]}" --out killed --resume auto >>killed.log 2>&1 || cat killed.log
 grep -q "$newest: this checkpoint is torn" killed.log ||
