@@ -9,7 +9,8 @@ pack_small
 
 # submit RUN NODES OPTION... -- OPTION...: a job on these nodes alone (of which sbatch's options may
 # take a part), with sbatch's options and the training's. Its script asks Slurm for another start
-# when the training stopped with a checkpoint or lost a rank, but not more often than `most_starts`.
+# unless the training came to its end, but not more often than `most_starts`: of ranks that end one
+# after the other srun kills the last (137), and a lost node can be given to the next start once more.
 most_starts=9
 submit() {
   local nodes=$2 options=()
@@ -24,7 +25,7 @@ srun --mpi=pmix --kill-on-bad-exit=1 '$LOCKSTEP' ${train[@]} ${rows[@]} \\
   --checkpoint.every-steps $every --out $run_name --resume auto $@
 status=\$?
 echo "ended on \$(hostname) with \$status"
-if (((status == 3 || status == 4) && \${SLURM_RESTART_COUNT:-0} + 1 < $most_starts)); then
+if ((status != 0 && \${SLURM_RESTART_COUNT:-0} + 1 < $most_starts)); then
   scontrol requeue \$SLURM_JOB_ID
   sleep 60
 fi
@@ -159,7 +160,7 @@ survived() {
 starts_again() {
   local before from
   before=$(steps_done)
-  wait_for 150 "start $1 on" && wait_for 30 'going on from' "$1" && took=$(since_strike) &&
+  wait_for 150 "start $1 on" && wait_for 60 'going on from' "$1" && took=$(since_strike) &&
     from=$(went_on_from) &&
     ((before - from <= every)) && until_it 300 goes_on_to $((from + 10)) &&
     row "$2" "$3" "$took, until the next start trained" \
