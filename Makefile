@@ -280,7 +280,8 @@ bench:  ## measure speed and memory beside PyTorch (MODELS= PRECISIONS= ROUNDS= 
 .PHONY: test
 test:  ## install what is missing, build, run all tests (FILTER=part of a name, or [tag])
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh test $(if $(WITH_CUDA),cuda)
-	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
+	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster $(if $(WITH_CUDA),lint) || \
+	  echo 'tests that need Slurm or clang-tidy will be skipped'
 	@$(MAKE) --no-print-directory $(PROGRAM) tests
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run
 
@@ -366,20 +367,21 @@ check-layers:  ## fail on an include that points upward or sideways, and the lik
 # arguments only there.
 CLANG_TIDY ?= clang-tidy-16
 CHANGED    ?=
-FILES      ?= $(filter $(LIB_SRC) $(APP_SRC),$(if $(CHANGED),\
-                $(shell git diff --name-only $(CHANGED)),$(LIB_SRC) $(APP_SRC)))
-LINTED      = $(patsubst %.cpp,$(BUILD)/lint/%.ok,$(FILES))
+FILES      ?= $(filter $(ARCHIVED) $(APP_SRC),$(if $(CHANGED),\
+                $(shell git diff --name-only $(CHANGED)),$(ARCHIVED) $(APP_SRC)))
+LINTED      = $(FILES:%=$(BUILD)/lint/%.ok)
 LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) -Wno-unknown-pragmas \
               -idirafter $(call once,GXX_HEADERS,$(CXX) -print-file-name=include) \
-              '-D__malloc__(...)=__malloc__'
+              '-D__malloc__(...)=__malloc__' $(if $(filter %.cu,$<),-x c++ -include tests/emulated/gpu.hpp)
 .PHONY: lint
-lint:  ## clang-tidy on src/ (CHANGED=commit: what differs from it; FILES="a.cpp ...": those)
+lint:  ## clang-tidy on src/ (CHANGED=commit: what differs from it; FILES="a.cpp b.cu ...": those)
 	@jobs/setup.sh lint
 	@$(MAKE) --no-print-directory --keep-going --output-sync linted
 
-.PHONY: linted
+.PHONY: linted linted-gpu
 linted: $(LINTED)
-$(BUILD)/lint/%.ok: %.cpp .clang-tidy $(BUILD)/flags
+linted-gpu: $(filter $(BUILD)/lint/src/cuda/%,$(LINTED))
+$(BUILD)/lint/%.ok: % .clang-tidy $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  lint    $<"
 	@$(CXX) $(LINT_FLAGS) -MM -MP -MT $@ -MF $(@:.ok=.d) $<

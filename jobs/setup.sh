@@ -70,7 +70,7 @@ for word; do
     format) wanted="$wanted format" ;;
     lint) wanted="$wanted build test lint" ;;
     fuzz) wanted="$wanted build fuzz" ;;
-    ci) wanted="$wanted build test format" ;;
+    ci) wanted="$wanted build test format lint" ;;
     *) fail "unknown word \"$word\": build, cuda, test, cluster, bench, format, lint, fuzz, ci and --check are known" ;;
   esac
 done

@@ -142,7 +142,7 @@ class Operation {
 
   /// x, or what the batch norm and the ReLU make of it.
   Tensor normalised_x() {
-    const Tensor x = input(operand_x);
+    Tensor x = input(operand_x);
     if (!fusion_.normalised) return x;
     using Mode = fe::PointwiseMode_t;
     const auto of_norm = [&](Operand operand) {
