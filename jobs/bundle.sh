@@ -87,9 +87,11 @@ case $0 in */*) bundle=${0%/*} ;; *) bundle=$(command -v "$0") bundle=${bundle%/
 bundle=$(cd "$bundle" && pwd -P)
 
 # CUDA's libraries are the machine's: in the loader's own places, in a toolkit or in Python's wheels.
+: "${LOCKSTEP_WHEELS=$(python3 -c 'import nvidia; print(*(path + "/*/lib" for path in nvidia.__path__))' 2>/dev/null)}"
+export LOCKSTEP_WHEELS
 for path in /usr/local/cuda/lib64 /usr/local/cuda/lib "${CUDA_HOME:-/usr/local/cuda}/lib64" \
   /usr/lib/python3*/site-packages/nvidia/*/lib /usr/local/lib/python3*/*-packages/nvidia/*/lib \
-  /opt/*/lib/python3*/site-packages/nvidia/*/lib; do
+  /opt/*/lib/python3*/site-packages/nvidia/*/lib $LOCKSTEP_WHEELS; do
   for library in "$path"/libcudnn.so.9 "$path"/libnccl.so.2; do
     [ ! -e "$library" ] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$path
   done

@@ -307,7 +307,9 @@ const ConvPlan& ConvPlanner::plan(const ConvRequest& request) {
                             describe(request), stage, reason));
   };
   graph.set_intermediate_data_type(fe::DataType_t::FLOAT)
-      .set_compute_data_type(fe::DataType_t::FLOAT);
+      .set_compute_data_type(fe::DataType_t::FLOAT)
+      // For an engine compiled when it runs, "auto" would look for a CUDA runtime of its own.
+      .set_cuda_graph_retention(fe::CudaGraphRetention_t::NONE);
   if (target_->device) graph.set_device_properties(target_->device);
   Operation(graph, request).add(request.pass);
   demand(graph.validate(), "validation");

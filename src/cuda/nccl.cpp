@@ -42,6 +42,7 @@ class Connection {
   ncclResult_t open(const ncclUniqueId& id, int rank, int world) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    cuda::check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
     const std::scoped_lock lock(mutex_);
     return ncclCommInitRankConfig(&comm_, world, id, rank, &config);
   }
@@ -79,11 +80,13 @@ class Connection {
   /// Ends NCCL's kernels and frees what they used. A call that is stuck holds the lock for ever:
   /// then nothing is done, and the watch gives up.
   void abort() {
+    cudaSetDevice(device_);  // a thread begins on device 0, and would make a context there
     const std::unique_lock lock(mutex_, patience_with_nccl);
     if (lock && comm_) ncclCommAbort(std::exchange(comm_, nullptr));
   }
 
  private:
+  int device_ = 0;
   std::timed_mutex mutex_;
   ncclComm_t comm_ = nullptr;
 };
@@ -172,7 +175,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   /// Waits until NCCL has done what it began: only then are kernels in the stream, and only then
-  /// may another call follow. After the first collectives it is done at once.
+  /// may another call follow.
   void settle(ncclResult_t result, std::string_view what) {
     const double start_s = now_s();
     Idle idle;

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
+#include "lockstep/device/idle.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -190,6 +191,9 @@ void Trainer::mark(double StepTimes::*time) {
 StepReport Trainer::report() {
   const comm::activity::Waiting waiting;
   StepReport report;
+  // Not in a call of CUDA's, whose lock would keep the watch from looking at the collectives.
+  const std::unique_ptr<Event> end = backend_.device().compute().record();
+  for (Idle idle; !end->done(); idle()) communicator_.progress();
   for (const auto& [rows, program] : programs_) add(report.metrics, program->take_metrics());
   communicator_.progress();  // aborted reductions end the wait too, and this says why
   const std::vector<double> laps_ms = timeline_->laps_ms();

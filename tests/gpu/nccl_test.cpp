@@ -50,6 +50,8 @@ class OnDevice {
       : buffer_(values.size() * sizeof(float), "test"), count_(values.size()) {
     check_cuda(cudaMemcpy(buffer_.data(), values.data(), buffer_.size(), cudaMemcpyHostToDevice),
                "cudaMemcpy");
+    // It may still be on its way from pageable memory, and NCCL's stream would not wait.
+    check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
   float* data() const { return buffer_.as<float>(); }
   std::vector<float> values() const {

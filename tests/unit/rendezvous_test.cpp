@@ -243,7 +243,8 @@ TEST_CASE("a rank that comes and goes is named to all, without waiting", "[rende
     return "met";
   };
   auto host = std::async(std::launch::async, [&] { return attend(place, 0, 4, 60, barrier); });
-  auto two = std::async(std::launch::async, [&] { return attend(place, 2, 4, 60, barrier); });
+  // It may come when all is over, and then waits for its own few seconds.
+  auto two = std::async(std::launch::async, [&] { return attend(place, 2, 4, 5, barrier); });
   CHECK(attend(place, 1, 4, 60, silent) == "met");
   CHECK_THAT(host.get(), Contains("rank 1 on localhost came, and its process has ended"));
   CHECK_THAT(two.get(), Contains("rank 1 on localhost") || Contains("localhost has gone") ||
