@@ -69,7 +69,7 @@ GPU_TESTS := $(if $(and $(WITH_CUDA),$(wildcard tests/gpu)),$(BUILD)/gpu_tests)
 EMULATED  := $(if $(and $(CUDA_H),$(CUDNN_H),$(NCCL_H)),$(BUILD)/emulated_tests)
 EMU_SRC   := $(wildcard tests/emulated/*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT)) \
              $(addprefix tests/gpu/,fixture.cpp program_test.cpp train_test.cpp) \
-             $(filter-out $(addprefix %/,convolution.cpp cost.cpp nccl.cpp preflight.cpp),\
+             $(filter-out $(addprefix %/,convolution.cpp nccl.cpp preflight.cpp),\
                $(wildcard src/cuda/*.cpp))
 EMU_OBJ   := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(wildcard src/cuda/*.cu))
 BENCHES   := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(wildcard tests/bench/*.cpp))
@@ -403,6 +403,10 @@ bundle: $(PROGRAM) $(GPU_TESTS)  ## pack program, GPU tests and libraries into b
 gpu-check:  ## run build/bundle's gpu-check (SECTIONS= BUDGET_S= CIFAR10= REFERENCE=); packs it if absent
 	@test -x $(BUNDLE)/gpu-check || $(MAKE) --no-print-directory bundle
 	@OUT='$(or $(OUT),$(BUILD))' $(BUNDLE)/gpu-check
+
+.PHONY: gpu-bench
+gpu-bench:  ## of gpu-check only the speeds: ours, each step's beside its floor, and PyTorch's
+	@$(MAKE) --no-print-directory gpu-check SECTIONS='speed torch'
 
 ##@ Help
 

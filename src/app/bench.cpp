@@ -21,6 +21,8 @@ using Json = nlohmann::ordered_json;
 
 struct TrainBenchOptions : StepOptions {
   bool reduction = false, layers = false;
+  std::string trace;
+  bool times_tape() const { return layers || !trace.empty(); }
 };
 
 /// A communicator that moves nothing: what a step takes when ranks do not wait for each other.
@@ -37,9 +39,14 @@ class NoReduction final : public comm::Communicator {
   comm::Communicator& real_;
 };
 
-/// Median time of each step of the tape, in its order: where forward and backward spend theirs.
-Json time_tape(const TrainBenchOptions& options, Backend& backend, train::Trainer& trainer,
-               const Synthetic& data) {
+struct TapeTimes {
+  std::vector<std::string> names;
+  std::vector<double> medians_ms, last_ms;  ///< the last run's: of one step, as it was
+};
+
+/// Each step of the tape, in its order: where forward and backward spend their time.
+TapeTimes time_tape(const TrainBenchOptions& options, Backend& backend, train::Trainer& trainer,
+                    const Synthetic& data) {
   const auto program =
       backend.compile(trainer.network(), trainer.program_spec(), trainer.parameters());
   program->load(data.batch);
@@ -57,10 +64,59 @@ Json time_tape(const TrainBenchOptions& options, Backend& backend, train::Traine
     if (i < options.warm_up) continue;
     for (std::size_t step = 0; step < tape.size(); ++step) times_ms[step].push_back(laps_ms[step]);
   }
+  TapeTimes times;
+  for (std::size_t step = 0; step < tape.size(); ++step) {
+    times.names.push_back(tape[step].name);
+    times.medians_ms.push_back(median(times_ms[step]));
+    times.last_ms.push_back(times_ms[step].back());
+  }
+  return times;
+}
+
+/// With each step's own floor, where the device's rates are known.
+Json to_json(const TapeTimes& times, const std::optional<Floor>& floor) {
   Json list = Json::array();
-  for (std::size_t step = 0; step < tape.size(); ++step)
-    list.push_back({{"name", tape[step].name}, {"ms", median(times_ms[step])}});
+  for (std::size_t step = 0; step < times.names.size(); ++step) {
+    Json entry = {{"name", times.names[step]}, {"ms", times.medians_ms[step]}};
+    if (floor) {
+      const StepFloor& best = floor->steps.at(step);
+      check(best.name == times.names[step], "the floors' steps are not the tape's: " + best.name);
+      entry.update({{"flops", best.flops}, {"bytes", best.bytes}, {"floor_ms", best.shortest_ms}});
+    }
+    list.push_back(std::move(entry));
+  }
   return list;
+}
+
+/// What the whole step is compared with.
+void add_floor(const Floor& floor, Json& json) {
+  double shortest_ms = 0;
+  for (const StepFloor& step : floor.steps) shortest_ms += step.shortest_ms;
+  const GpuRates& rates = floor.rates;
+  json["rates"] = {{"bandwidth", rates.bandwidth},
+                   {"fp32", rates.fp32},
+                   {"tf32", rates.tf32},
+                   {"bf16", rates.bf16},
+                   {"fp16", rates.fp16}};
+  json["floor_ms"] = shortest_ms;
+  json["floor_reached"] = shortest_ms / json["step_ms"].get<double>();
+}
+
+/// One step of the tape as chrome://tracing and Perfetto read it.
+Json chrome_trace(const TapeTimes& times) {
+  Json events = Json::array();
+  double at_us = 0;
+  for (std::size_t step = 0; step < times.names.size(); ++step) {
+    const double us = times.last_ms[step] * 1e3;
+    events.push_back({{"name", times.names[step]},
+                      {"ph", "X"},
+                      {"ts", at_us},
+                      {"dur", us},
+                      {"pid", 0},
+                      {"tid", 0}});
+    at_us += us;
+  }
+  return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
 }
 
 Json to_json(const TrainBenchOptions& options, int world, const Backend& backend,
@@ -91,6 +147,17 @@ Json to_json(const TrainBenchOptions& options, int world, const Backend& backend
   return json;
 }
 
+std::string line_of(const Json& step) {
+  const double ms = step["ms"].get<double>();
+  std::string line = fmt::format("{:10.3f} ms  ", ms);
+  if (step.contains("floor_ms"))
+    line +=
+        fmt::format("{:8.3f} at best, {:3.0f} %  {:9.2f} GFLOP  {:>9}  ",
+                    step["floor_ms"].get<double>(), 100 * step["floor_ms"].get<double>() / ms,
+                    step["flops"].get<double>() / 1e9, human_bytes(step["bytes"].get<double>()));
+  return line + step["name"].get<std::string>();
+}
+
 void report(const TrainBenchOptions& options, const Json& json) {
   const auto figure = [&](const char* name) { return json[name].get<double>(); };
   log::info(fmt::format(
@@ -104,9 +171,14 @@ void report(const TrainBenchOptions& options, const Json& json) {
     log::info(fmt::format("without reduction {:.1f} ms: a step with it takes {:.3f} times that",
                           figure("step_without_reduction_ms"), figure("reduction_ratio")));
   if (options.layers)
-    for (const Json& step : json["tape"])
-      log::info(fmt::format("{:10.3f} ms  {}", step["ms"].get<double>(),
-                            step["name"].get<std::string>()));
+    for (const Json& step : json["tape"]) log::info(line_of(step));
+  if (json.contains("floor_ms"))
+    log::info(
+        fmt::format("this device copies {}/s and does {:.1f} TFLOP/s in {}: no step is "
+                    "shorter than {:.2f} ms, {:.0f} % of what this one takes",
+                    human_bytes(json["rates"]["bandwidth"].get<double>()),
+                    json["rates"][options.precision].get<double>() / 1e12, options.precision,
+                    figure("floor_ms"), 100 * figure("floor_reached")));
   if (!options.json.empty()) write_report(options.json, json.dump(2) + "\n");
 }
 
@@ -121,6 +193,8 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   NoReduction no_reduction(*communicator);
   const nn::Network network = options.network();
   const train::TrainerSpec spec = options.trainer(network, world);
+  // Before the training takes the memory.
+  const auto floor = options.layers ? compute.backend->floor(network, spec.program) : std::nullopt;
   const Synthetic data(network, spec.program.batch, static_cast<std::uint64_t>(launch.rank.rank),
                        compute.backend->device());
 
@@ -145,7 +219,13 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
     if (alone) one_step(*launch.control, *alone, data, options.batch, &without);
   }
   Json json = to_json(options, world, *compute.backend, with, without, peak, first_step_s);
-  if (options.layers) json["tape"] = time_tape(options, *compute.backend, trainer, data);
+  if (floor) add_floor(*floor, json);
+  if (options.times_tape()) {
+    const TapeTimes times = time_tape(options, *compute.backend, trainer, data);
+    json["tape"] = to_json(times, floor);
+    if (launch.rank.rank == 0 && !options.trace.empty())
+      write_report(options.trace, chrome_trace(times).dump(1) + "\n");
+  }
   if (launch.rank.rank == 0) report(options, json);
   return status_done;
 }
@@ -160,7 +240,11 @@ Command add_bench(Arguments root) {
   options->add_to(train);
   train.add_flag("--reduction", options->reduction,
                  "also run each step without reducing gradients, in turn, and compare");
-  train.add_flag("--layers", options->layers, "also time each step of the tape");
+  train.add_flag("--layers", options->layers,
+                 "also time each step of the tape, on a GPU beside the shortest time that its "
+                 "measured rates allow");
+  train.add("--trace", options->trace,
+            "write the times of one forward and backward to this file, as a Chrome trace");
   const std::vector<Command> others = {add_bench_data(app), add_bench_binding(app)};
   return {app, [options, others](Launch& launch) {
             for (const Command& other : others)

@@ -34,11 +34,7 @@ void StepOptions::add_to(Arguments app) {
 }
 
 void StepOptions::require_sound(int world) const {
-  require(
-      !fuse_norms || precision == "fp16",
-      fmt::format("--fuse-norms would have no effect: --precision is {}, and the engines for it "
-                  "are fp16's",
-                  precision));
+  require_fusable(fuse_norms, parse_precision(precision));
   require(batch % static_cast<std::size_t>(world) == 0,
           fmt::format("--batch {}: the global batch must divide among {} ranks", batch, world));
 }

@@ -31,11 +31,7 @@ PreflightSpec spec_of(const PreflightOptions& options) {
   spec.program.precision = parse_precision(options.precision);
   spec.program.deterministic = options.deterministic;
   spec.program.fuse_norms = options.fuse_norms;
-  require(
-      !options.fuse_norms || spec.program.precision == Precision::fp16,
-      fmt::format("--fuse-norms would have no effect: --precision is {}, and the engines for it "
-                  "are fp16's",
-                  options.precision));
+  require_fusable(options.fuse_norms, spec.program.precision);
   return spec;
 }
 
@@ -45,7 +41,7 @@ struct Sums {
 
 Sums sums_of(const PreflightReport& report) {
   Sums sums;
-  for (const PreflightStep& step : report.steps) {
+  for (const StepFloor& step : report.steps) {
     sums.flops += step.flops;
     sums.bytes += step.bytes;
     sums.shortest_ms += step.shortest_ms;
@@ -64,7 +60,7 @@ Json to_json(const PreflightSpec& spec, const PreflightReport& report) {
   for (const PreflightFusion& fusion : report.fusions)
     fusions.push_back(
         {{"node", fusion.node}, {"applies", fusion.applies}, {"sums_for", fusion.sums_for}});
-  for (const PreflightStep& step : report.steps)
+  for (const StepFloor& step : report.steps)
     steps.push_back({{"name", step.name},
                      {"flops", step.flops},
                      {"bytes", step.bytes},
@@ -88,7 +84,7 @@ Json to_json(const PreflightSpec& spec, const PreflightReport& report) {
             {"workspace_bytes", memory.workspace},
             {"total_bytes", memory.total()},
             {"gpu_bytes", spec.gpu.memory}}},
-          {"fits", static_cast<double>(memory.total()) <= spec.gpu.memory},
+          {"fits", report.fits},
           {"largest_batch", report.largest_batch},
           {"flops", sums.flops},
           {"bytes", sums.bytes},
@@ -137,14 +133,13 @@ void print_memory(const PreflightSpec& spec, const PreflightReport& report) {
       text(memory.parameters), text(memory.gradients), text(memory.input), text(memory.activations),
       text(memory.without_reuse), text(memory.workspace), text(memory.total()),
       human_bytes(spec.gpu.memory)));
-  const bool fits = static_cast<double>(memory.total()) <= spec.gpu.memory;
   log::info(fmt::format("it {}; the largest micro-batch that does has about {} rows",
-                        fits ? "fits" : "does not fit", report.largest_batch));
+                        report.fits ? "fits" : "does not fit", report.largest_batch));
 }
 
 void print_steps(const PreflightSpec& spec, const PreflightReport& report, bool layers) {
   if (layers)
-    for (const PreflightStep& step : report.steps)
+    for (const StepFloor& step : report.steps)
       log::info(fmt::format("{:10.3f} ms  {:9.2f} GFLOP  {:>9}  {}", step.shortest_ms,
                             step.flops / 1e9, human_bytes(step.bytes), step.name));
   const Sums sums = sums_of(report);

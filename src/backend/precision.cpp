@@ -1,6 +1,6 @@
 #include <fmt/core.h>
 
-#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/precision.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep {
@@ -25,6 +25,14 @@ const char* to_string(Precision precision) {
       return "fp16";
   }
   throw Error("a precision without a name");
+}
+
+void require_fusable(bool fuse_norms, Precision precision) {
+  require(
+      !fuse_norms || precision == Precision::fp16,
+      fmt::format("--fuse-norms would have no effect: --precision is {}, and the engines for it "
+                  "are fp16's",
+                  to_string(precision)));
 }
 
 }  // namespace lockstep

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include "cuda/check.hpp"
+#include "cuda/cost.hpp"
 #include "cuda/fit.hpp"
+#include "cuda/measure.hpp"
 #include "cuda/program.hpp"
 #include "cuda/range.hpp"
 #include "lockstep/base/error.hpp"
@@ -32,6 +34,12 @@ class CudaBackend final : public Backend {
     std::size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     cuda::require_fit(network, spec, planner_, free, total);
+  }
+  std::optional<Floor> floor(const nn::Network& network, const ProgramSpec& spec) override {
+    Floor floor;
+    floor.rates = measure_rates(device_, planner_);
+    floor.steps = floors(network, plan_program(network, spec, planner_), floor.rates);
+    return floor;
   }
   std::unique_ptr<Parameters> make_parameters(const nn::Network& network,
                                               Precision precision) override {

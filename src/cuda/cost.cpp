@@ -1,8 +1,19 @@
 #include "cuda/cost.hpp"
 
+#include <algorithm>
+
+#include "cuda/parameters.hpp"
+
 namespace lockstep::cuda {
 
 namespace {
+
+/// Operations, and bytes when everything is read and written once by each kernel of a step.
+struct StepCost {
+  std::string name;
+  double flops = 0, bytes = 0;
+  Precision precision = Precision::fp32;  ///< of the operations
+};
 
 class Costs {
  public:
@@ -91,8 +102,6 @@ class Costs {
   const ProgramPlan& plan_;
 };
 
-}  // namespace
-
 std::vector<StepCost> tape_costs(const nn::Network& network, const ProgramPlan& plan) {
   const Costs costs(network, plan);
   std::vector<StepCost> tape;
@@ -103,10 +112,28 @@ std::vector<StepCost> tape_costs(const nn::Network& network, const ProgramPlan& 
   return tape;
 }
 
+/// One update of the whole arena of `weights` floats.
 StepCost update_cost(std::size_t weights, Storage storage) {
   const double copies = storage == Storage::fp32 ? 0 : static_cast<double>(bytes_of(storage));
   const double floats = static_cast<double>(weights);
   return {"update", 6 * floats, floats * (5 * sizeof(float) + copies)};
+}
+
+}  // namespace
+
+std::vector<StepFloor> floors(const nn::Network& network, const ProgramPlan& plan,
+                              const std::optional<GpuRates>& rates) {
+  std::vector<StepCost> costs = tape_costs(network, plan);
+  if (plan.training) costs.push_back(update_cost(arena_layout(network).learned_size, plan.storage));
+  std::vector<StepFloor> steps;
+  for (StepCost& cost : costs) {
+    StepFloor step{std::move(cost.name), cost.flops, cost.bytes};
+    if (rates)
+      step.shortest_ms =
+          1e3 * std::max(cost.flops / rates->of(cost.precision), cost.bytes / rates->bandwidth);
+    steps.push_back(std::move(step));
+  }
+  return steps;
 }
 
 }  // namespace lockstep::cuda

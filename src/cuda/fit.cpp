@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 #include "cuda/parameters.hpp"
 #include "lockstep/base/error.hpp"
@@ -11,12 +13,19 @@ namespace lockstep::cuda {
 
 namespace {
 
+constexpr double usable = 0.95;
+
 bool fits(const nn::Network& network, ProgramSpec spec, std::size_t rows, ConvPlanner& planner,
           double bytes) {
   spec.batch = rows;
   try {
     const ProgramPlan plan = plan_program(network, spec, planner);
-    return static_cast<double>(memory_of(network, spec, plan).total()) <= bytes;
+    // Beyond that cuDNN 9.19 computes weight gradients without matrix units.
+    const auto fast = [](const PlannedUnit& planned) {
+      return planned.shape.count() <= std::size_t{std::numeric_limits<std::int32_t>::max()};
+    };
+    if (!std::all_of(plan.units.begin(), plan.units.end(), fast)) return false;
+    return fits_into(memory_of(network, spec, plan), bytes);
   } catch (const Error&) {
     return false;
   }
@@ -40,6 +49,10 @@ PreflightMemory memory_of(const nn::Network& network, const ProgramSpec& spec,
   return memory;
 }
 
+bool fits_into(const PreflightMemory& memory, double bytes) {
+  return static_cast<double>(memory.total()) <= usable * bytes;
+}
+
 std::size_t largest_batch(const nn::Network& network, const ProgramSpec& spec, ConvPlanner& planner,
                           double bytes) {
   std::size_t good = 0, bad = std::max<std::size_t>(1, spec.batch);
@@ -57,20 +70,19 @@ std::size_t largest_batch(const nn::Network& network, const ProgramSpec& spec, C
 void require_fit(const nn::Network& network, const ProgramSpec& spec, ConvPlanner& planner,
                  std::size_t free, std::size_t total) {
   const PreflightMemory memory = memory_of(network, spec, plan_program(network, spec, planner));
-  if (memory.total() <= free) return;
-  const std::size_t rows =
-      largest_batch(network, spec, planner, usable * static_cast<double>(free));
+  if (fits_into(memory, static_cast<double>(free))) return;
+  const std::size_t rows = largest_batch(network, spec, planner, static_cast<double>(free));
   const std::string advice =
       rows == 0 ? "not even one row would fit"
                 : fmt::format("{} rows would fit: use a smaller batch or --accumulate", rows);
   throw InputError(fmt::format(
       "a micro-batch of {} rows of {} in {} needs {:.2f} GB of the GPU's memory (weights, momentum "
       "and copies {:.2f}, gradients {:.2f}, images {:.2f}, values {:.2f}, workspace {:.2f}), and "
-      "{:.2f} of {:.2f} GB are free; {}",
+      "{:.2f} of {:.2f} GB are free, of which the libraries need {:.0f} %; {}",
       spec.batch, network.name, to_string(spec.precision), gigabytes(memory.total()),
       gigabytes(memory.parameters), gigabytes(memory.gradients), gigabytes(memory.input),
       gigabytes(memory.activations), gigabytes(memory.workspace), gigabytes(free), gigabytes(total),
-      advice));
+      (1 - usable) * 100, advice));
 }
 
 }  // namespace lockstep::cuda

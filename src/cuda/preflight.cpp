@@ -4,7 +4,6 @@
 
 #include "cuda/cost.hpp"
 #include "cuda/fit.hpp"
-#include "cuda/parameters.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep {
@@ -52,21 +51,6 @@ std::vector<PreflightFusion> fusions_of(const ProgramPlan& plan) {
   return fusions;
 }
 
-std::vector<PreflightStep> steps_of(const PreflightSpec& spec, const ProgramPlan& plan) {
-  std::vector<StepCost> costs = tape_costs(spec.network, plan);
-  if (plan.training)
-    costs.push_back(update_cost(cuda::arena_layout(spec.network).learned_size, plan.storage));
-  std::vector<PreflightStep> steps;
-  for (StepCost& cost : costs) {
-    PreflightStep step{std::move(cost.name), cost.flops, cost.bytes};
-    if (spec.gpu.rates)
-      step.shortest_ms = 1e3 * std::max(cost.flops / spec.gpu.rates->of(cost.precision),
-                                        cost.bytes / spec.gpu.rates->bandwidth);
-    steps.push_back(std::move(step));
-  }
-  return steps;
-}
-
 }  // namespace
 
 PreflightReport preflight(const PreflightSpec& spec) {
@@ -77,12 +61,12 @@ PreflightReport preflight(const PreflightSpec& spec) {
                                 [](const PreflightConv& conv) { return conv.possible; });
   if (!report.possible) return report;
   const ProgramPlan plan = plan_program(spec.network, spec.program, planner);
-  report.steps = steps_of(spec, plan);
+  report.steps = floors(spec.network, plan, spec.gpu.rates);
   report.memory = memory_of(spec.network, spec.program, plan);
+  report.fits = fits_into(report.memory, spec.gpu.memory);
   if (spec.program.fuse_norms) report.fusions = fusions_of(plan);
   if (spec.search_batch)
-    report.largest_batch =
-        largest_batch(spec.network, spec.program, planner, usable * spec.gpu.memory);
+    report.largest_batch = largest_batch(spec.network, spec.program, planner, spec.gpu.memory);
   return report;
 }
 

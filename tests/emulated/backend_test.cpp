@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "cuda/cost.hpp"
 #include "cuda/device.hpp"
+#include "cuda/measure.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "tests/emulated/gpu.hpp"
@@ -157,6 +159,37 @@ TEST_CASE("a copy of the next batch does not wait for the step that runs", "[bac
   CHECK(ran);
 }
 
+TEST_CASE("a step's floors are those of the tape's steps, in their order, and of the update",
+          "[backend]") {
+  const bool fused = GENERATE(false, true);
+  const Case c(bottlenecks(), 2, 5);
+  ProgramSpec spec;
+  spec.batch = 2;
+  spec.precision = fused ? Precision::fp16 : Precision::fp32;
+  spec.fuse_norms = fused;
+  spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
+  cuda::CudaDevice device(0);
+  cuda::ConvPlanner planner(device.compute());
+  const GpuRates rates = cuda::measure_rates(device, planner, 32);
+  CHECK(rates.bandwidth == Approx(2 * 32 * 32 * 32 * sizeof(float) * 1e3));  // in 1 ms, as each lap
+  for (const Precision p : {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16})
+    CHECK(rates.of(p) == Approx(2.0 * 32 * 32 * 32 * 32 * 1e3));
+  const auto floors = cuda::floors(c.network, cuda::plan_program(c.network, spec, planner), rates);
+
+  const auto backend = make_cuda_backend(0);
+  const auto parameters = backend->make_parameters(c.network, spec.precision);
+  const auto program = backend->compile(c.network, spec, *parameters);
+  std::vector<std::string> tape, best;
+  for (const TapeStep& step : program->forward()) tape.push_back(step.name);
+  for (const TapeStep& step : program->backward(false)) tape.push_back(step.name);
+  tape.emplace_back("update");
+  for (const StepFloor& step : floors) {
+    best.push_back(step.name);
+    CHECK(step.shortest_ms > 0);
+  }
+  CHECK(best == tape);
+}
+
 TEST_CASE(
     "memory that is too small is refused before anything is allocated, with a batch that fits",
     "[backend]") {
@@ -181,7 +214,7 @@ TEST_CASE(
   INFO(said);
   CHECK(said.find("a micro-batch of 64 rows of " + network.name + " in fp32 needs 0.0") == 0);
   CHECK(said.find("of 0.00 GB are free") != std::string::npos);
-  const std::size_t number = said.find("free; ") + 6;
+  const std::size_t number = said.find("%; ") + 3;
   REQUIRE(std::sscanf(said.c_str() + number, "%zu rows would fit", &rows_that_fit) == 1);
   CHECK(rows_that_fit > 1);
   CHECK(rows_that_fit < 64);

@@ -207,14 +207,20 @@ cudaError_t cudaHostUnregister(void* memory) {
 }
 
 // From pinned memory a copy reads when its turn comes; from other memory the driver takes the bytes
-// before the call returns, and to other memory it returns when they are there.
+// before the call returns, and to other memory it returns when they are there. Within the device
+// the stream alone decides.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  const bool to_device = kind == cudaMemcpyHostToDevice;
-  check(to_device || kind == cudaMemcpyDeviceToHost, "only copies between host and device");
+  const bool to_device = kind != cudaMemcpyDeviceToHost;
+  check(kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToHost ||
+            kind == cudaMemcpyDeviceToDevice,
+        "a copy that says where from and where to");
   check(on_device(to_device ? to : from, bytes), "a copy beyond an allocation on the device");
   const void* host = to_device ? from : to;
-  if (within(gpu().pinned, host, bytes)) {
+  if (kind == cudaMemcpyDeviceToDevice) {
+    check(on_device(from, bytes), "a copy from beyond an allocation on the device");
+    put(stream, {[=] { std::memcpy(to, from, bytes); }, {}});
+  } else if (within(gpu().pinned, host, bytes)) {
     put(stream, {[=] { std::memcpy(to, from, bytes); }, {}});
   } else if (to_device) {
     const auto* data = static_cast<const std::byte*>(from);

@@ -57,7 +57,7 @@ TEST_CASE("fused, a step needs less memory and moves less", "[cuda]") {
     std::size_t memory[2] = {};
     for (const bool fused : {false, true}) {
       const PreflightReport report = preflight(training_of(model, 64, fused));
-      for (const PreflightStep& step : report.steps) bytes[fused] += step.bytes;
+      for (const StepFloor& step : report.steps) bytes[fused] += step.bytes;
       memory[fused] = report.memory.activations;
     }
     INFO(model);

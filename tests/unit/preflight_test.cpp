@@ -101,7 +101,7 @@ TEST_CASE("a step's operations are three forward passes without the image's grad
   const auto report = report_of(spec);
   if (!report) return;
   double matrix = 0, shortest_ms = 0;
-  for (const PreflightStep& step : report->steps) {
+  for (const StepFloor& step : report->steps) {
     shortest_ms += step.shortest_ms;
     const bool conv = step.name.find("conv") != std::string::npos ||
                       step.name.find("downsample.0") != std::string::npos ||

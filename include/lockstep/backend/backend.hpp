@@ -10,18 +10,14 @@
 #include <vector>
 
 #include "lockstep/backend/arithmetic.hpp"
+#include "lockstep/backend/precision.hpp"
+#include "lockstep/backend/rates.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/device/device.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/network.hpp"
 
 namespace lockstep {
-
-enum class Precision { fp32, tf32, bf16, fp16 };
-/// fp16's range is too small for gradients as they are.
-constexpr bool has_loss_scale(Precision precision) { return precision == Precision::fp16; }
-Precision parse_precision(const std::string& text);  ///< throws InputError naming those known
-const char* to_string(Precision precision);
 
 /// How the optimizer changes weights; per slice because weight decay may spare biases and batch
 /// norm.
@@ -138,6 +134,10 @@ class Backend {
   /// this program do not fit into the device's memory, naming what is needed, what is there and the
   /// largest micro-batch that fits. The CPU backend finds out when it allocates.
   virtual void require_fit(const nn::Network&, const ProgramSpec&) {}
+  /// How short a training step can be at rates that are measured now; nothing where nobody knows.
+  virtual std::optional<Floor> floor(const nn::Network&, const ProgramSpec&) {
+    return std::nullopt;
+  }
   virtual std::unique_ptr<Parameters> make_parameters(const nn::Network& network,
                                                       Precision precision) = 0;
   /// `parameters` must outlive the program and have been made for the same network.

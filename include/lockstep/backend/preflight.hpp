@@ -11,13 +11,6 @@
 
 namespace lockstep {
 
-/// What a GPU can do at best, per second, as its maker states it.
-struct GpuRates {
-  double bandwidth = 0;                           ///< bytes
-  double fp32 = 0, tf32 = 0, bf16 = 0, fp16 = 0;  ///< operations, 2 for each multiply-add; dense
-  double of(Precision precision) const;
-};
-
 /// A GPU that need not be there: jobs/gpus/*.json.
 struct GpuProfile {
   std::string name;
@@ -53,14 +46,6 @@ struct PreflightFusion {
   std::string sums_for;  ///< the batch norm whose sums it makes
 };
 
-/// One step of the tape at its best: everything it needs read once, everything it makes written
-/// once.
-struct PreflightStep {
-  std::string name;
-  double flops = 0, bytes = 0;
-  double shortest_ms = 0;  ///< at the profile's rates; 0 where it states none
-};
-
 /// Bytes of device memory.
 struct PreflightMemory {
   std::size_t parameters = 0;  ///< weights, momentum, and 16-bit copies of the weights
@@ -72,8 +57,9 @@ struct PreflightReport {
   std::vector<PreflightConv> convolutions;
   bool possible = false;                 ///< every convolution is; only then is what follows filled
   std::vector<PreflightFusion> fusions;  ///< empty when nobody asked for it
-  std::vector<PreflightStep> steps;
+  std::vector<StepFloor> steps;
   PreflightMemory memory;
+  bool fits = false;              ///< with room for what the driver and the libraries take
   std::size_t largest_batch = 0;  ///< rows of a micro-batch that fit into the GPU's memory; 0: none
                                   ///< do, or nobody looked
 };

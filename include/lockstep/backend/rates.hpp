@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/precision.hpp"
+
+namespace lockstep {
+
+/// What a GPU can do at best, per second: as its maker states it, or measured.
+struct GpuRates {
+  double bandwidth = 0;                           ///< bytes
+  double fp32 = 0, tf32 = 0, bf16 = 0, fp16 = 0;  ///< operations, 2 for each multiply-add; dense
+  double of(Precision precision) const;
+};
+
+/// One step of the tape at its best: everything it needs read once, everything it makes written
+/// once.
+struct StepFloor {
+  std::string name;
+  double flops = 0, bytes = 0;
+  double shortest_ms = 0;  ///< at a GPU's rates; 0 where they are not known
+};
+
+/// A training step at its best on a device whose rates were measured: the tape's steps in order,
+/// then the update.
+struct Floor {
+  GpuRates rates;
+  std::vector<StepFloor> steps;
+};
+
+}  // namespace lockstep

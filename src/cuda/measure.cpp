@@ -1,0 +1,78 @@
+#include "cuda/measure.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "cuda/check.hpp"
+#include "lockstep/base/rng.hpp"
+
+namespace lockstep::cuda {
+
+namespace {
+
+/// Seconds that the fastest of some runs took.
+double fastest_s(CudaDevice& device, const std::function<void()>& run) {
+  constexpr int runs = 12;  // the first warms up
+  const std::unique_ptr<Timeline> timeline = device.make_timeline();
+  for (int i = 0; i < runs; ++i) {
+    run();
+    timeline->mark();
+  }
+  const std::vector<double> laps_ms = timeline->laps_ms();
+  return *std::min_element(laps_ms.begin(), laps_ms.end()) / 1e3;
+}
+
+/// Random bits: with zeros, which cost less power, a GPU multiplies faster than in any training.
+void fill(const DeviceBuffer& buffer, const CudaStream& stream) {
+  std::vector<std::uint32_t> words(
+      std::min(buffer.size() / sizeof(std::uint32_t), std::size_t{1} << 20));
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = philox(1, i, 0).word[0];
+  const std::size_t bytes = words.size() * sizeof(std::uint32_t);
+  for (std::size_t at = 0; at < buffer.size(); at += bytes)
+    check_cuda(
+        cudaMemcpyAsync(buffer.data() + at, words.data(), std::min(bytes, buffer.size() - at),
+                        cudaMemcpyHostToDevice, stream.get()),
+        "cudaMemcpyAsync");
+  check_cuda(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+}
+
+}  // namespace
+
+GpuRates measure_rates(CudaDevice& device, ConvPlanner& planner, std::size_t channels) {
+  constexpr std::size_t side = 32;
+  ConvRequest request;
+  ConvShape& shape = request.shape;
+  shape.batch = channels / side;
+  shape.height = shape.width = shape.out_height = shape.out_width = side;
+  shape.channels = shape.outputs = channels;
+  const DeviceBuffer x(shape.input_count() * sizeof(float), "a measurement"),
+      y(shape.output_count() * sizeof(float), "a measurement"),
+      w(shape.weight_count() * sizeof(float), "a measurement");
+  fill(x, device.compute());
+  fill(w, device.compute());
+
+  GpuRates rates;
+  rates.bandwidth = 2 * static_cast<double>(x.size()) / fastest_s(device, [&] {
+                      check_cuda(cudaMemcpyAsync(y.data(), x.data(), x.size(),
+                                                 cudaMemcpyDeviceToDevice, device.compute().get()),
+                                 "cudaMemcpyAsync");
+                    });
+  const auto products = [&](Precision precision) {
+    request.precision = precision;
+    const ConvPlan& plan = planner.plan(request);
+    const DeviceBuffer workspace(plan.workspace(), "a measurement");
+    const double seconds = fastest_s(device, [&] {
+      plan.run({x.data(), w.data(), y.data()}, workspace.data());
+    });
+    return shape.flops() / seconds;
+  };
+  rates.fp32 = products(Precision::fp32);
+  rates.tf32 = products(Precision::tf32);
+  rates.bf16 = products(Precision::bf16);
+  rates.fp16 = products(Precision::fp16);
+  return rates;
+}
+
+}  // namespace lockstep::cuda
