@@ -46,8 +46,8 @@ FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp' -o -n
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 
 # In these folders so many sources are compiled at a time, in one piece, for their headers take
-# longer than they do. With PIECE=1 each is compiled by itself: quicker after an edit, and what the
-# sanitizers' builds do, which so find what a source forgot to include.
+# longer than they do. With PIECE=1 each is compiled by itself: quicker after an edit, and what
+# `make asan` and `make tsan` do, which so find what a source forgot to include.
 PIECE     ?= $(if $(SANITIZE),1,8)
 IN_PIECES := $(if $(filter-out 1,$(PIECE)),sys nn comm tcp mpi data train app)
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_x86_64.cpp
@@ -280,8 +280,8 @@ bench:  ## measure speed and memory beside PyTorch (MODELS= PRECISIONS= ROUNDS= 
 .PHONY: test
 test:  ## install what is missing, build, run all tests (FILTER=part of a name, or [tag])
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh test $(if $(WITH_CUDA),cuda)
-	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster $(if $(WITH_CUDA),lint) || \
-	  echo 'tests that need Slurm or clang-tidy will be skipped'
+	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
+	$(if $(WITH_CUDA),@[ "$$(id -u)" != 0 ] || jobs/setup.sh lint || echo 'clang-tidy will be skipped')
 	@$(MAKE) --no-print-directory $(PROGRAM) tests
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run
 
@@ -381,6 +381,7 @@ lint:  ## clang-tidy on src/ (CHANGED=commit: what differs from it; FILES="a.cpp
 .PHONY: linted linted-gpu
 linted: $(LINTED)
 linted-gpu: $(filter $(BUILD)/lint/src/cuda/%,$(LINTED))
+	@$(if $^,,echo 'nothing of src/cuda is built here'; false)
 $(BUILD)/lint/%.ok: % .clang-tidy $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  lint    $<"

@@ -133,8 +133,9 @@ void print_memory(const PreflightSpec& spec, const PreflightReport& report) {
       text(memory.parameters), text(memory.gradients), text(memory.input), text(memory.activations),
       text(memory.without_reuse), text(memory.workspace), text(memory.total()),
       human_bytes(spec.gpu.memory)));
-  log::info(fmt::format("it {}; the largest micro-batch that does has about {} rows",
-                        report.fits ? "fits" : "does not fit", report.largest_batch));
+  log::info(
+      fmt::format("it {}; the largest micro-batch that fits, with fast plans, has about {} rows",
+                  report.fits ? "fits" : "does not fit", report.largest_batch));
 }
 
 void print_steps(const PreflightSpec& spec, const PreflightReport& report, bool layers) {

@@ -119,17 +119,23 @@ PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
 }
 
 std::optional<double> CudaDevice::upload_rate(const PinnedBuffer& from) {
-  constexpr int copies = 8;
   const DeviceBuffer to(from.size(), "a measurement of the upload");
-  const std::unique_ptr<Timeline> timeline = make_timeline();
-  for (int copy = 0; copy <= copies; ++copy) {  // the first warms up
-    check_cuda(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyHostToDevice,
-                               compute_.get()),
-               "cudaMemcpyAsync");
+  return static_cast<double>(from.size()) / fastest_s(*this, [&] {
+           check_cuda(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyHostToDevice,
+                                      compute_.get()),
+                      "cudaMemcpyAsync");
+         });
+}
+
+double fastest_s(CudaDevice& device, const std::function<void()>& run) {
+  constexpr int runs = 12;  // the first warms up
+  const std::unique_ptr<Timeline> timeline = device.make_timeline();
+  for (int i = 0; i < runs; ++i) {
+    run();
     timeline->mark();
   }
   const std::vector<double> laps_ms = timeline->laps_ms();
-  return static_cast<double>(from.size()) / *std::min_element(laps_ms.begin(), laps_ms.end()) * 1e3;
+  return *std::min_element(laps_ms.begin(), laps_ms.end()) / 1e3;
 }
 
 }  // namespace lockstep::cuda

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "cuda/stream.hpp"
@@ -27,6 +28,10 @@ class DeviceBuffer {
   Owned<void*, cudaFree> memory_;
   std::size_t size_ = 0;
 };
+
+class CudaDevice;
+/// Seconds that the fastest of some runs took of what `run` puts into the compute stream.
+double fastest_s(CudaDevice& device, const std::function<void()>& run);
 
 /// One GPU of this process. Work goes to its streams only, never to the default stream. compute()
 /// runs the tape; copy() brings the next batch to the device beside it.

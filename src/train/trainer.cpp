@@ -194,8 +194,8 @@ StepReport Trainer::report() {
   // Not in a call of CUDA's, whose lock would keep the watch from looking at the collectives.
   const std::unique_ptr<Event> end = backend_.device().compute().record();
   for (Idle idle; !end->done(); idle()) communicator_.progress();
-  for (const auto& [rows, program] : programs_) add(report.metrics, program->take_metrics());
   communicator_.progress();  // aborted reductions end the wait too, and this says why
+  for (const auto& [rows, program] : programs_) add(report.metrics, program->take_metrics());
   const std::vector<double> laps_ms = timeline_->laps_ms();
   check(laps_ms.size() == laps_.size(), "a step's marks and laps differ");
   for (std::size_t i = 0; i < laps_.size(); ++i) report.times.*laps_[i] += laps_ms[i];

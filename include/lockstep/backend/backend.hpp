@@ -134,7 +134,7 @@ class Backend {
   /// this program do not fit into the device's memory, naming what is needed, what is there and the
   /// largest micro-batch that fits. The CPU backend finds out when it allocates.
   virtual void require_fit(const nn::Network&, const ProgramSpec&) {}
-  /// How short a training step can be at rates that are measured now; nothing where nobody knows.
+  /// How long a training step takes at rates that are measured now; nothing where nobody knows.
   virtual std::optional<Floor> floor(const nn::Network&, const ProgramSpec&) {
     return std::nullopt;
   }

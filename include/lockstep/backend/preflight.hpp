@@ -60,8 +60,8 @@ struct PreflightReport {
   std::vector<StepFloor> steps;
   PreflightMemory memory;
   bool fits = false;              ///< with room for what the driver and the libraries take
-  std::size_t largest_batch = 0;  ///< rows of a micro-batch that fit into the GPU's memory; 0: none
-                                  ///< do, or nobody looked
+  std::size_t largest_batch = 0;  ///< rows of a micro-batch that fit into the GPU's memory and have
+                                  ///< fast plans; 0: none do, or nobody looked
 };
 
 /// What a GPU that is only described would do with this program. Builds every plan of the library

@@ -14,16 +14,17 @@ struct GpuRates {
   double of(Precision precision) const;
 };
 
-/// One step of the tape at its best: everything it needs read once, everything it makes written
-/// once.
+/// One step of the tape at its best: each of its kernels reads once what it needs and writes once
+/// what it makes.
 struct StepFloor {
   std::string name;
   double flops = 0, bytes = 0;
   double shortest_ms = 0;  ///< at a GPU's rates; 0 where they are not known
 };
 
-/// A training step at its best on a device whose rates were measured: the tape's steps in order,
-/// then the update.
+/// A training step on a device whose rates were measured: the tape's steps in order, then the
+/// update. Values that stay in the device's caches, and convolutions by fewer operations than the
+/// direct ones, can be faster.
 struct Floor {
   GpuRates rates;
   std::vector<StepFloor> steps;
