@@ -120,16 +120,16 @@ PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
 
 std::optional<double> CudaDevice::upload_rate(const PinnedBuffer& from) {
   const DeviceBuffer to(from.size(), "a measurement of the upload");
-  return static_cast<double>(from.size()) / fastest_s(*this, [&] {
+  return static_cast<double>(from.size()) / fastest_s([&] {
            check_cuda(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyHostToDevice,
                                       compute_.get()),
                       "cudaMemcpyAsync");
          });
 }
 
-double fastest_s(CudaDevice& device, const std::function<void()>& run) {
+double CudaDevice::fastest_s(const std::function<void()>& run) {
   constexpr int runs = 12;  // the first warms up
-  const std::unique_ptr<Timeline> timeline = device.make_timeline();
+  const std::unique_ptr<Timeline> timeline = make_timeline();
   for (int i = 0; i < runs; ++i) {
     run();
     timeline->mark();

@@ -29,10 +29,6 @@ class DeviceBuffer {
   std::size_t size_ = 0;
 };
 
-class CudaDevice;
-/// Seconds that the fastest of some runs took of what `run` puts into the compute stream.
-double fastest_s(CudaDevice& device, const std::function<void()>& run);
-
 /// One GPU of this process. Work goes to its streams only, never to the default stream. compute()
 /// runs the tape; copy() brings the next batch to the device beside it.
 class CudaDevice final : public Device {
@@ -47,6 +43,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<Timeline> make_timeline() override;
   const volatile std::uint64_t* reached() const override { return beacon_.get(); }
   void tell(std::uint64_t number) override;
+  /// Seconds that the fastest of some runs took of what `run` puts into the compute stream.
+  double fastest_s(const std::function<void()>& run);
   CudaStream& copy() { return copy_; }
   int ordinal() const { return ordinal_; }
 

@@ -43,16 +43,16 @@ GpuRates measure_rates(CudaDevice& device, ConvPlanner& planner, std::size_t cha
   fill(w, device.compute());
 
   GpuRates rates;
-  rates.bandwidth = 2 * static_cast<double>(x.size()) / fastest_s(device, [&] {
-                      check_cuda(cudaMemcpyAsync(y.data(), x.data(), x.size(),
-                                                 cudaMemcpyDeviceToDevice, device.compute().get()),
-                                 "cudaMemcpyAsync");
-                    });
+  rates.bandwidth = 2 * static_cast<double>(x.size()) / device.fastest_s([&] {
+    check_cuda(cudaMemcpyAsync(y.data(), x.data(), x.size(), cudaMemcpyDeviceToDevice,
+                               device.compute().get()),
+               "cudaMemcpyAsync");
+  });
   const auto products = [&](Precision precision) {
     request.precision = precision;
     const ConvPlan& plan = planner.plan(request);
     const DeviceBuffer workspace(plan.workspace(), "a measurement");
-    const double seconds = fastest_s(device, [&] {
+    const double seconds = device.fastest_s([&] {
       plan.run({x.data(), w.data(), y.data()}, workspace.data());
     });
     return shape.flops() / seconds;
