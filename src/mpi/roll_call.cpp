@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "lockstep/base/clock.hpp"
+#include "lockstep/base/countdown.hpp"
 #include "lockstep/comm/rank_list.hpp"
 #include "lockstep/device/idle.hpp"
 
@@ -42,8 +42,8 @@ void RollCall::ask(std::string_view phase, double deadline_s) {
   send(all_but({rank_}, world_), question, {rank_, round_, 0, ""});
   std::map<int, std::string> phases{{rank_, std::string(phase)}};
   std::map<int, std::uint64_t> rounds;
-  const double end_s = now_s() + time_to_answer_s;
-  for (Idle idle; now_s() < end_s && phases.size() < static_cast<std::size_t>(world_); idle()) {
+  Countdown patience(time_to_answer_s);
+  for (Idle idle; phases.size() < static_cast<std::size_t>(world_) && !patience.over(); idle()) {
     while (const std::optional<Note> note = take(answer)) {
       if (note->receiver_round != round_) continue;
       phases[note->from] = note->text;

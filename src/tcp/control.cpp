@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/meeting.hpp"
 #include "lockstep/comm/rank_list.hpp"
 #include "lockstep/comm/tcp_control.hpp"
-#include "tcp/countdown.hpp"
 #include "tcp/meet.hpp"
 
 namespace lockstep::comm {

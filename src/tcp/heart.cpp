@@ -132,7 +132,10 @@ void Heart::fail(const std::string& why, int status) {
 }
 
 std::vector<int> Heart::lost() {
-  if (roster_.missing(spec_.timeout_s).empty()) return {};
+  if (roster_.missing(spec_.timeout_s).empty()) {
+    first_lost_s_.reset();
+    return {};
+  }
   const double now = now_s();
   if (!first_lost_s_) first_lost_s_ = now;
   if (now - *first_lost_s_ < gather_s) return {};

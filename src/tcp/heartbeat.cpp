@@ -185,7 +185,7 @@ class GuestHeart final : public Heart {
     }
     if (left_)
       roster_.left(0);
-    else if (!wire_.open() && !over_ && now_s() - heard_s_ < sudden_s)
+    else if (!wire_.open() && !knock_ && !over_ && now_s() - heard_s_ < sudden_s)
       roster_.broke(0);
   }
 

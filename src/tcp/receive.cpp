@@ -6,9 +6,9 @@
 #include <map>
 #include <utility>
 
+#include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/rank_list.hpp"
-#include "tcp/countdown.hpp"
 #include "tcp/handshake.hpp"
 #include "tcp/heartbeat_wire.hpp"
 #include "tcp/meet.hpp"

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
-#include "tcp/countdown.hpp"
 #include "tcp/handshake.hpp"
 #include "tcp/meet.hpp"
 

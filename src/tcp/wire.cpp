@@ -12,8 +12,8 @@
 #include <cstring>
 #include <memory>
 
+#include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
-#include "tcp/countdown.hpp"
 
 namespace lockstep::comm {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/clock.hpp"
 
-namespace lockstep::comm {
+namespace lockstep {
 
 /// A deadline for something that is polled. The time between two polls counts for one second at
 /// most: what a rank spends suspended is not the others' delay.
@@ -24,4 +24,4 @@ class Countdown {
   double left_s_, last_s_;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep
