@@ -3,6 +3,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include <unistd.h>
+
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/checkpoint.hpp"
@@ -175,7 +177,8 @@ TEST_CASE("overflows in a row stop the run and leave its state as it was", "[gpu
 TEST_CASE("a checkpoint goes from the GPU to the CPU and back, bit for bit", "[gpu][train]") {
   if (!gpu()) return;
   const Corners data(8);
-  const auto path = std::filesystem::temp_directory_path() / "lockstep-gpu-checkpoint.h5";
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("lockstep-gpu-checkpoint-" + std::to_string(getpid()) + ".h5");
   const auto backend = gpu();
   Alone world(backend->device());
   train::Trainer first(spec_of(Precision::fp16, 8), *backend, world);
@@ -207,7 +210,8 @@ TEST_CASE("a deterministic run that is saved and goes on ends with the same bits
   for (const Precision precision : all_precisions) {
     train::TrainerSpec spec = spec_of(precision, 1);
     spec.program.deterministic = true;
-    const auto path = std::filesystem::temp_directory_path() / "lockstep-gpu-resume.h5";
+    const auto path = std::filesystem::temp_directory_path() /
+                      ("lockstep-gpu-resume-" + std::to_string(getpid()) + ".h5");
     const auto backend = gpu();
     Alone world(backend->device());
     train::Trainer whole(spec, *backend, world);

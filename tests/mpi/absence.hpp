@@ -2,12 +2,18 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/owned.hpp"
 #include "tests/support/mpi_world.hpp"
 
 namespace lockstep::test {
@@ -23,6 +29,24 @@ std::string error_of(const Call& call) {
   return {};
 }
 
+/// Whether a process is stopped (proc(5): the state stands behind the name in parentheses).
+inline bool is_stopped(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t end = stat.rfind(')');
+  return end != stat.npos && end + 2 < stat.size() && stat[end + 2] == 'T';
+}
+
+/// Returns when `ranks` ranks have called it with this name, without a word between them.
+inline void meet_in_a_file(const std::string& name, int ranks) {
+  const auto path = std::filesystem::temp_directory_path() / ("lockstep-absence-" + name);
+  const Owned<int, ::close, -1> file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
+  check(static_cast<bool>(file) && ::write(file.get(), "x", 1) == 1, path.string());
+  for (struct stat now{}; ::fstat(file.get(), &now) == 0 && now.st_size < ranks;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ::unlink(path.c_str());
+}
+
 /// Rank `absent` hangs, as a stopped process does, while the others `call`; once they have ended it
 /// goes on. What a rank's call threw is returned; on `absent` nothing. Collective.
 template <class Call>
@@ -33,9 +57,11 @@ std::string while_absent(int absent, const Call& call) {
     raise(SIGSTOP);
     return {};
   }
+  const std::string& pid = pids[static_cast<std::size_t>(absent)];
+  while (!is_stopped(pid)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::string said = error_of(call);
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // no rank may hear it before all are done
-  kill(static_cast<pid_t>(std::stol(pids[static_cast<std::size_t>(absent)])), SIGCONT);
+  meet_in_a_file(pid, control->world() - 1);  // no rank may hear it before all are done
+  kill(static_cast<pid_t>(std::stol(pid)), SIGCONT);
   return said;
 }
 

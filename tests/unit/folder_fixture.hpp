@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
+
+#include "lockstep/base/error.hpp"
 
 namespace lockstep::test {
 
@@ -14,9 +17,10 @@ namespace lockstep::test {
 struct Folder {
   std::filesystem::path path;
   explicit Folder(const std::string& name = "test")
-      : path(std::filesystem::temp_directory_path() /
-             ("lockstep-" + name + "-" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(path);
+      : path(std::filesystem::temp_directory_path() / ("lockstep-" + name + "-XXXXXX")) {
+    std::string made = path;
+    check(::mkdtemp(made.data()) != nullptr, made);
+    path = made;
   }
   ~Folder() { std::filesystem::remove_all(path); }
 };

@@ -77,7 +77,7 @@ TEST_CASE("a start relieves its own job's former one, and nobody else's", "[gene
   CHECK_FALSE(relieve_former_start(run, {0, 0, "n2", ""}, 1));
   former.require_newest();
   std::thread obedient([&] {
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 6000; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       try {
         former.require_newest();

@@ -48,11 +48,13 @@ class Script final : public comm::Control {
   std::string& word_;
 };
 
-/// A rank's wire to rank 0, or a closed one.
+/// A rank's wire to rank 0, or a closed one when it is not let in.
 comm::Wire knock(const comm::HeartbeatCard& card, int rank, int world) {
-  comm::Knock knock(card, rank, world);
-  for (; !knock.in_vain(); pause_ms(1))
-    if (auto wire = knock.go_on()) return std::move(*wire);
+  for (int tries = 0; tries < 3; ++tries) {  // one gives up after seconds, however busy rank 0 is
+    comm::Knock knock(card, rank, world);
+    for (; !knock.in_vain(); pause_ms(1))
+      if (auto wire = knock.go_on()) return std::move(*wire);
+  }
   return {};
 }
 
@@ -92,8 +94,8 @@ TEST_CASE("a rank that is alone has no heartbeat", "[heartbeat]") {
 
 TEST_CASE("ranks that live, and then say goodbye in any order, end nobody", "[heartbeat]") {
   for (const bool rank_0_first : {true, false}) {
-    Ranks ranks(3, 1);
-    pause_ms(1600);
+    Ranks ranks(3, 4);
+    pause_ms(rank_0_first ? 5000 : 500);
     if (rank_0_first) ranks.hearts[0].reset();
     ranks.hearts[2].reset();
     ranks.hearts[1].reset();
@@ -109,8 +111,11 @@ TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat
     card.addresses = {"127.0.0.1"};
     comm::Wire third = knock(card, 2, 3);
     REQUIRE(third.open());
-    third.send(comm::make_beat({5, comm::Phase::forward, 0, 0, false, 1}));
-    pause_ms(200);
+    for (int i = 0; i < 100; ++i) {
+      third.send(comm::make_beat({5, comm::Phase::forward, 0, 0, false, 1}));
+      pause_ms(10);
+      while (third.receive()) continue;  // what is left unread would reset the connection
+    }
   }
   for (const std::size_t rank : {0, 1}) CHECK(becomes([&] { return ranks.ended[rank] == 4; }));
 }
@@ -135,15 +140,17 @@ TEST_CASE("a stranger without the secret is not let in", "[heartbeat]") {
 }
 
 TEST_CASE("a rank that fails takes the others along with its status", "[heartbeat]") {
-  for (const std::size_t failing : {0, 2}) {
+  // Only ranks that have met can be told; on a busy machine that may take a while.
+  const auto takes_along = [](std::size_t failing, int meeting_ms) {
     Ranks ranks(3, 20);
-    pause_ms(300);
+    pause_ms(meeting_ms);
     ranks.hearts[failing]->fail("the disk is full", 2);
+    if (failing == 0) ranks.hearts[0].reset();
+    bool all = ranks.ended[failing] == 0;
     for (std::size_t rank = 0; rank < 3; ++rank)
-      if (rank != failing) {
-        if (failing == 0) ranks.hearts[0].reset();
-        CHECK(becomes([&] { return ranks.ended[rank] == 2; }));
-      }
-    CHECK(ranks.ended[failing] == 0);
-  }
+      if (rank != failing) all = becomes([&] { return ranks.ended[rank] == 2; }) && all;
+    return all;
+  };
+  for (const std::size_t failing : {0, 2})
+    CHECK((takes_along(failing, 300) || takes_along(failing, 5000)));
 }

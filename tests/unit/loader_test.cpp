@@ -265,18 +265,26 @@ TEST_CASE("ready() tells when next() gives a batch at once", "[loader]") {
 }
 
 TEST_CASE("the loader runs ahead into the next epoch", "[loader]") {
-  Fixture fixture(16);
-  LoaderSpec spec = fixture.spec(8, 2);
-  spec.slots = 4;
-  Loader loader(*fixture.rows, spec, fixture.device);
-  // Damage the files once everything has been prefetched: nobody must notice.
-  pause_ms(100);
-  for (const auto& file : fixture.rows->files()) std::filesystem::resize_file(file, 10);
-  for (std::size_t i = 0; i < 4; ++i) {
-    const Batch batch = loader.next();
-    CHECK(batch.epoch == i / 2);
-    loader.release(batch);
+  // Once everything has been prefetched, nobody notices that the files are damaged. A machine that
+  // is busy elsewhere gets more time for it.
+  std::size_t batches = 0;
+  for (int ms = 100; batches < 4 && ms < 30'000; ms *= 10) {
+    Fixture fixture(16);
+    LoaderSpec spec = fixture.spec(8, 2);
+    spec.slots = 4;
+    Loader loader(*fixture.rows, spec, fixture.device);
+    pause_ms(ms);
+    for (const auto& file : fixture.rows->files()) std::filesystem::resize_file(file, 10);
+    try {
+      for (batches = 0; batches < 4; ++batches) {
+        const Batch batch = loader.next();
+        CHECK(batch.epoch == batches / 2);
+        loader.release(batch);
+      }
+    } catch (const InputError&) {  // not yet read
+    }
   }
+  CHECK(batches == 4);
 }
 
 TEST_CASE("a worker's error reaches next(), by file and row, and stays", "[loader]") {
@@ -377,17 +385,23 @@ TEST_CASE("bind_worker runs once on each worker's own thread", "[loader]") {
 
 TEST_CASE("a loader can be destroyed at any time, quickly", "[loader]") {
   Fixture fixture(200);
-  const double begin = now_s();
+  std::vector<double> took_s;
   for (int after = 0; after < 40; ++after) {
     LoaderSpec spec = fixture.spec(20, 1000);
     spec.workers = 1 + static_cast<std::size_t>(after) % 4;
     spec.slots = 1 + static_cast<std::size_t>(after) % 3;
-    Loader loader(*fixture.rows, spec, fixture.device);
-    if (after % 5 == 0) pause_ms(2);  // all slots are full: the workers wait
-    for (int i = 0; i < after; ++i) loader.release(loader.next());
-    if (after % 2 == 1) loader.next();  // and is never released
+    double begin = 0;
+    {
+      Loader loader(*fixture.rows, spec, fixture.device);
+      if (after % 5 == 0) pause_ms(2);  // all slots are full: the workers wait
+      for (int i = 0; i < after; ++i) loader.release(loader.next());
+      if (after % 2 == 1) loader.next();  // and is never released
+      begin = now_s();
+    }
+    took_s.push_back(now_s() - begin);
   }
-  CHECK(now_s() - begin < 20);
+  std::sort(took_s.begin(), took_s.end());
+  CHECK(took_s[took_s.size() / 2] < 0.5);  // of most: the machine is shared
 }
 
 TEST_CASE("slow trainer, slow reader: every batch arrives", "[loader]") {

@@ -47,7 +47,7 @@ bool all_right(const DataSet& set, std::size_t first = 0, std::size_t count = kR
 const Run all_rows{0, kRows};
 
 void wait_until_there(const DataSet& set) {
-  for (int i = 0; i < 2000 && set.staged() < 1; ++i)
+  for (int i = 0; i < 12000 && set.staged() < 1; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   REQUIRE(set.staged() == 1);
 }

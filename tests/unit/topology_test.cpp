@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "folder_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/sys/topology.hpp"
 #include "topology_fixture.hpp"
@@ -75,12 +76,12 @@ TEST_CASE("a file that is no topology is refused by name") {
   };
   refused("no-such-file.xml");
   refused("tests/fixtures");
-  const auto path = std::filesystem::temp_directory_path() / "lockstep-not-a-topology.xml";
+  const test::Folder folder;
+  const auto path = folder.path / "not-a-topology.xml";
   for (const char* text : {"", "hello", "<?xml version=\"1.0\"?>\n<topology version=\"2.0\">\n"}) {
     std::ofstream(path) << text;
     refused(path);
   }
-  std::filesystem::remove(path);
 }
 
 TEST_CASE("an environment that names another machine is refused, a file given by name is not") {

@@ -57,15 +57,15 @@ bool becomes(const std::function<bool()>& condition) {
 
 TEST_CASE("collectives that end in time are no concern, nor is a pause between them", "[watch]") {
   Fixture fixture;
-  comm::Watch watch(fixture.spec(0.25));
+  comm::Watch watch(fixture.spec(2));
   for (int i = 0; i < 4; ++i) {
     auto flag = std::make_shared<std::atomic<bool>>(false);
     watch.started("bucket 0", std::make_unique<TestEvent>(flag));
     pause_ms(20);
     *flag = true;
-    pause_ms(150);
+    pause_ms(600);
   }
-  pause_ms(600);
+  pause_ms(2300);
   CHECK_NOTHROW(watch.rethrow());
   CHECK(fixture.aborts == 0);
 }
@@ -98,6 +98,7 @@ TEST_CASE("an error of the library or of the device comes out at once", "[watch]
     REQUIRE(becomes([&] { return watch.failed(); }));
     CHECK_THROWS_WITH(watch.rethrow(), Contains("bucket 0: an illegal memory access"));
   }
+  REQUIRE(becomes([&] { return fixture.aborts == 1; }));  // by a thread of its own
 }
 
 TEST_CASE("a main thread that does not wake after the abort is given up", "[watch]") {
@@ -105,4 +106,5 @@ TEST_CASE("a main thread that does not wake after the abort is given up", "[watc
   comm::Watch watch(fixture.spec(0.1, 0.1));
   watch.started("bucket 0", std::make_unique<TestEvent>(fixture.flag));
   CHECK(becomes([&] { return fixture.given_up == 1; }));
+  REQUIRE(becomes([&] { return fixture.aborts == 1; }));
 }
