@@ -28,8 +28,11 @@ constexpr double longest_turn_s = 3;
 
 constexpr const char* rank_0s = "post-mortem.json";
 
-// Ranks that were on one node fall silent within one interval of each other.
+// Ranks that were on one node fall silent within one interval of each other, and are heard a little
+// earlier or later where cores are busy: who has been silent for most of the timeout is missing,
+// too.
 constexpr double gather_s = 0.3;
+constexpr double most = 0.8;
 
 std::chrono::duration<double> seconds_of(double seconds) {
   return std::chrono::duration<double>(seconds);
@@ -139,7 +142,7 @@ std::vector<int> Heart::lost() {
   const double now = now_s();
   if (!first_lost_s_) first_lost_s_ = now;
   if (now - *first_lost_s_ < gather_s) return {};
-  return roster_.missing(spec_.timeout_s - 2 * interval_s_);
+  return roster_.missing(std::min(spec_.timeout_s - 2 * interval_s_, most * spec_.timeout_s));
 }
 
 void Heart::report(const std::string& text, const std::string& reason,

@@ -152,8 +152,9 @@ void Knock::try_next(std::size_t at) {
 
 std::optional<Wire> Knock::go_on() {
   if (in_vain()) return std::nullopt;
+  const bool heard = hear();
   const bool patient = now_s() - began_s_ < (coming_ ? until_connected_s : until_let_in_s);
-  if (!hear() || (!let_in_ && !patient)) try_next(at_ + 1);
+  if (!heard || (!let_in_ && !patient)) try_next(at_ + 1);
   if (!let_in_) return std::nullopt;
   wire_.set_limit(message_bytes);
   return std::move(wire_);

@@ -3,6 +3,7 @@
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 3
 whoami=("$LOCKSTEP" whoami --deadline-s 20)
+two=(-N2 -w "$node1,$node2")  # Slurm would pass over one that still ends its last step
 
 # are AUTHORITY WORLD RANK:LOCAL:SIZE:NODE...: the ranks said that they are these, in order.
 are() {
@@ -15,12 +16,12 @@ are() {
 }
 
 blocks=(0:0:2:$node1 1:1:2:$node1 2:0:2:$node2 3:1:2:$node2)
-run srun -N2 --ntasks-per-node=2 --mpi=pmix "${whoami[@]}"
+run srun "${two[@]}" --ntasks-per-node=2 --mpi=pmix "${whoami[@]}"
 ((status == 0)) && are Slurm 4 "${blocks[@]}" && says '^MPI .*ignored: agrees with Slurm' &&
   says 'met by: MPI'
 verdict $? 'srun --mpi=pmix: Slurm and MPI agree'
 
-run srun -N2 -n4 --ntasks-per-node=2 -m cyclic "${whoami[@]}"
+run srun "${two[@]}" -n4 --ntasks-per-node=2 -m cyclic "${whoami[@]}"
 ((status == 0)) && are Slurm 4 0:0:2:$node1 1:0:2:$node2 2:1:2:$node1 3:1:2:$node2
 verdict $? 'cyclic placement'
 
@@ -29,19 +30,19 @@ SLURM_HOSTFILE=hosts run srun -n3 -m arbitrary "${whoami[@]}"
 ((status == 0)) && are Slurm 3 0:0:2:$node2 1:0:1:$node1 2:1:2:$node2
 verdict $? 'arbitrary placement: rank 0 is not on the first node'
 
-run srun -N2 -n3 "${whoami[@]}"
+run srun "${two[@]}" -n3 "${whoami[@]}"
 ((status == 0)) && are Slurm 3 0:0:2:$node1 1:1:2:$node1 2:0:1:$node2
 verdict $? 'uneven nodes'
 
 # Of such a step srun 22.05 sometimes hangs when all is over, in its own PMIx plugin (pmixp_abort_agent_stop).
-timeout --signal=KILL 40 srun -N1 -n2 "${whoami[@]}" : -N2 -n3 "${whoami[@]}" >het.log 2>&1
+timeout --signal=KILL 40 srun -N1 -w "$node1" -n2 "${whoami[@]}" : -N2 -w "$node2,$node3" -n3 "${whoami[@]}" >het.log 2>&1
 status=$? said=$(tr -d '\0' <het.log)
 ((status == 0)) || squeue -h -o %A | xargs -r scancel
 ((status == 0 || status == 137)) &&
   are Slurm 5 0:0:2:$node1 1:1:2:$node1 2:0:2:$node2 3:1:2:$node2 4:0:1:$node3
 verdict $? 'a heterogeneous step is one world'
 
-options=(-N2 --ntasks-per-node=2)
+options=("${two[@]}" --ntasks-per-node=2)
 in_batch "mpirun '$LOCKSTEP' whoami"
 ((status == 0)) && are 'Open MPI' 4 "${blocks[@]}" && says 'batch script that called mpirun' &&
   says 'daemon through which'
@@ -56,7 +57,7 @@ in_batch "srun '$LOCKSTEP' whoami --json"
   says '"source": "PMIx"' && says '"met_by": "MPI"'
 verdict $? 'whoami --json tells the same'
 
-run salloc -N2 --ntasks-per-node=2 mpirun "${whoami[@]}"
+run salloc "${two[@]}" --ntasks-per-node=2 mpirun "${whoami[@]}"
 ((status == 0)) && are 'Open MPI' 4 "${blocks[@]}"
 verdict $? 'mpirun in salloc'
 
@@ -74,7 +75,7 @@ for type in none pmi2; do
     (($(grep -c 'this srun offers' <<<"$said") == 1)) && [[ ! -e run ]]
   verdict $? "srun --mpi=$type: refused before MPI_Init, once, with the line to write"
 
-  run srun --mpi=$type -N2 --ntasks-per-node=2 "${whoami[@]}"
+  run srun --mpi=$type "${two[@]}" --ntasks-per-node=2 "${whoami[@]}"
   ((status == 2)) && are Slurm 4 "${blocks[@]}" && says 'met by: TCP' &&
     says 'rank 0,1,2,3: WRONG: .*write srun --mpi=pmix -N 2 -n 4'
   verdict $? "srun --mpi=$type: whoami shows all ranks, who met without MPI, and what to write"

@@ -23,8 +23,8 @@ in_batch "for i in 1 2 3; do ${plain[*]} --overlap $whoami 20 >step.\$i 2>&1 & d
   (($(grep -cE '^rank [0-3] of 4, ' <<<"$said") == 12))
 verdict $? 'steps of one job at the same time do not mix'
 
-run "${plain[@]}" bash -c "if ((SLURM_PROCID == 3)); then sleep 4; else $whoami 2; fi"
-((status != 0)) && says "rank 3 did not come to $node1 within 2 s: from $node2 came 1 of 2"
+run "${plain[@]}" bash -c "if ((SLURM_PROCID == 3)); then sleep 12; else $whoami 8; fi"
+((status != 0)) && says "rank 3 did not come to $node1 within 8 s: from $node2 came 1 of 2"
 verdict $? 'a rank that does not come is named, with its node'
 
 run "${plain[@]}" bash -c "if ((SLURM_PROCID == 0)); then sleep 4; else $whoami 1; fi"
@@ -32,10 +32,10 @@ run "${plain[@]}" bash -c "if ((SLURM_PROCID == 0)); then sleep 4; else $whoami 
 verdict $? 'ranks that find no rank 0 say where they looked'
 
 # Strangers at the door: one says nothing, one speaks HTTP, one sends a size that nobody has.
-stranger='port=$(sed -n 3p "$LOCKSTEP_RENDEZVOUS_DIR"/meeting-*)
+stranger='until port=$(sed -n 3p "$LOCKSTEP_RENDEZVOUS_DIR"/meeting-*-0 2>/dev/null) && [[ $port ]]; do sleep 0.1; done
   exec 3<>/dev/tcp/'$node1'/$port 4<>/dev/tcp/'$node1'/$port 5<>/dev/tcp/'$node1'/$port
   printf "GET / HTTP/1.0\r\n\r\n" >&4; printf "\377\377\377\177xxxx" >&5; sleep 2; cat <&4 >&2; echo >&2'
-run "${plain[@]}" bash -c "if ((SLURM_PROCID == 3)); then sleep 1; $stranger; fi; $whoami 20"
+run "${plain[@]}" bash -c "if ((SLURM_PROCID == 3)); then $stranger; fi; $whoami 20"
 all_four
 verdict $? 'strangers do not come in, and keep nobody out'
 

@@ -1,16 +1,17 @@
 #!/bin/bash
-# seconds: 420
+# seconds: 600
 # Trainings that end and begin anew while their job lives: Slurm starts them again after a requeue, a
 # time limit and a lost node, also while old processes still run on a node that is cut off. What
 # goes on ends with the weights of a training that was not disturbed.
 source "$(dirname "$0")/../support/faults.bash"
-cluster 16 --conf SlurmdTimeout=6 --conf MessageTimeout=5
+cluster 16 --conf SlurmdTimeout=10 --conf MessageTimeout=5 --conf KillWait=15
 pack_small
 
 # submit RUN NODES OPTION... -- OPTION...: a job on these nodes alone (of which sbatch's options may
 # take a part), with sbatch's options and the training's. Its script asks Slurm for another start
 # unless the training came to its end, but not more often than `most_starts`: of ranks that end one
 # after the other srun kills the last (137), and a lost node can be given to the next start once more.
+# When RUN.enough is there, no more.
 most_starts=9
 submit() {
   local nodes=$2 options=()
@@ -25,8 +26,8 @@ srun --mpi=pmix --kill-on-bad-exit=1 '$LOCKSTEP' ${train[@]} ${rows[@]} \\
   --checkpoint.every-steps $every --out $run_name --resume auto $@
 status=\$?
 echo "ended on \$(hostname) with \$status"
-if ((status != 0 && \${SLURM_RESTART_COUNT:-0} + 1 < $most_starts)); then
-  scontrol requeue \$SLURM_JOB_ID
+if ((status != 0 && \${SLURM_RESTART_COUNT:-0} + 1 < $most_starts)) && [[ ! -e $run_name.enough ]]; then
+  until scontrol requeue \$SLURM_JOB_ID; do sleep 1; done
   sleep 60
 fi
 exit \$status
@@ -47,19 +48,19 @@ log_line() { tr -d '\0' <"$run_name.log" | grep -o "$1.*" | tail -n 1; }
 # Its old processes train on, and write into the same directory, on a node that is cut off.
 split_brain() {
   submit split_brain "$node1 $node2" -N1 -n2 --
-  until_it 300 has_checkpoint
+  until_it 600 has_checkpoint
   first=$(sed -n 's/^start 0 on //p' split_brain.log)
   strike mini cut "$first"
-  wait_for 60 'start 1 on' && before=$(steps_done) &&
-    wait_for 30 'going on from split_brain/checkpoints/step-[0-9]+' && from=$(went_on_from) &&
-    wait_for 30 "was started anew on .* by job [0-9]+ while this start, generation 1, was still at work" &&
+  wait_for 150 'start 1 on' && before=$(steps_done) &&
+    wait_for 60 'going on from split_brain/checkpoints/step-[0-9]+' && from=$(went_on_from) &&
+    wait_for 60 "was started anew on .* while this start, generation 1, was still at work" &&
     row 'node of a requeued job cut off' "the node's bridge port drops everything" \
       "$(since_strike), until the old start ended" "$(error_line)" \
       $((before > from ? before - from : 0))
   verdict $? 'the old start ends when it sees the new one, which goes on from its last checkpoint'
 
   wait_for 10 "ended on $first with [1-9]"
-  until_it 150 goes_on_to $((from + 80))
+  until_it 600 goes_on_to $((from + 80))
   status=$?
   said="from $from, reached $(steps_done)
 $(tr -d '\0' <split_brain.log)"
@@ -85,7 +86,7 @@ no_kill() {
   until_it 600 has_checkpoint
   strike mini kill-node "$node11"
   before=$(steps_done)
-  wait_for 60 'start 1, on 2 node' && wait_for 30 'going on from' && took=$(since_strike) &&
+  wait_for 150 'start 1, on 2 node' && wait_for 60 'going on from' && took=$(since_strike) &&
     from=$(went_on_from) && ((before - from <= every)) && wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
     row 'node killed in salloc --no-kill' 'all its processes and its network at once (timeout 6 s)' \
       "$took, until the next start trained" "$(error_line)" $((before > from ? before - from : 0)) &&
@@ -98,12 +99,14 @@ no_kill() {
 # The node on which the job's script runs.
 head_lost() {
   run_name=head_lost run_dir=head_lost
+  local head
   job=$(resilient sbatch --parsable -J head_lost -o head_lost.log --nodes=1-3 --gpus-per-node=0 \
     --cpus-per-task=1 --exclude="$(sinfo -h -N -o %N | grep -vxE "$node14|$node15|$node16" | sort -u | paste -sd,)")
   until_it 600 has_checkpoint
-  strike mini kill-node "$(squeue -h -j "$job" -o %B)"
+  until_it 100 eval 'head=$(squeue -h -j "$job" -o %B) && [[ $head ]]'
+  strike mini kill-node "$head"
   before=$(steps_done)
-  wait_for 120 'start 1, on 2 node' && wait_for 30 'going on from' && took=$(since_strike) &&
+  wait_for 200 'start 1, on [12] node' && wait_for 60 'going on from' && took=$(since_strike) &&
     from=$(went_on_from) && ((before - from <= every)) && until_it 300 goes_on_to $((from + 20)) &&
     [[ -z $(steps_of head_lost | uniq -d) ]] &&
     row "node of the job's script killed" 'all its processes and its network at once (timeout 6 s)' \
@@ -115,9 +118,9 @@ head_lost() {
 
 cancelled() {
   submit cancelled "$node3" -N1 -n2 --
-  until_it 300 has_checkpoint
+  until_it 600 has_checkpoint
   strike scancel "$job"
-  wait_for 10 'stopped behind step [0-9]+ as asked'
+  wait_for 15 'stopped behind step [0-9]+ as asked'
   took=$(since_strike)
   says 'stopped behind step' && (($(newest) >= $(steps_done))) &&
     row 'scancel' 'scancel of the job' "$took" "$(log_line 'stopped behind')" $(($(steps_done) - $(newest)))
@@ -127,10 +130,10 @@ cancelled() {
 time_limit() {
   most_starts=2
   submit time_limit "$node4" -N1 -n2 -t 1 -- --walltime.margin-s 25
-  until_it 300 has_checkpoint
+  until_it 600 has_checkpoint
   struck=$EPOCHREALTIME
   wait_for 60 'because the allocation ends soon' && took=$(since_strike) &&
-    wait_for 40 'start 1 on' && wait_for 20 'going on from time_limit/checkpoints/step-[0-9]+' &&
+    wait_for 150 'start 1 on' && wait_for 60 'going on from time_limit/checkpoints/step-[0-9]+' &&
     row 'time limit' 'sbatch -t 1, 25 s margin' "$took after its first checkpoint" \
       "$(log_line 'stopped behind')" 0
   verdict $? 'a time limit is met by a checkpoint, and the next start goes on from there'
@@ -146,7 +149,7 @@ undisturbed() {
 }
 
 goes_on() {  # goes_on STEPS: it does so many more
-  until_it 300 goes_on_to $(($(steps_done) + $1)) && ! log_says 'error:'
+  until_it 300 goes_on_to $(($(steps_done) + $1)) && ! log_says '^(rank [0-9]+: )?error:'
 }
 
 # survived FAULT HOW: nothing comes of it.
@@ -160,7 +163,7 @@ survived() {
 starts_again() {
   local before from
   before=$(steps_done)
-  wait_for 150 "start $1 on" && wait_for 60 'going on from' "$1" && took=$(since_strike) &&
+  wait_for 150 "start $1 on" && wait_for 150 'going on from' "$1" && took=$(since_strike) &&
     from=$(went_on_from) &&
     ((before - from <= every)) && until_it 300 goes_on_to $((from + 10)) &&
     row "$2" "$3" "$took, until the next start trained" \
@@ -170,17 +173,19 @@ starts_again() {
 }
 
 on_nodes() {  # $a and $b are those that the job is on
-  read -r a b < <(scontrol show hostnames "$(squeue -h -j "$job" -o %N)" | paste -sd' ')
+  local nodes
+  until_it 100 eval 'nodes=$(squeue -h -j "$job" -o %N) && [[ $nodes ]]'
+  read -r a b < <(scontrol show hostnames "$nodes" | paste -sd' ')
 }
 
 all_faults() {
-  submit all_faults "$node5 $node6 $node7" -N2 --ntasks-per-node=2 -- --liveness.timeout-s 6
-  until_it 300 has_checkpoint
+  submit all_faults "$node5 $node6 $node7" -N2 --ntasks-per-node=2 -- --liveness.timeout-s 12
+  until_it 600 has_checkpoint
   on_nodes
   mini cut "$b"
   sleep 5
   mini mend "$b"
-  survived 'network cut for 5 s (timeout 6 s)' "the node's bridge port drops everything"
+  survived 'network cut for 5 s (timeout 12 s)' "the node's bridge port drops everything"
 
   mini shape "$b" delay=20ms loss=2%
   goes_on 8
@@ -204,8 +209,10 @@ all_faults() {
   starts_again 2 'node killed, job requeued' 'all its processes and its network at once' \
     '[0-9]* of 4 ranks missing'
 
+  touch all_faults.enough
+  had=$(grep -ac 'stopped behind step' all_faults.log)
   scancel --signal=USR1 "$job"
-  wait_for 20 'stopped behind step' 2
+  wait_for 60 'stopped behind step' $((had + 1))
   as_undisturbed
   verdict $? 'a training that went through all that has the weights and metrics of an undisturbed one'
   scancel "$job"

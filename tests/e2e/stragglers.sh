@@ -8,15 +8,15 @@ mpirun --oversubscribe --bind-to none -np 2 "$LOCKSTEP" train --data.train small
   --threads 1 --optim.lr 0.01 --epochs 100000 --checkpoint.every-epochs 0 --audit.every-steps 0 \
   --out slow >slow.log 2>&1 &
 mpirun=$!
-until_it 300 grep -q 'first step done' slow.log
+until_it 900 grep -q 'first step done' slow.log || cat slow.log
 sleep 1
-pids=($(ps -o pid= --ppid $mpirun | sort -n))
-before=$(wc -l <slow.log)
+rank_pids $mpirun
 lines() { tail -n +$((before + 1)) slow.log | tr -d '\0'; }
-late() { lines | grep -q 'is late'; }
+late() { lines | grep 'rank 1 on .* is late' >/dev/null; }
 
 # Three quarters of its time the second rank does not run, as on a core that others use.
-python3 - "${pids[1]}" <<'PY' &
+slow_down() {
+  python3 - "${pids[1]}" <<'PY'
 import os, signal, sys, time
 rank = int(sys.argv[1])
 signal.signal(signal.SIGTERM, lambda *_: (os.kill(rank, signal.SIGCONT), sys.exit()))
@@ -26,11 +26,21 @@ while True:
     os.kill(rank, signal.SIGCONT)
     time.sleep(0.01)
 PY
-slowed=$!
-until_it 200 late
-kill $slowed
-wait $slowed
-said=$(lines)
+}
+# Chance may make a rank late, too: the second just before, and then it is not said again; the first
+# until the second is slowed, which is not looked at.
+for _ in 1 2 3; do
+  before=$(wc -l <slow.log)
+  slow_down &
+  slowed=$!
+  until_it 100 late && sleep 2  # some windows more, in which it stays so
+  said=$(lines | sed -n '/rank 1 on .* is late/,$p')
+  kill $slowed
+  wait $slowed
+  [[ $said ]] && break
+  sleep 3
+done
+told=$said
 says "rank 1 on $(hostname) is late: over 50 steps it kept the others waiting for [0-9.]+ ms a step \([0-9]+ % of it\), most of all in (data|forward|backward|update) \([0-9.]+ ms, usual are [0-9.]+\)" &&
   ! says 'rank 0 on .* is late'
 verdict $? 'a rank that is slowed is named with its host and phase, and nobody else is'
@@ -39,5 +49,5 @@ kill -USR1 $mpirun
 wait $mpirun
 status=$?
 said=$(tr -d '\0' <slow.log)
-((status == 3 && $(lines | grep -c 'is late') < 4))
+((status == 3 && $(grep -c 'rank 1 on .* is late' <<<"$told") < 3))
 verdict $? 'it is said once, as long as it stays so'

@@ -13,11 +13,8 @@ ranks 2 "${train[@]}" --out whole >whole.log 2>&1 || cat whole.log
 begin() {
   mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --out "$@" >"$1.log" 2>&1 &
   mpirun=$!
-  for _ in $(seq 600); do
-    [[ -e $1/checkpoints/step-00000002.h5 ]] && break
-    sleep 0.1
-  done
-  pids=($(ps -o pid= --ppid $mpirun | sort -n))
+  until_it 900 test -e "$1/checkpoints/step-00000002.h5" || cat "$1.log"
+  rank_pids $mpirun
 }
 
 # finish LOG: waits for the launcher; `seconds` is how long it took.
@@ -44,17 +41,19 @@ run ranks 2 "${train[@]}" --out stopped --resume auto
   cmp <(without_times stopped) <(without_times whole)
 verdict $? 'resumed, it makes the validation up, repeats no step, and ends with the same bits'
 
-begin hung --comm.deadline-s 2
+begin hung --comm.deadline-s 4
 kill -STOP "${pids[1]}"
 finish hung.log
-((status == 1 && seconds < 13)) &&
-  says 'rank 0: error: evaluation batch: rank 1 did not arrive within 2 s'
+((status == 1 && seconds < 60)) &&
+  says 'rank 0: error: evaluation batch: rank 1 did not arrive within 4 s'
 verdict $? 'a rank that hangs in a validation is named when the deadline has passed'
 
-eval=("$LOCKSTEP" eval whole/checkpoints/best.h5 --data long/val --threads 1 --batch 1
-  --deadline-s 2)
-began=$(date +%s%N)
-run ranks 2 "${eval[@]}"
+eval=("$LOCKSTEP" eval whole/checkpoints/best.h5 --data long/val --threads 1 --batch 1 --deadline-s)
+for _ in 1 2 3; do  # a machine that is busy elsewhere may make a rank 2 s late for once
+  began=$(date +%s%N)
+  run ranks 2 "${eval[@]}" 2
+  ((status == 0)) && break
+done
 law='an evaluation that takes longer than the deadline ends well: it bounds a batch'
 if ((status == 0 && $(date +%s%N) - began < 2500000000)); then
   echo "SKIP $law: this machine needs no longer"
@@ -64,16 +63,16 @@ else
 fi
 
 # In the middle of it: when the rank has computed for a second, which its start does not take.
-mpirun --oversubscribe --bind-to none -np 2 "${eval[@]}" >eval.log 2>&1 &
+mpirun --oversubscribe --bind-to none -np 2 "${eval[@]}" 4 >eval.log 2>&1 &
 mpirun=$!
 for _ in $(seq 600); do
-  pids=($(ps -o pid= --ppid $mpirun | sort -n))
-  ((${#pids[@]} == 2)) && read -r -a fields <"/proc/${pids[1]}/stat" && ((fields[13] > 100)) &&
+  rank_pids $mpirun
+  [[ ${pids[1]:-} ]] && read -r -a fields <"/proc/${pids[1]}/stat" && ((fields[13] > 100)) &&
     break
   sleep 0.05
 done
 kill -STOP "${pids[1]}"
 finish eval.log
-((status == 1 && seconds < 13)) &&
-  says 'rank 0: error: evaluation batch: rank 1 did not arrive within 2 s'
+((status == 1 && seconds < 60)) &&
+  says 'rank 0: error: evaluation batch: rank 1 did not arrive within 4 s'
 verdict $? 'a rank that hangs in an evaluation is named when the deadline has passed'

@@ -40,6 +40,16 @@ at_once() {
   for one in "$@"; do cat "$one.verdicts"; done
 }
 
+# rank_pids MPIRUN: `pids` are its ranks' processes, by rank: numbers of processes may begin anew.
+rank_pids() {
+  local pid rank
+  pids=()
+  for pid in $(ps -o pid= --ppid "$1"); do
+    rank=$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
+    [[ ! $rank ]] || pids[rank]=$pid
+  done
+}
+
 # until_it TENTHS COMMAND...: tries the command ten times a second until it succeeds.
 until_it() {
   local left

@@ -33,7 +33,7 @@ rank_pid() {
   local pid
   for pid in $(pgrep -f "lockstep train .*--out $run_dir( |\$)"); do
     [[ $(readlink "/proc/$pid/exe") == "$LOCKSTEP" ]] &&
-      tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "SLURM_PROCID=$1" && echo "$pid" && return
+      grep -qzx "SLURM_PROCID=$1" "/proc/$pid/environ" && echo "$pid" && return
   done
   return 1
 }
@@ -60,16 +60,20 @@ killed_by_srun() {
 since_strike() { awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $struck }"; }
 
 # ended RANKS SECONDS: within so long after the strike so many ranks have ended, with status 4 (or
-# `with`). `took` is when the last one had.
+# `with`), but for those that srun was faster to kill. `took` is when the last one had.
 with=4
 ended() {
   until_it $(($2 * 10)) ranks_ended "$1"
   took=$(awk -v struck="$struck" '$3 > last { last = $3 } END { printf "%.1f", last - struck }' \
     "$run_name.ends")
-  said="after $took s: $(cat "$run_name.ends") $(tr -d '\0' <"$run_name.log")"
-  ranks_ended "$1" && ! grep -qv "^[0-9] $with " "$run_name.ends" &&
-    awk -v took="$took" -v most="$2" 'BEGIN { exit !(took <= most) }'
+  says_so_far
+  ranks_ended "$1" && grep -q "^[0-9] $with " "$run_name.ends" &&
+    ! grep -qvE "^[0-9] ($with|137) " "$run_name.ends" && awk -v took="$took" -v most="$2" 'BEGIN { exit !(took <= most) }'
 }
+
+says_so_far() { said="after $took s: $(cat "$run_name.ends") $(tr -d '\0' <"$run_name.log")"; }
+# told PATTERN: it was said, or is within 10 s: srun passes on what ranks that have ended said last.
+told() { until_it 100 eval 'says_so_far; says "$1"'; }
 
 # newest: the step of the run's newest checkpoint, which must be whole.
 newest() {
