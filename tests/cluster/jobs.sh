@@ -12,8 +12,8 @@ train=(--data.train small/train --threads 1 --optim.lr 0.01 --audit.every-steps 
 # submit NAME OPTION... SCRIPT ARGUMENT...: its number in `id`, its output in NAME.out, its run in NAME.
 submit() { id=$(RUN=$1 sbatch --parsable --output="$1.out" "${@:2}"); }
 field() {  # field ID NAME: asked again when slurmctld is too busy to answer
-  local shown
-  until_it 30 eval 'shown=$(scontrol show job "$1" 2>/dev/null)'
+  local job=$1 shown
+  until_it 30 eval 'shown=$(scontrol show job "$job" 2>/dev/null)'
   grep -o "$2=[^ ]*" <<<"$shown" | head -n 1 | cut -d= -f2
 }
 state() { field "$1" JobState; }
@@ -84,6 +84,7 @@ mini shape "$node3" delay=30ms
 submit timed --time=1 --signal=B:USR1@40 --nodelist="$node1,$node3" --ntasks-per-node=1 --gpus-per-node=1 \
   "$repo/jobs/multi-node.sbatch" "${train[@]}" --epochs 10
 timed=$id
+mini shape "$node4" delay=30ms  # so that it does not end before its node is lost
 RANKS=2 submit lost --exclude="$node1,$node3,$node6,$node7,$node8" --gpus-per-node=2 "$repo/jobs/resilient.sbatch" \
   "${train[@]/24/25}" --epochs 60 --checkpoint.every-steps 20 --liveness.timeout-s 5
 lost=$id
@@ -102,6 +103,7 @@ says '[12] of 6 ranks missing' && says 'batch 25 = 6 rank\(s\) x 1 micro-batch\(
   [[ $(state "$lost") == RUNNING && $(field "$lost" Restarts) == 0 ]]
 verdict $? 'resilient.sbatch: the nodes that are left go on from the last checkpoint, with the same global batch, which they cannot share evenly'
 scontrol update NodeName="$node5" State=DOWN Reason=lost
+mini shape "$node4"
 
 within 180 ended "$multi"
 judged "$multi" multi

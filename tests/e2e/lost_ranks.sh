@@ -116,7 +116,7 @@ verdict $? 'signals that come twice, and to each rank at another time, stop a ru
 
 # mpirun waits so many seconds before it passes SIGTERM on and again before it kills, and answers
 # with a status of its own.
-launch=(--mca odls_base_sigkill_timeout 5)
+launch=(--mca odls_base_sigkill_timeout 2)
 begin 2 all "${long[@]}"
 kill -TERM $mpirun
 finish all
