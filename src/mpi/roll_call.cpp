@@ -43,13 +43,14 @@ void RollCall::ask(std::string_view phase, double deadline_s) {
   std::map<int, std::string> phases{{rank_, std::string(phase)}};
   std::map<int, std::uint64_t> rounds;
   Countdown patience(time_to_answer_s);
-  for (Idle idle; phases.size() < static_cast<std::size_t>(world_) && !patience.over(); idle()) {
+  for (Idle idle;; idle()) {
     while (const std::optional<Note> note = take(answer)) {
       if (note->receiver_round != round_) continue;
       phases[note->from] = note->text;
       rounds[note->from] = note->sender_round;
     }
     listen(phase);
+    if (phases.size() == static_cast<std::size_t>(world_) || patience.over()) break;
   }
   const std::string found = describe_missing(phase, deadline_s, world_, phases);
   for (const auto& [rank, round] : rounds) send({rank}, finding, {rank_, round_, round, found});

@@ -28,11 +28,9 @@ constexpr double longest_turn_s = 3;
 
 constexpr const char* rank_0s = "post-mortem.json";
 
-// Ranks that were on one node fall silent within one interval of each other, and are heard a little
-// earlier or later where cores are busy: who has been silent for most of the timeout is missing,
-// too.
-constexpr double gather_s = 0.3;
-constexpr double most = 0.8;
+// Ranks that were on one node fall silent within one interval of each other, as far as others can
+// tell who hear them a little earlier or later where cores are busy.
+constexpr double gather_s = 0.3, busy_s = 2;
 
 std::chrono::duration<double> seconds_of(double seconds) {
   return std::chrono::duration<double>(seconds);
@@ -142,7 +140,8 @@ std::vector<int> Heart::lost() {
   const double now = now_s();
   if (!first_lost_s_) first_lost_s_ = now;
   if (now - *first_lost_s_ < gather_s) return {};
-  return roster_.missing(std::min(spec_.timeout_s - 2 * interval_s_, most * spec_.timeout_s));
+  const double together_s = std::max(2 * interval_s_, std::min(busy_s, spec_.timeout_s / 5));
+  return roster_.missing(spec_.timeout_s - together_s);
 }
 
 void Heart::report(const std::string& text, const std::string& reason,

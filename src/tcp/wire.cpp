@@ -204,9 +204,10 @@ void wait_for(std::span<Wire* const> wires, const Listener* listener) {
 
 std::optional<std::string> next_message(Wire& wire, double within_s) {
   Wire* const only[] = {&wire};
-  for (Countdown left(within_s); wire.open() && !left.over(); wait_for(only)) {
+  for (Countdown left(within_s); wire.open(); wait_for(only)) {
     wire.flush();
     if (auto message = wire.receive()) return message;
+    if (left.over()) break;
   }
   return std::nullopt;
 }

@@ -98,7 +98,7 @@ within 180 eval '(($(steps lost | wc -l) > 25))'
 mini kill-node "$node5"
 within 180 saw lost "start 1, on 2 node\(s\): $node2 $node4" && within 120 saw lost 'batch 25 = 4 rank'
 judged "$lost" lost
-says '[12] of 6 ranks missing' && says 'batch 25 = 6 rank\(s\) x 1 micro-batch\(es\) x 5 or 4 rows' &&
+says '2 of 6 ranks missing' && says 'batch 25 = 6 rank\(s\) x 1 micro-batch\(es\) x 5 or 4 rows' &&
   says 'batch 25 = 4 rank\(s\) x 1 micro-batch\(es\) x 7 or 6 rows' &&
   [[ $(state "$lost") == RUNNING && $(field "$lost" Restarts) == 0 ]]
 verdict $? 'resilient.sbatch: the nodes that are left go on from the last checkpoint, with the same global batch, which they cannot share evenly'

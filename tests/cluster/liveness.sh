@@ -26,8 +26,8 @@ cut_for_good() {  # with the timeout that users have
   ended_well 4 60 'network cut for good' 'the node'\''s bridge port drops everything' \
     "2 of 4 ranks missing: rank 2 on $b \(silent for 2[0-9] s, last in step.*, rank 3 on $b" \
     'a network that is cut for good: both sides end, and each names the other'
-  [[ -s cut_for_good/post-mortem.json && -s cut_for_good/post-mortem-rank2.json ]]
-  verdict $? 'each side of a cut network leaves a post-mortem'
+  grep -q '^[01] 4 ' cut_for_good.ends && grep -q '^[23] 4 ' cut_for_good.ends && [[ -s cut_for_good/post-mortem.json && -s cut_for_good/post-mortem-rank2.json ]]
+  verdict $? 'each side of a cut network ends by itself and leaves a post-mortem'
   mini mend "$b"
   over
 }

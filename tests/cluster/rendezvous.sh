@@ -32,7 +32,9 @@ run "${plain[@]}" bash -c "if ((SLURM_PROCID == 0)); then sleep 4; else $whoami 
 verdict $? 'ranks that find no rank 0 say where they looked'
 
 # Strangers at the door: one says nothing, one speaks HTTP, one sends a size that nobody has.
-stranger='until port=$(sed -n 3p "$LOCKSTEP_RENDEZVOUS_DIR"/meeting-*-0 2>/dev/null) && [[ $port ]]; do sleep 0.1; done
+stranger='for _ in $(seq 300); do
+    port=$(sed -n 3p "$LOCKSTEP_RENDEZVOUS_DIR"/meeting-*-0 2>/dev/null) && [[ $port ]] && break; sleep 0.1
+  done
   exec 3<>/dev/tcp/'$node1'/$port 4<>/dev/tcp/'$node1'/$port 5<>/dev/tcp/'$node1'/$port
   printf "GET / HTTP/1.0\r\n\r\n" >&4; printf "\377\377\377\177xxxx" >&5; sleep 2; cat <&4 >&2; echo >&2'
 run "${plain[@]}" bash -c "if ((SLURM_PROCID == 3)); then $stranger; fi; $whoami 20"

@@ -179,6 +179,7 @@ on_nodes() {  # $a and $b are those that the job is on
 }
 
 all_faults() {
+  local had
   submit all_faults "$node5 $node6 $node7" -N2 --ntasks-per-node=2 -- --liveness.timeout-s 12
   until_it 600 has_checkpoint
   on_nodes
@@ -206,7 +207,7 @@ all_faults() {
 
   on_nodes
   strike mini kill-node "$b"
-  starts_again 2 'node killed, job requeued' 'all its processes and its network at once' \
+  starts_again 2 'node killed, job requeued' 'all its processes and its network at once (timeout 12 s)' \
     '[0-9]* of 4 ranks missing'
 
   touch all_faults.enough

@@ -1,4 +1,5 @@
 #!/bin/bash
+# seconds: 600
 # Data that cannot be trained on: all ranks end with status 2 and the file is named, with the row
 # where there is one.
 source "$(dirname "$0")/../support/e2e.bash"
@@ -75,7 +76,7 @@ damaged() {
   local began=$SECONDS
   run timeout 90 mpirun --oversubscribe --bind-to none -np "$1" "$LOCKSTEP" train --out run \
     --threads 1 --batch 16 "${@:4}"
-  # Sooner than any deadline would end it.
+  # Sooner than the deadline for ranks that wait.
   ((status == 2 && SECONDS - began < 40)) && says "$3"
   verdict $? "$2"
   rm -rf run
@@ -102,7 +103,7 @@ cut_off() {
     --threads 1 --batch 16 --optim.lr 0.01 --epochs 100000 --checkpoint.every-epochs 0 \
     "${@:2}" >run.log 2>&1 &
   train=$!
-  until_it 900 grep -q 'first step done' run.log
+  first_step run.log
   began=$SECONDS
   truncate -s 15000 "shrinking/$shard"
   wait $train || status=$?

@@ -117,13 +117,12 @@ run "$LOCKSTEP" info gone
 verdict $? 'a run without metrics is described'
 
 # ---- once -----------------------------------------------------------------------------------------
+said_once() {  # said_once PATTERN COMMAND...
+  run "${@:2}"
+  ((status == 2)) && [[ $(grep -Ec -- "$1" <<<"$said") == 1 ]]
+}
 once() {  # once NAME PATTERN COMMAND...
-  local tries
-  for tries in 1 2 3; do  # rank 0, which speaks for all, is waited for, but not for long
-    run "${@:3}"
-    ((status == 2)) && [[ $(grep -Ec -- "$2" <<<"$said") == 1 ]] && break
-  done
-  ((status == 2)) && [[ $(grep -Ec -- "$2" <<<"$said") == 1 ]]
+  thrice said_once "${@:2}"  # rank 0, which speaks for all, is waited for, but not for long
   verdict $? "$1"
 }
 once 'ranks that find the same error before MPI say it once' "unknown key 'optim.lrr'" \

@@ -1,4 +1,5 @@
 #!/bin/bash
+# seconds: 600
 # Ranks that die, stop or stand still in each phase: the others notice by their heartbeats, say
 # which, where and in what phase, leave a post-mortem and end. tests/cluster/liveness.sh does it to
 # nodes, and without a launcher's help.
@@ -13,9 +14,10 @@ usual=(--data.train small/train --batch 16)
 begin() {
   : >"$2.log"
   # Behind the first death mpirun gives the others so many seconds to say what there is to say.
-  mpirun --mca odls_base_sigkill_timeout 4 --oversubscribe --bind-to none -np "$1" "${train[@]}" --out "$2" "${@:3}" >"$2.log" 2>&1 &
+  mpirun --mca odls_base_sigkill_timeout 4 --oversubscribe --bind-to none -np "$1" "${train[@]}" \
+    --out "$2" "${@:3}" >"$2.log" 2>&1 &
   mpirun=$!
-  until_it 900 grep -q 'first step done' "$2.log" || cat "$2.log"
+  first_step "$2.log"
   sleep 0.5  # each rank has told of itself since
   rank_pids $mpirun
 }

@@ -1,4 +1,5 @@
 #!/bin/bash
+# seconds: 600
 # Ranks that are killed, hang or are told to stop in the middle of a training: the others end in
 # time, what happened is named, no process is left, and the run can be gone on with.
 source "$(dirname "$0")/../support/e2e.bash"
@@ -15,7 +16,7 @@ begin() {
   mpirun --oversubscribe --bind-to none "${launch[@]}" -np "$n" "${train[@]}" --out "$name" \
     "${@:3}" >"$name.log" 2>&1 &
   mpirun=$!
-  until_it 900 grep -q 'first step done' "$name.log" || cat "$name.log"
+  first_step "$name.log"
   rank_pids $mpirun
 }
 launch=()

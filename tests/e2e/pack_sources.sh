@@ -94,7 +94,7 @@ refuses 'a tar that is cut off, with member and byte' \
   'cut.tar: at byte [0-9]+: .*(cut off|ends [0-9]+ bytes behind)' cut.tar
 head -c 9000 images.tar.gz >cut.tar.gz
 refuses 'an archive that is cut off' 'cut.tar.gz: cannot be unpacked: it is cut off' cut.tar.gz
-{ head -c 15360 images.tar && yes | head -c 512 && tail -c +15873 images.tar; } >bad.tar
+{ head -c 15360 images.tar && head -c 512 <(yes) && tail -c +15873 images.tar; } >bad.tar
 run "$LOCKSTEP" pack bad.tar --jpeg --out out
 ((status == 2)) && says 'bad.tar: ' && [[ ! -e out/train ]]
 verdict $? 'pack refuses a damaged tar, with its name'

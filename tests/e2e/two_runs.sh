@@ -19,7 +19,7 @@ unset "log[$refused]"
 verdict $? 'of two runs that begin at once in one directory with --resume auto one is refused'
 
 running=${!log[*]}
-until_it 900 grep -q 'first step done' "${log[$running]}" || cat "${log[$running]}"
+first_step "${log[$running]}"
 run "${train[@]}" "${long[@]}"
 ((status == 2)) && says 'error: run: another run is at work here' && kill -0 "$running"
 verdict $? 'a run that is at work is not gone on with by another'

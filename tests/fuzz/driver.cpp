@@ -39,7 +39,8 @@ void keep_input() {
 }
 
 void on_end(int signal) {
-  if (signal != SIGABRT) std::fprintf(stderr, "fuzz: an input took longer than %u s\n", kPatience);
+  const unsigned longest = signal == SIGALRM ? 6 * kPatience : kPatience;
+  if (signal != SIGABRT) std::fprintf(stderr, "fuzz: an input took longer than %u s\n", longest);
   keep_input();
   std::_Exit(1);
 }

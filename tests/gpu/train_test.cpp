@@ -3,13 +3,12 @@
 #include <cmath>
 #include <filesystem>
 
-#include <unistd.h>
-
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "tests/gpu/fixture.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -177,8 +176,8 @@ TEST_CASE("overflows in a row stop the run and leave its state as it was", "[gpu
 TEST_CASE("a checkpoint goes from the GPU to the CPU and back, bit for bit", "[gpu][train]") {
   if (!gpu()) return;
   const Corners data(8);
-  const auto path = std::filesystem::temp_directory_path() /
-                    ("lockstep-gpu-checkpoint-" + std::to_string(getpid()) + ".h5");
+  const test::Folder folder;
+  const auto path = folder.path / "checkpoint.h5";
   const auto backend = gpu();
   Alone world(backend->device());
   train::Trainer first(spec_of(Precision::fp16, 8), *backend, world);
@@ -191,7 +190,6 @@ TEST_CASE("a checkpoint goes from the GPU to the CPU and back, bit for bit", "[g
   train::load_tensors(path, *there, true);
   const auto again = backend->make_parameters(first.network(), Precision::fp16);
   train::load_tensors(path, *again, true);
-  std::filesystem::remove(path);
   CHECK(again->hash() == first.parameters().hash());
   CHECK(*again->loss_scale() == LossScale{1024, 7, 0, 2});
   const auto& slices = there->layout().slices;
@@ -210,8 +208,8 @@ TEST_CASE("a deterministic run that is saved and goes on ends with the same bits
   for (const Precision precision : all_precisions) {
     train::TrainerSpec spec = spec_of(precision, 1);
     spec.program.deterministic = true;
-    const auto path = std::filesystem::temp_directory_path() /
-                      ("lockstep-gpu-resume-" + std::to_string(getpid()) + ".h5");
+    const test::Folder folder;
+    const auto path = folder.path / "checkpoint.h5";
     const auto backend = gpu();
     Alone world(backend->device());
     train::Trainer whole(spec, *backend, world);
@@ -223,7 +221,6 @@ TEST_CASE("a deterministic run that is saved and goes on ends with the same bits
     Alone other_world(other->device());
     train::Trainer resumed(spec, *other, other_world);
     train::load_tensors(path, resumed.parameters(), true);
-    std::filesystem::remove(path);
     for (int step = 0; step < 2; ++step) resumed.step(data.batch, 2, 0.05f);
     INFO(to_string(precision));
     CHECK(resumed.parameters().hash() == whole.parameters().hash());

@@ -37,9 +37,13 @@ inline bool is_stopped(const std::string& pid) {
   return end != stat.npos && end + 2 < stat.size() && stat[end + 2] == 'T';
 }
 
-/// Returns when `ranks` ranks have called it with this name, without a word between them.
-inline void meet_in_a_file(const std::string& name, int ranks) {
-  const auto path = std::filesystem::temp_directory_path() / ("lockstep-absence-" + name);
+/// Where ranks meet without a word between them, while the process `pid` is stopped.
+inline std::filesystem::path meeting_file(const std::string& pid) {
+  return std::filesystem::temp_directory_path() / ("lockstep-absence-" + pid);
+}
+
+/// Returns when `ranks` ranks have called it.
+inline void meet_in(const std::filesystem::path& path, int ranks) {
   const Owned<int, ::close, -1> file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
   check(static_cast<bool>(file) && ::write(file.get(), "x", 1) == 1, path.string());
   for (struct stat now{}; ::fstat(file.get(), &now) == 0 && now.st_size < ranks;)
@@ -52,6 +56,7 @@ inline void meet_in_a_file(const std::string& name, int ranks) {
 template <class Call>
 std::string while_absent(int absent, const Call& call) {
   const auto control = world().make_control(30);
+  std::filesystem::remove(meeting_file(std::to_string(getpid())));  // of a run that was killed
   const auto pids = control->gather(std::to_string(getpid()), "process ids");
   if (control->rank() == absent) {
     raise(SIGSTOP);
@@ -60,7 +65,7 @@ std::string while_absent(int absent, const Call& call) {
   const std::string& pid = pids[static_cast<std::size_t>(absent)];
   while (!is_stopped(pid)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::string said = error_of(call);
-  meet_in_a_file(pid, control->world() - 1);  // no rank may hear it before all are done
+  meet_in(meeting_file(pid), control->world() - 1);  // no rank may hear it before all are done
   kill(static_cast<pid_t>(std::stol(pid)), SIGCONT);
   return said;
 }

@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/base/clock.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "tests/mpi/absence.hpp"
 #include "tests/support/mpi_world.hpp"

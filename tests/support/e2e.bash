@@ -60,6 +60,16 @@ until_it() {
   return 1
 }
 
+# first_step LOG: waits until the training that writes it has done one, or shows why not.
+first_step() { until_it 900 grep -q 'first step done' "$1" || cat "$1"; }
+
+# thrice COMMAND...: what chance can make fail on a machine that is busy elsewhere has three tries; what
+# is wrong fails in each.
+thrice() {
+  local tries
+  for tries in 1 2 3; do "$@" && return; done
+}
+
 # pack_small: 250 images of 8 x 8 pixels in 3 shards as small/train, 53 as small/val.
 pack_small() {
   "$LOCKSTEP" pack --from shapes --out small --train-rows 250 --val-rows 53 --resize 8 \

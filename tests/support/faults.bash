@@ -68,7 +68,8 @@ ended() {
     "$run_name.ends")
   says_so_far
   ranks_ended "$1" && grep -q "^[0-9] $with " "$run_name.ends" &&
-    ! grep -qvE "^[0-9] ($with|137) " "$run_name.ends" && awk -v took="$took" -v most="$2" 'BEGIN { exit !(took <= most) }'
+    ! grep -qvE "^[0-9] ($with|137) " "$run_name.ends" &&
+    awk -v took="$took" -v most="$2" 'BEGIN { exit !(took <= most) }'
 }
 
 says_so_far() { said="after $took s: $(cat "$run_name.ends") $(tr -d '\0' <"$run_name.log")"; }

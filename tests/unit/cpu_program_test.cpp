@@ -55,7 +55,7 @@ TEST_CASE("the CPU backend's loss, gradients and statistics are the oracle's, ev
   for (const nn::Network& network : all_sketches()) {
     Case c = settled_case(network, 3);
     Compiled compiled(c, 3, cpu(threads, chunk_bytes), Precision::fp32);
-    CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(3e-6));
+    CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(1e-6));
     check_gradients(c, compiled, c.oracle.backward(), 2e-5);
     const nn::ArenaLayout& layout = compiled.parameters->layout();
     compiled.backend->update_statistics(*compiled.parameters, 1);
@@ -107,7 +107,7 @@ TEST_CASE("bf16 gives the oracle's loss and gradients within its rounding", "[cp
     CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(0.02));
     const auto gradients = c.oracle.backward();
     CHECK(gradient_distance(compiled, gradients) <=
-          0.45);  // some ReLUs of these small networks flip
+          0.3);  // some ReLUs of these small networks flip
   }
 }
 

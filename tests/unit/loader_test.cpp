@@ -11,6 +11,7 @@
 #include <new>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "data/replacement.hpp"
 #include "lockstep/base/clock.hpp"
@@ -401,7 +402,8 @@ TEST_CASE("a loader can be destroyed at any time, quickly", "[loader]") {
     took_s.push_back(now_s() - begin);
   }
   std::sort(took_s.begin(), took_s.end());
-  CHECK(took_s[took_s.size() / 2] < 0.5);  // of most: the machine is shared
+  CHECK(took_s[took_s.size() * 9 / 10] < 1);  // but for some, as the machine is shared
+  CHECK(took_s.back() < 30);
 }
 
 TEST_CASE("slow trainer, slow reader: every batch arrives", "[loader]") {

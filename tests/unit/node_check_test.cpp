@@ -1,5 +1,4 @@
 // Which node is the slow or different one: measurements in, verdict out.
-#include <unistd.h>
 #include <filesystem>
 #include <set>
 
@@ -235,8 +234,7 @@ TEST_CASE("figures survive the way to the other ranks", "[preflight]") {
   CHECK(json["exclude"] == nlohmann::json{"n2"});
 }
 
-TEST_CASE("this machine can be measured within two seconds, and is alike to itself",
-          "[preflight]") {
+TEST_CASE("this machine can be measured", "[preflight]") {
   const NodeFigures node = sys::measure_cores({sys::current_cpus()});
   CHECK(node.flops_per_s > 0);
   CHECK(node.copy_bytes_per_s > 0);
