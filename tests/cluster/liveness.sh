@@ -23,9 +23,9 @@ cut_for_good() {  # with the timeout that users have
   on 1
   begin cut_for_good
   strike mini cut "$b"
-  ended_well 4 60 'network cut for good' 'the node'\''s bridge port drops everything' \
+  ended_well 4 30 'network cut for good' 'the node'\''s bridge port drops everything' \
     "2 of 4 ranks missing: rank 2 on $b \(silent for 2[0-9] s, last in step.*, rank 3 on $b" \
-    'a network that is cut for good: both sides end, and each names the other'
+    'a network that is cut for good: both sides end within 30 s, and each names the other'
   grep -q '^[01] 4 ' cut_for_good.ends && grep -q '^[23] 4 ' cut_for_good.ends && [[ -s cut_for_good/post-mortem.json && -s cut_for_good/post-mortem-rank2.json ]]
   verdict $? 'each side of a cut network ends by itself and leaves a post-mortem'
   mini mend "$b"
@@ -36,7 +36,7 @@ stopped() {
   on 2
   begin stopped "${sooner[@]}"
   strike kill -STOP "$(rank_pid 3)"
-  ended_well 3 45 'SIGSTOP' 'kill -STOP of a rank (timeout 6 s)' \
+  ended_well 3 30 'SIGSTOP' 'kill -STOP of a rank (timeout 6 s)' \
     "1 of 4 ranks missing: rank 3 on $b \(silent for ([6-9]|1[0-2]) s, last in step" \
     'a rank that is stopped: the others end by themselves'
   over
@@ -46,7 +46,7 @@ crash() {
   on 3
   begin crash "${sooner[@]}"
   strike mini kill-node "$b"
-  ended_well 2 45 'node killed' 'all its processes and its network at once (timeout 6 s)' \
+  ended_well 2 30 'node killed' 'all its processes and its network at once (timeout 6 s)' \
     "2 of 4 ranks missing: rank 2 on $b.*rank 3 on $b" \
     'a node that crashes: the ranks of the other end and name its ranks'
   over
@@ -56,7 +56,7 @@ crash_of_the_first() {
   on 4
   begin crash_of_the_first "${sooner[@]}"
   strike mini kill-node "$a"
-  ended_well 2 45 "rank 0's node killed" 'all its processes and its network at once (timeout 6 s)' \
+  ended_well 2 30 "rank 0's node killed" 'all its processes and its network at once (timeout 6 s)' \
     "missing: rank 0 on $a \(silent for ([6-9]|1[0-2]) s.*or this node is cut off from it" \
     "the node of rank 0 crashes: the others end and name it"
   said=$(cat crash_of_the_first/post-mortem-rank2.json)

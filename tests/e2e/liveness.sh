@@ -62,7 +62,7 @@ killed_in() {
   begin 2 "$phase" "${@:4}"
   python3 "$hold" "${pids[rank]}" 2 --in "$phase" "${when[@]}" --kill
   finish "$phase"
-  ((status != 0 && seconds < 40)) && post_mortem "$phase/$file" "$rank" "$phase" &&
+  ((status != 0 && seconds < 30)) && post_mortem "$phase/$file" "$rank" "$phase" &&
     says "missing: rank $rank on $(hostname) \(its process has ended, last in step [0-9]+, $phase"
   verdict $? "$law"
 }
@@ -88,7 +88,7 @@ reduction() {
   python3 "$hold" "${pids[1]}" 10 --in backward &  # the others now wait for this one
   python3 "$hold" "${pids[2]}" 3 --in reduction --kill
   finish reduction
-  ((status != 0 && seconds < 60)) && post_mortem reduction/post-mortem.json 2 reduction &&
+  ((status != 0 && seconds < 30)) && post_mortem reduction/post-mortem.json 2 reduction &&
     says 'missing: rank 2 on .*ended, last in step [0-9]+, reduction of bucket [0-9]'
   verdict $? "$law"
 }

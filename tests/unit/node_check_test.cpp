@@ -235,9 +235,11 @@ TEST_CASE("figures survive the way to the other ranks", "[preflight]") {
 }
 
 TEST_CASE("this machine can be measured", "[preflight]") {
-  const NodeFigures node = sys::measure_cores({sys::current_cpus()});
-  CHECK(node.flops_per_s > 0);
-  CHECK(node.copy_bytes_per_s > 0);
+  NodeFigures node;
+  for (int tries = 0; tries < 3 && !(node.copy_bytes_per_s > 1e8); ++tries)  // it may be busy
+    node = sys::measure_cores({sys::current_cpus()});
+  CHECK(node.flops_per_s > 1e8);
+  CHECK(node.copy_bytes_per_s > 1e8);
   CHECK(node.cpu_share > 0);
   CHECK(node.cpu_share < 1.1);
   CHECK(node.memory_bytes > 1e8);

@@ -50,10 +50,10 @@ sys::MeetingPlace place_in(const Folder& folder, const std::string& job = "test/
 /// What a rank says of its meetings, or the error that ended them.
 using Talk = std::function<std::string(comm::Control&)>;
 
-std::string attend(const sys::MeetingPlace& place, int rank, int world, double deadline_s,
-                   const Talk& talk) {
+std::string attend(const sys::MeetingPlace& place, int rank, int world,
+                   const comm::MeetingPatience& patience, const Talk& talk) {
   try {
-    return talk(*comm::make_tcp_control(place, rank_of(rank, world), {deadline_s}));
+    return talk(*comm::make_tcp_control(place, rank_of(rank, world), patience));
   } catch (const Error& error) {
     return error.what();
   }
@@ -63,8 +63,8 @@ std::vector<std::string> all_attend(const sys::MeetingPlace& place, int world, c
                                     double deadline_s = 20) {
   std::vector<std::future<std::string>> ranks;
   for (int rank = 0; rank < world; ++rank)
-    ranks.push_back(std::async(std::launch::async,
-                               [&, rank] { return attend(place, rank, world, deadline_s, talk); }));
+    ranks.push_back(std::async(
+        std::launch::async, [&, rank] { return attend(place, rank, world, {deadline_s}, talk); }));
   std::vector<std::string> said;
   for (auto& rank : ranks) said.push_back(rank.get());
   return said;
@@ -86,12 +86,7 @@ comm::Wire dial(const sys::MeetingCard& card) {
 }
 
 /// The next message, or nothing when the other side hangs up.
-std::optional<std::string> next(comm::Wire& wire) {
-  comm::Wire* const only[] = {&wire};
-  for (const double end = now_s() + 30; wire.open() && now_s() < end; comm::wait_for(only))
-    if (auto message = wire.receive()) return message;
-  return std::nullopt;
-}
+std::optional<std::string> next(comm::Wire& wire) { return comm::next_message(wire, 30); }
 
 /// Introduces itself by the rules, with this secret and these words; rank 0's refusal, "welcome",
 /// or "unheard" when it hangs up.
@@ -197,7 +192,7 @@ TEST_CASE("a world of one rank meets itself", "[rendezvous]") {
 TEST_CASE("strangers, false secrets, other jobs and taken ranks do not come in", "[rendezvous]") {
   const Folder folder;
   const sys::MeetingPlace place = place_in(folder);
-  auto host = std::async(std::launch::async, [&] { return attend(place, 0, 3, 60, silent); });
+  auto host = std::async(std::launch::async, [&] { return attend(place, 0, 3, {60}, silent); });
   const sys::MeetingCard card = card_at(place);
   comm::Key wrong = card.secret;
   wrong[3] ^= 1;
@@ -214,7 +209,7 @@ TEST_CASE("strangers, false secrets, other jobs and taken ranks do not come in",
   CHECK_FALSE(next(liar));
   std::promise<void> here, leave;
   auto one = std::async(std::launch::async, [&] {
-    return attend(place, 1, 3, 60, [&](comm::Control&) {
+    return attend(place, 1, 3, {60}, [&](comm::Control&) {
       here.set_value();
       leave.get_future().wait();
       return "met";
@@ -222,7 +217,7 @@ TEST_CASE("strangers, false secrets, other jobs and taken ranks do not come in",
   });
   here.get_future().wait();
   CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 1, 3, "x"}), Contains("has come already"));
-  CHECK(attend(place, 2, 3, 60, silent) == "met");
+  CHECK(attend(place, 2, 3, {60}, silent) == "met");
   CHECK(host.get() == "met");
   leave.set_value();
   CHECK(one.get() == "met");
@@ -235,23 +230,17 @@ TEST_CASE("a rank that comes and goes is named to all, without waiting", "[rende
     control.barrier("start");
     return "met";
   };
-  auto host = std::async(std::launch::async, [&] { return attend(place, 0, 4, 60, barrier); });
+  auto host = std::async(std::launch::async, [&] { return attend(place, 0, 4, {60}, barrier); });
   // It may come when all is over, and would then wait.
   std::stop_source off;
   std::atomic<bool> came = false;
-  auto two = std::async(std::launch::async, [&]() -> std::string {
-    try {
-      comm::MeetingPatience patience;
-      patience.deadline_s = 60;
-      patience.stop = off.get_token();
-      const auto control = comm::make_tcp_control(place, rank_of(2, 4), patience);
+  auto two = std::async(std::launch::async, [&] {
+    return attend(place, 2, 4, {60, 60, off.get_token()}, [&](comm::Control& control) {
       came = true;
-      return barrier(*control);
-    } catch (const Error& error) {
-      return error.what();
-    }
+      return barrier(control);
+    });
   });
-  CHECK(attend(place, 1, 4, 60, silent) == "met");
+  CHECK(attend(place, 1, 4, {60}, silent) == "met");
   CHECK_THAT(host.get(), Contains("rank 1 on localhost came, and its process has ended"));
   off.request_stop();
   const std::string said = two.get();
@@ -262,16 +251,10 @@ TEST_CASE("a rank that comes and goes is named to all, without waiting", "[rende
 TEST_CASE("a rank whose mates are there is not waited for as long as a node", "[rendezvous]") {
   const Folder folder;
   sys::MeetingPlace place = place_in(folder);
-  const auto said = [&](std::vector<std::string> nodes, std::vector<int> ranks,
-                        double deadline) -> std::string {
+  const auto said = [&](std::vector<std::string> nodes, std::vector<int> ranks, double deadline) {
     place.nodes = std::move(nodes);
     place.ranks_on_node = std::move(ranks);
-    try {
-      comm::make_tcp_control(place, rank_of(0, 2), {deadline, 0.4});
-    } catch (const comm::MissingRanks& missing) {
-      return missing.what();
-    }
-    return "met";
+    return attend(place, 0, 2, {deadline, 0.4}, silent);
   };
   CHECK_THAT(said({"localhost"}, {2}, 60),
              Contains("rank 1 did not come") && Contains("within 0.4 s"));
@@ -309,15 +292,13 @@ TEST_CASE("ranks that do not come are named, with their nodes, to all that came"
   place.ranks_on_node = {1, 3};
   // The second that the missing have begins when rank 2 has come from their node, however late.
   const auto come = [&](int rank, const char* node) {
-    return std::async(std::launch::async, [&place, rank, node]() -> std::string {
+    return std::async(std::launch::async, [&place, rank, node] {
       sys::MeetingPlace mine = place;
       mine.node = node;
-      try {
-        comm::make_tcp_control(mine, rank_of(rank, 4), {60, 1})->barrier("first");
-      } catch (const Error& error) {
-        return error.what();
-      }
-      return "met";
+      return attend(mine, rank, 4, {60, 1}, [](comm::Control& control) {
+        control.barrier("first");
+        return "met";
+      });
     });
   };
   auto host = come(0, "localhost"), two = come(2, "other");
@@ -328,7 +309,7 @@ TEST_CASE("ranks that do not come are named, with their nodes, to all that came"
 
 TEST_CASE("a rank that finds no rank 0 says where it looked", "[rendezvous]") {
   const Folder folder;
-  CHECK_THAT(attend(place_in(folder), 1, 2, 0.2, silent),
+  CHECK_THAT(attend(place_in(folder), 1, 2, {0.2}, silent),
              Contains("left no word") && Contains("LOCKSTEP_RENDEZVOUS_DIR"));
 }
 
@@ -337,9 +318,9 @@ TEST_CASE("what an earlier start left is replaced, and nobody follows it", "[ren
   const sys::MeetingPlace place = place_in(folder);
   const comm::Listener stranger = comm::listen_on(place.ports);  // where the old rank 0 stood
   sys::leave_card(place.file, sys::new_card({"localhost"}, stranger.port));
-  auto late = std::async(std::launch::async, [&] { return attend(place, 1, 2, 60, silent); });
+  auto late = std::async(std::launch::async, [&] { return attend(place, 1, 2, {60}, silent); });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  CHECK(attend(place, 0, 2, 60, silent) == "met");
+  CHECK(attend(place, 0, 2, {60}, silent) == "met");
   CHECK(late.get() == "met");
 }
 

@@ -20,12 +20,12 @@ struct HeartbeatSpec {
 /// (comm::activity), on a thread and over TCP connections of its own, so that nothing depends on
 /// MPI, NCCL or the main thread: every rank has one connection, to rank 0. When ranks are missing
 /// (silent for the timeout, or nearly so beside another one that is, or their process has ended
-/// without a goodbye), those that remain end
-/// with lost_status; rank 0, or one rank of each node when rank 0 is missing, says which, where
-/// they were and for how long, and leaves a post-mortem in activity::directory(). So does rank 0
-/// when a rank keeps the others waiting for longer than the deadline and they did not notice
-/// themselves. A connection that stalls is made anew, so that a cut shorter than the timeout does
-/// no harm. Ranks that never got through are named in a warning, and not watched.
+/// without a goodbye), those that remain end with lost_status; rank 0, or one rank of each node
+/// when rank 0 is missing, says which, where they were and for how long, and leaves a post-mortem
+/// in activity::directory(). So does rank 0 when a rank keeps the others waiting for longer than
+/// the deadline and they did not notice themselves. A connection that stalls is made anew, so that
+/// a cut shorter than the timeout does no harm. Ranks that never got through are named in a
+/// warning, and not watched.
 class Heartbeat {
  public:
   virtual ~Heartbeat() = default;  ///< says goodbye: this rank ends as it should
