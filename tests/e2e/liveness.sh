@@ -22,14 +22,6 @@ begin() {
   rank_pids $mpirun
 }
 
-finish() {  # finish RUN: waits for the launcher; `seconds` is how long it took
-  local began=$SECONDS
-  wait $mpirun
-  status=$?
-  seconds=$((SECONDS - began))
-  said=$(tr -d '\0' <"$1.log")
-}
-
 # post_mortem FILE RANK PHASE: it is whole and says so.
 post_mortem() {
   python3 - "$@" <<'PY'

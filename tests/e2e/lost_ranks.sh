@@ -21,15 +21,6 @@ begin() {
 }
 launch=()
 
-# finish RUN: waits for the launcher; `seconds` is how long it took.
-finish() {
-  local began=$SECONDS
-  wait $mpirun
-  status=$?
-  seconds=$((SECONDS - began))
-  said=$(tr -d '\0' <"$1.log")
-}
-
 # none_left: within 5 s no rank is there but as an entry that nobody has asked for.
 none_left() {
   local left pid

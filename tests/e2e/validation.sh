@@ -18,18 +18,9 @@ begin() {
   rank_pids $mpirun
 }
 
-# finish LOG: waits for the launcher; `seconds` is how long it took.
-finish() {
-  local began=$SECONDS
-  wait $mpirun
-  status=$?
-  seconds=$((SECONDS - began))
-  said=$(tr -d '\0' <"$1")
-}
-
 begin stopped
 kill -USR1 "${pids[1]}"
-finish stopped.log
+finish stopped
 ((status == 3)) && says 'stopped behind step 2 as asked' &&
   [[ $(grep -c '"step"' stopped/metrics.jsonl) == 2 ]] &&
   ! grep -q '"last_step"' stopped/metrics.jsonl
@@ -44,7 +35,7 @@ verdict $? 'resumed, it makes the validation up, repeats no step, and ends with 
 
 begin hung --comm.deadline-s 4
 kill -STOP "${pids[1]}"
-finish hung.log
+finish hung
 ((status == 1 && seconds < 30)) &&
   says 'rank 0: error: evaluation batch: rank 1 did not arrive within 4 s'
 verdict $? 'a rank that hangs in a validation is named when the deadline has passed'
@@ -74,7 +65,7 @@ for _ in $(seq 600); do
   sleep 0.05
 done
 kill -STOP "${pids[1]}"
-finish eval.log
+finish eval
 ((status == 1 && seconds < 30)) &&
   says 'rank 0: error: evaluation batch: rank 1 did not arrive within 4 s'
 verdict $? 'a rank that hangs in an evaluation is named when the deadline has passed'

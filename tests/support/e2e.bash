@@ -63,6 +63,15 @@ until_it() {
 # first_step LOG: waits until the training that writes it has done one, or shows why not.
 first_step() { until_it 900 grep -q 'first step done' "$1" || cat "$1"; }
 
+# finish RUN: waits for the launcher, process `mpirun`, that writes RUN.log; `seconds` is how long it took.
+finish() {
+  local began=$SECONDS
+  wait $mpirun
+  status=$?
+  seconds=$((SECONDS - began))
+  said=$(tr -d '\0' <"$1.log")
+}
+
 # thrice COMMAND...: what chance can make fail on a machine that is busy elsewhere has three tries; what
 # is wrong fails in each.
 thrice() {
