@@ -1,5 +1,6 @@
 #!/bin/bash
 # The orders and ways in which training rows are read.
+# computes
 . "$(dirname "$0")/../support/e2e.bash"
 pack_small
 
