@@ -206,5 +206,7 @@ came() {
   return 1
 }
 
-at_once 7 cut_for_good never_came slow_network crash crash_of_the_first stopped cut_for_a_while disk_full \
-  forward reduction checkpoint evaluation start_up
+scenarios=(cut_for_good never_came crash crash_of_the_first stopped disk_full forward reduction checkpoint
+  evaluation start_up)
+! nightly || scenarios+=(cut_for_a_while slow_network)  # restarts.sh has both happen to one training
+at_once 7 "${scenarios[@]}"
