@@ -1,8 +1,7 @@
 #pragma once
 
-// What nearly every test source includes: compiled once for each configuration (PCH in the Makefile). Sources
-// still include what they use.
-// "precompiled"). Sources still include what they use: they compile without this, too.
+// What nearly every test source includes, compiled once for each configuration (PCH in the Makefile).
+// Sources include what they use all the same.
 
 #include <algorithm>
 #include <atomic>
