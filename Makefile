@@ -38,8 +38,10 @@ KERNELS   := $(wildcard $(PORTS:%=src/%/*.cu))
 ARCHIVED  := $(LIB_SRC) $(KERNELS)
 APP_SRC   := $(wildcard src/app/*.cpp)
 SUPPORT   := $(wildcard tests/support/*.cpp)
-UNIT_SRC  := $(wildcard tests/unit/*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT))
-MPI_SRC   := $(wildcard tests/mpi/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPORT))
+# Catch2 itself, in main.cpp, takes longest to compile, so it comes first.
+SUPPORT   := $(filter %/main.cpp,$(SUPPORT)) $(filter-out %/main.cpp,$(SUPPORT))
+UNIT_SRC  := $(filter-out %/mpi_world.cpp,$(SUPPORT)) $(sort $(shell find tests/unit -name '*.cpp'))
+MPI_SRC   := $(filter-out %/unit_process.cpp,$(SUPPORT)) $(wildcard tests/mpi/*.cpp)
 GPU_SRC   := $(wildcard tests/gpu/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPORT))
 FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp' -o -name '*.cu')
 
@@ -178,6 +180,23 @@ $(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
 $(BUILD)/obj/src/app/%.o: EXTRA = -O0
 $(BUILD)/obj/tests/%.o: EXTRA = -O1 -I.
 $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
+# What nearly every test includes is compiled once, into pch.hpp.gch. The header next to it is what the
+# compiler reads when it cannot use that. Catch2 silences a warning by a pragma, which is lost this way, and
+# g++ 12 sees one more overflow in std::string that is not there.
+PCH      := $(BUILD)/obj/tests/pch.hpp
+WITH_PCH := $(filter-out %/main.o,$(call objects,$(sort $(UNIT_SRC) $(MPI_SRC))))
+$(WITH_PCH): $(PCH).gch
+$(WITH_PCH): EXTRA = -O1 -I. -Wno-parentheses -Wno-array-bounds -Winvalid-pch -Wno-error=invalid-pch -include $(PCH)
+$(PCH).gch: EXTRA = -O1 -I.
+# Without these two permissions ccache keeps nothing that comes from a precompiled header.
+$(WITH_PCH) $(PCH).gch: CCACHE := $(if $(CCACHE),CCACHE_SLOPPINESS=pch_defines,time_macros $(CCACHE))
+$(PCH):
+	@mkdir -p $(@D)
+	@echo '#include "tests/support/pch.hpp"' > $@
+$(PCH).gch: $(PCH) $(BUILD)/flags
+	@echo "  compile tests/support/pch.hpp"
+	@$(CCACHE) $(COMPILE) $(EXTRA) -x c++-header -MMD -MP -MF $(PCH:.hpp=.d) -MT $@ -c -o $@ $<
+-include $(PCH:.hpp=.d)
 $(BUILD)/obj/src/cuda/%.o: EXTRA = $(CUDA_CFLAGS)
 $(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
 $(BUILD)/obj/tests/emulated/%.o: EXTRA = $(NUMERIC) -I. $(CUDA_HEADERS)
@@ -277,6 +296,12 @@ bench:  ## measure speed and memory beside PyTorch (MODELS= PRECISIONS= ROUNDS= 
 # ---- checking --------------------------------------------------------------------------------
 ##@ Check
 
+.PHONY: check
+check:  ## the layer law and the quick unit tests, for the edit loop (FILTER=part of a name, or [tag])
+	@jobs/setup.sh test
+	@$(MAKE) --no-print-directory $(UNIT)
+	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=check tests/run layers unit
+
 .PHONY: test
 test:  ## install what is missing, build, run all tests (FILTER=part of a name, or [tag])
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh test $(if $(WITH_CUDA),cuda)
@@ -284,6 +309,14 @@ test:  ## install what is missing, build, run all tests (FILTER=part of a name, 
 	$(if $(WITH_CUDA),@[ "$$(id -u)" != 0 ] || jobs/setup.sh lint || echo 'clang-tidy will be skipped')
 	@$(MAKE) --no-print-directory $(PROGRAM) tests
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run
+
+.PHONY: test-all
+test-all:  ## all tests, and what only repeats: more ranks, long fuzzing, sanitizers, each network fault
+	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh ci $(if $(WITH_CUDA),cuda)
+	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
+	@$(MAKE) --no-print-directory $(PROGRAM)
+	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=all TSAN_TAGS='$(TSAN_TAGS)' tests/run --make \
+	  layers unit mpi gpu emulated e2e cluster lint format asan tsan
 
 .PHONY: test-cluster
 test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this machine (root)
@@ -303,11 +336,15 @@ asan:  ## unit tests and short fuzzing under the address and undefined-behaviour
 
 # Code without OpenMP: libgomp's barriers look like races to the thread sanitizer.
 TSAN_TAGS := [loader],[sampler],[reducer],[stage],[lost]
+TSAN = BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0
+.PHONY: tsan-built
+tsan-built:
+	@$(MAKE) --no-print-directory $(BUILD)/tsan/unit_tests $(TSAN)
+
 .PHONY: tsan
 tsan:  ## loader, sampler, staging and reducer tests under the thread sanitizer
 	@jobs/setup.sh test
-	@$(MAKE) --no-print-directory sanitized BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0 \
-	  FILTER='$(or $(FILTER),$(TSAN_TAGS))'
+	@$(MAKE) --no-print-directory sanitized $(TSAN) FILTER='$(or $(FILTER),$(TSAN_TAGS))'
 
 # libFuzzer is clang's; 16 is the first that knows std::source_location. It takes instruction sets
 # from the command line alone, not from a pragma.

@@ -5,7 +5,7 @@
 #   jobs/bundle.sh BUILD FOLDER
 #
 # FOLDER/lockstep and FOLDER/mpirun are small scripts that set the paths and start what lies in bin/;
-# FOLDER/gpu-check runs everything that needs a GPU (tests/gpu-check says what). Every library comes along but glibc's, CUDA's, cuDNN's and NCCL's, and of
+# FOLDER/gpu-check runs everything that needs a GPU (tests/gpu/gpu-check says what). Every library comes along but glibc's, CUDA's, cuDNN's and NCCL's, and of
 # Open MPI's plugins those for one machine. The folder may be moved and may be read-only; glibc must
 # not be older than the one here.
 set -euo pipefail
@@ -140,7 +140,7 @@ END
 done
 cp -r jobs/configs "$new/share/"
 [[ ! -d jobs/gpus ]] || cp -r jobs/gpus "$new/share/"
-cp tests/gpu-check "$new/gpu-check"
+cp tests/gpu/gpu-check "$new/gpu-check"
 cp tests/bench/torch_gpu.py tests/bench/torch_networks.py "$new/share/"
 
 rm -rf "$folder"

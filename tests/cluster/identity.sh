@@ -1,5 +1,6 @@
 #!/bin/bash
 # Every way to start ranks on a cluster: each rank knows who it is, or is told which line to write.
+# waits for Slurm
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 3
 whoami=("$LOCKSTEP" whoami --deadline-s 20)

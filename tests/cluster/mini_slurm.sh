@@ -1,5 +1,6 @@
 #!/bin/bash
 # The cluster that the other scripts stand on does to nodes and networks what it says.
+# waits for Slurm
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 2 --gpus-per-node 2
 

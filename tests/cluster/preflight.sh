@@ -1,6 +1,7 @@
 #!/bin/bash
 # The preflight between nodes: all good, a node with a slow network, one that gets little of its
 # cores, one with another limit and a data set that is not mounted.
+# computes: it measures nodes
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 3
 

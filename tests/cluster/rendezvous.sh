@@ -1,5 +1,6 @@
 #!/bin/bash
 # Ranks that MPI does not connect meet over TCP, and only they.
+# waits for Slurm
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 2
 plain=(srun --mpi=none -N2 --ntasks-per-node=2)

@@ -1,8 +1,10 @@
 #!/bin/bash
-# seconds: 600
 # Trainings that end and begin anew while their job lives: Slurm starts them again after a requeue, a
 # time limit and a lost node, also while old processes still run on a node that is cut off. What
 # goes on ends with the weights of a training that was not disturbed.
+# seconds: 600
+# waits for Slurm
+# apart: crowd (seven trainings of up to six ranks each at a time)
 source "$(dirname "$0")/../support/faults.bash"
 cluster 16 --conf SlurmdTimeout=10 --conf MessageTimeout=5 --conf KillWait=15
 pack_small
@@ -103,7 +105,8 @@ head_lost() {
   job=$(resilient sbatch --parsable -J head_lost -o head_lost.log --nodes=1-3 --gpus-per-node=0 \
     --cpus-per-task=1 --exclude="$(sinfo -h -N -o %N | grep -vxE "$node14|$node15|$node16" | sort -u | paste -sd,)")
   until_it 600 has_checkpoint
-  until_it 100 eval 'head=$(squeue -h -j "$job" -o %B) && [[ $head ]]'
+  has_head() { head=$(squeue -h -j "$job" -o %B) && [[ $head ]]; }
+  until_it 100 has_head
   strike mini kill-node "$head"
   before=$(steps_done)
   wait_for 200 'start 1, on [12] node' && wait_for 60 'going on from' && took=$(since_strike) &&
@@ -174,7 +177,8 @@ starts_again() {
 
 on_nodes() {  # $a and $b are those that the job is on
   local nodes
-  until_it 100 eval 'nodes=$(squeue -h -j "$job" -o %N) && [[ $nodes ]]'
+  has_nodes() { nodes=$(squeue -h -j "$job" -o %N) && [[ $nodes ]]; }
+  until_it 100 has_nodes
   read -r a b < <(scontrol show hostnames "$nodes" | paste -sd' ')
 }
 

@@ -1,7 +1,8 @@
 #!/bin/bash
-# seconds: 600
 # Data that cannot be trained on: all ranks end with status 2 and the file is named, with the row
 # where there is one.
+# seconds: 600
+# waits for ranks to start
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
 shard=train-00001-of-00003.h5

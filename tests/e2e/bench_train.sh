@@ -1,5 +1,6 @@
 #!/bin/bash
 # What `lockstep bench train` writes: figures that hang together, and a trace of one step.
+# computes
 source "$(dirname "$0")/../support/e2e.bash"
 
 run ranks 2 "$LOCKSTEP" bench train --batch 16 --steps 3 --warm-up 1 --threads 1 --layers --reduction \

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What `make bundle` packs needs nothing of the machine but glibc, a shell with gzip and coreutils, and
 # CUDA's libraries where it was built with them: seen in a root that holds nothing else.
+# computes
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Checkpoints that are damaged, foreign, or could not be written: refused by name, the one before
 # goes on, and nothing is written over. (resume.sh: what a resumed run ends with.)
+# computes
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
 any=("$LOCKSTEP" train --model resnet56 --epochs 2 --threads 1 --checkpoint.every-steps 4)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What the command line and the launcher's variables say is taken as it was meant, or refused by
 # name: with status 2, before anything is written.
+# waits for ranks to start
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
 data=(--data.train small/train --threads 1)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # jobs/'s recipes for containers, Kubernetes and Spack. No engine of theirs runs here: what they say is parsed and held
 # against a schema, against jobs/setup.sh and against lockstep's own command line. Each check is shown to refuse.
+# waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
 recipes() { run python3 "$repo/tests/support/recipes.py" "$@"; }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # `lockstep eval` counts every row once, for any number of ranks and any uneven end, and says so in
 # JSON; `lockstep info` describes what it is given, for a human and for a script.
+# computes
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
 "$LOCKSTEP" train --data.train small/train --data.val small/val --batch 50 --epochs 3 --threads 1 \

@@ -1,5 +1,6 @@
 #!/bin/bash
 # HDF5 files that h5py users have, compressed and laid out as they please, are trained on as shards.
+# computes
 set -euo pipefail
 source "$(dirname "$0")/../support/h5py.bash"
 h5py_or_skip "other people's HDF5 files are read"

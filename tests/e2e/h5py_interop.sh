@@ -1,5 +1,6 @@
 #!/bin/bash
 # data/README.md is enough to write shards that lockstep reads, and ours are read by h5py and h5dump.
+# computes
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source "$root/tests/support/h5py.bash"

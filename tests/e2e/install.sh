@@ -1,5 +1,6 @@
 #!/bin/bash
 # What `make install` puts below PREFIX works from any folder, and is all that it puts there.
+# waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
 installing=(make --no-print-directory -C "$repo" BUILD="$(dirname "$LOCKSTEP")")

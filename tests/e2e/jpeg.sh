@@ -1,6 +1,7 @@
 #!/bin/bash
 # JPEG shards from the command line: packed by any number of ranks, described, trained on, resumed.
 # seconds: 400
+# computes
 source "$(dirname "$0")/../support/e2e.bash"
 
 digest() { (cd "$1" && find . -type f | sort | xargs sha256sum | sha256sum); }

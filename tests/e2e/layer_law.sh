@@ -1,8 +1,9 @@
 #!/bin/bash
 # tests/check_layers catches what it says it catches: each violation is planted alone in a copy of a
 # tree that keeps the law.
-set -euo pipefail
-here=$(cd "$(dirname "$0")/.." && pwd)
+# waits
+source "$(dirname "$0")/../support/e2e.bash"
+check_layers=$(realpath "$support/../check_layers")
 tree=$WORK/tree
 
 plant() {  # plant FILE LINE...: a lawful tree, and in it one file more
@@ -14,23 +15,16 @@ plant() {  # plant FILE LINE...: a lawful tree, and in it one file more
   printf '%s\n' "${@:2}" >"$tree/$1"
 }
 
-refuses() {  # refuses NAME FILE LINE...
+refuses() {  # refuses NAME FILE LINE...: and names the file
   plant "${@:2}"
-  if said=$("$here/check_layers" "$tree"); then
-    printf '%s\nFAIL the layer law refuses %s\n' "$said" "$1"
-  elif grep -q "^$2:" <<<"$said"; then
-    echo "PASS the layer law refuses $1"
-  else
-    printf '%s\nFAIL the layer law names the file with %s\n' "$said" "$1"
-  fi
+  run "$check_layers" "$tree"
+  ((status == 1)) && says "^$2:"
+  verdict $? "the layer law refuses $1"
 }
 
 plant src/nn/resnet.cpp '#include <fmt/core.h>' '#include "lockstep/nn/network.hpp"'
-if said=$("$here/check_layers" "$tree"); then
-  echo 'PASS the layer law accepts a lawful tree'
-else
-  printf '%s\nFAIL the layer law accepts a lawful tree\n' "$said"
-fi
+run "$check_layers" "$tree"
+verdict $status 'the layer law accepts a lawful tree'
 
 refuses 'an upward include' src/nn/a.cpp '#include "lockstep/train/trainer.hpp"'
 refuses 'a sideways include' src/data/a.cpp '#include "lockstep/nn/network.hpp"'

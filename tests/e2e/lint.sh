@@ -1,5 +1,6 @@
 #!/bin/bash
-# lockstep lint and lockstep scaling on files. tests/cluster/jobs.sh holds the former against Slurm itself.
+# lockstep lint and lockstep scaling on files. tests/cluster/jobs_endings.sh compares the former with Slurm itself.
+# waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
 

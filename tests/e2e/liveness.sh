@@ -1,8 +1,10 @@
 #!/bin/bash
-# seconds: 600
 # Ranks that die, stop or stand still in each phase: the others notice by their heartbeats, say
 # which, where and in what phase, leave a post-mortem and end. tests/cluster/liveness.sh does it to
 # nodes, and without a launcher's help.
+# seconds: 600
+# waits for ranks to be missed
+# apart: crowd (seven trainings at a time)
 source "$(dirname "$0")/../support/e2e.bash"
 hold=$support/hold.py
 pack_small
@@ -85,13 +87,15 @@ reduction() {
   verdict $? "$law"
 }
 
+# gone PID: no such process, or only its entry, which nobody has asked for.
+gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.*Z' "/proc/$1/status"; }
+
 # stopped RANK: by SIGSTOP, all of it.
 stopped() {
   local name=stopped$1 other=$((1 - $1))
   begin 2 "$name" "${usual[@]}" --liveness.timeout-s 3
   kill -STOP "${pids[$1]}"
-  until_it 180 eval '! kill -0 "${pids[other]}" 2>/dev/null ||
-    grep -q "^State:.*Z" "/proc/${pids[other]}/status"'
+  until_it 180 gone "${pids[other]}"
   ended=$?
   kill -KILL "${pids[$1]}" 2>/dev/null
   finish "$name"

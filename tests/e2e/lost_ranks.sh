@@ -1,7 +1,8 @@
 #!/bin/bash
-# seconds: 600
 # Ranks that are killed, hang or are told to stop in the middle of a training: the others end in
 # time, what happened is named, no process is left, and the run can be gone on with.
+# seconds: 600
+# waits for ranks to be missed
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
 train=("$LOCKSTEP" train --data.train small/train --data.val small/val --batch 16 --threads 1

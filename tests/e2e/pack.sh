@@ -2,19 +2,17 @@
 # `lockstep pack` from the command line: any number of ranks makes the same bytes; what is wrong is
 # named, and leaves nothing behind.
 # seconds: 400
-set -uo pipefail
-cd "$WORK"
+# computes
+repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+source "$repo/tests/support/e2e.bash"
 
-verdict() {  # verdict STATUS NAME: what was said stands in `said`
-  if (($1 == 0)); then echo "PASS $2"; else printf '%s\nFAIL %s\n' "$said" "$2"; fi
-}
-
-ranks() { mpirun --oversubscribe --bind-to none -np "$@" 2>&1; }
+pack() { run "$LOCKSTEP" pack "$@"; }
+# pack_on N ARGUMENT...: on N ranks.
+pack_on() { run ranks "$1" "$LOCKSTEP" pack "${@:2}"; }
 
 # refuses NAME WORDS ARGUMENT...: status 2, with WORDS, and no data set in `out`.
 refuses() {
-  said=$("$LOCKSTEP" pack "${@:3}" --out out 2>&1)
-  local status=$?
+  pack "${@:3}" --out out
   ((status == 2)) && grep -qF -- "$2" <<<"$said" && [[ ! -e out ]]
   verdict $? "pack refuses $1"
   rm -rf out
@@ -32,23 +30,23 @@ END
 }
 
 # ---- generated shapes, 1, 2 and 3 ranks ---------------------------------------------------------
-shapes=(pack --from shapes --train-rows 2000 --val-rows 300 --rows-per-shard 300 --seed 5)
-said=$("$LOCKSTEP" "${shapes[@]}" --out one 2>&1) &&
-  grep -q 'packed 2300 images of 10 classes' <<<"$said" &&
-  grep -q 'one/train: 2000 rows in 7 shards' <<<"$said" &&
+shapes=(--from shapes --train-rows 2000 --val-rows 300 --rows-per-shard 300 --seed 5)
+pack "${shapes[@]}" --out one
+((status == 0)) && says 'packed 2300 images of 10 classes' && says 'one/train: 2000 rows in 7 shards' &&
   [[ -e one/val/val-00000-of-00001.h5 && ! -e one/.partial ]]
 verdict $? 'pack says what it wrote, and where'
 for n in 2 3; do
-  said=$(ranks $n "$LOCKSTEP" "${shapes[@]}" --out "of$n") && [[ $(digest one) == $(digest "of$n") ]]
+  pack_on $n "${shapes[@]}" --out "of$n"
+  ((status == 0)) && [[ $(digest one) == $(digest "of$n") ]]
   verdict $? "$n ranks pack the bytes that one packs"
 done
 
 before=$(digest one)
-said=$("$LOCKSTEP" pack --from shapes --train-rows 50 --val-rows 0 --out one 2>&1)
-(($? == 2)) && grep -q 'one/train: exists already' <<<"$said" && [[ $(digest one) == "$before" ]]
+pack --from shapes --train-rows 50 --val-rows 0 --out one
+((status == 2)) && says 'one/train: exists already' && [[ $(digest one) == "$before" ]]
 verdict $? 'pack does not write over a data set'
-said=$(ranks 2 "$LOCKSTEP" pack --from shapes --train-rows 50 --val-rows 0 --held-out 0 --out one --force) &&
-  [[ $(find one -type f) == one/train/train-00000-of-00001.h5 ]]
+pack_on 2 --from shapes --train-rows 50 --val-rows 0 --held-out 0 --out one --force
+((status == 0)) && [[ $(find one -type f) == one/train/train-00000-of-00001.h5 ]]
 verdict $? 'pack --force replaces a data set whole'
 
 # ---- class folders --------------------------------------------------------------------------------
@@ -56,27 +54,26 @@ for name in cat dog; do
   mkdir -p "images/$name"
   for i in $(seq 20); do jpeg >"images/$name/$i.JPG"; done
 done
-said=$("$LOCKSTEP" pack images --out out 2>&1) &&
-  grep -q '10 % of each class' <<<"$said" && grep -q 'out/train: 36 rows' <<<"$said" &&
-  grep -q 'out/val: 4 rows' <<<"$said"
+pack images --out out
+((status == 0)) && says '10 % of each class' && says 'out/train: 36 rows' && says 'out/val: 4 rows'
 verdict $? 'pack finds class folders and holds out a tenth'
 rm -rf out
 
 head -c 200 images/dog/7.JPG >images/dog/8.JPG
 echo text >images/cat/3.JPG
 refuses 'a broken image, by name' 'images/cat/3.JPG: not an image' images
-said=$(ranks 3 "$LOCKSTEP" pack images --rows-per-shard 5 --out out)
-(($? == 2)) && [[ ! -e out/train ]] && (($(grep -c 'images/.*JPG: ' <<<"$said") == 1))
+pack_on 3 images --rows-per-shard 5 --out out
+((status == 2)) && [[ ! -e out/train ]] && (($(grep -c 'images/.*JPG: ' <<<"$said") == 1))
 verdict $? 'an image that one rank finds broken ends all ranks, and is said once'
 rm -rf out
-said=$(ranks 2 "$LOCKSTEP" pack images --skip-bad --held-out 0 --rows-per-shard 5 --out out) &&
-  grep -q 'packed 38 images' <<<"$said" && grep -q '2 unreadable images were skipped' <<<"$said" &&
+pack_on 2 images --skip-bad --held-out 0 --rows-per-shard 5 --out out
+((status == 0)) && says 'packed 38 images' && says '2 unreadable images were skipped' &&
   [[ $(wc -l <out/skipped.txt) == 2 ]] && grep -q '^images/cat/3.JPG: not' out/skipped.txt &&
   grep -q '^images/dog/8.JPG: broken JPEG' out/skipped.txt
 verdict $? 'pack --skip-bad counts and lists what it left out'
 mkdir -p images/newt && for i in 1 2 3; do echo text >images/newt/$i.jpg; done
-said=$(ranks 2 "$LOCKSTEP" pack images --skip-bad --held-out 0 --rows-per-shard 5 --out lost 2>&1) &&
-  grep -q "1 of 3 classes lost all of their training images.*: 'newt' (3)" <<<"$said" &&
+pack_on 2 images --skip-bad --held-out 0 --rows-per-shard 5 --out lost
+((status == 0)) && says "1 of 3 classes lost all of their training images.*: 'newt' \(3\)" &&
   (($(grep -c 'lost all' <<<"$said") == 1)) && "$LOCKSTEP" info lost/train | grep -q newt
 verdict $? 'a class that loses all its images is named'
 rm -r images/newt
@@ -84,8 +81,8 @@ rm -rf out
 
 mkdir images/bird
 refuses 'an empty class folder, by name' 'images/bird: an empty class folder' images
-said=$("$LOCKSTEP" pack images --out images/out 2>&1)
-(($? == 2)) && grep -q 'lies in the source' <<<"$said" && [[ ! -e images/out ]]
+pack images --out images/out
+((status == 2)) && says 'lies in the source' && [[ ! -e images/out ]]
 verdict $? 'pack refuses to write into its source'
 refuses 'a missing folder' 'nowhere: no such folder' nowhere
 refuses 'a folder without class folders' 'images/cat: no class folders' images/cat
@@ -101,26 +98,26 @@ mkdir idx
 { printf '\0\0\010\003\0\0\0\012\0\0\0\002\0\0\0\003' && head -c 60 "$LOCKSTEP"; } \
   >idx/train-images-idx3-ubyte
 printf '\0\0\010\001\0\0\0\012\0\1\2\0\1\2\0\1\2\0' | gzip >idx/train-labels-idx1-ubyte.gz
-said=$(ranks 2 "$LOCKSTEP" pack idx --held-out 0 --out out) &&
-  grep -q 'packed 10 images of 3 classes as 2 x 3 x 1' <<<"$said"
+pack_on 2 idx --held-out 0 --out out
+((status == 0)) && says 'packed 10 images of 3 classes as 2 x 3 x 1'
 verdict $? 'pack finds IDX files, one of them gzipped'
 rm -rf out
-said=$("$LOCKSTEP" pack idx --held-out 0 --resize 16 --channels 3 --out out 2>&1) &&
-  grep -q 'packed 10 images of 3 classes as 16 x 16 x 3' <<<"$said"
+pack idx --held-out 0 --resize 16 --channels 3 --out out
+((status == 0)) && says 'packed 10 images of 3 classes as 16 x 16 x 3'
 verdict $? 'pack --resize and --channels shape the rows'
 rm -rf out
 truncate -s -5 idx/train-images-idx3-ubyte
 refuses 'a truncated IDX file' 'expected 60 bytes behind the header, found 55' idx
 
 # ---- the CIFAR-10 JPEGs --------------------------------------------------------------------------------
-archive=$OLDPWD/../shared/cifar10/cifar10-jpeg.tar.gz
+archive=$repo/../shared/cifar10/cifar10-jpeg.tar.gz
 if [[ ! -e $archive ]]; then
   echo 'SKIP pack takes real JPEGs: ../shared/cifar10 is not there'
   exit
 fi
 mkdir photos
 tar xzf "$archive" -C photos
-said=$(ranks 2 "$LOCKSTEP" pack photos --out cifar) && echo "$said" | grep packed &&
-  grep -q 'packed 60000 images of 10 classes as 32 x 32 x 3' <<<"$said" &&
-  grep -q 'mean 0.4913 0.4821 0.4465, deviation 0.2452 0.2428 0.2606' <<<"$said"
+pack_on 2 photos --out cifar
+((status == 0)) && says 'packed 60000 images of 10 classes as 32 x 32 x 3' &&
+  says 'mean 0.4913 0.4821 0.4465, deviation 0.2452 0.2428 0.2606'
 verdict $? 'pack takes real JPEGs: CIFAR-10, both splits'

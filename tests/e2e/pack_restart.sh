@@ -2,6 +2,7 @@
 # A `lockstep pack` that is killed goes on where it was, to the bytes of one that was not; another
 # command or another source is refused.
 # seconds: 200
+# computes
 source "$(dirname "$0")/../support/e2e.bash"
 
 digest() { (cd "$1" && find . -type f | sort | xargs sha256sum | sha256sum); }

@@ -2,6 +2,7 @@
 # `lockstep pack` from tars and lists: the shards are those of the folder with the same images, from
 # any number of ranks; what is wrong is named with its place.
 # seconds: 200
+# computes
 source "$(dirname "$0")/../support/e2e.bash"
 
 digest() { (cd "$1" && find . -type f | sort | xargs sha256sum | sha256sum); }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # `lockstep preflight` says what a GPU would do that is not there, and refuses a description that
 # lacks something by name.
+# waits
 profiles=$PWD/jobs/gpus
 source "$(dirname "$0")/../support/e2e.bash"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The orders and ways in which training rows are read.
-. "$(dirname "$0")/../support/e2e.bash"
+# computes
+source "$(dirname "$0")/../support/e2e.bash"
 pack_small
 
 train() {  # train RUN OPTION...: 2 ranks, 15 steps an epoch

@@ -2,6 +2,7 @@
 # `lockstep pack --repack`: a data set of shards written anew has the same images and labels in the
 # form that was asked for.
 # seconds: 200
+# computes
 source "$(dirname "$0")/../support/e2e.bash"
 
 digest() { (cd "$1" && find . -type f | sort | xargs sha256sum | sha256sum); }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Who may install what is missing, and who is told to ask: jobs/setup.sh with a machine that is made
 # of paper. Nothing is installed.
+# waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
 

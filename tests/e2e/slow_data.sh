@@ -1,7 +1,8 @@
 #!/bin/bash
-# seconds: 600
 # A disk that is slow, or fails: strace holds up, or fails, what reads the shards. Training says that
 # data is the limit and by how much, or ends naming the file.
+# seconds: 600
+# waits for a slow disk
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # A rank that is slow keeps all others waiting: it is named, with its host and phase, and none of
 # those that wait.
+# waits for a slow rank to be noticed
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
 
@@ -40,6 +41,7 @@ for _ in 1 2 3; do
   kill $slowed
   wait $slowed
   [[ $said ]] && break
+  echo 'RETRIED a slow rank'
   sleep 3
 done
 told=$said

@@ -1,5 +1,6 @@
 #!/bin/bash
 # `lockstep topo`: the plan for machines that are not this one, and the truth about this one.
+# waits
 machines=$PWD/tests/fixtures/topologies
 source "$(dirname "$0")/../support/e2e.bash"
 

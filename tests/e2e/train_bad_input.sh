@@ -1,23 +1,17 @@
 #!/bin/bash
 # What a user can do wrong with `lockstep train`: each is refused by name, with status 2, and writes
 # nothing.
-set -euo pipefail
-cd "$WORK"
-"$LOCKSTEP" pack --from shapes --out shapes --train-rows 40 --val-rows 20 >pack.log 2>&1
+# computes
+source "$(dirname "$0")/../support/e2e.bash"
+"$LOCKSTEP" pack --from shapes --out shapes --train-rows 40 --val-rows 20 >pack.log 2>&1 || cat pack.log
 
-# refuses LAW PATTERN RANKS OPTION...: every word of PATTERN (an extended regular expression) is said
+# refuses LAW PATTERN RANKS OPTION...: with status 2 and this message (an extended regular expression).
 refuses() {
-  local law=$1 pattern=$2 ranks=$3 status=0 launch=()
-  shift 3
-  ((ranks == 1)) || launch=(mpirun --bind-to none -np "$ranks")
-  "${launch[@]}" "$LOCKSTEP" train --out run "$@" >said.log 2>&1 || status=$?
-  if [ $status = 2 ] && grep -Eq -- "$pattern" said.log && [ ! -e run ]; then
-    echo "PASS $law"
-  else
-    cat said.log
-    echo "status $status; expected 2 and: $pattern"
-    echo "FAIL $law"
-  fi
+  local start=()
+  (($3 == 1)) || start=(ranks "$3")
+  run "${start[@]}" "$LOCKSTEP" train --out run "${@:4}"
+  ((status == 2)) && says "$2" && [[ ! -e run ]]
+  verdict $? "$1"
 }
 data=(--data.train shapes/train)
 
@@ -54,42 +48,25 @@ for key in data.pad data.cutout; do
     "${data[@]}" --batch 20 --$key 32
 done
 
-law='of two runs that begin at once each has a directory of its own'
 for run in 1 2; do
   "$LOCKSTEP" train --out 'both-{n}' "${data[@]}" --batch 20 --epochs 1 --threads 1 >both$run.log 2>&1 &
 done
 wait
-if [ -e both-1/summary.json ] && [ -e both-2/summary.json ] && [ ! -e both-3 ]; then
-  echo "PASS $law"
-else
-  cat both1.log both2.log
-  echo "FAIL $law"
-fi
+said=$(cat both1.log both2.log)
+[[ -e both-1/summary.json && -e both-2/summary.json && ! -e both-3 ]]
+verdict $? 'of two runs that begin at once each has a directory of its own'
 
-law='a training that diverges ends at the step where its loss is no number'
-status=0
-"$LOCKSTEP" train --out diverged "${data[@]}" --batch 20 --optim.lr 1e6 --epochs 20 \
-  --checkpoint.every-epochs 0 >said.log 2>&1 ||
-  status=$?
-if [ $status = 2 ] && grep -Eq 'the loss is -?(nan|inf) at step [0-9]+' said.log; then
-  echo "PASS $law"
-else
-  cat said.log
-  echo "FAIL $law"
-fi
+run "$LOCKSTEP" train --out diverged "${data[@]}" --batch 20 --optim.lr 1e6 --epochs 20 --checkpoint.every-epochs 0
+((status == 2)) && says 'the loss is -?(nan|inf) at step [0-9]+'
+verdict $? 'a training that diverges ends at the step where its loss is no number'
 
 law='a full disk ends the run by name and leaves the checkpoint before it valid'
-mkdir -p full
+mkdir full
 if mount -t tmpfs -o size=3m tmpfs full 2>/dev/null; then
-  status=0
-  "$LOCKSTEP" train --out full/run "${data[@]}" --batch 20 --epochs 9 >said.log 2>&1 || status=$?
-  if [ $status = 2 ] && grep -q 'full/run/checkpoints/.*No space left' said.log &&
-    "$LOCKSTEP" info full/run/checkpoints/step-00000002.h5 >info.log; then
-    echo "PASS $law"
-  else
-    cat said.log
-    echo "FAIL $law"
-  fi
+  run "$LOCKSTEP" train --out full/run "${data[@]}" --batch 20 --epochs 9
+  ((status == 2)) && says 'full/run/checkpoints/.*No space left' &&
+    "$LOCKSTEP" info full/run/checkpoints/step-00000002.h5 >info.log
+  verdict $? "$law"
   umount full
 else
   echo "SKIP $law: no small file system can be mounted here"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What a training computes does not depend on how its batches are shared: among ranks, among
 # micro-batches, and when the last batch is uneven. And bf16, where the processor has it.
+# computes
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
 

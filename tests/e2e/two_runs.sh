@@ -1,5 +1,6 @@
 #!/bin/bash
 # Two runs that want one directory: one trains, the other is refused and writes nothing.
+# waits for steps
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
 train=("$LOCKSTEP" train --data.train small/train --batch 25 --threads 1 --checkpoint.every-epochs 0

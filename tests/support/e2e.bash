@@ -26,8 +26,11 @@ verdict() {
 # ranks N COMMAND...: as users start it; more ranks than cores are normal here.
 ranks() { mpirun --oversubscribe --bind-to none -np "$@"; }
 
-# at_once MOST FUNCTION...: calls them beside each other, so many at a time, each in a shell of its
-# own, and then shows what they said, in this order. They mostly wait. ONLY="name ..." calls a part.
+# nightly: true where all tests run, also those that repeat what others show.
+nightly() { [[ ${TIER:-test} == all ]]; }
+
+# at_once MOST FUNCTION...: calls them at the same time, at most that many, each in a separate shell, and
+# then shows what they said, in this order. They mostly wait. ONLY="name ..." calls some of them.
 at_once() {
   local most=$1 one
   shift
@@ -72,11 +75,15 @@ finish() {
   said=$(tr -d '\0' <"$1.log")
 }
 
-# thrice COMMAND...: what chance can make fail on a machine that is busy elsewhere has three tries; what
-# is wrong fails in each.
+# thrice COMMAND...: what chance can make fail on a busy machine has three tries; what is wrong fails in
+# each. tests/run counts the lines RETRIED and says their number at its end.
 thrice() {
   local tries
-  for tries in 1 2 3; do "$@" && return; done
+  for tries in 1 2 3; do
+    "$@" && return
+    ((tries == 3)) || echo "RETRIED $1"
+  done
+  return 1
 }
 
 # pack_small: 250 images of 8 x 8 pixels in 3 shards as small/train, 53 as small/val.

@@ -74,7 +74,11 @@ ended() {
 
 says_so_far() { said="after $took s: $(cat "$run_name.ends") $(tr -d '\0' <"$run_name.log")"; }
 # told PATTERN: it was said, or is within 10 s: srun passes on what ranks that have ended said last.
-told() { local pattern=$1; until_it 100 eval 'says_so_far; says "$pattern"'; }
+told() { until_it 100 now_says "$1"; }
+now_says() {
+  says_so_far
+  says "$1"
+}
 
 # newest: the step of the run's newest checkpoint, which must be whole.
 newest() {

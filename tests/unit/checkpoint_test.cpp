@@ -105,7 +105,7 @@ TEST_CASE("the same state gives the same bytes", "[checkpoint]") {
   CHECK(read_text(folder.path / "a.h5") == read_text(folder.path / "b.h5"));
 }
 
-TEST_CASE("a flipped bit anywhere in a checkpoint is found", "[checkpoint]") {
+TEST_CASE("a flipped bit anywhere in a checkpoint is found", "[checkpoint][slow]") {
   const Folder folder;
   const auto path = folder.path / "x.h5";
   write_checkpoint(path, some_header(), FakeParameters(small_model()));

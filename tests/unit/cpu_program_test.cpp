@@ -30,7 +30,7 @@ void check_gradients(const Case& c, Compiled& compiled,
 
 }  // namespace
 
-TEST_CASE("the oracle's gradient is the central difference, every node", "[oracle]") {
+TEST_CASE("the oracle's gradient is the central difference, every node", "[oracle][slow]") {
   for (const nn::Network& network : all_sketches()) {
     Case c = settled_case(network, 3);
     const auto gradient = c.oracle.backward();

@@ -92,7 +92,7 @@ TEST_CASE("a rank that is alone has no heartbeat", "[heartbeat]") {
   CHECK(ranks.hearts[0] == nullptr);
 }
 
-TEST_CASE("ranks that live, and then say goodbye in any order, end nobody", "[heartbeat]") {
+TEST_CASE("ranks that live, and then say goodbye in any order, end nobody", "[heartbeat][slow]") {
   for (const bool rank_0_first : {true, false}) {
     Ranks ranks(3, 4);
     pause_ms(rank_0_first ? 5000 : 500);
@@ -104,7 +104,7 @@ TEST_CASE("ranks that live, and then say goodbye in any order, end nobody", "[he
   }
 }
 
-TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat]") {
+TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat][slow]") {
   Ranks ranks(3, 20, 2);
   {
     comm::HeartbeatCard card = comm::read_heartbeat_card(ranks.word);
@@ -139,7 +139,7 @@ TEST_CASE("a stranger without the secret is not let in", "[heartbeat]") {
   CHECK(ranks.ended[0] == 0);
 }
 
-TEST_CASE("a rank that fails takes the others along with its status", "[heartbeat]") {
+TEST_CASE("a rank that fails takes the others along with its status", "[heartbeat][slow]") {
   // Only ranks that have met can be told; on a busy machine that may take a while.
   const auto takes_along = [](std::size_t failing, int meeting_ms) {
     Ranks ranks(3, 20);

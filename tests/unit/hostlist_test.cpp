@@ -168,7 +168,7 @@ TEST_CASE("names are sorted by text, padding and number", "[hostlist]") {
   CHECK(sys::sorted_hosts({"a10", "a9"}) == Names{"a9", "a10"});
 }
 
-TEST_CASE("a thousand host lists are expanded and compressed as by scontrol", "[hostlist]") {
+TEST_CASE("a thousand host lists are expanded and compressed as by scontrol", "[hostlist][slow]") {
   if (no_scontrol()) return;
   Generator generator;
   Names lists;

@@ -1,4 +1,5 @@
 // Which node is the slow or different one: measurements in, verdict out.
+#include <cstdio>
 #include <filesystem>
 #include <set>
 
@@ -236,8 +237,10 @@ TEST_CASE("figures survive the way to the other ranks", "[preflight]") {
 
 TEST_CASE("this machine can be measured", "[preflight]") {
   NodeFigures node;
-  for (int tries = 0; tries < 3 && !(node.copy_bytes_per_s > 1e8); ++tries)  // it may be busy
+  for (int tries = 0; tries < 3 && !(node.copy_bytes_per_s > 1e8); ++tries) {  // it may be busy
+    if (tries > 0) std::puts("RETRIED measuring the cores");
     node = sys::measure_cores({sys::current_cpus()});
+  }
   CHECK(node.flops_per_s > 1e8);
   CHECK(node.copy_bytes_per_s > 1e8);
   CHECK(node.cpu_share > 0);
@@ -252,6 +255,7 @@ TEST_CASE("a disk is measured and nothing is left on it, a directory that refuse
   const std::filesystem::path& folder = own.path;
   sys::DiskFigures disk;
   for (int tries = 0; tries < 10; ++tries) {  // a disk that others use may need more than a moment
+    if (tries > 0) std::puts("RETRIED measuring the disk");
     disk = sys::measure_disk(folder / "not" / "there" / "yet");
     if (disk.error.find("was not written and read within") == disk.error.npos) break;
   }

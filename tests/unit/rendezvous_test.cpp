@@ -248,7 +248,7 @@ TEST_CASE("a rank that comes and goes is named to all, without waiting", "[rende
     CHECK_THAT(said, Contains("rank 1 on localhost") || Contains("localhost has gone"));
 }
 
-TEST_CASE("a rank whose mates are there is not waited for as long as a node", "[rendezvous]") {
+TEST_CASE("a rank whose mates are there is not waited for as long as a node", "[rendezvous][slow]") {
   const Folder folder;
   sys::MeetingPlace place = place_in(folder);
   const auto said = [&](std::vector<std::string> nodes, std::vector<int> ranks, double deadline) {
@@ -307,13 +307,13 @@ TEST_CASE("ranks that do not come are named, with their nodes, to all that came"
                                 Contains("from other came 1 of 3"));
 }
 
-TEST_CASE("a rank that finds no rank 0 says where it looked", "[rendezvous]") {
+TEST_CASE("a rank that finds no rank 0 says where it looked", "[rendezvous][slow]") {
   const Folder folder;
   CHECK_THAT(attend(place_in(folder), 1, 2, {0.2}, silent),
              Contains("left no word") && Contains("LOCKSTEP_RENDEZVOUS_DIR"));
 }
 
-TEST_CASE("what an earlier start left is replaced, and nobody follows it", "[rendezvous]") {
+TEST_CASE("what an earlier start left is replaced, and nobody follows it", "[rendezvous][slow]") {
   const Folder folder;
   const sys::MeetingPlace place = place_in(folder);
   const comm::Listener stranger = comm::listen_on(place.ports);  // where the old rank 0 stood

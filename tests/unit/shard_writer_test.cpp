@@ -21,7 +21,7 @@ TEST_CASE("the same rows make the same file, byte for byte", "[shard]") {
   CHECK(read_text(write_shard(folder.path / "b.h5", small_info(), 0, 30)) == first);
 }
 
-TEST_CASE("rows larger than the writer's buffer are written whole", "[shard]") {
+TEST_CASE("rows larger than the writer's buffer are written whole", "[shard][slow]") {
   const Folder folder;
   DataSetInfo info = small_info();
   info.height = 1500;

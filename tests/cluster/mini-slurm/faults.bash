@@ -1,4 +1,4 @@
-# mini-slurm: nodes that die and networks that fail; sourced by tests/mini-slurm.
+# mini-slurm: nodes that die and networks that fail; sourced by mini-slurm.
 
 # port_state NAME STATE: 0 drops everything, 3 forwards.
 port_state() { bridge link set dev "$(veth "$1")" state "$2" 2>/dev/null; }
@@ -102,7 +102,7 @@ cmd_shape() {
       if (x ~ /kbit$/) n *= 1e3; else if (x ~ /mbit$/) n *= 1e6; else if (x ~ /gbit$/) n *= 1e9
       else if (x ~ /%$/) n /= 100; else if (x ~ /ms$/) n /= 1e3; else if (x ~ /us$/) n /= 1e6
       printf "%.9f", n }'; }
-    "${CLEAN[@]}" setsid perl "$HERE/support/mini-slurm/relay.pl" "msa-$n" "msb-$n" \
+    "${CLEAN[@]}" setsid perl "$HERE/relay.pl" "msa-$n" "msb-$n" \
       "$(number "$delay")" "$(number "$loss")" "$(number "$rate")" \
       < /dev/null >> "$S/log/relay.$n.log" 2>&1 9>&- &
     record "relay.$n" $!

@@ -1,4 +1,4 @@
-# mini-slurm: what a cluster of N nodes is made of; sourced by tests/mini-slurm.
+# mini-slurm: what a cluster of N nodes is made of; sourced by mini-slurm.
 
 has_pmix() {
   compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null ||

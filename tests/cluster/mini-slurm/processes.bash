@@ -1,4 +1,4 @@
-# mini-slurm: the processes that it has started; sourced by tests/mini-slurm.
+# mini-slurm: the processes that it has started; sourced by mini-slurm.
 
 # A process is known by its id and its start time, so that an id that the kernel
 # has given to another process in the meantime is never signalled.

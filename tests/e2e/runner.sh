@@ -1,0 +1,95 @@
+#!/bin/bash
+# tests/run reads verdicts as they are meant, keeps its lanes, and counts what was tried again.
+# waits
+source "$(dirname "$0")/../support/e2e.bash"
+
+# law NAME: the Python program on standard input holds.
+law() {
+  { cat <<'END'; cat; } >law.py
+import collections, os, pathlib, sys, time
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.environ["RUNNER"])
+import lanes, verdicts
+from lanes import Job
+
+def found(*lines, status=0, may_be_empty=False):
+    return verdicts.judge("part", "".join(line + "\n" for line in lines), status, may_be_empty)
+
+def counts(verdicts):
+    return verdicts.passed, verdicts.failed, verdicts.skipped
+
+def run(*jobs):
+    """Runs them; what each writes is when it began and ended."""
+    ended = []
+    lanes.run(jobs, pathlib.Path("."), dict(os.environ), ended.append)
+    return ended
+
+def times(result):
+    return [float(word) for word in result.said.split()]
+
+CLOCK = ["bash", "-c", "echo $EPOCHREALTIME; sleep 0.3; echo $EPOCHREALTIME"]
+END
+  run env RUNNER="$support/runner" python3 law.py
+  verdict $status "$1"
+}
+
+law 'a failure is shown with all that was said before it, and what its ranks say after it' <<'END'
+it = found("PASS one", "word", "FAIL two", "late word", "PASS three", "unseen", "SKIP four: why", status=1)
+assert counts(it) == (2, 1, 1), it
+assert it.shown == "FAIL two\nword\nlate word\nSKIP four: why\n", it.shown
+END
+
+law 'a case that passes without having looked is skipped' <<'END'
+it = found("TEST one", "SKIPPED: no GPU", "PASS one", "TEST two", "PASS two")
+assert counts(it) == (1, 0, 1) and it.shown == "SKIP one: no GPU\n", it
+END
+
+law 'what ends in the middle of a case, in no case, or says nothing has failed' <<'END'
+it = found("TEST one", "PASS one", "TEST two", "word", status=124)
+assert counts(it) == (1, 1, 0) and "two (part ran out of time in it" in it.shown and "word" in it.shown, it
+it = found("PASS one", status=3)
+assert counts(it) == (1, 1, 0) and "part: ended with status 3" in it.shown, it
+it = found()
+assert counts(it) == (0, 1, 0) and "reported no result" in it.shown, it
+assert counts(found(may_be_empty=True)) == (0, 0, 0)
+END
+
+law 'tries that were made again are counted by name' <<'END'
+assert found("RETRIED a", "RETRIED b", "RETRIED a", "PASS c").retries == {"a": 2, "b": 1}
+END
+
+law 'one job computes, at most four wait, and what is to be apart is' <<'END'
+jobs = [Job(f"c{i}", CLOCK, 9) for i in range(3)]
+jobs += [Job(f"w{i}", CLOCK, 9, lane="waits", apart="crowd" if i < 2 else "") for i in range(8)]
+ended = run(*jobs)
+assert len(ended) == 11
+
+def most(some):
+    edges = sorted(edge for result in some for edge in zip(times(result), (1, -1)))
+    at_once = peak = 0
+    for _, step in edges:
+        at_once += step
+        peak = max(peak, at_once)
+    return peak
+
+lane = collections.defaultdict(list)
+for result in ended:
+    lane[result.job.lane].append(result)
+    lane[result.job.apart].append(result)
+assert most(lane["computes"]) == 1 and most(lane["crowd"]) == 1, lane
+assert 2 <= most(lane["waits"]) <= 4, lane
+END
+
+law 'a job waits for what builds it, and fails when that does' <<'END'
+good = run(Job("later", CLOCK, 9, after="build"), Job("build", CLOCK, 9, lane="builds"))
+assert [result.job.name for result in good] == ["build", "later"]
+assert times(good[0])[1] <= times(good[1])[0]
+bad = run(Job("later", CLOCK, 9, after="build"), Job("build", ["false"], 9, lane="builds"))
+assert [result.status for result in bad] == [1, 1] and bad[1].said == "FAIL later: was not built\n", bad
+END
+
+law 'a job that runs out of time is ended, and its folder is removed' <<'END'
+result, = run(Job("long", ["bash", "-c", "echo $WORK; sleep 60"], 1, lane="waits", script=True))
+assert result.status == 124 and result.seconds < 20, result
+assert not os.path.exists(result.said.strip()), result
+END

@@ -1,0 +1,104 @@
+"""Runs jobs beside each other: one that computes, up to four that wait, one that builds."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# How many jobs of a lane run at the same time, and how they are started: deadlines run for those that
+# wait, so what computes or builds gives way a little.
+LANES = {"waits": (4, []), "computes": (1, ["nice", "-n", "3"]), "builds": (1, ["nice", "-n", "6"])}
+
+
+@dataclass
+class Job:
+    name: str
+    command: list
+    seconds: int  # time limit
+    lane: str = "computes"
+    apart: str = ""  # jobs with the same word do not run beside each other
+    after: str = ""  # name of the job that has to end well before this one starts
+    script: bool = False  # gets an empty folder, $WORK, and may be run again
+    may_be_empty: bool = False  # no verdict is no failure
+    env: dict = field(default_factory=dict)
+
+
+@dataclass
+class Result:
+    job: Job
+    status: int
+    said: str
+    log: Path  # where all that stays
+    seconds: float = 0
+    cpu_s: float = 0  # of its own processes, not of daemons
+
+
+class Running:
+    """A job that has been started; it writes its log into the folder of logs."""
+
+    def __init__(self, job, logs, env):
+        self.job = job
+        self.log = logs / (job.name.replace("/", "_").replace(" ", "_") + ".log")
+        self.work = tempfile.mkdtemp(prefix="lockstep-test.") if job.script else None
+        self.began = time.monotonic()
+        env = {**env, **job.env, **({"WORK": self.work} if self.work else {})}
+        first = LANES[job.lane][1]
+        with open(self.log, "wb") as out:
+            self.process = subprocess.Popen(
+                [*first, "timeout", "-k", "10", str(job.seconds), *job.command],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env)
+
+    def end(self, status, usage):
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        if self.work:
+            shutil.rmtree(self.work, ignore_errors=True)
+        said = self.log.read_bytes().decode(errors="replace")
+        return Result(self.job, self.process.returncode, said, self.log,
+                      time.monotonic() - self.began, usage.ru_utime + usage.ru_stime)
+
+
+def run(jobs, logs, env, finished):
+    """Runs all jobs, as many beside each other as their lanes allow; finished(result) hears of each."""
+    left, running, broken = list(jobs), {}, set()
+    names = {job.name for job in jobs}
+
+    def may_start(job):
+        beside = [other.job for other in running.values()]
+        return (sum(other.lane == job.lane for other in beside) < LANES[job.lane][0]
+                and not (job.apart and any(other.apart == job.apart for other in beside))
+                and job.after not in names)
+
+    def start_some():
+        for job in list(left):
+            if job.after in broken:
+                left.remove(job)
+                names.discard(job.name)
+                broken.add(job.name)
+                finished(Result(job, 1, f"FAIL {job.name}: was not built\n", logs))
+            elif may_start(job):
+                left.remove(job)
+                started = Running(job, logs, env)
+                running[started.process.pid] = started
+
+    try:
+        start_some()
+        while running:
+            pid, status, usage = os.wait4(-1, 0)
+            if pid not in running:
+                continue
+            result = running.pop(pid).end(status, usage)
+            names.discard(result.job.name)
+            if result.status != 0:
+                broken.add(result.job.name)
+            finished(result)
+            start_some()
+    except BaseException:
+        for started in running.values():
+            started.process.send_signal(signal.SIGTERM)  # to timeout, which passes it on
+        for started in running.values():
+            started.process.wait()
+        raise

@@ -1,0 +1,180 @@
+"""What the tests consist of: each part as jobs for the lanes."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from lanes import LANES, Job
+
+ALL = ["layers", "unit", "mpi", "gpu", "emulated", "e2e", "cluster", "lint"]
+# Rank numbers; more ranks than cores are normal here.
+WORLDS = {"check": [2], "test": [1, 2, 4], "all": [1, 2, 3, 4, 8]}
+FUZZ_SECONDS = {"check": 2, "test": 2, "all": 30}
+CATCH = ["-r", "harness", "--use-colour", "no"]
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np"]
+
+
+class Wrong(Exception):
+    """What the caller asked for, or a script's head, is not understood."""
+
+
+@dataclass
+class Wish:
+    build: Path  # the build's folder
+    filter: str  # a tag, or a piece of a name
+    tier: str  # check, test or all
+    make: bool  # whether test programs are built first, as jobs
+
+    def matches(self, name):
+        return self.filter in name
+
+    def cases(self, without=""):
+        """Catch2's filter: a tag as it is, a piece of a name as a pattern, which may hold no comma."""
+        if self.filter.startswith("["):
+            return [",".join(without + tags for tags in self.filter.split(","))]
+        pattern = "*" + self.filter.replace(",", "\\,") + "*" if self.filter else ""
+        return [without + pattern] if without + pattern else []
+
+
+def shell(program, *words):
+    return ["bash", "-c", program, "-", *map(str, words)]
+
+
+def made(wish, job, target, *options):
+    """The job, after one that builds its program when that is wished."""
+    if not wish.make:
+        return [job]
+    job.after = f"build {target}"
+    command = ["make", "--no-print-directory", "--keep-going", target, *options]
+    return [Job(job.after, command, 1800, lane="builds", may_be_empty=True), job]
+
+
+def layers(wish):
+    return [Job("layers", ["tests/check_layers"], 60)] if wish.matches("layers") else []
+
+
+def unit(wish):
+    slow = "~[slow]" if wish.tier == "check" else ""
+    return made(wish, Job("unit", [wish.build / "unit_tests", *CATCH, *wish.cases(slow)], 900), "tests")
+
+
+def mpi(wish):
+    """Ranks that outnumber the cores must not start more threads."""
+    return [job for n in WORLDS[wish.tier]
+            for job in made(wish, Job(f"mpi on {n}", [*MPIRUN, n, wish.build / "mpi_tests", *CATCH,
+                                                      *wish.cases()], 600,
+                                      env={"OMP_NUM_THREADS": "1"}), "tests")]
+
+
+def gpu(wish):
+    """Where there is no GPU, what can be said of one is still tested; the rest skips."""
+    program = wish.build / "gpu_tests"
+    command = shell('[[ ! -e $1 ]] || exec "${@:2}"', program, *MPIRUN, 1, program, *CATCH, *wish.cases())
+    return made(wish, Job("gpu", command, 900, may_be_empty=True), "tests")
+
+
+def emulated(wish):
+    """The GPU's kernels and the backend around them, on the host; whole networks only on a GPU."""
+    program = wish.build / "emulated_tests"
+    absent = "SKIP the GPU's kernels on the host: CUDA's headers were not found"
+    command = shell('if [[ -e $1 ]]; then exec "${@:3}"; else echo "$2"; fi', program, absent, program,
+                    *CATCH, *wish.cases("~[whole]"))
+    return made(wish, Job("emulated", command, 300), "tests")
+
+
+def script(path):
+    """A script's own head says its lane, its time limit and what it must not run beside."""
+    words = {}
+    for line in path.read_text().split("\n"):
+        if not line.startswith("#"):
+            break
+        if told := re.match(r"# (waits|computes|nightly|seconds|apart)\b:? ?(\w*)", line):
+            words.setdefault(told[1], told[2])
+    lanes = [lane for lane in LANES if lane in words]
+    if len(lanes) != 1:
+        raise Wrong(f'{path}: its first lines must say "# waits" or "# computes"')
+    job = Job(f"{path.parent.name}/{path.stem}", ["bash", str(path)], int(words.get("seconds", 600)),
+              lane=lanes[0], apart=words.get("apart", ""), script=True)
+    return job, "nightly" in words
+
+
+def scripts(wish, folder):
+    found = [script(path) for path in sorted(Path("tests", folder).glob("*.sh"))
+             if wish.matches(str(path))]
+    return [job for job, nightly in found if wish.tier == "all" or not nightly]
+
+
+def e2e(wish):
+    return scripts(wish, "e2e")
+
+
+def cluster(wish):
+    """On Slurm clusters, which the scripts bring up; they skip where that cannot be."""
+    return scripts(wish, "cluster")
+
+
+def fuzz(wish):
+    """Short; `make fuzz` is for more. Only sanitized builds have it."""
+    if not wish.matches("fuzz"):
+        return []
+    return [Job("fuzz", ["tests/fuzz/run"], 60 + 10 * FUZZ_SECONDS[wish.tier], lane="computes",
+                env={"BUILD": str(wish.build), "SECONDS_EACH": str(FUZZ_SECONDS[wish.tier])})]
+
+
+def asan(wish):
+    """Unit tests and fuzzing of the sanitized build, which lies in a folder of its own."""
+    build = wish.build / "asan"
+    env = {"LOCKSTEP": str(build / "lockstep"), "LOCKSTEP_TEST_SECONDS": "300"}
+    cases = Job("asan unit", [build / "unit_tests", *CATCH, *wish.cases()], 900, lane="waits", env=env)
+    jobs = made(wish, cases, "asan-built", "PIECE=8")
+    for job in fuzz(Wish(build, wish.filter, wish.tier, False)):
+        job.name, job.after = "asan fuzz", cases.after
+        jobs.append(job)
+    return jobs
+
+
+def tsan(wish):
+    """Threads, under the thread sanitizer: without OpenMP, whose barriers look like races to it."""
+    tags = Wish(wish.build, wish.filter or os.environ.get("TSAN_TAGS", ""), wish.tier, wish.make)
+    command = [wish.build / "tsan" / "unit_tests", *CATCH, *tags.cases()]
+    return made(wish, Job("tsan unit", command, 900, lane="waits", env={"LOCKSTEP_TEST_SECONDS": "300"}),
+                "tsan-built", "PIECE=8")
+
+
+def lint(wish):
+    """What runs on GPUs alone is at least read: by clang-tidy, kernels as host code."""
+    if not wish.matches("lint"):
+        return []
+    program = """
+        if [[ ! -e $1/gpu_tests ]]; then
+          echo 'SKIP clang-tidy on src/cuda: built without CUDA'
+        elif ! command -v "${CLANG_TIDY:-clang-tidy-16}" >/dev/null; then
+          echo 'SKIP clang-tidy on src/cuda: clang-tidy-16 is not here (jobs/setup.sh lint)'
+        else
+          make --no-print-directory --keep-going --output-sync linted-gpu BUILD="$1" &&
+            echo 'PASS clang-tidy finds nothing in src/cuda'
+        fi"""
+    build = wish.build
+    if build.is_relative_to(Path.cwd()):
+        build = build.relative_to(Path.cwd())
+    return made(wish, Job("lint", shell(program, build), 900, lane="builds"), "tests")
+
+
+def format(wish):
+    return [Job("format", shell('make --no-print-directory check-format && '
+                                'echo "PASS the sources keep the format"'), 120)]
+
+
+def jobs_of(names, wish):
+    """The jobs of these parts, longest limits first where they wait; each build once."""
+    every = (layers, unit, mpi, gpu, emulated, e2e, cluster, lint, fuzz, asan, tsan, format)
+    functions = {one.__name__: one for one in every}
+    jobs = {}
+    for name in names:
+        if name not in functions:
+            raise Wrong(f'no part is called "{name}": {", ".join(functions)}')
+        for job in functions[name](wish):
+            job.command = [str(word) for word in job.command]
+            jobs.setdefault(job.name, job)
+    return sorted(jobs.values(), key=lambda job: -job.seconds if job.lane == "waits" else 0)
