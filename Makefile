@@ -317,7 +317,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,\
               $(filter-out %/driver.cpp,$(wildcard tests/fuzz/*.cpp)))
 FUZZED   := $(filter-out src/data/pack% %/loader.cpp %/replacement.cpp %/shapes.cpp,\
             $(wildcard src/base/*.cpp src/data/*.cpp)) $(wildcard src/train/config*.cpp) \
-            src/train/toml.cpp
+            src/train/toml.cpp src/train/checkpoint.cpp
 .PHONY: fuzz
 fuzz:  ## fuzz what reads files, under the sanitizers (SECONDS=5 for each target, TARGETS=)
 	@jobs/setup.sh fuzz
