@@ -109,8 +109,11 @@ class Reader {
   std::uint64_t count(const char* name) const { return attribute(name).number<std::uint64_t>(); }
   double real(const char* name) const { return attribute(name).number<double>(); }
   std::string text(const char* name) const { return attribute(name).text(kLongestText); }
-  std::vector<float> reals(const char* name) const {
-    return attribute(name).numbers<float>(kMostNumbers);
+  std::vector<float> reals(const char* name, std::size_t channels) const {
+    const h5::Item item = attribute(name);
+    if (item.count() != channels)
+      item.refuse(fmt::format("does not have one value for each of {} channels", channels));
+    return item.numbers<float>(kMostNumbers);
   }
 
   std::vector<std::string> names(const std::string& group) const {
@@ -263,8 +266,8 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.input.height = file.count("height");
   header.input.width = file.count("width");
   header.input.classes = file.texts("classes");
-  header.input.mean = file.reals("mean");
-  header.input.stddev = file.reals("stddev");
+  header.input.mean = file.reals("mean", header.input.channels);
+  header.input.stddev = file.reals("stddev", header.input.channels);
   return header;
 }
 

@@ -192,13 +192,13 @@ class Maker {
     if (!item.data_set()) {
       const h5::Attribute made(
           H5Acreate2(file_.get(), item.name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT));
-      if (made && fill(form, type, space)) H5Awrite(made.get(), type.get(), values_.data());
+      if (made && fill(item, form, type, space)) H5Awrite(made.get(), type.get(), values_.data());
       return;
     }
     const h5::Properties how = place_of(form, space);
     const h5::Data made(H5Dcreate2(file_.get(), item.name, type.get(), space.get(), H5P_DEFAULT,
                                    how.get(), H5P_DEFAULT));
-    if (made && form.place / 16 < 8 && fill(form, type, space))
+    if (made && form.place / 16 < 8 && fill(item, form, type, space))
       H5Dwrite(made.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values_.data());
   }
 
@@ -216,7 +216,7 @@ class Maker {
   }
 
   /// Values from the input, as far as it goes; false when they would be too many.
-  bool fill(const Form& form, const h5::Type& type, const h5::Space& space) {
+  bool fill(const Item& item, const Form& form, const h5::Type& type, const h5::Space& space) {
     constexpr hssize_t most = 1 << 12;
     const hssize_t count = H5Sget_simple_extent_npoints(space.get());
     const std::size_t size = H5Tget_size(type.get());
@@ -233,6 +233,8 @@ class Maker {
     } else if (H5Tget_class(type.get()) == H5T_STRING || form.type != 0) {
       const auto given = input_.take(values_.size());
       std::copy(given.begin(), given.end(), values_.begin());
+    } else if (item.kind == Kind::count) {
+      for (std::size_t i = 0; i < values; ++i) values_[i * size] = 3;  // channels, above all
     }
     return true;
   }
@@ -253,6 +255,8 @@ void read_all(const std::filesystem::path& path) {
     const train::CheckpointHeader header = train::read_header(path);
     for (const std::string* text : {&header.backend, &header.build})
       require_law(text->find('\0') == text->npos, "a text ends at its zero");
+    for (const auto* values : {&header.input.mean, &header.input.stddev})
+      require_law(values->size() == header.input.channels, "a channel has its mean");
   });
   attempt([&] {
     for (const train::TensorEntry& tensor : train::list_tensors(path))

@@ -112,6 +112,11 @@ TEST_CASE("a checkpoint's header that has more values than it may is an error", 
   CHECK_THAT(texts.header_error(), Contains("'step' cannot be read"));
 }
 
+TEST_CASE("a checkpoint's means that are fewer than its channels are an error", "[checkpoint]") {
+  const Hostile file([](hid_t id) { replace_attribute(id, "stddev", H5T_NATIVE_FLOAT, {2}, 8); });
+  CHECK_THAT(file.header_error(), Contains("'stddev' does not have one value for each of 3 chan"));
+}
+
 TEST_CASE("texts of a checkpoint whose bytes wrap are an error", "[checkpoint]") {
   const Hostile wrapped(
       [](hid_t id) { replace_data_set(id, "classes", text_of(8).get(), {hsize_t{1} << 61}); });
