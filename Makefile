@@ -354,7 +354,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,\
               $(filter-out %/driver.cpp,$(wildcard tests/fuzz/*.cpp)))
 FUZZED   := $(filter-out src/data/pack% %/loader.cpp %/replacement.cpp %/shapes.cpp,\
             $(wildcard src/base/*.cpp src/data/*.cpp)) $(wildcard src/train/config*.cpp) \
-            src/train/toml.cpp
+            src/train/toml.cpp src/train/checkpoint.cpp $(wildcard src/nn/*.cpp)
 .PHONY: fuzz
 fuzz:  ## fuzz what reads files, under the sanitizers (SECONDS=5 for each target, TARGETS=)
 	@jobs/setup.sh fuzz
@@ -375,8 +375,9 @@ $(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZ_WITH)
 	@echo "  link    $@"
 	@$(CXX) -pthread -fsanitize=$(subst fuzzer-no-link,fuzzer,$(SANITIZE)) -o $@ $^ $(PKG_LIBS)
 ifneq ($(findstring fuzzer,$(SANITIZE)),)
-# Helpers that read nobody's files, of which each comparison would be recorded.
+# Helpers that read nobody's files, of which each comparison would be recorded; HDF5's wrapper does.
 $(BUILD)/obj/src/base/%.o: EXTRA = -O2 -fno-sanitize=all
+$(BUILD)/obj/src/base/h5.o: EXTRA =
 $(BUILD)/obj/src/data/%_avx2.o: EXTRA += -mavx2 -mfma
 $(BUILD)/obj/src/data/%_avx512.o: EXTRA += -mavx512f -mavx512bw -mavx512dq -mavx512vl
 endif

@@ -77,11 +77,12 @@ find "$new/bin" "$new/lib" -type f -exec strip --strip-unneeded {} +
 # half of everything: env.sh unpacks it at the first start.
 [[ ! -e $new/bin/gpu_tests ]] || gzip -9 "$new/bin/gpu_tests"
 packed=$(basename "$new"/lib/libdnnl.so.*)
+unpacked_sum=$(sha256sum "$new/lib/$packed")
 gzip -9n "$new/lib/$packed"
 
 # ---- how they are started --------------------------------------------------------------------
 sum=$(sha256sum "$new/lib/$packed.gz")
-sed "s/@packed@/$packed/; s/@sum@/${sum:0:16}/" >"$new/env.sh" <<'END'
+sed "s/@packed@/$packed/; s/@sum@/${sum:0:16}/; s/@unpacked_sum@/${unpacked_sum:0:64}/" >"$new/env.sh" <<'END'
 # Sourced by the scripts beside it: what lies in this folder is used before what the machine has.
 case $0 in */*) bundle=${0%/*} ;; *) bundle=$(command -v "$0") bundle=${bundle%/*} ;; esac
 bundle=$(cd "$bundle" && pwd -P)
@@ -98,11 +99,19 @@ for path in /usr/local/cuda/lib64 /usr/local/cuda/lib "${CUDA_HOME:-/usr/local/c
 done
 
 # One library travels packed. It is unpacked where it lies, or where that is read-only, into a folder
-# that this user alone can write to; whoever is first renames it into its place, complete.
+# that this user alone can write to; whoever is first renames it into its place, complete. What is
+# found in such a folder is used only when it is a file with the library's sum.
 packed=@packed@ place=
 unpacked_in() {  # unpacked_in FOLDER
-  [ "$1" = "$bundle/lib" ] || { mkdir -p -m 700 "$1" 2>/dev/null && [ -O "$1" ]; } || return 1
-  [ ! -e "$1/$packed" ] || { place=$1; return; }
+  if [ "$1" = "$bundle/lib" ]; then
+    [ ! -e "$1/$packed" ] || { place=$1; return; }
+  else
+    mkdir -p -m 700 "$1" 2>/dev/null && [ ! -L "$1" ] && [ -O "$1" ] || return 1
+    case $(ls -ld "$1") in drwx--[-S]---*) ;; *) return 1 ;; esac
+    if [ -f "$1/$packed" ] && [ ! -L "$1/$packed" ]; then
+      case $(sha256sum "$1/$packed") in @unpacked_sum@*) place=$1; return ;; esac
+    fi
+  fi
   new=$(mktemp "$1/.unpack.XXXXXX" 2>/dev/null) || return 1
   if gzip -dc "$bundle/lib/$packed.gz" >"$new" && chmod 755 "$new" && mv -f "$new" "$1/$packed"; then
     place=$1

@@ -10,6 +10,7 @@
 #include "compute.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "status.hpp"
@@ -179,7 +180,7 @@ void report(const TrainBenchOptions& options, const Json& json) {
                     human_bytes(json["rates"]["bandwidth"].get<double>()),
                     json["rates"][options.precision].get<double>() / 1e12, options.precision,
                     figure("floor_ms"), 100 * figure("floor_reached")));
-  if (!options.json.empty()) write_report(options.json, json.dump(2) + "\n");
+  if (!options.json.empty()) write_report(options.json, json_text(json, 2) + "\n");
 }
 
 int run_bench(Launch& launch, const TrainBenchOptions& options) {
@@ -226,7 +227,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
     const TapeTimes times = time_tape(options, *compute.backend, trainer, data);
     json["tape"] = to_json(times, floor);
     if (launch.rank.rank == 0 && !options.trace.empty())
-      write_report(options.trace, chrome_trace(times).dump(1) + "\n");
+      write_report(options.trace, json_text(chrome_trace(times), 1) + "\n");
   }
   if (launch.rank.rank == 0) report(options, json);
   return status_done;

@@ -11,6 +11,7 @@
 #include "count_option.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "placement.hpp"
 #include "status.hpp"
@@ -104,7 +105,7 @@ void report(const BindingBenchOptions& options, const Launch& launch, const Back
                      {"unbound_images_per_s", rate(rounds.unbound)},
                      {"ratio", median(ratios)},
                      {"ratios", ratios}};
-  write_report(options.json, json.dump(2) + "\n");
+  write_report(options.json, json_text(json, 2) + "\n");
 }
 
 /// True when some rank's machine has several NUMA nodes to choose from.

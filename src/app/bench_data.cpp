@@ -14,6 +14,7 @@
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/normalise.hpp"
@@ -244,7 +245,7 @@ int run(const DataBenchOptions& options) {
                                   world));
   const Json json = measure(options);
   report(options, json);
-  if (!options.json.empty()) write_report(options.json, json.dump(2) + "\n");
+  if (!options.json.empty()) write_report(options.json, json_text(json, 2) + "\n");
   return status_done;
 }
 

@@ -11,6 +11,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/data/row_reader.hpp"
@@ -134,9 +135,7 @@ int evaluate(Launch& launch, const EvalOptions& options) {
                     "wrong",
                     options.checkpoint));
   if (launch.rank.rank == 0 && !options.json.empty())
-    write_report(options.json, to_json(options, result, rows.info().classes)
-                                       .dump(2, ' ', false, Json::error_handler_t::replace) +
-                                   "\n");
+    write_report(options.json, json_text(to_json(options, result, rows.info().classes), 2) + "\n");
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/shard.hpp"
 #include "lockstep/train/checkpoint.hpp"
@@ -297,9 +298,7 @@ Command add_info(Arguments root) {
   return {app, [options](Launch&) {
             if (rank_by_environment().rank > 0) return 0;  // rank 0 says it once
             const Json found = describe(options->path, train::foreign_spec(options->config));
-            std::string text = options->json
-                                   ? found.dump(2, ' ', false, Json::error_handler_t::replace)
-                                   : as_text(found);
+            std::string text = options->json ? json_text(found, 2) : as_text(found);
             while (text.ends_with('\n')) text.pop_back();
             log::info(text);
             return 0;

@@ -7,6 +7,7 @@
 #include "commands.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/sys/lint.hpp"
 #include "status.hpp"
@@ -61,7 +62,7 @@ int run(const std::vector<std::string>& files, bool json) {
     else
       log::info(as_text(file, findings));
   }
-  if (json) log::info(all.dump(2, ' ', false, Json::error_handler_t::replace));
+  if (json) log::info(json_text(all, 2));
   return errors == 0 ? status_done : status_bad_input;
 }
 

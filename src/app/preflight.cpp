@@ -8,6 +8,7 @@
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "node_check.hpp"
@@ -166,7 +167,7 @@ int run_preflight(const PreflightOptions& options) {
     print_memory(spec, report);
     print_steps(spec, report, options.layers);
   }
-  if (!options.json.empty()) write_report(options.json, to_json(spec, report).dump(2) + "\n");
+  if (!options.json.empty()) write_report(options.json, json_text(to_json(spec, report), 2) + "\n");
   return report.possible ? status_done : status_failed;
 }
 

@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/train/config.hpp"
 #include "lockstep/train/run_directory.hpp"
@@ -132,8 +133,7 @@ int run(const std::vector<std::string>& runs, bool json) {
   std::vector<Point> points;
   for (const std::string& path : runs) points.push_back(measure(path));
   const Json compared = compare(std::move(points));
-  log::info(json ? compared.dump(2, ' ', false, Json::error_handler_t::replace)
-                 : as_text(compared));
+  log::info(json ? json_text(compared, 2) : as_text(compared));
   return status_done;
 }
 

@@ -9,6 +9,7 @@
 #include "count_option.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/sys/binding_report.hpp"
@@ -170,8 +171,8 @@ std::string text_of(const Json& ranks) {
 void print(const TopoOptions& options, const sys::Machine& machine, const Json& ranks,
            const VisibleGpus& seen) {
   const Json all{{"machine", as_json(machine)}, {"cuda", as_json(seen)}, {"ranks", ranks}};
-  std::string text = options.json ? all.dump(2, ' ', false, Json::error_handler_t::replace)
-                                  : text_of(machine) + text_of(seen) + text_of(ranks);
+  std::string text =
+      options.json ? json_text(all, 2) : text_of(machine) + text_of(seen) + text_of(ranks);
   if (text.ends_with('\n')) text.pop_back();
   log::info(text);
 }

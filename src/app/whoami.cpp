@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/mpi_library.hpp"
 #include "status.hpp"
@@ -83,8 +84,8 @@ std::string contradictions(const Json& ranks) {
 void print(const Json& ranks, const std::string& met_by, bool json) {
   std::string text;
   if (json) {
-    text = Json{{"mpi", comm::mpi_library().name}, {"met_by", met_by}, {"ranks", ranks}}.dump(
-        2, ' ', false, Json::error_handler_t::replace);
+    text =
+        json_text(Json{{"mpi", comm::mpi_library().name}, {"met_by", met_by}, {"ranks", ranks}}, 2);
   } else {
     for (const Json& rank : ranks) text += text_of(rank) + '\n';
     text += contradictions(ranks);
@@ -110,8 +111,7 @@ int run(Launch& launch, bool json, double deadline_s) {
   const std::string wrong = sys::launched(env) ? try_mpi(launch, deadline_s) : "";
   std::string met_by = launch.control ? "MPI" : "nothing";
   if (!wrong.empty() && launch.meet_without_mpi(deadline_s)) met_by = "TCP, without MPI";
-  const std::string mine =
-      as_json(launch.rank, wrong).dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string mine = json_text(as_json(launch.rank, wrong));
   std::vector<std::string> texts{mine};
   if (launch.control) texts = launch.control->gather(mine, "who is who");
   Json ranks = Json::array();

@@ -46,11 +46,4 @@ void MemoryPlanner::place() {
   }
 }
 
-std::size_t MemoryPlanner::alive_at(std::size_t step) const {
-  std::size_t bytes = 0;
-  for (const Buffer& b : buffers_)
-    if (b.first <= step && step <= b.last) bytes += b.bytes;
-  return bytes;
-}
-
 }  // namespace lockstep

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
 
@@ -38,7 +37,6 @@ void BucketReducer::begin() {
   done_.clear();
   done_.resize(buckets_.size());
   next_ = 0;
-  exposed_ms_ = 0;
 }
 
 void BucketReducer::ready(std::size_t slice) {
@@ -62,9 +60,7 @@ void BucketReducer::wait(std::size_t bucket) {
   check(bucket < next_, fmt::format("bucket {} was never filled: it misses {} of its slices",
                                     bucket, bucket < missing_.size() ? missing_[bucket] : 0));
   const activity::Waiting waiting(bucket, buckets_[bucket].size * sizeof(float));
-  const double start = now_ms();
   compute_.wait(*done_[bucket]);  // the bucket's reduction precedes its update
-  exposed_ms_ += now_ms() - start;
 }
 
 }  // namespace lockstep::comm

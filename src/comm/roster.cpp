@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "lockstep/base/json_text.hpp"
+
 namespace lockstep::comm {
 
 Roster::Roster(std::vector<std::string> hosts) : ranks_(hosts.size()) {
@@ -132,7 +134,7 @@ std::string Roster::post_mortem(const std::string& reason, int told_by,
                  {"told_by_rank", told_by},
                  {"missing", missing},
                  {"ranks", std::move(ranks)}};
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(all, 2) + "\n";
 }
 
 const char* Roster::name(const Entry& entry) const {

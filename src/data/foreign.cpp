@@ -208,9 +208,9 @@ std::vector<std::int32_t> read_labels(hid_t file, const std::filesystem::path& p
   const h5::Item item = h5::Item::data_set(file, path, found.name);
   const std::size_t rows = found.shape[0];
   std::vector<std::int32_t> labels(rows);
-  const auto accept = [&](auto type, hid_t memory) {
+  const auto accept = [&](auto type) {
     std::vector<decltype(type)> values(rows);
-    item.read(memory, values.data());
+    item.read(std::span(values));
     for (std::size_t row = 0; row < rows; ++row) {
       const auto value = values[row];
       const bool fits = value >= 0 && value <= std::numeric_limits<std::int32_t>::max();  // NaN not
@@ -221,9 +221,9 @@ std::vector<std::int32_t> read_labels(hid_t file, const std::filesystem::path& p
     }
   };
   if (found.floats) {
-    accept(double{}, H5T_NATIVE_DOUBLE);
+    accept(double{});
   } else {
-    accept(static_cast<long long>(0), H5T_NATIVE_LLONG);
+    accept(std::int64_t{0});
   }
   return labels;
 }

@@ -13,13 +13,14 @@
 namespace lockstep::data {
 namespace {
 
-constexpr h5::NumberType kUint8{H5T_INTEGER, 1, false, "8-bit unsigned integer"};
-constexpr h5::NumberType kUint16{H5T_INTEGER, 2, false, "16-bit unsigned integer"};
-constexpr h5::NumberType kUint64{H5T_INTEGER, 8, false, "64-bit unsigned integer"};
-constexpr h5::NumberType kInt32{H5T_INTEGER, 4, true, "32-bit signed integer"};
-constexpr h5::NumberType kUint32{H5T_INTEGER, 4, false, "32-bit unsigned integer"};
-constexpr h5::NumberType kInteger{H5T_INTEGER, 0, true, "integer"};
-constexpr h5::NumberType kFloat{H5T_FLOAT, 0, true, "floating point"};
+using Kind = h5::NumberType::Kind;
+constexpr h5::NumberType kUint8{Kind::integer, 1, false, "8-bit unsigned integer"};
+constexpr h5::NumberType kUint16{Kind::integer, 2, false, "16-bit unsigned integer"};
+constexpr h5::NumberType kUint64{Kind::integer, 8, false, "64-bit unsigned integer"};
+constexpr h5::NumberType kInt32{Kind::integer, 4, true, "32-bit signed integer"};
+constexpr h5::NumberType kUint32{Kind::integer, 4, false, "32-bit unsigned integer"};
+constexpr h5::NumberType kInteger{Kind::integer, 0, true, "integer"};
+constexpr h5::NumberType kFloat{Kind::real, 0, true, "floating point"};
 constexpr hsize_t kLongestSide = 65535;  // keeps every product of sides within 64 bits
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62, kLargestJpeg = 1 << 28;
 constexpr std::size_t kMostPixels = 1 << 28;  // as decode_image()
@@ -40,8 +41,7 @@ Encoding read_format(hid_t file, const std::filesystem::path& path) {
   const h5::Item version = h5::Item::attribute(file, path, "format_version");
   version.expect_type(kInteger);
   version.expect_rank(0);
-  long long number = 0;
-  version.read(H5T_NATIVE_LLONG, &number);
+  const auto number = version.number<std::int64_t>();
   if (number != known) {
     h5::refuse(path, fmt::format("has format version {}, but this lockstep reads version {}; pack "
                                  "the data again ('lockstep pack --force'){}",
@@ -58,7 +58,7 @@ std::vector<float> read_channels(hid_t file, const std::filesystem::path& path,
     item.refuse(fmt::format("does not have one value for each of {} channels", channels));
   }
   std::vector<float> values(channels);
-  item.read(H5T_NATIVE_FLOAT, values.data());
+  item.read(std::span(values));
   for (const float value : values) {
     if (!std::isfinite(value)) item.refuse("has a value that is not finite");
   }
@@ -66,20 +66,19 @@ std::vector<float> read_channels(hid_t file, const std::filesystem::path& path,
 }
 
 template <class Number>
-std::vector<Number> read_rows(const h5::Item& item, const h5::NumberType& type, hid_t memory_type,
-                              std::size_t rows) {
+std::vector<Number> read_rows(const h5::Item& item, const h5::NumberType& type, std::size_t rows) {
   item.expect_type(type);
-  if (const hsize_t found = item.expect_rank(1)[0]; found != rows) {
+  if (const std::uint64_t found = item.expect_rank(1)[0]; found != rows) {
     item.refuse(fmt::format("has {} rows, but there are {}", found, rows));
   }
   std::vector<Number> values(rows);
-  item.read(memory_type, values.data());
+  item.read(std::span(values));
   return values;
 }
 
 void read_shape(const h5::Item& images, DataSetInfo& info) {
   images.expect_type(kUint8);
-  const std::vector<hsize_t> dimensions = images.expect_rank(4);
+  const std::vector<std::uint64_t> dimensions = images.expect_rank(4);
   if (dimensions[0] == 0) images.refuse("has no rows");
   if (dimensions[0] > kMostRows) images.refuse("has more than 2^31 rows");
   for (std::size_t i = 1; i < 4; ++i) {
@@ -148,18 +147,18 @@ void open_jpegs(ShardFile& shard, hid_t file) {
   }
   open_descriptor(shard, bytes);
   const h5::Item offsets = h5::Item::data_set(file, shard.path, "offsets");
-  const hsize_t found = offsets.expect_rank(1)[0];
+  const std::uint64_t found = offsets.expect_rank(1)[0];
   if (found < 2 || found - 2 > bytes) offsets.refuse("does not have one value more than rows");
   if (found - 1 > kMostRows) offsets.refuse("is of more than 2^31 rows");
   shard.info.rows = found - 1;
-  shard.ends = read_rows<std::uint64_t>(offsets, kUint64, H5T_NATIVE_UINT64, found);
+  shard.ends = read_rows<std::uint64_t>(offsets, kUint64, found);
   const h5::Item sizes = h5::Item::data_set(file, shard.path, "sizes");
   sizes.expect_type(kUint16);
-  if (sizes.expect_rank(2) != std::vector<hsize_t>{shard.info.rows, 2}) {
+  if (sizes.expect_rank(2) != std::vector<std::uint64_t>{shard.info.rows, 2}) {
     sizes.refuse("does not have a height and a width for each row");
   }
   shard.sizes.resize(2 * shard.info.rows);
-  sizes.read(H5T_NATIVE_UINT16, shard.sizes.data());
+  sizes.read(std::span(shard.sizes));
   check_jpegs(shard, bytes);
   const h5::Item mean = h5::Item::attribute(file, shard.path, "mean");
   shard.info.channels = mean.expect_rank(1)[0];
@@ -177,10 +176,7 @@ h5::File open_hdf5(const std::filesystem::path& path) {
   if (H5Fis_hdf5(path.c_str()) <= 0) {
     h5::refuse(path, "is not an HDF5 file; make shards with 'lockstep pack'");
   }
-  const h5::Properties access = h5::file_access();
-  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
-  if (!file) h5::refuse_with_cause(path, "cannot be opened; is it whole?");
-  return file;
+  return h5::open_file(path);
 }
 
 bool lies_in_one_piece(hid_t images, std::uint64_t& offset) {
@@ -256,9 +252,9 @@ ShardFile open_shard(const std::filesystem::path& path) {
     if (deviation <= 0) h5::refuse(path, "the attribute 'stddev' has a value that is not positive");
   }
   shard.labels = read_rows<std::int32_t>(h5::Item::data_set(file.get(), path, "labels"), kInt32,
-                                         H5T_NATIVE_INT32, shard.info.rows);
+                                         shard.info.rows);
   shard.crcs = read_rows<std::uint32_t>(h5::Item::data_set(file.get(), path, "crc32c"), kUint32,
-                                        H5T_NATIVE_UINT32, shard.info.rows);
+                                        shard.info.rows);
   check_labels(shard);
   if (!shard.contiguous()) shard.file = std::move(file);
   return shard;

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "file_stamp.hpp"
+#include "lockstep/base/h5.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/data/shard.hpp"
 #include "read_bytes.hpp"
-#include "shard_hdf5.hpp"
 #include "stored_images.hpp"
 
 namespace lockstep::data {

@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include <fmt/core.h>
+#include <hdf5.h>
 
-#include "lockstep/base/error.hpp"
+#include "lockstep/base/h5.hpp"
 #include "lockstep/data/shard.hpp"
-#include "shard_hdf5.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -142,8 +142,11 @@ class TarIndexer {
       if (found->is_number_unsigned()) return std::to_string(found->get<std::uint64_t>());
       if (found->is_string() && !found->get_ref<const std::string&>().empty())
         return found->get<std::string>();
-      refuse(member, fmt::format("\"{}\" is {}: expected a name or a number from 0", key,
-                                 found->dump().substr(0, 100)));
+      // A list may be nested deeper than the stack on which it would be written.
+      const std::string what = found->is_array()    ? "an array"
+                               : found->is_object() ? "an object"
+                                                    : found->dump().substr(0, 100);
+      refuse(member, fmt::format("\"{}\" is {}: expected a name or a number from 0", key, what));
     }
     return {};
   }

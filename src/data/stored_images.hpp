@@ -1,5 +1,7 @@
 #pragma once
 
+#include <hdf5.h>
+
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -10,8 +12,8 @@
 
 #include "chunk_filters.hpp"
 #include "file_stamp.hpp"
+#include "lockstep/base/h5.hpp"
 #include "pixel_form.hpp"
-#include "shard_hdf5.hpp"
 
 namespace lockstep::data {
 

@@ -104,16 +104,4 @@ std::vector<std::vector<std::size_t>> readers(const Network& network) {
   return readers;
 }
 
-double forward_flops(const Network& network) {
-  double flops = 0;
-  for (const Node& node : network.nodes) {
-    if (node.op != Op::conv && node.op != Op::linear) continue;
-    const double per_output =
-        2.0 * static_cast<double>(network.nodes[node.inputs[0]].shape.channels * node.kernel *
-                                  node.kernel);
-    flops += per_output * static_cast<double>(node.shape.count());
-  }
-  return flops;
-}
-
 }  // namespace lockstep::nn

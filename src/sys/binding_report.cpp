@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cpuset.hpp"
+#include "lockstep/base/json_text.hpp"
 
 namespace lockstep::sys {
 namespace {
@@ -64,10 +65,12 @@ std::string to_json(const BindingReport& report, const RankInfo& rank) {
       report.upload_bytes_per_s ? Json(*report.upload_bytes_per_s) : Json(nullptr);
   json["ok"] = report.ok;
   json["failures"] = report.failures;
-  return json.dump(2);
+  return json_text(json, 2);
 }
 
-std::string to_json(const Plan& plan, const RankInfo& rank) { return as_json(plan, rank).dump(2); }
+std::string to_json(const Plan& plan, const RankInfo& rank) {
+  return json_text(as_json(plan, rank), 2);
+}
 
 std::vector<std::string> slow_uploads(const std::vector<std::string>& reports) {
   std::vector<Json> ranks;

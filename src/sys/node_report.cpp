@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/sys/node_check.hpp"
 
 namespace lockstep::sys {
@@ -43,9 +44,7 @@ NodeFigures combine(const std::vector<NodeFigures>& ranks) {
   return node;
 }
 
-std::string to_text(const NodeFigures& figures) {
-  return as_json(figures).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string to_text(const NodeFigures& figures) { return json_text(as_json(figures)); }
 
 NodeFigures parse_node_figures(const std::string& text) {
   const Json json = Json::parse(text);
@@ -71,7 +70,7 @@ std::string to_json(const std::vector<NodeFigures>& nodes, const std::vector<Lin
                              {"round_trip_s", link.round_trip_s}});
   json["findings"] = findings.findings;
   json["exclude"] = findings.exclude;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace lockstep::sys

@@ -4,15 +4,16 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
-#include <functional>
-#include <numeric>
+#include <span>
+#include <utility>
 
 #include <fmt/core.h>
 
-#include "hdf5.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/h5.hpp"
+#include "lockstep/base/h5_writer.hpp"
 #include "lockstep/base/join.hpp"
 
 namespace lockstep::train {
@@ -42,45 +43,115 @@ void require_known_version(const std::filesystem::path& path, std::string_view t
                       path.string(), version, kVersion));
 }
 
-void write_header(hdf5::File& file, const CheckpointHeader& header) {
+constexpr std::size_t kOne = 1;
+constexpr h5::Writer::Shape kSingle(&kOne, 1);
+
+/// What a header must not exceed: an attribute's 64 KiB, two paths and a reason in a text.
+constexpr std::size_t kMostNumbers = 1 << 14, kLongestText = 1 << 16;
+
+void write_header(h5::Writer& file, const CheckpointHeader& header) {
+  const auto number = [&file](const char* name, auto value) {
+    file.attribute(name, kSingle, &value);
+  };
+  const auto numbers = [&file](const char* name, const std::vector<float>& values) {
+    const std::size_t count = values.size();
+    file.attribute(name, {&count, 1}, values.data());
+  };
   const Progress& at = header.progress;
-  file.set("step", at.step);
-  file.set("epoch", at.epoch);
-  file.set("batch", at.batch);
-  file.set("epoch_loss_sum", at.loss_sum);
-  file.set("epoch_rows", at.rows);
-  file.set("epoch_top1", at.top1);
-  file.set("best_top1", at.best_top1);
-  file.set("best_epoch", at.best_epoch);
-  file.write_bytes("config", header.config);
-  file.set("backend", header.backend);
-  file.set("build", header.build);
-  file.set("world", header.world);
-  file.set("train_rows", header.input.rows);
-  file.set("metrics_bytes", header.metrics_bytes);
-  file.set("channels", std::uint64_t{header.input.channels});
-  file.set("height", std::uint64_t{header.input.height});
-  file.set("width", std::uint64_t{header.input.width});
-  file.write("classes", header.input.classes);
+  number("step", at.step);
+  number("epoch", at.epoch);
+  number("batch", at.batch);
+  number("epoch_loss_sum", at.loss_sum);
+  number("epoch_rows", at.rows);
+  number("epoch_top1", at.top1);
+  number("best_top1", at.best_top1);
+  number("best_epoch", at.best_epoch);
+  const std::size_t config_bytes = header.config.size();
+  file.data_set("config", {&config_bytes, 1},
+                reinterpret_cast<const std::uint8_t*>(header.config.data()));
+  file.attribute("backend", kSingle, header.backend, h5::Ending::zero);
+  file.attribute("build", kSingle, header.build, h5::Ending::zero);
+  number("world", header.world);
+  number("train_rows", std::uint64_t{header.input.rows});
+  number("metrics_bytes", header.metrics_bytes);
+  number("channels", std::uint64_t{header.input.channels});
+  number("height", std::uint64_t{header.input.height});
+  number("width", std::uint64_t{header.input.width});
+  file.data_set("classes", header.input.classes, h5::Ending::zero);
   if (const auto& bad_rows = header.progress.bad_rows; !bad_rows.empty()) {
-    file.set("epoch_bad_rows", std::uint64_t{bad_rows.size()});
-    file.write("bad_rows", bad_rows);
+    number("epoch_bad_rows", std::uint64_t{bad_rows.size()});
+    file.data_set("bad_rows", bad_rows, h5::Ending::zero);
   }
-  file.set("mean", header.input.mean);
-  file.set("stddev", header.input.stddev);
+  numbers("mean", header.input.mean);
+  numbers("stddev", header.input.stddev);
 }
 
 /// Only a precision that scales its loss has one; a run that goes on in another lets it be.
-void write_loss_scale(hdf5::File& file, const Parameters& parameters) {
+void write_loss_scale(h5::Writer& file, const Parameters& parameters) {
   const std::optional<LossScale> now = parameters.loss_scale();
   if (!now) return;
-  file.set("loss_scale", static_cast<double>(now->scale));
-  file.set("loss_scale_good_steps", std::uint64_t{now->good_steps});
-  file.set("skipped_in_a_row", std::uint64_t{now->skipped_in_a_row});
-  file.set("skipped", now->skipped);
+  const auto scale = static_cast<double>(now->scale);
+  file.attribute("loss_scale", kSingle, &scale);
+  const std::pair<const char*, std::uint64_t> counts[] = {
+      {"loss_scale_good_steps", now->good_steps},
+      {"skipped_in_a_row", now->skipped_in_a_row},
+      {"skipped", now->skipped}};
+  for (const auto& [name, count] : counts) file.attribute(name, kSingle, &count);
 }
 
-void read_loss_scale(const hdf5::File& file, Parameters& parameters) {
+/// A checkpoint that is open for reading. Its sum proves that it is as it was written, but not who
+/// wrote it: sizes and types are not trusted.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& path) : path_(path), file_(h5::open_file(path)) {}
+
+  bool has(const char* name) const { return h5::has_attribute(file_, name); }
+  std::uint64_t count(const char* name) const { return attribute(name).number<std::uint64_t>(); }
+  double real(const char* name) const { return attribute(name).number<double>(); }
+  std::string text(const char* name) const { return attribute(name).text(kLongestText); }
+  std::vector<float> reals(const char* name, std::size_t channels) const {
+    const h5::Item item = attribute(name);
+    if (item.count() != channels)
+      item.refuse(fmt::format("does not have one value for each of {} channels", channels));
+    return item.numbers<float>(kMostNumbers);
+  }
+
+  std::vector<std::string> names(const std::string& group) const {
+    return h5::names_in(file_, path_, group);
+  }
+  std::vector<std::size_t> shape(const std::string& name) const { return data_set(name).shape(); }
+  void read(const std::string& name, std::span<float> values) const { data_set(name).read(values); }
+  std::vector<float> tensor(const std::string& name) const {
+    const h5::Item item = data_set(name);
+    return item.numbers<float>(item.count());
+  }
+  std::vector<std::string> texts(const char* name) const {
+    const h5::Item item = data_set(name);
+    item.expect_rank(1);
+    return item.read_fixed_strings(kLongestText);
+  }
+  std::string bytes(const char* name) const {
+    const h5::Item item = data_set(name);
+    std::string found(item.expect_rank(1)[0], '\0');
+    item.read(std::span(reinterpret_cast<std::uint8_t*>(found.data()), found.size()));
+    return found;
+  }
+
+ private:
+  h5::Item attribute(const char* name) const {
+    return h5::Item::attribute(file_.get(), path_, name);
+  }
+  h5::Item data_set(const std::string& name) const {
+    h5::Item item = h5::Item::data_set(file_.get(), path_, name);
+    item.expect_plain();
+    return item;
+  }
+  const std::filesystem::path& path_;
+  h5::Session session_;  // outlives the open file
+  h5::File file_;
+};
+
+void read_loss_scale(const Reader& file, Parameters& parameters) {
   if (!file.has("loss_scale")) return;
   LossScale then;
   then.scale = static_cast<float>(file.real("loss_scale"));
@@ -95,7 +166,7 @@ std::string shape_text(const std::vector<std::size_t>& shape) {
 }
 
 /// The model's tensors in the file are those of `layout`, by name and shape.
-void require_same_model(const std::filesystem::path& path, const hdf5::File& file,
+void require_same_model(const std::filesystem::path& path, const Reader& file,
                         const nn::ArenaLayout& layout) {
   const auto names = file.names("weights");
   const auto other = [&](const std::string& what) {
@@ -128,7 +199,8 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
                       const Parameters& parameters) {
   const nn::ArenaLayout& layout = parameters.layout();
   const std::size_t about = 2 * layout.size * sizeof(float) + 512 * layout.slices.size() + 65536;
-  hdf5::File file = hdf5::File::in_memory(path.string(), about, kUserBlock);
+  const h5::Session session;
+  h5::Writer file = h5::Writer::in_memory(path, about, kUserBlock);
   write_header(file, header);
   write_loss_scale(file, parameters);
   std::vector<float> plain;
@@ -143,7 +215,7 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
       require(std::all_of(plain.begin(), plain.end(), [](float x) { return std::isfinite(x); }),
               fmt::format("{}: not written: {}/{} is not finite, training has diverged",
                           path.string(), group, tensor.name));
-      file.write(group + '/' + tensor.name, tensor.shape, plain);
+      file.data_set(group + '/' + tensor.name, tensor.shape, plain.data());
     }
   }
   const std::span<char> image = file.image();
@@ -172,7 +244,7 @@ void verify_checkpoint(const std::filesystem::path& path) {
 
 CheckpointHeader read_header(const std::filesystem::path& path) {
   verify_checkpoint(path);
-  const hdf5::File file = hdf5::File::open(path.string());
+  const Reader file(path);
   CheckpointHeader header;
   Progress& at = header.progress;
   at.step = file.count("step");
@@ -194,22 +266,19 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.input.height = file.count("height");
   header.input.width = file.count("width");
   header.input.classes = file.texts("classes");
-  header.input.mean = file.reals("mean");
-  header.input.stddev = file.reals("stddev");
+  header.input.mean = file.reals("mean", header.input.channels);
+  header.input.stddev = file.reals("stddev", header.input.channels);
   return header;
 }
 
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
   verify_checkpoint(path);
-  const hdf5::File file = hdf5::File::open(path.string());
+  const Reader file(path);
   std::vector<TensorEntry> tensors;
-  std::vector<float> values;
   for (const std::string group : {"weights/", "momentum/"})
     for (const std::string& name : file.names(group)) {
       TensorEntry tensor{group + name, file.shape(group + name), 0};
-      values.resize(std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::size_t{1},
-                                    std::multiplies<>()));
-      file.read(tensor.name, values);
+      const std::vector<float> values = file.tensor(tensor.name);
       tensor.crc32c = crc32c(values.data(), values.size() * sizeof(float));
       tensors.push_back(std::move(tensor));
     }
@@ -218,7 +287,7 @@ std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
 
 void load_tensors(const std::filesystem::path& path, Parameters& parameters, bool momentum) {
   verify_checkpoint(path);
-  const hdf5::File file = hdf5::File::open(path.string());
+  const Reader file(path);
   const nn::ArenaLayout& layout = parameters.layout();
   require_same_model(path, file, layout);
   if (momentum) read_loss_scale(file, parameters);

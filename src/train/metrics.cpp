@@ -13,6 +13,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 
 namespace lockstep::train {
@@ -54,7 +55,7 @@ std::string to_json(const EpochRecord& r) {
                              mean(r.validation->loss), r.validation->top1, r.validation->top5);
   std::string bad_rows;
   if (!r.bad_rows.empty())
-    bad_rows = fmt::format(R"("bad_rows":{},)", nlohmann::json(r.bad_rows).dump());
+    bad_rows = fmt::format(R"("bad_rows":{},)", json_text(nlohmann::json(r.bad_rows)));
   return fmt::format(R"({{"epoch":{},"last_step":{},"train_loss":{},"train_top1":{},{}{})"
                      R"("images_per_s":{:.1f},"data_ms":{:.3f}}})",
                      r.epoch, r.step, mean(r.train_loss), share(r.train_top1), validation, bad_rows,
@@ -63,7 +64,7 @@ std::string to_json(const EpochRecord& r) {
 
 std::string to_json(const ResumeRecord& r) {
   const nlohmann::ordered_json json = {{"resumed_from_step", r.step}, {"changes", r.changes}};
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(json);
 }
 
 void close_file(int descriptor) { ::close(descriptor); }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -140,7 +141,7 @@ std::string summary_json(const Config& config, const Progress& at, const RunStat
                        {"exposed_comm_ms", seen.times.exposed_comm_ms / steps},
                        {"update_ms", seen.times.update_ms / steps}};
   json["peak_resident_bytes"] = peak_bytes;
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace lockstep::train

@@ -130,6 +130,11 @@ run "$LOCKSTEP" "${skip[@]}" --out parts --data.workers 3 --stop-after 12 &&
   run "$LOCKSTEP" "${skip[@]}" --out parts --data.workers 2 --resume auto
 ((status == 0)) && [[ -n $(listed parts) && $(without_times skipped) == "$(without_times parts)" ]]
 verdict $? 'with other workers and stopped in an epoch, the same rows replace them and are listed'
+latin=$'caf\xe9'
+cp -r several "$latin"
+run "$LOCKSTEP" "${skip[@]/several/$latin}" --out latin
+((status == 0)) && [[ $(listed latin | grep -c 'row 41 ') == 2 ]]
+verdict $? 'so they are when their path is not UTF-8'
 run ranks 2 "$LOCKSTEP" "${skip[@]}" --out limited --data.bad-rows-limit 2
 ((status == 2)) && says '3 rows of epoch 1 are broken, more than data.bad-rows-limit = 2'
 verdict $? 'more broken rows than the limit end both ranks'

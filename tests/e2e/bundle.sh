@@ -22,7 +22,7 @@ mkdir -p root/{dev,proc,tmp,work,bin,etc,lib64,lib/x86_64-linux-gnu}
 mv packed root/bundle
 cp -L /bin/sh root/bin/
 # What unpacks the one library that travels packed, and the libraries of these.
-for command in gzip mkdir mktemp mv chmod rm id; do
+for command in gzip mkdir mktemp mv chmod rm id ls sha256sum; do
   cp -L "$(command -v $command)" root/bin/
   while read -r library; do cp -Ln "$library" root/lib/x86_64-linux-gnu/; done \
     < <(ldd "$(command -v $command)" | awk '$2 == "=>" { print $3 }')
@@ -71,6 +71,21 @@ inside HOME=/work /bundle/lockstep topo '&&' \
 says '^no CUDA device: ' && [[ ! -e root/bundle/lib/libdnnl.so.2 ]] &&
   compgen -G 'root/work/.cache/lockstep-*/libdnnl.so.2' && compgen -G 'root/tmp/lockstep-*/libdnnl.so.2'
 verdict $? 'a bundle that may not be written to unpacks into a cache, or else into TMPDIR'
+
+# Only the library itself is taken from there, and only from a folder that nobody else can write to.
+cached=$(compgen -G 'root/work/.cache/lockstep-*')
+echo 'no library' >"$cached/libdnnl.so.2"
+inside HOME=/work /bundle/lockstep topo
+says '^no CUDA device: ' && [[ $(wc -c <"$cached/libdnnl.so.2") -gt 1000000 ]]
+verdict $? 'a cached library with another sum is unpacked again'
+chmod 770 "$cached"
+rm -rf root/tmp/lockstep-*
+ln -s /work/elsewhere "root/tmp/$(basename "$cached")-root"
+mkdir -p root/work/elsewhere && cp "$cached/libdnnl.so.2" root/work/elsewhere/
+inside HOME=/work USER=root TMPDIR=/tmp /bundle/lockstep topo
+[[ $status != 0 ]] && says '^error: libdnnl.so.2 could not be unpacked'
+verdict $? 'a cache folder that others can write to, or that is a link, is not used'
+rm "root/tmp/$(basename "$cached")-root"
 
 sed -i 's|; exec chroot|; mount -t tmpfs -o ro none root/tmp; exec chroot|' enter.sh
 inside HOME=/bundle TMPDIR=/tmp /bundle/lockstep topo

@@ -38,6 +38,22 @@ run "${train[@]}" --out run --resume auto
   diff -r run as_it_was
 verdict $? 'a run whose checkpoints are all damaged is refused, and nothing is written over'
 
+# ---- by someone who can compute a sum ---------------------------------------------------------------
+if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
+  /usr/bin/python3 "$support/hostile_checkpoint.py" sound/checkpoints/step-00000010.h5 hostile.h5
+  hostile() {  # hostile NAME COMMAND...
+    run "$LOCKSTEP" "${@:2}"
+    ((status == 2)) && says "^error: hostile.h5: the attribute 'backend' has 6 strings where one is expected$" &&
+      [[ $(grep -c "hostile.h5" <<<"$said") == 1 && ! -e other ]]
+    verdict $? "a checkpoint that would overflow a buffer is refused by name by $1"
+  }
+  hostile info info hostile.h5
+  hostile eval eval hostile.h5 --data small/val
+  hostile '--resume' "${any[@]:1}" --data.train small/train --batch 25 --out other --resume hostile.h5
+else
+  echo 'SKIP a checkpoint that would overflow a buffer is refused: /usr/bin/python3 has no h5py'
+fi
+
 # ---- of another run ---------------------------------------------------------------------------------
 refused() {  # refused NAME PATTERN OPTION...
   run "${any[@]}" --out other "${@:3}"

@@ -15,8 +15,6 @@
 // values that the next ones say: what the shard target reads.
 namespace lockstep::fuzz {
 
-namespace h5 = data::h5;
-
 /// What the file looks like, a byte for each question.
 struct Hdf5Form {
   enum Kind : std::uint8_t { raw, jpeg, foreign };

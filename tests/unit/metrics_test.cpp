@@ -52,6 +52,13 @@ TEST_CASE("means that are no numbers are null, and the line stays JSON", "[metri
   for (const char* key : {"train_loss", "train_top1", "val_loss"}) CHECK(line[key].is_null());
 }
 
+TEST_CASE("a bad row whose path is not UTF-8 is recorded, and the line stays JSON", "[metrics]") {
+  EpochRecord epoch;
+  epoch.bad_rows = {"caf\xE9/train.h5: row 3 is damaged"};
+  const json line = json::parse(to_json(epoch));
+  CHECK(line["bad_rows"][0] == "caf\xEF\xBF\xBD/train.h5: row 3 is damaged");
+}
+
 TEST_CASE("a resumed log is cut where the checkpoint says and goes on from there", "[metrics]") {
   const Folder folder;
   const auto path = folder.path / "metrics.jsonl";

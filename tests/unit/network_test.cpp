@@ -7,6 +7,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "tests/support/flops.hpp"
 
 using namespace lockstep;
 using namespace lockstep::nn;
@@ -46,7 +47,7 @@ TEST_CASE("each model has as many parameters as published", "[nn]") {
 }
 
 TEST_CASE("one image of ResNet-50 takes 8.2 GFLOP forward", "[nn]") {
-  CHECK(forward_flops(build("resnet50", 224, 1000)) / 1e9 == Approx(8.18).epsilon(0.01));
+  CHECK(test::forward_flops(build("resnet50", 224, 1000)) / 1e9 == Approx(8.18).epsilon(0.01));
 }
 
 TEST_CASE("tensors carry torchvision's names", "[nn]") {

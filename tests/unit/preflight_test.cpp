@@ -8,6 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "tests/support/flops.hpp"
 
 using namespace lockstep;
 using nlohmann::json;
@@ -109,7 +110,7 @@ TEST_CASE("a step's operations are three forward passes without the image's grad
     if (conv) matrix += step.flops;
   }
   // The image's channels are padded from 3 to 4 in the two passes of the first convolution.
-  const double forward = 8 * nn::forward_flops(spec.network);
+  const double forward = 8 * test::forward_flops(spec.network);
   const double stem = 8 * 2.0 * 112 * 112 * 64 * 7 * 7;
   CHECK(matrix == Approx(3 * forward - 3 * stem + 2 * stem).epsilon(1e-6));
   CHECK(shortest_ms > 0);

@@ -189,6 +189,20 @@ TEST_CASE("what a tar leaves unclear is refused by member", "[source][tar]") {
   CHECK_THROWS_WITH(refused(sample("0", 5, "99999999")), Contains("out of range"));
 }
 
+TEST_CASE("a label that is nested deeper than any stack is refused by its type", "[source][tar]") {
+  const Folder folder;
+  constexpr std::size_t depth = 500'000;
+  const std::string nested =
+      R"({"label": )" + std::string(depth, '[') + std::string(depth, ']') + '}';
+  CHECK_THROWS_WITH(open_tar(folder.path / "a.tar", tar_member("0.png", image(5)) +
+                                                        tar_member("0.json", nested) + tar_end()),
+                    Contains("0.json") && Contains("\"label\" is an array: expected a name"));
+  CHECK_THROWS_WITH(
+      open_tar(folder.path / "b.tar", tar_member("0.png", image(5)) +
+                                          tar_member("0.json", R"({"cls": {"a": 1}})") + tar_end()),
+      Contains("\"cls\" is an object"));
+}
+
 TEST_CASE("an archive that changes while it is packed is refused by name", "[source][tar]") {
   const Folder folder;
   const fs::path path = folder.path / "a.tar";

@@ -26,7 +26,6 @@ class BucketReducer {
   void wait(std::size_t bucket);  ///< compute's later work sees the reduced bucket; throws Error if
                                   ///< it was never filled
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  double exposed_ms() const { return exposed_ms_; }  ///< host time spent in wait() since begin()
   std::size_t started() const { return next_; }  ///< buckets whose reduction has begun in this step
 
  private:
@@ -39,7 +38,6 @@ class BucketReducer {
   std::vector<std::size_t> bucket_of_slice_;
   std::vector<std::unique_ptr<Event>> done_;  ///< per bucket, recorded behind its reduction
   std::size_t next_ = 0;
-  double exposed_ms_ = 0;
 };
 
 }  // namespace lockstep::comm

@@ -84,8 +84,4 @@ void validate(const Network& network);
 /// For each node, the nodes that have it among their inputs, in their order.
 std::vector<std::vector<std::size_t>> readers(const Network& network);
 
-/// Multiplications and additions of one image's forward pass in convolutions and linear layers (2
-/// per multiply-add).
-double forward_flops(const Network& network);
-
 }  // namespace lockstep::nn

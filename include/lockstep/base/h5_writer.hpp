@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/h5.hpp"
+
+namespace lockstep::h5 {
+
+/// How a file stores texts of one length: each with a zero behind it, or padded with zeros.
+enum class Ending { zero, padding };
+
+/// An HDF5 file that is being made. The same calls give the same bytes: no times are stored. All
+/// throw InputError naming the file. The caller holds a Session as long as this lives.
+class Writer {
+ public:
+  using Shape = std::span<const std::size_t>;  ///< none: one value, of no dimension
+
+  /// In memory, of about `bytes` in the end, which image() gives. So nothing can fail for want of
+  /// room: HDF5 can neither close a file on a full disk nor end the program in peace after that.
+  /// The first `user_block` bytes are left to the caller.
+  static Writer in_memory(const std::filesystem::path& path, std::size_t bytes,
+                          std::size_t user_block);
+  /// In `file`; messages name `path`. A data set has its place as soon as it is made and is not
+  /// filled; one of `aligned` bytes or more begins at a page.
+  static Writer on_disk(const std::filesystem::path& file, const std::filesystem::path& path,
+                        std::size_t aligned);
+
+  void make_group(const std::string& name);
+
+  /// An attribute of the root. HDF5 stores at most 64 KiB in one.
+  template <class Number>
+  void attribute(const std::string& name, Shape shape, const Number* values) {
+    make_attribute(name, memory_type<Number>(), shape, values);
+  }
+  void attribute(const std::string& name, Shape shape, const std::string& text, Ending ending);
+
+  template <class Number>
+  void data_set(const std::string& name, Shape shape, const Number* values) {
+    write(make_data_set(name, memory_type<Number>(), shape), memory_type<Number>(), values);
+  }
+  void data_set(const std::string& name, const std::vector<std::string>& texts, Ending ending);
+
+  /// Makes a data set without its values, in a file on disk; returns where they belong, in bytes
+  /// from the file's beginning.
+  template <class Number>
+  std::uint64_t reserve(const std::string& name, Shape shape) {
+    return place_of(make_data_set(name, memory_type<Number>(), shape));
+  }
+
+  std::span<char> image();  ///< the finished file in memory; valid until the next call
+  void close();             ///< the finished file on disk
+
+ private:
+  explicit Writer(std::filesystem::path path) : path_(std::move(path)) {}
+  Id done(Id result) const;
+  Type text_type(std::size_t bytes, Ending ending) const;
+  Space space_of(Shape shape) const;
+  void make_attribute(const std::string& name, Id type, Shape shape, const void* values);
+  Data make_data_set(const std::string& name, Id type, Shape shape);
+  void write(const Data& data, Id type, const void* values);
+  static std::uint64_t place_of(const Data& data);
+
+  std::filesystem::path path_;
+  bool at_once_ = false;  ///< a data set has its place as soon as it is made
+  File file_;
+};
+
+}  // namespace lockstep::h5
