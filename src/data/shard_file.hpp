@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "file_stamp.hpp"
+#include "lockstep/base/file_stamp.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/data/shard.hpp"
 #include "read_bytes.hpp"

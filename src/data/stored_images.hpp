@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "chunk_filters.hpp"
-#include "file_stamp.hpp"
+#include "lockstep/base/file_stamp.hpp"
 #include "pixel_form.hpp"
 #include "shard_hdf5.hpp"
 
