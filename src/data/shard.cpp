@@ -287,7 +287,7 @@ void DataSet::map() {
   }
 }
 
-Staging DataSet::stage(const std::filesystem::path& directory, std::span<const Run> rows,
+Staging DataSet::stage(const std::filesystem::path& directory, std::span<const RowRange> rows,
                        std::uint64_t promised) {
   for (const ShardFile& file : impl_->shards) {
     if (!file.contiguous())
@@ -296,7 +296,7 @@ Staging DataSet::stage(const std::filesystem::path& directory, std::span<const R
                  "'lockstep pack --repack' makes shards of it");
   }
   std::vector<Stager::Part> parts;
-  for (const Run& run : rows) {
+  for (const RowRange& run : rows) {
     for (std::size_t done = 0; done < run.rows;) {
       const Place at = impl_->place(run.first + done);
       const std::size_t count = std::min(run.rows - done, at.shard.info.rows - at.row);

@@ -45,7 +45,7 @@ class StoredImages {
   void reopen_without_cache();
   /// Chunks without filters: HDF5 reads them straight to where they belong.
   bool plain_chunks() const { return filters_ && filters_->empty(); }
-  void check_sources(hid_t created);
+  void check_virtual_files(hid_t created);
   void remember_file();
   void require_unchanged(std::size_t block) const;
   void decode_chunks(std::size_t block, std::uint8_t* numbers) const;
@@ -65,13 +65,13 @@ class StoredImages {
   std::vector<hsize_t> extent_, chunk_;  // of each dimension; no chunk: not chunked
   std::optional<ChunkFilters> filters_;  // none: HDF5 decodes
   /// A file as it was when it was opened. HDF5 gives zeros and fill values for what is gone.
-  struct Source {
+  struct VirtualFile {
     std::filesystem::path path;
     hsize_t first = 0, last = 0;  // rows that it may hold
     FileStamp stamp;
   };
-  std::vector<Source> sources_;  // of a virtual data set
-  int descriptor_ = -1;          // HDF5's, of the file itself; below 0: it has none
+  std::vector<VirtualFile> virtual_files_;  // of a virtual data set
+  int descriptor_ = -1;                     // HDF5's, of the file itself; below 0: it has none
   FileStamp stamp_;
   std::array<std::uint8_t, 8> fill_{};  // a number of chunks that were never written
   std::string layout_;

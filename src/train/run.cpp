@@ -247,7 +247,7 @@ std::string Run::Impl::stage_data_of_node() {
   const auto bytes = [](std::uint64_t count) { return human_bytes(static_cast<double>(count)); };
   const char* which = "training";
   if (staging.fits && val_rows && val_rows->storage().contiguous) {
-    const data::Run all{0, val_rows->info().rows};
+    const data::RowRange all{0, val_rows->info().rows};
     const data::Staging validation =
         val_rows->stage(config.data.stage, {&all, 1}, staging.bytes - staging.there);
     staging.bytes += validation.bytes;

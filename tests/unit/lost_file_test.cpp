@@ -219,7 +219,7 @@ TEST_CASE("a staged copy that is cut off is named as what it is", "[stage][lost]
     const fs::path path = write_shard(folder.path / "a.h5", info, 0, kRows);
     const fs::path stage = folder.path / (mapped ? "stage-mapped" : "stage");
     DataSet set(path);
-    const Run all{0, kRows};
+    const RowRange all{0, kRows};
     REQUIRE(set.stage(stage, {&all, 1}).fits);
     if (mapped) set.map();
     CHECK(what_ends_it(set).empty());

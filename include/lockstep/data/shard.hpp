@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/row_range.hpp"
 
 namespace lockstep::data {
 
@@ -126,7 +125,7 @@ class DataSet {
   /// byte is read from the original twice. Once, before anybody reads. When it does not fit
   /// nothing happens. Throws InputError when it cannot be begun, or the data is not contiguous.
   /// `promised`: bytes of the room there that another data set will fill.
-  Staging stage(const std::filesystem::path& directory, std::span<const Run> rows,
+  Staging stage(const std::filesystem::path& directory, std::span<const RowRange> rows,
                 std::uint64_t promised = 0);
   /// Share of what stage() began that is there, 0 to 1.
   double staged() const;
