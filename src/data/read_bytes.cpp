@@ -71,7 +71,7 @@ const std::uint8_t* mapped_bytes(const ShardFile& file, std::size_t row, std::ui
 
 void require_read(const ShardFile& file, std::size_t row) {
   // Only a checksum would notice other bytes.
-  if (file.foreign() && !file.staged)
+  if (file.external() && !file.staged)
     require_same(stamp_of(file.descriptor.get(), file.path), file.stamp, file.path,
                  fmt::format("row {}", row));
   if (file.mapping && file.mapping->failed())

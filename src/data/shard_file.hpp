@@ -11,7 +11,7 @@
 
 #include "lockstep/base/file_stamp.hpp"
 #include "lockstep/base/owned.hpp"
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set_info.hpp"
 #include "read_bytes.hpp"
 #include "shard_hdf5.hpp"
 #include "stored_images.hpp"
@@ -54,7 +54,7 @@ struct ShardFile {
   /// Where a row's bytes are, behind `offset`. Contiguous files only.
   ByteRange range(std::size_t row) const;
   bool contiguous() const { return static_cast<bool>(descriptor); }
-  bool foreign() const { return crcs.empty(); }
+  bool external() const { return crcs.empty(); }
 };
 
 /// A file that says that it is a shard, opened under no Session.

@@ -1,3 +1,5 @@
+#include "lockstep/data/shard_normalisation.hpp"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -7,7 +9,6 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/shard.hpp"
 #include "shard_hdf5.hpp"
 
 namespace lockstep::data {

@@ -1,3 +1,5 @@
+#include "lockstep/data/shard_writer.hpp"
+
 #include <fcntl.h>
 #include <fmt/core.h>
 

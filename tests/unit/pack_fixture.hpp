@@ -9,6 +9,7 @@
 #include "folder_fixture.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/data/pack_folder.hpp"
+#include "lockstep/data/shard_normalisation.hpp"
 
 namespace lockstep::test {
 

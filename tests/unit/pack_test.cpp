@@ -5,6 +5,7 @@
 
 #include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/data/data_set.hpp"
 #include "lockstep/data/shapes.hpp"
 #include "pack_fixture.hpp"
 

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set_info.hpp"
+#include "lockstep/data/shard_writer.hpp"
 #include "lockstep/data/source.hpp"
 
 namespace lockstep::data {

@@ -1,4 +1,4 @@
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set.hpp"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "block_cache.hpp"
-#include "foreign.hpp"
+#include "external_file.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "read_bytes.hpp"
@@ -71,10 +71,10 @@ struct DataSet::Impl {
     shard.labels = {};
   }
 
-  bool foreign() const { return shards.front().foreign(); }
+  bool external() const { return shards.front().external(); }
 
   // What other programs' files leave open.
-  void complete(const ForeignSpec& spec) {
+  void complete(const ExternalSpec& spec) {
     set_range(shards.front(), spec);
     for (ShardFile& file : shards) {
       if (!file.form) continue;
@@ -100,7 +100,7 @@ struct DataSet::Impl {
     }
   }
 
-  void name_classes(const ForeignSpec& spec) {
+  void name_classes(const ExternalSpec& spec) {
     if (spec.like != nullptr && info.classes.empty()) info.classes = spec.like->classes;
     if (spec.classes > 0 && info.classes.size() != spec.classes) {
       require(info.classes.empty() || spec.like != nullptr,
@@ -192,7 +192,7 @@ struct DataSet::Impl {
   }
 
   void check_row(const Place& place, std::span<const std::uint8_t> bytes, std::size_t row) const {
-    if (place.shard.foreign()) return;
+    if (place.shard.external()) return;
     const std::uint32_t stored = place.shard.crcs[place.row];
     const std::uint32_t crc = row_crc(bytes, labels[row]);
     if (crc == stored) return;
@@ -208,13 +208,13 @@ struct DataSet::Impl {
   }
 };
 
-DataSet::DataSet(const std::filesystem::path& path, const ForeignSpec& foreign)
-    : impl_(std::make_unique<Impl>(foreign.cache_bytes)) {
+DataSet::DataSet(const std::filesystem::path& path, const ExternalSpec& external)
+    : impl_(std::make_unique<Impl>(external.cache_bytes)) {
   const std::vector<std::filesystem::path> files = list_shards(path);
   allow_open_files(files.size());  // every shard stays open
   for (const std::filesystem::path& file : files)
-    impl_->add(looks_like_shard(file) ? open_shard(file) : open_foreign(file, foreign));
-  if (impl_->foreign()) impl_->complete(foreign);
+    impl_->add(looks_like_shard(file) ? open_shard(file) : open_external(file, external));
+  if (impl_->external()) impl_->complete(external);
 }
 
 DataSet::~DataSet() = default;
@@ -234,7 +234,7 @@ Storage DataSet::storage() const {
   Storage storage;
   storage.layout = "contiguous";
   storage.cache_bytes = impl_->cache_bytes;
-  storage.checksums = !impl_->foreign();
+  storage.checksums = !impl_->external();
   for (const ShardFile& file : impl_->shards) {
     storage.converted = storage.converted || (file.form && !file.form->plain());
     if (!file.stored) continue;

@@ -1,4 +1,4 @@
-#include "foreign.hpp"
+#include "external_file.hpp"
 
 #include <fmt/core.h>
 
@@ -101,7 +101,7 @@ Found named(hid_t file, const std::filesystem::path& path, const std::string& na
   return found;
 }
 
-Found find_images(hid_t file, const std::filesystem::path& path, const ForeignSpec& spec,
+Found find_images(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
                   const std::vector<Found>& all) {
   std::vector<Found> candidates;
   for (const std::size_t rank : {4u, 3u}) {
@@ -129,7 +129,7 @@ Found find_images(hid_t file, const std::filesystem::path& path, const ForeignSp
                                list_text(candidates)));
 }
 
-Found find_labels(hid_t file, const std::filesystem::path& path, const ForeignSpec& spec,
+Found find_labels(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
                   const std::vector<Found>& all, const Found& images) {
   const hsize_t rows = images.shape[0];
   const auto fits = [&](const Found& one) {
@@ -175,7 +175,8 @@ Number number_of(hid_t type, const h5::Item& item) {
 
 bool are_channels(hsize_t extent) { return extent >= 1 && extent <= kMostChannels; }
 
-PixelForm form_of(const Found& images, const std::filesystem::path& path, const ForeignSpec& spec) {
+PixelForm form_of(const Found& images, const std::filesystem::path& path,
+                  const ExternalSpec& spec) {
   const std::vector<hsize_t>& s = images.shape;
   for (std::size_t d = 0; d < s.size(); ++d)
     if (s[d] == 0 || (d > 0 && s[d] > kLongestSide))
@@ -242,7 +243,7 @@ std::vector<std::string> read_classes(hid_t file, const std::filesystem::path& p
 
 }  // namespace
 
-ShardFile open_foreign(const std::filesystem::path& path, const ForeignSpec& spec) {
+ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& spec) {
   const h5::Session session;
   ShardFile opened;
   opened.path = path;
@@ -274,7 +275,7 @@ ShardFile open_foreign(const std::filesystem::path& path, const ForeignSpec& spe
   return opened;
 }
 
-void set_range(ShardFile& file, const ForeignSpec& spec) {
+void set_range(ShardFile& file, const ExternalSpec& spec) {
   if (!file.form || !is_float(file.form->number)) return;
   PixelForm form = *file.form;
   if (spec.range == "auto") {

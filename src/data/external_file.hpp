@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/external.hpp"
 #include "shard_file.hpp"
 
 namespace lockstep::data {
@@ -11,9 +11,9 @@ namespace lockstep::data {
 /// become pixels. Its classes are those that a data set `classes` names, or none yet; mean and
 /// deviation are not known yet; labels are 0 or above. Throws InputError naming the file, what was
 /// looked for and what there is.
-ShardFile open_foreign(const std::filesystem::path& path, const ForeignSpec& spec);
+ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& spec);
 
 /// The numbers that floats go from and to, of spec.range, or judged by some of the file's rows.
-void set_range(ShardFile& file, const ForeignSpec& spec);
+void set_range(ShardFile& file, const ExternalSpec& spec);
 
 }  // namespace lockstep::data
