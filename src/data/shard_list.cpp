@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/base/join.hpp"
+#include "shard_hdf5.hpp"
 
 namespace lockstep::data {
 

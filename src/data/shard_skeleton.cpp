@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "shard_file.hpp"
+#include "shard_hdf5.hpp"
 
 namespace lockstep::data {
 namespace {

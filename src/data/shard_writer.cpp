@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,7 +10,9 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
-#include "shard_file.hpp"
+#include "lockstep/base/owned.hpp"
+#include "row_checksums.hpp"
+#include "shard_hdf5.hpp"
 #include "shard_skeleton.hpp"
 
 namespace lockstep::data {

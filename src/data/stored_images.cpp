@@ -45,7 +45,11 @@ hid_t memory_type(Number number) {
 
 StoredImages::StoredImages(std::filesystem::path path, h5::Data data, const PixelForm& form,
                            std::size_t rows)
-    : path_(std::move(path)), data_(std::move(data)), form_(form), rows_(rows) {
+    : path_(std::move(path)),
+      data_(std::move(data)),
+      file_(H5Iget_file_id(data_.get())),
+      form_(form),
+      rows_(rows) {
   const h5::Space space(H5Dget_space(data_.get()));
   extent_.resize(static_cast<std::size_t>(std::max(1, H5Sget_simple_extent_ndims(space.get()))));
   H5Sget_simple_extent_dims(space.get(), extent_.data(), nullptr);
@@ -60,6 +64,12 @@ StoredImages::StoredImages(std::filesystem::path path, h5::Data data, const Pixe
                                   "is decoded at once: write it with smaller chunks",
                                   rows_decoded, row));
   }
+}
+
+StoredImages::~StoredImages() {
+  const h5::Session session;
+  data_.reset();
+  file_.reset();
 }
 
 void StoredImages::choose_way(hid_t created) {
@@ -90,7 +100,6 @@ void StoredImages::choose_way(hid_t created) {
 
 // HDF5's cache of chunks would only be one copy more of what is kept here.
 void StoredImages::reopen_without_cache() {
-  const hid_t file = H5Iget_file_id(data_.get());
   std::string name(
       static_cast<std::size_t>(std::max<ssize_t>(0, H5Iget_name(data_.get(), nullptr, 0))) + 1,
       '\0');
@@ -98,19 +107,16 @@ void StoredImages::reopen_without_cache() {
   const h5::Properties access(H5Pcreate(H5P_DATASET_ACCESS));
   H5Pset_chunk_cache(access.get(), 1, 0, 1);
   data_ = {};
-  data_ = h5::Data(H5Dopen2(file, name.c_str(), access.get()));
+  data_ = h5::Data(H5Dopen2(file_.get(), name.c_str(), access.get()));
   if (!data_) h5::refuse_with_cause(path_, "its images cannot be opened");
-  H5Fclose(file);
 }
 
 void StoredImages::remember_file() {
-  const hid_t file = H5Iget_file_id(data_.get());
   void* handle = nullptr;
-  if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) >= 0 && handle != nullptr) {
+  if (H5Fget_vfd_handle(file_.get(), H5P_DEFAULT, &handle) >= 0 && handle != nullptr) {
     descriptor_ = *static_cast<const int*>(handle);  // of the driver that shard files are opened by
     stamp_ = stamp_of(descriptor_, path_);
   }
-  H5Fclose(file);
 }
 
 // HDF5 gives fill values for what is not there, also when it may not open as many files.

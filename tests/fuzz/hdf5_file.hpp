@@ -7,7 +7,9 @@
 #include <map>
 
 #include "data/image_codecs.hpp"
+#include "data/row_checksums.hpp"
 #include "data/shard_file.hpp"
+#include "data/shard_hdf5.hpp"
 #include "lockstep/data/image.hpp"
 #include "tests/fuzz/target.hpp"
 

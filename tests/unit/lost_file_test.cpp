@@ -10,7 +10,7 @@
 
 #include "data/fault_guard.hpp"
 #include "data/image_codecs.hpp"
-#include "data/read_bytes.hpp"
+#include "data/mapping.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/data/row_reader.hpp"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/error.hpp"
+#include "lockstep/data/bad_row.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/data/external.hpp"
 #include "lockstep/data/row_range.hpp"
@@ -16,13 +16,6 @@
 #include "lockstep/data/storage.hpp"
 
 namespace lockstep::data {
-
-/// One row is broken: its CRC-32C, its JPEG or its size is wrong; others may be whole. A file that
-/// cannot be read at all is a plain InputError.
-class BadRow : public InputError {
- public:
-  using InputError::InputError;
-};
 
 /// All files of one data set, opened and checked: every one is HDF5, whole, of one shape and one
 /// list of classes, with every label in range; shards are of a known format version. Throws

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/channel_sums.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/data/shard_writer.hpp"
 #include "lockstep/data/source.hpp"
@@ -62,20 +63,6 @@ struct PackedRow {
 /// InputError naming an image that is unreadable.
 PackedRow prepare_row(const Source& source, const PackSpec& spec, const DataSetInfo& info,
                       std::size_t row);
-
-/// Exact sums over pixels, so that any grouping of the rows gives the same mean and deviation.
-struct ChannelSums {
-  std::uint64_t pixels = 0;
-  std::vector<std::uint64_t> sum, squares;  ///< per channel, of the uint8 values
-
-  explicit ChannelSums(std::size_t channels) : sum(channels), squares(channels) {}
-  void add(const std::vector<std::uint8_t>& image);
-  void add(const ChannelSums& other);
-  /// Mean and deviation (of the whole, not of a sample) of value / 255. A constant channel gets
-  /// deviation 1.
-  std::vector<float> mean() const;
-  std::vector<float> stddev() const;
-};
 
 /// An image that was left out.
 struct SkippedRow {
