@@ -16,6 +16,9 @@
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/data/pack_folder.hpp"
+#include "lockstep/data/pack_note.hpp"
+#include "lockstep/data/pack_row.hpp"
+#include "lockstep/data/packer.hpp"
 #include "lockstep/data/shard_normalisation.hpp"
 #include "pack_options.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "arguments.hpp"
-#include "lockstep/data/pack.hpp"
+#include "lockstep/data/pack_plan.hpp"
 #include "lockstep/train/config.hpp"
 
 namespace lockstep::app {

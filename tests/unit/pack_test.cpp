@@ -1,4 +1,4 @@
-#include "lockstep/data/pack.hpp"
+#include "lockstep/data/packer.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -6,6 +6,7 @@
 #include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/data_set.hpp"
+#include "lockstep/data/pack_note.hpp"
 #include "lockstep/data/shapes.hpp"
 #include "pack_fixture.hpp"
 

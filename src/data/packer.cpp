@@ -1,9 +1,10 @@
-#include "lockstep/data/pack_folder.hpp"
+#include "lockstep/data/packer.hpp"
 
 #include <fmt/core.h>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/data/pack_row.hpp"
 
 namespace lockstep::data {
 
