@@ -161,9 +161,9 @@ double run_loader(const DataBenchOptions& options, const data::DataSet& rows,
 }
 
 Json measure(const DataBenchOptions& options) {
-  data::DataSet rows(options.path, train::foreign_spec(options.config));
+  data::DataSet rows(options.path, train::external_spec(options.config));
   if (!options.config.data.stage.empty()) {
-    const data::Run all{0, rows.info().rows};
+    const data::RowRange all{0, rows.info().rows};
     const data::Staging staging = rows.stage(options.config.data.stage, {&all, 1});
     require(staging.fits,
             fmt::format("the data set does not fit into {}: {} are wanted, there is "

@@ -102,7 +102,7 @@ int evaluate(Launch& launch, const EvalOptions& options) {
   if (launch.rank.rank == 0 && !options.json.empty())
     require_report_fits(options.json, {options.checkpoint, options.data});
   const Model model = read_model(options);
-  const data::DataSet rows(options.data, train::foreign_spec(model.config, &model.trained_on));
+  const data::DataSet rows(options.data, train::external_spec(model.config, &model.trained_on));
   train::require_same_data(rows, "--data", *launch.control);
   const data::AugmentSpec augment =
       train::evaluation_augment(model.config, model.trained_on, rows.info());

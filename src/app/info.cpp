@@ -12,7 +12,7 @@
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/model.hpp"
 #include "lockstep/train/run_directory.hpp"
@@ -43,8 +43,8 @@ std::uint64_t stored_bytes(const data::DataSet& rows) {
   return bytes;
 }
 
-Json shards_as_json(const std::filesystem::path& path, const data::ForeignSpec& foreign) {
-  const data::DataSet rows(path, foreign);
+Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec& external) {
+  const data::DataSet rows(path, external);
   const data::DataSetInfo& info = rows.info();
   std::vector<std::uint64_t> per_class(info.classes.size());
   for (const std::int32_t label : rows.labels()) ++per_class[static_cast<std::size_t>(label)];
@@ -180,7 +180,7 @@ Json run_as_json(const train::RunDirectory& run) {
           {"config", read_text(run.config())}};
 }
 
-Json describe(const std::filesystem::path& path, const data::ForeignSpec& foreign) {
+Json describe(const std::filesystem::path& path, const data::ExternalSpec& external) {
   const bool pattern = path.string().find_first_of("*?[") != std::string::npos;
   require(pattern || std::filesystem::exists(path),
           fmt::format("{}: no such file or folder", path.string()));
@@ -189,7 +189,7 @@ Json describe(const std::filesystem::path& path, const data::ForeignSpec& foreig
     return run_as_json(run);
   if (std::filesystem::is_regular_file(path) && train::looks_like_checkpoint(path))
     return checkpoint_as_json(path);
-  return shards_as_json(path, foreign);
+  return shards_as_json(path, external);
 }
 
 std::string percent(const Json& share) {
@@ -297,7 +297,7 @@ Command add_info(Arguments root) {
   app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) {
             if (rank_by_environment().rank > 0) return 0;  // rank 0 says it once
-            const Json found = describe(options->path, train::foreign_spec(options->config));
+            const Json found = describe(options->path, train::external_spec(options->config));
             std::string text = options->json ? json_text(found, 2) : as_text(found);
             while (text.ends_with('\n')) text.pop_back();
             log::info(text);

@@ -16,6 +16,10 @@
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/data/pack_folder.hpp"
+#include "lockstep/data/pack_note.hpp"
+#include "lockstep/data/pack_row.hpp"
+#include "lockstep/data/packer.hpp"
+#include "lockstep/data/shard_normalisation.hpp"
 #include "pack_options.hpp"
 
 namespace lockstep::app {
@@ -237,7 +241,7 @@ class PackJob {
 
   void run() {
     const double start = now_s();
-    together(control_, "pack: command", [&] { settle_pack_options(options_); });
+    together(control_, "pack: command", [&] { resolve_pack_options(options_); });
     if (take_folder()) return;
     comm::activity::enter(comm::Phase::data);
     read_source();

@@ -95,9 +95,9 @@ void settle_repack(PackOptions& options) {
   one(options.sources, options.source.files);
   one(options.validation_sources, options.source.validation_files);
   const data::DataSetInfo none;
-  options.source.foreign = train::foreign_spec(options.foreign);
-  options.source.validation_foreign = train::foreign_spec(options.foreign, &none);
-  options.source.validation_foreign.like = nullptr;  // it is known when the training set is open
+  options.source.external = train::external_spec(options.external);
+  options.source.validation_external = train::external_spec(options.external, &none);
+  options.source.validation_external.like = nullptr;  // it is known when the training set is open
 }
 
 /// One folder or list, or any number of tars.
@@ -126,7 +126,7 @@ std::string text_of(const std::vector<fs::path>& files) {
 
 }  // namespace
 
-void settle_pack_options(PackOptions& options) {
+void resolve_pack_options(PackOptions& options) {
   settle_form(options);
   const bool generated = options.source.kind == "shapes";
   require(generated || (!options.training_rows && !options.validation_rows),
@@ -181,7 +181,7 @@ std::string describe_pack(const PackOptions& options) {
   line("shuffle", !spec.keep_order);
   line("rows-per-shard", spec.rows_per_shard);
   for (const train::ConfigKey& key : train::config_keys())
-    if (says_how_to_read(key)) line(key.name.c_str(), key.get(options.foreign));
+    if (says_how_to_read(key)) line(key.name.c_str(), key.get(options.external));
   return text;
 }
 
@@ -225,7 +225,7 @@ void add_pack_options(Arguments app, PackOptions& options) {
                "the source is a data set of shards: write them anew, with another size, form or "
                "number; rows keep their order");
   for (const train::ConfigKey& key : train::config_keys())
-    if (says_how_to_read(key)) add_key(app, key, options.foreign);
+    if (says_how_to_read(key)) add_key(app, key, options.external);
   app.add_flag("--shuffle", options.shuffle, "with --repack: shuffle the rows, by --seed");
   app.add_flag("--skip-bad", options.spec.skip_bad,
                "leave out unreadable images and list them, instead of stopping at the first");

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "arguments.hpp"
-#include "lockstep/data/pack.hpp"
+#include "lockstep/data/pack_plan.hpp"
 #include "lockstep/train/config.hpp"
 
 namespace lockstep::app {
@@ -23,7 +23,7 @@ struct PackOptions {
   std::optional<std::size_t> training_rows, validation_rows;
   std::optional<int> quality;
   bool repack = false, shuffle = false, force = false;
-  train::Config foreign;    ///< the keys that say how other programs' HDF5 files are read
+  train::Config external;   ///< the keys that say how other programs' HDF5 files are read
   data::SourceSpec source;  ///< the kind may be given; the rest is settled
   data::PackSpec spec;
 };
@@ -32,7 +32,7 @@ void add_pack_options(Arguments app, PackOptions& options);
 
 /// Fills `source` and `spec` from what was given. Throws InputError naming options that contradict
 /// each other and files that are not there.
-void settle_pack_options(PackOptions& options);
+void resolve_pack_options(PackOptions& options);
 
 /// Opens the source; `index`: where its index is, if it has one. Settles what is held out.
 std::unique_ptr<data::Source> open_pack_source(PackOptions& options,

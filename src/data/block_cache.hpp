@@ -54,6 +54,9 @@ class BlockCache {
   };
 
   explicit BlockCache(std::size_t limit_bytes) : limit_(limit_bytes) {}
+  std::size_t limit_bytes() const { return limit_; }
+  /// A number for one more file. Not thread-safe: files are opened before blocks are wanted.
+  std::size_t add_file() { return files_++; }
 
   /// The block, of `bytes` bytes: as it is kept, else decoded by this thread; waits while another
   /// one decodes it. What `decode` throws is thrown, and the block stays unknown.
@@ -68,6 +71,7 @@ class BlockCache {
   void make_room();
 
   const std::size_t limit_;
+  std::size_t files_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<Key, std::shared_ptr<Block>> blocks_;

@@ -8,7 +8,7 @@
 
 #include "colour.hpp"
 #include "lockstep/data/augment.hpp"
-#include "lockstep/data/geometry.hpp"
+#include "lockstep/data/box.hpp"
 
 namespace lockstep::data {
 

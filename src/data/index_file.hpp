@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "file_stamp.hpp"
+#include "lockstep/base/file_stamp.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {

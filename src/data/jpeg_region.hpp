@@ -6,7 +6,7 @@
 
 #include "jpeg_codec.hpp"
 #include "jpeg_entropy.hpp"
-#include "lockstep/data/geometry.hpp"
+#include "lockstep/data/box.hpp"
 #include "resample.hpp"
 
 namespace lockstep::data {

@@ -170,10 +170,10 @@ struct Loader::Impl {
       if (next >= end) return;
       if (!asked.compare_exchange_weak(at, next + 1, std::memory_order_relaxed)) continue;
       const std::uint64_t turn = next / each;
-      const Slice slice = sampler.slice(turn % sampler.batches());
-      if (next % each >= slice.rows) continue;
+      const BatchPart part = sampler.part(turn % sampler.batches());
+      if (next % each >= part.rows) continue;
       const std::size_t row =
-          sampler.row(turn / sampler.batches(), slice.first_position + next % each);
+          sampler.row(turn / sampler.batches(), part.first_position + next % each);
       if (rows.prepare(row)) return;
     }
   }
@@ -181,17 +181,17 @@ struct Loader::Impl {
   // False when it was told to stop before all rows were filled.
   bool fill_piece(const Piece& piece, RowReader& reader) {
     const std::uint64_t epoch = piece.turn / sampler.batches();
-    const Slice slice = sampler.slice(piece.turn % sampler.batches());
+    const BatchPart part = sampler.part(piece.turn % sampler.batches());
     Slot& slot = slot_of(piece.turn);
     for (std::size_t i = piece.first; i < piece.last; ++i) {
       if (stopping.load(std::memory_order_relaxed)) return false;
       const std::span image(slot.images + i * row_bytes, row_bytes);
-      if (i >= slice.rows) {
+      if (i >= part.rows) {
         std::memset(image.data(), 0, image.size());
         slot.targets[i] = Target{};
         continue;
       }
-      std::size_t row = sampler.row(epoch, slice.first_position + i);
+      std::size_t row = sampler.row(epoch, part.first_position + i);
       if (spec.replace_bad_rows)
         row = read_or_replace(slot, reader, epoch, {i, row, row, {}}, image);
       else
@@ -233,7 +233,7 @@ struct Loader::Impl {
     const std::uint64_t batch = turn % sampler.batches();
     const Slot& slot = slot_of(turn);
     const Mix mix = draw_mix(spec.mix, turn / sampler.batches(), batch, shape.height, shape.width);
-    mix_rows(mix, sampler.slice(batch).rows, shape.height, shape.width, shape.channels, slot.images,
+    mix_rows(mix, sampler.part(batch).rows, shape.height, shape.width, shape.channels, slot.images,
              slot.targets);
   }
 
@@ -253,7 +253,7 @@ struct Loader::Impl {
     batch.targets = slot.targets;
     batch.epoch = turn / sampler.batches();
     batch.index = turn % sampler.batches();
-    batch.rows = sampler.slice(batch.index).rows;
+    batch.rows = sampler.part(batch.index).rows;
     batch.capacity = sampler.rank_batch();
     batch.slot = turn % slots.size();
     return batch;

@@ -1,3 +1,5 @@
+#include "lockstep/data/pack_note.hpp"
+
 #include <sstream>
 
 #include <fmt/core.h>
@@ -5,7 +7,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
-#include "lockstep/data/pack_folder.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

@@ -1,3 +1,5 @@
+#include "lockstep/data/pack_plan.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -6,7 +8,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/data/pack.hpp"
 
 namespace lockstep::data {
 namespace {

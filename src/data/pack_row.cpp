@@ -1,9 +1,10 @@
+#include "lockstep/data/pack_row.hpp"
+
 #include <algorithm>
 
 #include "image_codecs.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/geometry.hpp"
-#include "lockstep/data/pack.hpp"
 
 namespace lockstep::data {
 namespace {

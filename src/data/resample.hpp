@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/data/geometry.hpp"
+#include "lockstep/data/box.hpp"
 
 namespace lockstep::data {
 
@@ -12,9 +12,6 @@ namespace lockstep::data {
 inline constexpr std::size_t kResampleSlack = 16;
 
 /// The source pixels that an axis needs: those under the filter of the pixels that are wanted.
-struct Extent {
-  std::size_t begin = 0, end = 0;
-};
 Extent needed(const Axis& axis);
 
 /// Pixels of 4 bytes; the first one shown is (top, left) of the picture that axes count in.

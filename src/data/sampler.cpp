@@ -79,34 +79,23 @@ std::size_t Sampler::share(std::size_t rows, std::size_t rank) const {
   return even_share(rows, static_cast<std::size_t>(spec_.world), rank);
 }
 
-Slice Sampler::slice(std::size_t index) const {
+BatchPart Sampler::part(std::size_t index) const {
   check(index < batches(), "a batch of the epoch");
   const auto rank = static_cast<std::size_t>(spec_.rank);
   const auto world = static_cast<std::size_t>(spec_.world);
   const std::size_t begin = index * spec_.global_batch;
-  Slice slice;
-  slice.global_rows = std::min(spec_.global_batch, spec_.rows - begin);
-  const std::size_t each = slice.global_rows / world, extra = slice.global_rows % world;
-  slice.rows = each + (rank < extra ? 1 : 0);
-  slice.first_position = begin + rank * each + std::min(rank, extra);
-  return slice;
+  const std::size_t rows = std::min(spec_.global_batch, spec_.rows - begin);
+  return {.first_position = begin + even_begin(rows, world, rank),
+          .rows = even_share(rows, world, rank),
+          .global_rows = rows};
 }
 
 Sampler::Place Sampler::place(std::size_t position) const {
-  const auto world = static_cast<std::size_t>(spec_.world);
-  Place place{position / spec_.global_batch, 0, position % spec_.global_batch};
-  const std::size_t rows =
-      place.batch < batches_ ? spec_.global_batch : spec_.rows % spec_.global_batch;
-  const std::size_t each = rows / world, extra = rows % world;
-  const std::size_t of_larger = extra * (each + 1);
-  if (place.index < of_larger) {
-    place.rank = place.index / (each + 1);
-    place.index %= each + 1;
-  } else {
-    place.rank = extra + (place.index - of_larger) / each;
-    place.index = (place.index - of_larger) % each;
-  }
-  return place;
+  const std::size_t batch = position / spec_.global_batch;
+  const std::size_t rows = batch < batches_ ? spec_.global_batch : spec_.rows % spec_.global_batch;
+  const EvenPlace at =
+      even_place(rows, static_cast<std::size_t>(spec_.world), position % spec_.global_batch);
+  return {batch, at.part, at.index};
 }
 
 std::size_t Sampler::row(std::uint64_t epoch, std::size_t position) const {
@@ -171,10 +160,10 @@ std::size_t Sampler::row_on_node(std::uint64_t epoch, std::size_t position) cons
   return row_of_block_order(0, kParts, begin + mixed);
 }
 
-std::vector<Run> Sampler::rows_of_node() const {
+std::vector<RowRange> Sampler::rows_of_node() const {
   if (spec_.shuffle != Shuffle::node) return {{0, spec_.rows}};
   const auto node = static_cast<std::size_t>(spec_.nodes[static_cast<std::size_t>(spec_.rank)]);
-  std::vector<Run> runs;
+  std::vector<RowRange> runs;
   for (std::size_t at = part_begin(node); at < part_begin(node + 1); ++at) {
     const std::size_t row = row_of_block_order(0, kParts, at);
     if (!runs.empty() && runs.back().first + runs.back().rows == row) {

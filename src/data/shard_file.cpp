@@ -1,14 +1,17 @@
 #include "shard_file.hpp"
 
-#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 
-#include "lockstep/base/crc32c.hpp"
+#include "chunked_rows.hpp"
+#include "contiguous_rows.hpp"
+#include "jpeg_rows.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/h5.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -103,33 +106,60 @@ void check_labels(const ShardFile& shard) {
   }
 }
 
-void open_pixels(ShardFile& shard, hid_t file) {
-  h5::Item images = h5::Item::data_set(file, shard.path, "images");
-  read_shape(images, shard.info);
-  h5::Data data = images.take_data();
-  if (!lies_in_one_piece(data.get(), shard.offset)) {
+// A shard that is being opened. Its rows can be made once all else of it is read.
+struct Opened {
+  ShardFile shard;
+  std::unique_ptr<FileBytes> bytes;
+  std::unique_ptr<StoredImages> stored;
+  std::vector<std::uint64_t> ends;   // with jpeg: row r is bytes [ends[r], ends[r + 1])
+  std::vector<std::uint16_t> sizes;  // [rows, 2] with jpeg: height, width
+
+  PixelForm form() const {
     const DataSetInfo& info = shard.info;
-    const PixelForm form{.height = info.height, .width = info.width, .channels = info.channels};
-    shard.stored = std::make_unique<StoredImages>(shard.path, std::move(data), form, info.rows);
+    return {.height = info.height, .width = info.width, .channels = info.channels};
+  }
+
+  std::unique_ptr<Rows> rows(std::vector<std::uint32_t> crcs, BlockCache& cache) {
+    const bool jpeg = shard.info.encoding == Encoding::jpeg;
+    RowChecksums checksums(shard.path, jpeg ? "JPEG" : "pixels", std::move(crcs));
+    if (stored)
+      return std::make_unique<ChunkedRows>(std::move(stored), cache, std::move(checksums));
+    if (!jpeg)
+      return std::make_unique<ContiguousRows>(std::move(bytes), form(), std::move(checksums));
+    return std::make_unique<JpegRows>(std::move(bytes), std::move(ends), std::move(sizes),
+                                      std::move(checksums));
+  }
+};
+
+void open_pixels(Opened& opened, hid_t file) {
+  const ShardFile& shard = opened.shard;
+  h5::Item images = h5::Item::data_set(file, shard.path, "images");
+  read_shape(images, opened.shard.info);
+  h5::Data data = images.take_data();
+  std::uint64_t offset = 0;
+  if (!lies_in_one_piece(data.get(), offset)) {
+    opened.stored =
+        std::make_unique<StoredImages>(shard.path, std::move(data), opened.form(), shard.info.rows);
     return;
   }
   const std::size_t row_bytes = shard.info.row_bytes();
   if (shard.info.rows > kMostBytes / row_bytes) h5::refuse(shard.path, "is truncated");
   // Before anything is made as long as the rows are said to be many.
-  open_descriptor(shard, shard.info.rows * row_bytes);
+  opened.bytes = std::make_unique<FileBytes>(shard.path, offset, shard.info.rows * row_bytes, true);
 }
 
 // Each row's JPEG lies within the bytes and has a size.
-void check_jpegs(const ShardFile& shard, std::uint64_t bytes) {
+void check_jpegs(const Opened& opened, std::uint64_t bytes) {
+  const ShardFile& shard = opened.shard;
   for (std::size_t row = 0; row < shard.info.rows; ++row) {
-    const std::uint64_t begin = shard.ends[row], end = shard.ends[row + 1];
+    const std::uint64_t begin = opened.ends[row], end = opened.ends[row + 1];
     if (begin >= end || end > bytes || end - begin > kLargestJpeg) {
       h5::refuse(shard.path,
                  fmt::format("row {} is bytes {} to {} of {}, which cannot be (a JPEG has at most "
                              "{} bytes)",
                              row, begin, end, bytes, kLargestJpeg));
     }
-    const std::size_t height = shard.sizes[2 * row], width = shard.sizes[2 * row + 1];
+    const std::size_t height = opened.sizes[2 * row], width = opened.sizes[2 * row + 1];
     if (height == 0 || width == 0 || height * width > kMostPixels) {
       h5::refuse(shard.path, fmt::format("row {} has {} x {} pixels; 1 to {} can be decoded", row,
                                          height, width, kMostPixels));
@@ -137,29 +167,31 @@ void check_jpegs(const ShardFile& shard, std::uint64_t bytes) {
   }
 }
 
-void open_jpegs(ShardFile& shard, hid_t file) {
+void open_jpegs(Opened& opened, hid_t file) {
+  ShardFile& shard = opened.shard;
   h5::Item jpegs = h5::Item::data_set(file, shard.path, "jpegs");
   jpegs.expect_type(kUint8);
   const std::uint64_t bytes = jpegs.expect_rank(1)[0];
   const h5::Data data = jpegs.take_data();
-  if (!lies_in_one_piece(data.get(), shard.offset)) {
+  std::uint64_t offset = 0;
+  if (!lies_in_one_piece(data.get(), offset)) {
     h5::refuse(shard.path, "the data set /jpegs is not contiguous: write it without chunks");
   }
-  open_descriptor(shard, bytes);
+  opened.bytes = std::make_unique<FileBytes>(shard.path, offset, bytes, true);
   const h5::Item offsets = h5::Item::data_set(file, shard.path, "offsets");
   const std::uint64_t found = offsets.expect_rank(1)[0];
   if (found < 2 || found - 2 > bytes) offsets.refuse("does not have one value more than rows");
   if (found - 1 > kMostRows) offsets.refuse("is of more than 2^31 rows");
   shard.info.rows = found - 1;
-  shard.ends = read_rows<std::uint64_t>(offsets, kUint64, found);
+  opened.ends = read_rows<std::uint64_t>(offsets, kUint64, found);
   const h5::Item sizes = h5::Item::data_set(file, shard.path, "sizes");
   sizes.expect_type(kUint16);
   if (sizes.expect_rank(2) != std::vector<std::uint64_t>{shard.info.rows, 2}) {
     sizes.refuse("does not have a height and a width for each row");
   }
-  shard.sizes.resize(2 * shard.info.rows);
-  sizes.read(std::span(shard.sizes));
-  check_jpegs(shard, bytes);
+  opened.sizes.resize(2 * shard.info.rows);
+  sizes.read(std::span(opened.sizes));
+  check_jpegs(opened, bytes);
   const h5::Item mean = h5::Item::attribute(file, shard.path, "mean");
   shard.info.channels = mean.expect_rank(1)[0];
   if (shard.info.channels != 1 && shard.info.channels != 3) {
@@ -179,38 +211,12 @@ h5::File open_hdf5(const std::filesystem::path& path) {
   return h5::open_file(path);
 }
 
-bool lies_in_one_piece(hid_t images, std::uint64_t& offset) {
+bool lies_in_one_piece(h5::Id images, std::uint64_t& offset) {
   const h5::Properties created(H5Dget_create_plist(images));
   const haddr_t address = H5Dget_offset(images);
   offset = address;
   return H5Pget_layout(created.get()) == H5D_CONTIGUOUS &&
          H5Pget_external_count(created.get()) == 0 && address != HADDR_UNDEF;
-}
-
-void open_descriptor(ShardFile& shard, std::uint64_t bytes) {
-  // To note when a file was read is work for each row, and nobody asks for it; only the file's
-  // owner may leave it out.
-  constexpr int how = O_RDONLY | O_CLOEXEC;
-  shard.descriptor = Owned<int, ::close, -1>(::open(shard.path.c_str(), how | O_NOATIME));
-  if (!shard.descriptor && errno == EPERM)
-    shard.descriptor = Owned<int, ::close, -1>(::open(shard.path.c_str(), how));
-  if (!shard.descriptor) {
-    const char* hint = errno == EMFILE ? " (raise 'ulimit -n' or pack into fewer shards)" : "";
-    h5::refuse(shard.path, fmt::format("cannot be opened: {}{}", std::strerror(errno), hint));
-  }
-  shard.stamp = stamp_of(shard.descriptor.get(), shard.path);
-  const std::uint64_t length = shard.stamp.bytes;
-  if (length < shard.offset || length - shard.offset < bytes) {
-    h5::refuse(shard.path,
-               fmt::format("is truncated: {} bytes long, but its rows' {} bytes begin at {}",
-                           length, bytes, shard.offset));
-  }
-}
-
-ByteRange ShardFile::range(std::size_t row) const {
-  if (info.encoding == Encoding::jpeg) return {ends[row], ends[row + 1]};
-  const std::uint64_t bytes = form ? form->stored_bytes() : info.row_bytes();
-  return {row * bytes, (row + 1) * bytes};
 }
 
 bool looks_like_shard(const std::filesystem::path& path) {
@@ -225,23 +231,17 @@ bool looks_like_shard(const std::filesystem::path& path) {
   return texts.size() == 1 && texts[0].starts_with("lockstep");
 }
 
-std::uint32_t row_crc(std::span<const std::uint8_t> image, std::int32_t label) {
-  const auto bits = static_cast<std::uint32_t>(label);
-  std::uint8_t bytes[4];
-  for (int i = 0; i < 4; ++i) bytes[i] = static_cast<std::uint8_t>(bits >> (8 * i));
-  return crc32c(bytes, sizeof bytes, crc32c(image.data(), image.size()));
-}
-
-ShardFile open_shard(const std::filesystem::path& path) {
-  const h5::Session session;
-  ShardFile shard;
+ShardFile open_shard(const std::filesystem::path& path, BlockCache& cache) {
+  Opened opened;  // closes what it holds under a Session of its own
+  ShardFile& shard = opened.shard;
   shard.path = path;
-  h5::File file = open_hdf5(path);
+  const h5::Session session;
+  const h5::File file = open_hdf5(path);
   shard.info.encoding = read_format(file.get(), path);
   if (shard.info.encoding == Encoding::raw) {
-    open_pixels(shard, file.get());
+    open_pixels(opened, file.get());
   } else {
-    open_jpegs(shard, file.get());
+    open_jpegs(opened, file.get());
   }
   const h5::Item classes = h5::Item::data_set(file.get(), path, "classes");
   if (classes.expect_rank(1)[0] == 0) classes.refuse("names no class");
@@ -253,11 +253,11 @@ ShardFile open_shard(const std::filesystem::path& path) {
   }
   shard.labels = read_rows<std::int32_t>(h5::Item::data_set(file.get(), path, "labels"), kInt32,
                                          shard.info.rows);
-  shard.crcs = read_rows<std::uint32_t>(h5::Item::data_set(file.get(), path, "crc32c"), kUint32,
-                                        shard.info.rows);
+  std::vector<std::uint32_t> crcs = read_rows<std::uint32_t>(
+      h5::Item::data_set(file.get(), path, "crc32c"), kUint32, shard.info.rows);
   check_labels(shard);
-  if (!shard.contiguous()) shard.file = std::move(file);
-  return shard;
+  shard.rows = opened.rows(std::move(crcs), cache);
+  return std::move(shard);
 }
 
 }  // namespace lockstep::data

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/base/join.hpp"
+#include "lockstep/base/h5.hpp"
 
 namespace lockstep::data {
 
@@ -47,7 +48,7 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
                ? fmt::format("JPEGs of {} channel(s)", i.channels)
                : fmt::format("rows of {} x {} x {}", i.height, i.width, i.channels);
   };
-  if (first.foreign() != other.foreign())
+  if (first.external() != other.external())
     h5::refuse(other.path,
                fmt::format("and {} are not of one kind: shards and other programs' files "
                            "cannot be one data set",

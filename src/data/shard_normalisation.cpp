@@ -1,3 +1,5 @@
+#include "lockstep/data/shard_normalisation.hpp"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -7,8 +9,8 @@
 #include <fmt/core.h>
 #include <hdf5.h>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/h5.hpp"
-#include "lockstep/data/shard.hpp"
 
 namespace lockstep::data {
 namespace {

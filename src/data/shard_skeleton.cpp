@@ -2,6 +2,7 @@
 
 #include "lockstep/base/h5_writer.hpp"
 #include "shard_file.hpp"
+#include "lockstep/base/h5.hpp"
 
 namespace lockstep::data {
 namespace {

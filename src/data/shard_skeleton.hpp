@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::data {
 

@@ -1,5 +1,8 @@
+#include "lockstep/data/shard_writer.hpp"
+
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -7,7 +10,9 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
-#include "shard_file.hpp"
+#include "lockstep/base/owned.hpp"
+#include "row_checksums.hpp"
+#include "lockstep/base/h5.hpp"
 #include "shard_skeleton.hpp"
 
 namespace lockstep::data {

@@ -3,7 +3,7 @@
 #include "image_codecs.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set.hpp"
 #include "source_files.hpp"
 
 namespace lockstep::data {
@@ -16,11 +16,11 @@ class Shards final : public Source {
  public:
   Shards(const fs::path& training, const fs::path& validation, const SourceSpec& spec) {
     sets_.reserve(2);
-    sets_.push_back({training, DataSet(training, spec.foreign)});
+    sets_.push_back({training, DataSet(training, spec.external)});
     if (validation.empty()) return;
-    ForeignSpec foreign = spec.validation_foreign;
-    foreign.like = &sets_[0].rows.info();
-    sets_.push_back({validation, DataSet(validation, foreign)});
+    ExternalSpec external = spec.validation_external;
+    external.like = &sets_[0].rows.info();
+    sets_.push_back({validation, DataSet(validation, external)});
     const DataSetInfo &first = sets_[0].rows.info(), &second = sets_[1].rows.info();
     require(first.classes == second.classes,
             fmt::format("{} has other classes than {}", validation.string(), training.string()));

@@ -45,36 +45,36 @@ std::uint64_t room_in(const std::filesystem::path& directory) {
 
 }  // namespace
 
-Staging Stager::begin(std::span<ShardFile> files, const std::filesystem::path& directory,
+Staging Stager::begin(std::span<FileBytes* const> files, const std::filesystem::path& directory,
                       std::span<const Part> parts, std::uint64_t promised) {
+  std::vector<StagedFile*> copies;
   std::vector<std::vector<bool>> wanted(files.size());
   for (std::size_t i = 0; i < files.size(); ++i) {
-    ShardFile& file = files[i];
-    file.staged = std::make_unique<StagedFile>(file.path, file.descriptor.get(), directory);
-    wanted[i].resize(file.staged->pieces(), false);
+    copies.push_back(&files[i]->stage(directory));
+    wanted[i].resize(copies[i]->pieces(), false);
   }
   for (const Part& part : parts) {
-    const std::uint64_t offset = files[part.file].offset;
-    const std::uint64_t last = (offset + part.end - 1) / StagedFile::piece_bytes;
-    for (std::uint64_t p = (offset + part.begin) / StagedFile::piece_bytes; p <= last; ++p)
+    const std::uint64_t offset = files[part.file]->begin();
+    const std::uint64_t last = (offset + part.bytes.end - 1) / StagedFile::piece_bytes;
+    for (std::uint64_t p = (offset + part.bytes.begin) / StagedFile::piece_bytes; p <= last; ++p)
       wanted[part.file][p] = true;
   }
   Staging staging;
   for (std::size_t i = 0; i < files.size(); ++i)
     for (std::uint64_t p = 0; p < wanted[i].size(); ++p) {
       if (!wanted[i][p]) continue;
-      pieces_.push_back({files[i].staged.get(), p});
+      pieces_.push_back({copies[i], p});
       const std::uint64_t bytes =
-          std::min(StagedFile::piece_bytes, files[i].staged->size() - p * StagedFile::piece_bytes);
+          std::min(StagedFile::piece_bytes, copies[i]->size() - p * StagedFile::piece_bytes);
       staging.bytes += bytes;
-      if (files[i].staged->is_there(p)) staging.there += bytes;
+      if (copies[i]->is_there(p)) staging.there += bytes;
     }
   const std::uint64_t room = room_in(directory);
   staging.available = room - std::min(room, promised);
   staging.fits = staging.bytes - staging.there <= staging.available;
   if (!staging.fits) {
     pieces_.clear();
-    for (ShardFile& file : files) file.staged.reset();
+    for (FileBytes* file : files) file->unstage();
   } else if (staging.there < staging.bytes) {
     thread_ = std::thread([this] { run(); });
   }

@@ -7,21 +7,21 @@
 #include <thread>
 #include <vector>
 
-#include "shard_file.hpp"
+#include "file_bytes.hpp"
+#include "lockstep/data/staging.hpp"
 
 namespace lockstep::data {
 
 /// Has parts of contiguous files copied to the node by a thread of its own.
 class Stager {
  public:
-  /// Bytes of a file, counted from where its rows begin.
   struct Part {
-    std::size_t file = 0;
-    std::uint64_t begin = 0, end = 0;
+    std::size_t file = 0;  ///< of those given
+    ByteRange bytes;
   };
   ~Stager() { stop(); }
   /// See DataSet::stage(). `files` must outlive this or its stop().
-  Staging begin(std::span<ShardFile> files, const std::filesystem::path& directory,
+  Staging begin(std::span<FileBytes* const> files, const std::filesystem::path& directory,
                 std::span<const Part> parts, std::uint64_t promised = 0);
   void stop();
   double share() const;

@@ -45,7 +45,11 @@ hid_t memory_type(Number number) {
 
 StoredImages::StoredImages(std::filesystem::path path, h5::Data data, const PixelForm& form,
                            std::size_t rows)
-    : path_(std::move(path)), data_(std::move(data)), form_(form), rows_(rows) {
+    : path_(std::move(path)),
+      data_(std::move(data)),
+      file_(H5Iget_file_id(data_.get())),
+      form_(form),
+      rows_(rows) {
   const h5::Space space(H5Dget_space(data_.get()));
   extent_.resize(static_cast<std::size_t>(std::max(1, H5Sget_simple_extent_ndims(space.get()))));
   H5Sget_simple_extent_dims(space.get(), extent_.data(), nullptr);
@@ -62,10 +66,16 @@ StoredImages::StoredImages(std::filesystem::path path, h5::Data data, const Pixe
   }
 }
 
+StoredImages::~StoredImages() {
+  const h5::Session session;
+  data_.reset();
+  file_.reset();
+}
+
 void StoredImages::choose_way(hid_t created) {
   const H5D_layout_t layout = H5Pget_layout(created);
   if (layout == H5D_VIRTUAL) {
-    check_sources(created);
+    check_virtual_files(created);
     layout_ = "virtual";
   } else if (layout != H5D_CHUNKED) {
     layout_ = layout == H5D_COMPACT ? "compact" : "contiguous";
@@ -90,7 +100,6 @@ void StoredImages::choose_way(hid_t created) {
 
 // HDF5's cache of chunks would only be one copy more of what is kept here.
 void StoredImages::reopen_without_cache() {
-  const hid_t file = H5Iget_file_id(data_.get());
   std::string name(
       static_cast<std::size_t>(std::max<ssize_t>(0, H5Iget_name(data_.get(), nullptr, 0))) + 1,
       '\0');
@@ -98,23 +107,20 @@ void StoredImages::reopen_without_cache() {
   const h5::Properties access(H5Pcreate(H5P_DATASET_ACCESS));
   H5Pset_chunk_cache(access.get(), 1, 0, 1);
   data_ = {};
-  data_ = h5::Data(H5Dopen2(file, name.c_str(), access.get()));
+  data_ = h5::Data(H5Dopen2(file_.get(), name.c_str(), access.get()));
   if (!data_) h5::refuse_with_cause(path_, "its images cannot be opened");
-  H5Fclose(file);
 }
 
 void StoredImages::remember_file() {
-  const hid_t file = H5Iget_file_id(data_.get());
   void* handle = nullptr;
-  if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) >= 0 && handle != nullptr) {
+  if (H5Fget_vfd_handle(file_.get(), H5P_DEFAULT, &handle) >= 0 && handle != nullptr) {
     descriptor_ = *static_cast<const int*>(handle);  // of the driver that shard files are opened by
     stamp_ = stamp_of(descriptor_, path_);
   }
-  H5Fclose(file);
 }
 
 // HDF5 gives fill values for what is not there, also when it may not open as many files.
-void StoredImages::check_sources(hid_t created) {
+void StoredImages::check_virtual_files(hid_t created) {
   std::size_t count = 0;
   H5Pget_virtual_count(created, &count);
   allow_open_files(count);
@@ -124,20 +130,20 @@ void StoredImages::check_sources(hid_t created) {
     H5Pget_virtual_filename(created, i, name.data(), name.size());
     name.pop_back();
     if (name == "." || name.find('%') != std::string::npos) continue;
-    Source source{path_.parent_path() / name, 0, extent_[0], {}};
-    if (::access(source.path.c_str(), R_OK) != 0 && ::access(name.c_str(), R_OK) != 0) {
+    VirtualFile file{path_.parent_path() / name, 0, extent_[0], {}};
+    if (::access(file.path.c_str(), R_OK) != 0 && ::access(name.c_str(), R_OK) != 0) {
       h5::refuse(path_, fmt::format("is a virtual data set over {}, which cannot be read: {}",
-                                    source.path.string(), std::strerror(errno)));
+                                    file.path.string(), std::strerror(errno)));
     }
-    if (::access(source.path.c_str(), R_OK) != 0) source.path = name;
+    if (::access(file.path.c_str(), R_OK) != 0) file.path = name;
     const h5::Space space(H5Pget_virtual_vspace(created, i));
     std::vector<hsize_t> first(extent_.size()), last(extent_.size());
     if (H5Sget_select_bounds(space.get(), first.data(), last.data()) >= 0) {
-      source.first = first[0];
-      source.last = last[0];
+      file.first = first[0];
+      file.last = last[0];
     }
-    source.stamp = stamp_of(source.path);
-    sources_.push_back(std::move(source));
+    file.stamp = stamp_of(file.path);
+    virtual_files_.push_back(std::move(file));
   }
 }
 
@@ -145,10 +151,9 @@ void StoredImages::check_sources(hid_t created) {
 void StoredImages::require_unchanged(std::size_t block) const {
   if (descriptor_ >= 0) require_same(stamp_of(descriptor_, path_), stamp_, path_, rows_text(block));
   const std::size_t first = block * block_rows_, last = first + rows_of(block) - 1;
-  for (const Source& source : sources_)
-    if (source.first <= last && source.last >= first)
-      require_same(stamp_of(source.path), source.stamp, path_, rows_text(block),
-                   source.path.string());
+  for (const VirtualFile& file : virtual_files_)
+    if (file.first <= last && file.last >= first)
+      require_same(stamp_of(file.path), file.stamp, path_, rows_text(block), file.path.string());
 }
 
 std::size_t StoredImages::rows_of(std::size_t block) const {

@@ -20,9 +20,9 @@ class Rows {
   Rows(const LoaderSpec& spec) : sampler_(spec.sampler), begin_(spec.batch % sampler_.batches()) {}
   std::size_t next(std::uint64_t epoch) {
     const std::size_t turn = taken_++, each = sampler_.rank_batch();
-    const Slice slice = sampler_.slice((begin_ + turn / each) % sampler_.batches());
-    const std::size_t inside = slice.rows == 0 ? 0 : turn % each % slice.rows;
-    return sampler_.row(epoch, slice.first_position + inside);
+    const BatchPart part = sampler_.part((begin_ + turn / each) % sampler_.batches());
+    const std::size_t inside = part.rows == 0 ? 0 : turn % each % part.rows;
+    return sampler_.row(epoch, part.first_position + inside);
   }
 
  private:

@@ -42,7 +42,7 @@ void require_channels(const data::DataSetInfo& data, const std::string& path) {
           fmt::format("{} has images of {} channels; networks take 1 to 4", path, data.channels));
 }
 
-data::ForeignSpec foreign_spec(const Config& config, const data::DataSetInfo* trained_on) {
+data::ExternalSpec external_spec(const Config& config, const data::DataSetInfo* trained_on) {
   const Config::Data& data = config.data;
   const auto choose = [&](const std::string& training, const std::string& validation) {
     return trained_on != nullptr && !validation.empty() ? validation : training;

@@ -85,7 +85,7 @@ void Run::Impl::judge_directory() const {
 }
 
 void Run::Impl::open_data() {
-  train_rows = std::make_unique<data::DataSet>(config.data.train, foreign_spec(config));
+  train_rows = std::make_unique<data::DataSet>(config.data.train, external_spec(config));
   require_channels(train_rows->info(), config.data.train);
   require_same_data(*train_rows, "data.train", control);
   augment = training_augment(config, train_rows->info());
@@ -97,8 +97,8 @@ void Run::Impl::open_data() {
                                        "has images of {} x {} pixels",
                                        key, pixels, config.data.train, input.height, input.width));
   if (!config.data.val.empty()) {
-    val_rows =
-        std::make_unique<data::DataSet>(config.data.val, foreign_spec(config, &train_rows->info()));
+    val_rows = std::make_unique<data::DataSet>(config.data.val,
+                                               external_spec(config, &train_rows->info()));
     require_same_data(*val_rows, "data.val", control);
     const data::AugmentSpec how = evaluation_augment(config, input, val_rows->info());
     require_alike(input, config.data.train, data::delivered(val_rows->info(), how, config.data.val),
@@ -247,7 +247,7 @@ std::string Run::Impl::stage_data_of_node() {
   const auto bytes = [](std::uint64_t count) { return human_bytes(static_cast<double>(count)); };
   const char* which = "training";
   if (staging.fits && val_rows && val_rows->storage().contiguous) {
-    const data::Run all{0, val_rows->info().rows};
+    const data::RowRange all{0, val_rows->info().rows};
     const data::Staging validation =
         val_rows->stage(config.data.stage, {&all, 1}, staging.bytes - staging.there);
     staging.bytes += validation.bytes;

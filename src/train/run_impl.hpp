@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/data/data_set.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/sampler.hpp"
-#include "lockstep/data/shard.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/evaluator.hpp"

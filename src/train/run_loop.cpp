@@ -67,14 +67,14 @@ void Run::Impl::look_for_newer_start() {
 std::optional<NextBatch> Run::Impl::next_batch() {
   if (at.batch + 1 >= steps_per_epoch || !loader->ready()) return std::nullopt;
   upcoming = loader->next();
-  return NextBatch{*upcoming, sampler->slice(at.batch + 1).global_rows};
+  return NextBatch{*upcoming, sampler->part(at.batch + 1).global_rows};
 }
 
 bool Run::Impl::step() {
   look_for_newer_start();
   comm::activity::begin_step(at.step + 1);
   const double began_s = now_s();
-  const data::Slice slice = sampler->slice(at.batch);
+  const data::BatchPart part = sampler->part(at.batch);
   const float lr = optim::learning_rate(schedule, at.epoch * steps_per_epoch + at.batch);
   double mark = now_ms();
   const data::Batch batch = upcoming ? *std::exchange(upcoming, std::nullopt) : loader->next();
@@ -84,7 +84,7 @@ bool Run::Impl::step() {
   std::vector<std::string> bad_rows;
   for (const data::Replaced& row : loader->replaced(batch)) bad_rows.push_back(row.what);
   communicator.begin_step(at.step + 1);
-  StepReport report = trainer->step(batch, slice.global_rows, lr, [this] { return next_batch(); });
+  StepReport report = trainer->step(batch, part.global_rows, lr, [this] { return next_batch(); });
   loader->release(batch);
 
   // One small exchange serves the metrics and the decision to stop, which all ranks must take
@@ -97,7 +97,7 @@ bool Run::Impl::step() {
                                 "step");
   report.times.data_ms = data_ms;
   report.times.exposed_comm_ms += now_ms() - mark;
-  check(sums[1] == static_cast<double>(slice.global_rows), "a step has lost rows");
+  check(sums[1] == static_cast<double>(part.global_rows), "a step has lost rows");
   longest_step_s = std::max(longest_step_s, now_s() - began_s);
 
   if (sums[4] > 0) note_bad_rows(bad_rows);
@@ -105,7 +105,7 @@ bool Run::Impl::step() {
   ++at.batch;
   if (!report.skipped()) {  // where gradients overflow, the loss often does
     at.loss_sum += sums[0];
-    at.rows += slice.global_rows;
+    at.rows += part.global_rows;
     at.top1 += static_cast<std::uint64_t>(sums[2]);
   }
   count_step(report, sums[0] / sums[1], lr);
@@ -140,7 +140,7 @@ void Run::Impl::count_step(const StepReport& report, double loss, float lr) {
           fmt::format("the loss is {} at step {} (epoch {}): training diverged. Lower optim.lr or "
                       "lengthen optim.warmup-epochs; earlier checkpoints are in {}",
                       loss, at.step, at.epoch + 1, directory.checkpoints().string()));
-  statistics.add(report.times, sampler->slice(at.batch - 1).global_rows);
+  statistics.add(report.times, sampler->part(at.batch - 1).global_rows);
   if (statistics.steps == 1) {
     statistics.first_step_s = now_s() - spec.started_s;
     report_loader();

@@ -7,7 +7,9 @@
 #include <map>
 
 #include "data/image_codecs.hpp"
+#include "data/row_checksums.hpp"
 #include "data/shard_file.hpp"
+#include "lockstep/base/h5.hpp"
 #include "lockstep/data/image.hpp"
 #include "tests/fuzz/target.hpp"
 
@@ -17,7 +19,7 @@ namespace lockstep::fuzz {
 
 /// What the file looks like, a byte for each question.
 struct Hdf5Form {
-  enum Kind : std::uint8_t { raw, jpeg, foreign };
+  enum Kind : std::uint8_t { raw, jpeg, external };
   static constexpr std::size_t bytes = 10;
   std::array<std::uint8_t, bytes> of{};
 
@@ -42,7 +44,7 @@ struct Hdf5Form {
   bool rows_cut() const { return of[8] > 127; }
   bool channels_first() const { return (of[9] & 1) != 0; }
   bool flat() const { return (of[9] & 2) != 0; }   ///< grey images without a dimension for it
-  bool named() const { return (of[9] & 4) != 0; }  ///< classes, in a foreign file
+  bool named() const { return (of[9] & 4) != 0; }  ///< classes, in an external file
   bool labels_wide() const { return (of[9] & 8) != 0; }
 };
 
@@ -61,7 +63,7 @@ class Hdf5Maker {
     H5Pset_fapl_core(access.get(), 1 << 14, 0);
     file_ = h5::File(H5Fcreate("fuzz", H5F_ACC_TRUNC, H5P_DEFAULT, access.get()));
     require_law(static_cast<bool>(file_), "HDF5 makes a file");
-    const bool shard = form_.kind() != Hdf5Form::foreign;
+    const bool shard = form_.kind() != Hdf5Form::external;
     if (shard) write_attributes();
     if (shard || form_.named()) write_classes();
     write_numbers();
@@ -171,12 +173,12 @@ class Hdf5Maker {
     const hsize_t rows = form_.rows();
     std::vector<std::int32_t> labels(rows);
     for (std::size_t row = 0; row < rows; ++row) labels[row] = static_cast<std::int32_t>(row % 3);
-    if (form_.kind() == Hdf5Form::foreign && form_.labels_wide()) {
+    if (form_.kind() == Hdf5Form::external && form_.labels_wide()) {
       numbers(kLabels, "labels", H5T_NATIVE_DOUBLE, {rows, 1}, std::vector<double>(rows, 1));
     } else {
       numbers(kLabels, "labels", H5T_NATIVE_INT32, {rows}, labels);
     }
-    if (form_.kind() != Hdf5Form::foreign)
+    if (form_.kind() != Hdf5Form::external)
       numbers(kCrcs, "crc32c", H5T_NATIVE_UINT32, {rows}, std::vector<std::uint32_t>(rows, 0));
     if (form_.kind() == Hdf5Form::jpeg) return write_jpegs();
     write_images();
@@ -202,8 +204,8 @@ class Hdf5Maker {
 
   std::vector<hsize_t> image_shape() const {
     const hsize_t n = form_.rows(), h = form_.height(), w = form_.width(), c = form_.channels();
-    if (form_.kind() == Hdf5Form::foreign && form_.flat()) return {n, h, w};
-    if (form_.kind() == Hdf5Form::foreign && form_.channels_first()) return {n, c, h, w};
+    if (form_.kind() == Hdf5Form::external && form_.flat()) return {n, h, w};
+    if (form_.kind() == Hdf5Form::external && form_.channels_first()) return {n, c, h, w};
     return {n, h, w, c};
   }
 

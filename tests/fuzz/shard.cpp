@@ -2,7 +2,7 @@
 // read. HDF5 itself makes each file, from the first bytes of the input, and the others then take
 // the place of what stands in its attributes, data sets and chunks. So the file's own structure is
 // always whole: HDF5 1.10 reads memory that it has freed when it is not, which is not ours to mend.
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set.hpp"
 
 #include "lockstep/data/row_reader.hpp"
 #include "tests/fuzz/hdf5_file.hpp"
@@ -71,7 +71,7 @@ void one(std::span<const std::uint8_t> bytes) {
   Input input(bytes);
   const unsigned how = input.byte();
   file.put(hdf5_file(input));
-  data::ForeignSpec spec;
+  data::ExternalSpec spec;
   spec.cache_bytes = 1 << 16;
   spec.range = how % 16 < 8 ? "auto" : "-1-1";
   data::DataSet rows(file.path(), spec);

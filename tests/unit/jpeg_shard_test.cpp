@@ -9,6 +9,7 @@
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/data/geometry.hpp"
 #include "lockstep/data/image.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/row_reader.hpp"

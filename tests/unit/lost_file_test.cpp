@@ -10,7 +10,7 @@
 
 #include "data/fault_guard.hpp"
 #include "data/image_codecs.hpp"
-#include "data/read_bytes.hpp"
+#include "data/mapping.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/data/row_reader.hpp"
@@ -35,7 +35,7 @@ struct Layout {
   bool gzip;
 };
 
-fs::path write_foreign(const fs::path& path, const Layout& layout) {
+fs::path write_external(const fs::path& path, const Layout& layout) {
   const hsize_t shape[] = {kRows, kSide, kSide, 3}, chunk[] = {layout.chunk_rows, kSide, kSide, 3};
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const hid_t created = H5Pcreate(H5P_DATASET_CREATE);
@@ -90,8 +90,8 @@ void write_over(const fs::path& path, char value) {
   fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
 }
 
-ForeignSpec little_cache() {
-  ForeignSpec spec;
+ExternalSpec little_cache() {
+  ExternalSpec spec;
   spec.cache_bytes = 1000;
   return spec;
 }
@@ -99,7 +99,7 @@ ForeignSpec little_cache() {
 }  // namespace
 
 TEST_CASE("other programs' files that change while they are read are errors that name them",
-          "[foreign][lost]") {
+          "[external][lost]") {
   const Folder folder;
   for (const Layout& layout : {Layout{"contiguous", H5T_STD_U8LE, 0, false},
                                {"floats", H5T_IEEE_F32LE, 0, false},
@@ -110,7 +110,7 @@ TEST_CASE("other programs' files that change while they are read are errors that
     CAPTURE(layout.name);
     for (const bool mapped : {false, true}) {
       const auto spoilt = [&](const std::function<void(const fs::path&)>& spoil) {
-        const fs::path path = write_foreign(folder.path / "a.h5", layout);
+        const fs::path path = write_external(folder.path / "a.h5", layout);
         DataSet set(path, little_cache());
         if (mapped) set.map();
         CHECK(what_ends_it(set).empty());
@@ -134,10 +134,10 @@ TEST_CASE("other programs' files that change while they are read are errors that
 }
 
 TEST_CASE("a file below a virtual data set that is cut off, changed or gone is named",
-          "[foreign][lost]") {
+          "[external][lost]") {
   const Folder folder;
   const auto spoilt = [&](const std::function<void(const fs::path&)>& spoil) {
-    const fs::path part = write_foreign(folder.path / "part.h5", {"", H5T_STD_U8LE, 4, true});
+    const fs::path part = write_external(folder.path / "part.h5", {"", H5T_STD_U8LE, 4, true});
     const fs::path path = folder.path / "whole.h5";
     const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     const hid_t created = H5Pcreate(H5P_DATASET_CREATE);
@@ -219,7 +219,7 @@ TEST_CASE("a staged copy that is cut off is named as what it is", "[stage][lost]
     const fs::path path = write_shard(folder.path / "a.h5", info, 0, kRows);
     const fs::path stage = folder.path / (mapped ? "stage-mapped" : "stage");
     DataSet set(path);
-    const Run all{0, kRows};
+    const RowRange all{0, kRows};
     REQUIRE(set.stage(stage, {&all, 1}).fits);
     if (mapped) set.map();
     CHECK(what_ends_it(set).empty());

@@ -9,6 +9,9 @@
 #include "folder_fixture.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/data/pack_folder.hpp"
+#include "lockstep/data/pack_row.hpp"
+#include "lockstep/data/packer.hpp"
+#include "lockstep/data/shard_normalisation.hpp"
 
 namespace lockstep::test {
 

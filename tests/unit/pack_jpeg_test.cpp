@@ -3,6 +3,7 @@
 
 #include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/data/data_set.hpp"
 #include "pack_fixture.hpp"
 
 namespace fs = std::filesystem;

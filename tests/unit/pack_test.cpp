@@ -1,10 +1,12 @@
-#include "lockstep/data/pack.hpp"
+#include "lockstep/data/packer.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/pack_note.hpp"
 #include "lockstep/data/shapes.hpp"
 #include "pack_fixture.hpp"
 

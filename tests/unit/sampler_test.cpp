@@ -39,9 +39,9 @@ std::vector<std::size_t> global_batch(SamplerSpec spec, std::uint64_t epoch, std
   std::vector<std::size_t> rows;
   for (spec.rank = 0; spec.rank < spec.world; ++spec.rank) {
     const Sampler sampler(spec);
-    const Slice slice = sampler.slice(index);
-    for (std::size_t i = 0; i < slice.rows; ++i) {
-      rows.push_back(sampler.row(epoch, slice.first_position + i));
+    const BatchPart part = sampler.part(index);
+    for (std::size_t i = 0; i < part.rows; ++i) {
+      rows.push_back(sampler.row(epoch, part.first_position + i));
     }
   }
   return rows;
@@ -88,7 +88,7 @@ TEST_CASE("every row exactly once per epoch, for any world, batch and uneven end
           std::size_t total = 0;
           for (std::size_t b = 0; b < sampler.batches(); ++b) {
             const auto batch = global_batch(spec, 2, b);
-            REQUIRE(batch.size() == sampler.slice(b).global_rows);
+            REQUIRE(batch.size() == sampler.part(b).global_rows);
             seen.insert(batch.begin(), batch.end());
             total += batch.size();
           }
@@ -123,17 +123,17 @@ TEST_CASE("every batch is shared as evenly as can be, lower ranks first", "[samp
   spec.world = 4;
   spec.keep_last = true;
   std::vector<std::size_t> shares;
-  for (spec.rank = 0; spec.rank < 4; ++spec.rank) shares.push_back(Sampler(spec).slice(1).rows);
+  for (spec.rank = 0; spec.rank < 4; ++spec.rank) shares.push_back(Sampler(spec).part(1).rows);
   CHECK(shares == std::vector<std::size_t>{2, 2, 1, 1});
   spec.rows = 9;
   spec.rank = 3;
-  CHECK(Sampler(spec).slice(1).rows == 0);
-  CHECK(Sampler(spec).slice(1).global_rows == 1);
+  CHECK(Sampler(spec).part(1).rows == 0);
+  CHECK(Sampler(spec).part(1).global_rows == 1);
   CHECK(Sampler(spec).rank_batch() == 2);
-  CHECK_THROWS_AS(Sampler(spec).slice(2), Error);
+  CHECK_THROWS_AS(Sampler(spec).part(2), Error);
   spec.world = 3;
   shares.clear();
-  for (spec.rank = 0; spec.rank < 3; ++spec.rank) shares.push_back(Sampler(spec).slice(0).rows);
+  for (spec.rank = 0; spec.rank < 3; ++spec.rank) shares.push_back(Sampler(spec).part(0).rows);
   CHECK(shares == std::vector<std::size_t>{3, 3, 2});
   spec.rank = 2;
   CHECK(Sampler(spec).rank_batch() == 3);

@@ -6,7 +6,8 @@
 
 #include "folder_fixture.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/shard_writer.hpp"
 
 namespace lockstep::test {
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set.hpp"
 
 #include <hdf5.h>
 #include <sys/resource.h>

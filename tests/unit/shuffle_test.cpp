@@ -28,9 +28,9 @@ std::vector<std::size_t> rows_of_rank(SamplerSpec spec, int rank, std::uint64_t 
   const Sampler sampler(spec);
   std::vector<std::size_t> rows;
   for (std::size_t b = 0; b < sampler.batches(); ++b) {
-    const Slice slice = sampler.slice(b);
-    for (std::size_t i = 0; i < slice.rows; ++i)
-      rows.push_back(sampler.row(epoch, slice.first_position + i));
+    const BatchPart part = sampler.part(b);
+    for (std::size_t i = 0; i < part.rows; ++i)
+      rows.push_back(sampler.row(epoch, part.first_position + i));
   }
   return rows;
 }
@@ -38,7 +38,7 @@ std::vector<std::size_t> rows_of_rank(SamplerSpec spec, int rank, std::uint64_t 
 std::set<std::size_t> part_of(SamplerSpec spec, int rank) {
   spec.rank = rank;
   std::set<std::size_t> rows;
-  for (const Run& run : Sampler(spec).rows_of_node())
+  for (const RowRange& run : Sampler(spec).rows_of_node())
     for (std::size_t i = 0; i < run.rows; ++i) rows.insert(run.first + i);
   return rows;
 }

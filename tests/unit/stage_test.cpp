@@ -44,7 +44,7 @@ bool all_right(const DataSet& set, std::size_t first = 0, std::size_t count = kR
   return true;
 }
 
-const Run all_rows{0, kRows};
+const RowRange all_rows{0, kRows};
 
 void wait_until_there(const DataSet& set) {
   for (int i = 0; i < 12000 && set.staged() < 1; ++i)
@@ -146,7 +146,7 @@ TEST_CASE("of a part of the rows only their pieces are copied", "[stage]") {
   const Folder folder;
   write_shards(folder.path);
   DataSet set(folder.path);
-  const Run some[] = {{1, 2}, {12, 4}};
+  const RowRange some[] = {{1, 2}, {12, 4}};
   const Staging staging = set.stage(folder.path / "copy", some);
   CHECK(staging.bytes < 6 * large_info().row_bytes() + 4 * 2 * (1 << 20));
   CHECK(staging.bytes >= 6 * large_info().row_bytes());
@@ -201,7 +201,7 @@ TEST_CASE("where nothing can be staged it is said", "[stage]") {
   write_shards(folder.path);
   write_file(folder.path / "file", "not a folder");
   DataSet set(folder.path / "a.h5");
-  const Run rows{0, 14};
+  const RowRange rows{0, 14};
   CHECK_THROWS_WITH(set.stage(folder.path / "file", {&rows, 1}),
                     Contains("data.stage: ") && Contains("file/lockstep-stage-"));
 }

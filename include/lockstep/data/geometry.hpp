@@ -4,22 +4,9 @@
 #include <cstdint>
 
 #include "lockstep/data/augment.hpp"
+#include "lockstep/data/box.hpp"
 
 namespace lockstep::data {
-
-/// A rectangle of an image, in pixels.
-struct Box {
-  std::size_t top = 0, left = 0, height = 0, width = 0;
-  bool operator==(const Box&) const = default;
-};
-
-/// One axis of a resampling: the pixels [begin, begin + length) are stretched to `target` pixels,
-/// of which [first, first + count) are wanted. All others contribute nothing, as if the image ended
-/// there.
-struct Axis {
-  std::size_t begin = 0, length = 0, target = 0, first = 0, count = 0;
-  bool operator==(const Axis&) const = default;
-};
 
 /// How one image becomes a row of a batch.
 struct Geometry {

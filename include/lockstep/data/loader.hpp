@@ -10,9 +10,9 @@
 
 #include "lockstep/data/augment.hpp"
 #include "lockstep/data/batch.hpp"
+#include "lockstep/data/data_set.hpp"
 #include "lockstep/data/mix.hpp"
 #include "lockstep/data/sampler.hpp"
-#include "lockstep/data/shard.hpp"
 #include "lockstep/device/device.hpp"
 
 namespace lockstep::data {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "lockstep/data/batch.hpp"
-#include "lockstep/data/geometry.hpp"
+#include "lockstep/data/box.hpp"
 
 namespace lockstep::data {
 

@@ -1,12 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <optional>
+#include <memory>
 #include <string>
-
-#include "lockstep/data/pack.hpp"
 
 namespace lockstep::data {
 
@@ -47,13 +44,5 @@ class PackFolder {
   std::string command_;
   std::unique_ptr<Lock> lock_;
 };
-
-/// Says that a shard of a plan is finished. Throws InputError naming the file.
-void write_note(const std::filesystem::path& partial, const ShardPlan& shard,
-                const FinishedShard& finished);
-
-/// Empty when the shard is not finished. Throws InputError when its note is damaged.
-std::optional<FinishedShard> read_note(const std::filesystem::path& partial, const ShardPlan& shard,
-                                       std::size_t channels);
 
 }  // namespace lockstep::data

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lockstep/data/augment.hpp"
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set.hpp"
 
 namespace lockstep::data {
 

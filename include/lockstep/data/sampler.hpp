@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/data/row_range.hpp"
+
 namespace lockstep::data {
 
 /// The order in which an epoch goes through the rows. All are pure functions of seed, epoch and
@@ -21,7 +23,7 @@ enum class Shuffle {
 };
 
 /// Who reads which row when: a pure function of what stands here. Each global batch is a run of
-/// consecutive positions of the epoch's order; a rank takes its slice of it. Batch b covers
+/// consecutive positions of the epoch's order; a rank takes its part of it. Batch b covers
 /// positions [b * global, (b + 1) * global). Each row comes at most once in an epoch; those that no
 /// batch covers are others each epoch (with Shuffle::node, others of the same node).
 struct SamplerSpec {
@@ -37,15 +39,10 @@ struct SamplerSpec {
 };
 
 /// A rank's rows of one global batch.
-struct Slice {
+struct BatchPart {
   std::size_t first_position = 0;  ///< in the epoch's order
   std::size_t rows = 0;            ///< this rank's; may be 0 in an uneven last batch
   std::size_t global_rows = 0;     ///< of all ranks together
-};
-
-/// Consecutive rows of the data set.
-struct Run {
-  std::size_t first = 0, rows = 0;
 };
 
 class Sampler {
@@ -59,11 +56,11 @@ class Sampler {
   std::size_t rank_batch() const;  ///< rows of a full batch on a rank, at most
   /// This rank's part of batch `index`: each is split as evenly as can be, the lower ranks taking
   /// one more.
-  Slice slice(std::size_t index) const;
+  BatchPart part(std::size_t index) const;
   /// The row that stands at `position`, which a batch covers, of `epoch`: O(1).
   std::size_t row(std::uint64_t epoch, std::size_t position) const;
   /// The rows that this rank's node may read in any epoch: all but with Shuffle::node.
-  std::vector<Run> rows_of_node() const;
+  std::vector<RowRange> rows_of_node() const;
   const SamplerSpec& spec() const { return spec_; }
 
  private:

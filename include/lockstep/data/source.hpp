@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/external.hpp"
 #include "lockstep/data/image.hpp"
-#include "lockstep/data/shard.hpp"
 
 namespace lockstep::data {
 
@@ -58,9 +58,9 @@ struct SourceSpec {
   std::vector<std::filesystem::path> files;
   /// The same for validation, where it is elsewhere; not for kinds that have it in their folder.
   std::vector<std::filesystem::path> validation_files;
-  std::filesystem::path root;               ///< of a list's paths; empty: the list's own folder
-  std::filesystem::path class_names;        ///< a file with one in each line; empty: by the labels
-  ForeignSpec foreign, validation_foreign;  ///< of "shards" that are other programs' HDF5 files
+  std::filesystem::path root;         ///< of a list's paths; empty: the list's own folder
+  std::filesystem::path class_names;  ///< a file with one in each line; empty: by the labels
+  ExternalSpec external, validation_external;  ///< of "shards" that are other programs' HDF5 files
 };
 
 std::vector<std::string> source_kinds();

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "lockstep/comm/control.hpp"
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set.hpp"
 #include "lockstep/train/config.hpp"
 
 namespace lockstep::train {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::train {
 

@@ -9,7 +9,7 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/data/augment.hpp"
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/train/metrics.hpp"
 

@@ -1,8 +1,9 @@
 #pragma once
 
 #include "lockstep/data/augment.hpp"
+#include "lockstep/data/data_set.hpp"
 #include "lockstep/data/mix.hpp"
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/sampler.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/config.hpp"
@@ -15,7 +16,8 @@ void require_channels(const data::DataSetInfo& data, const std::string& path);
 
 /// How files that are no shards are read: the training set, or, with its `trained_on`, a validation
 /// set.
-data::ForeignSpec foreign_spec(const Config& config, const data::DataSetInfo* trained_on = nullptr);
+data::ExternalSpec external_spec(const Config& config,
+                                 const data::DataSetInfo* trained_on = nullptr);
 
 /// The order of the training rows: `rows` is the training set; rank, world and nodes are left open.
 data::SamplerSpec training_order(const Config& config, const data::DataSet& rows, int world);

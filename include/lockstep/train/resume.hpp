@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/comm/control.hpp"
-#include "lockstep/data/shard.hpp"
+#include "lockstep/data/data_set_info.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/config.hpp"
 #include "lockstep/train/run_directory.hpp"

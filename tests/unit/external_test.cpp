@@ -111,7 +111,7 @@ void require_rows(const DataSet& set, std::size_t copies = 1) {
   }
 }
 
-std::string refusal(const fs::path& path, const ForeignSpec& spec = {}) {
+std::string refusal(const fs::path& path, const ExternalSpec& spec = {}) {
   try {
     const DataSet opened(path, spec);
   } catch (const InputError& error) {
@@ -151,7 +151,7 @@ fs::path write_chunks(const fs::path& path, H5Z_filter_t filter, Compress compre
 
 }  // namespace
 
-TEST_CASE("any numbers, layout and filters give the same pixels", "[foreign]") {
+TEST_CASE("any numbers, layout and filters give the same pixels", "[external]") {
   const Folder folder;
   struct Numbers {
     hid_t type;
@@ -176,7 +176,7 @@ TEST_CASE("any numbers, layout and filters give the same pixels", "[foreign]") {
   for (const Numbers& numbers : all) {
     for (const bool channels_first : {false, true}) {
       Form form{numbers.type, channels_first, {}, nullptr, numbers.scale, numbers.shift};
-      ForeignSpec spec;
+      ExternalSpec spec;
       spec.range = numbers.range;
       spec.cache_bytes = 1000;
       if (channels_first) {  // 3 x 5 x 4: either might be the channels
@@ -205,7 +205,7 @@ TEST_CASE("any numbers, layout and filters give the same pixels", "[foreign]") {
   }
 }
 
-TEST_CASE("Zstandard and Blosc chunks are decoded without a plugin", "[foreign]") {
+TEST_CASE("Zstandard and Blosc chunks are decoded without a plugin", "[external]") {
   const Folder folder;
   const auto by_zstd = [](std::span<const std::uint8_t> chunk) {
     std::vector<std::uint8_t> packed(ZSTD_compressBound(chunk.size()));
@@ -228,12 +228,12 @@ TEST_CASE("Zstandard and Blosc chunks are decoded without a plugin", "[foreign]"
   require_rows(blosc);
 }
 
-TEST_CASE("a chunk that is damaged is refused by file and row", "[foreign]") {
+TEST_CASE("a chunk that is damaged is refused by file and row", "[external]") {
   const Folder folder;
   const auto refused = [&](H5Z_filter_t filter, std::vector<std::uint8_t> bytes) {
     const auto damage = [&](std::span<const std::uint8_t>) { return bytes; };
     // The first chunk must do for mean and deviation: a range of rows is asked for by name below.
-    ForeignSpec spec;
+    ExternalSpec spec;
     const DataSetInfo like = small_info();
     spec.like = &like;
     const DataSet set(write_chunks(folder.path / "a.h5", filter, damage), spec);
@@ -257,7 +257,7 @@ TEST_CASE("a chunk that is damaged is refused by file and row", "[foreign]") {
   }
 }
 
-TEST_CASE("a chunk without filters that is stored longer or shorter than it is", "[foreign]") {
+TEST_CASE("a chunk without filters that is stored longer or shorter than it is", "[external]") {
   const Folder folder;
   Form form;
   form.chunk = {4, kHeight, kWidth, kChannels};
@@ -287,7 +287,7 @@ TEST_CASE("a chunk without filters that is stored longer or shorter than it is",
   }
 }
 
-TEST_CASE("chunks that were never written hold the fill value", "[foreign]") {
+TEST_CASE("chunks that were never written hold the fill value", "[external]") {
   const Folder folder;
   Form form;
   form.file_type = H5T_STD_U16LE;
@@ -326,7 +326,7 @@ TEST_CASE("chunks that were never written hold the fill value", "[foreign]") {
   }
 }
 
-TEST_CASE("a changed byte under Fletcher-32 is noticed", "[foreign]") {
+TEST_CASE("a changed byte under Fletcher-32 is noticed", "[external]") {
   const Folder folder;
   Form form;
   form.chunk = {4, kHeight, kWidth, kChannels};
@@ -341,11 +341,11 @@ TEST_CASE("a changed byte under Fletcher-32 is noticed", "[foreign]") {
   CHECK_THAT(refusal(path), Contains("a.h5: row 12 to 15") && Contains("Fletcher-32"));
 }
 
-TEST_CASE("LZF is decoded: literals, copies, copies of what they write", "[foreign]") {
+TEST_CASE("LZF is decoded: literals, copies, copies of what they write", "[external]") {
   const Folder folder;
   // 240 bytes: 3 literals, 255 + 9 would be too long: copies of 100 and of 137 bytes.
   const std::vector<std::uint8_t> packed = {2, 10, 20, 30, 7 << 5, 91, 2, 7 << 5, 128, 99};
-  ForeignSpec spec;
+  ExternalSpec spec;
   const DataSetInfo like = small_info();
   spec.like = &like;
   const DataSet set(write_chunks(folder.path / "a.h5", 32000, [&](auto) { return packed; }), spec);
@@ -362,7 +362,7 @@ TEST_CASE("LZF is decoded: literals, copies, copies of what they write", "[forei
   }
 }
 
-TEST_CASE("virtual data sets and patterns of files", "[foreign]") {
+TEST_CASE("virtual data sets and patterns of files", "[external]") {
   const Folder folder;
   write_file_of(folder.path / "part1.h5", {});
   Form compressed;
@@ -406,7 +406,7 @@ TEST_CASE("virtual data sets and patterns of files", "[foreign]") {
   CHECK_THAT(refusal(path), Contains("whole.h5") && Contains("part2.hdf5, which cannot be read"));
 }
 
-TEST_CASE("images and labels are found, or it is said what there is", "[foreign]") {
+TEST_CASE("images and labels are found, or it is said what there is", "[external]") {
   const Folder folder;
   const fs::path path = folder.path / "a.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
@@ -425,7 +425,7 @@ TEST_CASE("images and labels are found, or it is said what there is", "[foreign]
   CHECK_THAT(refusal(path), Contains("a.h5: holds several data sets that may be the images") &&
                                 Contains("/set/x_test [23, 5, 4, 3], /set/x_train [23, 5, 4, 3]") &&
                                 Contains("--data.images"));
-  ForeignSpec spec;
+  ExternalSpec spec;
   spec.images = "/set/x_train";
   CHECK_THAT(refusal(path, spec), Contains("several") && Contains("/set/y_train [23]") &&
                                       Contains("/weights [23]") && Contains("--data.labels"));
@@ -443,11 +443,11 @@ TEST_CASE("images and labels are found, or it is said what there is", "[foreign]
   CHECK_THAT(refusal(path, spec), Contains("images have 4 dimensions"));
 }
 
-TEST_CASE("numbers that are no pixels are refused by file and row", "[foreign]") {
+TEST_CASE("numbers that are no pixels are refused by file and row", "[external]") {
   const Folder folder;
   const DataSetInfo like = small_info();
   const auto error_of_row = [&](const Form& form, const char* range) {
-    ForeignSpec spec;
+    ExternalSpec spec;
     spec.range = range;
     spec.like = &like;
     try {
@@ -475,7 +475,7 @@ TEST_CASE("numbers that are no pixels are refused by file and row", "[foreign]")
   }
 }
 
-TEST_CASE("labels that are none are refused by file and row", "[foreign]") {
+TEST_CASE("labels that are none are refused by file and row", "[external]") {
   const Folder folder;
   const auto refused = [&](double label) {
     const fs::path path = folder.path / "a.h5";
@@ -501,7 +501,7 @@ TEST_CASE("labels that are none are refused by file and row", "[foreign]") {
 }
 
 TEST_CASE("a file that says it has more rows than there can be takes no memory for them",
-          "[foreign]") {
+          "[external]") {
   const Folder folder;
   const fs::path path = folder.path / "a.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
@@ -520,7 +520,7 @@ TEST_CASE("a file that says it has more rows than there can be takes no memory f
              Contains("a.h5: /images [1099511627776, 4, 4, 3]") && Contains("at most 2^31 rows"));
 }
 
-TEST_CASE("a file of other programs may have more rows than an image has lines", "[foreign]") {
+TEST_CASE("a file of other programs may have more rows than an image has lines", "[external]") {
   const Folder folder;
   const fs::path path = folder.path / "a.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
@@ -534,12 +534,12 @@ TEST_CASE("a file of other programs may have more rows than an image has lines",
   H5Sclose(space);
   write_labels(file, "labels", 70'000);
   H5Fclose(file);
-  ForeignSpec spec;
+  ExternalSpec spec;
   spec.layout = "nhwc";
   CHECK(DataSet(path, spec).info().rows == 70'000);
 }
 
-TEST_CASE("a validation set takes the training set's classes, mean and deviation", "[foreign]") {
+TEST_CASE("a validation set takes the training set's classes, mean and deviation", "[external]") {
   const Folder folder;
   const DataSet training(write_file_of(folder.path / "a.h5", {}));
   const auto all = all_pixels();
@@ -549,7 +549,7 @@ TEST_CASE("a validation set takes the training set's classes, mean and deviation
     CHECK(training.info().mean[c] == Approx(sum / static_cast<double>(all.size() / kChannels)));
   }
   DataSetInfo like = small_info();
-  ForeignSpec spec;
+  ExternalSpec spec;
   spec.like = &like;
   const DataSet validation(folder.path / "a.h5", spec);
   CHECK(validation.info().classes == like.classes);
@@ -559,12 +559,12 @@ TEST_CASE("a validation set takes the training set's classes, mean and deviation
   CHECK_THAT(refusal(folder.path / "a.h5", spec), Contains("row 1 has label 1"));
 }
 
-TEST_CASE("many threads read chunks through one small cache", "[foreign][loader]") {
+TEST_CASE("many threads read chunks through one small cache", "[external][loader]") {
   const Folder folder;
   Form form;
   form.chunk = {3, kHeight, kWidth, kChannels};
   form.filters = [](hid_t created) { H5Pset_deflate(created, 6); };
-  ForeignSpec spec;
+  ExternalSpec spec;
   spec.cache_bytes = 500;  // two blocks and a bit
   const DataSet set(write_file_of(folder.path / "a.h5", form), spec);
   std::vector<std::thread> threads;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace lockstep::data {
+namespace lockstep {
 
 /// What tells a file from what it becomes when it is written again.
 struct FileStamp {
@@ -22,4 +22,4 @@ FileStamp stamp_of(const std::filesystem::path& path);
 void require_same(const FileStamp& now, const FileStamp& then, const std::filesystem::path& path,
                   const std::string& rows, const std::string& file = "the file");
 
-}  // namespace lockstep::data
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "file_stamp.hpp"
+#include "lockstep/base/file_stamp.hpp"
 
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 
-namespace lockstep::data {
+namespace lockstep {
 namespace {
 
 FileStamp stamp_in(const struct stat& status) {
@@ -42,4 +42,4 @@ void require_same(const FileStamp& now, const FileStamp& then, const std::filesy
                                now.bytes < then.bytes ? "become shorter" : "been changed"));
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "foreign.hpp"
+#include "external_file.hpp"
 
 #include <fmt/core.h>
 
@@ -7,9 +7,12 @@
 #include <cmath>
 #include <limits>
 
+#include "chunked_rows.hpp"
+#include "contiguous_rows.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
-#include "read_bytes.hpp"
+#include "lockstep/base/h5.hpp"
+#include "stored_images.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -101,7 +104,7 @@ Found named(hid_t file, const std::filesystem::path& path, const std::string& na
   return found;
 }
 
-Found find_images(hid_t file, const std::filesystem::path& path, const ForeignSpec& spec,
+Found find_images(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
                   const std::vector<Found>& all) {
   std::vector<Found> candidates;
   for (const std::size_t rank : {4u, 3u}) {
@@ -129,7 +132,7 @@ Found find_images(hid_t file, const std::filesystem::path& path, const ForeignSp
                                list_text(candidates)));
 }
 
-Found find_labels(hid_t file, const std::filesystem::path& path, const ForeignSpec& spec,
+Found find_labels(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
                   const std::vector<Found>& all, const Found& images) {
   const hsize_t rows = images.shape[0];
   const auto fits = [&](const Found& one) {
@@ -175,7 +178,8 @@ Number number_of(hid_t type, const h5::Item& item) {
 
 bool are_channels(hsize_t extent) { return extent >= 1 && extent <= kMostChannels; }
 
-PixelForm form_of(const Found& images, const std::filesystem::path& path, const ForeignSpec& spec) {
+PixelForm form_of(const Found& images, const std::filesystem::path& path,
+                  const ExternalSpec& spec) {
   const std::vector<hsize_t>& s = images.shape;
   for (std::size_t d = 0; d < s.size(); ++d)
     if (s[d] == 0 || (d > 0 && s[d] > kLongestSide))
@@ -240,72 +244,96 @@ std::vector<std::string> read_classes(hid_t file, const std::filesystem::path& p
   return {};
 }
 
-}  // namespace
+// Its images, while it is being opened: one of the two.
+struct Images {
+  PixelForm form;
+  std::unique_ptr<FileBytes> bytes;
+  std::unique_ptr<StoredImages> stored;
 
-ShardFile open_foreign(const std::filesystem::path& path, const ForeignSpec& spec) {
+  void read_numbers(std::size_t row, std::vector<std::uint8_t>& numbers) const {
+    if (stored) {
+      const std::size_t block = row / stored->block_rows();
+      numbers.resize(stored->rows_of(block) * form.stored_bytes());
+      stored->decode_stored(block, numbers.data());
+    } else {
+      numbers.resize(form.stored_bytes());
+      bytes->read(row, row * numbers.size(), numbers);
+    }
+  }
+};
+
+ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec, Images& images) {
   const h5::Session session;
   ShardFile opened;
   opened.path = path;
-  h5::File file = open_hdf5(path);
+  const h5::File file = open_hdf5(path);
   const std::vector<Found> all = numbers_in(file.get());
-  const Found images = find_images(file.get(), path, spec, all);
-  PixelForm form = form_of(images, path, spec);
-  const Found labels = find_labels(file.get(), path, spec, all, images);
-  h5::Item item = h5::Item::data_set(file.get(), path, images.name);
+  const Found found = find_images(file.get(), path, spec, all);
+  images.form = form_of(found, path, spec);
+  const Found labels = find_labels(file.get(), path, spec, all, found);
+  h5::Item item = h5::Item::data_set(file.get(), path, found.name);
   h5::Data data = item.take_data();
   const h5::Type type(H5Dget_type(data.get()));
+  PixelForm& form = images.form;
   form.number = number_of(type.get(), item);
-  opened.info.rows = images.shape[0];
+  opened.info.rows = found.shape[0];
   opened.info.height = form.height;
   opened.info.width = form.width;
   opened.info.channels = form.channels;
   opened.info.classes = read_classes(file.get(), path);
-  opened.form = form;
   opened.labels = read_labels(file.get(), path, labels);
-  if (H5Tequal(type.get(), memory_type(form.number)) > 0 &&
-      lies_in_one_piece(data.get(), opened.offset)) {
-    require(opened.info.rows < (std::uint64_t{1} << 62) / form.stored_bytes(),
+  std::uint64_t offset = 0;
+  if (H5Tequal(type.get(), memory_type(form.number)) > 0 && lies_in_one_piece(data.get(), offset)) {
+    const std::size_t row_bytes = form.stored_bytes();
+    require(opened.info.rows < (std::uint64_t{1} << 62) / row_bytes,
             fmt::format("{}: is truncated", path.string()));
-    open_descriptor(opened, opened.info.rows * form.stored_bytes());
+    images.bytes = std::make_unique<FileBytes>(path, offset, opened.info.rows * row_bytes, false);
   } else {
-    opened.stored = std::make_unique<StoredImages>(path, std::move(data), form, opened.info.rows);
-    opened.file = std::move(file);
+    images.stored = std::make_unique<StoredImages>(path, std::move(data), form, opened.info.rows);
   }
   return opened;
 }
 
-void set_range(ShardFile& file, const ForeignSpec& spec) {
-  if (!file.form || !is_float(file.form->number)) return;
-  PixelForm form = *file.form;
-  if (spec.range == "auto") {
-    constexpr std::size_t looks = 8;
-    double smallest = 0, largest = 0;
-    std::vector<std::uint8_t> numbers;
-    for (std::size_t look = 0; look < looks; ++look) {
-      const std::size_t row = look * (file.info.rows - 1) / (looks - 1);
-      if (file.stored) {
-        const std::size_t block = row / file.stored->block_rows();
-        numbers.resize(file.stored->rows_of(block) * form.stored_bytes());
-        file.stored->decode_stored(block, numbers.data());
-      } else {
-        numbers.resize(form.stored_bytes());
-        read_bytes(file, row, row * numbers.size(), numbers);
-      }
-      for (std::size_t at = 0; at < numbers.size(); at += form.stored_bytes())
-        form.widen(&numbers[at], smallest, largest);
-    }
-    if (smallest < -0.002 || largest > 255.5)
-      h5::refuse(file.path,
-                 fmt::format("its floats go from {:.4g} to {:.4g}, which are neither 0 to 1 nor 0 "
-                             "to 255; for -1 to 1 say --data.range -1-1",
-                             smallest, largest));
-    form.high = largest <= 1.002 ? 1 : 255;  // half a level beyond
-  } else {
-    form.low = spec.range == "-1-1" ? -1 : 0;
-    form.high = spec.range == "0-255" ? 255 : 1;
+Levels judge_levels(const std::filesystem::path& path, const Images& images, std::size_t rows) {
+  constexpr std::size_t looks = 8;
+  double smallest = 0, largest = 0;
+  std::vector<std::uint8_t> numbers;
+  for (std::size_t look = 0; look < looks; ++look) {
+    images.read_numbers(look * (rows - 1) / (looks - 1), numbers);
+    for (std::size_t at = 0; at < numbers.size(); at += images.form.stored_bytes())
+      images.form.widen(&numbers[at], smallest, largest);
   }
-  file.form = form;
-  if (file.stored) file.stored->set_form(form);
+  if (smallest < -0.002 || largest > 255.5)
+    h5::refuse(path, fmt::format("its floats go from {:.4g} to {:.4g}, which are neither 0 to 1 "
+                                 "nor 0 to 255; for -1 to 1 say --data.range -1-1",
+                                 smallest, largest));
+  return {0, largest <= 1.002 ? 1.0 : 255.0};  // half a level beyond
+}
+
+Levels find_levels(const std::filesystem::path& path, const ExternalSpec& spec,
+                   const Images& images, std::size_t rows) {
+  if (!is_float(images.form.number)) return {};
+  if (spec.range == "auto") return judge_levels(path, images, rows);
+  return {spec.range == "-1-1" ? -1.0 : 0.0, spec.range == "0-255" ? 255.0 : 1.0};
+}
+
+}  // namespace
+
+ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& spec,
+                        const std::optional<Levels>& levels, BlockCache& cache) {
+  Images images;  // closes what it holds under a Session of its own
+  ShardFile opened = open_data(path, spec, images);
+  opened.levels = levels ? *levels : find_levels(path, spec, images, opened.info.rows);
+  images.form.low = opened.levels->low;
+  images.form.high = opened.levels->high;
+  if (images.stored) {
+    images.stored->set_form(images.form);
+    opened.rows = std::make_unique<ChunkedRows>(std::move(images.stored), cache, RowChecksums());
+  } else {
+    opened.rows =
+        std::make_unique<ContiguousRows>(std::move(images.bytes), images.form, RowChecksums());
+  }
+  return opened;
 }
 
 }  // namespace lockstep::data

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::data {
+
+/// One row is broken: its CRC-32C, its JPEG or its size is wrong; others may be whole. A file that
+/// cannot be read at all is a plain InputError.
+class BadRow : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+}  // namespace lockstep::data

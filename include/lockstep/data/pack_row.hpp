@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "lockstep/data/image.hpp"
+#include "lockstep/data/pack_plan.hpp"
+
+namespace lockstep::data {
+
+/// Bytes of a row, for plan_shards(): of JPEGs the mean of some that are spread over the source.
+std::size_t packed_row_bytes(const Source& source, const PackSpec& spec, const DataSetInfo& info);
+
+/// A row ready to be written: its pixels and, for a shard of JPEGs, its file.
+struct PackedRow {
+  Image image;
+  std::string jpeg;
+};
+
+/// Reads a row of the source and brings it into the form that `spec` and `info` say. Throws
+/// InputError naming an image that is unreadable.
+PackedRow prepare_row(const Source& source, const PackSpec& spec, const DataSetInfo& info,
+                      std::size_t row);
+
+}  // namespace lockstep::data

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "lockstep/data/data_set_info.hpp"
+
+namespace lockstep::data {
+
+/// Writes one shard: rows as info.encoding says, int32 labels, per-row CRC-32C of both. Memory does
+/// not grow with the rows, but for 20 bytes each. The file appears at `path` only when finish()
+/// returns; an error leaves nothing behind (InputError names the path).
+class ShardWriter {
+ public:
+  ShardWriter(std::filesystem::path path, const DataSetInfo& info, std::size_t rows);
+  ~ShardWriter();
+  void write(std::span<const std::uint8_t> image, std::int32_t label);  ///< the next row: pixels
+  /// The next row: a JPEG file of an image of this size.
+  void write_jpeg(std::span<const std::uint8_t> file, std::size_t height, std::size_t width,
+                  std::int32_t label);
+  void finish();  ///< exactly `rows` rows must have been written
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::data
