@@ -7,9 +7,10 @@
 namespace lockstep::train {
 
 struct StopSpec {
-  std::optional<double> allocation_end_s;  ///< then every process is killed; none: not known here
-  double margin_s = 0;                     ///< to be left before that
-  std::uint64_t stop_after = 0;            ///< stop after this step of the run; 0: after none
+  /// Then every process is killed. None: not known on this rank.
+  std::optional<double> allocation_end_s = std::nullopt;
+  double margin_s = 0;           ///< to be left before that
+  std::uint64_t stop_after = 0;  ///< stop after this step of the run; 0: after none
 };
 
 /// Decides when a run has to stop before its last epoch. Every rank has one; rank 0's alone knows
