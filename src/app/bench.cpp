@@ -189,8 +189,9 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   const int world = launch.rank.world;
   options.require_sound(world);
   const std::string backend = decide_backend(launch, options.backend);
-  Compute compute = prepare_compute(launch, {backend, options.threads, false, options.share_gpu});
-  const auto communicator = connect(launch, compute, {120, options.share_gpu, false});
+  Compute compute = prepare_compute(
+      launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
+  const auto communicator = connect(launch, compute, {.share_gpu = options.share_gpu});
   NoReduction no_reduction(*communicator);
   const nn::Network network = options.network();
   const train::TrainerSpec spec = options.trainer(network, world);

@@ -132,7 +132,7 @@ int run(Launch& launch, const BindingBenchOptions& options) {
   for (const std::string& failure : in_place.report.failures) log::warn(failure);
   Compute compute;
   compute.backend = std::move(in_place.backend);
-  const auto communicator = connect(launch, compute, {120, options.share_gpu, false});
+  const auto communicator = connect(launch, compute, {.share_gpu = options.share_gpu});
   Side bound(options, launch, gpu.ordinal ? plan.share : plan.compute.front(), *compute.backend,
              *communicator);
 

@@ -109,7 +109,8 @@ int evaluate(Launch& launch, const EvalOptions& options) {
   train::require_alike(model.trained_on, options.checkpoint,
                        data::delivered(rows.info(), augment, options.data), options.data);
   const std::string backend = decide_backend(launch, options.backend);
-  Compute compute = prepare_compute(launch, {backend, options.threads, false, options.share_gpu});
+  Compute compute = prepare_compute(
+      launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
 
   train::EvaluatorSpec spec;
   spec.network = train::make_network(model.config, model.trained_on);

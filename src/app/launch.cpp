@@ -20,9 +20,12 @@ void Launch::start(double deadline_s, Needs needs) {
   StartWatch watch(rank, heartbeat_spec(deadline_s));
   world = std::make_unique<comm::World>(argc, argv, [&watch] { watch.mpi_has_started(); });
   const comm::WorldFacts& facts = world->facts();
-  rank =
-      sys::identify(env, sys::MpiWorld{facts.rank, facts.world, facts.local_rank, facts.local_size},
-                    sys::srun_mpi_types);
+  rank = sys::identify(env,
+                       sys::MpiWorld{.rank = facts.rank,
+                                     .world = facts.world,
+                                     .local_rank = facts.local_rank,
+                                     .local_size = facts.local_size},
+                       sys::srun_mpi_types);
   log::set_rank(rank.rank, rank.world);
   control = world->make_control(deadline_s);
   heartbeat = watch.take_heartbeat(*control);

@@ -1,16 +1,14 @@
-#include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <exception>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
 #include "commands.hpp"
+#include "fail.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
@@ -25,37 +23,11 @@ constexpr const char* kFooter =
     "--stop-after with a checkpoint, from which --resume auto goes on; 4 another rank was lost.\n"
     "lockstep COMMAND --help lists a command's options.";
 
-/// This process's rank, as well as it can be told: 0 where that cannot be known.
-int speaking_rank(const Launch& launch) {
-  return launch.rank.world > 1 ? launch.rank.rank : rank_by_environment().rank;
-}
-
-volatile std::sig_atomic_t g_status = status_failed;
-
-/// Lets rank 0 speak first, which ends the others: an error that all ranks find alike (a missing
-/// file, a typing error) is said once. A launcher ends the others by SIGTERM, about a second later:
-/// their status is then the same, for srun passes on the highest.
-void wait_for_turn(const Launch& launch, int status) {
-  if (speaking_rank(launch) == 0) return;
-  g_status = status;
-  std::signal(SIGTERM, [](int) { std::_Exit(g_status); });
-  std::this_thread::sleep_for(std::chrono::seconds(2));
-}
-
-/// Says what went wrong and ends all ranks, who may be waiting for this one.
-int fail(const Launch& launch, const char* what, int status) {
-  wait_for_turn(launch, status);
-  log::error(what);
-  if (launch.heartbeat) launch.heartbeat->fail(what, status);
-  if (launch.world && launch.world->facts().world > 1) comm::World::abort(status);
-  return status;
-}
-
 int run(Launch& launch, const Command& command) {
   try {
     return command.run(launch);
   } catch (const sys::LaunchError& error) {
-    const bool said_by_rank_0 = speaking_rank(launch) > 0;
+    const bool said_by_rank_0 = likely_rank(launch) > 0;
     return fail(launch, said_by_rank_0 ? "the launch cannot work: rank 0 says why" : error.what(),
                 status_bad_input);
   } catch (const InputError& error) {

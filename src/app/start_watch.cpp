@@ -84,8 +84,11 @@ void StartWatch::run() {
 void StartWatch::meet() {
   if (!place_) return;
   try {
-    auto control = comm::make_tcp_control(
-        *place_, self_, {spec_.deadline_s, spec_.timeout_s, off_.get_token(), true});
+    auto control = comm::make_tcp_control(*place_, self_,
+                                          {.deadline_s = spec_.deadline_s,
+                                           .mates_s = spec_.timeout_s,
+                                           .stop = off_.get_token(),
+                                           .by_address = true});
     auto heartbeat = comm::start_heartbeat(spec_, *control);
     control_ = std::move(control);
     const std::scoped_lock lock(mutex_);

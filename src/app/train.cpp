@@ -18,7 +18,10 @@ namespace {
 train::Allocation look_at_allocation() {
   const sys::EnvLookup env = sys::process_environment();
   const sys::RankInfo self = sys::identify(env, std::nullopt);
-  train::Allocation allocation{self.host, env("SLURM_JOB_ID").value_or(""), 0, std::nullopt};
+  train::Allocation allocation{.host = self.host,
+                               .job = env("SLURM_JOB_ID").value_or(""),
+                               .restarts = 0,
+                               .end_s = std::nullopt};
   if (self.rank != 0) return allocation;
   const std::string restarts = env("SLURM_RESTART_COUNT").value_or("0");
   std::from_chars(restarts.data(), restarts.data() + restarts.size(), allocation.restarts);
@@ -26,34 +29,44 @@ train::Allocation look_at_allocation() {
   return allocation;
 }
 
-/// JSON of what was found; empty where nobody asked.
-std::string fly_over_nodes(Launch& launch, const train::Config& config) {
+/// JSON of what was found; empty when it was not asked for.
+std::string run_preflight(Launch& launch, const train::Config& config) {
   if (!config.preflight.check && !config.preflight.require) return "";
-  return check_nodes(launch, {std::filesystem::path(config.out).parent_path().string(),
-                              {config.data.train, config.data.val},
-                              config.preflight.require})
+  return check_nodes(launch, {.directory = std::filesystem::path(config.out).parent_path().string(),
+                              .paths = {config.data.train, config.data.val},
+                              .require = config.preflight.require})
       .json;
 }
 
-int run_training(Launch& launch, train::Config config) {
+int train_model(Launch& launch, train::Config config) {
   const double started_s = now_s();
   train::catch_stop_signals();  // one may come before the other ranks have
   const train::Allocation allocation = look_at_allocation();
   launch.silence_s = config.liveness.timeout_s;
   launch.start(config.comm.deadline_s);
-  // Again, behind MPI's start, which installs handlers of its own.
+  // Again, after MPI's start, which installs handlers of its own.
   train::catch_stop_signals();
   config.backend = decide_backend(launch, config.backend);
   train::resolve(config, launch.rank.world);
-  const std::string preflight = fly_over_nodes(launch, config);
-  Compute compute = prepare_compute(
-      launch, {config.backend, config.threads, config.binding.require, config.comm.share_gpu});
-  const auto communicator = connect(
-      launch, compute, {config.comm.deadline_s, config.comm.share_gpu, config.deterministic});
-  train::Run run({std::move(config), compute.bind_worker, compute.spare_cores,
-                  compute.binding_report, preflight, started_s, allocation},
-                 *compute.backend, *communicator, *launch.control);
-  return run.train() == train::Outcome::stopped ? status_stopped : status_done;
+  const std::string preflight = run_preflight(launch, config);
+  Compute compute = prepare_compute(launch, {.backend = config.backend,
+                                             .threads = config.threads,
+                                             .require_binding = config.binding.require,
+                                             .share_gpu = config.comm.share_gpu});
+  const auto communicator = connect(launch, compute,
+                                    {.deadline_s = config.comm.deadline_s,
+                                     .share_gpu = config.comm.share_gpu,
+                                     .deterministic = config.deterministic});
+  const train::Outcome outcome =
+      train::run_training({.config = std::move(config),
+                           .bind_worker = compute.bind_worker,
+                           .spare_cores = compute.spare_cores,
+                           .binding_report = compute.binding_report,
+                           .preflight = preflight,
+                           .started_s = started_s,
+                           .allocation = allocation},
+                          *compute.backend, *communicator, *launch.control);
+  return outcome == train::Outcome::stopped ? status_stopped : status_done;
 }
 
 }  // namespace
@@ -63,7 +76,7 @@ Command add_train(Arguments root) {
   Arguments app = root.add_command(
       "train", "Train a ResNet on shards. Start it by srun or mpirun, one process for each rank");
   options->add_to(app);
-  return {app, [options](Launch& launch) { return run_training(launch, options->config()); }};
+  return {app, [options](Launch& launch) { return train_model(launch, options->config()); }};
 }
 
 }  // namespace lockstep::app

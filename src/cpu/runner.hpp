@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <dnnl.hpp>
 #include <memory>
@@ -52,12 +53,22 @@ class Runner;
 
 /// What the runners of one program share: sizes while planning, memory while running.
 struct Context {
+  /// The references must outlive it. `lanes_at_most`: no lane has less than an image.
+  Context(const nn::Network& network_, const ProgramSpec& spec_, CpuParameters& parameters_,
+          Storage storage_, std::size_t lanes_at_most)
+      : network(network_),
+        spec(spec_),
+        parameters(parameters_),
+        kernels(cpu::kernels(storage_)),
+        storage(storage_),
+        lanes(std::min(lanes_at_most, spec_.batch)) {}
+
   const nn::Network& network;
   const ProgramSpec& spec;
   CpuParameters& parameters;
   const Kernels& kernels;
-  Storage storage;
-  std::size_t lanes = 1;
+  const Storage storage;
+  const std::size_t lanes;
   std::vector<Unit> units;
   std::vector<Region> regions;
   std::vector<Runner*> runners;  ///< by unit

@@ -116,16 +116,17 @@ void Generation::require_newest() const {
                   newest.job.empty() ? "" : fmt::format(" by job {}", newest.job), number_));
 }
 
-bool relieve_former_start(const RunDirectory& run, const StartRecord& now, double patience_s) {
-  const auto former = newest_start(run);
-  if (!former || now.job.empty() || former->job != now.job || !RunLock::held(run)) return false;
+bool take_over_from_previous_start(const RunDirectory& run, const StartRecord& now,
+                                   double patience_s) {
+  const auto previous = newest_start(run);
+  if (!previous || now.job.empty() || previous->job != now.job || !RunLock::held(run)) return false;
   log::warn(
       fmt::format("{}: an earlier start of job {}, on {}, is still at work here and is told "
                   "to end",
-                  run.root().string(), now.job, former->host));
-  StartRecord call = now;
-  call.step.reset();
-  const Generation newer(run, call);
+                  run.root().string(), now.job, previous->host));
+  StartRecord notice = now;
+  notice.step.reset();
+  const Generation newer(run, notice);
   for (const double until_s = now_s() + patience_s; RunLock::held(run) && now_s() < until_s;)
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   return true;

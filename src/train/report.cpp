@@ -13,12 +13,14 @@ namespace {
 
 double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-double remaining_s(const Progress& at, const RunStatistics& seen, const ProgressFacts& facts) {
-  const double steps_left = static_cast<double>(facts.epochs * facts.steps_per_epoch) -
-                            static_cast<double>(at.epoch * facts.steps_per_epoch + at.batch);
+double remaining_s(const Progress& progress, const RunStatistics& seen,
+                   const ProgressFacts& facts) {
+  const double steps_left =
+      static_cast<double>(facts.epochs * facts.steps_per_epoch) -
+      static_cast<double>(progress.epoch * facts.steps_per_epoch + progress.batch);
   const std::uint64_t every = facts.validate_every;
   const std::uint64_t off_beat = facts.epochs % every != 0 ? 1 : 0;  // the last epoch's
-  const std::uint64_t validations_left = facts.epochs / every + off_beat - at.epoch / every;
+  const std::uint64_t validations_left = facts.epochs / every + off_beat - progress.epoch / every;
   return steps_left * ratio(seen.train_s, static_cast<double>(seen.steps)) +
          static_cast<double>(validations_left) * seen.validation_s;
 }
@@ -81,13 +83,13 @@ std::string summarise(const Config& config) {
   return wrapped(given) + "\n" + wrapped(left);
 }
 
-std::string progress_line(const Progress& at, const RunStatistics& seen,
+std::string progress_line(const Progress& progress, const RunStatistics& seen,
                           const ProgressFacts& facts) {
   return fmt::format(
       "epoch {}/{}  step {}/{}  loss {:.4f}  top-1 {:.1f} %  lr {:.4g}  {:.0f} images/s  ETA {}",
-      at.epoch + 1, facts.epochs, at.batch, facts.steps_per_epoch, facts.loss,
-      100 * ratio(static_cast<double>(at.top1), static_cast<double>(at.rows)), facts.lr,
-      seen.epoch_images_per_s(), human_seconds(remaining_s(at, seen, facts)));
+      progress.epoch + 1, facts.epochs, progress.batch, facts.steps_per_epoch, facts.loss,
+      100 * ratio(static_cast<double>(progress.top1), static_cast<double>(progress.rows)), facts.lr,
+      seen.epoch_images_per_s(), human_seconds(remaining_s(progress, seen, facts)));
 }
 
 std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double seconds) {
@@ -114,23 +116,34 @@ std::string times_line(const RunStatistics& seen) {
       sum.exposed_comm_ms / steps, sum.update_ms / steps);
 }
 
-std::string summary_json(const Config& config, const Progress& at, const RunStatistics& seen,
+std::string reached_line(const Progress& progress, const std::optional<Validation>& validation) {
+  std::string line = fmt::format("done: {} epoch(s), {} steps", progress.epoch, progress.step);
+  const double best = 100 * progress.best_top1;
+  if (validation)
+    line += fmt::format(", validation top-1 {:.2f} % (best {:.2f} % in epoch {})",
+                        100 * validation->top1, best, progress.best_epoch);
+  else if (progress.best_top1 >= 0)
+    line += fmt::format(", best validation top-1 {:.2f} % in epoch {}", best, progress.best_epoch);
+  return line;
+}
+
+std::string summary_json(const Config& config, const Progress& progress, const RunStatistics& seen,
                          const std::optional<Validation>& validation, double seconds,
                          std::size_t peak_bytes) {
   const double steps = static_cast<double>(std::max<std::uint64_t>(seen.steps, 1));
   nlohmann::ordered_json json = {{"model", config.model},
                                  {"precision", config.precision},
                                  {"batch", config.batch},
-                                 {"epochs", at.epoch},
-                                 {"steps", at.step}};
+                                 {"epochs", progress.epoch},
+                                 {"steps", progress.step}};
   if (validation) {
     json["val_loss"] = validation->loss;
     json["val_top1"] = validation->top1;
     json["val_top5"] = validation->top5;
   }
-  if (at.best_top1 >= 0) {
-    json["best_val_top1"] = at.best_top1;
-    json["best_epoch"] = at.best_epoch;
+  if (progress.best_top1 >= 0) {
+    json["best_val_top1"] = progress.best_top1;
+    json["best_epoch"] = progress.best_epoch;
   }
   json["seconds"] = seconds;
   json["seconds_to_first_step"] = seen.first_step_s;

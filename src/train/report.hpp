@@ -39,7 +39,7 @@ struct ProgressFacts {
   double loss = 0;                   ///< of the newest step
   std::uint64_t validate_every = 1;  ///< epochs
 };
-std::string progress_line(const Progress& at, const RunStatistics& statistics,
+std::string progress_line(const Progress& progress, const RunStatistics& statistics,
                           const ProgressFacts& facts);
 
 std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double seconds);
@@ -48,8 +48,12 @@ std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double s
 /// 0.4": means.
 std::string times_line(const RunStatistics& statistics);
 
+/// "done: 3 epoch(s), 1170 steps, validation top-1 91.20 % (best 91.50 % in epoch 2)"
+std::string reached_line(const Progress& progress, const std::optional<Validation>& validation);
+
 /// summary.json
-std::string summary_json(const Config& config, const Progress& at, const RunStatistics& statistics,
+std::string summary_json(const Config& config, const Progress& progress,
+                         const RunStatistics& statistics,
                          const std::optional<Validation>& validation, double seconds,
                          std::size_t peak_bytes);
 

@@ -65,7 +65,7 @@ std::string claim(const std::string& pattern) {
   }
 }
 
-RunLock::RunLock(const RunDirectory& run, bool was_relieved) {
+RunLock::RunLock(const RunDirectory& run, bool took_over) {
   const std::filesystem::path path = run.root() / ".lock";
   // NFS locks only what is open for writing.
   file_ = Owned<int, ::close, -1>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -73,7 +73,7 @@ RunLock::RunLock(const RunDirectory& run, bool was_relieved) {
           fmt::format("{} cannot be opened: {}", path.string(), std::strerror(errno)));
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return;
   const int reason = errno;
-  require(reason != EWOULDBLOCK || was_relieved,
+  require(reason != EWOULDBLOCK || took_over,
           fmt::format("{}: another run is at work here: wait for its end, or choose another --out",
                       run.root().string()));
   log::warn(fmt::format("{} cannot be locked ({}): see to it that no other run writes here",

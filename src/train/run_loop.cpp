@@ -1,6 +1,7 @@
+#include "train/run_loop.hpp"
+
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include <fmt/core.h>
 
@@ -13,282 +14,296 @@
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/train/model.hpp"
 #include "lockstep/train/stop_signal.hpp"
-#include "train/run_impl.hpp"
 
 namespace lockstep::train {
 namespace {
 
 bool due(std::uint64_t count, std::uint64_t every) { return every != 0 && count % every == 0; }
 
+/// Only rank 0's allocation counts.
+StopSpec stop_spec(const RunSpec& spec, bool is_root) {
+  return {.allocation_end_s = is_root ? spec.allocation.end_s : std::nullopt,
+          .margin_s = spec.config.walltime.margin_s,
+          .stop_after = spec.config.stop_after};
+}
+
 }  // namespace
 
-Outcome Run::Impl::loop() {
-  if (at.epoch >= config.epochs) {
-    log::info(fmt::format("nothing is left to do: all {} epochs are done", config.epochs));
-    return Outcome::finished;
-  }
-  while (at.epoch < config.epochs) {
-    while (at.batch < steps_per_epoch) {
+RunLoop::RunLoop(const RunParts& parts, const Progress& progress)
+    : spec_(parts.spec),
+      config_(parts.spec.config),
+      backend_(parts.backend),
+      communicator_(parts.communicator),
+      control_(parts.control),
+      files_(parts.files),
+      data_(parts.data),
+      trainer_(parts.trainer),
+      steps_per_epoch_(data_.steps_per_epoch()),
+      schedule_(make_schedule(config_, steps_per_epoch_)),
+      stop_policy_(stop_spec(spec_, is_root())),
+      progress_(progress),
+      audited_step_(progress.step),
+      stragglers_(spec_.allocation.host, config_.data.train) {}
+
+Outcome RunLoop::run() {
+  while (progress_.epoch < config_.epochs) {
+    while (progress_.batch < steps_per_epoch_) {
       if (step()) return stop();
       // At an epoch's end finish_epoch() decides.
-      if (due(at.step, config.checkpoint.every_steps) && at.batch < steps_per_epoch)
-        save(checkpoints.path_of(at.step));
+      if (due(progress_.step, config_.checkpoint.every_steps) && progress_.batch < steps_per_epoch_)
+        save(files_.checkpoints().path_of(progress_.step));
     }
     if (!finish_epoch()) return stop();
   }
-  conclude();
+  write_summary();
   return Outcome::finished;
 }
 
-Outcome Run::Impl::stop() {
-  log::end_progress();
-  save(checkpoints.path_of(at.step));
-  log::info(fmt::format("stopped behind step {} {}; {} goes on from there with --resume auto",
-                        at.step, time_is_up() ? "because the allocation ends soon" : "as asked",
-                        checkpoints.path_of(at.step).string()));
-  return Outcome::stopped;
-}
-
-bool Run::Impl::time_is_up() const {
-  if (!speaker() || !spec.allocation.end_s) return false;
-  // Two checkpoints: one may be due anyway when the time has come.
-  const double needed_s = config.walltime.margin_s + 2 * longest_step_s + 2 * longest_save_s;
-  return now_s() + needed_s > *spec.allocation.end_s;
-}
-
-bool Run::Impl::asked_to_stop() const { return stop_requested() || time_is_up(); }
-
-void Run::Impl::look_for_newer_start() {
-  if (!generation || now_s() - looked_s < 1) return;
-  looked_s = now_s();
-  generation->require_newest();
-}
-
-std::optional<NextBatch> Run::Impl::next_batch() {
-  if (at.batch + 1 >= steps_per_epoch || !loader->ready()) return std::nullopt;
-  upcoming = loader->next();
-  return NextBatch{*upcoming, sampler->part(at.batch + 1).global_rows};
-}
-
-bool Run::Impl::step() {
-  look_for_newer_start();
-  comm::activity::begin_step(at.step + 1);
+bool RunLoop::step() {
+  files_.check_generation();
+  comm::activity::begin_step(progress_.step + 1);
   const double began_s = now_s();
-  const data::BatchPart part = sampler->part(at.batch);
-  const float lr = optim::learning_rate(schedule, at.epoch * steps_per_epoch + at.batch);
-  double mark = now_ms();
-  const data::Batch batch = upcoming ? *std::exchange(upcoming, std::nullopt) : loader->next();
-  check(batch.index == at.batch, "the loader is at another batch than the trainer");
-  const double data_ms = now_ms() - mark;
+  const std::size_t global_rows = data_.global_rows(progress_.batch);
+  const float lr =
+      optim::learning_rate(schedule_, progress_.epoch * steps_per_epoch_ + progress_.batch);
 
-  std::vector<std::string> bad_rows;
-  for (const data::Replaced& row : loader->replaced(batch)) bad_rows.push_back(row.what);
-  communicator.begin_step(at.step + 1);
-  StepReport report = trainer->step(batch, part.global_rows, lr, [this] { return next_batch(); });
-  loader->release(batch);
+  double mark_ms = now_ms();
+  const data::Batch batch = data_.next(progress_.batch);
+  const double data_ms = now_ms() - mark_ms;
+  const std::vector<std::string> bad_rows = data_.bad_rows(batch);
 
-  // One small exchange serves the metrics and the decision to stop, which all ranks must take
-  // behind the same step.
-  comm::activity::enter(comm::Phase::end_of_step);
-  mark = now_ms();
-  const auto sums = control.sum({report.metrics.loss, static_cast<double>(report.metrics.rows),
-                                 static_cast<double>(report.metrics.top1),
-                                 asked_to_stop() ? 1.0 : 0.0, static_cast<double>(bad_rows.size())},
-                                "step");
+  communicator_.begin_step(progress_.step + 1);
+  StepReport report = trainer_.step(batch, global_rows, lr, [this] { return next_batch(); });
+  data_.release(batch);
   report.times.data_ms = data_ms;
-  report.times.exposed_comm_ms += now_ms() - mark;
-  check(sums[1] == static_cast<double>(part.global_rows), "a step has lost rows");
-  longest_step_s = std::max(longest_step_s, now_s() - began_s);
 
-  if (sums[4] > 0) note_bad_rows(bad_rows);
-  ++at.step;
-  ++at.batch;
-  if (!report.skipped()) {  // where gradients overflow, the loss often does
-    at.loss_sum += sums[0];
-    at.rows += part.global_rows;
-    at.top1 += static_cast<std::uint64_t>(sums[2]);
-  }
-  count_step(report, sums[0] / sums[1], lr);
-  if (statistics.steps > 1) stragglers.add(report.times, control);  // the first is like no other
-  if (due(at.step, config.audit.every_steps)) audit();
-  return sums[3] > 0 || at.step == config.stop_after;
+  mark_ms = now_ms();
+  const StepTotals totals = add_up(report.metrics, bad_rows.size());
+  report.times.exposed_comm_ms += now_ms() - mark_ms;
+  check(totals.rows == static_cast<double>(global_rows), "a step has lost rows");
+  stop_policy_.add_step(now_s() - began_s);
+
+  if (totals.bad_rows) note_bad_rows(bad_rows);
+  advance(totals, report.skipped());
+  record_step(report, totals, lr);
+  if (statistics_.steps > 1) stragglers_.add(report.times, control_);  // the first is like no other
+  if (due(progress_.step, config_.audit.every_steps)) audit();
+  return totals.stop || stop_policy_.ends_after(progress_.step);
 }
 
-void Run::Impl::audit() {
-  if (audited_step == at.step) return;
-  trainer->audit(control, at.step);
-  audited_step = at.step;
+/// The batch after the one under way, when the loader has it and it is of this epoch.
+std::optional<NextBatch> RunLoop::next_batch() { return data_.look_ahead(progress_.batch + 1); }
+
+/// One small exchange serves the metrics and the decision to stop, which all ranks must take after
+/// the same step.
+RunLoop::StepTotals RunLoop::add_up(const Metrics& mine, std::size_t bad_rows) {
+  comm::activity::enter(comm::Phase::end_of_step);
+  const auto sums =
+      control_.sum({mine.loss, static_cast<double>(mine.rows), static_cast<double>(mine.top1),
+                    wants_stop() ? 1.0 : 0.0, static_cast<double>(bad_rows)},
+                   "step");
+  return {.loss = sums[0],
+          .rows = sums[1],
+          .top1 = sums[2],
+          .stop = sums[3] > 0,
+          .bad_rows = sums[4] > 0};
 }
 
 /// All ranks keep the list, so that any checkpoint and every rank's verdict can go by it.
-void Run::Impl::note_bad_rows(const std::vector<std::string>& mine) {
-  for (const std::string& of_rank : control.gather(join(mine, "\n"), "bad rows"))
+void RunLoop::note_bad_rows(const std::vector<std::string>& mine) {
+  for (const std::string& of_rank : control_.gather(join(mine, "\n"), "bad rows"))
     for (std::size_t begin = 0; begin < of_rank.size();) {
       const std::size_t end = std::min(of_rank.find('\n', begin), of_rank.size());
-      at.bad_rows.push_back(of_rank.substr(begin, end - begin));
+      progress_.bad_rows.push_back(of_rank.substr(begin, end - begin));
       begin = end + 1;
     }
-  require(at.bad_rows.size() <= config.data.bad_rows_limit,
+  require(progress_.bad_rows.size() <= config_.data.bad_rows_limit,
           fmt::format("{} rows of epoch {} are broken, more than data.bad-rows-limit = {}; the "
                       "newest: {}. Restore the files, or pack them again",
-                      at.bad_rows.size(), at.epoch + 1, config.data.bad_rows_limit,
-                      at.bad_rows.back()));
+                      progress_.bad_rows.size(), progress_.epoch + 1, config_.data.bad_rows_limit,
+                      progress_.bad_rows.back()));
 }
 
-void Run::Impl::count_step(const StepReport& report, double loss, float lr) {
+void RunLoop::advance(const StepTotals& totals, bool skipped) {
+  ++progress_.step;
+  ++progress_.batch;
+  if (skipped) return;  // where gradients overflow, the loss often does
+  progress_.loss_sum += totals.loss;
+  progress_.rows += static_cast<std::uint64_t>(totals.rows);
+  progress_.top1 += static_cast<std::uint64_t>(totals.top1);
+}
+
+void RunLoop::record_step(const StepReport& report, const StepTotals& totals, float lr) {
+  const double loss = totals.loss / totals.rows;
   require(std::isfinite(loss) || report.skipped(),
           fmt::format("the loss is {} at step {} (epoch {}): training diverged. Lower optim.lr or "
                       "lengthen optim.warmup-epochs; earlier checkpoints are in {}",
-                      loss, at.step, at.epoch + 1, directory.checkpoints().string()));
-  statistics.add(report.times, sampler->part(at.batch - 1).global_rows);
-  if (statistics.steps == 1) {
-    statistics.first_step_s = now_s() - spec.started_s;
-    report_loader();
+                      loss, progress_.step, progress_.epoch + 1,
+                      files_.directory().checkpoints().string()));
+  statistics_.add(report.times, static_cast<std::uint64_t>(totals.rows));
+  if (statistics_.steps == 1) {
+    statistics_.first_step_s = now_s() - spec_.started_s;
+    // The loader's pages are there only when it has filled them.
+    files_.write_binding(spec_.binding_report(data_.loader_memory()));
   }
-  if (!speaker()) return;
-  metrics->add(
-      to_json(StepRecord{at.step, at.epoch + 1, loss, lr, report.times, report.loss_scale}));
-  if (statistics.steps == 1)
-    log::info(fmt::format("first step done {:.2f} s after the start", statistics.first_step_s));
-  log::progress(progress_line(
-      at, statistics, {config.epochs, steps_per_epoch, lr, loss, config.eval.every_epochs}));
+  if (!is_root()) return;
+  files_.add_metrics(to_json(StepRecord{.step = progress_.step,
+                                        .epoch = progress_.epoch + 1,
+                                        .loss = loss,
+                                        .lr = lr,
+                                        .times = report.times,
+                                        .loss_scale = report.loss_scale}));
+  if (statistics_.steps == 1)
+    log::info(fmt::format("first step done {:.2f} s after the start", statistics_.first_step_s));
+  log::progress(progress_line(progress_, statistics_,
+                              {.epochs = config_.epochs,
+                               .steps_per_epoch = steps_per_epoch_,
+                               .lr = lr,
+                               .loss = loss,
+                               .validate_every = config_.eval.every_epochs}));
 }
 
-/// The loader's pages are there only when it has filled them.
-void Run::Impl::report_loader() {
-  const std::string binding = spec.binding_report(loader->memory());
-  if (speaker()) write_text_atomically(directory.binding(), binding);
+bool RunLoop::finish_epoch() {
+  const std::uint64_t epoch = progress_.epoch + 1;
+  const bool last = epoch >= config_.epochs;
+  const bool keep = last || due(epoch, config_.checkpoint.every_epochs) ||
+                    due(progress_.step, config_.checkpoint.every_steps);
+  EpochRecord record = epoch_record();
+  const double validation_began_s = now_s();
+  if (data_.validation() && (last || due(epoch, config_.eval.every_epochs))) {
+    // A run that dies in a long validation goes on from here and makes the validation up.
+    if (keep) save(files_.checkpoints().path_of(progress_.step));
+    record.validation = validate();
+    if (!record.validation) return false;
+    statistics_.validation_s = now_s() - validation_began_s;
+  }
+  record_epoch(record, statistics_.epoch_s + now_s() - validation_began_s);
+  const bool best = record.validation && record.validation->top1 > progress_.best_top1;
+  begin_next_epoch();
+  if (best) {
+    progress_.best_top1 = record.validation->top1;
+    progress_.best_epoch = epoch;
+    // First: a checkpoint that counts the best one must not outlive its absence.
+    save_best();
+  }
+  if (keep) save(files_.checkpoints().path_of(progress_.step));
+  return true;
 }
 
 /// But for the validation. Collective.
-EpochRecord Run::Impl::epoch_record() const {
-  const double steps = static_cast<double>(std::max<std::uint64_t>(1, statistics.epoch_steps));
-  const auto waits =
-      control.max({statistics.epoch_data_ms / steps, statistics.epoch_data_share()}, "epoch's end");
-  return {.epoch = at.epoch + 1,
-          .step = at.step,
-          .train_loss = at.loss_sum / static_cast<double>(at.rows),
-          .train_top1 = static_cast<double>(at.top1) / static_cast<double>(at.rows),
+EpochRecord RunLoop::epoch_record() const {
+  const double steps = static_cast<double>(std::max<std::uint64_t>(1, statistics_.epoch_steps));
+  const auto waits = control_.max(
+      {statistics_.epoch_data_ms / steps, statistics_.epoch_data_share()}, "epoch's end");
+  const double rows = static_cast<double>(progress_.rows);
+  return {.epoch = progress_.epoch + 1,
+          .step = progress_.step,
+          .train_loss = progress_.loss_sum / rows,
+          .train_top1 = static_cast<double>(progress_.top1) / rows,
           .validation = std::nullopt,
-          .images_per_s = statistics.epoch_images_per_s(),
-          .bad_rows = at.bad_rows,
+          .images_per_s = statistics_.epoch_images_per_s(),
+          .bad_rows = progress_.bad_rows,
           .data_ms = waits[0],
           .data_share = waits[1]};
 }
 
-bool Run::Impl::finish_epoch() {
-  const std::uint64_t epoch = at.epoch + 1;
-  const bool last = last_epoch();
-  const bool keep = last || due(epoch, config.checkpoint.every_epochs) ||
-                    due(at.step, config.checkpoint.every_steps);
-  EpochRecord record = epoch_record();
-  const double validation_began_s = now_s();
-  if (val_rows && (last || due(epoch, config.eval.every_epochs))) {
-    // A run that dies in a long validation goes on from here and makes the validation up.
-    if (keep) save(checkpoints.path_of(at.step));
-    record.validation = validate();
-    if (!record.validation) return false;
-  }
-  if (record.validation) statistics.validation_s = now_s() - validation_began_s;
-  const double seconds = statistics.epoch_s + now_s() - validation_began_s;
-
-  require(!record.validation || std::isfinite(record.validation->loss),
+std::optional<Validation> RunLoop::validate() {
+  comm::activity::enter(comm::Phase::evaluation);
+  const Evaluation result = evaluator().evaluate();
+  if (result.stopped) return std::nullopt;
+  require(std::isfinite(result.mean.loss),
           fmt::format("the validation's loss is {} behind step {} (epoch {}): training diverged. "
                       "Lower optim.lr or lengthen optim.warmup-epochs",
-                      record.validation->loss, at.step, epoch));
-  const bool best = record.validation && record.validation->top1 > at.best_top1;
-  if (best) at.best_top1 = record.validation->top1;
-  if (best) at.best_epoch = epoch;
-  if (speaker()) {
-    log::end_progress();
-    metrics->add(to_json(record));
-    metrics->flush();
-    log::info(epoch_line(record, config.epochs, seconds));
-    if (!at.bad_rows.empty())
-      log::warn(fmt::format("{} row(s) of epoch {} were broken and replaced by others:\n  {}",
-                            at.bad_rows.size(), epoch, join(at.bad_rows, "\n  ")));
-  }
-  at.epoch = epoch;
-  at.batch = 0;
-  at.loss_sum = 0;
-  at.rows = at.top1 = 0;
-  at.bad_rows.clear();
-  statistics.begin_epoch();
-  // The best one first: a checkpoint that counts it must not outlive its absence.
-  if (best) save_best();
-  if (keep) save(checkpoints.path_of(at.step));
-  return true;
+                      result.mean.loss, progress_.step, progress_.epoch + 1));
+  return newest_validation_ = result.mean;
 }
 
-std::optional<Validation> Run::Impl::validate() {
-  comm::activity::enter(comm::Phase::evaluation);
-  if (!evaluator) {
-    EvaluatorSpec evaluation;
-    evaluation.network = trainer->network();
-    // Normalised as the training images are, whatever the validation set says.
-    evaluation.program = trainer->program_spec();
-    if (config.eval.batch != 0) evaluation.program.batch = config.eval.batch;
-    evaluation.augment = evaluation_augment(config, input, val_rows->info());
-    evaluation.workers = loader_threads();
-    evaluation.bind_worker = spec.bind_worker;
-    evaluation.stop = [this] { return asked_to_stop(); };
-    evaluator.emplace(evaluation, backend, trainer->parameters(), control, *val_rows);
-  }
-  const Evaluation result = evaluator->evaluate();
-  if (result.stopped) return std::nullopt;
-  return newest_validation = result.mean;
+/// Compiled when first needed.
+Evaluator& RunLoop::evaluator() {
+  if (evaluator_) return *evaluator_;
+  EvaluatorSpec spec;
+  spec.network = trainer_.network();
+  // Normalised as the training images are, whatever the validation set says.
+  spec.program = trainer_.program_spec();
+  if (config_.eval.batch != 0) spec.program.batch = config_.eval.batch;
+  spec.augment = data_.validation_augment();
+  spec.workers = data_.loader_threads();
+  spec.bind_worker = spec_.bind_worker;
+  spec.stop = [this] { return wants_stop(); };
+  return evaluator_.emplace(spec, backend_, trainer_.parameters(), control_, *data_.validation());
 }
 
-CheckpointHeader Run::Impl::header() const {
-  CheckpointHeader header;
-  header.progress = at;
-  header.config = saved_config();
-  header.backend = backend.description();
-  header.build = build_id();
-  header.world = static_cast<std::uint64_t>(control.world());
-  header.metrics_bytes = metrics->bytes();
-  header.input = input;
-  return header;
+void RunLoop::record_epoch(const EpochRecord& record, double seconds) {
+  if (!is_root()) return;
+  log::end_progress();
+  files_.add_metrics(to_json(record));
+  files_.flush_metrics();
+  log::info(epoch_line(record, config_.epochs, seconds));
+  if (!record.bad_rows.empty())
+    log::warn(fmt::format("{} row(s) of epoch {} were broken and replaced by others:\n  {}",
+                          record.bad_rows.size(), record.epoch, join(record.bad_rows, "\n  ")));
 }
 
-void Run::Impl::save(const std::filesystem::path& path) {
+void RunLoop::begin_next_epoch() {
+  ++progress_.epoch;
+  progress_.batch = 0;
+  progress_.loss_sum = 0;
+  progress_.rows = progress_.top1 = 0;
+  progress_.bad_rows.clear();
+  statistics_.begin_epoch();
+}
+
+void RunLoop::audit() {
+  if (audited_step_ == progress_.step) return;
+  trainer_.audit(control_, progress_.step);
+  audited_step_ = progress_.step;
+}
+
+void RunLoop::save(const std::filesystem::path& path) {
   audit();
   comm::activity::enter(comm::Phase::checkpoint);
-  if (!speaker()) return;
-  generation->require_newest();
   const double began_s = now_s();
-  metrics->flush();  // a checkpoint never counts on lines that are not yet on the disk
-  write_checkpoint(path, header(), trainer->parameters());
-  checkpoints.prune();
-  longest_save_s = std::max(longest_save_s, now_s() - began_s);
+  CheckpointHeader header;
+  header.progress = progress_;
+  header.backend = backend_.description();
+  header.build = build_id();
+  header.world = static_cast<std::uint64_t>(control_.world());
+  header.input = data_.input();
+  files_.save(path, std::move(header), trainer_.parameters());
+  stop_policy_.add_save(now_s() - began_s);
 }
 
-void Run::Impl::save_best() {
-  save(checkpoints.best_of(at.step));
-  if (speaker()) checkpoints.name_best(at.step);
+void RunLoop::save_best() {
+  save(files_.checkpoints().best_of(progress_.step));
+  files_.name_best(progress_.step);
 }
 
-void Run::Impl::conclude() {
+bool RunLoop::wants_stop() const { return stop_policy_.wants_stop(stop_requested(), now_s()); }
+
+Outcome RunLoop::stop() {
+  log::end_progress();
+  const std::filesystem::path checkpoint = files_.checkpoints().path_of(progress_.step);
+  save(checkpoint);
+  log::info(fmt::format(
+      "stopped behind step {} {}; {} goes on from there with --resume auto", progress_.step,
+      stop_policy_.time_is_up(now_s()) ? "because the allocation ends soon" : "as asked",
+      checkpoint.string()));
+  return Outcome::stopped;
+}
+
+void RunLoop::write_summary() {
   comm::activity::enter(comm::Phase::ending);
-  const double seconds = now_s() - spec.started_s;
-  const double peak = control.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
-  if (!speaker()) return;
-  metrics->flush();
-  std::filesystem::remove(comm::activity::post_mortem_room(directory.root()));
-  write_text_atomically(directory.summary(), summary_json(config, at, statistics, newest_validation,
-                                                          seconds, static_cast<std::size_t>(peak)));
-  std::string reached = fmt::format("done: {} epoch(s), {} steps", at.epoch, at.step);
-  if (newest_validation)
-    reached += fmt::format(", validation top-1 {:.2f} % (best {:.2f} % in epoch {})",
-                           100 * newest_validation->top1, 100 * at.best_top1, at.best_epoch);
-  else if (at.best_top1 >= 0)
-    reached += fmt::format(", best validation top-1 {:.2f} % in epoch {}", 100 * at.best_top1,
-                           at.best_epoch);
-  log::info(fmt::format("{}, in {}; {:.0f} images/s; peak memory {} a rank", reached,
-                        human_seconds(seconds), statistics.images_per_s(), human_bytes(peak)));
-  if (statistics.steps > 0) log::info(times_line(statistics));
+  const double seconds = now_s() - spec_.started_s;
+  const double peak = control_.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
+  if (!is_root()) return;
+  files_.write_summary(summary_json(config_, progress_, statistics_, newest_validation_, seconds,
+                                    static_cast<std::size_t>(peak)));
+  log::info(fmt::format("{}, in {}; {:.0f} images/s; peak memory {} a rank",
+                        reached_line(progress_, newest_validation_), human_seconds(seconds),
+                        statistics_.images_per_s(), human_bytes(peak)));
+  if (statistics_.steps > 0) log::info(times_line(statistics_));
   log::info(fmt::format("{}: config.toml metrics.jsonl binding.json summary.json checkpoints/",
-                        directory.root().string()));
+                        files_.directory().root().string()));
 }
 
 }  // namespace lockstep::train

@@ -79,7 +79,7 @@ Trainer::Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& 
 
 Trainer::~Trainer() { comm::activity::follow(nullptr); }
 
-void Trainer::enter(comm::Phase phase) {
+void Trainer::enter_phase(comm::Phase phase) {
   comm::activity::enter(phase);
   backend_.device().tell(comm::activity::code(phase));
 }
@@ -140,12 +140,12 @@ void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part, 
       reducer_->progress();
     }
   };
-  enter(comm::Phase::forward);
+  enter_phase(comm::Phase::forward);
   run(program.forward());
-  mark(&StepTimes::forward_ms);
-  enter(comm::Phase::backward);
+  end_lap(&StepTimes::forward_ms);
+  enter_phase(comm::Phase::backward);
   run(program.backward(!first));
-  mark(&StepTimes::backward_ms);
+  end_lap(&StepTimes::backward_ms);
 }
 
 /// A rank without rows in an uneven last batch joins every reduction, with zeros.
@@ -164,25 +164,25 @@ void Trainer::reduce_and_update(const StepScalars& scalars, std::size_t micro_ba
   const auto update = [&](std::size_t first, std::size_t last) {
     if (first >= last) return;
     backend_.update(*parameters_, rule_, scalars, first, last);
-    mark(&StepTimes::update_ms);
+    end_lap(&StepTimes::update_ms);
   };
   // An overflow in any bucket skips the whole step: then nothing is updated before all are there.
   const bool all_at_once = has_loss_scale(spec_.program.precision);
   const auto& buckets = reducer_->buckets();
-  enter(comm::Phase::update);
+  enter_phase(comm::Phase::update);
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     reducer_->wait(b);
-    mark(&StepTimes::exposed_comm_ms);
+    end_lap(&StepTimes::exposed_comm_ms);
     if (!all_at_once) update(buckets[b].first_slice, std::min(buckets[b].last_slice, learned));
   }
   backend_.judge_gradients(*parameters_);
   if (all_at_once) update(0, learned);
   // Running statistics lie behind the last learned slice: all buckets have arrived by now.
   backend_.update_statistics(*parameters_, micro_batches);
-  mark(&StepTimes::update_ms);
+  end_lap(&StepTimes::update_ms);
 }
 
-void Trainer::mark(double StepTimes::*time) {
+void Trainer::end_lap(double StepTimes::*time) {
   timeline_->mark();
   laps_.push_back(time);
 }

@@ -65,28 +65,28 @@ TEST_CASE("starts without progress are those of one job, in a row, from one step
   CHECK(starts_without_progress(run, "13", 5) == 0);
 }
 
-TEST_CASE("a start relieves its own job's former one, and nobody else's", "[generation]") {
+TEST_CASE("a start takes over from its own job's previous one, and from no other", "[generation]") {
   const Folder folder;
   const RunDirectory run(folder.path);
   const StartRecord again{0, 0, "n2", "12"};
-  CHECK_FALSE(relieve_former_start(run, again, 1));  // there was none
-  const Generation former(run, {0, 5, "n1", "12"});
-  CHECK_FALSE(relieve_former_start(run, again, 1));  // it has ended
+  CHECK_FALSE(take_over_from_previous_start(run, again, 1));  // there was none
+  const Generation previous(run, {0, 5, "n1", "12"});
+  CHECK_FALSE(take_over_from_previous_start(run, again, 1));  // it has ended
   std::optional<RunLock> lock(run);
-  CHECK_FALSE(relieve_former_start(run, {0, 0, "n2", "13"}, 1));
-  CHECK_FALSE(relieve_former_start(run, {0, 0, "n2", ""}, 1));
-  former.require_newest();
+  CHECK_FALSE(take_over_from_previous_start(run, {0, 0, "n2", "13"}, 1));
+  CHECK_FALSE(take_over_from_previous_start(run, {0, 0, "n2", ""}, 1));
+  previous.require_newest();
   std::thread obedient([&] {
     for (int i = 0; i < 6000; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       try {
-        former.require_newest();
+        previous.require_newest();
       } catch (const Error&) {
         return lock.reset();
       }
     }
   });
-  CHECK(relieve_former_start(run, again, 10));
+  CHECK(take_over_from_previous_start(run, again, 10));
   obedient.join();
   CHECK_FALSE(RunLock::held(run));
   lock.emplace(run);

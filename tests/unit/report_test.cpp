@@ -34,3 +34,15 @@ TEST_CASE("the time that is left counts the validations that will be made", "[re
   CHECK_THAT(line(5), Contains("ETA 33:33"));    // 5, 10
   CHECK_THAT(line(100), Contains("ETA 16:53"));  // 10
 }
+
+TEST_CASE("the end names the newest validation and the best, as far as there were any",
+          "[report]") {
+  Progress progress{.step = 6, .epoch = 3};
+  CHECK(reached_line(progress, std::nullopt) == "done: 3 epoch(s), 6 steps");
+  progress.best_top1 = 0.75;
+  progress.best_epoch = 2;
+  CHECK(reached_line(progress, std::nullopt) ==
+        "done: 3 epoch(s), 6 steps, best validation top-1 75.00 % in epoch 2");
+  CHECK(reached_line(progress, Validation{.loss = 1, .top1 = 0.5, .top5 = 1}) ==
+        "done: 3 epoch(s), 6 steps, validation top-1 50.00 % (best 75.00 % in epoch 2)");
+}

@@ -12,7 +12,7 @@ namespace lockstep::train {
 /// What a start leaves in generations/NUMBER.json for those that come later.
 struct StartRecord {
   std::uint64_t number = 0;
-  std::optional<std::uint64_t> step;  ///< that it went on from; none: it only relieved another
+  std::optional<std::uint64_t> step;  ///< that it resumed from; none: it only told another to end
   std::string host;
   std::string job;  ///< the Slurm job's number; empty outside one
 };
@@ -46,10 +46,10 @@ class Generation {
   std::uint64_t number_ = 0;
 };
 
-/// For a start that may be a former one's successor: where `now.job` is the job of the newest start
-/// there, the scheduler has started that job anew and counts the former process as dead. If that
-/// holds the directory's lock nonetheless it is told to go, by a new generation, and gets
-/// `patience_s` for it. True when there was one to relieve: then its lock counts no longer.
-bool relieve_former_start(const RunDirectory& run, const StartRecord& now, double patience_s);
+/// Ends a previous start of `now.job` that still holds the directory's lock: the scheduler has
+/// started that job again, so it counts the previous process as dead. A new generation tells it to
+/// end, and it gets `patience_s` to do so. True when there was one: then its lock no longer counts.
+bool take_over_from_previous_start(const RunDirectory& run, const StartRecord& now,
+                                   double patience_s);
 
 }  // namespace lockstep::train

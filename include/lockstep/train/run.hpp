@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,19 +41,10 @@ struct RunSpec {
 };
 
 /// One training from its configuration to its files: data, network, resume, the loop over epochs
-/// and steps, validation, checkpoints, metrics. Every method is collective. Before train() nothing
-/// is written, so a run that cannot begin leaves nothing behind.
-class Run {
- public:
-  /// Opens and checks everything that the run needs. Throws InputError as its parts do. The
-  /// references must outlive the run.
-  Run(RunSpec spec, Backend& backend, comm::Communicator& communicator, comm::Control& control);
-  ~Run();
-  Outcome train();
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
+/// and steps, validation, checkpoints, metrics. Collective. Everything that the run needs is opened
+/// and checked before anything is written, so a run that cannot begin leaves nothing behind. Throws
+/// InputError as its parts do, and Error when ranks diverge or a newer start of the run has begun.
+Outcome run_training(RunSpec spec, Backend& backend, comm::Communicator& communicator,
+                     comm::Control& control);
 
 }  // namespace lockstep::train

@@ -36,15 +36,14 @@ class RunDirectory {
 /// nothing is there; without one, throws InputError when another run was faster. Returns the path.
 std::string claim(const std::string& pattern);
 
-/// The right to write in a run's directory, which one process of all has: held by a lock on the
-/// file
-/// `.lock` in it, so that it ends with the process, however that ends, and a run that was killed
-/// can be gone on with at once. The directory is there already.
+/// The right to write in a run's directory, which only one process has: a lock on the file `.lock`
+/// in it. It ends with the process, however that ends, so a run that was killed can be resumed at
+/// once. The directory must exist.
 class RunLock {
  public:
-  /// Throws InputError when another run has it, unless that one `was_relieved`. Where the file
-  /// system knows no locks, says so in a warning and goes on.
-  explicit RunLock(const RunDirectory& run, bool was_relieved = false);
+  /// Throws InputError when another run has it, unless this one `took_over` from that. Warns where
+  /// the file system has no locks, and continues.
+  explicit RunLock(const RunDirectory& run, bool took_over = false);
   /// Whether some process has it now.
   static bool held(const RunDirectory& run);
 

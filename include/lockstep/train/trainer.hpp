@@ -91,11 +91,11 @@ class Trainer {
   void run_micro_batch(const data::Batch& batch, const MicroBatch& part, StepScalars scalars,
                        bool first, bool last);
   void contribute_nothing();
-  void enter(comm::Phase phase);  ///< here, and on the device when it comes there
+  void enter_phase(comm::Phase phase);  ///< here, and on the device when it comes there
   void prefetch(const NextBatch& next);
   void reduce_and_update(const StepScalars& scalars, std::size_t micro_batches);
-  /// What passes on the device between the last mark and this one counts as `time`.
-  void mark(double StepTimes::*time);
+  /// The device's time since the last mark is a lap, which report() adds to `time`.
+  void end_lap(double StepTimes::*time);
   StepReport report();
 
   TrainerSpec spec_;
@@ -106,7 +106,7 @@ class Trainer {
   std::map<std::size_t, std::unique_ptr<Program>> programs_;  ///< by rows
   std::unique_ptr<comm::BucketReducer> reducer_;
   std::unique_ptr<Timeline> timeline_;
-  std::vector<double StepTimes::*> laps_;  ///< what the timeline's laps count as
+  std::vector<double StepTimes::*> laps_;  ///< of this step: the time that each is added to
 };
 
 }  // namespace lockstep::train

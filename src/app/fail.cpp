@@ -1,0 +1,39 @@
+#include "fail.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include "lockstep/base/log.hpp"
+#include "status.hpp"
+
+namespace lockstep::app {
+namespace {
+
+volatile std::sig_atomic_t g_status = status_failed;
+
+}  // namespace
+
+int likely_rank(const Launch& launch) {
+  return launch.rank.world > 1 ? launch.rank.rank : rank_by_environment().rank;
+}
+
+void wait_for_turn(const Launch& launch, int status) {
+  if (likely_rank(launch) == 0) return;
+  g_status = status;
+  // A launcher sends it about a second after rank 0's end. srun passes on the highest status of
+  // all, so it must be the same.
+  std::signal(SIGTERM, [](int) { std::_Exit(g_status); });
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+}
+
+int fail(const Launch& launch, const char* what, int status) {
+  wait_for_turn(launch, status);
+  log::error(what);
+  if (launch.heartbeat) launch.heartbeat->fail(what, status);
+  if (launch.world && launch.world->facts().world > 1) comm::World::abort(status);
+  return status;
+}
+
+}  // namespace lockstep::app

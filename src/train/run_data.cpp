@@ -1,0 +1,194 @@
+#include "train/run_data.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/workers.hpp"
+#include "lockstep/train/agreement.hpp"
+#include "lockstep/train/model.hpp"
+
+namespace lockstep::train {
+namespace {
+
+/// The nodes of all ranks by the names of their hosts, in order of first appearance.
+std::vector<int> numbered_nodes(const std::vector<std::string>& hosts) {
+  std::vector<std::string> seen;
+  std::vector<int> nodes;
+  for (const std::string& host : hosts) {
+    auto found = std::find(seen.begin(), seen.end(), host);
+    if (found == seen.end()) found = seen.insert(seen.end(), host);
+    nodes.push_back(static_cast<int>(found - seen.begin()));
+  }
+  return nodes;
+}
+
+/// What one node does about data.stage, in words. Both empty: it was not asked to.
+struct NodeStaging {
+  std::string staged;   ///< what it copies
+  std::string refused;  ///< why it copies nothing
+};
+
+/// The validation set comes second, whole, and only where it can be staged.
+NodeStaging stage_on_this_node(data::DataSet& training, const std::vector<data::RowRange>& rows,
+                               data::DataSet* validation, const std::string& directory,
+                               const std::string& host) {
+  if (directory.empty()) return {};
+  data::Staging staging = training.stage(directory, rows);
+  const auto bytes = [](std::uint64_t count) { return human_bytes(static_cast<double>(count)); };
+  const char* which = "training";
+  if (staging.fits && validation && validation->storage().contiguous) {
+    const data::RowRange all{.first = 0, .rows = validation->info().rows};
+    const data::Staging second =
+        validation->stage(directory, {&all, 1}, staging.bytes - staging.there);
+    staging.bytes += second.bytes;
+    staging.there += second.there;
+    staging.fits = second.fits;
+    if (!second.fits) {
+      staging = second;
+      which = "validation";
+    }
+  }
+  if (staging.fits)
+    return {.staged = fmt::format(
+                "data: {} are copied to {} on each node while they are first read ({} are there)",
+                bytes(staging.bytes), directory, bytes(staging.there)),
+            .refused = ""};
+  return {
+      .staged = "",
+      .refused = fmt::format(
+          "data.stage: {} of the {} set do not fit into {} on {}, where there is room for {}: "
+          "they are read from where they are",
+          bytes(staging.bytes - staging.there), which, directory, host, bytes(staging.available))};
+}
+
+/// The first text that is not empty.
+std::string first_of(const std::vector<std::string>& texts) {
+  const auto found = std::find_if(texts.begin(), texts.end(),
+                                  [](const std::string& text) { return !text.empty(); });
+  return found == texts.end() ? "" : *found;
+}
+
+}  // namespace
+
+RunData::RunData(const RunSpec& spec, comm::Control& control)
+    : spec_(spec),
+      config_(spec.config),
+      control_(control),
+      training_(config_.data.train, external_spec(config_)) {
+  require_channels(training_.info(), config_.data.train);
+  require_same_data(training_, "data.train", control_);
+  augment_ = training_augment(config_, training_.info());
+  input_ = data::delivered(training_.info(), augment_, config_.data.train);
+  require_effects_fit();
+  if (!config_.data.val.empty()) open_validation();
+  choose_order();
+}
+
+void RunData::require_effects_fit() const {
+  const std::size_t side = std::min(input_.height, input_.width);
+  for (const auto& [key, pixels] :
+       {std::pair{"data.pad", config_.data.pad}, std::pair{"data.cutout", config_.data.cutout}})
+    require(pixels < side,
+            fmt::format("{} = {} must be smaller than the side of the images: {} "
+                        "has images of {} x {} pixels",
+                        key, pixels, config_.data.train, input_.height, input_.width));
+}
+
+void RunData::open_validation() {
+  validation_.emplace(config_.data.val, external_spec(config_, &training_.info()));
+  require_same_data(*validation_, "data.val", control_);
+  require_alike(input_, config_.data.train,
+                data::delivered(validation_->info(), validation_augment(), config_.data.val),
+                config_.data.val);
+}
+
+data::AugmentSpec RunData::validation_augment() const {
+  return evaluation_augment(config_, input_, validation_->info());
+}
+
+void RunData::choose_order() {
+  data::SamplerSpec order = training_order(config_, training_, control_.world());
+  order.rank = control_.rank();
+  if (order.shuffle == data::Shuffle::node)
+    order.nodes = numbered_nodes(control_.gather(spec_.allocation.host, "nodes"));
+  sampler_.emplace(order);
+}
+
+/// Nodes may stage in different folders, and some not at all.
+void RunData::stage() {
+  const NodeStaging mine =
+      stage_on_this_node(training_, sampler_->rows_of_node(), validation_ ? &*validation_ : nullptr,
+                         config_.data.stage, spec_.allocation.host);
+  const std::string refused = first_of(control_.gather(mine.refused, "staging"));
+  const std::string staged = first_of(control_.gather(mine.staged, "staging"));
+  if (control_.rank() != 0) return;
+  if (!refused.empty()) return log::warn(refused);
+  if (!staged.empty()) log::info(staged);
+}
+
+void RunData::start_loader(const Progress& progress, Device& device) {
+  data::LoaderSpec loading;
+  loading.sampler = sampler_->spec();
+  loading.augment = augment_;
+  loading.mix = training_mix(config_);
+  loading.replace_bad_rows = config_.data.on_bad_row == "skip";
+  loading.slots = config_.data.slots;
+  loading.bind_worker = spec_.bind_worker;
+  loading.epoch = progress.epoch;
+  loading.batch = progress.batch;
+  if (loading.batch >= steps_per_epoch()) {  // only its validation was still due
+    ++loading.epoch;
+    loading.batch = 0;
+  }
+  if (loading.epoch >= config_.epochs) return;
+  loading.epochs = config_.epochs - loading.epoch;
+  loading.readahead = config_.data.readahead;
+  if (config_.data.read == "mmap") training_.map();
+  if (config_.data.workers == 0) measure_workers(loading);
+  loading.workers = loader_threads();
+  loader_.emplace(training_, loading, device);
+}
+
+std::size_t RunData::loader_threads() const {
+  if (config_.data.workers != 0) return config_.data.workers;
+  if (measured_workers_ != 0) return measured_workers_;
+  return std::clamp<std::size_t>(spec_.spare_cores, 1, 8);
+}
+
+void RunData::measure_workers(const data::LoaderSpec& loading) {
+  const std::size_t most = std::clamp<std::size_t>(spec_.spare_cores, 1, 64);
+  const data::WorkerChoice choice = data::choose_workers(training_, loading, most);
+  measured_workers_ = choice.workers;
+  if (control_.rank() == 0 && most > 1)
+    log::info(
+        fmt::format("data: {} thread(s) of {} that there is room for, {:.0f} rows/s a rank (one "
+                    "alone {:.0f})",
+                    choice.workers, most, choice.rows_per_s, choice.rows_per_s_of_one));
+}
+
+data::Batch RunData::next(std::uint64_t batch) {
+  const data::Batch part =
+      looked_ahead_ ? *std::exchange(looked_ahead_, std::nullopt) : loader_->next();
+  check(part.index == batch, "the loader is at another batch than the trainer");
+  return part;
+}
+
+std::optional<NextBatch> RunData::look_ahead(std::uint64_t batch) {
+  if (batch >= steps_per_epoch() || !loader_->ready()) return std::nullopt;
+  looked_ahead_ = loader_->next();
+  return NextBatch{.batch = *looked_ahead_, .global_rows = global_rows(batch)};
+}
+
+std::vector<std::string> RunData::bad_rows(const data::Batch& batch) const {
+  std::vector<std::string> rows;
+  for (const data::Replaced& row : loader_->replaced(batch)) rows.push_back(row.what);
+  return rows;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/control.hpp"
+#include "lockstep/data/augment.hpp"
+#include "lockstep/data/loader.hpp"
+#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/data_set.hpp"
+#include "lockstep/device/device.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/run.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace lockstep::train {
+
+/// The rows of one run: its training and validation set, the order in which this rank reads them,
+/// and the loader that brings them as batches. Every rank has one and calls it alike. Methods throw
+/// InputError as the data set and the loader do.
+/// Thread safety: none, the main thread's; the loader's threads are inside.
+class RunData {
+ public:
+  /// Opens both sets. Throws InputError when they do not fit each other, the configuration or what
+  /// the other ranks have. Collective. The references must outlive this.
+  RunData(const RunSpec& spec, comm::Control& control);
+
+  /// The training rows as the network takes them.
+  const data::DataSetInfo& input() const { return input_; }
+  const data::DataSet* validation() const { return validation_ ? &*validation_ : nullptr; }
+  data::AugmentSpec validation_augment() const;
+  std::uint64_t steps_per_epoch() const { return sampler_->batches(); }
+  std::size_t dropped_rows() const { return sampler_->dropped(); }
+  std::size_t global_rows(std::uint64_t batch) const { return sampler_->part(batch).global_rows; }
+  std::size_t loader_threads() const;
+
+  /// Has both sets copied to where data.stage says. Before start_loader(). Collective.
+  void stage();
+  /// Once, after stage(): loads from `progress` on. Without a step left nothing is loaded.
+  void start_loader(const Progress& progress, Device& device);
+
+  /// This rank's part of the epoch's batch of this number, which follows the one before. Waits.
+  data::Batch next(std::uint64_t batch);
+  /// The part that next() will return for `batch`; empty when that would have to wait, or the epoch
+  /// has no such batch.
+  std::optional<NextBatch> look_ahead(std::uint64_t batch);
+  /// In words, the broken rows that the loader has replaced in a batch that it lent.
+  std::vector<std::string> bad_rows(const data::Batch& batch) const;
+  void release(const data::Batch& batch) { loader_->release(batch); }
+  /// The memory of the loader's batches.
+  std::vector<std::span<const std::byte>> loader_memory() const { return loader_->memory(); }
+
+ private:
+  void require_effects_fit() const;
+  void open_validation();
+  void choose_order();
+  void measure_workers(const data::LoaderSpec& loading);
+
+  const RunSpec& spec_;
+  const Config& config_;
+  comm::Control& control_;
+  data::DataSet training_;
+  std::optional<data::DataSet> validation_;
+  data::AugmentSpec augment_;  ///< of training rows
+  data::DataSetInfo input_;
+  std::optional<data::Sampler> sampler_;
+  std::size_t measured_workers_ = 0;         ///< 0: not measured
+  std::optional<data::Loader> loader_;       ///< none when no step is left
+  std::optional<data::Batch> looked_ahead_;  ///< lent already, and on its way to the device
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/optim/schedule.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/metrics.hpp"
+#include "lockstep/train/run.hpp"
+#include "lockstep/train/trainer.hpp"
+#include "train/report.hpp"
+#include "train/run_data.hpp"
+#include "train/run_files.hpp"
+#include "train/stop_policy.hpp"
+#include "train/stragglers.hpp"
+
+namespace lockstep::train {
+
+/// What a loop works with; all of it outlives the loop.
+struct RunParts {
+  const RunSpec& spec;
+  Backend& backend;
+  comm::Communicator& communicator;
+  comm::Control& control;
+  RunFiles& files;
+  RunData& data;
+  Trainer& trainer;
+};
+
+/// The loop over epochs and steps, with validation, checkpoints and metrics, from one place of the
+/// run to its end or a stop. Every rank has one and calls it alike: rank 0 speaks and writes.
+/// Throws InputError when training diverges or too many rows are broken, and as its parts do.
+/// Thread safety: none, the main thread's.
+class RunLoop {
+ public:
+  /// `progress`: what the trainer's state has consumed; that state was audited. The files are
+  /// claimed and the loader has been started.
+  RunLoop(const RunParts& parts, const Progress& progress);
+  /// Once. Collective.
+  Outcome run();
+
+ private:
+  /// What all ranks together say after a step.
+  struct StepTotals {
+    double loss = 0, rows = 0, top1 = 0;  ///< sums; counts are exact
+    bool stop = false;                    ///< some rank wants all to stop
+    bool bad_rows = false;                ///< some rank has replaced rows
+  };
+
+  bool step();  ///< true when the ranks agreed to stop after it
+  std::optional<NextBatch> next_batch();
+  StepTotals add_up(const Metrics& mine, std::size_t bad_rows);
+  void note_bad_rows(const std::vector<std::string>& mine);
+  void advance(const StepTotals& totals, bool skipped);
+  void record_step(const StepReport& report, const StepTotals& totals, float lr);
+
+  bool finish_epoch();  ///< false when the ranks agreed to stop in its validation, still due then
+  EpochRecord epoch_record() const;
+  std::optional<Validation> validate();  ///< empty when the ranks agreed to stop
+  Evaluator& evaluator();
+  void record_epoch(const EpochRecord& record, double seconds);
+  void begin_next_epoch();
+
+  void audit();  ///< once after a step, and before each checkpoint
+  void save(const std::filesystem::path& path);
+  void save_best();
+  bool wants_stop() const;  ///< this rank
+  Outcome stop();
+  void write_summary();
+  bool is_root() const { return control_.rank() == 0; }
+
+  const RunSpec& spec_;
+  const Config& config_;
+  Backend& backend_;
+  comm::Communicator& communicator_;
+  comm::Control& control_;
+  RunFiles& files_;
+  RunData& data_;
+  Trainer& trainer_;
+
+  const std::uint64_t steps_per_epoch_;
+  const optim::ScheduleSpec schedule_;
+  StopPolicy stop_policy_;
+  Progress progress_;
+  std::uint64_t audited_step_;
+  RunStatistics statistics_;
+  StragglerWatch stragglers_;
+  std::optional<Evaluator> evaluator_;  ///< compiled when first needed
+  std::optional<Validation> newest_validation_;
+};
+
+}  // namespace lockstep::train
