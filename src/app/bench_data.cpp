@@ -18,7 +18,7 @@
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/normalise.hpp"
 #include "lockstep/data/row_reader.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 #include "status.hpp"
 
 namespace lockstep::app {

@@ -13,8 +13,8 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/shard.hpp"
 #include "lockstep/train/checkpoint.hpp"
-#include "lockstep/train/model.hpp"
 #include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/specs.hpp"
 #include "reading.hpp"
 
 namespace lockstep::app {

@@ -11,7 +11,7 @@
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/shapes.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {
 namespace {

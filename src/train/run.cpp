@@ -13,7 +13,7 @@
 #include "lockstep/data/row_reader.hpp"
 #include "lockstep/data/workers.hpp"
 #include "lockstep/train/agreement.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 #include "train/run_impl.hpp"
 
 namespace lockstep::train {

@@ -7,7 +7,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/config.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 
 using namespace lockstep;
 using namespace lockstep::optim;

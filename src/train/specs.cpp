@@ -1,4 +1,4 @@
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 
 #include <algorithm>
 #include <cmath>
