@@ -18,6 +18,9 @@ const char* type_name(train::TomlKind kind) {
       return "[true|false]";
     case train::TomlKind::list:
       return "N,N,...";
+    case train::TomlKind::table:
+    case train::TomlKind::other:
+      break;
   }
   return "";
 }

@@ -46,8 +46,17 @@ const char* kind_name(TomlKind kind) {
       return "true or false";
     case TomlKind::list:
       return "a list like [30, 60]";
+    case TomlKind::table:
+    case TomlKind::other:
+      break;
   }
   throw Error("a kind of value without a name");
+}
+
+bool is_section(const std::string& name) {
+  for (const ConfigKey& key : config_keys())
+    if (key.name.starts_with(name + '.')) return true;
+  return false;
 }
 
 std::string toml_value(const ConfigKey& key, const Config& config) {
@@ -174,6 +183,7 @@ void set_key(Config& config, const std::string& name, const std::string& value) 
 
 void apply_toml(Config& config, std::string_view text, const std::string& origin) {
   for (const TomlEntry& entry : read_toml(text, origin)) {
+    if (entry.kind == TomlKind::table && is_section(entry.key)) continue;
     const std::string where = fmt::format("{}, line {}: ", origin, entry.line);
     const ConfigKey* key = find_key(entry.key);
     require(key != nullptr, where + unknown_key(entry.key));

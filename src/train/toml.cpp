@@ -157,6 +157,9 @@ class Parsed {
     std::size_t start = stop;
     while (start > begin && digit(text_[start - 1])) --start;
     std::uint64_t value = 0;
+    if (start == begin ||
+        std::string_view(" \t=,[").find(text_[start - 1]) == std::string_view::npos)
+      return false;
     const char* last = text_.data() + stop;
     const auto read = std::from_chars(text_.data() + start, last, value);
     if (read.ec != std::errc() || read.ptr != last) return false;
@@ -233,7 +236,8 @@ std::vector<TomlEntry> read_toml(std::string_view text, const std::string& origi
   for (const TomlEntry& entry : entries) {
     const auto [earlier, is_new] = lines.emplace(entry.key, entry.line);  // "a.b" = 1 is a.b = 1
     if (!is_new)
-      fail(origin, entry.line, fmt::format("'{}' is already in line {}", entry.key, earlier->second));
+      fail(origin, entry.line,
+           fmt::format("'{}' is already in line {}", entry.key, earlier->second));
     if (entry.kind == TomlKind::text && entry.value.find('\0') != std::string::npos)
       fail(origin, entry.line, fmt::format("{}: a text cannot hold the character 0", entry.key));
   }
