@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/train/config_keys.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -43,11 +43,12 @@ int run_training(Launch& launch, train::Config config) {
   launch.start(config.comm.deadline_s);
   // Again, behind MPI's start, which installs handlers of its own.
   train::catch_stop_signals();
-  config.backend = decide_backend(launch, config.backend);
+  const std::string backend = decide_backend(launch, choice_name(config.backend));
+  config.backend = parse_choice<train::BackendChoice>(backend, "backend");
   train::resolve(config, launch.rank.world);
   const std::string preflight = fly_over_nodes(launch, config);
   Compute compute = prepare_compute(
-      launch, {config.backend, config.threads, config.binding.require, config.comm.share_gpu});
+      launch, {backend, config.threads, config.binding.require, config.comm.share_gpu});
   const auto communicator = connect(
       launch, compute, {config.comm.deadline_s, config.comm.share_gpu, config.deterministic});
   train::Run run({std::move(config), compute.bind_worker, compute.spare_cores,

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/files.hpp"
+#include "lockstep/train/config_keys.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -118,7 +119,7 @@ std::string summary_json(const Config& config, const Progress& at, const RunStat
                          std::size_t peak_bytes) {
   const double steps = static_cast<double>(std::max<std::uint64_t>(seen.steps, 1));
   nlohmann::ordered_json json = {{"model", config.model},
-                                 {"precision", config.precision},
+                                 {"precision", to_string(config.precision)},
                                  {"batch", config.batch},
                                  {"epochs", at.epoch},
                                  {"steps", at.step}};

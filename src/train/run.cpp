@@ -205,7 +205,7 @@ void Run::Impl::start_loader() {
   loading.sampler = sampler->spec();
   loading.augment = augment;
   loading.mix = training_mix(config);
-  loading.replace_bad_rows = config.data.on_bad_row == "skip";
+  loading.replace_bad_rows = config.data.on_bad_row == OnBadRow::skip;
   loading.slots = config.data.slots;
   loading.bind_worker = spec.bind_worker;
   loading.epoch = at.epoch;
@@ -217,7 +217,7 @@ void Run::Impl::start_loader() {
   if (loading.epoch >= config.epochs) return;
   loading.epochs = config.epochs - loading.epoch;
   loading.readahead = config.data.readahead;
-  if (config.data.read == "mmap") train_rows->map();
+  if (config.data.read == ReadBy::mmap) train_rows->map();
   if (config.data.workers == 0) measure_workers(loading);
   loading.workers = loader_threads();
   loader.emplace(*train_rows, loading, backend.device());
@@ -287,7 +287,7 @@ void Run::Impl::introduce() const {
   const std::size_t parts = plan_micro_batches(config.batch, control.world(), 0, most).size();
   const bool even = config.batch == static_cast<std::size_t>(control.world()) * parts * most;
   log::info(fmt::format("{}: {} parameters, {} on {}", config.model,
-                        learned_numbers(trainer->network()), config.precision,
+                        learned_numbers(trainer->network()), to_string(config.precision),
                         backend.description()));
   log::info(fmt::format("training on {} rows of {} x {} pixels in {} classes, validating on {}",
                         input.rows, input.height, input.width, input.classes.size(),

@@ -1,7 +1,11 @@
+#include <cmath>
+
+#include <fmt/core.h>
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/train/config.hpp"
+#include "lockstep/train/config_keys.hpp"
 
 using namespace lockstep;
 using namespace lockstep::train;
@@ -26,7 +30,7 @@ Config parsed(const std::string& text) {
 TEST_CASE("a configuration survives the way through its own text", "[config]") {
   Config config = with_data();
   config.optim.lr = 0.30000001f;
-  config.optim.decay = "step";
+  config.optim.decay = lockstep::optim::Decay::step;
   config.optim.milestones = {30, 60, 80};
   config.data.flip = true;
   config.data.val = "a \"quoted\" #1 path\\x";
@@ -77,7 +81,7 @@ TEST_CASE("TOML's whole language is read", "[config]") {
   CHECK(config.batch == 256);
   CHECK(config.optim.lr == 0.1f);
   CHECK(config.optim.milestones == std::vector<std::uint64_t>{30, 60});
-  CHECK(config.optim.decay == "step");
+  CHECK(config.optim.decay == lockstep::optim::Decay::step);
   CHECK(config.data.train == "ä😀\n");
   CHECK(config.data.val == "one,line");
   CHECK(config.data.flip);
@@ -232,6 +236,57 @@ TEST_CASE("values out of range are refused by key", "[config]") {
   refused("resume = \"auto\"", "--out");
 }
 
+TEST_CASE("the help of a key ends with its range or its choices", "[config]") {
+  const auto help_ends = [](const char* name, const std::string& end) {
+    const ConfigKey* key = find_key(name);
+    REQUIRE(key != nullptr);
+    CHECK_THAT(key->help, Catch::EndsWith(end));
+  };
+  help_ends("data.size", " [0 to 65535]");
+  help_ends("optim.momentum", " [0 to 0.999999]");
+  help_ends("optim.warmup-epochs", " [0 to epochs]");
+  help_ends("data.mixup", " [0 or 0.01 to 100]");
+  help_ends("checkpoint.keep", " [at least 1]");
+  help_ends("precision", ": fp32, tf32, bf16, fp16");
+  help_ends("data.range", ": auto, 0-1, 0-255, -1-1");
+  CHECK(find_key("data.siz") == nullptr);
+  for (const ConfigKey& key : config_keys()) {
+    INFO(key.name);
+    if (key.range && !key.range->high_key.empty()) CHECK(find_key(key.range->high_key) != nullptr);
+    if (key.need) CHECK(find_key(key.need->key) != nullptr);
+    if (key.choices.empty()) continue;
+    for (const std::string& choice : key.choices) {
+      Config config;
+      key.set(config, choice);
+      CHECK(key.get(config) == choice);
+    }
+    Config config;
+    CHECK_THROWS_WITH(
+        key.set(config, "none of them"),
+        Contains(key.name + ": 'none of them' is not known; choose " + key.choices.front() + ", "));
+  }
+}
+
+TEST_CASE("the bounds of a range belong to it, and what is outside names them", "[config]") {
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.range) continue;
+    INFO(key.name);
+    const auto judged = [&key](double value) {
+      Config config = with_data();
+      key.set(config, fmt::format("{}", value));
+      check_ranges(config);
+    };
+    CHECK_NOTHROW(judged(key.range->low));
+    if (key.range->or_zero) CHECK_NOTHROW(judged(0));
+    if (key.range->low >= 1) CHECK_THROWS_WITH(judged(0), Contains(key.name + " = 0: must "));
+    if (!std::isfinite(key.range->high)) continue;
+    CHECK_NOTHROW(judged(key.range->high));
+    CHECK_THROWS_WITH(judged(key.range->high + 1),
+                      Contains(key.name) && Contains(fmt::format("lie between {} and {}",
+                                                                 key.range->low, key.range->high)));
+  }
+}
+
 TEST_CASE("a key that cannot have an effect is refused, and a resolved configuration reads back",
           "[config]") {
   const auto refused = [](const std::string& text, const std::string& key) {
@@ -251,9 +306,11 @@ TEST_CASE("a key that cannot have an effect is refused, and a resolved configura
   refused("[optim]\ndecay = \"step\"\nmilestones = [3, 9]", "3,9: 9");
   refused("optim.factor = 0.5", "optim.factor");
   refused("optim.power = 3", "optim.power");
-  refused("optim.warmup-start = 0.01", "optim.warmup-start");
+  refused("optim.warmup-start = 0.01",
+          "optim.warmup-start = 0.01 would have no effect: optim.warmup-epochs is 0");
   refused("[optim]\nmomentum = 0\nnesterov = true", "optim.nesterov");
-  refused("[data]\ncrop = \"random\"\nmin-area = 0.5", "data.min-area");
+  refused("fuse-norms = true", "precision is 'fp32'; the engines for it are fp16's");
+  refused("[data]\ncrop = \"random\"\nmin-area = 0.5", "data.min-area = 0.5");
   accepted("[optim]\ndecay = \"constant\"\nwarmup-epochs = 1\nwarmup-start = 0.01");
   accepted("[optim]\ndecay = \"step\"\nmilestones = [0, 8]\nfactor = 0.5");
   accepted("[optim]\ndecay = \"polynomial\"\npower = 1\nfinal-lr = 0.01");

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/base/choices.hpp"
+
 namespace lockstep::data {
 
 /// The order in which an epoch goes through the rows. All are pure functions of seed, epoch and
@@ -92,3 +94,11 @@ class Sampler {
 };
 
 }  // namespace lockstep::data
+
+/// Training always shuffles.
+template <>
+struct lockstep::Choices<lockstep::data::Shuffle> {
+  using enum data::Shuffle;
+  static constexpr Choice<data::Shuffle> all[] = {
+      {global, "global"}, {block, "block"}, {node, "node"}};
+};
