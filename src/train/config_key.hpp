@@ -26,15 +26,15 @@ template <class T>
 concept Number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
 template <class T>
-constexpr TomlKind kind_of = TomlKind::list;
+inline constexpr TomlKind kind_of = TomlKind::list;
 template <>
-constexpr TomlKind kind_of<std::string> = TomlKind::text;
+inline constexpr TomlKind kind_of<std::string> = TomlKind::text;
 template <Enumerated T>
-constexpr TomlKind kind_of<T> = TomlKind::text;
+inline constexpr TomlKind kind_of<T> = TomlKind::text;
 template <>
-constexpr TomlKind kind_of<bool> = TomlKind::boolean;
+inline constexpr TomlKind kind_of<bool> = TomlKind::boolean;
 template <Number T>
-constexpr TomlKind kind_of<T> = TomlKind::number;
+inline constexpr TomlKind kind_of<T> = TomlKind::number;
 
 template <std::floating_point T>
 void parse_key(const std::string& text, const std::string& key, T& value) {
