@@ -25,6 +25,7 @@ libhwloc-dev       | build | library hwloc          | hwloc
 libdnnl-dev        | build | header dnnl.hpp        | onednn
 libfmt-dev         | build | library fmt            | fmt
 libcli11-dev       | build | header CLI/CLI.hpp     | cli11
+libtomlplusplus-dev | build | header toml++/toml.h  | tomlplusplus
 nlohmann-json3-dev | build | header nlohmann/json.hpp | nlohmann-json
 libjpeg-dev        | build | library libjpeg        | libjpeg-turbo
 libpng-dev         | build | library libpng         | libpng

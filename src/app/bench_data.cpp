@@ -19,7 +19,7 @@
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/normalise.hpp"
 #include "lockstep/data/row_reader.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 #include "status.hpp"
 
 namespace lockstep::app {
@@ -171,7 +171,7 @@ Json measure(const DataBenchOptions& options) {
                         options.config.data.stage, human_bytes(static_cast<double>(staging.bytes)),
                         human_bytes(static_cast<double>(staging.available))));
   }
-  if (options.config.data.read == "mmap") rows.map();
+  if (options.config.data.read == train::ReadBy::mmap) rows.map();
   data::AugmentSpec how = train::training_augment(options.config, rows.info());
   data::DataSetInfo input = data::delivered(rows.info(), how, options.path);
   if (options.validation) how = train::evaluation_augment(options.config, input, rows.info());

@@ -18,7 +18,7 @@
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/evaluator.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
 namespace {

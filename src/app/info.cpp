@@ -14,8 +14,8 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/data_set.hpp"
 #include "lockstep/train/checkpoint.hpp"
-#include "lockstep/train/model.hpp"
 #include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/specs.hpp"
 #include "reading.hpp"
 
 namespace lockstep::app {
@@ -293,7 +293,7 @@ Command add_info(Arguments root) {
       "directory");
   app.add("path", options->path, "file, folder or pattern of files").required();
   for (const train::ConfigKey& key : train::config_keys())
-    if (key.for_foreign) add_key(app, key, options->config);
+    if (key.for_external) add_key(app, key, options->config);
   app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) {
             if (rank_by_environment().rank > 0) return 0;  // rank 0 says it once

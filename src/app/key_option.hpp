@@ -3,7 +3,7 @@
 #include <string>
 
 #include "arguments.hpp"
-#include "lockstep/train/config.hpp"
+#include "lockstep/train/config_keys.hpp"
 
 namespace lockstep::app {
 

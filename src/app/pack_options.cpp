@@ -11,7 +11,7 @@
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/shapes.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -57,7 +57,7 @@ void settle_generated(const PackOptions& options) {
 
 /// Of an HDF5 file that is no shard, in the training set or the validation set.
 bool says_how_to_read(const train::ConfigKey& key) {
-  return key.for_foreign || key.name == "data.val-images" || key.name == "data.val-labels";
+  return key.for_external || key.name == "data.val-images" || key.name == "data.val-labels";
 }
 
 bool lies_in(const fs::path& inner, const fs::path& outer) {

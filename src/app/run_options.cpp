@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/train/config_keys.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -18,6 +19,9 @@ const char* type_name(train::TomlKind kind) {
       return "[true|false]";
     case train::TomlKind::list:
       return "N,N,...";
+    case train::TomlKind::table:
+    case train::TomlKind::other:
+      break;
   }
   return "";
 }

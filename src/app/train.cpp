@@ -46,10 +46,11 @@ int train_model(Launch& launch, train::Config config) {
   launch.start(config.comm.deadline_s);
   // Again, after MPI's start, which installs handlers of its own.
   train::catch_stop_signals();
-  config.backend = decide_backend(launch, config.backend);
+  const std::string backend = decide_backend(launch, choice_name(config.backend));
+  config.backend = parse_choice<train::BackendChoice>(backend, "backend");
   train::resolve(config, launch.rank.world);
   const std::string preflight = run_preflight(launch, config);
-  Compute compute = prepare_compute(launch, {.backend = config.backend,
+  Compute compute = prepare_compute(launch, {.backend = backend,
                                              .threads = config.threads,
                                              .require_binding = config.binding.require,
                                              .share_gpu = config.comm.share_gpu});

@@ -6,26 +6,10 @@
 namespace lockstep {
 
 Precision parse_precision(const std::string& text) {
-  for (const Precision precision :
-       {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16})
-    if (text == to_string(precision)) return precision;
-  throw InputError(
-      fmt::format("precision '{}' is not known; choose fp32, tf32, bf16 or fp16", text));
+  return parse_choice<Precision>(text, "precision");
 }
 
-const char* to_string(Precision precision) {
-  switch (precision) {
-    case Precision::fp32:
-      return "fp32";
-    case Precision::tf32:
-      return "tf32";
-    case Precision::bf16:
-      return "bf16";
-    case Precision::fp16:
-      return "fp16";
-  }
-  throw Error("a precision without a name");
-}
+const char* to_string(Precision precision) { return choice_name(precision); }
 
 void require_fusable(bool fuse_norms, Precision precision) {
   require(

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include <fmt/core.h>
-
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::optim {
@@ -45,15 +43,6 @@ float learning_rate(const ScheduleSpec& spec, std::uint64_t step) {
   const double way = static_cast<double>(step + 1) / static_cast<double>(spec.warmup_steps);
   const double start = spec.warmup_start, base = spec.base;
   return static_cast<float>(start + (base - start) * way);
-}
-
-Decay parse_decay(const std::string& text) {
-  if (text == "constant") return Decay::constant;
-  if (text == "cosine") return Decay::cosine;
-  if (text == "step") return Decay::step;
-  if (text == "polynomial") return Decay::polynomial;
-  throw InputError(fmt::format(
-      "learning-rate decay '{}' is not known; choose constant, cosine, step or polynomial", text));
 }
 
 }  // namespace lockstep::optim

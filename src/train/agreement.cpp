@@ -11,6 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/comm/agreement.hpp"
+#include "lockstep/train/config_keys.hpp"
 
 namespace lockstep::train {
 namespace {

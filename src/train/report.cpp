@@ -7,6 +7,7 @@
 
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
+#include "lockstep/train/config_keys.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -132,7 +133,7 @@ std::string summary_json(const Config& config, const Progress& progress, const R
                          std::size_t peak_bytes) {
   const double steps = static_cast<double>(std::max<std::uint64_t>(seen.steps, 1));
   nlohmann::ordered_json json = {{"model", config.model},
-                                 {"precision", config.precision},
+                                 {"precision", to_string(config.precision)},
                                  {"batch", config.batch},
                                  {"epochs", progress.epoch},
                                  {"steps", progress.step}};

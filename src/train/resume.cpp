@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -55,11 +55,12 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const Config& no
     same("seed", before.seed, now.seed);
     same("data.keep-last", before.data.keep_last, now.data.keep_last);
     same("rows of the training set", header.input.rows, std::uint64_t{conditions.data.rows});
-    same("data.shuffle", before.data.shuffle, now.data.shuffle);
-    if (now.data.shuffle != "global") {  // their order is one for this number of ranks
+    const std::string shuffle = choice_name(now.data.shuffle);
+    same("data.shuffle", std::string(choice_name(before.data.shuffle)), shuffle);
+    if (now.data.shuffle != data::Shuffle::global) {  // their order is one for this number of ranks
       same("data.block", before.data.block, now.data.block);
       same("data.window", before.data.window, now.data.window);
-      same(fmt::format("data.shuffle = {} and the number of ranks", now.data.shuffle), header.world,
+      same(fmt::format("data.shuffle = {} and the number of ranks", shuffle), header.world,
            static_cast<std::uint64_t>(conditions.world));
     }
   }

@@ -10,7 +10,7 @@
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/train/agreement.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 #include "lockstep/train/resume.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "train/run_data.hpp"
@@ -59,7 +59,7 @@ void log_run(const Config& config, const Backend& backend, int world, const RunD
   const data::DataSet* validation = data.validation();
   const MemoryPlan memory = trainer.memory();
   log::info(fmt::format("{}: {} parameters, {} on {}", config.model,
-                        learned_numbers(trainer.network()), config.precision,
+                        learned_numbers(trainer.network()), to_string(config.precision),
                         backend.description()));
   log::info(fmt::format("training on {} rows of {} x {} pixels in {} classes, validating on {}",
                         input.rows, input.height, input.width, input.classes.size(),

@@ -11,7 +11,7 @@
 #include "lockstep/data/row_reader.hpp"
 #include "lockstep/data/workers.hpp"
 #include "lockstep/train/agreement.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -137,7 +137,7 @@ void RunData::start_loader(const Progress& progress, Device& device) {
   loading.sampler = sampler_->spec();
   loading.augment = augment_;
   loading.mix = training_mix(config_);
-  loading.replace_bad_rows = config_.data.on_bad_row == "skip";
+  loading.replace_bad_rows = config_.data.on_bad_row == OnBadRow::skip;
   loading.slots = config_.data.slots;
   loading.bind_worker = spec_.bind_worker;
   loading.epoch = progress.epoch;
@@ -149,7 +149,7 @@ void RunData::start_loader(const Progress& progress, Device& device) {
   if (loading.epoch >= config_.epochs) return;
   loading.epochs = config_.epochs - loading.epoch;
   loading.readahead = config_.data.readahead;
-  if (config_.data.read == "mmap") training_.map();
+  if (config_.data.read == ReadBy::mmap) training_.map();
   if (config_.data.workers == 0) measure_workers(loading);
   loading.workers = loader_threads();
   loader_.emplace(training_, loading, device);

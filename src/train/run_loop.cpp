@@ -12,7 +12,7 @@
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 #include "lockstep/train/stop_signal.hpp"
 
 namespace lockstep::train {

@@ -1,9 +1,10 @@
 #include "lockstep/train/toml.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -11,268 +12,234 @@
 
 #include "lockstep/base/error.hpp"
 
+// No key has a list in a list. The depth is the stack that a hostile text can take.
+#define TOML_MAX_NESTED_VALUES 8
+#define TOML_ENABLE_FORMATTERS 0
+#include <toml++/toml.h>
+
 namespace lockstep::train {
 namespace {
 
-bool digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-bool bare(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; }
-bool control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
-
-std::string utf8(std::uint32_t code) {
-  const auto tail = [code](unsigned shift) {
-    return static_cast<char>(0x80 | ((code >> shift) & 0x3F));
-  };
-  if (code < 0x80) return {static_cast<char>(code)};
-  if (code < 0x800) return {static_cast<char>(0xC0 | code >> 6), tail(0)};
-  if (code < 0x10000) return {static_cast<char>(0xE0 | code >> 12), tail(6), tail(0)};
-  return {static_cast<char>(0xF0 | code >> 18), tail(12), tail(6), tail(0)};
-}
-
-/// The escapes of one letter, beside what they stand for.
+/// The escapes of one letter, and the characters that they are.
 constexpr std::string_view escape_letters = "\"\\btnfr", escaped_characters = "\"\\\b\t\n\f\r";
 
-/// The text and how far it has been read.
-class Reader {
+bool control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+bool digit(char c) { return c >= '0' && c <= '9'; }
+
+/// How many bytes the character has that `text` begins with; 0: it begins with none.
+std::size_t character_length(std::string_view text) {
+  const auto at = [text](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const unsigned lead = at(0), second = at(1);
+  const bool wrong = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) ||
+                     (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90);
+  if (lead < 0x80) return 1;
+  if (lead < 0xC2 || lead > 0xF4 || wrong) return 0;
+  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((at(i) & 0xC0) != 0x80) return 0;
+  return length;
+}
+
+/// What stand_in() makes begins with these bytes: characters from U+10FF80 on.
+constexpr std::string_view stand_in_begins = "\xF4\x8F";
+
+bool is_stand_in(std::string_view text) {
+  return text.size() >= 4 && text.starts_with(stand_in_begins) &&
+         (text[2] == '\xBE' || text[2] == '\xBF');
+}
+
+/// TOML is UTF-8, but a path may have any bytes. Bytes that are none become characters for private
+/// use; as_bytes() undoes it.
+std::string as_utf8(std::string_view text) {
+  std::string safe;
+  while (!text.empty()) {
+    std::size_t length = character_length(text);
+    if (length == 0 || is_stand_in(text)) {
+      const auto byte = static_cast<unsigned char>(text[0]);
+      safe += stand_in_begins;
+      safe += byte < 0xC0 ? '\xBE' : '\xBF';
+      safe += static_cast<char>(0x80 | (byte & 0x3F));
+      length = 1;
+    } else {
+      safe += text.substr(0, length);
+    }
+    text.remove_prefix(length);
+  }
+  return safe;
+}
+
+std::string as_bytes(std::string_view safe) {
+  std::string text;
+  while (!safe.empty()) {
+    const bool one = is_stand_in(safe);
+    text += one ? static_cast<char>((safe[2] == '\xBE' ? 0x80 : 0xC0) | (safe[3] & 0x3F)) : safe[0];
+    safe.remove_prefix(one ? 4 : 1);
+  }
+  return text;
+}
+
+/// Where the line with this number, from 1, begins and ends.
+std::pair<std::size_t, std::size_t> find_line(std::string_view text, std::size_t number) {
+  std::size_t begin = 0;
+  for (; number > 1 && begin < text.size(); --number)
+    begin = std::min(text.find('\n', begin), text.size() - 1) + 1;
+  return {begin, std::min(text.find('\n', begin), text.size())};
+}
+
+[[noreturn]] void fail(const std::string& origin, std::size_t line, std::string_view what) {
+  throw InputError(fmt::format("{}, line {}: {}", origin, line, what));
+}
+
+/// The parser takes a table inside a table for each dot, and stack for each table.
+void refuse_deep_keys(std::string_view text, const std::string& origin) {
+  constexpr std::ptrdiff_t most_dots = 256;
+  for (std::size_t line = 1; !text.empty(); ++line) {
+    const std::string_view one = text.substr(0, text.find('\n'));
+    if (std::count(one.begin(), one.end(), '.') > most_dots)
+      fail(origin, line, fmt::format("more than {} dots in one line", most_dots));
+    text.remove_prefix(std::min(one.size() + 1, text.size()));
+  }
+}
+
+[[noreturn]] void explain(const toml::parse_error& error, std::string_view text,
+                          const std::string& origin) {
+  const std::size_t number = error.source().begin.line;
+  const auto [begin, end] = find_line(text, number);
+  std::string line = as_bytes(text.substr(begin, end - begin));
+  while (line.ends_with('\r') || line.ends_with(' ')) line.pop_back();
+  constexpr std::size_t longest = 60;
+  if (line.size() > longest) line = line.substr(0, longest) + "...";
+  std::string what = as_bytes(error.description());
+  if (what.starts_with('E')) what[0] = 'e';
+  const bool bare = what.find("boolean") != what.npos || what.find("value type") != what.npos;
+  fail(origin, number,
+       fmt::format("{}{}{}", line.empty() ? "" : fmt::format("'{}': ", line), what,
+                   bare ? "; a text needs quotes" : ""));
+}
+
+/// A text as the parser takes it.
+class Parsed {
  public:
-  Reader(std::string_view text, const std::string& origin) : text_(text), origin_(origin) {
-    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte-order mark
+  Parsed(std::string_view text, const std::string& origin) : text_(as_utf8(text)) {
+    refuse_deep_keys(text_, origin);
+    constexpr std::size_t most_wide = 64;
+    for (;;) {
+      try {
+        root_ = toml::parse(std::string_view(text_));
+        return;
+      } catch (const toml::parse_error& error) {
+        if (wide_.size() < most_wide && quote_wide_number(error.source().begin)) continue;
+        explain(error, text_, origin);
+      }
+    }
   }
 
-  [[noreturn]] void fail(std::string_view what) const {
-    throw InputError(fmt::format("{}, line {}: {}", origin_, line_, what));
-  }
-  std::size_t line() const { return line_; }
-  bool at_end_of_text() const { return at_ >= text_.size(); }
-  bool stands(std::string_view here) const { return text_.substr(at_).starts_with(here); }
-  char peek() const { return at_end_of_text() ? '\0' : text_[at_]; }
+  const toml::table& root() const { return root_; }
 
-  /// At the end of a line, in front of its comment, if any.
-  bool at_end_of_line() {
-    skip_blanks();
-    return at_end_of_text() || peek() == '#' || stands("\n") || stands("\r\n");
+  /// None: the node is no number.
+  std::optional<std::string> number(const toml::node& node) const {
+    if (const auto* whole = node.as_integer()) return fmt::format("{}", whole->get());
+    if (const auto* real = node.as_floating_point()) return fmt::format("{:#}", real->get());
+    const auto* text = node.as_string();
+    const std::pair quoted{std::size_t{node.source().begin.line}, text ? text->get() : ""};
+    if (text && std::find(wide_.begin(), wide_.end(), quoted) != wide_.end()) return text->get();
+    return std::nullopt;
   }
-  /// Goes behind the end of the line that at_end_of_line() saw.
-  void next_line() {
-    at_ = std::min(text_.find('\n', at_), text_.size());
-    if (at_end_of_text()) return;
-    ++at_;
-    ++line_;
-  }
-  void expect_end_of_line() {
-    if (!at_end_of_line()) fail(fmt::format("'{}' stands behind the value", rest_of_line()));
-    next_line();
-  }
-  bool accept(char c) {
-    skip_blanks();
-    if (peek() != c || at_end_of_text()) return false;
-    ++at_;
+
+ private:
+  /// TOML's integers end at 2^63 - 1, seeds at 2^64 - 1: puts the number in front of `behind` in
+  /// quotes, if it lies between them.
+  bool quote_wide_number(const toml::source_position& behind) {
+    const auto [begin, end] = find_line(text_, behind.line);
+    const std::size_t stop = std::min<std::size_t>(begin + behind.column - 1, end);
+    std::size_t start = stop;
+    while (start > begin && digit(text_[start - 1])) --start;
+    std::uint64_t value = 0;
+    if (start == begin ||
+        std::string_view(" \t=,[").find(text_[start - 1]) == std::string_view::npos)
+      return false;
+    const char* last = text_.data() + stop;
+    const auto read = std::from_chars(text_.data() + start, last, value);
+    if (read.ec != std::errc() || read.ptr != last) return false;
+    if (value <= std::uint64_t{std::numeric_limits<std::int64_t>::max()}) return false;
+    const std::string digits = text_.substr(start, stop - start);
+    text_.replace(start, digits.size(), '"' + digits + '"');
+    wide_.emplace_back(behind.line, digits);
     return true;
   }
-  void skip_blanks() {
-    while (peek() == ' ' || peek() == '\t') ++at_;
-  }
 
-  /// "optim.lr": bare or quoted keys joined by dots.
-  std::string key() {
-    std::string name;
-    do {
-      skip_blanks();
-      if (!name.empty()) name += '.';
-      name += peek() == '"' || peek() == '\'' ? quoted() : bare_key();
-    } while (accept('.'));
-    return name;
-  }
-
-  std::string quoted() {
-    if (stands("\"\"\"") || stands("'''"))
-      fail("a string stands on one line, between single quotation marks: \\n is a new line in it");
-    const char quote = text_[at_++];
-    std::string value;
-    for (;;) {
-      if (at_end_of_text() || stands("\n") || stands("\r\n")) fail("the string has no end");
-      const char c = text_[at_++];
-      if (c == quote) return value;
-      if (quote == '"' && c == '\\')
-        value += escaped();
-      else
-        value += c;
-    }
-  }
-
-  /// A run of characters that can stand in a number or a boolean.
-  std::string word() {
-    skip_blanks();
-    const std::size_t begin = at_;
-    while (bare(peek()) || peek() == '.' || peek() == '+') ++at_;
-    return std::string(text_.substr(begin, at_ - begin));
-  }
-
- private:
-  std::string_view rest_of_line() const {
-    const std::string_view rest = text_.substr(at_);
-    return rest.substr(0, rest.find_first_of("\r\n"));
-  }
-  std::string bare_key() {
-    const std::size_t begin = at_;
-    while (bare(peek())) ++at_;
-    if (at_ == begin)
-      fail("a key was expected: letters, digits, '-' and '_', or quoted, joined by '.'");
-    return std::string(text_.substr(begin, at_ - begin));
-  }
-  std::string escaped() {
-    const char letter = peek();
-    ++at_;
-    if (const auto known = escape_letters.find(letter); known != escape_letters.npos)
-      return {escaped_characters[known]};
-    if (letter == 'u') return character(4);
-    if (letter == 'U') return character(8);
-    fail("behind a backslash in a string stands one of \" \\ b t n f r, or u or U with its digits");
-  }
-  std::string character(std::size_t digits) {
-    const std::string_view hex = text_.substr(at_, digits);
-    std::uint32_t code = 0;
-    const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
-    if (hex.size() < digits || error != std::errc() || end != hex.data() + digits)
-      fail(fmt::format("{} hexadecimal digits were expected in the string", digits));
-    if (code == 0 || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
-      fail(fmt::format("'{}' is the number of no character", hex));
-    at_ += digits;
-    return utf8(code);
-  }
-
-  std::string_view text_;
-  const std::string& origin_;
-  std::size_t at_ = 0, line_ = 1;
+  std::string text_;
+  std::vector<std::pair<std::size_t, std::string>> wide_;  ///< line and digits
+  toml::table root_;
 };
 
-bool looks_like_number(const std::string& word) {
-  return !word.empty() && (digit(word[0]) || word[0] == '-' || word[0] == '+' || word[0] == '.');
+/// Its numbers, separated by commas; none: it has something else, too.
+std::optional<std::string> list_of_numbers(const toml::array& array, const Parsed& parsed) {
+  std::string items;
+  for (const toml::node& item : array) {
+    const auto number = parsed.number(item);
+    if (!number) return std::nullopt;
+    if (!items.empty()) items += ',';
+    items += *number;
+  }
+  return items;
 }
 
-/// The number in the one form that keys take: "+1_000" is "1000".
-std::string plain_number(const Reader& reader, const std::string& word) {
-  std::string plain;
-  for (std::size_t i = 0; i < word.size(); ++i) {
-    if (word[i] != '_') {
-      plain += word[i];
+void read_value(const toml::node& node, const Parsed& parsed, TomlEntry& entry) {
+  entry.kind = TomlKind::other;
+  if (const auto number = parsed.number(node)) {
+    entry.kind = TomlKind::number;
+    entry.value = *number;
+  } else if (const auto* boolean = node.as_boolean()) {
+    entry.kind = TomlKind::boolean;
+    entry.value = boolean->get() ? "true" : "false";
+  } else if (const auto* text = node.as_string()) {
+    entry.kind = TomlKind::text;
+    entry.value = as_bytes(text->get());
+  } else if (const auto* array = node.as_array()) {
+    const auto items = list_of_numbers(*array, parsed);
+    if (!items) return;
+    entry.kind = TomlKind::list;
+    entry.value = *items;
+  } else if (node.is_table()) {
+    entry.kind = TomlKind::table;
+  }
+}
+
+void flatten(const toml::table& table, const std::string& prefix, const Parsed& parsed,
+             std::vector<TomlEntry>& entries) {
+  for (const auto& [key, node] : table) {
+    const std::string name = prefix + as_bytes(key.str());
+    const toml::table* inner = node.as_table();
+    if (inner != nullptr && !inner->empty()) {
+      flatten(*inner, name + '.', parsed, entries);
       continue;
     }
-    if (i == 0 || i + 1 == word.size() || !digit(word[i - 1]) || !digit(word[i + 1]))
-      reader.fail(fmt::format("'{}': '_' stands between digits only", word));
+    TomlEntry& entry = entries.emplace_back();
+    entry.key = name;
+    entry.line = key.source().begin.line;
+    read_value(node, parsed, entry);
   }
-  if (plain.size() > 1 && plain[0] == '+' && plain[1] != '-') plain.erase(0, 1);
-  return plain;
-}
-
-std::string number(Reader& reader) {
-  if (reader.peek() == '"' || reader.peek() == '\'') reader.fail("a list holds numbers only");
-  if (reader.peek() == '[') reader.fail("a list holds numbers only, no lists");
-  const std::string word = reader.word();
-  if (!looks_like_number(word))
-    reader.fail(fmt::format("'{}' is no value; texts stand in quotes", word));
-  return plain_number(reader, word);
-}
-
-/// To the next value of a list, or its end, over ends of lines and comments.
-void skip_to_item(Reader& reader, std::size_t began) {
-  while (reader.at_end_of_line()) {
-    if (reader.at_end_of_text())
-      reader.fail(fmt::format("the list that begins in line {} has no ']'", began));
-    reader.next_line();
-  }
-}
-
-std::string list(Reader& reader) {
-  const std::size_t began = reader.line();
-  std::string items;
-  for (;;) {
-    skip_to_item(reader, began);
-    if (reader.accept(']')) return items;
-    if (!items.empty()) items += ',';
-    items += number(reader);
-    skip_to_item(reader, began);
-    if (reader.accept(']')) return items;
-    if (!reader.accept(','))
-      reader.fail(
-          fmt::format("the list that begins in line {} needs a ',' or its ']' here", began));
-  }
-}
-
-void read_value(Reader& reader, TomlEntry& entry) {
-  if (reader.at_end_of_line()) reader.fail(fmt::format("key '{}' has no value", entry.key));
-  if (reader.peek() == '"' || reader.peek() == '\'') {
-    entry.kind = TomlKind::text;
-    entry.value = reader.quoted();
-    return;
-  }
-  if (reader.accept('[')) {
-    entry.kind = TomlKind::list;
-    entry.value = list(reader);
-    return;
-  }
-  if (reader.peek() == '{')
-    reader.fail(
-        fmt::format("'{0}' is an inline table, which is not understood: write [{0}] on a "
-                    "line, and its keys on lines below",
-                    entry.key));
-  entry.kind = TomlKind::boolean;
-  entry.value = reader.word();
-  if (entry.value == "true" || entry.value == "false") return;
-  entry.kind = TomlKind::number;
-  if (!looks_like_number(entry.value))
-    reader.fail(
-        fmt::format("the value of '{}' is neither a number, true or false, nor a text in "
-                    "quotes",
-                    entry.key));
-  entry.value = plain_number(reader, entry.value);
-}
-
-/// The lines in which names stand, each of which stands once.
-class Once {
- public:
-  void add(const Reader& reader, const std::string& name) {
-    const auto [earlier, is_new] = line_of_.emplace(name, reader.line());
-    if (!is_new) reader.fail(fmt::format("'{}' already stands in line {}", name, earlier->second));
-  }
-
- private:
-  std::unordered_map<std::string, std::size_t> line_of_;
-};
-
-/// Behind its '['. Returns what stands in front of the section's keys.
-std::string read_section(Reader& reader, Once& sections) {
-  if (reader.peek() == '[')
-    reader.fail("arrays of tables are not understood; a section is written [name]");
-  const std::string name = reader.key();
-  if (!reader.accept(']')) reader.fail("a section is written [name]");
-  sections.add(reader, fmt::format("[{}]", name));
-  return name + '.';
 }
 
 }  // namespace
 
 std::vector<TomlEntry> read_toml(std::string_view text, const std::string& origin) {
+  const Parsed parsed(text, origin);
   std::vector<TomlEntry> entries;
-  Once keys, sections;
-  std::string section;
-  for (Reader reader(text, origin); !reader.at_end_of_text();) {
-    if (reader.at_end_of_line()) {
-      reader.next_line();
-      continue;
-    }
-    if (reader.accept('[')) {
-      section = read_section(reader, sections);
-      reader.expect_end_of_line();
-      continue;
-    }
-    TomlEntry entry;
-    entry.line = reader.line();
-    entry.key = section + reader.key();
-    keys.add(reader, entry.key);
-    if (!reader.accept('=')) reader.fail(fmt::format("'=' is missing behind '{}'", entry.key));
-    read_value(reader, entry);
-    reader.expect_end_of_line();
-    entries.push_back(std::move(entry));
+  flatten(parsed.root(), "", parsed, entries);
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const TomlEntry& a, const TomlEntry& b) { return a.line < b.line; });
+  std::unordered_map<std::string, std::size_t> lines;
+  for (const TomlEntry& entry : entries) {
+    const auto [earlier, is_new] = lines.emplace(entry.key, entry.line);  // "a.b" = 1 is a.b = 1
+    if (!is_new)
+      fail(origin, entry.line,
+           fmt::format("'{}' is already in line {}", entry.key, earlier->second));
+    if (entry.kind == TomlKind::text && entry.value.find('\0') != std::string::npos)
+      fail(origin, entry.line, fmt::format("{}: a text cannot hold the character 0", entry.key));
   }
   return entries;
 }

@@ -23,7 +23,7 @@ printf '[data]\ntrain = "shapes/train"\n[optim]\nlearning-rate = 0.1\n' >unknown
 refuses 'an unknown key of a file is refused with its line' \
   "unknown.toml, line 4: unknown key 'optim.learning-rate'" 1 --config unknown.toml
 printf 'epochs = 3\nepochs = 4\n' >twice.toml
-refuses 'a key that stands twice is refused with its line' 'twice.toml, line 2: .*line 1' 1 \
+refuses 'a key that stands twice is refused with its line' "twice.toml, line 2: 'epochs = 4': .*redefine.*'epochs'" 1 \
   --config twice.toml
 refuses 'a training without a training set says which key is missing' 'data.train is missing' 1
 refuses 'a data set that is not there is refused by name' 'nowhere' 1 --data.train nowhere

@@ -8,6 +8,7 @@ std::vector<std::string> seeds() {
   std::vector<std::string> all = {
       "model = \"resnet18\" # a comment\noptim.lr = 1e-1\n[data]\ntrain = 'a b'\nflip = true\n",
       "[optim]\ndecay = \"step\"\nmilestones = [30, 60,\t80]\nfactor = 0.1\n",
+      "optim = {lr = 1_0.5, milestones = []}\nout = '''\na'b'''\nseed = 18446744073709551615\n",
       "\xEF\xBB\xBF[data]\r\n\"train\" = \"\\u00e9\\U0001F600\\n\\\"\"\r\n"};
   // Every key, some at a time: long inputs are slow, and most of them end at their first error.
   const std::string whole = train::to_toml({});

@@ -84,14 +84,15 @@ TEST_CASE("a place in the middle of an epoch is refused where it would mean othe
   refused(keep, same_conditions, "data.keep-last");
   refused(some_config(), {"cpu, 1 thread", "build", 2, some_data(999)}, "rows of the training set");
   Config shuffle = some_config();
-  shuffle.data.shuffle = "block";
+  shuffle.data.shuffle = data::Shuffle::block;
   refused(shuffle, same_conditions, "data.shuffle");
 }
 
 TEST_CASE("an order of blocks goes on in an epoch with the same ranks alone", "[resume]") {
-  for (const std::string order : {"block", "node"}) {
+  for (const data::Shuffle shuffle : {data::Shuffle::block, data::Shuffle::node}) {
+    const std::string order = choice_name(shuffle);
     Config config = some_config();
-    config.data.shuffle = order;
+    config.data.shuffle = shuffle;
     const ResumeConditions more{"cpu, 1 thread", "build", 4, some_data(1000)};
     CHECK_THROWS_WITH(judged(written_with(config, 7), config, more),
                       Contains("data.shuffle = " + order + " and the number of ranks = 2"));

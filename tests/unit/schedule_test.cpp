@@ -7,7 +7,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/config.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 
 using namespace lockstep;
 using namespace lockstep::optim;
@@ -98,7 +98,8 @@ TEST_CASE("a configuration's epochs become steps", "[schedule]") {
                     "final-lr = 0.1\n",
                     "test");
   CHECK(near(learning_rate(train::make_schedule(config, 10), 15), 0.1 + 0.4 / 64, 1e-7));
-  for (const auto& [decay, middle] : {std::pair{"constant", 0.5}, std::pair{"cosine", 0.3}}) {
+  for (const auto& [decay, middle] :
+       {std::pair{Decay::constant, 0.5}, std::pair{Decay::cosine, 0.3}}) {
     config.optim.decay = decay;
     CHECK(near(learning_rate(train::make_schedule(config, 10), 10), middle, 1e-7));
   }
@@ -111,8 +112,9 @@ TEST_CASE("a schedule that is all warm-up is finite at its end", "[schedule]") {
 }
 
 TEST_CASE("unknown names of decays and precisions are refused by name", "[schedule]") {
-  CHECK(parse_decay("polynomial") == Decay::polynomial);
-  CHECK_THROWS_WITH(parse_decay("cosin"), Catch::Contains("cosin") && Catch::Contains("cosine"));
+  CHECK(parse_choice<Decay>("polynomial", "decay") == Decay::polynomial);
+  CHECK_THROWS_WITH(parse_choice<Decay>("cosin", "decay"),
+                    Catch::Contains("cosin") && Catch::Contains("cosine"));
   CHECK(parse_precision("bf16") == Precision::bf16);
   CHECK_THROWS_AS(parse_precision("bf8"), InputError);
 }

@@ -9,7 +9,7 @@
 #include "lockstep/base/rng.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/config.hpp"
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/solo.hpp"

@@ -2,9 +2,19 @@
 
 #include <string>
 
+#include "lockstep/base/choices.hpp"
+
 namespace lockstep {
 
 enum class Precision { fp32, tf32, bf16, fp16 };
+template <>
+struct Choices<Precision> {
+  static constexpr Choice<Precision> all[] = {{Precision::fp32, "fp32"},
+                                              {Precision::tf32, "tf32"},
+                                              {Precision::bf16, "bf16"},
+                                              {Precision::fp16, "fp16"}};
+};
+
 /// fp16's range is too small for gradients as they are.
 constexpr bool has_loss_scale(Precision precision) { return precision == Precision::fp16; }
 Precision parse_precision(const std::string& text);  ///< throws InputError naming those known

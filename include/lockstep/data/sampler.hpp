@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/base/choices.hpp"
 #include "lockstep/data/row_range.hpp"
 
 namespace lockstep::data {
@@ -89,3 +90,11 @@ class Sampler {
 };
 
 }  // namespace lockstep::data
+
+/// Training always shuffles.
+template <>
+struct lockstep::Choices<lockstep::data::Shuffle> {
+  using enum data::Shuffle;
+  static constexpr Choice<data::Shuffle> all[] = {
+      {global, "global"}, {block, "block"}, {node, "node"}};
+};

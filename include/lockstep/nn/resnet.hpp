@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/choices.hpp"
 #include "lockstep/nn/network.hpp"
 
 namespace lockstep::nn {
@@ -34,3 +35,10 @@ ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t
 Network resnet(const ResNetSpec& spec);
 
 }  // namespace lockstep::nn
+
+template <>
+struct lockstep::Choices<lockstep::nn::Shortcut> {
+  using enum nn::Shortcut;
+  static constexpr Choice<nn::Shortcut> all[] = {
+      {family_default, "default"}, {pad, "pad"}, {conv, "conv"}};
+};

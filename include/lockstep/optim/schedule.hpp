@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
+
+#include "lockstep/base/choices.hpp"
 
 namespace lockstep::optim {
 
@@ -26,6 +27,11 @@ struct ScheduleSpec {
 
 float learning_rate(const ScheduleSpec& spec, std::uint64_t step);
 
-Decay parse_decay(const std::string& text);  ///< throws InputError naming those known
-
 }  // namespace lockstep::optim
+
+template <>
+struct lockstep::Choices<lockstep::optim::Decay> {
+  using enum optim::Decay;
+  static constexpr Choice<optim::Decay> all[] = {
+      {constant, "constant"}, {cosine, "cosine"}, {step, "step"}, {polynomial, "polynomial"}};
+};

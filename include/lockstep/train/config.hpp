@@ -2,12 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "lockstep/train/toml.hpp"
+#include "lockstep/backend/precision.hpp"
+#include "lockstep/data/sampler.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "lockstep/optim/schedule.hpp"
+#include "lockstep/train/config_choices.hpp"
 
 namespace lockstep::train {
 
@@ -17,43 +20,43 @@ constexpr std::size_t most_threads = 1024;
 constexpr std::size_t most_batch_rows = 1 << 24;
 
 /// Everything that a training run is told, as one plain struct. Each field is one key of the
-/// command line and of the TOML file; keys() says which, with what it means. 0 or "" stands for
-/// "not given" where the key's help says so; resolve() then decides.
+/// command line and of the TOML file; config_keys() says which, with what it means. 0 or "" stands
+/// for "not given" where the key's help says so; resolve() then decides.
 struct Config {
   std::string model = "resnet20";
   std::size_t epochs = 5;
   std::size_t batch = 0;
   std::size_t batch_per_rank = 0;
   std::size_t accumulate = 1;
-  std::string precision = "fp32";
+  Precision precision = Precision::fp32;
   bool deterministic = false;
   bool fuse_norms = false;
   std::uint64_t seed = 1;
-  std::string backend = "auto";
+  BackendChoice backend = BackendChoice::automatic;
   std::size_t threads = 0;
   std::string out;
   std::string resume;
   std::uint64_t stop_after = 0;
 
   struct Model {
-    std::string shortcut = "default";
+    nn::Shortcut shortcut = nn::Shortcut::family_default;
     bool zero_init_residual = false;
   } model_options;
 
   struct Data {
     std::string train, val;
     std::string images, labels, val_images, val_labels;
-    std::string layout = "auto";
-    std::string range = "auto";
+    ImageLayout layout = ImageLayout::automatic;
+    FloatRange range = FloatRange::automatic;
     std::size_t classes = 0;
     std::size_t cache_mb = 256;
-    std::string shuffle = "global";
+    lockstep::data::Shuffle shuffle = lockstep::data::Shuffle::global;
     std::size_t block = 0;
     std::size_t window = 16;
     std::size_t readahead = 0;
     std::string stage;
-    std::string read = "pread";
-    std::string crop = "auto";
+    ReadBy read = ReadBy::pread;
+    CropChoice crop = CropChoice::automatic;
     std::size_t size = 0;
     std::size_t resize = 0;
     float min_area = 0.08f;
@@ -68,7 +71,7 @@ struct Config {
     std::size_t workers = 0;
     std::size_t slots = 4;
     bool keep_last = false;
-    std::string on_bad_row = "error";
+    OnBadRow on_bad_row = OnBadRow::error;
     std::size_t bad_rows_limit = 100;
   } data;
 
@@ -82,7 +85,7 @@ struct Config {
     float label_smoothing = 0;
     float warmup_epochs = 0;
     float warmup_start = 0;
-    std::string decay = "cosine";
+    lockstep::optim::Decay decay = lockstep::optim::Decay::cosine;
     float final_lr = 0;
     std::vector<std::uint64_t> milestones;
     float factor = 0.1f;
@@ -126,22 +129,6 @@ struct Config {
     bool check = false, require = false;
   } preflight;
 };
-
-/// One key: its name in the file and (behind "--") on the command line, and how it is set and
-/// shown.
-struct ConfigKey {
-  std::string name;  ///< "optim.lr"
-  TomlKind kind = TomlKind::text;
-  std::string help;
-  bool changes_results = true;  ///< a resume with another value cannot end with the same bits
-  bool for_foreign = false;     ///< says how a file that is no shard is read
-  /// Throws InputError naming the key, the value and what was expected.
-  std::function<void(Config&, const std::string& value)> set;
-  std::function<std::string(const Config&)> get;  ///< what set() would take
-};
-
-/// All keys, in the order in which they are shown.
-const std::vector<ConfigKey>& config_keys();
 
 /// Sets one key from the text of a command line. Throws InputError for an unknown key, naming it
 /// and the nearest known one, and for a value that does not fit.

@@ -7,23 +7,23 @@
 
 namespace lockstep::train {
 
-enum class TomlKind { text, number, boolean, list };
+/// The kind of a value. `list` holds numbers only, `table` is an empty one; `other`: a date, a time,
+/// a list of something else.
+enum class TomlKind { text, number, boolean, list, table, other };
 
 /// One `key = value` of a TOML file.
 struct TomlEntry {
-  std::string key;  ///< dotted, the section's name in front: "optim.lr"
+  std::string key;  ///< dotted, with the names of its tables: "optim.lr"
   TomlKind kind = TomlKind::text;
-  /// A text without its quotes; a number without '_' and a leading '+'; a list's numbers, separated
-  /// by commas.
+  /// A text without its quotes; a number in decimal digits, with a '.' or an exponent if it is no
+  /// integer; a list's numbers, separated by commas. Empty for tables and `other`.
   std::string value;
-  std::size_t line = 0;  ///< from 1
+  std::size_t line = 0;  ///< of the key, from 1
 };
 
-/// Reads the part of TOML that a configuration needs: comments, [sections], bare, quoted and dotted
-/// keys, strings on one line, numbers, booleans and flat lists of numbers, also over several lines.
-/// Strict: what it does not understand (inline tables, arrays of tables, strings over several
-/// lines), and a key or a section that stands twice, is an InputError that names `origin` and the
-/// line. (CLI11's own reader skips short lines, cuts strings at '#' and joins repeated keys.)
+/// Reads TOML 1.0 and gives its values in the order of their lines. Integers may be as large as
+/// 2^64 - 1, and texts may have bytes that are not UTF-8, as paths do. Throws InputError "ORIGIN,
+/// line N: ..." for what is not TOML, and for a key that is there twice.
 std::vector<TomlEntry> read_toml(std::string_view text, const std::string& origin);
 
 /// `text` as a TOML basic string with its quotes, on one line whatever characters it has.

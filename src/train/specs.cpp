@@ -1,4 +1,4 @@
-#include "lockstep/train/model.hpp"
+#include "lockstep/train/specs.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,16 +12,10 @@
 namespace lockstep::train {
 namespace {
 
-nn::Shortcut parse_shortcut(const std::string& text) {
-  if (text == "pad") return nn::Shortcut::pad;
-  if (text == "conv") return nn::Shortcut::conv;
-  return nn::Shortcut::family_default;
-}
-
 /// A box of random size and shape, resized?
 bool is_stretched(const Config& config, const data::DataSetInfo& stored) {
-  if (config.data.crop == "auto") return stored.encoding == data::Encoding::jpeg;
-  return config.data.crop == "random-resized";
+  if (config.data.crop == CropChoice::automatic) return stored.encoding == data::Encoding::jpeg;
+  return config.data.crop == CropChoice::random_resized;
 }
 
 /// The shorter side before a window is cut out; 0: as it is.
@@ -49,8 +43,8 @@ data::ExternalSpec external_spec(const Config& config, const data::DataSetInfo* 
   };
   return {.images = choose(data.images, data.val_images),
           .labels = choose(data.labels, data.val_labels),
-          .layout = data.layout,
-          .range = data.range,
+          .layout = choice_name(data.layout),
+          .range = choice_name(data.range),
           .classes = data.classes,
           .like = trained_on,
           .cache_bytes = data.cache_mb * 1'000'000};
@@ -70,14 +64,11 @@ data::SamplerSpec training_order(const Config& config, const data::DataSet& rows
     // A small data set still has some blocks for each rank to mix.
     block = std::min(block, info.rows / (few * static_cast<std::size_t>(world)));
   }
-  const std::string& order = config.data.shuffle;
   return {.rows = info.rows,
           .global_batch = config.batch,
           .world = world,
           .seed = config.seed,
-          .shuffle = order == "block"  ? data::Shuffle::block
-                     : order == "node" ? data::Shuffle::node
-                                       : data::Shuffle::global,
+          .shuffle = config.data.shuffle,
           .keep_last = config.data.keep_last,
           .block = std::clamp<std::size_t>(block, 1, info.rows),
           .window = config.data.window};
@@ -134,7 +125,7 @@ nn::Network make_network(const Config& config, const data::DataSetInfo& data) {
   spec.channels = data.channels;
   spec.height = data.height;
   spec.width = data.width;
-  spec.shortcut = parse_shortcut(config.model_options.shortcut);
+  spec.shortcut = config.model_options.shortcut;
   spec.zero_init_residual = config.model_options.zero_init_residual;
   return nn::resnet(spec);
 }
@@ -143,7 +134,7 @@ ProgramSpec make_program_spec(const Config& config, const data::DataSetInfo& dat
                               std::size_t rows) {
   ProgramSpec spec;
   spec.batch = rows;
-  spec.precision = parse_precision(config.precision);
+  spec.precision = config.precision;
   spec.deterministic = config.deterministic;
   spec.fuse_norms = config.fuse_norms;
   spec.label_smoothing = config.optim.label_smoothing;
@@ -175,7 +166,7 @@ optim::ScheduleSpec make_schedule(const Config& config, std::uint64_t steps_per_
   spec.warmup_steps = static_cast<std::uint64_t>(std::llround(
       static_cast<double>(given.warmup_epochs) * static_cast<double>(steps_per_epoch)));
   spec.total_steps = config.epochs * steps_per_epoch;
-  spec.decay = optim::parse_decay(given.decay);
+  spec.decay = given.decay;
   for (const std::uint64_t epoch : given.milestones)
     spec.milestones.push_back(epoch * steps_per_epoch);
   spec.factor = given.factor;

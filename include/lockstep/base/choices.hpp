@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep {
+
+template <class E>
+struct Choice {
+  E value;
+  const char* name;
+};
+
+/// The names of an enumeration's values on the command line and in files, in the order in which
+/// they are listed. Specialise it next to the enumeration; values without a name cannot be chosen:
+///   template <>
+///   struct Choices<Crop> {
+///     static constexpr Choice<Crop> all[] = {{Crop::random, "random"}, ...};
+///   };
+template <class E>
+struct Choices;
+
+template <class E>
+concept Enumerated = requires {
+  Choices<E>::all;
+};
+
+template <Enumerated E>
+const char* choice_name(E value) {
+  for (const Choice<E>& choice : Choices<E>::all)
+    if (choice.value == value) return choice.name;
+  throw Error("a value without a name");
+}
+
+template <Enumerated E>
+std::vector<std::string> choice_names() {
+  std::vector<std::string> names;
+  for (const Choice<E>& choice : Choices<E>::all) names.emplace_back(choice.name);
+  return names;
+}
+
+/// "WHAT: 'TEXT' is not known; choose a, b, c"
+InputError unknown_choice(std::string_view text, std::string_view what,
+                          const std::vector<std::string>& names);
+
+/// The value with this name. Throws unknown_choice().
+template <Enumerated E>
+E parse_choice(std::string_view text, std::string_view what) {
+  for (const Choice<E>& choice : Choices<E>::all)
+    if (choice.name == text) return choice.value;
+  throw unknown_choice(text, what, choice_names<E>());
+}
+
+}  // namespace lockstep
