@@ -33,7 +33,6 @@ constexpr std::size_t listed = 20;        // unreadable images that are named on
 struct Failure {
   bool input = false;  ///< by the input's fault
   std::string text;
-
   static void fields(auto& self, auto&& visit) { visit(self.input, self.text); }
 };
 
@@ -160,7 +159,6 @@ data::Tally add_up(Control& control, const data::Tally& own) {
 struct Skipped {
   std::size_t row = 0;  ///< of the source
   std::string reason;
-
   static void fields(auto& self, auto&& visit) { visit(self.row, self.reason); }
 };
 
