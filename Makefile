@@ -31,7 +31,7 @@ blank := $() $()
 include src/cuda/cuda.mk
 
 # ---- what goes into the program --------------------------------------------------------------
-LAYERS    := base sys device nn data comm backend optim train
+LAYERS    := base sys device nn data comm liveness backend optim train
 PORTS     := cpu mpi tcp $(if $(WITH_CUDA),cuda,nocuda)
 LIB_SRC   := $(wildcard $(patsubst %,src/%/*.cpp,$(LAYERS) $(PORTS)))
 KERNELS   := $(wildcard $(PORTS:%=src/%/*.cu))
@@ -335,7 +335,7 @@ asan:  ## unit tests and short fuzzing under the address and undefined-behaviour
 	@$(MAKE) --no-print-directory sanitized PARTS='unit fuzz' $(ASAN)
 
 # Code without OpenMP: libgomp's barriers look like races to the thread sanitizer.
-TSAN_TAGS := [loader],[sampler],[reducer],[stage],[lost]
+TSAN_TAGS := [loader],[sampler],[reducer],[stage],[lost],[heartbeat],[watch]
 TSAN = BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0
 .PHONY: tsan-built
 tsan-built:

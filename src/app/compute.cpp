@@ -60,7 +60,7 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
   if (!gpu.pci_bus_id.empty() && !request.share_gpu) sys::require_own_gpus(placement.gpus);
   const sys::Plan& plan = placement.plan;
   for (const std::string& remark : plan.remarks)
-    if (launch.rank.local_rank == 0) log::info(remark);
+    if (launch.nodes.leads_node(launch.rank.rank)) log::info(remark);
   BoundRank bound = bind_rank(plan, gpu.ordinal);
   judge(bound.report.failures, request.require_binding);
 
@@ -85,8 +85,11 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
 
 std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
                                             const comm::NcclSpec& spec) {
-  if (compute.backend->name() == "cuda")
-    return comm::make_nccl_communicator(*launch.world, *launch.control, spec);
+  if (compute.backend->name() == "cuda") {
+    comm::NcclSpec nccl = spec;
+    nccl.find_absence = launch.find_absence();
+    return comm::make_nccl_communicator(*launch.control, nccl);
+  }
   return launch.world->make_communicator(spec.deadline_s);
 }
 

@@ -29,7 +29,9 @@ void Launch::start(double deadline_s, Needs needs) {
   log::set_rank(rank.rank, rank.world);
   control = world->make_control(deadline_s);
   heartbeat = watch.take_heartbeat(*control);
-  if (!heartbeat) heartbeat = comm::start_heartbeat(heartbeat_spec(deadline_s), *control);
+  if (!heartbeat) heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);
+  world->ask_first(find_absence());
+  nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
 }
 
 bool Launch::meet_without_mpi(double deadline_s) {
@@ -39,8 +41,14 @@ bool Launch::meet_without_mpi(double deadline_s) {
   if (!place) return false;
   log::set_rank(rank.rank, rank.world);
   control = comm::make_tcp_control(*place, rank, {deadline_s});
-  heartbeat = comm::start_heartbeat(heartbeat_spec(deadline_s), *control);
+  heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);
+  nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
   return true;
+}
+
+comm::FindAbsence Launch::find_absence() const {
+  if (!heartbeat) return {};
+  return [beating = heartbeat.get()](double waited_s) { return beating->find_absence(waited_s); };
 }
 
 sys::RankInfo rank_by_environment() {
@@ -51,7 +59,7 @@ sys::RankInfo rank_by_environment() {
   }
 }
 
-comm::HeartbeatSpec Launch::heartbeat_spec(double deadline_s) const {
+liveness::HeartbeatSpec Launch::heartbeat_spec(double deadline_s) const {
   return {rank.host, silence_s, deadline_s, status_lost_rank,
           [](int status) { std::_Exit(status); }};
 }

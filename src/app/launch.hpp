@@ -2,8 +2,9 @@
 
 #include <memory>
 
-#include "lockstep/comm/heartbeat.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/comm/world.hpp"
+#include "lockstep/liveness/heartbeat.hpp"
 #include "lockstep/sys/launch.hpp"
 
 namespace lockstep::app {
@@ -18,9 +19,10 @@ struct Launch {
   char** argv = nullptr;
   double silence_s = 20;  ///< after which a rank counts as lost
   /// Before the world, so that the ranks are watched in MPI_Finalize, too. Null for one rank.
-  std::unique_ptr<comm::Heartbeat> heartbeat;
+  std::unique_ptr<liveness::Heartbeat> heartbeat;
   std::unique_ptr<comm::World> world;
   std::unique_ptr<comm::Control> control;
+  comm::Nodes nodes;  ///< where all ranks run
   sys::RankInfo rank;
 
   /// Judges the environment, starts MPI, cross-checks who is who, and tells the log which rank
@@ -30,9 +32,11 @@ struct Launch {
   /// Where srun did not connect the ranks to MPI they meet over TCP: afterwards there is `control`
   /// but no `world`. False where nobody but MPI says who is who.
   bool meet_without_mpi(double deadline_s);
+  /// By the heartbeat; empty without one. It must not be called when this launch is gone.
+  comm::FindAbsence find_absence() const;
 
  private:
-  comm::HeartbeatSpec heartbeat_spec(double deadline_s) const;
+  liveness::HeartbeatSpec heartbeat_spec(double deadline_s) const;
 };
 
 /// Who this process is as far as its environment tells, for the commands that are one process's

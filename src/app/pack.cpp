@@ -15,6 +15,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
+#include "lockstep/comm/record.hpp"
 #include "lockstep/data/pack_folder.hpp"
 #include "lockstep/data/pack_note.hpp"
 #include "lockstep/data/pack_row.hpp"
@@ -32,23 +33,30 @@ constexpr double round_s = 0.1;           // between two looks at the other rank
 constexpr double shard_deadline_s = 600;  // one image from a slow disk, one shard's way to it
 constexpr std::size_t listed = 20;        // unreadable images that are named on the screen
 
+/// Why a rank could not do its part.
+struct Failure {
+  bool input = false;  ///< by the input's fault
+  std::string text;
+  static void fields(auto& self, auto&& visit) { visit(self.input, self.text); }
+};
+
 /// Runs `work` on every rank. When it fails on any, all throw the same error, that of the lowest
 /// failing rank: nobody waits for a rank that is gone, and what was begun is removed in peace.
 template <class Work>
 void together(Control& control, std::string_view phase, Work work) {
-  std::string failure;  // its kind, then its text
+  std::optional<Failure> failure;
   try {
     work();
   } catch (const InputError& error) {
-    failure = std::string("input ") + error.what();
+    failure = {true, error.what()};
   } catch (const std::exception& error) {
-    failure = std::string("error ") + error.what();
+    failure = {false, error.what()};
   }
-  if (!control.any(!failure.empty(), phase)) return;
-  for (const std::string& text : control.gather(failure, phase)) {
-    if (text.empty()) continue;
-    if (text.starts_with("input ")) throw InputError(text.substr(6));
-    throw Error(text.substr(6));
+  if (!control.any(failure.has_value(), phase)) return;
+  for (const auto& of_rank : comm::gather_records(control, failure, phase)) {
+    if (!of_rank) continue;
+    if (of_rank->input) throw InputError(of_rank->text);
+    throw Error(of_rank->text);
   }
 }
 
@@ -155,21 +163,15 @@ data::Tally add_up(Control& control, const data::Tally& own) {
 struct Skipped {
   std::size_t row = 0;  ///< of the source
   std::string reason;
+  static void fields(auto& self, auto&& visit) { visit(self.row, self.reason); }
 };
 
 /// All ranks' unreadable images in the source's order.
 std::vector<Skipped> gather_skipped(Control& control, const data::Tally& tally) {
-  std::string own;
-  for (const data::SkippedRow& bad : tally.skipped)
-    own += fmt::format("{} {}\n", bad.row, bad.reason);
-  std::vector<Skipped> skipped;
-  for (const std::string& text : control.gather(own, "pack: skipped"))
-    for (std::size_t at = 0, end; at < text.size(); at = end + 1) {
-      end = text.find('\n', at);
-      const std::size_t space = text.find(' ', at);
-      skipped.push_back(
-          {std::stoull(text.substr(at, space - at)), text.substr(space + 1, end - space - 1)});
-    }
+  std::vector<Skipped> own, skipped;
+  for (const data::SkippedRow& bad : tally.skipped) own.push_back({bad.row, bad.reason});
+  for (const auto& of_rank : comm::gather_records(control, own, "pack: skipped"))
+    skipped.insert(skipped.end(), of_rank.begin(), of_rank.end());
   std::sort(skipped.begin(), skipped.end(),
             [](const Skipped& a, const Skipped& b) { return a.row < b.row; });
   return skipped;

@@ -27,7 +27,7 @@ std::optional<sys::MeetingPlace> place_of(const sys::RankInfo& self) {
 
 }  // namespace
 
-StartWatch::StartWatch(const sys::RankInfo& self, comm::HeartbeatSpec spec)
+StartWatch::StartWatch(const sys::RankInfo& self, liveness::HeartbeatSpec spec)
     : self_(self), spec_(std::move(spec)), place_(place_of(self)) {
   if (self.world > 1) thread_ = std::thread([this] { run(); });
 }
@@ -89,7 +89,7 @@ void StartWatch::meet() {
                                            .mates_s = spec_.timeout_s,
                                            .stop = off_.get_token(),
                                            .by_address = true});
-    auto heartbeat = comm::start_heartbeat(spec_, *control);
+    auto heartbeat = liveness::start_heartbeat(spec_, *control);
     control_ = std::move(control);
     const std::scoped_lock lock(mutex_);
     heartbeat_ = std::move(heartbeat);
@@ -110,7 +110,7 @@ void StartWatch::end(const std::string& why, bool speak) {
   spec_.end(spec_.lost_status);
 }
 
-std::unique_ptr<comm::Heartbeat> StartWatch::take_heartbeat(comm::Control& control) {
+std::unique_ptr<liveness::Heartbeat> StartWatch::take_heartbeat(comm::Control& control) {
   bool beats = false;
   {
     const std::scoped_lock lock(mutex_);

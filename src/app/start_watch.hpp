@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "lockstep/comm/control.hpp"
-#include "lockstep/comm/heartbeat.hpp"
+#include "lockstep/liveness/heartbeat.hpp"
 #include "lockstep/sys/launch.hpp"
 #include "lockstep/sys/rendezvous.hpp"
 
@@ -23,13 +23,13 @@ namespace lockstep::app {
 /// out of MPI_Init; it is gone before the process binds itself.
 class StartWatch {
  public:
-  StartWatch(const sys::RankInfo& self, comm::HeartbeatSpec spec);
+  StartWatch(const sys::RankInfo& self, liveness::HeartbeatSpec spec);
   ~StartWatch();
   /// MPI has connected this rank: from now on nobody is missed by this. Waits for the others, a
   /// second at most, so that none gets a message while it is still in MPI_Init.
   void mpi_has_started();
   /// Collective, behind it: the heartbeat, if it beats on all ranks, else null on all.
-  std::unique_ptr<comm::Heartbeat> take_heartbeat(comm::Control& control);
+  std::unique_ptr<liveness::Heartbeat> take_heartbeat(comm::Control& control);
 
  private:
   void run();
@@ -39,14 +39,14 @@ class StartWatch {
   bool wait_for_mpi(double seconds);
 
   const sys::RankInfo self_;
-  const comm::HeartbeatSpec spec_;
+  const liveness::HeartbeatSpec spec_;
   const std::optional<sys::MeetingPlace> place_;
   std::stop_source off_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool met_ = false, all_met_ = false;          // under the mutex, as the next
-  std::unique_ptr<comm::Heartbeat> heartbeat_;  // of a meeting that came about
-  std::unique_ptr<comm::Control> control_;      // the same; the thread's own
+  bool met_ = false, all_met_ = false;              // under the mutex, as the next
+  std::unique_ptr<liveness::Heartbeat> heartbeat_;  // of a meeting that came about
+  std::unique_ptr<comm::Control> control_;          // the same; the thread's own
   std::thread thread_;
 };
 

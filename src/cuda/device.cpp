@@ -79,7 +79,7 @@ std::uint64_t* CudaDevice::new_beacon() {
   return new (memory) std::uint64_t(0);
 }
 
-void CudaDevice::tell(std::uint64_t number) {
+void CudaDevice::mark_progress(std::uint64_t number) {
   light_beacon(beacon_on_device_, number, compute_.get());
 }
 

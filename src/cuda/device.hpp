@@ -41,8 +41,8 @@ class CudaDevice final : public Device {
   CudaStream& compute() override { return compute_; }
   std::optional<double> upload_rate(const PinnedBuffer& from) override;
   std::unique_ptr<Timeline> make_timeline() override;
-  const volatile std::uint64_t* reached() const override { return beacon_.get(); }
-  void tell(std::uint64_t number) override;
+  const volatile std::uint64_t* progress_word() const override { return beacon_.get(); }
+  void mark_progress(std::uint64_t number) override;
   /// Seconds that the fastest of some runs took of what `run` puts into the compute stream.
   double fastest_s(const std::function<void()>& run);
   CudaStream& copy() { return copy_; }

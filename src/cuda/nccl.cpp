@@ -10,7 +10,6 @@
 #include <cstring>
 #include <exception>
 #include <future>
-#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -22,17 +21,17 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/watch.hpp"
+#include "lockstep/comm/world.hpp"
 #include "lockstep/device/idle.hpp"
+#include "lockstep/liveness/watch.hpp"
 
 namespace lockstep::comm {
 namespace {
 
 constexpr std::chrono::seconds patience_with_nccl{5};
 
-/// How long the ranks that miss one another wait for all to say where they are. They notice at
-/// different times, by as much as one was late to its last collective.
-double inquiry_s(double deadline_s) { return std::clamp(deadline_s / 4, 2.0, 30.0); }
+/// How long a rank that closes NCCL waits for the others to do so.
+double closing_s(double deadline_s) { return std::clamp(deadline_s / 4, 2.0, 30.0); }
 
 /// NCCL's communicator. It is non-blocking: every call returns at once, and state() tells when it
 /// has come to its end. Used by the main thread and the watch; shared with the thread that aborts
@@ -105,29 +104,17 @@ void prepare_environment(const NcclSpec& spec, int rank) {
   }
 }
 
-/// "ranks 0, 1 at step 12, bucket 3; rank 2 at step 12, bucket 2"
-std::string compare(const std::vector<std::string>& positions) {
-  std::map<std::string, std::string> ranks_at;
-  for (std::size_t rank = 0; rank < positions.size(); ++rank) {
-    std::string& ranks = ranks_at[positions[rank]];
-    ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
-  }
-  if (ranks_at.size() == 1) return "all ranks wait there: is the network between them sound?";
-  std::string text;
-  for (const auto& [position, ranks] : ranks_at)
-    text += fmt::format("{}rank {} at {}", text.empty() ? "" : "; ", ranks, position);
-  return text;
-}
-
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(World& world, Control& control, const NcclSpec& spec)
-      : rank_(control.rank()), world_(control.world()), deadline_s_(spec.deadline_s) {
+  NcclCommunicator(Control& control, const NcclSpec& spec)
+      : rank_(control.rank()),
+        world_(control.world()),
+        deadline_s_(spec.deadline_s),
+        find_absence_(spec.find_absence) {
     if (world_ == 1) return;
     prepare_environment(spec, rank_);
-    inquiry_ = world.make_control(inquiry_s(deadline_s_));
     connect(control);
-    watch_ = std::make_unique<Watch>(watch_spec());
+    watch_ = std::make_unique<liveness::Watch>(watch_spec());
   }
 
   ~NcclCommunicator() override {
@@ -186,7 +173,7 @@ class NcclCommunicator final : public Communicator {
       if (now_s() - start_s > deadline_s_) {
         abort_within_patience();
         throw Error(fmt::format("{} did not end within {:.3g} s; {}", what, deadline_s_,
-                                ask_ranks(std::string(what))));
+                                find_missing(deadline_s_)));
       }
       idle();
     }
@@ -195,8 +182,8 @@ class NcclCommunicator final : public Communicator {
     throw Error(fmt::format("{}: NCCL: {}", what, why));
   }
 
-  WatchSpec watch_spec() {
-    WatchSpec spec;
+  liveness::WatchSpec watch_spec() {
+    liveness::WatchSpec spec;
     spec.deadline_s = deadline_s_;
     int device = 0;
     cuda::check_cuda(cudaGetDevice(&device), "cudaGetDevice");
@@ -212,7 +199,7 @@ class NcclCommunicator final : public Communicator {
       const bool well = state == ncclSuccess || state == ncclInProgress;
       return well ? std::string() : "NCCL: " + connection->describe(state);
     };
-    spec.ask_ranks = [this](const std::string& position) { return ask_ranks(position); };
+    spec.find_missing = [this](double waited_s) { return find_missing(waited_s); };
     spec.abort = [connection = connection_] { connection->abort(); };
     spec.give_up = [](const std::string& why) {
       log::error(why);
@@ -221,16 +208,10 @@ class NcclCommunicator final : public Communicator {
     return spec;
   }
 
-  /// Asks once, for whichever of the two threads is the first to miss somebody.
-  std::string ask_ranks(const std::string& position) {
-    const std::scoped_lock lock(inquiry_mutex_);
-    if (!findings_.empty()) return findings_;
-    try {
-      findings_ = compare(inquiry_->gather(position, "the search for the missing ranks"));
-    } catch (const Error& error) {
-      findings_ = error.what();
-    }
-    return findings_;
+  /// On whichever thread is the first to miss somebody.
+  std::string find_missing(double waited_s) const {
+    const auto absence = find_absence_ ? find_absence_(waited_s) : std::nullopt;
+    return absence ? absence->text : "the ranks' heartbeats do not tell which one is missing";
   }
 
   /// ncclCommAbort, on a thread that may be left behind.
@@ -248,7 +229,7 @@ class NcclCommunicator final : public Communicator {
   void close() {
     const double start_s = now_s();
     ncclResult_t state = connection_->begin_to_close();
-    for (Idle idle; state == ncclInProgress && now_s() - start_s < inquiry_s(deadline_s_); idle())
+    for (Idle idle; state == ncclInProgress && now_s() - start_s < closing_s(deadline_s_); idle())
       state = connection_->state();
     if (state == ncclSuccess)
       connection_->close();
@@ -259,18 +240,15 @@ class NcclCommunicator final : public Communicator {
   int rank_, world_;
   double deadline_s_;
   cuda::CudaStream network_{cuda::CudaStream::Priority::high};
-  std::mutex inquiry_mutex_;
-  std::unique_ptr<Control> inquiry_;  // its calls must not meet those of the run's Control
-  std::string findings_;
+  const FindAbsence find_absence_;
   std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
-  std::unique_ptr<Watch> watch_;  // last: its thread uses the others
+  std::unique_ptr<liveness::Watch> watch_;  // last: its thread uses the others
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_nccl_communicator(World& world, Control& control,
-                                                     const NcclSpec& spec) {
-  return std::make_unique<NcclCommunicator>(world, control, spec);
+std::unique_ptr<Communicator> make_nccl_communicator(Control& control, const NcclSpec& spec) {
+  return std::make_unique<NcclCommunicator>(control, spec);
 }
 
 }  // namespace lockstep::comm

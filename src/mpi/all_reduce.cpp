@@ -30,7 +30,7 @@ AllReduce::AllReduce(Channel& channel, float* data, std::size_t count, int tag, 
       count_(count),
       tag_(tag),
       name_(std::move(name)),
-      patience_(channel.roll_call, channel.deadline_s, name_),
+      deadline_(channel.roll_call, channel.deadline_s, name_),
       mine_(pieces_of(channel.rank)) {
   for (int i = 1; i < channel_.world; ++i) {
     Owner& owner = owners_.emplace_back();
@@ -65,10 +65,10 @@ bool AllReduce::advance() {
   }
   if (done()) return true;
   if (moved) {
-    patience_.renew();
+    deadline_.renew();
     activity::moved();
   } else {
-    patience_.strain();
+    deadline_.poll();
   }
   return false;
 }

@@ -7,7 +7,7 @@
 
 #include "lockstep/device/host_stream.hpp"
 #include "mpi/call.hpp"
-#include "mpi/patience.hpp"
+#include "mpi/rank_deadline.hpp"
 #include "mpi/staging.hpp"
 
 namespace lockstep::comm {
@@ -73,7 +73,7 @@ class AllReduce final : public Pending {
   std::size_t count_;
   int tag_;
   std::string name_;
-  Patience patience_;
+  RankDeadline deadline_;
   std::vector<Owner> owners_;  ///< the other ranks, beginning with the next one
   std::vector<Span> mine_;     ///< the pieces of my own chunk
   std::vector<Slot> slots_;  ///< part i, of piece i / owners and owner i % owners, in slot i % size

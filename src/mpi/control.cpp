@@ -8,7 +8,7 @@
 #include "lockstep/device/idle.hpp"
 #include "mpi/factories.hpp"
 #include "mpi/mail.hpp"
-#include "mpi/patience.hpp"
+#include "mpi/rank_deadline.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -47,22 +47,22 @@ class MpiControl final : public MeetingControl {
     Parts parts(static_cast<std::size_t>(world_));
     parts[0] = mine;
     std::string disorder;
-    Patience patience(roll_call_, deadline_s_, phase);
+    RankDeadline deadline(roll_call_, deadline_s_, phase);
     Idle idle;
     for (int here = 1; here < world_;) {
-      const std::optional<Mail::Letter> letter = mail_.take(arrival);
-      if (!letter) {
-        patience.strain();
+      const std::optional<Mail::Message> message = mail_.take(arrival);
+      if (!message) {
+        deadline.poll();
         idle();
         continue;
       }
       ++here;
-      const std::size_t end = letter->text.find('\0');
-      const std::string theirs = letter->text.substr(0, end);
+      const std::size_t end = message->text.find('\0');
+      const std::string theirs = message->text.substr(0, end);
       if (theirs != phase && disorder.empty())
-        disorder = fmt::format("rank {} is in the phase '{}' while rank 0 is in '{}'", letter->from,
-                               theirs, phase);
-      parts[static_cast<std::size_t>(letter->from)] = letter->text.substr(end + 1);
+        disorder = fmt::format("rank {} is in the phase '{}' while rank 0 is in '{}'",
+                               message->from, theirs, phase);
+      parts[static_cast<std::size_t>(message->from)] = message->text.substr(end + 1);
     }
     // Said only now, so that everybody hears it.
     if (!disorder.empty()) refuse(disorder);
@@ -72,10 +72,10 @@ class MpiControl final : public MeetingControl {
   /// The other ranks: what rank 0 made of all parts.
   std::string arrive(const std::string& mine, std::string_view phase) {
     send({0}, arrival, std::string(phase) + '\0' + mine, phase);
-    Patience patience(roll_call_, deadline_s_, phase);
+    RankDeadline deadline(roll_call_, deadline_s_, phase);
     Idle idle;
-    std::optional<Mail::Letter> answer;
-    for (; !(answer = mail_.take(release)); idle()) patience.strain();
+    std::optional<Mail::Message> answer;
+    for (; !(answer = mail_.take(release)); idle()) deadline.poll();
     if (answer->text[0] == refused) throw Error(answer->text.substr(1));
     return answer->text;
   }
@@ -88,8 +88,8 @@ class MpiControl final : public MeetingControl {
   void send(const std::vector<int>& ranks, Tag tag, const std::string& text,
             std::string_view phase) {
     mail_.send(ranks, tag, text);
-    Patience patience(roll_call_, deadline_s_, phase);
-    for (Idle idle; !mail_.sent(); idle()) patience.strain();
+    RankDeadline deadline(roll_call_, deadline_s_, phase);
+    for (Idle idle; !mail_.sent(); idle()) deadline.poll();
   }
 
   Mail mail_;

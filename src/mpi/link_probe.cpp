@@ -9,7 +9,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/device/idle.hpp"
 #include "mpi/factories.hpp"
-#include "mpi/patience.hpp"
+#include "mpi/rank_deadline.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -62,9 +62,9 @@ class MpiLinkProbe final : public LinkProbe {
   bool leads() const { return rank_ < partner_; }
 
   void finish(std::array<MPI_Request, 2>& requests) {
-    Patience patience(roll_call_, deadline_s_, phase_);
+    RankDeadline deadline(roll_call_, deadline_s_, phase_);
     for (MPI_Request& request : requests)
-      for (Idle idle; !finished(request); idle()) patience.strain();
+      for (Idle idle; !finished(request); idle()) deadline.poll();
   }
 
   /// Bytes a second, in each direction.

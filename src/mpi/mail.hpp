@@ -14,7 +14,7 @@ namespace lockstep::comm {
 /// from one rank with one tag keep their order.
 class Mail {
  public:
-  struct Letter {
+  struct Message {
     int from = 0;
     std::string text;
   };
@@ -26,7 +26,7 @@ class Mail {
 
   void send(const std::vector<int>& ranks, int tag, std::string text);
   bool sent();  ///< MPI needs none of the texts any more
-  std::optional<Letter> take(int tag);
+  std::optional<Message> take(int tag);
 
  private:
   struct Outgoing {

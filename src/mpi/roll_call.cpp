@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "lockstep/base/countdown.hpp"
@@ -39,10 +40,11 @@ void RollCall::listen(std::string_view phase) {
 }
 
 void RollCall::ask(std::string_view phase, double deadline_s) {
+  blame_absent(phase, deadline_s);
   send(all_but({rank_}, world_), question, {rank_, round_, 0, ""});
   std::map<int, std::string> phases{{rank_, std::string(phase)}};
   std::map<int, std::uint64_t> rounds;
-  Countdown patience(time_to_answer_s);
+  Countdown left(time_to_answer_s);
   for (Idle idle;; idle()) {
     while (const std::optional<Note> note = take(answer)) {
       if (note->receiver_round != round_) continue;
@@ -50,10 +52,25 @@ void RollCall::ask(std::string_view phase, double deadline_s) {
       rounds[note->from] = note->sender_round;
     }
     listen(phase);
-    if (phases.size() == static_cast<std::size_t>(world_) || patience.over()) break;
+    if (phases.size() == static_cast<std::size_t>(world_) || left.over()) break;
   }
   const std::string found = describe_missing(phase, deadline_s, world_, phases);
   for (const auto& [rank, round] : rounds) send({rank}, finding, {rank_, round_, round, found});
+  end(found);
+}
+
+void RollCall::blame_absent(std::string_view phase, double deadline_s) {
+  std::vector<int> here;
+  if (const auto absence = find_absence_ ? find_absence_(deadline_s) : std::nullopt)
+    here = all_but(absence->ranks, world_);
+  if (here.empty() || here.size() == static_cast<std::size_t>(world_)) return;
+  if (std::find(here.begin(), here.end(), rank_) == here.end()) return;
+  std::map<int, std::string> phases;
+  for (const int rank : here) phases[rank] = phase;
+  const std::string found = describe_missing(phase, deadline_s, world_, phases);
+  std::erase(here, rank_);
+  // Those that have heard as many findings as this rank end at once; the others ask by themselves.
+  send(here, finding, {rank_, round_, round_, found});
   end(found);
 }
 
@@ -69,11 +86,11 @@ void RollCall::send(const std::vector<int>& ranks, int tag, const Note& note) {
 }
 
 std::optional<RollCall::Note> RollCall::take(int tag) {
-  const std::optional<Mail::Letter> letter = mail_.take(tag);
-  if (!letter) return std::nullopt;
+  const std::optional<Mail::Message> message = mail_.take(tag);
+  if (!message) return std::nullopt;
   std::uint64_t rounds[2];
-  std::memcpy(rounds, letter->text.data(), sizeof rounds);
-  return Note{letter->from, rounds[0], rounds[1], letter->text.substr(sizeof rounds)};
+  std::memcpy(rounds, message->text.data(), sizeof rounds);
+  return Note{message->from, rounds[0], rounds[1], message->text.substr(sizeof rounds)};
 }
 
 std::string describe_missing(std::string_view phase, double deadline_s, int world,

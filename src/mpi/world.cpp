@@ -2,11 +2,12 @@
 
 #include <cstdlib>
 #include <exception>
+#include <utility>
 
 #include "lockstep/device/idle.hpp"
 #include "mpi/call.hpp"
 #include "mpi/factories.hpp"
-#include "mpi/patience.hpp"
+#include "mpi/rank_deadline.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -38,8 +39,8 @@ MPI_Comm duplicate_world(double deadline_s, RollCall& roll_call) {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
   must(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request));
-  Patience patience(roll_call, deadline_s, "making a communicator");
-  for (Idle idle; !finished(request); idle()) patience.strain();
+  RankDeadline deadline(roll_call, deadline_s, "making a communicator");
+  for (Idle idle; !finished(request); idle()) deadline.poll();
   return comm;
 }
 
@@ -70,6 +71,8 @@ World::World(int& argc, char**& argv, const std::function<void()>& started) {
 World::~World() {
   if (std::uncaught_exceptions() == 0) MPI_Finalize();
 }
+
+void World::ask_first(FindAbsence find_absence) { roll_call_->ask_first(std::move(find_absence)); }
 
 std::unique_ptr<Control> World::make_control(double deadline_s) {
   return make_mpi_control(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);

@@ -3,7 +3,7 @@
 
 namespace lockstep::comm {
 
-std::unique_ptr<Communicator> make_nccl_communicator(World&, Control&, const NcclSpec&) {
+std::unique_ptr<Communicator> make_nccl_communicator(Control&, const NcclSpec&) {
   throw InputError("this lockstep was built without CUDA, and so without NCCL");
 }
 

@@ -44,22 +44,6 @@ NodeFigures combine(const std::vector<NodeFigures>& ranks) {
   return node;
 }
 
-std::string to_text(const NodeFigures& figures) { return json_text(as_json(figures)); }
-
-NodeFigures parse_node_figures(const std::string& text) {
-  const Json json = Json::parse(text);
-  NodeFigures node;
-  node.host = json.at("host");
-  node.flops_per_s = json.at("flops_per_s");
-  node.cpu_share = json.at("cpu_share");
-  node.copy_bytes_per_s = json.at("copy_bytes_per_s");
-  node.memory_bytes = json.at("memory_bytes");
-  if (const Json& disk = json.at("disk"); !disk.is_null())
-    node.disk = DiskFigures{disk.at("write_bytes_per_s"), disk.at("free_bytes"), disk.at("error")};
-  for (const auto& [key, value] : json.at("facts").items()) node.facts[key] = value;
-  return node;
-}
-
 std::string to_json(const std::vector<NodeFigures>& nodes, const std::vector<LinkFigures>& links,
                     const NodeFindings& findings) {
   Json json = {{"nodes", Json::array()}, {"links", Json::array()}};

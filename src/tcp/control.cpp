@@ -17,10 +17,10 @@ std::string title_of(int rank, const Peer& peer) {
 }
 
 /// Rank 0 has a wire to everybody and combines; the others have one, to it.
-class HostControl final : public MeetingControl {
+class Rank0Control final : public MeetingControl {
  public:
-  HostControl(std::vector<Peer> peers, MeetingPatience patience)
-      : peers_(std::move(peers)), patience_(std::move(patience)) {
+  Rank0Control(std::vector<Peer> peers, MeetingSpec spec)
+      : peers_(std::move(peers)), spec_(std::move(spec)) {
     for (std::size_t rank = 1; rank < peers_.size(); ++rank) wires_.push_back(&peers_[rank].wire);
   }
   int rank() const override { return 0; }
@@ -31,7 +31,7 @@ class HostControl final : public MeetingControl {
                    const Combine& combine) override {
     std::string result = combine(collect(mine, phase));
     answer(agreed + result);
-    Countdown left(patience_.deadline_s);
+    Countdown left(spec_.deadline_s);
     for (; unsent(); wait_for(wires_)) {
       if (left.over()) throw Error(fmt::format("{}: a rank stopped listening", phase));
       for (Wire* wire : wires_) wire->flush();
@@ -46,7 +46,7 @@ class HostControl final : public MeetingControl {
     std::vector<int> here{0};
     std::vector<bool> came(peers_.size());
     came[0] = true;
-    for (Countdown left(patience_.deadline_s);; wait_for(wires_)) {
+    for (Countdown left(spec_.deadline_s);; wait_for(wires_)) {
       for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
         if (came[rank]) continue;
         const int number = static_cast<int>(rank);
@@ -66,10 +66,10 @@ class HostControl final : public MeetingControl {
         here.push_back(number);
       }
       if (here.size() == peers_.size()) return parts;
-      require_on(patience_);
+      check_not_cancelled(spec_);
       if (left.over())
         refuse(fmt::format("{}: {} did not arrive within {} s", phase,
-                           rank_list(all_but(here, world())), patience_.deadline_s));
+                           rank_list(all_but(here, world())), spec_.deadline_s));
     }
   }
 
@@ -90,13 +90,13 @@ class HostControl final : public MeetingControl {
 
   std::vector<Peer> peers_;
   std::vector<Wire*> wires_;
-  MeetingPatience patience_;
+  MeetingSpec spec_;
 };
 
-class GuestControl final : public MeetingControl {
+class OtherRankControl final : public MeetingControl {
  public:
-  GuestControl(Peer host, int rank, int world, MeetingPatience patience)
-      : host_(std::move(host)), rank_(rank), world_(world), patience_(std::move(patience)) {}
+  OtherRankControl(Peer host, int rank, int world, MeetingSpec spec)
+      : host_(std::move(host)), rank_(rank), world_(world), spec_(std::move(spec)) {}
   int rank() const override { return rank_; }
   int world() const override { return world_; }
 
@@ -105,7 +105,7 @@ class GuestControl final : public MeetingControl {
     host_.wire.send(std::string(phase) + '\0' + mine);
     Wire* const only[] = {&host_.wire};
     // Rank 0 has its own deadline, and if it is there it knows better who is not.
-    for (Countdown left(1.1 * patience_.deadline_s + 1);; wait_for(only)) {
+    for (Countdown left(1.1 * spec_.deadline_s + 1);; wait_for(only)) {
       host_.wire.flush();
       if (const auto answer = host_.wire.receive(); answer && !answer->empty()) {
         if (answer->front() == refused) throw MissingRanks(answer->substr(1), true);
@@ -113,29 +113,29 @@ class GuestControl final : public MeetingControl {
       }
       if (!host_.wire.open())
         throw MissingRanks(fmt::format("{}: {} has gone", phase, title_of(0, host_)));
-      require_on(patience_);
+      check_not_cancelled(spec_);
       if (left.over())
         throw MissingRanks(fmt::format("{}: {} did not answer within {} s", phase,
-                                       title_of(0, host_), patience_.deadline_s));
+                                       title_of(0, host_), spec_.deadline_s));
     }
   }
 
   Peer host_;
   int rank_, world_;
-  MeetingPatience patience_;
+  MeetingSpec spec_;
 };
 
 }  // namespace
 
 std::unique_ptr<Control> make_tcp_control(const sys::MeetingPlace& place, const sys::RankInfo& self,
-                                          const MeetingPatience& patience) {
+                                          const MeetingSpec& spec) {
   if (self.rank == 0)
-    return std::make_unique<HostControl>(receive_all(place, self, patience), patience);
+    return std::make_unique<Rank0Control>(accept_all_ranks(place, self, spec), spec);
   // Rank 0 names who is missing when its deadline has passed; the others leave it that time.
-  MeetingPatience longer = patience;
-  longer.deadline_s = 1.1 * patience.deadline_s + 1;
-  return std::make_unique<GuestControl>(go_to_rank_0(place, self, longer), self.rank, self.world,
-                                        patience);
+  MeetingSpec longer = spec;
+  longer.deadline_s = 1.1 * spec.deadline_s + 1;
+  return std::make_unique<OtherRankControl>(join_rank_0(place, self, longer), self.rank, self.world,
+                                            spec);
 }
 
 }  // namespace lockstep::comm

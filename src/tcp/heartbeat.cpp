@@ -1,4 +1,4 @@
-#include "lockstep/comm/heartbeat.hpp"
+#include "lockstep/liveness/heartbeat.hpp"
 
 #include <fmt/core.h>
 
@@ -11,7 +11,10 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/rank_list.hpp"
-#include "tcp/heart.hpp"
+#include "lockstep/comm/record.hpp"
+#include "tcp/handshake_server.hpp"
+#include "tcp/heartbeat_thread.hpp"
+#include "tcp/own_addresses.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -23,13 +26,14 @@ constexpr double sudden_s = 2.5;
 constexpr std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 /// Rank 0's: it watches all others.
-class HostHeart final : public Heart {
+class HeartbeatServer final : public HeartbeatThread {
  public:
-  HostHeart(HeartbeatSpec spec, std::vector<std::string> hosts, HeartbeatDoor door)
-      : Heart(std::move(spec), 0, std::move(hosts)), door_(std::move(door)) {
+  HeartbeatServer(liveness::HeartbeatSpec spec, std::vector<std::string> hosts,
+                  HandshakeServer door)
+      : HeartbeatThread(std::move(spec), 0, std::move(hosts)), door_(std::move(door)) {
     start();
   }
-  ~HostHeart() override { stop(); }
+  ~HeartbeatServer() override { stop(); }
 
  private:
   struct Peer {
@@ -45,13 +49,25 @@ class HostHeart final : public Heart {
   }
 
   void listen() override {
-    for (HeartbeatDoor::Arrival& arrival : door_.let_in()) {
-      Peer& peer = peers_[arrival.rank];
-      peer.wire = std::move(arrival.wire);
-      peer.heard_s = 0;  // it may let go of this one, when the answer comes too late
-    }
+    door_.admit([this](const Hello& hello) { return reason_against(hello); },
+                [this](const Hello& hello, Wire wire) { let_in(hello, std::move(wire)); });
     for (auto& [rank, peer] : peers_) hear(rank, peer);
     if (!over_) judge();
+  }
+
+  std::string reason_against(const Hello& hello) const {
+    const int world = static_cast<int>(hosts_.size());
+    const bool right = hello.job == heartbeat_purpose && hello.world == world && hello.rank > 0 &&
+                       hello.rank < world;
+    return right ? "" : "not a rank of this world's heartbeat";
+  }
+
+  /// The same rank may come again, when its connection has stalled.
+  void let_in(const Hello& hello, Wire wire) {
+    Peer& peer = peers_[hello.rank];
+    peer.wire = std::move(wire);
+    peer.wire.set_limit(heartbeat_message_limit);
+    peer.heard_s = 0;  // the peer may let go of this one, when the answer comes too late
   }
 
   void hear(int rank, Peer& peer) {
@@ -60,6 +76,8 @@ class HostHeart final : public Heart {
     while (const auto message = peer.wire.receive()) {
       peer.heard_s = now_s();
       if (const auto beat = read_beat(*message)) roster_.heard(rank, *beat);
+      if (message->front() == question_mark)
+        peer.wire.send(make_finding(find(read_question(*message))));
       if (message->front() == goodbye_mark) peer.left = true;
       if (message->front() == failure_mark) {
         peer.left = true;
@@ -117,6 +135,13 @@ class HostHeart final : public Heart {
     tell_all(make_end(end_mark, end.status, end.why));
   }
 
+  AbsenceFinding find(const AbsenceQuestion& question) const {
+    const double unmoved_s = std::max(question.waited_s / 2, 2 * interval_s_);
+    return {question.number, roster_.absence(quiet_s(), unmoved_s)};
+  }
+
+  void look_for_absence(const AbsenceQuestion& question) override { answer(find(question)); }
+
   std::string lateness() const {
     const std::vector<int> late = roster_.late(spec_.deadline_s / 2);
     return late.empty() ? "" : fmt::format("the others waited for {}", roster_.describe_late(late));
@@ -140,29 +165,30 @@ class HostHeart final : public Heart {
       if (peer.wire.open()) peer.wire.send(message);
   }
 
-  HeartbeatDoor door_;
+  HandshakeServer door_;
   std::map<int, Peer> peers_;
   double began_s_ = now_s();
   bool warned_ = false;
 };
 
 /// Any other rank's: it watches rank 0.
-class GuestHeart final : public Heart {
+class HeartbeatClient final : public HeartbeatThread {
  public:
-  GuestHeart(HeartbeatSpec spec, int rank, std::vector<std::string> hosts, HeartbeatCard card)
-      : Heart(std::move(spec), rank, std::move(hosts)), card_(std::move(card)) {
+  HeartbeatClient(liveness::HeartbeatSpec spec, int rank, std::vector<std::string> hosts,
+                  HeartbeatCard card)
+      : HeartbeatThread(std::move(spec), rank, std::move(hosts)), card_(std::move(card)) {
     start();
   }
-  ~GuestHeart() override { stop(); }
+  ~HeartbeatClient() override { stop(); }
 
  private:
   void add_to(std::vector<pollfd>& polled) const override {
     if (wire_.open()) polled.push_back({wire_.handle(), POLLIN, 0});
-    if (knock_) knock_->add_to(polled);
+    if (attempt_) attempt_->add_to(polled);
   }
 
   void listen() override {
-    knock();
+    go_on_connecting();
     hear();
     if (over_ || lost().empty()) return;
     const std::string what =
@@ -180,12 +206,13 @@ class GuestHeart final : public Heart {
     while (const auto message = wire_.receive()) {
       heard_s_ = now_s();
       if (const auto beat = read_beat(*message)) roster_.heard(0, *beat);
+      if (message->front() == finding_mark) answer(read_finding(*message));
       if (message->front() == goodbye_mark) left_ = true;
       if (message->front() == end_mark && !over_) end_as_told(read_end(*message));
     }
     if (left_)
       roster_.left(0);
-    else if (!wire_.open() && !knock_ && !over_ && now_s() - heard_s_ < sudden_s)
+    else if (!wire_.open() && !attempt_ && !over_ && now_s() - heard_s_ < sudden_s)
       roster_.broke(0);
   }
 
@@ -202,23 +229,33 @@ class GuestHeart final : public Heart {
   void beat() override {
     if (left_) return;
     const bool stalled = now_s() - heard_s_ > std::max(spec_.timeout_s / 4, 1.5 * sudden_s);
-    if (!knock_ && (!wire_.open() || stalled))
-      knock_.emplace(card_, rank_, static_cast<int>(hosts_.size()));
+    if (!attempt_ && (!wire_.open() || stalled))
+      attempt_.emplace(card_, rank_, static_cast<int>(hosts_.size()));
     if (wire_.open()) wire_.send(make_beat(activity::now()));
   }
 
   /// The address that answers is the only one to be tried again.
-  void knock() {
-    if (!knock_) return;
-    if (auto again = knock_->go_on()) {
-      card_.addresses = {std::string(knock_->address())};
+  void go_on_connecting() {
+    if (!attempt_) return;
+    if (auto again = attempt_->poll()) {
+      card_.addresses = {std::string(attempt_->address())};
       wire_ = std::move(*again);
       heard_s_ = now_s();
       wire_.send(make_beat(activity::now()));
-      knock_.reset();
-    } else if (knock_->in_vain()) {
-      knock_.reset();
+      attempt_.reset();
+    } else if (attempt_->failed()) {
+      attempt_.reset();
     }
+  }
+
+  /// This rank knows of rank 0 alone, which knows of all.
+  void look_for_absence(const AbsenceQuestion& question) override {
+    if (!roster_.missing(quiet_s()).empty())
+      answer({question.number, Absence{{0}, "missing: " + roster_.describe_missing({0})}});
+    else if (wire_.open())
+      wire_.send(make_question(question));
+    else
+      answer({question.number, std::nullopt});
   }
 
   void report_failure(const End& end) override {
@@ -239,9 +276,9 @@ class GuestHeart final : public Heart {
   void insist() {
     if (wire_.open()) return;
     beat();
-    for (const double until_s = now_s() + 1; knock_ && now_s() < until_s; knock()) {
+    for (const double until_s = now_s() + 1; attempt_ && now_s() < until_s; go_on_connecting()) {
       std::vector<pollfd> polled;
-      knock_->add_to(polled);
+      attempt_->add_to(polled);
       poll(polled.data(), polled.size(), 50);
     }
   }
@@ -257,31 +294,34 @@ class GuestHeart final : public Heart {
   }
 
   HeartbeatCard card_;
-  std::optional<Knock> knock_;  ///< under way
+  std::optional<ConnectAttempt> attempt_;  ///< under way
   Wire wire_;
   double heard_s_ = 0;
   bool left_ = false;  ///< goodbye was said, by rank 0 or to it
 };
 
 }  // namespace
+}  // namespace lockstep::comm
 
-std::unique_ptr<Heartbeat> start_heartbeat(const HeartbeatSpec& spec, Control& control) {
+namespace lockstep::liveness {
+
+std::unique_ptr<Heartbeat> start_heartbeat(const HeartbeatSpec& spec, comm::Control& control) {
   if (control.world() == 1) return nullptr;
   const std::vector<std::string> hosts = control.gather(spec.host, "start of the heartbeat");
-  HeartbeatCard card;
-  Listener listener;
+  comm::HeartbeatCard card;
+  comm::Listener listener;
   if (control.rank() == 0) {
     const std::array<std::uint16_t, 1> any{0};
-    listener = listen_on(any);
-    card = {new_nonce(), listener.port, own_addresses()};
+    listener = comm::listen_on(any);
+    card = {comm::new_nonce(), listener.port, comm::own_addresses()};
   }
-  card = read_heartbeat_card(control.broadcast(to_text(card), "start of the heartbeat"));
+  card = comm::broadcast_record(control, card, "start of the heartbeat");
   if (control.rank() == 0)
-    return std::make_unique<HostHeart>(
-        spec, hosts, HeartbeatDoor(card.secret, std::move(listener), control.world()));
-  if (hosts[index(control.rank())] == hosts[0])
+    return std::make_unique<comm::HeartbeatServer>(
+        spec, hosts, comm::HandshakeServer(card.secret, std::move(listener)));
+  if (hosts[comm::index(control.rank())] == hosts[0])
     card.addresses.insert(card.addresses.begin(), "127.0.0.1");
-  return std::make_unique<GuestHeart>(spec, control.rank(), hosts, std::move(card));
+  return std::make_unique<comm::HeartbeatClient>(spec, control.rank(), hosts, std::move(card));
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::liveness

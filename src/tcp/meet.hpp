@@ -23,14 +23,14 @@ constexpr std::size_t message_limit = std::size_t{1} << 28;
 constexpr char agreed = 'y', refused = 'n';
 
 /// Throws when the meeting is off.
-void require_on(const MeetingPatience& patience);
+void check_not_cancelled(const MeetingSpec& spec);
 
 /// Rank 0: everybody else, by rank ([0] stays empty).
-std::vector<Peer> receive_all(const sys::MeetingPlace& place, const sys::RankInfo& self,
-                              const MeetingPatience& patience);
+std::vector<Peer> accept_all_ranks(const sys::MeetingPlace& place, const sys::RankInfo& self,
+                                   const MeetingSpec& spec);
 
 /// The others: rank 0.
-Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self,
-                  const MeetingPatience& patience);
+Peer join_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self,
+                 const MeetingSpec& spec);
 
 }  // namespace lockstep::comm

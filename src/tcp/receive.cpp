@@ -2,16 +2,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <list>
 #include <map>
 #include <utility>
 
 #include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/rank_list.hpp"
-#include "tcp/handshake.hpp"
-#include "tcp/heartbeat_wire.hpp"
+#include "tcp/handshake_server.hpp"
 #include "tcp/meet.hpp"
+#include "tcp/own_addresses.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -19,47 +18,44 @@ namespace {
 constexpr double last_words_s = 1;
 constexpr std::size_t most_addresses = 32;
 
-/// A connection that has not proved who it is.
-struct Candidate {
-  Wire wire;
-  Nonce nonce;
-};
-
 /// Rank 0 while the ranks come.
 class Reception {
  public:
   Reception(const sys::MeetingPlace& place, const sys::RankInfo& self)
-      : place_(place), world_(self.world), listener_(listen_on(place.ports)) {
-    peers_.resize(static_cast<std::size_t>(world_));
-    peers_[0].node = place.node;
-    const sys::MeetingCard card = sys::new_card(own_names(self), listener_.port);
-    secret_ = card.secret;
-    sys::leave_card(place.file, card);
-  }
+      : Reception(place, self, listen_on(place.ports)) {}
   // Nobody comes later: the word would only mislead a later start.
   ~Reception() { unlink(place_.file.c_str()); }
   Reception(const Reception&) = delete;
   Reception& operator=(const Reception&) = delete;
 
-  std::vector<Peer> wait(const MeetingPatience& patience) {
-    Countdown left(patience.deadline_s), mates_left(patience.mates_s);
+  std::vector<Peer> wait(const MeetingSpec& spec) {
+    Countdown left(spec.deadline_s), mates_left(spec.mates_s);
     for (std::size_t came = here_.size(); here_.size() < peers_.size();) {
-      require_on(patience);
-      sleep();
-      admit();
-      hear();
+      check_not_cancelled(spec);
+      door_.wait();
+      door_.admit([this](const Hello& hello) { return reason_against(hello); },
+                  [this](const Hello& hello, Wire wire) { let_in(hello, std::move(wire)); });
       if (here_.size() == peers_.size()) break;  // who goes again now, the next meeting names
       look_for_gone();
-      if (std::exchange(came, here_.size()) != here_.size())
-        mates_left = Countdown(patience.mates_s);
-      if (left.over()) give_up(absence(patience.deadline_s));
+      if (std::exchange(came, here_.size()) != here_.size()) mates_left = Countdown(spec.mates_s);
+      if (left.over()) give_up(absence(spec.deadline_s));
       // A node from which nobody came may still be starting; a rank whose mates are here is not.
-      if (mates_left.over() && somewhere_mates_wait()) give_up(absence(patience.mates_s));
+      if (mates_left.over() && somewhere_mates_wait()) give_up(absence(spec.mates_s));
     }
     return std::move(peers_);
   }
 
  private:
+  Reception(const sys::MeetingPlace& place, const sys::RankInfo& self, Listener listener)
+      : place_(place),
+        world_(self.world),
+        card_(sys::new_card(own_names(self), listener.port)),
+        door_(card_.secret, std::move(listener)) {
+    peers_.resize(static_cast<std::size_t>(world_));
+    peers_[0].node = place.node;
+    sys::leave_card(place.file, card_);
+  }
+
   /// Names first, which the site has chosen; then addresses.
   std::vector<std::string> own_names(const sys::RankInfo& self) const {
     std::vector<std::string> names = own_addresses();
@@ -69,44 +65,10 @@ class Reception {
     return names;
   }
 
-  void sleep() {
-    std::vector<Wire*> wires;
-    for (Candidate& candidate : candidates_) wires.push_back(&candidate.wire);
-    wait_for(wires, &listener_);
-  }
-
-  void admit() {
-    while (Socket socket = accept_on(listener_)) {
-      Candidate& candidate =
-          candidates_.emplace_back(Wire(std::move(socket), handshake_limit), new_nonce());
-      candidate.wire.send(make_greeting(candidate.nonce));
-      if (candidates_.size() > most_candidates) candidates_.pop_front();
-    }
-  }
-
-  void hear() {
-    candidates_.remove_if([&](Candidate& candidate) {
-      candidate.wire.flush();
-      const auto message = candidate.wire.receive();
-      if (!message) return !candidate.wire.open();
-      judge(candidate, *message);
-      return true;
-    });
-  }
-
-  void judge(Candidate& candidate, const std::string& message) {
-    const auto heard = read_hello(secret_, candidate.nonce, message);
-    if (!heard) {
-      ++strangers_;
-      return;
-    }
-    const Hello& hello = heard->hello;
-    const std::string refusal = reason_against(hello);
-    candidate.wire.send(make_answer(secret_, candidate.nonce, heard->peer, refusal));
-    if (!refusal.empty()) return;
+  void let_in(const Hello& hello, Wire wire) {
     Peer& peer = peers_[static_cast<std::size_t>(hello.rank)];
     peer.node = hello.node;
-    peer.wire = std::move(candidate.wire);
+    peer.wire = std::move(wire);
     peer.wire.set_limit(message_limit);
     here_.push_back(hello.rank);
   }
@@ -174,31 +136,29 @@ class Reception {
           fmt::format("{}{} came {} of {}", separator, node, came[node], place_.ranks_on_node[i]);
       separator = ", ";
     }
-    if (strangers_ > 0)
-      text += fmt::format("; {} connection(s) did not know the secret in {}", strangers_,
+    if (door_.strangers() > 0)
+      text += fmt::format("; {} connection(s) did not know the secret in {}", door_.strangers(),
                           place_.file.string());
     return text;
   }
 
   const sys::MeetingPlace& place_;
   int world_;
-  Listener listener_;
-  Key secret_{};
-  std::list<Candidate> candidates_;
+  sys::MeetingCard card_;
+  HandshakeServer door_;
   std::vector<Peer> peers_;
   std::vector<int> here_{0};
-  int strangers_ = 0;
 };
 
 }  // namespace
 
-void require_on(const MeetingPatience& patience) {
-  if (patience.stop.stop_requested()) throw Error("start-up: this meeting is off");
+void check_not_cancelled(const MeetingSpec& spec) {
+  if (spec.stop.stop_requested()) throw Error("start-up: this meeting is off");
 }
 
-std::vector<Peer> receive_all(const sys::MeetingPlace& place, const sys::RankInfo& self,
-                              const MeetingPatience& patience) {
-  return Reception(place, self).wait(patience);
+std::vector<Peer> accept_all_ranks(const sys::MeetingPlace& place, const sys::RankInfo& self,
+                                   const MeetingSpec& spec) {
+  return Reception(place, self).wait(spec);
 }
 
 }  // namespace lockstep::comm

@@ -46,15 +46,15 @@ Socket connect_by_address(const std::string& address, std::uint16_t port) {
 
 }  // namespace
 
-Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self,
-                  const MeetingPatience& patience) {
+Peer join_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self,
+                 const MeetingSpec& spec) {
   std::string why;
   // An earlier start's word may still lie there until rank 0 has replaced it: whoever does not
   // answer as rank 0 must is tried again, from the file on. A thousand ranks that ask a file system
   // for long ask it less and less often.
   std::chrono::milliseconds pause = first_pause;
-  for (Countdown left(patience.deadline_s); !left.over(); std::this_thread::sleep_for(pause)) {
-    require_on(patience);
+  for (Countdown left(spec.deadline_s); !left.over(); std::this_thread::sleep_for(pause)) {
+    check_not_cancelled(spec);
     pause = std::min(2 * pause, longest_pause);
     const auto card = sys::read_card(place.file);
     if (!card) {
@@ -64,8 +64,8 @@ Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self,
       continue;
     }
     for (const std::string& host : card->hosts) {
-      Socket socket = patience.by_address ? connect_by_address(host, card->port)
-                                          : connect_to(host, card->port, connect_s);
+      Socket socket = spec.by_address ? connect_by_address(host, card->port)
+                                      : connect_to(host, card->port, connect_s);
       if (!socket) {
         why = fmt::format("{} port {} takes no connection", host, card->port);
       } else if (auto wire = introduce(place, self, *card, std::move(socket), why)) {
@@ -76,7 +76,7 @@ Peer go_to_rank_0(const sys::MeetingPlace& place, const sys::RankInfo& self,
     }
   }
   throw MissingRanks(fmt::format("start-up: rank 0 was not found within {} s by {}: {}",
-                                 patience.deadline_s, place.file.string(), why));
+                                 spec.deadline_s, place.file.string(), why));
 }
 
 }  // namespace lockstep::comm

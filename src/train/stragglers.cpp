@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "lockstep/base/log.hpp"
+#include "lockstep/comm/record.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -20,6 +20,17 @@ constexpr std::array<WorkPart, 4> kWork{{{comm::Phase::data, &StepTimes::data_ms
                                          {comm::Phase::forward, &StepTimes::forward_ms},
                                          {comm::Phase::backward, &StepTimes::backward_ms},
                                          {comm::Phase::update, &StepTimes::update_ms}}};
+
+/// Of one rank, on its way to the others.
+struct RankTimes {
+  StepTimes times;
+  std::string host;
+
+  static void fields(auto& self, auto&& visit) {
+    auto& [data_ms, forward_ms, backward_ms, exposed_comm_ms, update_ms] = self.times;
+    visit(data_ms, forward_ms, backward_ms, exposed_comm_ms, update_ms, self.host);
+  }
+};
 
 double work_ms(const StepTimes& times) { return times.total_ms() - times.exposed_comm_ms; }
 
@@ -81,16 +92,16 @@ void StragglerWatch::add(const StepTimes& times, comm::Control& control) {
 void StragglerWatch::compare(comm::Control& control) {
   for (const auto& [phase, time] : kWork) sum_.*time /= static_cast<double>(window);
   sum_.exposed_comm_ms /= static_cast<double>(window);
-  const std::string mine(reinterpret_cast<const char*>(&sum_), sizeof sum_);
-  const std::vector<std::string> all = control.gather(mine + host_, "comparison of step times");
+  const auto all =
+      comm::gather_records(control, RankTimes{sum_, host_}, "comparison of step times");
   sum_ = {};
   steps_ = 0;
   if (control.rank() != 0) return;
-  std::vector<StepTimes> ranks(all.size());
+  std::vector<StepTimes> ranks;
   std::vector<std::string> names;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    std::memcpy(&ranks[rank], all[rank].data(), sizeof(StepTimes));
-    names.push_back(fmt::format("rank {} on {}", rank, all[rank].substr(sizeof(StepTimes))));
+  for (const RankTimes& one : all) {
+    names.push_back(fmt::format("rank {} on {}", ranks.size(), one.host));
+    ranks.push_back(one.times);
   }
   tell_late(ranks, names);
   tell_data(ranks, names);

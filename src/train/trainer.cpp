@@ -74,14 +74,14 @@ Trainer::Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& 
       communicator_, backend_.device().compute(), parameters_->device_pointer(Part::gradients),
       buckets_of(parameters_->layout(), spec_.bucket_bytes));
   timeline_ = backend_.device().make_timeline();
-  comm::activity::follow(backend_.device().reached());
+  comm::activity::follow(backend_.device().progress_word());
 }
 
 Trainer::~Trainer() { comm::activity::follow(nullptr); }
 
 void Trainer::enter_phase(comm::Phase phase) {
   comm::activity::enter(phase);
-  backend_.device().tell(comm::activity::code(phase));
+  backend_.device().mark_progress(comm::activity::code(phase));
 }
 
 Program& Trainer::program_for(std::size_t rows) {

@@ -118,22 +118,22 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("what the device is told it has reached when all before it is done", "[backend]") {
+TEST_CASE("a mark of progress is reached when all before it is done", "[backend]") {
   emulated::Conditions conditions;
   conditions.streams = emulated::Streams::late;
   const Under under(conditions);
   const auto backend = make_cuda_backend(0);
   Device& device = backend->device();
-  CHECK(*device.reached() == 0);
-  device.tell(3);
+  CHECK(*device.progress_word() == 0);
+  device.mark_progress(3);
   std::uint64_t meanwhile = 99;
   emulated::enqueue(dynamic_cast<cuda::CudaDevice&>(device).compute().get(),
-                    [&] { meanwhile = *device.reached(); });
-  device.tell(4);
-  CHECK(*device.reached() == 0);
+                    [&] { meanwhile = *device.progress_word(); });
+  device.mark_progress(4);
+  CHECK(*device.progress_word() == 0);
   device.compute().synchronize();
   CHECK(meanwhile == 3);
-  CHECK(*device.reached() == 4);
+  CHECK(*device.progress_word() == 4);
 }
 
 TEST_CASE("a copy of the next batch does not wait for the step that runs", "[backend]") {

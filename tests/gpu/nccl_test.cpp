@@ -12,8 +12,10 @@
 #include "cuda/device.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/nccl.hpp"
 #include "lockstep/device/gpus.hpp"
+#include "lockstep/liveness/heartbeat.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/sums.hpp"
 
@@ -31,10 +33,17 @@ struct Ring {
   explicit Ring(double deadline_s)
       : control(world().make_control(60)),
         gpu(world().facts().local_rank % static_cast<int>(look_at_gpus().gpus.size())),
-        nccl(comm::make_nccl_communicator(world(), *control, {deadline_s, true, true})) {}
+        heartbeat(liveness::start_heartbeat({"host", 60, 120, 1, [](int) {}}, *control)),
+        nccl(comm::make_nccl_communicator(*control, {deadline_s, true, true, find_absence()})) {}
+
+  comm::FindAbsence find_absence() const {
+    if (!heartbeat) return {};
+    return [this](double waited_s) { return heartbeat->find_absence(waited_s); };
+  }
 
   std::unique_ptr<comm::Control> control;
   cuda::CudaDevice gpu;
+  std::unique_ptr<liveness::Heartbeat> heartbeat;
   std::unique_ptr<comm::Communicator> nccl;
 };
 
@@ -117,9 +126,11 @@ TEST_CASE("a rank that never joins NCCL's sum is named to the others within the 
     const double start_s = now_s();
     std::string said;
     ring.nccl->begin_step(12);
+    comm::activity::begin_step(12);
     ring.nccl->all_reduce_sum(data.data(), 100000, "bucket 7");
     try {
-      ring.nccl->network().synchronize();  // the abort wakes it
+      const comm::activity::Waiting waiting(7, 100000);  // as the reducer says
+      ring.nccl->network().synchronize();                // the abort wakes it
       for (;;) ring.nccl->progress();
     } catch (const Error& error) {
       said = error.what();

@@ -7,7 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/heartbeat.hpp"
+#include "lockstep/comm/record.hpp"
+#include "lockstep/liveness/heartbeat.hpp"
 #include "tcp/heartbeat_wire.hpp"
 
 using namespace lockstep;
@@ -49,11 +50,11 @@ class Script final : public comm::Control {
 };
 
 /// A rank's wire to rank 0, or a closed one when it is not let in.
-comm::Wire knock(const comm::HeartbeatCard& card, int rank, int world) {
+comm::Wire connect(const comm::HeartbeatCard& card, int rank, int world) {
   for (int tries = 0; tries < 3; ++tries) {  // one gives up after seconds, however busy rank 0 is
-    comm::Knock knock(card, rank, world);
-    for (; !knock.in_vain(); pause_ms(1))
-      if (auto wire = knock.go_on()) return std::move(*wire);
+    comm::ConnectAttempt attempt(card, rank, world);
+    for (; !attempt.failed(); pause_ms(1))
+      if (auto wire = attempt.poll()) return std::move(*wire);
   }
   return {};
 }
@@ -65,13 +66,13 @@ struct Ranks {
     for (int rank = 0; rank < started; ++rank) {
       Script control(rank, world, word);
       auto& end = ended[static_cast<std::size_t>(rank)];
-      hearts.push_back(comm::start_heartbeat(
+      heartbeats.push_back(liveness::start_heartbeat(
           {"host", timeout_s, 120, 4, [&end](int status) { end = status; }}, control));
     }
   }
   std::string word;
   std::vector<std::atomic<int>> ended;
-  std::vector<std::unique_ptr<comm::Heartbeat>> hearts;
+  std::vector<std::unique_ptr<liveness::Heartbeat>> heartbeats;
 };
 
 }  // namespace
@@ -89,17 +90,17 @@ TEST_CASE("a beat says where its sender stands", "[heartbeat]") {
 
 TEST_CASE("a rank that is alone has no heartbeat", "[heartbeat]") {
   Ranks ranks(1, 20);
-  CHECK(ranks.hearts[0] == nullptr);
+  CHECK(ranks.heartbeats[0] == nullptr);
 }
 
 TEST_CASE("ranks that live, and then say goodbye in any order, end nobody", "[heartbeat][slow]") {
   for (const bool rank_0_first : {true, false}) {
     Ranks ranks(3, 4);
     pause_ms(rank_0_first ? 5000 : 500);
-    if (rank_0_first) ranks.hearts[0].reset();
-    ranks.hearts[2].reset();
-    ranks.hearts[1].reset();
-    ranks.hearts[0].reset();
+    if (rank_0_first) ranks.heartbeats[0].reset();
+    ranks.heartbeats[2].reset();
+    ranks.heartbeats[1].reset();
+    ranks.heartbeats[0].reset();
     for (const auto& status : ranks.ended) CHECK(status == 0);
   }
 }
@@ -107,9 +108,9 @@ TEST_CASE("ranks that live, and then say goodbye in any order, end nobody", "[he
 TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat][slow]") {
   Ranks ranks(3, 20, 2);
   {
-    comm::HeartbeatCard card = comm::read_heartbeat_card(ranks.word);
+    comm::HeartbeatCard card = comm::read_record<comm::HeartbeatCard>(ranks.word);
     card.addresses = {"127.0.0.1"};
-    comm::Wire third = knock(card, 2, 3);
+    comm::Wire third = connect(card, 2, 3);
     REQUIRE(third.open());
     for (int i = 0; i < 100; ++i) {
       third.send(comm::make_beat({5, comm::Phase::forward, 0, 0, false, 1}));
@@ -122,20 +123,20 @@ TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat
 
 TEST_CASE("of several addresses the one is taken behind which rank 0 is", "[heartbeat]") {
   Ranks ranks(2, 20, 1);
-  comm::HeartbeatCard card = comm::read_heartbeat_card(ranks.word);
+  comm::HeartbeatCard card = comm::read_record<comm::HeartbeatCard>(ranks.word);
   card.addresses = {"192.0.2.1", "no address", "127.0.0.1"};  // the first is nobody's
-  CHECK(knock(card, 1, 2).open());
+  CHECK(connect(card, 1, 2).open());
   card.addresses = {"no address"};
-  CHECK_FALSE(knock(card, 1, 2).open());
-  ranks.hearts.clear();
+  CHECK_FALSE(connect(card, 1, 2).open());
+  ranks.heartbeats.clear();
 }
 
 TEST_CASE("a stranger without the secret is not let in", "[heartbeat]") {
   Ranks ranks(2, 20);
-  comm::HeartbeatCard card = comm::read_heartbeat_card(ranks.word);
+  comm::HeartbeatCard card = comm::read_record<comm::HeartbeatCard>(ranks.word);
   card.addresses = {"127.0.0.1"};
   card.secret[0] ^= 1;
-  CHECK_FALSE(knock(card, 1, 2).open());
+  CHECK_FALSE(connect(card, 1, 2).open());
   CHECK(ranks.ended[0] == 0);
 }
 
@@ -144,8 +145,8 @@ TEST_CASE("a rank that fails takes the others along with its status", "[heartbea
   const auto takes_along = [](std::size_t failing, int meeting_ms) {
     Ranks ranks(3, 20);
     pause_ms(meeting_ms);
-    ranks.hearts[failing]->fail("the disk is full", 2);
-    if (failing == 0) ranks.hearts[0].reset();
+    ranks.heartbeats[failing]->fail("the disk is full", 2);
+    if (failing == 0) ranks.heartbeats[0].reset();
     bool all = ranks.ended[failing] == 0;
     for (std::size_t rank = 0; rank < 3; ++rank)
       if (rank != failing) all = becomes([&] { return ranks.ended[rank] == 2; }) && all;
@@ -153,4 +154,65 @@ TEST_CASE("a rank that fails takes the others along with its status", "[heartbea
   };
   for (const std::size_t failing : {0, 2})
     CHECK((takes_along(failing, 300) || takes_along(failing, 5000)));
+}
+
+namespace {
+
+/// A rank of the test's own, which says what it is told to say, until the end.
+class TestRank {
+ public:
+  TestRank(const std::string& word, int rank, int world, Activity says)
+      : wire_(connect(card_of(word), rank, world)), says_(says) {
+    thread_ = std::thread([this] {
+      for (; !end_; pause_ms(20)) {
+        wire_.send(comm::make_beat(says_));
+        while (wire_.receive()) continue;
+      }
+      wire_.send(std::string(1, comm::goodbye_mark));
+      wire_.flush();
+    });
+  }
+  ~TestRank() {
+    end_ = true;
+    thread_.join();
+  }
+
+ private:
+  static comm::HeartbeatCard card_of(const std::string& word) {
+    auto card = comm::read_record<comm::HeartbeatCard>(word);
+    card.addresses = {"127.0.0.1"};
+    return card;
+  }
+  comm::Wire wire_;
+  const Activity says_;
+  std::atomic<bool> end_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("any rank, on any of its threads, learns who keeps it waiting", "[heartbeat]") {
+  Ranks ranks(3, 60, 2);
+  const TestRank third(ranks.word, 2, 3, {0, comm::Phase::data, 0, 0, false, 1});
+  const comm::activity::Waiting waiting;  // of the two ranks of this process
+  const auto names_the_third = [&](std::size_t rank) {
+    const auto absence = ranks.heartbeats[rank]->find_absence(4);
+    return absence && absence->ranks == std::vector<int>{2} &&
+           absence->text.starts_with("the others wait for rank 2 on host (in data for ");
+  };
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (const std::size_t rank : {0, 1, 0, 1})
+    threads.emplace_back([&, rank] {
+      if (becomes([&] { return names_the_third(rank); })) ++right;
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(right == 4);
+}
+
+TEST_CASE("nothing is said of who is missing as long as a rank was never heard of", "[heartbeat]") {
+  Ranks ranks(3, 60, 2);
+  pause_ms(1000);
+  CHECK_FALSE(ranks.heartbeats[0]->find_absence(120));
+  CHECK_FALSE(ranks.heartbeats[1]->find_absence(120));
 }

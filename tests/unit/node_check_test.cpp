@@ -8,6 +8,7 @@
 
 #include "folder_fixture.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/record.hpp"
 #include "lockstep/sys/node_check.hpp"
 
 namespace {
@@ -222,12 +223,12 @@ TEST_CASE("the ranks of a node make one node: its slowest core, all its memory t
 
 TEST_CASE("figures survive the way to the other ranks", "[preflight]") {
   const NodeFigures before = nodes(1)[0];
-  const NodeFigures after = sys::parse_node_figures(to_text(before));
-  CHECK(to_text(after) == to_text(before));
+  const auto after = comm::read_record<NodeFigures>(comm::write_record(before));
+  CHECK(comm::write_record(after) == comm::write_record(before));
   CHECK(after.facts == before.facts);
   CHECK(after.disk->write_bytes_per_s == before.disk->write_bytes_per_s);
   NodeFigures bare;
-  CHECK_FALSE(sys::parse_node_figures(to_text(bare)).disk);
+  CHECK_FALSE(comm::read_record<NodeFigures>(comm::write_record(bare)).disk);
   const auto json =
       nlohmann::json::parse(sys::to_json(nodes(2), {{0, 1, 5e9, 1e-5}}, {{"a finding"}, {"n2"}}));
   CHECK(json["nodes"].size() == 2);

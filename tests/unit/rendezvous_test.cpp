@@ -51,9 +51,9 @@ sys::MeetingPlace place_in(const Folder& folder, const std::string& job = "test/
 using Talk = std::function<std::string(comm::Control&)>;
 
 std::string attend(const sys::MeetingPlace& place, int rank, int world,
-                   const comm::MeetingPatience& patience, const Talk& talk) {
+                   const comm::MeetingSpec& spec, const Talk& talk) {
   try {
-    return talk(*comm::make_tcp_control(place, rank_of(rank, world), patience));
+    return talk(*comm::make_tcp_control(place, rank_of(rank, world), spec));
   } catch (const Error& error) {
     return error.what();
   }

@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
-#include "lockstep/comm/roster.hpp"
+#include "lockstep/liveness/roster.hpp"
 
-using namespace lockstep::comm;
+using namespace lockstep::liveness;
 using Catch::Matchers::Contains;
 
 namespace {
@@ -13,7 +13,7 @@ Activity at(std::uint64_t step, Phase phase, bool waiting, std::uint64_t movemen
 
 }  // namespace
 
-TEST_CASE("a rank is missing when it was silent for the timeout, not before", "[heartbeat]") {
+TEST_CASE("a rank is missing when it was silent for the timeout, not before", "[roster]") {
   Roster roster({"a", "a", "b"});
   for (int rank = 0; rank < 3; ++rank) roster.heard(rank, at(7, Phase::forward, false, 1));
   roster.pass(15);
@@ -27,7 +27,7 @@ TEST_CASE("a rank is missing when it was silent for the timeout, not before", "[
 }
 
 TEST_CASE("a rank whose process ended is missing at once, one that said goodbye never",
-          "[heartbeat]") {
+          "[roster]") {
   Roster roster({"a", "b", "c"});
   for (int rank = 0; rank < 3; ++rank) roster.heard(rank, at(2, Phase::checkpoint, false, 1));
   roster.left(1);
@@ -40,7 +40,7 @@ TEST_CASE("a rank whose process ended is missing at once, one that said goodbye 
   CHECK(roster.missing(200) == std::vector<int>{2});
 }
 
-TEST_CASE("a rank that was never heard of is not missing", "[heartbeat]") {
+TEST_CASE("a rank that was never heard of is not missing", "[roster]") {
   Roster roster({"a", "b"});
   roster.heard(0, at(1, Phase::data, false, 1));
   roster.pass(10);
@@ -49,7 +49,7 @@ TEST_CASE("a rank that was never heard of is not missing", "[heartbeat]") {
   CHECK(roster.never_heard() == std::vector<int>{1});
 }
 
-TEST_CASE("late is who keeps waiting ranks waiting, not who waits", "[heartbeat]") {
+TEST_CASE("late is who keeps waiting ranks waiting, not who waits", "[roster]") {
   Roster roster({"a", "b", "c"});
   roster.heard(0, at(9, Phase::reduction, true, 5));
   roster.heard(1, at(9, Phase::data, false, 5));
@@ -64,7 +64,7 @@ TEST_CASE("late is who keeps waiting ranks waiting, not who waits", "[heartbeat]
   CHECK_FALSE(roster.stuck(29));
 }
 
-TEST_CASE("when all wait, those in an earlier step are late", "[heartbeat]") {
+TEST_CASE("when all wait, those in an earlier step are late", "[roster]") {
   Roster roster({"a", "b"});
   roster.heard(0, at(9, Phase::reduction, true, 5));
   roster.heard(1, at(8, Phase::end_of_step, true, 5));
@@ -75,7 +75,7 @@ TEST_CASE("when all wait, those in an earlier step are late", "[heartbeat]") {
   CHECK(roster.stuck(29));
 }
 
-TEST_CASE("a rank that computes long while nobody waits is not late", "[heartbeat]") {
+TEST_CASE("a rank that computes long while nobody waits is not late", "[roster]") {
   Roster roster({"a", "b"});
   for (int rank = 0; rank < 2; ++rank) roster.heard(rank, at(0, Phase::start_up, false, 1));
   roster.pass(1000);
@@ -83,7 +83,7 @@ TEST_CASE("a rank that computes long while nobody waits is not late", "[heartbea
   CHECK_FALSE(roster.stuck(100));
 }
 
-TEST_CASE("a post-mortem tells of every rank where it was", "[heartbeat]") {
+TEST_CASE("a post-mortem tells of every rank where it was", "[roster]") {
   Roster roster({"a", "b"});
   roster.heard(0, at(9, Phase::reduction, true, 5));
   roster.heard(1, at(9, Phase::backward, false, 5));
@@ -94,4 +94,31 @@ TEST_CASE("a post-mortem tells of every rank where it was", "[heartbeat]") {
        {"\"reason\": \"1 of 2 ranks \\\"missing\\\"\"", "\"host\": \"b\"", "\"state\": \"missing\"",
         "\"phase\": \"backward\"", "\"bucket\": 3", "\"silent_s\": 2.5"})
     CHECK_THAT(text, Contains(part));
+}
+
+TEST_CASE("a rank is kept waiting by those that have gone, else by those that are late",
+          "[roster]") {
+  Roster roster({"a", "b", "c", "d"});
+  for (int rank = 0; rank < 4; ++rank) roster.heard(rank, at(9, Phase::reduction, rank != 1, 5));
+  roster.pass(30);
+  for (int rank = 0; rank < 4; ++rank) roster.heard(rank, at(9, Phase::reduction, rank != 1, 5));
+  const auto late = roster.absence(3, 20);
+  REQUIRE(late);
+  CHECK(late->ranks == std::vector<int>{1});
+  CHECK_THAT(late->text, Contains("the others wait for rank 1 on b (in step 9"));
+  CHECK(roster.absence(3, 40)->ranks.empty());
+  roster.left(3);
+  roster.broke(2);
+  const auto gone = roster.absence(3, 20);
+  CHECK(gone->ranks == std::vector<int>{2, 3});
+  CHECK_THAT(gone->text, Contains("missing: rank 2 on c (its process has ended, last in step 9"));
+  roster.pass(4);
+  CHECK(roster.absence(3, 20)->ranks == std::vector<int>{0, 1, 2, 3});
+}
+
+TEST_CASE("who is absent is not known as long as a rank was never heard of", "[roster]") {
+  Roster roster({"a", "b"});
+  roster.heard(0, at(1, Phase::reduction, true, 1));
+  roster.pass(100);
+  CHECK_FALSE(roster.absence(3, 20));
 }

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/watch.hpp"
+#include "lockstep/liveness/watch.hpp"
 
 using namespace lockstep;
 using Catch::Matchers::Contains;
@@ -33,12 +33,12 @@ struct Fixture {
   std::atomic<bool> broken = false;
   std::shared_ptr<std::atomic<bool>> flag = std::make_shared<std::atomic<bool>>(false);
 
-  comm::WatchSpec spec(double deadline_s, double grace_s = 60) {
-    comm::WatchSpec spec;
+  liveness::WatchSpec spec(double deadline_s, double grace_s = 60) {
+    liveness::WatchSpec spec;
     spec.deadline_s = deadline_s;
     spec.grace_s = grace_s;
     spec.library_error = [this] { return broken ? "a peer is gone" : ""; };
-    spec.ask_ranks = [](const std::string&) { return "rank 3 did not answer"; };
+    spec.find_missing = [](double) { return "rank 3 did not answer"; };
     spec.abort = [this] { ++aborts; };
     spec.give_up = [this](const std::string&) { ++given_up; };
     return spec;
@@ -57,7 +57,7 @@ bool becomes(const std::function<bool()>& condition) {
 
 TEST_CASE("collectives that end in time are no concern, nor is a pause between them", "[watch][slow]") {
   Fixture fixture;
-  comm::Watch watch(fixture.spec(2));
+  liveness::Watch watch(fixture.spec(2));
   for (int i = 0; i < 4; ++i) {
     auto flag = std::make_shared<std::atomic<bool>>(false);
     watch.started("bucket 0", std::make_unique<TestEvent>(flag));
@@ -73,7 +73,7 @@ TEST_CASE("collectives that end in time are no concern, nor is a pause between t
 TEST_CASE("a collective that does not end is aborted, and named with its step and the lost rank",
           "[watch]") {
   Fixture fixture;
-  comm::Watch watch(fixture.spec(0.2));
+  liveness::Watch watch(fixture.spec(0.2));
   watch.begin_step(12);
   watch.started("bucket 3", std::make_unique<TestEvent>(fixture.flag));
   watch.started("bucket 4", std::make_unique<TestEvent>(fixture.flag));
@@ -86,7 +86,7 @@ TEST_CASE("a collective that does not end is aborted, and named with its step an
 
 TEST_CASE("an error of the library or of the device comes out at once", "[watch]") {
   Fixture fixture;
-  comm::Watch watch(fixture.spec(3600));
+  liveness::Watch watch(fixture.spec(3600));
   SECTION("the library's") {
     watch.started("bucket 0", std::make_unique<TestEvent>(fixture.flag));
     fixture.broken = true;
@@ -103,7 +103,7 @@ TEST_CASE("an error of the library or of the device comes out at once", "[watch]
 
 TEST_CASE("a main thread that does not wake after the abort is given up", "[watch]") {
   Fixture fixture;
-  comm::Watch watch(fixture.spec(0.1, 0.1));
+  liveness::Watch watch(fixture.spec(0.1, 0.1));
   watch.started("bucket 0", std::make_unique<TestEvent>(fixture.flag));
   CHECK(becomes([&] { return fixture.given_up == 1; }));
   REQUIRE(becomes([&] { return fixture.aborts == 1; }));

@@ -19,7 +19,7 @@ class MissingRanks : public Error {
 };
 
 /// How long ranks wait for each other.
-struct MeetingPatience {
+struct MeetingSpec {
   double deadline_s = 120;
   /// For a rank that has not come though others of its node have, and since whom nobody came.
   double mates_s = std::numeric_limits<double>::infinity();
@@ -37,6 +37,6 @@ struct MeetingPatience {
 /// came rank 0 tells the same; InputError when the place cannot be used. Later calls throw
 /// MissingRanks naming a rank that has gone.
 std::unique_ptr<Control> make_tcp_control(const sys::MeetingPlace& place, const sys::RankInfo& self,
-                                          const MeetingPatience& patience);
+                                          const MeetingSpec& spec);
 
 }  // namespace lockstep::comm

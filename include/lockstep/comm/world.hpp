@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/link_probe.hpp"
@@ -30,6 +31,8 @@ class World {
   World(int& argc, char**& argv, const std::function<void()>& started = {});
   ~World();
   const WorldFacts& facts() const { return facts_; }
+  /// From now on a wait whose deadline has passed asks this first, before it asks the ranks.
+  void ask_first(FindAbsence find_absence);
   std::unique_ptr<Control> make_control(double deadline_s);
   std::unique_ptr<Communicator> make_communicator(double deadline_s);
   std::unique_ptr<LinkProbe> make_link_probe(double deadline_s);

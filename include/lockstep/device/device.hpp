@@ -66,11 +66,11 @@ class Device {
   virtual std::optional<double> upload_rate(const PinnedBuffer&) { return std::nullopt; }
   /// By the host's clock, unless the device has its own.
   virtual std::unique_ptr<Timeline> make_timeline();
-  /// Where a device that runs behind the host has come to: the number that was told last among
-  /// those that its compute stream has reached. Any thread may read it, also when the device hangs;
-  /// none where the host is never ahead.
-  virtual const volatile std::uint64_t* reached() const { return nullptr; }
-  virtual void tell(std::uint64_t) {}  ///< puts the number behind what is in the compute stream
+  /// How far a device that runs after the host has come: the word holds the newest mark that its
+  /// compute stream has reached. Any thread may read it, also when the device hangs; null where the
+  /// host is never ahead.
+  virtual const volatile std::uint64_t* progress_word() const { return nullptr; }
+  virtual void mark_progress(std::uint64_t) {}  ///< after what is in the compute stream now
 };
 
 }  // namespace lockstep

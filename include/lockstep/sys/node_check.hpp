@@ -16,6 +16,10 @@ struct DiskFigures {
   double write_bytes_per_s = 0;  ///< synchronised
   double free_bytes = 0;
   std::string error;  ///< why it cannot be used; empty when it can
+
+  static void fields(auto& self, auto&& visit) {
+    visit(self.write_bytes_per_s, self.free_bytes, self.error);
+  }
 };
 
 /// What was measured on one node, by all its ranks together.
@@ -28,6 +32,11 @@ struct NodeFigures {
   std::optional<DiskFigures> disk;
   /// What should be the same on all nodes: versions, limits, what is mounted.
   std::map<std::string, std::string> facts;
+
+  static void fields(auto& self, auto&& visit) {
+    visit(self.host, self.flops_per_s, self.cpu_share, self.copy_bytes_per_s, self.memory_bytes,
+          self.disk, self.facts);
+  }
 };
 
 /// What was measured between two nodes, which are indices into the list of figures.
@@ -35,6 +44,10 @@ struct LinkFigures {
   std::size_t a = 0, b = 0;
   double bytes_per_s = 0;   ///< in each direction, both at once
   double round_trip_s = 0;  ///< of a byte
+
+  static void fields(auto& self, auto&& visit) {
+    visit(self.a, self.b, self.bytes_per_s, self.round_trip_s);
+  }
 };
 
 /// What stands out.
@@ -72,10 +85,6 @@ std::map<std::string, std::string> node_facts(const Machine& machine,
 
 /// The figures of several ranks of one node as those of the node. Pure.
 NodeFigures combine(const std::vector<NodeFigures>& ranks);
-
-/// One rank's figures on their way to the others.
-std::string to_text(const NodeFigures& figures);
-NodeFigures parse_node_figures(const std::string& text);
 
 /// Everything, as one JSON object for the run's directory.
 std::string to_json(const std::vector<NodeFigures>& nodes, const std::vector<LinkFigures>& links,

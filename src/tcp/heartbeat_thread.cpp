@@ -1,4 +1,4 @@
-#include "tcp/heart.hpp"
+#include "tcp/heartbeat_thread.hpp"
 
 #include <fmt/core.h>
 #include <poll.h>
@@ -32,6 +32,8 @@ constexpr const char* rank_0s = "post-mortem.json";
 // tell who hear them a little earlier or later where cores are busy.
 constexpr double gather_s = 0.3, busy_s = 2;
 
+constexpr double answer_s = 1;  // that a thread waits for an answer about absent ranks
+
 std::chrono::duration<double> seconds_of(double seconds) {
   return std::chrono::duration<double>(seconds);
 }
@@ -61,7 +63,8 @@ void leave(const std::filesystem::path& directory, const std::string& name,
 
 }  // namespace
 
-Heart::Heart(HeartbeatSpec spec, int rank, std::vector<std::string> hosts)
+HeartbeatThread::HeartbeatThread(liveness::HeartbeatSpec spec, int rank,
+                                 std::vector<std::string> hosts)
     : spec_(std::move(spec)),
       rank_(rank),
       hosts_(std::move(hosts)),
@@ -71,11 +74,11 @@ Heart::Heart(HeartbeatSpec spec, int rank, std::vector<std::string> hosts)
   check(static_cast<bool>(wake_), "eventfd");
 }
 
-void Heart::start() {
+void HeartbeatThread::start() {
   thread_ = std::thread([this] { run(); });
 }
 
-void Heart::stop() {
+void HeartbeatThread::stop() {
   {
     const std::scoped_lock lock(mutex_);
     ending_ = true;
@@ -84,13 +87,13 @@ void Heart::stop() {
   thread_.join();
 }
 
-void Heart::wake() {
+void HeartbeatThread::wake() {
   const std::uint64_t one = 1;
   static_cast<void>(::write(wake_.get(), &one, sizeof one));
   changed_.notify_all();
 }
 
-void Heart::run() {
+void HeartbeatThread::run() {
   double last_s = now_s(), next_s = last_s;
   for (;;) {
     std::optional<End> failure;
@@ -107,6 +110,7 @@ void Heart::run() {
     // What this process spent suspended is not the others' silence.
     roster_.pass(std::min(now - std::exchange(last_s, now), longest_turn_s));
     listen();
+    if (const auto question = new_question()) look_for_absence(*question);
     if (now >= next_s && !over_) {
       beat();
       next_s = now_s() + interval_s_;
@@ -119,20 +123,47 @@ void Heart::run() {
   changed_.notify_all();
 }
 
-void Heart::sleep(double seconds) {
+void HeartbeatThread::sleep(double seconds) {
   std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}};
   add_to(entries);
   poll(entries.data(), entries.size(), static_cast<int>(seconds * 1e3) + 1);
+  std::uint64_t times = 0;  // that it was woken: why, the next turn finds out
+  static_cast<void>(::read(wake_.get(), &times, sizeof times));
 }
 
-void Heart::fail(const std::string& why, int status) {
+void HeartbeatThread::fail(const std::string& why, int status) {
   std::unique_lock lock(mutex_);
   failure_ = End{status, why};
   wake();
   changed_.wait_for(lock, seconds_of(2 * patience_s), [this] { return reported_; });
 }
 
-std::vector<int> Heart::lost() {
+std::optional<Absence> HeartbeatThread::find_absence(double waited_s) {
+  std::unique_lock lock(mutex_);
+  asked_.waited_s = waited_s;
+  const std::uint64_t mine = ++asked_.number;
+  wake();
+  const bool answered =
+      changed_.wait_for(lock, seconds_of(answer_s), [&] { return answered_ >= mine || reported_; });
+  return answered && !reported_ ? absence_ : std::nullopt;
+}
+
+std::optional<AbsenceQuestion> HeartbeatThread::new_question() {
+  const std::scoped_lock lock(mutex_);
+  if (std::exchange(passed_on_, asked_.number) == asked_.number) return std::nullopt;
+  return asked_;
+}
+
+void HeartbeatThread::answer(AbsenceFinding finding) {
+  const std::scoped_lock lock(mutex_);
+  answered_ = std::max(answered_, finding.number);
+  absence_ = std::move(finding.absence);
+  changed_.notify_all();
+}
+
+double HeartbeatThread::quiet_s() const { return busy_s + 4 * interval_s_; }
+
+std::vector<int> HeartbeatThread::lost() {
   if (roster_.missing(spec_.timeout_s).empty()) {
     first_lost_s_.reset();
     return {};
@@ -144,8 +175,8 @@ std::vector<int> Heart::lost() {
   return roster_.missing(spec_.timeout_s - together_s);
 }
 
-void Heart::report(const std::string& text, const std::string& reason,
-                   const std::vector<int>& missing) {
+void HeartbeatThread::report(const std::string& text, const std::string& reason,
+                             const std::vector<int>& missing) {
   const std::filesystem::path directory = activity::directory();
   const std::string name =
       rank_ == 0 ? std::string(rank_0s) : fmt::format("post-mortem-rank{}.json", rank_);
@@ -161,13 +192,13 @@ void Heart::report(const std::string& text, const std::string& reason,
   });
 }
 
-bool Heart::wait_for_failure(double seconds) {
+bool HeartbeatThread::wait_for_failure(double seconds) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, seconds_of(seconds),
                            [this] { return failure_.has_value() || ending_; });
 }
 
-void Heart::end_process(int status, double grace_s) {
+void HeartbeatThread::end_process(int status, double grace_s) {
   over_ = true;
   if (!wait_for_failure(grace_s)) spec_.end(status);
 }

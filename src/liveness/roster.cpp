@@ -1,4 +1,4 @@
-#include "lockstep/comm/roster.hpp"
+#include "lockstep/liveness/roster.hpp"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 #include "lockstep/base/json_text.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::liveness {
 
 Roster::Roster(std::vector<std::string> hosts) : ranks_(hosts.size()) {
   for (std::size_t rank = 0; rank < hosts.size(); ++rank)
@@ -80,6 +80,19 @@ std::vector<int> Roster::late(double than_s) const {
   return working.empty() ? behind : working;
 }
 
+std::optional<comm::Absence> Roster::absence(double silent_s, double unmoved_s) const {
+  if (!never_heard().empty()) return std::nullopt;
+  std::vector<int> gone = missing(silent_s);
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+    if (ranks_[rank].standing == Standing::left) gone.push_back(static_cast<int>(rank));
+  std::sort(gone.begin(), gone.end());
+  if (!gone.empty()) return comm::Absence{gone, "missing: " + describe_missing(gone)};
+  const std::vector<int> behind = late(unmoved_s);
+  if (!behind.empty()) return comm::Absence{behind, "the others wait for " + describe_late(behind)};
+  return comm::Absence{{},
+                       "all ranks are there and none is late: is the network between them sound?"};
+}
+
 std::string Roster::describe_missing(const std::vector<int>& ranks) const {
   std::string text;
   for (const int rank : ranks) {
@@ -87,8 +100,8 @@ std::string Roster::describe_missing(const std::vector<int>& ranks) const {
     const double silent_s = clock_s_ - entry.heard_s;
     text += fmt::format(
         "{}rank {} on {} ({}, last in {})", text.empty() ? "" : ", ", rank, entry.host,
-        entry.standing == Standing::broke ? "its process has ended"
-                                          : fmt::format("silent for {:.0f} s", silent_s),
+        entry.standing == Standing::present ? fmt::format("silent for {:.0f} s", silent_s)
+                                            : "its process has ended",
         describe(entry.activity));
   }
   return text;
@@ -151,4 +164,4 @@ const char* Roster::name(const Entry& entry) const {
   return "";
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::liveness

@@ -8,16 +8,16 @@
 
 #include "lockstep/device/device.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::liveness {
 
 struct WatchSpec {
   double deadline_s = 120;                     ///< without the end of any collective
   double grace_s = 10;                         ///< for the main thread to notice, before give_up()
   std::function<void()> enter;                 ///< called first on the watch's own thread
   std::function<std::string()> library_error;  ///< the library's own word; empty when all is well
-  /// Tells the other ranks how far this one came and returns what is known of them: who is behind,
-  /// or who does not answer. May take seconds.
-  std::function<std::string(const std::string& position)> ask_ranks;
+  /// Who keeps this rank waiting, in words, once it has waited so long. Called on the watch's
+  /// thread: it must not touch what belongs to the main thread.
+  std::function<std::string(double waited_s)> find_missing;
   std::function<void()> abort;  ///< ends what is in flight; on a thread of its own: it may hang
   std::function<void(const std::string& why)> give_up;  ///< ends the world
 };
@@ -27,6 +27,8 @@ struct WatchSpec {
 /// is in flight, so that whoever waits for the device wakes, and rethrow() throws on the main
 /// thread; where that does not happen within the grace, it gives up by itself. Time that the
 /// process spent suspended does not count.
+/// **Thread safety:** the main thread calls it; the functions of WatchSpec run on the watch's
+/// thread.
 class Watch {
  public:
   explicit Watch(WatchSpec spec);
@@ -43,4 +45,4 @@ class Watch {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::liveness

@@ -1,4 +1,4 @@
-#include "lockstep/comm/watch.hpp"
+#include "lockstep/liveness/watch.hpp"
 
 #include <fmt/core.h>
 
@@ -15,7 +15,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::liveness {
 namespace {
 
 constexpr std::chrono::milliseconds interval{100};
@@ -58,10 +58,11 @@ struct Watch::Impl {
       const std::string error = spec.library_error();
       const std::string where = position();
       waited_s = moved || where.empty() ? 0 : waited_s + passed_s;
-      if (!error.empty()) return fmt::format("{}: {}; {}", where, error, spec.ask_ranks(where));
+      if (!error.empty())
+        return fmt::format("{}: {}; {}", where, error, spec.find_missing(waited_s));
       if (waited_s <= spec.deadline_s) return "";
       return fmt::format("{}: no reduction has ended for {:.3g} s; {}", where, spec.deadline_s,
-                         spec.ask_ranks(where));
+                         spec.find_missing(waited_s));
     } catch (const std::exception& failure) {  // the device's own
       return fmt::format("{}: {}", position(), failure.what());
     }
@@ -134,4 +135,4 @@ void Watch::rethrow() {
 
 bool Watch::failed() const { return impl_->failed.load(); }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::liveness

@@ -1,14 +1,20 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/activity.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::liveness {
+
+using comm::Activity;
+using comm::Phase;
 
 /// What one rank knows of the others by their heartbeats. Pure: time is what pass() adds up, so
 /// that what this process spent suspended need not count.
+/// **Thread safety:** none; the heartbeat's thread owns it.
 class Roster {
  public:
   /// `hosts`: of each rank.
@@ -29,6 +35,11 @@ class Roster {
   std::vector<int> late(double than_s) const;
   /// Whether some rank has waited that long, while no rank has moved.
   bool stuck(double than_s) const;
+
+  /// Who keeps a rank waiting: those that have ended or were silent for longer than `silent_s`;
+  /// else those that are late by more than `unmoved_s`. Nothing as long as a rank was never heard
+  /// of: what it does is not known.
+  std::optional<comm::Absence> absence(double silent_s, double unmoved_s) const;
 
   /// "rank 3 on node2 (silent for 20 s, last in step 12, forward), rank 4 on ..."
   std::string describe_missing(const std::vector<int>& ranks) const;
@@ -52,4 +63,4 @@ class Roster {
   double clock_s_ = 0;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::liveness

@@ -2,11 +2,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/control.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::liveness {
 
 struct HeartbeatSpec {
   std::string host;         ///< this rank's, for messages
@@ -26,6 +28,7 @@ struct HeartbeatSpec {
 /// the deadline and they did not notice themselves. A connection that stalls is made anew, so that
 /// a cut shorter than the timeout does no harm. Ranks that never got through are named in a
 /// warning, and not watched.
+/// **Thread safety:** any thread may call; the heartbeat's own thread does the work.
 class Heartbeat {
  public:
   virtual ~Heartbeat() = default;  ///< says goodbye: this rank ends as it should
@@ -33,9 +36,12 @@ class Heartbeat {
   /// post-mortem and ends the other ranks, with the same status, if nobody else does. Returns when
   /// that is done, after 3 s at most.
   virtual void fail(const std::string& why, int status) = 0;
+  /// A comm::FindAbsence by what rank 0 has heard of all ranks. Nothing when a rank was never heard
+  /// of or rank 0 does not answer.
+  virtual std::optional<comm::Absence> find_absence(double waited_s) = 0;
 };
 
 /// Collective, on the main thread. Null for a rank that is alone.
-std::unique_ptr<Heartbeat> start_heartbeat(const HeartbeatSpec& spec, Control& control);
+std::unique_ptr<Heartbeat> start_heartbeat(const HeartbeatSpec& spec, comm::Control& control);
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::liveness

@@ -9,10 +9,10 @@
 namespace lockstep::comm {
 
 /// A countdown for what other ranks owe: these are heard meanwhile, and called when it is over.
-class Patience {
+class RankDeadline {
  public:
   /// `phase` is what others are told that this rank waits in, and must stay alive.
-  Patience(RollCall& roll_call, double deadline_s, std::string_view phase)
+  RankDeadline(RollCall& roll_call, double deadline_s, std::string_view phase)
       : roll_call_(roll_call), deadline_s_(deadline_s), phase_(phase), countdown_(deadline_s) {}
 
   /// To be called when something has come.
@@ -23,7 +23,7 @@ class Patience {
 
   /// To be called after a poll that found nothing. Throws Error, naming the ranks that are missing,
   /// when the deadline has passed here or on another rank that waits.
-  void strain() {
+  void poll() {
     const bool over = countdown_.over();
     const double now = now_s();
     if (now < listen_s_) return;

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::comm {
+
+/// This machine's addresses, numeric, under which other machines may find it.
+std::vector<std::string> own_addresses();
+
+}  // namespace lockstep::comm
