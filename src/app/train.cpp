@@ -65,7 +65,8 @@ int train_model(Launch& launch, train::Config config) {
                            .binding_report = compute.binding_report,
                            .preflight = preflight,
                            .started_s = started_s,
-                           .allocation = allocation},
+                           .allocation = allocation,
+                           .nodes = launch.nodes},
                           *compute.backend, *communicator, *launch.control);
   return outcome == train::Outcome::stopped ? status_stopped : status_done;
 }

@@ -16,18 +16,6 @@
 namespace lockstep::train {
 namespace {
 
-/// The nodes of all ranks by the names of their hosts, in order of first appearance.
-std::vector<int> numbered_nodes(const std::vector<std::string>& hosts) {
-  std::vector<std::string> seen;
-  std::vector<int> nodes;
-  for (const std::string& host : hosts) {
-    auto found = std::find(seen.begin(), seen.end(), host);
-    if (found == seen.end()) found = seen.insert(seen.end(), host);
-    nodes.push_back(static_cast<int>(found - seen.begin()));
-  }
-  return nodes;
-}
-
 /// What one node does about data.stage, in words. Both empty: it was not asked to.
 struct NodeStaging {
   std::string staged;   ///< what it copies
@@ -116,7 +104,7 @@ void RunData::choose_order() {
   data::SamplerSpec order = training_order(config_, training_, control_.world());
   order.rank = control_.rank();
   if (order.shuffle == data::Shuffle::node)
-    order.nodes = numbered_nodes(control_.gather(spec_.allocation.host, "nodes"));
+    order.nodes.assign(spec_.nodes.node_of_ranks().begin(), spec_.nodes.node_of_ranks().end());
   sampler_.emplace(order);
 }
 

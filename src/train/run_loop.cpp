@@ -12,6 +12,7 @@
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/record.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/stop_signal.hpp"
 
@@ -111,12 +112,8 @@ RunLoop::StepTotals RunLoop::add_up(const Metrics& mine, std::size_t bad_rows) {
 
 /// All ranks keep the list, so that any checkpoint and every rank's verdict can go by it.
 void RunLoop::note_bad_rows(const std::vector<std::string>& mine) {
-  for (const std::string& of_rank : control_.gather(join(mine, "\n"), "bad rows"))
-    for (std::size_t begin = 0; begin < of_rank.size();) {
-      const std::size_t end = std::min(of_rank.find('\n', begin), of_rank.size());
-      progress_.bad_rows.push_back(of_rank.substr(begin, end - begin));
-      begin = end + 1;
-    }
+  for (const auto& of_rank : comm::gather_records(control_, mine, "bad rows"))
+    progress_.bad_rows.insert(progress_.bad_rows.end(), of_rank.begin(), of_rank.end());
   require(progress_.bad_rows.size() <= config_.data.bad_rows_limit,
           fmt::format("{} rows of epoch {} are broken, more than data.bad-rows-limit = {}; the "
                       "newest: {}. Restore the files, or pack them again",

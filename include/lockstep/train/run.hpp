@@ -10,6 +10,7 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/train/config.hpp"
 
 namespace lockstep::train {
@@ -38,6 +39,7 @@ struct RunSpec {
   std::string preflight;  ///< what was found, as JSON for the run's directory; empty: not asked for
   double started_s = 0;   ///< now_s() when the process began
   Allocation allocation;
+  comm::Nodes nodes;  ///< of all ranks
 };
 
 /// One training from its configuration to its files: data, network, resume, the loop over epochs
