@@ -1,7 +1,7 @@
 #!/bin/bash
-# computes
-# README.md says what is true: each command in its ```sh blocks runs as it is written there, on a small data
-# set; its expected output is what the program prints; its links lead somewhere. Not run as written:
+# computes README.md says what is true: each command in its ```sh blocks runs as it is written
+# there, on a small data set; its expected output is what the program prints; its links lead
+# somewhere. Not run as written:
 #   make train    with a smaller data set and one epoch, and without building the program again
 #   make test     it would run itself: its recipe is looked at, and one part of tests/run is run
 #   srun, sbatch  need a cluster: tests/cluster/readme.sh runs them
@@ -14,7 +14,8 @@ fresh_make() { env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make --no-print-directory
 
 # shape FILE: its text without what differs from run to run; lines end where README.md cuts them.
 shape() {
-  sed -E 's/ ?\.\.\.$//; s#[^ ]*(runs/)#\1#; s/[0-9]+(:[0-9]+)+|[0-9.]+ s\b/TIME/g; s/[0-9]+(\.[0-9]+)?/N/g' "$1"
+  sed -E 's/ ?\.\.\.$//; s#[^ ]*(runs/)#\1#; s/[0-9]+(:[0-9]+)+|[0-9.]+ s\b/TIME/g
+    s/[0-9]+(\.[0-9]+)?/N/g' "$1"
 }
 # expected FIRST COUNT FILE: COUNT lines of README.md's output, from FIRST on, begin FILE's lines.
 expected() {
@@ -34,8 +35,9 @@ python3 "$repo/tests/support/flowers.py" flowers 25
 make_train() {  # the recipe of the Makefile; the program is the one under test
   sed "s/^epochs = .*/epochs = 1/; s#data/shapes#$WORK/shapes#; s#runs/#$WORK/runs/#" \
     "$repo/jobs/configs/shapes.toml" >short.toml
-  run fresh_make train MAKE=true PROGRAM="$LOCKSTEP" CONFIG="$WORK/short.toml" SHAPES="$WORK/shapes" \
-    MAKE_SHAPES="$LOCKSTEP pack --from shapes --out $WORK/shapes --train-rows 512 --val-rows 128"
+  local pack="$LOCKSTEP pack --from shapes --out $WORK/shapes --train-rows 512 --val-rows 128"
+  run fresh_make train MAKE=true PROGRAM="$LOCKSTEP" CONFIG="$WORK/short.toml" \
+    SHAPES="$WORK/shapes" MAKE_SHAPES="$pack"
   tail -n 4 <<<"$said" >last
   ((status == 0)) && pages output "$repo/README.md" >output && from=$(grep -n '^epoch ' output) &&
     mismatch=$(expected "${from%%:*}" 4 last) || said+=$'\n'"${mismatch:-}" && [[ ! ${mismatch:-} ]]
@@ -46,7 +48,7 @@ make_test() {
   ((status == 0)) && says 'jobs/setup.sh test' && says '^BUILD=.* tests/run$' || return 1
   run env BUILD="$WORK/other" FILTER= "$repo/tests/run" layers
   said=$(sed 's/^/tests\/run: /' <<<"$said")  # no verdict of this script's
-  ((status == 0)) && [[ $(tail -n 1 <<<"$said") =~ ^'tests/run: '[1-9][0-9]*' passed, 0 failed'$ ]] &&
+  ((status == 0)) && tail -n 1 <<<"$said" | grep -Eq '^tests/run: [1-9][0-9]* passed, 0 failed$' &&
     pages output "$repo/README.md" | grep -Eq '^[0-9]+ passed, 0 failed, [0-9]+ skipped$'
 }
 
@@ -72,7 +74,9 @@ for command in "${commands[@]}"; do
     'make train') make_train ;;
     'make test') make_test ;;
     'mpirun '*' pack '*) as_written "$command" && says 'packed 75 images of 3 classes' ;;
-    'mpirun '*' train '*--resume\ auto*) as_written "$command" && says '/checkpoints/step-' && says '^done: 30 epoch' ;;
+    'mpirun '*' train '*--resume\ auto*)
+      as_written "$command" && says '/checkpoints/step-' && says '^done: 30 epoch'
+      ;;
     'mpirun '*' train '*) train_and_stop "$command" ;;
     'mpirun '*' eval '*) as_written "$command" && says 'top-1' ;;
     'srun '* | 'sbatch '*) continue ;;  # tests/cluster/readme.sh
@@ -82,18 +86,20 @@ for command in "${commands[@]}"; do
 done
 
 # Commands in running text, and those of the other pages, at least exist.
-said='' missing=0
+missing() { said+="$page: $1"$'\n'; }
 known() {  # known NAME OPTION...: a command of lockstep, and options that it has
   local help option
-  help=$("$LOCKSTEP" $1 --help 2>&1) && [[ $help == *Usage:\ lockstep\ $1* ]] || { said+="lockstep $1: no such command"$'\n' && return 1; }
+  help=$("$LOCKSTEP" $1 --help 2>&1)
+  [[ $help == *"Usage: lockstep $1"* ]] || missing "lockstep $1: no such command"
   for option in "${@:2}"; do
-    grep -Eq -- "(^|[ ,])${option%%=*}([ ,=]|$)" <<<"$help" || { said+="lockstep $1 knows no $option"$'\n' && return 1; }
+    grep -Eq -- "(^|[ ,])${option%%=*}([ ,=]|$)" <<<"$help" || missing "lockstep $1 knows no $option"
   done
 }
-mapfile -t all < <(cd "$repo" && git ls-files '*.md' 2>/dev/null | grep -v '^tests/bench/' || ls ./*.md ./*/*.md src/*/*.md)
+said=''
+mapfile -t all < <(cd "$repo" && find README.md jobs data/*.md src tests -name '*.md' ! -name RESULTS.md)
 for page in "${all[@]}"; do
   for target in $(grep -oE '`make [a-z0-9-]+' "$repo/$page" | cut -d' ' -f2 | sort -u); do
-    grep -q "^$target:" "$repo/Makefile" || { said+="$page: make $target: no such target"$'\n' && missing=1; }
+    grep -q "^$target:" "$repo/Makefile" || missing "make $target: no such target"
   done
   while IFS= read -r command; do
     [[ $command =~ (lockstep|jobs/[a-z-]+\.sbatch)\ (.*) ]] || continue
@@ -101,10 +107,11 @@ for page in "${all[@]}"; do
     [[ ${BASH_REMATCH[1]} == lockstep ]] || words=(train "${words[@]}")
     [[ ${words[0]} != bench ]] || words=("bench ${words[1]}" "${words[@]:2}")
     mapfile -t options < <(printf '%s\n' "${words[@]:1}" | grep -E '^--')
-    known "${words[0]}" "${options[@]}" || { said+="  in $page"$'\n' && missing=1; }
+    known "${words[0]}" "${options[@]}"
   done < <(pages commands "$repo/$page")
 done
-verdict $missing "every page's commands name targets, commands and options that exist"
+[[ ! $said ]]
+verdict $? "every page's commands name targets, commands and options that exist"
 
 run pages check "$repo" "${all[@]/#/$repo/}"
 verdict $status "links of the pages lead somewhere, and lines of prose fit into 100 columns"
