@@ -204,7 +204,7 @@ FORCE:
 
 # What the bits of a training depend on, as base/build_id.hpp has it. A commit alone changes nothing,
 # and a change compiles nothing else again.
-BUILD_ID = $(shell { find include src -type f | LC_ALL=C sort | xargs cat; $(CXX) --version; \
+BUILD_ID = $(shell { find include src -type f -not -name '*.md' | LC_ALL=C sort | xargs cat; $(CXX) --version; \
              echo '$(COMPILE) $(NUMERIC) $(if $(WITH_CUDA),$(COMPILE_CUDA))'; } | sha256sum | cut -c 1-16)
 BUILD_ID_SOURCE = namespace lockstep { const char* build_id() { return "$(BUILD_ID)"; } }
 $(BUILD)/build_id.cpp: FORCE | $(BUILD)/found
