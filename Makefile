@@ -1,7 +1,7 @@
 # lockstep: `make help` lists what can be made.
 #
 # Sources are found by folder; a folder is a layer (tests/check_layers holds the law). Every
-# configuration (plain, asan, tsan) builds the same rules into a folder of its own.
+# configuration (plain, asan, tsan) builds the same rules into its own folder.
 
 SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
@@ -47,15 +47,15 @@ FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp' -o -n
 
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 
-# In these folders so many sources are compiled at a time, in one piece, for their headers take
-# longer than they do. With PIECE=1 each is compiled by itself: quicker after an edit, and what
-# `make asan` and `make tsan` do, which so find what a source forgot to include.
+# In these folders PIECE sources are compiled at a time, in one piece, because their headers take longer
+# than they do. With PIECE=1 each is compiled separately: quicker after an edit, and what `make asan`
+# and `make tsan` do, so that they find what a source forgot to include.
 PIECE     ?= $(if $(SANITIZE),1,8)
 IN_PIECES := $(if $(filter-out 1,$(PIECE)),sys nn comm tcp mpi data train app)
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_x86_64.cpp
 cut        = $(if $(2),$(eval $(1)/piece$(words $(3)) := $(wordlist 1,$(PIECE),$(2)))\
-               $(1)/piece$(words $(3)) $(call cut,$(1),$(call behind,$($(1)/piece$(words $(3))),$(2)),x $(3)))
-behind     = $(wordlist $(words x $(1)),$(words $(2)),$(2))
+               $(1)/piece$(words $(3)) $(call cut,$(1),$(call after,$($(1)/piece$(words $(3))),$(2)),x $(3)))
+after      = $(wordlist $(words x $(1)),$(words $(2)),$(2))
 PIECES    := $(strip $(foreach folder,$(IN_PIECES:%=src/%),\
                $(call cut,$(folder),$(filter-out $(BY_ITSELF),$(wildcard $(folder)/*.cpp)),x)))
 unpieced   = $(call objects,$(filter-out $(foreach piece,$(PIECES),$($(piece))),$(1)))
@@ -124,7 +124,7 @@ $(PROGRAM): $(APP_OBJ) $(LIB)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $^ $(LIBS)
 
-# Made anew each time, so that an object whose source is gone does not live on in the archive.
+# Made again each time, so that an object whose source is gone does not live on in the archive.
 $(LIB): $(LIB_OBJ) $(BUILD)/build_id.o $(BUILD)/sources
 	@echo "  archive $@"
 	@rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
@@ -158,7 +158,7 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 $(call pieced,$(PIECES)): $(BUILD)/obj/%.o: $(BUILD)/flags $(BUILD)/sources
 	@mkdir -p $(@D)
 	@echo "  compile $(@D:$(BUILD)/obj/%=%)/{$(subst $(blank),$(,),$(basename $(notdir $($*))))}.cpp"
-	@$(CCACHE) $(COMPILE) $(EXTRA) -Wno-subobject-linkage $(patsubst %,-include %,$(call behind,x,$($*))) -MMD -MP \
+	@$(CCACHE) $(COMPILE) $(EXTRA) -Wno-subobject-linkage $(patsubst %,-include %,$(call after,x,$($*))) -MMD -MP \
 	  -c -o $@ $(firstword $($*))
 
 $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/archs $(BUILD)/cuda-flags
@@ -222,8 +222,8 @@ $(BUILD)/cuda-flags: FORCE | $(BUILD)/found
 FORCE:
 
 # What the bits of a training depend on, as base/build_id.hpp has it. A commit alone changes nothing,
-# and a change compiles nothing else anew.
-BUILD_ID = $(shell { find include src -type f | LC_ALL=C sort | xargs cat; $(CXX) --version; \
+# and a change compiles nothing else again.
+BUILD_ID = $(shell { find include src -type f -not -name '*.md' | LC_ALL=C sort | xargs cat; $(CXX) --version; \
              echo '$(COMPILE) $(NUMERIC) $(if $(WITH_CUDA),$(COMPILE_CUDA))'; } | sha256sum | cut -c 1-16)
 BUILD_ID_SOURCE = namespace lockstep { const char* build_id() { return "$(BUILD_ID)"; } }
 $(BUILD)/build_id.cpp: FORCE | $(BUILD)/found
@@ -288,7 +288,7 @@ cifar10:  ## pack and train CIFAR-10 from SRC=folder of class folders
 	@$(AS_ROOT) LOCKSTEP=$(PROGRAM) RANKS=$(RANKS) jobs/cifar10.sh "$(SRC)"
 
 .PHONY: bench
-bench:  ## measure speed and memory beside PyTorch (MODELS= PRECISIONS= ROUNDS= STEPS= PARTS=)
+bench:  ## measure speed and memory, compared with PyTorch (MODELS= PRECISIONS= ROUNDS= STEPS= PARTS=)
 	@jobs/setup.sh bench
 	@$(MAKE) --no-print-directory $(PROGRAM) $(BENCHES)
 	@BUILD=$(BUILD) tests/bench/run $(PARTS)
@@ -364,7 +364,7 @@ fuzz:  ## fuzz what reads files, under the sanitizers (SECONDS=5 for each target
 	@BUILD=$(BUILD)/clang SECONDS_EACH='$(or $(filter-out 0,$(SECONDS)),$(FUZZ_FOR))' \
 	  tests/fuzz/run $(TARGETS)
 
-# Without clang a driver of our own takes libFuzzer's place.
+# Without clang our own driver takes libFuzzer's place.
 FUZZ_WITH = $(if $(findstring fuzzer,$(SANITIZE)),$(call objects,$(FUZZED)),\
               $(BUILD)/obj/tests/fuzz/driver.o $(LIB))
 .PHONY: fuzzers
@@ -375,7 +375,7 @@ $(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZ_WITH)
 	@echo "  link    $@"
 	@$(CXX) -pthread -fsanitize=$(subst fuzzer-no-link,fuzzer,$(SANITIZE)) -o $@ $^ $(PKG_LIBS)
 ifneq ($(findstring fuzzer,$(SANITIZE)),)
-# Helpers that read nobody's files, of which each comparison would be recorded; HDF5's wrapper does.
+# Helpers that read no files; libFuzzer would record each of their comparisons. The HDF5 wrapper reads some.
 $(BUILD)/obj/src/base/%.o: EXTRA = -O2 -fno-sanitize=all
 $(BUILD)/obj/src/base/h5.o: EXTRA =
 $(BUILD)/obj/src/data/%_avx2.o: EXTRA += -mavx2 -mfma
@@ -396,6 +396,10 @@ check-format:  ## fail on a source that is not in the project's format
 	@jobs/setup.sh format
 	@clang-format --dry-run -Werror $(FORMATTED)
 
+.PHONY: check-words
+check-words:  ## fail on words that the project does not use (WORDS="file folder ...": only in those)
+	@tests/check_words $(WORDS)
+
 .PHONY: check-layers
 check-layers:  ## fail on an include that points upward or sideways, and the like
 	@tests/check_layers
@@ -412,8 +416,9 @@ LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) -Wno-
               -idirafter $(call once,GXX_HEADERS,$(CXX) -print-file-name=include) \
               '-D__malloc__(...)=__malloc__' $(if $(filter %.cu,$<),-x c++ -include tests/emulated/gpu.hpp)
 .PHONY: lint
-lint:  ## clang-tidy on src/ (CHANGED=commit: what differs from it; FILES="a.cpp b.cu ...": those)
+lint:  ## plain words, and clang-tidy on src/ (CHANGED=commit: what differs; FILES="a.cpp b.cu ...")
 	@jobs/setup.sh lint
+	@tests/check_words
 	@$(MAKE) --no-print-directory --keep-going --output-sync linted
 
 .PHONY: linted linted-gpu
@@ -444,7 +449,7 @@ gpu-check:  ## run build/bundle's gpu-check (SECTIONS= BUDGET_S= CIFAR10= REFERE
 	@OUT='$(or $(OUT),$(BUILD))' $(BUNDLE)/gpu-check
 
 .PHONY: gpu-bench
-gpu-bench:  ## of gpu-check only the speeds: ours, each step's beside its floor, and PyTorch's
+gpu-bench:  ## of gpu-check only the speeds: ours, each step's compared with its floor, and PyTorch's
 	@$(MAKE) --no-print-directory gpu-check SECTIONS='speed torch'
 
 ##@ Help

@@ -4,10 +4,10 @@
 #
 #   jobs/bundle.sh BUILD FOLDER
 #
-# FOLDER/lockstep and FOLDER/mpirun are small scripts that set the paths and start what lies in bin/;
-# FOLDER/gpu-check runs everything that needs a GPU (tests/gpu/gpu-check says what). Every library comes along but glibc's, CUDA's, cuDNN's and NCCL's, and of
-# Open MPI's plugins those for one machine. The folder may be moved and may be read-only; glibc must
-# not be older than the one here.
+# FOLDER/lockstep and FOLDER/mpirun are small scripts that set the paths and start the programs in
+# bin/. FOLDER/gpu-check runs everything that needs a GPU (tests/gpu/gpu-check says what). All libraries
+# are included except glibc's, CUDA's, cuDNN's and NCCL's; of Open MPI's plugins those for one
+# machine. The folder may be moved and may be read-only. glibc must not be older than the one here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,8 +38,8 @@ cp "$(where pkgdatadir)"/help-*.txt "$new/share/openmpi/"
 glibc='ld-linux.*|lib(c|m|pthread|dl|rt|resolv|util|anl|nss_.*|BrokenLocale|mvec|thread_db)'
 theirs='lib(cuda|cudart|cudnn.*|nccl|nvidia-.*|cublas.*|nvrtc.*|nvJitLink)'
 
-# Debian's HDF5 reads from Amazon S3 too, and so brings curl and 16 MB behind it. lockstep does not:
-# a library of the same name, whose functions end the program, stands in.
+# Debian's HDF5 can read from Amazon S3, and so it needs curl, which brings 16 MB. lockstep does not
+# read from there: a library of the same name, whose functions end the program, replaces it.
 stand_in() {  # stand_in SONAME PATTERN-OF-VERSION USER
   local symbols version
   symbols=$(readelf -W --dyn-syms "$3" | grep -oE "[A-Za-z0-9_]+@$2" | sort -u)
@@ -73,8 +73,8 @@ for file in "$new"/bin/* "$new"/lib/openmpi/*; do take "$file"; done
 for file in "$new"/lib/pmix/*; do take "$file"; done
 chmod -R u+w "$new"
 find "$new/bin" "$new/lib" -type f -exec strip --strip-unneeded {} +
-# Half of the tests is the program once more: gpu-check unpacks them when it runs. oneDNN is more than
-# half of everything: env.sh unpacks it at the first start.
+# Half of the tests' file is the program again: gpu-check unpacks it when it runs. oneDNN is more
+# than half of everything: env.sh unpacks it at the first start.
 [[ ! -e $new/bin/gpu_tests ]] || gzip -9 "$new/bin/gpu_tests"
 packed=$(basename "$new"/lib/libdnnl.so.*)
 unpacked_sum=$(sha256sum "$new/lib/$packed")
@@ -83,11 +83,12 @@ gzip -9n "$new/lib/$packed"
 # ---- how they are started --------------------------------------------------------------------
 sum=$(sha256sum "$new/lib/$packed.gz")
 sed "s/@packed@/$packed/; s/@sum@/${sum:0:16}/; s/@unpacked_sum@/${unpacked_sum:0:64}/" >"$new/env.sh" <<'END'
-# Sourced by the scripts beside it: what lies in this folder is used before what the machine has.
+# Sourced by the scripts in this folder: its programs and libraries are used before the machine's.
 case $0 in */*) bundle=${0%/*} ;; *) bundle=$(command -v "$0") bundle=${bundle%/*} ;; esac
 bundle=$(cd "$bundle" && pwd -P)
 
-# CUDA's libraries are the machine's: in the loader's own places, in a toolkit or in Python's wheels.
+# CUDA's libraries are the machine's: in the loader's own places, in a toolkit or in Python's
+# wheels.
 : "${LOCKSTEP_WHEELS=$(python3 -c 'import nvidia; print(*(path + "/*/lib" for path in nvidia.__path__))' 2>/dev/null)}"
 export LOCKSTEP_WHEELS
 for path in /usr/local/cuda/lib64 /usr/local/cuda/lib "${CUDA_HOME:-/usr/local/cuda}/lib64" \
@@ -98,9 +99,9 @@ for path in /usr/local/cuda/lib64 /usr/local/cuda/lib "${CUDA_HOME:-/usr/local/c
   done
 done
 
-# One library travels packed. It is unpacked where it lies, or where that is read-only, into a folder
-# that this user alone can write to; whoever is first renames it into its place, complete. What is
-# found in such a folder is used only when it is a file with the library's sum.
+# One library is packed. It is unpacked in its own folder, or if that is read-only, in a folder that
+# only this user can write to. The first process to finish renames it into place, complete. What is
+# found in such a folder is used only when it is a file with the right sum.
 packed=@packed@ place=
 unpacked_in() {  # unpacked_in FOLDER
   if [ "$1" = "$bundle/lib" ]; then

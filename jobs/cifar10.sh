@@ -1,11 +1,12 @@
 #!/bin/sh
-# Packs CIFAR-10 from a folder of class folders (train/ and test/) or from its binary files, and trains ResNet-20 on it
-# with the recipe in jobs/configs/cifar10.toml:
+# Packs CIFAR-10 from a folder of class folders (train/ and test/) or from its binary files, and
+# trains ResNet-20 on it with the recipe in jobs/configs/cifar10.toml:
 #
 #   jobs/cifar10.sh FOLDER
 #
-# RANKS (2), SEEDS ("1"), DATA (data/cifar10; packed once), LOCKSTEP (build/lockstep) and MPIRUN (mpirun --bind-to none
-# --oversubscribe) may be set. More than one seed makes more than one run, and a last line with all their top-1.
+# RANKS (2), SEEDS ("1"), DATA (data/cifar10; packed once), LOCKSTEP (build/lockstep) and MPIRUN
+# (mpirun --bind-to none --oversubscribe) may be set. More than one seed makes more than one run,
+# and a last line with all their top-1.
 set -eu
 
 [ $# -eq 1 ] || { echo 'usage: jobs/cifar10.sh FOLDER' >&2; exit 2; }
@@ -15,7 +16,7 @@ data=${DATA:-data/cifar10}
 lockstep=${LOCKSTEP:-build/lockstep}
 mpirun="${MPIRUN:-mpirun --bind-to none --oversubscribe} -np ${RANKS:-2}"
 
-# What an older lockstep packed, this one may refuse.
+# This lockstep may not read what an older one packed.
 if [ ! -d "$data/train" ] || "$lockstep" info "$data/train" 2>&1 | grep -q 'pack the data again'; then
   $mpirun "$lockstep" pack "$source" --out "$data" --force
 fi
@@ -24,7 +25,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 reached=
 for seed in ${SEEDS:-1}; do
-  # A pipe would hide the training's status; the log is shown while it grows.
+  # A pipe would hide the training's status. The log is shown while it grows.
   : >"$log"
   tail -f "$log" & shown=$!
   status=0

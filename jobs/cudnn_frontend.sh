@@ -3,9 +3,9 @@
 #
 #   jobs/cudnn_frontend.sh FOLDER        makes FOLDER/include
 #
-# They come from NVIDIA's wheel on PyPI, pinned by version and checksum. Only its headers are used,
-# which are the same in every wheel of a version, so one wheel serves any machine and any Python;
-# nothing is installed into one.
+# They come from NVIDIA's wheel on PyPI, pinned by version and checksum. Only its headers are used.
+# They are the same in every wheel of a version, so one wheel serves any machine and any Python.
+# Nothing is installed into Python.
 set -eu
 
 version=1.32.0
@@ -21,13 +21,13 @@ if ! said=$(python3 -m pip download --quiet --disable-pip-version-check --no-dep
   --only-binary :all: --python-version 3.11 --implementation cp \
   --platform manylinux_2_28_x86_64 "nvidia-cudnn-frontend==$version" 2>&1); then
   echo "$said" | tail -n 3
-  echo "cudnn-frontend $version could not be fetched with pip. Where there is no network, unpack its"
-  echo 'wheel or source elsewhere and give CUDNN_FRONTEND=folder; or build without GPUs: CUDA=0'
+  echo "cudnn-frontend $version could not be fetched with pip. Without a network, unpack its wheel"
+  echo 'or source elsewhere and set CUDNN_FRONTEND=folder; or build without GPUs: CUDA=0'
   exit 1
 fi >&2
 wheel=$(echo "$work"/*.whl)
 echo "$sha256  $wheel" | sha256sum --check --quiet ||
-  { echo "$wheel is not the wheel that is pinned here" >&2; exit 1; }
+  { echo "$wheel is not the wheel whose checksum is pinned here" >&2; exit 1; }
 
 python3 -m zipfile -e "$wheel" "$work/wheel"
 mkdir "$work/kept"

@@ -1,19 +1,18 @@
 #!/bin/sh
-# Finds what is missing to build, test, measure, format or lint lockstep, and installs it where it
-# may.
+# Finds what is missing to build, test, measure, format or lint lockstep, and installs it if it may.
 #
 #   jobs/setup.sh [--check] build|cuda|test|cluster|bench|format|lint|fuzz|ci ...
 #
-# CUDA, cuDNN and NCCL are never installed: CUDA_LACKS, from the Makefile, names those that were not
-# found, and with the word cuda it is said how to get them.
+# CUDA, cuDNN and NCCL are never installed. The Makefile names those that it did not find in
+# CUDA_LACKS; the word cuda then prints how to get them.
 #
-# What a package gives counts as there when dpkg knows the package or when it is found by itself (an
-# environment module, Spack). Missing packages are installed by apt-get as root or by sudo, which may
-# ask for a password where standard input is a terminal. Elsewhere, and with --check, they are listed
-# and the status is 1.
+# A package counts as installed when dpkg knows it, or when a probe finds what it provides (from an
+# environment module or Spack). Missing packages are installed with apt-get, as root or with sudo,
+# which may ask for a password if standard input is a terminal. Otherwise, and with --check, they
+# are listed and the status is 1.
 set -eu
 
-# package | wanted for | found by itself | environment module or Spack package
+# package | wanted for | probe | environment module or Spack package
 packages='
 g++                | build | header source_location | gcc@12:
 make               | build | command make           | gmake
@@ -72,19 +71,19 @@ for word; do
     lint) wanted="$wanted build test lint" ;;
     fuzz) wanted="$wanted build fuzz" ;;
     ci) wanted="$wanted build test format lint" ;;
-    *) fail "unknown word \"$word\": build, cuda, test, cluster, bench, format, lint, fuzz, ci and --check are known" ;;
+    *) fail "unknown word \"$word\": build, cuda, test, cluster, bench, format, lint, fuzz or ci" ;;
   esac
 done
-[ -n "$wanted" ] || fail 'say for what: build, cuda, test, cluster, bench, format, lint, fuzz or ci'
+[ -n "$wanted" ] || fail 'say what for: build, cuda, test, cluster, bench, format, lint, fuzz or ci'
 
 case $wanted in
   *cuda*)
     if [ -n "${CUDA_LACKS:-}" ]; then
       cat <<END
 setup: CUDA=1 asks for GPUs, and these were not found: $CUDA_LACKS
-  nvcc     the CUDA toolkit, 12.0 or newer; elsewhere than in /usr/local/cuda: CUDA_HOME=folder
-  cuDNN-9  elsewhere than in the toolkit or /usr: CUDNN_HOME=folder with include/ and lib/
-  NCCL     elsewhere than in the toolkit or /usr: NCCL_HOME=folder with include/ and lib/
+  nvcc     the CUDA toolkit, 12.0 or newer; if it is not in /usr/local/cuda: CUDA_HOME=folder
+  cuDNN-9  if it is not in the toolkit or /usr: CUDNN_HOME=folder with include/ and lib/
+  NCCL     if it is not in the toolkit or /usr: NCCL_HOME=folder with include/ and lib/
 setup: on a cluster: module load cuda cudnn nccl (or the like; spack load cuda cudnn nccl)
 setup: on Debian: add NVIDIA's repository (https://developer.nvidia.com/cuda-downloads), then
 setup:   apt-get install cuda-toolkit cudnn9-cuda-13 libnccl-dev
@@ -96,7 +95,7 @@ END
 esac
 
 compiler=${CXX:-g++}
-found_by_itself() {
+found_by_probe() {
   case $1 in
     command) command -v "$2" ;;
     library) pkg-config --exists "$2" ;;
@@ -105,14 +104,14 @@ found_by_itself() {
   esac >/dev/null 2>&1
 }
 
-# The rows that are wanted, as words: package, kind of probe, what it asks for, module name.
+# The wanted rows, as words: package, kind of probe, what it looks for, module name.
 rows=$(printf '%s' "$packages" | tr -d '|' | while read -r package purpose probe; do
   case " $wanted " in *" $purpose "*) [ -z "$package" ] || echo "$package $probe" ;; esac
 done)
 
 installed=
 if command -v dpkg-query >/dev/null 2>&1; then
-  # One question for all of them; a package that dpkg has never heard of is no error here.
+  # One query for all of them; a package that dpkg does not know is not an error here.
   installed=$(echo "$rows" | cut -d' ' -f1 | xargs dpkg-query -W \
     -f '${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^installed //p' || true)
 fi
@@ -120,7 +119,7 @@ installed=" $(echo "$installed" | tr '\n' ' ') "
 
 missing=$(echo "$rows" | while read -r package kind what module; do
   case $installed in *" $package "*) continue ;; esac
-  found_by_itself "$kind" "$what" || echo "$package $module"
+  found_by_probe "$kind" "$what" || echo "$package $module"
 done)
 [ -n "$missing" ] || exit 0
 names=$(echo "$missing" | cut -d' ' -f1 | tr '\n' ' ')
@@ -156,7 +155,7 @@ fi >&2
 
 echo "setup: installing $names"
 export DEBIAN_FRONTEND=noninteractive
-# sudo drops the environment: the one variable that matters goes through env.
+# sudo drops the environment: env passes the one variable that matters.
 root() { $as_root env DEBIAN_FRONTEND="$DEBIAN_FRONTEND" "$@"; }
 root apt-get -qq -o DPkg::Lock::Timeout=300 update || fail 'apt-get update failed (see above)'
 # shellcheck disable=SC2086 # the names are words

@@ -48,11 +48,11 @@ CUDA_HEADERS = $(addprefix -isystem ,$(cuda_headers))
 CUDA_CFLAGS  = $(CUDA_HEADERS) $(if $(WITH_CUDA),\
                  -isystem $(firstword $(wildcard $(CUDNN_FRONTEND)/include) $(CUDNN_FRONTEND)))
 NVCCFLAGS   ?=
-# Warning 128: nvcc calls a loop behind `if constexpr (...) return` unreachable.
+# Warning 128: nvcc calls a loop after `if constexpr (...) return` unreachable.
 COMPILE_CUDA = $(NVCC) -std=c++20 -O3 --expt-relaxed-constexpr -diag-suppress 128 -lineinfo \
                -Xfatbin -compress-all -ccbin $(CXX) $(GENCODE) -Iinclude -Isrc $(CUDA_CFLAGS) \
                -Xcompiler -Wall$(,)-Wextra $(if $(WERROR),-Werror all-warnings) $(NVCCFLAGS)
-# The runtime is linked statically, and libcuda not at all: whoever uses it opens it when there is a
+# The runtime is linked statically, and libcuda not at all: its users open it when there is a
 # driver, so that the program starts without one.
 library_path = $(filter-out /usr/lib%,$(sort $(patsubst %/,%,$(dir $(CUDNN_LIB) $(NCCL_LIB)))))
 CUDA_LIBS    = $(if $(WITH_CUDA),$(CUDNN_LIB) $(NCCL_LIB) $(CUDART) -ldl -lrt \

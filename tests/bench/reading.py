@@ -38,7 +38,7 @@ def crc32c_of_rows(rows):
 
 
 def shard(name, rows, side):
-    """A shard as data/README.md has it."""
+    """A shard as data/FORMAT.md has it."""
     random = np.random.default_rng(1)
     images = random.integers(0, 256, (64, side, side, 3), np.uint8)
     labels = np.zeros(64, '<i4')

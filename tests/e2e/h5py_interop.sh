@@ -1,5 +1,5 @@
 #!/bin/bash
-# data/README.md is enough to write shards that lockstep reads, and ours are read by h5py and h5dump.
+# data/FORMAT.md is enough to write shards that lockstep reads, and ours are read by h5py and h5dump.
 # computes
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -8,7 +8,7 @@ h5py_or_skip "shards are exchanged with h5py"
 
 # The specification's own program, as a module whose functions the checks below use, too.
 awk '/<!-- interop: end/ { on = 0 } on && !/^```/; /<!-- interop: begin/ { on = 1 }' \
-  "$root/data/README.md" >shard_by_h5py.py
+  "$root/data/FORMAT.md" >shard_by_h5py.py
 mkdir plain && cat >inspect_shards.py <<'PYTHON'
 import json, pathlib, sys
 import h5py, numpy as np
@@ -109,7 +109,7 @@ refuses_change() {  # refuses_change OF ROW
   ! train "$1" "run-$1" >said.log 2>&1 && grep -F "$1/a.h5: row $2 is damaged" said.log
 }
 
-law 'the program in data/README.md runs' check variants
+law 'the program in data/FORMAT.md runs' check variants
 law 'a shard by h5py is described as it was meant' describe
 law 'a shard by h5py is trained on, every CRC as specified' train plain run-plain
 law 'compressed by h5py it gives the same losses' like_plain compressed

@@ -12,6 +12,7 @@ plant() {  # plant FILE LINE...: a lawful tree, and in it one file more
   printf '#pragma once\n#include <vector>\n#include "lockstep/base/error.hpp"\n' \
     >"$tree/include/lockstep/nn/network.hpp"
   printf '#include "lockstep/nn/network.hpp"\n' >"$tree/src/nn/network.cpp"
+  printf '# A page is no source: #if, TODO\n' >"$tree/src/README.md"
   printf '%s\n' "${@:2}" >"$tree/$1"
 }
 
