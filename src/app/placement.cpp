@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/device/gpus.hpp"
 
 namespace lockstep::app {
@@ -14,9 +15,8 @@ namespace {
 /// Names the running kernel, so that ranks share cores when they really do: containers on one
 /// machine have different host names, and cloned machines the same one.
 std::string machine_id(const std::string& host) {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  return std::getline(file, id) ? id : host;
+  const std::string id = boot_id();
+  return id.empty() ? host : id;
 }
 
 struct Card {

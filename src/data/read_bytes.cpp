@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
 #include "shard_file.hpp"
 
 namespace lockstep::data {
@@ -87,17 +88,10 @@ void read_bytes(const ShardFile& file, std::size_t row, std::uint64_t offset,
   const std::uint64_t begin = file.offset + offset;
   const bool in_copy = file.staged && file.staged->ensure(begin, begin + to.size());
   const int descriptor = in_copy ? file.staged->descriptor() : file.descriptor.get();
-  auto at = static_cast<off_t>(begin);
-  for (std::span<std::uint8_t> left = to; !left.empty();) {
-    const ssize_t got = ::pread(descriptor, left.data(), left.size(), at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      const std::string why = got == 0 ? kShorter : std::strerror(errno);
-      if (in_copy) refuse_unread(file, row, why);
-      h5::refuse(file.path, fmt::format("row {} cannot be read: {}", row, why));
-    }
-    left = left.subspan(static_cast<std::size_t>(got));
-    at += got;
+  if (read_all_at(descriptor, to.data(), to.size(), begin) != to.size()) {
+    const std::string why = errno == 0 ? kShorter : std::strerror(errno);
+    if (in_copy) refuse_unread(file, row, why);
+    h5::refuse(file.path, fmt::format("row {} cannot be read: {}", row, why));
   }
   require_read(file, row);
 }

@@ -5,9 +5,9 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/count.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
+#include "lockstep/base/numbers.hpp"
 #include "lockstep/train/config.hpp"
 
 namespace lockstep::train {
