@@ -31,7 +31,7 @@ blank := $() $()
 include src/cuda/cuda.mk
 
 # ---- what goes into the program --------------------------------------------------------------
-LAYERS    := base sys device nn data comm backend optim train
+LAYERS    := base sys optim device nn data comm backend train
 PORTS     := cpu mpi tcp $(if $(WITH_CUDA),cuda,nocuda)
 LIB_SRC   := $(wildcard $(patsubst %,src/%/*.cpp,$(LAYERS) $(PORTS)))
 KERNELS   := $(wildcard $(PORTS:%=src/%/*.cu))

@@ -10,8 +10,8 @@
 #include "cpu/kernels.hpp"
 #include "cpu/lowering.hpp"
 #include "cpu/parameters.hpp"
-#include "lockstep/backend/backend.hpp"
 #include "lockstep/backend/memory_plan.hpp"
+#include "lockstep/backend/program.hpp"
 
 namespace lockstep::cpu {
 
@@ -52,6 +52,15 @@ class Runner;
 
 /// What the runners of one program share: sizes while planning, memory while running.
 struct Context {
+  Context(const nn::Network& its_network, const ProgramSpec& its_spec,
+          CpuParameters& its_parameters, Storage its_storage, std::size_t lane_count)
+      : network(its_network),
+        spec(its_spec),
+        parameters(its_parameters),
+        kernels(cpu::kernels(its_storage)),
+        storage(its_storage),
+        lanes(lane_count) {}
+
   const nn::Network& network;
   const ProgramSpec& spec;
   CpuParameters& parameters;
@@ -61,7 +70,7 @@ struct Context {
   std::vector<Unit> units;
   std::vector<Region> regions;
   std::vector<Runner*> runners;  ///< by unit
-  StepScalars scalars;
+  optim::StepScalars scalars;
 
   MemoryPlanner planner;                       ///< buffers of the whole batch
   std::vector<std::size_t> scratch_of_region;  ///< bytes that a lane needs in each region
