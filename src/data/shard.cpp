@@ -28,8 +28,6 @@ struct Place {
   std::size_t row;
 };
 
-}  // namespace
-
 // Some rows of a data set, in runs, for what must be known before training.
 constexpr std::size_t kSampleRuns = 8, kSampleRunRows = 128;
 
@@ -38,6 +36,8 @@ std::vector<std::string> numbered(std::size_t classes) {
   for (std::size_t i = 0; i < classes; ++i) names.push_back(std::to_string(i));
   return names;
 }
+
+}  // namespace
 
 struct DataSet::Impl {
   std::vector<ShardFile> shards;
