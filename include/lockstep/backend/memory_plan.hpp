@@ -23,8 +23,8 @@ class MemoryPlanner {
   std::size_t offset(std::size_t buffer) const { return buffers_[buffer].offset; }
   std::size_t total() const { return total_; }        ///< bytes of the block
   std::size_t without_reuse() const { return sum_; }  ///< bytes if nothing shared memory
-  std::size_t alive_at(
-      std::size_t step) const;  ///< bytes alive at that step: a lower bound of total()
+  /// Bytes alive at that step: a lower bound of total().
+  std::size_t alive_at(std::size_t step) const;
 
  private:
   struct Buffer {
