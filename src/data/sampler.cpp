@@ -94,7 +94,7 @@ Slice Sampler::slice(std::size_t index) const {
 
 Sampler::Place Sampler::place(std::size_t position) const {
   const auto world = static_cast<std::size_t>(spec_.world);
-  Place place{position / spec_.global_batch, 0, position % spec_.global_batch};
+  Place place{.batch = position / spec_.global_batch, .index = position % spec_.global_batch};
   const std::size_t rows =
       place.batch < batches_ ? spec_.global_batch : spec_.rows % spec_.global_batch;
   const std::size_t each = rows / world, extra = rows % world;
