@@ -31,7 +31,7 @@ blank := $() $()
 include src/cuda/cuda.mk
 
 # ---- what goes into the program --------------------------------------------------------------
-LAYERS    := base sys device nn data comm liveness backend optim train
+LAYERS    := base sys optim device nn data comm liveness backend train
 PORTS     := cpu mpi tcp $(if $(WITH_CUDA),cuda,nocuda)
 LIB_SRC   := $(wildcard $(patsubst %,src/%/*.cpp,$(LAYERS) $(PORTS)))
 KERNELS   := $(wildcard $(PORTS:%=src/%/*.cu))
@@ -88,7 +88,7 @@ GXX_12      = $(call once,GXX_12,$(CXX) -dumpfullversion 2>/dev/null | grep '^12
 # must not stop a user.
 WERROR   ?= $(if $(GXX_12),-Werror)
 WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wvla \
-            -Wformat=2 -Wundef $(FALSE_ALARMS) $(WERROR)
+            -Wformat=2 -Wundef -Wmissing-declarations $(FALSE_ALARMS) $(WERROR)
 # g++ 12 at -O3 sees overflows in fmt and std::string that are not there (GCC bugs 105329, 106757);
 # vectors are passed only inside one object file, where no other compiler's rule matters.
 FALSE_ALARMS := -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-psabi

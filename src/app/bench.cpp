@@ -12,6 +12,7 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/statistics.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "status.hpp"
 
@@ -68,7 +69,7 @@ TapeTimes time_tape(const TrainBenchOptions& options, Backend& backend, train::T
   TapeTimes times;
   for (std::size_t step = 0; step < tape.size(); ++step) {
     times.names.push_back(tape[step].name);
-    times.medians_ms.push_back(median(times_ms[step]));
+    times.medians_ms.push_back(upper_median(times_ms[step]));
     times.last_ms.push_back(times_ms[step].back());
   }
   return times;
@@ -122,7 +123,7 @@ Json chrome_trace(const TapeTimes& times) {
 
 Json to_json(const TrainBenchOptions& options, int world, const Backend& backend,
              const Series& series, const Series& alone, double peak_bytes, double first_step_s) {
-  const double step_ms = median(series.step);
+  const double step_ms = upper_median(series.step);
   Json json = {{"model", options.model},
                {"precision", options.precision},
                {"batch", options.batch},
@@ -132,18 +133,18 @@ Json to_json(const TrainBenchOptions& options, int world, const Backend& backend
                {"step_ms", step_ms},
                {"best_step_ms", *std::min_element(series.step.begin(), series.step.end())},
                {"images_per_s", static_cast<double>(options.batch) / step_ms * 1e3},
-               {"forward_ms", median(series.forward)},
-               {"backward_ms", median(series.backward)},
-               {"exposed_comm_ms", median(series.exposed)},
-               {"update_ms", median(series.update)},
+               {"forward_ms", upper_median(series.forward)},
+               {"backward_ms", upper_median(series.backward)},
+               {"exposed_comm_ms", upper_median(series.exposed)},
+               {"update_ms", upper_median(series.update)},
                {"peak_memory_bytes", peak_bytes},
                {"first_step_s", first_step_s}};
   if (!alone.step.empty()) {
-    json["step_without_reduction_ms"] = median(alone.step);
+    json["step_without_reduction_ms"] = upper_median(alone.step);
     std::vector<double> ratios;
     for (std::size_t i = 0; i < alone.step.size(); ++i)
       ratios.push_back(series.step[i] / alone.step[i]);
-    json["reduction_ratio"] = median(ratios);
+    json["reduction_ratio"] = upper_median(ratios);
   }
   return json;
 }

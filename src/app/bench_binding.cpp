@@ -13,6 +13,7 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/statistics.hpp"
 #include "placement.hpp"
 #include "status.hpp"
 
@@ -68,7 +69,7 @@ Rounds measure(const BindingBenchOptions& options, comm::Control& control, Side&
     Series series;
     side.run(control, options.batch, 1, nullptr);
     side.run(control, options.batch, steps, &series);
-    medians.push_back(median(series.step));
+    medians.push_back(upper_median(series.step));
   };
   for (std::size_t round = 0; round < options.rounds; ++round) {
     if (round % 2 == 0) turn(bound, rounds.bound);
@@ -81,7 +82,7 @@ Rounds measure(const BindingBenchOptions& options, comm::Control& control, Side&
 void report(const BindingBenchOptions& options, const Launch& launch, const Backend& backend,
             const Rounds& rounds) {
   const auto rate = [&](const std::vector<double>& ms) {
-    return static_cast<double>(options.batch) / median(ms) * 1e3;
+    return static_cast<double>(options.batch) / upper_median(ms) * 1e3;
   };
   std::vector<double> ratios;
   for (std::size_t i = 0; i < rounds.bound.size(); ++i)
@@ -91,10 +92,10 @@ void report(const BindingBenchOptions& options, const Launch& launch, const Back
                         options.batch, launch.rank.world, backend.description()));
   for (const auto& [name, ms] :
        {std::pair{"bound", &rounds.bound}, std::pair{"unbound", &rounds.unbound}})
-    log::info(
-        fmt::format("{:<7} {:8.2f} steps/s, {:9.1f} images/s", name, 1e3 / median(*ms), rate(*ms)));
+    log::info(fmt::format("{:<7} {:8.2f} steps/s, {:9.1f} images/s", name, 1e3 / upper_median(*ms),
+                          rate(*ms)));
   log::info(fmt::format("bound is {:.3f} times as fast as unbound ({:.3f} to {:.3f} in {} rounds)",
-                        median(ratios), *least, *most, ratios.size()));
+                        upper_median(ratios), *least, *most, ratios.size()));
   if (options.json.empty()) return;
   const Json json = {{"model", options.model},
                      {"precision", options.precision},
@@ -103,7 +104,7 @@ void report(const BindingBenchOptions& options, const Launch& launch, const Back
                      {"backend", backend.description()},
                      {"bound_images_per_s", rate(rounds.bound)},
                      {"unbound_images_per_s", rate(rounds.unbound)},
-                     {"ratio", median(ratios)},
+                     {"ratio", upper_median(ratios)},
                      {"ratios", ratios}};
   write_report(options.json, json_text(json, 2) + "\n");
 }

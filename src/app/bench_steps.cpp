@@ -71,11 +71,6 @@ Synthetic::Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t
   batch.rows = batch.capacity = rows;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
-
 void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
               std::size_t global_rows, Series* series) {
   const double begin = now_ms();

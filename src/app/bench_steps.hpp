@@ -35,7 +35,6 @@ struct Synthetic {
 };
 
 /// Of an empty list 0.
-double median(std::vector<double> values);
 
 /// Wall times of the steps of one configuration, ms; each the slowest rank's.
 struct Series {

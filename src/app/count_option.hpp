@@ -7,7 +7,7 @@
 #include <string>
 
 #include "arguments.hpp"
-#include "lockstep/base/count.hpp"
+#include "lockstep/base/numbers.hpp"
 #include "lockstep/train/config.hpp"
 
 namespace lockstep::app {

@@ -1,7 +1,6 @@
 #include "pack_options.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include <fmt/core.h>
 
@@ -10,6 +9,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/numbers.hpp"
 #include "lockstep/data/shapes.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -23,14 +23,12 @@ constexpr std::size_t most_rows = 100'000'000;
 /// "224" or "192x256", height first.
 void parse_size(const std::string& text, data::PackSpec& spec) {
   const auto number = [&](std::string_view part) {
-    std::size_t value = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    require(
-        error == std::errc() && end == part.data() + part.size() && value >= 1 && value <= 16384,
-        fmt::format("--resize {}: expected a side like 224, or height x width like 192x256, "
-                    "each at most 16384",
-                    text));
-    return value;
+    const auto value = whole_number<std::size_t>(part);
+    require(value && *value >= 1 && *value <= 16384,
+            fmt::format("--resize {}: expected a side like 224, or height x width like 192x256, "
+                        "each at most 16384",
+                        text));
+    return *value;
   };
   const std::string_view view = text;
   const std::size_t cross = view.find('x');

@@ -11,6 +11,7 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/statistics.hpp"
 #include "lockstep/train/config.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "status.hpp"
@@ -68,9 +69,7 @@ void measure_steps(const train::RunDirectory& run, Point& point) {
   exposed_ms.erase(exposed_ms.begin(), exposed_ms.begin() + first);
   point.steps = total_ms.size();
   for (const double ms : exposed_ms) point.exposed_ms += ms / static_cast<double>(point.steps);
-  const auto middle = total_ms.begin() + static_cast<std::ptrdiff_t>(total_ms.size() / 2);
-  std::nth_element(total_ms.begin(), middle, total_ms.end());
-  point.step_ms = *middle;
+  point.step_ms = upper_median(std::move(total_ms));
 }
 
 Point measure(const std::string& path) {

@@ -9,7 +9,10 @@ namespace lockstep {
 
 std::size_t MemoryPlanner::add(std::size_t bytes, std::size_t first, std::size_t last) {
   check(first <= last, "a buffer must be written before it is read");
-  buffers_.push_back({(bytes + alignment_ - 1) / alignment_ * alignment_, first, last, 0});
+  buffers_.push_back({.bytes = (bytes + alignment_ - 1) / alignment_ * alignment_,
+                      .first = first,
+                      .last = last,
+                      .offset = 0});
   sum_ += buffers_.back().bytes;
   return buffers_.size() - 1;
 }

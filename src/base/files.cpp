@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep {
@@ -42,12 +43,8 @@ void write_into(const std::filesystem::path& path, std::string_view text,
                 const std::filesystem::path& wanted) {
   const FileDescriptor out(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!out) fail("cannot write", wanted, errno);
-  while (!text.empty()) {
-    const ssize_t written = ::write(out.get(), text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("cannot write", wanted, errno);
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
+  if (write_all(out.get(), text.data(), text.size()) != text.size())
+    fail("cannot write", wanted, errno);
 }
 
 }  // namespace
@@ -118,11 +115,11 @@ std::string read_text(const std::filesystem::path& path) {
   std::string text;
   char buffer[1 << 16];
   for (;;) {
-    const ssize_t got = ::read(file.get(), buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("cannot read", path, errno);
-    if (got == 0) return text;
-    text.append(buffer, static_cast<std::size_t>(got));
+    const std::size_t got = read_all(file.get(), buffer, sizeof buffer);
+    text.append(buffer, got);
+    if (got == sizeof buffer) continue;
+    if (errno != 0) fail("cannot read", path, errno);
+    return text;
   }
 }
 

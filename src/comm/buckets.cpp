@@ -12,7 +12,7 @@ std::vector<Bucket> plan_buckets(std::span<const Extent> slices, std::size_t buc
     const Extent& slice = slices[i];
     check(i == 0 || slice.offset >= end, "the arena's slices overlap or are out of order");
     end = slice.offset + slice.size;
-    if (!open) buckets.push_back({slice.offset, 0, i, i});
+    if (!open) buckets.push_back({.offset = slice.offset, .first_slice = i, .last_slice = i});
     Bucket& bucket = buckets.back();
     bucket.size = end - bucket.offset;
     bucket.last_slice = i + 1;

@@ -75,8 +75,8 @@ class CpuBackend final : public Backend {
                                         team_, block_, chunk_bytes_);
   }
 
-  void update(Parameters& parameters, const UpdateRule& rule, const StepScalars& scalars,
-              std::size_t first, std::size_t last) override;
+  void update(Parameters& parameters, const optim::UpdateRule& rule,
+              const optim::StepScalars& scalars, std::size_t first, std::size_t last) override;
   void update_statistics(Parameters& parameters, std::size_t micro_batches) override;
 
  private:
@@ -86,8 +86,8 @@ class CpuBackend final : public Backend {
   std::size_t chunk_bytes_;
 };
 
-void CpuBackend::update(Parameters& any, const UpdateRule& rule, const StepScalars& scalars,
-                        std::size_t first, std::size_t last) {
+void CpuBackend::update(Parameters& any, const optim::UpdateRule& rule,
+                        const optim::StepScalars& scalars, std::size_t first, std::size_t last) {
   auto& parameters = static_cast<CpuParameters&>(any);
   const std::vector<nn::Slice>& slices = parameters.layout().slices;
   check(last <= parameters.layout().learned_slices, "only learned slices are updated by gradients");
@@ -97,7 +97,10 @@ void CpuBackend::update(Parameters& any, const UpdateRule& rule, const StepScala
       const std::size_t begin = vectors * lane / lanes * 16,
                         end = vectors * (lane + 1) / lanes * 16;
       const std::size_t at = slices[s].offset + begin;
-      float_kernels().sgd({scalars.lr, rule.momentum, rule.weight_decay[s], rule.nesterov},
+      float_kernels().sgd({.lr = scalars.lr,
+                           .momentum = rule.momentum,
+                           .weight_decay = rule.weight_decay[s],
+                           .nesterov = rule.nesterov},
                           end - begin, parameters.at(Part::gradients, at),
                           parameters.at(Part::weights, at), parameters.at(Part::momentum, at));
     }

@@ -15,8 +15,8 @@ class Image {
     floats_ = nullptr;
   }
   void load_normalised(const float* images) { floats_ = images; }
-  const std::byte* value(
-      const Chunk& chunk) const;  ///< [rows, height, width, channels] in the lane's scratch
+  /// [rows, height, width, channels] in the lane's scratch.
+  const std::byte* value(const Chunk& chunk) const;
 
  private:
   Context& c;

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/program.hpp"
 
 namespace lockstep::cpu {
 

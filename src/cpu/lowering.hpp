@@ -23,20 +23,20 @@ struct Unit {
   std::string name;      ///< the tape's: the network node's
   std::size_t node = 0;  ///< conv, relu, max_pool or linear node
   std::size_t bn = 0;    ///< conv: the batch-norm node behind it
-  std::optional<std::size_t>
-      input;  ///< unit that gives the input; none = the image. point: the conv in its main branch
-  std::optional<std::size_t>
-      skip;  ///< point: the other summand: a point in a region, a pool, or a conv (through its bn)
+  /// Unit that gives the input; none = the image. point: the conv in its main branch.
+  std::optional<std::size_t> input;
+  /// Of a point: the other summand, a point in a region, a pool, or a conv (through its bn).
+  std::optional<std::size_t> skip;
   bool pad = false;        ///< point: the skip is subsampled and zero-padded in channels (option A)
   std::size_t stride = 1;  ///< of that subsampling
   bool in_region = true;   ///< point: it has a place of its own in its region
   bool kept = true;  ///< point: its value stays in memory; else it is computed again from kept
                      ///< values wherever it is read
-  std::vector<std::size_t>
-      readers;  ///< units that read this unit's value (a conv's: through its batch norm)
-  std::size_t level =
-      0;  ///< the region it runs in: batch norm needs all of a conv's output, so each batch
-          ///< norm starts a new region; inside one, everything runs chunk by chunk in cache
+  /// Units that read this unit's value (a conv's: through its batch norm).
+  std::vector<std::size_t> readers;
+  /// The region it runs in: batch norm needs all of a conv's output, so each batch norm starts a
+  /// new region; inside one, everything runs chunk by chunk in cache.
+  std::size_t level = 0;
 };
 
 /// The units in network order, with levels. Throws Error naming the node that has no place in these

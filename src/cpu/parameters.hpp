@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "cpu/convolution.hpp"
-#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/parameters.hpp"
+#include "lockstep/backend/precision.hpp"
+#include "lockstep/nn/network.hpp"
 
 namespace lockstep::cpu {
 

@@ -3,6 +3,7 @@
 #include "cpu/head_runner.hpp"
 #include "cpu/image.hpp"
 #include "cpu/team.hpp"
+#include "lockstep/backend/backend.hpp"
 
 namespace lockstep::cpu {
 
@@ -27,7 +28,7 @@ class CpuProgram final : public Program {
   void load(const data::Batch& batch) override;
   void load_normalised(std::span<const float> images,
                        std::span<const data::Target> targets) override;
-  void set_scalars(const StepScalars& scalars) override { context_.scalars = scalars; }
+  void set_scalars(const optim::StepScalars& scalars) override { context_.scalars = scalars; }
   const Tape& forward() const override { return forward_; }
   const Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
   Metrics take_metrics() override { return head_->take_metrics(); }

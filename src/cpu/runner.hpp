@@ -11,8 +11,8 @@
 #include "cpu/kernels.hpp"
 #include "cpu/lowering.hpp"
 #include "cpu/parameters.hpp"
-#include "lockstep/backend/backend.hpp"
 #include "lockstep/backend/memory_plan.hpp"
+#include "lockstep/backend/program.hpp"
 
 namespace lockstep::cpu {
 
@@ -72,7 +72,7 @@ struct Context {
   std::vector<Unit> units;
   std::vector<Region> regions;
   std::vector<Runner*> runners;  ///< by unit
-  StepScalars scalars;
+  optim::StepScalars scalars;
 
   MemoryPlanner planner;                       ///< buffers of the whole batch
   std::vector<std::size_t> scratch_of_region;  ///< bytes that a lane needs in each region

@@ -9,7 +9,9 @@ namespace {
 
 constexpr int quad = 4;  // floats of one access
 
-__global__ void set_step_kernel(DeviceScalars* scalars, StepScalars step) { scalars->step = step; }
+__global__ void set_step_kernel(DeviceScalars* scalars, optim::StepScalars step) {
+  scalars->step = step;
+}
 
 __global__ void set_loss_scale_kernel(DeviceScalars* scalars, LossScale scale) {
   scalars->loss_scale = scale;
@@ -105,7 +107,7 @@ __global__ void beacon_kernel(std::uint64_t* place, std::uint64_t number) {
 
 }  // namespace
 
-void set_scalars(DeviceScalars* scalars, const StepScalars& step, cudaStream_t stream) {
+void set_scalars(DeviceScalars* scalars, const optim::StepScalars& step, cudaStream_t stream) {
   // As a kernel's argument the values need no pinned slot that would have to be guarded.
   launch("set_step_kernel", set_step_kernel, 1, 1, stream, scalars, step);
 }

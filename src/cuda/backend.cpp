@@ -53,8 +53,8 @@ class CudaBackend final : public Backend {
     const Range range("search for overflows");
     state(parameters).judge();
   }
-  void update(Parameters& parameters, const UpdateRule& rule, const StepScalars& scalars,
-              std::size_t first, std::size_t last) override {
+  void update(Parameters& parameters, const optim::UpdateRule& rule,
+              const optim::StepScalars& scalars, std::size_t first, std::size_t last) override {
     const Range range("update");
     state(parameters).set_scalars(scalars);
     state(parameters).update(rule, first, last);

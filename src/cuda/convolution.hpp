@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cuda/stream.hpp"
-#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/precision.hpp"
 #include "lockstep/nn/network.hpp"
 
 namespace lockstep::cuda {

@@ -39,7 +39,10 @@ std::optional<FilterShape> filter_shape(const nn::Network& network, const nn::Te
   const nn::Node& input = network.nodes[network.nodes[tensor.node].inputs.at(0)];
   const std::size_t channels =
       input.op == nn::Op::input ? padded_image_channels(tensor.shape[1]) : tensor.shape[1];
-  return FilterShape{tensor.shape[0], tensor.shape[1], tensor.shape[2], channels};
+  return FilterShape{.outputs = tensor.shape[0],
+                     .inputs = tensor.shape[1],
+                     .kernel = tensor.shape[2],
+                     .channels = channels};
 }
 
 nn::ArenaLayout arena_layout(const nn::Network& network) {

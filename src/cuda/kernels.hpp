@@ -7,7 +7,10 @@
 #include <cstdint>
 
 #include "lockstep/backend/arithmetic.hpp"
-#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/parameters.hpp"
+#include "lockstep/backend/precision.hpp"
+#include "lockstep/data/batch.hpp"
+#include "lockstep/optim/rule.hpp"
 
 /// The kernels that are our own, as functions that put them into a stream. All pointers are the
 /// device's; values are [rows, channels] (rows = images x height x width) with `channels` a
@@ -21,7 +24,7 @@ std::size_t bytes_of(Storage storage);
 
 /// What changes from step to step; lives in device memory, so that what is launched never changes.
 struct DeviceScalars {
-  StepScalars step;
+  optim::StepScalars step;
   LossScale loss_scale;
   float inverse_scale = 1;     ///< of the loss scale that this step's gradients carry
   std::uint32_t overflow = 0;  ///< this step's gradients are not all finite
@@ -176,7 +179,7 @@ struct Chunk {
 };
 constexpr std::uint32_t chunk_floats = 4096;
 
-void set_scalars(DeviceScalars* scalars, const StepScalars& step, cudaStream_t stream);
+void set_scalars(DeviceScalars* scalars, const optim::StepScalars& step, cudaStream_t stream);
 /// For the next step, of which nothing has overflowed yet.
 void set_loss_scale(DeviceScalars* scalars, const LossScale& scale, cudaStream_t stream);
 

@@ -124,7 +124,7 @@ void CudaParameters::set_loss_scale(const LossScale& scale) {
   if (has_loss_scale(precision_)) cuda::set_loss_scale(scalars(), scale, device_.compute().get());
 }
 
-void CudaParameters::set_scalars(const StepScalars& step) {
+void CudaParameters::set_scalars(const optim::StepScalars& step) {
   if (newest_step_ == step) return;
   cuda::set_scalars(scalars(), step, device_.compute().get());
   newest_step_ = step;
@@ -157,7 +157,7 @@ std::pair<std::size_t, std::size_t> CudaParameters::chunks_of(std::size_t first,
   return {begin_of(first), begin_of(last)};
 }
 
-void CudaParameters::update(const UpdateRule& rule, std::size_t first, std::size_t last) {
+void CudaParameters::update(const optim::UpdateRule& rule, std::size_t first, std::size_t last) {
   check(last <= layout_.learned_slices, "only learned slices are updated by gradients");
   const auto [begin, end] = chunks_of(first, last);
   UpdateArgs args{};

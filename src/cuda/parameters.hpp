@@ -9,7 +9,10 @@
 
 #include "cuda/device.hpp"
 #include "cuda/kernels.hpp"
-#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/parameters.hpp"
+#include "lockstep/backend/precision.hpp"
+#include "lockstep/nn/network.hpp"
+#include "lockstep/optim/rule.hpp"
 
 namespace lockstep::cuda {
 
@@ -54,10 +57,10 @@ class CudaParameters final : public Parameters {
   const void* readable(const std::string& name) const;
   DeviceScalars* scalars() const { return scalars_.as<DeviceScalars>(); }
   /// Puts them into device memory, unless they are there.
-  void set_scalars(const StepScalars& step);
+  void set_scalars(const optim::StepScalars& step);
 
   void judge();
-  void update(const UpdateRule& rule, std::size_t first, std::size_t last);
+  void update(const optim::UpdateRule& rule, std::size_t first, std::size_t last);
   void update_statistics(std::size_t micro_batches);
 
  private:
@@ -80,7 +83,7 @@ class CudaParameters final : public Parameters {
   std::vector<Chunk> chunks_;
   DeviceBuffer parts_[3], copies_, scalars_, device_chunks_;
   Table decay_, kept_;
-  std::optional<StepScalars> newest_step_;
+  std::optional<optim::StepScalars> newest_step_;
 };
 
 }  // namespace lockstep::cuda

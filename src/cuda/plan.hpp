@@ -7,7 +7,7 @@
 #include "cuda/convolution.hpp"
 #include "cuda/kernels.hpp"
 #include "cuda/lowering.hpp"
-#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/program.hpp"
 
 namespace lockstep::cuda {
 

@@ -117,7 +117,7 @@ Metrics CudaProgram::take_metrics() {
   check_cuda(cudaMemsetAsync(metrics_.data(), 0, sizeof(sums), context_.stream()),
              "cudaMemsetAsync");
   device_.compute().synchronize();
-  return {sums.loss, sums.rows, sums.top1, sums.top5};
+  return {.loss = sums.loss, .rows = sums.rows, .top1 = sums.top1, .top5 = sums.top5};
 }
 
 void CudaProgram::copy_logits(std::span<float> logits) const {

@@ -42,7 +42,7 @@ class CudaProgram final : public Program {
                        std::span<const data::Target> targets) override {
     input_.load_normalised(images, targets);
   }
-  void set_scalars(const StepScalars& scalars) override { parameters_.set_scalars(scalars); }
+  void set_scalars(const optim::StepScalars& scalars) override { parameters_.set_scalars(scalars); }
   const Tape& forward() const override { return forward_; }
   const Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
   Metrics take_metrics() override;

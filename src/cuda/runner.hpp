@@ -8,7 +8,7 @@
 #include "cuda/device.hpp"
 #include "cuda/parameters.hpp"
 #include "cuda/plan.hpp"
-#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/program.hpp"
 
 namespace lockstep::cuda {
 

@@ -1,7 +1,6 @@
 #include "class_list.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <sstream>
 #include <unordered_map>
@@ -10,6 +9,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/numbers.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -38,13 +38,6 @@ Names lines_of(const fs::path& path) {
   return names;
 }
 
-std::optional<std::size_t> number_in(std::string_view text) {
-  std::size_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return value;
-}
-
 /// Folders are classes by their names, also those that are called 1, 2, 3.
 bool are_numbers(const std::vector<IndexFile>& indexes) {
   for (const IndexFile& index : indexes) {
@@ -53,7 +46,7 @@ bool are_numbers(const std::vector<IndexFile>& indexes) {
                         indexes[0].origin().string(), index.origin().string()));
     if (!index.labels_are_given()) return false;
     for (const std::string& name : index.classes())
-      if (!number_in(name)) return false;
+      if (!whole_number<std::size_t>(name)) return false;
   }
   return true;
 }
@@ -66,7 +59,7 @@ void count_numbers(const std::vector<IndexFile>& indexes, const fs::path& names_
   for (const IndexFile& index : indexes) {
     std::vector<std::int32_t>& labels = list.labels.emplace_back();
     for (const std::string& name : index.classes()) {
-      const std::size_t label = *number_in(name);
+      const std::size_t label = *whole_number<std::size_t>(name);
       require(label < most,
               fmt::format("{}: label {} is out of range: {}", index.origin().string(), name,
                           named > 0 ? fmt::format("{} names {} classes, which count from 0",

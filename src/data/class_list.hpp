@@ -12,8 +12,8 @@ namespace lockstep::data {
 /// The classes of all indexes of a source together.
 struct ClassList {
   std::vector<std::string> names;
-  std::vector<std::vector<std::int32_t>>
-      labels;                 ///< of each index: its own label -> one of `names`
+  /// Of each index: its own label -> one of `names`.
+  std::vector<std::vector<std::int32_t>> labels;
   std::size_t untrained = 0;  ///< classes without a training image
 };
 

@@ -16,7 +16,10 @@ Image allocate_image(std::size_t height, std::size_t width, std::size_t channels
   require(width > 0 && height > 0 && height <= most / width,
           fmt::format("{}: its header claims {} x {} pixels; at most {} can be packed", name,
                       height, width, most));
-  return {height, width, channels, std::vector<std::uint8_t>(height * width * channels)};
+  return {.height = height,
+          .width = width,
+          .channels = channels,
+          .pixels = std::vector<std::uint8_t>(height * width * channels)};
 }
 
 bool looks_like_jpeg(std::string_view bytes) { return bytes.starts_with("\xFF\xD8\xFF"); }
@@ -35,7 +38,10 @@ Image with_channels(Image image, std::size_t channels) {
   check((image.channels == 1 || image.channels == 3) && (channels == 1 || channels == 3),
         "images have 1 or 3 channels");
   const std::size_t count = image.height * image.width;
-  Image out{image.height, image.width, channels, std::vector<std::uint8_t>(count * channels)};
+  Image out{.height = image.height,
+            .width = image.width,
+            .channels = channels,
+            .pixels = std::vector<std::uint8_t>(count * channels)};
   const std::uint8_t* from = image.pixels.data();
   for (std::size_t i = 0; i < count; ++i) {
     if (channels == 3) {
@@ -119,7 +125,10 @@ Image resize(const Image& image, std::size_t height, std::size_t width) {
              {c, image.width * c}, wide.pixels.data(), {c, width * c});
   }
   if (height == image.height) return wide;
-  Image out{height, width, c, std::vector<std::uint8_t>(height * width * c)};
+  Image out{.height = height,
+            .width = width,
+            .channels = c,
+            .pixels = std::vector<std::uint8_t>(height * width * c)};
   resample(triangle_taps(image.height, height), width, c, wide.pixels.data(), {width * c, c},
            out.pixels.data(), {width * c, c});
   return out;

@@ -13,6 +13,7 @@
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/io.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -27,15 +28,8 @@ constexpr char kMagic[8] = {'l', 's', 'i', 'n', 'd', 'e', 'x', '1'};
   throw InputError(fmt::format("{}: {}", path.string(), std::strerror(errno)));
 }
 
-void write_all(int descriptor, const void* from, std::size_t bytes, const fs::path& path) {
-  const auto* at = static_cast<const std::byte*>(from);
-  while (bytes > 0) {
-    const ssize_t written = ::write(descriptor, at, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(path);
-    at += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
+void append(int descriptor, const void* from, std::size_t bytes, const fs::path& path) {
+  if (write_all(descriptor, from, bytes) != bytes) fail(path);
 }
 
 }  // namespace
@@ -75,7 +69,7 @@ struct IndexWriter::Column {
   }
 
   void flush() {
-    write_all(file.get(), buffer.data(), buffer.size(), path);
+    append(file.get(), buffer.data(), buffer.size(), path);
     buffer.clear();
   }
 
@@ -85,12 +79,11 @@ struct IndexWriter::Column {
     if (::lseek(file.get(), 0, SEEK_SET) != 0) fail(path);
     std::string piece(kept, '\0');
     for (;;) {
-      const ssize_t got = ::read(file.get(), piece.data(), piece.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail(path);
-      if (got == 0) return crc;
-      write_all(to, piece.data(), static_cast<std::size_t>(got), path);
-      crc = crc32c(piece.data(), static_cast<std::size_t>(got), crc);
+      const std::size_t got = read_all(file.get(), piece.data(), piece.size());
+      if (got < piece.size() && errno != 0) fail(path);
+      append(to, piece.data(), got, path);
+      crc = crc32c(piece.data(), got, crc);
+      if (got < piece.size()) return crc;
     }
   }
 
@@ -119,7 +112,8 @@ std::int32_t IndexWriter::label_of(std::string_view name) {
 
 void IndexWriter::add(Part part, std::string_view name, std::string_view label,
                       std::uint64_t offset, std::uint32_t bytes) {
-  const IndexRow row{offset, names_->bytes, bytes, label_of(label)};
+  const IndexRow row{
+      .offset = offset, .name = names_->bytes, .bytes = bytes, .label = label_of(label)};
   rows_[static_cast<std::size_t>(part)]->add(&row, sizeof row);
   names_->add(name.data(), name.size());
   names_->add("", 1);
@@ -147,8 +141,8 @@ void IndexWriter::finish(const fs::path& origin, const fs::path& content, const 
   PendingFile pending(path_);
   const Descriptor file(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
   if (!file) fail(path_);
-  write_all(file.get(), &header, sizeof header, path_);
-  write_all(file.get(), text.data(), text.size(), path_);
+  append(file.get(), &header, sizeof header, path_);
+  append(file.get(), text.data(), text.size(), path_);
   constexpr std::size_t covered = offsetof(IndexFile::Header, given);
   std::uint32_t crc =
       crc32c(reinterpret_cast<const char*>(&header) + covered, sizeof header - covered);
@@ -156,7 +150,7 @@ void IndexWriter::finish(const fs::path& origin, const fs::path& content, const 
   for (auto& rows : rows_) crc = rows->move_to(file.get(), crc);
   header.checksum = names_->move_to(file.get(), crc);
   if (::lseek(file.get(), 0, SEEK_SET) != 0) fail(path_);
-  write_all(file.get(), &header, sizeof header, path_);
+  append(file.get(), &header, sizeof header, path_);
   pending.commit();
 }
 

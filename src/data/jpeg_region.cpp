@@ -81,7 +81,7 @@ Picture JpegRegion::decode(std::span<const std::uint8_t> bytes, const Request& r
   if (!whole) refuse(decoder);
   if (decoder.codec.out_color_space == JCS_CMYK)
     jpeg::rgb_from_inverted_cmyk(pixels, pixels, box.height * columns, 4);
-  return {pixels, stride, box.top, first};
+  return {.pixels = pixels, .stride = stride, .top = box.top, .left = first};
 }
 
 }  // namespace lockstep::data

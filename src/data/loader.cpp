@@ -150,7 +150,8 @@ struct Loader::Impl {
       slot.missing = capacity;
       slot.replaced.clear();
     }
-    const Piece piece{fill_turn, fill_row, std::min(fill_row + kPieceRows, capacity)};
+    const Piece piece{
+        .turn = fill_turn, .first = fill_row, .last = std::min(fill_row + kPieceRows, capacity)};
     fill_row = piece.last;
     if (fill_row == capacity) {
       ++fill_turn;

@@ -1,12 +1,12 @@
 #include <glob.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/numbers.hpp"
 #include "lockstep/data/source.hpp"
 
 namespace lockstep::data {
@@ -20,13 +20,8 @@ constexpr std::size_t kMostNames = 1'000'000;
 std::vector<std::string> numbers_in(std::string_view range) {
   const std::size_t dots = range.find("..");
   if (dots == range.npos) return {};
-  const auto number = [](std::string_view text) -> std::optional<std::size_t> {
-    std::size_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) return {};
-    return value;
-  };
-  const auto first = number(range.substr(0, dots)), last = number(range.substr(dots + 2));
+  const auto first = whole_number<std::size_t>(range.substr(0, dots)),
+             last = whole_number<std::size_t>(range.substr(dots + 2));
   if (!first || !last || *last < *first || *last - *first >= kMostNames) return {};
   std::vector<std::string> numbers;
   for (std::size_t n = *first; n <= *last; ++n) numbers.push_back(fmt::format("{:0{}}", n, dots));

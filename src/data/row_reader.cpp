@@ -152,8 +152,8 @@ struct RowReader::Impl {
       end(&StageTimes::read_s);
       widen_pixels(stored.data(), info.height * info.width, channels, wide.data());
       const Geometry how = geometry(spec, epoch, row, info.height, info.width);
-      resampler.run({wide.data(), info.width * 4, 0, 0}, how.rows, how.columns, how.flip, channels,
-                    image);
+      resampler.run({.pixels = wide.data(), .stride = info.width * 4}, how.rows, how.columns,
+                    how.flip, channels, image);
     }
     end(&StageTimes::shape_s);
     finish(epoch, row, image);
@@ -167,9 +167,12 @@ struct RowReader::Impl {
     const std::size_t reduction = spec.crop == Crop::random_resized ? reduction_of(how) : 1;
     how.rows = reduced_axis(how.rows, reduction);
     how.columns = reduced_axis(how.columns, reduction);
-    const Picture picture = decode(
-        row, file,
-        {tall, across, channels == 1, reduction, box_of(needed(how.rows), needed(how.columns))});
+    const Picture picture = decode(row, file,
+                                   {.height = tall,
+                                    .width = across,
+                                    .grey = channels == 1,
+                                    .reduction = reduction,
+                                    .box = box_of(needed(how.rows), needed(how.columns))});
     end(&StageTimes::decode_s);
     resampler.run(picture, how.rows, how.columns, how.flip, channels, image);
     end(&StageTimes::shape_s);
@@ -177,7 +180,10 @@ struct RowReader::Impl {
   }
 
   static Box box_of(const Extent& down, const Extent& across) {
-    return {down.begin, across.begin, down.end - down.begin, across.end - across.begin};
+    return {.top = down.begin,
+            .left = across.begin,
+            .height = down.end - down.begin,
+            .width = across.end - across.begin};
   }
 
   Picture decode(std::size_t row, std::span<const std::uint8_t> file,

@@ -227,7 +227,10 @@ Image render_shape(std::uint64_t seed, std::uint64_t row, std::size_t label) {
   check(label < shape_classes().size(), "a shape's label is its class");
   Dice dice(seed, row);
   const Scene scene = make_scene(dice, label);
-  Image image{side, side, 3, std::vector<std::uint8_t>(side * side * 3)};
+  Image image{.height = side,
+              .width = side,
+              .channels = 3,
+              .pixels = std::vector<std::uint8_t>(side * side * 3)};
   std::uint8_t* out = image.pixels.data();
   for (std::size_t y = 0; y < side; ++y) {
     for (std::size_t x = 0; x < side; ++x) {

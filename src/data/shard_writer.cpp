@@ -10,9 +10,10 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/h5.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
 #include "row_checksums.hpp"
-#include "lockstep/base/h5.hpp"
 #include "shard_skeleton.hpp"
 
 namespace lockstep::data {
@@ -62,15 +63,7 @@ struct ShardWriter::Impl {
   }
 
   void write_at(std::uint64_t offset, const void* from, std::size_t bytes) const {
-    const auto* at = static_cast<const std::uint8_t*>(from);
-    while (bytes > 0) {
-      const ssize_t written = ::pwrite(descriptor.get(), at, bytes, static_cast<off_t>(offset));
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail();
-      at += written;
-      offset += static_cast<std::uint64_t>(written);
-      bytes -= static_cast<std::size_t>(written);
-    }
+    if (write_all_at(descriptor.get(), from, bytes, offset) != bytes) fail();
   }
 
   void flush() {
@@ -105,13 +98,10 @@ struct ShardWriter::Impl {
   void copy(int from, std::uint64_t begin, std::uint64_t end) {
     std::vector<std::uint8_t> piece(1 << 16);
     while (begin < end) {
-      const ssize_t got =
-          ::pread(from, piece.data(), std::min<std::size_t>(piece.size(), end - begin),
-                  static_cast<off_t>(begin));
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) fail();
-      write_at(begin, piece.data(), static_cast<std::size_t>(got));
-      begin += static_cast<std::uint64_t>(got);
+      const std::size_t bytes = std::min<std::size_t>(piece.size(), end - begin);
+      if (read_all_at(from, piece.data(), bytes, begin) != bytes) fail();
+      write_at(begin, piece.data(), bytes);
+      begin += bytes;
     }
   }
 

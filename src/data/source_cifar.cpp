@@ -66,7 +66,10 @@ class Cifar final : public Source {
     std::uint8_t planes[3 * plane];
     read_at(file, (row - file.first_row) * format_.row_bytes() + format_.label_bytes, planes,
             sizeof planes);
-    Image image{side, side, 3, std::vector<std::uint8_t>(3 * plane)};
+    Image image{.height = side,
+                .width = side,
+                .channels = 3,
+                .pixels = std::vector<std::uint8_t>(3 * plane)};
     for (std::size_t i = 0; i < plane; ++i)
       for (std::size_t c = 0; c < 3; ++c) image.pixels[3 * i + c] = planes[c * plane + i];
     return image;
@@ -126,7 +129,12 @@ class Cifar final : public Source {
 
 std::unique_ptr<Source> open_cifar10(const fs::path& folder) {
   require_folder(folder);
-  auto cifar = std::make_unique<Cifar>(Format{"cifar10", 10, 1, 10000, "batches.meta.txt"}, folder);
+  auto cifar = std::make_unique<Cifar>(Format{.kind = "cifar10",
+                                              .classes = 10,
+                                              .label_bytes = 1,
+                                              .rows_in_file = 10000,
+                                              .names_file = "batches.meta.txt"},
+                                       folder);
   std::size_t batches = 0;
   for (const std::string& name : file_names(folder))
     batches += name.starts_with("data_batch_") && name.ends_with(".bin");
@@ -141,8 +149,12 @@ std::unique_ptr<Source> open_cifar10(const fs::path& folder) {
 
 std::unique_ptr<Source> open_cifar100(const fs::path& folder) {
   require_folder(folder);
-  auto cifar =
-      std::make_unique<Cifar>(Format{"cifar100", 100, 2, 50000, "fine_label_names.txt"}, folder);
+  auto cifar = std::make_unique<Cifar>(Format{.kind = "cifar100",
+                                              .classes = 100,
+                                              .label_bytes = 2,
+                                              .rows_in_file = 50000,
+                                              .names_file = "fine_label_names.txt"},
+                                       folder);
   cifar->add_file(folder / "train.bin");
   cifar->end_training();
   if (fs::exists(folder / "test.bin")) cifar->add_file(folder / "test.bin");

@@ -120,7 +120,10 @@ class IdxFiles final : public Source {
     const std::size_t height = images.size[1], width = images.size[2];
     const auto first =
         images.values.begin() + static_cast<std::ptrdiff_t>(in_split(row) * height * width);
-    return {height, width, 1, Bytes(first, first + static_cast<std::ptrdiff_t>(height * width))};
+    return {.height = height,
+            .width = width,
+            .channels = 1,
+            .pixels = Bytes(first, first + static_cast<std::ptrdiff_t>(height * width))};
   }
 
  private:

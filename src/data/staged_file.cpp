@@ -10,12 +10,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <thread>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -33,12 +33,11 @@ constexpr std::size_t kHeader = 4096;
 /// What a copy must be a copy of: this file as it is now, and made since this machine was started
 /// (after a crash the table may have reached the disk before the bytes).
 std::string identity(const std::filesystem::path& original, const struct stat& status) {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   std::error_code error;
   const auto real = std::filesystem::canonical(original, error);
   return fmt::format("{} {} {}.{:09} {} {}", (error ? original : real).string(), status.st_size,
-                     status.st_mtim.tv_sec, status.st_mtim.tv_nsec, StagedFile::piece_bytes, boot);
+                     status.st_mtim.tv_sec, status.st_mtim.tv_nsec, StagedFile::piece_bytes,
+                     boot_id());
 }
 
 /// Two sums, so that two files do not meet in one name.
@@ -47,29 +46,11 @@ std::string name_of(const std::string& text) {
                      crc32c(text.data(), text.size(), 0x5EED));
 }
 
-bool write_all(int file, const std::uint8_t* from, std::size_t bytes, std::uint64_t at) {
-  while (bytes > 0) {
-    const ssize_t done = ::pwrite(file, from, bytes, static_cast<off_t>(at));
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return false;
-    from += done;
-    at += static_cast<std::uint64_t>(done);
-    bytes -= static_cast<std::size_t>(done);
-  }
-  return true;
-}
-
-bool read_all(int file, std::uint8_t* to, std::size_t bytes, std::uint64_t at) {
-  while (bytes > 0) {
-    const ssize_t done = ::pread(file, to, bytes, static_cast<off_t>(at));
-    if (done < 0 && errno == EINTR) continue;
-    if (done == 0) errno = EIO;
-    if (done <= 0) return false;
-    to += done;
-    at += static_cast<std::uint64_t>(done);
-    bytes -= static_cast<std::size_t>(done);
-  }
-  return true;
+/// A copy that ends early is an error, too.
+bool read_whole(int file, std::uint8_t* to, std::size_t bytes, std::uint64_t at) {
+  if (read_all_at(file, to, bytes, at) == bytes) return true;
+  if (errno == 0) errno = EIO;
+  return false;
 }
 
 /// The table appears whole, and the first to make it wins. It is written, not only made long, so
@@ -81,7 +62,7 @@ void make_table(const std::filesystem::path& path, const std::string& text, std:
   if (!file) cannot(draft, "made");
   std::vector<std::uint8_t> zeros(bytes, 0);
   std::copy_n(text.begin(), std::min(text.size(), kHeader - 1), zeros.begin());
-  const bool written = write_all(file.get(), zeros.data(), zeros.size(), 0);
+  const bool written = write_all(file.get(), zeros.data(), zeros.size()) == zeros.size();
   const bool named = written && (::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int why = errno;
   ::unlink(draft.c_str());
@@ -117,7 +98,7 @@ StagedFile::StagedFile(const std::filesystem::path& original, int descriptor,
   std::string found(kHeader, '\0');
   const bool same =
       static_cast<std::size_t>(owner.st_size) == table_bytes_ &&
-      read_all(file.get(), reinterpret_cast<std::uint8_t*>(found.data()), kHeader, 0) &&
+      read_whole(file.get(), reinterpret_cast<std::uint8_t*>(found.data()), kHeader, 0) &&
       std::strncmp(text.c_str(), found.c_str(), kHeader - 1) == 0;
   if (!same)
     throw InputError(fmt::format("data.stage: {}: is of another file; remove it", table.string()));
@@ -150,8 +131,8 @@ bool StagedFile::copy_claimed(std::uint64_t piece) {
   thread_local std::vector<std::uint8_t> buffer(piece_bytes);
   const std::uint64_t at = piece * piece_bytes;
   const std::size_t bytes = std::min(piece_bytes, size_ - at);
-  const bool done = read_all(original_, buffer.data(), bytes, at) &&
-                    write_all(copy_.get(), buffer.data(), bytes, at);
+  const bool done = read_whole(original_, buffer.data(), bytes, at) &&
+                    write_all_at(copy_.get(), buffer.data(), bytes, at) == bytes;
   if (!done) error_ = errno;
   state(piece).store(done ? kThere : kAbsent, std::memory_order_release);
   return done;

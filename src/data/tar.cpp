@@ -10,6 +10,8 @@
 #include <optional>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
+#include "lockstep/base/numbers.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -107,15 +109,10 @@ void TarReader::refuse(std::uint64_t at, std::string_view what) const {
 
 std::string TarReader::read(std::uint64_t at, std::uint64_t bytes) const {
   std::string content(bytes, '\0');
-  for (std::size_t done = 0; done < bytes;) {
-    const ssize_t got =
-        ::pread(descriptor_, content.data() + done, bytes - done, static_cast<off_t>(at + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) refuse(at + done, fmt::format("cannot be read: {}", std::strerror(errno)));
-    if (got == 0) refuse(at + done, "the file has become shorter");
-    done += static_cast<std::size_t>(got);
-  }
-  return content;
+  const std::size_t done = read_all_at(descriptor_, content.data(), bytes, at);
+  if (done == bytes) return content;
+  if (errno == 0) refuse(at + done, "the file has become shorter");
+  refuse(at + done, fmt::format("cannot be read: {}", std::strerror(errno)));
 }
 
 const char* TarReader::block(std::uint64_t at) {
@@ -173,8 +170,9 @@ void TarReader::read_pax(const TarMember& header, std::string& name, std::uint64
     if (key == "path") name = value;
     if (key.starts_with("GNU.sparse.")) sparse = true;
     if (key != "size") continue;
-    const auto [last, wrong] = std::from_chars(value.data(), value.data() + value.size(), bytes);
-    if (wrong != std::errc() || last != value.data() + value.size()) bad();
+    const auto size = whole_number<std::uint64_t>(value);
+    if (!size) bad();
+    bytes = *size;
   }
 }
 

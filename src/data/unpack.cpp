@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {
@@ -33,13 +34,10 @@ class Input {
   }
   /// Empty at the end.
   std::string_view next() {
-    for (;;) {
-      const ssize_t got = ::read(file_.get(), bytes_.data(), bytes_.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail();
-      read_ += static_cast<std::uint64_t>(got);
-      return {bytes_.data(), static_cast<std::size_t>(got)};
-    }
+    const std::size_t got = read_all(file_.get(), bytes_.data(), bytes_.size());
+    if (got < bytes_.size() && errno != 0) fail();
+    read_ += got;
+    return {bytes_.data(), got};
   }
   [[noreturn]] void refuse(std::string_view what) const {
     throw InputError(fmt::format("{}: cannot be unpacked: {} (in the first {} bytes of the file)",
@@ -64,13 +62,7 @@ class Output {
   }
   char* room() { return bytes_.data(); }
   void write(std::size_t count) {
-    for (const char* at = bytes_.data(); count > 0;) {
-      const ssize_t written = ::write(file_.get(), at, count);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail();
-      at += written;
-      count -= static_cast<std::size_t>(written);
-    }
+    if (write_all(file_.get(), bytes_.data(), count) != count) fail();
   }
   void commit() { pending_.commit(); }
 

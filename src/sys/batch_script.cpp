@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "lockstep/base/numbers.hpp"
 #include "slurm_options.hpp"
 
 namespace lockstep::sys {
@@ -174,7 +174,7 @@ const Setting* BatchScript::directive(std::string_view name) const {
 
 std::optional<long> BatchScript::number(std::string_view name) const {
   const Setting* setting = directive(name);
-  return setting ? whole_number(setting->value) : std::nullopt;
+  return setting ? whole_number<long>(setting->value) : std::nullopt;
 }
 
 std::size_t BatchScript::line_of(std::string_view name) const {
@@ -230,13 +230,6 @@ bool RankStart::has_unseen_arguments() const {
   return std::any_of(train, program.end(),
                      [](const std::string& word) { return word.starts_with('$'); }) ||
          argument("config");
-}
-
-std::optional<long> whole_number(std::string_view text) {
-  long value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
 }
 
 BatchScript read_batch_script(std::string_view text, Findings& findings) {

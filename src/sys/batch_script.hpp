@@ -57,8 +57,6 @@ struct BatchScript {
   bool requeues() const;
 };
 
-std::optional<long> whole_number(std::string_view text);
-
 /// Reads what sbatch would; adds to `findings` what it cannot read.
 BatchScript read_batch_script(std::string_view text, Findings& findings);
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include "bind.hpp"
 #include "cpuset.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/numbers.hpp"
 
 // The kernel's own calls rather than hwloc's: hwloc's succeed without doing anything whenever its
 // environment describes another machine.
@@ -72,10 +72,7 @@ CpuSet get_affinity(pid_t thread) {
 std::vector<pid_t> threads_of_process() {
   std::vector<pid_t> threads;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-    const std::string name = entry.path().filename();
-    pid_t thread = 0;
-    std::from_chars(name.data(), name.data() + name.size(), thread);
-    threads.push_back(thread);
+    threads.push_back(whole_number<pid_t>(entry.path().filename().string()).value_or(0));
   }
   return threads;
 }

@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
+#include "lockstep/base/numbers.hpp"
 #include "lockstep/sys/hostlist.hpp"
 
 namespace lockstep::sys {
@@ -58,17 +58,9 @@ constexpr std::uint64_t first_shell_step = 0xfffffffa;
 
 constexpr std::uint64_t max_count = std::numeric_limits<int>::max();
 
-std::optional<std::uint64_t> parse(std::string_view text, std::uint64_t limit) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value > limit)
-    return std::nullopt;
-  return value;
-}
-
-std::uint64_t whole_number(std::string_view name, std::string_view text, std::uint64_t limit) {
-  const auto value = parse(text, limit);
-  require(value.has_value(),
+std::uint64_t required_number(std::string_view name, std::string_view text, std::uint64_t limit) {
+  const auto value = whole_number<std::uint64_t>(text);
+  require(value && *value <= limit,
           fmt::format("{}={}: not a whole number from 0 to {}. The launcher sets this variable: "
                       "unset it and start lockstep by mpirun or srun",
                       name, text, limit));
@@ -86,9 +78,9 @@ std::optional<TaskRun> parse_run(std::string_view entry) {
     nodes = entry.substr(times + 2, entry.size() - times - 3);
     entry = entry.substr(0, times);
   }
-  const auto tasks = parse(entry, max_count), repeat = parse(nodes, max_count);
+  const auto tasks = whole_number<int>(entry), repeat = whole_number<int>(nodes);
   if (!tasks || !repeat) return std::nullopt;
-  return TaskRun{*tasks, *repeat};
+  return TaskRun{static_cast<std::uint64_t>(*tasks), static_cast<std::uint64_t>(*repeat)};
 }
 
 int tasks_on_node(std::string_view name, std::string_view text, const EnvLookup& env) {
@@ -96,7 +88,7 @@ int tasks_on_node(std::string_view name, std::string_view text, const EnvLookup&
   require(node.has_value(), fmt::format("{} is set but SLURM_NODEID is missing: srun sets both or "
                                         "none. Start lockstep by srun in a fresh shell",
                                         name));
-  const std::uint64_t wanted = whole_number("SLURM_NODEID", *node, max_count);
+  const std::uint64_t wanted = required_number("SLURM_NODEID", *node, max_count);
   const std::vector<int> tasks = tasks_per_node(text);
   require(!tasks.empty(), fmt::format("{}={}: expected a form like 2(x3),1. srun sets this "
                                       "variable: start lockstep by srun in a fresh shell",
@@ -133,7 +125,7 @@ std::optional<int> read_number(const EnvLookup& env, const Launcher& launcher,
     return std::nullopt;
   }
   if (std::string_view(name) == "SLURM_STEP_TASKS_PER_NODE") return tasks_on_node(name, *text, env);
-  return static_cast<int>(whole_number(name, *text, max_count));
+  return static_cast<int>(required_number(name, *text, max_count));
 }
 
 void require_one_launch(const EnvLookup& env, const Launcher& launcher, const Claim& claim) {
@@ -178,8 +170,8 @@ const char* name_of(const EnvLookup& env, const Alternatives& names) {
 
 bool in_slurm_step(const EnvLookup& env) {
   const auto step = env("SLURM_STEP_ID");
-  return step && whole_number("SLURM_STEP_ID", *step, std::numeric_limits<std::uint32_t>::max()) <
-                     first_shell_step;
+  return step && required_number("SLURM_STEP_ID", *step,
+                                 std::numeric_limits<std::uint32_t>::max()) < first_shell_step;
 }
 
 bool decides(const EnvLookup& env, const Launcher& launcher) {

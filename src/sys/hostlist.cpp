@@ -3,13 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/numbers.hpp"
 
 namespace lockstep::sys {
 namespace {
@@ -39,9 +39,7 @@ struct Piece {
 };
 
 std::uint64_t number(std::string_view digits) {
-  std::uint64_t value = 0;
-  std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return value;
+  return whole_number<std::uint64_t>(digits).value_or(0);
 }
 
 std::string padded(std::uint64_t value, std::size_t width) {
@@ -55,7 +53,7 @@ Range parse_range(std::string_view list, std::string_view text) {
   for (const std::string_view end : {first, last})
     if (end.empty() || end.size() > max_digits || !std::all_of(end.begin(), end.end(), is_digit))
       refuse(list, fmt::format("'{}' is neither a number nor a range like 01-16", text));
-  const Range range{number(first), number(last), first.size()};
+  const Range range{.first = number(first), .last = number(last), .width = first.size()};
   if (range.last < range.first) refuse(list, fmt::format("the range {} runs backward", text));
   return range;
 }

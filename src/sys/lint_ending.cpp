@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "batch_script.hpp"
+#include "lockstep/base/numbers.hpp"
 #include "slurm_options.hpp"
 
 namespace lockstep::sys {
@@ -35,7 +36,7 @@ std::optional<SignalRequest> read_signal(std::string_view text) {
     text.remove_prefix(colon + 1);
   }
   if (const std::size_t at = text.find('@'); at != text.npos) {
-    const auto seconds = whole_number(text.substr(at + 1));
+    const auto seconds = whole_number<long>(text.substr(at + 1));
     if (!seconds) return std::nullopt;
     request.seconds = *seconds;
     text = text.substr(0, at);

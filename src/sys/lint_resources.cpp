@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "batch_script.hpp"
+#include "lockstep/base/numbers.hpp"
 #include "slurm_options.hpp"
 
 namespace lockstep::sys {
@@ -19,8 +20,8 @@ Nodes nodes_of(const BatchScript& script) {
   if (!setting) return {};
   const std::string_view value = setting->value;
   const std::size_t dash = value.find('-');
-  if (dash == value.npos) return {whole_number(value), whole_number(value)};
-  return {whole_number(value.substr(0, dash)), whole_number(value.substr(dash + 1))};
+  if (dash == value.npos) return {whole_number<long>(value), whole_number<long>(value)};
+  return {whole_number<long>(value.substr(0, dash)), whole_number<long>(value.substr(dash + 1))};
 }
 
 std::optional<long> tasks_on_a_node(const BatchScript& script) {
@@ -58,7 +59,7 @@ void lint_values(const BatchScript& script, Findings& findings) {
                                  "\"{}\" to the letter. Give it on sbatch's command line",
                                  name, setting.value));
   for (const char* name : {"ntasks", "ntasks-per-node", "cpus-per-task", "ntasks-per-gpu"})
-    if (const Setting* given = script.directive(name); given && !whole_number(given->value))
+    if (const Setting* given = script.directive(name); given && !whole_number<long>(given->value))
       findings.error(given->line, "value",
                      fmt::format("--{} takes a whole number, not \"{}\"", name, given->value));
   for (const char* name : {"gpus", "gpus-per-node", "gpus-per-task"})

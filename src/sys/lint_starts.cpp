@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "batch_script.hpp"
+#include "lockstep/base/numbers.hpp"
 
 namespace lockstep::sys {
 namespace {
@@ -67,7 +68,7 @@ void lint_mpirun(const BatchScript& script, const RankStart& start, Findings& fi
 void lint_counts(const BatchScript& script, const RankStart& start, Findings& findings) {
   const auto given = start.options.find("ntasks");
   if (given == start.options.end()) return;
-  const auto ranks = whole_number(given->second), tasks = tasks_of(script);
+  const auto ranks = whole_number<long>(given->second), tasks = tasks_of(script);
   if (!ranks || !tasks || *ranks == *tasks) return;
   const char* who = start.starter == Starter::srun ? "srun" : "mpirun";
   if (*ranks > *tasks)

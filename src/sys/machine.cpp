@@ -10,6 +10,7 @@
 
 #include "cpuset.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::sys {
@@ -78,9 +79,8 @@ Topology load(const std::optional<std::string>& xml_path) {
 
 /// The processors that the kernel has; `otherwise` where it does not tell.
 CpuSet present_cpus(const CpuSet& otherwise) {
-  std::ifstream file("/sys/devices/system/cpu/present");
-  std::string text;
-  return std::getline(file, text) ? parse_cpus(text) : otherwise;
+  const std::string text = first_line("/sys/devices/system/cpu/present");
+  return text.empty() ? otherwise : parse_cpus(text);
 }
 
 /// The environment may tell hwloc of another machine, and may claim that it is this one: so what it
@@ -233,12 +233,6 @@ bool has_hca(hwloc_obj_t pci) {
   constexpr unsigned short infiniband = 0x0207, omni_path = 0x0208;
   const unsigned short kind = pci->attr->pcidev.class_id;
   return kind == infiniband || kind == omni_path;
-}
-
-std::string first_line(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  return std::getline(file, line) ? line : "";
 }
 
 /// Of this machine's own cards; one of which nothing is known counts as up.

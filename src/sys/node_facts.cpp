@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "lockstep/base/build_id.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/sys/node_check.hpp"
 
 namespace lockstep::sys {
@@ -79,12 +80,6 @@ std::string limit(int resource) {
   return limits.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limits.rlim_cur);
 }
 
-std::string first_line(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  return std::getline(file, line) ? line : "";
-}
-
 std::string presence(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return "is not there";
@@ -107,7 +102,7 @@ std::map<std::string, std::string> node_facts(const Machine& machine,
   if (const auto driver = first_line("/proc/driver/nvidia/version"); !driver.empty())
     facts["NVIDIA driver"] = driver;
   for (const char* module : {"mlx5_core", "efa", "amdgpu"})
-    if (const auto version = first_line(fmt::format("/sys/module/{}/version", module).c_str());
+    if (const auto version = first_line(fmt::format("/sys/module/{}/version", module));
         !version.empty())
       facts[fmt::format("driver {}", module)] = version;
   dl_iterate_phdr(add_library, &facts);

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
+#include "lockstep/base/statistics.hpp"
 #include "lockstep/sys/hostlist.hpp"
 #include "lockstep/sys/node_check.hpp"
 
@@ -24,13 +25,6 @@ constexpr double fast_disk_bytes_per_s = 100e6;
 constexpr double least_free_bytes = 1e9;
 // Slower than the slowest network that clusters are built with.
 constexpr double least_network_bytes_per_s = 50e6;
-
-/// The middle one, the greater of two.
-double upper_median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 class Judge {
  public:

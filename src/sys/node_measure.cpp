@@ -17,6 +17,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/sys/node_check.hpp"
 
@@ -101,16 +102,14 @@ DiskFigures try_disk(const std::filesystem::path& directory) {
     block[i] = static_cast<char>(i * 2654435761u >> 24);
   const double began_s = now_s();
   for (std::size_t at = 0; at < file_bytes; at += block.size())
-    require(::pwrite(file.get(), block.data(), block.size(), static_cast<off_t>(at)) ==
-                static_cast<ssize_t>(block.size()),
+    require(write_all_at(file.get(), block.data(), block.size(), at) == block.size(),
             reason(path, "be written"));
   require(::fdatasync(file.get()) == 0, reason(path, "be synchronised"));
   figures.write_bytes_per_s = static_cast<double>(file_bytes) / (now_s() - began_s);
   ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
   std::vector<char> back(block.size());
   for (std::size_t at = 0; at < file_bytes; at += block.size()) {
-    require(::pread(file.get(), back.data(), back.size(), static_cast<off_t>(at)) ==
-                static_cast<ssize_t>(back.size()),
+    require(read_all_at(file.get(), back.data(), back.size(), at) == back.size(),
             reason(path, "be read back"));
     require(back == block, path.string() + ": reads back other bytes than were written");
   }

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/sys/hostlist.hpp"
 #include "sys/claims.hpp"
@@ -122,9 +123,8 @@ void leave_card(const std::filesystem::path& file, const MeetingCard& card) {
   const File handle(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!handle) refuse(temporary, "cannot be made");
   const std::string text = text_of(card);
-  const bool written =
-      write(handle.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-      fsync(handle.get()) == 0 && rename(temporary.c_str(), file.c_str()) == 0;
+  const bool written = write_all(handle.get(), text.data(), text.size()) == text.size() &&
+                       fsync(handle.get()) == 0 && rename(temporary.c_str(), file.c_str()) == 0;
   if (written) return;
   const int reason = errno;
   unlink(temporary.c_str());
@@ -145,9 +145,9 @@ std::optional<MeetingCard> read_card(const std::filesystem::path& file) {
                       "secret: remove it, and keep its directory to yourself (chmod 700)",
                       file.string()));
   std::string text(max_card_bytes, '\0');
-  const ssize_t got = read(handle.get(), text.data(), text.size());
-  if (got < 0) refuse(file, "cannot be read");
-  text.resize(static_cast<std::size_t>(got));
+  const std::size_t got = read_all(handle.get(), text.data(), text.size());
+  if (got < text.size() && errno != 0) refuse(file, "cannot be read");
+  text.resize(got);
   return parse_card(text);
 }
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <span>
 
 #include "lockstep/base/edit_distance.hpp"
+#include "lockstep/base/numbers.hpp"
 #include "lockstep/sys/walltime.hpp"
 
 namespace lockstep::sys {
@@ -204,13 +204,6 @@ void parse_word(SlurmProgram program, const std::vector<std::string>& words, std
   }
 }
 
-std::optional<double> number_in(std::string_view text) {
-  long value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return static_cast<double>(value);
-}
-
 }  // namespace
 
 const SlurmOption* find_option(SlurmProgram program, std::string_view name) {
@@ -273,8 +266,8 @@ std::optional<double> read_time_limit(std::string_view text) {
   const auto colons = std::count(text.begin(), text.end(), ':');
   const std::size_t dash = text.find('-');
   if (dash == text.npos && colons == 0) {
-    const auto minutes = number_in(text);
-    return minutes ? std::optional(*minutes * 60) : std::nullopt;
+    const auto minutes = whole_number<long>(text);
+    return minutes ? std::optional(static_cast<double>(*minutes) * 60) : std::nullopt;
   }
   if (dash == text.npos) return read_time_left(text);
   // Behind days stand hours, which may be followed by minutes and seconds.
@@ -286,7 +279,7 @@ std::optional<double> read_time_limit(std::string_view text) {
 std::optional<double> read_memory_mb(std::string_view text) {
   if (text.ends_with('B') || text.ends_with('b')) text.remove_suffix(1);
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  const auto number = number_in(text.substr(0, digits));
+  const auto number = whole_number<long>(text.substr(0, digits));
   const std::string_view letter = text.substr(digits);
   if (!number || letter.size() > 1) return std::nullopt;
   switch (letter.empty() ? 'M' : std::toupper(static_cast<unsigned char>(letter[0]))) {
@@ -310,11 +303,9 @@ std::optional<long> read_gpu_count(std::string_view text) {
     text.remove_prefix(std::min(item.size() + 1, text.size()));
     const std::size_t colon = item.rfind(':');
     const std::string_view digits = colon == item.npos ? item : item.substr(colon + 1);
-    long count = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-    if (error != std::errc{} || end != digits.data() + digits.size() || count < 0)
-      return std::nullopt;
-    sum += count;
+    const auto count = whole_number<long>(digits);
+    if (!count) return std::nullopt;
+    sum += *count;
   }
   return sum;
 }

@@ -5,20 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cstdio>
 #include <ctime>
 #include <memory>
 
+#include "lockstep/base/numbers.hpp"
+
 namespace lockstep::sys {
 namespace {
-
-std::optional<long> whole_number(std::string_view text) {
-  long value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
 
 std::string ask_squeue(const std::string& job) {
   const std::string command = fmt::format("timeout 10 squeue -h -j {} -o %L 2>/dev/null", job);
@@ -34,7 +28,7 @@ std::string ask_squeue(const std::string& job) {
 std::optional<double> read_time_left(std::string_view text) {
   double days = 0, seconds = 0;
   if (const auto dash = text.find('-'); dash != text.npos) {
-    const auto count = whole_number(text.substr(0, dash));
+    const auto count = whole_number<long>(text.substr(0, dash));
     if (!count) return std::nullopt;
     days = static_cast<double>(*count);
     text.remove_prefix(dash + 1);
@@ -42,7 +36,7 @@ std::optional<double> read_time_left(std::string_view text) {
   int parts = 0;
   for (; parts < 3; ++parts) {
     const auto colon = std::min(text.find(':'), text.size());
-    const auto value = whole_number(text.substr(0, colon));
+    const auto value = whole_number<long>(text.substr(0, colon));
     if (!value) return std::nullopt;
     seconds = seconds * 60 + static_cast<double>(*value);
     text.remove_prefix(colon);
@@ -59,7 +53,7 @@ std::optional<double> allocation_left_s(const EnvLookup& env) {
                         return std::isdigit(static_cast<unsigned char>(c)) != 0;
                       });
   if (!number) return std::nullopt;
-  if (const auto end = whole_number(env("SLURM_JOB_END_TIME").value_or("")))
+  if (const auto end = whole_number<long>(env("SLURM_JOB_END_TIME").value_or("")))
     return static_cast<double>(*end - static_cast<long>(std::time(nullptr)));
   return read_time_left(ask_squeue(*job));
 }

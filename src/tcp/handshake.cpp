@@ -3,10 +3,10 @@
 #include <fmt/core.h>
 #include <sys/random.h>
 
-#include <charconv>
 #include <vector>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/numbers.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -30,13 +30,6 @@ std::string tag_of(const Key& secret, char from, const Nonce& host, const Nonce&
   const std::uint64_t tag =
       siphash(secret, from + text_of(host) + text_of(peer) + std::string(text));
   return {reinterpret_cast<const char*>(&tag), tag_bytes};
-}
-
-std::optional<int> number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 std::vector<std::string> lines_of(std::string_view text) {
@@ -80,7 +73,7 @@ std::optional<HeardHello> read_hello(const Key& secret, const Nonce& host,
     return std::nullopt;
   const std::vector<std::string> lines = lines_of(text);
   if (lines.size() != 4) return std::nullopt;
-  const auto rank = number(lines[1]), world = number(lines[2]);
+  const auto rank = whole_number<int>(lines[1]), world = whole_number<int>(lines[2]);
   if (!rank || !world) return std::nullopt;
   return HeardHello{peer, {lines[0], *rank, *world, lines[3]}};
 }

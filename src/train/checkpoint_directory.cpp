@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <charconv>
 
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/numbers.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 namespace lockstep::train {
@@ -25,12 +25,8 @@ struct Numbered {
 std::optional<std::uint64_t> step_of(const fs::path& path, std::string_view prefix) {
   const std::string name = path.filename().string();
   if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) return std::nullopt;
-  const char* begin = name.data() + prefix.size();
-  const char* end = name.data() + name.size() - kSuffix.size();
-  std::uint64_t step = 0;
-  const auto result = std::from_chars(begin, end, step);
-  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
-  return step;
+  return whole_number<std::uint64_t>(
+      name.substr(prefix.size(), name.size() - prefix.size() - kSuffix.size()));
 }
 
 /// Those that are called "<prefix>STEP.h5", newest first.

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <sstream>
@@ -16,7 +15,9 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/numbers.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -34,10 +35,8 @@ std::vector<std::uint64_t> numbers(const RunDirectory& run) {
   std::vector<std::uint64_t> found;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder_of(run), none)) {
-    const std::string name = entry.path().filename().string();
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (error == std::errc{} && end == name.data() + name.size()) found.push_back(number);
+    if (const auto number = whole_number<std::uint64_t>(entry.path().filename().string()))
+      found.push_back(*number);
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -58,8 +57,7 @@ StartRecord read_start(const RunDirectory& run, std::uint64_t number) {
     return start;
   }
   for (std::string key, value; words >> key >> value;) {
-    if (key == "step")
-      std::from_chars(value.data(), value.data() + value.size(), start.step.emplace());
+    if (key == "step") start.step = whole_number<std::uint64_t>(value).value_or(0);
     if (key == "host") start.host = value;
     if (key == "job" && value != "-") start.job = value;
   }
@@ -95,11 +93,9 @@ Generation::Generation(const RunDirectory& run, const StartRecord& start) : run_
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!file && errno == EEXIST) continue;
     const std::string text = to_text(start);
-    require(
-        file &&
-            ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-            ::fsync(file.get()) == 0,
-        fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+    require(file && write_all(file.get(), text.data(), text.size()) == text.size() &&
+                ::fsync(file.get()) == 0,
+            fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
     return;
   }
 }

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 
@@ -67,8 +68,6 @@ std::string to_json(const ResumeRecord& r) {
   return json_text(json);
 }
 
-void close_file(int descriptor) { ::close(descriptor); }
-
 MetricsLog::MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes)
     : path_(std::move(path)),
       file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)),
@@ -110,18 +109,13 @@ void MetricsLog::flush() {
 
 void MetricsLog::write_buffer() {
   wrote_s_ = now_s();
-  std::size_t done = 0;
-  while (done < buffer_.size()) {
-    const ssize_t wrote = ::write(file_.get(), buffer_.data() + done, buffer_.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) {
-      const int reason = errno;
-      buffer_.erase(0, done);  // the destructor's second attempt must not repeat whole lines
-      broken_ = true;
-      errno = reason;
-      fail(path_, "be written");
-    }
-    done += static_cast<std::size_t>(wrote);
+  const std::size_t done = write_all(file_.get(), buffer_.data(), buffer_.size());
+  if (done < buffer_.size()) {
+    const int reason = errno;
+    buffer_.erase(0, done);  // the destructor's second attempt must not repeat whole lines
+    broken_ = true;
+    errno = reason;
+    fail(path_, "be written");
   }
   buffer_.clear();
 }

@@ -26,6 +26,24 @@ double remaining_s(const Progress& progress, const RunStatistics& seen,
          static_cast<double>(validations_left) * seen.validation_s;
 }
 
+/// Lines of at most 100 characters, broken behind semicolons; the last one ends without.
+std::string wrapped(std::string_view text) {
+  constexpr std::size_t limit = 100;
+  std::string lines;
+  for (std::size_t width = 0; !text.empty();) {
+    const std::string_view item = text.substr(0, text.find(';') + 1);
+    if (width > 0 && width + item.size() > limit) {
+      lines += "\n ";
+      width = 1;
+    }
+    lines += item;
+    width += item.size();
+    text.remove_prefix(item.size());
+  }
+  if (lines.ends_with(';')) lines.pop_back();
+  return lines;
+}
+
 }  // namespace
 
 void RunStatistics::add(const StepTimes& step, std::uint64_t step_rows) {
@@ -55,24 +73,6 @@ double RunStatistics::epoch_images_per_s() const {
 }
 
 double RunStatistics::epoch_data_share() const { return ratio(epoch_data_ms / 1e3, epoch_s); }
-
-/// Lines of at most 100 characters, broken behind semicolons; the last one ends without.
-std::string wrapped(std::string_view text) {
-  constexpr std::size_t limit = 100;
-  std::string lines;
-  for (std::size_t width = 0; !text.empty();) {
-    const std::string_view item = text.substr(0, text.find(';') + 1);
-    if (width > 0 && width + item.size() > limit) {
-      lines += "\n ";
-      width = 1;
-    }
-    lines += item;
-    width += item.size();
-    text.remove_prefix(item.size());
-  }
-  if (lines.ends_with(';')) lines.pop_back();
-  return lines;
-}
 
 std::string summarise(const Config& config) {
   const Config defaults;

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/record.hpp"
+#include "lockstep/base/statistics.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -38,9 +39,7 @@ template <class Of>
 double usual(const std::vector<StepTimes>& ranks, Of of) {
   std::vector<double> values;
   for (const StepTimes& one : ranks) values.push_back(of(one));
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return lower_median(std::move(values));
 }
 
 double usual_step_ms(const std::vector<StepTimes>& ranks) {

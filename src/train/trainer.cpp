@@ -12,8 +12,8 @@
 namespace lockstep::train {
 namespace {
 
-UpdateRule update_rule(const TrainerSpec& spec, const nn::ArenaLayout& layout) {
-  UpdateRule rule{spec.momentum, spec.nesterov, {}};
+optim::UpdateRule update_rule(const TrainerSpec& spec, const nn::ArenaLayout& layout) {
+  optim::UpdateRule rule{.momentum = spec.momentum, .nesterov = spec.nesterov, .weight_decay = {}};
   for (const nn::Slice& slice : layout.slices) {
     const nn::Role role = slice.tensor.role;
     const bool is_weight = role == nn::Role::conv_weight || role == nn::Role::linear_weight;
@@ -100,7 +100,7 @@ StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, floa
                                         spec_.program.batch);
   check(parts.back().first + parts.back().rows == batch.rows,
         "sampler and trainer share a batch differently");
-  StepScalars scalars{.lr = lr, .gradient_scale = 1 / static_cast<float>(global_rows)};
+  optim::StepScalars scalars{.lr = lr, .gradient_scale = 1 / static_cast<float>(global_rows)};
   reducer_->begin();
   timeline_->mark();
   if (batch.rows == 0) {
@@ -125,8 +125,8 @@ void Trainer::prefetch(const NextBatch& next) {
     program->second->prefetch(view(next.batch, first, spec_.network.input.count()));
 }
 
-void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part, StepScalars scalars,
-                              bool first, bool last) {
+void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part,
+                              optim::StepScalars scalars, bool first, bool last) {
   Program& program = program_for(part.rows);
   scalars.statistics_share = static_cast<float>(part.rows) / static_cast<float>(part.global_rows);
   program.set_scalars(scalars);
@@ -159,7 +159,7 @@ void Trainer::contribute_nothing() {
   }
 }
 
-void Trainer::reduce_and_update(const StepScalars& scalars, std::size_t micro_batches) {
+void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t micro_batches) {
   const std::size_t learned = parameters_->layout().learned_slices;
   const auto update = [&](std::size_t first, std::size_t last) {
     if (first >= last) return;

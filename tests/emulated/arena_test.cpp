@@ -151,7 +151,8 @@ TEST_CASE("the step's numbers and the loss scale go to the device", "[kernel]") 
   scalars.overflow = scalars.apply = 7;
   set_scalars(&scalars, {0.3f, 0.5f, 0.25f}, stream.get());
   set_loss_scale(&scalars, {512, 3, 1, 9}, stream.get());
-  CHECK(scalars.step == StepScalars{0.3f, 0.5f, 0.25f});
+  CHECK(scalars.step ==
+        optim::StepScalars{.lr = 0.3f, .gradient_scale = 0.5f, .statistics_share = 0.25f});
   CHECK(scalars.loss_scale == LossScale{512, 3, 1, 9});
   CHECK(scalars.inverse_scale == 1.f / 512);
   CHECK(scalars.overflow == 0);

@@ -67,8 +67,11 @@ Trained train(const Case& c, Precision precision, bool prefetch) {
   Program& program = *compiled.program;
   Feed feed(c, compiled.backend->device());
   const nn::ArenaLayout& layout = compiled.parameters->layout();
-  const UpdateRule rule{0.9f, true, std::vector<float>(layout.slices.size(), 1e-3f)};
-  const StepScalars scalars{0.05f, 1.f / (2 * rows), 0.5f};
+  const optim::UpdateRule rule{.momentum = 0.9f,
+                               .nesterov = true,
+                               .weight_decay = std::vector<float>(layout.slices.size(), 1e-3f)};
+  const optim::StepScalars scalars{
+      .lr = 0.05f, .gradient_scale = 1.f / (2 * rows), .statistics_share = 0.5f};
   Trained trained;
   feed.fill(0);
   for (std::size_t step = 0; step < steps; ++step) {

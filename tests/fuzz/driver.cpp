@@ -127,6 +127,7 @@ void try_input(std::string input) {
 }  // namespace
 
 /// The sanitizers call it when they end the program.
+extern "C" void __asan_on_error();
 extern "C" void __asan_on_error() { keep_input(); }
 
 int main(int count, char** values) {

@@ -97,6 +97,10 @@ inline std::string text_of(std::span<const std::uint8_t> bytes) {
 
 }  // namespace lockstep::fuzz
 
+// What libFuzzer calls.
+extern "C" int LLVMFuzzerInitialize(int* count, char*** values);
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
 /// SEEDS=folder: the seeds are written there, and nothing else is done.
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   const char* folder = std::getenv("SEEDS");

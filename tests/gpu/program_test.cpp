@@ -59,15 +59,17 @@ std::vector<float> logits_of(const Compiled& compiled, std::size_t classes) {
   return logits;
 }
 
-void update(Compiled& compiled, const StepScalars& scalars) {
+void update(Compiled& compiled, const optim::StepScalars& scalars) {
   const nn::ArenaLayout& layout = compiled.parameters->layout();
-  const UpdateRule rule{0.9f, true, std::vector<float>(layout.slices.size(), 1e-3f)};
+  const optim::UpdateRule rule{.momentum = 0.9f,
+                               .nesterov = true,
+                               .weight_decay = std::vector<float>(layout.slices.size(), 1e-3f)};
   compiled.backend->judge_gradients(*compiled.parameters);
   compiled.backend->update(*compiled.parameters, rule, scalars, 0, layout.learned_slices);
   compiled.backend->update_statistics(*compiled.parameters, 1);
 }
 
-constexpr StepScalars after_run{0.1f, 1, 1};
+constexpr optim::StepScalars after_run{.lr = 0.1f, .gradient_scale = 1, .statistics_share = 1};
 
 }  // namespace
 

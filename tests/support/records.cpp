@@ -157,7 +157,9 @@ double Bench::gradients(const Values& x, const Values& y, float lr) {
 
 double Bench::step(const Values& x, const Values& y, float lr, float decay) {
   const double loss = gradients(x, y, lr);
-  const UpdateRule rule{0.9f, false, std::vector<float>(layout().slices.size(), decay)};
+  const optim::UpdateRule rule{.momentum = 0.9f,
+                               .nesterov = false,
+                               .weight_decay = std::vector<float>(layout().slices.size(), decay)};
   backend->judge_gradients(*parameters);
   backend->update(*parameters, rule, scalars, 0, layout().learned_slices);
   backend->update_statistics(*parameters, 1);

@@ -56,7 +56,7 @@ struct Bench {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Parameters> parameters;
   std::unique_ptr<Program> program, evaluation;
-  StepScalars scalars;
+  optim::StepScalars scalars;
   std::vector<float> images;
   std::vector<data::Target> targets;
 };

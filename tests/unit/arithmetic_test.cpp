@@ -176,15 +176,15 @@ TEST_CASE("running statistics of two micro-batches are those of two steps", "[ar
 
 TEST_CASE("the loss scale halves at an overflow and doubles after a row of good steps",
           "[arithmetic]") {
-  LossScale s;
+  a::LossScale s;
   CHECK(s.scale == 65536);
   s = a::after_step(s, true);
   s = a::after_step(s, true);
-  CHECK(s == LossScale{16384, 0, 2, 2});
+  CHECK(s == a::LossScale{16384, 0, 2, 2});
   s = a::after_step(s, false);
-  CHECK(s == LossScale{16384, 1, 0, 2});
+  CHECK(s == a::LossScale{16384, 1, 0, 2});
   for (std::uint32_t i = 1; i < a::growth_steps; ++i) s = a::after_step(s, false);
-  CHECK(s == LossScale{32768, 0, 0, 2});
+  CHECK(s == a::LossScale{32768, 0, 0, 2});
   for (int i = 0; i < 40; ++i) s = a::after_step(s, true);
   CHECK(s.scale == 1);
   s.scale = a::largest_scale;

@@ -117,9 +117,12 @@ TEST_CASE("the same run gives the same bits twice", "[cpu]") {
   for (int round = 0; round < 2; ++round) {
     Compiled compiled(c, 7, cpu(2), Precision::fp32);
     compiled.run(c, 0, false);
-    const UpdateRule rule{0.9f, true,
-                          std::vector<float>(compiled.parameters->layout().slices.size(), 1e-4f)};
-    compiled.backend->update(*compiled.parameters, rule, {0.1f, 1, 1}, 0,
+    const optim::UpdateRule rule{
+        .momentum = 0.9f,
+        .nesterov = true,
+        .weight_decay = std::vector<float>(compiled.parameters->layout().slices.size(), 1e-4f)};
+    compiled.backend->update(*compiled.parameters, rule,
+                             {.lr = 0.1f, .gradient_scale = 1, .statistics_share = 1}, 0,
                              compiled.parameters->layout().learned_slices);
     if (round == 0)
       first = compiled.parameters->hash();

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/program.hpp"
+#include "lockstep/backend/rates.hpp"
 #include "lockstep/nn/network.hpp"
 
 namespace lockstep {

@@ -27,11 +27,11 @@ struct Effects {
 
 /// Geometry done on the host, once, on uint8 rows. Normalisation belongs to the backend.
 struct AugmentSpec {
-  std::size_t pad =
-      0;  ///< zero border before a random crop of the original size (He et al.: 4); 0 = no crop
+  /// Zero border before a random crop of the original size (He et al.: 4); 0 = no crop.
+  std::size_t pad = 0;
   bool flip = false;  ///< horizontally, with probability 1/2
-  std::size_t cutout =
-      0;  ///< side of a square at a random place (DeVries and Taylor 2017); 0 = none
+  /// Side of a square at a random place (DeVries and Taylor 2017); 0 = none.
+  std::size_t cutout = 0;
   std::uint64_t seed = 1;
   Crop crop = Crop::random;
   std::size_t height = 0, width = 0;  ///< of the result; 0: as the rows are

@@ -14,8 +14,8 @@ struct Target {
 
 /// One rank's part of a step, in the loader's memory until it is released.
 struct Batch {
-  const std::uint8_t* images =
-      nullptr;  ///< [capacity, height, width, channels], already cropped and flipped
+  /// [capacity, height, width, channels], already cropped and flipped.
+  const std::uint8_t* images = nullptr;
   const Target* targets = nullptr;  ///< [capacity]; padding after the first `rows`
   std::size_t rows = 0;  ///< that count (0 on a rank without rows in an uneven last batch)
   std::size_t capacity = 0;

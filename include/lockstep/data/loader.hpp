@@ -37,10 +37,10 @@ struct LoaderSpec {
   std::uint64_t epoch = 0;    ///< where to begin: a resume gives the sampler's position
   std::uint64_t batch = 0;    ///< index in that epoch of the first batch that next() returns; the
                               ///< number of batches in an epoch means: the next epoch's first
-  std::uint64_t epochs =
-      0;  ///< epochs to go through, from `epoch` on; after the last, next() throws
-  std::function<void()>
-      bind_worker;  ///< called first on each worker's own thread (sets its CPU set); may be empty
+  /// Epochs to go through, from `epoch` on; after the last, next() throws.
+  std::uint64_t epochs = 0;
+  /// Called first on each worker's own thread (sets its CPU set); may be empty.
+  std::function<void()> bind_worker;
 };
 
 /// Streams one rank's share of the epochs, ahead of the trainer and across the epochs' ends:

@@ -11,8 +11,8 @@ namespace lockstep {
 class Pending {
  public:
   virtual ~Pending() = default;
-  virtual bool
-  advance() = 0;  ///< moves on without blocking; true once finished (then not called again)
+  /// Moves on without blocking; true once finished (then not called again).
+  virtual bool advance() = 0;
 };
 
 /// The CPU's stream: operations finish in the order in which they were put in. Used by one thread.

@@ -36,8 +36,8 @@ struct Node {
   bool bias = false;      ///< linear only: convolutions here are followed by batch norm
   float epsilon = 1e-5f;  ///< batch norm: added to the variance
   float momentum = 0.1f;  ///< batch norm: share of the newest statistics in the running ones
-  bool zero_init =
-      false;  ///< batch norm: scale starts at 0 (the last of a residual branch, on request)
+  /// Batch norm: scale starts at 0 (the last of a residual branch, on request).
+  bool zero_init = false;
 };
 
 /// A network is a list of nodes in an order in which they can run: the first is the input, the last

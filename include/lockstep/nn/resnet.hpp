@@ -18,8 +18,8 @@ struct ResNetSpec {
                                    ///< (ImageNet, v1.5)
   std::size_t classes = 10;
   std::size_t channels = 3, height = 32, width = 32;  ///< of the input image
-  Shortcut shortcut =
-      Shortcut::family_default;     ///< pad for the CIFAR family, conv for the ImageNet family
+  /// Pad for the CIFAR family, conv for the ImageNet family.
+  Shortcut shortcut = Shortcut::family_default;
   bool zero_init_residual = false;  ///< last batch norm of each branch starts with scale 0
 };
 

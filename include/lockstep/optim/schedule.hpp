@@ -19,8 +19,8 @@ struct ScheduleSpec {
   float warmup_start = 0;
   std::uint64_t warmup_steps = 0, total_steps = 1;
   Decay decay = Decay::cosine;
-  std::vector<std::uint64_t>
-      milestones{};  ///< step decay: lr is multiplied by `factor` at each of these steps
+  /// Step decay: lr is multiplied by `factor` at each of these steps.
+  std::vector<std::uint64_t> milestones{};
   float factor = 0.1f;
   float power = 2;  ///< polynomial
 };

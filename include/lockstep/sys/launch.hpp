@@ -54,8 +54,8 @@ struct RankInfo {
   Authority authority = Authority::alone;
   std::string host;           ///< gethostname(), never $HOSTNAME
   std::vector<Claim> claims;  ///< everybody who said something, the order of authority
-  std::vector<std::string>
-      ignored;  ///< the claims that differ from what was taken, and why they do not count
+  /// The claims that differ from what was taken, and why they do not count.
+  std::vector<std::string> ignored;
 };
 
 /// A launch that cannot work, of which every rank finds the same: rank 0 alone needs to say it.

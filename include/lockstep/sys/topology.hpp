@@ -69,13 +69,13 @@ struct Plan {
   CpuSet share;        ///< the rank's own part of the allowed CPUs
   int numa_node = -1;  ///< os index of the node that holds the share, -1 when it spans several
   std::vector<CpuSet> compute;  ///< one set for each compute thread
-  CpuSet
-      loader;  ///< for the loader's threads: disjoint from compute when the share has spare cores
+  /// For the loader's threads: disjoint from compute when the share has spare cores.
+  CpuSet loader;
   bool loader_shares_cores = false;
   std::string gpu_pci_bus_id;  ///< empty without a GPU
   std::string network;         ///< the name of the nearest card; empty where none is known
-  std::vector<std::string>
-      remarks;           ///< what a human should know ("GPU-local cores are not allowed: kept ...")
+  /// What a human should know ("GPU-local cores are not allowed: kept ...").
+  std::vector<std::string> remarks;
   bool foreign = false;  ///< made for a machine that is not this one
 };
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -64,8 +66,6 @@ std::string to_json(const StepRecord& record);
 std::string to_json(const EpochRecord& record);
 std::string to_json(const ResumeRecord& record);
 
-void close_file(int descriptor);
-
 /// metrics.jsonl, written by rank 0 through a buffer that holds no more than a second. Every method
 /// throws InputError naming the file and the system's reason.
 class MetricsLog {
@@ -81,7 +81,7 @@ class MetricsLog {
  private:
   void write_buffer();
   std::filesystem::path path_;
-  Owned<int, close_file, -1> file_;
+  Owned<int, ::close, -1> file_;
   std::string buffer_;
   std::uint64_t bytes_ = 0;
   double wrote_s_ = 0;   ///< now_s() of the last write

@@ -88,13 +88,13 @@ class Trainer {
 
  private:
   Program& program_for(std::size_t rows);
-  void run_micro_batch(const data::Batch& batch, const MicroBatch& part, StepScalars scalars,
+  void run_micro_batch(const data::Batch& batch, const MicroBatch& part, optim::StepScalars scalars,
                        bool first, bool last);
   void contribute_nothing();
   void enter_phase(comm::Phase phase);  ///< here, and on the device when it comes there
   void prefetch(const NextBatch& next);
-  void reduce_and_update(const StepScalars& scalars, std::size_t micro_batches);
-  /// The device's time since the last mark is a lap, which report() adds to `time`.
+  void reduce_and_update(const optim::StepScalars& scalars, std::size_t micro_batches);
+  /// The device time since the last mark is a lap, which report() adds to `time`.
   void end_lap(double StepTimes::*time);
   StepReport report();
 
@@ -102,7 +102,7 @@ class Trainer {
   Backend& backend_;
   comm::Communicator& communicator_;
   std::unique_ptr<Parameters> parameters_;
-  UpdateRule rule_;
+  optim::UpdateRule rule_;
   std::map<std::size_t, std::unique_ptr<Program>> programs_;  ///< by rows
   std::unique_ptr<comm::BucketReducer> reducer_;
   std::unique_ptr<Timeline> timeline_;

@@ -2,9 +2,16 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 namespace lockstep {
+
+/// The whole number that all of `text` is: decimal digits and nothing else. None for every other
+/// text (signs, blanks, fractions) and for what the type cannot hold. For int, long and
+/// std::uint64_t.
+template <class Number>
+std::optional<Number> whole_number(std::string_view text);
 
 /// The whole number that all of `text` is. Throws InputError "NAME: 'TEXT' is not a whole number
 /// from LOW to HIGH" for everything else: signs, blanks, fractions, and what does not fit.

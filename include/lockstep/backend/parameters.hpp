@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "lockstep/backend/arithmetic.hpp"
+#include "lockstep/nn/arena.hpp"
+
+namespace lockstep {
+
+enum class Part { weights, gradients, momentum };
+
+using arithmetic::LossScale;
+
+/// The state of a network on one device: three flat buffers with one layout. Running statistics
+/// live at the end: in weights the running values, in gradients this step's share of the batch
+/// statistics, in momentum nothing.
+class Parameters {
+ public:
+  virtual ~Parameters() = default;
+  virtual const nn::ArenaLayout& layout() const = 0;
+  virtual float* device_pointer(Part part) = 0;  ///< of the flat buffer; what collectives work on
+  /// Between the plain layout of the tensor and the device's own. `plain` has tensor.count()
+  /// floats.
+  virtual void import_slice(Part part, std::size_t slice, std::span<const float> plain) = 0;
+  virtual void export_slice(Part part, std::size_t slice, std::span<float> plain) const = 0;
+  /// CRC-32C of weights and momentum as they lie on the device: equal on all ranks or the ranks
+  /// have diverged.
+  virtual std::uint32_t hash() const = 0;
+  /// fp16's dynamic loss scale, part of a training's state; nothing in the other precisions. Waits
+  /// for the device.
+  virtual std::optional<LossScale> loss_scale() const { return std::nullopt; }
+  virtual void set_loss_scale(const LossScale&) {}
+};
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/precision.hpp"
+#include "lockstep/data/batch.hpp"
+#include "lockstep/optim/rule.hpp"
+
+namespace lockstep {
+
+/// One piece of a tape, in order. `final_slices`: slices whose gradient is final once it has run
+/// and whose weights nothing later in the tape reads, so that they may be reduced and updated.
+struct TapeStep {
+  std::string name;
+  std::function<void()> run;
+  std::vector<std::size_t> final_slices;
+};
+using Tape = std::vector<TapeStep>;
+
+struct ProgramSpec {
+  std::size_t batch = 1;  ///< rows of one micro-batch
+  Precision precision = Precision::fp32;
+  bool training = true;  ///< else forward only, with running statistics
+  float label_smoothing = 0;
+  std::vector<float> mean, stddev;  ///< per channel, of value / 255
+  /// Keep to library routines that give the same bits each time; the CPU backend has no others.
+  bool deterministic = false;
+  /// Training in fp16 on a GPU: convolutions take in what they can of the batch norms beside them.
+  bool fuse_norms = false;
+};
+
+/// Sums over the rows that were not padding.
+struct Metrics {
+  double loss = 0;  ///< sum, not mean; with label smoothing as trained
+  std::uint64_t rows = 0, top1 = 0, top5 = 0;
+};
+
+/// Bytes of memory that a program takes beside the parameters.
+struct MemoryPlan {
+  std::size_t activations = 0;  ///< all intermediate values, after planning by liveness
+  std::size_t without_reuse = 0;
+  std::size_t workspace = 0;  ///< libraries' scratch, weight copies
+};
+
+/// A network compiled for one micro-batch size and precision. Run: load a batch, then every step of
+/// forward(), then (in training) every step of backward(). The batch must stay alive until backward
+/// has finished.
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual const ProgramSpec& spec() const = 0;
+  virtual void load(const data::Batch& batch) = 0;
+  /// Begins to bring the batch that will be loaded next to the device, while the one before it is
+  /// worked on; it must stay alive until it was loaded and backward has finished. What has been
+  /// loaded already is not disturbed.
+  virtual void prefetch(const data::Batch&) {}
+  /// For tests: an already normalised input, [batch, height, width, channels].
+  virtual void load_normalised(std::span<const float> images,
+                               std::span<const data::Target> targets) = 0;
+  virtual void set_scalars(const optim::StepScalars& scalars) = 0;
+  virtual const Tape& forward() const = 0;
+  /// accumulate: add to the gradients instead of replacing them.
+  virtual const Tape& backward(bool accumulate) const = 0;
+  virtual Metrics take_metrics() = 0;  ///< since the last call; synchronises on a GPU
+  /// Of the last forward: [batch, classes].
+  virtual void copy_logits(std::span<float> logits) const = 0;
+  virtual MemoryPlan memory() const = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <vector>
+
+namespace lockstep::optim {
+
+/// How the optimizer changes weights; per slice because weight decay may spare biases and batch
+/// norm.
+struct UpdateRule {
+  float momentum = 0.9f;
+  bool nesterov = false;
+  std::vector<float> weight_decay;  ///< per slice of the arena; ignored for running statistics
+};
+
+/// What changes from step to step; lives in device memory on a GPU.
+struct StepScalars {
+  float lr = 0;
+  /// 1 / rows of the global batch: multiplies the loss gradient, so that gradients of all ranks and
+  /// micro-batches simply add up.
+  float gradient_scale = 1;
+  /// This rank's rows / rows of the global batch (of one micro-batch): its weight in the averaged
+  /// running statistics.
+  float statistics_share = 1;
+  bool operator==(const StepScalars&) const = default;
+};
+
+}  // namespace lockstep::optim

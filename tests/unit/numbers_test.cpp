@@ -1,0 +1,48 @@
+#include "lockstep/base/numbers.hpp"
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <string>
+
+#include "lockstep/base/error.hpp"
+
+using namespace lockstep;
+using Catch::Contains;
+
+TEST_CASE("a count is all of its text, in range", "[count]") {
+  CHECK(parse_count("0", "x") == 0);
+  CHECK(parse_count("010", "x") == 10);
+  CHECK(parse_count("18446744073709551615", "x") == 18446744073709551615ull);
+  CHECK(parse_count("7", "x", 7, 7) == 7);
+}
+
+TEST_CASE("what is no count is refused with its name and range", "[count]") {
+  for (const char* text :
+       {"", "-1", "+1", " 1", "1 ", "1.0", "0x1", "1e3", "ten", "18446744073709551616"})
+    CHECK_THROWS_WITH(parse_count(text, "--rows"), Contains("--rows: '" + std::string(text) +
+                                                            "' is not a whole number from 0 on"));
+  CHECK_THROWS_WITH(parse_count("0", "--rows", 1, 5), Contains("from 1 to 5"));
+  CHECK_THROWS_WITH(parse_count("6", "--rows", 1, 5), Contains("'6'"));
+}
+
+TEST_CASE("a whole number is all of its text, and fits its type", "[count]") {
+  CHECK(whole_number<int>("0") == 0);
+  CHECK(whole_number<int>("007") == 7);
+  CHECK(whole_number<int>("2147483647") == std::numeric_limits<int>::max());
+  CHECK(whole_number<long>("9223372036854775807") == std::numeric_limits<long>::max());
+  CHECK(whole_number<std::uint64_t>("18446744073709551615") ==
+        std::numeric_limits<std::uint64_t>::max());
+  CHECK_FALSE(whole_number<int>("2147483648"));
+  CHECK_FALSE(whole_number<long>("9223372036854775808"));
+  CHECK_FALSE(whole_number<std::uint64_t>("18446744073709551616"));
+}
+
+TEST_CASE("signs, blanks, fractions and other words are no whole number", "[count]") {
+  for (const char* text :
+       {"", "-", "-0", "-1", "+1", " 1", "1 ", "1\n", "1.0", "0x1", "1e3", "ten"}) {
+    CAPTURE(text);
+    CHECK_FALSE(whole_number<int>(text));
+    CHECK_FALSE(whole_number<long>(text));
+    CHECK_FALSE(whole_number<std::uint64_t>(text));
+  }
+}
