@@ -12,6 +12,16 @@
 
 #include "lockstep/base/error.hpp"
 
+namespace lockstep::train {
+
+/// Thrown where the parser would end the program: "[}" breaks a promise that it makes to itself.
+struct ParserGaveUp {};
+[[noreturn]] inline void give_up_parsing() { throw ParserGaveUp(); }
+
+}  // namespace lockstep::train
+
+#undef NDEBUG
+#define TOML_ASSERT(holds) ((holds) ? void() : ::lockstep::train::give_up_parsing())
 // No key has a list in a list. The depth is the stack that a hostile text can take.
 #define TOML_MAX_NESTED_VALUES 8
 #define TOML_ENABLE_FORMATTERS 0
@@ -26,23 +36,7 @@ constexpr std::string_view escape_letters = "\"\\btnfr", escaped_characters = "\
 bool control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
-/// How many bytes the character has that `text` begins with; 0: it begins with none.
-std::size_t character_length(std::string_view text) {
-  const auto at = [text](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const unsigned lead = at(0), second = at(1);
-  const bool wrong = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) ||
-                     (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4 || wrong) return 0;
-  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((at(i) & 0xC0) != 0x80) return 0;
-  return length;
-}
-
-/// What stand_in() makes begins with these bytes: characters from U+10FF80 on.
+/// What stands in for bytes begins so: characters for private use, from U+10FF80 on.
 constexpr std::string_view stand_in_begins = "\xF4\x8F";
 
 bool is_stand_in(std::string_view text) {
@@ -50,22 +44,21 @@ bool is_stand_in(std::string_view text) {
          (text[2] == '\xBE' || text[2] == '\xBF');
 }
 
-/// TOML is UTF-8, but a path may have any bytes. Bytes that are none become characters for private
-/// use; as_bytes() undoes it.
+/// Each byte that is not ASCII becomes a character for private use; as_bytes() undoes it. TOML is
+/// UTF-8, but a path may have any bytes; and toml++ 3.3 mistakes letters like U+00E4 for what
+/// cannot be.
 std::string as_utf8(std::string_view text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte-order mark
   std::string safe;
-  while (!text.empty()) {
-    std::size_t length = character_length(text);
-    if (length == 0 || is_stand_in(text)) {
-      const auto byte = static_cast<unsigned char>(text[0]);
-      safe += stand_in_begins;
-      safe += byte < 0xC0 ? '\xBE' : '\xBF';
-      safe += static_cast<char>(0x80 | (byte & 0x3F));
-      length = 1;
-    } else {
-      safe += text.substr(0, length);
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80) {
+      safe += c;
+      continue;
     }
-    text.remove_prefix(length);
+    safe += stand_in_begins;
+    safe += byte < 0xC0 ? '\xBE' : '\xBF';
+    safe += static_cast<char>(0x80 | (byte & 0x3F));
   }
   return safe;
 }
@@ -119,6 +112,28 @@ void refuse_deep_keys(std::string_view text, const std::string& origin) {
                    bare ? "; a text needs quotes" : ""));
 }
 
+bool gives_up(std::string_view text) {
+  try {
+    static_cast<void>(toml::parse(text));
+  } catch (const toml::parse_error&) {
+    return false;
+  } catch (const ParserGaveUp&) {
+    return true;
+  }
+  return false;
+}
+
+/// Fails with the line that the parser gave up in: the last of the fewest that make it do so.
+[[noreturn]] void explain_giving_up(std::string_view text, const std::string& origin) {
+  std::size_t low = 1;
+  auto high = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    gives_up(text.substr(0, find_line(text, middle).second)) ? high = middle : low = middle + 1;
+  }
+  fail(origin, low, "a key was expected: letters, digits, '-' and '_', or in quotes");
+}
+
 /// A text as the parser takes it.
 class Parsed {
  public:
@@ -132,6 +147,8 @@ class Parsed {
       } catch (const toml::parse_error& error) {
         if (wide_.size() < most_wide && quote_wide_number(error.source().begin)) continue;
         explain(error, text_, origin);
+      } catch (const ParserGaveUp&) {
+        explain_giving_up(text_, origin);
       }
     }
   }

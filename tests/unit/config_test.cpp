@@ -113,6 +113,9 @@ TEST_CASE("what is not TOML is refused with its file, line and text", "[config]"
                     Contains("run.toml, line 2: unknown key 'optim'"));
   CHECK_THROWS_WITH(parsed("[optim]\nlr = 1\n[data]\n[optim]\n"),
                     Contains("line 4: '[optim]'") && Contains("cannot redefine"));
+  CHECK_THROWS_WITH(parsed("[}"), Contains("line 1: a key was expected"));
+  CHECK_THROWS_WITH(parsed("seed = 1\n\n[optim]\n  [ = ]\nlr = 1\n"),
+                    Contains("line 4: a key was expected"));
   CHECK_THROWS_WITH(parsed("data.pad = 1\n[data]\n"), Contains("line 2: '[data]'"));
   CHECK_THROWS_WITH(parsed("[optim]\nmilestones = [\n3,\n"),
                     Contains("line 3: '3,'") && Contains("array"));
