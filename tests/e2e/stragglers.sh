@@ -2,6 +2,7 @@
 # A rank that is slow keeps all others waiting: it is named, with its host and phase, and none of
 # those that wait.
 # waits for a slow rank to be noticed
+# apart: crowd (its own training must be the busiest)
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
 
