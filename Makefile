@@ -189,7 +189,7 @@ $(WITH_PCH): $(PCH).gch
 $(WITH_PCH): EXTRA = -O1 -I. -Wno-parentheses -Wno-array-bounds -Winvalid-pch -Wno-error=invalid-pch -include $(PCH)
 $(PCH).gch: EXTRA = -O1 -I.
 # Without these two permissions ccache keeps nothing that comes from a precompiled header.
-$(WITH_PCH) $(PCH).gch: CCACHE := $(if $(CCACHE),CCACHE_SLOPPINESS=pch_defines,time_macros $(CCACHE))
+$(WITH_PCH) $(PCH).gch: CCACHE := $(if $(CCACHE),CCACHE_SLOPPINESS=pch_defines$(,)time_macros $(CCACHE))
 $(PCH):
 	@mkdir -p $(@D)
 	@echo '#include "tests/support/pch.hpp"' > $@

@@ -2,7 +2,8 @@
 # Validations and evaluations that take seconds: stopped in the middle, and with a rank that hangs.
 # The deadline bounds each batch, not the data set.
 # seconds: 600
-# waits for deadlines
+# computes
+# apart: crowd (its deadline of 4 s holds from the start on)
 source "$(dirname "$0")/../support/e2e.bash"
 "$LOCKSTEP" pack --from shapes --out long --train-rows 64 --val-rows 1500 >pack.log 2>&1
 # Two steps an epoch; the checkpoint of the second stands before its validation.

@@ -1,7 +1,7 @@
 #pragma once
 
-// What nearly every test source includes, compiled once for each configuration (PCH in the Makefile).
-// Sources include what they use all the same.
+// What nearly every test source includes, compiled once for each configuration (PCH in the
+// Makefile). Sources include what they use all the same.
 
 #include <algorithm>
 #include <atomic>

@@ -248,7 +248,8 @@ TEST_CASE("a rank that comes and goes is named to all, without waiting", "[rende
     CHECK_THAT(said, Contains("rank 1 on localhost") || Contains("localhost has gone"));
 }
 
-TEST_CASE("a rank whose mates are there is not waited for as long as a node", "[rendezvous][slow]") {
+TEST_CASE("a rank whose mates are there is not waited for as long as a node",
+          "[rendezvous][slow]") {
   const Folder folder;
   sys::MeetingPlace place = place_in(folder);
   const auto said = [&](std::vector<std::string> nodes, std::vector<int> ranks, double deadline) {
