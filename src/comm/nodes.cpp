@@ -1,20 +1,18 @@
 #include "lockstep/comm/nodes.hpp"
 
-#include <fstream>
 #include <map>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/sys/launch.hpp"
 
 namespace lockstep::comm {
 
 RankPlace place_of_process(const std::string& host) {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  if (!std::getline(file, boot)) boot = host;
-  return {boot, sys::process_environment()("SLURMD_NODENAME").value_or(host)};
+  const std::string boot = boot_id();
+  return {boot.empty() ? host : boot, sys::process_environment()("SLURMD_NODENAME").value_or(host)};
 }
 
 Nodes::Nodes(std::vector<RankPlace> places) : places_(std::move(places)) {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -79,14 +80,8 @@ void FileBytes::read(std::size_t row, std::uint64_t offset, std::span<std::uint8
   const std::uint64_t begin = begin_ + offset;
   const bool in_copy = staged_ && staged_->ensure(begin, begin + to.size());
   const int descriptor = in_copy ? staged_->descriptor() : descriptor_.get();
-  auto at = static_cast<off_t>(begin);
-  for (std::span<std::uint8_t> left = to; !left.empty();) {
-    const ssize_t got = ::pread(descriptor, left.data(), left.size(), at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) refuse_unread(row, got == 0 ? kShorter : std::strerror(errno), in_copy);
-    left = left.subspan(static_cast<std::size_t>(got));
-    at += got;
-  }
+  if (read_all_at(descriptor, to.data(), to.size(), begin) != to.size())
+    refuse_unread(row, errno == 0 ? kShorter : std::strerror(errno), in_copy);
   require_read(row);
 }
 

@@ -15,7 +15,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/choices.hpp"
-#include "lockstep/base/count.hpp"
+#include "lockstep/base/numbers.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/train/config_keys.hpp"
