@@ -1,4 +1,4 @@
-#include "arguments.hpp"
+#include "app/arguments.hpp"
 
 #include <filesystem>
 #include <optional>

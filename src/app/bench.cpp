@@ -3,18 +3,18 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "bench_binding.hpp"
-#include "bench_data.hpp"
-#include "bench_steps.hpp"
-#include "commands.hpp"
-#include "compute.hpp"
+#include "app/bench_binding.hpp"
+#include "app/bench_data.hpp"
+#include "app/bench_steps.hpp"
+#include "app/commands.hpp"
+#include "app/compute.hpp"
+#include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "status.hpp"
 
 namespace lockstep::app {
 namespace {

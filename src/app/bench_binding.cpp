@@ -1,21 +1,21 @@
-#include "bench_binding.hpp"
+#include "app/bench_binding.hpp"
 
 #include <algorithm>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "bench_steps.hpp"
-#include "binding.hpp"
-#include "compute.hpp"
-#include "count_option.hpp"
+#include "app/bench_steps.hpp"
+#include "app/binding.hpp"
+#include "app/compute.hpp"
+#include "app/count_option.hpp"
+#include "app/placement.hpp"
+#include "app/status.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "placement.hpp"
-#include "status.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "commands.hpp"
+#include "app/commands.hpp"
 
 namespace lockstep::app {
 

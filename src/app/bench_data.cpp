@@ -1,4 +1,4 @@
-#include "bench_data.hpp"
+#include "app/bench_data.hpp"
 
 #include <algorithm>
 #include <new>
@@ -7,9 +7,10 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "count_option.hpp"
-#include "key_option.hpp"
-#include "launch.hpp"
+#include "app/count_option.hpp"
+#include "app/key_option.hpp"
+#include "app/launch.hpp"
+#include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
@@ -20,7 +21,6 @@
 #include "lockstep/data/normalise.hpp"
 #include "lockstep/data/row_reader.hpp"
 #include "lockstep/train/specs.hpp"
-#include "status.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -1,10 +1,8 @@
-#include "bench_steps.hpp"
-
-#include <algorithm>
+#include "app/bench_steps.hpp"
 
 #include <fmt/core.h>
 
-#include "count_option.hpp"
+#include "app/count_option.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"

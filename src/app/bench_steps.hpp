@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "arguments.hpp"
-#include "commands.hpp"
+#include "app/arguments.hpp"
+#include "app/commands.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/train/trainer.hpp"
 

@@ -1,4 +1,4 @@
-#include "binding.hpp"
+#include "app/binding.hpp"
 
 #include <cstring>
 

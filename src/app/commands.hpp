@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "arguments.hpp"
-#include "launch.hpp"
+#include "app/arguments.hpp"
+#include "app/launch.hpp"
 
 namespace lockstep::app {
 

@@ -1,17 +1,17 @@
-#include "compute.hpp"
+#include "app/compute.hpp"
 
 #include <algorithm>
 
 #include <fmt/core.h>
 
-#include "binding.hpp"
+#include "app/binding.hpp"
+#include "app/placement.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/sys/binding_report.hpp"
 #include "lockstep/sys/gpu_choice.hpp"
-#include "placement.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launch.hpp"
+#include "app/launch.hpp"
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/nccl.hpp"
 #include "lockstep/sys/topology.hpp"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "arguments.hpp"
+#include "app/arguments.hpp"
 #include "lockstep/base/numbers.hpp"
 #include "lockstep/train/config.hpp"
 

@@ -5,9 +5,9 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "commands.hpp"
-#include "compute.hpp"
-#include "count_option.hpp"
+#include "app/commands.hpp"
+#include "app/compute.hpp"
+#include "app/count_option.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"

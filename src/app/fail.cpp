@@ -1,12 +1,12 @@
-#include "fail.hpp"
+#include "app/fail.hpp"
 
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <thread>
 
+#include "app/status.hpp"
 #include "lockstep/base/log.hpp"
-#include "status.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launch.hpp"
+#include "app/launch.hpp"
 
 namespace lockstep::app {
 

@@ -5,8 +5,9 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "commands.hpp"
-#include "key_option.hpp"
+#include "app/commands.hpp"
+#include "app/key_option.hpp"
+#include "app/reading.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
@@ -16,7 +17,6 @@
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
-#include "reading.hpp"
 
 namespace lockstep::app {
 namespace {

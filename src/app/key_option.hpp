@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "arguments.hpp"
+#include "app/arguments.hpp"
 #include "lockstep/train/config_keys.hpp"
 
 namespace lockstep::app {

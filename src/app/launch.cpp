@@ -1,11 +1,11 @@
 #include <cstdlib>
 
-#include "launch.hpp"
+#include "app/launch.hpp"
+#include "app/start_watch.hpp"
+#include "app/status.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/mpi_library.hpp"
 #include "lockstep/comm/tcp_control.hpp"
-#include "start_watch.hpp"
-#include "status.hpp"
 
 namespace lockstep::app {
 

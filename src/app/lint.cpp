@@ -4,13 +4,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "commands.hpp"
+#include "app/commands.hpp"
+#include "app/status.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/sys/lint.hpp"
-#include "status.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -7,18 +7,18 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
-#include "commands.hpp"
-#include "fail.hpp"
+#include "app/commands.hpp"
+#include "app/fail.hpp"
+#include "app/status.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "status.hpp"
 
 namespace lockstep::app {
 namespace {
 
-constexpr const char* kVersion = "lockstep 0.1";
-constexpr const char* kFooter =
+constexpr const char* program_version = "lockstep 0.1";
+constexpr const char* help_footer =
     "Exit status: 0 done; 1 an error; 2 bad input or usage; 3 stopped by SIGTERM, SIGUSR1 or\n"
     "--stop-after with a checkpoint, from which --resume auto goes on; 4 another rank was lost.\n"
     "lockstep COMMAND --help lists a command's options.";
@@ -53,8 +53,8 @@ std::vector<std::string> reversed_arguments(int argc, char** argv) {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes (`| head`) does not end a training
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
-  root.set_version_flag("--version", fmt::format("{} (build {})", kVersion, build_id()));
-  root.footer(kFooter);
+  root.set_version_flag("--version", fmt::format("{} (build {})", program_version, build_id()));
+  root.footer(help_footer);
   std::vector<Command> commands;
   for (const auto add : {add_train, add_eval, add_pack, add_topo, add_info, add_bench,
                          add_preflight, add_whoami, add_lint, add_scaling})

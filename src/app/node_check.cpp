@@ -1,9 +1,11 @@
-#include "node_check.hpp"
+#include "app/node_check.hpp"
 
 #include <algorithm>
 
 #include <fmt/core.h>
 
+#include "app/placement.hpp"
+#include "app/table.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
@@ -11,8 +13,6 @@
 #include "lockstep/comm/record.hpp"
 #include "lockstep/sys/hostlist.hpp"
 #include "lockstep/sys/node_check.hpp"
-#include "placement.hpp"
-#include "table.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "launch.hpp"
+#include "app/launch.hpp"
 
 namespace lockstep::app {
 

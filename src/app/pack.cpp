@@ -7,7 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "commands.hpp"
+#include "app/commands.hpp"
+#include "app/pack_options.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
@@ -21,7 +22,6 @@
 #include "lockstep/data/pack_row.hpp"
 #include "lockstep/data/packer.hpp"
 #include "lockstep/data/shard_normalisation.hpp"
-#include "pack_options.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -1,11 +1,11 @@
-#include "pack_options.hpp"
+#include "app/pack_options.hpp"
 
 #include <algorithm>
 
 #include <fmt/core.h>
 
-#include "count_option.hpp"
-#include "key_option.hpp"
+#include "app/count_option.hpp"
+#include "app/key_option.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "arguments.hpp"
+#include "app/arguments.hpp"
 #include "lockstep/data/pack_plan.hpp"
 #include "lockstep/train/config.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launch.hpp"
+#include "app/launch.hpp"
 #include "lockstep/sys/gpu_choice.hpp"
 #include "lockstep/sys/topology.hpp"
 

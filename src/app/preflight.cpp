@@ -3,16 +3,16 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "commands.hpp"
-#include "count_option.hpp"
+#include "app/commands.hpp"
+#include "app/count_option.hpp"
+#include "app/node_check.hpp"
+#include "app/status.hpp"
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "node_check.hpp"
-#include "status.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "reading.hpp"
+#include "app/reading.hpp"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kSeconds = 0.3;
+constexpr double trial_seconds = 0.3;
 
 /// Seconds that a thread takes for a row when it reads rows in order, over whole blocks.
 double in_order_s(const data::DataSet& rows) {
@@ -23,7 +23,7 @@ double in_order_s(const data::DataSet& rows) {
   const double start = now_s();
   std::size_t done = 0;
   // From the last row on: opening other programs' files has read the first ones.
-  for (std::size_t left = count; left > 0 && now_s() - start < kSeconds;) {
+  for (std::size_t left = count; left > 0 && now_s() - start < trial_seconds;) {
     const std::size_t first = (left - 1) / block * block;
     for (std::size_t row = first; row < left; ++row, ++done)
       jpeg ? void(rows.read_jpeg(row, file)) : rows.read(row, image);

@@ -1,4 +1,4 @@
-#include "run_options.hpp"
+#include "app/run_options.hpp"
 
 #include <fmt/core.h>
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "arguments.hpp"
+#include "app/arguments.hpp"
 #include "lockstep/train/config.hpp"
 
 namespace lockstep::app {

@@ -6,7 +6,9 @@
 #include <set>
 #include <sstream>
 
-#include "commands.hpp"
+#include "app/commands.hpp"
+#include "app/status.hpp"
+#include "app/table.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
@@ -14,8 +16,6 @@
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/train/config.hpp"
 #include "lockstep/train/run_directory.hpp"
-#include "status.hpp"
-#include "table.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "start_watch.hpp"
+#include "app/start_watch.hpp"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "table.hpp"
+#include "app/table.hpp"
 
 #include <fmt/core.h>
 

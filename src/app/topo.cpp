@@ -4,17 +4,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "binding.hpp"
-#include "commands.hpp"
-#include "count_option.hpp"
+#include "app/binding.hpp"
+#include "app/commands.hpp"
+#include "app/count_option.hpp"
+#include "app/placement.hpp"
+#include "app/table.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/sys/binding_report.hpp"
-#include "placement.hpp"
-#include "table.hpp"
 
 namespace lockstep::app {
 namespace {

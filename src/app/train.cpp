@@ -1,15 +1,15 @@
 #include <charconv>
 #include <filesystem>
 
-#include "commands.hpp"
-#include "compute.hpp"
+#include "app/commands.hpp"
+#include "app/compute.hpp"
+#include "app/node_check.hpp"
+#include "app/run_options.hpp"
+#include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/sys/walltime.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/stop_signal.hpp"
-#include "node_check.hpp"
-#include "run_options.hpp"
-#include "status.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -2,12 +2,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "commands.hpp"
+#include "app/commands.hpp"
+#include "app/status.hpp"
+#include "app/table.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/mpi_library.hpp"
-#include "status.hpp"
-#include "table.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint32_t kPolynomial = 0x82F63B78u;  // 0x1EDC6F41, bit-reflected
+constexpr std::uint32_t reflected_polynomial = 0x82F63B78u;  // 0x1EDC6F41, bit-reflected
 
 // Slicing by 8: tables[k][b] is the effect of byte b when k zero bytes follow it.
 using SliceTables = std::array<std::array<std::uint32_t, 256>, 8>;
@@ -17,7 +17,7 @@ constexpr SliceTables make_slice_tables() {
   SliceTables tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) ? kPolynomial : 0);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) ? reflected_polynomial : 0);
     tables[0][byte] = crc;
   }
   for (std::size_t k = 1; k < 8; ++k) {
@@ -29,7 +29,7 @@ constexpr SliceTables make_slice_tables() {
   return tables;
 }
 
-constexpr SliceTables kSlices = make_slice_tables();
+constexpr SliceTables slice_tables = make_slice_tables();
 
 std::uint64_t load64(const std::uint8_t* from) {
   std::uint64_t word;
@@ -51,7 +51,7 @@ constexpr LinearMap append_zeros(std::size_t bytes_power_of_two) {
   LinearMap map{};
   for (std::size_t i = 0; i < 32; ++i) {
     const std::uint32_t bit = 1u << i;
-    map[i] = (bit >> 8) ^ kSlices[0][bit & 0xFF];
+    map[i] = (bit >> 8) ^ slice_tables[0][bit & 0xFF];
   }
   for (; bytes_power_of_two > 1; bytes_power_of_two /= 2) {
     LinearMap squared{};
@@ -161,11 +161,11 @@ std::uint32_t crc32c_portable(const void* data, std::size_t size, std::uint32_t 
   for (; size >= 8; size -= 8, at += 8) {
     std::uint32_t next = 0;
     for (std::size_t i = 0; i < 4; ++i) {
-      next ^= kSlices[7 - i][((crc >> (8 * i)) ^ at[i]) & 0xFF] ^ kSlices[3 - i][at[4 + i]];
+      next ^= slice_tables[7 - i][((crc >> (8 * i)) ^ at[i]) & 0xFF] ^ slice_tables[3 - i][at[4 + i]];
     }
     crc = next;
   }
-  for (; size > 0; --size, ++at) crc = (crc >> 8) ^ kSlices[0][(crc ^ *at) & 0xFF];
+  for (; size > 0; --size, ++at) crc = (crc >> 8) ^ slice_tables[0][(crc ^ *at) & 0xFF];
   return ~crc;
 }
 

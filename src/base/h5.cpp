@@ -13,10 +13,10 @@
 namespace lockstep::h5 {
 namespace {
 
-static_assert(std::is_same_v<Id, hid_t> && kNone == H5I_INVALID_HID);
+static_assert(std::is_same_v<Id, hid_t> && no_id == H5I_INVALID_HID);
 
-constexpr std::size_t kMostTextBytes = std::size_t{1} << 30;
-constexpr int kMostDimensions = H5S_MAX_RANK;
+constexpr std::size_t most_text_bytes = std::size_t{1} << 30;
+constexpr int most_dimensions = H5S_MAX_RANK;
 
 std::mutex& mutex() {
   static std::mutex one;
@@ -145,7 +145,7 @@ std::vector<std::uint64_t> Item::expect_rank(int rank) const {
   if (found != rank || H5Sget_simple_extent_type(space_.get()) == H5S_NULL) {
     refuse(fmt::format("has {} dimensions where {} are expected", found, rank));
   }
-  hsize_t dimensions[kMostDimensions] = {};
+  hsize_t dimensions[most_dimensions] = {};
   H5Sget_simple_extent_dims(space_.get(), dimensions, nullptr);
   return {dimensions, dimensions + rank};
 }
@@ -203,17 +203,17 @@ void Item::expect_string() const {
 
 std::vector<std::string> Item::read_strings() const {
   expect_string();
-  if (H5Tis_variable_str(type_.get()) <= 0) return read_fixed_strings(kLongestString);
-  const std::size_t strings = count_up_to(kMostStrings);
+  if (H5Tis_variable_str(type_.get()) <= 0) return read_fixed_strings(longest_string);
+  const std::size_t strings = count_up_to(most_strings);
   std::vector<char*> pointers(strings, nullptr);
   read_raw(type_.get(), pointers.data());
   std::vector<std::string> texts;
   for (const char* text : pointers)
-    texts.emplace_back(text == nullptr ? "" : text, 0, kLongestString + 1);
+    texts.emplace_back(text == nullptr ? "" : text, 0, longest_string + 1);
   H5Dvlen_reclaim(type_.get(), space_.get(), H5P_DEFAULT, pointers.data());
   for (const std::string& text : texts)
-    if (text.size() > kLongestString)
-      refuse(fmt::format("has a string of more than {} bytes", kLongestString));
+    if (text.size() > longest_string)
+      refuse(fmt::format("has a string of more than {} bytes", longest_string));
   return texts;
 }
 
@@ -222,9 +222,9 @@ std::vector<std::string> Item::read_fixed_strings(std::size_t longest) const {
   if (H5Tis_variable_str(type_.get()) != 0) refuse("has strings of any length");
   const std::size_t strings = count(), size = H5Tget_size(type_.get());
   // Memory is taken before HDF5 finds out what is there.
-  if (strings > kMostStrings || size > longest || strings * size > kMostTextBytes) {
+  if (strings > most_strings || size > longest || strings * size > most_text_bytes) {
     refuse(fmt::format("has {} strings of {} bytes; at most {} of {} are read", strings, size,
-                       kMostStrings, longest));
+                       most_strings, longest));
   }
   std::vector<char> characters(strings * size);
   read_raw(type_.get(), characters.data());

@@ -9,7 +9,7 @@
 namespace lockstep::h5 {
 namespace {
 
-constexpr hsize_t kPage = 4096;
+constexpr hsize_t alignment_bytes = 4096;
 
 }  // namespace
 
@@ -30,7 +30,7 @@ Writer Writer::on_disk(const std::filesystem::path& file, const std::filesystem:
   Writer writer(path);
   writer.at_once_ = true;
   const Properties access = file_access();
-  writer.done(H5Pset_alignment(access.get(), aligned, kPage));
+  writer.done(H5Pset_alignment(access.get(), aligned, alignment_bytes));
   writer.file_ =
       File(writer.done(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
   return writer;

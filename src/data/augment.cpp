@@ -23,7 +23,7 @@ void reverse_by_pixel(const std::uint8_t* end, std::size_t pixels, std::size_t c
 
 // For each number of channels: which bytes of a register that ends with whole pixels make one that
 // begins with them in reverse order.
-constexpr auto kReversals = [] {
+constexpr auto reversals = [] {
   std::array<std::array<std::uint8_t, 16>, 17> orders{};
   for (std::size_t channels = 1; channels <= 16; ++channels) {
     const std::size_t pixels = 16 / channels, bytes = pixels * channels;
@@ -42,7 +42,7 @@ constexpr auto kReversals = [] {
                                                   std::size_t channels, std::uint8_t* to) {
   if (channels > 16) return reverse_by_pixel(end, pixels, channels, to);
   const std::size_t together = 16 / channels, bytes = together * channels;
-  const auto* order = reinterpret_cast<const __m128i*>(kReversals[channels].data());
+  const auto* order = reinterpret_cast<const __m128i*>(reversals[channels].data());
   const __m128i shuffle = _mm_loadu_si128(order);
   for (; pixels * channels >= 16; pixels -= together, end -= bytes, to += bytes) {
     const __m128i line = _mm_loadu_si128(reinterpret_cast<const __m128i*>(end - 16));

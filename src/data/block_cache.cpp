@@ -1,11 +1,11 @@
-#include "block_cache.hpp"
+#include "data/block_cache.hpp"
 
 #include <algorithm>
 
 namespace lockstep::data {
 
 namespace {
-constexpr std::size_t kMostSpares = 4;
+constexpr std::size_t most_spares = 4;
 }
 
 BlockCache::Memory BlockCache::Pool::take(std::size_t bytes) {
@@ -23,7 +23,7 @@ BlockCache::Memory BlockCache::Pool::take(std::size_t bytes) {
 
 void BlockCache::Pool::give(Memory memory, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (spares_.size() < kMostSpares) spares_.push_back({std::move(memory), bytes});
+  if (spares_.size() < most_spares) spares_.push_back({std::move(memory), bytes});
 }
 
 // claim() and make_room() are called under the mutex.

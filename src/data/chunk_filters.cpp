@@ -1,4 +1,4 @@
-#include "chunk_filters.hpp"
+#include "data/chunk_filters.hpp"
 
 #include <blosc.h>
 #include <fmt/core.h>
@@ -17,7 +17,7 @@ namespace lockstep::data {
 namespace {
 
 // Registered with The HDF Group ("Registered Filter Plugins").
-constexpr H5Z_filter_t kLzf = 32000, kBlosc = 32001, kZstd = 32015;
+constexpr H5Z_filter_t lzf_filter = 32000, blosc_filter = 32001, zstd_filter = 32015;
 
 using Bytes = std::span<const std::uint8_t>;
 using Room = std::span<std::uint8_t>;
@@ -156,11 +156,11 @@ const char* name_of(H5Z_filter_t id) {
       return "shuffle";
     case H5Z_FILTER_FLETCHER32:
       return "Fletcher-32";
-    case kLzf:
+    case lzf_filter:
       return "LZF";
-    case kBlosc:
+    case blosc_filter:
       return "Blosc";
-    case kZstd:
+    case zstd_filter:
       return "Zstandard";
     default:
       return nullptr;
@@ -229,10 +229,10 @@ void ChunkFilters::undo(std::uint32_t skipped, Bytes stored, Room to,
       case H5Z_FILTER_FLETCHER32:
         bytes = without_checksum(from, target);
         break;
-      case kLzf:
+      case lzf_filter:
         bytes = lzf(from, target);
         break;
-      case kBlosc:
+      case blosc_filter:
         bytes = blosc(from, target);
         break;
       default:

@@ -1,4 +1,4 @@
-#include "chunked_rows.hpp"
+#include "data/chunked_rows.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -2,10 +2,10 @@
 
 #include <memory>
 
-#include "block_cache.hpp"
-#include "row_checksums.hpp"
-#include "rows.hpp"
-#include "stored_images.hpp"
+#include "data/block_cache.hpp"
+#include "data/row_checksums.hpp"
+#include "data/rows.hpp"
+#include "data/stored_images.hpp"
 
 namespace lockstep::data {
 

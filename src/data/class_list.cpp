@@ -1,4 +1,4 @@
-#include "class_list.hpp"
+#include "data/class_list.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -18,7 +18,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr std::size_t kMostClasses = std::size_t{1} << 20;
+constexpr std::size_t most_classes = std::size_t{1} << 20;
 
 Names lines_of(const fs::path& path) {
   Names names;
@@ -27,8 +27,8 @@ Names lines_of(const fs::path& path) {
     if (line.ends_with('\r')) line.pop_back();
     if (!line.empty()) names.push_back(line);
   }
-  require(!names.empty() && names.size() <= kMostClasses,
-          fmt::format("{}: expected 1 to {} class names, found {}", path.string(), kMostClasses,
+  require(!names.empty() && names.size() <= most_classes,
+          fmt::format("{}: expected 1 to {} class names, found {}", path.string(), most_classes,
                       names.size()));
   Names sorted = names;
   std::sort(sorted.begin(), sorted.end());
@@ -54,7 +54,7 @@ bool are_numbers(const std::vector<IndexFile>& indexes) {
 void count_numbers(const std::vector<IndexFile>& indexes, const fs::path& names_file,
                    ClassList& list) {
   const std::size_t named = list.names.size();
-  const std::size_t most = named > 0 ? named : kMostClasses;
+  const std::size_t most = named > 0 ? named : most_classes;
   std::size_t classes = named;
   for (const IndexFile& index : indexes) {
     std::vector<std::int32_t>& labels = list.labels.emplace_back();
@@ -78,8 +78,8 @@ void look_up(const std::vector<IndexFile>& indexes, const fs::path& names_file, 
       list.names.insert(list.names.end(), index.classes().begin(), index.classes().end());
     std::sort(list.names.begin(), list.names.end());
     list.names.erase(std::unique(list.names.begin(), list.names.end()), list.names.end());
-    require(list.names.size() <= kMostClasses,
-            fmt::format("{} classes; there are at most {}", list.names.size(), kMostClasses));
+    require(list.names.size() <= most_classes,
+            fmt::format("{} classes; there are at most {}", list.names.size(), most_classes));
   }
   std::unordered_map<std::string_view, std::int32_t> label_of;
   for (std::size_t c = 0; c < list.names.size(); ++c)

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "index_file.hpp"
+#include "data/index_file.hpp"
 
 namespace lockstep::data {
 

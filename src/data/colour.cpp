@@ -1,4 +1,4 @@
-#include "colour.hpp"
+#include "data/colour.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numbers>
 
-#include "colour_kernels.hpp"
+#include "data/colour_kernels.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::data {

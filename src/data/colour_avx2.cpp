@@ -1,11 +1,11 @@
-#include "colour_kernels.hpp"
+#include "data/colour_kernels.hpp"
 
 #pragma GCC target("avx2")
 
 namespace lockstep::data {
 namespace {
 
-#include "colour_kernels.inc"
+#include "data/colour_kernels.inc"
 
 }  // namespace
 

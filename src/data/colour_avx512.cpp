@@ -1,11 +1,11 @@
-#include "colour_kernels.hpp"
+#include "data/colour_kernels.hpp"
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
 
 namespace lockstep::data {
 namespace {
 
-#include "colour_kernels.inc"
+#include "data/colour_kernels.inc"
 
 }  // namespace
 

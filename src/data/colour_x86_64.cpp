@@ -1,9 +1,9 @@
-#include "colour_kernels.hpp"
+#include "data/colour_kernels.hpp"
 
 namespace lockstep::data {
 namespace {
 
-#include "colour_kernels.inc"
+#include "data/colour_kernels.inc"
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-#include "contiguous_rows.hpp"
+#include "data/contiguous_rows.hpp"
 
 #include <fmt/core.h>
 

@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "pixel_form.hpp"
-#include "row_checksums.hpp"
-#include "rows.hpp"
+#include "data/pixel_form.hpp"
+#include "data/row_checksums.hpp"
+#include "data/rows.hpp"
 
 namespace lockstep::data {
 

@@ -4,21 +4,21 @@
 
 #include <algorithm>
 
-#include "block_cache.hpp"
-#include "external_file.hpp"
+#include "data/block_cache.hpp"
+#include "data/external_file.hpp"
+#include "data/shard_file.hpp"
+#include "data/shard_list.hpp"
+#include "data/stager.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
-#include "lockstep/data/channel_sums.hpp"
-#include "shard_file.hpp"
 #include "lockstep/base/h5.hpp"
-#include "shard_list.hpp"
-#include "stager.hpp"
+#include "lockstep/data/channel_sums.hpp"
 
 namespace lockstep::data {
 namespace {
 
 // Some rows of a data set, in spans, for what must be known before training.
-constexpr std::size_t kSampleSpans = 8, kSampleSpanRows = 128;
+constexpr std::size_t sample_spans = 8, sample_span_rows = 128;
 
 std::vector<std::string> numbered(std::size_t classes) {
   std::vector<std::string> names;
@@ -106,12 +106,12 @@ struct DataSet::Impl {
 
   // Mean and deviation of up to 1024 rows: the same ones on every rank and at every start.
   void measure_channels() {
-    const bool all = info.rows <= kSampleSpans * kSampleSpanRows;
-    const std::size_t spans = all ? 1 : kSampleSpans, length = all ? info.rows : kSampleSpanRows;
+    const bool all = info.rows <= sample_spans * sample_span_rows;
+    const std::size_t spans = all ? 1 : sample_spans, length = all ? info.rows : sample_span_rows;
     ChannelSums sums(info.channels);
     std::vector<std::uint8_t> image(info.row_bytes());
     for (std::size_t span = 0; span < spans; ++span) {
-      const std::size_t first = span * (info.rows - length) / kSampleSpans;
+      const std::size_t first = span * (info.rows - length) / sample_spans;
       for (std::size_t row = first; row < first + length; ++row) {
         const PlaceInFile at = place(row);
         at.file.rows->read(at.row, labels[row], image);

@@ -1,4 +1,4 @@
-#include "effects.hpp"
+#include "data/effects.hpp"
 
 #include <algorithm>
 #include <cmath>

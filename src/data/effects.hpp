@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "colour.hpp"
+#include "data/colour.hpp"
 #include "lockstep/data/augment.hpp"
 #include "lockstep/data/box.hpp"
 

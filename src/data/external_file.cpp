@@ -1,4 +1,4 @@
-#include "external_file.hpp"
+#include "data/external_file.hpp"
 
 #include <fmt/core.h>
 
@@ -7,19 +7,19 @@
 #include <cmath>
 #include <limits>
 
-#include "chunked_rows.hpp"
-#include "contiguous_rows.hpp"
+#include "data/chunked_rows.hpp"
+#include "data/contiguous_rows.hpp"
+#include "data/stored_images.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
 #include "lockstep/base/h5.hpp"
-#include "stored_images.hpp"
+#include "lockstep/base/join.hpp"
 
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kMostObjects = 1 << 16;  // of a file that are looked at
-constexpr hsize_t kLongestSide = 65535;
-constexpr std::size_t kMostChannels = 4;
+constexpr std::size_t most_objects = 1 << 16;  // of a file that are looked at
+constexpr hsize_t longest_side = 65535;
+constexpr std::size_t most_channels = 4;
 
 struct Found {
   std::string name;
@@ -62,7 +62,7 @@ std::vector<Found> numbers_in(hid_t file) {
   } walk{file, {}};
   const auto visit = [](hid_t, const char* name, const H5O_info_t* info, void* data) -> herr_t {
     auto& at = *static_cast<Walk*>(data);
-    if (++at.seen > kMostObjects) return 1;
+    if (++at.seen > most_objects) return 1;
     Found found;
     if (info->type == H5O_TYPE_DATASET && describe(at.file, name, found)) at.all.push_back(found);
     return 0;
@@ -176,16 +176,16 @@ Number number_of(hid_t type, const h5::Item& item) {
   item.refuse(fmt::format("holds numbers of {} bytes, which are not read", bytes));
 }
 
-bool are_channels(hsize_t extent) { return extent >= 1 && extent <= kMostChannels; }
+bool are_channels(hsize_t extent) { return extent >= 1 && extent <= most_channels; }
 
 PixelForm form_of(const Found& images, const std::filesystem::path& path,
                   const ExternalSpec& spec) {
   const std::vector<hsize_t>& s = images.shape;
   for (std::size_t d = 0; d < s.size(); ++d)
-    if (s[d] == 0 || (d > 0 && s[d] > kLongestSide))
+    if (s[d] == 0 || (d > 0 && s[d] > longest_side))
       h5::refuse(path, fmt::format("{}: not 1 to {} pixels on each side, or no rows",
-                                   shape_text(images), kLongestSide));
-  if (s[0] > kMostRows)
+                                   shape_text(images), longest_side));
+  if (s[0] > most_rows)
     h5::refuse(path, fmt::format("{}: at most 2^31 rows are read", shape_text(images)));
   PixelForm form;
   if (s.size() == 3) {

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "data/shard_file.hpp"
 #include "lockstep/data/external.hpp"
-#include "shard_file.hpp"
 
 namespace lockstep::data {
 

@@ -1,4 +1,4 @@
-#include "fault_guard.hpp"
+#include "data/fault_guard.hpp"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -13,13 +13,13 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kMostRanges = 4096;
+constexpr std::size_t most_ranges = 4096;
 
 struct Range {
   std::atomic<std::uintptr_t> begin{0}, end{0};  // 0: free
   std::atomic<bool> failed{false};
 };
-std::array<Range, kMostRanges> ranges;
+std::array<Range, most_ranges> ranges;
 std::atomic<std::size_t> ranges_used{0};  // all behind them are free
 std::mutex ranges_mutex;                  // for who takes and gives; the handler does without
 struct sigaction action_before;
@@ -61,8 +61,8 @@ FaultGuard::FaultGuard(void* begin, std::size_t bytes) : slot_(0) {
   static std::once_flag watched;
   std::call_once(watched, watch);
   const std::lock_guard lock(ranges_mutex);
-  while (slot_ < kMostRanges && ranges[slot_].end.load() != 0) ++slot_;
-  if (slot_ == kMostRanges) return;
+  while (slot_ < most_ranges && ranges[slot_].end.load() != 0) ++slot_;
+  if (slot_ == most_ranges) return;
   Range& range = ranges[slot_];
   range.failed = false;
   range.begin = reinterpret_cast<std::uintptr_t>(begin);
@@ -71,9 +71,9 @@ FaultGuard::FaultGuard(void* begin, std::size_t bytes) : slot_(0) {
 }
 
 FaultGuard::~FaultGuard() {
-  if (slot_ < kMostRanges) ranges[slot_].end = 0;
+  if (slot_ < most_ranges) ranges[slot_].end = 0;
 }
 
-bool FaultGuard::failed() const { return slot_ < kMostRanges && ranges[slot_].failed; }
+bool FaultGuard::failed() const { return slot_ < most_ranges && ranges[slot_].failed; }
 
 }  // namespace lockstep::data

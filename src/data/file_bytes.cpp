@@ -1,4 +1,4 @@
-#include "file_bytes.hpp"
+#include "data/file_bytes.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -13,8 +13,8 @@
 namespace lockstep::data {
 namespace {
 
-constexpr const char* kShorter = "the file has become shorter";
-constexpr std::size_t kPageBytes = 4096;
+constexpr const char* became_shorter = "the file has become shorter";
+constexpr std::size_t page_bytes = 4096;
 
 }  // namespace
 
@@ -54,10 +54,10 @@ const std::uint8_t* FileBytes::mapped(std::size_t row, std::uint64_t offset,
   const std::uint64_t begin = begin_ + offset;
   if (staged_ && !staged_->ensure(begin, begin + bytes)) return nullptr;
   const std::uint8_t* found = mapping_->bytes(begin, begin + bytes);
-  if (found == nullptr) refuse_unread(row, kShorter, staged_ != nullptr);
+  if (found == nullptr) refuse_unread(row, became_shorter, staged_ != nullptr);
   // Where no checksum follows, zeros would pass for pixels.
   const volatile std::uint8_t* page = found;
-  for (std::size_t at = 0; at < bytes; at += kPageBytes) static_cast<void>(page[at]);
+  for (std::size_t at = 0; at < bytes; at += page_bytes) static_cast<void>(page[at]);
   static_cast<void>(page[bytes - 1]);
   require_read(row);
   return found;
@@ -81,7 +81,7 @@ void FileBytes::read(std::size_t row, std::uint64_t offset, std::span<std::uint8
   const bool in_copy = staged_ && staged_->ensure(begin, begin + to.size());
   const int descriptor = in_copy ? staged_->descriptor() : descriptor_.get();
   if (read_all_at(descriptor, to.data(), to.size(), begin) != to.size())
-    refuse_unread(row, errno == 0 ? kShorter : std::strerror(errno), in_copy);
+    refuse_unread(row, errno == 0 ? became_shorter : std::strerror(errno), in_copy);
   require_read(row);
 }
 

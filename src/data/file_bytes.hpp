@@ -8,10 +8,10 @@
 #include <span>
 #include <string_view>
 
+#include "data/mapping.hpp"
+#include "data/staged_file.hpp"
 #include "lockstep/base/file_stamp.hpp"
 #include "lockstep/base/owned.hpp"
-#include "mapping.hpp"
-#include "staged_file.hpp"
 
 namespace lockstep::data {
 

@@ -9,8 +9,8 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int kTries = 10;
-constexpr double kNarrowest = 3.0 / 4, kWidest = 4.0 / 3;
+constexpr int crop_tries = 10;
+constexpr double narrowest_crop = 3.0 / 4, widest_crop = 4.0 / 3;
 
 /// The words of one try; the counter's upper half is free for it (base/rng.hpp).
 Philox words_of(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row, int attempt) {
@@ -29,8 +29,8 @@ std::size_t any_of(std::size_t count, std::uint32_t bits) {
 Box largest_in_the_middle(std::size_t height, std::size_t width) {
   const double shape = static_cast<double>(width) / static_cast<double>(height);
   Box box{0, 0, height, width};
-  if (shape < kNarrowest) box.height = rounded(static_cast<double>(width) / kNarrowest);
-  if (shape > kWidest) box.width = rounded(static_cast<double>(height) * kWidest);
+  if (shape < narrowest_crop) box.height = rounded(static_cast<double>(width) / narrowest_crop);
+  if (shape > widest_crop) box.width = rounded(static_cast<double>(height) * widest_crop);
   box.top = (height - box.height) / 2;
   box.left = (width - box.width) / 2;
   return box;
@@ -41,10 +41,10 @@ Box largest_in_the_middle(std::size_t height, std::size_t width) {
 Box random_resized_box(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
                        std::size_t height, std::size_t width) {
   const auto area = static_cast<double>(height * width);
-  for (int attempt = 0; attempt < kTries; ++attempt) {
+  for (int attempt = 0; attempt < crop_tries; ++attempt) {
     const Philox bits = words_of(spec, epoch, row, attempt);
     const double wanted = area * between(static_cast<double>(spec.min_area), 1, bits.word[0]);
-    const double shape = std::exp(between(std::log(kNarrowest), std::log(kWidest), bits.word[1]));
+    const double shape = std::exp(between(std::log(narrowest_crop), std::log(widest_crop), bits.word[1]));
     Box box;
     box.width = rounded(std::sqrt(wanted * shape));
     box.height = rounded(std::sqrt(wanted / shape));

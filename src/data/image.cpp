@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "image_codecs.hpp"
+#include "data/image_codecs.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::data {

@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 #include <png.h>
 
-#include "image_codecs.hpp"
+#include "data/image_codecs.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::data {

@@ -1,4 +1,4 @@
-#include "index_file.hpp"
+#include "data/index_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Descriptor = Owned<int, ::close, -1>;
 
-constexpr char kMagic[8] = {'l', 's', 'i', 'n', 'd', 'e', 'x', '1'};
+constexpr char index_magic[8] = {'l', 's', 'i', 'n', 'd', 'e', 'x', '1'};
 
 [[noreturn]] void fail(const fs::path& path) {
   throw InputError(fmt::format("{}: {}", path.string(), std::strerror(errno)));
@@ -37,7 +37,7 @@ void append(int descriptor, const void* from, std::size_t bytes, const fs::path&
 /// Then come the texts (origin, content, classes, each ended by a NUL; padded to 8 bytes), the rows
 /// of each part, and the names, each ended by a NUL.
 struct IndexFile::Header {
-  char magic[sizeof kMagic];
+  char magic[sizeof index_magic];
   std::uint32_t checksum, given;  ///< the checksum is of all that follows it
   FileStamp stamp;
   std::uint64_t part, ignored, classes, text_bytes, name_bytes;
@@ -127,7 +127,7 @@ void IndexWriter::finish(const fs::path& origin, const fs::path& content, const 
   while (text.size() % alignof(IndexRow) != 0) text += '\0';
 
   IndexFile::Header header{};
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  std::memcpy(header.magic, index_magic, sizeof index_magic);
   header.given = given_;
   header.stamp = stamp;
   header.part = static_cast<std::uint64_t>(part_);
@@ -167,7 +167,7 @@ IndexFile::IndexFile(const fs::path& path) {
   begin_ = static_cast<const std::byte*>(mapped);
   const Header& head = header();
   constexpr std::size_t covered = offsetof(Header, given);
-  const bool whole = std::memcmp(head.magic, kMagic, sizeof kMagic) == 0 &&
+  const bool whole = std::memcmp(head.magic, index_magic, sizeof index_magic) == 0 &&
                      head.names_at() + head.name_bytes == bytes_ &&
                      crc32c(begin_ + covered, bytes_ - covered) == head.checksum;
   if (!whole) {

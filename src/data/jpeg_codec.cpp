@@ -1,4 +1,4 @@
-#include "jpeg_codec.hpp"
+#include "data/jpeg_codec.hpp"
 
 #include <algorithm>
 

@@ -3,8 +3,8 @@
 
 #include <fmt/core.h>
 
-#include "image_codecs.hpp"
-#include "jpeg_codec.hpp"
+#include "data/image_codecs.hpp"
+#include "data/jpeg_codec.hpp"
 
 namespace lockstep::data {
 namespace {

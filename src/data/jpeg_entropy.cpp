@@ -1,4 +1,4 @@
-#include "jpeg_entropy.hpp"
+#include "data/jpeg_entropy.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -16,11 +16,11 @@ namespace lockstep::data::jpeg {
 namespace {
 
 // A block has at most 64 symbols of at most 31 bits; what is read beyond the end are zeros.
-constexpr std::size_t kRoom = 512;
-constexpr std::uint8_t kNoRestart = 255;
+constexpr std::size_t input_room = 512;
+constexpr std::uint8_t no_restart = 255;
 
 // From zigzag order; a run that leads beyond the last coefficient (broken data) stays there.
-constexpr std::array<std::uint8_t, 80> kNatural = [] {
+constexpr std::array<std::uint8_t, 80> natural_order = [] {
   std::array<std::uint8_t, 80> order{};
   int x = 0, y = 0;
   for (std::size_t k = 0; k < 64; ++k) {
@@ -60,7 +60,7 @@ inline std::uint32_t EntropyDecoder::Bits::take(unsigned count) {  // 1 to 16
 }
 
 void EntropyDecoder::free_of_stuffing(const std::uint8_t* from, std::size_t bytes, bool restarts) {
-  if (bytes_.size() < bytes + kRoom) bytes_.resize(bytes + kRoom);
+  if (bytes_.size() < bytes + input_room) bytes_.resize(bytes + input_room);
   segments_.clear();
   std::uint8_t* to = bytes_.data();
   const std::uint8_t* const end = from + bytes;
@@ -83,15 +83,15 @@ void EntropyDecoder::free_of_stuffing(const std::uint8_t* from, std::size_t byte
       break;
     }
   }
-  segments_.push_back({written(), kNoRestart});
-  std::memset(to, 0, kRoom);
+  segments_.push_back({written(), no_restart});
+  std::memset(to, 0, input_room);
 }
 
 void EntropyDecoder::take_over(jpeg_decompress_struct& codec, std::size_t left,
                                std::size_t columns) {
   const auto components = static_cast<std::size_t>(codec.comps_in_scan);
   if (codec.progressive_mode || codec.arith_code || codec.comps_in_scan != codec.num_components ||
-      codec.blocks_in_MCU > static_cast<int>(kMostBlocks))
+      codec.blocks_in_MCU > static_cast<int>(most_blocks))
     return;
   for (std::size_t i = 0; i < components; ++i) {
     const jpeg_component_info& component = *codec.cur_comp_info[i];
@@ -173,12 +173,12 @@ bool EntropyDecoder::decode(JBLOCKROW* blocks) {
   return 8 * (end - bits.at) + static_cast<std::ptrdiff_t>(bits.held) >= 0;
 }
 
-/// The symbol of a code longer than HuffmanTable::kBits; below 0: there is no such code.
+/// The symbol of a code longer than HuffmanTable::lookup_bits; below 0: there is no such code.
 inline int EntropyDecoder::long_symbol(const Bits& bits, const HuffmanTable& table,
                                        unsigned& length) {
   const auto next = static_cast<std::uint32_t>(bits.word >> 48);
-  length = HuffmanTable::kBits + 1;
-  for (unsigned longer = HuffmanTable::kBits + 1; longer <= 16; ++longer)
+  length = HuffmanTable::lookup_bits + 1;
+  for (unsigned longer = HuffmanTable::lookup_bits + 1; longer <= 16; ++longer)
     length += next >= table.ends[longer];
   if (length > 16) return -1;
   const auto code = static_cast<std::int32_t>(next >> (16 - length));
@@ -188,7 +188,7 @@ inline int EntropyDecoder::long_symbol(const Bits& bits, const HuffmanTable& tab
 
 inline bool EntropyDecoder::difference(Bits& bits, const HuffmanTable& dc, std::int32_t& value) {
   bits.fill();
-  const std::uint32_t e = dc.entries[bits.word >> (64 - HuffmanTable::kBits)];
+  const std::uint32_t e = dc.entries[bits.word >> (64 - HuffmanTable::lookup_bits)];
   value = value_of(e);
   if (length_of(e) > 0) [[likely]] {
     bits.drop(length_of(e));
@@ -208,7 +208,7 @@ inline bool EntropyDecoder::difference(Bits& bits, const HuffmanTable& dc, std::
 inline EntropyDecoder::Single EntropyDecoder::single(Bits& bits, const HuffmanTable& ac,
                                                      unsigned& last, std::int32_t& value) {
   bits.fill();
-  const std::uint32_t e = ac.entries[bits.word >> (64 - HuffmanTable::kBits)];
+  const std::uint32_t e = ac.entries[bits.word >> (64 - HuffmanTable::lookup_bits)];
   unsigned run = run_of(e), size = size_of(e), length = length_of(e);
   if (length == 0) {
     const int symbol = long_symbol(bits, ac, length);
@@ -225,40 +225,40 @@ inline EntropyDecoder::Single EntropyDecoder::single(Bits& bits, const HuffmanTa
 }
 
 inline bool EntropyDecoder::coefficients(Bits& bits, const HuffmanTable& ac, JCOEF* block) {
-  constexpr unsigned together = 56 / HuffmanTable::kBits;  // bits for so many are there at once
+  constexpr unsigned together = 56 / HuffmanTable::lookup_bits;  // bits for so many are there at once
   for (unsigned last = 0;;) {
     bits.fill();
     for (unsigned i = 0; i < together; ++i) {
-      const std::uint32_t e = ac.pairs[bits.word >> (64 - HuffmanTable::kBits)];
+      const std::uint32_t e = ac.pairs[bits.word >> (64 - HuffmanTable::lookup_bits)];
       const unsigned first = last + first_step(e), second = last + second_step(e);
       if (!is_plain(e) || second > 63) [[unlikely]] {
         if (last == 63) return true;
         if (ends_behind(e) && first < 63) {
           bits.drop(pair_length(e));
-          if (first > last) block[kNatural[first]] = static_cast<JCOEF>(first_value(e));
+          if (first > last) block[natural_order[first]] = static_cast<JCOEF>(first_value(e));
           return true;
         }
         std::int32_t value = 0;
         const Single one = single(bits, ac, last, value);
         if (one != Single::coefficient) return one == Single::end;
-        if (value != 0) block[kNatural[last]] = static_cast<JCOEF>(value);
+        if (value != 0) block[natural_order[last]] = static_cast<JCOEF>(value);
         if (last >= 63) return true;
         break;  // to have bits for all again
       }
       bits.drop(pair_length(e));
-      block[kNatural[first]] = static_cast<JCOEF>(first_value(e));
-      block[kNatural[second]] = static_cast<JCOEF>(second_value(e));
+      block[natural_order[first]] = static_cast<JCOEF>(first_value(e));
+      block[natural_order[second]] = static_cast<JCOEF>(second_value(e));
       last = second;
     }
   }
 }
 
 inline bool EntropyDecoder::pass_over(Bits& bits, const HuffmanTable& ac) {
-  constexpr unsigned together = 56 / kMostPassed;
+  constexpr unsigned together = 56 / most_passed;
   for (unsigned last = 0;;) {
     bits.fill();
     for (unsigned i = 0; i < together; ++i) {
-      const std::uint16_t pass = ac.passes[bits.word >> (64 - HuffmanTable::kPassBits)];
+      const std::uint16_t pass = ac.passes[bits.word >> (64 - HuffmanTable::pass_bits)];
       const unsigned next = last + pass_coefficients(pass);
       // The next block may begin among the coefficients that an entry holds.
       if (!is_plain(pass) || next > 63) [[unlikely]] {

@@ -8,7 +8,7 @@
 // jpeglib.h needs size_t and FILE before it.
 #include <jpeglib.h>
 
-#include "jpeg_huffman.hpp"
+#include "data/jpeg_huffman.hpp"
 
 namespace lockstep::data::jpeg {
 
@@ -26,7 +26,7 @@ class EntropyDecoder {
   void take_over(jpeg_decompress_struct& codec, std::size_t left, std::size_t columns);
 
  private:
-  static constexpr std::size_t kMostBlocks = 10;  // of an MCU: D_MAX_BLOCKS_IN_MCU
+  static constexpr std::size_t most_blocks = 10;  // of an MCU: D_MAX_BLOCKS_IN_MCU
 
   struct Block {
     const HuffmanTable *dc, *ac;
@@ -63,7 +63,7 @@ class EntropyDecoder {
   };
   std::vector<Segment> segments_;
 
-  std::array<Block, kMostBlocks> blocks_{};
+  std::array<Block, most_blocks> blocks_{};
   std::size_t blocks_in_mcu_ = 0, mcus_in_line_ = 0, first_wanted_ = 0, end_wanted_ = 0;
   std::size_t column_ = 0, restart_interval_ = 0, until_restart_ = 0, segment_ = 0;
   std::array<std::uint32_t, MAX_COMPS_IN_SCAN> last_dc_{};

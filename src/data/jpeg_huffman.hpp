@@ -40,7 +40,7 @@ constexpr unsigned full_length(std::uint32_t e) {
 // and the second lie behind the last one, 8 and 7 bits their values. A first one alone stands there
 // twice. No plain pair: a block's end, alone (no step) or behind one coefficient; with length 0,
 // what a pair cannot hold.
-constexpr unsigned kPairStepBits = 5, kPairFirstBits = 8, kPairSecondBits = 7;
+constexpr unsigned pair_step_bits = 5, pair_first_bits = 8, pair_second_bits = 7;
 struct Coefficient {
   unsigned step = 0;
   std::int32_t value = 0;
@@ -50,7 +50,7 @@ constexpr std::uint32_t pair(unsigned length, bool ends, Coefficient first, Coef
          (static_cast<std::uint32_t>(first.value) & 255) << 17 |
          static_cast<std::uint32_t>(second.value) << 25;
 }
-constexpr std::uint32_t kNoPair = 64;
+constexpr std::uint32_t no_pair = 64;
 constexpr unsigned pair_length(std::uint32_t pair) { return pair & 63; }
 constexpr bool is_plain(std::uint32_t pair) { return (pair & 64) == 0; }
 constexpr bool ends_behind(std::uint32_t pair) { return !is_plain(pair) && pair_length(pair) > 0; }
@@ -70,11 +70,11 @@ constexpr bool fits(std::int32_t value, unsigned bits) {
 // What is passed over at once: 6 bits length, 1 bit whether it is more than plain coefficients,
 // then how many they are. More: the block ends behind them; with length 0, the first symbol is too
 // long.
-constexpr unsigned kMostPassed = 18;  // bits
+constexpr unsigned most_passed = 18;  // bits
 constexpr std::uint16_t pass(unsigned length, bool ends, unsigned coefficients) {
   return static_cast<std::uint16_t>(length | (ends ? 64u : 0u) | coefficients << 7);
 }
-constexpr std::uint16_t kNoPass = 64;
+constexpr std::uint16_t no_pass = 64;
 constexpr unsigned pass_length(std::uint16_t pass) { return pass & 63; }
 constexpr bool is_plain(std::uint16_t pass) { return (pass & 64) == 0; }
 constexpr unsigned pass_coefficients(std::uint16_t pass) { return pass >> 7; }
@@ -82,20 +82,20 @@ constexpr unsigned pass_coefficients(std::uint16_t pass) { return pass >> 7; }
 /// One table of a JPEG, for looking up several bits at a time.
 struct HuffmanTable {
   // Larger tables push each other out of the first-level cache.
-  static constexpr unsigned kBits = 10, kPassBits = 11;
+  static constexpr unsigned lookup_bits = 10, pass_bits = 11;
 
   std::array<std::uint8_t, 17> counts{};
   std::array<std::uint8_t, 256> symbols{};
-  /// By the next kBits bits: what they begin with, as entry() has it.
-  std::array<std::uint32_t, std::size_t{1} << kBits> entries;
+  /// By the next lookup_bits bits: what they begin with, as entry() has it.
+  std::array<std::uint32_t, std::size_t{1} << lookup_bits> entries;
   /// By the same bits: the first two coefficients, as pair() has it.
-  std::array<std::uint32_t, std::size_t{1} << kBits> pairs;
+  std::array<std::uint32_t, std::size_t{1} << lookup_bits> pairs;
   /// For codes that are longer: by length, the code behind the last one (16 bits), and where its
   /// symbols stand.
   std::array<std::uint32_t, 18> ends;
   std::array<std::int32_t, 17> offsets;
-  /// By the next kPassBits bits: as many whole coefficients as they hold, as pass() has it.
-  std::array<std::uint16_t, std::size_t{1} << kPassBits> passes;
+  /// By the next pass_bits bits: as many whole coefficients as they hold, as pass() has it.
+  std::array<std::uint16_t, std::size_t{1} << pass_bits> passes;
 
   /// What it holds stays when `from` is the same as the last time. Without `ac`, there are neither
   /// pairs nor passes.

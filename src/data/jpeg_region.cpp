@@ -1,4 +1,4 @@
-#include "jpeg_region.hpp"
+#include "data/jpeg_region.hpp"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace {
 
 // Smooth upsampling mixes a chroma sample with its neighbours: a pixel more on either side, and one
 // that is cut from the edge is as in the whole image.
-constexpr std::size_t kMargin = 2;
+constexpr std::size_t column_margin = 2;
 
 [[noreturn]] void refuse(const jpeg::Decoder& decoder) {
   throw InputError(fmt::format("broken JPEG: {}", decoder.exit.text));
@@ -61,8 +61,8 @@ Picture JpegRegion::decode(std::span<const std::uint8_t> bytes, const Request& r
   begin(decoder, bytes, request);
   const Box& box = request.box;
   const std::size_t full_width = reduced(request.width, request.reduction);
-  const std::size_t left = box.left - std::min(box.left, kMargin);
-  const std::size_t right = std::min(full_width, box.left + box.width + kMargin);
+  const std::size_t left = box.left - std::min(box.left, column_margin);
+  const std::size_t right = std::min(full_width, box.left + box.width + column_margin);
   JDIMENSION first = static_cast<JDIMENSION>(left), columns = static_cast<JDIMENSION>(right - left);
   JDIMENSION *const first_at = &first, *const columns_at = &columns;
   const bool started = jpeg::guarded(decoder, [=](jpeg_decompress_struct& codec) {
@@ -73,7 +73,7 @@ Picture JpegRegion::decode(std::span<const std::uint8_t> bytes, const Request& r
   entropy_.take_over(decoder.codec, first, columns);
 
   const std::size_t stride = std::size_t{columns} * 4;
-  pixels_.resize(std::max(pixels_.size(), box.height * stride + kResampleSlack));
+  pixels_.resize(std::max(pixels_.size(), box.height * stride + resample_slack));
   std::uint8_t* const pixels = pixels_.data();
   const bool whole = jpeg::guarded(decoder, [=](jpeg_decompress_struct& codec) {
     read_lines(codec, box.top, box.height, pixels, stride);

@@ -4,10 +4,10 @@
 #include <span>
 #include <vector>
 
-#include "jpeg_codec.hpp"
-#include "jpeg_entropy.hpp"
+#include "data/jpeg_codec.hpp"
+#include "data/jpeg_entropy.hpp"
+#include "data/resample.hpp"
 #include "lockstep/data/box.hpp"
-#include "resample.hpp"
 
 namespace lockstep::data {
 

@@ -1,4 +1,4 @@
-#include "jpeg_rows.hpp"
+#include "data/jpeg_rows.hpp"
 
 #include <utility>
 

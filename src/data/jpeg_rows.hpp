@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "row_checksums.hpp"
-#include "rows.hpp"
+#include "data/row_checksums.hpp"
+#include "data/rows.hpp"
 
 namespace lockstep::data {
 

@@ -9,15 +9,15 @@
 #include <optional>
 #include <thread>
 
+#include "data/replacement.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/row_reader.hpp"
-#include "replacement.hpp"
 
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kPieceRows = 16;  // of a batch, taken by a worker at once
-constexpr std::size_t kTargetAlignment = 64;
+constexpr std::size_t rows_of_piece = 16;  // of a batch, taken by a worker at once
+constexpr std::size_t target_alignment = 64;
 
 // A batch's place in the ring. Turn t always uses slot t mod slots, so batches need no queue.
 struct Slot {
@@ -91,7 +91,7 @@ struct Loader::Impl {
     check(spec.batch <= sampler.batches(), "the first batch lies in the epoch");
     const std::size_t image_bytes = sampler.rank_batch() * row_bytes;
     const std::size_t target_offset =
-        (image_bytes + kTargetAlignment - 1) / kTargetAlignment * kTargetAlignment;
+        (image_bytes + target_alignment - 1) / target_alignment * target_alignment;
     for (Slot& slot : slots) {
       slot.memory = device.allocate_pinned(target_offset + sampler.rank_batch() * sizeof(Target));
       slot.images = reinterpret_cast<std::uint8_t*>(slot.memory.data());
@@ -151,7 +151,7 @@ struct Loader::Impl {
       slot.replaced.clear();
     }
     const Piece piece{
-        .turn = fill_turn, .first = fill_row, .last = std::min(fill_row + kPieceRows, capacity)};
+        .turn = fill_turn, .first = fill_row, .last = std::min(fill_row + rows_of_piece, capacity)};
     fill_row = piece.last;
     if (fill_row == capacity) {
       ++fill_turn;

@@ -1,4 +1,4 @@
-#include "mapping.hpp"
+#include "data/mapping.hpp"
 
 #include <fmt/core.h>
 #include <sys/mman.h>

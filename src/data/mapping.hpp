@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "fault_guard.hpp"
+#include "data/fault_guard.hpp"
 
 namespace lockstep::data {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "colour.hpp"
+#include "data/colour.hpp"
 #include "lockstep/base/rng.hpp"
 
 namespace lockstep::data {

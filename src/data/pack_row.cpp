@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "image_codecs.hpp"
+#include "data/image_codecs.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/geometry.hpp"
 

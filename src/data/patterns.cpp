@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostNames = 1'000'000;
+constexpr std::size_t most_names = 1'000'000;
 
 /// "000..063" as 64 numbers of as many digits; none when it is no range.
 std::vector<std::string> numbers_in(std::string_view range) {
@@ -22,7 +22,7 @@ std::vector<std::string> numbers_in(std::string_view range) {
   if (dots == range.npos) return {};
   const auto first = whole_number<std::size_t>(range.substr(0, dots)),
              last = whole_number<std::size_t>(range.substr(dots + 2));
-  if (!first || !last || *last < *first || *last - *first >= kMostNames) return {};
+  if (!first || !last || *last < *first || *last - *first >= most_names) return {};
   std::vector<std::string> numbers;
   for (std::size_t n = *first; n <= *last; ++n) numbers.push_back(fmt::format("{:0{}}", n, dots));
   return numbers;
@@ -50,7 +50,7 @@ void expand_braces(const std::string& name, std::size_t from, std::vector<std::s
   for (const std::string& choice : choices) {
     expand_braces(name.substr(0, open) + choice + name.substr(close + 1), open + choice.size(),
                   names);
-    require(names.size() <= kMostNames, fmt::format("{}: stands for too many files", name));
+    require(names.size() <= most_names, fmt::format("{}: stands for too many files", name));
   }
 }
 

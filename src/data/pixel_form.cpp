@@ -1,4 +1,4 @@
-#include "pixel_form.hpp"
+#include "data/pixel_form.hpp"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "replacement.hpp"
+#include "data/replacement.hpp"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::uint32_t kMostAttempts = 100;
+constexpr std::uint32_t most_attempts = 100;
 
 }  // namespace
 
@@ -27,9 +27,9 @@ void read_whole(RowReader& reader, std::size_t rows, std::uint64_t seed, std::ui
     } catch (const BadRow& broken) {
       if (attempt == 0) found.what = broken.what();
     }
-    if (attempt == kMostAttempts)
+    if (attempt == most_attempts)
       throw BadRow(fmt::format("{}; {} others that were to replace it are broken, too", found.what,
-                               kMostAttempts));
+                               most_attempts));
     found.by = substitute(rows, seed, epoch, found.row, attempt);
   }
 }

@@ -1,11 +1,11 @@
-#include "resample.hpp"
+#include "data/resample.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "data/resample_kernels.hpp"
 #include "lockstep/base/error.hpp"
-#include "resample_kernels.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -80,29 +80,29 @@ void Resampler::Taps::plan(const Axis& axis, int bits) {
 
 void Resampler::run(const Picture& from, const Axis& rows, const Axis& columns, bool flip,
                     std::size_t channels, std::uint8_t* to) {
-  check(channels >= 1 && channels <= kResamplePixel, "pixels of 1 to 4 bytes");
+  check(channels >= 1 && channels <= resample_pixel, "pixels of 1 to 4 bytes");
   const Extent across = needed(columns), down = needed(rows);
   check(from.left <= across.begin && from.top <= down.begin, "the picture shows what is needed");
-  rows_.plan(rows, kColumnBits);
-  columns_.plan(columns, kLineBits);
+  rows_.plan(rows, column_bits);
+  columns_.plan(columns, line_bits);
   for (std::uint32_t& first : columns_.first)
     first -= static_cast<std::uint32_t>(across.begin - columns.begin);
   const std::size_t blocks = (across.end - across.begin + 3) / 4;
   // Weights that are 0 fill up the short lists, and may fall behind the last column.
-  lines_.resize(std::max(lines_.size(), (4 * blocks + columns_.most) * kResampleLanes));
-  const std::uint8_t* corner = from.pixels + (across.begin - from.left) * kResamplePixel;
+  lines_.resize(std::max(lines_.size(), (4 * blocks + columns_.most) * resample_lanes));
+  const std::uint8_t* corner = from.pixels + (across.begin - from.left) * resample_pixel;
   const std::size_t line_bytes = columns.count * channels;
 
-  for (std::size_t y = 0; y < rows.count; y += kResampleLines) {
-    std::uint8_t* lines[kResampleLines];
-    for (std::size_t i = 0; i < kResampleLines; ++i) {
+  for (std::size_t y = 0; y < rows.count; y += resample_lines) {
+    std::uint8_t* lines[resample_lines];
+    for (std::size_t i = 0; i < resample_lines; ++i) {
       const std::size_t row = std::min(y + i, rows.count - 1);  // the last one again, if need be
       lines[i] = to + row * line_bytes;
       const std::size_t first = rows.begin + rows_.first[row];
       const std::size_t taps = std::min(rows_.most, down.end - first);
       kernels().blend_lines(corner + (first - from.top) * from.stride, from.stride,
                             &rows_.weights[row * rows_.most], taps, blocks,
-                            &lines_[i * kResamplePixel]);
+                            &lines_[i * resample_pixel]);
     }
     kernels().blend_columns(lines_.data(), columns_.first.data(), columns_.weights.data(),
                             columns_.most, columns.count, flip, channels, lines);

@@ -9,7 +9,7 @@
 namespace lockstep::data {
 
 /// Bytes beyond the last pixel of a picture that a Resampler may read.
-inline constexpr std::size_t kResampleSlack = 16;
+inline constexpr std::size_t resample_slack = 16;
 
 /// The source pixels that an axis needs: those under the filter of the pixels that are wanted.
 Extent needed(const Axis& axis);

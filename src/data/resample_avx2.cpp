@@ -2,8 +2,8 @@
 
 #include <immintrin.h>
 
-#include "resample_kernels.hpp"
-#include "resample_store.hpp"
+#include "data/resample_kernels.hpp"
+#include "data/resample_store.hpp"
 
 #pragma GCC target("avx2,fma")
 
@@ -35,9 +35,9 @@ struct Lanes {
   }
   void store_quarters(float* to) const {
     _mm_storeu_ps(to, _mm256_castps256_ps128(low));
-    _mm_storeu_ps(to + kResampleLanes, _mm256_extractf128_ps(low, 1));
-    _mm_storeu_ps(to + 2 * kResampleLanes, _mm256_castps256_ps128(high));
-    _mm_storeu_ps(to + 3 * kResampleLanes, _mm256_extractf128_ps(high, 1));
+    _mm_storeu_ps(to + resample_lanes, _mm256_extractf128_ps(low, 1));
+    _mm_storeu_ps(to + 2 * resample_lanes, _mm256_castps256_ps128(high));
+    _mm_storeu_ps(to + 3 * resample_lanes, _mm256_extractf128_ps(high, 1));
   }
   __m128i bytes() const {
     const __m256i first = _mm256_cvttps_epi32(low), second = _mm256_cvttps_epi32(high);
@@ -51,13 +51,13 @@ struct Lanes {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes());
   }
   static void store_lines(const Lanes (&columns)[4], std::size_t channels,
-                          std::uint8_t* const (&to)[kResampleLines], std::size_t at) {
+                          std::uint8_t* const (&to)[resample_lines], std::size_t at) {
     store_four(columns[0].bytes(), columns[1].bytes(), columns[2].bytes(), columns[3].bytes(),
                channels, to, at);
   }
 };
 
-#include "resample_kernels.inc"
+#include "data/resample_kernels.inc"
 
 }  // namespace
 

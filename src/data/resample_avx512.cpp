@@ -2,8 +2,8 @@
 
 #include <immintrin.h>
 
-#include "resample_kernels.hpp"
-#include "resample_store.hpp"
+#include "data/resample_kernels.hpp"
+#include "data/resample_store.hpp"
 
 #pragma GCC target("avx512f")
 // g++ 12 takes the undefined registers of its own intrinsics for mistakes (GCC bug 105593).
@@ -31,22 +31,22 @@ struct Lanes {
   void subtract(float number) { all = _mm512_sub_ps(all, _mm512_set1_ps(number)); }
   void store_quarters(float* to) const {
     _mm_storeu_ps(to, _mm512_castps512_ps128(all));
-    _mm_storeu_ps(to + kResampleLanes, _mm512_extractf32x4_ps(all, 1));
-    _mm_storeu_ps(to + 2 * kResampleLanes, _mm512_extractf32x4_ps(all, 2));
-    _mm_storeu_ps(to + 3 * kResampleLanes, _mm512_extractf32x4_ps(all, 3));
+    _mm_storeu_ps(to + resample_lanes, _mm512_extractf32x4_ps(all, 1));
+    _mm_storeu_ps(to + 2 * resample_lanes, _mm512_extractf32x4_ps(all, 2));
+    _mm_storeu_ps(to + 3 * resample_lanes, _mm512_extractf32x4_ps(all, 3));
   }
   __m128i bytes() const { return _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(all)); }
   void store_bytes(std::uint8_t* to) const {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes());
   }
   static void store_lines(const Lanes (&columns)[4], std::size_t channels,
-                          std::uint8_t* const (&to)[kResampleLines], std::size_t at) {
+                          std::uint8_t* const (&to)[resample_lines], std::size_t at) {
     store_four(columns[0].bytes(), columns[1].bytes(), columns[2].bytes(), columns[3].bytes(),
                channels, to, at);
   }
 };
 
-#include "resample_kernels.inc"
+#include "data/resample_kernels.inc"
 
 }  // namespace
 

@@ -14,11 +14,11 @@ namespace lockstep::data {
 // Four target lines are made at once and kept interleaved: the 16 numbers of one source column in
 // them are a register, so that the second direction, too, only multiplies and adds whole registers.
 
-inline constexpr int kColumnBits = 15, kLineBits = 11;
-inline constexpr float kToSixteenths = 1.0f / 2048;    // 2^4 / 2^15
-inline constexpr float kToLevels = 1.0f / 32768;       // 1 / (2^4 * 2^11)
-inline constexpr float kRoundToInteger = 12582912.0f;  // 1.5 * 2^23: adding and subtracting rounds
-inline constexpr std::size_t kResampleLines = 4, kResamplePixel = 4, kResampleLanes = 16;
+inline constexpr int column_bits = 15, line_bits = 11;
+inline constexpr float to_sixteenths = 1.0f / 2048;    // 2^4 / 2^15
+inline constexpr float to_levels = 1.0f / 32768;       // 1 / (2^4 * 2^11)
+inline constexpr float round_to_integer = 12582912.0f;  // 1.5 * 2^23: adding and subtracting rounds
+inline constexpr std::size_t resample_lines = 4, resample_pixel = 4, resample_lanes = 16;
 
 /// The two directions, compiled for one instruction set.
 struct ResampleKernels {
@@ -29,7 +29,7 @@ struct ResampleKernels {
   /// `taps` weights and begins at column first[i].
   void (*blend_columns)(const float* lines, const std::uint32_t* first, const float* weights,
                         std::size_t taps, std::size_t count, bool flip, std::size_t channels,
-                        std::uint8_t* const (&to)[kResampleLines]);
+                        std::uint8_t* const (&to)[resample_lines]);
 };
 
 extern const ResampleKernels resample_x86_64, resample_avx2, resample_avx512;

@@ -1,4 +1,4 @@
-#include "row_checksums.hpp"
+#include "data/row_checksums.hpp"
 
 #include <fmt/core.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "file_bytes.hpp"
+#include "data/file_bytes.hpp"
 
 namespace lockstep::data {
 

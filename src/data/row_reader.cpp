@@ -5,12 +5,12 @@
 
 #include <fmt/core.h>
 
-#include "effects.hpp"
-#include "jpeg_region.hpp"
+#include "data/effects.hpp"
+#include "data/jpeg_region.hpp"
+#include "data/resample.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/geometry.hpp"
-#include "resample.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -115,8 +115,8 @@ struct RowReader::Impl {
       spec.height = height;
       spec.width = width;
     }
-    if (raw) stored.resize(info.row_bytes() + kResampleSlack);
-    if (raw && resampled) wide.resize(info.height * info.width * 4 + kResampleSlack);
+    if (raw) stored.resize(info.row_bytes() + resample_slack);
+    if (raw && resampled) wide.resize(info.height * info.width * 4 + resample_slack);
   }
 
   void begin() {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "file_bytes.hpp"
+#include "data/file_bytes.hpp"
 #include "lockstep/data/storage.hpp"
 
 namespace lockstep::data {

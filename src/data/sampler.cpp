@@ -4,17 +4,17 @@
 
 #include <algorithm>
 
+#include "data/permutation.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/base/share.hpp"
-#include "permutation.hpp"
 
 namespace lockstep::data {
 namespace {
 
 // Which permutation of an epoch: each has a stream of its own. Those of windows and nodes follow.
-constexpr std::uint64_t kRows = 0, kBlocks = 1, kParts = 2, kShort = 3, kFirstOther = 8;
-constexpr std::uint64_t kWindowsOfRank = std::uint64_t{1} << 32;
+constexpr std::uint64_t row_stream = 0, block_stream = 1, part_stream = 2, short_stream = 3, first_other_stream = 8;
+constexpr std::uint64_t windows_of_rank = std::uint64_t{1} << 32;
 
 }  // namespace
 
@@ -104,7 +104,7 @@ std::size_t Sampler::row(std::uint64_t epoch, std::size_t position) const {
     case Shuffle::none:
       return position;
     case Shuffle::global:
-      return permuted(position, spec_.rows, spec_.seed, epoch, kRows);
+      return permuted(position, spec_.rows, spec_.seed, epoch, row_stream);
     case Shuffle::block:
       return row_in_blocks(epoch, position);
     case Shuffle::node:
@@ -120,7 +120,7 @@ std::size_t Sampler::row_of_block_order(std::uint64_t epoch, std::uint64_t strea
   const std::size_t block = spec_.block, full = spec_.rows / block, left = spec_.rows % block;
   if (left > 0) {
     const std::size_t place =
-        draw(spec_.seed, epoch, 2 * kShort + stream, Draw::shuffle) % (full + 1);
+        draw(spec_.seed, epoch, 2 * short_stream + stream, Draw::shuffle) % (full + 1);
     if (at >= place * block) {
       if (at < place * block + left) return full * block + (at - place * block);
       at -= left;
@@ -130,16 +130,16 @@ std::size_t Sampler::row_of_block_order(std::uint64_t epoch, std::uint64_t strea
 }
 
 std::size_t Sampler::row_in_blocks(std::uint64_t epoch, std::size_t position) const {
-  if (position >= covered()) return row_of_block_order(epoch, kBlocks, position);
+  if (position >= covered()) return row_of_block_order(epoch, block_stream, position);
   const Place at = place(position);
   const std::size_t each = full_rows(at.rank);
   const std::size_t turn = at.batch * each + at.index;  // among this rank's rows of the epoch
   const std::size_t rows = batches_ * each + last_rows(at.rank);
   const std::size_t length = spec_.block * spec_.window, first = turn / length * length;
-  const std::uint64_t stream = kFirstOther + at.rank * kWindowsOfRank + turn / length;
+  const std::uint64_t stream = first_other_stream + at.rank * windows_of_rank + turn / length;
   const std::size_t mixed =
       first + permuted(turn - first, std::min(length, rows - first), spec_.seed, epoch, stream);
-  return row_of_block_order(epoch, kBlocks, rank_begin_[at.rank] + mixed);
+  return row_of_block_order(epoch, block_stream, rank_begin_[at.rank] + mixed);
 }
 
 // A node's part is as large as its share of the covered rows. floor(rows * x / covered) is written
@@ -156,8 +156,8 @@ std::size_t Sampler::row_on_node(std::uint64_t epoch, std::size_t position) cons
   const std::size_t turn = at.batch * node_batch_[node] + at.index +
                            (at.batch < batches_ ? member.full_before : member.last_before);
   const std::size_t begin = part_begin(node), rows = part_begin(node + 1) - begin;
-  const std::size_t mixed = permuted(turn, rows, spec_.seed, epoch, kFirstOther + node);
-  return row_of_block_order(0, kParts, begin + mixed);
+  const std::size_t mixed = permuted(turn, rows, spec_.seed, epoch, first_other_stream + node);
+  return row_of_block_order(0, part_stream, begin + mixed);
 }
 
 std::vector<RowRange> Sampler::rows_of_node() const {
@@ -165,7 +165,7 @@ std::vector<RowRange> Sampler::rows_of_node() const {
   const auto node = static_cast<std::size_t>(spec_.nodes[static_cast<std::size_t>(spec_.rank)]);
   std::vector<RowRange> runs;
   for (std::size_t at = part_begin(node); at < part_begin(node + 1); ++at) {
-    const std::size_t row = row_of_block_order(0, kParts, at);
+    const std::size_t row = row_of_block_order(0, part_stream, at);
     if (!runs.empty() && runs.back().first + runs.back().rows == row) {
       ++runs.back().rows;
     } else {

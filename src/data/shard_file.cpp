@@ -1,4 +1,4 @@
-#include "shard_file.hpp"
+#include "data/shard_file.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "chunked_rows.hpp"
-#include "contiguous_rows.hpp"
-#include "jpeg_rows.hpp"
+#include "data/chunked_rows.hpp"
+#include "data/contiguous_rows.hpp"
+#include "data/jpeg_rows.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/h5.hpp"
 
@@ -17,32 +17,32 @@ namespace lockstep::data {
 namespace {
 
 using Kind = h5::NumberType::Kind;
-constexpr h5::NumberType kUint8{Kind::integer, 1, false, "8-bit unsigned integer"};
-constexpr h5::NumberType kUint16{Kind::integer, 2, false, "16-bit unsigned integer"};
-constexpr h5::NumberType kUint64{Kind::integer, 8, false, "64-bit unsigned integer"};
-constexpr h5::NumberType kInt32{Kind::integer, 4, true, "32-bit signed integer"};
-constexpr h5::NumberType kUint32{Kind::integer, 4, false, "32-bit unsigned integer"};
-constexpr h5::NumberType kInteger{Kind::integer, 0, true, "integer"};
-constexpr h5::NumberType kFloat{Kind::real, 0, true, "floating point"};
-constexpr hsize_t kLongestSide = 65535;  // keeps every product of sides within 64 bits
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62, kLargestJpeg = 1 << 28;
-constexpr std::size_t kMostPixels = 1 << 28;  // as decode_image()
+constexpr h5::NumberType uint8_numbers{Kind::integer, 1, false, "8-bit unsigned integer"};
+constexpr h5::NumberType uint16_numbers{Kind::integer, 2, false, "16-bit unsigned integer"};
+constexpr h5::NumberType uint64_numbers{Kind::integer, 8, false, "64-bit unsigned integer"};
+constexpr h5::NumberType int32_numbers{Kind::integer, 4, true, "32-bit signed integer"};
+constexpr h5::NumberType uint32_numbers{Kind::integer, 4, false, "32-bit unsigned integer"};
+constexpr h5::NumberType whole_numbers{Kind::integer, 0, true, "integer"};
+constexpr h5::NumberType float_numbers{Kind::real, 0, true, "floating point"};
+constexpr hsize_t longest_side = 65535;  // keeps every product of sides within 64 bits
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62, largest_jpeg = 1 << 28;
+constexpr std::size_t most_pixels = 1 << 28;  // as decode_image()
 
 int version_of(Encoding encoding) {
-  return encoding == Encoding::raw ? kShardVersion : kJpegShardVersion;
+  return encoding == Encoding::raw ? shard_version : jpeg_shard_version;
 }
 
 Encoding read_format(hid_t file, const std::filesystem::path& path) {
   const std::vector<std::string> format = h5::Item::attribute(file, path, "format").read_strings();
-  const bool raw = format == std::vector<std::string>{kShardFormat};
-  if (!raw && format != std::vector<std::string>{kJpegShardFormat}) {
-    h5::refuse(path, fmt::format("the attribute 'format' is neither '{}' nor '{}'", kShardFormat,
-                                 kJpegShardFormat));
+  const bool raw = format == std::vector<std::string>{shard_format};
+  if (!raw && format != std::vector<std::string>{jpeg_shard_format}) {
+    h5::refuse(path, fmt::format("the attribute 'format' is neither '{}' nor '{}'", shard_format,
+                                 jpeg_shard_format));
   }
   const Encoding encoding = raw ? Encoding::raw : Encoding::jpeg;
   const int known = version_of(encoding);
   const h5::Item version = h5::Item::attribute(file, path, "format_version");
-  version.expect_type(kInteger);
+  version.expect_type(whole_numbers);
   version.expect_rank(0);
   const auto number = version.number<std::int64_t>();
   if (number != known) {
@@ -56,7 +56,7 @@ Encoding read_format(hid_t file, const std::filesystem::path& path) {
 std::vector<float> read_channels(hid_t file, const std::filesystem::path& path,
                                  const std::string& name, std::size_t channels) {
   const h5::Item item = h5::Item::attribute(file, path, name);
-  item.expect_type(kFloat);
+  item.expect_type(float_numbers);
   if (item.expect_rank(1)[0] != channels) {
     item.refuse(fmt::format("does not have one value for each of {} channels", channels));
   }
@@ -80,12 +80,12 @@ std::vector<Number> read_rows(const h5::Item& item, const h5::NumberType& type, 
 }
 
 void read_shape(const h5::Item& images, DataSetInfo& info) {
-  images.expect_type(kUint8);
+  images.expect_type(uint8_numbers);
   const std::vector<std::uint64_t> dimensions = images.expect_rank(4);
   if (dimensions[0] == 0) images.refuse("has no rows");
-  if (dimensions[0] > kMostRows) images.refuse("has more than 2^31 rows");
+  if (dimensions[0] > most_rows) images.refuse("has more than 2^31 rows");
   for (std::size_t i = 1; i < 4; ++i) {
-    if (dimensions[i] == 0 || dimensions[i] > kLongestSide) {
+    if (dimensions[i] == 0 || dimensions[i] > longest_side) {
       images.refuse(
           fmt::format("has rows of {} x {} x {}", dimensions[1], dimensions[2], dimensions[3]));
     }
@@ -143,7 +143,7 @@ void open_pixels(Opened& opened, hid_t file) {
     return;
   }
   const std::size_t row_bytes = shard.info.row_bytes();
-  if (shard.info.rows > kMostBytes / row_bytes) h5::refuse(shard.path, "is truncated");
+  if (shard.info.rows > most_bytes / row_bytes) h5::refuse(shard.path, "is truncated");
   // Before anything is made as long as the rows are said to be many.
   opened.bytes = std::make_unique<FileBytes>(shard.path, offset, shard.info.rows * row_bytes, true);
 }
@@ -153,16 +153,16 @@ void check_jpegs(const Opened& opened, std::uint64_t bytes) {
   const ShardFile& shard = opened.shard;
   for (std::size_t row = 0; row < shard.info.rows; ++row) {
     const std::uint64_t begin = opened.ends[row], end = opened.ends[row + 1];
-    if (begin >= end || end > bytes || end - begin > kLargestJpeg) {
+    if (begin >= end || end > bytes || end - begin > largest_jpeg) {
       h5::refuse(shard.path,
                  fmt::format("row {} is bytes {} to {} of {}, which cannot be (a JPEG has at most "
                              "{} bytes)",
-                             row, begin, end, bytes, kLargestJpeg));
+                             row, begin, end, bytes, largest_jpeg));
     }
     const std::size_t height = opened.sizes[2 * row], width = opened.sizes[2 * row + 1];
-    if (height == 0 || width == 0 || height * width > kMostPixels) {
+    if (height == 0 || width == 0 || height * width > most_pixels) {
       h5::refuse(shard.path, fmt::format("row {} has {} x {} pixels; 1 to {} can be decoded", row,
-                                         height, width, kMostPixels));
+                                         height, width, most_pixels));
     }
   }
 }
@@ -170,7 +170,7 @@ void check_jpegs(const Opened& opened, std::uint64_t bytes) {
 void open_jpegs(Opened& opened, hid_t file) {
   ShardFile& shard = opened.shard;
   h5::Item jpegs = h5::Item::data_set(file, shard.path, "jpegs");
-  jpegs.expect_type(kUint8);
+  jpegs.expect_type(uint8_numbers);
   const std::uint64_t bytes = jpegs.expect_rank(1)[0];
   const h5::Data data = jpegs.take_data();
   std::uint64_t offset = 0;
@@ -181,11 +181,11 @@ void open_jpegs(Opened& opened, hid_t file) {
   const h5::Item offsets = h5::Item::data_set(file, shard.path, "offsets");
   const std::uint64_t found = offsets.expect_rank(1)[0];
   if (found < 2 || found - 2 > bytes) offsets.refuse("does not have one value more than rows");
-  if (found - 1 > kMostRows) offsets.refuse("is of more than 2^31 rows");
+  if (found - 1 > most_rows) offsets.refuse("is of more than 2^31 rows");
   shard.info.rows = found - 1;
-  opened.ends = read_rows<std::uint64_t>(offsets, kUint64, found);
+  opened.ends = read_rows<std::uint64_t>(offsets, uint64_numbers, found);
   const h5::Item sizes = h5::Item::data_set(file, shard.path, "sizes");
-  sizes.expect_type(kUint16);
+  sizes.expect_type(uint16_numbers);
   if (sizes.expect_rank(2) != std::vector<std::uint64_t>{shard.info.rows, 2}) {
     sizes.refuse("does not have a height and a width for each row");
   }
@@ -251,10 +251,10 @@ ShardFile open_shard(const std::filesystem::path& path, BlockCache& cache) {
   for (const float deviation : shard.info.stddev) {
     if (deviation <= 0) h5::refuse(path, "the attribute 'stddev' has a value that is not positive");
   }
-  shard.labels = read_rows<std::int32_t>(h5::Item::data_set(file.get(), path, "labels"), kInt32,
+  shard.labels = read_rows<std::int32_t>(h5::Item::data_set(file.get(), path, "labels"), int32_numbers,
                                          shard.info.rows);
   std::vector<std::uint32_t> crcs = read_rows<std::uint32_t>(
-      h5::Item::data_set(file.get(), path, "crc32c"), kUint32, shard.info.rows);
+      h5::Item::data_set(file.get(), path, "crc32c"), uint32_numbers, shard.info.rows);
   check_labels(shard);
   shard.rows = opened.rows(std::move(crcs), cache);
   return std::move(shard);

@@ -6,19 +6,19 @@
 #include <optional>
 #include <vector>
 
-#include "block_cache.hpp"
+#include "data/block_cache.hpp"
+#include "data/rows.hpp"
 #include "lockstep/base/h5.hpp"
 #include "lockstep/data/data_set_info.hpp"
-#include "rows.hpp"
 
 namespace lockstep::data {
 
-inline constexpr const char* kShardFormat = "lockstep-shard";
-inline constexpr int kShardVersion = 2;
-inline constexpr const char* kJpegShardFormat = "lockstep-jpeg-shard";
-inline constexpr int kJpegShardVersion = 1;
+inline constexpr const char* shard_format = "lockstep-shard";
+inline constexpr int shard_version = 2;
+inline constexpr const char* jpeg_shard_format = "lockstep-jpeg-shard";
+inline constexpr int jpeg_shard_version = 1;
 /// Of one file: memory is taken for each before a chunked one shows that they are there.
-inline constexpr std::uint64_t kMostRows = std::uint64_t{1} << 31;
+inline constexpr std::uint64_t most_rows = std::uint64_t{1} << 31;
 
 /// What floats of another program's file go from and to; for other numbers this says nothing.
 struct Levels {

@@ -1,12 +1,12 @@
-#include "shard_list.hpp"
+#include "data/shard_list.hpp"
 
 #include <fmt/core.h>
 #include <glob.h>
 
 #include <algorithm>
 
-#include "lockstep/base/join.hpp"
 #include "lockstep/base/h5.hpp"
+#include "lockstep/base/join.hpp"
 
 namespace lockstep::data {
 

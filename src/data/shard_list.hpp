@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "shard_file.hpp"
+#include "data/shard_file.hpp"
 
 namespace lockstep::data {
 

@@ -1,16 +1,16 @@
-#include "shard_skeleton.hpp"
+#include "data/shard_skeleton.hpp"
 
-#include "lockstep/base/h5_writer.hpp"
-#include "shard_file.hpp"
+#include "data/shard_file.hpp"
 #include "lockstep/base/h5.hpp"
+#include "lockstep/base/h5_writer.hpp"
 
 namespace lockstep::data {
 namespace {
 
 void write_attributes(h5::Writer& file, const DataSetInfo& info) {
   const bool raw = info.encoding == Encoding::raw;
-  const std::int32_t version = raw ? kShardVersion : kJpegShardVersion;
-  file.attribute("format", {}, raw ? kShardFormat : kJpegShardFormat, h5::Ending::padding);
+  const std::int32_t version = raw ? shard_version : jpeg_shard_version;
+  file.attribute("format", {}, raw ? shard_format : jpeg_shard_format, h5::Ending::padding);
   file.attribute("format_version", {}, &version);
   file.attribute("mean", {&info.channels, 1}, info.mean.data());
   file.attribute("stddev", {&info.channels, 1}, info.stddev.data());
@@ -38,7 +38,7 @@ Places reserve_rows(h5::Writer& file, const DataSetInfo& info, std::size_t rows,
 Places write_skeleton(const std::filesystem::path& file, const std::filesystem::path& path,
                       const DataSetInfo& info, std::size_t rows, std::uint64_t jpeg_bytes) {
   const h5::Session session;
-  h5::Writer writer = h5::Writer::on_disk(file, path, kJpegBytes);  // the pixels begin at a page
+  h5::Writer writer = h5::Writer::on_disk(file, path, least_jpeg_bytes);  // the pixels begin at a page
   write_attributes(writer, info);
   writer.data_set("classes", info.classes, h5::Ending::padding);
   Places places = reserve_rows(writer, info, rows, jpeg_bytes);

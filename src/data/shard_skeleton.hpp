@@ -18,11 +18,11 @@ struct Places {
 /// Writes a shard without its rows to `file`. HDF5 lays it out and is done with it before the first
 /// row arrives: what is large is written past it, because it can neither close a file on a disk
 /// that has filled up nor end the program in peace after that. `jpeg_bytes`: of all rows, with
-/// Encoding::jpeg; where they begin does not depend on it if it is kJpegBytes or more. Errors name
+/// Encoding::jpeg; where they begin does not depend on it if it is least_jpeg_bytes or more. Errors name
 /// `path`.
 Places write_skeleton(const std::filesystem::path& file, const std::filesystem::path& path,
                       const DataSetInfo& info, std::size_t rows, std::uint64_t jpeg_bytes);
 
-inline constexpr std::uint64_t kJpegBytes = 1 << 16;
+inline constexpr std::uint64_t least_jpeg_bytes = 1 << 16;
 
 }  // namespace lockstep::data

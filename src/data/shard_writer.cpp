@@ -8,18 +8,18 @@
 #include <cerrno>
 #include <cstring>
 
+#include "data/row_checksums.hpp"
+#include "data/shard_skeleton.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/h5.hpp"
 #include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
-#include "row_checksums.hpp"
-#include "shard_skeleton.hpp"
 
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kBufferBytes = 4 << 20;
+constexpr std::size_t write_buffer_bytes = 4 << 20;
 
 using Descriptor = Owned<int, ::close, -1>;
 
@@ -49,8 +49,8 @@ struct ShardWriter::Impl {
     check(info.mean.size() == info.channels && info.stddev.size() == info.channels,
           "mean and deviation for every channel");
     check(!info.classes.empty(), "a shard has classes");
-    buffer.reserve(std::max(kBufferBytes, info.row_bytes()));
-    places = write_skeleton(pending.temporary(), path, info, rows, kJpegBytes);
+    buffer.reserve(std::max(write_buffer_bytes, info.row_bytes()));
+    places = write_skeleton(pending.temporary(), path, info, rows, least_jpeg_bytes);
     descriptor = Descriptor(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
     if (!descriptor) fail();
     offsets.push_back(0);
@@ -85,7 +85,7 @@ struct ShardWriter::Impl {
   // Everything of the final layout but the room for the JPEGs.
   void write_layout() {
     const PendingFile layout(path.string() + ".layout");
-    const std::uint64_t bytes = std::max(flushed, kJpegBytes);
+    const std::uint64_t bytes = std::max(flushed, least_jpeg_bytes);
     const Places final_places = write_skeleton(layout.temporary(), path, info, rows, bytes);
     check(final_places.images == places.images, "JPEGs begin where they were expected to");
     places = final_places;

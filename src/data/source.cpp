@@ -10,11 +10,11 @@
 
 #include <fmt/core.h>
 
+#include "data/source_files.hpp"
+#include "data/unpack.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
-#include "source_files.hpp"
-#include "unpack.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

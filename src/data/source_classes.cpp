@@ -1,7 +1,7 @@
 #include <fmt/core.h>
 
+#include "data/source_files.hpp"
 #include "lockstep/base/error.hpp"
-#include "source_files.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "index_file.hpp"
+#include "data/index_file.hpp"
 #include "lockstep/data/source.hpp"
 
 namespace lockstep::data {

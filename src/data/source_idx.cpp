@@ -4,10 +4,10 @@
 #include <fmt/core.h>
 #include <zlib.h>
 
+#include "data/source_files.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/data/source.hpp"
-#include "source_files.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

@@ -6,12 +6,12 @@
 #include <cerrno>
 #include <cstring>
 
-#include "class_list.hpp"
+#include "data/class_list.hpp"
+#include "data/source_files.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/owned.hpp"
-#include "source_files.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -20,7 +20,7 @@ namespace {
 
 using Descriptor = Owned<int, ::close, -1>;
 
-constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 28;
+constexpr std::uint64_t largest_file = std::uint64_t{1} << 28;
 
 std::string read_bytes(int descriptor, std::uint64_t offset, std::size_t bytes,
                        const std::string& name) {
@@ -49,8 +49,8 @@ Descriptor open_to_read(const fs::path& path) {
 std::string read_whole(const std::string& path) {
   const Descriptor file = open_to_read(path);
   const FileStamp before = stamp_of(file.get(), path);
-  require(before.bytes <= kLargestFile, fmt::format("{}: has {} bytes; an image has at most {}",
-                                                    path, before.bytes, kLargestFile));
+  require(before.bytes <= largest_file, fmt::format("{}: has {} bytes; an image has at most {}",
+                                                    path, before.bytes, largest_file));
   std::string bytes = read_bytes(file.get(), 0, before.bytes, path);
   require(stamp_of(file.get(), path) == before,
           fmt::format("{}: has changed while it was read", path));

@@ -4,20 +4,20 @@
 
 #include <fmt/core.h>
 
+#include "data/source_files.hpp"
 #include "lockstep/base/error.hpp"
-#include "source_files.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kSpace = " \t";
+constexpr std::string_view blanks = " \t";
 
 std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kSpace);
+  const std::size_t first = text.find_first_not_of(blanks);
   if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include <fmt/core.h>
 
-#include "image_codecs.hpp"
+#include "data/image_codecs.hpp"
+#include "data/source_files.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/data_set.hpp"
-#include "source_files.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

@@ -8,17 +8,17 @@
 #include <cstring>
 #include <optional>
 
+#include "data/source_files.hpp"
+#include "data/tar.hpp"
 #include "lockstep/base/error.hpp"
-#include "source_files.hpp"
-#include "tar.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kLongestLabel = 4096, kLargestJson = 1 << 20;
-constexpr std::uint64_t kLargestImage = std::uint64_t{1} << 28;
+constexpr std::size_t longest_label = 4096, largest_json = 1 << 20;
+constexpr std::uint64_t largest_image = std::uint64_t{1} << 28;
 
 std::string_view folder_of(std::string_view name) {
   const std::size_t slash = name.rfind('/');
@@ -121,7 +121,7 @@ class TarIndexer {
   }
 
   std::string label_in_cls(const TarMember& member) const {
-    std::string text = reader_.content(member, kLongestLabel);
+    std::string text = reader_.content(member, longest_label);
     constexpr std::string_view space = " \t\r\n";
     const std::size_t first = text.find_first_not_of(space);
     if (first == text.npos) refuse(member, "is empty: expected a label");
@@ -132,7 +132,7 @@ class TarIndexer {
   }
 
   std::optional<std::string> label_in_json(const TarMember& member) const {
-    const std::string text = reader_.content(member, kLargestJson);
+    const std::string text = reader_.content(member, largest_json);
     const auto json = nlohmann::json::parse(text, nullptr, false);
     if (json.is_discarded()) refuse(member, "is no JSON");
     if (!json.is_object()) return {};
@@ -158,9 +158,9 @@ class TarIndexer {
              "--hard-dereference");
     if (member.kind == TarMember::Kind::sparse)
       refuse(member, "is stored as a sparse file, which is not read: make the archive anew");
-    if (member.bytes > kLargestImage)
+    if (member.bytes > largest_image)
       refuse(member,
-             fmt::format("has {} bytes; an image has at most {}", member.bytes, kLargestImage));
+             fmt::format("has {} bytes; an image has at most {}", member.bytes, largest_image));
     ++images_;
     Part part = part_;
     const std::string_view folder = class_folder(member.name, part);

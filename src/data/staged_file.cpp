@@ -1,4 +1,4 @@
-#include "staged_file.hpp"
+#include "data/staged_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -21,9 +21,9 @@ namespace lockstep::data {
 namespace {
 
 // A piece's state: nobody has it, it is there, or the process that copies it.
-constexpr std::uint32_t kAbsent = 0, kThere = 0xFFFFFFFF;
-constexpr double kPatienceS = 30;  // with a process that copies a piece
-constexpr std::size_t kHeader = 4096;
+constexpr std::uint32_t piece_absent = 0, piece_there = 0xFFFFFFFF;
+constexpr double copy_patience_s = 30;  // with a process that copies a piece
+constexpr std::size_t table_header_bytes = 4096;
 
 [[noreturn]] void cannot(const std::filesystem::path& path, const char* what) {
   throw InputError(
@@ -61,7 +61,7 @@ void make_table(const std::filesystem::path& path, const std::string& text, std:
   Owned<int, ::close, -1> file(::open(draft.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600));
   if (!file) cannot(draft, "made");
   std::vector<std::uint8_t> zeros(bytes, 0);
-  std::copy_n(text.begin(), std::min(text.size(), kHeader - 1), zeros.begin());
+  std::copy_n(text.begin(), std::min(text.size(), table_header_bytes - 1), zeros.begin());
   const bool written = write_all(file.get(), zeros.data(), zeros.size()) == zeros.size();
   const bool named = written && (::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int why = errno;
@@ -91,15 +91,15 @@ StagedFile::StagedFile(const std::filesystem::path& original, int descriptor,
   }
   path_ = folder / (name_of(text) + "-" + original.filename().string());
   const std::filesystem::path table = path_.string() + ".pieces";
-  table_bytes_ = kHeader + pieces() * sizeof(std::uint32_t);
+  table_bytes_ = table_header_bytes + pieces() * sizeof(std::uint32_t);
   make_table(table, text, table_bytes_);
   const Owned<int, ::close, -1> file(::open(table.c_str(), O_RDWR | O_CLOEXEC));
   if (!file || ::fstat(file.get(), &owner) != 0) cannot(table, "opened");
-  std::string found(kHeader, '\0');
+  std::string found(table_header_bytes, '\0');
   const bool same =
       static_cast<std::size_t>(owner.st_size) == table_bytes_ &&
-      read_whole(file.get(), reinterpret_cast<std::uint8_t*>(found.data()), kHeader, 0) &&
-      std::strncmp(text.c_str(), found.c_str(), kHeader - 1) == 0;
+      read_whole(file.get(), reinterpret_cast<std::uint8_t*>(found.data()), table_header_bytes, 0) &&
+      std::strncmp(text.c_str(), found.c_str(), table_header_bytes - 1) == 0;
   if (!same)
     throw InputError(fmt::format("data.stage: {}: is of another file; remove it", table.string()));
   copy_ = Owned<int, ::close, -1>(::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
@@ -114,12 +114,12 @@ StagedFile::~StagedFile() {
 }
 
 std::atomic_ref<std::uint32_t> StagedFile::state(std::uint64_t piece) const {
-  auto* states = reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(table_) + kHeader);
+  auto* states = reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(table_) + table_header_bytes);
   return std::atomic_ref<std::uint32_t>(states[piece]);
 }
 
 bool StagedFile::is_there(std::uint64_t piece) const {
-  return state(piece).load(std::memory_order_acquire) == kThere;
+  return state(piece).load(std::memory_order_acquire) == piece_there;
 }
 
 std::string StagedFile::problem() const {
@@ -134,13 +134,13 @@ bool StagedFile::copy_claimed(std::uint64_t piece) {
   const bool done = read_whole(original_, buffer.data(), bytes, at) &&
                     write_all_at(copy_.get(), buffer.data(), bytes, at) == bytes;
   if (!done) error_ = errno;
-  state(piece).store(done ? kThere : kAbsent, std::memory_order_release);
+  state(piece).store(done ? piece_there : piece_absent, std::memory_order_release);
   return done;
 }
 
 bool StagedFile::copy(std::uint64_t piece) {
   if (error_ != 0) return false;
-  std::uint32_t found = kAbsent;
+  std::uint32_t found = piece_absent;
   const auto mine = static_cast<std::uint32_t>(::getpid());
   if (!state(piece).compare_exchange_strong(found, mine, std::memory_order_acq_rel)) return true;
   return copy_claimed(piece);
@@ -152,18 +152,18 @@ bool StagedFile::ensure(std::uint64_t begin, std::uint64_t end) {
     double waiting_since = 0;
     for (;;) {
       std::uint32_t found = state(piece).load(std::memory_order_acquire);
-      if (found == kThere) break;
+      if (found == piece_there) break;
       if (error_ != 0) return false;
       // One that is gone will not finish it.
       const bool free =
-          found == kAbsent || (::kill(static_cast<pid_t>(found), 0) != 0 && errno == ESRCH);
+          found == piece_absent || (::kill(static_cast<pid_t>(found), 0) != 0 && errno == ESRCH);
       if (free && state(piece).compare_exchange_strong(found, mine, std::memory_order_acq_rel)) {
         if (!copy_claimed(piece)) return false;
         break;
       }
       const double now = now_s();
       if (waiting_since == 0) waiting_since = now;
-      if (now - waiting_since > kPatienceS) return false;
+      if (now - waiting_since > copy_patience_s) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }

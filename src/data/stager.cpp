@@ -1,4 +1,4 @@
-#include "stager.hpp"
+#include "data/stager.hpp"
 
 #include <fmt/core.h>
 #include <sys/statvfs.h>

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "file_bytes.hpp"
+#include "data/file_bytes.hpp"
 #include "lockstep/data/staging.hpp"
 
 namespace lockstep::data {

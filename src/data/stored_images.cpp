@@ -1,4 +1,4 @@
-#include "stored_images.hpp"
+#include "data/stored_images.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kLargestBlock = std::size_t{1} << 30;
+constexpr std::size_t largest_block = std::size_t{1} << 30;
 
 }  // namespace
 
@@ -59,7 +59,7 @@ StoredImages::StoredImages(std::filesystem::path path, h5::Data data, const Pixe
   if (plain_chunks()) reopen_without_cache();
   const std::size_t row = std::max(form_.stored_bytes(), form_.count());
   const std::size_t rows_decoded = chunk_.empty() ? 1 : chunk_[0];
-  if (rows_decoded > kLargestBlock / row || chunk_bytes() > kLargestBlock) {
+  if (rows_decoded > largest_block / row || chunk_bytes() > largest_block) {
     h5::refuse(path_, fmt::format("its images lie in chunks of {} rows of {} bytes; at most 1 GiB "
                                   "is decoded at once: write it with smaller chunks",
                                   rows_decoded, row));
@@ -250,7 +250,7 @@ bool StoredImages::fetch(const std::vector<hsize_t>& origin, std::vector<std::ui
     return false;
   }
   if (bytes == 0) return false;
-  if (bytes > 2 * kLargestBlock)
+  if (bytes > 2 * largest_block)
     h5::refuse(path_, fmt::format("the chunk at row {} is damaged", origin[0]));
   stored.resize(bytes);
   if (H5Dread_chunk(data_.get(), H5P_DEFAULT, origin.data(), &skipped, stored.data()) < 0)

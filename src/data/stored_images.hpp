@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "chunk_filters.hpp"
+#include "data/chunk_filters.hpp"
+#include "data/pixel_form.hpp"
 #include "lockstep/base/file_stamp.hpp"
 #include "lockstep/base/h5.hpp"
-#include "pixel_form.hpp"
 
 namespace lockstep::data {
 

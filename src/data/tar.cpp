@@ -1,4 +1,4 @@
-#include "tar.hpp"
+#include "data/tar.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -16,16 +16,16 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::uint64_t kBlock = 512;
-constexpr std::size_t kBuffer = 8 * kBlock;
-constexpr std::uint64_t kLongestName = 1 << 16, kLargestPax = 1 << 20;
+constexpr std::uint64_t tar_block = 512;
+constexpr std::size_t tar_buffer = 8 * tar_block;
+constexpr std::uint64_t longest_name = 1 << 16, largest_pax = 1 << 20;
 
 // POSIX.1-1988 (ustar): where each field of a header stands.
 struct Field {
   std::size_t at, bytes;
 };
-constexpr Field kName{0, 100}, kSize{124, 12}, kChecksum{148, 8}, kMagic{257, 8}, kPrefix{345, 155};
-constexpr std::size_t kType = 156;
+constexpr Field name_field{0, 100}, size_field{124, 12}, checksum_field{148, 8}, magic_field{257, 8}, prefix_field{345, 155};
+constexpr std::size_t type_at = 156;
 
 /// Up to the first NUL, or the whole field.
 std::string text(const char* block, Field field) {
@@ -61,13 +61,13 @@ std::optional<std::uint64_t> number(const char* block, Field field) {
 /// Old programs added the bytes up as signed ones.
 bool checksum_holds(const char* block) {
   std::int64_t sum = 0, signed_sum = 0;
-  for (std::size_t i = 0; i < kBlock; ++i) {
-    const bool itself = i >= kChecksum.at && i < kChecksum.at + kChecksum.bytes;
+  for (std::size_t i = 0; i < tar_block; ++i) {
+    const bool itself = i >= checksum_field.at && i < checksum_field.at + checksum_field.bytes;
     const char byte = itself ? ' ' : block[i];
     sum += static_cast<unsigned char>(byte);
     signed_sum += static_cast<signed char>(byte);
   }
-  const auto stored = number(block, kChecksum);
+  const auto stored = number(block, checksum_field);
   return stored && (static_cast<std::int64_t>(*stored) == sum ||
                     static_cast<std::int64_t>(*stored) == signed_sum);
 }
@@ -76,7 +76,7 @@ bool all_zero(const char* from, std::size_t bytes) {
   return std::all_of(from, from + bytes, [](char c) { return c == '\0'; });
 }
 
-std::uint64_t in_blocks(std::uint64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
+std::uint64_t in_blocks(std::uint64_t bytes) { return (bytes + tar_block - 1) / tar_block * tar_block; }
 
 TarMember::Kind kind_of(char type, const std::string& name) {
   switch (type) {
@@ -99,7 +99,7 @@ TarMember::Kind kind_of(char type, const std::string& name) {
 }  // namespace
 
 TarReader::TarReader(int descriptor, std::uint64_t bytes, std::filesystem::path path)
-    : descriptor_(descriptor), bytes_(bytes), path_(std::move(path)), buffer_(kBuffer) {
+    : descriptor_(descriptor), bytes_(bytes), path_(std::move(path)), buffer_(tar_buffer) {
   require(bytes_ > 0, fmt::format("{}: is empty", path_.string()));
 }
 
@@ -116,12 +116,12 @@ std::string TarReader::read(std::uint64_t at, std::uint64_t bytes) const {
 }
 
 const char* TarReader::block(std::uint64_t at) {
-  if (at > bytes_ || bytes_ - at < kBlock)
+  if (at > bytes_ || bytes_ - at < tar_block)
     refuse(at, fmt::format("the archive is cut off: a header should come here, but the file is {} "
                            "bytes long",
                            bytes_));
-  if (at < buffered_at_ || at + kBlock > buffered_at_ + buffered_) {
-    const std::string piece = read(at, std::min<std::uint64_t>(kBuffer, bytes_ - at));
+  if (at < buffered_at_ || at + tar_block > buffered_at_ + buffered_) {
+    const std::string piece = read(at, std::min<std::uint64_t>(tar_buffer, bytes_ - at));
     std::copy(piece.begin(), piece.end(), buffer_.begin());
     buffered_at_ = at;
     buffered_ = piece.size();
@@ -138,7 +138,7 @@ std::string TarReader::content(const TarMember& member, std::size_t most) const 
 
 /// Blocks of zeros end an archive; what else follows would be lost without a word.
 bool TarReader::at_end() {
-  if (!all_zero(block(at_), kBlock)) return false;
+  if (!all_zero(block(at_), tar_block)) return false;
   for (std::uint64_t at = at_; at < bytes_;) {
     const std::string piece = read(at, std::min<std::uint64_t>(1 << 16, bytes_ - at));
     if (!all_zero(piece.data(), piece.size()))
@@ -153,7 +153,7 @@ bool TarReader::at_end() {
 /// pax: "<length> <key>=<value>\n", one after the other.
 void TarReader::read_pax(const TarMember& header, std::string& name, std::uint64_t& bytes,
                          bool& sparse) {
-  const std::string records = content(header, kLargestPax);
+  const std::string records = content(header, largest_pax);
   const auto bad = [&] { refuse(header.header, "a pax header that is damaged"); };
   for (std::string_view rest = records; !rest.empty();) {
     std::size_t length = 0;
@@ -192,18 +192,18 @@ bool TarReader::next(TarMember& member) {
     if (!checksum_holds(header))
       refuse(at_, at_ == 0 ? "this is no tar: its first header is wrong"
                            : "damaged: the checksum of the header that stands here is wrong");
-    const auto bytes = number(header, kSize);
+    const auto bytes = number(header, size_field);
     if (!bytes) refuse(at_, "damaged: the header that stands here has no size");
-    const char type = header[kType];
-    member.name = text(header, kName);
-    if (std::memcmp(header + kMagic.at, "ustar\0", 6) == 0) {
-      const std::string prefix = text(header, kPrefix);
+    const char type = header[type_at];
+    member.name = text(header, name_field);
+    if (std::memcmp(header + magic_field.at, "ustar\0", 6) == 0) {
+      const std::string prefix = text(header, prefix_field);
       if (!prefix.empty()) member.name = prefix + '/' + member.name;
     }
     const bool meta = type == 'x' || type == 'g' || type == 'L' || type == 'K';
     if (!meta && !long_name.empty()) member.name = long_name;
     member.header = at_;
-    member.offset = at_ + kBlock;
+    member.offset = at_ + tar_block;
     member.bytes = !meta && long_bytes != unknown ? long_bytes : *bytes;
     member.kind = sparse ? TarMember::Kind::sparse : kind_of(type, member.name);
     // Links and folders have no content, whatever their size says, in every tar but the oldest.
@@ -216,7 +216,7 @@ bool TarReader::next(TarMember& member) {
     if (!meta) return true;
     if (type == 'x') read_pax(member, long_name, long_bytes, sparse);
     if (type == 'L') {
-      long_name = content(member, kLongestName);
+      long_name = content(member, longest_name);
       long_name.resize(std::min(long_name.size(), long_name.find('\0')));
     }
     announced = announced || type != 'g';

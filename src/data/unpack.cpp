@@ -1,4 +1,4 @@
-#include "unpack.hpp"
+#include "data/unpack.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -23,12 +23,12 @@ namespace {
 
 using Descriptor = Owned<int, ::close, -1>;
 
-constexpr std::size_t kPiece = 1 << 18;
+constexpr std::size_t unpacked_piece = 1 << 18;
 
 /// The compressed file, piece by piece.
 class Input {
  public:
-  explicit Input(const fs::path& path) : path_(path), bytes_(kPiece) {
+  explicit Input(const fs::path& path) : path_(path), bytes_(unpacked_piece) {
     file_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file_) fail();
   }
@@ -56,7 +56,7 @@ class Input {
 
 class Output {
  public:
-  explicit Output(const fs::path& path) : path_(path), pending_(path), bytes_(kPiece) {
+  explicit Output(const fs::path& path) : path_(path), pending_(path), bytes_(unpacked_piece) {
     file_ = Descriptor(::open(pending_.temporary().c_str(), O_WRONLY | O_CLOEXEC));
     if (!file_) fail();
   }
@@ -99,12 +99,12 @@ void unpack_gzip(Input& input, Output& output) {
       }
       if (!inside) inflateReset(&stream);
       stream.next_out = reinterpret_cast<Bytef*>(output.room());
-      stream.avail_out = kPiece;
+      stream.avail_out = unpacked_piece;
       result = inflate(&stream, Z_NO_FLUSH);
       if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
         input.refuse(stream.msg != nullptr ? stream.msg : "damaged");
       inside = result != Z_STREAM_END;
-      output.write(kPiece - stream.avail_out);
+      output.write(unpacked_piece - stream.avail_out);
     } while (stream.avail_in > 0 || (inside && stream.avail_out == 0));
   }
   if (inside) input.refuse("it is cut off");
@@ -117,7 +117,7 @@ void unpack_zstd(Input& input, Output& output) {
   for (std::string_view piece = input.next(); !piece.empty(); piece = input.next()) {
     ZSTD_inBuffer in{piece.data(), piece.size(), 0};
     for (bool full = false; in.pos < in.size || full;) {
-      ZSTD_outBuffer out{output.room(), kPiece, 0};
+      ZSTD_outBuffer out{output.room(), unpacked_piece, 0};
       wanted = ZSTD_decompressStream(context.get(), &out, &in);
       if (ZSTD_isError(wanted) != 0) input.refuse(ZSTD_getErrorName(wanted));
       output.write(out.pos);

@@ -12,7 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr double kTrialS = 0.15;
+constexpr double trial_s = 0.15;
 
 // Rows of the rank from where the loader begins, each taken once, over and over.
 class Rows {
@@ -45,7 +45,7 @@ double rate_of(std::size_t workers, const DataSet& data, const LoaderSpec& spec,
       do {
         reader.read(spec.epoch, rows.next(spec.epoch), image);
         ++done;
-      } while (now_s() - start < kTrialS);
+      } while (now_s() - start < trial_s);
     } catch (...) {
       const std::lock_guard lock(mutex);
       error = std::current_exception();

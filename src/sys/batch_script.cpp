@@ -1,11 +1,11 @@
-#include "batch_script.hpp"
+#include "sys/batch_script.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 
 #include "lockstep/base/numbers.hpp"
-#include "slurm_options.hpp"
+#include "sys/slurm_options.hpp"
 
 namespace lockstep::sys {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "findings.hpp"
-#include "shell_commands.hpp"
+#include "sys/findings.hpp"
+#include "sys/shell_commands.hpp"
 
 namespace lockstep::sys {
 

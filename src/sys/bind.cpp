@@ -11,10 +11,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bind.hpp"
-#include "cpuset.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/numbers.hpp"
+#include "sys/bind.hpp"
+#include "sys/cpuset.hpp"
 
 // The kernel's own calls rather than hwloc's: hwloc's succeed without doing anything whenever its
 // environment describes another machine.

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cpuset.hpp"
 #include "lockstep/base/json_text.hpp"
+#include "sys/cpuset.hpp"
 
 namespace lockstep::sys {
 namespace {

@@ -1,4 +1,4 @@
-#include "cpuset.hpp"
+#include "sys/cpuset.hpp"
 
 #include <fmt/core.h>
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "batch_script.hpp"
+#include "sys/batch_script.hpp"
 
 namespace lockstep::sys {
 

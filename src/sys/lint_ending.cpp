@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cctype>
 
-#include "batch_script.hpp"
 #include "lockstep/base/numbers.hpp"
-#include "slurm_options.hpp"
+#include "sys/batch_script.hpp"
+#include "sys/slurm_options.hpp"
 
 namespace lockstep::sys {
 namespace {

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "batch_script.hpp"
 #include "lockstep/base/numbers.hpp"
-#include "slurm_options.hpp"
+#include "sys/batch_script.hpp"
+#include "sys/slurm_options.hpp"
 
 namespace lockstep::sys {
 namespace {
 
-constexpr double kLeastMemoryMb = 512;  // of a rank: the program, its libraries and small batches
+constexpr double least_memory_mb = 512;  // of a rank: the program, its libraries and small batches
 
 struct Nodes {
   std::optional<long> fewest, most;
@@ -119,7 +119,7 @@ void lint_memory(const BatchScript& script, Findings& findings) {
     of_rank = read_memory_mb(of_node->value).value_or(0) / std::max(tasks, 1.0);
   else if (of_cpu)
     of_rank = read_memory_mb(of_cpu->value).value_or(0) * cpus;
-  if (of_rank && *of_rank > 0 && *of_rank < kLeastMemoryMb)
+  if (of_rank && *of_rank > 0 && *of_rank < least_memory_mb)
     findings.warning(first->line, "memory",
                      fmt::format("leaves {:.0f} MB for each rank; a number without a letter counts "
                                  "MB (--mem=16 is 16 MB, --mem=16G is meant)",

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "batch_script.hpp"
 #include "lockstep/base/numbers.hpp"
+#include "sys/batch_script.hpp"
 
 namespace lockstep::sys {
 namespace {

@@ -6,12 +6,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
-#include "cpuset.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
+#include "sys/cpuset.hpp"
 
 namespace lockstep::sys {
 namespace {

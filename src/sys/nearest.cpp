@@ -1,10 +1,10 @@
-#include "nearest.hpp"
+#include "sys/nearest.hpp"
 
 #include <strings.h>
 
 #include <algorithm>
 
-#include "cpuset.hpp"
+#include "sys/cpuset.hpp"
 
 namespace lockstep::sys {
 namespace {

@@ -7,7 +7,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 
 #include "lockstep/base/build_id.hpp"

@@ -4,10 +4,10 @@
 #include <map>
 #include <utility>
 
-#include "cpuset.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
-#include "nearest.hpp"
+#include "sys/cpuset.hpp"
+#include "sys/nearest.hpp"
 
 namespace lockstep::sys {
 namespace {

@@ -1,4 +1,4 @@
-#include "shell_commands.hpp"
+#include "sys/shell_commands.hpp"
 
 #include <algorithm>
 #include <array>

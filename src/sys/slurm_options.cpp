@@ -1,4 +1,4 @@
-#include "slurm_options.hpp"
+#include "sys/slurm_options.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "bind.hpp"
+#include "sys/bind.hpp"
 
 namespace lockstep::sys {
 namespace {

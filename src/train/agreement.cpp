@@ -17,7 +17,7 @@ namespace lockstep::train {
 namespace {
 
 /// Where a node has its data and how it reads them: the rows are the same.
-constexpr std::array<std::string_view, 9> kMayDiffer = {
+constexpr std::array<std::string_view, 9> may_differ = {
     "data.train", "data.val",      "data.stage",   "data.read", "data.readahead",
     "data.slots", "data.cache-mb", "data.workers", "threads"};
 
@@ -28,7 +28,7 @@ struct Option {
 std::vector<Option> shared_options(const Config& config) {
   std::vector<Option> options;
   for (const ConfigKey& key : config_keys())
-    if (std::find(kMayDiffer.begin(), kMayDiffer.end(), key.name) == kMayDiffer.end())
+    if (std::find(may_differ.begin(), may_differ.end(), key.name) == may_differ.end())
       options.push_back({key.name, key.get(config)});
   return options;
 }

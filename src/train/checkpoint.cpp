@@ -21,37 +21,37 @@ namespace {
 
 // HDF5 checks little of its own metadata, so the check covers the file as bytes: the user block,
 // which HDF5 leaves to the application, says what the bytes behind it must be.
-constexpr std::size_t kUserBlock = 512;
-constexpr std::string_view kMagic = "lockstep checkpoint ";
-constexpr int kVersion = 2;
+constexpr std::size_t user_block_bytes = 512;
+constexpr std::string_view checkpoint_magic = "lockstep checkpoint ";
+constexpr int checkpoint_version = 2;
 
 /// What the user block must be before this HDF5 part.
 std::string user_block(std::string_view hdf5_part) {
-  std::string block = fmt::format("{}{}\ncrc32c 0x{:08x}\nbytes {}\n", kMagic, kVersion,
+  std::string block = fmt::format("{}{}\ncrc32c 0x{:08x}\nbytes {}\n", checkpoint_magic, checkpoint_version,
                                   crc32c(hdf5_part.data(), hdf5_part.size()), hdf5_part.size());
-  block.resize(kUserBlock, '\0');
+  block.resize(user_block_bytes, '\0');
   return block;
 }
 
 /// `text` stands behind the magic. What is no number is left to the checksum.
 void require_known_version(const std::filesystem::path& path, std::string_view text) {
-  int version = kVersion;
+  int version = checkpoint_version;
   std::from_chars(text.data(), text.data() + text.size(), version);
-  require(version == kVersion,
+  require(version == checkpoint_version,
           fmt::format("{}: is of checkpoint format {}, but this lockstep reads format {}: go on "
                       "with the lockstep that wrote it",
-                      path.string(), version, kVersion));
+                      path.string(), version, checkpoint_version));
 }
 
-constexpr std::size_t kOne = 1;
-constexpr h5::Writer::Shape kSingle(&kOne, 1);
+constexpr std::size_t one_value = 1;
+constexpr h5::Writer::Shape single_shape(&one_value, 1);
 
 /// What a header must not exceed: an attribute's 64 KiB, two paths and a reason in a text.
-constexpr std::size_t kMostNumbers = 1 << 14, kLongestText = 1 << 16;
+constexpr std::size_t most_numbers = 1 << 14, longest_text = 1 << 16;
 
 void write_header(h5::Writer& file, const CheckpointHeader& header) {
   const auto number = [&file](const char* name, auto value) {
-    file.attribute(name, kSingle, &value);
+    file.attribute(name, single_shape, &value);
   };
   const auto numbers = [&file](const char* name, const std::vector<float>& values) {
     const std::size_t count = values.size();
@@ -69,8 +69,8 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
   const std::size_t config_bytes = header.config.size();
   file.data_set("config", {&config_bytes, 1},
                 reinterpret_cast<const std::uint8_t*>(header.config.data()));
-  file.attribute("backend", kSingle, header.backend, h5::Ending::zero);
-  file.attribute("build", kSingle, header.build, h5::Ending::zero);
+  file.attribute("backend", single_shape, header.backend, h5::Ending::zero);
+  file.attribute("build", single_shape, header.build, h5::Ending::zero);
   number("world", header.world);
   number("train_rows", std::uint64_t{header.input.rows});
   number("metrics_bytes", header.metrics_bytes);
@@ -91,12 +91,12 @@ void write_loss_scale(h5::Writer& file, const Parameters& parameters) {
   const std::optional<LossScale> now = parameters.loss_scale();
   if (!now) return;
   const auto scale = static_cast<double>(now->scale);
-  file.attribute("loss_scale", kSingle, &scale);
+  file.attribute("loss_scale", single_shape, &scale);
   const std::pair<const char*, std::uint64_t> counts[] = {
       {"loss_scale_good_steps", now->good_steps},
       {"skipped_in_a_row", now->skipped_in_a_row},
       {"skipped", now->skipped}};
-  for (const auto& [name, count] : counts) file.attribute(name, kSingle, &count);
+  for (const auto& [name, count] : counts) file.attribute(name, single_shape, &count);
 }
 
 /// A checkpoint that is open for reading. Its sum proves that it is as it was written, but not who
@@ -108,12 +108,12 @@ class Reader {
   bool has(const char* name) const { return h5::has_attribute(file_, name); }
   std::uint64_t count(const char* name) const { return attribute(name).number<std::uint64_t>(); }
   double real(const char* name) const { return attribute(name).number<double>(); }
-  std::string text(const char* name) const { return attribute(name).text(kLongestText); }
+  std::string text(const char* name) const { return attribute(name).text(longest_text); }
   std::vector<float> reals(const char* name, std::size_t channels) const {
     const h5::Item item = attribute(name);
     if (item.count() != channels)
       item.refuse(fmt::format("does not have one value for each of {} channels", channels));
-    return item.numbers<float>(kMostNumbers);
+    return item.numbers<float>(most_numbers);
   }
 
   std::vector<std::string> names(const std::string& group) const {
@@ -128,7 +128,7 @@ class Reader {
   std::vector<std::string> texts(const char* name) const {
     const h5::Item item = data_set(name);
     item.expect_rank(1);
-    return item.read_fixed_strings(kLongestText);
+    return item.read_fixed_strings(longest_text);
   }
   std::string bytes(const char* name) const {
     const h5::Item item = data_set(name);
@@ -200,7 +200,7 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
   const nn::ArenaLayout& layout = parameters.layout();
   const std::size_t about = 2 * layout.size * sizeof(float) + 512 * layout.slices.size() + 65536;
   const h5::Session session;
-  h5::Writer file = h5::Writer::in_memory(path, about, kUserBlock);
+  h5::Writer file = h5::Writer::in_memory(path, about, user_block_bytes);
   write_header(file, header);
   write_loss_scale(file, parameters);
   std::vector<float> plain;
@@ -219,25 +219,25 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
     }
   }
   const std::span<char> image = file.image();
-  const std::string block = user_block({image.data() + kUserBlock, image.size() - kUserBlock});
+  const std::string block = user_block({image.data() + user_block_bytes, image.size() - user_block_bytes});
   std::copy(block.begin(), block.end(), image.begin());
   write_text_atomically(path, {image.data(), image.size()});
 }
 
 bool looks_like_checkpoint(const std::filesystem::path& path) {
-  std::array<char, kMagic.size()> begin{};
+  std::array<char, checkpoint_magic.size()> begin{};
   std::ifstream file(path, std::ios::binary);
   return file.read(begin.data(), begin.size()) &&
-         std::string_view(begin.data(), begin.size()) == kMagic;
+         std::string_view(begin.data(), begin.size()) == checkpoint_magic;
 }
 
 void verify_checkpoint(const std::filesystem::path& path) {
   const std::string bytes = read_text(path);
-  require(bytes.starts_with(kMagic), fmt::format("{}: not a lockstep checkpoint", path.string()));
+  require(bytes.starts_with(checkpoint_magic), fmt::format("{}: not a lockstep checkpoint", path.string()));
   const std::string_view all = bytes;
-  require_known_version(path, all.substr(kMagic.size()));
+  require_known_version(path, all.substr(checkpoint_magic.size()));
   require(
-      all.size() > kUserBlock && all.substr(0, kUserBlock) == user_block(all.substr(kUserBlock)),
+      all.size() > user_block_bytes && all.substr(0, user_block_bytes) == user_block(all.substr(user_block_bytes)),
       fmt::format("{}: this checkpoint is torn or was altered: its checksum does not fit",
                   path.string()));
 }

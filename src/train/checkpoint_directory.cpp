@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kNewest = "step-", kBest = "best-", kSuffix = ".h5";
+constexpr std::string_view newest_prefix = "step-", best_prefix = "best-", checkpoint_suffix = ".h5";
 
 /// A file and the step that its name says.
 struct Numbered {
@@ -24,9 +24,9 @@ struct Numbered {
 /// The step of "step-00000390.h5"; nothing for other names, such as a temporary file's.
 std::optional<std::uint64_t> step_of(const fs::path& path, std::string_view prefix) {
   const std::string name = path.filename().string();
-  if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) return std::nullopt;
+  if (!name.starts_with(prefix) || !name.ends_with(checkpoint_suffix)) return std::nullopt;
   return whole_number<std::uint64_t>(
-      name.substr(prefix.size(), name.size() - prefix.size() - kSuffix.size()));
+      name.substr(prefix.size(), name.size() - prefix.size() - checkpoint_suffix.size()));
 }
 
 /// Those that are called "<prefix>STEP.h5", newest first.
@@ -57,18 +57,18 @@ CheckpointDirectory::CheckpointDirectory(fs::path directory, std::size_t keep)
     : directory_(std::move(directory)), keep_(keep) {}
 
 fs::path CheckpointDirectory::path_of(std::uint64_t step) const {
-  return directory_ / fmt::format("{}{:08}{}", kNewest, step, kSuffix);
+  return directory_ / fmt::format("{}{:08}{}", newest_prefix, step, checkpoint_suffix);
 }
 
 fs::path CheckpointDirectory::best_of(std::uint64_t step) const {
-  return directory_ / fmt::format("{}{:08}{}", kBest, step, kSuffix);
+  return directory_ / fmt::format("{}{:08}{}", best_prefix, step, checkpoint_suffix);
 }
 
 fs::path CheckpointDirectory::best() const { return directory_ / "best.h5"; }
 
 std::vector<fs::path> CheckpointDirectory::newest_first() const {
   std::vector<fs::path> paths;
-  for (Numbered& one : list(directory_, kNewest)) paths.push_back(std::move(one.path));
+  for (Numbered& one : list(directory_, newest_prefix)) paths.push_back(std::move(one.path));
   return paths;
 }
 
@@ -98,7 +98,7 @@ void CheckpointDirectory::name_best(std::uint64_t step) const {
 }
 
 std::optional<fs::path> CheckpointDirectory::best_counted_by(const Progress& at) const {
-  for (const Numbered& one : list(directory_, kBest)) {
+  for (const Numbered& one : list(directory_, best_prefix)) {
     if (one.step > at.step) continue;
     try {
       const Progress its = read_header(one.path).progress;
@@ -111,7 +111,7 @@ std::optional<fs::path> CheckpointDirectory::best_counted_by(const Progress& at)
 }
 
 void CheckpointDirectory::go_on_from(const Progress& at, const CheckpointDirectory& origin) const {
-  for (const std::string_view prefix : {kNewest, kBest})
+  for (const std::string_view prefix : {newest_prefix, best_prefix})
     for (const Numbered& one : list(directory_, prefix))
       if (one.step > at.step) set_aside(one.path);
   const auto found = origin.best_counted_by(at);
@@ -119,13 +119,13 @@ void CheckpointDirectory::go_on_from(const Progress& at, const CheckpointDirecto
     if (fs::exists(best())) set_aside(best());
     return;
   }
-  const std::uint64_t step = *step_of(*found, kBest);
+  const std::uint64_t step = *step_of(*found, best_prefix);
   if (!fs::exists(best_of(step))) write_text_atomically(best_of(step), read_text(*found));
   name_best(step);
 }
 
 void CheckpointDirectory::prune() const {
-  std::vector<Numbered> newest = list(directory_, kNewest), best = list(directory_, kBest);
+  std::vector<Numbered> newest = list(directory_, newest_prefix), best = list(directory_, best_prefix);
   std::error_code ignored;  // what cannot be removed now is tried again after the next checkpoint
   for (; newest.size() > keep_; newest.pop_back()) fs::remove(newest.back().path, ignored);
   for (std::size_t i = 1; i < best.size(); ++i) {

@@ -1,4 +1,4 @@
-#include "config_key.hpp"
+#include "train/config_key.hpp"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "lockstep/train/config_keys.hpp"
 
-#include "config_key.hpp"
+#include "train/config_key.hpp"
 
 namespace lockstep::train {
 namespace {

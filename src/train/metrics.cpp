@@ -20,8 +20,8 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::size_t kBufferBytes = 64 * 1024;
-constexpr double kBufferS = 1;
+constexpr std::size_t most_buffered_bytes = 64 * 1024;
+constexpr double most_buffered_s = 1;
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view what) {
   throw InputError(fmt::format("{} cannot {}: {}", path.string(), what, std::strerror(errno)));
@@ -99,7 +99,7 @@ void MetricsLog::add(const std::string& json) {
   buffer_ += json;
   buffer_ += '\n';
   bytes_ += json.size() + 1;
-  if (buffer_.size() >= kBufferBytes || now_s() - wrote_s_ > kBufferS) write_buffer();
+  if (buffer_.size() >= most_buffered_bytes || now_s() - wrote_s_ > most_buffered_s) write_buffer();
 }
 
 void MetricsLog::flush() {

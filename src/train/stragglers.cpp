@@ -17,7 +17,7 @@ struct WorkPart {
   comm::Phase phase;
   double StepTimes::*time;
 };
-constexpr std::array<WorkPart, 4> kWork{{{comm::Phase::data, &StepTimes::data_ms},
+constexpr std::array<WorkPart, 4> work_parts{{{comm::Phase::data, &StepTimes::data_ms},
                                          {comm::Phase::forward, &StepTimes::forward_ms},
                                          {comm::Phase::backward, &StepTimes::backward_ms},
                                          {comm::Phase::update, &StepTimes::update_ms}}};
@@ -56,7 +56,7 @@ std::vector<Straggler> find_stragglers(const std::vector<StepTimes>& mean_times,
     Straggler one{.rank = rank, .late_ms = work_ms(mean_times[rank]) - usual_work_ms};
     if (!(one.late_ms > most_ms)) continue;
     double lost_ms = 0;
-    for (const auto& [phase, time] : kWork) {
+    for (const auto& [phase, time] : work_parts) {
       const double mine = mean_times[rank].*time;
       const double theirs =
           usual(mean_times, [time = time](const StepTimes& t) { return t.*time; });
@@ -83,13 +83,13 @@ std::optional<DataLimit> find_data_limit(const std::vector<StepTimes>& mean_time
 }
 
 void StragglerWatch::add(const StepTimes& times, comm::Control& control) {
-  for (const auto& [phase, time] : kWork) sum_.*time += times.*time;
+  for (const auto& [phase, time] : work_parts) sum_.*time += times.*time;
   sum_.exposed_comm_ms += times.exposed_comm_ms;
   if (++steps_ == window) compare(control);
 }
 
 void StragglerWatch::compare(comm::Control& control) {
-  for (const auto& [phase, time] : kWork) sum_.*time /= static_cast<double>(window);
+  for (const auto& [phase, time] : work_parts) sum_.*time /= static_cast<double>(window);
   sum_.exposed_comm_ms /= static_cast<double>(window);
   const auto all =
       comm::gather_records(control, RankTimes{sum_, host_}, "comparison of step times");

@@ -24,7 +24,7 @@ struct Item {
   bool data_set() const { return kind >= Kind::texts; }
 };
 
-constexpr std::array kItems = {
+constexpr std::array planted_items = {
     Item{"step", Kind::count},
     Item{"epoch", Kind::count},
     Item{"batch", Kind::count},
@@ -68,14 +68,14 @@ class Maker {
     H5Pset_userblock(creation.get(), test::user_block_bytes);
     H5Pset_fapl_core(access.get(), 1 << 14, 0);
     file_ = h5::File(H5Fcreate("fuzz", H5F_ACC_TRUNC, creation.get(), access.get()));
-    std::array<Form, kItems.size()> forms{};
+    std::array<Form, planted_items.size()> forms{};
     for (std::size_t changes = input_.byte() % 4; changes > 0; --changes) {
       Form& form = forms[input_.byte() % forms.size()];
       form = {input_.byte(), input_.byte(), input_.byte(), input_.byte()};
     }
     for (const char* group : {"weights", "momentum"})
       const h5::Group made(H5Gcreate2(file_.get(), group, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-    for (std::size_t i = 0; i < forms.size(); ++i) make(kItems[i], forms[i]);
+    for (std::size_t i = 0; i < forms.size(); ++i) make(planted_items[i], forms[i]);
   }
 
   std::vector<std::uint8_t> sealed() {
@@ -110,10 +110,10 @@ class Maker {
         return text_type(8);
     }
   }
-  static constexpr unsigned kTypes = 12, kVariableText = 6, kVariable = 9;
+  static constexpr unsigned types = 12, variable_text = 6, variable = 9;
   static h5::Type type_of(const Item& item, const Form& form) {
     const std::size_t size = 1 + form.size;
-    switch (form.type % kTypes) {
+    switch (form.type % types) {
       case 1:
         return h5::Type(H5Tcopy(H5T_STD_U64BE));
       case 2:
@@ -124,7 +124,7 @@ class Maker {
         return text_type(size);
       case 5:
         return text_type(size << (form.place % 16));
-      case kVariableText:
+      case variable_text:
         return text_type(H5T_VARIABLE);
       case 7: {
         const hsize_t elements = size;
@@ -135,7 +135,7 @@ class Maker {
         H5Tinsert(type.get(), "a", size, H5T_NATIVE_DOUBLE);
         return type;
       }
-      case kVariable:
+      case variable:
         return h5::Type(H5Tvlen_create(H5T_NATIVE_UINT8));
       case 10:
         return h5::Type(H5Tcreate(H5T_OPAQUE, size));
@@ -224,10 +224,10 @@ class Maker {
     const auto values = static_cast<std::size_t>(count);
     values_.assign(std::max<std::size_t>(1, values * size), 0);
     static const char text[] = "a text\nof any length";
-    if (form.type % kTypes == kVariableText) {
+    if (form.type % types == variable_text) {
       const std::vector<const char*> all(values, text);
       std::memcpy(values_.data(), all.data(), values * sizeof all[0]);
-    } else if (form.type % kTypes == kVariable) {
+    } else if (form.type % types == variable) {
       const std::vector<hvl_t> all(values, {sizeof text, const_cast<char*>(text)});
       std::memcpy(values_.data(), all.data(), values * sizeof all[0]);
     } else if (H5Tget_class(type.get()) == H5T_STRING || form.type != 0) {
@@ -278,7 +278,7 @@ std::vector<std::string> seeds() {
     for (const int byte : bytes) text += static_cast<char>(byte);
     all.push_back(text + std::string(64, 'x'));
   };
-  const int items = static_cast<int>(kItems.size());
+  const int items = static_cast<int>(planted_items.size());
   for (int item = 0; item < items; ++item) {
     for (int type = 1; type < 12; ++type) add({1, item, type, 0, 7, 0});
     for (int shape = 1; shape < 8; ++shape) add({1, item, 0, shape, 6, 0});

@@ -12,22 +12,22 @@
 namespace lockstep::fuzz {
 namespace {
 
-constexpr std::size_t kMostFilters = 3, kHead = 6;
-constexpr std::array<H5Z_filter_t, 6> kFilters = {
+constexpr std::size_t most_filters = 3, head_bytes = 6;
+constexpr std::array<H5Z_filter_t, 6> known_filters = {
     H5Z_FILTER_DEFLATE, H5Z_FILTER_SHUFFLE, H5Z_FILTER_FLETCHER32, 32000, 32001, 32015};
 
 /// `ids`: the filters in the order in which they were applied, 6 and more: none.
-const data::ChunkFilters& filters_of(const std::array<std::uint8_t, kMostFilters>& ids,
+const data::ChunkFilters& filters_of(const std::array<std::uint8_t, most_filters>& ids,
                                      unsigned element) {
-  static std::map<std::pair<std::array<std::uint8_t, kMostFilters>, unsigned>, data::ChunkFilters>
+  static std::map<std::pair<std::array<std::uint8_t, most_filters>, unsigned>, data::ChunkFilters>
       known;
   const auto found = known.find({ids, element});
   if (found != known.end()) return found->second;
   const hid_t created = H5Pcreate(H5P_DATASET_CREATE);
   for (const std::uint8_t id : ids)
-    if (id < kFilters.size()) {
-      const bool shuffles = kFilters[id] == H5Z_FILTER_SHUFFLE;
-      H5Pset_filter(created, kFilters[id], H5Z_FLAG_OPTIONAL, shuffles ? 1 : 0, &element);
+    if (id < known_filters.size()) {
+      const bool shuffles = known_filters[id] == H5Z_FILTER_SHUFFLE;
+      H5Pset_filter(created, known_filters[id], H5Z_FLAG_OPTIONAL, shuffles ? 1 : 0, &element);
     }
   const auto filters = data::ChunkFilters::of(created);
   H5Pclose(created);
@@ -37,7 +37,7 @@ const data::ChunkFilters& filters_of(const std::array<std::uint8_t, kMostFilters
 
 /// Filters 0 to 2, of which none was skipped, and what came out of them; `length`: of what went in.
 std::string seed(std::string filters, std::size_t length, const std::string& coded) {
-  filters.resize(kMostFilters, char{9});
+  filters.resize(most_filters, char{9});
   return filters + std::string{2, 0, static_cast<char>(length - 1)} + coded;
 }
 
@@ -92,10 +92,10 @@ std::vector<std::string> seeds() {
 }
 
 void one(std::span<const std::uint8_t> bytes) {
-  if (bytes.size() < kHead) return;
+  if (bytes.size() < head_bytes) return;
   Input input(bytes);
-  std::array<std::uint8_t, kMostFilters> ids{};
-  for (std::uint8_t& id : ids) id = std::min<std::uint8_t>(input.byte(), kFilters.size());
+  std::array<std::uint8_t, most_filters> ids{};
+  for (std::uint8_t& id : ids) id = std::min<std::uint8_t>(input.byte(), known_filters.size());
   const unsigned element = 1u << (input.byte() % 4);
   const std::uint32_t skipped = input.byte() % 8;
   const std::size_t length = 1 + std::size_t{input.byte()};

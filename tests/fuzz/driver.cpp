@@ -23,8 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-constexpr unsigned kPatience = 10;  // seconds of computing for one input; six times as long in all
-constexpr std::size_t kLongest = 16384;
+constexpr unsigned patience_seconds = 10;  // seconds of computing for one input; six times as long in all
+constexpr std::size_t longest_input = 16384;
 
 std::string now;                       // the input that is being tried
 std::string finding = "fuzz-finding";  // where it is kept when it ends the program
@@ -39,7 +39,7 @@ void keep_input() {
 }
 
 void on_end(int signal) {
-  const unsigned longest = signal == SIGALRM ? 6 * kPatience : kPatience;
+  const unsigned longest = signal == SIGALRM ? 6 * patience_seconds : patience_seconds;
   if (signal != SIGABRT) std::fprintf(stderr, "fuzz: an input took longer than %u s\n", longest);
   keep_input();
   std::_Exit(1);
@@ -52,7 +52,7 @@ class Mutator {
   std::string next() {
     std::string input = seeds_[below(seeds_.size())];
     for (std::size_t changes = 1 + below(6); changes > 0; --changes) change(input);
-    if (input.size() > kLongest) input.resize(kLongest);
+    if (input.size() > longest_input) input.resize(longest_input);
     return input;
   }
 
@@ -118,9 +118,9 @@ std::vector<std::string> read_seeds(int count, char** values) {
 
 void try_input(std::string input) {
   now = std::move(input);
-  const itimerval own{{0, 0}, {kPatience, 0}};
+  const itimerval own{{0, 0}, {patience_seconds, 0}};
   ::setitimer(ITIMER_PROF, &own, nullptr);
-  ::alarm(6 * kPatience);
+  ::alarm(6 * patience_seconds);
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(now.data()), now.size());
 }
 

@@ -53,8 +53,8 @@ struct Hdf5Place {
   unsigned item = 0;
   std::uint64_t offset = 0, bytes = 0;
 };
-inline constexpr unsigned kFormat = 1, kVersion = 2, kMeans = 3, kDeviations = 4, kClassNames = 5,
-                          kLabels = 6, kCrcs = 7, kOffsets = 8, kSizes = 9, kImages = 10;
+inline constexpr unsigned format_item = 1, version_item = 2, means_item = 3, deviations_item = 4, class_names_item = 5,
+                          labels_item = 6, crcs_item = 7, offsets_item = 8, sizes_item = 9, images_item = 10;
 
 class Hdf5Maker {
  public:
@@ -87,7 +87,7 @@ class Hdf5Maker {
     if (spoilt(item, missing)) return;
     count += spoilt(item, longer) ? 1 : 0;
     const hsize_t shape[] = {count, 1};
-    const bool scalar = (item <= kVersion) != spoilt(item, other_rank);
+    const bool scalar = (item <= version_item) != spoilt(item, other_rank);
     const h5::Space space(scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, shape, nullptr));
     const hid_t stored = spoilt(item, other_type) ? H5T_STD_I16BE : type;
     const h5::Attribute made(
@@ -95,19 +95,19 @@ class Hdf5Maker {
     if (made && stored == type) H5Awrite(made.get(), type, values);
   }
 
-  static constexpr float kMean = 0.515625f, kDeviation = 0.265625f;  // found again in the file
+  static constexpr float known_mean = 0.515625f, known_deviation = 0.265625f;  // found again in the file
 
   void write_attributes() {
     const bool raw = form_.kind() == Hdf5Form::raw;
-    const std::string format = raw ? data::kShardFormat : data::kJpegShardFormat;
-    const int version = raw ? data::kShardVersion : data::kJpegShardVersion;
+    const std::string format = raw ? data::shard_format : data::jpeg_shard_format;
+    const int version = raw ? data::shard_version : data::jpeg_shard_version;
     const h5::Type text(H5Tcopy(H5T_C_S1));
     H5Tset_size(text.get(), format.size());
-    attribute(kFormat, "format", text.get(), 1, format.data());
-    attribute(kVersion, "format_version", H5T_NATIVE_INT, 1, &version);
-    const std::vector<float> mean(9, kMean), deviation(9, kDeviation);
-    attribute(kMeans, "mean", H5T_NATIVE_FLOAT, channels(), mean.data());
-    attribute(kDeviations, "stddev", H5T_NATIVE_FLOAT, channels(), deviation.data());
+    attribute(format_item, "format", text.get(), 1, format.data());
+    attribute(version_item, "format_version", H5T_NATIVE_INT, 1, &version);
+    const std::vector<float> mean(9, known_mean), deviation(9, known_deviation);
+    attribute(means_item, "mean", H5T_NATIVE_FLOAT, channels(), mean.data());
+    attribute(deviations_item, "stddev", H5T_NATIVE_FLOAT, channels(), deviation.data());
   }
   hsize_t channels() const {
     return form_.kind() == Hdf5Form::jpeg ? (form_.channels() > 2 ? 3 : 1) : form_.channels();
@@ -115,20 +115,20 @@ class Hdf5Maker {
 
   /// Attributes have no place that HDF5 would tell.
   void find_attributes() {
-    for (const auto& [item, value] : {std::pair{kMeans, kMean}, std::pair{kDeviations, kDeviation}})
+    for (const auto& [item, value] : {std::pair{means_item, known_mean}, std::pair{deviations_item, known_deviation}})
       for (std::size_t at = 0; at + sizeof value <= image_.size(); ++at)
         if (std::memcmp(&image_[at], &value, sizeof value) == 0)
           places_.push_back({item, at, sizeof value});
   }
 
   void write_classes() {
-    if (spoilt(kClassNames, missing)) return;
+    if (spoilt(class_names_item, missing)) return;
     const hsize_t count[] = {3, 1};
     const h5::Space space(
-        H5Screate_simple(spoilt(kClassNames, other_rank) ? 2 : 1, count, nullptr));
-    if (spoilt(kClassNames, other_type))
-      return keep(kClassNames, make("classes", H5T_STD_I32LE, space, H5P_DEFAULT));
-    const bool variable = spoilt(kClassNames, as_bytes) || spoilt(kClassNames, longer);
+        H5Screate_simple(spoilt(class_names_item, other_rank) ? 2 : 1, count, nullptr));
+    if (spoilt(class_names_item, other_type))
+      return keep(class_names_item, make("classes", H5T_STD_I32LE, space, H5P_DEFAULT));
+    const bool variable = spoilt(class_names_item, as_bytes) || spoilt(class_names_item, longer);
     const h5::Type text(H5Tcopy(H5T_C_S1));
     H5Tset_size(text.get(), variable ? H5T_VARIABLE : 4);
     const h5::Data data = make("classes", text.get(), space, H5P_DEFAULT);
@@ -136,7 +136,7 @@ class Hdf5Maker {
     const char fixed[] = "cat\0d\0\0\0dogs";
     H5Dwrite(data.get(), text.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
              variable ? static_cast<const void*>(names) : fixed);
-    if (!variable) keep(kClassNames, data);
+    if (!variable) keep(class_names_item, data);
   }
 
   h5::Data make(const char* name, hid_t type, const h5::Space& space, hid_t created) const {
@@ -174,12 +174,12 @@ class Hdf5Maker {
     std::vector<std::int32_t> labels(rows);
     for (std::size_t row = 0; row < rows; ++row) labels[row] = static_cast<std::int32_t>(row % 3);
     if (form_.kind() == Hdf5Form::external && form_.labels_wide()) {
-      numbers(kLabels, "labels", H5T_NATIVE_DOUBLE, {rows, 1}, std::vector<double>(rows, 1));
+      numbers(labels_item, "labels", H5T_NATIVE_DOUBLE, {rows, 1}, std::vector<double>(rows, 1));
     } else {
-      numbers(kLabels, "labels", H5T_NATIVE_INT32, {rows}, labels);
+      numbers(labels_item, "labels", H5T_NATIVE_INT32, {rows}, labels);
     }
     if (form_.kind() != Hdf5Form::external)
-      numbers(kCrcs, "crc32c", H5T_NATIVE_UINT32, {rows}, std::vector<std::uint32_t>(rows, 0));
+      numbers(crcs_item, "crc32c", H5T_NATIVE_UINT32, {rows}, std::vector<std::uint32_t>(rows, 0));
     if (form_.kind() == Hdf5Form::jpeg) return write_jpegs();
     write_images();
   }
@@ -197,9 +197,9 @@ class Hdf5Maker {
       offsets.push_back(all.size());
       sizes.insert(sizes.end(), {8, 9});
     }
-    numbers(kOffsets, "offsets", H5T_NATIVE_UINT64, {rows + 1}, offsets);
-    numbers(kSizes, "sizes", H5T_NATIVE_UINT16, {rows, 2}, sizes);
-    numbers(kImages, "jpegs", H5T_NATIVE_UINT8, {all.size()}, all);
+    numbers(offsets_item, "offsets", H5T_NATIVE_UINT64, {rows + 1}, offsets);
+    numbers(sizes_item, "sizes", H5T_NATIVE_UINT16, {rows, 2}, sizes);
+    numbers(images_item, "jpegs", H5T_NATIVE_UINT8, {all.size()}, all);
   }
 
   std::vector<hsize_t> image_shape() const {
@@ -211,7 +211,7 @@ class Hdf5Maker {
 
   void write_images() {
     std::vector<hsize_t> shape = image_shape();
-    if (spoilt(kImages, other_rank)) shape.push_back(1);
+    if (spoilt(images_item, other_rank)) shape.push_back(1);
     const h5::Space space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr));
     const h5::Properties created(H5Pcreate(H5P_DATASET_CREATE));
     H5Pset_alloc_time(created.get(), H5D_ALLOC_TIME_EARLY);
@@ -231,7 +231,7 @@ class Hdf5Maker {
     if (form_.chunked())
       write_chunks(data, shape, chunk);
     else
-      keep(kImages, data);
+      keep(images_item, data);
   }
 
   void add_filters(hid_t created) const {
@@ -258,7 +258,7 @@ class Hdf5Maker {
         haddr_t at = HADDR_UNDEF;
         hsize_t bytes = 0;
         H5Dget_chunk_info_by_coord(data.get(), origin.data(), &skipped, &at, &bytes);
-        if (at != HADDR_UNDEF) places_.push_back({kImages, at, bytes});
+        if (at != HADDR_UNDEF) places_.push_back({images_item, at, bytes});
       }
   }
 
@@ -276,8 +276,8 @@ class Hdf5Sums {
       : file_(file), places_(places) {}
 
   void put_right(const Hdf5Form& form) {
-    const auto crcs = find(kCrcs), labels = find(kLabels), images = find(kImages);
-    const auto offsets = find(kOffsets);
+    const auto crcs = find(crcs_item), labels = find(labels_item), images = find(images_item);
+    const auto offsets = find(offsets_item);
     const std::size_t rows = form.rows();
     if (crcs.size() != 4 * rows || labels.size() != 4 * rows || form.chunked()) return;
     for (std::size_t row = 0; row < rows; ++row) {

@@ -14,7 +14,7 @@
 namespace lockstep::fuzz {
 namespace {
 
-constexpr std::size_t kRequest = 6, kLongest = 600;
+constexpr std::size_t request_bytes = 6, longest_input = 600;
 
 data::Image noisy(std::size_t height, std::size_t width, std::size_t channels) {
   data::Image image{height, width, channels, std::vector<std::uint8_t>(height * width * channels)};
@@ -113,18 +113,18 @@ std::vector<std::string> seeds() {
     for (const int quality : {30, 92}) {
       const std::string file = data::encode_jpeg(noisy(41, 53, channels), quality, "seed");
       for (const char reduction : {0, 1}) {
-        const char request[kRequest] = {reduction, 9, 7, 20, 25, 0};
-        all.push_back(file + std::string(request, kRequest));
+        const char request[request_bytes] = {reduction, 9, 7, 20, 25, 0};
+        all.push_back(file + std::string(request, request_bytes));
       }
     }
   return all;
 }
 
 void one(std::span<const std::uint8_t> bytes) {
-  if (bytes.size() < kRequest) return;
-  const auto file = bytes.first(bytes.size() - kRequest), wanted = bytes.last(kRequest);
+  if (bytes.size() < request_bytes) return;
+  const auto file = bytes.first(bytes.size() - request_bytes), wanted = bytes.last(request_bytes);
   const auto size = size_of(file);
-  if (!size || (*size)[0] > kLongest || (*size)[1] > kLongest) return;
+  if (!size || (*size)[0] > longest_input || (*size)[1] > longest_input) return;
   data::JpegRegion::Request request;
   request.height = (*size)[0];
   request.width = (*size)[1];

@@ -11,7 +11,7 @@
 namespace lockstep::fuzz {
 namespace {
 
-constexpr std::size_t kRows = 3, kMostPixels = 360'000;
+constexpr std::size_t row_count = 3, most_pixels = 360'000;
 
 data::AugmentSpec how_to_shape(const data::DataSetInfo& info, unsigned how) {
   data::AugmentSpec spec;
@@ -28,10 +28,10 @@ data::AugmentSpec how_to_shape(const data::DataSetInfo& info, unsigned how) {
 void read_rows(const data::DataSet& rows, unsigned how) {
   data::RowReader reader(rows, how_to_shape(rows.info(), how));
   std::vector<std::uint8_t> image(reader.row_bytes());
-  for (std::size_t row = 0; row < std::min(rows.info().rows, kRows); ++row) {
+  for (std::size_t row = 0; row < std::min(rows.info().rows, row_count); ++row) {
     if (rows.info().encoding == data::Encoding::jpeg) {
       const auto [height, width] = rows.size(row);
-      if (height * width > kMostPixels) continue;  // possible, but slow
+      if (height * width > most_pixels) continue;  // possible, but slow
     }
     try {
       reader.read(0, row, image);
@@ -80,7 +80,7 @@ void one(std::span<const std::uint8_t> bytes) {
     require_law(label >= 0 && static_cast<std::size_t>(label) < info.classes.size(),
                 "a label has its class");
   if (how % 32 > 15 && rows.storage().contiguous) rows.map();
-  if (info.encoding == data::Encoding::raw && info.row_bytes() > kMostPixels) return;
+  if (info.encoding == data::Encoding::raw && info.row_bytes() > most_pixels) return;
   read_rows(rows, how);
 }
 

@@ -13,21 +13,21 @@ namespace {
 
 using test::tar_end, test::tar_header, test::tar_member;
 
-constexpr std::uint8_t kWalk = 1, kRepair = 2;
-constexpr std::size_t kBlock = 512;
+constexpr std::uint8_t walk_flag = 1, repair_flag = 2;
+constexpr std::size_t tar_block = 512;
 
 std::string pax(const std::string& records) { return tar_member("pax", records, 'x'); }
 
 /// Of blocks that look like headers.
 void repair_checksums(std::vector<std::uint8_t>& tar) {
-  for (std::size_t at = 0; at + kBlock <= tar.size(); at += kBlock) {
+  for (std::size_t at = 0; at + tar_block <= tar.size(); at += tar_block) {
     if (!std::equal(tar.begin() + static_cast<std::ptrdiff_t>(at + 257),
                     tar.begin() + static_cast<std::ptrdiff_t>(at + 262), "ustar"))
       continue;
     std::uint8_t* const field = &tar[at + 148];
     std::fill(field, field + 8, ' ');
     unsigned sum = 0;
-    for (std::size_t i = 0; i < kBlock; ++i) sum += tar[at + i];
+    for (std::size_t i = 0; i < tar_block; ++i) sum += tar[at + i];
     char digits[8];
     std::snprintf(digits, sizeof digits, "%06o", sum);
     std::copy(digits, digits + 7, field);
@@ -78,7 +78,7 @@ std::vector<std::string> seeds() {
   // What gzip and zstd make of plain: they are unpacked first.
   std::vector<std::string> all;
   for (const std::string& tar : {plain, web, names, links})
-    for (const char how : {char{0}, char{kWalk}, char{kWalk | kRepair}, char{kRepair}})
+    for (const char how : {char{0}, char{walk_flag}, char{walk_flag | repair_flag}, char{repair_flag}})
       all.push_back(how + tar);
   for (const char* magic : {"\x1F\x8B\x08", "\x28\xB5\x2F\xFD"})
     all.push_back(std::string(1, '\0') + magic + std::string(20, 1));
@@ -91,9 +91,9 @@ void one(std::span<const std::uint8_t> bytes) {
   static ScratchFile file(scratch, "some.tar");
   const std::uint8_t how = bytes[0];
   std::vector<std::uint8_t> tar(bytes.begin() + 1, bytes.end());
-  if ((how & kRepair) != 0) repair_checksums(tar);
+  if ((how & repair_flag) != 0) repair_checksums(tar);
   file.put(tar);
-  if ((how & kWalk) != 0)
+  if ((how & walk_flag) != 0)
     walk(file, tar.size());
   else
     index_and_read(file, scratch.path());

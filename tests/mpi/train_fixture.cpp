@@ -10,18 +10,18 @@
 
 namespace lockstep::test {
 
-Rows::Rows(std::size_t count) : images(count * kSide * kSide * 3), targets(count) {
+Rows::Rows(std::size_t count) : images(count * image_side * image_side * 3), targets(count) {
   for (std::size_t i = 0; i < images.size(); ++i)
     images[i] = static_cast<std::uint8_t>(draw(7, 0, i, Draw::synth));
   for (std::size_t i = 0; i < count; ++i) {
-    const auto label = static_cast<std::int32_t>((i * 7) % kClasses);
+    const auto label = static_cast<std::int32_t>((i * 7) % class_count);
     targets[i] = {label, label, 1};
   }
 }
 
 data::Batch Rows::batch(std::size_t first, std::size_t count) const {
   data::Batch batch;
-  batch.images = images.data() + first * kSide * kSide * 3;
+  batch.images = images.data() + first * image_side * image_side * 3;
   batch.targets = targets.data() + first;
   batch.rows = batch.capacity = count;
   return batch;
@@ -30,8 +30,8 @@ data::Batch Rows::batch(std::size_t first, std::size_t count) const {
 train::TrainerSpec small_trainer(std::size_t rows) {
   nn::ResNetSpec net;
   net.model = "resnet20";
-  net.classes = kClasses;
-  net.height = net.width = kSide;
+  net.classes = class_count;
+  net.height = net.width = image_side;
   train::TrainerSpec spec;
   spec.network = nn::resnet(net);
   spec.program.batch = rows;
@@ -69,9 +69,9 @@ SharedShard::SharedShard(comm::Control& control, std::size_t count) : control_(c
   if (control.rank() == 0) {
     std::filesystem::create_directories(folder_);
     data::DataSetInfo info;
-    info.height = info.width = kSide;
+    info.height = info.width = image_side;
     info.channels = 3;
-    for (std::size_t c = 0; c < kClasses; ++c) info.classes.push_back("class " + std::to_string(c));
+    for (std::size_t c = 0; c < class_count; ++c) info.classes.push_back("class " + std::to_string(c));
     info.mean = {0.5f, 0.5f, 0.5f};
     info.stddev = {0.25f, 0.25f, 0.25f};
     const Rows rows(count);

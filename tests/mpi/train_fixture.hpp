@@ -14,7 +14,7 @@
 
 namespace lockstep::test {
 
-constexpr std::size_t kSide = 16, kClasses = 10;
+constexpr std::size_t image_side = 16, class_count = 10;
 
 /// Rows that every rank makes alike.
 struct Rows {

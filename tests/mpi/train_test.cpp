@@ -99,7 +99,7 @@ TEST_CASE("the audit says at which step ranks diverged, and which", "[train]") {
   if (ranks.size() < 2) return;
   const std::size_t odd = ranks.size() - 1;
   if (ranks.rank() == odd) {
-    std::vector<float> bias(kClasses, 0.25f);
+    std::vector<float> bias(class_count, 0.25f);
     const nn::ArenaLayout& layout = trainer.parameters().layout();
     for (std::size_t i = 0; i < layout.slices.size(); ++i)
       if (layout.slices[i].tensor.name == "fc.bias")

@@ -17,7 +17,7 @@ namespace lockstep::test {
 namespace {
 
 // The watchdog in main.cpp is what ends a wait: it knows the name of the test case.
-constexpr double kPatience_s = 3600;
+constexpr double patience_s = 3600;
 
 std::unique_ptr<comm::World> the_world;
 std::unique_ptr<comm::Control> verdicts;  // of the harness alone: no test's calls mix with its own
@@ -67,7 +67,7 @@ bool on_every_rank(bool mine) { return !verdicts->any(!mine, "a test's verdict")
 int run_process(int argc, char** argv, int (*session)(int, char**)) {
   try {
     the_world = std::make_unique<comm::World>(argc, argv);
-    verdicts = the_world->make_control(kPatience_s);
+    verdicts = the_world->make_control(patience_s);
     const int status = session(argc, argv);
     verdicts.reset();
     the_world.reset();

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
-#include "checkpoint_fixture.hpp"
 #include "lockstep/base/files.hpp"
+#include "tests/unit/checkpoint_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

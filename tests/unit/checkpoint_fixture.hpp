@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "folder_fixture.hpp"
 #include "lockstep/train/checkpoint.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 namespace lockstep::test {
 

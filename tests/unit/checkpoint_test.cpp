@@ -7,9 +7,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "checkpoint_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "tests/unit/checkpoint_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;

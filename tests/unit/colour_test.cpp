@@ -70,7 +70,7 @@ bool every_level(const Picture& p, Want want) {
 }
 
 // As wide as needed for whole registers and for what is left of them.
-const std::array<std::array<std::size_t, 3>, 6> kShapes = {
+const std::array<std::array<std::size_t, 3>, 6> picture_shapes = {
     {{1, 1, 3}, {3, 3, 3}, {7, 19, 3}, {33, 37, 3}, {5, 64, 1}, {16, 17, 1}}};
 
 double blended(double value, double other, double ratio) {
@@ -102,7 +102,7 @@ double turned(const Picture& p, std::size_t y, std::size_t x, std::size_t c, dou
 }  // namespace
 
 TEST_CASE("brightness, contrast and saturation blend as torchvision's formulas say", "[colour]") {
-  for (const auto& [height, width, channels] : kShapes)
+  for (const auto& [height, width, channels] : picture_shapes)
     for (const double ratio : {0.0, 0.1, 0.73, 1.0, 1.4, 1.9}) {
       Picture p{height, width, channels};
       adjust_brightness(p.canvas(), ratio);
@@ -133,7 +133,7 @@ TEST_CASE("a hue that is turned is the colour of the other hue", "[colour]") {
 
 TEST_CASE("sharpness blends with the blurred image, but not at the edge", "[colour]") {
   std::vector<std::uint8_t> scratch;
-  for (const auto& [height, width, channels] : kShapes)
+  for (const auto& [height, width, channels] : picture_shapes)
     for (const double ratio : {0.0, 0.4, 1.9}) {
       Picture p{height, width, channels};
       adjust_sharpness(p.canvas(), ratio, scratch);
@@ -151,7 +151,7 @@ TEST_CASE("sharpness blends with the blurred image, but not at the edge", "[colo
 }
 
 TEST_CASE("posterise, solarise, autocontrast and equalise are their definitions", "[colour]") {
-  for (const auto& [height, width, channels] : kShapes) {
+  for (const auto& [height, width, channels] : picture_shapes) {
     Picture p{height, width, channels};
     for (const int bits : {0, 1, 4, 7, 8}) {
       p.after = p.before;

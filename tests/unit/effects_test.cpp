@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 
-#include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/row_reader.hpp"
-#include "shard_fixture.hpp"
+#include "tests/unit/image_fixture.hpp"
+#include "tests/unit/shard_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::data;
@@ -34,7 +34,7 @@ Effects everything() {
           .erase = 0.5f};
 }
 
-constexpr std::size_t kRows = 20000;
+constexpr std::size_t row_count = 20000;
 
 }  // namespace
 
@@ -44,24 +44,24 @@ TEST_CASE("jitter's amounts are uniform over their ranges and its order is any",
   const std::array<double, 4> low = {0.6, 0, 0.8, -0.1}, high = {1.4, 2.5, 1.2, 0.1};
   std::array<double, 4> sum{};
   std::map<std::array<Jitter::Kind, 4>, int> orders;
-  for (std::size_t row = 0; row < kRows; ++row) {
+  for (std::size_t row = 0; row < row_count; ++row) {
     const Jitter drawn = jitter(spec, 2, row);
     ++orders[drawn.order];
     for (std::size_t k = 0; k < 4; ++k) {
       REQUIRE(drawn.amount[k] >= low[k] - 1e-6);
       REQUIRE(drawn.amount[k] <= high[k] + 1e-6);
-      sum[k] += (drawn.amount[k] - low[k]) / (high[k] - low[k]) / double{kRows};
+      sum[k] += (drawn.amount[k] - low[k]) / (high[k] - low[k]) / double{row_count};
     }
   }
   for (const double mean : sum) CHECK(mean == Approx(0.5).margin(0.01));
   CHECK(orders.size() == 24);
-  for (const auto& [order, count] : orders) CHECK(count == Approx(kRows / 24.0).epsilon(0.2));
+  for (const auto& [order, count] : orders) CHECK(count == Approx(row_count / 24.0).epsilon(0.2));
 }
 
 TEST_CASE("RandAugment draws all operations alike, with torchvision's magnitudes", "[effects]") {
   AugmentSpec spec = with({.operations = 2, .magnitude = 9});
   std::map<int, std::array<int, 2>> signs;
-  for (std::size_t row = 0; row < kRows; ++row) {
+  for (std::size_t row = 0; row < row_count; ++row) {
     const Operation drawn = rand_augment(spec, 1, row, row % 2, 224, 200);
     const Operation wanted = operation(drawn.kind, 9, drawn.magnitude < 0, 224, 200);
     REQUIRE(drawn.magnitude == wanted.magnitude);
@@ -72,7 +72,7 @@ TEST_CASE("RandAugment draws all operations alike, with torchvision's magnitudes
     return kind >= Operation::shear_x && kind <= Operation::sharpness;
   };
   for (const auto& [kind, count] : signs) {
-    CHECK(count[0] + count[1] == Approx(kRows / 14.0).epsilon(0.15));
+    CHECK(count[0] + count[1] == Approx(row_count / 14.0).epsilon(0.15));
     if (is_signed(kind)) CHECK(count[1] == Approx(count[0]).epsilon(0.25));
     if (!is_signed(kind)) CHECK(count[1] == 0);
   }
@@ -96,7 +96,7 @@ TEST_CASE("RandAugment draws all operations alike, with torchvision's magnitudes
 TEST_CASE("what is erased keeps RandomErasing's law", "[effects]") {
   const AugmentSpec spec = with({.erase = 0.25f});
   std::size_t erased = 0;
-  for (std::size_t row = 0; row < kRows; ++row) {
+  for (std::size_t row = 0; row < row_count; ++row) {
     const Box box = erased_box(spec, 0, row, 40, 60);
     if (box == Box{}) continue;
     ++erased;
@@ -106,7 +106,7 @@ TEST_CASE("what is erased keeps RandomErasing's law", "[effects]") {
     REQUIRE(share > 0.012);
     REQUIRE(share < 0.36);
   }
-  CHECK(erased == Approx(kRows / 4.0).epsilon(0.05));
+  CHECK(erased == Approx(row_count / 4.0).epsilon(0.05));
   CHECK(erased_box(with({.erase = 1}), 0, 1, 1, 1) == Box{});  // nothing that small fits
 }
 

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
-#include "shard_fixture.hpp"
+#include "tests/unit/shard_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
@@ -20,12 +20,12 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-constexpr std::size_t kRows = 23, kHeight = 5, kWidth = 4, kChannels = 3, kClasses = 3;
+constexpr std::size_t row_count = 23, image_height = 5, image_width = 4, image_channels = 3, class_count = 3;
 
 // Rows as small_info() has them.
 std::vector<std::uint8_t> all_pixels() {
   std::vector<std::uint8_t> all;
-  for (std::size_t row = 0; row < kRows; ++row) {
+  for (std::size_t row = 0; row < row_count; ++row) {
     const auto image = pixels(small_info(), row);
     all.insert(all.end(), image.begin(), image.end());
   }
@@ -42,20 +42,20 @@ struct Form {
 };
 
 std::vector<hsize_t> shape_of(const Form& form) {
-  if (form.channels_first) return {kRows, kChannels, kHeight, kWidth};
-  return {kRows, kHeight, kWidth, kChannels};
+  if (form.channels_first) return {row_count, image_channels, image_height, image_width};
+  return {row_count, image_height, image_width, image_channels};
 }
 
 std::vector<double> numbers_of(const Form& form) {
   const auto all = all_pixels();
   std::vector<double> numbers(all.size());
-  for (std::size_t row = 0; row < kRows; ++row)
-    for (std::size_t p = 0; p < kHeight * kWidth; ++p)
-      for (std::size_t c = 0; c < kChannels; ++c) {
-        const std::size_t begin = row * kHeight * kWidth * kChannels;
+  for (std::size_t row = 0; row < row_count; ++row)
+    for (std::size_t p = 0; p < image_height * image_width; ++p)
+      for (std::size_t c = 0; c < image_channels; ++c) {
+        const std::size_t begin = row * image_height * image_width * image_channels;
         const std::size_t to =
-            begin + (form.channels_first ? c * kHeight * kWidth + p : p * kChannels + c);
-        numbers[to] = all[begin + p * kChannels + c] * form.scale + form.shift;
+            begin + (form.channels_first ? c * image_height * image_width + p : p * image_channels + c);
+        numbers[to] = all[begin + p * image_channels + c] * form.scale + form.shift;
       }
   return numbers;
 }
@@ -74,9 +74,9 @@ hid_t create(hid_t file, const Form& form) {
   return data;
 }
 
-void write_labels(hid_t file, const char* name = "labels", hsize_t rows = kRows) {
+void write_labels(hid_t file, const char* name = "labels", hsize_t rows = row_count) {
   std::vector<int> labels(rows);
-  for (std::size_t row = 0; row < rows; ++row) labels[row] = static_cast<int>(row % kClasses);
+  for (std::size_t row = 0; row < rows; ++row) labels[row] = static_cast<int>(row % class_count);
   const hid_t space = H5Screate_simple(1, &rows, nullptr);
   const hid_t data =
       H5Dcreate2(file, name, H5T_STD_I64BE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
@@ -97,17 +97,17 @@ fs::path write_file_of(const fs::path& path, const Form& form) {
 }
 
 void require_rows(const DataSet& set, std::size_t copies = 1) {
-  REQUIRE(set.info().rows == copies * kRows);
-  REQUIRE(set.info().height == kHeight);
-  REQUIRE(set.info().width == kWidth);
-  REQUIRE(set.info().channels == kChannels);
+  REQUIRE(set.info().rows == copies * row_count);
+  REQUIRE(set.info().height == image_height);
+  REQUIRE(set.info().width == image_width);
+  REQUIRE(set.info().channels == image_channels);
   REQUIRE(set.info().classes == std::vector<std::string>{"0", "1", "2"});
   std::vector<std::uint8_t> image(set.info().row_bytes());
   for (std::size_t i = 0; i < set.info().rows; ++i) {
     const std::size_t row = (i * 7) % set.info().rows;  // not in order
     set.read(row, image);
-    REQUIRE(image == pixels(small_info(), row % kRows));
-    REQUIRE(set.labels()[row] == static_cast<std::int32_t>(row % kRows % kClasses));
+    REQUIRE(image == pixels(small_info(), row % row_count));
+    REQUIRE(set.labels()[row] == static_cast<std::int32_t>(row % row_count % class_count));
   }
 }
 
@@ -124,7 +124,7 @@ std::string refusal(const fs::path& path, const ExternalSpec& spec = {}) {
 template <class Compress>
 fs::path write_chunks(const fs::path& path, H5Z_filter_t filter, Compress compress) {
   Form form;
-  form.chunk = {4, kHeight, kWidth, kChannels};
+  form.chunk = {4, image_height, image_width, image_channels};
   form.filters = [=](hid_t created) {
     H5Pset_filter(created, filter, H5Z_FLAG_OPTIONAL, 0, nullptr);
   };
@@ -132,8 +132,8 @@ fs::path write_chunks(const fs::path& path, H5Z_filter_t filter, Compress compre
   const hid_t data = create(file, form);
   auto all = all_pixels();
   const std::size_t bytes = 4 * small_info().row_bytes();
-  all.resize((kRows + 3) / 4 * bytes, 0);
-  for (hsize_t row = 0; row < kRows; row += 4) {
+  all.resize((row_count + 3) / 4 * bytes, 0);
+  for (hsize_t row = 0; row < row_count; row += 4) {
     const hsize_t origin[] = {row, 0, 0, 0};
     const std::span chunk(&all[row / 4 * bytes], bytes);
     // The filter may have been left out, which a bit of the mask says.
@@ -186,8 +186,8 @@ TEST_CASE("any numbers, layout and filters give the same pixels", "[external]") 
       }
       require_rows(DataSet(write_file_of(folder.path / "a.h5", form), spec));
       const std::vector<hsize_t> rows = channels_first
-                                            ? std::vector<hsize_t>{6, kChannels, kHeight, kWidth}
-                                            : std::vector<hsize_t>{6, kHeight, kWidth, kChannels};
+                                            ? std::vector<hsize_t>{6, image_channels, image_height, image_width}
+                                            : std::vector<hsize_t>{6, image_height, image_width, image_channels};
       for (const std::vector<hsize_t>& chunk : {rows, {4, 3, 3, 2}, {1, 1, 4, 3}}) {
         for (std::size_t i = 0; i < filters.size(); ++i) {
           if (i == 4 && numbers.type != H5T_STD_U8LE) continue;
@@ -260,13 +260,13 @@ TEST_CASE("a chunk that is damaged is refused by file and row", "[external]") {
 TEST_CASE("a chunk without filters that is stored longer or shorter than it is", "[external]") {
   const Folder folder;
   Form form;
-  form.chunk = {4, kHeight, kWidth, kChannels};
+  form.chunk = {4, image_height, image_width, image_channels};
   const fs::path path = folder.path / "a.h5";
   const auto all = all_pixels();
   for (const std::size_t bytes : {1u << 20, 7u}) {
     const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     const hid_t data = create(file, form);
-    for (hsize_t row = 0; row < kRows; row += 4) {
+    for (hsize_t row = 0; row < row_count; row += 4) {
       const hsize_t origin[] = {row, 0, 0, 0};
       std::vector<std::uint8_t> chunk(all.begin() + static_cast<std::ptrdiff_t>(row * 60),
                                       all.end());
@@ -292,7 +292,7 @@ TEST_CASE("chunks that were never written hold the fill value", "[external]") {
   Form form;
   form.file_type = H5T_STD_U16LE;
   for (const std::vector<hsize_t>& chunk :
-       {std::vector<hsize_t>{4, kHeight, kWidth, kChannels}, {4, 3, kWidth, kChannels}}) {
+       {std::vector<hsize_t>{4, image_height, image_width, image_channels}, {4, 3, image_width, image_channels}}) {
     form.chunk = chunk;
     for (const bool compressed : {false, true}) {
       form.filters = [&](hid_t created) {
@@ -303,10 +303,10 @@ TEST_CASE("chunks that were never written hold the fill value", "[external]") {
       const fs::path path = folder.path / "a.h5";
       const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
       const hid_t data = create(file, form);
-      const hsize_t start[] = {4, 0, 0, 0}, count[] = {4, 3, kWidth, kChannels};
+      const hsize_t start[] = {4, 0, 0, 0}, count[] = {4, 3, image_width, image_channels};
       const hid_t space = H5Dget_space(data), memory = H5Screate_simple(4, count, nullptr);
       H5Sselect_hyperslab(space, H5S_SELECT_SET, start, nullptr, count, nullptr);
-      const std::vector<std::uint8_t> written(4 * 3 * kWidth * kChannels, 9);
+      const std::vector<std::uint8_t> written(4 * 3 * image_width * image_channels, 9);
       H5Dwrite(data, H5T_NATIVE_UINT8, memory, space, H5P_DEFAULT, written.data());
       H5Sclose(memory);
       H5Sclose(space);
@@ -315,10 +315,10 @@ TEST_CASE("chunks that were never written hold the fill value", "[external]") {
       H5Fclose(file);
       const DataSet set(path);
       std::vector<std::uint8_t> image(set.info().row_bytes());
-      for (std::size_t row = 0; row < kRows; ++row) {
+      for (std::size_t row = 0; row < row_count; ++row) {
         set.read(row, image);
         for (std::size_t i = 0; i < image.size(); ++i) {
-          const bool there = row / 4 == 1 && i < 3 * kWidth * kChannels;
+          const bool there = row / 4 == 1 && i < 3 * image_width * image_channels;
           REQUIRE(image[i] == (there ? 9 : 77));
         }
       }
@@ -329,7 +329,7 @@ TEST_CASE("chunks that were never written hold the fill value", "[external]") {
 TEST_CASE("a changed byte under Fletcher-32 is noticed", "[external]") {
   const Folder folder;
   Form form;
-  form.chunk = {4, kHeight, kWidth, kChannels};
+  form.chunk = {4, image_height, image_width, image_channels};
   form.filters = [](hid_t created) { H5Pset_fletcher32(created); };
   const fs::path path = write_file_of(folder.path / "a.h5", form);
   std::string bytes = read_text(path);
@@ -366,7 +366,7 @@ TEST_CASE("virtual data sets and patterns of files", "[external]") {
   const Folder folder;
   write_file_of(folder.path / "part1.h5", {});
   Form compressed;
-  compressed.chunk = {5, kHeight, kWidth, kChannels};
+  compressed.chunk = {5, image_height, image_width, image_channels};
   compressed.filters = [](hid_t created) { H5Pset_deflate(created, 6); };
   write_file_of(folder.path / "part2.hdf5", compressed);
   require_rows(DataSet(folder.path / "part?.h*"), 2);
@@ -375,12 +375,12 @@ TEST_CASE("virtual data sets and patterns of files", "[external]") {
   const fs::path path = folder.path / "whole.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const hid_t created = H5Pcreate(H5P_DATASET_CREATE);
-  const hsize_t shape[] = {2 * kRows, kHeight, kWidth, kChannels};
-  const hsize_t part[] = {kRows, kHeight, kWidth, kChannels};
+  const hsize_t shape[] = {2 * row_count, image_height, image_width, image_channels};
+  const hsize_t part[] = {row_count, image_height, image_width, image_channels};
   const hid_t space = H5Screate_simple(4, shape, nullptr);
   const hid_t source = H5Screate_simple(4, part, nullptr);
   for (hsize_t i = 0; i < 2; ++i) {
-    const hsize_t start[] = {i * kRows, 0, 0, 0};
+    const hsize_t start[] = {i * row_count, 0, 0, 0};
     H5Sselect_hyperslab(space, H5S_SELECT_SET, start, nullptr, part, nullptr);
     H5Pset_virtual(created, space, i == 0 ? "part1.h5" : "part2.hdf5", "images", source);
   }
@@ -392,15 +392,15 @@ TEST_CASE("virtual data sets and patterns of files", "[external]") {
   H5Sclose(source);
   H5Sclose(space);
   H5Pclose(created);
-  write_labels(file, "labels", 2 * kRows);
+  write_labels(file, "labels", 2 * row_count);
   H5Fclose(file);
   const DataSet set(path);
   CHECK(set.storage().layout == "virtual");
-  REQUIRE(set.info().rows == 2 * kRows);
+  REQUIRE(set.info().rows == 2 * row_count);
   std::vector<std::uint8_t> image(set.info().row_bytes());
-  for (std::size_t row = 0; row < 2 * kRows; ++row) {
+  for (std::size_t row = 0; row < 2 * row_count; ++row) {
     set.read(row, image);
-    REQUIRE(image == pixels(small_info(), row % kRows));
+    REQUIRE(image == pixels(small_info(), row % row_count));
   }
   fs::remove(folder.path / "part2.hdf5");
   CHECK_THAT(refusal(path), Contains("whole.h5") && Contains("part2.hdf5, which cannot be read"));
@@ -453,13 +453,13 @@ TEST_CASE("numbers that are no pixels are refused by file and row", "[external]"
     try {
       const DataSet set(write_file_of(folder.path / "a.h5", form), spec);
       std::vector<std::uint8_t> image(set.info().row_bytes());
-      for (std::size_t row = 0; row < kRows; ++row) set.read(row, image);
+      for (std::size_t row = 0; row < row_count; ++row) set.read(row, image);
     } catch (const InputError& error) {
       return std::string(error.what());
     }
     return std::string();
   };
-  const std::vector<hsize_t> none, some = {4, kHeight, kWidth, kChannels};
+  const std::vector<hsize_t> none, some = {4, image_height, image_width, image_channels};
   for (const auto& chunk : {none, some}) {
     CHECK_THAT(error_of_row({H5T_STD_I16LE, false, chunk, nullptr, 1, 1}, "auto"),
                Contains("a.h5: row ") && Contains("holds the number 256, which is no pixel"));
@@ -481,7 +481,7 @@ TEST_CASE("labels that are none are refused by file and row", "[external]") {
     const fs::path path = folder.path / "a.h5";
     const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     H5Dclose(create(file, {}));
-    const hsize_t rows = kRows;
+    const hsize_t rows = row_count;
     std::vector<double> labels(rows, 1);
     labels[7] = label;
     const hid_t space = H5Screate_simple(1, &rows, nullptr);
@@ -543,10 +543,10 @@ TEST_CASE("a validation set takes the training set's classes, mean and deviation
   const Folder folder;
   const DataSet training(write_file_of(folder.path / "a.h5", {}));
   const auto all = all_pixels();
-  for (std::size_t c = 0; c < kChannels; ++c) {
+  for (std::size_t c = 0; c < image_channels; ++c) {
     double sum = 0;
-    for (std::size_t i = c; i < all.size(); i += kChannels) sum += all[i] / 255.0;
-    CHECK(training.info().mean[c] == Approx(sum / static_cast<double>(all.size() / kChannels)));
+    for (std::size_t i = c; i < all.size(); i += image_channels) sum += all[i] / 255.0;
+    CHECK(training.info().mean[c] == Approx(sum / static_cast<double>(all.size() / image_channels)));
   }
   DataSetInfo like = small_info();
   ExternalSpec spec;
@@ -562,7 +562,7 @@ TEST_CASE("a validation set takes the training set's classes, mean and deviation
 TEST_CASE("many threads read chunks through one small cache", "[external][loader]") {
   const Folder folder;
   Form form;
-  form.chunk = {3, kHeight, kWidth, kChannels};
+  form.chunk = {3, image_height, image_width, image_channels};
   form.filters = [](hid_t created) { H5Pset_deflate(created, 6); };
   ExternalSpec spec;
   spec.cache_bytes = 500;  // two blocks and a bit
@@ -573,8 +573,8 @@ TEST_CASE("many threads read chunks through one small cache", "[external][loader
     threads.emplace_back([&, t] {
       std::vector<std::uint8_t> image(set.info().row_bytes());
       for (std::size_t i = 0; i < 500; ++i) {
-        const std::size_t row = (i * (t + 3)) % kRows;
-        if (i % 5 == 0) set.prepare((row + 4) % kRows);
+        const std::size_t row = (i * (t + 3)) % row_count;
+        if (i % 5 == 0) set.prepare((row + 4) % row_count);
         set.read(row, image);
         if (image != pixels(small_info(), row)) ++wrong;
       }

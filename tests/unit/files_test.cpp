@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "folder_fixture.hpp"
 #include "lockstep/base/error.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

@@ -4,9 +4,9 @@
 #include <thread>
 #include <vector>
 
-#include "folder_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/train/generation.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 using namespace lockstep;
 using lockstep::test::Folder;

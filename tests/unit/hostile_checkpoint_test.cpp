@@ -4,11 +4,11 @@
 #include <hdf5.h>
 #include <catch2/catch.hpp>
 
-#include "checkpoint_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/h5.hpp"
-#include "sealed_checkpoint.hpp"
+#include "tests/unit/checkpoint_fixture.hpp"
+#include "tests/unit/sealed_checkpoint.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;

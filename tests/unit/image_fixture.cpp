@@ -1,4 +1,4 @@
-#include "image_fixture.hpp"
+#include "tests/unit/image_fixture.hpp"
 
 #include <png.h>
 

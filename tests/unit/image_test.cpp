@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <optional>
 
-#include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
+#include "tests/unit/image_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::data;

@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
-#include "folder_fixture.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/owned.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;

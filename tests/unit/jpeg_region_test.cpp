@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "tests/unit/image_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::data;

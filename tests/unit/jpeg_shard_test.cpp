@@ -5,7 +5,6 @@
 #include <new>
 
 #include "data/jpeg_region.hpp"
-#include "image_fixture.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
@@ -13,7 +12,8 @@
 #include "lockstep/data/image.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/row_reader.hpp"
-#include "shard_fixture.hpp"
+#include "tests/unit/image_fixture.hpp"
+#include "tests/unit/shard_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

@@ -12,7 +12,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/data/loader.hpp"
-#include "shard_fixture.hpp"
+#include "tests/unit/shard_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
@@ -21,7 +21,7 @@ using namespace lockstep::test;
 
 namespace {
 
-constexpr std::size_t kRows = 1'300'000, kSide = 224, kAllowed = 64'000'000;
+constexpr std::size_t row_count = 1'300'000, image_side = 224, allowed_bytes = 64'000'000;
 
 struct HostDevice final : Device {
   std::size_t ring = 0;
@@ -59,15 +59,15 @@ void set_hole(hid_t file, const char* name, std::vector<hsize_t> shape) {
 }
 
 std::vector<std::int32_t> labels() {
-  std::vector<std::int32_t> all(kRows);
-  for (std::size_t row = 0; row < kRows; ++row) all[row] = static_cast<std::int32_t>(row % 3);
+  std::vector<std::int32_t> all(row_count);
+  for (std::size_t row = 0; row < row_count; ++row) all[row] = static_cast<std::int32_t>(row % 3);
   return all;
 }
 
 // 196 GB of black images.
 fs::path write_large(const fs::path& path) {
   DataSetInfo info = small_info();
-  info.height = info.width = kSide;
+  info.height = info.width = image_side;
   write_shard(path, info, 0, 1);
   const std::vector<std::uint8_t> black(info.row_bytes(), 0);
   std::vector<std::uint32_t> crcs;
@@ -75,9 +75,9 @@ fs::path write_large(const fs::path& path) {
     crcs.push_back(crcs.size() < 3 ? crc32c(&label, 4, crc32c(black.data(), black.size()))
                                    : crcs[crcs.size() - 3]);
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
-  set_hole(file, "images", {kRows, kSide, kSide, 3});
-  set_data(file, "labels", H5T_NATIVE_INT32, labels(), {kRows});
-  set_data(file, "crc32c", H5T_NATIVE_UINT32, crcs, {kRows});
+  set_hole(file, "images", {row_count, image_side, image_side, 3});
+  set_data(file, "labels", H5T_NATIVE_INT32, labels(), {row_count});
+  set_data(file, "crc32c", H5T_NATIVE_UINT32, crcs, {row_count});
   H5Fclose(file);
   return path;
 }
@@ -88,15 +88,15 @@ fs::path write_large_of_jpegs(const fs::path& path) {
   ShardWriter writer(path, info, 1);
   writer.write_jpeg(std::vector<std::uint8_t>(10), 2, 2, 0);
   writer.finish();
-  std::vector<std::uint64_t> offsets(kRows + 1);
-  for (std::size_t row = 0; row <= kRows; ++row) offsets[row] = 100'000 * row;
+  std::vector<std::uint64_t> offsets(row_count + 1);
+  for (std::size_t row = 0; row <= row_count; ++row) offsets[row] = 100'000 * row;
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
-  set_hole(file, "jpegs", {100'000 * kRows});
-  set_data(file, "offsets", H5T_NATIVE_UINT64, offsets, {kRows + 1});
-  set_data(file, "sizes", H5T_NATIVE_UINT16, std::vector<std::uint16_t>(2 * kRows, 500),
-           {kRows, 2});
-  set_data(file, "labels", H5T_NATIVE_INT32, labels(), {kRows});
-  set_data(file, "crc32c", H5T_NATIVE_UINT32, std::vector<std::uint32_t>(kRows), {kRows});
+  set_hole(file, "jpegs", {100'000 * row_count});
+  set_data(file, "offsets", H5T_NATIVE_UINT64, offsets, {row_count + 1});
+  set_data(file, "sizes", H5T_NATIVE_UINT16, std::vector<std::uint16_t>(2 * row_count, 500),
+           {row_count, 2});
+  set_data(file, "labels", H5T_NATIVE_INT32, labels(), {row_count});
+  set_data(file, "crc32c", H5T_NATIVE_UINT32, std::vector<std::uint32_t>(row_count), {row_count});
   H5Fclose(file);
   return path;
 }
@@ -137,7 +137,7 @@ TEST_CASE("a loader of 1.3 million rows takes 64 MB beside its ring", "[loader-m
       HostDevice device;
       const DataSet rows(path);
       LoaderSpec spec;
-      spec.sampler = {.rows = kRows, .global_batch = 64, .shuffle = order, .block = 64};
+      spec.sampler = {.rows = row_count, .global_batch = 64, .shuffle = order, .block = 64};
       spec.workers = 2;
       spec.slots = 2;
       spec.epochs = 1;
@@ -147,8 +147,8 @@ TEST_CASE("a loader of 1.3 million rows takes 64 MB beside its ring", "[loader-m
       return device.ring;
     });
     INFO(most);
-    CHECK(most < kAllowed);
-    CHECK(most > 8 * kRows);  // labels and checksums: it was measured
+    CHECK(most < allowed_bytes);
+    CHECK(most > 8 * row_count);  // labels and checksums: it was measured
   }
 }
 
@@ -161,6 +161,6 @@ TEST_CASE("the index of 1.3 million JPEGs takes 64 MB", "[loader-memory]") {
     return std::size_t{0};
   });
   INFO(most);
-  CHECK(most < kAllowed);
-  CHECK(most > 20 * kRows);
+  CHECK(most < allowed_bytes);
+  CHECK(most > 20 * row_count);
 }

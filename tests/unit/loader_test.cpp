@@ -17,7 +17,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
-#include "shard_fixture.hpp"
+#include "tests/unit/shard_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::data;

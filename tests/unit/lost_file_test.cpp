@@ -14,7 +14,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/data/row_reader.hpp"
-#include "shard_fixture.hpp"
+#include "tests/unit/shard_fixture.hpp"
 
 // Files that are cut off, written over or taken away while they are being read.
 
@@ -26,7 +26,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-constexpr hsize_t kRows = 64, kSide = 32;
+constexpr hsize_t row_count = 64, image_side = 32;
 
 struct Layout {
   const char* name;
@@ -36,7 +36,7 @@ struct Layout {
 };
 
 fs::path write_external(const fs::path& path, const Layout& layout) {
-  const hsize_t shape[] = {kRows, kSide, kSide, 3}, chunk[] = {layout.chunk_rows, kSide, kSide, 3};
+  const hsize_t shape[] = {row_count, image_side, image_side, 3}, chunk[] = {layout.chunk_rows, image_side, image_side, 3};
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const hid_t created = H5Pcreate(H5P_DATASET_CREATE);
   if (layout.chunk_rows > 0) H5Pset_chunk(created, 4, chunk);
@@ -44,7 +44,7 @@ fs::path write_external(const fs::path& path, const Layout& layout) {
   const hid_t space = H5Screate_simple(4, shape, nullptr);
   const hid_t data =
       H5Dcreate2(file, "images", layout.type, space, H5P_DEFAULT, created, H5P_DEFAULT);
-  std::vector<std::uint8_t> pixels(kRows * kSide * kSide * 3);
+  std::vector<std::uint8_t> pixels(row_count * image_side * image_side * 3);
   for (std::size_t i = 0; i < pixels.size(); ++i)
     pixels[i] = static_cast<std::uint8_t>(draw(1, 0, i, Draw::synth));
   H5Dwrite(data, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, pixels.data());
@@ -54,7 +54,7 @@ fs::path write_external(const fs::path& path, const Layout& layout) {
   const hid_t rows = H5Screate_simple(1, shape, nullptr);
   const hid_t labels =
       H5Dcreate2(file, "labels", H5T_STD_I32LE, rows, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-  const std::vector<int> ones(kRows, 1);
+  const std::vector<int> ones(row_count, 1);
   H5Dwrite(labels, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, ones.data());
   H5Dclose(labels);
   H5Sclose(rows);
@@ -141,7 +141,7 @@ TEST_CASE("a file below a virtual data set that is cut off, changed or gone is n
     const fs::path path = folder.path / "whole.h5";
     const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     const hid_t created = H5Pcreate(H5P_DATASET_CREATE);
-    const hsize_t shape[] = {kRows, kSide, kSide, 3};
+    const hsize_t shape[] = {row_count, image_side, image_side, 3};
     const hid_t space = H5Screate_simple(4, shape, nullptr);
     H5Pset_virtual(created, space, "part.h5", "images", space);
     H5Dclose(H5Dcreate2(file, "images", H5T_STD_U8LE, space, H5P_DEFAULT, created, H5P_DEFAULT));
@@ -170,9 +170,9 @@ TEST_CASE("shards that are written over while they are read fail by their checks
           "[shard][lost]") {
   const Folder folder;
   DataSetInfo info = small_info();
-  info.height = info.width = kSide;
+  info.height = info.width = image_side;
   for (const bool mapped : {false, true}) {
-    const fs::path path = write_shard(folder.path / "a.h5", info, 0, kRows);
+    const fs::path path = write_shard(folder.path / "a.h5", info, 0, row_count);
     DataSet set(path);
     if (mapped) set.map();
     CHECK(what_ends_it(set).empty());
@@ -191,8 +191,8 @@ TEST_CASE("shards of JPEGs that are cut off or written over are named", "[jpeg][
   for (const bool mapped : {false, true}) {
     for (const bool cut : {false, true}) {
       const fs::path path = folder.path / "a.h5";
-      ShardWriter writer(path, info, kRows);
-      for (std::size_t row = 0; row < kRows; ++row)
+      ShardWriter writer(path, info, row_count);
+      for (std::size_t row = 0; row < row_count; ++row)
         writer.write_jpeg({reinterpret_cast<const std::uint8_t*>(jpeg.data()), jpeg.size()}, 40, 50,
                           0);
       writer.finish();
@@ -214,12 +214,12 @@ TEST_CASE("shards of JPEGs that are cut off or written over are named", "[jpeg][
 TEST_CASE("a staged copy that is cut off is named as what it is", "[stage][lost]") {
   const Folder folder;
   DataSetInfo info = small_info();
-  info.height = info.width = kSide;
+  info.height = info.width = image_side;
   for (const bool mapped : {false, true}) {
-    const fs::path path = write_shard(folder.path / "a.h5", info, 0, kRows);
+    const fs::path path = write_shard(folder.path / "a.h5", info, 0, row_count);
     const fs::path stage = folder.path / (mapped ? "stage-mapped" : "stage");
     DataSet set(path);
-    const RowRange all{0, kRows};
+    const RowRange all{0, row_count};
     REQUIRE(set.stage(stage, {&all, 1}).fits);
     if (mapped) set.map();
     CHECK(what_ends_it(set).empty());

@@ -5,10 +5,10 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "folder_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/train/metrics.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;

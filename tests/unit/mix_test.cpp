@@ -12,27 +12,27 @@ using namespace lockstep::data;
 
 namespace {
 
-constexpr std::size_t kRows = 5, kHeight = 7, kWidth = 9, kChannels = 3;
-constexpr std::size_t kBytes = kHeight * kWidth * kChannels;
+constexpr std::size_t row_count = 5, image_height = 7, image_width = 9, image_channels = 3;
+constexpr std::size_t image_bytes = image_height * image_width * image_channels;
 
 struct Rows {
   std::vector<std::uint8_t> images;
   std::vector<Target> targets;
-  Rows() : images((kRows + 1) * kBytes) {
+  Rows() : images((row_count + 1) * image_bytes) {
     for (std::size_t i = 0; i < images.size(); ++i)
       images[i] = static_cast<std::uint8_t>(draw(2, 0, i, Draw::synth));
-    for (std::int32_t row = 0; row < std::int32_t{kRows}; ++row) targets.push_back({row, row, 1});
+    for (std::int32_t row = 0; row < std::int32_t{row_count}; ++row) targets.push_back({row, row, 1});
     targets.push_back({});
   }
 };
 
 Rows mixed(const Mix& how) {
   Rows rows;
-  mix_rows(how, kRows, kHeight, kWidth, kChannels, rows.images.data(), rows.targets.data());
+  mix_rows(how, row_count, image_height, image_width, image_channels, rows.images.data(), rows.targets.data());
   return rows;
 }
 
-std::size_t partner_of(std::size_t row) { return (row + kRows - 1) % kRows; }
+std::size_t partner_of(std::size_t row) { return (row + row_count - 1) % row_count; }
 
 /// The label's share of a target.
 double share_of(const Target& target, std::size_t label) {
@@ -47,12 +47,12 @@ TEST_CASE("mixup is the mean of two images by share, to the nearest level", "[mi
   const Rows before;
   for (const float share : {0.25f, 0.5f, 0.8125f}) {
     const Rows after = mixed({share, {}});
-    for (std::size_t row = 0; row < kRows; ++row) {
-      const std::uint8_t* own = &before.images[row * kBytes];
-      const std::uint8_t* other = &before.images[partner_of(row) * kBytes];
-      for (std::size_t i = 0; i < kBytes; ++i) {
+    for (std::size_t row = 0; row < row_count; ++row) {
+      const std::uint8_t* own = &before.images[row * image_bytes];
+      const std::uint8_t* other = &before.images[partner_of(row) * image_bytes];
+      for (std::size_t i = 0; i < image_bytes; ++i) {
         const double exact = own[i] * double{share} + other[i] * (1 - double{share});
-        REQUIRE(std::abs(after.images[row * kBytes + i] - exact) <= 0.5);
+        REQUIRE(std::abs(after.images[row * image_bytes + i] - exact) <= 0.5);
       }
       CHECK(share_of(after.targets[row], row) == Approx(share));
       CHECK(share_of(after.targets[row], partner_of(row)) == Approx(1 - share));
@@ -66,12 +66,12 @@ TEST_CASE("CutMix pastes the box of the partner", "[mix]") {
   const Box box{1, 2, 4, 6};
   const float share = 1 - 24.0f / 63;
   const Rows after = mixed({share, box});
-  for (std::size_t row = 0; row < kRows; ++row) {
-    for (std::size_t i = 0; i < kBytes; ++i) {
-      const std::size_t y = i / kChannels / kWidth, x = i / kChannels % kWidth;
+  for (std::size_t row = 0; row < row_count; ++row) {
+    for (std::size_t i = 0; i < image_bytes; ++i) {
+      const std::size_t y = i / image_channels / image_width, x = i / image_channels % image_width;
       const bool inside = y >= 1 && y < 5 && x >= 2 && x < 8;
-      REQUIRE(after.images[row * kBytes + i] ==
-              before.images[(inside ? partner_of(row) : row) * kBytes + i]);
+      REQUIRE(after.images[row * image_bytes + i] ==
+              before.images[(inside ? partner_of(row) : row) * image_bytes + i]);
     }
     CHECK(share_of(after.targets[row], row) == Approx(share));
   }
@@ -80,11 +80,11 @@ TEST_CASE("CutMix pastes the box of the partner", "[mix]") {
 TEST_CASE("what lies behind the rows is not mixed, nor is a row alone", "[mix]") {
   const Rows before;
   Rows after = mixed({0.5f, {}});
-  const auto padding = before.images.end() - std::ptrdiff_t{kBytes};
-  CHECK(std::equal(padding, before.images.end(), after.images.end() - std::ptrdiff_t{kBytes}));
+  const auto padding = before.images.end() - std::ptrdiff_t{image_bytes};
+  CHECK(std::equal(padding, before.images.end(), after.images.end() - std::ptrdiff_t{image_bytes}));
   CHECK(after.targets.back().label_a == -1);
   after = before;
-  mix_rows({0.5f, {}}, 1, kHeight, kWidth, kChannels, after.images.data(), after.targets.data());
+  mix_rows({0.5f, {}}, 1, image_height, image_width, image_channels, after.images.data(), after.targets.data());
   CHECK(after.images == before.images);
   CHECK((after.targets[0].label_a == 0 && after.targets[0].mix == 1));
   CHECK(mixed({1, {}}).images == before.images);

@@ -6,10 +6,10 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "folder_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/sys/node_check.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 namespace {
 

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "folder_fixture.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/data/pack_folder.hpp"
 #include "lockstep/data/pack_row.hpp"
 #include "lockstep/data/packer.hpp"
 #include "lockstep/data/shard_normalisation.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 namespace lockstep::test {
 

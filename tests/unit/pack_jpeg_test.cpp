@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/data_set.hpp"
-#include "pack_fixture.hpp"
+#include "tests/unit/image_fixture.hpp"
+#include "tests/unit/pack_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/data_set.hpp"
 #include "lockstep/data/pack_note.hpp"
 #include "lockstep/data/shapes.hpp"
-#include "pack_fixture.hpp"
+#include "tests/unit/image_fixture.hpp"
+#include "tests/unit/pack_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

@@ -12,12 +12,12 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
-#include "folder_fixture.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/tcp_control.hpp"
 #include "tcp/handshake.hpp"
 #include "tcp/wire.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 namespace {
 

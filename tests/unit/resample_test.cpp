@@ -6,9 +6,9 @@
 #include <cstdlib>
 
 #include "data/resample_kernels.hpp"
-#include "image_fixture.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/data/image.hpp"
+#include "tests/unit/image_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::data;
@@ -25,7 +25,7 @@ Image noise(std::size_t height, std::size_t width, std::size_t channels) {
 }
 
 Image resampled(const Image& image, const Axis& rows, const Axis& columns, bool flip = false) {
-  std::vector<std::uint8_t> wide(image.height * image.width * 4 + kResampleSlack);
+  std::vector<std::uint8_t> wide(image.height * image.width * 4 + resample_slack);
   std::vector<std::uint8_t> pixels = image.pixels;
   pixels.resize(pixels.size() + 4);
   widen_pixels(pixels.data(), image.height * image.width, image.channels, wide.data());
@@ -158,7 +158,7 @@ TEST_CASE("every instruction set resamples alike", "[resample]") {
   const std::size_t channels = GENERATE(1, 2, 3, 4), wanted = GENERATE(1, 5, 8, 30);
   const bool flip = GENERATE(false, true);
   std::vector<std::uint8_t> levels;
-  for (std::size_t i = 0; i < taps * stride + kResampleSlack; ++i)
+  for (std::size_t i = 0; i < taps * stride + resample_slack; ++i)
     levels.push_back(static_cast<std::uint8_t>(draw(7, 1, i, Draw::synth)));
   const std::vector<float> down = {3000, 9000, 12768, 7001, 999};
   std::vector<std::uint32_t> first;
@@ -169,13 +169,13 @@ TEST_CASE("every instruction set resamples alike", "[resample]") {
     across.insert(across.end(), {100 + some, 500, 900 - some, 500, 48});
   }
   const auto result = [&](const ResampleKernels& set) {
-    std::vector<float> lines(blocks * 4 * kResampleLanes);
-    for (std::size_t line = 0; line < kResampleLines; ++line)
+    std::vector<float> lines(blocks * 4 * resample_lanes);
+    for (std::size_t line = 0; line < resample_lines; ++line)
       set.blend_lines(levels.data() + 16 * (line % 2), stride, down.data(), taps, blocks - 1,
-                      &lines[line * kResamplePixel]);
-    std::vector<std::uint8_t> pixels(kResampleLines * wanted * channels + 1, 0xEE);
-    std::uint8_t* to[kResampleLines];
-    for (std::size_t line = 0; line < kResampleLines; ++line)
+                      &lines[line * resample_pixel]);
+    std::vector<std::uint8_t> pixels(resample_lines * wanted * channels + 1, 0xEE);
+    std::uint8_t* to[resample_lines];
+    for (std::size_t line = 0; line < resample_lines; ++line)
       to[line] = &pixels[line * wanted * channels];
     set.blend_columns(lines.data(), first.data(), across.data(), taps, wanted, flip, channels, to);
     return pixels;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "shard_fixture.hpp"
 #include "tests/support/solo.hpp"
+#include "tests/unit/shard_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::train;

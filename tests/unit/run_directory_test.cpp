@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
-#include "folder_fixture.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/train/run_directory.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 using namespace lockstep;
 using lockstep::test::Folder;

@@ -4,12 +4,12 @@
 
 #include <memory>
 
-#include "checkpoint_fixture.hpp"
-#include "folder_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "tests/support/solo.hpp"
+#include "tests/unit/checkpoint_fixture.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::train;

@@ -200,21 +200,21 @@ TEST_CASE("over seeds and epochs each position holds each row equally often", "[
 
 TEST_CASE("what two positions hold is independent of each other", "[sampler]") {
   // All ordered pairs of different rows, equally often.
-  constexpr std::size_t kRows = 7, kPairs = kRows * (kRows - 1), kEach = 200;
-  std::vector<double> counts(kRows * kRows, 0);
-  for (std::size_t i = 0; i < kPairs * kEach; ++i) {
-    const Sampler sampler(whole(kRows, i));
-    counts[sampler.row(0, 2) * kRows + sampler.row(0, 3)] += 1;
+  constexpr std::size_t row_count = 7, pair_count = row_count * (row_count - 1), draws_each = 200;
+  std::vector<double> counts(row_count * row_count, 0);
+  for (std::size_t i = 0; i < pair_count * draws_each; ++i) {
+    const Sampler sampler(whole(row_count, i));
+    counts[sampler.row(0, 2) * row_count + sampler.row(0, 3)] += 1;
   }
   double chi_square = 0;
-  for (std::size_t a = 0; a < kRows; ++a) {
-    for (std::size_t b = 0; b < kRows; ++b) {
-      const double expected = a == b ? 0 : kEach, count = counts[a * kRows + b];
+  for (std::size_t a = 0; a < row_count; ++a) {
+    for (std::size_t b = 0; b < row_count; ++b) {
+      const double expected = a == b ? 0 : draws_each, count = counts[a * row_count + b];
       if (a == b) REQUIRE(count == 0);
-      chi_square += (count - expected) * (count - expected) / kEach;
+      chi_square += (count - expected) * (count - expected) / draws_each;
     }
   }
-  CHECK(chi_square < (kPairs - 1) + 5 * std::sqrt(2.0 * (kPairs - 1)));
+  CHECK(chi_square < (pair_count - 1) + 5 * std::sqrt(2.0 * (pair_count - 1)));
 }
 
 TEST_CASE("batches that ranks cannot share are refused with the numbers", "[sampler]") {

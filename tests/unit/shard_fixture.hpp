@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "folder_fixture.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/data/data_set.hpp"
 #include "lockstep/data/shard_writer.hpp"
+#include "tests/unit/folder_fixture.hpp"
 
 namespace lockstep::test {
 

@@ -2,10 +2,10 @@
 #include <zstd.h>
 #include <catch2/catch.hpp>
 
-#include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
-#include "pack_fixture.hpp"
-#include "tar_fixture.hpp"
+#include "tests/unit/image_fixture.hpp"
+#include "tests/unit/pack_fixture.hpp"
+#include "tests/unit/tar_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

@@ -5,9 +5,9 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "image_fixture.hpp"
 #include "lockstep/base/error.hpp"
-#include "pack_fixture.hpp"
+#include "tests/unit/image_fixture.hpp"
+#include "tests/unit/pack_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
-#include "shard_fixture.hpp"
+#include "tests/unit/shard_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
@@ -28,14 +28,14 @@ DataSetInfo large_info() {
   return info;
 }
 
-constexpr std::size_t kRows = 24;
+constexpr std::size_t row_count = 24;
 
 void write_shards(const fs::path& folder) {
   write_shard(folder / "a.h5", large_info(), 0, 14);
-  write_shard(folder / "b.h5", large_info(), 14, kRows - 14);
+  write_shard(folder / "b.h5", large_info(), 14, row_count - 14);
 }
 
-bool all_right(const DataSet& set, std::size_t first = 0, std::size_t count = kRows) {
+bool all_right(const DataSet& set, std::size_t first = 0, std::size_t count = row_count) {
   std::vector<std::uint8_t> image(set.info().row_bytes());
   for (std::size_t row = first; row < first + count; ++row) {
     set.read(row, image);
@@ -44,7 +44,7 @@ bool all_right(const DataSet& set, std::size_t first = 0, std::size_t count = kR
   return true;
 }
 
-const RowRange all_rows{0, kRows};
+const RowRange all_rows{0, row_count};
 
 void wait_until_there(const DataSet& set) {
   for (int i = 0; i < 12000 && set.staged() < 1; ++i)
@@ -72,7 +72,7 @@ TEST_CASE("staged rows are the same, and come from the copy", "[stage]") {
     DataSet set(folder.path / "set");
     const Staging staging = set.stage(folder.path / "copy", {&all_rows, 1});
     CHECK(staging.fits);
-    CHECK(staging.bytes > kRows * large_info().row_bytes());
+    CHECK(staging.bytes > row_count * large_info().row_bytes());
     CHECK((staging.there == staging.bytes) == mapped);  // the second time all is there
     if (mapped) set.map();
     CHECK(all_right(set));
@@ -111,12 +111,12 @@ TEST_CASE("a node's processes together read each byte of the original once", "[s
         const std::uint64_t before = bytes_read();
         const Staging staging = set.stage(folder.path / "copy", {&all_rows, 1});
         bool right = true;
-        for (std::size_t k = 0; k < kRows; ++k)
-          right = right && all_right(set, (k * 7 + static_cast<std::size_t>(i) * 5) % kRows, 1);
+        for (std::size_t k = 0; k < row_count; ++k)
+          right = right && all_right(set, (k * 7 + static_cast<std::size_t>(i) * 5) % row_count, 1);
         while (set.staged() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         // The rows themselves were read once from the copy; what else was read is from the
         // original.
-        copied[0] = bytes_read() - before - kRows * large_info().row_bytes();
+        copied[0] = bytes_read() - before - row_count * large_info().row_bytes();
         copied[1] = right ? staging.bytes : 0;
       }
       const bool told = ::write(pipe_ends[1], copied, sizeof copied) == sizeof copied;
@@ -157,7 +157,7 @@ TEST_CASE("of a part of the rows only their pieces are copied", "[stage]") {
 TEST_CASE("what another process was killed over is copied again", "[stage]") {
   const Folder folder;
   fs::create_directories(folder.path / "set");
-  write_shard(folder.path / "set/a.h5", large_info(), 0, kRows);
+  write_shard(folder.path / "set/a.h5", large_info(), 0, row_count);
   { DataSet(folder.path / "set").stage(folder.path / "copy", {}); }
   fs::path table;
   for (const auto& entry : fs::recursive_directory_iterator(folder.path / "copy"))
@@ -181,14 +181,14 @@ TEST_CASE("a file that has changed since is staged anew", "[stage]") {
   const Folder folder;
   fs::create_directories(folder.path / "set");
   const fs::path path = folder.path / "set/a.h5";
-  write_shard(path, large_info(), 0, kRows);
+  write_shard(path, large_info(), 0, row_count);
   {
     DataSet set(path);
     set.stage(folder.path / "copy", {&all_rows, 1});
     wait_until_there(set);
   }
   fs::remove(path);
-  write_shard(path, large_info(), 100, kRows);
+  write_shard(path, large_info(), 100, row_count);
   DataSet set(path);
   CHECK(set.stage(folder.path / "copy", {&all_rows, 1}).there == 0);
   std::vector<std::uint8_t> image(set.info().row_bytes());
@@ -218,7 +218,7 @@ TEST_CASE("mapped rows are the same, and a file that became shorter is an error"
   CHECK(std::vector<std::uint8_t>(seen.begin(), seen.end()) == pixels(large_info(), 20));
   fs::resize_file(folder.path / "b.h5", 2 << 20);
   std::vector<std::uint8_t> image(set.info().row_bytes());
-  CHECK_THROWS_WITH(set.read(kRows - 1, image),
+  CHECK_THROWS_WITH(set.read(row_count - 1, image),
                     Contains("b.h5: row 9 cannot be read: the file has become shorter"));
   const auto wrong = pixels(large_info(), 3);
   const std::string bytes = read_text(folder.path / "a.h5");

@@ -6,10 +6,10 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "folder_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/owned.hpp"
-#include "tar_fixture.hpp"
+#include "tests/unit/folder_fixture.hpp"
+#include "tests/unit/tar_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::data;

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/sys/topology.hpp"
-#include "topology_fixture.hpp"
+#include "tests/unit/topology_fixture.hpp"
 
 namespace {
 

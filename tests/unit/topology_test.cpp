@@ -6,10 +6,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "folder_fixture.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/sys/topology.hpp"
-#include "topology_fixture.hpp"
+#include "tests/unit/folder_fixture.hpp"
+#include "tests/unit/topology_fixture.hpp"
 
 namespace {
 

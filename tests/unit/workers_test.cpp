@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "lockstep/base/error.hpp"
-#include "shard_fixture.hpp"
+#include "tests/unit/shard_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::data;

@@ -17,7 +17,7 @@
 namespace lockstep::h5 {
 
 using Id = std::int64_t;  ///< HDF5's hid_t
-inline constexpr Id kNone = -1;
+inline constexpr Id no_id = -1;
 
 void close_file(Id id);
 void close_group(Id id);
@@ -27,13 +27,13 @@ void close_space(Id id);
 void close_type(Id id);
 void close_properties(Id id);
 
-using File = Owned<Id, close_file, kNone>;
-using Group = Owned<Id, close_group, kNone>;
-using Data = Owned<Id, close_data, kNone>;
-using Attribute = Owned<Id, close_attribute, kNone>;
-using Space = Owned<Id, close_space, kNone>;
-using Type = Owned<Id, close_type, kNone>;
-using Properties = Owned<Id, close_properties, kNone>;
+using File = Owned<Id, close_file, no_id>;
+using Group = Owned<Id, close_group, no_id>;
+using Data = Owned<Id, close_data, no_id>;
+using Attribute = Owned<Id, close_attribute, no_id>;
+using Space = Owned<Id, close_space, no_id>;
+using Type = Owned<Id, close_type, no_id>;
+using Properties = Owned<Id, close_properties, no_id>;
 
 /// Held by everyone who calls HDF5, for as long as it does (handles are released under one, too):
 /// keeps other threads out, because many systems' HDF5 is not thread-safe, and keeps the library
@@ -87,7 +87,7 @@ Id memory_type() {
 }
 
 /// Texts of at most this many bytes are read, and no more of them; a file may claim anything.
-inline constexpr std::size_t kMostStrings = 1 << 20, kLongestString = 1 << 10;
+inline constexpr std::size_t most_strings = 1 << 20, longest_string = 1 << 10;
 
 /// A data set or an attribute of an open file, read whole. All throw InputError naming file and
 /// item when it is absent, or of another type, rank or number of values. Nothing is written beyond
@@ -122,7 +122,7 @@ class Item {
     read(std::span(values));
     return values;
   }
-  /// Of any length or of one for all, at most kLongestString.
+  /// Of any length or of one for all, at most longest_string.
   std::vector<std::string> read_strings() const;
   /// Only of one length for all, which is at most `longest`.
   std::vector<std::string> read_fixed_strings(std::size_t longest) const;
