@@ -28,15 +28,17 @@ endif
 once        = $(eval $(1) := $$(shell $(2)))$($(1))
 , := ,
 blank := $() $()
-include src/cuda/cuda.mk
+include src/ports/cuda/cuda.mk
 
 # ---- what goes into the program --------------------------------------------------------------
-LAYERS    := base sys optim device nn data comm liveness backend train
-PORTS     := cpu mpi tcp $(if $(WITH_CUDA),cuda,nocuda)
-LIB_SRC   := $(wildcard $(patsubst %,src/%/*.cpp,$(LAYERS) $(PORTS)))
-KERNELS   := $(wildcard $(PORTS:%=src/%/*.cu))
+ROOMS     := base device nn optim cluster data comm liveness backend reduce model config observe train
+PORTS     := cpu mpi tcp $(if $(WITH_CUDA),cuda nccl,none)
+found      = $(sort $(shell find $(1) -name '$(2)' 2>/dev/null))
+LIB_DIRS  := $(ROOMS:%=src/%) $(PORTS:%=src/ports/%)
+LIB_SRC   := $(call found,$(LIB_DIRS),*.cpp)
+KERNELS   := $(call found,$(LIB_DIRS),*.cu)
 ARCHIVED  := $(LIB_SRC) $(KERNELS)
-APP_SRC   := $(wildcard src/app/*.cpp)
+APP_SRC   := $(call found,src/app,*.cpp)
 SUPPORT   := $(wildcard tests/support/*.cpp)
 # Catch2 itself, in main.cpp, takes longest to compile, so it comes first.
 SUPPORT   := $(filter %/main.cpp,$(SUPPORT)) $(filter-out %/main.cpp,$(SUPPORT))
@@ -47,17 +49,15 @@ FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp' -o -n
 
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 
-# In these folders PIECE sources are compiled at a time, in one piece, because their headers take longer
-# than they do. With PIECE=1 each is compiled separately: quicker after an edit, and what `make asan`
-# and `make tsan` do, so that they find what a source forgot to include.
-PIECE     ?= $(if $(SANITIZE),1,8)
-IN_PIECES := $(if $(filter-out 1,$(PIECE)),sys nn comm tcp mpi data train app)
+# In these rooms all sources of a folder are compiled at once, in one piece, because their headers
+# take longer than they do: a new file recompiles its own folder only. With PIECE=1 each is compiled
+# separately: `make asan` and `make tsan` do so, and find what a source forgot to include.
+PIECE     ?= $(if $(SANITIZE),1,folder)
+IN_PIECES := $(if $(filter-out 1,$(PIECE)),cluster comm liveness config ports/mpi ports/tcp nn data observe train app)
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_x86_64.cpp
-cut        = $(if $(2),$(eval $(1)/piece$(words $(3)) := $(wordlist 1,$(PIECE),$(2)))\
-               $(1)/piece$(words $(3)) $(call cut,$(1),$(call after,$($(1)/piece$(words $(3))),$(2)),x $(3)))
-after      = $(wordlist $(words x $(1)),$(words $(2)),$(2))
-PIECES    := $(strip $(foreach folder,$(IN_PIECES:%=src/%),\
-               $(call cut,$(folder),$(filter-out $(BY_ITSELF),$(wildcard $(folder)/*.cpp)),x)))
+folders    = $(sort $(patsubst %/,%,$(dir $(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC)))))
+PIECES    := $(addsuffix /piece,$(folders))
+$(foreach folder,$(folders),$(eval $(folder)/piece := $(filter-out $(BY_ITSELF),$(wildcard $(folder)/*.cpp))))
 unpieced   = $(call objects,$(filter-out $(foreach piece,$(PIECES),$($(piece))),$(1)))
 pieced     = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 APP_OBJ   := $(call unpieced,$(APP_SRC)) $(call pieced,$(filter src/app/%,$(PIECES)))
@@ -71,9 +71,9 @@ GPU_TESTS := $(if $(and $(WITH_CUDA),$(wildcard tests/gpu)),$(BUILD)/gpu_tests)
 EMULATED  := $(if $(and $(CUDA_H),$(CUDNN_H),$(NCCL_H)),$(BUILD)/emulated_tests)
 EMU_SRC   := $(wildcard tests/emulated/*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT)) \
              $(addprefix tests/gpu/,fixture.cpp program_test.cpp train_test.cpp) \
-             $(filter-out $(addprefix %/,convolution.cpp nccl.cpp preflight.cpp),\
-               $(wildcard src/cuda/*.cpp))
-EMU_OBJ   := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(wildcard src/cuda/*.cu))
+             $(filter-out $(addprefix %/,convolution.cpp preflight.cpp),\
+               $(call found,src/ports/cuda,*.cpp))
+EMU_OBJ   := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(call found,src/ports/cuda,*.cu))
 BENCHES   := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(wildcard tests/bench/*.cpp))
 
 # ---- the compiler and the libraries ----------------------------------------------------------
@@ -158,8 +158,9 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 $(call pieced,$(PIECES)): $(BUILD)/obj/%.o: $(BUILD)/flags $(BUILD)/sources
 	@mkdir -p $(@D)
 	@echo "  compile $(@D:$(BUILD)/obj/%=%)/{$(subst $(blank),$(,),$(basename $(notdir $($*))))}.cpp"
-	@$(CCACHE) $(COMPILE) $(EXTRA) -Wno-subobject-linkage $(patsubst %,-include %,$(call after,x,$($*))) -MMD -MP \
+	@$(CCACHE) $(COMPILE) $(EXTRA) -Wno-subobject-linkage $(patsubst %,-include %,$(wordlist 2,$(words $($*)),$($*))) -MMD -MP \
 	  -c -o $@ $(firstword $($*))
+	@echo '$(firstword $($*)):' >>$(@:.o=.d)
 
 $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/archs $(BUILD)/cuda-flags
 	@mkdir -p $(@D)
@@ -197,12 +198,12 @@ $(PCH).gch: $(PCH) $(BUILD)/flags
 	@echo "  compile tests/support/pch.hpp"
 	@$(CCACHE) $(COMPILE) $(EXTRA) -x c++-header -MMD -MP -MF $(PCH:.hpp=.d) -MT $@ -c -o $@ $<
 -include $(PCH:.hpp=.d)
-$(BUILD)/obj/src/cuda/%.o: EXTRA = $(CUDA_CFLAGS)
+$(foreach port,cuda nccl,$(BUILD)/obj/src/ports/$(port)/%.o): EXTRA = $(CUDA_CFLAGS)
 $(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
 $(BUILD)/obj/tests/emulated/%.o: EXTRA = $(NUMERIC) -I. $(CUDA_HEADERS)
-$(filter $(BUILD)/obj/src/cuda/% $(BUILD)/obj/tests/gpu/%,\
+$(filter $(BUILD)/obj/src/ports/cuda/% $(BUILD)/obj/src/ports/nccl/% $(BUILD)/obj/tests/gpu/%,\
   $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
-$(foreach port,base cpu mpi,$(BUILD)/obj/src/$(port)/%.o): EXTRA = $(NUMERIC)
+$(foreach room,base ports/cpu ports/mpi,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(NUMERIC)
 # Pixels must not depend on whether the processor has fused multiplication.
 $(BUILD)/obj/src/data/%.o: EXTRA = $(NUMERIC) -ffp-contract=off
 
@@ -352,9 +353,8 @@ FUZZ_CXX ?= clang++-16
 FUZZ_FOR ?= 5
 FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,\
               $(filter-out %/driver.cpp,$(wildcard tests/fuzz/*.cpp)))
-FUZZED   := $(filter-out src/data/pack% %/loader.cpp %/replacement.cpp %/shapes.cpp,\
-            $(wildcard src/base/*.cpp src/data/*.cpp)) $(wildcard src/train/config*.cpp) \
-            src/train/toml.cpp src/train/checkpoint.cpp $(wildcard src/nn/*.cpp)
+FUZZED   := $(filter-out src/data/pack/pack% %/loader.cpp %/replacement.cpp %/shapes.cpp,\
+            $(call found,src/base src/data,*.cpp)) $(wildcard src/config/*.cpp src/nn/*.cpp) src/model/checkpoint.cpp
 .PHONY: fuzz
 fuzz:  ## fuzz what reads files, under the sanitizers (SECONDS=5 for each target, TARGETS=)
 	@jobs/setup.sh fuzz
@@ -423,8 +423,8 @@ lint:  ## plain words, and clang-tidy on src/ (CHANGED=commit: what differs; FIL
 
 .PHONY: linted linted-gpu
 linted: $(LINTED)
-linted-gpu: $(filter $(BUILD)/lint/src/cuda/%,$(LINTED))
-	@$(if $^,,echo 'nothing of src/cuda is built here'; false)
+linted-gpu: $(filter $(BUILD)/lint/src/ports/cuda/% $(BUILD)/lint/src/ports/nccl/%,$(LINTED))
+	@$(if $^,,echo 'nothing of src/ports/cuda is built here'; false)
 $(BUILD)/lint/%.ok: % .clang-tidy $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  lint    $<"
@@ -432,7 +432,7 @@ $(BUILD)/lint/%.ok: % .clang-tidy $(BUILD)/flags
 	@$(CLANG_TIDY) --quiet $< -- $(LINT_FLAGS) 2>&1 | grep -v ' warnings generated'; \
 	  test $${PIPESTATUS[0]} -eq 0
 	@touch $@
-$(filter $(BUILD)/lint/src/cuda/%,$(LINTED)): | $(FRONTEND_HEADER)
+$(filter $(BUILD)/lint/src/ports/cuda/% $(BUILD)/lint/src/ports/nccl/%,$(LINTED)): | $(FRONTEND_HEADER)
 -include $(LINTED:.ok=.d)
 
 ##@ GPUs

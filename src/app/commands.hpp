@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "app/arguments.hpp"
-#include "app/launch.hpp"
+#include "app/cli/arguments.hpp"
+#include "app/start/launch.hpp"
 
 namespace lockstep::app {
 

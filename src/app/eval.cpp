@@ -5,9 +5,9 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/count_option.hpp"
 #include "app/commands.hpp"
-#include "app/compute.hpp"
-#include "app/count_option.hpp"
+#include "app/start/compute.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
@@ -15,8 +15,8 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/data/row_reader.hpp"
+#include "lockstep/model/checkpoint.hpp"
 #include "lockstep/train/agreement.hpp"
-#include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -36,15 +36,15 @@ struct EvalOptions {
 
 /// A checkpoint with what its header says of the model.
 struct Model {
-  train::Config config;
+  config::Config config;
   data::DataSetInfo trained_on;
 };
 
 Model read_model(const EvalOptions& options) {
-  const train::CheckpointHeader header = train::read_header(options.checkpoint);
+  const model::CheckpointHeader header = model::read_header(options.checkpoint);
   Model model;
-  train::apply_toml(model.config, header.config, options.checkpoint);
-  if (!options.precision.empty()) train::set_key(model.config, "precision", options.precision);
+  config::apply_toml(model.config, header.config, options.checkpoint);
+  if (!options.precision.empty()) config::set_key(model.config, "precision", options.precision);
   model.trained_on = header.input;
   return model;
 }
@@ -119,7 +119,7 @@ int evaluate(Launch& launch, const EvalOptions& options) {
   spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
   spec.bind_worker = compute.bind_worker;
   const auto parameters = compute.backend->make_parameters(spec.network, spec.program.precision);
-  train::load_tensors(options.checkpoint, *parameters, false);
+  model::load_tensors(options.checkpoint, *parameters, false);
   const std::string who =
       comm::disagreement(*launch.control, fmt::format("{:08x}", parameters->hash()), "checkpoint");
   require(who.empty(),

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "app/launch.hpp"
+#include "app/start/launch.hpp"
 
 namespace lockstep::app {
 

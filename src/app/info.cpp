@@ -5,16 +5,16 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/key_option.hpp"
+#include "app/cli/reading.hpp"
 #include "app/commands.hpp"
-#include "app/key_option.hpp"
-#include "app/reading.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/data_set.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/model/checkpoint.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -74,10 +74,10 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
 }
 
 Json checkpoint_as_json(const std::filesystem::path& path) {
-  const train::CheckpointHeader header = train::read_header(path);
+  const model::CheckpointHeader header = model::read_header(path);
   Json tensors = Json::array();
   std::size_t numbers = 0;
-  for (const train::TensorEntry& tensor : train::list_tensors(path)) {
+  for (const model::TensorEntry& tensor : model::list_tensors(path)) {
     std::size_t count = 1;
     for (const std::size_t extent : tensor.shape) count *= extent;
     if (tensor.name.starts_with("weights/")) numbers += count;
@@ -85,7 +85,7 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
                        {"shape", tensor.shape},
                        {"crc32c", fmt::format("{:08x}", tensor.crc32c)}});
   }
-  const train::Progress& at = header.progress;
+  const model::Progress& at = header.progress;
   Json best = nullptr;
   if (at.best_top1 >= 0) best = {{"top1", at.best_top1}, {"epoch", at.best_epoch}};
   return {{"kind", "checkpoint"},
@@ -162,7 +162,7 @@ Course read_course(const std::filesystem::path& path) {
 Json run_as_json(const train::RunDirectory& run) {
   Course course = read_course(run.metrics());
   Json checkpoints = Json::array();
-  for (const auto& path : train::CheckpointDirectory(run.checkpoints(), 1).newest_first())
+  for (const auto& path : model::CheckpointDirectory(run.checkpoints(), 1).newest_first())
     checkpoints.push_back(path.filename().string());
   Json summary = nullptr;
   if (std::filesystem::exists(run.summary())) {
@@ -187,7 +187,7 @@ Json describe(const std::filesystem::path& path, const data::ExternalSpec& exter
   const train::RunDirectory run(path);
   if (std::filesystem::is_directory(path) && std::filesystem::exists(run.config()))
     return run_as_json(run);
-  if (std::filesystem::is_regular_file(path) && train::looks_like_checkpoint(path))
+  if (std::filesystem::is_regular_file(path) && model::looks_like_checkpoint(path))
     return checkpoint_as_json(path);
   return shards_as_json(path, external);
 }
@@ -284,7 +284,7 @@ Command add_info(Arguments root) {
   struct Options {
     std::string path;
     bool json = false;
-    train::Config config;
+    config::Config config;
   };
   auto options = std::make_shared<Options>();
   Arguments app = root.add_command(
@@ -292,7 +292,7 @@ Command add_info(Arguments root) {
       "Describe a data set (and how fast its files can be read), a checkpoint or a run's "
       "directory");
   app.add("path", options->path, "file, folder or pattern of files").required();
-  for (const train::ConfigKey& key : train::config_keys())
+  for (const config::ConfigKey& key : config::config_keys())
     if (key.for_external) add_key(app, key, options->config);
   app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) {

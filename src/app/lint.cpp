@@ -10,43 +10,44 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/sys/lint.hpp"
+#include "lockstep/cluster/lint.hpp"
 
 namespace lockstep::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* word(sys::Severity severity) {
-  return severity == sys::Severity::error ? "error" : "warning";
+const char* word(cluster::Severity severity) {
+  return severity == cluster::Severity::error ? "error" : "warning";
 }
 
-std::size_t count(const std::vector<sys::Finding>& findings, sys::Severity severity) {
-  return static_cast<std::size_t>(std::ranges::count(findings, severity, &sys::Finding::severity));
+std::size_t count(const std::vector<cluster::Finding>& findings, cluster::Severity severity) {
+  return static_cast<std::size_t>(
+      std::ranges::count(findings, severity, &cluster::Finding::severity));
 }
 
 /// As compilers write it, so that an editor finds the line.
-std::string as_text(const std::string& file, const std::vector<sys::Finding>& findings) {
+std::string as_text(const std::string& file, const std::vector<cluster::Finding>& findings) {
   std::string text;
-  for (const sys::Finding& one : findings)
+  for (const cluster::Finding& one : findings)
     text += fmt::format("{}:{} {}: {} [{}]\n", file,
                         one.line > 0 ? fmt::format("{}:", one.line) : std::string(),
                         word(one.severity), one.text, one.rule);
   return text + fmt::format("{}: {} error(s), {} warning(s)", file,
-                            count(findings, sys::Severity::error),
-                            count(findings, sys::Severity::warning));
+                            count(findings, cluster::Severity::error),
+                            count(findings, cluster::Severity::warning));
 }
 
-Json as_json(const std::string& file, const std::vector<sys::Finding>& findings) {
+Json as_json(const std::string& file, const std::vector<cluster::Finding>& findings) {
   Json list = Json::array();
-  for (const sys::Finding& one : findings)
+  for (const cluster::Finding& one : findings)
     list.push_back({{"line", one.line},
                     {"severity", word(one.severity)},
                     {"rule", one.rule},
                     {"text", one.text}});
   return {{"file", file},
-          {"errors", count(findings, sys::Severity::error)},
-          {"warnings", count(findings, sys::Severity::warning)},
+          {"errors", count(findings, cluster::Severity::error)},
+          {"warnings", count(findings, cluster::Severity::warning)},
           {"findings", std::move(list)}};
 }
 
@@ -55,8 +56,8 @@ int run(const std::vector<std::string>& files, bool json) {
   Json all = Json::array();
   for (const std::string& file : files) {
     require(std::filesystem::is_regular_file(file), fmt::format("{}: no such file", file));
-    const auto findings = sys::lint_batch_script(read_text(file));
-    errors += count(findings, sys::Severity::error);
+    const auto findings = cluster::lint_batch_script(read_text(file));
+    errors += count(findings, cluster::Severity::error);
     if (json)
       all.push_back(as_json(file, findings));
     else

@@ -26,7 +26,7 @@ constexpr const char* help_footer =
 int run(Launch& launch, const Command& command) {
   try {
     return command.run(launch);
-  } catch (const sys::LaunchError& error) {
+  } catch (const cluster::LaunchError& error) {
     const bool said_by_rank_0 = likely_rank(launch) > 0;
     return fail(launch, said_by_rank_0 ? "the launch cannot work: rank 0 says why" : error.what(),
                 status_bad_input);

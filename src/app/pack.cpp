@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "app/cli/pack_options.hpp"
 #include "app/commands.hpp"
-#include "app/pack_options.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"

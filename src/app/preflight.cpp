@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/count_option.hpp"
 #include "app/commands.hpp"
-#include "app/count_option.hpp"
-#include "app/node_check.hpp"
+#include "app/start/check_nodes.hpp"
 #include "app/status.hpp"
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
@@ -25,14 +25,14 @@ struct PreflightOptions {
   bool deterministic = false, fuse_norms = false, layers = false;
 };
 
-PreflightSpec spec_of(const PreflightOptions& options) {
+backend::PreflightSpec spec_of(const PreflightOptions& options) {
   const nn::ResNetSpec model = nn::usual_resnet(options.model, options.image, options.classes);
-  PreflightSpec spec{nn::resnet(model), {}, read_gpu_profile(options.profile)};
+  backend::PreflightSpec spec{nn::resnet(model), {}, backend::read_gpu_profile(options.profile)};
   spec.program.batch = options.batch;
-  spec.program.precision = parse_precision(options.precision);
+  spec.program.precision = backend::parse_precision(options.precision);
   spec.program.deterministic = options.deterministic;
   spec.program.fuse_norms = options.fuse_norms;
-  require_fusable(options.fuse_norms, spec.program.precision);
+  backend::require_fusable(options.fuse_norms, spec.program.precision);
   return spec;
 }
 
@@ -40,9 +40,9 @@ struct Sums {
   double flops = 0, bytes = 0, shortest_ms = 0;
 };
 
-Sums sums_of(const PreflightReport& report) {
+Sums sums_of(const backend::PreflightReport& report) {
   Sums sums;
-  for (const StepFloor& step : report.steps) {
+  for (const backend::StepFloor& step : report.steps) {
     sums.flops += step.flops;
     sums.bytes += step.bytes;
     sums.shortest_ms += step.shortest_ms;
@@ -50,24 +50,24 @@ Sums sums_of(const PreflightReport& report) {
   return sums;
 }
 
-Json to_json(const PreflightSpec& spec, const PreflightReport& report) {
+Json to_json(const backend::PreflightSpec& spec, const backend::PreflightReport& report) {
   Json convolutions = Json::array(), fusions = Json::array(), steps = Json::array();
-  for (const PreflightConv& conv : report.convolutions)
+  for (const backend::PreflightConv& conv : report.convolutions)
     convolutions.push_back({{"node", conv.node},
                             {"what", conv.what},
                             {"possible", conv.possible},
                             {conv.possible ? "engine" : "reason", conv.engine},
                             {"workspace_bytes", conv.workspace}});
-  for (const PreflightFusion& fusion : report.fusions)
+  for (const backend::PreflightFusion& fusion : report.fusions)
     fusions.push_back(
         {{"node", fusion.node}, {"applies", fusion.applies}, {"sums_for", fusion.sums_for}});
-  for (const StepFloor& step : report.steps)
+  for (const backend::StepFloor& step : report.steps)
     steps.push_back({{"name", step.name},
                      {"flops", step.flops},
                      {"bytes", step.bytes},
                      {"shortest_ms", step.shortest_ms}});
   const Sums sums = sums_of(report);
-  const PreflightMemory& memory = report.memory;
+  const backend::PreflightMemory& memory = report.memory;
   return {{"gpu", spec.gpu.name},
           {"gpu_source", spec.gpu.source},
           {"model", spec.network.name},
@@ -93,9 +93,9 @@ Json to_json(const PreflightSpec& spec, const PreflightReport& report) {
           {"steps", std::move(steps)}};
 }
 
-void print_convolutions(const PreflightReport& report, bool all) {
+void print_convolutions(const backend::PreflightReport& report, bool all) {
   std::size_t possible = 0;
-  for (const PreflightConv& conv : report.convolutions) {
+  for (const backend::PreflightConv& conv : report.convolutions) {
     possible += conv.possible ? 1 : 0;
     if (!conv.possible)
       log::info(fmt::format("  no engine: {}: {}", conv.node, conv.engine));
@@ -107,10 +107,10 @@ void print_convolutions(const PreflightReport& report, bool all) {
                         report.convolutions.size()));
 }
 
-void print_fusions(const PreflightReport& report, bool all) {
+void print_fusions(const backend::PreflightReport& report, bool all) {
   if (report.fusions.empty()) return;
   std::size_t applied = 0, sums = 0;
-  for (const PreflightFusion& fusion : report.fusions) {
+  for (const backend::PreflightFusion& fusion : report.fusions) {
     applied += fusion.applies.empty() ? 0 : 1;
     sums += fusion.sums_for.empty() ? 0 : 1;
     if (all)
@@ -125,8 +125,8 @@ void print_fusions(const PreflightReport& report, bool all) {
       report.fusions.size(), sums, applied));
 }
 
-void print_memory(const PreflightSpec& spec, const PreflightReport& report) {
-  const PreflightMemory& memory = report.memory;
+void print_memory(const backend::PreflightSpec& spec, const backend::PreflightReport& report) {
+  const backend::PreflightMemory& memory = report.memory;
   const auto text = [](std::size_t bytes) { return human_bytes(static_cast<double>(bytes)); };
   log::info(fmt::format(
       "memory: weights and momentum {}, gradients {}, input {}, activations {} ({} without reuse), "
@@ -139,9 +139,10 @@ void print_memory(const PreflightSpec& spec, const PreflightReport& report) {
                   report.fits ? "fits" : "does not fit", report.largest_batch));
 }
 
-void print_steps(const PreflightSpec& spec, const PreflightReport& report, bool layers) {
+void print_steps(const backend::PreflightSpec& spec, const backend::PreflightReport& report,
+                 bool layers) {
   if (layers)
-    for (const StepFloor& step : report.steps)
+    for (const backend::StepFloor& step : report.steps)
       log::info(fmt::format("{:10.3f} ms  {:9.2f} GFLOP  {:>9}  {}", step.shortest_ms,
                             step.flops / 1e9, human_bytes(step.bytes), step.name));
   const Sums sums = sums_of(report);
@@ -156,8 +157,8 @@ void print_steps(const PreflightSpec& spec, const PreflightReport& report, bool 
 
 int run_preflight(const PreflightOptions& options) {
   if (rank_by_environment().rank > 0) return status_done;  // one answer for all
-  const PreflightSpec spec = spec_of(options);
-  const PreflightReport report = preflight(spec);
+  const backend::PreflightSpec spec = spec_of(options);
+  const backend::PreflightReport report = backend::preflight(spec);
   log::info(fmt::format("{} in {}, {} rows a micro-batch, on {}{}", spec.network.name,
                         to_string(spec.program.precision), spec.program.batch, spec.gpu.name,
                         spec.gpu.source.empty() ? "" : fmt::format(" ({})", spec.gpu.source)));

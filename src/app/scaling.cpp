@@ -6,15 +6,15 @@
 #include <set>
 #include <sstream>
 
+#include "app/cli/table.hpp"
 #include "app/commands.hpp"
 #include "app/status.hpp"
-#include "app/table.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/train/config.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/train/run_directory.hpp"
 
 namespace lockstep::app {
@@ -77,8 +77,8 @@ Point measure(const std::string& path) {
   require(std::filesystem::exists(run.config()), fmt::format("{}: no run is there", path));
   Point point;
   point.run = path;
-  train::Config config;
-  train::apply_toml(config, read_text(run.config()), run.config().string());
+  config::Config config;
+  config::apply_toml(config, read_text(run.config()), run.config().string());
   point.batch = config.batch;
   try {
     count_ranks(run, point);
@@ -112,7 +112,7 @@ Json compare(std::vector<Point> points) {
   return list;
 }
 
-std::string as_text(const Json& points) {
+std::string points_as_text(const Json& points) {
   std::vector<std::vector<std::string>> rows{{"ranks", "nodes", "batch", "steps", "ms a step",
                                               "exposed comm.", "images/s", "speed-up",
                                               "efficiency"}};
@@ -128,11 +128,11 @@ std::string as_text(const Json& points) {
          "median, without the first tenth";
 }
 
-int run(const std::vector<std::string>& runs, bool json) {
+int compare_runs(const std::vector<std::string>& runs, bool json) {
   std::vector<Point> points;
   for (const std::string& path : runs) points.push_back(measure(path));
   const Json compared = compare(std::move(points));
-  log::info(json ? json_text(compared, 2) : as_text(compared));
+  log::info(json ? json_text(compared, 2) : points_as_text(compared));
   return status_done;
 }
 
@@ -148,7 +148,7 @@ Command add_scaling(Arguments root) {
       "scaling", "Compare the speed of runs on different numbers of ranks (jobs/scaling.sbatch)");
   app.add("run", options->runs, "two or more runs' folders").required();
   app.add_flag("--json", options->json, "print JSON");
-  return {app, [options](Launch&) { return run(options->runs, options->json); }};
+  return {app, [options](Launch&) { return compare_runs(options->runs, options->json); }};
 }
 
 }  // namespace lockstep::app

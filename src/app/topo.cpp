@@ -4,23 +4,23 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/binding.hpp"
+#include "app/cli/count_option.hpp"
+#include "app/cli/table.hpp"
 #include "app/commands.hpp"
-#include "app/count_option.hpp"
-#include "app/placement.hpp"
-#include "app/table.hpp"
+#include "app/start/binding.hpp"
+#include "app/start/placement.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/cluster/binding_report.hpp"
 #include "lockstep/device/gpus.hpp"
-#include "lockstep/sys/binding_report.hpp"
 
 namespace lockstep::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using sys::to_string;
+using cluster::to_string;
 
 struct TopoOptions {
   std::optional<std::string> hwloc, hide_cpus;
@@ -29,17 +29,17 @@ struct TopoOptions {
   bool json = false;
 };
 
-Json as_json(const sys::Machine& machine) {
+Json as_json(const cluster::Machine& machine) {
   Json numa = Json::array(), cores = Json::array(), gpus = Json::array(), networks = Json::array();
-  for (const sys::NumaNode& node : machine.numa)
+  for (const cluster::NumaNode& node : machine.numa)
     numa.push_back(
         {{"node", node.os_index}, {"cpus", to_string(node.cpus)}, {"bytes", node.bytes}});
-  for (const sys::CpuSet& core : machine.cores) cores.push_back(to_string(core));
-  for (const sys::Gpu& gpu : machine.gpus)
+  for (const cluster::CpuSet& core : machine.cores) cores.push_back(to_string(core));
+  for (const cluster::Gpu& gpu : machine.gpus)
     gpus.push_back({{"pci_bus_id", gpu.pci_bus_id},
                     {"name", gpu.name},
                     {"near_cpus", to_string(gpu.near_cpus)}});
-  for (const sys::Network& card : machine.networks)
+  for (const cluster::Network& card : machine.networks)
     networks.push_back({{"name", card.name},
                         {"pci_bus_id", card.pci_bus_id},
                         {"hca", card.hca},
@@ -50,34 +50,34 @@ Json as_json(const sys::Machine& machine) {
           {"gpus", std::move(gpus)}, {"networks", std::move(networks)}};
 }
 
-std::string text_of(const sys::Machine& machine) {
+std::string text_of(const cluster::Machine& machine) {
   std::size_t logical = 0;
-  for (const sys::CpuSet& core : machine.cores) logical += core.size();
+  for (const cluster::CpuSet& core : machine.cores) logical += core.size();
   std::string text =
       fmt::format("{}: {} core(s), {} logical processor(s), allowed: {}\n", machine.model,
                   machine.cores.size(), logical, to_string(machine.allowed));
-  for (const sys::NumaNode& node : machine.numa)
+  for (const cluster::NumaNode& node : machine.numa)
     text += fmt::format("NUMA node {}: CPUs {}, {}\n", node.os_index, to_string(node.cpus),
                         human_bytes(static_cast<double>(node.bytes)));
-  for (const sys::Gpu& gpu : machine.gpus)
+  for (const cluster::Gpu& gpu : machine.gpus)
     text += fmt::format("GPU {}: {}, near CPUs {}\n", gpu.pci_bus_id, gpu.name,
                         to_string(gpu.near_cpus));
   if (machine.gpus.empty()) text += "no GPU\n";
-  for (const sys::Network& card : machine.networks)
+  for (const cluster::Network& card : machine.networks)
     text += fmt::format("network {}: {}, near CPUs {}{}\n", card.pci_bus_id, card.name,
                         to_string(card.near_cpus), card.up ? "" : ", down");
   return text;
 }
 
-Json as_json(const VisibleGpus& seen) {
+Json as_json(const device::VisibleGpus& seen) {
   Json gpus = Json::array();
-  for (const VisibleGpu& gpu : seen.gpus)
+  for (const device::VisibleGpu& gpu : seen.gpus)
     gpus.push_back({{"name", gpu.name}, {"pci_bus_id", gpu.pci_bus_id}, {"bytes", gpu.bytes}});
   return {{"gpus", std::move(gpus)}, {"absence", seen.absence}, {"libraries", seen.libraries}};
 }
 
 /// The GPUs that lockstep can use, by CUDA's numbers.
-std::string text_of(const VisibleGpus& seen) {
+std::string text_of(const device::VisibleGpus& seen) {
   std::string text;
   for (std::size_t i = 0; i < seen.gpus.size(); ++i)
     text += fmt::format("CUDA device {}: {}, {}, {}\n", i, seen.gpus[i].pci_bus_id,
@@ -88,9 +88,9 @@ std::string text_of(const VisibleGpus& seen) {
 }
 
 std::string compute_cell(const Json& rank) {
-  sys::CpuSet all;
+  cluster::CpuSet all;
   for (const Json& thread : rank["compute"])
-    for (int cpu : sys::parse_cpus(thread.get<std::string>())) all.push_back(cpu);
+    for (int cpu : cluster::parse_cpus(thread.get<std::string>())) all.push_back(cpu);
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   const std::size_t threads = rank["compute"].size();
@@ -168,8 +168,8 @@ std::string text_of(const Json& ranks) {
 }
 
 /// `seen`: what CUDA shows to rank 0; empty for ranks that do not run.
-void print(const TopoOptions& options, const sys::Machine& machine, const Json& ranks,
-           const VisibleGpus& seen) {
+void print(const TopoOptions& options, const cluster::Machine& machine, const Json& ranks,
+           const device::VisibleGpus& seen) {
   const Json all{{"machine", as_json(machine)}, {"cuda", as_json(seen)}, {"ranks", ranks}};
   std::string text =
       options.json ? json_text(all, 2) : text_of(machine) + text_of(seen) + text_of(ranks);
@@ -179,36 +179,37 @@ void print(const TopoOptions& options, const sys::Machine& machine, const Json& 
 
 /// The plan for ranks that do not run: on this machine, or on another from its description.
 int show_plan(const TopoOptions& options) {
-  const sys::RankInfo self = sys::identify(sys::process_environment(), std::nullopt);
+  const cluster::RankInfo self = cluster::identify(cluster::process_environment(), std::nullopt);
   log::set_rank(self.rank, self.world);
-  sys::Machine machine = sys::look_at_machine(options.hwloc);
+  cluster::Machine machine = cluster::look_at_machine(options.hwloc);
   if (options.hide_cpus)
-    machine = sys::without_cpus(std::move(machine), sys::parse_cpus(*options.hide_cpus));
+    machine = cluster::without_cpus(std::move(machine), cluster::parse_cpus(*options.hide_cpus));
   const std::size_t one_each =
       machine.gpus.empty() ? std::max<std::size_t>(machine.numa.size(), 1) : machine.gpus.size();
   const int count =
       options.ranks_per_node > 0 ? options.ranks_per_node : static_cast<int>(one_each);
   const bool gpu_each = static_cast<std::size_t>(count) <= machine.gpus.size();
-  std::vector<sys::LocalRank> local(static_cast<std::size_t>(count));
+  std::vector<cluster::LocalRank> local(static_cast<std::size_t>(count));
   for (std::size_t rank = 0; rank < local.size(); ++rank) {
-    local[rank].mask = machine.foreign ? machine.allowed : sys::current_cpus();
+    local[rank].mask = machine.foreign ? machine.allowed : cluster::current_cpus();
     if (gpu_each) local[rank].gpu_pci_bus_id = machine.gpus[rank].pci_bus_id;
   }
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < local.size(); ++rank) {
-    sys::RankInfo info;
+    cluster::RankInfo info;
     info.rank = info.local_rank = static_cast<int>(rank);
     info.world = info.local_size = count;
     info.host =
         machine.foreign ? std::filesystem::path(*options.hwloc).filename().string() : self.host;
-    sys::Plan plan = sys::plan_binding(machine, sys::request_among(local, rank, options.threads));
+    cluster::Plan plan =
+        cluster::plan_binding(machine, cluster::request_among(local, rank, options.threads));
     if (gpu_each && local.size() < machine.gpus.size())
       plan.remarks.push_back(fmt::format("{} ranks but {} GPUs: {} stay idle", count,
                                          machine.gpus.size(), machine.gpus.size() - local.size()));
     if (!machine.gpus.empty() && !gpu_each)
       plan.remarks.push_back(
           fmt::format("{} ranks but {} GPUs: planned as CPU ranks", count, machine.gpus.size()));
-    ranks.push_back(Json::parse(sys::to_json(plan, info)));
+    ranks.push_back(Json::parse(cluster::to_json(plan, info)));
   }
   print(options, machine, ranks, {});
   return 0;
@@ -216,20 +217,20 @@ int show_plan(const TopoOptions& options) {
 
 /// Binds the ranks that do run, and reads back. Alone, without MPI.
 int bind_and_verify(const TopoOptions& options, Launch& launch) {
-  const sys::EnvLookup env = sys::process_environment();
-  if (sys::launched(env))
+  const cluster::EnvLookup env = cluster::process_environment();
+  if (cluster::launched(env))
     launch.start();
   else
-    launch.rank = sys::identify(env, std::nullopt);
-  const sys::Machine machine = sys::look_at_machine();
-  const VisibleGpus seen = look_at_gpus();
+    launch.rank = cluster::identify(env, std::nullopt);
+  const cluster::Machine machine = cluster::look_at_machine();
+  const device::VisibleGpus seen = device::look_at_gpus();
   const ChosenGpu gpu = choose_gpu(launch.rank, seen.gpus.empty() ? "cpu" : "cuda", true);
-  const sys::Plan plan = plan_rank(launch, machine, options.threads, gpu.pci_bus_id).plan;
-  const std::string mine = sys::to_json(bind_rank(plan, gpu.ordinal).report, launch.rank);
+  const cluster::Plan plan = plan_rank(launch, machine, options.threads, gpu.pci_bus_id).plan;
+  const std::string mine = cluster::to_json(bind_rank(plan, gpu.ordinal).report, launch.rank);
   std::vector<std::string> texts{mine};
   if (launch.control) texts = launch.control->gather(mine, "binding report");
   if (launch.rank.rank == 0)
-    for (const std::string& line : sys::slow_uploads(texts)) log::warn(line);
+    for (const std::string& line : cluster::slow_uploads(texts)) log::warn(line);
   Json ranks = Json::array();
   for (const std::string& text : texts) ranks.push_back(Json::parse(text));
   print(options, machine, ranks, seen);

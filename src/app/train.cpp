@@ -1,13 +1,13 @@
 #include <charconv>
 #include <filesystem>
 
+#include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
-#include "app/compute.hpp"
-#include "app/node_check.hpp"
-#include "app/run_options.hpp"
+#include "app/start/check_nodes.hpp"
+#include "app/start/compute.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
-#include "lockstep/sys/walltime.hpp"
+#include "lockstep/cluster/walltime.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/stop_signal.hpp"
 
@@ -16,8 +16,8 @@ namespace {
 
 /// Before MPI starts: asking Slurm starts a process, which some networks' drivers forbid later.
 train::Allocation look_at_allocation() {
-  const sys::EnvLookup env = sys::process_environment();
-  const sys::RankInfo self = sys::identify(env, std::nullopt);
+  const cluster::EnvLookup env = cluster::process_environment();
+  const cluster::RankInfo self = cluster::identify(env, std::nullopt);
   train::Allocation allocation{.host = self.host,
                                .job = env("SLURM_JOB_ID").value_or(""),
                                .restarts = 0,
@@ -25,12 +25,12 @@ train::Allocation look_at_allocation() {
   if (self.rank != 0) return allocation;
   const std::string restarts = env("SLURM_RESTART_COUNT").value_or("0");
   std::from_chars(restarts.data(), restarts.data() + restarts.size(), allocation.restarts);
-  if (const auto left_s = sys::allocation_left_s(env)) allocation.end_s = now_s() + *left_s;
+  if (const auto left_s = cluster::allocation_left_s(env)) allocation.end_s = now_s() + *left_s;
   return allocation;
 }
 
 /// JSON of what was found; empty when it was not asked for.
-std::string run_preflight(Launch& launch, const train::Config& config) {
+std::string run_preflight(Launch& launch, const config::Config& config) {
   if (!config.preflight.check && !config.preflight.require) return "";
   return check_nodes(launch, {.directory = std::filesystem::path(config.out).parent_path().string(),
                               .paths = {config.data.train, config.data.val},
@@ -38,7 +38,7 @@ std::string run_preflight(Launch& launch, const train::Config& config) {
       .json;
 }
 
-int train_model(Launch& launch, train::Config config) {
+int train_model(Launch& launch, config::Config config) {
   const double started_s = now_s();
   train::catch_stop_signals();  // one may come before the other ranks have
   const train::Allocation allocation = look_at_allocation();
@@ -47,8 +47,8 @@ int train_model(Launch& launch, train::Config config) {
   // Again, after MPI's start, which installs handlers of its own.
   train::catch_stop_signals();
   const std::string backend = decide_backend(launch, choice_name(config.backend));
-  config.backend = parse_choice<train::BackendChoice>(backend, "backend");
-  train::resolve(config, launch.rank.world);
+  config.backend = parse_choice<config::BackendChoice>(backend, "backend");
+  config::resolve(config, launch.rank.world);
   const std::string preflight = run_preflight(launch, config);
   Compute compute = prepare_compute(launch, {.backend = backend,
                                              .threads = config.threads,

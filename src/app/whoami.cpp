@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/cli/table.hpp"
 #include "app/commands.hpp"
 #include "app/status.hpp"
-#include "app/table.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/mpi_library.hpp"
@@ -13,11 +13,11 @@ namespace lockstep::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using sys::to_string;
+using cluster::to_string;
 
 Json as_json(const std::optional<int>& number) { return number ? Json(*number) : Json(); }
 
-Json as_json(const sys::Claim& claim) {
+Json as_json(const cluster::Claim& claim) {
   return {{"source", to_string(claim.source)},
           {"rank", as_json(claim.rank)},
           {"world", as_json(claim.world)},
@@ -29,9 +29,9 @@ Json as_json(const sys::Claim& claim) {
           {"why", claim.why}};
 }
 
-Json as_json(const sys::RankInfo& info, const std::string& wrong) {
+Json as_json(const cluster::RankInfo& info, const std::string& wrong) {
   Json claims = Json::array();
-  for (const sys::Claim& claim : info.claims) claims.push_back(as_json(claim));
+  for (const cluster::Claim& claim : info.claims) claims.push_back(as_json(claim));
   return {{"rank", info.rank},
           {"world", info.world},
           {"local_rank", info.local_rank},
@@ -47,7 +47,7 @@ std::string cell(const Json& value) {
   return value.is_null() ? "-" : value.dump();
 }
 
-std::string text_of(const Json& rank) {
+std::string rank_as_text(const Json& rank) {
   std::vector<std::vector<std::string>> rows{
       {"source", "rank", "world", "local rank", "local size", "node", "verdict"}};
   for (const Json& claim : rank["claims"]) {
@@ -87,7 +87,7 @@ void print(const Json& ranks, const std::string& met_by, bool json) {
     text =
         json_text(Json{{"mpi", comm::mpi_library().name}, {"met_by", met_by}, {"ranks", ranks}}, 2);
   } else {
-    for (const Json& rank : ranks) text += text_of(rank) + '\n';
+    for (const Json& rank : ranks) text += rank_as_text(rank) + '\n';
     text += contradictions(ranks);
     text += fmt::format("{}; the ranks met by: {}", comm::mpi_library().name, met_by);
   }
@@ -106,9 +106,9 @@ std::string try_mpi(Launch& launch, double deadline_s) {
 }
 
 int run(Launch& launch, bool json, double deadline_s) {
-  const sys::EnvLookup env = sys::process_environment();
-  launch.rank = sys::identify(env, std::nullopt);
-  const std::string wrong = sys::launched(env) ? try_mpi(launch, deadline_s) : "";
+  const cluster::EnvLookup env = cluster::process_environment();
+  launch.rank = cluster::identify(env, std::nullopt);
+  const std::string wrong = cluster::launched(env) ? try_mpi(launch, deadline_s) : "";
   std::string met_by = launch.control ? "MPI" : "nothing";
   if (!wrong.empty() && launch.meet_without_mpi(deadline_s)) met_by = "TCP, without MPI";
   const std::string mine = json_text(as_json(launch.rank, wrong));

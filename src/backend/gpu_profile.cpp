@@ -7,7 +7,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 
-namespace lockstep {
+namespace lockstep::backend {
 
 namespace {
 
@@ -117,4 +117,4 @@ GpuProfile read_gpu_profile(const std::filesystem::path& path) {
   return parse_gpu_profile(read_text(path), path.string());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::backend

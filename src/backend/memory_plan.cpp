@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.hpp"
 
-namespace lockstep {
+namespace lockstep::backend {
 
 std::size_t MemoryPlanner::add(std::size_t bytes, std::size_t first, std::size_t last) {
   check(first <= last, "a buffer must be written before it is read");
@@ -49,4 +49,4 @@ void MemoryPlanner::place() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::backend

@@ -3,7 +3,7 @@
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/base/error.hpp"
 
-namespace lockstep {
+namespace lockstep::backend {
 
 Precision parse_precision(const std::string& text) {
   return parse_choice<Precision>(text, "precision");
@@ -19,4 +19,4 @@ void require_fusable(bool fuse_norms, Precision precision) {
                   to_string(precision)));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::backend

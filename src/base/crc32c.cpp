@@ -161,7 +161,8 @@ std::uint32_t crc32c_portable(const void* data, std::size_t size, std::uint32_t 
   for (; size >= 8; size -= 8, at += 8) {
     std::uint32_t next = 0;
     for (std::size_t i = 0; i < 4; ++i) {
-      next ^= slice_tables[7 - i][((crc >> (8 * i)) ^ at[i]) & 0xFF] ^ slice_tables[3 - i][at[4 + i]];
+      next ^=
+          slice_tables[7 - i][((crc >> (8 * i)) ^ at[i]) & 0xFF] ^ slice_tables[3 - i][at[4 + i]];
     }
     crc = next;
   }

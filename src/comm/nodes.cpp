@@ -5,14 +5,15 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/io.hpp"
+#include "lockstep/cluster/identify.hpp"
 #include "lockstep/comm/record.hpp"
-#include "lockstep/sys/launch.hpp"
 
 namespace lockstep::comm {
 
 RankPlace place_of_process(const std::string& host) {
   const std::string boot = boot_id();
-  return {boot.empty() ? host : boot, sys::process_environment()("SLURMD_NODENAME").value_or(host)};
+  return {boot.empty() ? host : boot,
+          cluster::process_environment()("SLURMD_NODENAME").value_or(host)};
 }
 
 Nodes::Nodes(std::vector<RankPlace> places) : places_(std::move(places)) {

@@ -6,7 +6,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/idle.hpp"
 
-namespace lockstep {
+namespace lockstep::device {
 
 constexpr std::size_t most_moving = 4;
 
@@ -55,4 +55,4 @@ void HostStream::synchronize() {
   for (Idle idle; !advance();) idle();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::device

@@ -3,7 +3,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/device/device.hpp"
 
-namespace lockstep {
+namespace lockstep::device {
 
 namespace {
 
@@ -26,4 +26,4 @@ class HostTimeline final : public Timeline {
 
 std::unique_ptr<Timeline> Device::make_timeline() { return std::make_unique<HostTimeline>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::device

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds interval{100};
 
 struct Started {
   std::string position;  ///< "step 12, bucket 3"
-  std::unique_ptr<Event> end;
+  std::unique_ptr<device::Event> end;
 };
 
 }  // namespace
@@ -117,7 +117,7 @@ void Watch::begin_step(std::uint64_t step) {
   impl_->step = step;
 }
 
-void Watch::started(std::string_view name, std::unique_ptr<Event> end) {
+void Watch::started(std::string_view name, std::unique_ptr<device::Event> end) {
   const std::scoped_lock lock(impl_->mutex);
   impl_->in_flight.push_back({fmt::format("step {}, {}", impl_->step, name), std::move(end)});
 }

@@ -11,7 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/comm/agreement.hpp"
-#include "lockstep/train/config_keys.hpp"
+#include "lockstep/config/keys.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -25,9 +25,9 @@ struct Option {
   std::string name, value;
 };
 
-std::vector<Option> shared_options(const Config& config) {
+std::vector<Option> shared_options(const config::Config& config) {
   std::vector<Option> options;
-  for (const ConfigKey& key : config_keys())
+  for (const config::ConfigKey& key : config::config_keys())
     if (std::find(may_differ.begin(), may_differ.end(), key.name) == may_differ.end())
       options.push_back({key.name, key.get(config)});
   return options;
@@ -35,7 +35,7 @@ std::vector<Option> shared_options(const Config& config) {
 
 }  // namespace
 
-void require_same_options(const Config& config, comm::Control& control) {
+void require_same_options(const config::Config& config, comm::Control& control) {
   const std::vector<Option> options = shared_options(config);
   std::string all;
   for (const Option& option : options) all += option.name + '=' + option.value + '\n';

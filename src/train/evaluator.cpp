@@ -18,8 +18,8 @@ namespace {
 std::size_t likeliest(std::span<const float> logits, std::size_t label) {
   std::size_t best = label;
   for (std::size_t k = 0; k < logits.size(); ++k) {
-    const bool before_label = arithmetic::outranks(static_cast<std::int32_t>(k), logits[k],
-                                                   static_cast<std::int32_t>(label), logits[label]);
+    const bool before_label = backend::arithmetic::outranks(
+        static_cast<std::int32_t>(k), logits[k], static_cast<std::int32_t>(label), logits[label]);
     if (before_label && (best == label || logits[k] > logits[best])) best = k;
   }
   return best;
@@ -37,8 +37,9 @@ double Evaluation::accuracy_of(std::size_t label) const {
          static_cast<double>(rows_of(label));
 }
 
-Evaluator::Evaluator(const EvaluatorSpec& spec, Backend& backend, Parameters& parameters,
-                     comm::Control& control, const data::DataSet& rows)
+Evaluator::Evaluator(const EvaluatorSpec& spec, backend::Backend& backend,
+                     backend::Parameters& parameters, comm::Control& control,
+                     const data::DataSet& rows)
     : spec_(spec), backend_(backend), control_(control), rows_(rows) {
   spec_.program.training = false;
   spec_.program.label_smoothing = 0;  // losses of runs with and without it can be compared
@@ -61,12 +62,12 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
   loading.epochs = 1;
   data::Loader loader(rows_, loading, backend_.device());
 
-  Metrics mine;
+  backend::Metrics mine;
   std::vector<double> confusion(with_confusion ? classes * classes : 0);
   for (std::size_t i = 0; i < loader.sampler().batches(); ++i) {
     comm::activity::enter(comm::Phase::evaluation);
     const data::Batch batch = loader.next();
-    const Metrics got = evaluate_batch(batch, with_confusion ? &confusion : nullptr);
+    const backend::Metrics got = evaluate_batch(batch, with_confusion ? &confusion : nullptr);
     loader.release(batch);
     mine.loss += got.loss;
     mine.rows += got.rows;
@@ -92,10 +93,11 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
           {sums.begin() + 4, sums.end()}};
 }
 
-Metrics Evaluator::evaluate_batch(const data::Batch& batch, std::vector<double>* confusion) {
+backend::Metrics Evaluator::evaluate_batch(const data::Batch& batch,
+                                           std::vector<double>* confusion) {
   if (batch.rows == 0) return {};
   program_->load(batch);
-  for (const TapeStep& piece : program_->forward()) piece.run();
+  for (const backend::TapeStep& piece : program_->forward()) piece.run();
   if (confusion != nullptr) {
     const std::size_t classes = spec_.network.classes;
     logits_.resize(spec_.program.batch * classes);

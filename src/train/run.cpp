@@ -11,21 +11,21 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/specs.hpp"
-#include "lockstep/train/resume.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "train/files/resume.hpp"
+#include "train/files/run_files.hpp"
 #include "train/run_data.hpp"
-#include "train/run_files.hpp"
 #include "train/run_loop.hpp"
 
 namespace lockstep::train {
 namespace {
 
 /// Puts the checkpoint's state into the trainer, and what it means for the run into `start`.
-void resume_from_checkpoint(RunStart& start, Trainer& trainer, const Config& config,
+void resume_from_checkpoint(RunStart& start, Trainer& trainer, const config::Config& config,
                             const ResumeConditions& now) {
   const ResumePoint& point = *start.resume;
   start.changes = judge_resume(point, config, now);
-  load_tensors(point.checkpoint, trainer.parameters(), true);
+  model::load_tensors(point.checkpoint, trainer.parameters(), true);
   start.progress = point.header.progress;
 }
 
@@ -53,11 +53,11 @@ std::string describe_micro_batches(std::size_t global_batch, int world, std::siz
 }
 
 /// What is about to be trained, on what and how.
-void log_run(const Config& config, const Backend& backend, int world, const RunData& data,
-             const Trainer& trainer) {
+void log_run(const config::Config& config, const backend::Backend& backend, int world,
+             const RunData& data, const Trainer& trainer) {
   const data::DataSetInfo& input = data.input();
   const data::DataSet* validation = data.validation();
-  const MemoryPlan memory = trainer.memory();
+  const backend::MemoryPlan memory = trainer.memory();
   log::info(fmt::format("{}: {} parameters, {} on {}", config.model,
                         learned_numbers(trainer.network()), to_string(config.precision),
                         backend.description()));
@@ -75,15 +75,15 @@ void log_run(const Config& config, const Backend& backend, int world, const RunD
   log::info(fmt::format("gradients: {} bucket(s); memory of a rank's step: {} ({} without reuse)",
                         trainer.buckets(), human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse))));
-  log::info(summarise(config));
+  log::info(observe::summarise(config));
   log::info(fmt::format("files of this run: {}", config.out));
 }
 
 }  // namespace
 
-Outcome run_training(RunSpec spec, Backend& backend, comm::Communicator& communicator,
+Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator& communicator,
                      comm::Control& control) {
-  Config& config = spec.config;
+  config::Config& config = spec.config;
   const bool is_root = control.rank() == 0;
 
   require_same_options(config, control);

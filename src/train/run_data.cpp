@@ -120,12 +120,12 @@ void RunData::stage() {
   if (!staged.empty()) log::info(staged);
 }
 
-void RunData::start_loader(const Progress& progress, Device& device) {
+void RunData::start_loader(const model::Progress& progress, device::Device& device) {
   data::LoaderSpec loading;
   loading.sampler = sampler_->spec();
   loading.augment = augment_;
   loading.mix = training_mix(config_);
-  loading.replace_bad_rows = config_.data.on_bad_row == OnBadRow::skip;
+  loading.replace_bad_rows = config_.data.on_bad_row == config::OnBadRow::skip;
   loading.slots = config_.data.slots;
   loading.bind_worker = spec_.bind_worker;
   loading.epoch = progress.epoch;
@@ -137,7 +137,7 @@ void RunData::start_loader(const Progress& progress, Device& device) {
   if (loading.epoch >= config_.epochs) return;
   loading.epochs = config_.epochs - loading.epoch;
   loading.readahead = config_.data.readahead;
-  if (config_.data.read == ReadBy::mmap) training_.map();
+  if (config_.data.read == config::ReadBy::mmap) training_.map();
   if (config_.data.workers == 0) measure_workers(loading);
   loading.workers = loader_threads();
   loader_.emplace(training_, loading, device);

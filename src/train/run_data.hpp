@@ -10,11 +10,11 @@
 
 #include "lockstep/comm/control.hpp"
 #include "lockstep/data/augment.hpp"
+#include "lockstep/data/data_set.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/sampler.hpp"
-#include "lockstep/data/data_set.hpp"
 #include "lockstep/device/device.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/model/checkpoint.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/trainer.hpp"
 
@@ -42,7 +42,7 @@ class RunData {
   /// Has both sets copied to where data.stage says. Before start_loader(). Collective.
   void stage();
   /// Once, after stage(): loads from `progress` on. Without a step left nothing is loaded.
-  void start_loader(const Progress& progress, Device& device);
+  void start_loader(const model::Progress& progress, device::Device& device);
 
   /// This rank's part of the epoch's batch of this number, which follows the one before. Waits.
   data::Batch next(std::uint64_t batch);
@@ -62,7 +62,7 @@ class RunData {
   void measure_workers(const data::LoaderSpec& loading);
 
   const RunSpec& spec_;
-  const Config& config_;
+  const config::Config& config_;
   comm::Control& control_;
   data::DataSet training_;
   std::optional<data::DataSet> validation_;

@@ -30,7 +30,7 @@ StopSpec stop_spec(const RunSpec& spec, bool is_root) {
 
 }  // namespace
 
-RunLoop::RunLoop(const RunParts& parts, const Progress& progress)
+RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
     : spec_(parts.spec),
       config_(parts.spec.config),
       backend_(parts.backend),
@@ -97,7 +97,7 @@ std::optional<NextBatch> RunLoop::next_batch() { return data_.look_ahead(progres
 
 /// One small exchange serves the metrics and the decision to stop, which all ranks must take after
 /// the same step.
-RunLoop::StepTotals RunLoop::add_up(const Metrics& mine, std::size_t bad_rows) {
+RunLoop::StepTotals RunLoop::add_up(const backend::Metrics& mine, std::size_t bad_rows) {
   comm::activity::enter(comm::Phase::end_of_step);
   const auto sums =
       control_.sum({mine.loss, static_cast<double>(mine.rows), static_cast<double>(mine.top1),
@@ -144,20 +144,20 @@ void RunLoop::record_step(const StepReport& report, const StepTotals& totals, fl
     files_.write_binding(spec_.binding_report(data_.loader_memory()));
   }
   if (!is_root()) return;
-  files_.add_metrics(to_json(StepRecord{.step = progress_.step,
-                                        .epoch = progress_.epoch + 1,
-                                        .loss = loss,
-                                        .lr = lr,
-                                        .times = report.times,
-                                        .loss_scale = report.loss_scale}));
+  files_.add_metrics(observe::to_json(observe::StepRecord{.step = progress_.step,
+                                                          .epoch = progress_.epoch + 1,
+                                                          .loss = loss,
+                                                          .lr = lr,
+                                                          .times = report.times,
+                                                          .loss_scale = report.loss_scale}));
   if (statistics_.steps == 1)
     log::info(fmt::format("first step done {:.2f} s after the start", statistics_.first_step_s));
-  log::progress(progress_line(progress_, statistics_,
-                              {.epochs = config_.epochs,
-                               .steps_per_epoch = steps_per_epoch_,
-                               .lr = lr,
-                               .loss = loss,
-                               .validate_every = config_.eval.every_epochs}));
+  log::progress(observe::progress_line(progress_, statistics_,
+                                       {.epochs = config_.epochs,
+                                        .steps_per_epoch = steps_per_epoch_,
+                                        .lr = lr,
+                                        .loss = loss,
+                                        .validate_every = config_.eval.every_epochs}));
 }
 
 bool RunLoop::finish_epoch() {
@@ -165,7 +165,7 @@ bool RunLoop::finish_epoch() {
   const bool last = epoch >= config_.epochs;
   const bool keep = last || due(epoch, config_.checkpoint.every_epochs) ||
                     due(progress_.step, config_.checkpoint.every_steps);
-  EpochRecord record = epoch_record();
+  observe::EpochRecord record = epoch_record();
   const double validation_began_s = now_s();
   if (data_.validation() && (last || due(epoch, config_.eval.every_epochs))) {
     // A run that dies in a long validation goes on from here and makes the validation up.
@@ -188,7 +188,7 @@ bool RunLoop::finish_epoch() {
 }
 
 /// But for the validation. Collective.
-EpochRecord RunLoop::epoch_record() const {
+observe::EpochRecord RunLoop::epoch_record() const {
   const double steps = static_cast<double>(std::max<std::uint64_t>(1, statistics_.epoch_steps));
   const auto waits = control_.max(
       {statistics_.epoch_data_ms / steps, statistics_.epoch_data_share()}, "epoch's end");
@@ -204,7 +204,7 @@ EpochRecord RunLoop::epoch_record() const {
           .data_share = waits[1]};
 }
 
-std::optional<Validation> RunLoop::validate() {
+std::optional<observe::Validation> RunLoop::validate() {
   comm::activity::enter(comm::Phase::evaluation);
   const Evaluation result = evaluator().evaluate();
   if (result.stopped) return std::nullopt;
@@ -230,12 +230,12 @@ Evaluator& RunLoop::evaluator() {
   return evaluator_.emplace(spec, backend_, trainer_.parameters(), control_, *data_.validation());
 }
 
-void RunLoop::record_epoch(const EpochRecord& record, double seconds) {
+void RunLoop::record_epoch(const observe::EpochRecord& record, double seconds) {
   if (!is_root()) return;
   log::end_progress();
-  files_.add_metrics(to_json(record));
+  files_.add_metrics(observe::to_json(record));
   files_.flush_metrics();
-  log::info(epoch_line(record, config_.epochs, seconds));
+  log::info(observe::epoch_line(record, config_.epochs, seconds));
   if (!record.bad_rows.empty())
     log::warn(fmt::format("{} row(s) of epoch {} were broken and replaced by others:\n  {}",
                           record.bad_rows.size(), record.epoch, join(record.bad_rows, "\n  ")));
@@ -260,7 +260,7 @@ void RunLoop::save(const std::filesystem::path& path) {
   audit();
   comm::activity::enter(comm::Phase::checkpoint);
   const double began_s = now_s();
-  CheckpointHeader header;
+  model::CheckpointHeader header;
   header.progress = progress_;
   header.backend = backend_.description();
   header.build = build_id();
@@ -293,12 +293,12 @@ void RunLoop::write_summary() {
   const double seconds = now_s() - spec_.started_s;
   const double peak = control_.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
   if (!is_root()) return;
-  files_.write_summary(summary_json(config_, progress_, statistics_, newest_validation_, seconds,
-                                    static_cast<std::size_t>(peak)));
+  files_.write_summary(observe::summary_json(config_, progress_, statistics_, newest_validation_,
+                                             seconds, static_cast<std::size_t>(peak)));
   log::info(fmt::format("{}, in {}; {:.0f} images/s; peak memory {} a rank",
-                        reached_line(progress_, newest_validation_), human_seconds(seconds),
-                        statistics_.images_per_s(), human_bytes(peak)));
-  if (statistics_.steps > 0) log::info(times_line(statistics_));
+                        observe::reached_line(progress_, newest_validation_),
+                        human_seconds(seconds), statistics_.images_per_s(), human_bytes(peak)));
+  if (statistics_.steps > 0) log::info(observe::times_line(statistics_));
   log::info(fmt::format("{}: config.toml metrics.jsonl binding.json summary.json checkpoints/",
                         files_.directory().root().string()));
 }

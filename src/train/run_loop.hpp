@@ -6,24 +6,24 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/model/checkpoint.hpp"
+#include "lockstep/observe/metrics.hpp"
+#include "lockstep/observe/report.hpp"
+#include "lockstep/observe/stragglers.hpp"
 #include "lockstep/optim/schedule.hpp"
-#include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/evaluator.hpp"
-#include "lockstep/train/metrics.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "train/report.hpp"
+#include "train/files/run_files.hpp"
 #include "train/run_data.hpp"
-#include "train/run_files.hpp"
 #include "train/stop_policy.hpp"
-#include "train/stragglers.hpp"
 
 namespace lockstep::train {
 
 /// What a loop works with; all of it outlives the loop.
 struct RunParts {
   const RunSpec& spec;
-  Backend& backend;
+  backend::Backend& backend;
   comm::Communicator& communicator;
   comm::Control& control;
   RunFiles& files;
@@ -39,7 +39,7 @@ class RunLoop {
  public:
   /// `progress`: what the trainer's state has consumed; that state was audited. The files are
   /// claimed and the loader has been started.
-  RunLoop(const RunParts& parts, const Progress& progress);
+  RunLoop(const RunParts& parts, const model::Progress& progress);
   /// Once. Collective.
   Outcome run();
 
@@ -53,16 +53,16 @@ class RunLoop {
 
   bool step();  ///< true when the ranks agreed to stop after it
   std::optional<NextBatch> next_batch();
-  StepTotals add_up(const Metrics& mine, std::size_t bad_rows);
+  StepTotals add_up(const backend::Metrics& mine, std::size_t bad_rows);
   void note_bad_rows(const std::vector<std::string>& mine);
   void advance(const StepTotals& totals, bool skipped);
   void record_step(const StepReport& report, const StepTotals& totals, float lr);
 
   bool finish_epoch();  ///< false when the ranks agreed to stop in its validation, still due then
-  EpochRecord epoch_record() const;
-  std::optional<Validation> validate();  ///< empty when the ranks agreed to stop
+  observe::EpochRecord epoch_record() const;
+  std::optional<observe::Validation> validate();  ///< empty when the ranks agreed to stop
   Evaluator& evaluator();
-  void record_epoch(const EpochRecord& record, double seconds);
+  void record_epoch(const observe::EpochRecord& record, double seconds);
   void begin_next_epoch();
 
   void audit();  ///< once after a step, and before each checkpoint
@@ -74,8 +74,8 @@ class RunLoop {
   bool is_root() const { return control_.rank() == 0; }
 
   const RunSpec& spec_;
-  const Config& config_;
-  Backend& backend_;
+  const config::Config& config_;
+  backend::Backend& backend_;
   comm::Communicator& communicator_;
   comm::Control& control_;
   RunFiles& files_;
@@ -85,12 +85,12 @@ class RunLoop {
   const std::uint64_t steps_per_epoch_;
   const optim::ScheduleSpec schedule_;
   StopPolicy stop_policy_;
-  Progress progress_;
+  model::Progress progress_;
   std::uint64_t audited_step_;
-  RunStatistics statistics_;
-  StragglerWatch stragglers_;
+  observe::RunStatistics statistics_;
+  observe::StragglerWatch stragglers_;
   std::optional<Evaluator> evaluator_;  ///< compiled when first needed
-  std::optional<Validation> newest_validation_;
+  std::optional<observe::Validation> newest_validation_;
 };
 
 }  // namespace lockstep::train

@@ -13,13 +13,15 @@ namespace lockstep::train {
 namespace {
 
 /// A box of random size and shape, resized?
-bool is_stretched(const Config& config, const data::DataSetInfo& stored) {
-  if (config.data.crop == CropChoice::automatic) return stored.encoding == data::Encoding::jpeg;
-  return config.data.crop == CropChoice::random_resized;
+bool is_stretched(const config::Config& config, const data::DataSetInfo& stored) {
+  if (config.data.crop == config::CropChoice::automatic)
+    return stored.encoding == data::Encoding::jpeg;
+  return config.data.crop == config::CropChoice::random_resized;
 }
 
 /// The shorter side before a window is cut out; 0: as it is.
-std::size_t short_side(const Config& config, const data::DataSetInfo& stored, std::size_t side) {
+std::size_t short_side(const config::Config& config, const data::DataSetInfo& stored,
+                       std::size_t side) {
   if (config.data.resize > 0) return config.data.resize;
   const bool by_custom = stored.encoding == data::Encoding::jpeg || is_stretched(config, stored);
   return by_custom ? (side * 256 + 112) / 224 : 0;
@@ -36,8 +38,9 @@ void require_channels(const data::DataSetInfo& data, const std::string& path) {
           fmt::format("{} has images of {} channels; networks take 1 to 4", path, data.channels));
 }
 
-data::ExternalSpec external_spec(const Config& config, const data::DataSetInfo* trained_on) {
-  const Config::Data& data = config.data;
+data::ExternalSpec external_spec(const config::Config& config,
+                                 const data::DataSetInfo* trained_on) {
+  const config::Config::Data& data = config.data;
   const auto choose = [&](const std::string& training, const std::string& validation) {
     return trained_on != nullptr && !validation.empty() ? validation : training;
   };
@@ -50,7 +53,8 @@ data::ExternalSpec external_spec(const Config& config, const data::DataSetInfo* 
           .cache_bytes = data.cache_mb * 1'000'000};
 }
 
-data::SamplerSpec training_order(const Config& config, const data::DataSet& rows, int world) {
+data::SamplerSpec training_order(const config::Config& config, const data::DataSet& rows,
+                                 int world) {
   constexpr std::size_t large = 4'000'000, few = 64;
   const data::DataSetInfo& info = rows.info();
   const data::Storage storage = rows.storage();
@@ -74,7 +78,7 @@ data::SamplerSpec training_order(const Config& config, const data::DataSet& rows
           .window = config.data.window};
 }
 
-data::AugmentSpec training_augment(const Config& config, const data::DataSetInfo& stored) {
+data::AugmentSpec training_augment(const config::Config& config, const data::DataSetInfo& stored) {
   constexpr std::size_t usual = 224;
   data::AugmentSpec spec{.pad = config.data.pad,
                          .flip = config.data.flip,
@@ -101,11 +105,11 @@ data::AugmentSpec training_augment(const Config& config, const data::DataSetInfo
   return spec;
 }
 
-data::MixSpec training_mix(const Config& config) {
+data::MixSpec training_mix(const config::Config& config) {
   return {.mixup = config.data.mixup, .cutmix = config.data.cutmix, .seed = config.seed};
 }
 
-data::AugmentSpec evaluation_augment(const Config& config, const data::DataSetInfo& input,
+data::AugmentSpec evaluation_augment(const config::Config& config, const data::DataSetInfo& input,
                                      const data::DataSetInfo& stored) {
   data::AugmentSpec spec{.crop = data::Crop::centre, .height = input.height, .width = input.width};
   const bool raw = stored.encoding == data::Encoding::raw;
@@ -118,7 +122,7 @@ data::AugmentSpec evaluation_augment(const Config& config, const data::DataSetIn
   return spec;
 }
 
-nn::Network make_network(const Config& config, const data::DataSetInfo& data) {
+nn::Network make_network(const config::Config& config, const data::DataSetInfo& data) {
   nn::ResNetSpec spec;
   spec.model = config.model;
   spec.classes = data.classes.size();
@@ -130,9 +134,9 @@ nn::Network make_network(const Config& config, const data::DataSetInfo& data) {
   return nn::resnet(spec);
 }
 
-ProgramSpec make_program_spec(const Config& config, const data::DataSetInfo& data,
-                              std::size_t rows) {
-  ProgramSpec spec;
+backend::ProgramSpec make_program_spec(const config::Config& config, const data::DataSetInfo& data,
+                                       std::size_t rows) {
+  backend::ProgramSpec spec;
   spec.batch = rows;
   spec.precision = config.precision;
   spec.deterministic = config.deterministic;
@@ -143,7 +147,8 @@ ProgramSpec make_program_spec(const Config& config, const data::DataSetInfo& dat
   return spec;
 }
 
-TrainerSpec make_trainer_spec(const Config& config, const data::DataSetInfo& data, int world) {
+TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
+                              int world) {
   const std::size_t most = even_share(config.batch, static_cast<std::size_t>(world), 0);
   TrainerSpec spec;
   spec.network = make_network(config, data);
@@ -157,7 +162,7 @@ TrainerSpec make_trainer_spec(const Config& config, const data::DataSetInfo& dat
   return spec;
 }
 
-optim::ScheduleSpec make_schedule(const Config& config, std::uint64_t steps_per_epoch) {
+optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t steps_per_epoch) {
   const auto& given = config.optim;
   optim::ScheduleSpec spec;
   spec.base = given.lr;

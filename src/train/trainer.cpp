@@ -23,24 +23,25 @@ optim::UpdateRule update_rule(const TrainerSpec& spec, const nn::ArenaLayout& la
   return rule;
 }
 
-std::vector<comm::Bucket> buckets_of(const nn::ArenaLayout& layout, std::size_t bucket_bytes) {
-  std::vector<comm::Extent> extents;
+std::vector<reduce::Bucket> buckets_of(const nn::ArenaLayout& layout, std::size_t bucket_bytes) {
+  std::vector<reduce::Extent> extents;
   for (const nn::Slice& slice : layout.slices) extents.push_back({slice.offset, slice.size});
-  return comm::plan_buckets(extents, bucket_bytes);
+  return reduce::plan_buckets(extents, bucket_bytes);
 }
 
-std::unique_ptr<Parameters> make_parameters(const TrainerSpec& spec, Backend& backend) {
+std::unique_ptr<backend::Parameters> make_parameters(const TrainerSpec& spec,
+                                                     backend::Backend& backend) {
   backend.require_fit(spec.network, spec.program);
   return backend.make_parameters(spec.network, spec.program.precision);
 }
 
-void fill_weights(const nn::Network& network, std::uint64_t seed, Parameters& parameters) {
+void fill_weights(const nn::Network& network, std::uint64_t seed, backend::Parameters& parameters) {
   std::vector<float> plain;
   const auto& slices = parameters.layout().slices;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     plain.resize(slices[i].tensor.count());
     nn::initialise(network, slices[i].tensor, {seed}, plain);
-    parameters.import_slice(Part::weights, i, plain);
+    parameters.import_slice(backend::Part::weights, i, plain);
   }
 }
 
@@ -53,7 +54,7 @@ data::Batch view(const data::Batch& batch, const MicroBatch& part, std::size_t r
   return piece;
 }
 
-void add(Metrics& sum, const Metrics& more) {
+void add(backend::Metrics& sum, const backend::Metrics& more) {
   sum.loss += more.loss;
   sum.rows += more.rows;
   sum.top1 += more.top1;
@@ -62,7 +63,8 @@ void add(Metrics& sum, const Metrics& more) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& communicator)
+Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
+                 comm::Communicator& communicator)
     : spec_(spec),
       backend_(backend),
       communicator_(communicator),
@@ -70,8 +72,9 @@ Trainer::Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& 
       rule_(update_rule(spec, parameters_->layout())) {
   fill_weights(spec_.network, spec_.seed, *parameters_);
   program_for(spec_.program.batch);
-  reducer_ = std::make_unique<comm::BucketReducer>(
-      communicator_, backend_.device().compute(), parameters_->device_pointer(Part::gradients),
+  reducer_ = std::make_unique<reduce::BucketReducer>(
+      communicator_, backend_.device().compute(),
+      parameters_->device_pointer(backend::Part::gradients),
       buckets_of(parameters_->layout(), spec_.bucket_bytes));
   timeline_ = backend_.device().make_timeline();
   comm::activity::follow(backend_.device().progress_word());
@@ -84,10 +87,10 @@ void Trainer::enter_phase(comm::Phase phase) {
   backend_.device().mark_progress(comm::activity::code(phase));
 }
 
-Program& Trainer::program_for(std::size_t rows) {
-  std::unique_ptr<Program>& program = programs_[rows];
+backend::Program& Trainer::program_for(std::size_t rows) {
+  std::unique_ptr<backend::Program>& program = programs_[rows];
   if (!program) {
-    ProgramSpec spec = spec_.program;
+    backend::ProgramSpec spec = spec_.program;
     spec.batch = rows;
     program = backend_.compile(spec_.network, spec, *parameters_);
   }
@@ -127,13 +130,13 @@ void Trainer::prefetch(const NextBatch& next) {
 
 void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part,
                               optim::StepScalars scalars, bool first, bool last) {
-  Program& program = program_for(part.rows);
+  backend::Program& program = program_for(part.rows);
   scalars.statistics_share = static_cast<float>(part.rows) / static_cast<float>(part.global_rows);
   program.set_scalars(scalars);
   const nn::Shape& input = spec_.network.input;
   program.load(view(batch, part, input.count()));
-  const auto run = [&](const Tape& tape) {
-    for (const TapeStep& piece : tape) {
+  const auto run = [&](const backend::Tape& tape) {
+    for (const backend::TapeStep& piece : tape) {
       piece.run();
       if (!last) continue;  // with accumulation a gradient is final only in the last micro-batch
       for (const std::size_t slice : piece.final_slices) reducer_->ready(slice);
@@ -142,10 +145,10 @@ void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part,
   };
   enter_phase(comm::Phase::forward);
   run(program.forward());
-  end_lap(&StepTimes::forward_ms);
+  end_lap(&observe::StepTimes::forward_ms);
   enter_phase(comm::Phase::backward);
   run(program.backward(!first));
-  end_lap(&StepTimes::backward_ms);
+  end_lap(&observe::StepTimes::backward_ms);
 }
 
 /// A rank without rows in an uneven last batch joins every reduction, with zeros.
@@ -154,7 +157,7 @@ void Trainer::contribute_nothing() {
   const auto& slices = parameters_->layout().slices;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     zeros.assign(slices[i].tensor.count(), 0);
-    parameters_->import_slice(Part::gradients, i, zeros);
+    parameters_->import_slice(backend::Part::gradients, i, zeros);
     reducer_->ready(i);
   }
 }
@@ -164,25 +167,25 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
   const auto update = [&](std::size_t first, std::size_t last) {
     if (first >= last) return;
     backend_.update(*parameters_, rule_, scalars, first, last);
-    end_lap(&StepTimes::update_ms);
+    end_lap(&observe::StepTimes::update_ms);
   };
   // An overflow in any bucket skips the whole step: then nothing is updated before all are there.
-  const bool all_at_once = has_loss_scale(spec_.program.precision);
+  const bool all_at_once = backend::has_loss_scale(spec_.program.precision);
   const auto& buckets = reducer_->buckets();
   enter_phase(comm::Phase::update);
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     reducer_->wait(b);
-    end_lap(&StepTimes::exposed_comm_ms);
+    end_lap(&observe::StepTimes::exposed_comm_ms);
     if (!all_at_once) update(buckets[b].first_slice, std::min(buckets[b].last_slice, learned));
   }
   backend_.judge_gradients(*parameters_);
   if (all_at_once) update(0, learned);
   // Running statistics lie behind the last learned slice: all buckets have arrived by now.
   backend_.update_statistics(*parameters_, micro_batches);
-  end_lap(&StepTimes::update_ms);
+  end_lap(&observe::StepTimes::update_ms);
 }
 
-void Trainer::end_lap(double StepTimes::*time) {
+void Trainer::end_lap(double observe::StepTimes::*time) {
   timeline_->mark();
   laps_.push_back(time);
 }
@@ -192,8 +195,8 @@ StepReport Trainer::report() {
   const comm::activity::Waiting waiting;
   StepReport report;
   // Not in a call of CUDA's, whose lock would keep the watch from looking at the collectives.
-  const std::unique_ptr<Event> end = backend_.device().compute().record();
-  for (Idle idle; !end->done(); idle()) communicator_.progress();
+  const std::unique_ptr<device::Event> end = backend_.device().compute().record();
+  for (device::Idle idle; !end->done(); idle()) communicator_.progress();
   communicator_.progress();  // aborted reductions end the wait too, and this says why
   for (const auto& [rows, program] : programs_) add(report.metrics, program->take_metrics());
   const std::vector<double> laps_ms = timeline_->laps_ms();
@@ -205,7 +208,7 @@ StepReport Trainer::report() {
           fmt::format("{} steps in a row were skipped because their gradients overflowed, down to "
                       "a loss scale of {}: training diverged. Lower optim.lr, lengthen "
                       "optim.warmup-epochs or use --precision bf16",
-                      most_skipped_steps, report.loss_scale.value_or(LossScale{}).scale));
+                      most_skipped_steps, report.loss_scale.value_or(backend::LossScale{}).scale));
   return report;
 }
 

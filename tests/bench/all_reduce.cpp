@@ -9,7 +9,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/comm/world.hpp"
-#include "mpi/call.hpp"
+#include "ports/mpi/call.hpp"
 
 namespace {
 

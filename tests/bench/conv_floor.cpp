@@ -12,11 +12,11 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "cpu/program.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/cluster/topology.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "lockstep/sys/topology.hpp"
+#include "ports/cpu/program.hpp"
 
 namespace lockstep::cpu {
 namespace {
@@ -270,10 +270,11 @@ Options parse(int argc, char** argv) {
 void measure(const Options& options) {
   require(options.threads <= options.batch, "--threads: at most one for each row of the batch");
   kernels(options.precision == "bf16" ? Storage::bf16 : Storage::fp32);  // refuses bf16 as training
-  const sys::CpuSet allowed = sys::current_cpus();
-  std::vector<sys::CpuSet> cpus;
+  const cluster::CpuSet allowed = cluster::current_cpus();
+  std::vector<cluster::CpuSet> cpus;
   for (std::size_t lane = 0; lane < options.threads; ++lane)
-    cpus.push_back(options.threads <= allowed.size() ? sys::CpuSet{allowed[lane]} : sys::CpuSet{});
+    cpus.push_back(options.threads <= allowed.size() ? cluster::CpuSet{allowed[lane]}
+                                                     : cluster::CpuSet{});
   Team team(cpus);
   Convolutions convolutions(options);
   for (std::size_t i = 0; i < options.warm_up; ++i) convolutions.pass(team);

@@ -5,6 +5,7 @@
 #include "tests/emulated/fixture.hpp"
 
 using namespace lockstep;
+using namespace lockstep::backend;
 using namespace lockstep::cuda;
 using namespace lockstep::test;
 

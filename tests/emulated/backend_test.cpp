@@ -4,15 +4,17 @@
 #include <cstdio>
 #include <cstring>
 
-#include "cuda/cost.hpp"
-#include "cuda/device.hpp"
-#include "cuda/measure.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/gpus.hpp"
+#include "ports/cuda/device.hpp"
+#include "ports/cuda/plan/cost.hpp"
+#include "ports/cuda/plan/measure.hpp"
 #include "tests/emulated/gpu.hpp"
 #include "tests/support/sketch.hpp"
 
 using namespace lockstep;
+using namespace lockstep::device;
+using namespace lockstep::backend;
 using namespace lockstep::test;
 using Catch::Matchers::Contains;
 

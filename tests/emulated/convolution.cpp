@@ -1,6 +1,6 @@
 // In place of cuDNN: convolutions as plain loops that sum in fp32, with its contract on the storage
 // of what is read and written, and with a workspace that nobody else may count on.
-#include "cuda/convolution.hpp"
+#include "ports/cuda/plan/convolution.hpp"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/kernels.hpp"
 #include "lockstep/base/error.hpp"
+#include "ports/cuda/kernels/kernels.hpp"
 #include "tests/emulated/gpu.hpp"
 
 namespace lockstep::cuda {

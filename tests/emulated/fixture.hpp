@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/kernels.hpp"
-#include "cuda/stream.hpp"
+#include "ports/cuda/kernels/kernels.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::test {
 

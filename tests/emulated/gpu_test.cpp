@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "cuda/device.hpp"
+#include "ports/cuda/device.hpp"
 #include "tests/emulated/fixture.hpp"
 
 using namespace lockstep;

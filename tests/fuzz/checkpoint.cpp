@@ -1,7 +1,7 @@
 // Checkpoints whose sum is right and whose content is not: anyone can compute a CRC. HDF5 itself
 // makes each file; the input says which of its items are of another type, shape or place, and what
 // values they hold. So the file's own structure is always whole, as with shards.
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/model/checkpoint.hpp"
 
 #include <hdf5.h>
 
@@ -10,8 +10,8 @@
 
 #include "lockstep/base/h5.hpp"
 #include "tests/fuzz/target.hpp"
-#include "tests/unit/checkpoint_fixture.hpp"
-#include "tests/unit/sealed_checkpoint.hpp"
+#include "tests/unit/model/checkpoint_fixture.hpp"
+#include "tests/unit/model/sealed_checkpoint.hpp"
 
 namespace lockstep::fuzz {
 namespace {
@@ -252,20 +252,20 @@ void read_all(const std::filesystem::path& path) {
     }
   };
   attempt([&] {
-    const train::CheckpointHeader header = train::read_header(path);
+    const model::CheckpointHeader header = model::read_header(path);
     for (const std::string* text : {&header.backend, &header.build})
       require_law(text->find('\0') == text->npos, "a text ends at its zero");
     for (const auto* values : {&header.input.mean, &header.input.stddev})
       require_law(values->size() == header.input.channels, "a channel has its mean");
   });
   attempt([&] {
-    for (const train::TensorEntry& tensor : train::list_tensors(path))
+    for (const model::TensorEntry& tensor : model::list_tensors(path))
       require_law(tensor.name.find('/') != tensor.name.npos, "a tensor has a group");
   });
   attempt([&] {
     test::FakeParameters parameters({{"fc.weight", nn::Role::linear_weight, 0, {3, 4}},
                                      {"bn1.running_mean", nn::Role::running_mean, 0, {2}}});
-    train::load_tensors(path, parameters, true);
+    model::load_tensors(path, parameters, true);
   });
 }
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <map>
 
-#include "data/chunk_filters.hpp"
+#include "data/chunked/chunk_filters.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace lockstep::fuzz {

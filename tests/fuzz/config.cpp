@@ -1,5 +1,5 @@
 // A configuration's text: it is refused, or what is written of it reads back to the same.
-#include "lockstep/train/config.hpp"
+#include "lockstep/config/config.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace lockstep::fuzz {
@@ -11,7 +11,7 @@ std::vector<std::string> seeds() {
       "optim = {lr = 1_0.5, milestones = []}\nout = '''\na'b'''\nseed = 18446744073709551615\n",
       "\xEF\xBB\xBF[data]\r\n\"train\" = \"\\u00e9\\U0001F600\\n\\\"\"\r\n"};
   // Every key, some at a time: long inputs are slow, and most of them end at their first error.
-  const std::string whole = train::to_toml({});
+  const std::string whole = config::to_toml({});
   constexpr std::size_t together = 300;
   std::string table, part;
   for (std::size_t at = 0; at < whole.size();) {
@@ -28,13 +28,13 @@ std::vector<std::string> seeds() {
 }
 
 void one(std::span<const std::uint8_t> bytes) {
-  train::Config config, again;
-  train::apply_toml(config, text_of(bytes), "text");
-  const std::string written = train::to_toml(config);
-  train::apply_toml(again, written, "what was written");
-  require_law(train::to_toml(again) == written, "what is written reads back to the same");
+  config::Config config, again;
+  config::apply_toml(config, text_of(bytes), "text");
+  const std::string written = config::to_toml(config);
+  config::apply_toml(again, written, "what was written");
+  require_law(config::to_toml(again) == written, "what is written reads back to the same");
   config.data.train = "somewhere";
-  train::resolve(config, 2);
+  config::resolve(config, 2);
   require_law(config.batch >= 2 * config.accumulate, "each rank's micro-batches have rows");
 }
 

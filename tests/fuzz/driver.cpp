@@ -23,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-constexpr unsigned patience_seconds = 10;  // seconds of computing for one input; six times as long in all
+constexpr unsigned patience_seconds =
+    10;  // seconds of computing for one input; six times as long in all
 constexpr std::size_t longest_input = 16384;
 
 std::string now;                       // the input that is being tried

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <map>
 
-#include "data/image_codecs.hpp"
-#include "data/row_checksums.hpp"
-#include "data/shard_file.hpp"
+#include "data/image/image_codecs.hpp"
+#include "data/shard/row_checksums.hpp"
+#include "data/shard/shard_file.hpp"
 #include "lockstep/base/h5.hpp"
 #include "lockstep/data/image.hpp"
 #include "tests/fuzz/target.hpp"
@@ -53,8 +53,9 @@ struct Hdf5Place {
   unsigned item = 0;
   std::uint64_t offset = 0, bytes = 0;
 };
-inline constexpr unsigned format_item = 1, version_item = 2, means_item = 3, deviations_item = 4, class_names_item = 5,
-                          labels_item = 6, crcs_item = 7, offsets_item = 8, sizes_item = 9, images_item = 10;
+inline constexpr unsigned format_item = 1, version_item = 2, means_item = 3, deviations_item = 4,
+                          class_names_item = 5, labels_item = 6, crcs_item = 7, offsets_item = 8,
+                          sizes_item = 9, images_item = 10;
 
 class Hdf5Maker {
  public:
@@ -95,7 +96,8 @@ class Hdf5Maker {
     if (made && stored == type) H5Awrite(made.get(), type, values);
   }
 
-  static constexpr float known_mean = 0.515625f, known_deviation = 0.265625f;  // found again in the file
+  static constexpr float known_mean = 0.515625f,
+                         known_deviation = 0.265625f;  // found again in the file
 
   void write_attributes() {
     const bool raw = form_.kind() == Hdf5Form::raw;
@@ -115,7 +117,8 @@ class Hdf5Maker {
 
   /// Attributes have no place that HDF5 would tell.
   void find_attributes() {
-    for (const auto& [item, value] : {std::pair{means_item, known_mean}, std::pair{deviations_item, known_deviation}})
+    for (const auto& [item, value] :
+         {std::pair{means_item, known_mean}, std::pair{deviations_item, known_deviation}})
       for (std::size_t at = 0; at + sizeof value <= image_.size(); ++at)
         if (std::memcmp(&image_[at], &value, sizeof value) == 0)
           places_.push_back({item, at, sizeof value});

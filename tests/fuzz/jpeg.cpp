@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <optional>
 
-#include "data/image_codecs.hpp"
-#include "data/jpeg_codec.hpp"
-#include "data/jpeg_region.hpp"
+#include "data/image/image_codecs.hpp"
+#include "data/image/jpeg/jpeg_codec.hpp"
+#include "data/image/jpeg/jpeg_region.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/data/image.hpp"
 #include "tests/fuzz/target.hpp"

@@ -3,10 +3,10 @@
 // first, without which hardly any change would get past them.
 #include <sys/stat.h>
 
-#include "data/tar.hpp"
+#include "data/pack/source/tar.hpp"
 #include "lockstep/data/source.hpp"
 #include "tests/fuzz/target.hpp"
-#include "tests/unit/tar_fixture.hpp"
+#include "tests/unit/data/tar_fixture.hpp"
 
 namespace lockstep::fuzz {
 namespace {
@@ -78,7 +78,8 @@ std::vector<std::string> seeds() {
   // What gzip and zstd make of plain: they are unpacked first.
   std::vector<std::string> all;
   for (const std::string& tar : {plain, web, names, links})
-    for (const char how : {char{0}, char{walk_flag}, char{walk_flag | repair_flag}, char{repair_flag}})
+    for (const char how :
+         {char{0}, char{walk_flag}, char{walk_flag | repair_flag}, char{repair_flag}})
       all.push_back(how + tar);
   for (const char* magic : {"\x1F\x8B\x08", "\x28\xB5\x2F\xFD"})
     all.push_back(std::string(1, '\0') + magic + std::string(20, 1));

@@ -3,11 +3,13 @@
 #include <iostream>
 #include <limits>
 
-#include "cuda/program.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/gpus.hpp"
+#include "ports/cuda/program.hpp"
 
 namespace lockstep::test {
+using namespace lockstep::backend;
+using namespace lockstep::device;
 
 std::unique_ptr<Backend> gpu() {
   const VisibleGpus seen = look_at_gpus();

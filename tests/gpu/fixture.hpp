@@ -7,6 +7,7 @@
 #include "tests/support/sketch.hpp"
 
 namespace lockstep::test {
+using namespace lockstep::backend;
 
 /// The first GPU's backend; prints why the test is skipped and gives nothing where there is none.
 std::unique_ptr<Backend> gpu();

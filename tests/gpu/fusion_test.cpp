@@ -2,11 +2,12 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "cuda/fusion.hpp"
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "ports/cuda/plan/fusion.hpp"
 
 using namespace lockstep;
+using namespace lockstep::backend;
 using namespace lockstep::cuda;
 
 namespace {

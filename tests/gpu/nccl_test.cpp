@@ -8,18 +8,19 @@
 #include <string>
 #include <vector>
 
-#include "cuda/check.hpp"
-#include "cuda/device.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/nccl.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
+#include "ports/cuda/device.hpp"
+#include "ports/cuda/runtime/check.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/sums.hpp"
 
 using namespace lockstep;
+using namespace lockstep::device;
 using cuda::check_cuda;
 using lockstep::test::is_sum;
 using lockstep::test::on_every_rank;

@@ -5,10 +5,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/sys/topology.hpp"
+#include "lockstep/cluster/topology.hpp"
 #include "tests/gpu/fixture.hpp"
 
 using namespace lockstep;
+using namespace lockstep::device;
 
 TEST_CASE("a GPU's upload is measured, and the pinned pages are found", "[gpu]") {
   const auto backend = test::gpu();
@@ -19,7 +20,7 @@ TEST_CASE("a GPU's upload is measured, and the pinned pages are found", "[gpu]")
   REQUIRE(rate);
   CHECK(*rate > 1e8);
   CHECK(*rate < 1e12);
-  const sys::PagesOnNodes where = sys::locate_pages({{buffer.data(), buffer.size()}});
+  const cluster::PagesOnNodes where = cluster::locate_pages({{buffer.data(), buffer.size()}});
   REQUIRE_FALSE(where.empty());
   if (where.contains(-1)) {
     std::cout << "SKIPPED: the kernel does not tell where pages are\n";

@@ -3,15 +3,16 @@
 #include <numeric>
 #include <set>
 
-#include "cuda/lowering.hpp"
-#include "cuda/parameters.hpp"
-#include "cuda/plan.hpp"
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "ports/cuda/lowering.hpp"
+#include "ports/cuda/parameters.hpp"
+#include "ports/cuda/plan/plan.hpp"
 #include "tests/support/sketch.hpp"
 
 using namespace lockstep;
+using namespace lockstep::backend;
 using namespace lockstep::cuda;
 
 namespace {

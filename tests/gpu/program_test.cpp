@@ -9,6 +9,7 @@
 #include "tests/gpu/fixture.hpp"
 
 using namespace lockstep;
+using namespace lockstep::backend;
 using namespace lockstep::test;
 
 namespace {

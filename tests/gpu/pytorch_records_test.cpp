@@ -7,6 +7,7 @@
 #include "tests/support/records.hpp"
 
 using namespace lockstep;
+using namespace lockstep::backend;
 using namespace lockstep::test;
 
 namespace {

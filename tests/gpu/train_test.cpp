@@ -4,13 +4,15 @@
 #include <filesystem>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/model/checkpoint.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "tests/gpu/fixture.hpp"
-#include "tests/unit/folder_fixture.hpp"
+#include "tests/unit/data/folder_fixture.hpp"
 
 using namespace lockstep;
+using namespace lockstep::device;
+using namespace lockstep::backend;
 using namespace lockstep::test;
 
 namespace {
@@ -65,8 +67,8 @@ train::TrainerSpec spec_of(Precision precision, std::size_t micro_batch) {
   return spec;
 }
 
-train::CheckpointHeader some_header() {
-  train::CheckpointHeader header;
+model::CheckpointHeader some_header() {
+  model::CheckpointHeader header;
   header.input.classes = {"a"};
   header.input.mean = header.input.stddev = {0.5f};
   return header;
@@ -183,13 +185,13 @@ TEST_CASE("a checkpoint goes from the GPU to the CPU and back, bit for bit", "[g
   train::Trainer first(spec_of(Precision::fp16, 8), *backend, world);
   for (int step = 0; step < 3; ++step) first.step(data.batch, 8, 0.05f);
   first.parameters().set_loss_scale({1024, 7, 0, 2});
-  train::write_checkpoint(path, some_header(), first.parameters());
+  model::write_checkpoint(path, some_header(), first.parameters());
 
   const auto host = make_cpu_backend({std::vector<std::vector<int>>(1)});
   const auto there = host->make_parameters(first.network(), Precision::fp32);
-  train::load_tensors(path, *there, true);
+  model::load_tensors(path, *there, true);
   const auto again = backend->make_parameters(first.network(), Precision::fp16);
-  train::load_tensors(path, *again, true);
+  model::load_tensors(path, *again, true);
   CHECK(again->hash() == first.parameters().hash());
   CHECK(*again->loss_scale() == LossScale{1024, 7, 0, 2});
   const auto& slices = there->layout().slices;
@@ -214,13 +216,13 @@ TEST_CASE("a deterministic run that is saved and goes on ends with the same bits
     Alone world(backend->device());
     train::Trainer whole(spec, *backend, world);
     for (int step = 0; step < 2; ++step) whole.step(data.batch, 2, 0.05f);
-    train::write_checkpoint(path, some_header(), whole.parameters());
+    model::write_checkpoint(path, some_header(), whole.parameters());
     for (int step = 0; step < 2; ++step) whole.step(data.batch, 2, 0.05f);
 
     const auto other = gpu();
     Alone other_world(other->device());
     train::Trainer resumed(spec, *other, other_world);
-    train::load_tensors(path, resumed.parameters(), true);
+    model::load_tensors(path, resumed.parameters(), true);
     for (int step = 0; step < 2; ++step) resumed.step(data.batch, 2, 0.05f);
     INFO(to_string(precision));
     CHECK(resumed.parameters().hash() == whole.parameters().hash());

@@ -13,6 +13,7 @@
 #include "tests/support/sums.hpp"
 
 using namespace lockstep;
+using namespace lockstep::device;
 using lockstep::test::is_sum;
 using lockstep::test::on_every_rank;
 using lockstep::test::small_integers;

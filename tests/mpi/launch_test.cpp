@@ -3,31 +3,32 @@
 
 #include <catch2/catch.hpp>
 
+#include "lockstep/cluster/identify.hpp"
 #include "lockstep/comm/mpi_library.hpp"
-#include "lockstep/sys/launch.hpp"
 #include "tests/support/mpi_world.hpp"
 
 namespace {
 
 using namespace lockstep;
 
-sys::RankInfo who_am_i() {
+cluster::RankInfo who_am_i() {
   const comm::WorldFacts& facts = test::world().facts();
-  return sys::identify(sys::process_environment(),
-                       sys::MpiWorld{facts.rank, facts.world, facts.local_rank, facts.local_size});
+  return cluster::identify(
+      cluster::process_environment(),
+      cluster::MpiWorld{facts.rank, facts.world, facts.local_rank, facts.local_size});
 }
 
 }  // namespace
 
 TEST_CASE("the launcher and MPI agree on who each rank is") {
-  const sys::RankInfo info = who_am_i();
+  const cluster::RankInfo info = who_am_i();
   const comm::WorldFacts& facts = test::world().facts();
   REQUIRE(test::on_every_rank(info.rank == facts.rank && info.world == facts.world &&
                               info.local_size == facts.local_size));
 }
 
 TEST_CASE("rank and place on the node are each taken once") {
-  const sys::RankInfo info = who_am_i();
+  const cluster::RankInfo info = who_am_i();
   const auto control = test::world().make_control(30);
   const auto ranks = control->gather(std::to_string(info.rank), "test: ranks");
   const auto places =
@@ -39,8 +40,8 @@ TEST_CASE("rank and place on the node are each taken once") {
 }
 
 TEST_CASE("a rank that mpirun started is in no doubt") {
-  const sys::EnvLookup env = sys::process_environment();
+  const cluster::EnvLookup env = cluster::process_environment();
   const bool by_mpirun = env("OMPI_COMM_WORLD_RANK").has_value();
-  const bool doubt = sys::doubt_launch(env, comm::mpi_library(), {}).has_value();
+  const bool doubt = cluster::doubt_launch(env, comm::mpi_library(), {}).has_value();
   REQUIRE(test::on_every_rank(!by_mpirun || !doubt));
 }

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/sys/node_check.hpp"
+#include "lockstep/cluster/node_check.hpp"
 #include "tests/mpi/absence.hpp"
 
 using namespace lockstep;
@@ -19,8 +19,8 @@ TEST_CASE("all links are measured in a tournament, and both ends of each get the
   std::vector<double> low(count * count, 0), high(count * count, 0);
   const auto measured = [&] {
     bool sound = true;
-    for (std::size_t round = 0; round < sys::tournament_rounds(count); ++round) {
-      const auto partner = sys::partner_in(round, me, count);
+    for (std::size_t round = 0; round < cluster::tournament_rounds(count); ++round) {
+      const auto partner = cluster::partner_in(round, me, count);
       if (!partner) continue;
       const comm::LinkRate rate = *probe->measure(static_cast<int>(*partner), 0.03);
       sound = sound && rate.bytes_per_s > 1e6 && rate.round_trip_s > 0 && rate.round_trip_s < 1;

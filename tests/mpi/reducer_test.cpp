@@ -1,4 +1,4 @@
-#include "lockstep/comm/reducer.hpp"
+#include "lockstep/reduce/reducer.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -9,7 +9,8 @@
 #include "tests/support/mpi_world.hpp"
 
 using namespace lockstep;
-using namespace lockstep::comm;
+using namespace lockstep::reduce;
+using namespace lockstep::device;
 using lockstep::test::on_every_rank;
 using lockstep::test::world;
 

@@ -9,6 +9,7 @@
 #include "lockstep/nn/resnet.hpp"
 
 namespace lockstep::test {
+using namespace lockstep::backend;
 
 Rows::Rows(std::size_t count) : images(count * image_side * image_side * 3), targets(count) {
   for (std::size_t i = 0; i < images.size(); ++i)
@@ -71,7 +72,8 @@ SharedShard::SharedShard(comm::Control& control, std::size_t count) : control_(c
     data::DataSetInfo info;
     info.height = info.width = image_side;
     info.channels = 3;
-    for (std::size_t c = 0; c < class_count; ++c) info.classes.push_back("class " + std::to_string(c));
+    for (std::size_t c = 0; c < class_count; ++c)
+      info.classes.push_back("class " + std::to_string(c));
     info.mean = {0.5f, 0.5f, 0.5f};
     info.stddev = {0.25f, 0.25f, 0.25f};
     const Rows rows(count);

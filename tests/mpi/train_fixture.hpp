@@ -13,6 +13,7 @@
 #include "tests/support/solo.hpp"
 
 namespace lockstep::test {
+using namespace lockstep::backend;
 
 constexpr std::size_t image_side = 16, class_count = 10;
 

@@ -13,6 +13,7 @@
 #include "tests/support/mpi_world.hpp"
 
 using namespace lockstep;
+using namespace lockstep::backend;
 using namespace lockstep::test;
 using train::Trainer;
 

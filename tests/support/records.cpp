@@ -12,6 +12,7 @@
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::test {
+using namespace lockstep::backend;
 
 namespace {
 

@@ -12,6 +12,7 @@
 
 /// PyTorch's own training records (../shared/reference) and what is needed to repeat them.
 namespace lockstep::test {
+using namespace lockstep::backend;
 
 using Values = std::vector<double>;
 

@@ -7,6 +7,7 @@
 #include "lockstep/base/rng.hpp"
 
 namespace lockstep::test {
+using namespace lockstep::backend;
 
 namespace {
 

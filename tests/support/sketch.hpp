@@ -12,6 +12,7 @@
 #include "tests/support/oracle.hpp"
 
 namespace lockstep::test {
+using namespace lockstep::backend;
 
 /// Small networks of odd sizes in which every node and every pattern of the ResNets occurs.
 nn::Network plain();

@@ -10,6 +10,7 @@
 #include "lockstep/device/host_stream.hpp"
 
 namespace lockstep::test {
+using namespace lockstep::device;
 
 /// A world of one rank inside this process, to compare the real one with.
 class SoloCommunicator final : public comm::Communicator {

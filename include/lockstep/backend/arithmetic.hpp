@@ -9,7 +9,7 @@
 /// in host and device code alike (nvcc: --expt-relaxed-constexpr): what the tests find out about a
 /// formula here holds for the GPU's kernels. The CPU's vector kernels (cpu/kernels.inc) write batch
 /// norm and the update once more, many values at a time.
-namespace lockstep::arithmetic {
+namespace lockstep::backend::arithmetic {
 
 /// A pixel's value v (0 to 255) becomes v * scale + shift = (v / 255 - mean) / deviation.
 struct PixelScale {
@@ -164,4 +164,4 @@ constexpr bool overflowed(float value) {
   return !(value <= 3.402823466e+38f && value >= -3.402823466e+38f);
 }
 
-}  // namespace lockstep::arithmetic
+}  // namespace lockstep::backend::arithmetic

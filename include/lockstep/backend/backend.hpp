@@ -14,7 +14,7 @@
 #include "lockstep/nn/network.hpp"
 #include "lockstep/optim/rule.hpp"
 
-namespace lockstep {
+namespace lockstep::backend {
 
 /// A way to compute: cpu (oneDNN) or cuda (cuDNN). Everything that differs between them is behind
 /// this class.
@@ -24,7 +24,7 @@ class Backend {
   virtual std::string name() const = 0;  ///< "cpu" or "cuda"
   /// Libraries, instruction set, threads: what bit-exactness depends on.
   virtual std::string description() const = 0;
-  virtual Device& device() = 0;
+  virtual device::Device& device() = 0;
   /// Before anything is allocated for them: throws InputError when this network's parameters and
   /// this program do not fit into the device's memory, naming what is needed, what is there and the
   /// largest micro-batch that fits. The CPU backend finds out when it allocates.
@@ -62,4 +62,4 @@ std::unique_ptr<Backend> make_cpu_backend(const CpuBackendSpec& spec);
 
 std::unique_ptr<Backend> make_cuda_backend(int device);
 
-}  // namespace lockstep
+}  // namespace lockstep::backend

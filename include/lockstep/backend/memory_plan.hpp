@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::backend {
 
 /// Places buffers that live for a span of the tape in one block of memory so that buffers that are
 /// alive at the same time never overlap. Pure.
@@ -33,4 +33,4 @@ class MemoryPlanner {
   std::size_t total_ = 0, sum_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::backend

@@ -8,7 +8,7 @@
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/nn/arena.hpp"
 
-namespace lockstep {
+namespace lockstep::backend {
 
 enum class Part { weights, gradients, momentum };
 
@@ -35,4 +35,4 @@ class Parameters {
   virtual void set_loss_scale(const LossScale&) {}
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::backend

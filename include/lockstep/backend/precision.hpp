@@ -4,16 +4,9 @@
 
 #include "lockstep/base/choices.hpp"
 
-namespace lockstep {
+namespace lockstep::backend {
 
 enum class Precision { fp32, tf32, bf16, fp16 };
-template <>
-struct Choices<Precision> {
-  static constexpr Choice<Precision> all[] = {{Precision::fp32, "fp32"},
-                                              {Precision::tf32, "tf32"},
-                                              {Precision::bf16, "bf16"},
-                                              {Precision::fp16, "fp16"}};
-};
 
 /// fp16's range is too small for gradients as they are.
 constexpr bool has_loss_scale(Precision precision) { return precision == Precision::fp16; }
@@ -22,4 +15,11 @@ const char* to_string(Precision precision);
 /// Throws InputError when --fuse-norms was given with a precision that has no engines for it.
 void require_fusable(bool fuse_norms, Precision precision);
 
-}  // namespace lockstep
+}  // namespace lockstep::backend
+
+template <>
+struct lockstep::Choices<lockstep::backend::Precision> {
+  using enum lockstep::backend::Precision;
+  static constexpr Choice<lockstep::backend::Precision> all[] = {
+      {fp32, "fp32"}, {tf32, "tf32"}, {bf16, "bf16"}, {fp16, "fp16"}};
+};

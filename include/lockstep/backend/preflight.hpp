@@ -10,7 +10,7 @@
 #include "lockstep/backend/rates.hpp"
 #include "lockstep/nn/network.hpp"
 
-namespace lockstep {
+namespace lockstep::backend {
 
 /// A GPU that need not be there: jobs/gpus/*.json.
 struct GpuProfile {
@@ -69,4 +69,4 @@ struct PreflightReport {
 /// and runs nothing. Throws InputError in a program that was built without CUDA.
 PreflightReport preflight(const PreflightSpec& spec);
 
-}  // namespace lockstep
+}  // namespace lockstep::backend

@@ -11,7 +11,7 @@
 #include "lockstep/data/batch.hpp"
 #include "lockstep/optim/rule.hpp"
 
-namespace lockstep {
+namespace lockstep::backend {
 
 /// One piece of a tape, in order. `final_slices`: slices whose gradient is final once it has run
 /// and whose weights nothing later in the tape reads, so that they may be reduced and updated.
@@ -72,4 +72,4 @@ class Program {
   virtual MemoryPlan memory() const = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::backend

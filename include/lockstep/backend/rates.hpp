@@ -5,7 +5,7 @@
 
 #include "lockstep/backend/precision.hpp"
 
-namespace lockstep {
+namespace lockstep::backend {
 
 /// What a GPU can do at best, per second: as its maker states it, or measured.
 struct GpuRates {
@@ -30,4 +30,4 @@ struct Floor {
   std::vector<StepFloor> steps;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::backend

@@ -15,7 +15,7 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int world() const = 0;
-  virtual Stream& network() = 0;
+  virtual device::Stream& network() = 0;
   /// Collectives from here on belong to this step, which errors name. Optional.
   virtual void begin_step(std::uint64_t) {}
   /// Sums `count` floats at `data` over all ranks, in place, on the network stream. All ranks end

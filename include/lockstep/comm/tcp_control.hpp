@@ -5,8 +5,8 @@
 #include <stop_token>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/cluster/rendezvous.hpp"
 #include "lockstep/comm/control.hpp"
-#include "lockstep/sys/rendezvous.hpp"
 
 namespace lockstep::comm {
 
@@ -36,7 +36,7 @@ struct MeetingSpec {
 /// again: on rank 0 with the missing ranks and the nodes from which too few came, and to those that
 /// came rank 0 tells the same; InputError when the place cannot be used. Later calls throw
 /// MissingRanks naming a rank that has gone.
-std::unique_ptr<Control> make_tcp_control(const sys::MeetingPlace& place, const sys::RankInfo& self,
-                                          const MeetingSpec& spec);
+std::unique_ptr<Control> make_tcp_control(const cluster::MeetingPlace& place,
+                                          const cluster::RankInfo& self, const MeetingSpec& spec);
 
 }  // namespace lockstep::comm

@@ -51,7 +51,7 @@ struct LoaderSpec {
 /// is safe, and invalidates its batches. `rows` and `device` must outlive it.
 class Loader {
  public:
-  Loader(const DataSet& rows, const LoaderSpec& spec, Device& device);
+  Loader(const DataSet& rows, const LoaderSpec& spec, device::Device& device);
   ~Loader();
   Batch next();  ///< blocks until the batch is there; rethrows a worker's error; throws Error when
                  ///< all slots are lent or the epochs are over

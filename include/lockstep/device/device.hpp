@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::device {
 
 /// Host memory that a device can copy from at full speed (page-locked for a GPU, 64-byte aligned
 /// for a CPU).
@@ -73,4 +73,4 @@ class Device {
   virtual void mark_progress(std::uint64_t) {}  ///< after what is in the compute stream now
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::device

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::device {
 
 /// A GPU that the driver shows to this process.
 struct VisibleGpu {
@@ -27,4 +27,4 @@ struct VisibleGpus {
 /// needed.
 VisibleGpus look_at_gpus();
 
-}  // namespace lockstep
+}  // namespace lockstep::device

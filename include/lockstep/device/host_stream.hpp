@@ -5,7 +5,7 @@
 
 #include "lockstep/device/device.hpp"
 
-namespace lockstep {
+namespace lockstep::device {
 
 /// An operation that started and finishes by being asked: a collective on the host's network.
 class Pending {
@@ -37,4 +37,4 @@ class HostStream final : public Stream {
   std::size_t finished_ = 0;  ///< operations that ever left the front
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::device

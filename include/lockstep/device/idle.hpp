@@ -5,7 +5,7 @@
 
 #include "lockstep/base/clock.hpp"
 
-namespace lockstep {
+namespace lockstep::device {
 
 /// How a host thread waits for something that it has to poll. A short wait keeps the core: who
 /// gives it away to a busy process gets it back only milliseconds later. A longer one gives it away
@@ -30,4 +30,4 @@ class Idle {
   double started_s_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::device

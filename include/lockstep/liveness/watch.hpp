@@ -35,7 +35,7 @@ class Watch {
   ~Watch();  ///< ends the thread; collectives in flight are forgotten
   void begin_step(std::uint64_t step);
   /// A collective was started; `end` comes behind it in its stream.
-  void started(std::string_view name, std::unique_ptr<Event> end);
+  void started(std::string_view name, std::unique_ptr<device::Event> end);
   /// Throws Error with the step, the collective and the reason once something went wrong. Cheap.
   void rethrow();
   bool failed() const;  ///< something went wrong, and abort() has been called

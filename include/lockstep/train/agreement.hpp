@@ -3,15 +3,15 @@
 #include <string>
 
 #include "lockstep/comm/control.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/data/data_set.hpp"
-#include "lockstep/train/config.hpp"
 
 namespace lockstep::train {
 
 /// All ranks were started with the same options, but for those that may differ from node to node:
 /// paths of data, threads, the loader's workers and slots. Throws InputError on every rank, naming
 /// the ranks and the keys. Collective.
-void require_same_options(const Config& config, comm::Control& control);
+void require_same_options(const config::Config& config, comm::Control& control);
 
 /// All ranks see the same rows: number, shape, classes, normalisation and labels. Throws InputError
 /// on every rank, naming the key (or option) `what` and who sees what. Collective.

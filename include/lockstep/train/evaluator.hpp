@@ -11,14 +11,14 @@
 #include "lockstep/data/augment.hpp"
 #include "lockstep/data/data_set.hpp"
 #include "lockstep/nn/network.hpp"
-#include "lockstep/train/metrics.hpp"
+#include "lockstep/observe/metrics.hpp"
 
 namespace lockstep::train {
 
 struct EvaluatorSpec {
   nn::Network network;
-  ProgramSpec program;        ///< batch: rows of one rank's batch; training is ignored
-  data::AugmentSpec augment;  ///< see evaluation_augment()
+  backend::ProgramSpec program;  ///< batch: rows of one rank's batch; training is ignored
+  data::AugmentSpec augment;     ///< see evaluation_augment()
   std::size_t workers = 1;
   std::function<void()> bind_worker;  ///< see LoaderSpec
   std::function<bool()> stop;  ///< true on one rank: all leave after the same batch (optional)
@@ -28,7 +28,7 @@ struct EvaluatorSpec {
 struct Evaluation {
   bool stopped = false;  ///< EvaluatorSpec::stop said so: nothing below is filled
   std::uint64_t rows = 0;
-  Validation mean;
+  observe::Validation mean;
   std::size_t classes = 0;
   std::vector<std::uint64_t> confusion;  ///< [true class, predicted class]; empty when not asked
 
@@ -41,19 +41,19 @@ struct Evaluation {
 /// references must outlive the evaluator; the parameters may change between evaluations.
 class Evaluator {
  public:
-  Evaluator(const EvaluatorSpec& spec, Backend& backend, Parameters& parameters,
+  Evaluator(const EvaluatorSpec& spec, backend::Backend& backend, backend::Parameters& parameters,
             comm::Control& control, const data::DataSet& rows);
   /// Collective; all ranks get the same result, and meet after every batch, so that the deadline
   /// bounds one batch and not the data set. with_confusion: also who was taken for whom.
   Evaluation evaluate(bool with_confusion = false);
 
  private:
-  Metrics evaluate_batch(const data::Batch& batch, std::vector<double>* confusion);
+  backend::Metrics evaluate_batch(const data::Batch& batch, std::vector<double>* confusion);
   EvaluatorSpec spec_;
-  Backend& backend_;
+  backend::Backend& backend_;
   comm::Control& control_;
   const data::DataSet& rows_;
-  std::unique_ptr<Program> program_;
+  std::unique_ptr<backend::Program> program_;
   std::vector<float> logits_;
 };
 

@@ -11,7 +11,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/nodes.hpp"
-#include "lockstep/train/config.hpp"
+#include "lockstep/config/config.hpp"
 
 namespace lockstep::train {
 
@@ -30,7 +30,7 @@ struct Allocation {
 };
 
 struct RunSpec {
-  Config config;                      ///< resolved
+  config::Config config;              ///< resolved
   std::function<void()> bind_worker;  ///< see data::LoaderSpec
   std::size_t spare_cores = 0;        ///< that no compute thread uses: room for loader threads
   /// JSON of all ranks for the run's directory, with where the pages of this rank's loader are.
@@ -46,7 +46,7 @@ struct RunSpec {
 /// and steps, validation, checkpoints, metrics. Collective. Everything that the run needs is opened
 /// and checked before anything is written, so a run that cannot begin leaves nothing behind. Throws
 /// InputError as its parts do, and Error when ranks diverge or a newer start of the run has begun.
-Outcome run_training(RunSpec spec, Backend& backend, comm::Communicator& communicator,
+Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator& communicator,
                      comm::Control& control);
 
 }  // namespace lockstep::train

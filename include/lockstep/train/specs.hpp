@@ -1,12 +1,12 @@
 #pragma once
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/data/augment.hpp"
 #include "lockstep/data/data_set.hpp"
 #include "lockstep/data/mix.hpp"
 #include "lockstep/data/sampler.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/optim/schedule.hpp"
-#include "lockstep/train/config.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace lockstep::train {
@@ -16,35 +16,37 @@ void require_channels(const data::DataSetInfo& data, const std::string& path);
 
 /// How files that are no shards are read: the training set, or, with its `trained_on`, a validation
 /// set.
-data::ExternalSpec external_spec(const Config& config,
+data::ExternalSpec external_spec(const config::Config& config,
                                  const data::DataSetInfo* trained_on = nullptr);
 
 /// The order of the training rows: `rows` is the training set; rank, world and nodes are left open.
-data::SamplerSpec training_order(const Config& config, const data::DataSet& rows, int world);
+data::SamplerSpec training_order(const config::Config& config, const data::DataSet& rows,
+                                 int world);
 
 /// How the rows of a training set become the network's input; data::delivered() says its shape.
-data::AugmentSpec training_augment(const Config& config, const data::DataSetInfo& stored);
+data::AugmentSpec training_augment(const config::Config& config, const data::DataSetInfo& stored);
 
 /// How they are mixed with each other.
-data::MixSpec training_mix(const Config& config);
+data::MixSpec training_mix(const config::Config& config);
 
 /// training_augment() for rows that are validated on, for a network of this input: nothing is
 /// random, and nothing mixed.
-data::AugmentSpec evaluation_augment(const Config& config, const data::DataSetInfo& input,
+data::AugmentSpec evaluation_augment(const config::Config& config, const data::DataSetInfo& input,
                                      const data::DataSetInfo& stored);
 
 /// The network that the configuration names, for images of this data set.
-nn::Network make_network(const Config& config, const data::DataSetInfo& data);
+nn::Network make_network(const config::Config& config, const data::DataSetInfo& data);
 
 /// How this data set's images enter a program of `rows` rows.
-ProgramSpec make_program_spec(const Config& config, const data::DataSetInfo& data,
-                              std::size_t rows);
+backend::ProgramSpec make_program_spec(const config::Config& config, const data::DataSetInfo& data,
+                                       std::size_t rows);
 
 /// What a trainer needs; world as in resolve().
-TrainerSpec make_trainer_spec(const Config& config, const data::DataSetInfo& data, int world);
+TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
+                              int world);
 
 /// The learning-rate schedule in steps.
-optim::ScheduleSpec make_schedule(const Config& config, std::uint64_t steps_per_epoch);
+optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t steps_per_epoch);
 
 /// Throws InputError naming both paths when two data sets differ in image shape or classes.
 void require_alike(const data::DataSetInfo& a, const std::string& path_a,

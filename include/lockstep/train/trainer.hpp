@@ -13,9 +13,9 @@
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
-#include "lockstep/comm/reducer.hpp"
 #include "lockstep/nn/network.hpp"
-#include "lockstep/train/metrics.hpp"
+#include "lockstep/observe/metrics.hpp"
+#include "lockstep/reduce/reducer.hpp"
 #include "lockstep/train/micro_batches.hpp"
 
 namespace lockstep::train {
@@ -23,7 +23,7 @@ namespace lockstep::train {
 /// What a trainer does in every step. The same on all ranks.
 struct TrainerSpec {
   nn::Network network;
-  ProgramSpec program;  ///< batch: rows of a full micro-batch
+  backend::ProgramSpec program;  ///< batch: rows of a full micro-batch
   float momentum = 0.9f;
   bool nesterov = false;
   float weight_decay = 0;
@@ -34,11 +34,11 @@ struct TrainerSpec {
 
 /// One rank's part of a step.
 struct StepReport {
-  Metrics metrics;
-  StepTimes times;
+  backend::Metrics metrics;
+  observe::StepTimes times;
   /// After the step, the same on all ranks; only in a precision that has one. skipped_in_a_row > 0:
   /// this step's gradients overflowed and nothing was updated.
-  std::optional<LossScale> loss_scale;
+  std::optional<backend::LossScale> loss_scale;
   bool skipped() const { return loss_scale && loss_scale->skipped_in_a_row > 0; }
 };
 
@@ -62,7 +62,7 @@ class Trainer {
  public:
   /// Compiles the full micro-batch's program and fills the weights by seed. The references must
   /// outlive the trainer. Throws InputError as Backend::require_fit() does.
-  Trainer(const TrainerSpec& spec, Backend& backend, comm::Communicator& communicator);
+  Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Communicator& communicator);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -78,16 +78,16 @@ class Trainer {
   /// ranks that differ from the most common state.
   void audit(comm::Control& control, std::uint64_t step) const;
 
-  Parameters& parameters() { return *parameters_; }
+  backend::Parameters& parameters() { return *parameters_; }
   const nn::Network& network() const { return spec_.network; }
-  const ProgramSpec& program_spec() const { return spec_.program; }
+  const backend::ProgramSpec& program_spec() const { return spec_.program; }
   /// Of the full micro-batch's program. Smaller ones run in the same memory: a backend's programs
   /// share what they do not keep.
-  MemoryPlan memory() const { return programs_.at(spec_.program.batch)->memory(); }
+  backend::MemoryPlan memory() const { return programs_.at(spec_.program.batch)->memory(); }
   std::size_t buckets() const { return reducer_->buckets().size(); }
 
  private:
-  Program& program_for(std::size_t rows);
+  backend::Program& program_for(std::size_t rows);
   void run_micro_batch(const data::Batch& batch, const MicroBatch& part, optim::StepScalars scalars,
                        bool first, bool last);
   void contribute_nothing();
@@ -95,18 +95,19 @@ class Trainer {
   void prefetch(const NextBatch& next);
   void reduce_and_update(const optim::StepScalars& scalars, std::size_t micro_batches);
   /// The device time since the last mark is a lap, which report() adds to `time`.
-  void end_lap(double StepTimes::*time);
+  void end_lap(double observe::StepTimes::*time);
   StepReport report();
 
   TrainerSpec spec_;
-  Backend& backend_;
+  backend::Backend& backend_;
   comm::Communicator& communicator_;
-  std::unique_ptr<Parameters> parameters_;
+  std::unique_ptr<backend::Parameters> parameters_;
   optim::UpdateRule rule_;
-  std::map<std::size_t, std::unique_ptr<Program>> programs_;  ///< by rows
-  std::unique_ptr<comm::BucketReducer> reducer_;
-  std::unique_ptr<Timeline> timeline_;
-  std::vector<double StepTimes::*> laps_;  ///< of this step: the time that each is added to
+  std::map<std::size_t, std::unique_ptr<backend::Program>> programs_;  ///< by rows
+  std::unique_ptr<reduce::BucketReducer> reducer_;
+  std::unique_ptr<device::Timeline> timeline_;
+  std::vector<double observe::StepTimes::*>
+      laps_;  ///< of this step: the time that each is added to
 };
 
 }  // namespace lockstep::train

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "lockstep/base/choices.hpp"
+
+namespace lockstep::config {
+
+/// Where the program computes; automatic: on GPUs where every rank has one.
+enum class BackendChoice { automatic, cpu, cuda };
+
+/// Where the channels are in other programs' images; automatic: judged by the shape.
+enum class ImageLayout { automatic, nhwc, nchw };
+
+/// What floats of other programs' images go from and to; automatic: judged by some rows.
+enum class FloatRange { automatic, zero_to_one, zero_to_255, minus_one_to_one };
+
+/// How contiguous rows are read.
+enum class ReadBy { pread, mmap };
+
+/// Which part of an image is trained on; automatic: random_resized for JPEGs, else random.
+enum class CropChoice { automatic, random, random_resized };
+
+/// What a bad training row does: it ends the run, or another row takes its place.
+enum class OnBadRow { error, skip };
+
+}  // namespace lockstep::config
+
+namespace lockstep {
+
+template <>
+struct Choices<config::BackendChoice> {
+  using enum config::BackendChoice;
+  static constexpr Choice<config::BackendChoice> all[] = {
+      {automatic, "auto"}, {cpu, "cpu"}, {cuda, "cuda"}};
+};
+
+template <>
+struct Choices<config::ImageLayout> {
+  using enum config::ImageLayout;
+  static constexpr Choice<config::ImageLayout> all[] = {
+      {automatic, "auto"}, {nhwc, "nhwc"}, {nchw, "nchw"}};
+};
+
+template <>
+struct Choices<config::FloatRange> {
+  using enum config::FloatRange;
+  static constexpr Choice<config::FloatRange> all[] = {{automatic, "auto"},
+                                                       {zero_to_one, "0-1"},
+                                                       {zero_to_255, "0-255"},
+                                                       {minus_one_to_one, "-1-1"}};
+};
+
+template <>
+struct Choices<config::ReadBy> {
+  using enum config::ReadBy;
+  static constexpr Choice<config::ReadBy> all[] = {{pread, "pread"}, {mmap, "mmap"}};
+};
+
+template <>
+struct Choices<config::CropChoice> {
+  using enum config::CropChoice;
+  static constexpr Choice<config::CropChoice> all[] = {
+      {automatic, "auto"}, {random, "random"}, {random_resized, "random-resized"}};
+};
+
+template <>
+struct Choices<config::OnBadRow> {
+  using enum config::OnBadRow;
+  static constexpr Choice<config::OnBadRow> all[] = {{error, "error"}, {skip, "skip"}};
+};
+
+}  // namespace lockstep

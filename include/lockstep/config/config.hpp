@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/backend/precision.hpp"
+#include "lockstep/config/choices.hpp"
+#include "lockstep/data/sampler.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "lockstep/optim/schedule.hpp"
+
+namespace lockstep::config {
+
+/// As many as any key or option of threads takes.
+constexpr std::size_t most_threads = 1024;
+/// As many rows as a batch may have.
+constexpr std::size_t most_batch_rows = 1 << 24;
+
+/// Everything that a training run is told, as one plain struct. Each field is one key of the
+/// command line and of the TOML file; config_keys() says which, with what it means. 0 or "" stands
+/// for "not given" where the key's help says so; resolve() then decides.
+struct Config {
+  std::string model = "resnet20";
+  std::size_t epochs = 5;
+  std::size_t batch = 0;
+  std::size_t batch_per_rank = 0;
+  std::size_t accumulate = 1;
+  backend::Precision precision = backend::Precision::fp32;
+  bool deterministic = false;
+  bool fuse_norms = false;
+  std::uint64_t seed = 1;
+  BackendChoice backend = BackendChoice::automatic;
+  std::size_t threads = 0;
+  std::string out;
+  std::string resume;
+  std::uint64_t stop_after = 0;
+
+  struct Model {
+    nn::Shortcut shortcut = nn::Shortcut::family_default;
+    bool zero_init_residual = false;
+  } model_options;
+
+  struct Data {
+    std::string train, val;
+    std::string images, labels, val_images, val_labels;
+    ImageLayout layout = ImageLayout::automatic;
+    FloatRange range = FloatRange::automatic;
+    std::size_t classes = 0;
+    std::size_t cache_mb = 256;
+    lockstep::data::Shuffle shuffle = lockstep::data::Shuffle::global;
+    std::size_t block = 0;
+    std::size_t window = 16;
+    std::size_t readahead = 0;
+    std::string stage;
+    ReadBy read = ReadBy::pread;
+    CropChoice crop = CropChoice::automatic;
+    std::size_t size = 0;
+    std::size_t resize = 0;
+    float min_area = 0.08f;
+    std::size_t pad = 0;
+    bool flip = false;
+    std::size_t cutout = 0;
+    float brightness = 0, contrast = 0, saturation = 0, hue = 0;
+    std::size_t randaugment = 0;
+    std::size_t randaugment_magnitude = 9;
+    float erase = 0;
+    float mixup = 0, cutmix = 0;
+    std::size_t workers = 0;
+    std::size_t slots = 4;
+    bool keep_last = false;
+    OnBadRow on_bad_row = OnBadRow::error;
+    std::size_t bad_rows_limit = 100;
+  } data;
+
+  struct Optim {
+    float lr = 0.1f;
+    std::size_t lr_for_batch = 0;
+    float momentum = 0.9f;
+    bool nesterov = false;
+    float weight_decay = 1e-4f;
+    bool decay_norm_and_bias = true;
+    float label_smoothing = 0;
+    float warmup_epochs = 0;
+    float warmup_start = 0;
+    lockstep::optim::Decay decay = lockstep::optim::Decay::cosine;
+    float final_lr = 0;
+    std::vector<std::uint64_t> milestones;
+    float factor = 0.1f;
+    float power = 2;
+  } optim;
+
+  struct Eval {
+    std::size_t batch = 0;
+    std::size_t every_epochs = 1;
+  } eval;
+
+  struct Checkpoint {
+    std::uint64_t every_steps = 0;
+    std::size_t every_epochs = 1;
+    std::size_t keep = 3;
+  } checkpoint;
+
+  struct Comm {
+    float bucket_mb = 1;
+    double deadline_s = 120;
+    bool share_gpu = false;
+  } comm;
+
+  struct Liveness {
+    double timeout_s = 20;
+  } liveness;
+
+  struct Walltime {
+    double margin_s = 20;
+  } walltime;
+
+  struct Audit {
+    std::uint64_t every_steps = 100;
+  } audit;
+
+  struct Binding {
+    bool require = false;
+  } binding;
+
+  struct Preflight {
+    bool check = false, require = false;
+  } preflight;
+};
+
+/// Sets one key from the text of a command line. Throws InputError for an unknown key, naming it
+/// and the nearest known one, and for a value that does not fit.
+void set_key(Config& config, const std::string& name, const std::string& value);
+
+/// Applies a TOML text on top of `config`. Errors name `origin`, the line and the key.
+void apply_toml(Config& config, std::string_view text, const std::string& origin);
+
+/// The configuration as a TOML text that apply_toml() reads back to the same struct.
+std::string to_toml(const Config& config);
+
+/// Decides what was left open, now that the number of ranks is known, and checks every range and
+/// combination: afterwards `batch` is the global batch, `batch_per_rank` is 0 (it follows from
+/// batch and world, so that the saved configuration fits any world), `out` is set and lr is final.
+/// Throws InputError naming the keys, the values and what would be right.
+void resolve(Config& config, int world);
+
+/// Names of the keys that change results and differ, each as "optim.lr (0.1, now 0.2)".
+std::vector<std::string> differences(const Config& before, const Config& now);
+
+}  // namespace lockstep::config

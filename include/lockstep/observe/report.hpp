@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/config/config.hpp"
+#include "lockstep/model/checkpoint.hpp"
+#include "lockstep/observe/metrics.hpp"
+
+namespace lockstep::observe {
+
+/// What this process has seen of its run, for the lines that it prints.
+struct RunStatistics {
+  std::uint64_t steps = 0, rows = 0;  ///< rows: over all ranks
+  StepTimes times;                    ///< sums over the steps
+  double train_s = 0;                 ///< in steps
+  double epoch_s = 0;                 ///< in steps of the current epoch
+  std::uint64_t epoch_rows = 0;       ///< in the same
+  double epoch_data_ms = 0;           ///< of them, waiting for data
+  std::uint64_t epoch_steps = 0;
+  double validation_s = 0;  ///< the newest
+  double first_step_s = 0;  ///< from the process's start to the end of its first step
+
+  void add(const StepTimes& step, std::uint64_t step_rows);
+  double images_per_s() const;
+  double epoch_images_per_s() const;
+  double epoch_data_share() const;  ///< of the time in steps, 0 to 1
+  void begin_epoch();
+};
+
+/// "model = resnet20, batch = 128, ...": the keys that differ from their defaults, in lines of at
+/// most 100 columns.
+std::string summarise(const config::Config& config);
+
+struct ProgressFacts {
+  std::uint64_t epochs = 0, steps_per_epoch = 0;
+  float lr = 0;
+  double loss = 0;                   ///< of the newest step
+  std::uint64_t validate_every = 1;  ///< epochs
+};
+std::string progress_line(const model::Progress& progress, const RunStatistics& statistics,
+                          const ProgressFacts& facts);
+
+std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double seconds);
+
+/// "of a step's 52.1 ms: data 0.1, forward 18.2, backward 33.0, exposed communication 0.4, update
+/// 0.4": means.
+std::string times_line(const RunStatistics& statistics);
+
+/// "done: 3 epoch(s), 1170 steps, validation top-1 91.20 % (best 91.50 % in epoch 2)"
+std::string reached_line(const model::Progress& progress,
+                         const std::optional<Validation>& validation);
+
+/// summary.json
+std::string summary_json(const config::Config& config, const model::Progress& progress,
+                         const RunStatistics& statistics,
+                         const std::optional<Validation>& validation, double seconds,
+                         std::size_t peak_bytes);
+
+}  // namespace lockstep::observe

@@ -1,0 +1,261 @@
+#include <algorithm>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "app/bench/bench_binding.hpp"
+#include "app/bench/bench_data.hpp"
+#include "app/bench/bench_steps.hpp"
+#include "app/commands.hpp"
+#include "app/start/compute.hpp"
+#include "app/status.hpp"
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/statistics.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TrainBenchOptions : StepOptions {
+  bool reduction = false, layers = false;
+  std::string trace;
+  bool times_tape() const { return layers || !trace.empty(); }
+};
+
+/// A communicator that moves nothing: what a step takes when ranks do not wait for each other.
+class NoReduction final : public comm::Communicator {
+ public:
+  explicit NoReduction(comm::Communicator& real) : real_(real) {}
+  int rank() const override { return real_.rank(); }
+  int world() const override { return real_.world(); }
+  device::Stream& network() override { return real_.network(); }
+  void all_reduce_sum(float*, std::size_t, std::string_view) override {}
+  void progress() override {}
+
+ private:
+  comm::Communicator& real_;
+};
+
+struct TapeTimes {
+  std::vector<std::string> names;
+  std::vector<double> medians_ms, last_ms;  ///< the last run's: of one step, as it was
+};
+
+/// Each step of the tape, in its order: where forward and backward spend their time.
+TapeTimes time_tape(const TrainBenchOptions& options, backend::Backend& backend,
+                    train::Trainer& trainer, const Synthetic& data) {
+  const auto program =
+      backend.compile(trainer.network(), trainer.program_spec(), trainer.parameters());
+  program->load(data.batch);
+  backend::Tape tape = program->forward();
+  tape.insert(tape.end(), program->backward(false).begin(), program->backward(false).end());
+  std::vector<std::vector<double>> times_ms(tape.size());
+  const std::unique_ptr<device::Timeline> timeline = backend.device().make_timeline();
+  for (std::size_t i = 0; i < options.warm_up + options.steps; ++i) {
+    timeline->mark();
+    for (const backend::TapeStep& step : tape) {
+      step.run();
+      timeline->mark();
+    }
+    const std::vector<double> laps_ms = timeline->laps_ms();
+    if (i < options.warm_up) continue;
+    for (std::size_t step = 0; step < tape.size(); ++step) times_ms[step].push_back(laps_ms[step]);
+  }
+  TapeTimes times;
+  for (std::size_t step = 0; step < tape.size(); ++step) {
+    times.names.push_back(tape[step].name);
+    times.medians_ms.push_back(upper_median(times_ms[step]));
+    times.last_ms.push_back(times_ms[step].back());
+  }
+  return times;
+}
+
+/// With each step's own floor, where the device's rates are known.
+Json to_json(const TapeTimes& times, const std::optional<backend::Floor>& floor) {
+  Json list = Json::array();
+  for (std::size_t step = 0; step < times.names.size(); ++step) {
+    Json entry = {{"name", times.names[step]}, {"ms", times.medians_ms[step]}};
+    if (floor) {
+      const backend::StepFloor& best = floor->steps.at(step);
+      check(best.name == times.names[step], "the floors' steps are not the tape's: " + best.name);
+      entry.update({{"flops", best.flops}, {"bytes", best.bytes}, {"floor_ms", best.shortest_ms}});
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+/// What the whole step is compared with.
+void add_floor(const backend::Floor& floor, Json& json) {
+  double shortest_ms = 0;
+  for (const backend::StepFloor& step : floor.steps) shortest_ms += step.shortest_ms;
+  const backend::GpuRates& rates = floor.rates;
+  json["rates"] = {{"bandwidth", rates.bandwidth},
+                   {"fp32", rates.fp32},
+                   {"tf32", rates.tf32},
+                   {"bf16", rates.bf16},
+                   {"fp16", rates.fp16}};
+  json["floor_ms"] = shortest_ms;
+  json["floor_reached"] = shortest_ms / json["step_ms"].get<double>();
+}
+
+/// One step of the tape as chrome://tracing and Perfetto read it.
+Json chrome_trace(const TapeTimes& times) {
+  Json events = Json::array();
+  double at_us = 0;
+  for (std::size_t step = 0; step < times.names.size(); ++step) {
+    const double us = times.last_ms[step] * 1e3;
+    events.push_back({{"name", times.names[step]},
+                      {"ph", "X"},
+                      {"ts", at_us},
+                      {"dur", us},
+                      {"pid", 0},
+                      {"tid", 0}});
+    at_us += us;
+  }
+  return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
+}
+
+Json to_json(const TrainBenchOptions& options, int world, const backend::Backend& backend,
+             const Series& series, const Series& alone, double peak_bytes, double first_step_s) {
+  const double step_ms = upper_median(series.step);
+  Json json = {{"model", options.model},
+               {"precision", options.precision},
+               {"batch", options.batch},
+               {"ranks", world},
+               {"backend", backend.description()},
+               {"steps", series.step.size()},
+               {"step_ms", step_ms},
+               {"best_step_ms", *std::min_element(series.step.begin(), series.step.end())},
+               {"images_per_s", static_cast<double>(options.batch) / step_ms * 1e3},
+               {"forward_ms", upper_median(series.forward)},
+               {"backward_ms", upper_median(series.backward)},
+               {"exposed_comm_ms", upper_median(series.exposed)},
+               {"update_ms", upper_median(series.update)},
+               {"peak_memory_bytes", peak_bytes},
+               {"first_step_s", first_step_s}};
+  if (!alone.step.empty()) {
+    json["step_without_reduction_ms"] = upper_median(alone.step);
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < alone.step.size(); ++i)
+      ratios.push_back(series.step[i] / alone.step[i]);
+    json["reduction_ratio"] = upper_median(ratios);
+  }
+  return json;
+}
+
+std::string line_of(const Json& step) {
+  const double ms = step["ms"].get<double>();
+  std::string line = fmt::format("{:10.3f} ms  ", ms);
+  if (step.contains("floor_ms"))
+    line +=
+        fmt::format("{:8.3f} at best, {:3.0f} %  {:9.2f} GFLOP  {:>9}  ",
+                    step["floor_ms"].get<double>(), 100 * step["floor_ms"].get<double>() / ms,
+                    step["flops"].get<double>() / 1e9, human_bytes(step["bytes"].get<double>()));
+  return line + step["name"].get<std::string>();
+}
+
+void report(const TrainBenchOptions& options, const Json& json) {
+  const auto figure = [&](const char* name) { return json[name].get<double>(); };
+  log::info(fmt::format(
+      "{} {} batch {} on {} x {}: {:.1f} images/s, step {:.1f} ms (forward {:.1f}, backward "
+      "{:.1f}, exposed communication {:.1f}, update {:.1f}), peak memory {}",
+      options.model, options.precision, options.batch, json["ranks"].get<int>(),
+      json["backend"].get<std::string>(), figure("images_per_s"), figure("step_ms"),
+      figure("forward_ms"), figure("backward_ms"), figure("exposed_comm_ms"), figure("update_ms"),
+      human_bytes(figure("peak_memory_bytes"))));
+  if (options.reduction)
+    log::info(fmt::format("without reduction {:.1f} ms: a step with it takes {:.3f} times that",
+                          figure("step_without_reduction_ms"), figure("reduction_ratio")));
+  if (options.layers)
+    for (const Json& step : json["tape"]) log::info(line_of(step));
+  if (json.contains("floor_ms"))
+    log::info(
+        fmt::format("at this device's measured rates, {}/s of its memory and {:.1f} TFLOP/s in {}, "
+                    "a step takes {:.2f} ms: {:.0f} % of what it took",
+                    human_bytes(json["rates"]["bandwidth"].get<double>()),
+                    json["rates"][options.precision].get<double>() / 1e12, options.precision,
+                    figure("floor_ms"), 100 * figure("floor_reached")));
+  if (!options.json.empty()) write_report(options.json, json_text(json, 2) + "\n");
+}
+
+int run_bench(Launch& launch, const TrainBenchOptions& options) {
+  double started_s = now_s();
+  launch.start();
+  const int world = launch.rank.world;
+  options.require_sound(world);
+  const std::string backend = decide_backend(launch, options.backend);
+  Compute compute = prepare_compute(
+      launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
+  const auto communicator = connect(launch, compute, {.share_gpu = options.share_gpu});
+  NoReduction no_reduction(*communicator);
+  const nn::Network network = options.network();
+  const train::TrainerSpec spec = options.trainer(network, world);
+  // Before the training takes the memory, and not counted as a part of its start.
+  const double asked_s = now_s();
+  const auto floor = options.layers ? compute.backend->floor(network, spec.program) : std::nullopt;
+  started_s += now_s() - asked_s;
+  const Synthetic data(network, spec.program.batch, static_cast<std::uint64_t>(launch.rank.rank),
+                       compute.backend->device());
+
+  train::Trainer trainer(spec, *compute.backend, *communicator);
+  one_step(*launch.control, trainer, data, options.batch);
+  const double first_step_s = now_s() - started_s;
+  for (std::size_t i = 0; i < options.warm_up; ++i)
+    one_step(*launch.control, trainer, data, options.batch);
+  // Here, because a second trainer is part of no training.
+  const double peak =
+      launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];
+
+  std::unique_ptr<train::Trainer> alone;
+  if (options.reduction) {
+    alone = std::make_unique<train::Trainer>(spec, *compute.backend, no_reduction);
+    for (std::size_t i = 0; i < options.warm_up; ++i)
+      one_step(*launch.control, *alone, data, options.batch);
+  }
+  Series with, without;
+  for (std::size_t i = 0; i < options.steps; ++i) {
+    one_step(*launch.control, trainer, data, options.batch, &with);
+    if (alone) one_step(*launch.control, *alone, data, options.batch, &without);
+  }
+  Json json = to_json(options, world, *compute.backend, with, without, peak, first_step_s);
+  if (floor) add_floor(*floor, json);
+  if (options.times_tape()) {
+    const TapeTimes times = time_tape(options, *compute.backend, trainer, data);
+    json["tape"] = to_json(times, floor);
+    if (launch.rank.rank == 0 && !options.trace.empty())
+      write_report(options.trace, json_text(chrome_trace(times), 1) + "\n");
+  }
+  if (launch.rank.rank == 0) report(options, json);
+  return status_done;
+}
+
+}  // namespace
+
+Command add_bench(Arguments root) {
+  auto options = std::make_shared<TrainBenchOptions>();
+  Arguments app = root.add_command("bench", "Measure this machine");
+  app.require_command();
+  Arguments train = app.add_command("train", "Whole training steps on synthetic images");
+  options->add_to(train);
+  train.add_flag("--reduction", options->reduction,
+                 "also run each step without reducing gradients, in turn, and compare");
+  train.add_flag("--layers", options->layers,
+                 "also time each step of the tape, on a GPU beside the shortest time that its "
+                 "measured rates allow");
+  train.add("--trace", options->trace,
+            "write the times of one forward and backward to this file, as a Chrome trace");
+  const std::vector<Command> others = {add_bench_data(app), add_bench_binding(app)};
+  return {app, [options, others](Launch& launch) {
+            for (const Command& other : others)
+              if (other.app.given()) return other.run(launch);
+            return run_bench(launch, *options);
+          }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,167 @@
+#include "app/bench/bench_binding.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "app/bench/bench_steps.hpp"
+#include "app/cli/count_option.hpp"
+#include "app/start/binding.hpp"
+#include "app/start/compute.hpp"
+#include "app/start/placement.hpp"
+#include "app/status.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/statistics.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BindingBenchOptions : StepOptions {
+  std::size_t rounds = 5;
+  bool anyway = false;
+};
+
+/// One of the two trainings that run in turn in this process. Its memory and threads came to be as
+/// it wants them; the calling thread, which computes for both, is put where it belongs each time.
+class Side {
+ public:
+  Side(const BindingBenchOptions& options, const Launch& launch, cluster::CpuSet cpus,
+       backend::Backend& backend, comm::Communicator& communicator)
+      : cpus_(std::move(cpus)),
+        network_(options.network()),
+        spec_(options.trainer(network_, launch.rank.world)),
+        data_(network_, spec_.program.batch, static_cast<std::uint64_t>(launch.rank.rank),
+              backend.device()),
+        trainer_(spec_, backend, communicator) {}
+
+  void run(comm::Control& control, std::size_t rows, std::size_t steps, Series* series) {
+    cluster::bind_thread(cpus_);
+    for (std::size_t i = 0; i < steps; ++i) one_step(control, trainer_, data_, rows, series);
+  }
+
+ private:
+  cluster::CpuSet cpus_;
+  nn::Network network_;
+  train::TrainerSpec spec_;
+  Synthetic data_;
+  train::Trainer trainer_;
+};
+
+/// Medians of each round, ms.
+struct Rounds {
+  std::vector<double> bound, unbound;
+};
+
+/// The sides take turns, and so does who begins: what drifts meets both. The first step of a turn
+/// finds the caches as the other side left them and does not count.
+Rounds measure(const BindingBenchOptions& options, comm::Control& control, Side& bound,
+               Side& unbound) {
+  const std::size_t steps = std::max<std::size_t>(options.steps / options.rounds, 1);
+  for (Side* side : {&bound, &unbound}) side->run(control, options.batch, options.warm_up, nullptr);
+  Rounds rounds;
+  const auto turn = [&](Side& side, std::vector<double>& medians) {
+    Series series;
+    side.run(control, options.batch, 1, nullptr);
+    side.run(control, options.batch, steps, &series);
+    medians.push_back(upper_median(series.step));
+  };
+  for (std::size_t round = 0; round < options.rounds; ++round) {
+    if (round % 2 == 0) turn(bound, rounds.bound);
+    turn(unbound, rounds.unbound);
+    if (round % 2 != 0) turn(bound, rounds.bound);
+  }
+  return rounds;
+}
+
+void report(const BindingBenchOptions& options, const Launch& launch,
+            const backend::Backend& backend, const Rounds& rounds) {
+  const auto rate = [&](const std::vector<double>& ms) {
+    return static_cast<double>(options.batch) / upper_median(ms) * 1e3;
+  };
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < rounds.bound.size(); ++i)
+    ratios.push_back(rounds.unbound[i] / rounds.bound[i]);
+  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+  log::info(fmt::format("{} {} batch {} on {} x {}", options.model, options.precision,
+                        options.batch, launch.rank.world, backend.description()));
+  for (const auto& [name, ms] :
+       {std::pair{"bound", &rounds.bound}, std::pair{"unbound", &rounds.unbound}})
+    log::info(fmt::format("{:<7} {:8.2f} steps/s, {:9.1f} images/s", name, 1e3 / upper_median(*ms),
+                          rate(*ms)));
+  log::info(fmt::format("bound is {:.3f} times as fast as unbound ({:.3f} to {:.3f} in {} rounds)",
+                        upper_median(ratios), *least, *most, ratios.size()));
+  if (options.json.empty()) return;
+  const Json json = {{"model", options.model},
+                     {"precision", options.precision},
+                     {"batch", options.batch},
+                     {"ranks", launch.rank.world},
+                     {"backend", backend.description()},
+                     {"bound_images_per_s", rate(rounds.bound)},
+                     {"unbound_images_per_s", rate(rounds.unbound)},
+                     {"ratio", upper_median(ratios)},
+                     {"ratios", ratios}};
+  write_report(options.json, json_text(json, 2) + "\n");
+}
+
+/// True when some rank's machine has several NUMA nodes to choose from.
+bool can_differ(Launch& launch, const cluster::Machine& machine) {
+  if (launch.control->any(machine.numa.size() > 1, "NUMA nodes")) return true;
+  log::info(
+      "one NUMA node on each machine: all memory is as near to all cores, and binding "
+      "changes nothing but that threads keep to their cores (--anyway measures that)");
+  return false;
+}
+
+int run(Launch& launch, const BindingBenchOptions& options) {
+  launch.start();
+  options.require_sound(launch.rank.world);
+  require(options.rounds > 0, "--rounds must be at least 1");
+  const cluster::Machine machine = cluster::look_at_machine();
+  if (!can_differ(launch, machine) && !options.anyway) return status_done;
+  const std::string backend = decide_backend(launch, options.backend);
+  const cluster::CpuSet given = cluster::current_cpus();
+  const ChosenGpu gpu = choose_gpu(launch.rank, backend, options.share_gpu);
+  const cluster::Plan plan = plan_rank(launch, machine, options.threads, gpu.pci_bus_id).plan;
+
+  BoundRank in_place = bind_rank(plan, gpu.ordinal);
+  for (const std::string& failure : in_place.report.failures) log::warn(failure);
+  Compute compute;
+  compute.backend = std::move(in_place.backend);
+  const auto communicator = connect(launch, compute, {.share_gpu = options.share_gpu});
+  Side bound(options, launch, gpu.ordinal ? plan.share : plan.compute.front(), *compute.backend,
+             *communicator);
+
+  cluster::bind_thread(given);
+  cluster::unbind_memory();
+  const std::unique_ptr<backend::Backend> anywhere =
+      gpu.ordinal
+          ? backend::make_cuda_backend(*gpu.ordinal)
+          : backend::make_cpu_backend({std::vector<cluster::CpuSet>(plan.compute.size(), given)});
+  Side unbound(options, launch, given, *anywhere, *communicator);
+
+  const Rounds rounds = measure(options, *launch.control, bound, unbound);
+  if (launch.rank.rank == 0) report(options, launch, *compute.backend, rounds);
+  return status_done;
+}
+
+}  // namespace
+
+Command add_bench_binding(Arguments bench) {
+  auto options = std::make_shared<BindingBenchOptions>();
+  options->steps = 25;
+  Arguments app = bench.add_command(
+      "binding", "The same training steps bound to their cores and memory, and not, in turn");
+  options->add_to(app);
+  add_count(app, "--rounds", options->rounds, {1, 1000},
+            "turns that each side takes for its steps");
+  app.add_flag("--anyway", options->anyway, "measure where there is one NUMA node, too");
+  return {app, [options](Launch& launch) { return run(launch, *options); }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,89 @@
+#include "app/bench/bench_steps.hpp"
+
+#include <fmt/core.h>
+
+#include "app/cli/count_option.hpp"
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/rng.hpp"
+#include "lockstep/nn/resnet.hpp"
+
+namespace lockstep::app {
+
+void StepOptions::add_to(Arguments app) {
+  app.add("--model", model, "as for lockstep train").shows_default();
+  app.add("--precision", precision, "fp32, tf32, bf16 or fp16").shows_default();
+  app.add("--backend", backend, "auto, cpu or cuda")
+      .one_of({"auto", "cpu", "cuda"})
+      .shows_default();
+  app.add_flag("--share-gpu", share_gpu, "ranks may use one GPU together (for tests)");
+  app.add_flag("--fuse-norms", fuse_norms, "as for lockstep train");
+  add_count(app, "--batch", batch, a_batch, "rows of all ranks together");
+  add_count(app, "--image", image, an_image_or_usual,
+            "side of the images; 0: 32 or 224, as the model");
+  add_count(app, "--classes", classes, classes_or_usual, "0: 10 or 1000, as the model");
+  add_count(app, "--threads", threads, threads_or_all, "compute threads of a rank; 0: its cores");
+  add_count(app, "--steps", steps, {1, 1'000'000}, "steps that count");
+  add_count(app, "--warm-up", warm_up, {0, 1'000'000}, "steps before them");
+  app.add("--bucket-mb", bucket_mb, "megabytes of gradients reduced at once")
+      .within(0.001, 4096.0)
+      .shows_default();
+  app.add("--json", json, "write the figures to this file");
+}
+
+void StepOptions::require_sound(int world) const {
+  backend::require_fusable(fuse_norms, backend::parse_precision(precision));
+  require(batch % static_cast<std::size_t>(world) == 0,
+          fmt::format("--batch {}: the global batch must divide among {} ranks", batch, world));
+}
+
+nn::Network StepOptions::network() const {
+  return nn::resnet(nn::usual_resnet(model, image, classes));
+}
+
+train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world) const {
+  train::TrainerSpec spec;
+  spec.network = network;
+  spec.program.batch = batch / static_cast<std::size_t>(world);
+  spec.program.precision = backend::parse_precision(precision);
+  spec.program.fuse_norms = fuse_norms;
+  spec.program.mean = std::vector<float>(network.input.channels, 0.5f);
+  spec.program.stddev = std::vector<float>(network.input.channels, 0.25f);
+  spec.weight_decay = 1e-4f;
+  spec.bucket_bytes = static_cast<std::size_t>(bucket_mb * 1e6f);
+  return spec;
+}
+
+Synthetic::Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t seed,
+                     device::Device& device)
+    : images(device.allocate_pinned(rows * network.input.count())), targets(rows) {
+  for (std::size_t i = 0; i < images.size(); ++i)
+    images.data()[i] = static_cast<std::byte>(philox(seed, i, 0).word[0]);
+  for (std::size_t i = 0; i < rows; ++i) {
+    const auto label = static_cast<std::int32_t>(
+        below(philox(seed, i, 1).word[0], static_cast<std::uint32_t>(network.classes)));
+    targets[i] = {label, label, 1};
+  }
+  batch.images = reinterpret_cast<const std::uint8_t*>(images.data());
+  batch.targets = targets.data();
+  batch.rows = batch.capacity = rows;
+}
+
+void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
+              std::size_t global_rows, Series* series) {
+  const double begin = now_ms();
+  const train::NextBatch same{data.batch, global_rows};
+  const observe::StepTimes times =
+      trainer.step(data.batch, global_rows, 1e-3f, [&] { return std::optional(same); }).times;
+  const auto slowest_ms = control.max({now_ms() - begin, times.forward_ms, times.backward_ms,
+                                       times.exposed_comm_ms, times.update_ms},
+                                      "step");
+  if (!series) return;
+  series->step.push_back(slowest_ms[0]);
+  series->forward.push_back(slowest_ms[1]);
+  series->backward.push_back(slowest_ms[2]);
+  series->exposed.push_back(slowest_ms[3]);
+  series->update.push_back(slowest_ms[4]);
+}
+
+}  // namespace lockstep::app

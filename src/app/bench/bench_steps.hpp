@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/cli/arguments.hpp"
+#include "app/commands.hpp"
+#include "lockstep/data/batch.hpp"
+#include "lockstep/train/trainer.hpp"
+
+namespace lockstep::app {
+
+/// What a benchmark of whole training steps is told.
+struct StepOptions {
+  std::string model = "resnet20", precision = "fp32", backend = "auto", json;
+  std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0;
+  float bucket_mb = 1;
+  bool share_gpu = false, fuse_norms = false;
+
+  void add_to(Arguments app);
+  /// Throws InputError for numbers that no world, or not this one, can use.
+  void require_sound(int world) const;
+  nn::Network network() const;
+  train::TrainerSpec trainer(const nn::Network& network, int world) const;
+};
+
+/// Random images and labels, one rank's part of a global batch, where a loader would put them.
+struct Synthetic {
+  Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t seed,
+            device::Device& device);
+  device::PinnedBuffer images;
+  std::vector<data::Target> targets;
+  data::Batch batch;
+};
+
+/// Of an empty list 0.
+
+/// Wall times of the steps of one configuration, ms; each the slowest rank's.
+struct Series {
+  std::vector<double> step, forward, backward, exposed, update;
+};
+
+/// One step on all ranks, which begin it together: what one step lost does not count for the next.
+/// Collective.
+void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
+              std::size_t global_rows, Series* series = nullptr);
+
+}  // namespace lockstep::app

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "app/cli/arguments.hpp"
+#include "lockstep/base/numbers.hpp"
+#include "lockstep/config/config.hpp"
+
+namespace lockstep::app {
+
+struct CountRange {
+  std::uint64_t low = 0, high = std::numeric_limits<std::uint64_t>::max();
+};
+
+template <std::integral T>
+void take_count(T& value, std::uint64_t count) {
+  value = static_cast<T>(count);
+}
+template <std::integral T>
+void take_count(std::optional<T>& value, std::uint64_t count) {
+  value = static_cast<T>(count);
+}
+
+/// An option that takes a whole number within `range`, which fits T, as strictly as the keys of a
+/// configuration do: CLI11 by itself makes 2^64 - 1 of "-1" and 8 of "010". The default is shown
+/// unless it is 0 or absent. Parsing throws InputError naming the option; `value` must live as long
+/// as the app.
+template <class T>
+Argument add_count(Arguments app, const std::string& name, T& value, CountRange range,
+                   const std::string& help) {
+  Argument option = app.add_taken(
+      name,
+      [&value, name, range](const std::string& text) {
+        take_count(value, parse_count(text, name, range.low, range.high));
+      },
+      help);
+  option.called("NUMBER");
+  if constexpr (std::integral<T>)
+    if (value != 0) option.shows(std::to_string(value));
+  return option;
+}
+
+/// Ranges that several commands have.
+constexpr CountRange a_batch{1, 1 << 20}, threads_or_all{0, config::most_threads},
+    an_image_or_usual{0, 65535}, classes_or_usual{0, 1 << 20};
+
+}  // namespace lockstep::app

@@ -1,0 +1,233 @@
+#include "app/cli/pack_options.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "app/cli/count_option.hpp"
+#include "app/cli/key_option.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/numbers.hpp"
+#include "lockstep/data/shapes.hpp"
+#include "lockstep/train/specs.hpp"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_rows = 100'000'000;
+
+/// "224" or "192x256", height first.
+void parse_size(const std::string& text, data::PackSpec& spec) {
+  const auto number = [&](std::string_view part) {
+    const auto value = whole_number<std::size_t>(part);
+    require(value && *value >= 1 && *value <= 16384,
+            fmt::format("--resize {}: expected a side like 224, or height x width like 192x256, "
+                        "each at most 16384",
+                        text));
+    return *value;
+  };
+  const std::string_view view = text;
+  const std::size_t cross = view.find('x');
+  spec.height = number(view.substr(0, cross));
+  spec.width = cross == view.npos ? spec.height : number(view.substr(cross + 1));
+}
+
+void settle_form(PackOptions& options) {
+  if (!options.resize.empty()) parse_size(options.resize, options.spec);
+  options.spec.quality = options.quality.value_or(options.spec.quality);
+  if (options.spec.jpeg)
+    return require(options.resize.empty(),
+                   "--resize makes pixels of one size, --jpeg keeps JPEGs of any size: give one of "
+                   "the two (--short-side makes JPEGs smaller)");
+  require(options.spec.short_side == 0, "--short-side is for --jpeg; for pixels give --resize");
+  require(!options.quality, "--quality is for --jpeg");
+}
+
+void settle_generated(const PackOptions& options) {
+  require(options.sources.empty() && options.validation_sources.empty(),
+          fmt::format("--from shapes generates its images; what is {} for?",
+                      join(options.sources, " ")));
+}
+
+/// Of an HDF5 file that is no shard, in the training set or the validation set.
+bool says_how_to_read(const config::ConfigKey& key) {
+  return key.for_external || key.name == "data.val-images" || key.name == "data.val-labels";
+}
+
+bool lies_in(const fs::path& inner, const fs::path& outer) {
+  const fs::path in = fs::weakly_canonical(inner), out = fs::weakly_canonical(outer);
+  return std::mismatch(out.begin(), out.end(), in.begin(), in.end()).first == out.end();
+}
+
+/// Shards among images would be taken for class folders by the next pack, and a set that is read
+/// must not be replaced.
+void require_apart(const PackOptions& options) {
+  for (const auto& files : {options.source.files, options.source.validation_files})
+    for (const fs::path& file : files)
+      require(!(fs::is_directory(file) && lies_in(options.out, file)) &&
+                  !(options.repack && lies_in(file, options.out)),
+              fmt::format("--out {}: lies in the source {}, or the source in it; choose another",
+                          options.out.string(), file.string()));
+}
+
+/// Shards are packed anew in the order that they are in, and nothing is held out unasked.
+void settle_repack(PackOptions& options) {
+  const bool shards = options.source.kind == "shards";
+  require(shards == options.repack,
+          shards
+              ? fmt::format("{}: holds shards or other HDF5 files; say --repack to write them anew",
+                            options.source.files[0].string())
+              : fmt::format("--repack is for shards, not for {}", options.source.kind));
+  require(!options.shuffle || shards, "--shuffle is for --repack; other sources always are");
+  if (!shards) return;
+  options.spec.keep_order = !options.shuffle;
+  options.default_held_out = 0;
+  // Several files of one data set are a pattern, which the data set itself expands.
+  const auto one = [](const std::vector<std::string>& names, std::vector<fs::path>& files) {
+    if (names.size() == 1 && files.size() > 1) files = {names[0]};
+  };
+  one(options.sources, options.source.files);
+  one(options.validation_sources, options.source.validation_files);
+  const data::DataSetInfo none;
+  options.source.external = train::external_spec(options.external);
+  options.source.validation_external = train::external_spec(options.external, &none);
+  options.source.validation_external.like = nullptr;  // it is known when the training set is open
+}
+
+/// One folder or list, or any number of tars.
+void settle_files(PackOptions& options) {
+  data::SourceSpec& source = options.source;
+  require(!options.sources.empty(),
+          "nothing to pack: name the folder of images, a list or tars, or use --from shapes");
+  source.files = data::expand_patterns(options.sources);
+  source.validation_files = data::expand_patterns(options.validation_sources);
+  if (options.repack && source.kind.empty()) source.kind = "shards";
+  if (source.kind.empty()) source.kind = data::guess_source(source.files[0]);
+  settle_repack(options);
+  require_apart(options);
+  require(source.files.size() == 1 || source.kind == "tar",
+          fmt::format("{} and {}: only tars may be several", source.files[0].string(),
+                      source.files.back().string()));
+  require(source.root.empty() || source.kind == "list", "--root is for lists");
+}
+
+std::string text_of(const std::vector<fs::path>& files) {
+  std::string text;
+  for (const fs::path& file : files)
+    text += (text.empty() ? "" : " ") + fs::absolute(file).lexically_normal().string();
+  return text;
+}
+
+}  // namespace
+
+void resolve_pack_options(PackOptions& options) {
+  settle_form(options);
+  const bool generated = options.source.kind == "shapes";
+  require(generated || (!options.training_rows && !options.validation_rows),
+          "--train-rows and --val-rows are for --from shapes; other sources are packed whole");
+  generated ? settle_generated(options) : settle_files(options);
+}
+
+std::unique_ptr<data::Source> open_pack_source(PackOptions& options, const fs::path& index) {
+  std::unique_ptr<data::Source> source;
+  if (options.source.kind == "shapes") {
+    data::ShapesSpec shapes;
+    shapes.seed = options.spec.seed;
+    shapes.training_rows = options.training_rows.value_or(shapes.training_rows);
+    shapes.validation_rows = options.validation_rows.value_or(shapes.validation_rows);
+    source = data::make_shapes(shapes);
+  } else {
+    source = data::open_source(options.source, index);
+  }
+  const bool own_split = source->training_rows() < source->rows();
+  require(!own_split || !options.held_out,
+          "--held-out is for sources without a test split; this one has its own");
+  options.spec.held_out = own_split ? 0 : options.held_out.value_or(options.default_held_out);
+  if (!own_split && options.spec.held_out > 0)
+    log::info(
+        fmt::format("no test split there: {:g} % of each class's rows are held out for "
+                    "validation (--held-out)",
+                    options.spec.held_out * 100));
+  return source;
+}
+
+std::string describe_pack(const PackOptions& options) {
+  const data::SourceSpec& source = options.source;
+  const data::PackSpec& spec = options.spec;
+  std::string text;
+  const auto line = [&](const char* key, const auto& value) {
+    text += fmt::format("{} = {}\n", key, value);
+  };
+  line("from", source.kind);
+  line("source", text_of(source.files));
+  line("val", text_of(source.validation_files));
+  line("root", source.root.string());
+  line("class-names", source.class_names.string());
+  line("train-rows", options.training_rows.value_or(0));
+  line("val-rows", options.validation_rows.value_or(0));
+  line("resize", fmt::format("{}x{}", spec.height, spec.width));
+  line("jpeg", spec.jpeg);
+  line("short-side", spec.short_side);
+  line("quality", spec.quality);
+  line("channels", spec.channels);
+  line("held-out", options.held_out.value_or(options.default_held_out));
+  line("seed", spec.seed);
+  line("shuffle", !spec.keep_order);
+  line("rows-per-shard", spec.rows_per_shard);
+  for (const config::ConfigKey& key : config::config_keys())
+    if (says_how_to_read(key)) line(key.name.c_str(), key.get(options.external));
+  return text;
+}
+
+void add_pack_options(Arguments app, PackOptions& options) {
+  data::SourceSpec& source = options.source;
+  app.add("source", options.sources,
+          "folder of images, list of paths and labels, or tars (patterns such as "
+          "'train-{000..063}.tar' may be quoted); none for --from shapes");
+  app.add("--from", source.kind, "what the source is; found out when not given")
+      .one_of(data::source_kinds());
+  app.add("--val", options.validation_sources,
+          "the same for validation, where it is elsewhere: a folder, a list, tars");
+  app.add("--root", source.root, "what a list's paths are relative to; default: its folder");
+  app.add("--class-names", source.class_names,
+          "file with a name in each line: of classes 0, 1, ... where labels are numbers, "
+          "else their order");
+  app.add("--out", options.out, "folder for train/ and val/ with the shards").required();
+  app.add("--resize", options.resize,
+          "stretch every image to S x S, or to HxW (antialiased); needed when sizes differ");
+  app.add_flag("--jpeg", options.spec.jpeg,
+               "keep JPEGs as they are, of any size, and encode other images; training decodes");
+  add_count(app, "--short-side", options.spec.short_side, {1, 16384},
+            "with --jpeg: encode larger images anew, with this shorter side");
+  add_count(app, "--quality", options.quality, {1, 100},
+            "with --jpeg: of what is encoded; default: 90");
+  app.add("--channels", options.spec.channels, "1 (grey) or 3 (RGB); default: 1 for idx, else 3")
+      .one_of({"1", "3"});
+  app.add("--held-out", options.held_out,
+          "share of each class held out for validation when there is no test split; "
+          "default: 0.1 (--repack: 0), none: 0")
+      .within(0.0, 0.9);
+  add_count(app, "--seed", options.spec.seed, {},
+            "of the order of rows, the held-out rows and the generated shapes");
+  add_count(app, "--rows-per-shard", options.spec.rows_per_shard, {1, most_rows},
+            "at most; default: 8 shards, or as many as keep one under 256 MB");
+  add_count(app, "--train-rows", options.training_rows, {1, most_rows},
+            "shapes to train on; default: 20000");
+  add_count(app, "--val-rows", options.validation_rows, {0, most_rows},
+            "shapes to validate on; default: 4000");
+  app.add_flag("--repack", options.repack,
+               "the source is a data set of shards: write them anew, with another size, form or "
+               "number; rows keep their order");
+  for (const config::ConfigKey& key : config::config_keys())
+    if (says_how_to_read(key)) add_key(app, key, options.external);
+  app.add_flag("--shuffle", options.shuffle, "with --repack: shuffle the rows, by --seed");
+  app.add_flag("--skip-bad", options.spec.skip_bad,
+               "leave out unreadable images and list them, instead of stopping at the first");
+  app.add_flag("--force", options.force, "replace the data set that stands in --out");
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,70 @@
+#include "app/cli/run_options.hpp"
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/config/keys.hpp"
+
+namespace lockstep::app {
+namespace {
+
+const char* type_name(config::TomlKind kind) {
+  switch (kind) {
+    case config::TomlKind::text:
+      return "TEXT";
+    case config::TomlKind::number:
+      return "NUMBER";
+    case config::TomlKind::boolean:
+      return "[true|false]";
+    case config::TomlKind::list:
+      return "N,N,...";
+    case config::TomlKind::table:
+    case config::TomlKind::other:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+void RunOptions::add_to(Arguments app) {
+  app_ = app;
+  app.allow_unknown();  // config() knows better what the user may have meant
+  app.add("--config", file_, "TOML file with any of the keys below; [optim] lr is optim.lr")
+      .called("FILE");
+  const config::Config defaults;
+  for (const config::ConfigKey& key : config::config_keys()) {
+    const std::size_t dot = key.name.find('.');
+    std::string names = "--" + key.name;
+    if (key.name == "binding.require") names += ",--require-binding";
+    if (key.name == "preflight.check") names += ",--preflight";
+    if (key.name == "preflight.require") names += ",--require-preflight";
+    if (key.name == "comm.share-gpu") names += ",--share-gpu";
+    const auto take = [this, name = key.name](const std::string& value) { given_[name] = value; };
+    Argument option = app.add_taken(names, take, key.help);
+    // Like a flag, so that a bare --data.flip means true; but a value may follow.
+    if (key.kind == config::TomlKind::boolean) option.value_is_optional();
+    option.called(type_name(key.kind))
+        .shows(key.get(defaults))
+        .under(dot == std::string::npos ? "Run" : "[" + key.name.substr(0, dot) + "]");
+  }
+}
+
+config::Config RunOptions::config() const {
+  config::Config config;
+  if (const std::vector<std::string> unknown = app_->unknown(); !unknown.empty()) {
+    const std::string& first = unknown.front();
+    require(first.starts_with("--"),
+            fmt::format("'{}' was not expected: options begin with --", first));
+    config::set_key(config, first.substr(2, first.find('=') - 2), "");  // says which key is near
+  }
+  if (app_->given("--config")) {
+    require(!file_.empty(), "--config names no file");
+    config::apply_toml(config, read_text(file_), file_);
+  }
+  for (const auto& [name, value] : given_) config::set_key(config, name, value);
+  return config;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,21 @@
+#include "app/start/binding.hpp"
+
+#include <cstring>
+
+namespace lockstep::app {
+
+BoundRank bind_rank(const cluster::Plan& plan, std::optional<int> cuda_device) {
+  BoundRank rank;
+  rank.report = cluster::bind_process(plan);
+  rank.backend = cuda_device ? backend::make_cuda_backend(*cuda_device)
+                             : backend::make_cpu_backend({plan.compute});
+  if (!cuda_device) cluster::verify_threads(rank.report);
+  device::Device& device = rank.backend->device();
+  const device::PinnedBuffer sample = device.allocate_pinned(std::size_t{8} << 20);
+  std::memset(sample.data(), 1, sample.size());
+  cluster::verify_pages(rank.report, "pinned", {{sample.data(), sample.size()}});
+  rank.report.upload_bytes_per_s = device.upload_rate(sample);
+  return rank;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,146 @@
+#include "app/start/check_nodes.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "app/cli/table.hpp"
+#include "app/start/placement.hpp"
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/cluster/hostlist.hpp"
+#include "lockstep/cluster/node_check.hpp"
+#include "lockstep/comm/record.hpp"
+
+namespace lockstep::app {
+namespace {
+
+// With the second that cores take, and the disk's patience, this stays below 15 s for any world;
+// links that are slow themselves may leave no time for others.
+constexpr std::size_t most_rounds = 16;
+constexpr double link_s = 0.3;
+constexpr double last_link_s = 10, deadline_s = 15;
+
+/// What was measured on each node, numbered as in `where`.
+struct MeasuredNodes {
+  const comm::Nodes& where;
+  std::vector<cluster::NodeFigures> figures;
+
+  int leader(std::size_t node) const { return where.ranks_of(node).front(); }
+};
+
+MeasuredNodes gather_figures(Launch& launch, const cluster::NodeFigures& mine) {
+  const auto of_rank = comm::gather_records(*launch.control, mine, "preflight of the nodes");
+  MeasuredNodes nodes{launch.nodes, {}};
+  for (std::size_t node = 0; node < launch.nodes.count(); ++node) {
+    std::vector<cluster::NodeFigures> ranks;
+    for (const int rank : launch.nodes.ranks_of(node))
+      ranks.push_back(of_rank[static_cast<std::size_t>(rank)]);
+    nodes.figures.push_back(cluster::combine(ranks));
+  }
+  return nodes;
+}
+
+/// Each link once, as far as there is time: of many rounds an evenly spread part. All ranks call
+/// it; those that lead no node have nothing to do.
+std::vector<cluster::LinkFigures> measure_links(Launch& launch, const MeasuredNodes& nodes,
+                                                double began_s) {
+  const std::size_t count = nodes.figures.size();
+  const std::size_t mine = nodes.where.node_of(launch.rank.rank);
+  const bool leads = nodes.where.leads_node(launch.rank.rank);
+  const std::size_t all = cluster::tournament_rounds(count), rounds = std::min(all, most_rounds);
+  std::vector<cluster::LinkFigures> measured;
+  if (rounds > 0 && launch.world) {
+    const double left_s = std::max(deadline_s - (now_s() - began_s), 1.0);
+    const auto probe = launch.world->make_link_probe(left_s);
+    for (std::size_t i = 0; i < rounds && leads; ++i) {
+      const auto partner = cluster::partner_in(i * all / rounds, mine, count);
+      if (!partner) continue;
+      const bool has_time = now_s() - began_s < last_link_s;
+      const auto rate = probe->measure(nodes.leader(*partner), link_s, has_time);
+      if (rate && mine < *partner)
+        measured.push_back({mine, *partner, rate->bytes_per_s, rate->round_trip_s});
+    }
+  }
+  std::vector<cluster::LinkFigures> links;
+  for (const auto& of_rank :
+       comm::gather_records(*launch.control, measured, "preflight of the network"))
+    links.insert(links.end(), of_rank.begin(), of_rank.end());
+  return links;
+}
+
+std::string best_link(const std::vector<cluster::LinkFigures>& links, std::size_t node) {
+  double rate = 0;
+  for (const cluster::LinkFigures& link : links)
+    if (link.a == node || link.b == node) rate = std::max(rate, link.bytes_per_s);
+  return rate > 0 ? human_bytes(rate) + "/s" : "-";
+}
+
+std::string disk_cell(const cluster::NodeFigures& node) {
+  if (!node.disk) return "-";
+  return node.disk->error.empty() ? human_bytes(node.disk->write_bytes_per_s) + "/s" : "fails";
+}
+
+std::string table_of(const MeasuredNodes& nodes, const std::vector<cluster::LinkFigures>& links,
+                     const cluster::NodeFindings& findings) {
+  std::vector<std::vector<std::string>> rows{
+      {"node", "a core", "of the cores", "memory copies", "disk", "best link", "verdict"}};
+  for (std::size_t i = 0; i < nodes.figures.size(); ++i) {
+    const cluster::NodeFigures& node = nodes.figures[i];
+    const bool bad = std::find(findings.exclude.begin(), findings.exclude.end(), node.host) !=
+                     findings.exclude.end();
+    rows.push_back({node.host, fmt::format("{:.1f} Gflop/s", node.flops_per_s / 1e9),
+                    fmt::format("{:.0f} %", 100 * node.cpu_share),
+                    human_bytes(node.copy_bytes_per_s) + "/s", disk_cell(node), best_link(links, i),
+                    bad ? "EXCLUDE" : "good"});
+  }
+  std::string text = table(rows);
+  text.pop_back();
+  return text;
+}
+
+void say(const MeasuredNodes& nodes, const std::vector<cluster::LinkFigures>& links,
+         const cluster::NodeFindings& findings, double seconds, bool has_mpi) {
+  log::info(table_of(nodes, links, findings));
+  if (nodes.figures.size() > 1 && !has_mpi)
+    log::info("the network between the nodes was not measured: that takes MPI");
+  if (const std::size_t all = nodes.figures.size() * (nodes.figures.size() - 1) / 2;
+      has_mpi && links.size() < all)
+    log::info(fmt::format("of the network's {} links {} were measured, as there was time for", all,
+                          links.size()));
+  for (const std::string& finding : findings.findings) log::warn(finding);
+  log::info(fmt::format(
+      "preflight of {} node(s) took {:.1f} s: {}", nodes.figures.size(), seconds,
+      findings.exclude.empty()
+          ? findings.findings.empty() ? "nothing stands out" : "no node is to be left out"
+          : "leave out --exclude=" + cluster::compress_hosts(findings.exclude)));
+}
+
+}  // namespace
+
+NodeCheck check_nodes(Launch& launch, const NodeCheckSpec& spec) {
+  const double began_s = now_s();
+  const cluster::Machine machine = cluster::look_at_machine();
+  const cluster::Plan plan = plan_rank(launch, machine, 0, "").plan;
+  launch.control->barrier("preflight");
+  cluster::NodeFigures mine = cluster::measure_cores(plan.compute);
+  mine.host = launch.nodes.name_of(launch.nodes.node_of(launch.rank.rank));
+  if (launch.nodes.leads_node(launch.rank.rank)) {
+    mine.facts = cluster::node_facts(machine, spec.paths);
+    mine.disk = cluster::measure_disk(spec.directory);
+  }
+  const MeasuredNodes nodes = gather_figures(launch, mine);
+  const std::vector<cluster::LinkFigures> links = measure_links(launch, nodes, began_s);
+  const cluster::NodeFindings findings = cluster::judge_nodes(nodes.figures, links);
+  if (launch.rank.rank == 0)
+    say(nodes, links, findings, now_s() - began_s, launch.world != nullptr);
+  require(!spec.require || findings.exclude.empty(),
+          fmt::format("the preflight would leave out --exclude={} (--require-preflight makes this "
+                      "an error)",
+                      cluster::compress_hosts(findings.exclude)));
+  return {findings.exclude.empty(), cluster::to_json(nodes.figures, links, findings)};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,96 @@
+#include "app/start/compute.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "app/start/binding.hpp"
+#include "app/start/placement.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/cluster/binding_report.hpp"
+#include "lockstep/cluster/gpu_choice.hpp"
+#include "lockstep/device/gpus.hpp"
+
+namespace lockstep::app {
+namespace {
+
+void judge(const std::vector<std::string>& failures, bool required) {
+  if (failures.empty()) return;
+  const std::string what =
+      fmt::format("the binding was not confirmed by reading it back: {}", join(failures, "; "));
+  require(!required, what + " (--require-binding makes this an error)");
+  log::warn(what);
+}
+
+/// JSON of all ranks.
+std::vector<std::string> gather_reports(Launch& launch, const cluster::BindingReport& report) {
+  return launch.control->gather(cluster::to_json(report, launch.rank), "binding report");
+}
+
+void say_slow_uploads(const std::vector<std::string>& reports) {
+  for (const std::string& line : cluster::slow_uploads(reports)) log::warn(line);
+}
+
+}  // namespace
+
+std::string decide_backend(Launch& launch, const std::string& asked) {
+  if (asked == "cpu") return asked;
+  const device::VisibleGpus seen = device::look_at_gpus();
+  const auto absences = launch.control->gather(seen.absence, "choice of the backend");
+  const auto without = std::find_if(absences.begin(), absences.end(),
+                                    [](const std::string& why) { return !why.empty(); });
+  if (without == absences.end()) return "cuda";
+  const auto rank = without - absences.begin();
+  require(asked != "cuda", fmt::format("--backend cuda: rank {}: {}", rank, *without));
+  const bool none = std::none_of(absences.begin(), absences.end(),
+                                 [](const std::string& why) { return why.empty(); });
+  require(none, fmt::format("--backend auto: some ranks have a GPU, but rank {}: {}. Start ranks "
+                            "only where there are GPUs, or give --backend cpu",
+                            rank, *without));
+  log::info(fmt::format("computing on the CPU: {}", *without));
+  return "cpu";
+}
+
+Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
+  const ChosenGpu gpu = choose_gpu(launch.rank, request.backend, request.share_gpu);
+  const Placement placement =
+      plan_rank(launch, cluster::look_at_machine(), request.threads, gpu.pci_bus_id);
+  if (!gpu.pci_bus_id.empty() && !request.share_gpu) cluster::require_own_gpus(placement.gpus);
+  const cluster::Plan& plan = placement.plan;
+  for (const std::string& remark : plan.remarks)
+    if (launch.nodes.leads_node(launch.rank.rank)) log::info(remark);
+  BoundRank bound = bind_rank(plan, gpu.ordinal);
+  judge(bound.report.failures, request.require_binding);
+
+  Compute compute;
+  compute.backend = std::move(bound.backend);
+  compute.binding_report =
+      [&launch, report = std::move(bound.report),
+       required = request.require_binding](const std::vector<cluster::Memory>& loader) mutable {
+        const auto said = static_cast<std::ptrdiff_t>(report.failures.size());
+        if (!loader.empty()) cluster::verify_pages(report, "loader", loader);
+        judge({report.failures.begin() + said, report.failures.end()}, required);
+        const auto reports = gather_reports(launch, report);
+        if (loader.empty() && launch.rank.rank == 0) say_slow_uploads(reports);
+        return fmt::format("[\n{}\n]\n", join(reports, ",\n"));
+      };
+  compute.bind_worker = [cpus = plan.loader] {
+    if (!cpus.empty()) cluster::bind_thread(cpus);
+  };
+  compute.spare_cores = plan.loader_shares_cores ? 0 : plan.loader.size();
+  return compute;
+}
+
+std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
+                                            const comm::NcclSpec& spec) {
+  if (compute.backend->name() == "cuda") {
+    comm::NcclSpec nccl = spec;
+    nccl.find_absence = launch.find_absence();
+    return comm::make_nccl_communicator(*launch.control, nccl);
+  }
+  return launch.world->make_communicator(spec.deadline_s);
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/start/launch.hpp"
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/cluster/topology.hpp"
+#include "lockstep/comm/nccl.hpp"
+
+namespace lockstep::app {
+
+struct ComputeRequest {
+  std::string backend = "cpu";  ///< "cpu" or "cuda": see decide_backend()
+  std::size_t threads = 0;      ///< compute threads; 0 = one for each core of the rank's share
+  bool require_binding = false;
+  bool share_gpu = false;  ///< ranks of a machine may use one GPU
+};
+
+/// --backend, decided: "auto" is cuda when every rank sees a GPU, and cpu when none does, which
+/// rank 0 says with the reason. Collective. Throws InputError when "cuda" is asked for in vain, and
+/// when "auto" finds ranks with and without a GPU, naming one of them and its reason.
+std::string decide_backend(Launch& launch, const std::string& asked);
+
+/// What a rank computes on, bound to its place.
+struct Compute {
+  std::unique_ptr<backend::Backend> backend;
+  std::function<void()> bind_worker;  ///< puts the calling loader thread in its place
+  std::size_t spare_cores = 0;        ///< logical processors that no compute thread uses
+  /// JSON of all ranks, with where the pages of this rank's loader are, if it has filled any.
+  /// Collective. Throws InputError where a binding was required and the pages deny it.
+  std::function<std::string(const std::vector<cluster::Memory>& loader)> binding_report;
+};
+
+/// Chooses this rank's GPU (if any), places it among those of its machine, binds the process, then
+/// makes the backend, whose threads inherit the binding. Collective; call it once, after
+/// Launch::start and before anything that starts threads. Throws InputError when a binding was
+/// required and reading back denies it, and when there are fewer GPUs than ranks.
+Compute prepare_compute(Launch& launch, const ComputeRequest& request);
+
+/// What the backend's gradients travel by: MPI between CPUs, NCCL between GPUs. Collective.
+std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
+                                            const comm::NcclSpec& spec);
+
+}  // namespace lockstep::app

@@ -1,0 +1,67 @@
+#include <cstdlib>
+
+#include "app/start/launch.hpp"
+#include "app/start/start_watch.hpp"
+#include "app/status.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/comm/mpi_library.hpp"
+#include "lockstep/comm/tcp_control.hpp"
+
+namespace lockstep::app {
+
+void Launch::start(double deadline_s, Needs needs) {
+  const cluster::EnvLookup env = cluster::process_environment();
+  rank = cluster::identify(env, std::nullopt);
+  if (const auto doubt = cluster::doubt_launch(env, comm::mpi_library(), cluster::srun_mpi_types)) {
+    if (doubt->certain && needs == Needs::control && meet_without_mpi(deadline_s)) return;
+    if (doubt->certain) throw cluster::LaunchError(doubt->text);
+    if (rank.rank == 0) log::warn(doubt->text);
+  }
+  StartWatch watch(rank, heartbeat_spec(deadline_s));
+  world = std::make_unique<comm::World>(argc, argv, [&watch] { watch.mpi_has_started(); });
+  const comm::WorldFacts& facts = world->facts();
+  rank = cluster::identify(env,
+                           cluster::MpiWorld{.rank = facts.rank,
+                                             .world = facts.world,
+                                             .local_rank = facts.local_rank,
+                                             .local_size = facts.local_size},
+                           cluster::srun_mpi_types);
+  log::set_rank(rank.rank, rank.world);
+  control = world->make_control(deadline_s);
+  heartbeat = watch.take_heartbeat(*control);
+  if (!heartbeat) heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);
+  world->ask_first(find_absence());
+  nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
+}
+
+bool Launch::meet_without_mpi(double deadline_s) {
+  const cluster::EnvLookup env = cluster::process_environment();
+  rank = cluster::identify(env, std::nullopt);
+  const auto place = cluster::meeting_place(env, rank);
+  if (!place) return false;
+  log::set_rank(rank.rank, rank.world);
+  control = comm::make_tcp_control(*place, rank, {deadline_s});
+  heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);
+  nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
+  return true;
+}
+
+comm::FindAbsence Launch::find_absence() const {
+  if (!heartbeat) return {};
+  return [beating = heartbeat.get()](double waited_s) { return beating->find_absence(waited_s); };
+}
+
+cluster::RankInfo rank_by_environment() {
+  try {
+    return cluster::identify(cluster::process_environment(), std::nullopt);
+  } catch (const InputError&) {
+    return {};  // whoever needs the launcher's word says why
+  }
+}
+
+liveness::HeartbeatSpec Launch::heartbeat_spec(double deadline_s) const {
+  return {rank.host, silence_s, deadline_s, status_lost_rank,
+          [](int status) { std::_Exit(status); }};
+}
+
+}  // namespace lockstep::app

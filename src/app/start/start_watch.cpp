@@ -1,0 +1,125 @@
+#include "app/start/start_watch.hpp"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <utility>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/comm/tcp_control.hpp"
+
+namespace lockstep::app {
+namespace {
+
+// Rank 0, which knows more, speaks first.
+constexpr double turn_s = 5;
+
+/// Before the thread begins: MPI's start changes the environment.
+std::optional<cluster::MeetingPlace> place_of(const cluster::RankInfo& self) {
+  try {
+    return cluster::meeting_place(cluster::process_environment(), self);
+  } catch (const InputError&) {
+    return std::nullopt;  // no place to meet at: this watch only helps
+  }
+}
+
+}  // namespace
+
+StartWatch::StartWatch(const cluster::RankInfo& self, liveness::HeartbeatSpec spec)
+    : self_(self), spec_(std::move(spec)), place_(place_of(self)) {
+  if (self.world > 1) thread_ = std::thread([this] { run(); });
+}
+
+StartWatch::~StartWatch() {
+  met();
+  off_.request_stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void StartWatch::met() {
+  {
+    const std::scoped_lock lock(mutex_);
+    met_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool StartWatch::wait_for_mpi(double seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return met_; });
+}
+
+void StartWatch::mpi_has_started() {
+  met();
+  std::unique_lock lock(mutex_);
+  if (place_) changed_.wait_for(lock, std::chrono::seconds(1), [this] { return all_met_; });
+}
+
+void StartWatch::run() {
+  const double began_s = now_s();
+  meet();
+  const double left_s = spec_.deadline_s - (now_s() - began_s);
+  if (!wait_for_mpi(left_s + (control_ && self_.rank > 0 ? turn_s : 0)))
+    return end(
+        fmt::format("rank {} of {}, on {}, has waited in MPI's start for {:.0f} s: {} (start-up)",
+                    self_.rank, self_.world, self_.host, spec_.deadline_s,
+                    control_ ? "all ranks are there, but MPI does not connect them"
+                             : "ranks that do not say this never came"),
+        true);
+  try {
+    if (control_) control_->barrier("start of MPI");
+  } catch (const Error&) {
+    // It only helps; who is missing the heartbeat says.
+  }
+  {
+    const std::scoped_lock lock(mutex_);
+    all_met_ = true;
+  }
+  changed_.notify_all();
+}
+
+/// Leaves no control and no heartbeat where there is no such meeting, or it is off.
+void StartWatch::meet() {
+  if (!place_) return;
+  try {
+    auto control = comm::make_tcp_control(*place_, self_,
+                                          {.deadline_s = spec_.deadline_s,
+                                           .mates_s = spec_.timeout_s,
+                                           .stop = off_.get_token(),
+                                           .by_address = true});
+    auto heartbeat = liveness::start_heartbeat(spec_, *control);
+    control_ = std::move(control);
+    const std::scoped_lock lock(mutex_);
+    heartbeat_ = std::move(heartbeat);
+  } catch (const comm::MissingRanks& missing) {
+    end(missing.what(), !missing.told && (self_.rank == 0 || self_.local_rank == 0));
+  } catch (const Error&) {
+    // This meeting only helps: MPI's goes on without it.
+  }
+}
+
+void StartWatch::end(const std::string& why, bool speak) {
+  if (wait_for_mpi(0)) return;
+  if (speak) log::error(why + "; ending");
+  {
+    const std::scoped_lock lock(mutex_);
+    if (heartbeat_) heartbeat_->fail(why, spec_.lost_status);
+  }
+  spec_.end(spec_.lost_status);
+}
+
+std::unique_ptr<liveness::Heartbeat> StartWatch::take_heartbeat(comm::Control& control) {
+  bool beats = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    beats = heartbeat_ != nullptr;
+  }
+  const bool everywhere = !control.any(!beats, "start of the heartbeat");
+  off_.request_stop();
+  if (thread_.joinable()) thread_.join();
+  return everywhere ? std::move(heartbeat_) : nullptr;
+}
+
+}  // namespace lockstep::app

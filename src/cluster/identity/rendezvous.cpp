@@ -1,0 +1,154 @@
+#include "lockstep/cluster/rendezvous.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <sstream>
+
+#include "cluster/identity/claims.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
+#include "lockstep/base/owned.hpp"
+#include "lockstep/cluster/hostlist.hpp"
+
+namespace lockstep::cluster {
+namespace {
+
+using File = Owned<int, close, -1>;
+
+constexpr std::string_view title = "lockstep meeting 1";
+// Below the range from which Linux takes ports for outgoing connections.
+constexpr std::uint64_t first_port = 20000, port_count = 8000, ports_tried = 16;
+constexpr std::size_t max_card_bytes = 4096;
+
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view doing) {
+  throw InputError(fmt::format("{}: {}: {}", path.string(), doing, std::strerror(errno)));
+}
+
+/// Spreads jobs and steps over the ports; SplitMix64's last step.
+std::uint64_t mixed(std::string_view text) {
+  std::uint64_t value = 0x9e3779b97f4a7c15;
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0xbf58476d1ce4e5b9;
+  return value ^ (value >> 31);
+}
+
+std::filesystem::path directory(const EnvLookup& env) {
+  if (const auto given = env("LOCKSTEP_RENDEZVOUS_DIR"); given && !given->empty()) return *given;
+  const auto home = env("HOME");
+  require(home && !home->empty(),
+          "HOME is not set: set LOCKSTEP_RENDEZVOUS_DIR to a directory that all nodes see");
+  return std::filesystem::path(*home) / ".lockstep";
+}
+
+/// Which ranks are where, as far as the step's variables cover the whole world.
+void place_ranks(const EnvLookup& env, const RankInfo& info, MeetingPlace& place) {
+  place.nodes = expand_hosts(env("SLURM_STEP_NODELIST").value_or(""));
+  place.ranks_on_node = tasks_per_node(env("SLURM_STEP_TASKS_PER_NODE").value_or(""));
+  int ranks = 0;
+  for (const int here : place.ranks_on_node) ranks += here;
+  if (place.nodes.size() == place.ranks_on_node.size() && ranks == info.world) return;
+  place.nodes.clear();
+  place.ranks_on_node.clear();
+}
+
+std::string text_of(const MeetingCard& card) {
+  std::string text = fmt::format("{}\n", title);
+  for (const std::uint8_t byte : card.secret) text += fmt::format("{:02x}", byte);
+  text += fmt::format("\n{}\n", card.port);
+  for (const std::string& host : card.hosts) text += host + '\n';
+  return text;
+}
+
+std::optional<MeetingCard> parse_card(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line, secret;
+  MeetingCard card;
+  if (!std::getline(lines, line) || line != title || !std::getline(lines, secret) ||
+      secret.size() != 2 * card.secret.size())
+    return std::nullopt;
+  for (std::size_t i = 0; i < card.secret.size(); ++i) {
+    const char* byte = secret.data() + 2 * i;
+    if (std::from_chars(byte, byte + 2, card.secret[i], 16).ptr != byte + 2) return std::nullopt;
+  }
+  if (!(lines >> card.port)) return std::nullopt;
+  for (lines >> std::ws; std::getline(lines, line);) card.hosts.push_back(line);
+  return card;
+}
+
+}  // namespace
+
+std::optional<MeetingPlace> meeting_place(const EnvLookup& env, const RankInfo& info) {
+  if (info.authority != Authority::slurm) return std::nullopt;
+  const auto said = [&](std::string_view name, std::string_view otherwise) {
+    return env(name).value_or(std::string(otherwise));
+  };
+  MeetingPlace place;
+  // The parts of a heterogeneous job have numbers of their own; SLURM_HET_JOB_ID is the whole's.
+  place.job = fmt::format("{}/{}.{}/{}", said("SLURM_CLUSTER_NAME", "cluster"),
+                          said("SLURM_HET_JOB_ID", said("SLURM_JOB_ID", "0")),
+                          said("SLURM_STEP_ID", "0"), said("SLURM_RESTART_COUNT", "0"));
+  std::string name = "meeting-" + place.job;
+  for (char& c : name)
+    if (c == '/') c = '-';
+  place.file = directory(env) / name;
+  for (std::uint64_t i = 0; i < ports_tried; ++i)
+    place.ports.push_back(
+        static_cast<std::uint16_t>(first_port + (mixed(place.job) + i) % port_count));
+  place.node = said("SLURMD_NODENAME", info.host);
+  place_ranks(env, info, place);
+  return place;
+}
+
+MeetingCard new_card(std::vector<std::string> hosts, std::uint16_t port) {
+  MeetingCard card;
+  check(getrandom(card.secret.data(), card.secret.size(), 0) ==
+            static_cast<ssize_t>(card.secret.size()),
+        "getrandom");
+  card.hosts = std::move(hosts);
+  card.port = port;
+  return card;
+}
+
+void leave_card(const std::filesystem::path& file, const MeetingCard& card) {
+  const std::filesystem::path folder = file.parent_path();
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse(folder, "cannot be made");
+  const std::filesystem::path temporary = file.string() + fmt::format(".{}", getpid());
+  unlink(temporary.c_str());
+  const File handle(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!handle) refuse(temporary, "cannot be made");
+  const std::string text = text_of(card);
+  const bool written = write_all(handle.get(), text.data(), text.size()) == text.size() &&
+                       fsync(handle.get()) == 0 && rename(temporary.c_str(), file.c_str()) == 0;
+  if (written) return;
+  const int reason = errno;
+  unlink(temporary.c_str());
+  errno = reason;
+  refuse(file, "cannot be written");
+}
+
+std::optional<MeetingCard> read_card(const std::filesystem::path& file) {
+  const File handle(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!handle) {
+    if (errno == ENOENT || errno == ESTALE) return std::nullopt;
+    refuse(file, "cannot be read");
+  }
+  struct stat facts {};
+  if (fstat(handle.get(), &facts) != 0) refuse(file, "cannot be looked at");
+  require(facts.st_uid == geteuid() && (facts.st_mode & 077) == 0,
+          fmt::format("{}: belongs to another user, or others may read it, so that it is no "
+                      "secret: remove it, and keep its directory to yourself (chmod 700)",
+                      file.string()));
+  std::string text(max_card_bytes, '\0');
+  const std::size_t got = read_all(handle.get(), text.data(), text.size());
+  if (got < text.size() && errno != 0) refuse(file, "cannot be read");
+  text.resize(got);
+  return parse_card(text);
+}
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,61 @@
+#include "lockstep/cluster/walltime.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+
+#include "lockstep/base/numbers.hpp"
+
+namespace lockstep::cluster {
+namespace {
+
+std::string ask_squeue(const std::string& job) {
+  const std::string command = fmt::format("timeout 10 squeue -h -j {} -o %L 2>/dev/null", job);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> answer(popen(command.c_str(), "r"), pclose);
+  std::array<char, 128> line{};
+  if (!answer || !std::fgets(line.data(), line.size(), answer.get())) return "";
+  const std::string text = line.data();
+  return text.substr(0, text.find_last_not_of(" \n") + 1);
+}
+
+}  // namespace
+
+std::optional<double> read_time_left(std::string_view text) {
+  double days = 0, seconds = 0;
+  if (const auto dash = text.find('-'); dash != text.npos) {
+    const auto count = whole_number<long>(text.substr(0, dash));
+    if (!count) return std::nullopt;
+    days = static_cast<double>(*count);
+    text.remove_prefix(dash + 1);
+  }
+  int parts = 0;
+  for (; parts < 3; ++parts) {
+    const auto colon = std::min(text.find(':'), text.size());
+    const auto value = whole_number<long>(text.substr(0, colon));
+    if (!value) return std::nullopt;
+    seconds = seconds * 60 + static_cast<double>(*value);
+    text.remove_prefix(colon);
+    if (text.empty()) break;
+    text.remove_prefix(1);
+  }
+  if (!text.empty() || parts == 0) return std::nullopt;
+  return days * 86400 + seconds;
+}
+
+std::optional<double> allocation_left_s(const EnvLookup& env) {
+  const auto job = env("SLURM_JOB_ID");
+  const bool number = job && !job->empty() && std::all_of(job->begin(), job->end(), [](char c) {
+                        return std::isdigit(static_cast<unsigned char>(c)) != 0;
+                      });
+  if (!number) return std::nullopt;
+  if (const auto end = whole_number<long>(env("SLURM_JOB_END_TIME").value_or("")))
+    return static_cast<double>(*end - static_cast<long>(std::time(nullptr)));
+  return read_time_left(ask_squeue(*job));
+}
+
+}  // namespace lockstep::cluster

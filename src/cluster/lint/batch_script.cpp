@@ -1,0 +1,239 @@
+#include "cluster/lint/batch_script.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "cluster/lint/slurm_options.hpp"
+#include "lockstep/base/numbers.hpp"
+
+namespace lockstep::cluster {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  if (first == text.npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+bool same_letters(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, [](char x, char y) { return (x | 32) == (y | 32); });
+}
+
+/// "# SBATCH --time=5", "#sbatch --time=5" and the like: meant for sbatch, which passes over it.
+bool almost_directive(std::string_view line) {
+  const std::string_view rest = trimmed(line.substr(1));
+  const std::size_t end = std::min(rest.find_first_of(" \t:"), rest.size());
+  const std::string_view word = rest.substr(0, end);
+  const std::string_view behind = trimmed(rest.substr(end));
+  const bool attached = line.size() > 1 && line[1] != ' ' && line[1] != '\t';
+  return behind.starts_with('-') &&
+         (word == "SBATCH" || (attached && same_letters(word, "SBATCH")));
+}
+
+/// Its path, or a variable named after it.
+bool is_lockstep(const std::string& word) {
+  return word.find("lockstep") != word.npos || word.find("LOCKSTEP") != word.npos;
+}
+
+class ScriptReader {
+ public:
+  ScriptReader(std::string_view text, Findings& findings) : text_(text), findings_(findings) {}
+
+  BatchScript read() {
+    read_directives();
+    script_.commands = shell_commands(text_);
+    for (std::size_t i = 0; i < script_.commands.size(); ++i) read_start(i);
+    return std::move(script_);
+  }
+
+ private:
+  void read_directives() {
+    bool commands_began = false;
+    std::size_t line = 1;
+    if (!text_.starts_with("#!"))
+      findings_.error(1, "shebang",
+                      "the script does not begin with #!: sbatch refuses it. Write #!/bin/bash");
+    for (std::string_view rest = text_; !rest.empty(); ++line) {
+      const std::string_view whole = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(whole.size() + 1, rest.size()));
+      if (whole.starts_with("#SBATCH ") || whole.starts_with("#SBATCH\t"))
+        read_directive(line, whole.substr(8), commands_began);
+      else if (const auto bare = trimmed(whole); bare.starts_with('#') && almost_directive(bare))
+        findings_.warning(
+            line, "spelling",
+            "sbatch passes over this line: its own begin with \"#SBATCH \", in capitals and "
+            "without a space before");
+      else if (!bare.empty() && !bare.starts_with('#'))
+        commands_began = true;
+    }
+  }
+
+  void read_directive(std::size_t line, std::string_view text, bool commands_began) {
+    if (commands_began)
+      return findings_.error(line, "ignored",
+                             "sbatch reads no #SBATCH line behind the first command: move it up");
+    const auto commands = shell_commands(text);
+    if (commands.empty()) return;
+    const auto& words = commands.front().words;
+    const ParsedOptions parsed = parse_options(SlurmProgram::sbatch, words, 0);
+    for (const auto& [name, value] : parsed.values) keep(line, name, value);
+    report(line, parsed, SlurmProgram::sbatch);
+    if (parsed.unknown.empty() && parsed.program < words.size())
+      findings_.error(
+          line, "option",
+          fmt::format("\"{}\" is no option: sbatch passes over it and over what follows",
+                      words[parsed.program]));
+  }
+
+  void keep(std::size_t line, const std::string& name, const std::string& value) {
+    const Setting* before = script_.directive(name);
+    if (before && before->value != value)
+      findings_.warning(line, "twice",
+                        fmt::format("--{} stands in line {} with another value; this one counts",
+                                    name, before->line));
+    script_.directives[name] = {line, value};
+  }
+
+  void report(std::size_t line, const ParsedOptions& parsed, SlurmProgram program) {
+    const char* who = program == SlurmProgram::sbatch ? "sbatch" : "srun";
+    if (!parsed.lacking.empty())
+      findings_.error(line, "option", fmt::format("--{} needs a value", parsed.lacking));
+    if (parsed.unknown.empty()) return;
+    const bool is_long = parsed.unknown.starts_with("--");
+    const std::string_view near =
+        is_long ? similar_option(program, parsed.unknown.substr(2)) : std::string_view();
+    if (!near.empty() || !is_long)
+      findings_.error(line, "option",
+                      fmt::format("{} knows no {}{}", who, parsed.unknown,
+                                  near.empty() ? "" : fmt::format("; --{}?", near)));
+    else
+      findings_.warning(
+          line, "option",
+          fmt::format("{} knows no {} and refuses it, unless a plugin of this cluster adds it", who,
+                      parsed.unknown));
+  }
+
+  void read_start(std::size_t number) {
+    const ShellCommand& command = script_.commands[number];
+    const std::size_t at = program_in(command.words);
+    if (at == command.words.size()) return;
+    const std::string& word = command.words[at];
+    const std::string name = word.substr(word.rfind('/') + 1);
+    RankStart start;
+    start.command = number;
+    start.line = command.line;
+    if (name == "srun") {
+      ParsedOptions parsed = parse_options(SlurmProgram::srun, command.words, at + 1);
+      report(command.line, parsed, SlurmProgram::srun);
+      start.options = std::move(parsed.values);
+      start.program.assign(command.words.begin() + static_cast<std::ptrdiff_t>(parsed.program),
+                           command.words.end());
+    } else if (name == "mpirun" || name == "mpiexec" || name == "orterun") {
+      start.starter = Starter::mpirun;
+      read_mpirun(command.words, at + 1, start);
+    } else {
+      return;
+    }
+    script_.starts.push_back(std::move(start));
+  }
+
+  static void read_mpirun(const std::vector<std::string>& words, std::size_t at, RankStart& start) {
+    static constexpr std::string_view with_value[] = {
+        "-np",      "-n",        "-c",       "--np",       "--n",       "--bind-to",
+        "--map-by", "--rank-by", "-H",       "--host",     "-host",     "--hostfile",
+        "-x",       "-hostfile", "-wdir",    "--wdir",     "--timeout", "-machinefile",
+        "-N",       "-npernode", "--prefix", "--npernode", "-bind-to",  "-map-by"};
+    for (; at < words.size() && words[at].starts_with('-'); ++at) {
+      const std::string& word = words[at];
+      const std::string name = word.substr(word.find_first_not_of('-'));
+      const bool counts = name == "np" || name == "n" || name == "c";
+      if (name == "mca" || name == "gmca") {
+        at += 2;
+      } else if (std::ranges::find(with_value, word) != std::end(with_value)) {
+        if (at + 1 < words.size()) start.options[counts ? "ntasks" : name] = words[at + 1];
+        ++at;
+      } else {
+        start.options[name] = "";
+      }
+    }
+    for (; at < words.size(); ++at) start.program.push_back(words[at]);
+  }
+
+  std::string_view text_;
+  Findings& findings_;
+  BatchScript script_;
+};
+
+}  // namespace
+
+const Setting* BatchScript::directive(std::string_view name) const {
+  const auto found = directives.find(name);
+  return found == directives.end() ? nullptr : &found->second;
+}
+
+std::optional<long> BatchScript::number(std::string_view name) const {
+  const Setting* setting = directive(name);
+  return setting ? whole_number<long>(setting->value) : std::nullopt;
+}
+
+std::size_t BatchScript::line_of(std::string_view name) const {
+  const Setting* setting = directive(name);
+  return setting ? setting->line : 0;
+}
+
+bool BatchScript::mentions(std::string_view word) const {
+  return std::ranges::any_of(commands, [&](const ShellCommand& command) {
+    return std::ranges::find(command.words, word) != command.words.end();
+  });
+}
+
+bool BatchScript::sets(std::string_view variable) const {
+  const std::string begin = fmt::format("{}=", variable);
+  return std::ranges::any_of(commands, [&](const ShellCommand& command) {
+    return std::ranges::any_of(command.words,
+                               [&](const std::string& word) { return word.starts_with(begin); });
+  });
+}
+
+bool BatchScript::asks_for_gpus() const {
+  const Setting* gres = directive("gres");
+  return directive("gpus") || directive("gpus-per-node") || directive("gpus-per-task") ||
+         (gres && gres->value.find("gpu") != std::string::npos);
+}
+
+bool BatchScript::requeues() const {
+  return directive("requeue") || (mentions("scontrol") && mentions("requeue"));
+}
+
+bool RankStart::starts_lockstep() const {
+  return program.empty() || std::ranges::any_of(program, is_lockstep);
+}
+
+bool RankStart::trains() const {
+  for (std::size_t i = 0; i + 1 < program.size(); ++i)
+    if (program[i + 1] == "train" && is_lockstep(program[i])) return true;
+  return false;
+}
+
+std::optional<std::string> RankStart::argument(std::string_view name) const {
+  const std::string option = fmt::format("--{}", name);
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (program[i] == option) return i + 1 < program.size() ? program[i + 1] : "";
+    if (program[i].starts_with(option + "=")) return program[i].substr(option.size() + 1);
+  }
+  return std::nullopt;
+}
+
+bool RankStart::has_unseen_arguments() const {
+  const auto train = std::ranges::find(program, "train");
+  return std::any_of(train, program.end(),
+                     [](const std::string& word) { return word.starts_with('$'); }) ||
+         argument("config");
+}
+
+BatchScript read_batch_script(std::string_view text, Findings& findings) {
+  return ScriptReader(text, findings).read();
+}
+
+}  // namespace lockstep::cluster

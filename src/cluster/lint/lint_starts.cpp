@@ -1,0 +1,138 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "cluster/lint/batch_script.hpp"
+#include "lockstep/base/numbers.hpp"
+
+namespace lockstep::cluster {
+namespace {
+
+/// How many tasks the job has, where the script says that.
+std::optional<long> tasks_of(const BatchScript& script) {
+  if (const auto given = script.number("ntasks")) return given;
+  const auto nodes = script.directive("nodes") ? script.number("nodes") : 1;
+  const auto each = script.directive("ntasks-per-node") ? script.number("ntasks-per-node") : 1;
+  if (!nodes || !each || script.directive("ntasks")) return std::nullopt;
+  return *nodes * *each;
+}
+
+/// Whether the job may have more nodes than one.
+bool many_nodes(const BatchScript& script) {
+  return script.directive("nodes") && script.number("nodes") != 1;
+}
+
+void lint_srun(const BatchScript& script, const RankStart& start, Findings& findings) {
+  const Setting* cpus = script.directive("cpus-per-task");
+  if (cpus && !start.has("cpus-per-task") && !script.sets("SRUN_CPUS_PER_TASK"))
+    findings.error(start.line, "cpus",
+                   fmt::format("srun takes no --cpus-per-task from the job since Slurm 22.05: the "
+                               "{} of line {} become 1. Write srun "
+                               "--cpus-per-task=\"$SLURM_CPUS_PER_TASK\"",
+                               cpus->value, cpus->line));
+  const auto mpi = start.options.find("mpi");
+  if (mpi == start.options.end()) {
+    if (!script.sets("SLURM_MPI_TYPE"))
+      findings.warning(start.line, "mpi",
+                       "srun without --mpi= takes the cluster's default, often none: write "
+                       "--mpi=pmix");
+  } else if ((mpi->second == "none" || mpi->second == "pmi2") && !script.asks_for_gpus()) {
+    findings.error(
+        start.line, "mpi",
+        fmt::format("--mpi={} does not join Open MPI's ranks: write --mpi=pmix", mpi->second));
+  }
+  if (!start.has("kill-on-bad-exit"))
+    findings.warning(start.line, "kill-on-bad-exit",
+                     "a rank that is lost or stopped may leave others behind: write srun "
+                     "--kill-on-bad-exit=1");
+}
+
+void lint_mpirun(const BatchScript& script, const RankStart& start, Findings& findings) {
+  const auto binding = start.options.find("bind-to");
+  if (binding == start.options.end() || binding->second != "none")
+    findings.warning(start.line, "binding",
+                     "mpirun binds ranks to single cores: write --bind-to none, lockstep binds "
+                     "itself");
+  if (const Setting* given = script.directive("gpus-per-task"))
+    findings.error(start.line, "gpus-per-task",
+                   fmt::format("under mpirun --gpus-per-task (line {}) gives the nodes unlike "
+                               "GPUs: write --gpus-per-node",
+                               given->line));
+  if (const Setting* given = script.directive("gpus"); given && many_nodes(script))
+    findings.error(start.line, "gpus",
+                   fmt::format("mpirun fails in a job with --gpus (line {}) on several nodes: "
+                               "write --gpus-per-node",
+                               given->line));
+}
+
+void lint_counts(const BatchScript& script, const RankStart& start, Findings& findings) {
+  const auto given = start.options.find("ntasks");
+  if (given == start.options.end()) return;
+  const auto ranks = whole_number<long>(given->second), tasks = tasks_of(script);
+  if (!ranks || !tasks || *ranks == *tasks) return;
+  const char* who = start.starter == Starter::srun ? "srun" : "mpirun";
+  if (*ranks > *tasks)
+    findings.error(
+        start.line, "tasks",
+        fmt::format("{} ranks in a job of {} tasks: {} refuses that", *ranks, *tasks, who));
+  else
+    findings.warning(
+        start.line, "tasks",
+        fmt::format("{} ranks in a job of {} tasks: the rest stays idle", *ranks, *tasks));
+}
+
+/// A start that goes on where an earlier one of the same job has stopped.
+void lint_going_on(const BatchScript& script, const RankStart& start, Findings& findings) {
+  const auto out = start.argument("out"), resume = start.argument("resume");
+  const bool unseen = start.has_unseen_arguments();
+  if (script.requeues()) {
+    if (!resume && !unseen)
+      findings.error(start.line, "resume",
+                     "a job that is started anew begins its run anew: write --resume auto");
+    if (!out ? !unseen : out->find("{n}") != out->npos)
+      findings.error(start.line, "resume",
+                     "a job that is started anew takes another folder: write --out with a name of "
+                     "its own, such as runs/$SLURM_JOB_ID");
+    if (start.argument("batch-per-rank"))
+      findings.warning(start.line, "resume",
+                       "--batch-per-rank gives another number of ranks another global batch, which "
+                       "no run goes on with in mid-epoch: write --batch");
+  }
+  if (script.directive("array") && out && out->find_first_of("${") == out->npos)
+    findings.error(start.line, "array",
+                   "all tasks of the array train into this folder: put $SLURM_ARRAY_TASK_ID into "
+                   "its name");
+}
+
+/// lockstep that neither srun nor mpirun starts is one rank, however many tasks the job has.
+void lint_alone(const BatchScript& script, Findings& findings) {
+  if (tasks_of(script).value_or(2) < 2) return;
+  for (const ShellCommand& command : script.commands) {
+    const std::size_t at = program_in(command.words);
+    if (at + 1 >= command.words.size()) continue;
+    const std::string name = command.words[at].substr(command.words[at].rfind('/') + 1);
+    const std::string& what = command.words[at + 1];
+    if ((name == "lockstep" || name == "lockstep}") && (what == "train" || what == "eval"))
+      findings.error(command.line, "alone",
+                     fmt::format("starts one rank, whatever the job asks for: srun --mpi=pmix {} "
+                                 "{} ...",
+                                 command.words[at], what));
+  }
+}
+
+}  // namespace
+
+void lint_starts(const BatchScript& script, Findings& findings) {
+  for (const RankStart& start : script.starts) {
+    if (!start.starts_lockstep()) continue;
+    if (start.starter == Starter::srun)
+      lint_srun(script, start, findings);
+    else
+      lint_mpirun(script, start, findings);
+    lint_counts(script, start, findings);
+    if (start.trains()) lint_going_on(script, start, findings);
+  }
+  lint_alone(script, findings);
+}
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,246 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
+#include "lockstep/base/statistics.hpp"
+#include "lockstep/cluster/hostlist.hpp"
+#include "lockstep/cluster/node_check.hpp"
+
+namespace lockstep::cluster {
+namespace {
+
+// Of what the others have. Equal nodes differ by a few per cent in arithmetic, by ten or twenty in
+// memory, and by much where others use the same disk or the same cores at the same time.
+constexpr double least_flops = 0.75, least_share = 0.6, least_copy = 0.6, least_memory = 0.9,
+                 least_disk = 0.2, least_link = 0.4;
+constexpr double longest_round_trip = 5;
+// Where cores are shared, a round trip may take a time slice.
+constexpr double least_delay_s = 2e-3;
+// A disk that writes faster than this slows no training, however fast the others are.
+constexpr double fast_disk_bytes_per_s = 100e6;
+constexpr double least_free_bytes = 1e9;
+// Slower than the slowest network that clusters are built with.
+constexpr double least_network_bytes_per_s = 50e6;
+
+class Judge {
+ public:
+  Judge(const std::vector<NodeFigures>& nodes, const std::vector<LinkFigures>& links)
+      : nodes_(nodes), links_(links) {}
+
+  NodeFindings verdict() {
+    using N = NodeFigures;
+    const auto rate = [](const char* unit, double scale) {
+      return [=](double value) { return fmt::format("{:.1f} {}", value / scale, unit); };
+    };
+    compare(
+        "arithmetic", least_flops, [](const N& n) { return n.flops_per_s; },
+        rate("Gflop/s a core", 1e9));
+    compare(
+        "the measuring threads got", least_share, [](const N& n) { return n.cpu_share; },
+        [](double share) { return fmt::format("{:.0f} % of their cores", 100 * share); });
+    compare(
+        "memory copies", least_copy, [](const N& n) { return n.copy_bytes_per_s; },
+        rate("GB/s", 1e9));
+    compare(
+        "memory", least_memory, [](const N& n) { return n.memory_bytes; }, rate("GB", 1e9));
+    judge_disks();
+    judge_facts();
+    judge_links();
+    result_.exclude = sorted_hosts({excluded_.begin(), excluded_.end()});
+    return std::move(result_);
+  }
+
+ private:
+  void exclude(const NodeFigures& node, const std::string& why) {
+    result_.findings.push_back(fmt::format("{}: {}", node.host, why));
+    excluded_.insert(node.host);
+  }
+
+  void compare(const char* what, double least,
+               const std::function<double(const NodeFigures&)>& value,
+               const std::function<std::string(double)>& show) {
+    for (const NodeFigures& node : nodes_) {
+      std::vector<double> others;
+      for (const NodeFigures& other : nodes_)
+        if (&other != &node) others.push_back(value(other));
+      if (others.empty()) return;
+      const double usual = upper_median(std::move(others));
+      if (value(node) < least * usual)
+        exclude(node,
+                fmt::format("{} {}, on the other nodes {}", what, show(value(node)), show(usual)));
+    }
+  }
+
+  void judge_disks() {
+    const auto broken = [](const NodeFigures& node) {
+      return node.disk && !node.disk->error.empty();
+    };
+    const bool all = std::all_of(nodes_.begin(), nodes_.end(), broken);
+    std::vector<double> rates;
+    for (const NodeFigures& node : nodes_)
+      if (node.disk && !broken(node)) rates.push_back(node.disk->write_bytes_per_s);
+    for (const NodeFigures& node : nodes_) {
+      if (!node.disk) continue;
+      const DiskFigures& disk = *node.disk;
+      if (broken(node) && all)
+        result_.findings.push_back(fmt::format("{}: {}", node.host, disk.error));
+      else if (broken(node))
+        exclude(node, disk.error);
+      else if (disk.write_bytes_per_s <
+               std::min(fast_disk_bytes_per_s, least_disk * upper_median(rates)))
+        exclude(node,
+                fmt::format("the disk writes {}/s, the others {}/s",
+                            human_bytes(disk.write_bytes_per_s), human_bytes(upper_median(rates))));
+      else if (disk.free_bytes < least_free_bytes)
+        result_.findings.push_back(
+            fmt::format("{}: only {} of disk are free", node.host, human_bytes(disk.free_bytes)));
+    }
+  }
+
+  void judge_facts() {
+    std::set<std::string> keys;
+    for (const NodeFigures& node : nodes_)
+      for (const auto& [key, value] : node.facts) keys.insert(key);
+    for (const std::string& key : keys) compare_fact(key);
+  }
+
+  void compare_fact(const std::string& key) {
+    std::map<std::string, std::vector<const NodeFigures*>> nodes_with;
+    for (const NodeFigures& node : nodes_) {
+      const auto fact = node.facts.find(key);
+      nodes_with[fact == node.facts.end() ? "none" : fact->second].push_back(&node);
+    }
+    if (nodes_with.size() < 2) return;
+    for (const auto& [usual, most] : nodes_with) {
+      if (2 * most.size() <= nodes_.size()) continue;
+      for (const auto& [value, nodes] : nodes_with)
+        for (const NodeFigures* node : nodes)
+          if (value != usual)
+            exclude(*node,
+                    fmt::format("{} {}, on {} other nodes {}", key, value, most.size(), usual));
+      return;
+    }
+    std::vector<std::string> camps;
+    for (const auto& [value, nodes] : nodes_with) camps.push_back(value + " on " + hosts(nodes));
+    result_.findings.push_back(fmt::format("{}: {}", key, join(camps, ", ")));
+  }
+
+  static std::string hosts(const std::vector<const NodeFigures*>& nodes) {
+    std::vector<std::string> names;
+    for (const NodeFigures* node : nodes) names.push_back(node->host);
+    return compress_hosts(sorted_hosts(names));
+  }
+
+  /// What a link of a sound node is like. A sound node has a good link to some other node, so the
+  /// best link of each node is looked at: one bad node among three makes two of three links slow.
+  void usual_link() {
+    std::vector<double> rates, trips;
+    for (std::size_t node = 0; node < nodes_.size(); ++node) {
+      double rate = 0, trip = 1e9;
+      for (const LinkFigures& link : links_)
+        if (link.a == node || link.b == node) {
+          rate = std::max(rate, link.bytes_per_s);
+          trip = std::min(trip, link.round_trip_s);
+        }
+      if (rate == 0) continue;
+      rates.push_back(rate);
+      trips.push_back(-trip);
+    }
+    usual_rate_ = upper_median(std::move(rates));
+    usual_trip_s_ = -upper_median(std::move(trips));
+  }
+
+  bool is_slow(const LinkFigures& link) const {
+    return link.bytes_per_s < least_link * usual_rate_ ||
+           link.round_trip_s >
+               std::max(longest_round_trip * usual_trip_s_, usual_trip_s_ + least_delay_s);
+  }
+
+  static std::string show(double rate, double trip_s) {
+    return fmt::format("{}/s, {:.2f} ms there and back", human_bytes(rate), 1e3 * trip_s);
+  }
+
+  /// The node with the most slow links goes first: its partners are relieved of them.
+  void judge_links() {
+    if (links_.empty()) return;
+    usual_link();
+    std::vector<const LinkFigures*> slow;
+    for (const LinkFigures& link : links_)
+      if (is_slow(link)) slow.push_back(&link);
+    while (blame_one(slow)) {
+    }
+    for (const LinkFigures* link : slow)
+      result_.findings.push_back(fmt::format(
+          "between {} and {}: {}; elsewhere {}", nodes_[link->a].host, nodes_[link->b].host,
+          show(link->bytes_per_s, link->round_trip_s), show(usual_rate_, usual_trip_s_)));
+    if (usual_rate_ < least_network_bytes_per_s)
+      result_.findings.push_back(
+          fmt::format("between all nodes: {}: little for a cluster's network. Is it the right "
+                      "one (OMPI_MCA_btl_tcp_if_include, UCX_NET_DEVICES)?",
+                      show(usual_rate_, usual_trip_s_)));
+  }
+
+  bool blame_one(std::vector<const LinkFigures*>& slow) {
+    std::vector<std::size_t> slow_of(nodes_.size(), 0), all_of(nodes_.size(), 0);
+    for (const LinkFigures& link : links_)
+      for (const std::size_t node : {link.a, link.b})
+        all_of[node] += excluded_by_link_.count(link.a + link.b - node) == 0 ? 1 : 0;
+    for (const LinkFigures* link : slow)
+      for (const std::size_t node : {link->a, link->b}) ++slow_of[node];
+    const auto worst = static_cast<std::size_t>(std::max_element(slow_of.begin(), slow_of.end()) -
+                                                slow_of.begin());
+    // A node with one measured link is as suspect as its partner: that is a link's matter.
+    if (slow_of[worst] < 2 || 2 * slow_of[worst] <= all_of[worst]) return false;
+    double rate = 0, trip_s = 1e9;
+    for (const LinkFigures* link : slow)
+      if (link->a == worst || link->b == worst) {
+        rate = std::max(rate, link->bytes_per_s);
+        trip_s = std::min(trip_s, link->round_trip_s);
+      }
+    exclude(nodes_[worst],
+            fmt::format("{} of its {} links are slow: at best {}; elsewhere {}", slow_of[worst],
+                        all_of[worst], show(rate, trip_s), show(usual_rate_, usual_trip_s_)));
+    excluded_by_link_.insert(worst);
+    std::erase_if(slow,
+                  [&](const LinkFigures* link) { return link->a == worst || link->b == worst; });
+    return true;
+  }
+
+  const std::vector<NodeFigures>& nodes_;
+  const std::vector<LinkFigures>& links_;
+  double usual_rate_ = 0, usual_trip_s_ = 0;
+  std::set<std::string> excluded_;
+  std::set<std::size_t> excluded_by_link_;
+  NodeFindings result_;
+};
+
+}  // namespace
+
+NodeFindings judge_nodes(const std::vector<NodeFigures>& nodes,
+                         const std::vector<LinkFigures>& links) {
+  return Judge(nodes, links).verdict();
+}
+
+std::size_t tournament_rounds(std::size_t count) {
+  return count < 2 ? 0 : count % 2 == 0 ? count - 1 : count;
+}
+
+// The circle method: who meets themself in a round meets the one that stands still, or sits out.
+std::optional<std::size_t> partner_in(std::size_t round, std::size_t me, std::size_t count) {
+  if (count < 2) return std::nullopt;
+  const std::size_t circle = tournament_rounds(count);
+  const bool even = count % 2 == 0;
+  if (even && me == count - 1) {
+    // The one i of the circle with 2 i = round (mod circle, which is odd).
+    return round % 2 == 0 ? round / 2 : (round + circle) / 2;
+  }
+  const std::size_t other = (round + circle - me) % circle;
+  if (other != me) return other;
+  return even ? std::optional(count - 1) : std::nullopt;
+}
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,192 @@
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
+#include "lockstep/base/owned.hpp"
+#include "lockstep/cluster/node_check.hpp"
+
+namespace lockstep::cluster {
+namespace {
+
+constexpr double arithmetic_s = 0.3, copy_s = 0.4;
+constexpr std::size_t copied_bytes = std::size_t{16} << 20;  // more than a core's part of a cache
+constexpr std::size_t file_bytes = std::size_t{16} << 20, write_bytes = std::size_t{1} << 20;
+constexpr double disk_patience_s = 5;
+
+double cpu_time_s() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+using Floats = float __attribute__((vector_size(16)));
+
+/// Multiplications and additions in registers; returns how many.
+double multiply_and_add(std::array<Floats, 8>& sums) {
+  constexpr int rounds = 100'000;
+  const Floats factor = Floats{} + 0.999f, term = Floats{} + 0.001f;
+  for (int i = 0; i < rounds; ++i)
+    for (Floats& sum : sums) sum = sum * factor + term;
+  return 2.0 * rounds * static_cast<double>(sums.size()) * sizeof(Floats) / sizeof(float);
+}
+
+/// Rates by the CPU's own time, so that they say how fast a core is; how much of the core there was
+/// to have is the share.
+struct CoreFigures {
+  double flops_per_s = 0, copy_bytes_per_s = 0, wall_s = 0, cpu_s = 0;
+  float unused = 0;  // keeps the arithmetic from being left out
+};
+
+CoreFigures measure_core(const CpuSet& cpus) {
+  if (!cpus.empty()) bind_thread(cpus);
+  CoreFigures figures;
+  const double began_s = now_s(), began_cpu_s = cpu_time_s();
+  std::array<Floats, 8> sums{};
+  while (now_s() - began_s < arithmetic_s || figures.flops_per_s == 0) {
+    const double begin_s = cpu_time_s();
+    const double operations = multiply_and_add(sums);
+    figures.flops_per_s = std::max(figures.flops_per_s, operations / (cpu_time_s() - begin_s));
+  }
+  for (const Floats& sum : sums) figures.unused += sum[0];
+
+  std::vector<char> from(copied_bytes, 1), to(copied_bytes, 2);
+  double bytes = 0;
+  const double copy_began_s = now_s(), copy_began_cpu_s = cpu_time_s();
+  while (now_s() - copy_began_s < copy_s || bytes == 0) {
+    std::memcpy(to.data(), from.data(), copied_bytes);
+    std::swap(from, to);
+    bytes += copied_bytes;
+  }
+  figures.copy_bytes_per_s = bytes / (cpu_time_s() - copy_began_cpu_s);
+  figures.wall_s = now_s() - began_s;
+  figures.cpu_s = cpu_time_s() - began_cpu_s;
+  return figures;
+}
+
+std::string reason(const std::filesystem::path& path, const char* what) {
+  return fmt::format("{}: cannot {}: {}", path.string(), what, std::strerror(errno));
+}
+
+/// Throws InputError with the path and the system's reason.
+DiskFigures try_disk(const std::filesystem::path& directory) {
+  DiskFigures figures;
+  struct statvfs space {};
+  require(statvfs(directory.c_str(), &space) == 0, reason(directory, "be asked for space"));
+  figures.free_bytes = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  const std::filesystem::path path =
+      directory / fmt::format(".lockstep-preflight-{}-{}", host.data(), getpid());
+  const Owned<int, ::close, -1> file(
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  require(static_cast<bool>(file), reason(path, "be made"));
+  ::unlink(path.c_str());  // whatever happens, nothing is left
+  std::vector<char> block(write_bytes);
+  for (std::size_t i = 0; i < block.size(); ++i)
+    block[i] = static_cast<char>(i * 2654435761u >> 24);
+  const double began_s = now_s();
+  for (std::size_t at = 0; at < file_bytes; at += block.size())
+    require(write_all_at(file.get(), block.data(), block.size(), at) == block.size(),
+            reason(path, "be written"));
+  require(::fdatasync(file.get()) == 0, reason(path, "be synchronised"));
+  figures.write_bytes_per_s = static_cast<double>(file_bytes) / (now_s() - began_s);
+  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  std::vector<char> back(block.size());
+  for (std::size_t at = 0; at < file_bytes; at += block.size()) {
+    require(read_all_at(file.get(), back.data(), back.size(), at) == back.size(),
+            reason(path, "be read back"));
+    require(back == block, path.string() + ": reads back other bytes than were written");
+  }
+  return figures;
+}
+
+std::filesystem::path existing(std::filesystem::path directory) {
+  std::error_code error;
+  if (directory.empty()) directory = ".";
+  directory = std::filesystem::absolute(directory, error);
+  while (directory.has_relative_path() && !std::filesystem::is_directory(directory, error))
+    directory = directory.parent_path();
+  return directory;
+}
+
+/// What a thread leaves that may outlive whoever waits for it.
+struct DiskAnswer {
+  std::mutex mutex;
+  std::condition_variable there;
+  std::optional<DiskFigures> figures;
+};
+
+}  // namespace
+
+NodeFigures measure_cores(const std::vector<CpuSet>& cores) {
+  std::vector<CoreFigures> figures(std::max<std::size_t>(cores.size(), 1));
+  std::vector<std::exception_ptr> errors(figures.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < figures.size(); ++i)
+    threads.emplace_back([&, i] {
+      try {
+        figures[i] = measure_core(i < cores.size() ? cores[i] : CpuSet{});
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+
+  NodeFigures node;
+  node.flops_per_s = figures.front().flops_per_s;
+  double wall_s = 0, cpu_s = 0;
+  for (const CoreFigures& core : figures) {
+    node.flops_per_s = std::min(node.flops_per_s, core.flops_per_s);
+    node.copy_bytes_per_s += core.copy_bytes_per_s;
+    wall_s += core.wall_s;
+    cpu_s += core.cpu_s;
+  }
+  node.cpu_share = cpu_s / wall_s;
+  struct sysinfo info {};
+  if (sysinfo(&info) == 0) node.memory_bytes = static_cast<double>(info.totalram) * info.mem_unit;
+  return node;
+}
+
+// A file system that hangs does not let go of the thread that asks it, so another one waits.
+DiskFigures measure_disk(const std::filesystem::path& directory) {
+  const auto answer = std::make_shared<DiskAnswer>();
+  std::thread([answer, directory] {
+    DiskFigures figures;
+    try {
+      figures = try_disk(existing(directory));
+    } catch (const std::exception& error) {
+      figures.error = error.what();
+    }
+    const std::lock_guard lock(answer->mutex);
+    answer->figures = figures;
+    answer->there.notify_all();
+  }).detach();
+  std::unique_lock lock(answer->mutex);
+  const auto patience = std::chrono::duration<double>(disk_patience_s);
+  if (answer->there.wait_for(lock, patience, [&] { return answer->figures.has_value(); }))
+    return *answer->figures;
+  DiskFigures late;
+  late.error = fmt::format("{}: a file of {} MB was not written and read within {:.0f} s",
+                           directory.string(), file_bytes >> 20, disk_patience_s);
+  return late;
+}
+
+}  // namespace lockstep::cluster

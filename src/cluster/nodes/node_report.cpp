@@ -1,0 +1,60 @@
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/json_text.hpp"
+#include "lockstep/cluster/node_check.hpp"
+
+namespace lockstep::cluster {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json as_json(const NodeFigures& node) {
+  Json json = {{"host", node.host},
+               {"flops_per_s", node.flops_per_s},
+               {"cpu_share", node.cpu_share},
+               {"copy_bytes_per_s", node.copy_bytes_per_s},
+               {"memory_bytes", node.memory_bytes},
+               {"disk", nullptr},
+               {"facts", node.facts}};
+  if (node.disk)
+    json["disk"] = {{"write_bytes_per_s", node.disk->write_bytes_per_s},
+                    {"free_bytes", node.disk->free_bytes},
+                    {"error", node.disk->error}};
+  return json;
+}
+
+}  // namespace
+
+NodeFigures combine(const std::vector<NodeFigures>& ranks) {
+  check(!ranks.empty(), "a node has ranks");
+  NodeFigures node = ranks.front();
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    const NodeFigures& other = ranks[rank];
+    node.flops_per_s = std::min(node.flops_per_s, other.flops_per_s);
+    node.cpu_share += other.cpu_share;
+    node.copy_bytes_per_s += other.copy_bytes_per_s;
+    node.memory_bytes = std::max(node.memory_bytes, other.memory_bytes);
+    if (!node.disk) node.disk = other.disk;
+    node.facts.insert(other.facts.begin(), other.facts.end());
+  }
+  node.cpu_share /= static_cast<double>(ranks.size());
+  return node;
+}
+
+std::string to_json(const std::vector<NodeFigures>& nodes, const std::vector<LinkFigures>& links,
+                    const NodeFindings& findings) {
+  Json json = {{"nodes", Json::array()}, {"links", Json::array()}};
+  for (const NodeFigures& node : nodes) json["nodes"].push_back(as_json(node));
+  for (const LinkFigures& link : links)
+    json["links"].push_back({{"nodes", {nodes[link.a].host, nodes[link.b].host}},
+                             {"bytes_per_s", link.bytes_per_s},
+                             {"round_trip_s", link.round_trip_s}});
+  json["findings"] = findings.findings;
+  json["exclude"] = findings.exclude;
+  return json_text(json, 2) + "\n";
+}
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,162 @@
+#include "lockstep/config/config.hpp"
+
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/edit_distance.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
+#include "lockstep/config/keys.hpp"
+#include "lockstep/config/toml.hpp"
+
+namespace lockstep::config {
+namespace {
+
+std::string unknown_key(const std::string& name) {
+  std::size_t smallest = 4;  // farther is no slip of the fingers
+  const ConfigKey* nearest = nullptr;
+  for (const ConfigKey& key : config_keys()) {
+    if (key.name.size() >= name.size() + smallest || name.size() >= key.name.size() + smallest)
+      continue;
+    const std::size_t distance = edit_distance(key.name, name);
+    if (distance >= smallest) continue;
+    smallest = distance;
+    nearest = &key;
+  }
+  return fmt::format("unknown key '{}'{}", name,
+                     nearest != nullptr ? fmt::format("; did you mean '{}'?", nearest->name)
+                                        : "; 'lockstep train --help' lists all keys");
+}
+
+const char* kind_name(TomlKind kind) {
+  switch (kind) {
+    case TomlKind::text:
+      return "a text in quotes";
+    case TomlKind::number:
+      return "a number";
+    case TomlKind::boolean:
+      return "true or false";
+    case TomlKind::list:
+      return "a list like [30, 60]";
+    case TomlKind::table:
+    case TomlKind::other:
+      break;
+  }
+  throw Error("a kind of value without a name");
+}
+
+bool is_section(const std::string& name) {
+  for (const ConfigKey& key : config_keys())
+    if (key.name.starts_with(name + '.')) return true;
+  return false;
+}
+
+std::string toml_value(const ConfigKey& key, const Config& config) {
+  std::string value = key.get(config);
+  if (key.kind == TomlKind::text) return toml_quote(value);
+  if (key.kind != TomlKind::list) return value;
+  std::string spaced;
+  for (const char c : value) spaced += c == ',' ? std::string(", ") : std::string(1, c);
+  return '[' + spaced + ']';
+}
+
+void resolve_batch(Config& config, int world) {
+  const auto ranks = static_cast<std::size_t>(world);
+  if (config.batch == 0 && config.batch_per_rank == 0) config.batch = 128;
+  if (config.batch_per_rank != 0) {
+    const std::size_t wanted = config.batch_per_rank * ranks;
+    require(config.batch == 0 || config.batch == wanted,
+            fmt::format("batch = {} and batch-per-rank = {} contradict each other: {} ranks of {} "
+                        "rows make {}; give one of the two",
+                        config.batch, config.batch_per_rank, world, config.batch_per_rank, wanted));
+    config.batch = wanted;
+    config.batch_per_rank = 0;
+  }
+  const std::size_t parts = ranks * config.accumulate;
+  require(config.batch >= parts,
+          fmt::format("batch = {} cannot be shared: each of ranks x accumulate = {} x {} = {} "
+                      "micro-batches needs a row",
+                      config.batch, world, config.accumulate, parts));
+}
+
+void check_milestones(const Config& config) {
+  const auto& milestones = config.optim.milestones;
+  for (const std::uint64_t epoch : milestones)
+    require(epoch < config.epochs,
+            fmt::format("optim.milestones = {}: {} would have no effect: the run ends with epoch "
+                        "{}, and a milestone counts from the next one on",
+                        join(milestones, ","), epoch, config.epochs));
+  require(config.optim.decay != lockstep::optim::Decay::step || !milestones.empty(),
+          "optim.decay is 'step' but optim.milestones is empty; name the epochs, e.g. 30,60,80");
+}
+
+}  // namespace
+
+void set_key(Config& config, const std::string& name, const std::string& value) {
+  const ConfigKey* key = find_key(name);
+  require(key != nullptr, unknown_key(name));
+  key->set(config, value);
+}
+
+void apply_toml(Config& config, std::string_view text, const std::string& origin) {
+  for (const TomlEntry& entry : read_toml(text, origin)) {
+    if (entry.kind == TomlKind::table && is_section(entry.key)) continue;
+    const std::string where = fmt::format("{}, line {}: ", origin, entry.line);
+    const ConfigKey* key = find_key(entry.key);
+    require(key != nullptr, where + unknown_key(entry.key));
+    require(entry.kind == key->kind,
+            where + fmt::format("{} takes {}", entry.key, kind_name(key->kind)));
+    try {
+      key->set(config, entry.value);
+    } catch (const InputError& error) {
+      throw InputError(where + error.what());
+    }
+  }
+}
+
+std::string to_toml(const Config& config) {
+  std::string text, section;
+  for (const ConfigKey& key : config_keys()) {
+    const std::size_t dot = key.name.find('.');
+    const bool top = dot == std::string::npos;
+    const std::string its_section = top ? "" : key.name.substr(0, dot);
+    if (its_section != section) text += fmt::format("\n[{}]\n", its_section);
+    section = its_section;
+    text += fmt::format("{} = {}\n", top ? key.name : key.name.substr(dot + 1),
+                        toml_value(key, config));
+  }
+  return text;
+}
+
+void resolve(Config& config, int world) {
+  check_ranges(config);
+  resolve_batch(config, world);
+  if (config.out.empty()) config.out = "runs/" + config.model + "-{n}";
+  require(config.resume != "auto" || config.out.find("{n}") == std::string::npos,
+          fmt::format("resume = auto looks for checkpoints in the run directory, but out = '{}' "
+                      "names a new one each time: give the one to go on with as --out",
+                      config.out));
+  require(!config.data.train.empty(),
+          "data.train is missing: give --data.train DIR, a folder of shards ('lockstep pack' makes "
+          "them)");
+  refuse_idle_keys(config);
+  check_milestones(config);
+  if (config.optim.lr_for_batch != 0) {
+    // The linear scaling rule (Goyal et al. 2017): k times the batch, k times the learning rate.
+    config.optim.lr *= static_cast<float>(static_cast<double>(config.batch) /
+                                          static_cast<double>(config.optim.lr_for_batch));
+    config.optim.lr_for_batch = 0;
+  }
+}
+
+std::vector<std::string> differences(const Config& before, const Config& now) {
+  std::vector<std::string> found;
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.changes_results || key.get(before) == key.get(now)) continue;
+    found.push_back(fmt::format("{} ({}, now {})", key.name, key.get(before), key.get(now)));
+  }
+  return found;
+}
+
+}  // namespace lockstep::config

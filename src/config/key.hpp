@@ -1,0 +1,125 @@
+#pragma once
+
+// How config_keys.cpp writes a key in one entry:
+//   key("data.pad", &C::data, &D::pad, "...").within(0, 64).needs("data.crop", ..., "...")
+
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/choices.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
+#include "lockstep/base/numbers.hpp"
+#include "lockstep/config/keys.hpp"
+
+namespace lockstep::config {
+
+template <class T>
+concept Number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+
+template <class T>
+inline constexpr TomlKind kind_of = TomlKind::list;
+template <>
+inline constexpr TomlKind kind_of<std::string> = TomlKind::text;
+template <Enumerated T>
+inline constexpr TomlKind kind_of<T> = TomlKind::text;
+template <>
+inline constexpr TomlKind kind_of<bool> = TomlKind::boolean;
+template <Number T>
+inline constexpr TomlKind kind_of<T> = TomlKind::number;
+
+template <std::floating_point T>
+void parse_key(const std::string& text, const std::string& key, T& value) {
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  require(result.ec == std::errc() && result.ptr == end && std::isfinite(value),
+          fmt::format("{}: '{}' is not a number", key, text));
+}
+template <Enumerated T>
+void parse_key(const std::string& text, const std::string& key, T& value) {
+  value = parse_choice<T>(text, key);
+}
+template <std::unsigned_integral T>
+void parse_key(const std::string& text, const std::string& key, T& value) {
+  value = parse_count(text, key);
+}
+void parse_key(const std::string& text, const std::string& key, bool& value);
+void parse_key(const std::string& text, const std::string& key, std::string& value);
+void parse_key(const std::string& text, const std::string& key, std::vector<std::uint64_t>& value);
+
+inline std::string show_key(const std::string& value) { return value; }
+inline std::string show_key(const std::vector<std::uint64_t>& value) { return join(value, ","); }
+template <Enumerated T>
+std::string show_key(const T& value) {
+  return choice_name(value);
+}
+template <class T>
+std::string show_key(const T& value) {
+  return fmt::format("{}", value);  // shortest text that reads back to the same value
+}
+
+/// A key as its entry describes it.
+class KeyEntry {
+ public:
+  explicit KeyEntry(ConfigKey key) : key_(std::move(key)) {}
+  operator ConfigKey() &&;  // NOLINT(google-explicit-constructor): a list of entries is one of keys
+
+  KeyEntry&& within(double low, double high) &&;
+  KeyEntry&& at_least(double low) &&;
+  /// From 0 to the value of another key.
+  KeyEntry&& up_to(std::string other) &&;
+  /// A range that 0, which turns the key off, lies outside of.
+  KeyEntry&& or_zero() &&;
+  /// "auto" is 0.
+  KeyEntry&& or_auto() &&;
+  KeyEntry&& needs(std::string other, std::function<bool(const Config&)> met,
+                   std::string why = "") &&;
+  /// Says how a file that is no shard is read.
+  KeyEntry&& for_external() &&;
+  /// The key does not touch the arithmetic: a resume may change it freely.
+  KeyEntry&& bookkeeping() &&;
+
+ private:
+  ConfigKey key_;
+};
+
+/// A key whose field `access` finds in a (const) Config.
+template <class Access>
+KeyEntry make_key(std::string name, std::string help, Access access) {
+  using Value = std::remove_reference_t<decltype(access(std::declval<Config&>()))>;
+  ConfigKey key;
+  key.name = name;
+  key.kind = kind_of<Value>;
+  key.help = std::move(help);
+  if constexpr (Enumerated<Value>) key.choices = choice_names<Value>();
+  key.set = [name, access](Config& config, const std::string& text) {
+    Value value{};
+    parse_key(text, name, value);
+    access(config) = std::move(value);
+  };
+  key.get = [access](const Config& config) { return show_key(access(config)); };
+  return KeyEntry(std::move(key));
+}
+
+template <class Value>
+KeyEntry key(std::string name, Value Config::*field, std::string help) {
+  return make_key(
+      std::move(name), std::move(help), [field](auto& config) -> auto& { return config.*field; });
+}
+
+template <class Section, class Value>
+KeyEntry key(std::string name, Section Config::*section, Value Section::*field, std::string help) {
+  return make_key(
+      std::move(name), std::move(help),
+      [ section, field ](auto& config) -> auto& { return config.*section.*field; });
+}
+
+}  // namespace lockstep::config

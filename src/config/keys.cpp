@@ -1,0 +1,323 @@
+#include "lockstep/config/keys.hpp"
+
+#include "config/key.hpp"
+
+namespace lockstep::config {
+namespace {
+
+using C = Config;
+using optim::Decay;
+
+// What keys need to have an effect.
+bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
+bool may_cut_boxes(const C& c) { return c.data.crop != CropChoice::random; }
+bool has_momentum(const C& c) { return c.optim.momentum > 0; }
+bool warms_up(const C& c) { return c.optim.warmup_epochs > 0; }
+bool is_step(const C& c) { return c.optim.decay == Decay::step; }
+bool is_polynomial(const C& c) { return c.optim.decay == Decay::polynomial; }
+bool has_final_lr(const C& c) { return is_polynomial(c) || c.optim.decay == Decay::cosine; }
+
+std::vector<ConfigKey> top_keys() {
+  return {
+      key("model", &C::model, "resnet20/32/44/56/110 (CIFAR) or resnet18/34/50/101/152 (ImageNet)"),
+      key("epochs", &C::epochs, "epochs to train").within(1, 1 << 24),
+      key("batch", &C::batch, "global batch: rows of one step over all ranks (0: 128)")
+          .within(0, most_batch_rows),
+      key("batch-per-rank", &C::batch_per_rank, "instead of batch: rows of one step on each rank")
+          .within(0, most_batch_rows),
+      key("accumulate", &C::accumulate, "micro-batches that each rank's batch is cut into")
+          .within(1, most_batch_rows),
+      key("precision", &C::precision, "arithmetic of the convolutions"),
+      key("deterministic", &C::deterministic,
+          "on a GPU: only library routines that give the same bits each time"),
+      key("fuse-norms", &C::fuse_norms,
+          "in fp16: convolutions take in what they can of the batch norms beside them")
+          .needs("precision", is_fp16, "the engines for it are fp16's"),
+      key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
+      key("backend", &C::backend, "what computes"),
+      key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)")
+          .within(0, most_threads),
+      key("out", &C::out,
+          "run directory; {n} becomes the first free number (empty: runs/MODEL-{n})")
+          .bookkeeping(),
+      key("resume", &C::resume,
+          "'auto': go on from the run directory's newest valid checkpoint, if any; or "
+          "a checkpoint file")
+          .bookkeeping(),
+      key("stop-after", &C::stop_after,
+          "write a checkpoint and stop when this step is done, as SIGTERM would (0: "
+          "never)")
+          .bookkeeping(),
+  };
+}
+
+std::vector<ConfigKey> model_and_data_keys() {
+  using M = C::Model;
+  using D = C::Data;
+  return {
+      key("model-options.shortcut", &C::model_options, &M::shortcut,
+          "how a block's input reaches its sum when the shape changes"),
+      key("model-options.zero-init-residual", &C::model_options, &M::zero_init_residual,
+          "the last batch norm of each branch starts with scale 0"),
+      key("data.train", &C::data, &D::train,
+          "training set: a shard, a folder of shards, or any HDF5 file of images and labels; a "
+          "pattern like 'part*.h5' names several"),
+      key("data.val", &C::data, &D::val, "validation set (empty: none)"),
+      key("data.images", &C::data, &D::images,
+          "files that are no shards: name of the data set of images (empty: found by its shape and "
+          "name)")
+          .for_external(),
+      key("data.labels", &C::data, &D::labels, "the same of the labels").for_external(),
+      key("data.val-images", &C::data, &D::val_images,
+          "name in the validation set (empty: as data.images)"),
+      key("data.val-labels", &C::data, &D::val_labels, "the same of the labels"),
+      key("data.layout", &C::data, &D::layout, "files that are no shards: where the channels stand")
+          .for_external(),
+      key("data.range", &C::data, &D::range,
+          "files that are no shards: what floats go from and to; they become 0 to 255, "
+          "rounded; auto: 0-1 or 0-255, judged by some rows")
+          .for_external(),
+      key("data.classes", &C::data, &D::classes,
+          "files that are no shards: number of classes (0: those named in the file, else the "
+          "largest label and one)")
+          .within(0, 1 << 20)
+          .for_external(),
+      key("data.cache-mb", &C::data, &D::cache_mb,
+          "chunked files: memory of each rank for decoded chunks (10^6 bytes)")
+          .within(1, 1 << 20)
+          .bookkeeping(),
+      key("data.shuffle", &C::data, &D::shuffle,
+          "order of an epoch: all rows mixed; blocks of rows in random order, the rows of "
+          "some blocks mixed (large pieces are read); or each node keeps its rows and mixes "
+          "them"),
+      key("data.block", &C::data, &D::block,
+          "shuffle = block, node: consecutive rows of a block (0: those of a chunk, or of 4 MB)")
+          .within(0, 1 << 30),
+      key("data.window", &C::data, &D::window, "shuffle = block: so many blocks are mixed")
+          .within(1, 1 << 20),
+      key("data.readahead", &C::data, &D::readahead,
+          "rows that are asked for ahead of those being read (0: none; chunked files: "
+          "as many as keep the threads busy)")
+          .within(0, 1 << 30)
+          .bookkeeping(),
+      key("data.stage", &C::data, &D::stage,
+          "folder of each node's own (a local disk, /dev/shm) to which the training "
+          "set is copied while it is first read (empty: none)")
+          .bookkeeping(),
+      key("data.read", &C::data, &D::read,
+          "how contiguous rows are read; mmap: from pages that a node's ranks "
+          "share")
+          .bookkeeping(),
+      key("data.crop", &C::data, &D::crop,
+          "which part of an image is trained on: a window at a random place, or a box of "
+          "random size and shape, resized; auto: the latter for JPEGs"),
+      key("data.size", &C::data, &D::size,
+          "side of the network's input (0: JPEGs 224, else as the rows are)")
+          .within(0, 65535),
+      key("data.resize", &C::data, &D::resize,
+          "shorter side to which images are resized before a random window, and in validation "
+          "before the centre, is cut out (0: 256/224 of the input's side, for JPEGs and "
+          "random-resized)")
+          .within(0, 65535),
+      key("data.min-area", &C::data, &D::min_area,
+          "random-resized: smallest share of an image's area")
+          .within(0.0001, 1)
+          .needs("data.crop", may_cut_boxes, "'random' takes windows of one size"),
+      key("data.pad", &C::data, &D::pad, "random crop from an image padded by so many pixels"),
+      key("data.flip", &C::data, &D::flip, "flip horizontally with probability 1/2"),
+      key("data.cutout", &C::data, &D::cutout, "side of a random square that is cut out (0: none)"),
+      key("data.brightness", &C::data, &D::brightness,
+          "colour jitter: levels are multiplied by 1 - x to 1 + x (0: not)")
+          .within(0, 100),
+      key("data.contrast", &C::data, &D::contrast, "colour jitter, the same for contrast")
+          .within(0, 100),
+      key("data.saturation", &C::data, &D::saturation, "colour jitter, the same for saturation")
+          .within(0, 100),
+      key("data.hue", &C::data, &D::hue,
+          "colour jitter: the hue is turned by up to this share of the circle")
+          .within(0, 0.5),
+      key("data.randaugment", &C::data, &D::randaugment,
+          "RandAugment: how many random operations on each image (usual: 2; 0: none)")
+          .within(0, 100),
+      key("data.randaugment-magnitude", &C::data, &D::randaugment_magnitude, "their strength")
+          .within(0, 30),
+      key("data.erase", &C::data, &D::erase, "random erasing: probability").within(0, 1),
+      key("data.mixup", &C::data, &D::mixup,
+          "mixup: alpha of the Beta distribution of the shares (usual: 0.2; 0: none)")
+          .within(0.01, 100)
+          .or_zero(),
+      key("data.cutmix", &C::data, &D::cutmix,
+          "CutMix: the same (usual: 1); with both, each batch takes one of them")
+          .within(0.01, 100)
+          .or_zero(),
+      key("data.workers", &C::data, &D::workers,
+          "threads of each rank that read and augment (0 or auto: as many of the spare cores' "
+          "as are measured to help)")
+          .within(0, most_threads)
+          .or_auto()
+          .bookkeeping(),
+      key("data.slots", &C::data, &D::slots, "batches that are prepared ahead")
+          .within(1, most_threads)
+          .bookkeeping(),
+      key("data.keep-last", &C::data, &D::keep_last,
+          "train on the last, smaller batch of an epoch instead of dropping it"),
+      key("data.on-bad-row", &C::data, &D::on_bad_row,
+          "a training row with a wrong checksum, JPEG or size ends the run, or "
+          "another, drawn by seed, epoch and row, takes its place")
+          .bookkeeping(),
+      key("data.bad-rows-limit", &C::data, &D::bad_rows_limit,
+          "skip: an epoch with more bad rows than this ends the run")
+          .bookkeeping(),
+  };
+}
+
+std::vector<ConfigKey> optim_keys() {
+  using O = C::Optim;
+  return {
+      key("optim.lr", &C::optim, &O::lr, "learning rate at its highest").within(0, 1e6),
+      key("optim.lr-for-batch", &C::optim, &O::lr_for_batch,
+          "linear scaling rule: lr is meant for this global batch and is scaled to the real one "
+          "(0: as given)"),
+      key("optim.momentum", &C::optim, &O::momentum, "of SGD").within(0, 0.999999),
+      key("optim.nesterov", &C::optim, &O::nesterov, "Nesterov's momentum")
+          .needs("optim.momentum", has_momentum),
+      key("optim.weight-decay", &C::optim, &O::weight_decay, "L2, added to the gradient")
+          .within(0, 1),
+      key("optim.decay-norm-and-bias", &C::optim, &O::decay_norm_and_bias,
+          "weight decay on batch norm's scale and shift and on biases, too"),
+      key("optim.label-smoothing", &C::optim, &O::label_smoothing,
+          "in training; validation's loss is without it")
+          .within(0, 0.999999),
+      key("optim.warmup-epochs", &C::optim, &O::warmup_epochs,
+          "linear warm-up; fractions are welcome")
+          .up_to("epochs"),
+      key("optim.warmup-start", &C::optim, &O::warmup_start, "learning rate that warm-up leaves")
+          .within(0, 1e6)
+          .needs("optim.warmup-epochs", warms_up),
+      key("optim.decay", &C::optim, &O::decay, "after warm-up"),
+      key("optim.final-lr", &C::optim, &O::final_lr, "where cosine and polynomial decay end")
+          .within(0, 1e6)
+          .needs("optim.decay", has_final_lr, "'cosine' and 'polynomial' end at it"),
+      key("optim.milestones", &C::optim, &O::milestones, "epochs at which step decay multiplies")
+          .needs("optim.decay", is_step, "milestones belong to 'step'"),
+      key("optim.factor", &C::optim, &O::factor, "by which step decay multiplies")
+          .within(0, 1)
+          .needs("optim.decay", is_step, "the factor belongs to 'step'"),
+      key("optim.power", &C::optim, &O::power, "of polynomial decay")
+          .within(0.01, 100)
+          .needs("optim.decay", is_polynomial, "the power belongs to 'polynomial'"),
+  };
+}
+
+std::vector<ConfigKey> other_keys() {
+  return {
+      key("eval.batch", &C::eval, &C::Eval::batch,
+          "rows of a validation batch on each rank (0: a training micro-batch)")
+          .within(0, most_batch_rows)
+          .bookkeeping(),
+      key("eval.every-epochs", &C::eval, &C::Eval::every_epochs,
+          "validate after every so many epochs, and after the last")
+          .at_least(1),
+      key("checkpoint.every-steps", &C::checkpoint, &C::Checkpoint::every_steps,
+          "write one after every so many steps (0: only at epochs)")
+          .bookkeeping(),
+      key("checkpoint.every-epochs", &C::checkpoint, &C::Checkpoint::every_epochs,
+          "write one after every so many epochs, and after the last (0: only the "
+          "last)")
+          .bookkeeping(),
+      key("checkpoint.keep", &C::checkpoint, &C::Checkpoint::keep,
+          "how many of the newest to keep, besides the best")
+          .at_least(1)
+          .bookkeeping(),
+      key("comm.bucket-mb", &C::comm, &C::Comm::bucket_mb,
+          "gradients are reduced in buckets of this size (10^6 bytes)")
+          .within(0.001, 4096),
+      key("comm.deadline-s", &C::comm, &C::Comm::deadline_s,
+          "how long a rank waits for the others before the job ends")
+          .within(1, 1e6)
+          .bookkeeping(),
+      key("comm.share-gpu", &C::comm, &C::Comm::share_gpu,
+          "ranks of a machine may use one GPU together: for tests, and for the parts "
+          "of a MIG device")
+          .bookkeeping(),
+      key("liveness.timeout-s", &C::liveness, &C::Liveness::timeout_s,
+          "silence after which a rank counts as lost and the job ends")
+          .within(2, 1e6)
+          .bookkeeping(),
+      key("walltime.margin-s", &C::walltime, &C::Walltime::margin_s,
+          "in a Slurm job: stop with a checkpoint so long before its time limit, beside "
+          "the time that a step and a checkpoint were seen to take")
+          .within(0, 1e6)
+          .bookkeeping(),
+      key("audit.every-steps", &C::audit, &C::Audit::every_steps,
+          "compare all ranks' weights after every so many steps (0: never)")
+          .bookkeeping(),
+      key("binding.require", &C::binding, &C::Binding::require,
+          "a CPU binding that reading back does not confirm is an error")
+          .bookkeeping(),
+      key("preflight.check", &C::preflight, &C::Preflight::check,
+          "before the start, measure the nodes and the network between them, and name "
+          "those that are slow or differ")
+          .bookkeeping(),
+      key("preflight.require", &C::preflight, &C::Preflight::require,
+          "the same, and such a node is an error")
+          .bookkeeping(),
+  };
+}
+
+double number_of(const ConfigKey& key, const Config& config) {
+  const std::string text = key.get(config);
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+void check_range(const ConfigKey& key, const Config& config) {
+  const KeyRange& range = *key.range;
+  const double value = number_of(key, config);
+  if (range.or_zero && value == 0) return;
+  const double high =
+      range.high_key.empty() ? range.high : number_of(*find_key(range.high_key), config);
+  const std::string given = fmt::format("{} = {}: must ", key.name, key.get(config));
+  require(value >= range.low || std::isfinite(high),
+          given + fmt::format("be at least {}", range.low));
+  require(value >= range.low && value <= high,
+          given + fmt::format("lie between {} and {}", range.low, high));
+}
+
+}  // namespace
+
+const std::vector<ConfigKey>& config_keys() {
+  static const std::vector<ConfigKey> all = [] {
+    std::vector<ConfigKey> keys = top_keys();
+    for (auto part : {model_and_data_keys(), optim_keys(), other_keys()})
+      keys.insert(keys.end(), part.begin(), part.end());
+    return keys;
+  }();
+  return all;
+}
+
+const ConfigKey* find_key(std::string_view name) {
+  for (const ConfigKey& key : config_keys())
+    if (key.name == name) return &key;
+  return nullptr;
+}
+
+void check_ranges(const Config& config) {
+  for (const ConfigKey& key : config_keys())
+    if (key.range) check_range(key, config);
+}
+
+void refuse_idle_keys(const Config& config) {
+  const Config defaults;
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.need || key.need->met(config) || key.get(config) == key.get(defaults)) continue;
+    const ConfigKey& other = *find_key(key.need->key);
+    const char* quote = other.kind == TomlKind::text ? "'" : "";
+    throw InputError(fmt::format("{} = {} would have no effect: {} is {}{}{}{}", key.name,
+                                 key.get(config), other.name, quote, other.get(config), quote,
+                                 key.need->why.empty() ? "" : "; " + key.need->why));
+  }
+}
+
+}  // namespace lockstep::config

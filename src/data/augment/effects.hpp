@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/image/pixels/colour.hpp"
+#include "lockstep/data/augment.hpp"
+#include "lockstep/data/box.hpp"
+
+namespace lockstep::data {
+
+// What is drawn for one row, as torchvision draws it: pure functions of (spec.seed, epoch, row).
+
+/// ColorJitter: four adjustments in a random order. Those that are off stand in it, too, so that
+/// turning one off leaves the others where they are.
+struct Jitter {
+  enum Kind : std::uint8_t { brightness, contrast, saturation, hue };
+  std::array<Kind, 4> order{brightness, contrast, saturation, hue};
+  std::array<double, 4> amount{1, 1, 1, 0};  ///< by kind: ratios, and by how much the hue turns
+};
+Jitter jitter(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row);
+
+/// One of RandAugment's operations.
+struct Operation {
+  enum Kind : std::uint8_t {
+    identity,
+    shear_x,
+    shear_y,
+    translate_x,
+    translate_y,
+    rotate,
+    brightness,
+    colour,
+    contrast,
+    sharpness,
+    posterise,
+    solarise,
+    autocontrast,
+    equalise
+  };
+  static constexpr std::size_t kinds = 14;
+  Kind kind = identity;
+  double magnitude = 0;  ///< signed; degrees, pixels, bits or a threshold, as the kind takes it
+};
+/// The operation of magnitude 0 to 30 on an image of this size.
+Operation operation(Operation::Kind kind, std::size_t magnitude, bool negative, std::size_t height,
+                    std::size_t width);
+/// The `index`-th operation of a row.
+Operation rand_augment(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
+                       std::size_t index, std::size_t height, std::size_t width);
+
+/// RandomErasing's rectangle (shares of 0.02 to 0.33 of the area, shapes from 0.3 to 3.3); an empty
+/// box where nothing is erased.
+Box erased_box(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row, std::size_t height,
+               std::size_t width);
+
+/// Carries out spec.effects on the rows of one thread.
+class Painter {
+ public:
+  explicit Painter(const AugmentSpec& spec) : spec_(spec) {}
+  /// Colour jitter, RandAugment, erasing with `fill` (a value for each channel), in this order.
+  void paint(std::uint64_t epoch, std::size_t row, const Canvas& image,
+             std::span<const std::uint8_t> fill);
+
+ private:
+  void carry_out(const Operation& operation, const Canvas& image);
+  AugmentSpec spec_;
+  std::vector<std::uint8_t> scratch_;
+};
+
+}  // namespace lockstep::data

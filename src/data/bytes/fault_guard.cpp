@@ -1,0 +1,79 @@
+#include "data/bytes/fault_guard.hpp"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <mutex>
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::size_t most_ranges = 4096;
+
+struct Range {
+  std::atomic<std::uintptr_t> begin{0}, end{0};  // 0: free
+  std::atomic<bool> failed{false};
+};
+std::array<Range, most_ranges> ranges;
+std::atomic<std::size_t> ranges_used{0};  // all behind them are free
+std::mutex ranges_mutex;                  // for who takes and gives; the handler does without
+struct sigaction action_before;
+std::size_t system_page_bytes = 4096;
+
+// What a handler may do, and no more: atomics, and mmap, which is a system call that takes no lock
+// of this process.
+void on_fault(int, siginfo_t* info, void*) {
+  const int kept_errno = errno;
+  const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  const std::size_t used = ranges_used.load();
+  for (std::size_t i = 0; i < used; ++i) {
+    const std::uintptr_t end = ranges[i].end.load();
+    if (at < ranges[i].begin.load() || at >= end) continue;
+    const std::size_t within = at % system_page_bytes;
+    char* const page = static_cast<char*>(info->si_addr) - within;
+    // Zeros up to the end: where a page is gone, those behind it mostly are.
+    if (::mmap(page, end - at + within, PROT_READ,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+      break;
+    ranges[i].failed.store(true);
+    errno = kept_errno;
+    return;
+  }
+  ::sigaction(SIGBUS, &action_before, nullptr);  // the same access now fails as it did before
+}
+
+void watch() {
+  system_page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, &action_before);
+}
+
+}  // namespace
+
+FaultGuard::FaultGuard(void* begin, std::size_t bytes) : slot_(0) {
+  static std::once_flag watched;
+  std::call_once(watched, watch);
+  const std::lock_guard lock(ranges_mutex);
+  while (slot_ < most_ranges && ranges[slot_].end.load() != 0) ++slot_;
+  if (slot_ == most_ranges) return;
+  Range& range = ranges[slot_];
+  range.failed = false;
+  range.begin = reinterpret_cast<std::uintptr_t>(begin);
+  range.end = reinterpret_cast<std::uintptr_t>(begin) + bytes;
+  if (slot_ >= ranges_used) ranges_used = slot_ + 1;
+}
+
+FaultGuard::~FaultGuard() {
+  if (slot_ < most_ranges) ranges[slot_].end = 0;
+}
+
+bool FaultGuard::failed() const { return slot_ < most_ranges && ranges[slot_].failed; }
+
+}  // namespace lockstep::data

@@ -1,0 +1,108 @@
+#include "data/bytes/file_bytes.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/io.hpp"
+
+namespace lockstep::data {
+namespace {
+
+constexpr const char* became_shorter = "the file has become shorter";
+constexpr std::size_t page_bytes = 4096;
+
+}  // namespace
+
+FileBytes::FileBytes(std::filesystem::path path, std::uint64_t begin, std::uint64_t length,
+                     bool checksums)
+    : path_(std::move(path)), begin_(begin), checksums_(checksums) {
+  // To note when a file was read is work for each row, and nobody asks for it; only the file's
+  // owner may leave it out.
+  constexpr int how = O_RDONLY | O_CLOEXEC;
+  descriptor_ = Owned<int, ::close, -1>(::open(path_.c_str(), how | O_NOATIME));
+  if (!descriptor_ && errno == EPERM)
+    descriptor_ = Owned<int, ::close, -1>(::open(path_.c_str(), how));
+  if (!descriptor_) {
+    const char* hint = errno == EMFILE ? " (raise 'ulimit -n' or pack into fewer shards)" : "";
+    refuse(fmt::format("cannot be opened: {}{}", std::strerror(errno), hint));
+  }
+  stamp_ = stamp_of(descriptor_.get(), path_);
+  if (stamp_.bytes < begin || stamp_.bytes - begin < length) {
+    refuse(fmt::format("is truncated: {} bytes long, but its rows' {} bytes begin at {}",
+                       stamp_.bytes, length, begin));
+  }
+}
+
+void FileBytes::refuse(std::string_view what) const {
+  throw InputError(fmt::format("{}: {}", path_.string(), what));
+}
+
+void FileBytes::refuse_unread(std::size_t row, std::string_view why, bool in_copy) const {
+  refuse(fmt::format(
+      "row {} cannot be read{}: {}", row,
+      in_copy ? fmt::format(" from its copy {}", staged_->path().string()) : std::string(), why));
+}
+
+const std::uint8_t* FileBytes::mapped(std::size_t row, std::uint64_t offset,
+                                      std::size_t bytes) const {
+  if (!mapping_) return nullptr;
+  const std::uint64_t begin = begin_ + offset;
+  if (staged_ && !staged_->ensure(begin, begin + bytes)) return nullptr;
+  const std::uint8_t* found = mapping_->bytes(begin, begin + bytes);
+  if (found == nullptr) refuse_unread(row, became_shorter, staged_ != nullptr);
+  // Where no checksum follows, zeros would pass for pixels.
+  const volatile std::uint8_t* page = found;
+  for (std::size_t at = 0; at < bytes; at += page_bytes) static_cast<void>(page[at]);
+  static_cast<void>(page[bytes - 1]);
+  require_read(row);
+  return found;
+}
+
+void FileBytes::require_read(std::size_t row) const {
+  // Only a checksum would notice other bytes.
+  if (!checksums_ && !staged_)
+    require_same(stamp_of(descriptor_.get(), path_), stamp_, path_, fmt::format("row {}", row));
+  if (mapping_ && mapping_->failed())
+    refuse_unread(row, "its pages are gone (the file was cut off, or its disk fails)",
+                  staged_ != nullptr);
+}
+
+void FileBytes::read(std::size_t row, std::uint64_t offset, std::span<std::uint8_t> to) const {
+  if (const std::uint8_t* from = mapped(row, offset, to.size())) {
+    std::memcpy(to.data(), from, to.size());
+    return require_read(row);
+  }
+  const std::uint64_t begin = begin_ + offset;
+  const bool in_copy = staged_ && staged_->ensure(begin, begin + to.size());
+  const int descriptor = in_copy ? staged_->descriptor() : descriptor_.get();
+  if (read_all_at(descriptor, to.data(), to.size(), begin) != to.size())
+    refuse_unread(row, errno == 0 ? became_shorter : std::strerror(errno), in_copy);
+  require_read(row);
+}
+
+void FileBytes::ask_for(std::uint64_t offset, std::size_t bytes) const {
+  const std::uint64_t begin = begin_ + offset;
+  if (staged_) {
+    staged_->ensure(begin, begin + bytes);
+  } else {
+    ::posix_fadvise(descriptor_.get(), static_cast<off_t>(begin), static_cast<off_t>(bytes),
+                    POSIX_FADV_WILLNEED);
+  }
+}
+
+void FileBytes::map() {
+  const int from = staged_ ? staged_->descriptor() : descriptor_.get();
+  mapping_ = std::make_unique<Mapping>(from, path_.string());
+}
+
+StagedFile& FileBytes::stage(const std::filesystem::path& directory) {
+  staged_ = std::make_unique<StagedFile>(path_, descriptor_.get(), directory);
+  return *staged_;
+}
+
+}  // namespace lockstep::data

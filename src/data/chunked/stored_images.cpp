@@ -1,0 +1,302 @@
+#include "data/chunked/stored_images.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::size_t largest_block = std::size_t{1} << 30;
+
+}  // namespace
+
+hid_t memory_type(Number number) {
+  switch (number) {
+    case Number::u8:
+      return H5T_NATIVE_UINT8;
+    case Number::i8:
+      return H5T_NATIVE_INT8;
+    case Number::u16:
+      return H5T_NATIVE_UINT16;
+    case Number::i16:
+      return H5T_NATIVE_INT16;
+    case Number::u32:
+      return H5T_NATIVE_UINT32;
+    case Number::i32:
+      return H5T_NATIVE_INT32;
+    case Number::u64:
+      return H5T_NATIVE_UINT64;
+    case Number::i64:
+      return H5T_NATIVE_INT64;
+    case Number::f32:
+      return H5T_NATIVE_FLOAT;
+    case Number::f64:
+      return H5T_NATIVE_DOUBLE;
+  }
+  throw Error("a kind of number without a type");
+}
+
+StoredImages::StoredImages(std::filesystem::path path, h5::Data data, const PixelForm& form,
+                           std::size_t rows)
+    : path_(std::move(path)),
+      data_(std::move(data)),
+      file_(H5Iget_file_id(data_.get())),
+      form_(form),
+      rows_(rows) {
+  const h5::Space space(H5Dget_space(data_.get()));
+  extent_.resize(static_cast<std::size_t>(std::max(1, H5Sget_simple_extent_ndims(space.get()))));
+  H5Sget_simple_extent_dims(space.get(), extent_.data(), nullptr);
+  const h5::Properties created(H5Dget_create_plist(data_.get()));
+  remember_file();
+  choose_way(created.get());
+  if (plain_chunks()) reopen_without_cache();
+  const std::size_t row = std::max(form_.stored_bytes(), form_.count());
+  const std::size_t rows_decoded = chunk_.empty() ? 1 : chunk_[0];
+  if (rows_decoded > largest_block / row || chunk_bytes() > largest_block) {
+    h5::refuse(path_, fmt::format("its images lie in chunks of {} rows of {} bytes; at most 1 GiB "
+                                  "is decoded at once: write it with smaller chunks",
+                                  rows_decoded, row));
+  }
+}
+
+StoredImages::~StoredImages() {
+  const h5::Session session;
+  data_.reset();
+  file_.reset();
+}
+
+void StoredImages::choose_way(hid_t created) {
+  const H5D_layout_t layout = H5Pget_layout(created);
+  if (layout == H5D_VIRTUAL) {
+    check_virtual_files(created);
+    layout_ = "virtual";
+  } else if (layout != H5D_CHUNKED) {
+    layout_ = layout == H5D_COMPACT ? "compact" : "contiguous";
+    if (H5Pget_external_count(created) > 0) layout_ = "in external files";
+  } else {
+    chunk_.resize(extent_.size());
+    H5Pget_chunk(created, static_cast<int>(chunk_.size()), chunk_.data());
+    block_rows_ = std::min<std::size_t>(chunk_[0], rows_);
+    std::size_t pieces = 1;
+    for (std::size_t d = 1; d < chunk_.size(); ++d)
+      pieces *= (extent_[d] + chunk_[d] - 1) / chunk_[d];
+    layout_ = fmt::format("chunks of {} row(s)", chunk_[0]);
+    if (pieces > 1) layout_ += fmt::format(", each row cut into {} of them", pieces);
+    const std::string names = filter_names(created);
+    layout_ += ", " + (names.empty() ? std::string("not compressed") : names);
+    // Chunks of another byte order or number are left to HDF5, which converts them.
+    const h5::Type type(H5Dget_type(data_.get()));
+    if (H5Tequal(type.get(), memory_type(form_.number)) > 0) filters_ = ChunkFilters::of(created);
+    H5Pget_fill_value(created, memory_type(form_.number), fill_.data());
+  }
+}
+
+// HDF5's cache of chunks would only be one copy more of what is kept here.
+void StoredImages::reopen_without_cache() {
+  std::string name(
+      static_cast<std::size_t>(std::max<ssize_t>(0, H5Iget_name(data_.get(), nullptr, 0))) + 1,
+      '\0');
+  H5Iget_name(data_.get(), name.data(), name.size());
+  const h5::Properties access(H5Pcreate(H5P_DATASET_ACCESS));
+  H5Pset_chunk_cache(access.get(), 1, 0, 1);
+  data_ = {};
+  data_ = h5::Data(H5Dopen2(file_.get(), name.c_str(), access.get()));
+  if (!data_) h5::refuse_with_cause(path_, "its images cannot be opened");
+}
+
+void StoredImages::remember_file() {
+  void* handle = nullptr;
+  if (H5Fget_vfd_handle(file_.get(), H5P_DEFAULT, &handle) >= 0 && handle != nullptr) {
+    descriptor_ = *static_cast<const int*>(handle);  // of the driver that shard files are opened by
+    stamp_ = stamp_of(descriptor_, path_);
+  }
+}
+
+// HDF5 gives fill values for what is not there, also when it may not open as many files.
+void StoredImages::check_virtual_files(hid_t created) {
+  std::size_t count = 0;
+  H5Pget_virtual_count(created, &count);
+  allow_open_files(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const ssize_t length = H5Pget_virtual_filename(created, i, nullptr, 0);
+    std::string name(static_cast<std::size_t>(std::max<ssize_t>(0, length)) + 1, '\0');
+    H5Pget_virtual_filename(created, i, name.data(), name.size());
+    name.pop_back();
+    if (name == "." || name.find('%') != std::string::npos) continue;
+    VirtualFile file{path_.parent_path() / name, 0, extent_[0], {}};
+    if (::access(file.path.c_str(), R_OK) != 0 && ::access(name.c_str(), R_OK) != 0) {
+      h5::refuse(path_, fmt::format("is a virtual data set over {}, which cannot be read: {}",
+                                    file.path.string(), std::strerror(errno)));
+    }
+    if (::access(file.path.c_str(), R_OK) != 0) file.path = name;
+    const h5::Space space(H5Pget_virtual_vspace(created, i));
+    std::vector<hsize_t> first(extent_.size()), last(extent_.size());
+    if (H5Sget_select_bounds(space.get(), first.data(), last.data()) >= 0) {
+      file.first = first[0];
+      file.last = last[0];
+    }
+    file.stamp = stamp_of(file.path);
+    virtual_files_.push_back(std::move(file));
+  }
+}
+
+/// Behind a reading. Other programs' files have no checksums that would tell.
+void StoredImages::require_unchanged(std::size_t block) const {
+  if (descriptor_ >= 0) require_same(stamp_of(descriptor_, path_), stamp_, path_, rows_text(block));
+  const std::size_t first = block * block_rows_, last = first + rows_of(block) - 1;
+  for (const VirtualFile& file : virtual_files_)
+    if (file.first <= last && file.last >= first)
+      require_same(stamp_of(file.path), file.stamp, path_, rows_text(block), file.path.string());
+}
+
+std::size_t StoredImages::rows_of(std::size_t block) const {
+  return std::min(block_rows_, rows_ - block * block_rows_);
+}
+
+std::size_t StoredImages::chunk_bytes() const {
+  return std::accumulate(chunk_.begin(), chunk_.end(), bytes_of(form_.number),
+                         std::multiplies<std::size_t>());
+}
+
+std::string StoredImages::rows_text(std::size_t block) const {
+  const std::size_t first = block * block_rows_, count = rows_of(block);
+  return count == 1 ? fmt::format("row {}", first)
+                    : fmt::format("row {} to {}", first, first + count - 1);
+}
+
+void StoredImages::decode(std::size_t block, std::uint8_t* pixels) const {
+  if (form_.plain()) return decode_stored(block, pixels);
+  thread_local std::vector<std::uint8_t> numbers;
+  const std::size_t rows = rows_of(block);
+  if (numbers.size() < rows * form_.stored_bytes()) numbers.resize(rows * form_.stored_bytes());
+  decode_stored(block, numbers.data());
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto bad =
+        form_.convert(&numbers[row * form_.stored_bytes()], pixels + row * form_.count());
+    if (bad) h5::refuse(path_, not_a_pixel(form_, block * block_rows_ + row, *bad));
+  }
+}
+
+void StoredImages::decode_stored(std::size_t block, std::uint8_t* numbers) const {
+  try {
+    if (filters_ && !plain_chunks())
+      decode_chunks(block, numbers);
+    else
+      read_by_hdf5(block, numbers);
+  } catch (const InputError&) {
+    require_unchanged(block);  // which then is the better reason
+    throw;
+  }
+  require_unchanged(block);
+}
+
+void StoredImages::decode_chunks(std::size_t block, std::uint8_t* numbers) const {
+  thread_local std::vector<std::uint8_t> stored, decoded, scratch[2];
+  const std::size_t bytes = chunk_bytes(), row_bytes = form_.stored_bytes();
+  // One chunk holds the whole rows of a whole block: no detour.
+  const bool direct = bytes == rows_of(block) * row_bytes &&
+                      std::equal(chunk_.begin() + 1, chunk_.end(), extent_.begin() + 1);
+  std::vector<hsize_t> origin(extent_.size(), 0);
+  origin[0] = block * block_rows_;
+  for (;;) {
+    std::uint32_t skipped = 0;
+    const bool written = fetch(origin, stored, skipped);
+    if (!direct && decoded.size() < bytes) decoded.resize(bytes);
+    const std::span<std::uint8_t> target(direct ? numbers : decoded.data(), bytes);
+    try {
+      if (written)
+        filters_->undo(skipped, stored, target, scratch);
+      else
+        fill(target);
+    } catch (const InputError& error) {
+      h5::refuse(path_, fmt::format("{} cannot be decoded: {}", rows_text(block), error.what()));
+    }
+    if (!direct) place(origin, decoded.data(), block, numbers);
+    std::size_t d = extent_.size() - 1;
+    for (; d > 0; --d) {
+      origin[d] += chunk_[d];
+      if (origin[d] < extent_[d]) break;
+      origin[d] = 0;
+    }
+    if (d == 0) return;
+  }
+}
+
+void StoredImages::fill(std::span<std::uint8_t> numbers) const {
+  const std::size_t bytes = bytes_of(form_.number);
+  for (std::size_t at = 0; at < numbers.size(); at += bytes)
+    std::copy_n(fill_.data(), bytes, &numbers[at]);
+}
+
+// False when it was never written. H5Dget_chunk_info and its kin look through all chunks to find
+// one, the size alone does not. (Where there are no filters HDF5 1.10 gives the size that it should
+// have, and H5Dread_chunk reads as much as the file says: such chunks must not come here.)
+bool StoredImages::fetch(const std::vector<hsize_t>& origin, std::vector<std::uint8_t>& stored,
+                         std::uint32_t& skipped) const {
+  const h5::Session session;
+  hsize_t bytes = 0;
+  if (H5Dget_chunk_storage_size(data_.get(), origin.data(), &bytes) < 0) {
+    haddr_t address = 0;  // undefined where there is none, which is no error here
+    if (H5Dget_chunk_info_by_coord(data_.get(), origin.data(), nullptr, &address, &bytes) < 0 ||
+        address != HADDR_UNDEF)
+      h5::refuse_with_cause(path_, fmt::format("the chunk at row {} cannot be found", origin[0]));
+    return false;
+  }
+  if (bytes == 0) return false;
+  if (bytes > 2 * largest_block)
+    h5::refuse(path_, fmt::format("the chunk at row {} is damaged", origin[0]));
+  stored.resize(bytes);
+  if (H5Dread_chunk(data_.get(), H5P_DEFAULT, origin.data(), &skipped, stored.data()) < 0)
+    h5::refuse_with_cause(path_, fmt::format("the chunk at row {} cannot be read", origin[0]));
+  return true;
+}
+
+// A chunk's part of the block, run by run; at an edge it reaches beyond the data.
+void StoredImages::place(const std::vector<hsize_t>& origin, const std::uint8_t* chunk,
+                         std::size_t block, std::uint8_t* numbers) const {
+  const std::size_t rank = extent_.size();
+  std::size_t tail = rank - 1;  // from here on a run lies in one piece in both
+  while (tail > 0 && chunk_[tail] == extent_[tail]) --tail;
+  std::vector<std::size_t> size(rank), at(rank, 0);
+  size[0] = rows_of(block);
+  for (std::size_t d = 1; d < rank; ++d)
+    size[d] = std::min<std::size_t>(chunk_[d], extent_[d] - origin[d]);
+  std::size_t run = size[tail] * bytes_of(form_.number);
+  for (std::size_t d = tail + 1; d < rank; ++d) run *= extent_[d];
+  for (bool more = true; more;) {
+    std::size_t from = at[0], to = at[0];
+    for (std::size_t d = 1; d < rank; ++d) {
+      from = from * chunk_[d] + at[d];
+      to = to * extent_[d] + at[d] + origin[d];
+    }
+    std::memcpy(numbers + to * bytes_of(form_.number), chunk + from * bytes_of(form_.number), run);
+    more = false;
+    for (std::size_t d = tail; d-- > 0 && !more;) {
+      more = ++at[d] < size[d];
+      if (!more) at[d] = 0;
+    }
+  }
+}
+
+void StoredImages::read_by_hdf5(std::size_t block, std::uint8_t* numbers) const {
+  const h5::Session session;
+  std::vector<hsize_t> start(extent_.size(), 0), count = extent_;
+  start[0] = block * block_rows_;
+  count[0] = rows_of(block);
+  const h5::Space space(H5Dget_space(data_.get()));
+  const h5::Space memory(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr));
+  if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(),
+                          nullptr) < 0 ||
+      H5Dread(data_.get(), memory_type(form_.number), memory.get(), space.get(), H5P_DEFAULT,
+              numbers) < 0)
+    h5::refuse_with_cause(path_, fmt::format("{} cannot be read", rows_text(block)));
+}
+
+}  // namespace lockstep::data

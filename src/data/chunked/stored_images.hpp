@@ -1,0 +1,89 @@
+#pragma once
+
+#include <hdf5.h>
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/chunked/chunk_filters.hpp"
+#include "data/chunked/pixel_form.hpp"
+#include "lockstep/base/file_stamp.hpp"
+#include "lockstep/base/h5.hpp"
+
+namespace lockstep::data {
+
+/// HDF5's name for it in memory.
+hid_t memory_type(Number number);
+
+/// The images of an open file that do not lie in it as plain bytes in one piece: chunked,
+/// compressed, virtual, of another byte order. They are decoded block by block: all chunks over the
+/// same rows, or some rows. Where the filters are known here, a chunk is fetched as it is stored,
+/// under HDF5's lock, and decoded outside of it. Thread-safe. Keeps the file open; destroyed under
+/// no h5::Session.
+class StoredImages {
+ public:
+  /// `data` has `rows` rows of `form`. The caller holds an h5::Session. Throws InputError naming
+  /// `path` when a block would be too large, or a virtual data set lacks a file.
+  StoredImages(std::filesystem::path path, h5::Data data, const PixelForm& form, std::size_t rows);
+  ~StoredImages();
+  StoredImages(const StoredImages&) = delete;
+  StoredImages& operator=(const StoredImages&) = delete;
+
+  std::size_t block_rows() const { return block_rows_; }
+  std::size_t rows_of(std::size_t block) const;  ///< the last one may have fewer
+  /// Rows of a block as pixels [rows_of(block), height, width, channels]. Throws InputError naming
+  /// the file and the rows.
+  void decode(std::size_t block, std::uint8_t* pixels) const;
+  /// The same as they are stored, in this machine's byte order.
+  void decode_stored(std::size_t block, std::uint8_t* numbers) const;
+  const PixelForm& form() const { return form_; }
+  /// What floats go from and to is found out when the images are open already.
+  void set_form(const PixelForm& form) { form_ = form; }
+  /// "chunks of 16 rows, gzip"; what `lockstep info` says.
+  const std::string& layout() const { return layout_; }
+  bool through_hdf5() const { return !filters_; }  ///< one thread at a time decodes
+
+ private:
+  void choose_way(hid_t created);
+  void reopen_without_cache();
+  /// Chunks without filters: HDF5 reads them straight to where they belong.
+  bool plain_chunks() const { return filters_ && filters_->empty(); }
+  void check_virtual_files(hid_t created);
+  void remember_file();
+  void require_unchanged(std::size_t block) const;
+  void decode_chunks(std::size_t block, std::uint8_t* numbers) const;
+  bool fetch(const std::vector<hsize_t>& origin, std::vector<std::uint8_t>& stored,
+             std::uint32_t& skipped) const;
+  void place(const std::vector<hsize_t>& origin, const std::uint8_t* chunk, std::size_t block,
+             std::uint8_t* numbers) const;
+  void fill(std::span<std::uint8_t> numbers) const;
+  void read_by_hdf5(std::size_t block, std::uint8_t* numbers) const;
+  std::size_t chunk_bytes() const;
+  std::string rows_text(std::size_t block) const;
+
+  std::filesystem::path path_;
+  h5::Data data_;
+  h5::File file_;
+  PixelForm form_;
+  std::size_t rows_, block_rows_ = 1;
+  std::vector<hsize_t> extent_, chunk_;  // of each dimension; no chunk: not chunked
+  std::optional<ChunkFilters> filters_;  // none: HDF5 decodes
+  /// A file as it was when it was opened. HDF5 gives zeros and fill values for what is gone.
+  struct VirtualFile {
+    std::filesystem::path path;
+    hsize_t first = 0, last = 0;  // rows that it may hold
+    FileStamp stamp;
+  };
+  std::vector<VirtualFile> virtual_files_;  // of a virtual data set
+  int descriptor_ = -1;                     // HDF5's, of the file itself; below 0: it has none
+  FileStamp stamp_;
+  std::array<std::uint8_t, 8> fill_{};  // a number of chunks that were never written
+  std::string layout_;
+};
+
+}  // namespace lockstep::data

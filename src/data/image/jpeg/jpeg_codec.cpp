@@ -1,0 +1,112 @@
+#include "data/image/jpeg/jpeg_codec.hpp"
+
+#include <algorithm>
+
+namespace lockstep::data::jpeg {
+namespace {
+
+void leave(j_common_ptr codec) {
+  auto* exit = reinterpret_cast<ErrorExit*>(codec->err);
+  codec->err->format_message(codec, exit->text);
+  std::longjmp(exit->back, 1);
+}
+
+/// Warnings that leave the pixels whole: bytes between segments and unusual headers.
+bool harmless(int code) {
+  return code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR ||
+         code == JWRN_TOO_MUCH_DATA;
+}
+
+void on_message(j_common_ptr codec, int level) {
+  if (level < 0 && !harmless(codec->err->msg_code)) leave(codec);
+}
+
+/// Which tables a file defines before its first scan: a bit for each number.
+struct Tables {
+  unsigned quantisation = 0, dc = 0, ac = 0;
+
+  /// All that the codec holds are among them.
+  bool include(const jpeg_decompress_struct& codec) const {
+    for (unsigned t = 0; t < NUM_QUANT_TBLS; ++t)
+      if (codec.quant_tbl_ptrs[t] != nullptr && (quantisation >> t & 1) == 0) return false;
+    for (unsigned t = 0; t < NUM_HUFF_TBLS; ++t)
+      if ((codec.dc_huff_tbl_ptrs[t] != nullptr && (dc >> t & 1) == 0) ||
+          (codec.ac_huff_tbl_ptrs[t] != nullptr && (ac >> t & 1) == 0))
+        return false;
+    return true;
+  }
+  void add_quantisation(std::span<const std::uint8_t> segment) {
+    while (!segment.empty()) {
+      quantisation |= 1u << (segment[0] & 15);
+      const std::size_t bytes = segment[0] >> 4 != 0 ? 129 : 65;
+      segment = segment.subspan(std::min(bytes, segment.size()));
+    }
+  }
+  void add_huffman(std::span<const std::uint8_t> segment) {
+    while (segment.size() >= 17) {
+      unsigned& kind = segment[0] >> 4 != 0 ? ac : dc;
+      kind |= 1u << (segment[0] & 15);
+      std::size_t bytes = 17;
+      for (std::size_t length = 1; length <= 16; ++length) bytes += segment[length];
+      segment = segment.subspan(std::min(bytes, segment.size()));
+    }
+  }
+};
+
+Tables tables_in(std::span<const std::uint8_t> file) {
+  Tables tables;
+  for (std::size_t at = 2; at + 4 <= file.size() && file[at] == 0xFF;) {
+    const std::uint8_t marker = file[at + 1];
+    if (marker == 0xFF) {  // any number may stand before a marker
+      ++at;
+      continue;
+    }
+    const std::size_t length = std::size_t{file[at + 2]} << 8 | file[at + 3];
+    if (marker == 0xDA || length < 2 || length > file.size() - at - 2) break;
+    const auto segment = file.subspan(at + 4, length - 2);
+    if (marker == 0xDB) tables.add_quantisation(segment);
+    if (marker == 0xC4) tables.add_huffman(segment);
+    at += 2 + length;
+  }
+  return tables;
+}
+
+}  // namespace
+
+void install(ErrorExit& exit) {
+  jpeg_std_error(&exit.manager);
+  exit.manager.error_exit = leave;
+  exit.manager.emit_message = on_message;
+}
+
+OwnDecoder::OwnDecoder() {
+  install(decoder_.exit);
+  make();
+}
+
+void OwnDecoder::make() {
+  decoder_.codec.err = &decoder_.exit.manager;
+  check(guarded(decoder_, [](jpeg_decompress_struct& codec) { jpeg_create_decompress(&codec); }),
+        "libjpeg could not start");
+}
+
+Decoder& OwnDecoder::for_file(std::span<const std::uint8_t> file) {
+  if (!tables_in(file).include(decoder_.codec)) {
+    jpeg_destroy_decompress(&decoder_.codec);
+    make();
+  }
+  return decoder_;
+}
+
+void rgb_from_inverted_cmyk(const std::uint8_t* from, std::uint8_t* to, std::size_t pixels,
+                            std::size_t step) {
+  for (std::size_t i = 0; i < pixels; ++i, from += 4, to += step) {
+    const unsigned light = from[3];
+    for (std::size_t c = 0; c < 3; ++c) {
+      const unsigned product = (255u - from[c]) * light + 128;
+      to[c] = static_cast<std::uint8_t>(light - (((product >> 8) + product) >> 8));
+    }
+  }
+}
+
+}  // namespace lockstep::data::jpeg

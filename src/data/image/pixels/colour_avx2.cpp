@@ -1,0 +1,14 @@
+#include "data/image/pixels/colour_kernels.hpp"
+
+#pragma GCC target("avx2")
+
+namespace lockstep::data {
+namespace {
+
+#include "data/image/pixels/colour_kernels.inc"
+
+}  // namespace
+
+const ColourKernels colour_avx2 = {stretch, blend, grey_sum, saturate, turn, sharpen};
+
+}  // namespace lockstep::data

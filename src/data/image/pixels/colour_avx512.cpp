@@ -1,0 +1,14 @@
+#include "data/image/pixels/colour_kernels.hpp"
+
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
+
+namespace lockstep::data {
+namespace {
+
+#include "data/image/pixels/colour_kernels.inc"
+
+}  // namespace
+
+const ColourKernels colour_avx512 = {stretch, blend, grey_sum, saturate, turn, sharpen};
+
+}  // namespace lockstep::data

@@ -1,0 +1,117 @@
+#include "data/image/pixels/resample.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "data/image/pixels/resample_kernels.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::data {
+namespace {
+
+/// The source pixels under the filter of one target pixel, and its weights before normalisation.
+struct Filter {
+  double scale, reach, inverse;
+  std::size_t length;
+
+  explicit Filter(const Axis& axis)
+      : scale(static_cast<double>(axis.length) / static_cast<double>(axis.target)),
+        reach(std::max(scale, 1.0)),
+        inverse(1 / reach),
+        length(axis.length) {}
+  double centre(std::size_t target) const { return (static_cast<double>(target) + 0.5) * scale; }
+  Extent under(std::size_t target) const {
+    const double at = centre(target), end = static_cast<double>(length);
+    return {static_cast<std::size_t>(std::max(at - reach + 0.5, 0.0)),
+            static_cast<std::size_t>(std::min(at + reach + 0.5, end))};
+  }
+  double weight(std::size_t target, std::size_t source) const {
+    const double away = (static_cast<double>(source) + 0.5 - centre(target)) * inverse;
+    return std::max(1 - std::abs(away), 0.0);
+  }
+};
+
+const ResampleKernels& resample_kernels() {
+  static const ResampleKernels& chosen =
+      __builtin_cpu_supports("avx512f")                                 ? resample_avx512
+      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? resample_avx2
+                                                                        : resample_x86_64;
+  return chosen;
+}
+
+}  // namespace
+
+Extent needed(const Axis& axis) {
+  const Filter filter(axis);
+  return {axis.begin + filter.under(axis.first).begin,
+          axis.begin + filter.under(axis.first + axis.count - 1).end};
+}
+
+void Resampler::Taps::plan(const Axis& axis, int bits) {
+  const Filter filter(axis);
+  most = 0;
+  first.resize(axis.count);
+  for (std::size_t i = 0; i < axis.count; ++i) {
+    const Extent under = filter.under(axis.first + i);
+    first[i] = static_cast<std::uint32_t>(under.begin);
+    most = std::max(most, under.end - under.begin);
+  }
+  weights.assign(axis.count * most, 0);
+  const double whole = 1 << bits;
+  for (std::size_t i = 0; i < axis.count; ++i) {
+    const std::size_t target = axis.first + i;
+    const Extent under = filter.under(target);
+    float* const weight = &weights[i * most];
+    double sum = 0;
+    for (std::size_t s = under.begin; s < under.end; ++s) sum += filter.weight(target, s);
+    std::size_t largest = 0;
+    int left = 1 << bits;
+    for (std::size_t k = 0; k < under.end - under.begin; ++k) {
+      const double share = filter.weight(target, under.begin + k) / sum;
+      const int rounded = static_cast<int>(std::lround(share * whole));
+      left -= rounded;
+      weight[k] = static_cast<float>(rounded);
+      if (weight[k] > weight[largest]) largest = k;
+    }
+    weight[largest] += static_cast<float>(left);
+  }
+}
+
+void Resampler::run(const Picture& from, const Axis& rows, const Axis& columns, bool flip,
+                    std::size_t channels, std::uint8_t* to) {
+  check(channels >= 1 && channels <= resample_pixel, "pixels of 1 to 4 bytes");
+  const Extent across = needed(columns), down = needed(rows);
+  check(from.left <= across.begin && from.top <= down.begin, "the picture shows what is needed");
+  rows_.plan(rows, column_bits);
+  columns_.plan(columns, line_bits);
+  for (std::uint32_t& first : columns_.first)
+    first -= static_cast<std::uint32_t>(across.begin - columns.begin);
+  const std::size_t blocks = (across.end - across.begin + 3) / 4;
+  // Weights that are 0 fill up the short lists, and may fall behind the last column.
+  lines_.resize(std::max(lines_.size(), (4 * blocks + columns_.most) * resample_lanes));
+  const std::uint8_t* corner = from.pixels + (across.begin - from.left) * resample_pixel;
+  const std::size_t line_bytes = columns.count * channels;
+
+  for (std::size_t y = 0; y < rows.count; y += resample_lines) {
+    std::uint8_t* lines[resample_lines];
+    for (std::size_t i = 0; i < resample_lines; ++i) {
+      const std::size_t row = std::min(y + i, rows.count - 1);  // the last one again, if need be
+      lines[i] = to + row * line_bytes;
+      const std::size_t first = rows.begin + rows_.first[row];
+      const std::size_t taps = std::min(rows_.most, down.end - first);
+      resample_kernels().blend_lines(corner + (first - from.top) * from.stride, from.stride,
+                                     &rows_.weights[row * rows_.most], taps, blocks,
+                                     &lines_[i * resample_pixel]);
+    }
+    resample_kernels().blend_columns(lines_.data(), columns_.first.data(), columns_.weights.data(),
+                                     columns_.most, columns.count, flip, channels, lines);
+  }
+}
+
+void widen_pixels(const std::uint8_t* from, std::size_t pixels, std::size_t channels,
+                  std::uint8_t* to) {
+  for (std::size_t i = 0; i < pixels; ++i) std::memcpy(to + 4 * i, from + channels * i, 4);
+}
+
+}  // namespace lockstep::data

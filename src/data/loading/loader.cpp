@@ -1,0 +1,304 @@
+#include "lockstep/data/loader.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "data/loading/replacement.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/data/row_reader.hpp"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::size_t rows_of_piece = 16;  // of a batch, taken by a worker at once
+constexpr std::size_t target_alignment = 64;
+
+// A batch's place in the ring. Turn t always uses slot t mod slots, so batches need no queue.
+struct Slot {
+  enum class State { free, filling, ready, lent };
+  State state = State::free;
+  std::size_t missing = 0;      // rows that no worker has finished yet
+  device::PinnedBuffer memory;  // images, then targets
+  std::uint8_t* images = nullptr;
+  Target* targets = nullptr;
+  std::vector<Replaced> replaced;
+};
+
+// Rows [first, last) of the batch of one turn.
+struct Piece {
+  std::uint64_t turn = 0;
+  std::size_t first = 0, last = 0;
+};
+
+// Workers that read the same block of a chunked file would wait for the one that decodes it; so
+// each decodes the next one ahead, as far as the cache holds them.
+std::size_t usual_readahead(const DataSet& data, const LoaderSpec& spec) {
+  const Storage storage = data.storage();
+  if (storage.contiguous || spec.sampler.shuffle == Shuffle::global) return 0;
+  const std::size_t block = storage.block_rows * data.info().row_bytes();
+  const std::size_t kept = storage.cache_bytes / block;  // blocks
+  const bool mixed = spec.sampler.shuffle == Shuffle::block;
+  const std::size_t together = mixed ? spec.sampler.window + 1 : 1;
+  if (kept < 2 * together + spec.workers) return 0;
+  return mixed ? spec.sampler.window * spec.sampler.block : (spec.workers + 1) * storage.block_rows;
+}
+
+}  // namespace
+
+// Batches are counted in turns: turn t is batch t mod batches() of epoch t / batches(). Everything
+// that workers and trainer share is guarded by `mutex`, but for the rows themselves: a piece
+// belongs to the worker that claimed it, and a slot to the trainer while it is lent.
+struct Loader::Impl {
+  const DataSet& rows;
+  const LoaderSpec spec;
+  const Sampler sampler;
+  const DataSetInfo shape;      // of a batch's rows
+  const std::size_t row_bytes;  // of a batch
+  const std::uint64_t end_turn;
+  const std::size_t readahead;  // rows
+  std::vector<Slot> slots;
+
+  std::mutex mutex;
+  std::condition_variable work;   // for workers: a slot is free, or the end
+  std::condition_variable ready;  // for the trainer: a batch is ready, or an error
+  std::uint64_t fill_turn;        // the turn that pieces are claimed from
+  std::size_t fill_row = 0;       // the first row of it that nobody has claimed
+  std::uint64_t next_turn;        // that next() returns
+  std::exception_ptr error;
+  std::atomic<std::uint64_t> asked{0};  // rows for which was asked, counted over all turns
+  std::atomic<bool> stopping{false};    // set under the mutex, also looked at between rows
+  std::vector<std::thread> workers;
+
+  Impl(const DataSet& data, const LoaderSpec& what, device::Device& device)
+      : rows(data),
+        spec(what),
+        sampler(what.sampler),
+        shape(delivered(data.info(), what.augment, data.files().front().string())),
+        row_bytes(shape.row_bytes()),
+        end_turn((spec.epoch + spec.epochs) * sampler.batches()),
+        readahead(spec.readahead > 0 ? spec.readahead : usual_readahead(data, spec)),
+        slots(spec.slots),
+        fill_turn(spec.epoch * sampler.batches() + spec.batch),
+        next_turn(fill_turn) {
+    check(spec.sampler.rows == rows.info().rows, "the sampler counts the data set's rows");
+    check(spec.workers > 0 && spec.slots > 0, "a loader has workers and slots");
+    check(spec.batch <= sampler.batches(), "the first batch lies in the epoch");
+    const std::size_t image_bytes = sampler.rank_batch() * row_bytes;
+    const std::size_t target_offset =
+        (image_bytes + target_alignment - 1) / target_alignment * target_alignment;
+    for (Slot& slot : slots) {
+      slot.memory = device.allocate_pinned(target_offset + sampler.rank_batch() * sizeof(Target));
+      slot.images = reinterpret_cast<std::uint8_t*>(slot.memory.data());
+      slot.targets = reinterpret_cast<Target*>(slot.memory.data() + target_offset);
+    }
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    work.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+
+  Slot& slot_of(std::uint64_t turn) { return slots[turn % slots.size()]; }
+
+  // Called once the loader owns this object: if the last thread cannot be started, ~Impl() ends the
+  // others.
+  void start() {
+    for (std::size_t i = 0; i < spec.workers; ++i) workers.emplace_back([this] { run(); });
+  }
+
+  void run() {
+    try {
+      if (spec.bind_worker) spec.bind_worker();
+      RowReader reader(rows, spec.augment);
+      while (const std::optional<Piece> piece = claim()) {
+        read_ahead(*piece);
+        if (fill_piece(*piece, reader)) give_back(*piece);
+      }
+    } catch (...) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+        stopping = true;
+      }
+      work.notify_all();
+      ready.notify_one();
+    }
+  }
+
+  // The next rows to fill; waits for a free slot. Nothing at the end.
+  std::optional<Piece> claim() {
+    std::unique_lock lock(mutex);
+    work.wait(lock, [&] {
+      return stopping || fill_turn == end_turn || fill_row > 0 ||
+             slot_of(fill_turn).state == Slot::State::free;
+    });
+    if (stopping || fill_turn == end_turn) return std::nullopt;
+    Slot& slot = slot_of(fill_turn);
+    const std::size_t capacity = sampler.rank_batch();
+    if (fill_row == 0) {
+      slot.state = Slot::State::filling;
+      slot.missing = capacity;
+      slot.replaced.clear();
+    }
+    const Piece piece{
+        .turn = fill_turn, .first = fill_row, .last = std::min(fill_row + rows_of_piece, capacity)};
+    fill_row = piece.last;
+    if (fill_row == capacity) {
+      ++fill_turn;
+      fill_row = 0;
+      if (fill_turn == end_turn) work.notify_all();
+    }
+    return piece;
+  }
+
+  // Asks for rows that are wanted soon, each once; goes on to its own when it has decoded a block.
+  void read_ahead(const Piece& piece) {
+    const std::uint64_t each = sampler.rank_batch(), here = piece.turn * each + piece.last;
+    const std::uint64_t end = std::min(here + readahead, end_turn * each);
+    while (readahead > 0 && !stopping.load(std::memory_order_relaxed)) {
+      std::uint64_t at = asked.load(std::memory_order_relaxed);
+      const std::uint64_t next = std::max(at, here);
+      if (next >= end) return;
+      if (!asked.compare_exchange_weak(at, next + 1, std::memory_order_relaxed)) continue;
+      const std::uint64_t turn = next / each;
+      const BatchPart part = sampler.part(turn % sampler.batches());
+      if (next % each >= part.rows) continue;
+      const std::size_t row =
+          sampler.row(turn / sampler.batches(), part.first_position + next % each);
+      if (rows.prepare(row)) return;
+    }
+  }
+
+  // False when it was told to stop before all rows were filled.
+  bool fill_piece(const Piece& piece, RowReader& reader) {
+    const std::uint64_t epoch = piece.turn / sampler.batches();
+    const BatchPart part = sampler.part(piece.turn % sampler.batches());
+    Slot& slot = slot_of(piece.turn);
+    for (std::size_t i = piece.first; i < piece.last; ++i) {
+      if (stopping.load(std::memory_order_relaxed)) return false;
+      const std::span image(slot.images + i * row_bytes, row_bytes);
+      if (i >= part.rows) {
+        std::memset(image.data(), 0, image.size());
+        slot.targets[i] = Target{};
+        continue;
+      }
+      std::size_t row = sampler.row(epoch, part.first_position + i);
+      if (spec.replace_bad_rows)
+        row = read_or_replace(slot, reader, epoch, {i, row, row, {}}, image);
+      else
+        reader.read(epoch, row, image);
+      const std::int32_t label = rows.labels()[row];
+      slot.targets[i] = Target{label, label, 1};
+    }
+    return true;
+  }
+
+  // The row that was read in the end.
+  std::size_t read_or_replace(Slot& slot, RowReader& reader, std::uint64_t epoch, Replaced found,
+                              std::span<std::uint8_t> image) {
+    read_whole(reader, rows.info().rows, spec.augment.seed, epoch, found, image);
+    const std::size_t row = found.by;
+    if (row == found.row) return row;
+    const std::lock_guard lock(mutex);
+    slot.replaced.push_back(std::move(found));
+    return row;
+  }
+
+  void give_back(const Piece& piece) {
+    Slot& slot = slot_of(piece.turn);
+    {
+      const std::lock_guard lock(mutex);
+      slot.missing -= piece.last - piece.first;
+      if (slot.missing > 0) return;
+    }
+    // All rows are there, and nobody else looks at them.
+    std::sort(slot.replaced.begin(), slot.replaced.end(),
+              [](const Replaced& a, const Replaced& b) { return a.place < b.place; });
+    if (spec.mix.any()) mix_slot(piece.turn);
+    const std::lock_guard lock(mutex);
+    slot.state = Slot::State::ready;
+    ready.notify_one();
+  }
+
+  void mix_slot(std::uint64_t turn) {
+    const std::uint64_t batch = turn % sampler.batches();
+    const Slot& slot = slot_of(turn);
+    const Mix mix = draw_mix(spec.mix, turn / sampler.batches(), batch, shape.height, shape.width);
+    mix_rows(mix, sampler.part(batch).rows, shape.height, shape.width, shape.channels, slot.images,
+             slot.targets);
+  }
+
+  Batch next() {
+    std::unique_lock lock(mutex);
+    check(next_turn < end_turn, "next() after the last batch of the last epoch");
+    Slot& slot = slot_of(next_turn);
+    check(slot.state != Slot::State::lent, "next() while all slots are lent");
+    ready.wait(lock, [&] { return error || slot.state == Slot::State::ready; });
+    if (error) std::rethrow_exception(error);
+    slot.state = Slot::State::lent;
+    const std::uint64_t turn = next_turn++;
+    lock.unlock();
+
+    Batch batch;
+    batch.images = slot.images;
+    batch.targets = slot.targets;
+    batch.epoch = turn / sampler.batches();
+    batch.index = turn % sampler.batches();
+    batch.rows = sampler.part(batch.index).rows;
+    batch.capacity = sampler.rank_batch();
+    batch.slot = turn % slots.size();
+    return batch;
+  }
+
+  bool batch_waits() {
+    const std::lock_guard lock(mutex);
+    return !error && next_turn < end_turn && slot_of(next_turn).state == Slot::State::ready;
+  }
+
+  void release(const Batch& batch) {
+    {
+      const std::lock_guard lock(mutex);
+      check(batch.slot < slots.size() && slots[batch.slot].state == Slot::State::lent,
+            "release() of a batch that is lent");
+      slots[batch.slot].state = Slot::State::free;
+    }
+    work.notify_all();
+  }
+};
+
+Loader::Loader(const DataSet& rows, const LoaderSpec& spec, device::Device& device)
+    : impl_(std::make_unique<Impl>(rows, spec, device)) {
+  impl_->start();
+}
+
+Loader::~Loader() = default;
+
+Batch Loader::next() { return impl_->next(); }
+
+bool Loader::ready() const { return impl_->batch_waits(); }
+
+std::span<const Replaced> Loader::replaced(const Batch& batch) const {
+  return impl_->slots.at(batch.slot).replaced;
+}
+
+void Loader::release(const Batch& batch) { impl_->release(batch); }
+
+const Sampler& Loader::sampler() const { return impl_->sampler; }
+
+std::vector<std::span<const std::byte>> Loader::memory() const {
+  std::vector<std::span<const std::byte>> parts;
+  for (const Slot& slot : impl_->slots) parts.emplace_back(slot.memory.data(), slot.memory.size());
+  return parts;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,179 @@
+#include "lockstep/data/sampler.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "data/loading/permutation.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/rng.hpp"
+#include "lockstep/base/share.hpp"
+
+namespace lockstep::data {
+namespace {
+
+// Which permutation of an epoch: each has a stream of its own. Those of windows and nodes follow.
+constexpr std::uint64_t row_stream = 0, block_stream = 1, part_stream = 2, short_stream = 3,
+                        first_other_stream = 8;
+constexpr std::uint64_t windows_of_rank = std::uint64_t{1} << 32;
+
+}  // namespace
+
+Sampler::Sampler(const SamplerSpec& spec) : spec_(spec) {
+  check(spec.world > 0 && spec.rank >= 0 && spec.rank < spec.world, "a rank of the world");
+  check(spec.block > 0 && spec.window > 0, "blocks and windows of one at least");
+  const auto world = static_cast<std::size_t>(spec.world);
+  require(spec.rows > 0, "the data set has no rows");
+  require(world <= spec.rows || spec.shuffle == Shuffle::none,
+          fmt::format("{} ranks are more than the {} rows of the data set; start fewer ranks",
+                      world, spec.rows));
+  require(spec.global_batch >= world,
+          fmt::format("a global batch of {} rows cannot be shared by {} ranks: each needs a row; "
+                      "make the batch larger or start fewer ranks",
+                      spec.global_batch, world));
+  require(batches() > 0,
+          fmt::format("a global batch of {} rows is larger than the data set's {}, and the last "
+                      "uneven batch is dropped: no step would remain; make the batch smaller "
+                      "(--batch) or keep the last one (--data.keep-last)",
+                      spec.global_batch, spec.rows));
+  batches_ = spec.rows / spec.global_batch;
+  if (spec_.nodes.empty()) spec_.nodes.assign(world, 0);
+  check(spec_.nodes.size() == world, "a node for each rank");
+  const auto nodes =
+      static_cast<std::size_t>(*std::max_element(spec_.nodes.begin(), spec_.nodes.end())) + 1;
+  node_batch_.assign(nodes, 0);
+  std::vector<std::size_t> node_last(nodes, 0), node_rows(nodes, 0);
+  std::size_t begin = 0;
+  for (std::size_t rank = 0; rank < world; ++rank) {
+    const auto node = static_cast<std::size_t>(spec_.nodes[rank]);
+    rank_begin_.push_back(begin);
+    const std::size_t rows = batches_ * full_rows(rank) + last_rows(rank);
+    begin += rows;
+    members_.push_back({node_batch_[node], node_last[node]});
+    node_batch_[node] += full_rows(rank);
+    node_last[node] += last_rows(rank);
+    node_rows[node] += rows;
+  }
+  node_begin_.push_back(0);
+  for (const std::size_t rows : node_rows) node_begin_.push_back(node_begin_.back() + rows);
+}
+
+std::size_t Sampler::batches() const {
+  const std::size_t full = spec_.rows / spec_.global_batch;
+  return full + (spec_.keep_last && spec_.rows % spec_.global_batch != 0 ? 1 : 0);
+}
+
+std::size_t Sampler::dropped() const {
+  return spec_.keep_last ? 0 : spec_.rows % spec_.global_batch;
+}
+
+// The lower ranks have one more where there are such.
+std::size_t Sampler::rank_batch() const { return full_rows(0); }
+
+std::size_t Sampler::full_rows(std::size_t rank) const { return share(spec_.global_batch, rank); }
+
+std::size_t Sampler::last_rows(std::size_t rank) const {
+  return spec_.keep_last ? share(spec_.rows % spec_.global_batch, rank) : 0;
+}
+
+std::size_t Sampler::share(std::size_t rows, std::size_t rank) const {
+  return even_share(rows, static_cast<std::size_t>(spec_.world), rank);
+}
+
+BatchPart Sampler::part(std::size_t index) const {
+  check(index < batches(), "a batch of the epoch");
+  const auto rank = static_cast<std::size_t>(spec_.rank);
+  const auto world = static_cast<std::size_t>(spec_.world);
+  const std::size_t begin = index * spec_.global_batch;
+  const std::size_t rows = std::min(spec_.global_batch, spec_.rows - begin);
+  return {.first_position = begin + even_begin(rows, world, rank),
+          .rows = even_share(rows, world, rank),
+          .global_rows = rows};
+}
+
+Sampler::Place Sampler::place(std::size_t position) const {
+  const std::size_t batch = position / spec_.global_batch;
+  const std::size_t rows = batch < batches_ ? spec_.global_batch : spec_.rows % spec_.global_batch;
+  const EvenPlace at =
+      even_place(rows, static_cast<std::size_t>(spec_.world), position % spec_.global_batch);
+  return {batch, at.part, at.index};
+}
+
+std::size_t Sampler::row(std::uint64_t epoch, std::size_t position) const {
+  check(position < spec_.rows, "a position in the epoch");
+  switch (spec_.shuffle) {
+    case Shuffle::none:
+      return position;
+    case Shuffle::global:
+      return permuted(position, spec_.rows, spec_.seed, epoch, row_stream);
+    case Shuffle::block:
+      return row_in_blocks(epoch, position);
+    case Shuffle::node:
+      return row_on_node(epoch, position);
+  }
+  throw Error("an order without a name");
+}
+
+// The rows, block by block in permuted order. A shorter last block has a place of its own, drawn
+// apart, so that the other places can be computed.
+std::size_t Sampler::row_of_block_order(std::uint64_t epoch, std::uint64_t stream,
+                                        std::size_t at) const {
+  const std::size_t block = spec_.block, full = spec_.rows / block, left = spec_.rows % block;
+  if (left > 0) {
+    const std::size_t place =
+        draw(spec_.seed, epoch, 2 * short_stream + stream, Draw::shuffle) % (full + 1);
+    if (at >= place * block) {
+      if (at < place * block + left) return full * block + (at - place * block);
+      at -= left;
+    }
+  }
+  return permuted(at / block, full, spec_.seed, epoch, stream) * block + at % block;
+}
+
+std::size_t Sampler::row_in_blocks(std::uint64_t epoch, std::size_t position) const {
+  if (position >= covered()) return row_of_block_order(epoch, block_stream, position);
+  const Place at = place(position);
+  const std::size_t each = full_rows(at.rank);
+  const std::size_t turn = at.batch * each + at.index;  // among this rank's rows of the epoch
+  const std::size_t rows = batches_ * each + last_rows(at.rank);
+  const std::size_t length = spec_.block * spec_.window, first = turn / length * length;
+  const std::uint64_t stream = first_other_stream + at.rank * windows_of_rank + turn / length;
+  const std::size_t mixed =
+      first + permuted(turn - first, std::min(length, rows - first), spec_.seed, epoch, stream);
+  return row_of_block_order(epoch, block_stream, rank_begin_[at.rank] + mixed);
+}
+
+// A node's part is as large as its share of the covered rows. floor(rows * x / covered) is written
+// so that nothing overflows.
+std::size_t Sampler::part_begin(std::size_t node) const {
+  return node_begin_[node] + dropped() * node_begin_[node] / covered();
+}
+
+std::size_t Sampler::row_on_node(std::uint64_t epoch, std::size_t position) const {
+  check(position < covered(), "a position that a batch covers");
+  const Place at = place(position);
+  const auto node = static_cast<std::size_t>(spec_.nodes[at.rank]);
+  const Member& member = members_[at.rank];
+  const std::size_t turn = at.batch * node_batch_[node] + at.index +
+                           (at.batch < batches_ ? member.full_before : member.last_before);
+  const std::size_t begin = part_begin(node), rows = part_begin(node + 1) - begin;
+  const std::size_t mixed = permuted(turn, rows, spec_.seed, epoch, first_other_stream + node);
+  return row_of_block_order(0, part_stream, begin + mixed);
+}
+
+std::vector<RowRange> Sampler::rows_of_node() const {
+  if (spec_.shuffle != Shuffle::node) return {{0, spec_.rows}};
+  const auto node = static_cast<std::size_t>(spec_.nodes[static_cast<std::size_t>(spec_.rank)]);
+  std::vector<RowRange> runs;
+  for (std::size_t at = part_begin(node); at < part_begin(node + 1); ++at) {
+    const std::size_t row = row_of_block_order(0, part_stream, at);
+    if (!runs.empty() && runs.back().first + runs.back().rows == row) {
+      ++runs.back().rows;
+    } else {
+      runs.push_back({row, 1});
+    }
+  }
+  return runs;
+}
+
+}  // namespace lockstep::data

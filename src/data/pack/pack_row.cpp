@@ -1,0 +1,60 @@
+#include "lockstep/data/pack_row.hpp"
+
+#include <algorithm>
+
+#include "data/augment/geometry.hpp"
+#include "data/image/image_codecs.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::data {
+namespace {
+
+bool too_large(const Image& image, const PackSpec& spec) {
+  return spec.short_side > 0 && std::min(image.height, image.width) > spec.short_side;
+}
+
+/// A JPEG goes into the shard as it is, unless it must become smaller or grey.
+PackedRow prepare_jpeg(const Source& source, const PackSpec& spec, const DataSetInfo& info,
+                       std::size_t row) {
+  std::string file = source.read_file(row);
+  Image image = file.empty() ? source.read(row) : decode_image(file, source.name(row));
+  const bool grey_enough = info.channels == 3 || image.channels == 1;
+  const bool as_it_is = looks_like_jpeg(file) && grey_enough && !too_large(image, spec);
+  image = with_channels(std::move(image), info.channels);
+  if (as_it_is) return {std::move(image), std::move(file)};
+  if (too_large(image, spec)) {
+    std::size_t height = image.height, width = image.width;
+    resized(spec.short_side, height, width);
+    image = resize(image, height, width);
+  }
+  file = encode_jpeg(image, spec.quality, source.name(row));
+  return {std::move(image), std::move(file)};
+}
+
+}  // namespace
+
+PackedRow prepare_row(const Source& source, const PackSpec& spec, const DataSetInfo& info,
+                      std::size_t row) {
+  if (spec.jpeg) return prepare_jpeg(source, spec, info, row);
+  Image image = with_channels(source.read(row), info.channels);
+  if (spec.height > 0) image = resize(image, info.height, info.width);
+  return {std::move(image), {}};
+}
+
+std::size_t packed_row_bytes(const Source& source, const PackSpec& spec, const DataSetInfo& info) {
+  if (!spec.jpeg) return info.row_bytes();
+  constexpr std::size_t looked_at = 64;
+  const std::size_t count = std::min(looked_at, source.rows());
+  std::size_t bytes = 0, readable = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      bytes += prepare_row(source, spec, info, source.rows() * i / count).jpeg.size();
+      ++readable;
+    } catch (const InputError&) {
+      if (!spec.skip_bad) throw;
+    }
+  }
+  return readable > 0 ? bytes / readable : 1;
+}
+
+}  // namespace lockstep::data

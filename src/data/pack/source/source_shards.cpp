@@ -1,0 +1,132 @@
+#include <fmt/core.h>
+
+#include "data/image/image_codecs.hpp"
+#include "data/pack/source/source_files.hpp"
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/data/data_set.hpp"
+
+namespace lockstep::data {
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Rows of a training set and, behind them, of a validation set.
+class Shards final : public Source {
+ public:
+  Shards(const fs::path& training, const fs::path& validation, const SourceSpec& spec) {
+    sets_.reserve(2);
+    sets_.push_back({training, DataSet(training, spec.external)});
+    if (validation.empty()) return;
+    ExternalSpec external = spec.validation_external;
+    external.like = &sets_[0].rows.info();
+    sets_.push_back({validation, DataSet(validation, external)});
+    const DataSetInfo &first = sets_[0].rows.info(), &second = sets_[1].rows.info();
+    require(first.classes == second.classes,
+            fmt::format("{} has other classes than {}", validation.string(), training.string()));
+    require(first.channels == second.channels,
+            fmt::format("{} has images of {} channels, {} of {}", validation.string(),
+                        second.channels, training.string(), first.channels));
+  }
+
+  std::string kind() const override { return "shards"; }
+  const std::vector<std::string>& classes() const override { return sets_[0].rows.info().classes; }
+  std::size_t rows() const override {
+    std::size_t rows = 0;
+    for (const Set& set : sets_) rows += set.rows.info().rows;
+    return rows;
+  }
+  std::size_t training_rows() const override { return sets_[0].rows.info().rows; }
+  std::size_t native_channels() const override { return sets_[0].rows.info().channels; }
+
+  std::int32_t label(std::size_t row) const override {
+    const Place place = find(row);
+    return place.set.rows.labels()[place.row];
+  }
+
+  std::string name(std::size_t row) const override {
+    const Place place = find(row);
+    return fmt::format("{}, row {}", place.set.path.string(), place.row);
+  }
+
+  Image read(std::size_t row) const override {
+    const Place place = find(row);
+    const DataSetInfo& info = place.set.rows.info();
+    if (info.encoding == Encoding::jpeg) return decode_image(read_file(row), name(row));
+    Image image{info.height, info.width, info.channels,
+                std::vector<std::uint8_t>(info.row_bytes())};
+    place.set.rows.read(place.row, image.pixels);
+    return image;
+  }
+
+  std::string read_file(std::size_t row) const override {
+    const Place place = find(row);
+    if (place.set.rows.info().encoding == Encoding::raw) return {};
+    std::vector<std::uint8_t> buffer;
+    const auto file = place.set.rows.read_jpeg(place.row, buffer);
+    return {file.begin(), file.end()};
+  }
+
+  /// Names say nothing of a row here; what is known of it without reading it are label and length.
+  std::string fingerprint() const override {
+    std::uint32_t hash = 0;
+    const auto take = [&](const void* from, std::size_t bytes) {
+      hash = crc32c(from, bytes, hash);
+    };
+    for (const Set& set : sets_) {
+      take(set.rows.labels().data(), set.rows.labels().size_bytes());
+      for (std::size_t row = 0; row < set.rows.info().rows; ++row) {
+        const std::uint64_t bytes = set.rows.row_bytes(row);
+        take(&bytes, sizeof bytes);
+      }
+      for (const fs::path& file : set.rows.files()) {
+        const std::uint64_t changed =
+            static_cast<std::uint64_t>(fs::last_write_time(file).time_since_epoch().count());
+        take(&changed, sizeof changed);
+      }
+    }
+    for (const std::string& name : classes()) take(name.c_str(), name.size() + 1);
+    return fmt::format("{} rows, hash {:08x}", rows(), hash);
+  }
+
+ private:
+  struct Set {
+    fs::path path;
+    DataSet rows;
+  };
+  struct Place {
+    const Set& set;
+    std::size_t row;
+  };
+
+  Place find(std::size_t row) const {
+    const std::size_t first = training_rows();
+    return row < first ? Place{sets_[0], row} : Place{sets_[1], row - first};
+  }
+
+  std::vector<Set> sets_;
+};
+
+/// What pack has written: the two sets are in folders of their own.
+bool holds_train(const fs::path& path) { return fs::is_directory(path / "train"); }
+
+}  // namespace
+
+bool has_shards(const fs::path& folder) {
+  std::error_code missing;
+  for (fs::directory_iterator at(folder, missing), end; !missing && at != end;
+       at.increment(missing))
+    if (at->path().extension() == ".h5") return true;
+  return false;
+}
+
+std::unique_ptr<Source> open_shards(const SourceSpec& spec) {
+  const fs::path& path = spec.files[0];
+  const bool both = holds_train(path);
+  fs::path validation;
+  if (!spec.validation_files.empty()) validation = spec.validation_files[0];
+  if (validation.empty() && both && fs::is_directory(path / "val")) validation = path / "val";
+  return std::make_unique<Shards>(both ? path / "train" : path, validation, spec);
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,245 @@
+#include "lockstep/data/data_set.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "data/bytes/stager.hpp"
+#include "data/chunked/block_cache.hpp"
+#include "data/shard/external_file.hpp"
+#include "data/shard/shard_file.hpp"
+#include "data/shard/shard_list.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/h5.hpp"
+#include "lockstep/data/channel_sums.hpp"
+
+namespace lockstep::data {
+namespace {
+
+// Some rows of a data set, in spans, for what must be known before training.
+constexpr std::size_t sample_spans = 8, sample_span_rows = 128;
+
+std::vector<std::string> numbered(std::size_t classes) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < classes; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+// A row of the data set as a row of one of its files.
+struct PlaceInFile {
+  const ShardFile& file;
+  std::size_t index;  // of the file
+  std::size_t row;
+};
+
+}  // namespace
+
+struct DataSet::Impl {
+  BlockCache cache;  // outlives the files
+  std::vector<ShardFile> files;
+  std::vector<std::size_t> first_row;  // of each file in the data set
+  DataSetInfo info;
+  std::vector<std::int32_t> labels;
+  Stager stager;  // stops before the files are closed
+
+  explicit Impl(std::size_t cache_bytes) : cache(cache_bytes) {}
+
+  void open(const std::filesystem::path& path, const ExternalSpec& spec) {
+    if (looks_like_shard(path)) return add(open_shard(path, cache));
+    const bool first = files.empty();
+    add(open_external(path, spec, first ? std::nullopt : files.front().levels, cache));
+  }
+
+  void add(ShardFile opened) {
+    files.push_back(std::move(opened));
+    ShardFile& file = files.back();
+    check_agreement(files.front(), file);
+    if (files.size() == 1) {
+      info = file.info;
+      info.rows = 0;
+    }
+    first_row.push_back(info.rows);
+    info.rows += file.info.rows;
+    labels.insert(labels.end(), file.labels.begin(), file.labels.end());
+    file.labels = {};
+  }
+
+  bool external() const { return files.front().external(); }
+
+  // What other programs' files leave open.
+  void complete(const ExternalSpec& spec) {
+    name_classes(spec);
+    const auto classes = static_cast<std::int64_t>(info.classes.size());
+    const auto wrong = std::find_if(labels.begin(), labels.end(),
+                                    [&](std::int32_t label) { return label >= classes; });
+    if (wrong != labels.end()) {
+      const PlaceInFile at = place(static_cast<std::size_t>(wrong - labels.begin()));
+      h5::refuse(at.file.path,
+                 fmt::format("row {} has label {}, but there are {} classes (0 to {})", at.row,
+                             *wrong, classes, classes - 1));
+    }
+    if (spec.like != nullptr && spec.like->mean.size() == info.channels) {
+      info.mean = spec.like->mean;
+      info.stddev = spec.like->stddev;
+    } else {
+      measure_channels();
+    }
+  }
+
+  void name_classes(const ExternalSpec& spec) {
+    if (spec.like != nullptr && info.classes.empty()) info.classes = spec.like->classes;
+    if (spec.classes > 0 && info.classes.size() != spec.classes) {
+      require(info.classes.empty() || spec.like != nullptr,
+              fmt::format("{} names {} classes, but data.classes = {}", files.front().path.string(),
+                          info.classes.size(), spec.classes));
+      info.classes = numbered(spec.classes);
+    }
+    if (info.classes.empty()) {
+      const std::int32_t largest = *std::max_element(labels.begin(), labels.end());
+      if (largest >= 1 << 20)
+        h5::refuse(files.front().path,
+                   fmt::format("or a file beside it has label {}: at most 2^20 classes", largest));
+      info.classes = numbered(static_cast<std::size_t>(largest) + 1);
+    }
+  }
+
+  // Mean and deviation of up to 1024 rows: the same ones on every rank and at every start.
+  void measure_channels() {
+    const bool all = info.rows <= sample_spans * sample_span_rows;
+    const std::size_t spans = all ? 1 : sample_spans, length = all ? info.rows : sample_span_rows;
+    ChannelSums sums(info.channels);
+    std::vector<std::uint8_t> image(info.row_bytes());
+    for (std::size_t span = 0; span < spans; ++span) {
+      const std::size_t first = span * (info.rows - length) / sample_spans;
+      for (std::size_t row = first; row < first + length; ++row) {
+        const PlaceInFile at = place(row);
+        at.file.rows->read(at.row, labels[row], image);
+        sums.add(image);
+      }
+    }
+    info.mean = sums.mean();
+    info.stddev = sums.stddev();
+  }
+
+  PlaceInFile place(std::size_t row) const {
+    check(row < info.rows, "a row of the data set");
+    const auto after = std::upper_bound(first_row.begin(), first_row.end(), row);
+    const auto index = static_cast<std::size_t>(after - first_row.begin()) - 1;
+    return {files[index], index, row - first_row[index]};
+  }
+};
+
+DataSet::DataSet(const std::filesystem::path& path, const ExternalSpec& external)
+    : impl_(std::make_unique<Impl>(external.cache_bytes)) {
+  const std::vector<std::filesystem::path> files = list_shards(path);
+  allow_open_files(files.size());  // every file stays open
+  for (const std::filesystem::path& file : files) impl_->open(file, external);
+  if (impl_->external()) impl_->complete(external);
+}
+
+DataSet::~DataSet() = default;
+DataSet::DataSet(DataSet&&) noexcept = default;
+
+const DataSetInfo& DataSet::info() const { return impl_->info; }
+
+std::span<const std::int32_t> DataSet::labels() const { return impl_->labels; }
+
+std::vector<std::filesystem::path> DataSet::files() const {
+  std::vector<std::filesystem::path> paths;
+  for (const ShardFile& file : impl_->files) paths.push_back(file.path);
+  return paths;
+}
+
+Storage DataSet::storage() const {
+  Storage storage;
+  storage.layout = "contiguous";
+  storage.cache_bytes = impl_->cache.limit_bytes();
+  storage.checksums = !impl_->external();
+  for (const ShardFile& file : impl_->files) file.rows->describe(storage);
+  return storage;
+}
+
+std::uint64_t DataSet::row_bytes(std::size_t row) const {
+  const PlaceInFile at = impl_->place(row);
+  return at.file.rows->bytes(at.row);
+}
+
+void DataSet::read(std::size_t row, std::span<std::uint8_t> image) const {
+  check(impl_->info.encoding == Encoding::raw, "rows of pixels");
+  check(image.size() == impl_->info.row_bytes(), "an image buffer of one row");
+  const PlaceInFile at = impl_->place(row);
+  at.file.rows->read(at.row, impl_->labels[row], image);
+}
+
+std::span<const std::uint8_t> DataSet::view(std::size_t row,
+                                            std::vector<std::uint8_t>& buffer) const {
+  const PlaceInFile at = impl_->place(row);
+  const auto mapped = at.file.rows->in_place(at.row, impl_->labels[row]);
+  if (!mapped.empty()) return mapped;
+  const std::size_t bytes = impl_->info.row_bytes();
+  if (buffer.size() < bytes) buffer.resize(bytes);
+  const auto image = std::span(buffer).first(bytes);
+  at.file.rows->read(at.row, impl_->labels[row], image);
+  return image;
+}
+
+void DataSet::map() {
+  for (const ShardFile& file : impl_->files)
+    if (FileBytes* bytes = file.rows->file()) bytes->map();
+}
+
+Staging DataSet::stage(const std::filesystem::path& directory, std::span<const RowRange> rows,
+                       std::uint64_t promised) {
+  std::vector<FileBytes*> files;
+  for (const ShardFile& file : impl_->files) {
+    files.push_back(file.rows->file());
+    if (files.back() == nullptr)
+      h5::refuse(file.path,
+                 "is not contiguous, and only such data is staged (data.stage); "
+                 "'lockstep pack --repack' makes shards of it");
+  }
+  std::vector<Stager::Part> parts;
+  for (const RowRange& range : rows) {
+    for (std::size_t done = 0; done < range.rows;) {
+      const PlaceInFile at = impl_->place(range.first + done);
+      const std::size_t count = std::min(range.rows - done, at.file.info.rows - at.row);
+      const Rows& stored = *at.file.rows;
+      parts.push_back(
+          {at.index, {stored.range(at.row).begin, stored.range(at.row + count - 1).end}});
+      done += count;
+    }
+  }
+  return impl_->stager.begin(files, directory, parts, promised);
+}
+
+double DataSet::staged() const { return impl_->stager.share(); }
+
+bool DataSet::prepare(std::size_t row) const {
+  const PlaceInFile at = impl_->place(row);
+  return at.file.rows->prepare(at.row);
+}
+
+std::array<std::size_t, 2> DataSet::size(std::size_t row) const {
+  check(impl_->info.encoding == Encoding::jpeg, "rows that are JPEG files");
+  const PlaceInFile at = impl_->place(row);
+  return at.file.rows->size(at.row);
+}
+
+std::span<const std::uint8_t> DataSet::read_jpeg(std::size_t row,
+                                                 std::vector<std::uint8_t>& buffer) const {
+  check(impl_->info.encoding == Encoding::jpeg, "rows that are JPEG files");
+  const PlaceInFile at = impl_->place(row);
+  const std::size_t bytes = at.file.rows->bytes(at.row);
+  if (buffer.size() < bytes) buffer.resize(bytes);
+  const auto file = std::span(buffer).first(bytes);
+  at.file.rows->read(at.row, impl_->labels[row], file);
+  return file;
+}
+
+void DataSet::refuse_row(std::size_t row, std::string_view what) const {
+  const PlaceInFile at = impl_->place(row);
+  throw BadRow(fmt::format("{}: row {}: {}", at.file.path.string(), at.row, what));
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "data/shard/shard_file.hpp"
+#include "lockstep/data/external.hpp"
+
+namespace lockstep::data {
+
+/// Opens an HDF5 file that is no shard: finds its images and labels, and how they become pixels.
+/// Its classes are those that a data set `classes` names, or none yet; mean and deviation are not
+/// known yet; labels are 0 or above. `levels`: those of the data set's first file; none: they are
+/// spec.range's, or judged by some of the file's rows. Throws InputError naming the file, what was
+/// looked for and what there is.
+ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& spec,
+                        const std::optional<Levels>& levels, BlockCache& cache);
+
+}  // namespace lockstep::data

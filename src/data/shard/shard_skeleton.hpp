@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "lockstep/data/data_set_info.hpp"
+
+namespace lockstep::data {
+
+/// Where the rows' data lie in a shard, in bytes from its beginning.
+struct Places {
+  std::uint64_t images = 0;  ///< pixels, or JPEGs
+  std::uint64_t labels = 0, crcs = 0;
+  std::uint64_t offsets = 0, sizes = 0;  ///< with JPEGs
+  std::uint64_t end = 0;                 ///< the file's length
+};
+
+/// Writes a shard without its rows to `file`. HDF5 lays it out and is done with it before the first
+/// row arrives: what is large is written past it, because it can neither close a file on a disk
+/// that has filled up nor end the program in peace after that. `jpeg_bytes`: of all rows, with
+/// Encoding::jpeg; where they begin does not depend on it if it is least_jpeg_bytes or more. Errors
+/// name `path`.
+Places write_skeleton(const std::filesystem::path& file, const std::filesystem::path& path,
+                      const DataSetInfo& info, std::size_t rows, std::uint64_t jpeg_bytes);
+
+inline constexpr std::uint64_t least_jpeg_bytes = 1 << 16;
+
+}  // namespace lockstep::data

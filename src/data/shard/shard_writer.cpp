@@ -1,0 +1,149 @@
+#include "lockstep/data/shard_writer.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "data/shard/row_checksums.hpp"
+#include "data/shard/shard_skeleton.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/h5.hpp"
+#include "lockstep/base/io.hpp"
+#include "lockstep/base/owned.hpp"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::size_t write_buffer_bytes = 4 << 20;
+
+using Descriptor = Owned<int, ::close, -1>;
+
+}  // namespace
+
+// A raw shard is laid out by HDF5 first, and its rows are written into it. How long JPEGs will be
+// nobody knows before, but where they begin: they are written there, and the layout is written
+// around them when all are there.
+struct ShardWriter::Impl {
+  PendingFile pending;
+  std::filesystem::path path;
+  DataSetInfo info;
+  std::size_t rows;
+  Places places;
+  Descriptor descriptor;
+  std::uint64_t flushed = 0;         // bytes of rows in the file
+  std::vector<std::uint8_t> buffer;  // rows not yet written
+  std::vector<std::int32_t> labels;
+  std::vector<std::uint32_t> crcs;
+  std::vector<std::uint64_t> offsets;
+  std::vector<std::uint16_t> sizes;
+
+  Impl(std::filesystem::path where, const DataSetInfo& what, std::size_t row_count)
+      : pending(where), path(std::move(where)), info(what), rows(row_count) {
+    check(rows > 0 && info.channels > 0, "a shard has rows");
+    check(jpeg() || info.row_bytes() > 0, "rows of pixels have pixels");
+    check(info.mean.size() == info.channels && info.stddev.size() == info.channels,
+          "mean and deviation for every channel");
+    check(!info.classes.empty(), "a shard has classes");
+    buffer.reserve(std::max(write_buffer_bytes, info.row_bytes()));
+    places = write_skeleton(pending.temporary(), path, info, rows, least_jpeg_bytes);
+    descriptor = Descriptor(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
+    if (!descriptor) fail();
+    offsets.push_back(0);
+  }
+
+  bool jpeg() const { return info.encoding == Encoding::jpeg; }
+
+  [[noreturn]] void fail() const {
+    h5::refuse(path, fmt::format("cannot be written: {}", std::strerror(errno)));
+  }
+
+  void write_at(std::uint64_t offset, const void* from, std::size_t bytes) const {
+    if (write_all_at(descriptor.get(), from, bytes, offset) != bytes) fail();
+  }
+
+  void flush() {
+    write_at(places.images + flushed, buffer.data(), buffer.size());
+    flushed += buffer.size();
+    buffer.clear();
+  }
+
+  void append(std::span<const std::uint8_t> bytes, std::int32_t label) {
+    check(labels.size() < rows, "no more rows than the shard was made for");
+    check(label >= 0 && static_cast<std::size_t>(label) < info.classes.size(),
+          "a label is an index into the classes");
+    if (buffer.size() + bytes.size() > buffer.capacity()) flush();
+    buffer.insert(buffer.end(), bytes.begin(), bytes.end());
+    labels.push_back(label);
+    crcs.push_back(row_crc(bytes, label));
+  }
+
+  // Everything of the final layout but the room for the JPEGs.
+  void write_layout() {
+    const PendingFile layout(path.string() + ".layout");
+    const std::uint64_t bytes = std::max(flushed, least_jpeg_bytes);
+    const Places final_places = write_skeleton(layout.temporary(), path, info, rows, bytes);
+    check(final_places.images == places.images, "JPEGs begin where they were expected to");
+    places = final_places;
+    const Descriptor from(::open(layout.temporary().c_str(), O_RDONLY | O_CLOEXEC));
+    if (!from || ::ftruncate(descriptor.get(), static_cast<off_t>(places.end)) != 0) fail();
+    copy(from.get(), 0, places.images);
+    copy(from.get(), places.images + bytes, places.end);
+  }
+
+  void copy(int from, std::uint64_t begin, std::uint64_t end) {
+    std::vector<std::uint8_t> piece(1 << 16);
+    while (begin < end) {
+      const std::size_t bytes = std::min<std::size_t>(piece.size(), end - begin);
+      if (read_all_at(from, piece.data(), bytes, begin) != bytes) fail();
+      write_at(begin, piece.data(), bytes);
+      begin += bytes;
+    }
+  }
+
+  template <class Number>
+  void write_table(std::uint64_t offset, const std::vector<Number>& numbers) const {
+    write_at(offset, numbers.data(), numbers.size() * sizeof(Number));
+  }
+};
+
+ShardWriter::ShardWriter(std::filesystem::path path, const DataSetInfo& info, std::size_t rows)
+    : impl_(std::make_unique<Impl>(std::move(path), info, rows)) {}
+
+ShardWriter::~ShardWriter() = default;
+
+void ShardWriter::write(std::span<const std::uint8_t> image, std::int32_t label) {
+  check(!impl_->jpeg() && image.size() == impl_->info.row_bytes(), "an image of the shard's shape");
+  impl_->append(image, label);
+}
+
+void ShardWriter::write_jpeg(std::span<const std::uint8_t> file, std::size_t height,
+                             std::size_t width, std::int32_t label) {
+  constexpr std::size_t most = 65535;
+  check(impl_->jpeg() && !file.empty(), "a JPEG for a shard of JPEGs");
+  check(std::min(height, width) > 0 && std::max(height, width) <= most, "the size of a JPEG");
+  impl_->append(file, label);
+  impl_->offsets.push_back(impl_->offsets.back() + file.size());
+  impl_->sizes.push_back(static_cast<std::uint16_t>(height));
+  impl_->sizes.push_back(static_cast<std::uint16_t>(width));
+}
+
+void ShardWriter::finish() {
+  Impl& self = *impl_;
+  check(self.labels.size() == self.rows, "as many rows as the shard was made for");
+  self.flush();
+  if (self.jpeg()) {
+    self.write_layout();
+    self.write_table(self.places.offsets, self.offsets);
+    self.write_table(self.places.sizes, self.sizes);
+  }
+  self.write_table(self.places.labels, self.labels);
+  self.write_table(self.places.crcs, self.crcs);
+  self.pending.commit();
+}
+
+}  // namespace lockstep::data

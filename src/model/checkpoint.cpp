@@ -1,0 +1,310 @@
+#include "lockstep/model/checkpoint.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <span>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/h5.hpp"
+#include "lockstep/base/h5_writer.hpp"
+#include "lockstep/base/join.hpp"
+
+namespace lockstep::model {
+namespace {
+
+// HDF5 checks little of its own metadata, so the check covers the file as bytes: the user block,
+// which HDF5 leaves to the application, says what the bytes behind it must be.
+constexpr std::size_t user_block_bytes = 512;
+constexpr std::string_view checkpoint_magic = "lockstep checkpoint ";
+constexpr int checkpoint_version = 2;
+
+/// What the user block must be before this HDF5 part.
+std::string user_block(std::string_view hdf5_part) {
+  std::string block =
+      fmt::format("{}{}\ncrc32c 0x{:08x}\nbytes {}\n", checkpoint_magic, checkpoint_version,
+                  crc32c(hdf5_part.data(), hdf5_part.size()), hdf5_part.size());
+  block.resize(user_block_bytes, '\0');
+  return block;
+}
+
+/// `text` stands behind the magic. What is no number is left to the checksum.
+void require_known_version(const std::filesystem::path& path, std::string_view text) {
+  int version = checkpoint_version;
+  std::from_chars(text.data(), text.data() + text.size(), version);
+  require(version == checkpoint_version,
+          fmt::format("{}: is of checkpoint format {}, but this lockstep reads format {}: go on "
+                      "with the lockstep that wrote it",
+                      path.string(), version, checkpoint_version));
+}
+
+constexpr std::size_t one_value = 1;
+constexpr h5::Writer::Shape single_shape(&one_value, 1);
+
+/// What a header must not exceed: an attribute's 64 KiB, two paths and a reason in a text.
+constexpr std::size_t most_numbers = 1 << 14, longest_text = 1 << 16;
+
+void write_header(h5::Writer& file, const CheckpointHeader& header) {
+  const auto number = [&file](const char* name, auto value) {
+    file.attribute(name, single_shape, &value);
+  };
+  const auto numbers = [&file](const char* name, const std::vector<float>& values) {
+    const std::size_t count = values.size();
+    file.attribute(name, {&count, 1}, values.data());
+  };
+  const Progress& at = header.progress;
+  number("step", at.step);
+  number("epoch", at.epoch);
+  number("batch", at.batch);
+  number("epoch_loss_sum", at.loss_sum);
+  number("epoch_rows", at.rows);
+  number("epoch_top1", at.top1);
+  number("best_top1", at.best_top1);
+  number("best_epoch", at.best_epoch);
+  const std::size_t config_bytes = header.config.size();
+  file.data_set("config", {&config_bytes, 1},
+                reinterpret_cast<const std::uint8_t*>(header.config.data()));
+  file.attribute("backend", single_shape, header.backend, h5::Ending::zero);
+  file.attribute("build", single_shape, header.build, h5::Ending::zero);
+  number("world", header.world);
+  number("train_rows", std::uint64_t{header.input.rows});
+  number("metrics_bytes", header.metrics_bytes);
+  number("channels", std::uint64_t{header.input.channels});
+  number("height", std::uint64_t{header.input.height});
+  number("width", std::uint64_t{header.input.width});
+  file.data_set("classes", header.input.classes, h5::Ending::zero);
+  if (const auto& bad_rows = header.progress.bad_rows; !bad_rows.empty()) {
+    number("epoch_bad_rows", std::uint64_t{bad_rows.size()});
+    file.data_set("bad_rows", bad_rows, h5::Ending::zero);
+  }
+  numbers("mean", header.input.mean);
+  numbers("stddev", header.input.stddev);
+}
+
+/// Only a precision that scales its loss has one; a run that goes on in another lets it be.
+void write_loss_scale(h5::Writer& file, const backend::Parameters& parameters) {
+  const std::optional<backend::LossScale> now = parameters.loss_scale();
+  if (!now) return;
+  const auto scale = static_cast<double>(now->scale);
+  file.attribute("loss_scale", single_shape, &scale);
+  const std::pair<const char*, std::uint64_t> counts[] = {
+      {"loss_scale_good_steps", now->good_steps},
+      {"skipped_in_a_row", now->skipped_in_a_row},
+      {"skipped", now->skipped}};
+  for (const auto& [name, count] : counts) file.attribute(name, single_shape, &count);
+}
+
+/// A checkpoint that is open for reading. Its sum proves that it is as it was written, but not who
+/// wrote it: sizes and types are not trusted.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& path) : path_(path), file_(h5::open_file(path)) {}
+
+  bool has(const char* name) const { return h5::has_attribute(file_, name); }
+  std::uint64_t count(const char* name) const { return attribute(name).number<std::uint64_t>(); }
+  double real(const char* name) const { return attribute(name).number<double>(); }
+  std::string text(const char* name) const { return attribute(name).text(longest_text); }
+  std::vector<float> reals(const char* name, std::size_t channels) const {
+    const h5::Item item = attribute(name);
+    if (item.count() != channels)
+      item.refuse(fmt::format("does not have one value for each of {} channels", channels));
+    return item.numbers<float>(most_numbers);
+  }
+
+  std::vector<std::string> names(const std::string& group) const {
+    return h5::names_in(file_, path_, group);
+  }
+  std::vector<std::size_t> shape(const std::string& name) const { return data_set(name).shape(); }
+  void read(const std::string& name, std::span<float> values) const { data_set(name).read(values); }
+  std::vector<float> tensor(const std::string& name) const {
+    const h5::Item item = data_set(name);
+    return item.numbers<float>(item.count());
+  }
+  std::vector<std::string> texts(const char* name) const {
+    const h5::Item item = data_set(name);
+    item.expect_rank(1);
+    return item.read_fixed_strings(longest_text);
+  }
+  std::string bytes(const char* name) const {
+    const h5::Item item = data_set(name);
+    std::string found(item.expect_rank(1)[0], '\0');
+    item.read(std::span(reinterpret_cast<std::uint8_t*>(found.data()), found.size()));
+    return found;
+  }
+
+ private:
+  h5::Item attribute(const char* name) const {
+    return h5::Item::attribute(file_.get(), path_, name);
+  }
+  h5::Item data_set(const std::string& name) const {
+    h5::Item item = h5::Item::data_set(file_.get(), path_, name);
+    item.expect_plain();
+    return item;
+  }
+  const std::filesystem::path& path_;
+  h5::Session session_;  // outlives the open file
+  h5::File file_;
+};
+
+void read_loss_scale(const Reader& file, backend::Parameters& parameters) {
+  if (!file.has("loss_scale")) return;
+  backend::LossScale then;
+  then.scale = static_cast<float>(file.real("loss_scale"));
+  then.good_steps = static_cast<std::uint32_t>(file.count("loss_scale_good_steps"));
+  then.skipped_in_a_row = static_cast<std::uint32_t>(file.count("skipped_in_a_row"));
+  then.skipped = file.count("skipped");
+  parameters.set_loss_scale(then);
+}
+
+std::string shape_text(const std::vector<std::size_t>& shape) {
+  return fmt::format("[{}]", join(shape, ", "));
+}
+
+/// The model's tensors in the file are those of `layout`, by name and shape.
+void require_same_model(const std::filesystem::path& path, const Reader& file,
+                        const nn::ArenaLayout& layout) {
+  const auto names = file.names("weights");
+  const auto other = [&](const std::string& what) {
+    throw InputError(fmt::format("{}: a checkpoint of another model: {}", path.string(), what));
+  };
+  std::vector<nn::Tensor> tensors;
+  for (const nn::Slice& slice : layout.slices) tensors.push_back(slice.tensor);
+  // The tensor that is named is to be the first that forward meets.
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const auto& a, const auto& b) { return a.node < b.node; });
+  for (const nn::Tensor& tensor : tensors) {
+    if (!std::binary_search(names.begin(), names.end(), tensor.name))
+      other(fmt::format("it has no tensor '{}'", tensor.name));
+    const auto shape = file.shape("weights/" + tensor.name);
+    if (shape != tensor.shape)
+      other(fmt::format("tensor '{}' is {} there and {} here", tensor.name, shape_text(shape),
+                        shape_text(tensor.shape)));
+  }
+  if (names.size() == tensors.size()) return;
+  for (const std::string& name : names) {
+    const auto same = [&name](const nn::Tensor& tensor) { return tensor.name == name; };
+    if (std::none_of(tensors.begin(), tensors.end(), same))
+      other(fmt::format("it has a tensor '{}' that this model lacks", name));
+  }
+}
+
+}  // namespace
+
+void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
+                      const backend::Parameters& parameters) {
+  const nn::ArenaLayout& layout = parameters.layout();
+  const std::size_t about = 2 * layout.size * sizeof(float) + 512 * layout.slices.size() + 65536;
+  const h5::Session session;
+  h5::Writer file = h5::Writer::in_memory(path, about, user_block_bytes);
+  write_header(file, header);
+  write_loss_scale(file, parameters);
+  std::vector<float> plain;
+  for (const backend::Part part : {backend::Part::weights, backend::Part::momentum}) {
+    const std::string group = part == backend::Part::weights ? "weights" : "momentum";
+    file.make_group(group);
+    for (std::size_t i = 0; i < layout.slices.size(); ++i) {
+      const nn::Tensor& tensor = layout.slices[i].tensor;
+      if (part == backend::Part::momentum && !nn::learned(tensor.role)) continue;
+      plain.resize(tensor.count());
+      parameters.export_slice(part, i, plain);
+      require(std::all_of(plain.begin(), plain.end(), [](float x) { return std::isfinite(x); }),
+              fmt::format("{}: not written: {}/{} is not finite, training has diverged",
+                          path.string(), group, tensor.name));
+      file.data_set(group + '/' + tensor.name, tensor.shape, plain.data());
+    }
+  }
+  const std::span<char> image = file.image();
+  const std::string block =
+      user_block({image.data() + user_block_bytes, image.size() - user_block_bytes});
+  std::copy(block.begin(), block.end(), image.begin());
+  write_text_atomically(path, {image.data(), image.size()});
+}
+
+bool looks_like_checkpoint(const std::filesystem::path& path) {
+  std::array<char, checkpoint_magic.size()> begin{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(begin.data(), begin.size()) &&
+         std::string_view(begin.data(), begin.size()) == checkpoint_magic;
+}
+
+void verify_checkpoint(const std::filesystem::path& path) {
+  const std::string bytes = read_text(path);
+  require(bytes.starts_with(checkpoint_magic),
+          fmt::format("{}: not a lockstep checkpoint", path.string()));
+  const std::string_view all = bytes;
+  require_known_version(path, all.substr(checkpoint_magic.size()));
+  require(all.size() > user_block_bytes &&
+              all.substr(0, user_block_bytes) == user_block(all.substr(user_block_bytes)),
+          fmt::format("{}: this checkpoint is torn or was altered: its checksum does not fit",
+                      path.string()));
+}
+
+CheckpointHeader read_header(const std::filesystem::path& path) {
+  verify_checkpoint(path);
+  const Reader file(path);
+  CheckpointHeader header;
+  Progress& at = header.progress;
+  at.step = file.count("step");
+  at.epoch = file.count("epoch");
+  at.batch = file.count("batch");
+  at.loss_sum = file.real("epoch_loss_sum");
+  at.rows = file.count("epoch_rows");
+  at.top1 = file.count("epoch_top1");
+  at.best_top1 = file.real("best_top1");
+  at.best_epoch = file.count("best_epoch");
+  if (file.has("epoch_bad_rows")) at.bad_rows = file.texts("bad_rows");
+  header.config = file.bytes("config");
+  header.backend = file.text("backend");
+  header.build = file.text("build");
+  header.world = file.count("world");
+  header.input.rows = file.count("train_rows");
+  header.metrics_bytes = file.count("metrics_bytes");
+  header.input.channels = file.count("channels");
+  header.input.height = file.count("height");
+  header.input.width = file.count("width");
+  header.input.classes = file.texts("classes");
+  header.input.mean = file.reals("mean", header.input.channels);
+  header.input.stddev = file.reals("stddev", header.input.channels);
+  return header;
+}
+
+std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
+  verify_checkpoint(path);
+  const Reader file(path);
+  std::vector<TensorEntry> tensors;
+  for (const std::string group : {"weights/", "momentum/"})
+    for (const std::string& name : file.names(group)) {
+      TensorEntry tensor{group + name, file.shape(group + name), 0};
+      const std::vector<float> values = file.tensor(tensor.name);
+      tensor.crc32c = crc32c(values.data(), values.size() * sizeof(float));
+      tensors.push_back(std::move(tensor));
+    }
+  return tensors;
+}
+
+void load_tensors(const std::filesystem::path& path, backend::Parameters& parameters,
+                  bool momentum) {
+  verify_checkpoint(path);
+  const Reader file(path);
+  const nn::ArenaLayout& layout = parameters.layout();
+  require_same_model(path, file, layout);
+  if (momentum) read_loss_scale(file, parameters);
+  std::vector<float> plain;
+  for (std::size_t i = 0; i < layout.slices.size(); ++i) {
+    const nn::Tensor& tensor = layout.slices[i].tensor;
+    plain.resize(tensor.count());
+    file.read("weights/" + tensor.name, plain);
+    parameters.import_slice(backend::Part::weights, i, plain);
+    if (!momentum || !nn::learned(tensor.role)) continue;
+    file.read("momentum/" + tensor.name, plain);
+    parameters.import_slice(backend::Part::momentum, i, plain);
+  }
+}
+
+}  // namespace lockstep::model

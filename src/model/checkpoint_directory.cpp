@@ -1,0 +1,146 @@
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/numbers.hpp"
+#include "lockstep/model/checkpoint.hpp"
+
+namespace lockstep::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view newest_prefix = "step-", best_prefix = "best-",
+                           checkpoint_suffix = ".h5";
+
+/// A file and the step that its name says.
+struct Numbered {
+  std::uint64_t step = 0;
+  fs::path path;
+};
+
+/// The step of "step-00000390.h5"; nothing for other names, such as a temporary file's.
+std::optional<std::uint64_t> step_of(const fs::path& path, std::string_view prefix) {
+  const std::string name = path.filename().string();
+  if (!name.starts_with(prefix) || !name.ends_with(checkpoint_suffix)) return std::nullopt;
+  return whole_number<std::uint64_t>(
+      name.substr(prefix.size(), name.size() - prefix.size() - checkpoint_suffix.size()));
+}
+
+/// Those that are called "<prefix>STEP.h5", newest first.
+std::vector<Numbered> list(const fs::path& directory, std::string_view prefix) {
+  std::vector<Numbered> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(directory, none))
+    if (const auto step = step_of(entry.path(), prefix)) found.push_back({*step, entry.path()});
+  std::sort(found.begin(), found.end(),
+            [](const Numbered& a, const Numbered& b) { return a.step > b.step; });
+  return found;
+}
+
+void set_aside(const fs::path& path) {
+  fs::path aside = path;
+  aside += ".aside";
+  std::error_code error;
+  fs::rename(path, aside, error);
+  require(!error, fmt::format("{}: cannot be set aside: {}", path.string(), error.message()));
+  log::warn(
+      fmt::format("{} lies behind the step that the run goes on from, or is torn; it is now {}",
+                  path.string(), aside.filename().string()));
+}
+
+}  // namespace
+
+CheckpointDirectory::CheckpointDirectory(fs::path directory, std::size_t keep)
+    : directory_(std::move(directory)), keep_(keep) {}
+
+fs::path CheckpointDirectory::path_of(std::uint64_t step) const {
+  return directory_ / fmt::format("{}{:08}{}", newest_prefix, step, checkpoint_suffix);
+}
+
+fs::path CheckpointDirectory::best_of(std::uint64_t step) const {
+  return directory_ / fmt::format("{}{:08}{}", best_prefix, step, checkpoint_suffix);
+}
+
+fs::path CheckpointDirectory::best() const { return directory_ / "best.h5"; }
+
+std::vector<fs::path> CheckpointDirectory::newest_first() const {
+  std::vector<fs::path> paths;
+  for (Numbered& one : list(directory_, newest_prefix)) paths.push_back(std::move(one.path));
+  return paths;
+}
+
+std::optional<fs::path> CheckpointDirectory::newest_valid() const {
+  for (const auto& path : newest_first()) {
+    try {
+      verify_checkpoint(path);
+      return path;
+    } catch (const InputError& error) {
+      log::warn(fmt::format("{}; looking for an earlier one", error.what()));
+    }
+  }
+  return std::nullopt;
+}
+
+void CheckpointDirectory::name_best(std::uint64_t step) const {
+  const fs::path file = best_of(step);
+  fs::path name = best();
+  std::error_code error;
+  if (fs::equivalent(file, name, error)) return;
+  name += ".tmp";
+  fs::remove(name, error);
+  fs::create_hard_link(file, name, error);
+  if (error) return write_text_atomically(best(), read_text(file));  // a file system without links
+  fs::rename(name, best(), error);
+  require(!error, fmt::format("cannot write {}: {}", best().string(), error.message()));
+}
+
+std::optional<fs::path> CheckpointDirectory::best_counted_by(const Progress& at) const {
+  for (const Numbered& one : list(directory_, best_prefix)) {
+    if (one.step > at.step) continue;
+    try {
+      const Progress its = read_header(one.path).progress;
+      if (its.best_epoch == at.best_epoch && its.best_top1 == at.best_top1) return one.path;
+    } catch (const InputError& error) {
+      log::warn(error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+void CheckpointDirectory::go_on_from(const Progress& at, const CheckpointDirectory& origin) const {
+  for (const std::string_view prefix : {newest_prefix, best_prefix})
+    for (const Numbered& one : list(directory_, prefix))
+      if (one.step > at.step) set_aside(one.path);
+  const auto found = origin.best_counted_by(at);
+  if (!found) {
+    if (fs::exists(best())) set_aside(best());
+    return;
+  }
+  const std::uint64_t step = *step_of(*found, best_prefix);
+  if (!fs::exists(best_of(step))) write_text_atomically(best_of(step), read_text(*found));
+  name_best(step);
+}
+
+void CheckpointDirectory::prune() const {
+  std::vector<Numbered> newest = list(directory_, newest_prefix),
+                        best = list(directory_, best_prefix);
+  std::error_code ignored;  // what cannot be removed now is tried again after the next checkpoint
+  for (; newest.size() > keep_; newest.pop_back()) fs::remove(newest.back().path, ignored);
+  for (std::size_t i = 1; i < best.size(); ++i) {
+    // One of the very step of the next best may have been written before that validation.
+    const auto counts_it = [&](const Numbered& checkpoint) {
+      return best[i].step <= checkpoint.step && checkpoint.step <= best[i - 1].step;
+    };
+    if (std::none_of(newest.begin(), newest.end(), counts_it)) fs::remove(best[i].path, ignored);
+  }
+  // A rank that was killed while it wrote has left its temporary file.
+  for (const auto& entry : fs::directory_iterator(directory_, ignored))
+    if (entry.path().filename().string().find(".h5.tmp") != std::string::npos)
+      fs::remove(entry.path(), ignored);
+}
+
+}  // namespace lockstep::model

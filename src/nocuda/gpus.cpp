@@ -1,7 +1,0 @@
-#include "lockstep/device/gpus.hpp"
-
-namespace lockstep {
-
-VisibleGpus look_at_gpus() { return {{}, "this lockstep was built without CUDA", ""}; }
-
-}  // namespace lockstep

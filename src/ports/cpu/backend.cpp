@@ -1,0 +1,135 @@
+#include "lockstep/backend/backend.hpp"
+
+#include <dnnl.h>
+#include <fmt/core.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/device/host_stream.hpp"
+#include "ports/cpu/program.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+// What oneDNN uses, whatever the processor has (ONEDNN_MAX_CPU_ISA): other bits come from another.
+const char* library_instruction_set() {
+  switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_avx512_core_amx:
+      return "amx";
+    case dnnl_cpu_isa_avx512_core_bf16:
+      return "avx512-bf16";
+    case dnnl_cpu_isa_avx512_core_vnni:
+      return "avx512-vnni";
+    case dnnl_cpu_isa_avx512_core:
+      return "avx512";
+    case dnnl_cpu_isa_avx2_vnni:
+      return "avx2-vnni";
+    case dnnl_cpu_isa_avx2:
+      return "avx2";
+    default:
+      return "another";
+  }
+}
+
+class CpuDevice final : public device::Device {
+ public:
+  std::string name() const override { return "cpu"; }
+  device::Stream& compute() override { return compute_; }
+  device::PinnedBuffer allocate_pinned(std::size_t bytes) override {
+    const std::size_t rounded = (bytes + 63) / 64 * 64;
+    auto* data = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
+    if (!data) throw std::bad_alloc();
+    return {data, bytes, [](std::byte* p) { std::free(p); }};
+  }
+
+ private:
+  device::HostStream compute_;  // always empty: compute has finished when a call returns
+};
+
+class CpuBackend final : public backend::Backend {
+ public:
+  explicit CpuBackend(const backend::CpuBackendSpec& spec)
+      : team_(spec.thread_cpus), chunk_bytes_(spec.chunk_bytes) {}
+  std::string name() const override { return "cpu"; }
+  std::string description() const override {
+    const dnnl_version_t* version = dnnl_version();
+    return fmt::format("cpu: oneDNN {}.{}.{} ({}), {}, {} thread{}", version->major, version->minor,
+                       version->patch, library_instruction_set(), instruction_set(), team_.lanes(),
+                       team_.lanes() == 1 ? "" : "s");
+  }
+  device::Device& device() override { return device_; }
+
+  std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
+                                                       backend::Precision precision) override {
+    const Storage storage = storage_of(precision);
+    kernels(storage);  // refuses bf16 here when the processor lacks it
+    return std::make_unique<CpuParameters>(network, storage);
+  }
+
+  std::unique_ptr<backend::Program> compile(const nn::Network& network,
+                                            const backend::ProgramSpec& spec,
+                                            backend::Parameters& parameters) override {
+    return std::make_unique<CpuProgram>(network, spec, static_cast<CpuParameters&>(parameters),
+                                        team_, block_, chunk_bytes_);
+  }
+
+  void update(backend::Parameters& parameters, const optim::UpdateRule& rule,
+              const optim::StepScalars& scalars, std::size_t first, std::size_t last) override;
+  void update_statistics(backend::Parameters& parameters, std::size_t micro_batches) override;
+
+ private:
+  CpuDevice device_;
+  Team team_;
+  SharedBlock block_;
+  std::size_t chunk_bytes_;
+};
+
+void CpuBackend::update(backend::Parameters& any, const optim::UpdateRule& rule,
+                        const optim::StepScalars& scalars, std::size_t first, std::size_t last) {
+  auto& parameters = static_cast<CpuParameters&>(any);
+  const std::vector<nn::Slice>& slices = parameters.layout().slices;
+  check(last <= parameters.layout().learned_slices, "only learned slices are updated by gradients");
+  team_.run([&](std::size_t lane) {
+    for (std::size_t s = first; s < last; ++s) {
+      const std::size_t vectors = (slices[s].size + 15) / 16, lanes = team_.lanes();
+      const std::size_t begin = vectors * lane / lanes * 16,
+                        end = vectors * (lane + 1) / lanes * 16;
+      const std::size_t at = slices[s].offset + begin;
+      float_kernels().sgd({.lr = scalars.lr,
+                           .momentum = rule.momentum,
+                           .weight_decay = rule.weight_decay[s],
+                           .nesterov = rule.nesterov},
+                          end - begin, parameters.at(backend::Part::gradients, at),
+                          parameters.at(backend::Part::weights, at),
+                          parameters.at(backend::Part::momentum, at));
+    }
+  });
+}
+
+void CpuBackend::update_statistics(backend::Parameters& any, std::size_t micro_batches) {
+  auto& parameters = static_cast<CpuParameters&>(any);
+  const nn::ArenaLayout& layout = parameters.layout();
+  for (std::size_t s = layout.learned_slices; s < layout.slices.size(); ++s) {
+    const double share = parameters.statistics_momentum(s);
+    const float kept = static_cast<float>(std::pow(1 - share, static_cast<double>(micro_batches)));
+    float* running = parameters.at(backend::Part::weights, layout.slices[s].offset);
+    const float* fresh = parameters.at(backend::Part::gradients, layout.slices[s].offset);
+    for (std::size_t i = 0; i < layout.slices[s].size; ++i)
+      running[i] = kept * running[i] + fresh[i];
+  }
+}
+
+}  // namespace
+
+}  // namespace lockstep::cpu
+
+namespace lockstep::backend {
+
+std::unique_ptr<backend::Backend> make_cpu_backend(const backend::CpuBackendSpec& spec) {
+  return std::make_unique<cpu::CpuBackend>(spec);
+}
+
+}  // namespace lockstep::backend

@@ -1,0 +1,46 @@
+#include "ports/cpu/kernels/kernels.hpp"
+
+#include <dnnl.h>
+
+#include "lockstep/base/error.hpp"
+#include "ports/cpu/kernels/kernels_isa.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+/// What oneDNN goes by: it obeys ONEDNN_MAX_CPU_ISA, and without this would compute bf16 slowly.
+bool has_bf16() {
+  constexpr unsigned needed = dnnl_cpu_isa_avx512_core_bf16;
+  return has_avx512() && __builtin_cpu_supports("avx512bf16") &&
+         (dnnl_get_effective_cpu_isa() & needed) == needed;
+}
+
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+}  // namespace
+
+const Kernels& kernels(Storage storage) {
+  if (storage == Storage::bf16) {
+    require(has_bf16(),
+            "precision bf16 needs a processor with AVX512-BF16 or AMX; this one has neither, or "
+            "ONEDNN_MAX_CPU_ISA hides it: use --precision fp32");
+    return kernels_bf16_avx512;
+  }
+  return has_avx512() ? kernels_fp32_avx512 : has_avx2() ? kernels_fp32_avx2 : kernels_fp32_x86_64;
+}
+
+const FloatKernels& float_kernels() {
+  return has_avx512() ? kernels_float_avx512
+         : has_avx2() ? kernels_float_avx2
+                      : kernels_float_x86_64;
+}
+
+const char* instruction_set() { return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "x86-64"; }
+
+}  // namespace lockstep::cpu

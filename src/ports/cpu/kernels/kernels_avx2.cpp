@@ -1,0 +1,16 @@
+#include "ports/cpu/kernels/kernels_isa.hpp"
+
+#pragma GCC target("avx2,fma")
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace lockstep::cpu {
+namespace {
+#include "ports/cpu/kernels/vector.inc"
+
+#include "ports/cpu/kernels/kernels.inc"
+}  // namespace
+
+const Kernels kernels_fp32_avx2 = table<float>();
+const FloatKernels kernels_float_avx2 = {add, sgd};
+
+}  // namespace lockstep::cpu

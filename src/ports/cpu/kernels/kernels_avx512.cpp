@@ -1,0 +1,15 @@
+#include "ports/cpu/kernels/kernels_isa.hpp"
+
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma")
+
+namespace lockstep::cpu {
+namespace {
+#include "ports/cpu/kernels/vector.inc"
+
+#include "ports/cpu/kernels/kernels.inc"
+}  // namespace
+
+const Kernels kernels_fp32_avx512 = table<float>();
+const FloatKernels kernels_float_avx512 = {add, sgd};
+
+}  // namespace lockstep::cpu

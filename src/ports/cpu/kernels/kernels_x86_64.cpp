@@ -1,0 +1,15 @@
+#include "ports/cpu/kernels/kernels_isa.hpp"
+
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace lockstep::cpu {
+namespace {
+#include "ports/cpu/kernels/vector.inc"
+
+#include "ports/cpu/kernels/kernels.inc"
+}  // namespace
+
+const Kernels kernels_fp32_x86_64 = table<float>();
+const FloatKernels kernels_float_x86_64 = {add, sgd};
+
+}  // namespace lockstep::cpu

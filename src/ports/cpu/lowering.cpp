@@ -1,0 +1,161 @@
+#include "ports/cpu/lowering.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+using nn::Node;
+using nn::Op;
+
+class Lowering {
+ public:
+  explicit Lowering(const nn::Network& network)
+      : network_(network), readers_(nn::readers(network)) {}
+
+  std::vector<Unit> run() {
+    for (std::size_t i = 0; i < network_.nodes.size(); ++i) lower_node(i);
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      if (units_[u].input) units_[*units_[u].input].readers.push_back(u);
+      if (units_[u].skip) units_[*units_[u].skip].readers.push_back(u);
+    }
+    for (Unit& unit : units_) finish(unit);
+    return std::move(units_);
+  }
+
+ private:
+  [[noreturn]] void refuse(std::size_t node, const char* why) const {
+    throw Error("the CPU backend cannot place " + network_.nodes[node].name + ": " + why);
+  }
+
+  void lower_node(std::size_t i) {
+    const Node& node = network_.nodes[i];
+    Unit unit;
+    unit.node = i;
+    unit.name = node.name;
+    switch (node.op) {
+      case Op::conv:
+        if (readers_[i].size() != 1 || network_.nodes[readers_[i][0]].op != Op::batch_norm)
+          refuse(i, "exactly one batch norm must read a convolution");
+        if (node.shape.channels % 16 != 0) refuse(i, "its channels are no multiple of 16");
+        unit.kind = UnitKind::conv;
+        unit.bn = readers_[i][0];
+        if (node.inputs[0] != 0) unit.input = value(node.inputs[0], i);
+        put(unit);
+        return;
+      case Op::relu:
+        lower_relu(i);
+        return;
+      case Op::max_pool:
+        unit.kind = UnitKind::pool;
+        unit.input = value(node.inputs[0], i);
+        put(unit);
+        return;
+      case Op::linear: {
+        const std::size_t pool = node.inputs[0];
+        if (network_.nodes[pool].op != Op::global_avg_pool)
+          refuse(i, "a linear layer must follow global average pooling");
+        unit.kind = UnitKind::head;
+        unit.input = value(network_.nodes[pool].inputs[0], i);
+        put(unit);
+        return;
+      }
+      case Op::input:
+      case Op::batch_norm:
+      case Op::add:
+      case Op::subsample_pad:
+      case Op::global_avg_pool:
+      case Op::loss:
+        return;  // parts of the units around them
+    }
+  }
+
+  void lower_relu(std::size_t i) {
+    Unit unit;
+    unit.kind = UnitKind::point;
+    unit.node = i;
+    unit.name = network_.nodes[i].name;
+    std::size_t source = network_.nodes[i].inputs[0];
+    if (network_.nodes[source].op == Op::add) {
+      const Node& add = network_.nodes[source];
+      source = add.inputs[0];
+      std::size_t skip = add.inputs[1];
+      if (network_.nodes[skip].op == Op::batch_norm) {
+        unit.skip = value(network_.nodes[skip].inputs[0], skip);
+      } else {
+        if (network_.nodes[skip].op == Op::subsample_pad) {
+          unit.pad = true;
+          unit.stride = network_.nodes[skip].stride;
+          skip = network_.nodes[skip].inputs[0];
+        }
+        unit.skip = value(skip, i);
+      }
+    }
+    if (network_.nodes[source].op != Op::batch_norm) refuse(i, "a ReLU must follow a batch norm");
+    unit.input = value(network_.nodes[source].inputs[0], i);
+    put(unit);
+  }
+
+  std::size_t value(std::size_t node, std::size_t reader) const {
+    const auto found = unit_of_node_.find(node);
+    if (found == unit_of_node_.end())
+      refuse(reader, "its input is no convolution, ReLU or pooling");
+    return found->second;
+  }
+
+  void put(Unit unit) {
+    unit_of_node_[unit.node] = units_.size();
+    units_.push_back(std::move(unit));
+  }
+
+  // Units come in network order, so inputs have their levels when their readers are reached.
+  void finish(Unit& unit) {
+    const auto only_reader = [&](std::size_t u) { return units_[u].kind; };
+    if (unit.kind == UnitKind::point) {
+      unit.in_region = unit.skip.has_value() || unit.readers.size() != 1 ||
+                       (only_reader(unit.readers[0]) != UnitKind::conv &&
+                        only_reader(unit.readers[0]) != UnitKind::pool);
+      unit.kept = unit.in_region && !cheap_to_repeat(unit);
+    }
+    for (const auto& source : {unit.input, unit.skip}) {
+      if (!source) continue;
+      const Unit& from = units_[*source];
+      const bool new_region = from.kind == UnitKind::conv || unit.kind == UnitKind::head;
+      unit.level = std::max(unit.level, from.level + (new_region ? 1 : 0));
+    }
+  }
+
+  // Of joins with an identity skip every second one is not kept: it follows from one batch norm's
+  // input, which backward reads anyway, and the join before it. That costs no more traffic than it
+  // saves, and much less memory.
+  bool cheap_to_repeat(const Unit& unit) const {
+    if (!unit.skip || unit.pad) return false;
+    const Unit& skip = units_[*unit.skip];
+    return skip.kept && skip.kind != UnitKind::conv;
+  }
+
+  const nn::Network& network_;
+  std::vector<std::vector<std::size_t>> readers_;  // of nodes
+  std::map<std::size_t, std::size_t> unit_of_node_;
+  std::vector<Unit> units_;
+};
+
+}  // namespace
+
+std::vector<Unit> lower(const nn::Network& network) { return Lowering(network).run(); }
+
+std::vector<std::vector<std::size_t>> regions(const std::vector<Unit>& units) {
+  std::vector<std::vector<std::size_t>> result;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    if (!units[u].in_region) continue;
+    if (result.size() <= units[u].level) result.resize(units[u].level + 1);
+    result[units[u].level].push_back(u);
+  }
+  return result;
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,112 @@
+#include "ports/cpu/parameters.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+void reorder(const dnnl::memory::desc& from, const void* source, const dnnl::memory::desc& to,
+             void* target) {
+  dnnl::stream stream(engine());
+  dnnl::memory a(from, engine(), const_cast<void*>(source)), b(to, engine(), target);
+  dnnl::reorder(a, b).execute(stream, a, b);
+  stream.wait();
+}
+
+dnnl::memory::desc plain_desc(const dnnl::memory::desc& like) {
+  return {like.dims(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::oihw};
+}
+
+}  // namespace
+
+// Fresh pages from the system: zero, and resident only once they are touched, so that scratch that
+// a run never needs costs nothing and pages lie near the thread that first writes them.
+HostMemory::HostMemory(std::size_t bytes) : mapped_(bytes + huge_page) {
+  void* whole = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (whole == MAP_FAILED) throw std::bad_alloc();
+  base_ = static_cast<std::byte*>(whole);
+  const auto address = reinterpret_cast<std::uintptr_t>(base_);
+  data_ = base_ + ((address + huge_page - 1) / huge_page * huge_page - address);
+  if (bytes >= huge_page) madvise(data_, bytes, MADV_HUGEPAGE);  // only a hint: may be refused
+}
+
+HostMemory::HostMemory(HostMemory&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      mapped_(other.mapped_) {}
+
+HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(data_, other.data_);
+  std::swap(mapped_, other.mapped_);
+  return *this;
+}
+
+HostMemory::~HostMemory() {
+  if (base_) munmap(base_, mapped_);
+}
+
+CpuParameters::CpuParameters(const nn::Network& network, Storage storage) : storage_(storage) {
+  for (std::size_t i = 0; i < network.nodes.size(); ++i)
+    if (network.nodes[i].op == nn::Op::conv)
+      formats_.emplace(i, ConvFormats::choose(ConvGeometry::of(network, i, storage)));
+  for (const nn::Node& node : network.nodes) momentum_.push_back(node.momentum);
+  layout_ = nn::arena_layout(network, [&](const nn::Tensor& tensor) {
+    return tensor.role == nn::Role::conv_weight
+               ? formats_.at(tensor.node).gradient.get_size() / sizeof(float)
+               : tensor.count();
+  });
+  for (HostMemory& memory : memory_) memory = HostMemory(layout_.size * sizeof(float));
+}
+
+float* CpuParameters::at(backend::Part part, std::size_t offset) const {
+  return memory_[static_cast<std::size_t>(part)].as<float>() + offset;
+}
+
+std::size_t CpuParameters::slice_index(const std::string& name) const {
+  return static_cast<std::size_t>(&layout_.find(name) - layout_.slices.data());
+}
+
+void CpuParameters::import_slice(backend::Part part, std::size_t index,
+                                 std::span<const float> plain) {
+  const nn::Slice& slice = layout_.slices.at(index);
+  check(plain.size() == slice.tensor.count(), slice.tensor.name + ": wrong size on import");
+  float* target = at(part, slice.offset);
+  if (slice.tensor.role != nn::Role::conv_weight) {
+    std::copy(plain.begin(), plain.end(), target);
+    return;
+  }
+  const dnnl::memory::desc& format = formats(slice.tensor.node).gradient;
+  reorder(plain_desc(format), plain.data(), format, target);
+}
+
+void CpuParameters::export_slice(backend::Part part, std::size_t index,
+                                 std::span<float> plain) const {
+  const nn::Slice& slice = layout_.slices.at(index);
+  check(plain.size() == slice.tensor.count(), slice.tensor.name + ": wrong size on export");
+  const float* source = at(part, slice.offset);
+  if (slice.tensor.role != nn::Role::conv_weight) {
+    std::copy(source, source + plain.size(), plain.begin());
+    return;
+  }
+  const dnnl::memory::desc& format = formats(slice.tensor.node).gradient;
+  reorder(format, source, plain_desc(format), plain.data());
+}
+
+std::uint32_t CpuParameters::hash() const {
+  const std::size_t bytes = layout_.size * sizeof(float);
+  return crc32c(at(backend::Part::momentum, 0), bytes,
+                crc32c(at(backend::Part::weights, 0), bytes));
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "lockstep/backend/parameters.hpp"
+#include "lockstep/backend/precision.hpp"
+#include "lockstep/nn/network.hpp"
+#include "ports/cpu/units/convolution.hpp"
+
+namespace lockstep::cpu {
+
+/// Zeroed memory, aligned to huge pages where it is large.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  explicit HostMemory(std::size_t bytes);
+  HostMemory(HostMemory&& other) noexcept;
+  HostMemory& operator=(HostMemory&& other) noexcept;
+  ~HostMemory();
+  std::byte* data() const { return data_; }
+  template <class T>
+  T* as(std::size_t offset = 0) const {
+    return reinterpret_cast<T*>(data_ + offset);
+  }
+
+ private:
+  std::byte *base_ = nullptr, *data_ = nullptr;
+  std::size_t mapped_ = 0;
+};
+
+/// The arena on a CPU. A convolution's slice has the format in which oneDNN writes its weight
+/// gradient; everything else is plain.
+class CpuParameters final : public backend::Parameters {
+ public:
+  CpuParameters(const nn::Network& network, Storage storage);
+  const nn::ArenaLayout& layout() const override { return layout_; }
+  float* device_pointer(backend::Part part) override { return at(part, 0); }
+  void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
+  void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
+  std::uint32_t hash() const override;
+
+  Storage storage() const { return storage_; }
+  const ConvFormats& formats(std::size_t conv_node) const { return formats_.at(conv_node); }
+  float* at(backend::Part part, std::size_t offset) const;
+  float* find(backend::Part part, const std::string& name) const {
+    return at(part, layout_.find(name).offset);
+  }
+  /// The share of a step's statistics in the running ones, of a running-statistics slice.
+  float statistics_momentum(std::size_t slice) const {
+    return momentum_[layout_.slices[slice].tensor.node];
+  }
+  std::size_t slice_index(const std::string& name) const;
+
+ private:
+  Storage storage_;
+  std::map<std::size_t, ConvFormats> formats_;  // by conv node
+  nn::ArenaLayout layout_;
+  std::vector<float> momentum_;  // by node
+  HostMemory memory_[3];
+};
+
+}  // namespace lockstep::cpu

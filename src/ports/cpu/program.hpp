@@ -1,0 +1,64 @@
+#pragma once
+
+#include "lockstep/backend/backend.hpp"
+#include "ports/cpu/team.hpp"
+#include "ports/cpu/units/head_runner.hpp"
+#include "ports/cpu/units/image.hpp"
+
+namespace lockstep::cpu {
+
+/// One block of memory for the values of all programs of a backend, as large as the largest so far
+/// needs: nothing in it outlives a step.
+class SharedBlock {
+ public:
+  std::shared_ptr<HostMemory> of_size(std::size_t bytes);
+
+ private:
+  std::size_t size_ = 0;
+  std::shared_ptr<HostMemory> block_;
+};
+
+/// A network on a CPU: regions run one after the other by all lanes; inside a region each lane
+/// takes its chunks of the batch through all units while they are in its cache.
+class CpuProgram final : public backend::Program {
+ public:
+  CpuProgram(const nn::Network& network, const backend::ProgramSpec& spec,
+             CpuParameters& parameters, Team& team, SharedBlock& block, std::size_t chunk_bytes);
+  const backend::ProgramSpec& spec() const override { return spec_; }
+  void load(const data::Batch& batch) override;
+  void load_normalised(std::span<const float> images,
+                       std::span<const data::Target> targets) override;
+  void set_scalars(const optim::StepScalars& scalars) override { context_.scalars = scalars; }
+  const backend::Tape& forward() const override { return forward_; }
+  const backend::Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
+  backend::Metrics take_metrics() override { return head_->take_metrics(); }
+  void copy_logits(std::span<float> logits) const override { head_->copy_logits(logits); }
+  backend::MemoryPlan memory() const override;
+
+ private:
+  void make_runners();
+  void allocate(SharedBlock& block);
+  void make_tapes();
+  void run_forward(std::size_t region);
+  void run_backward(std::size_t region, bool accumulate);
+
+  nn::Network network_;
+  backend::ProgramSpec spec_;
+  Team& team_;
+  Context context_;
+  Image image_;
+  std::vector<std::unique_ptr<Runner>> runners_;
+  HeadRunner* head_ = nullptr;
+  backend::Tape forward_, backward_[2];
+};
+
+/// How a precision is kept on a CPU. Throws InputError for those that CPUs do not have.
+Storage storage_of(backend::Precision precision);
+
+/// Cuts the batch into chunks for each region: each lane has a run of images, in pieces of about
+/// `chunk_bytes` of activations.
+std::vector<Region> make_regions(const nn::Network& network, const std::vector<Unit>& units,
+                                 std::size_t batch, std::size_t lanes, Storage storage,
+                                 std::size_t chunk_bytes = backend::CpuBackendSpec{}.chunk_bytes);
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <dnnl.hpp>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/memory_plan.hpp"
+#include "lockstep/backend/program.hpp"
+#include "ports/cpu/kernels/kernels.hpp"
+#include "ports/cpu/lowering.hpp"
+#include "ports/cpu/parameters.hpp"
+
+namespace lockstep::cpu {
+
+/// Some consecutive stripes of the batch that one lane takes through one region while they are in
+/// its cache. A stripe is a whole image, or a band of 1/stripes of each image's lines where nothing
+/// in the region looks past a pixel.
+struct Chunk {
+  std::size_t region = 0, lane = 0;
+  std::size_t index = 0;  ///< among all chunks of the region: partial sums are kept by it, so that
+                          ///< adding them up in order gives the same bits whatever the timing
+  std::size_t first = 0, count = 0;  ///< stripes
+  std::size_t stripes = 1;           ///< in an image
+  bool first_of_lane = false;
+
+  /// What comes before the chunk, and what it holds, of something of which an image has so much.
+  std::size_t before(std::size_t of_image) const { return first * of_image / stripes; }
+  std::size_t share(std::size_t of_image) const { return count * of_image / stripes; }
+};
+
+/// The units between two batch norms' statistics, and the cut of the batch into chunks.
+struct Region {
+  std::string name;
+  std::vector<std::size_t> units;
+  std::vector<std::vector<Chunk>> lanes;  ///< chunks of each lane
+  std::size_t chunks = 0, stripes = 1;
+  std::size_t chunk_stripes = 0;  ///< of the largest chunk
+};
+
+/// The numbers of stripes that a region's chunks have: what primitives are made for.
+inline std::set<std::size_t> chunk_sizes(const Region& region) {
+  std::set<std::size_t> sizes;
+  for (const auto& lane : region.lanes)
+    for (const Chunk& chunk : lane) sizes.insert(chunk.count);
+  return sizes;
+}
+
+class Runner;
+
+/// What the runners of one program share: sizes while planning, memory while running.
+struct Context {
+  /// The references must outlive it. `lanes_at_most`: no lane has less than an image.
+  Context(const nn::Network& network_, const backend::ProgramSpec& spec_,
+          CpuParameters& parameters_, Storage storage_, std::size_t lanes_at_most)
+      : network(network_),
+        spec(spec_),
+        parameters(parameters_),
+        kernels(cpu::kernels(storage_)),
+        storage(storage_),
+        lanes(std::min(lanes_at_most, spec_.batch)) {}
+
+  const nn::Network& network;
+  const backend::ProgramSpec& spec;
+  CpuParameters& parameters;
+  const Kernels& kernels;
+  const Storage storage;
+  const std::size_t lanes;
+  std::vector<Unit> units;
+  std::vector<Region> regions;
+  std::vector<Runner*> runners;  ///< by unit
+  optim::StepScalars scalars;
+
+  backend::MemoryPlanner planner;              ///< buffers of the whole batch
+  std::vector<std::size_t> scratch_of_region;  ///< bytes that a lane needs in each region
+  std::size_t library_scratch = 0;             ///< bytes that oneDNN needs in a lane
+  std::shared_ptr<HostMemory> block;  ///< shared with other programs: only one runs at a time
+  std::vector<HostMemory> lane_scratch, lane_library_scratch;
+  std::vector<dnnl::stream> streams;  ///< one for each lane
+
+  std::size_t forward_time(std::size_t region) const { return region; }
+  std::size_t backward_time(std::size_t region) const { return 2 * regions.size() - 1 - region; }
+  std::size_t buffer(std::size_t bytes, std::size_t first, std::size_t last) {
+    return planner.add(bytes, first, last);
+  }
+  /// A place in the lane's scratch of this region; returns its offset.
+  std::size_t scratch(std::size_t region, std::size_t bytes_an_image) {
+    const Region& r = regions[region];
+    return fixed_scratch(region, bytes_an_image * r.chunk_stripes / r.stripes);
+  }
+  std::size_t fixed_scratch(std::size_t region, std::size_t bytes) {
+    const std::size_t rounded = (bytes + 63) / 64 * 64;
+    scratch_of_region[region] += rounded;
+    return scratch_of_region[region] - rounded;
+  }
+  template <class T = std::byte>
+  T* at(std::size_t buffer) const {
+    return block->as<T>(planner.offset(buffer));
+  }
+  std::byte* lane_at(std::size_t lane, std::size_t offset) const {
+    return lane_scratch[lane].data() + offset;
+  }
+};
+
+/// One unit of the network on the CPU. plan() says what memory it needs; bind() is called once the
+/// memory is there. Then, for each region: before_forward on every lane, a barrier, forward for
+/// every chunk, a barrier; likewise backward, and after_backward on every lane behind another
+/// barrier. In backward a region's units run in reverse.
+class Runner {
+ public:
+  explicit Runner(Context& context, std::size_t index) : c(context), unit(context.units[index]) {}
+  virtual ~Runner() = default;
+  virtual void plan() = 0;
+  virtual void bind() {}
+  virtual void before_forward(std::size_t /*lane*/) {}
+  virtual void forward(const Chunk&) = 0;
+  virtual void before_backward(std::size_t /*lane*/, bool /*accumulate*/) {}
+  virtual void recompute(const Chunk&) {}  ///< in network order, before the chunk's backward
+  virtual void backward(const Chunk&) {}
+  virtual void after_backward(std::size_t /*lane*/, bool /*accumulate*/) {}
+  /// The unit's value for these stripes, computed now if it is not at hand.
+  virtual const std::byte* value(const Chunk& chunk) = 0;
+  /// What this unit adds to the gradient of its input for these stripes, shaped as the input.
+  virtual const std::byte* input_gradient(const Chunk& chunk) = 0;
+  /// Slices of the arena whose gradients this unit makes.
+  virtual std::vector<std::size_t> slices() const { return {}; }
+
+  Context& c;
+  const Unit& unit;
+
+ protected:
+  /// The part of [0, count) that belongs to this lane, in multiples of 16.
+  struct Range {
+    std::size_t begin, end;
+  };
+  Range part(std::size_t count, std::size_t lane) const {
+    const std::size_t blocks = (count + 15) / 16;
+    const std::size_t begin = blocks * lane / c.lanes * 16,
+                      end = blocks * (lane + 1) / c.lanes * 16;
+    return {begin < count ? begin : count, end < count ? end : count};
+  }
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,103 @@
+#include "ports/cpu/team.hpp"
+
+#include <omp.h>
+
+#include <string>
+#include <utility>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/cluster/topology.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+// About 50 us: longer than the usual gap between two regions of a step, shorter than a scheduler's
+// time slice.
+constexpr int spins = 4000;
+
+void pause() { __builtin_ia32_pause(); }
+
+void wait_while_equal(const std::atomic<unsigned>& value, unsigned old) {
+  for (int i = 0; i < spins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    pause();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+Team::Team(const std::vector<std::vector<int>>& cpus) : lanes_(cpus.empty() ? 1 : cpus.size()) {
+  if (!cpus.empty() && !cpus[0].empty()) cluster::bind_thread(cpus[0]);
+  omp_set_num_threads(1);  // per thread: oneDNN shall not open a team of its own inside a lane
+  try {
+    for (std::size_t lane = 1; lane < lanes_; ++lane)
+      threads_.emplace_back([this, lane, set = cpus[lane]] { start(lane, set); });
+  } catch (...) {
+    stop();
+    throw Error("the system does not start " + std::to_string(lanes_) +
+                " compute threads: give fewer (--threads)");
+  }
+  for (std::size_t n = started_.load(); n + 1 < lanes_; n = started_.load()) started_.wait(n);
+}
+
+Team::~Team() { stop(); }
+
+void Team::start(std::size_t lane, const std::vector<int>& cpus) {
+  try {
+    if (!cpus.empty()) cluster::bind_thread(cpus);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    error_ = std::current_exception();
+  }
+  omp_set_num_threads(1);
+  started_.fetch_add(1);
+  started_.notify_one();
+  serve(lane);
+}
+
+void Team::stop() {
+  stop_.store(true);
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Team::call(std::size_t lane) {
+  try {
+    (*work_)(lane);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+  }
+}
+
+void Team::serve(std::size_t lane) {
+  unsigned seen = 0;
+  while (true) {
+    wait_while_equal(round_, seen);
+    const unsigned now = round_.load(std::memory_order_acquire);
+    if (now == seen) continue;  // woken for nothing
+    seen = now;
+    if (stop_.load()) return;
+    call(lane);
+    if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
+  }
+}
+
+void Team::run(const std::function<void(std::size_t lane)>& work) {
+  work_ = &work;
+  if (lanes_ > 1) {
+    working_.store(static_cast<unsigned>(lanes_ - 1), std::memory_order_relaxed);
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+  }
+  call(0);
+  for (unsigned left = working_.load(std::memory_order_acquire); left != 0;
+       left = working_.load(std::memory_order_acquire))
+    wait_while_equal(working_, left);
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+}  // namespace lockstep::cpu

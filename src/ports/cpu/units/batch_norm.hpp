@@ -1,0 +1,47 @@
+#pragma once
+
+#include "ports/cpu/runner.hpp"
+
+namespace lockstep::cpu {
+
+/// The batch norm behind one convolution: per-channel numbers between the sums over the batch and
+/// the kernels that use them. Ioffe and Szegedy 2015; running variance is unbiased, as PyTorch's.
+class BatchNorm {
+ public:
+  void plan(Context& context, std::size_t node, std::size_t statistics_region,
+            std::size_t gradient_region);
+
+  // Forward. The sums of one chunk start at zero; normalise() turns all chunks' sums into scale and
+  // shift.
+  double* sums(std::size_t chunk);  ///< [2, channels] of (x - pivot), (x - pivot)^2, set to zero
+  const float* pivot() const { return running_mean_; }
+  void normalise(std::size_t begin, std::size_t end);  ///< channels [begin, end)
+
+  // Backward, likewise.
+  double* gradient_sums(std::size_t chunk);  ///< [2, channels] of g, g * (x - mean), set to zero
+  void differentiate(std::size_t begin, std::size_t end, bool accumulate);
+
+  const float* mean() const { return mean_.data(); }
+  const float* scale() const { return scale_.data(); }
+  const float* shift() const { return shift_.data(); }
+  const float* a() const { return a_.data(); }
+  const float* b() const { return b_.data(); }
+  const float* c() const { return c_.data(); }
+  std::vector<std::size_t> slices() const { return slices_; }
+
+ private:
+  void keep_statistics(std::size_t channel, double mean, double variance, bool accumulate);
+
+  Context* context_ = nullptr;
+  std::size_t channels_ = 0, values_ = 0;  // values: summed over for each channel
+  std::size_t chunks_ = 0, gradient_chunks_ = 0;
+  float epsilon_ = 0, momentum_ = 0;
+  const float *gamma_ = nullptr, *beta_ = nullptr, *running_mean_ = nullptr,
+              *running_var_ = nullptr;
+  float *dgamma_ = nullptr, *dbeta_ = nullptr, *mean_share_ = nullptr, *var_share_ = nullptr;
+  std::vector<double> sums_, gradient_sums_, variance_;
+  std::vector<float> mean_, inverse_deviation_, scale_, shift_, a_, b_, c_;
+  std::vector<std::size_t> slices_;
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,181 @@
+#include "ports/cpu/units/conv_runner.hpp"
+
+#include <algorithm>
+
+#include "lockstep/base/error.hpp"
+#include "ports/cpu/units/point_runner.hpp"
+
+namespace lockstep::cpu {
+
+ConvRunner::ConvRunner(Context& context, std::size_t index, Image& image)
+    : Runner(context, index), image_(image) {}
+
+void ConvRunner::plan() {
+  geometry_ = ConvGeometry::of(c.network, unit.node, c.storage);
+  stripe_ = geometry_.stripe(c.regions[unit.level].stripes);
+  formats_ = ConvFormats::choose(stripe_);  // a stripe may want others than a whole image
+  formats_.gradient = c.parameters.formats(unit.node).gradient;
+  const std::string weight = geometry_.name + ".weight";
+  weights_ = c.parameters.find(backend::Part::weights, weight);
+  gradient_ = c.parameters.find(backend::Part::gradients, weight);
+  gradient_size_ = formats_.gradient.get_size() / sizeof(float);
+  if (unit.input && !c.units[*unit.input].in_region)
+    inline_input_ = static_cast<PointRunner*>(c.runners[*unit.input]);
+
+  const std::size_t reader = c.units[unit.readers[0]].level;
+  norm.plan(c, unit.bn, unit.level, reader);
+  const std::size_t now = c.forward_time(unit.level);
+  x_ = c.buffer(geometry_.destination_bytes() * c.spec.batch, now,
+                c.spec.training ? c.backward_time(unit.level) : reader);
+  copy_forward_ = formats_.forward != formats_.gradient;
+  if (copy_forward_) {
+    forward_weights_ = c.buffer(formats_.forward.get_size(), now, now);
+    to_forward_ = WeightReorder(formats_.gradient, formats_.forward, c.lanes);
+  }
+  if (!unit.input) image_.plan(unit.level);
+  if (c.spec.training) {
+    const std::size_t then = c.backward_time(unit.level);
+    for (std::size_t lane = 1; lane < c.lanes; ++lane)
+      partials_.push_back(c.buffer(gradient_size_ * sizeof(float), then, then));
+    chunk_gradient_ = c.fixed_scratch(unit.level, gradient_size_ * sizeof(float));
+    dx_ = c.scratch(unit.level, geometry_.destination_bytes());
+    if (unit.input) {
+      backward_weights_ = c.buffer(formats_.backward_data.get_size(), then, then);
+      to_backward_ = WeightReorder(formats_.gradient, formats_.backward_data, c.lanes);
+      if (!inline_input_) dinput_ = c.scratch(unit.level, geometry_.source_bytes());
+    }
+  }
+  for (const std::size_t count : chunk_sizes(c.regions[unit.level]))
+    prepared_.emplace(count, prepare(count));
+}
+
+ConvRunner::Prepared ConvRunner::prepare(std::size_t count) {
+  Prepared result;
+  result.primitives = make_conv(stripe_, formats_, count, c.spec.training, unit.input.has_value());
+  c.library_scratch = std::max(c.library_scratch, result.primitives.scratch_bytes);
+  return result;
+}
+
+dnnl::memory library_scratch(const Context& c, std::size_t lane) {
+  const auto bytes = static_cast<dnnl::memory::dim>(c.library_scratch);
+  return {{{bytes}, dnnl::memory::data_type::u8, dnnl::memory::format_tag::a},
+          engine(),
+          c.lane_library_scratch[lane].data()};
+}
+
+void ConvRunner::bind() {
+  for (auto& [count, prepared] : prepared_) {
+    prepared.forward.resize(c.lanes);
+    prepared.backward_data.resize(c.lanes);
+    prepared.backward_weights.resize(c.lanes);
+    for (std::size_t lane = 0; lane < c.lanes; ++lane) bind_lane(prepared, lane, count);
+  }
+}
+
+void ConvRunner::bind_lane(Prepared& p, std::size_t lane, std::size_t count) {
+  using dnnl::memory;
+  const auto fixed = [](const memory::desc& desc, void* data) {
+    return memory(desc, engine(), data);
+  };
+  const memory source(stripe_.source(count), engine(), nullptr);
+  const memory destination(stripe_.destination(count), engine(), nullptr);
+  const memory scratch = library_scratch(c, lane);
+  const auto weights = copy_forward_ ? c.at<void>(forward_weights_) : static_cast<void*>(weights_);
+  p.forward[lane] = {{DNNL_ARG_SRC, source},
+                     {DNNL_ARG_WEIGHTS, fixed(formats_.forward, weights)},
+                     {DNNL_ARG_DST, destination},
+                     {DNNL_ARG_SCRATCHPAD, scratch}};
+  if (!c.spec.training) return;
+  p.backward_weights[lane] = {{DNNL_ARG_SRC, source},
+                              {DNNL_ARG_DIFF_WEIGHTS, memory(formats_.gradient, engine(), nullptr)},
+                              {DNNL_ARG_DIFF_DST, destination},
+                              {DNNL_ARG_SCRATCHPAD, scratch}};
+  if (!unit.input) return;
+  p.backward_data[lane] = {
+      {DNNL_ARG_DIFF_SRC, memory(stripe_.source(count), engine(), nullptr)},
+      {DNNL_ARG_WEIGHTS, fixed(formats_.backward_data, c.at<void>(backward_weights_))},
+      {DNNL_ARG_DIFF_DST, destination},
+      {DNNL_ARG_SCRATCHPAD, scratch}};
+}
+
+const std::byte* ConvRunner::input(const Chunk& chunk) {
+  return unit.input ? c.runners[*unit.input]->value(chunk) : image_.value(chunk);
+}
+
+void ConvRunner::before_forward(std::size_t lane) {
+  if (inline_input_) inline_input_->before_forward(lane);
+  if (copy_forward_)
+    to_forward_.run(weights_, c.at<void>(forward_weights_), lane, c.lanes, c.streams[lane]);
+}
+
+void ConvRunner::forward(const Chunk& chunk) {
+  Prepared& p = prepared(chunk);
+  auto& arguments = p.forward[chunk.lane];
+  arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(input(chunk)));
+  arguments.at(DNNL_ARG_DST).set_data_handle(output(chunk));
+  p.primitives.forward.execute(c.streams[chunk.lane], arguments);
+  if (!c.spec.training) return;
+  double* sums = norm.sums(chunk.index);
+  c.kernels.statistics(output(chunk), chunk.share(geometry_.out_height * geometry_.out_width),
+                       geometry_.out_channels, norm.pivot(), sums, sums + geometry_.out_channels);
+}
+
+void ConvRunner::before_backward(std::size_t lane, bool accumulate) {
+  if (lane == 0) accumulate_ = accumulate;
+  const Range range = part(geometry_.out_channels, lane);
+  norm.differentiate(range.begin, range.end, accumulate);
+  if (unit.input)
+    to_backward_.run(weights_, c.at<void>(backward_weights_), lane, c.lanes, c.streams[lane]);
+}
+
+float* ConvRunner::partial(std::size_t lane) const {
+  return lane == 0 ? gradient_ : c.at<float>(partials_[lane - 1]);
+}
+
+void ConvRunner::backward(const Chunk& chunk) {
+  Prepared& p = prepared(chunk);
+  const std::size_t values = chunk.share(geometry_.out_height * geometry_.out_width);
+  std::byte* dx = c.lane_at(chunk.lane, dx_);
+  const PointRunner& reader = static_cast<PointRunner&>(*c.runners[unit.readers[0]]);
+  c.kernels.norm_backward(
+      {reader.gradient(chunk), output(chunk), norm.mean(), norm.a(), norm.b(), norm.c(), dx},
+      values, geometry_.out_channels);
+
+  auto& weight_arguments = p.backward_weights[chunk.lane];
+  float* sum = partial(chunk.lane);
+  const bool replaces = chunk.first_of_lane && (chunk.lane > 0 || !accumulate_);
+  float* target = replaces ? sum : reinterpret_cast<float*>(c.lane_at(chunk.lane, chunk_gradient_));
+  weight_arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(input(chunk)));
+  weight_arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(dx);
+  weight_arguments.at(DNNL_ARG_DIFF_WEIGHTS).set_data_handle(target);
+  p.primitives.backward_weights.execute(c.streams[chunk.lane], weight_arguments);
+  if (target != sum) float_kernels().add(target, gradient_size_, sum);
+
+  if (!unit.input) return;
+  auto& data_arguments = p.backward_data[chunk.lane];
+  data_arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(dx);
+  data_arguments.at(DNNL_ARG_DIFF_SRC).set_data_handle(data_gradient(chunk));
+  p.primitives.backward_data.execute(c.streams[chunk.lane], data_arguments);
+  if (inline_input_) inline_input_->backward(chunk);
+}
+
+std::byte* ConvRunner::data_gradient(const Chunk& chunk) {
+  return inline_input_ ? inline_input_->gradient(chunk) : c.lane_at(chunk.lane, dinput_);
+}
+
+const std::byte* ConvRunner::input_gradient(const Chunk& chunk) { return data_gradient(chunk); }
+
+void ConvRunner::after_backward(std::size_t lane, bool) {
+  const Range range = part(gradient_size_, lane);
+  for (std::size_t other = 1; other < c.lanes; ++other)
+    float_kernels().add(partial(other) + range.begin, range.end - range.begin,
+                        gradient_ + range.begin);
+}
+
+std::vector<std::size_t> ConvRunner::slices() const {
+  std::vector<std::size_t> all = norm.slices();
+  all.push_back(c.parameters.slice_index(geometry_.name + ".weight"));
+  return all;
+}
+
+}  // namespace lockstep::cpu

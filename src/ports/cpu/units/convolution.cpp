@@ -1,0 +1,180 @@
+#include "ports/cpu/units/convolution.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+using dnnl::memory;
+using dnnl::prop_kind;
+using Desc = memory::desc;
+
+constexpr auto direct = dnnl::algorithm::convolution_direct;
+
+memory::dim dim(std::size_t n) { return static_cast<memory::dim>(n); }
+
+memory::data_type type_of(Storage storage) {
+  return storage == Storage::fp32 ? memory::data_type::f32 : memory::data_type::bf16;
+}
+
+dnnl::convolution_forward::primitive_desc forward_desc(const ConvGeometry& g, const Desc& weights,
+                                                       std::size_t rows, bool training) {
+  const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
+  const auto kind = training ? prop_kind::forward_training : prop_kind::forward_inference;
+  return {{kind, direct, g.source(rows), weights, g.destination(rows), stride, padding, padding},
+          user_scratchpad(),
+          engine()};
+}
+
+/// Backward: dnnl::convolution_backward_data or dnnl::convolution_backward_weights.
+template <class Backward>
+typename Backward::primitive_desc backward_desc(
+    const ConvGeometry& g, const Desc& weights, std::size_t rows,
+    const dnnl::convolution_forward::primitive_desc& hint) {
+  const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
+  return {{direct, g.source(rows), weights, g.destination(rows), stride, padding, padding},
+          user_scratchpad(),
+          engine(),
+          hint};
+}
+
+}  // namespace
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+ConvGeometry ConvGeometry::of(const nn::Network& network, std::size_t index, Storage storage) {
+  const nn::Node& node = network.nodes[index];
+  const nn::Shape& in = network.nodes[node.inputs[0]].shape;
+  return {node.name,           in.channels,       in.height,        in.width,
+          node.shape.channels, node.shape.height, node.shape.width, node.kernel,
+          node.stride,         node.padding,      storage};
+}
+
+ConvGeometry ConvGeometry::stripe(std::size_t stripes) const {
+  ConvGeometry part = *this;
+  part.height /= stripes;
+  part.out_height /= stripes;
+  return part;
+}
+
+Desc ConvGeometry::source(std::size_t rows) const {
+  return {{dim(rows), dim(in_channels), dim(height), dim(width)},
+          type_of(storage),
+          memory::format_tag::nhwc};
+}
+
+Desc ConvGeometry::destination(std::size_t rows) const {
+  return {{dim(rows), dim(out_channels), dim(out_height), dim(out_width)},
+          type_of(storage),
+          memory::format_tag::nhwc};
+}
+
+memory::dims ConvGeometry::weight_dims() const {
+  return {dim(out_channels), dim(in_channels), dim(kernel), dim(kernel)};
+}
+
+std::size_t ConvGeometry::source_bytes() const {
+  return in_channels * height * width * bytes_of(storage);
+}
+std::size_t ConvGeometry::destination_bytes() const {
+  return out_channels * out_height * out_width * bytes_of(storage);
+}
+std::size_t ConvGeometry::weight_count() const {
+  return out_channels * in_channels * kernel * kernel;
+}
+
+ConvFormats ConvFormats::choose(const ConvGeometry& g) {
+  constexpr std::size_t typical_rows = 4;
+  const Desc any(g.weight_dims(), type_of(g.storage), memory::format_tag::any);
+  const Desc any_float(g.weight_dims(), memory::data_type::f32, memory::format_tag::any);
+  const auto forward = forward_desc(g, any, typical_rows, true);
+  return {
+      forward.weights_desc(),
+      backward_desc<dnnl::convolution_backward_data>(g, any, typical_rows, forward).weights_desc(),
+      backward_desc<dnnl::convolution_backward_weights>(g, any_float, typical_rows, forward)
+          .diff_weights_desc()};
+}
+
+ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std::size_t rows,
+                         bool training, bool needs_data_gradient) {
+  ConvPrimitives result;
+  const auto note = [&](const auto& desc) {
+    result.scratch_bytes = std::max(result.scratch_bytes, desc.scratchpad_desc().get_size());
+    result.implementations +=
+        std::string(result.implementations.empty() ? "" : " | ") + desc.impl_info_str();
+  };
+  try {
+    const auto forward = forward_desc(g, formats.forward, rows, training);
+    result.forward = dnnl::convolution_forward(forward);
+    note(forward);
+    if (training && needs_data_gradient) {
+      const auto desc =
+          backward_desc<dnnl::convolution_backward_data>(g, formats.backward_data, rows, forward);
+      result.backward_data = dnnl::convolution_backward_data(desc);
+      note(desc);
+    }
+    if (training) {
+      const auto desc =
+          backward_desc<dnnl::convolution_backward_weights>(g, formats.gradient, rows, forward);
+      result.backward_weights = dnnl::convolution_backward_weights(desc);
+      note(desc);
+    }
+  } catch (const dnnl::error& e) {
+    throw Error(
+        fmt::format("oneDNN has no implementation of {} for {} rows: {}", g.name, rows, e.what()));
+  }
+  return result;
+}
+
+WeightReorder::WeightReorder(const Desc& from, const Desc& to, std::size_t parts) {
+  constexpr memory::dim block = 64;  // few library formats mix more output channels than that
+  const memory::dims dims = from.dims();
+  const memory::dim blocks = dims[0] % block == 0 ? dims[0] / block : 1;
+  memory::dim count = std::min<memory::dim>(blocks, dim(parts));
+  const auto cut = [&](const Desc& whole, memory::dim p) {
+    memory::dims sizes = dims, offsets(dims.size(), 0);
+    offsets[0] = blocks * p / count * block;
+    sizes[0] = blocks * (p + 1) / count * block - offsets[0];
+    constexpr bool or_empty = true;
+    return whole.submemory_desc(sizes, offsets, or_empty);
+  };
+  for (memory::dim p = 0; p < count; ++p) {
+    Part part{count > 1 ? cut(from, p) : from, count > 1 ? cut(to, p) : to, {}};
+    if (part.from.is_zero() ||
+        part.to.is_zero()) {  // a format that cannot be cut there: one lane does it all
+      count = 1;
+      p = -1;
+      parts_.clear();
+      continue;
+    }
+    const dnnl::reorder::primitive_desc desc(engine(), part.from, engine(), part.to,
+                                             user_scratchpad());
+    check(desc.scratchpad_desc().get_size() == 0, "a reorder of weights wants scratch memory");
+    part.primitive = dnnl::reorder(desc);
+    parts_.push_back(std::move(part));
+  }
+}
+
+void WeightReorder::run(float* from, void* to, std::size_t lane, std::size_t lanes,
+                        dnnl::stream& stream) const {
+  for (std::size_t p = lane; p < parts_.size(); p += lanes) {
+    memory source(parts_[p].from, engine(), from), target(parts_[p].to, engine(), to);
+    parts_[p].primitive.execute(stream, source, target);
+  }
+}
+
+}  // namespace lockstep::cpu

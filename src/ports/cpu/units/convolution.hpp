@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <dnnl.hpp>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lockstep/nn/network.hpp"
+#include "ports/cpu/kernels/kernels.hpp"
+
+namespace lockstep::cpu {
+
+/// oneDNN's engine of this process.
+const dnnl::engine& engine();
+
+/// For every primitive: the caller provides scratch memory, so that several lanes may run one at a
+/// time.
+dnnl::primitive_attr user_scratchpad();
+
+/// One convolution's geometry, for any number of rows.
+struct ConvGeometry {
+  std::string name;
+  std::size_t in_channels, height, width, out_channels, out_height, out_width, kernel, stride,
+      padding;
+  Storage storage;
+
+  static ConvGeometry of(const nn::Network& network, std::size_t node, Storage storage);
+  /// The same convolution of 1/stripes of each image: right only where no line needs its neighbour.
+  ConvGeometry stripe(std::size_t stripes) const;
+  dnnl::memory::desc source(std::size_t rows) const;       ///< nhwc, as all activations are
+  dnnl::memory::desc destination(std::size_t rows) const;  ///< nhwc
+  dnnl::memory::dims weight_dims() const;
+  std::size_t source_bytes() const;  ///< of one row
+  std::size_t destination_bytes() const;
+  std::size_t weight_count() const;
+};
+
+/// The formats in which oneDNN wants one convolution's weights, all different in general. Chosen
+/// once for a convolution and a storage type, then prescribed for every number of rows, so that the
+/// arena has one format for all programs: `gradient` (float) is also the format of the weights'
+/// slice in the arena.
+struct ConvFormats {
+  dnnl::memory::desc forward, backward_data, gradient;
+  static ConvFormats choose(const ConvGeometry& geometry);
+};
+
+/// The three primitives of one convolution for one number of rows, each single-threaded.
+struct ConvPrimitives {
+  dnnl::convolution_forward forward;
+  dnnl::convolution_backward_data backward_data;        ///< empty when the input is the image
+  dnnl::convolution_backward_weights backward_weights;  ///< both empty in evaluation
+  std::size_t scratch_bytes = 0;
+  std::string implementations;  ///< oneDNN's names, for reports
+};
+ConvPrimitives make_conv(const ConvGeometry& geometry, const ConvFormats& formats, std::size_t rows,
+                         bool training, bool needs_data_gradient);
+
+/// Runs reorders of one weight tensor from the arena's format into a library's, cut into parts
+/// along the output channels so that all lanes can share the work.
+class WeightReorder {
+ public:
+  WeightReorder() = default;
+  WeightReorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, std::size_t parts);
+  /// Does the parts lane, lane + lanes, ... Both buffers have the sizes of the descriptors.
+  void run(float* from, void* to, std::size_t lane, std::size_t lanes, dnnl::stream& stream) const;
+
+ private:
+  struct Part {
+    dnnl::memory::desc from, to;
+    dnnl::reorder primitive;
+  };
+  std::vector<Part> parts_;
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,114 @@
+#include "ports/cpu/units/head_runner.hpp"
+
+#include <algorithm>
+
+#include "lockstep/base/error.hpp"
+#include "ports/cpu/units/loss.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+/// C [rows, columns] = A x B + keep * C; A and B are row-major, transposed where the letter says
+/// 'T'.
+void multiply(char ta, char tb, std::size_t rows, std::size_t columns, std::size_t inner,
+              const float* a, std::size_t lda, const float* b, std::size_t ldb, float keep,
+              float* result, std::size_t ldc) {
+  const auto dim = [](std::size_t n) { return static_cast<dnnl_dim_t>(n); };
+  const auto status = dnnl_sgemm(ta, tb, dim(rows), dim(columns), dim(inner), 1.f, a, dim(lda), b,
+                                 dim(ldb), keep, result, dim(ldc));
+  check(status == dnnl_success, "oneDNN refused a matrix product");
+}
+
+}  // namespace
+
+void HeadRunner::plan() {
+  const nn::Node& node = c.network.nodes[unit.node];
+  const nn::Shape& input = c.network.nodes[c.units[*unit.input].node].shape;
+  features_ = input.channels;
+  pixels_ = input.height * input.width;
+  classes_ = node.shape.channels;
+  weights_ = c.parameters.find(backend::Part::weights, node.name + ".weight");
+  bias_ = c.parameters.find(backend::Part::weights, node.name + ".bias");
+  pooled_.resize(c.spec.batch * features_);
+  logits_.resize(c.spec.batch * classes_);
+  metrics_.resize(c.lanes);
+  if (!c.spec.training) return;
+  dweights_ = c.parameters.find(backend::Part::gradients, node.name + ".weight");
+  dbias_ = c.parameters.find(backend::Part::gradients, node.name + ".bias");
+  dpooled_.resize(pooled_.size());
+  dlogits_.resize(logits_.size());
+  place_ = c.scratch(c.units[*unit.input].level, input.count() * bytes_of(c.storage));
+}
+
+void HeadRunner::forward(const Chunk& chunk) {
+  const std::byte* input = c.runners[*unit.input]->value(chunk);
+  const std::size_t image_bytes = pixels_ * features_ * bytes_of(c.storage);
+  for (std::size_t r = 0; r < chunk.count; ++r)
+    c.kernels.average(input + r * image_bytes, pixels_, features_,
+                      pooled_.data() + (chunk.first + r) * features_);
+  float* logits = logits_.data() + chunk.first * classes_;
+  for (std::size_t r = 0; r < chunk.count; ++r) std::copy_n(bias_, classes_, logits + r * classes_);
+  multiply('N', 'T', chunk.count, classes_, features_, pooled_.data() + chunk.first * features_,
+           features_, weights_, features_, 1, logits, classes_);
+  for (std::size_t row = chunk.first; row < chunk.first + chunk.count; ++row)
+    cross_entropy(logits_.data() + row * classes_, classes_, targets_[row], c.spec.label_smoothing,
+                  c.scalars.gradient_scale, metrics_[chunk.lane],
+                  c.spec.training ? dlogits_.data() + row * classes_ : nullptr);
+}
+
+void HeadRunner::backward(const Chunk& chunk) {
+  multiply('N', 'N', chunk.count, features_, classes_, dlogits_.data() + chunk.first * classes_,
+           classes_, weights_, features_, 0, dpooled_.data() + chunk.first * features_, features_);
+}
+
+// Each lane takes some of the classes, over all rows.
+void HeadRunner::after_backward(std::size_t lane, bool accumulate) {
+  const std::size_t begin = classes_ * lane / c.lanes, end = classes_ * (lane + 1) / c.lanes;
+  if (begin == end) return;
+  multiply('T', 'N', end - begin, features_, c.spec.batch, dlogits_.data() + begin, classes_,
+           pooled_.data(), features_, accumulate ? 1 : 0, dweights_ + begin * features_, features_);
+  for (std::size_t k = begin; k < end; ++k) {
+    double sum = 0;
+    for (std::size_t row = 0; row < c.spec.batch; ++row) sum += dlogits_[row * classes_ + k];
+    dbias_[k] = static_cast<float>(sum + (accumulate ? dbias_[k] : 0));
+  }
+}
+
+const std::byte* HeadRunner::value(const Chunk& chunk) {
+  return reinterpret_cast<const std::byte*>(logits_.data() + chunk.first * classes_);
+}
+
+const std::byte* HeadRunner::input_gradient(const Chunk& chunk) {
+  std::byte* spread = c.lane_at(chunk.lane, place_);
+  const std::size_t image_bytes = pixels_ * features_ * bytes_of(c.storage);
+  for (std::size_t r = 0; r < chunk.count; ++r)
+    c.kernels.spread(dpooled_.data() + (chunk.first + r) * features_,
+                     1.f / static_cast<float>(pixels_), pixels_, features_,
+                     spread + r * image_bytes);
+  return spread;
+}
+
+std::vector<std::size_t> HeadRunner::slices() const {
+  const std::string& name = c.network.nodes[unit.node].name;
+  return {c.parameters.slice_index(name + ".weight"), c.parameters.slice_index(name + ".bias")};
+}
+
+backend::Metrics HeadRunner::take_metrics() {
+  backend::Metrics sum;
+  for (backend::Metrics& lane : metrics_) {
+    sum.loss += lane.loss;
+    sum.rows += lane.rows;
+    sum.top1 += lane.top1;
+    sum.top5 += lane.top5;
+    lane = {};
+  }
+  return sum;
+}
+
+void HeadRunner::copy_logits(std::span<float> logits) const {
+  check(logits.size() == logits_.size(), "the buffer for the logits has the wrong size");
+  std::copy(logits_.begin(), logits_.end(), logits.begin());
+}
+
+}  // namespace lockstep::cpu

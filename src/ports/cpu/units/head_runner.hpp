@@ -1,0 +1,34 @@
+#pragma once
+
+#include "ports/cpu/runner.hpp"
+
+namespace lockstep::cpu {
+
+/// Global average pooling, linear layer and cross-entropy loss, in float whatever the storage. One
+/// chunk for each lane.
+class HeadRunner final : public Runner {
+ public:
+  HeadRunner(Context& context, std::size_t index) : Runner(context, index) {}
+  void plan() override;
+  void forward(const Chunk& chunk) override;
+  void backward(const Chunk& chunk) override;
+  void after_backward(std::size_t lane, bool accumulate) override;
+  const std::byte* value(const Chunk& chunk) override;
+  const std::byte* input_gradient(const Chunk& chunk) override;
+  std::vector<std::size_t> slices() const override;
+
+  void load(const data::Target* targets) { targets_ = targets; }
+  backend::Metrics take_metrics();
+  void copy_logits(std::span<float> logits) const;
+
+ private:
+  std::size_t features_ = 0, classes_ = 0, pixels_ = 0, place_ = 0;
+  const float *weights_ = nullptr, *bias_ = nullptr;
+  float *dweights_ = nullptr, *dbias_ = nullptr;
+  const data::Target* targets_ = nullptr;
+  std::vector<float> pooled_, dpooled_;    // [batch, features]
+  std::vector<float> logits_, dlogits_;    // [batch, classes]
+  std::vector<backend::Metrics> metrics_;  // by lane
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,33 @@
+#include "ports/cpu/units/image.hpp"
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::cpu {
+
+Image::Image(Context& context) : c(context), row_values_(context.network.input.count()) {
+  const std::size_t channels = c.network.input.channels;
+  check(48 % channels == 0, "48 values are whole pixels of an image of 1 to 4 channels");
+  check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,
+        "mean and deviation must have one value for each channel");
+  for (std::size_t i = 0; i < 48; ++i) {
+    const double mean = c.spec.mean[i % channels], deviation = c.spec.stddev[i % channels];
+    scale_[i] = static_cast<float>(1 / (255 * deviation));
+    shift_[i] = static_cast<float>(-mean / deviation);
+  }
+}
+
+void Image::plan(std::size_t region) {
+  place_ = c.scratch(region, row_values_ * bytes_of(c.storage));
+}
+
+const std::byte* Image::value(const Chunk& chunk) const {
+  std::byte* out = c.lane_at(chunk.lane, place_);
+  const std::size_t values = chunk.count * row_values_, first = chunk.first * row_values_;
+  if (floats_)
+    c.kernels.from_float(floats_ + first, values, out);
+  else
+    c.kernels.normalise(bytes_ + first, values, scale_, shift_, out);
+  return out;
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "ports/cpu/runner.hpp"
+
+namespace lockstep::cpu {
+
+/// The network's input: uint8 rows in the loader's memory, normalised chunk by chunk where a
+/// convolution reads them, in forward and again in backward, so that they are never kept.
+class Image {
+ public:
+  explicit Image(Context& context);
+  void plan(std::size_t region);
+  void load(const std::uint8_t* images) {
+    bytes_ = images;
+    floats_ = nullptr;
+  }
+  void load_normalised(const float* images) { floats_ = images; }
+  /// [rows, height, width, channels] in the lane's scratch.
+  const std::byte* value(const Chunk& chunk) const;
+
+ private:
+  Context& c;
+  std::size_t row_values_;
+  std::size_t place_ = 0;
+  float scale_[48], shift_[48];  // (v / 255 - mean) / deviation, one period of 48 values
+  const std::uint8_t* bytes_ = nullptr;
+  const float* floats_ = nullptr;
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,171 @@
+#include "ports/cpu/units/point_runner.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+/// Copies images [rows, height, width, channels] between an option-A shortcut's two sides: every
+/// stride-th pixel of the wide side, `offset` channels into the deep side. What is not copied
+/// becomes zero.
+struct Padding {
+  std::size_t rows, height, width, channels;  // of the shortcut's source
+  std::size_t out_height, out_width, out_channels, stride, value_bytes;
+
+  template <class Copy>
+  void each_pixel(const Copy& copy) const {
+    const std::size_t wide = channels * value_bytes, deep = out_channels * value_bytes;
+    const std::size_t offset = (out_channels - channels) / 2 * value_bytes;
+    for (std::size_t n = 0; n < rows; ++n)
+      for (std::size_t y = 0; y < out_height; ++y)
+        for (std::size_t x = 0; x < out_width; ++x)
+          copy(((n * height + y * stride) * width + x * stride) * wide,
+               ((n * out_height + y) * out_width + x) * deep + offset, wide);
+  }
+  std::size_t wide_bytes() const { return rows * height * width * channels * value_bytes; }
+  std::size_t deep_bytes() const {
+    return rows * out_height * out_width * out_channels * value_bytes;
+  }
+};
+
+void pad(const Padding& p, const std::byte* wide, std::byte* deep) {
+  std::memset(deep, 0, p.deep_bytes());
+  p.each_pixel(
+      [&](std::size_t w, std::size_t d, std::size_t n) { std::memcpy(deep + d, wide + w, n); });
+}
+
+void unpad(const Padding& p, const std::byte* deep, std::byte* wide) {
+  std::memset(wide, 0, p.wide_bytes());
+  p.each_pixel(
+      [&](std::size_t w, std::size_t d, std::size_t n) { std::memcpy(wide + w, deep + d, n); });
+}
+
+Padding padding_of(const Context& c, const Unit& unit, const Chunk& chunk) {
+  const nn::Shape& from = c.network.nodes[c.units[*unit.skip].node].shape;
+  const nn::Shape& to = c.network.nodes[unit.node].shape;
+  return {chunk.count, from.height, from.width,  from.channels,      to.height,
+          to.width,    to.channels, unit.stride, bytes_of(c.storage)};
+}
+
+}  // namespace
+
+void PointRunner::plan() {
+  shape_ = c.network.nodes[unit.node].shape;
+  image_bytes_ = shape_.count() * bytes_of(c.storage);
+  std::size_t last = unit.level;
+  for (const std::size_t reader : unit.readers) last = std::max(last, c.units[reader].level);
+  kept_ =
+      unit.kept || (unit.in_region && !c.spec.training);  // evaluation frees values early anyway
+  if (kept_) {
+    z_ = c.buffer(image_bytes_ * c.spec.batch, c.forward_time(unit.level),
+                  c.spec.training ? std::max(last, c.backward_time(unit.level)) : last);
+  } else {
+    places_[unit.level] = c.scratch(unit.level, image_bytes_);
+    for (const std::size_t reader : unit.readers) {
+      const std::size_t level = c.units[reader].level;
+      if (!places_.contains(level)) places_[level] = c.scratch(level, image_bytes_);
+    }
+  }
+  if (unit.pad) padded_ = c.scratch(unit.level, image_bytes_);
+  if (!c.spec.training) return;
+
+  std::size_t g_until = c.backward_time(main().unit.level);
+  if (unit.skip) g_until = std::max(g_until, c.backward_time(c.units[*unit.skip].level));
+  g_ = c.buffer(image_bytes_ * c.spec.batch, c.backward_time(unit.level), g_until);
+  if (unit.pad) {
+    const Unit& source = c.units[*unit.skip];
+    unpadded_ =
+        c.scratch(source.level, c.network.nodes[source.node].shape.count() * bytes_of(c.storage));
+  }
+}
+
+ConvRunner* PointRunner::skip_conv() const {
+  if (!unit.skip || c.units[*unit.skip].kind != UnitKind::conv) return nullptr;
+  return static_cast<ConvRunner*>(c.runners[*unit.skip]);
+}
+
+void PointRunner::before_forward(std::size_t lane) {
+  const Range range = part(shape_.channels, lane);
+  main().norm.normalise(range.begin, range.end);
+  if (ConvRunner* skip = skip_conv()) skip->norm.normalise(range.begin, range.end);
+}
+
+std::byte* PointRunner::output(const Chunk& chunk) const {
+  return kept_ ? c.at(z_) + chunk.before(image_bytes_)
+               : c.lane_at(chunk.lane, places_.at(chunk.region));
+}
+
+const std::byte* PointRunner::skip_value(const Chunk& chunk) {
+  if (!unit.skip) return nullptr;
+  const std::byte* skip = c.runners[*unit.skip]->value(chunk);
+  if (!unit.pad) return skip;
+  std::byte* padded = c.lane_at(chunk.lane, padded_);
+  pad(padding_of(c, unit, chunk), skip, padded);
+  return padded;
+}
+
+void PointRunner::forward(const Chunk& chunk) {
+  const BatchNorm& norm = main().norm;
+  const ConvRunner* skip = skip_conv();
+  c.kernels.point_forward(
+      {main().value(chunk), norm.scale(), norm.shift(), skip_value(chunk),
+       skip ? skip->norm.scale() : nullptr, skip ? skip->norm.shift() : nullptr, output(chunk)},
+      values_of(chunk), shape_.channels);
+}
+
+const std::byte* PointRunner::value(const Chunk& chunk) {
+  const bool at_hand = kept_ || (unit.in_region && chunk.region == unit.level);
+  if (!at_hand) forward(chunk);
+  return output(chunk);
+}
+
+void PointRunner::recompute(const Chunk& chunk) {
+  if (!kept_) forward(chunk);
+}
+
+void PointRunner::backward(const Chunk& chunk) {
+  const std::byte* contributions[2] = {
+      gradient(chunk), nullptr};  // inside its only reader, which has written it there
+  if (unit.in_region) {
+    check(unit.readers.size() <= 2, unit.name + ": the CPU backend sums at most two gradients");
+    for (std::size_t i = 0; i < unit.readers.size(); ++i)
+      contributions[i] = c.runners[unit.readers[i]]->input_gradient(chunk);
+  }
+  BatchNorm& norm = main().norm;
+  ConvRunner* skip = skip_conv();
+  double* sums = norm.gradient_sums(chunk.index);
+  double* skip_sums = skip ? skip->norm.gradient_sums(chunk.index) : nullptr;
+  const std::size_t channels = shape_.channels;
+  PointBackward a{};
+  a.first = contributions[0];
+  a.second = contributions[1];
+  a.z = unit.skip ? output(chunk) : nullptr;
+  a.x = main().value(chunk);
+  a.scale = norm.scale();
+  a.shift = norm.shift();
+  a.mean = norm.mean();
+  a.g = gradient(chunk);
+  a.sum_g = sums;
+  a.sum_gx = sums + channels;
+  if (skip) {
+    a.skip_x = skip->value(chunk);
+    a.skip_mean = skip->norm.mean();
+    a.sum_gskip = skip_sums + channels;
+  }
+  c.kernels.point_backward(a, values_of(chunk), channels);
+  if (skip) std::copy_n(sums, channels, skip_sums);
+}
+
+// The skip receives the sum's gradient as it is; through option A, only what it gave.
+const std::byte* PointRunner::input_gradient(const Chunk& chunk) {
+  if (!unit.pad) return gradient(chunk);
+  std::byte* unpadded = c.lane_at(chunk.lane, unpadded_);
+  unpad(padding_of(c, unit, chunk), gradient(chunk), unpadded);
+  return unpadded;
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <map>
+
+#include "ports/cpu/units/point_runner.hpp"
+
+namespace lockstep::cpu {
+
+/// Max pooling, by oneDNN, of a point of a region or of one that only this unit reads.
+class PoolRunner final : public Runner {
+ public:
+  PoolRunner(Context& context, std::size_t index) : Runner(context, index) {}
+  void plan() override;
+  void bind() override;
+  void before_forward(std::size_t lane) override;
+  void forward(const Chunk& chunk) override;
+  void backward(const Chunk& chunk) override;
+  const std::byte* value(const Chunk& chunk) override {
+    return c.at(output_) + chunk.first * out_bytes_;
+  }
+  const std::byte* input_gradient(const Chunk& chunk) override { return dinput_at(chunk); }
+
+ private:
+  struct Prepared {
+    dnnl::pooling_forward forward;
+    dnnl::pooling_backward backward;
+    std::vector<std::unordered_map<int, dnnl::memory>> forward_arguments,
+        backward_arguments;  // by lane
+  };
+  Prepared prepare(std::size_t rows);
+  PointRunner* inline_input() const;
+  std::byte* dinput_at(const Chunk& chunk) const;
+  const std::byte* output_gradient(const Chunk& chunk);
+
+  std::size_t in_bytes_ = 0, out_bytes_ = 0;
+  std::size_t workspace_bytes_ = 0;  // of one row: oneDNN's record of which input was the largest
+  std::size_t output_ = 0, workspace_ = 0, dinput_ = 0, sum_ = 0;
+  std::map<std::size_t, Prepared> prepared_;  // by rows
+};
+
+}  // namespace lockstep::cpu

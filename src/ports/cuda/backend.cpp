@@ -1,0 +1,89 @@
+#include "lockstep/backend/backend.hpp"
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "ports/cuda/plan/cost.hpp"
+#include "ports/cuda/plan/fit.hpp"
+#include "ports/cuda/plan/measure.hpp"
+#include "ports/cuda/program.hpp"
+#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/range.hpp"
+
+namespace lockstep::cuda {
+
+namespace {
+
+class CudaBackend final : public backend::Backend {
+ public:
+  explicit CudaBackend(int ordinal)
+      : device_(ordinal), planner_(device_.compute()), shares_{device_, planner_, {}, {}} {}
+
+  std::string name() const override { return "cuda"; }
+  std::string description() const override {
+    int driver = 0, runtime = 0;
+    check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    return fmt::format("cuda: {}, cuDNN {}, CUDA {}.{}, driver {}.{}", device_.name(),
+                       ConvPlanner::library_version(), runtime / 1000, runtime / 10 % 100,
+                       driver / 1000, driver / 10 % 100);
+  }
+  device::Device& device() override { return device_; }
+
+  void require_fit(const nn::Network& network, const backend::ProgramSpec& spec) override {
+    std::size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    cuda::require_fit(network, spec, planner_, free, total);
+  }
+  std::optional<backend::Floor> floor(const nn::Network& network,
+                                      const backend::ProgramSpec& spec) override {
+    backend::Floor floor;
+    floor.rates = measure_rates(device_, planner_);
+    floor.steps = floors(network, plan_program(network, spec, planner_), floor.rates);
+    return floor;
+  }
+  std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
+                                                       backend::Precision precision) override {
+    return std::make_unique<CudaParameters>(network, precision, device_);
+  }
+  std::unique_ptr<backend::Program> compile(const nn::Network& network,
+                                            const backend::ProgramSpec& spec,
+                                            backend::Parameters& parameters) override {
+    return std::make_unique<CudaProgram>(network, spec, state(parameters), shares_);
+  }
+  void judge_gradients(backend::Parameters& parameters) override {
+    const Range range("search for overflows");
+    state(parameters).judge();
+  }
+  void update(backend::Parameters& parameters, const optim::UpdateRule& rule,
+              const optim::StepScalars& scalars, std::size_t first, std::size_t last) override {
+    const Range range("update");
+    state(parameters).set_scalars(scalars);
+    state(parameters).update(rule, first, last);
+  }
+  void update_statistics(backend::Parameters& parameters, std::size_t micro_batches) override {
+    const Range range("running statistics");
+    state(parameters).update_statistics(micro_batches);
+  }
+
+ private:
+  static CudaParameters& state(backend::Parameters& parameters) {
+    return static_cast<CudaParameters&>(parameters);
+  }
+
+  CudaDevice device_;
+  ConvPlanner planner_;
+  ProgramShares shares_;
+};
+
+}  // namespace
+
+}  // namespace lockstep::cuda
+
+namespace lockstep::backend {
+
+std::unique_ptr<backend::Backend> make_cuda_backend(int device) {
+  return std::make_unique<cuda::CudaBackend>(device);
+}
+
+}  // namespace lockstep::backend

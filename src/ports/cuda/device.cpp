@@ -1,0 +1,141 @@
+#include "ports/cuda/device.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "ports/cuda/kernels/kernels.hpp"
+#include "ports/cuda/runtime/check.hpp"
+
+namespace lockstep::cuda {
+
+namespace {
+
+constexpr int oldest_architecture = 8;  // sm_80: what the kernels are compiled for at least
+
+/// Events with a time stamp, used again in every step.
+class CudaTimeline final : public device::Timeline {
+ public:
+  explicit CudaTimeline(CudaStream& stream) : stream_(stream) {}
+  void mark() override {
+    if (used_ == events_.size()) {
+      cudaEvent_t event = nullptr;
+      check_cuda(cudaEventCreate(&event), "cudaEventCreate");
+      events_.emplace_back(event);
+    }
+    check_cuda(cudaEventRecord(events_[used_++].get(), stream_.get()), "cudaEventRecord");
+  }
+  std::vector<double> laps_ms() override {
+    std::vector<double> laps;
+    if (used_ > 0)
+      check_cuda(cudaEventSynchronize(events_[used_ - 1].get()), "cudaEventSynchronize");
+    for (std::size_t i = 1; i < used_; ++i) {
+      float ms = 0;
+      check_cuda(cudaEventElapsedTime(&ms, events_[i - 1].get(), events_[i].get()),
+                 "cudaEventElapsedTime");
+      laps.push_back(static_cast<double>(ms));
+    }
+    used_ = 0;
+    return laps;
+  }
+
+ private:
+  CudaStream& stream_;
+  std::vector<Owned<cudaEvent_t, cudaEventDestroy>> events_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace
+
+DeviceBuffer::DeviceBuffer(std::size_t bytes, const char* what) : size_(bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, bytes == 0 ? 1 : bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it would come up again at the next kernel's launch
+    std::size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    throw InputError(fmt::format(
+        "{}: {:.2f} GB do not fit into the GPU's memory: {:.2f} of {:.2f} GB are free. Use a "
+        "smaller batch or --accumulate",
+        what, static_cast<double>(bytes) / 1e9, static_cast<double>(free) / 1e9,
+        static_cast<double>(total) / 1e9));
+  }
+  check_cuda(status, "cudaMalloc");
+  memory_ = decltype(memory_)(memory);
+}
+
+int CudaDevice::made_current(int ordinal) {
+  check_cuda(cudaSetDevice(ordinal), "cudaSetDevice");
+  return ordinal;
+}
+
+std::uint64_t* CudaDevice::new_beacon() {
+  void* memory = nullptr;
+  check_cuda(cudaHostAlloc(&memory, sizeof(std::uint64_t), cudaHostAllocMapped), "cudaHostAlloc");
+  return new (memory) std::uint64_t(0);
+}
+
+void CudaDevice::mark_progress(std::uint64_t number) {
+  light_beacon(beacon_on_device_, number, compute_.get());
+}
+
+CudaDevice::CudaDevice(int ordinal) : ordinal_(made_current(ordinal)), beacon_(new_beacon()) {
+  void* mapped = nullptr;
+  check_cuda(cudaHostGetDevicePointer(&mapped, beacon_.get(), 0), "cudaHostGetDevicePointer");
+  beacon_on_device_ = static_cast<std::uint64_t*>(mapped);
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
+  name_ = properties.name;
+  require(properties.major >= oldest_architecture,
+          fmt::format("GPU {} is a {} of compute capability {}.{}; lockstep needs {}.0 (A100) or "
+                      "newer",
+                      ordinal, name_, properties.major, properties.minor, oldest_architecture));
+}
+
+std::unique_ptr<device::Timeline> CudaDevice::make_timeline() {
+  return std::make_unique<CudaTimeline>(compute_);
+}
+
+// The system's own pages, locked: they lie where this process's binding puts them, and the kernel
+// tells where that is. cudaHostAlloc leaves both to the driver.
+device::PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
+  const auto release = [](std::byte* memory) { std::free(memory); };
+  std::unique_ptr<std::byte, decltype(release)> pages(
+      static_cast<std::byte*>(std::aligned_alloc(page, rounded)), release);
+  check(pages != nullptr, fmt::format("no host memory for a buffer of {} bytes", rounded));
+  std::memset(pages.get(), 0, rounded);
+  check_cuda(cudaHostRegister(pages.get(), rounded, cudaHostRegisterPortable), "cudaHostRegister");
+  return {pages.release(), bytes, [copies = copy_.get()](std::byte* memory) {
+            cudaStreamSynchronize(copies);  // the next batch may be on its way from here
+            cudaHostUnregister(memory);
+            std::free(memory);
+          }};
+}
+
+std::optional<double> CudaDevice::upload_rate(const device::PinnedBuffer& from) {
+  const DeviceBuffer to(from.size(), "a measurement of the upload");
+  return static_cast<double>(from.size()) / fastest_s([&] {
+           check_cuda(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyHostToDevice,
+                                      compute_.get()),
+                      "cudaMemcpyAsync");
+         });
+}
+
+double CudaDevice::fastest_s(const std::function<void()>& run) {
+  constexpr int runs = 12;  // the first warms up
+  const std::unique_ptr<device::Timeline> timeline = make_timeline();
+  for (int i = 0; i < runs; ++i) {
+    run();
+    timeline->mark();
+  }
+  const std::vector<double> laps_ms = timeline->laps_ms();
+  return *std::min_element(laps_ms.begin(), laps_ms.end()) / 1e3;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "lockstep/base/owned.hpp"
+#include "lockstep/device/device.hpp"
+#include "ports/cuda/runtime/stream.hpp"
+
+namespace lockstep::cuda {
+
+/// Memory on the device that is current when it is made. Its contents are undefined.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  /// Throws Error naming `what`, how much it needs and how much is free when there is not enough.
+  DeviceBuffer(std::size_t bytes, const char* what);
+  std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
+  std::size_t size() const { return size_; }
+  template <class T>
+  T* as(std::size_t byte_offset = 0) const {
+    return reinterpret_cast<T*>(data() + byte_offset);
+  }
+
+ private:
+  Owned<void*, cudaFree> memory_;
+  std::size_t size_ = 0;
+};
+
+/// One GPU of this process. Work goes to its streams only, never to the default stream. compute()
+/// runs the tape; copy() brings the next batch to the device beside it.
+class CudaDevice final : public device::Device {
+ public:
+  /// Makes device `ordinal` current for the calling thread; only that thread uses the object.
+  /// Throws InputError when the device or its driver is too old, naming what was found and needed.
+  explicit CudaDevice(int ordinal);
+  std::string name() const override { return name_; }
+  device::PinnedBuffer allocate_pinned(std::size_t bytes) override;
+  CudaStream& compute() override { return compute_; }
+  std::optional<double> upload_rate(const device::PinnedBuffer& from) override;
+  std::unique_ptr<device::Timeline> make_timeline() override;
+  const volatile std::uint64_t* progress_word() const override { return beacon_.get(); }
+  void mark_progress(std::uint64_t number) override;
+  /// Seconds that the fastest of some runs took of what `run` puts into the compute stream.
+  double fastest_s(const std::function<void()>& run);
+  CudaStream& copy() { return copy_; }
+  int ordinal() const { return ordinal_; }
+
+ private:
+  static int made_current(int ordinal);
+  static std::uint64_t* new_beacon();
+  int ordinal_;  // first: the streams belong to the device that it makes current
+  Owned<std::uint64_t*, cudaFreeHost> beacon_;  // the host's memory, mapped into the device's
+  std::uint64_t* beacon_on_device_ = nullptr;
+  CudaStream compute_, copy_;
+  std::string name_;
+};
+
+}  // namespace lockstep::cuda

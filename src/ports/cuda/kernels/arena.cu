@@ -1,0 +1,164 @@
+#include <algorithm>
+
+#include "ports/cuda/kernels/vector.cuh"
+
+// Over the arena: the update, the running statistics, the search for overflows.
+namespace lockstep::cuda {
+
+namespace {
+
+constexpr int quad = 4;  // floats of one access
+
+__global__ void set_step_kernel(DeviceScalars* scalars, optim::StepScalars step) {
+  scalars->step = step;
+}
+
+__global__ void set_loss_scale_kernel(DeviceScalars* scalars, backend::LossScale scale) {
+  scalars->loss_scale = scale;
+  scalars->inverse_scale = 1 / scale.scale;
+  scalars->overflow = 0;
+  scalars->apply = 1;
+}
+
+template <class T, bool copies>
+__global__ void __launch_bounds__(block_threads) sgd_kernel(UpdateArgs args) {
+  if (!args.scalars->apply) return;
+  const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
+  const backend::arithmetic::SgdRule rule{args.scalars->step.lr, args.momentum,
+                                          args.weight_decay[chunk.slice], args.nesterov};
+  const float unscale = args.scalars->inverse_scale;
+  float g[quad], w[quad], v[quad];
+  for (std::uint32_t i = threadIdx.x * quad; i < chunk.count; i += block_threads * quad) {
+    const std::size_t at = chunk.offset + i;
+    load(args.gradients + at, g);
+    load(args.weights + at, w);
+    load(args.velocities + at, v);
+#pragma unroll
+    for (int k = 0; k < quad; ++k) backend::arithmetic::sgd(rule, g[k] * unscale, w[k], v[k]);
+    store(args.weights + at, w);
+    store(args.velocities + at, v);
+    if constexpr (copies) store(static_cast<T*>(args.copies) + at, w);
+  }
+}
+
+__global__ void __launch_bounds__(block_threads) running_statistics_kernel(StatisticsArgs args) {
+  if (!args.scalars->apply) return;
+  const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
+  const float kept = args.kept[chunk.slice];
+  float running[quad], fresh[quad];
+  for (std::uint32_t i = threadIdx.x * quad; i < chunk.count; i += block_threads * quad) {
+    const std::size_t at = chunk.offset + i;
+    load(args.running + at, running);
+    load(args.fresh + at, fresh);
+#pragma unroll
+    for (int k = 0; k < quad; ++k)
+      running[k] = backend::arithmetic::running_statistic(kept, running[k], fresh[k]);
+    store(args.running + at, running);
+  }
+}
+
+// Whoever finds something writes the same 1: no order matters.
+__global__ void __launch_bounds__(block_threads)
+    find_overflow_kernel(const float* gradients, std::size_t count, DeviceScalars* scalars) {
+  bool found = false;
+  const std::size_t step = static_cast<std::size_t>(gridDim.x) * block_threads * quad;
+  for (std::size_t i = thread_index() * quad; i < count; i += step) {
+    float g[quad];
+    load(gradients + i, g);
+#pragma unroll
+    for (int k = 0; k < quad; ++k) found = found || backend::arithmetic::overflowed(g[k]);
+  }
+  if (__syncthreads_or(found) && threadIdx.x == 0) scalars->overflow = 1;
+}
+
+__global__ void judge_kernel(DeviceScalars* scalars) {
+  const bool overflow = scalars->overflow != 0;
+  scalars->apply = overflow ? 0 : 1;
+  scalars->inverse_scale = 1 / scalars->loss_scale.scale;
+  scalars->loss_scale = backend::arithmetic::after_step(scalars->loss_scale, overflow);
+  scalars->overflow = 0;
+}
+
+template <class T>
+__global__ void convert_kernel(const float* from, std::size_t count, T* to) {
+  const std::size_t i = thread_index() * quad;
+  if (i >= count) return;
+  float v[quad];
+  load(from + i, v);
+  store(to + i, v);
+}
+
+template <class T>
+__global__ void add_kernel(const T* from, std::size_t count, bool accumulate, float* to) {
+  const std::size_t i = thread_index() * quad;
+  if (i >= count) return;
+  float v[quad], before[quad] = {};
+  load(from + i, v);
+  if (accumulate) load(to + i, before);
+#pragma unroll
+  for (int k = 0; k < quad; ++k) v[k] += before[k];
+  store(to + i, v);
+}
+
+__global__ void beacon_kernel(std::uint64_t* place, std::uint64_t number) {
+  *static_cast<volatile std::uint64_t*>(place) = number;
+  __threadfence_system();
+}
+
+}  // namespace
+
+void set_scalars(DeviceScalars* scalars, const optim::StepScalars& step, cudaStream_t stream) {
+  // As a kernel's argument the values need no pinned slot that would have to be guarded.
+  launch("set_step_kernel", set_step_kernel, 1, 1, stream, scalars, step);
+}
+
+void set_loss_scale(DeviceScalars* scalars, const backend::LossScale& scale, cudaStream_t stream) {
+  launch("set_loss_scale_kernel", set_loss_scale_kernel, 1, 1, stream, scalars, scale);
+}
+
+void sgd_update(const UpdateArgs& args, cudaStream_t stream) {
+  if (args.chunk_count == 0) return;
+  const auto blocks = static_cast<unsigned>(args.chunk_count);
+  if (args.copies)
+    with_type(args.storage, [&]<class T>(T) {
+      launch("sgd_kernel", sgd_kernel<T, true>, blocks, block_threads, stream, args);
+    });
+  else
+    launch("sgd_kernel", sgd_kernel<float, false>, blocks, block_threads, stream, args);
+}
+
+void update_running_statistics(const StatisticsArgs& args, cudaStream_t stream) {
+  if (args.chunk_count == 0) return;
+  launch("running_statistics_kernel", running_statistics_kernel,
+         static_cast<unsigned>(args.chunk_count), block_threads, stream, args);
+}
+
+void judge(const float* gradients, std::size_t count, DeviceScalars* scalars, cudaStream_t stream) {
+  constexpr unsigned most_blocks = 1056;
+  const unsigned blocks = std::min(most_blocks, blocks_for(count / quad));
+  launch("find_overflow_kernel", find_overflow_kernel, blocks, block_threads, stream, gradients,
+         count, scalars);
+  launch("judge_kernel", judge_kernel, 1, 1, stream, scalars);
+}
+
+void convert_weights(const float* from, std::size_t count, Storage storage, void* to,
+                     cudaStream_t stream) {
+  with_type(storage, [&]<class T>(T) {
+    launch("convert_kernel", convert_kernel<T>, blocks_for(count / quad), block_threads, stream,
+           from, count, static_cast<T*>(to));
+  });
+}
+
+void add_gradient(const void* from, std::size_t count, Storage storage, bool accumulate, float* to,
+                  cudaStream_t stream) {
+  with_type(storage, [&]<class T>(T) {
+    launch("add_kernel", add_kernel<T>, blocks_for(count / quad), block_threads, stream,
+           static_cast<const T*>(from), count, accumulate, to);
+  });
+}
+
+void light_beacon(std::uint64_t* place, std::uint64_t number, cudaStream_t stream) {
+  launch("beacon_kernel", beacon_kernel, 1, 1, stream, place, number);
+}
+
+}  // namespace lockstep::cuda

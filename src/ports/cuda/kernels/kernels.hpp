@@ -1,0 +1,224 @@
+#pragma once
+
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/backend/arithmetic.hpp"
+#include "lockstep/backend/parameters.hpp"
+#include "lockstep/backend/precision.hpp"
+#include "lockstep/data/batch.hpp"
+#include "lockstep/optim/rule.hpp"
+
+/// The kernels that are our own, as functions that put them into a stream. All pointers are the
+/// device's; values are [rows, channels] (rows = images x height x width) with `channels` a
+/// multiple of 8, 16-byte aligned, kept as `Storage` says and computed with in fp32. Sums are added
+/// in an order that depends on the shape alone: no atomics, the same bits each time.
+namespace lockstep::cuda {
+
+enum class Storage { fp32, bf16, fp16 };
+Storage storage_of(backend::Precision precision);
+std::size_t bytes_of(Storage storage);
+
+/// What changes from step to step; lives in device memory, so that what is launched never changes.
+struct DeviceScalars {
+  optim::StepScalars step;
+  backend::LossScale loss_scale;
+  float inverse_scale = 1;     ///< of the loss scale that this step's gradients carry
+  std::uint32_t overflow = 0;  ///< this step's gradients are not all finite
+  std::uint32_t apply = 1;     ///< this step's updates change something
+};
+
+// ---- image.cu -----------------------------------------------------------------------------------
+
+struct ImageInput {
+  const void* pixels = nullptr;  ///< [pixels, channels]: uint8, or already normalised floats
+  std::size_t count = 0;         ///< pixels
+  int channels = 0, padded = 0;  ///< padded: channels of the output, a multiple of 4
+  const float *scale = nullptr, *shift = nullptr;  ///< per channel, for uint8
+};
+void normalise_bytes(const ImageInput& in, Storage storage, void* out, cudaStream_t stream);
+void convert_floats(const ImageInput& in, Storage storage, void* out, cudaStream_t stream);
+
+// ---- norm.cu, norm_gradient.cu ------------------------------------------------------------------
+
+struct Matrix {
+  std::size_t rows = 0;
+  int channels = 0;
+  std::size_t count() const { return rows * static_cast<std::size_t>(channels); }
+};
+
+/// One batch norm's per-channel numbers between its kernels, on the device: float
+/// [norm_channel_arrays, channels].
+struct NormChannels {
+  float *mean, *inverse_deviation, *scale, *shift, *variance;  ///< of forward
+  float *a, *b, *c;                                            ///< of backward
+  __half *half_scale, *half_shift;  ///< of forward, for convolutions that normalise their input
+};
+constexpr std::size_t norm_channel_arrays = 9;
+NormChannels norm_channels(float* memory, int channels);
+
+/// Its slices of the arena. Gradients of running statistics are this rank's share of the batch's.
+struct NormParameters {
+  const float *gamma, *beta, *running_mean, *running_var;
+  float *dgamma, *dbeta, *mean_share, *var_share;
+  float epsilon, momentum;
+};
+
+/// Bytes of scratch for the sums of one batch norm.
+std::size_t norm_scratch(const Matrix& shape, Storage storage);
+
+/// Mean, deviation, scale and shift of the batch.
+void norm_statistics(const void* x, const Matrix& shape, Storage storage,
+                     const NormParameters& parameters, const NormChannels& channels, float* scratch,
+                     cudaStream_t stream);
+/// The same from the sums of x and of x * x, [2, channels], which a convolution has made.
+void norm_statistics_of_sums(const float* sums, const Matrix& shape,
+                             const NormParameters& parameters, const NormChannels& channels,
+                             cudaStream_t stream);
+/// The same from the running statistics.
+void norm_running(const Matrix& shape, const NormParameters& parameters,
+                  const NormChannels& channels, cudaStream_t stream);
+/// y = x * scale + shift [+ skip], [relu]. A NaN stays a NaN.
+struct NormApply {
+  const void *x, *skip;  ///< skip: nullptr for none
+  bool relu;
+  void* y;
+};
+void norm_apply(const NormApply& op, const Matrix& shape, Storage storage,
+                const NormChannels& channels, cudaStream_t stream);
+
+/// How ReLU's gradient knows where the input was positive.
+enum class Mask {
+  none,    ///< no ReLU
+  from_x,  ///< from x * scale + shift, computed again
+  from_y   ///< from the output: there was a skip
+};
+struct NormBackward {
+  const void *first, *second;  ///< gradients of y; second: nullptr for none
+  const void *x, *y;           ///< y: for Mask::from_y
+  Mask mask;
+  void* g;  ///< nullptr, or where the gradient behind the ReLU goes (the skip's); may be `first`
+};
+/// g, the sums over it, dgamma, dbeta, the shares of the running statistics, and the numbers a, b,
+/// c. accumulate: adds to the gradients that are there.
+void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage,
+                    const NormParameters& parameters, const NormChannels& channels, bool accumulate,
+                    const DeviceScalars* scalars, float* scratch, cudaStream_t stream);
+/// The same, without g, from dgamma and dbeta, [2, channels], which a convolution has made.
+void norm_gradients_of_sums(const float* sums, const Matrix& shape,
+                            const NormParameters& parameters, const NormChannels& channels,
+                            bool accumulate, const DeviceScalars* scalars, cudaStream_t stream);
+/// dx = g * a + (x - mean) * b + c, where g is op.g when that was written; dx may be op.x.
+void norm_input_gradient(const NormBackward& op, const Matrix& shape, Storage storage,
+                         const NormChannels& channels, void* dx, cudaStream_t stream);
+
+// ---- pool.cu ------------------------------------------------------------------------------------
+
+struct Window {
+  std::size_t batch = 0;
+  int channels = 0, height = 0, width = 0, out_height = 0, out_width = 0;
+  int kernel = 0, stride = 0, padding = 0;
+};
+/// index: [outputs] uint8, which pixel of the window was the largest (the first of equals).
+void max_pool(const void* x, const Window& window, Storage storage, void* y, std::uint8_t* index,
+              cudaStream_t stream);
+/// second: another gradient of y, or nullptr.
+void max_pool_gradient(const void* first, const void* second, const std::uint8_t* index,
+                       const Window& window, Storage storage, void* dx, cudaStream_t stream);
+
+/// y: every stride-th pixel of x, its channels in the middle of y's, zeros around them (He et al.
+/// 2016, option A). `channels` of the window are x's.
+void subsample(const void* x, const Window& window, int out_channels, Storage storage, void* y,
+               cudaStream_t stream);
+void subsample_gradient(const void* first, const void* second, const Window& window,
+                        int out_channels, Storage storage, void* dx, cudaStream_t stream);
+
+/// Mean over each image's pixels: x [images, pixels, channels] to float [images, channels].
+void average(const void* x, std::size_t images, int pixels, int channels, Storage storage,
+             float* mean, cudaStream_t stream);
+void average_gradient(const float* dmean, std::size_t images, int pixels, int channels,
+                      Storage storage, void* dx, cudaStream_t stream);
+
+// ---- loss.cu ------------------------------------------------------------------------------------
+
+/// Sums since they were last taken.
+struct DeviceMetrics {
+  double loss;
+  unsigned long long rows, top1, top5;
+};
+struct RowMetrics {
+  double loss;
+  std::uint32_t counts, top1, top5;  ///< 0 or 1
+};
+struct LossInput {
+  float* logits;      ///< [rows, classes] without the bias; with it afterwards
+  const float* bias;  ///< [classes]
+  const data::Target* targets;
+  std::size_t rows = 0;
+  int classes = 0;
+  float smoothing = 0;
+};
+/// Adds the rows to `metrics`; dlogits (nullptr in evaluation): times gradient scale and loss
+/// scale.
+void loss(const LossInput& in, const DeviceScalars* scalars, RowMetrics* row_metrics,
+          DeviceMetrics* metrics, float* dlogits, cudaStream_t stream);
+/// dbias[classes] = sums over the rows of dlogits.
+void bias_gradient(const float* dlogits, std::size_t rows, int classes, bool accumulate,
+                   float* dbias, cudaStream_t stream);
+
+// ---- arena.cu -----------------------------------------------------------------------------------
+
+/// A piece of one slice of the arena, for one thread block.
+struct Chunk {
+  std::size_t offset = 0;   ///< floats, a multiple of 16
+  std::uint32_t count = 0;  ///< floats, a multiple of 4: the slice's padding belongs to it
+  std::uint32_t slice = 0;
+};
+constexpr std::uint32_t chunk_floats = 4096;
+
+void set_scalars(DeviceScalars* scalars, const optim::StepScalars& step, cudaStream_t stream);
+/// For the next step, of which nothing has overflowed yet.
+void set_loss_scale(DeviceScalars* scalars, const backend::LossScale& scale, cudaStream_t stream);
+
+/// Writes the number to a place in the host's memory, as the device sees it.
+void light_beacon(std::uint64_t* place, std::uint64_t number, cudaStream_t stream);
+
+struct UpdateArgs {
+  const Chunk* chunks;
+  std::size_t first_chunk = 0, chunk_count = 0;
+  const float* weight_decay;  ///< per slice
+  float momentum = 0;
+  bool nesterov = false;
+  const float* gradients;
+  float *weights, *velocities;
+  void* copies;  ///< of the weights, in `storage`; nullptr in fp32
+  Storage storage = Storage::fp32;
+  const DeviceScalars* scalars;
+};
+void sgd_update(const UpdateArgs& args, cudaStream_t stream);
+
+struct StatisticsArgs {
+  const Chunk* chunks;
+  std::size_t first_chunk = 0, chunk_count = 0;
+  const float* kept;  ///< per slice
+  const float* fresh;
+  float* running;
+  const DeviceScalars* scalars;
+};
+void update_running_statistics(const StatisticsArgs& args, cudaStream_t stream);
+
+/// Looks at all `count` (a multiple of 4) gradients; then decides what the step's updates do and
+/// what the loss scale will be.
+void judge(const float* gradients, std::size_t count, DeviceScalars* scalars, cudaStream_t stream);
+
+/// to[i] = from[i] in `storage`; count: a multiple of 4.
+void convert_weights(const float* from, std::size_t count, Storage storage, void* to,
+                     cudaStream_t stream);
+/// to[i] = from[i], or to[i] + from[i]; from as `storage` says; count: a multiple of 4.
+void add_gradient(const void* from, std::size_t count, Storage storage, bool accumulate, float* to,
+                  cudaStream_t stream);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,141 @@
+#include "ports/cuda/kernels/vector.cuh"
+
+// Softmax, loss, metrics and the gradient of the logits: one warp a row, in double, as on the CPU.
+namespace lockstep::cuda {
+
+namespace {
+
+constexpr int warp = 32;
+constexpr int square = warp * warp;  // threads of a block that adds lines
+constexpr unsigned all_lanes = 0xffffffffu;
+
+// The butterfly adds the same pairs in every lane, so that all lanes hold the same bits.
+__device__ double warp_sum(double v) {
+  for (int step = warp / 2; step > 0; step /= 2) v += __shfl_xor_sync(all_lanes, v, step);
+  return v;
+}
+__device__ int warp_sum(int v) {
+  for (int step = warp / 2; step > 0; step /= 2) v += __shfl_xor_sync(all_lanes, v, step);
+  return v;
+}
+__device__ double warp_max(double v) {
+  for (int step = warp / 2; step > 0; step /= 2) v = fmax(v, __shfl_xor_sync(all_lanes, v, step));
+  return v;
+}
+
+__device__ void skip_row(const LossInput& in, std::size_t row, int lane, RowMetrics* row_metrics,
+                         float* dlogits) {
+  if (lane == 0) row_metrics[row] = {};
+  if (!dlogits) return;
+  for (int k = lane; k < in.classes; k += warp) dlogits[row * in.classes + k] = 0;
+}
+
+__global__ void __launch_bounds__(block_threads)
+    loss_kernel(LossInput in, const DeviceScalars* scalars, RowMetrics* row_metrics,
+                float* dlogits) {
+  const std::size_t row = thread_index() / warp;
+  const int lane = static_cast<int>(threadIdx.x % warp);
+  if (row >= in.rows) return;
+  float* logits = in.logits + row * in.classes;
+  double highest = -INFINITY, all = 0;
+  for (int k = lane; k < in.classes; k += warp) {
+    const float logit = logits[k] + in.bias[k];
+    logits[k] = logit;
+    highest = fmax(highest, static_cast<double>(logit));
+    all += static_cast<double>(logit);
+  }
+  const data::Target target = in.targets[row];
+  if (target.label_a < 0) return skip_row(in, row, lane, row_metrics, dlogits);
+  __syncwarp();  // the row's logits are written; the labels' are read by all lanes
+  highest = warp_max(highest);
+  double sum = 0;
+  int better = 0;
+  const float its_own = logits[target.label_a];
+  for (int k = lane; k < in.classes; k += warp) {
+    sum += exp(static_cast<double>(logits[k]) - highest);
+    better += backend::arithmetic::outranks(k, logits[k], target.label_a, its_own) ? 1 : 0;
+  }
+  const double log_sum = highest + log(warp_sum(sum));
+  const int place = warp_sum(better);
+  const std::int32_t other = target.label_b < 0 ? target.label_a : target.label_b;
+  const auto wanted = backend::arithmetic::wanted(target.label_a, other, target.mix, in.smoothing,
+                                                  static_cast<std::size_t>(in.classes));
+  all = warp_sum(all);
+  if (lane == 0)
+    row_metrics[row] = {
+        backend::arithmetic::cross_entropy(wanted, log_sum, its_own, logits[other], all), 1u,
+        place < 1 ? 1u : 0u, place < 5 ? 1u : 0u};
+  if (!dlogits) return;
+  const double scale = static_cast<double>(scalars->step.gradient_scale) *
+                       static_cast<double>(scalars->loss_scale.scale);
+  for (int k = lane; k < in.classes; k += warp)
+    dlogits[row * in.classes + k] =
+        backend::arithmetic::logit_gradient(wanted, k, logits[k], log_sum, scale);
+}
+
+/// One block adds all rows, in one order.
+__global__ void add_metrics_kernel(const RowMetrics* rows, std::size_t count,
+                                   DeviceMetrics* metrics) {
+  __shared__ DeviceMetrics partial[block_threads];
+  DeviceMetrics mine{};
+  for (std::size_t r = threadIdx.x; r < count; r += block_threads) {
+    mine.loss += rows[r].loss;
+    mine.rows += rows[r].counts;
+    mine.top1 += rows[r].top1;
+    mine.top5 += rows[r].top5;
+  }
+  partial[threadIdx.x] = mine;
+  __syncthreads();
+  for (unsigned half = block_threads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) {
+      const DeviceMetrics& other = partial[threadIdx.x + half];
+      partial[threadIdx.x].loss += other.loss;
+      partial[threadIdx.x].rows += other.rows;
+      partial[threadIdx.x].top1 += other.top1;
+      partial[threadIdx.x].top5 += other.top5;
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x != 0) return;
+  metrics->loss += partial[0].loss;
+  metrics->rows += partial[0].rows;
+  metrics->top1 += partial[0].top1;
+  metrics->top5 += partial[0].top5;
+}
+
+/// A block takes 32 classes; each of its 32 lines takes every 32nd row.
+__global__ void __launch_bounds__(square)
+    bias_gradient_kernel(const float* dlogits, std::size_t rows, int classes, bool accumulate,
+                         float* dbias) {
+  __shared__ double partial[warp][warp];
+  const int k = static_cast<int>(blockIdx.x) * warp + static_cast<int>(threadIdx.x);
+  double sum = 0;
+  if (k < classes)
+    for (std::size_t r = threadIdx.y; r < rows; r += warp)
+      sum += static_cast<double>(dlogits[r * classes + k]);
+  partial[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || k >= classes) return;
+  sum = accumulate ? static_cast<double>(dbias[k]) : 0;
+  for (int line = 0; line < warp; ++line) sum += partial[line][threadIdx.x];
+  dbias[k] = static_cast<float>(sum);
+}
+
+}  // namespace
+
+void loss(const LossInput& in, const DeviceScalars* scalars, RowMetrics* row_metrics,
+          DeviceMetrics* metrics, float* dlogits, cudaStream_t stream) {
+  launch("loss_kernel", loss_kernel, blocks_for(in.rows * warp), block_threads, stream, in, scalars,
+         row_metrics, dlogits);
+  launch("add_metrics_kernel", add_metrics_kernel, 1, block_threads, stream, row_metrics, in.rows,
+         metrics);
+}
+
+void bias_gradient(const float* dlogits, std::size_t rows, int classes, bool accumulate,
+                   float* dbias, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>((classes + warp - 1) / warp);
+  launch("bias_gradient_kernel", bias_gradient_kernel, blocks, dim3(warp, warp), stream, dlogits,
+         rows, classes, accumulate, dbias);
+}
+
+}  // namespace lockstep::cuda

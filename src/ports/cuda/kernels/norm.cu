@@ -1,0 +1,168 @@
+#include "ports/cuda/kernels/norm_sums.cuh"
+
+// Batch norm forward, with the sum of a residual block and the ReLU.
+namespace lockstep::cuda {
+
+namespace {
+
+// The first row is as good a pivot as any value of the channel: within a few deviations of the
+// mean, so nothing is lost where the mean is large.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    statistics_kernel(const T* x, Matrix shape, float* scratch) {
+  constexpr int W = width<T>;
+  const int channel = first_channel(W);
+  float sums[2 * W] = {};
+  if (channel < shape.channels) {
+    float pivot[W], v[W];
+    load(x + channel, pivot);
+    each_row(shape, channel, [&](std::size_t at) {
+      load(x + at, v);
+#pragma unroll
+      for (int k = 0; k < W; ++k) {
+        const float d = v[k] - pivot[k];
+        sums[k] += d;
+        sums[W + k] += d * d;
+      }
+    });
+  }
+  store_sums<W>(shape, channel, sums, scratch);
+}
+
+__device__ void set_channel(const NormChannels& to, int c,
+                            const backend::arithmetic::NormChannel& n) {
+  to.mean[c] = n.mean;
+  to.inverse_deviation[c] = n.inverse_deviation;
+  to.scale[c] = n.scale;
+  to.shift[c] = n.shift;
+  to.half_scale[c] = __float2half_rn(n.scale);
+  to.half_shift[c] = __float2half_rn(n.shift);
+}
+
+/// From the moments of one channel's batch.
+__device__ void set_batch_channel(const NormChannels& to, int c,
+                                  const backend::arithmetic::Moments& m, const NormParameters& p) {
+  to.variance[c] = static_cast<float>(m.variance);
+  set_channel(
+      to, c,
+      backend::arithmetic::norm_channel(m.mean, m.variance, p.gamma[c], p.beta[c], p.epsilon));
+}
+
+template <class T>
+__global__ void __launch_bounds__(32 * finish_lanes)
+    finish_statistics_kernel(const T* x, Matrix shape, NormParameters p, NormChannels n,
+                             const float* scratch, unsigned lines) {
+  const int c = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
+  double sums[2];
+  add_lines(scratch, lines, shape.channels, c, sums);
+  if (threadIdx.y != 0 || c >= shape.channels) return;
+  const auto m = backend::arithmetic::moments(sums[0], sums[1], static_cast<double>(shape.rows),
+                                              to_float(x[c]));
+  set_batch_channel(n, c, m, p);
+}
+
+__global__ void statistics_of_sums_kernel(const float* sums, Matrix shape, NormParameters p,
+                                          NormChannels n) {
+  const int c = static_cast<int>(thread_index());
+  if (c >= shape.channels) return;
+  set_batch_channel(n, c,
+                    backend::arithmetic::moments(sums[c], sums[shape.channels + c],
+                                                 static_cast<double>(shape.rows), 0),
+                    p);
+}
+
+__global__ void running_kernel(int channels, NormParameters p, NormChannels n) {
+  const int c = static_cast<int>(thread_index());
+  if (c >= channels) return;
+  set_channel(n, c,
+              backend::arithmetic::norm_channel(p.running_mean[c], p.running_var[c], p.gamma[c],
+                                                p.beta[c], p.epsilon));
+}
+
+// A NaN is not smaller than 0, so it stays.
+__device__ float relu(float v) { return v < 0 ? 0.f : v; }
+
+template <class T, bool with_skip>
+__global__ void __launch_bounds__(block_threads)
+    apply_kernel(NormApply op, Matrix shape, NormChannels n) {
+  constexpr int W = width<T>;
+  const int channel = first_channel(W);
+  if (channel >= shape.channels) return;
+  const T* x = static_cast<const T*>(op.x);
+  const T* skip = static_cast<const T*>(op.skip);
+  T* y = static_cast<T*>(op.y);
+  float scale[W], shift[W], v[W], s[W];
+#pragma unroll
+  for (int k = 0; k < W; ++k) {
+    scale[k] = n.scale[channel + k];
+    shift[k] = n.shift[channel + k];
+  }
+  each_row(shape, channel, [&](std::size_t at) {
+    load(x + at, v);
+    if constexpr (with_skip) load(skip + at, s);
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      v[k] = v[k] * scale[k] + shift[k];
+      if constexpr (with_skip) v[k] += s[k];
+      if (op.relu) v[k] = relu(v[k]);
+    }
+    store(y + at, v);
+  });
+}
+
+}  // namespace
+
+NormChannels norm_channels(float* memory, int channels) {
+  const auto array = [&](int i) { return memory + static_cast<std::ptrdiff_t>(i) * channels; };
+  __half* halves = reinterpret_cast<__half*>(array(8));
+  return {array(0), array(1), array(2), array(3), array(4),
+          array(5), array(6), array(7), halves,   halves + channels};
+}
+
+std::size_t norm_scratch(const Matrix& shape, Storage storage) {
+  std::size_t lines = 0;
+  with_type(storage, [&]<class T>(T) { lines = sum_columns<T>(shape).grid.x; });
+  return lines * 2 * static_cast<std::size_t>(shape.channels) * sizeof(float);
+}
+
+void norm_statistics(const void* x, const Matrix& shape, Storage storage,
+                     const NormParameters& parameters, const NormChannels& channels, float* scratch,
+                     cudaStream_t stream) {
+  with_type(storage, [&]<class T>(T) {
+    const T* values = static_cast<const T*>(x);
+    const Columns cut = sum_columns<T>(shape);
+    launch("statistics_kernel", statistics_kernel<T>, cut.grid, cut.block, stream, values, shape,
+           scratch);
+    launch("finish_statistics_kernel", finish_statistics_kernel<T>, finish_grid(shape),
+           finish_block(), stream, values, shape, parameters, channels, scratch, cut.grid.x);
+  });
+}
+
+void norm_statistics_of_sums(const float* sums, const Matrix& shape,
+                             const NormParameters& parameters, const NormChannels& channels,
+                             cudaStream_t stream) {
+  launch("statistics_of_sums_kernel", statistics_of_sums_kernel,
+         blocks_for(static_cast<std::size_t>(shape.channels)), block_threads, stream, sums, shape,
+         parameters, channels);
+}
+
+void norm_running(const Matrix& shape, const NormParameters& parameters,
+                  const NormChannels& channels, cudaStream_t stream) {
+  launch("running_kernel", running_kernel, blocks_for(static_cast<std::size_t>(shape.channels)),
+         block_threads, stream, shape.channels, parameters, channels);
+}
+
+void norm_apply(const NormApply& op, const Matrix& shape, Storage storage,
+                const NormChannels& channels, cudaStream_t stream) {
+  with_type(storage, [&]<class T>(T) {
+    const Columns cut = point_columns<T>(shape);
+    if (op.skip)
+      launch("apply_kernel", apply_kernel<T, true>, cut.grid, cut.block, stream, op, shape,
+             channels);
+    else
+      launch("apply_kernel", apply_kernel<T, false>, cut.grid, cut.block, stream, op, shape,
+             channels);
+  });
+}
+
+}  // namespace lockstep::cuda

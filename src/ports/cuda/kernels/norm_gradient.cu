@@ -1,0 +1,199 @@
+#include <type_traits>
+
+#include "ports/cuda/kernels/norm_sums.cuh"
+
+// Batch norm backward, from behind the ReLU.
+namespace lockstep::cuda {
+
+namespace {
+
+/// The gradient behind the ReLU of one access's values.
+template <class T, Mask mask, bool two>
+struct Gradient {
+  static constexpr int W = width<T>;
+  const T *first, *second, *y;
+  float scale[W], shift[W];
+
+  __device__ Gradient(const NormBackward& op, const NormChannels& n, int channel)
+      : first(static_cast<const T*>(op.first)),
+        second(static_cast<const T*>(op.second)),
+        y(static_cast<const T*>(op.y)) {
+    if constexpr (mask == Mask::from_x) {
+#pragma unroll
+      for (int k = 0; k < W; ++k) {
+        scale[k] = n.scale[channel + k];
+        shift[k] = n.shift[channel + k];
+      }
+    }
+  }
+  __device__ void at(std::size_t i, const float (&x)[W], float (&g)[W]) const {
+    load(first + i, g);
+    if constexpr (two) {
+      float more[W];
+      load(second + i, more);
+#pragma unroll
+      for (int k = 0; k < W; ++k) g[k] += more[k];
+    }
+    if constexpr (mask != Mask::none) {
+      float out[W];
+      if constexpr (mask == Mask::from_y) load(y + i, out);
+#pragma unroll
+      for (int k = 0; k < W; ++k) {
+        if constexpr (mask == Mask::from_x) out[k] = x[k] * scale[k] + shift[k];
+        g[k] = out[k] > 0 ? g[k] : 0.f;
+      }
+    }
+  }
+};
+
+template <class T, Mask mask, bool two>
+__global__ void __launch_bounds__(block_threads)
+    gradient_sums_kernel(NormBackward op, Matrix shape, NormChannels n, float* scratch) {
+  constexpr int W = width<T>;
+  const int channel = first_channel(W);
+  float sums[2 * W] = {};
+  if (channel < shape.channels) {
+    const T* x = static_cast<const T*>(op.x);
+    T* kept = static_cast<T*>(op.g);
+    const Gradient<T, mask, two> gradient(op, n, channel);
+    float mean[W], v[W], g[W];
+#pragma unroll
+    for (int k = 0; k < W; ++k) mean[k] = n.mean[channel + k];
+    each_row(shape, channel, [&](std::size_t at) {
+      load(x + at, v);
+      gradient.at(at, v, g);
+      if (kept) store(kept + at, g);
+#pragma unroll
+      for (int k = 0; k < W; ++k) {
+        sums[k] += g[k];
+        sums[W + k] += g[k] * (v[k] - mean[k]);
+      }
+    });
+  }
+  store_sums<W>(shape, channel, sums, scratch);
+}
+
+/// From the sums of g and of g * (x - mean) over one channel.
+__device__ void set_gradients(int c, double sum_g, double sum_gx, double count,
+                              const NormParameters& p, const NormChannels& n, bool accumulate,
+                              const DeviceScalars* scalars) {
+  const auto g =
+      backend::arithmetic::norm_gradient(sum_g, sum_gx, count, n.scale[c], n.inverse_deviation[c]);
+  n.a[c] = g.a;
+  n.b[c] = g.b;
+  n.c[c] = g.c;
+  p.dgamma[c] = accumulate ? p.dgamma[c] + g.dgamma : g.dgamma;
+  p.dbeta[c] = accumulate ? p.dbeta[c] + g.dbeta : g.dbeta;
+  const float share = scalars->step.statistics_share;
+  p.mean_share[c] = backend::arithmetic::kept_statistic(accumulate, p.mean_share[c], share,
+                                                        p.momentum, n.mean[c]);
+  p.var_share[c] =
+      backend::arithmetic::kept_statistic(accumulate, p.var_share[c], share, p.momentum,
+                                          backend::arithmetic::unbiased(n.variance[c], count));
+}
+
+__global__ void __launch_bounds__(32 * finish_lanes)
+    finish_gradients_kernel(Matrix shape, NormParameters p, NormChannels n, bool accumulate,
+                            const DeviceScalars* scalars, const float* scratch, unsigned lines) {
+  const int c = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
+  double sums[2];
+  add_lines(scratch, lines, shape.channels, c, sums);
+  if (threadIdx.y != 0 || c >= shape.channels) return;
+  set_gradients(c, sums[0], sums[1], static_cast<double>(shape.rows), p, n, accumulate, scalars);
+}
+
+__global__ void gradients_of_sums_kernel(const float* sums, Matrix shape, NormParameters p,
+                                         NormChannels n, bool accumulate,
+                                         const DeviceScalars* scalars) {
+  const int c = static_cast<int>(thread_index());
+  if (c >= shape.channels) return;
+  const double dgamma = sums[c], dbeta = sums[shape.channels + c];
+  set_gradients(c, dbeta, dgamma / static_cast<double>(n.inverse_deviation[c]),
+                static_cast<double>(shape.rows), p, n, accumulate, scalars);
+}
+
+template <class T, Mask mask, bool two>
+__global__ void __launch_bounds__(block_threads)
+    input_gradient_kernel(NormBackward op, Matrix shape, NormChannels n, T* dx) {
+  constexpr int W = width<T>;
+  const int channel = first_channel(W);
+  if (channel >= shape.channels) return;
+  const T* x = static_cast<const T*>(op.x);
+  const Gradient<T, mask, two> gradient(op, n, channel);
+  float mean[W], a[W], b[W], c[W], v[W], g[W];
+#pragma unroll
+  for (int k = 0; k < W; ++k) {
+    mean[k] = n.mean[channel + k];
+    a[k] = n.a[channel + k];
+    b[k] = n.b[channel + k];
+    c[k] = n.c[channel + k];
+  }
+  each_row(shape, channel, [&](std::size_t at) {
+    load(x + at, v);
+    gradient.at(at, v, g);
+#pragma unroll
+    for (int k = 0; k < W; ++k) v[k] = g[k] * a[k] + ((v[k] - mean[k]) * b[k] + c[k]);
+    store(dx + at, v);
+  });
+}
+
+template <Mask mask>
+struct MaskOf {};
+
+/// Calls body(T{}, MaskOf<mask>{}, two as a type) for what the operation asks for.
+template <class Body>
+void with_gradient(const NormBackward& op, Storage storage, const Body& body) {
+  with_type(storage, [&]<class T>(T type) {
+    const auto with_two = [&]<Mask mask>(MaskOf<mask> its) {
+      op.second ? body(type, its, std::true_type{}) : body(type, its, std::false_type{});
+    };
+    switch (op.mask) {
+      case Mask::none:
+        return with_two(MaskOf<Mask::none>{});
+      case Mask::from_x:
+        return with_two(MaskOf<Mask::from_x>{});
+      case Mask::from_y:
+        return with_two(MaskOf<Mask::from_y>{});
+    }
+  });
+}
+}  // namespace
+
+void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage,
+                    const NormParameters& parameters, const NormChannels& channels, bool accumulate,
+                    const DeviceScalars* scalars, float* scratch, cudaStream_t stream) {
+  unsigned lines = 0;
+  with_gradient(op, storage, [&]<class T, Mask mask, class Two>(T, MaskOf<mask>, Two) {
+    const Columns cut = sum_columns<T>(shape);
+    lines = cut.grid.x;
+    launch("gradient_sums_kernel", gradient_sums_kernel<T, mask, Two::value>, cut.grid, cut.block,
+           stream, op, shape, channels, scratch);
+  });
+  launch("finish_gradients_kernel", finish_gradients_kernel, finish_grid(shape), finish_block(),
+         stream, shape, parameters, channels, accumulate, scalars, scratch, lines);
+}
+
+void norm_gradients_of_sums(const float* sums, const Matrix& shape,
+                            const NormParameters& parameters, const NormChannels& channels,
+                            bool accumulate, const DeviceScalars* scalars, cudaStream_t stream) {
+  launch("gradients_of_sums_kernel", gradients_of_sums_kernel,
+         blocks_for(static_cast<std::size_t>(shape.channels)), block_threads, stream, sums, shape,
+         parameters, channels, accumulate, scalars);
+}
+
+void norm_input_gradient(const NormBackward& op, const Matrix& shape, Storage storage,
+                         const NormChannels& channels, void* dx, cudaStream_t stream) {
+  NormBackward from = op;
+  if (op.g) {  // what the ReLU let through is at hand
+    from.first = op.g;
+    from.second = nullptr;
+    from.mask = Mask::none;
+  }
+  with_gradient(from, storage, [&]<class T, Mask mask, class Two>(T, MaskOf<mask>, Two) {
+    const Columns cut = point_columns<T>(shape);
+    launch("input_gradient_kernel", input_gradient_kernel<T, mask, Two::value>, cut.grid, cut.block,
+           stream, from, shape, channels, static_cast<T*>(dx));
+  });
+}
+
+}  // namespace lockstep::cuda

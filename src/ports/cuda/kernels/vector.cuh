@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstddef>
+#include <utility>
+
+#include "ports/cuda/kernels/kernels.hpp"
+#include "ports/cuda/runtime/check.hpp"
+
+namespace lockstep::cuda {
+
+__device__ inline float to_float(float v) { return v; }
+__device__ inline float to_float(__half v) { return __half2float(v); }
+__device__ inline float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+
+template <class T>
+__device__ T rounded(float v);
+template <>
+__device__ inline float rounded<float>(float v) {
+  return v;
+}
+template <>
+__device__ inline __half rounded<__half>(float v) {
+  return __float2half_rn(v);
+}
+template <>
+__device__ inline __nv_bfloat16 rounded<__nv_bfloat16>(float v) {
+  return __float2bfloat16_rn(v);
+}
+
+/// Values of one 16-byte access.
+template <class T>
+constexpr int width = 16 / sizeof(T);
+
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T v[N];
+};
+
+/// N values from `p`, which is aligned to all of them, in one access.
+template <class T, int N>
+__device__ void load(const T* p, float (&out)[N]) {
+  const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(p);
+#pragma unroll
+  for (int i = 0; i < N; ++i) out[i] = to_float(pack.v[i]);
+}
+
+template <class T, int N>
+__device__ void store(T* p, const float (&values)[N]) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.v[i] = rounded<T>(values[i]);
+  *reinterpret_cast<Pack<T, N>*>(p) = pack;
+}
+
+/// Calls body(T{}) with the type that `storage` stands for.
+template <class Body>
+void with_type(Storage storage, const Body& body) {
+  switch (storage) {
+    case Storage::fp32:
+      return body(float{});
+    case Storage::bf16:
+      return body(__nv_bfloat16{});
+    case Storage::fp16:
+      return body(__half{});
+  }
+}
+
+/// Puts a kernel into a stream. Not by <<<>>>, so that any C++ compiler reads these sources:
+/// tests/emulated runs them on the host. Throws Error naming the kernel for what is wrong with the
+/// launch itself; what happens while it runs comes out at the next call that waits.
+template <class... Parameters, class... Arguments>
+void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            cudaStream_t stream, Arguments&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.stream = stream;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), name);
+}
+
+constexpr unsigned block_threads = 256;
+
+/// Blocks of block_threads for `count` threads' work; a block for nothing too, because a launch of
+/// none is an error.
+inline unsigned blocks_for(std::size_t count) {
+  return static_cast<unsigned>(count == 0 ? 1 : (count + block_threads - 1) / block_threads);
+}
+
+__device__ inline std::size_t thread_index() {
+  return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/backend/parameters.hpp"
+#include "lockstep/backend/precision.hpp"
+#include "lockstep/nn/network.hpp"
+#include "lockstep/optim/rule.hpp"
+#include "ports/cuda/device.hpp"
+#include "ports/cuda/kernels/kernels.hpp"
+
+namespace lockstep::cuda {
+
+/// Between the plain layout of a convolution's weights, [out, in, kernel, kernel], and the GPU's,
+/// [out, kernel, kernel, channels], where the channels behind `in` are padding and stay zero.
+struct FilterShape {
+  std::size_t outputs = 1, inputs = 1, kernel = 1, channels = 1;
+  std::size_t plain_count() const { return outputs * inputs * kernel * kernel; }
+  std::size_t physical_count() const { return outputs * channels * kernel * kernel; }
+};
+void to_physical(const FilterShape& shape, std::span<const float> plain, std::span<float> physical);
+void to_plain(const FilterShape& shape, std::span<const float> physical, std::span<float> plain);
+
+/// The arena's slices on a GPU: convolutions' weights in the GPU's layout, everything else plain.
+nn::ArenaLayout arena_layout(const nn::Network& network);
+/// The layout of one tensor's values; none for those that are plain.
+std::optional<FilterShape> filter_shape(const nn::Network& network, const nn::Tensor& tensor);
+/// All slices with their padding, cut into pieces for one thread block each, in order.
+std::vector<Chunk> cut_chunks(const nn::ArenaLayout& layout);
+
+/// The arena on a GPU, with a copy of the weights in the storage that convolutions read and the
+/// scalars of the step. All work goes to the device's compute stream; import, export and hash wait
+/// for it.
+class CudaParameters final : public backend::Parameters {
+ public:
+  CudaParameters(const nn::Network& network, backend::Precision precision, CudaDevice& device);
+  const nn::ArenaLayout& layout() const override { return layout_; }
+  float* device_pointer(backend::Part part) override { return at(part, 0); }
+  void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
+  void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
+  std::uint32_t hash() const override;
+  std::optional<backend::LossScale> loss_scale() const override;
+  void set_loss_scale(const backend::LossScale& scale) override;
+
+  backend::Precision precision() const { return precision_; }
+  float* at(backend::Part part, std::size_t offset) const;
+  float* find(backend::Part part, const std::string& name) const {
+    return at(part, layout_.find(name).offset);
+  }
+  std::size_t slice_index(const std::string& name) const;
+  /// What convolutions read as the weights of a slice: the copy, or in fp32 the weights themselves.
+  const void* readable(const std::string& name) const;
+  DeviceScalars* scalars() const { return scalars_.as<DeviceScalars>(); }
+  /// Puts them into device memory, unless they are there.
+  void set_scalars(const optim::StepScalars& step);
+
+  void judge();
+  void update(const optim::UpdateRule& rule, std::size_t first, std::size_t last);
+  void update_statistics(std::size_t micro_batches);
+
+ private:
+  /// Per slice; sent to the device when it changes.
+  struct Table {
+    std::vector<float> values;
+    DeviceBuffer memory;
+  };
+  const float* table(Table& table, const std::vector<float>& values);
+  /// [first, last) of the chunks that make up slices [first, last).
+  std::pair<std::size_t, std::size_t> chunks_of(std::size_t first, std::size_t last) const;
+  void read(const void* from, void* to, std::size_t bytes) const;
+
+  backend::Precision precision_;
+  Storage storage_;
+  CudaDevice& device_;
+  nn::ArenaLayout layout_;
+  std::vector<std::optional<FilterShape>> filters_;  // by slice
+  std::vector<float> statistics_momentum_;           // by slice
+  std::vector<Chunk> chunks_;
+  DeviceBuffer parts_[3], copies_, scalars_, device_chunks_;
+  Table decay_, kept_;
+  std::optional<optim::StepScalars> newest_step_;
+};
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/backend/rates.hpp"
+#include "ports/cuda/device.hpp"
+#include "ports/cuda/plan/convolution.hpp"
+
+namespace lockstep::cuda {
+
+/// Measured, the best of some runs each: a copy within the device's memory (bytes read and
+/// written), and cuDNN's product of matrices of random numbers, [32 * channels, channels] by
+/// [channels, channels], in each precision. Takes about 1.1 GB of the device's memory meanwhile,
+/// with the usual channels; a multiple of 32.
+backend::GpuRates measure_rates(CudaDevice& device, ConvPlanner& planner,
+                                std::size_t channels = 2048);
+
+}  // namespace lockstep::cuda

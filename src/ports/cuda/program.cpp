@@ -1,0 +1,140 @@
+#include "ports/cuda/program.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.hpp"
+#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/range.hpp"
+
+namespace lockstep::cuda {
+
+namespace {
+
+backend::TapeStep named(backend::TapeStep step) {
+  auto run = [name = step.name, inner = std::move(step.run)] {
+    const Range range(name);
+    inner();
+  };
+  step.run = std::move(run);
+  return step;
+}
+
+std::unique_ptr<Runner> make_runner(Context& context, std::size_t unit) {
+  switch (context.plan.units[unit].unit.kind) {
+    case UnitKind::image:
+      return make_image_runner(context, unit);
+    case UnitKind::conv:
+      return make_conv_runner(context, unit);
+    case UnitKind::norm:
+      return make_norm_runner(context, unit);
+    case UnitKind::max_pool:
+      return make_max_pool_runner(context, unit);
+    case UnitKind::subsample:
+      return make_subsample_runner(context, unit);
+    case UnitKind::head:
+      return make_head_runner(context, unit);
+  }
+  throw Error("a unit without a runner");
+}
+
+/// Another program of a backend, beside those that were checked whole: memory for values grows with
+/// the batch, nothing else does.
+void require_room(std::size_t needed, std::size_t batch) {
+  if (needed == 0) return;
+  std::size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  const auto gigabytes = [](std::size_t bytes) { return static_cast<double>(bytes) / 1e9; };
+  const double fraction = static_cast<double>(free) / static_cast<double>(needed);
+  require(needed <= free,
+          fmt::format("a micro-batch of {} rows needs {:.2f} GB of the GPU's memory beside the "
+                      "weights, and {:.2f} of {:.2f} GB are free; {} rows would fit: use a smaller "
+                      "batch or --accumulate",
+                      batch, gigabytes(needed), gigabytes(free), gigabytes(total),
+                      static_cast<std::size_t>(static_cast<double>(batch) * fraction)));
+}
+
+}  // namespace
+
+std::shared_ptr<DeviceBuffer> SharedMemory::of_size(std::size_t bytes, const char* what) {
+  if (!memory_ || memory_->size() < bytes) memory_ = std::make_shared<DeviceBuffer>(bytes, what);
+  return memory_;
+}
+
+CudaProgram::CudaProgram(const nn::Network& network, const backend::ProgramSpec& spec,
+                         CudaParameters& parameters, ProgramShares& shares)
+    : network_(network),
+      spec_(spec),
+      parameters_(parameters),
+      device_(shares.device),
+      plan_(plan_program(network_, spec_, shares.planner)),
+      input_(network_, spec_, device_),
+      metrics_(sizeof(DeviceMetrics), "the metrics"),
+      context_{network_, spec_, plan_, parameters_, device_, input_} {
+  check(parameters.precision() == spec.precision, "the parameters were made for another precision");
+  require_room(shares.block.lacking(plan_.block) + shares.workspace.lacking(plan_.workspace),
+               spec_.batch);
+  block_ = shares.block.of_size(plan_.block, "the values of a step");
+  workspace_ = shares.workspace.of_size(plan_.workspace, "the libraries' workspace");
+  context_.block = block_->data();
+  context_.workspace = workspace_->data();
+  context_.metrics = metrics_.as<DeviceMetrics>();
+  check_cuda(cudaMemsetAsync(metrics_.data(), 0, metrics_.size(), context_.stream()),
+             "cudaMemsetAsync");
+  for (std::size_t u = 0; u < plan_.units.size(); ++u) runners_.push_back(make_runner(context_, u));
+  make_tapes();
+}
+
+void CudaProgram::make_tapes() {
+  for (std::size_t u = 0; u < runners_.size(); ++u) {
+    Runner& runner = *runners_[u];
+    forward_.push_back(named({plan_.units[u].unit.name, [&runner] { runner.forward(); }, {}}));
+  }
+  if (!spec_.training) return;
+  for (const bool accumulate : {false, true})
+    for (std::size_t u = runners_.size(); u-- > 0;)
+      for (backend::TapeStep& step : runners_[u]->backward(accumulate))
+        backward_[accumulate].push_back(named(std::move(step)));
+}
+
+void CudaProgram::prefetch(const data::Batch& batch) {
+  const Range range("copy of the next batch");
+  input_.prefetch(batch);
+}
+
+void CudaProgram::load(const data::Batch& batch) {
+  const Range range("load");
+  input_.load(batch);
+}
+
+backend::Metrics CudaProgram::take_metrics() {
+  DeviceMetrics sums{};
+  check_cuda(cudaMemcpyAsync(&sums, metrics_.data(), sizeof(sums), cudaMemcpyDeviceToHost,
+                             context_.stream()),
+             "cudaMemcpyAsync of the metrics");
+  check_cuda(cudaMemsetAsync(metrics_.data(), 0, sizeof(sums), context_.stream()),
+             "cudaMemsetAsync");
+  device_.compute().synchronize();
+  return {.loss = sums.loss, .rows = sums.rows, .top1 = sums.top1, .top5 = sums.top5};
+}
+
+void CudaProgram::copy_logits(std::span<float> logits) const {
+  const Place place = plan_.units.back().head.logits;
+  check(logits.size() == spec_.batch * network_.classes,
+        "the buffer for the logits has the wrong size");
+  check_cuda(cudaMemcpyAsync(logits.data(), context_.at(place), logits.size_bytes(),
+                             cudaMemcpyDeviceToHost, context_.stream()),
+             "cudaMemcpyAsync of the logits");
+  device_.compute().synchronize();
+}
+
+void CudaProgram::poison() {
+  const int every_byte = 0xff;  // a NaN in every storage
+  for (const auto& memory : {block_, workspace_})
+    check_cuda(cudaMemsetAsync(memory->data(), every_byte, memory->size(), context_.stream()),
+               "cudaMemsetAsync");
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ports/cuda/units/runner.hpp"
+
+namespace lockstep::cuda {
+
+/// Memory of the device that all programs of a backend share, as large as the largest so far needs:
+/// nothing in it outlives a step, and only one program runs at a time.
+class SharedMemory {
+ public:
+  std::shared_ptr<DeviceBuffer> of_size(std::size_t bytes, const char* what);
+  /// Bytes that of_size() would have to allocate.
+  std::size_t lacking(std::size_t bytes) const {
+    return memory_ && bytes <= memory_->size() ? 0 : bytes;
+  }
+
+ private:
+  std::shared_ptr<DeviceBuffer> memory_;
+};
+
+/// What the programs of one backend have in common.
+struct ProgramShares {
+  CudaDevice& device;
+  ConvPlanner& planner;
+  SharedMemory block, workspace;
+};
+
+/// A network on a GPU. Each step of the tape puts kernels into the compute stream and returns.
+class CudaProgram final : public backend::Program {
+ public:
+  /// Throws InputError when the GPU's memory is too small, naming what is needed and a batch that
+  /// fits.
+  CudaProgram(const nn::Network& network, const backend::ProgramSpec& spec,
+              CudaParameters& parameters, ProgramShares& shares);
+  const backend::ProgramSpec& spec() const override { return spec_; }
+  void prefetch(const data::Batch& batch) override;
+  void load(const data::Batch& batch) override;
+  void load_normalised(std::span<const float> images,
+                       std::span<const data::Target> targets) override {
+    input_.load_normalised(images, targets);
+  }
+  void set_scalars(const optim::StepScalars& scalars) override { parameters_.set_scalars(scalars); }
+  const backend::Tape& forward() const override { return forward_; }
+  const backend::Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
+  backend::Metrics take_metrics() override;
+  void copy_logits(std::span<float> logits) const override;
+  backend::MemoryPlan memory() const override {
+    return {plan_.block, plan_.without_reuse, plan_.workspace};
+  }
+  /// For tests: fills everything that the program computes with NaN.
+  void poison();
+
+ private:
+  void make_tapes();
+
+  nn::Network network_;
+  backend::ProgramSpec spec_;
+  CudaParameters& parameters_;
+  CudaDevice& device_;
+  ProgramPlan plan_;
+  std::shared_ptr<DeviceBuffer> block_, workspace_;
+  InputBatch input_;
+  DeviceBuffer metrics_;
+  Context context_;
+  std::vector<std::unique_ptr<Runner>> runners_;
+  backend::Tape forward_, backward_[2];
+};
+
+}  // namespace lockstep::cuda

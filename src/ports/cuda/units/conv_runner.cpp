@@ -1,0 +1,85 @@
+#include "ports/cuda/units/runner.hpp"
+
+namespace lockstep::cuda {
+
+void run_weight_gradient(Context& c, const PlannedConv& conv, ConvOperands operands,
+                         bool accumulate, float* gradient) {
+  const Storage storage = storage_of(conv.precision);
+  const bool through_scratch = accumulate || storage != Storage::fp32;
+  void* made = through_scratch ? static_cast<void*>(c.workspace) : gradient;
+  operands.w = made;
+  conv.weight_gradient->run(operands, c.workspace + conv.gradient_scratch);
+  if (through_scratch)
+    add_gradient(made, conv.shape.weight_count(), storage, accumulate, gradient, c.stream());
+}
+
+namespace {
+
+class ConvRunner final : public Runner {
+ public:
+  ConvRunner(Context& context, std::size_t unit)
+      : Runner(context, unit),
+        weights_(c.parameters.readable(node().name + ".weight")),
+        gradient_(c.parameters.find(backend::Part::gradients, node().name + ".weight")) {
+    const std::size_t outputs = static_cast<std::size_t>(p.shape.channels);
+    if (p.conv->fusion.sums) {
+      norm_.sum = c.at<float>(p.sums);
+      norm_.square_sum = norm_.sum + outputs;
+    }
+    if (p.conv->fusion.normalised) take_in(input());
+  }
+
+  void forward() override {
+    p.conv->forward->run({x(), weights_, c.at(p.value), norm_}, c.workspace);
+  }
+
+  // The weight gradient last: behind it nothing reads this convolution's weights any more.
+  std::vector<backend::TapeStep> backward(bool accumulate) override {
+    std::vector<backend::TapeStep> steps;
+    if (p.conv->data_gradient)
+      steps.push_back({p.unit.name + " data gradient", [this] { data_gradient(); }, {}});
+    steps.push_back({p.unit.name + " weight gradient",
+                     [this, accumulate] { weight_gradient(accumulate); },
+                     {c.parameters.slice_index(node().name + ".weight")}});
+    return steps;
+  }
+
+ private:
+  /// The batch norm in front, which this convolution applies to what that one reads.
+  void take_in(const PlannedUnit& batch_norm) {
+    const NormChannels n = norm_channels(c.at<float>(batch_norm.extra), batch_norm.shape.channels);
+    const std::string& name = c.network.nodes[batch_norm.unit.node].name;
+    norm_.scale = n.half_scale;
+    norm_.shift = n.half_shift;
+    norm_.mean = n.mean;
+    norm_.inverse_deviation = n.inverse_deviation;
+    norm_.gamma = c.parameters.find(backend::Part::weights, name + ".weight");
+    norm_.beta = c.parameters.find(backend::Part::weights, name + ".bias");
+    norm_.g = c.at(p.input_gradient);
+    norm_.gradient_sums = c.at<float>(p.gradient_sums);
+  }
+
+  const void* x() const {
+    return c.at(p.conv->fusion.normalised ? c.unit(input().unit.input).value : input().value);
+  }
+
+  void data_gradient() {
+    const void* at_x = p.conv->fusion.normalised ? x() : c.at(p.input_gradient);
+    p.conv->data_gradient->run({at_x, weights_, first_gradient(), norm_}, c.workspace);
+  }
+  void weight_gradient(bool accumulate) {
+    run_weight_gradient(c, *p.conv, {x(), nullptr, first_gradient(), norm_}, accumulate, gradient_);
+  }
+
+  const void* weights_;
+  float* gradient_;
+  NormOperands norm_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> make_conv_runner(Context& context, std::size_t unit) {
+  return std::make_unique<ConvRunner>(context, unit);
+}
+
+}  // namespace lockstep::cuda

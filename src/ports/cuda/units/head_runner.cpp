@@ -1,0 +1,71 @@
+#include "ports/cuda/units/runner.hpp"
+
+namespace lockstep::cuda {
+
+namespace {
+
+/// Mean over the pixels, linear layer and loss, all in fp32; the linear layer is a 1x1 convolution
+/// for cuDNN, so that it needs no other library.
+class HeadRunner final : public Runner {
+ public:
+  HeadRunner(Context& context, std::size_t unit)
+      : Runner(context, unit),
+        pixels_(static_cast<int>(p.shape.rows / c.spec.batch)),
+        classes_(static_cast<int>(c.network.classes)),
+        weights_(c.parameters.find(backend::Part::weights, node().name + ".weight")),
+        bias_(c.parameters.find(backend::Part::weights, node().name + ".bias")),
+        dweights_(c.parameters.find(backend::Part::gradients, node().name + ".weight")),
+        dbias_(c.parameters.find(backend::Part::gradients, node().name + ".bias")) {}
+
+  void forward() override {
+    const auto at = [&](Place place) { return c.at<float>(place); };
+    average(c.at(input().value), c.spec.batch, pixels_, p.shape.channels, c.plan.storage,
+            at(p.head.pooled), c.stream());
+    p.conv->forward->run({at(p.head.pooled), weights_, at(p.head.logits)}, c.workspace);
+    LossInput in;
+    in.logits = at(p.head.logits);
+    in.bias = bias_;
+    in.targets = c.input.targets();
+    in.rows = c.spec.batch;
+    in.classes = classes_;
+    in.smoothing = c.spec.label_smoothing;
+    loss(in, c.parameters.scalars(), c.at<RowMetrics>(p.head.row_metrics), c.metrics,
+         at(p.head.dlogits), c.stream());
+  }
+
+  std::vector<backend::TapeStep> backward(bool accumulate) override {
+    const auto slice = [&](const char* name) {
+      return c.parameters.slice_index(node().name + name);
+    };
+    return {{p.unit.name + " data gradient", [this] { data_gradient(); }, {}},
+            {p.unit.name + " weight gradient",
+             [this, accumulate] { weight_gradient(accumulate); },
+             {slice(".weight"), slice(".bias")}}};
+  }
+
+ private:
+  void data_gradient() {
+    float* dpooled = c.at<float>(p.head.dpooled);
+    p.conv->data_gradient->run({dpooled, weights_, c.at(p.head.dlogits)}, c.workspace);
+    average_gradient(dpooled, c.spec.batch, pixels_, p.shape.channels, c.plan.storage,
+                     c.at(p.input_gradient), c.stream());
+  }
+  void weight_gradient(bool accumulate) {
+    run_weight_gradient(c, *p.conv, {c.at(p.head.pooled), nullptr, c.at(p.head.dlogits)},
+                        accumulate, dweights_);
+    bias_gradient(c.at<float>(p.head.dlogits), c.spec.batch, classes_, accumulate, dbias_,
+                  c.stream());
+  }
+
+  int pixels_, classes_;
+  const float *weights_, *bias_;
+  float *dweights_, *dbias_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> make_head_runner(Context& context, std::size_t unit) {
+  return std::make_unique<HeadRunner>(context, unit);
+}
+
+}  // namespace lockstep::cuda

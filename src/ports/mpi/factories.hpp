@@ -1,0 +1,22 @@
+#pragma once
+
+#include "ports/mpi/call.hpp"
+
+#include <memory>
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/control.hpp"
+#include "lockstep/comm/link_probe.hpp"
+
+namespace lockstep::comm {
+
+class RollCall;
+
+/// Each takes a communicator of its own, so that its messages meet nobody else's.
+std::unique_ptr<Control> make_mpi_control(MPI_Comm comm, double deadline_s, RollCall& roll_call);
+std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
+                                                    RollCall& roll_call);
+std::unique_ptr<LinkProbe> make_mpi_link_probe(MPI_Comm comm, double deadline_s,
+                                               RollCall& roll_call);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,46 @@
+#include "ports/mpi/mail.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <cstddef>
+#include <utility>
+
+namespace lockstep::comm {
+
+// With texts on their way only on the way to the end of the world: MPI may still read them then, so
+// they are never freed.
+Mail::~Mail() {
+  for (Outgoing& message : outgoing_) static_cast<void>(message.text.release());
+}
+
+void Mail::send(const std::vector<int>& ranks, int tag, std::string text) {
+  check(text.size() <= INT_MAX, "a message between ranks is larger than 2 GiB");
+  sent();
+  Outgoing& message = outgoing_.emplace_back();
+  message.text = std::make_unique<std::string>(std::move(text));
+  for (const int rank : ranks)
+    must(MPI_Isend(message.text->data(), static_cast<int>(message.text->size()), MPI_BYTE, rank,
+                   tag, comm_, &message.requests.emplace_back(MPI_REQUEST_NULL)));
+}
+
+bool Mail::sent() {
+  outgoing_.remove_if([](Outgoing& message) {
+    return std::all_of(message.requests.begin(), message.requests.end(),
+                       [](MPI_Request& request) { return finished(request); });
+  });
+  return outgoing_.empty();
+}
+
+std::optional<Mail::Message> Mail::take(int tag) {
+  int found = 0, size = 0;
+  MPI_Message handle = MPI_MESSAGE_NULL;
+  MPI_Status status;
+  must(MPI_Improbe(MPI_ANY_SOURCE, tag, comm_, &found, &handle, &status));
+  if (found == 0) return std::nullopt;
+  must(MPI_Get_count(&status, MPI_BYTE, &size));
+  Message message{status.MPI_SOURCE, std::string(static_cast<std::size_t>(size), '\0')};
+  must(MPI_Mrecv(message.text.data(), size, MPI_BYTE, &handle, MPI_STATUS_IGNORE));
+  return message;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,115 @@
+#include "ports/mpi/roll_call.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/countdown.hpp"
+#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/device/idle.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+enum RollCallTag : int { question, answer, finding };
+
+// A rank that waits listens ten times a second; the rest is for machines with more ranks than
+// cores.
+constexpr double time_to_answer_s = 2;
+
+}  // namespace
+
+struct RollCall::Note {
+  int from = 0;
+  std::uint64_t sender_round = 0;    // when it was written
+  std::uint64_t receiver_round = 0;  // that it belongs to
+  std::string text;
+};
+
+RollCall::RollCall(MPI_Comm comm) : mail_(comm) {
+  must(MPI_Comm_rank(comm, &rank_));
+  must(MPI_Comm_size(comm, &world_));
+}
+
+void RollCall::listen(std::string_view phase) {
+  while (const std::optional<Note> asked = take(question))
+    send({asked->from}, answer, {rank_, round_, asked->sender_round, std::string(phase)});
+  while (const std::optional<Note> heard = take(finding))
+    if (heard->receiver_round == round_) end(heard->text);
+}
+
+void RollCall::ask(std::string_view phase, double deadline_s) {
+  blame_absent(phase, deadline_s);
+  send(all_but({rank_}, world_), question, {rank_, round_, 0, ""});
+  std::map<int, std::string> phases{{rank_, std::string(phase)}};
+  std::map<int, std::uint64_t> rounds;
+  Countdown left(time_to_answer_s);
+  for (device::Idle idle;; idle()) {
+    while (const std::optional<Note> note = take(answer)) {
+      if (note->receiver_round != round_) continue;
+      phases[note->from] = note->text;
+      rounds[note->from] = note->sender_round;
+    }
+    listen(phase);
+    if (phases.size() == static_cast<std::size_t>(world_) || left.over()) break;
+  }
+  const std::string found = describe_missing(phase, deadline_s, world_, phases);
+  for (const auto& [rank, round] : rounds) send({rank}, finding, {rank_, round_, round, found});
+  end(found);
+}
+
+void RollCall::blame_absent(std::string_view phase, double deadline_s) {
+  std::vector<int> here;
+  if (const auto absence = find_absence_ ? find_absence_(deadline_s) : std::nullopt)
+    here = all_but(absence->ranks, world_);
+  if (here.empty() || here.size() == static_cast<std::size_t>(world_)) return;
+  if (std::find(here.begin(), here.end(), rank_) == here.end()) return;
+  std::map<int, std::string> phases;
+  for (const int rank : here) phases[rank] = phase;
+  const std::string found = describe_missing(phase, deadline_s, world_, phases);
+  std::erase(here, rank_);
+  // Those that have heard as many findings as this rank end at once; the others ask by themselves.
+  send(here, finding, {rank_, round_, round_, found});
+  end(found);
+}
+
+void RollCall::end(const std::string& finding) {
+  ++round_;
+  throw Error(finding);
+}
+
+void RollCall::send(const std::vector<int>& ranks, int tag, const Note& note) {
+  const std::uint64_t rounds[] = {note.sender_round, note.receiver_round};
+  mail_.send(ranks, tag,
+             std::string(reinterpret_cast<const char*>(rounds), sizeof rounds) + note.text);
+}
+
+std::optional<RollCall::Note> RollCall::take(int tag) {
+  const std::optional<Mail::Message> message = mail_.take(tag);
+  if (!message) return std::nullopt;
+  std::uint64_t rounds[2];
+  std::memcpy(rounds, message->text.data(), sizeof rounds);
+  return Note{message->from, rounds[0], rounds[1], message->text.substr(sizeof rounds)};
+}
+
+std::string describe_missing(std::string_view phase, double deadline_s, int world,
+                             const std::map<int, std::string>& phases) {
+  std::vector<int> here;
+  std::map<std::string, std::vector<int>> elsewhere;
+  for (const auto& [rank, theirs] : phases) {
+    here.push_back(rank);
+    if (theirs != phase) elsewhere[theirs].push_back(rank);
+  }
+  const std::vector<int> missing = all_but(here, world);
+  std::string text =
+      missing.empty()
+          ? fmt::format("{}: nothing came for {} s, though all ranks answer", phase, deadline_s)
+          : fmt::format("{}: {} did not arrive within {} s", phase, rank_list(missing), deadline_s);
+  for (const auto& [theirs, ranks] : elsewhere)
+    text += fmt::format("; {} {} in '{}'", rank_list(ranks), ranks.size() == 1 ? "waits" : "wait",
+                        theirs);
+  return text;
+}
+
+}  // namespace lockstep::comm

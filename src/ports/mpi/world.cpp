@@ -1,0 +1,97 @@
+#include "lockstep/comm/world.hpp"
+
+#include <cstdlib>
+#include <exception>
+#include <utility>
+
+#include "lockstep/device/idle.hpp"
+#include "ports/mpi/call.hpp"
+#include "ports/mpi/factories.hpp"
+#include "ports/mpi/rank_deadline.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+std::string library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  must(MPI_Get_library_version(text, &length));
+  const std::string version(text, static_cast<std::size_t>(length));
+  return version.substr(0, version.find_first_of(",\n"));
+}
+
+WorldFacts ask_mpi() {
+  WorldFacts facts;
+  must(MPI_Comm_rank(MPI_COMM_WORLD, &facts.rank));
+  must(MPI_Comm_size(MPI_COMM_WORLD, &facts.world));
+  MPI_Comm node = MPI_COMM_NULL;
+  must(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, facts.rank, MPI_INFO_NULL, &node));
+  must(MPI_Comm_rank(node, &facts.local_rank));
+  must(MPI_Comm_size(node, &facts.local_size));
+  must(MPI_Comm_free(&node));
+  facts.library = library_version();
+  return facts;
+}
+
+/// Everybody's messages on a communicator of their own. It is freed by MPI_Finalize: before, that
+/// would be one more place to wait for all ranks.
+MPI_Comm duplicate_world(double deadline_s, RollCall& roll_call) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  must(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request));
+  RankDeadline deadline(roll_call, deadline_s, "making a communicator");
+  for (device::Idle idle; !finished(request); idle()) deadline.poll();
+  return comm;
+}
+
+std::unique_ptr<RollCall> make_roll_call() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  must(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  return std::make_unique<RollCall>(comm);
+}
+
+}  // namespace
+
+// Only one thread of a rank communicates, but a watchdog may have to abort while that thread is
+// inside MPI: hence MULTIPLE, not SERIALIZED.
+World::World(int& argc, char**& argv, const std::function<void()>& started) {
+  int provided = MPI_THREAD_SINGLE;
+  must(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
+  must(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  must(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  if (started) started();
+  facts_ = ask_mpi();
+  require(provided >= MPI_THREAD_MULTIPLE,
+          facts_.library + " was built without MPI_THREAD_MULTIPLE; use a build that has it");
+  roll_call_ = make_roll_call();
+}
+
+// MPI_Finalize waits for all ranks. While an exception is on its way to main, which will end the
+// world, the others may never come.
+World::~World() {
+  if (std::uncaught_exceptions() == 0) MPI_Finalize();
+}
+
+void World::ask_first(FindAbsence find_absence) { roll_call_->ask_first(std::move(find_absence)); }
+
+std::unique_ptr<Control> World::make_control(double deadline_s) {
+  return make_mpi_control(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);
+}
+
+std::unique_ptr<Communicator> World::make_communicator(double deadline_s) {
+  return make_mpi_communicator(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);
+}
+
+std::unique_ptr<LinkProbe> World::make_link_probe(double deadline_s) {
+  return make_mpi_link_probe(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);
+}
+
+void World::abort(int status) {
+  int initialized = 0, finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (initialized != 0 && finalized == 0) MPI_Abort(MPI_COMM_WORLD, status);
+  std::_Exit(status);
+}
+
+}  // namespace lockstep::comm

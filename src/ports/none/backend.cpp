@@ -1,0 +1,10 @@
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::backend {
+
+std::unique_ptr<backend::Backend> make_cuda_backend(int) {
+  throw InputError("this lockstep was built without CUDA");
+}
+
+}  // namespace lockstep::backend

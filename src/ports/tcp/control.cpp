@@ -1,0 +1,141 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "lockstep/base/countdown.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/comm/meeting.hpp"
+#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/comm/tcp_control.hpp"
+#include "ports/tcp/meet.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+std::string title_of(int rank, const Peer& peer) {
+  return fmt::format("rank {} on {}", rank, peer.node);
+}
+
+/// Rank 0 has a wire to everybody and combines; the others have one, to it.
+class Rank0Control final : public MeetingControl {
+ public:
+  Rank0Control(std::vector<Peer> peers, MeetingSpec spec)
+      : peers_(std::move(peers)), spec_(std::move(spec)) {
+    for (std::size_t rank = 1; rank < peers_.size(); ++rank) wires_.push_back(&peers_[rank].wire);
+  }
+  int rank() const override { return 0; }
+  int world() const override { return static_cast<int>(peers_.size()); }
+
+ private:
+  std::string meet(const std::string& mine, std::string_view phase,
+                   const Combine& combine) override {
+    std::string result = combine(collect(mine, phase));
+    answer(agreed + result);
+    Countdown left(spec_.deadline_s);
+    for (; unsent(); wait_for(wires_)) {
+      if (left.over()) throw Error(fmt::format("{}: a rank stopped listening", phase));
+      for (Wire* wire : wires_) wire->flush();
+    }
+    return result;
+  }
+
+  /// Everybody's part, by rank.
+  Parts collect(const std::string& mine, std::string_view phase) {
+    Parts parts(peers_.size());
+    parts[0] = mine;
+    std::vector<int> here{0};
+    std::vector<bool> came(peers_.size());
+    came[0] = true;
+    for (Countdown left(spec_.deadline_s);; wait_for(wires_)) {
+      for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
+        if (came[rank]) continue;
+        const int number = static_cast<int>(rank);
+        const auto message = peers_[rank].wire.receive();
+        if (!message) {
+          if (!peers_[rank].wire.open())
+            refuse(fmt::format("{}: {} has gone", phase, title_of(number, peers_[rank])));
+          continue;
+        }
+        const std::size_t end = message->find('\0');
+        const std::string theirs = message->substr(0, end);
+        if (theirs != phase)
+          refuse(fmt::format("{} is in the phase '{}' while rank 0 is in '{}'",
+                             title_of(number, peers_[rank]), theirs, phase));
+        parts[rank] = message->substr(end + 1);
+        came[rank] = true;
+        here.push_back(number);
+      }
+      if (here.size() == peers_.size()) return parts;
+      check_not_cancelled(spec_);
+      if (left.over())
+        refuse(fmt::format("{}: {} did not arrive within {} s", phase,
+                           rank_list(all_but(here, world())), spec_.deadline_s));
+    }
+  }
+
+  void answer(const std::string& text) {
+    for (Wire* wire : wires_)
+      if (wire->open()) wire->send(text);
+  }
+
+  [[noreturn]] void refuse(const std::string& why) {
+    answer(refused + why);
+    throw MissingRanks(why);
+  }
+
+  bool unsent() const {
+    return std::any_of(wires_.begin(), wires_.end(),
+                       [](const Wire* wire) { return wire->unsent(); });
+  }
+
+  std::vector<Peer> peers_;
+  std::vector<Wire*> wires_;
+  MeetingSpec spec_;
+};
+
+class OtherRankControl final : public MeetingControl {
+ public:
+  OtherRankControl(Peer host, int rank, int world, MeetingSpec spec)
+      : host_(std::move(host)), rank_(rank), world_(world), spec_(std::move(spec)) {}
+  int rank() const override { return rank_; }
+  int world() const override { return world_; }
+
+ private:
+  std::string meet(const std::string& mine, std::string_view phase, const Combine&) override {
+    host_.wire.send(std::string(phase) + '\0' + mine);
+    Wire* const only[] = {&host_.wire};
+    // Rank 0 has its own deadline, and if it is there it knows better who is not.
+    for (Countdown left(1.1 * spec_.deadline_s + 1);; wait_for(only)) {
+      host_.wire.flush();
+      if (const auto answer = host_.wire.receive(); answer && !answer->empty()) {
+        if (answer->front() == refused) throw MissingRanks(answer->substr(1), true);
+        return answer->substr(1);
+      }
+      if (!host_.wire.open())
+        throw MissingRanks(fmt::format("{}: {} has gone", phase, title_of(0, host_)));
+      check_not_cancelled(spec_);
+      if (left.over())
+        throw MissingRanks(fmt::format("{}: {} did not answer within {} s", phase,
+                                       title_of(0, host_), spec_.deadline_s));
+    }
+  }
+
+  Peer host_;
+  int rank_, world_;
+  MeetingSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<Control> make_tcp_control(const cluster::MeetingPlace& place,
+                                          const cluster::RankInfo& self, const MeetingSpec& spec) {
+  if (self.rank == 0)
+    return std::make_unique<Rank0Control>(accept_all_ranks(place, self, spec), spec);
+  // Rank 0 names who is missing when its deadline has passed; the others leave it that time.
+  MeetingSpec longer = spec;
+  longer.deadline_s = 1.1 * spec.deadline_s + 1;
+  return std::make_unique<OtherRankControl>(join_rank_0(place, self, longer), self.rank, self.world,
+                                            spec);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <poll.h>
+
+#include <functional>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "ports/tcp/handshake.hpp"
+#include "ports/tcp/wire.hpp"
+
+namespace lockstep::comm {
+
+/// Rank 0's side of the handshake, for any number of peers at once: takes connections, lets in the
+/// peers that know the secret, and drops the others. Never blocks.
+class HandshakeServer {
+ public:
+  HandshakeServer(const Key& secret, Listener listener);
+
+  using Refusal = std::function<std::string(const Hello& hello)>;  ///< empty: the peer is welcome
+  using LetIn = std::function<void(const Hello& hello, Wire wire)>;
+  /// Goes on with all peers as far as that goes at once. Those that know the secret are judged by
+  /// `refusal`, which tells them why; `let_in` takes the welcome ones.
+  void admit(const Refusal& refusal, const LetIn& let_in);
+
+  std::uint16_t port() const { return listener_.port; }
+  int strangers() const { return strangers_; }  ///< that did not know the secret
+  void wait();  ///< until there is something to do, but no longer than a twentieth of a second
+  void add_to(std::vector<pollfd>& polled) const;
+
+ private:
+  /// A connection that has not proved who it is.
+  struct Candidate {
+    Wire wire;
+    Nonce nonce;
+  };
+  bool judged(Candidate& candidate, const Refusal& refusal, const LetIn& let_in);
+
+  Key secret_;
+  Listener listener_;
+  std::list<Candidate> candidates_;
+  int strangers_ = 0;
+};
+
+}  // namespace lockstep::comm

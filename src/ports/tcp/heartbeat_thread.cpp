@@ -1,0 +1,206 @@
+#include "ports/tcp/heartbeat_thread.hpp"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <utility>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+// Often enough to know where a rank was, and no more than some thousand messages a second.
+double interval_of(double timeout_s, std::size_t world) {
+  return std::min(std::clamp(static_cast<double>(world) / 4000, 0.25, 1.0), timeout_s / 4);
+}
+
+constexpr double longest_turn_s = 3;
+
+constexpr const char* rank_0s = "post-mortem.json";
+
+// Ranks that were on one node fall silent within one interval of each other, as far as others can
+// tell who hear them a little earlier or later where cores are busy.
+constexpr double gather_s = 0.3, busy_s = 2;
+
+constexpr double absence_answer_s = 1;  // that a thread waits for an answer about absent ranks
+
+std::chrono::duration<double> seconds_of(double seconds) {
+  return std::chrono::duration<double>(seconds);
+}
+
+/// Does it on a thread of its own, and leaves it there when it takes longer.
+void within(double seconds, std::function<void()> work) {
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> end = done->get_future();
+  std::thread([work = std::move(work), done] {
+    work();
+    done->set_value();
+  }).detach();
+  end.wait_for(seconds_of(seconds));
+}
+
+/// On a full disk into the room that rank 0 has kept for it.
+void leave(const std::filesystem::path& directory, const std::string& name,
+           const std::string& content) {
+  try {
+    write_text_atomically(directory / name, content);
+  } catch (const std::exception&) {
+    const std::filesystem::path room = activity::post_mortem_room(directory);
+    if (name != rank_0s || !std::filesystem::exists(room)) throw;
+    write_into_room(room, directory / name, content);
+  }
+}
+
+}  // namespace
+
+HeartbeatThread::HeartbeatThread(liveness::HeartbeatSpec spec, int rank,
+                                 std::vector<std::string> hosts)
+    : spec_(std::move(spec)),
+      rank_(rank),
+      hosts_(std::move(hosts)),
+      roster_(hosts_),
+      interval_s_(interval_of(spec_.timeout_s, hosts_.size())),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  check(static_cast<bool>(wake_), "eventfd");
+}
+
+void HeartbeatThread::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void HeartbeatThread::stop() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ending_ = true;
+  }
+  wake();
+  thread_.join();
+}
+
+void HeartbeatThread::wake() {
+  const std::uint64_t one = 1;
+  static_cast<void>(::write(wake_.get(), &one, sizeof one));
+  changed_.notify_all();
+}
+
+void HeartbeatThread::run() {
+  double last_s = now_s(), next_s = last_s;
+  for (;;) {
+    std::optional<End> failure;
+    {
+      const std::scoped_lock lock(mutex_);
+      failure = failure_;
+      if (ending_ && !failure) break;
+    }
+    if (failure) {
+      report_failure(*failure);
+      break;
+    }
+    const double now = now_s();
+    // What this process spent suspended is not the others' silence.
+    roster_.pass(std::min(now - std::exchange(last_s, now), longest_turn_s));
+    listen();
+    if (const auto question = new_question()) look_for_absence(*question);
+    if (now >= next_s && !over_) {
+      beat();
+      next_s = now_s() + interval_s_;
+    }
+    sleep(first_lost_s_ ? gather_s / 3 : std::max(next_s - now_s(), 0.0));
+  }
+  say_goodbye();
+  const std::scoped_lock lock(mutex_);
+  reported_ = true;
+  changed_.notify_all();
+}
+
+void HeartbeatThread::sleep(double seconds) {
+  std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}};
+  add_to(entries);
+  poll(entries.data(), entries.size(), static_cast<int>(seconds * 1e3) + 1);
+  std::uint64_t times = 0;  // that it was woken: why, the next turn finds out
+  static_cast<void>(::read(wake_.get(), &times, sizeof times));
+}
+
+void HeartbeatThread::fail(const std::string& why, int status) {
+  std::unique_lock lock(mutex_);
+  failure_ = End{status, why};
+  wake();
+  changed_.wait_for(lock, seconds_of(2 * patience_s), [this] { return reported_; });
+}
+
+std::optional<Absence> HeartbeatThread::find_absence(double waited_s) {
+  std::unique_lock lock(mutex_);
+  asked_.waited_s = waited_s;
+  const std::uint64_t mine = ++asked_.number;
+  wake();
+  const bool answered = changed_.wait_for(lock, seconds_of(absence_answer_s),
+                                          [&] { return answered_ >= mine || reported_; });
+  return answered && !reported_ ? absence_ : std::nullopt;
+}
+
+std::optional<AbsenceQuestion> HeartbeatThread::new_question() {
+  const std::scoped_lock lock(mutex_);
+  if (std::exchange(passed_on_, asked_.number) == asked_.number) return std::nullopt;
+  return asked_;
+}
+
+void HeartbeatThread::answer(AbsenceFinding finding) {
+  const std::scoped_lock lock(mutex_);
+  answered_ = std::max(answered_, finding.number);
+  absence_ = std::move(finding.absence);
+  changed_.notify_all();
+}
+
+double HeartbeatThread::quiet_s() const { return busy_s + 4 * interval_s_; }
+
+std::vector<int> HeartbeatThread::lost() {
+  if (roster_.missing(spec_.timeout_s).empty()) {
+    first_lost_s_.reset();
+    return {};
+  }
+  const double now = now_s();
+  if (!first_lost_s_) first_lost_s_ = now;
+  if (now - *first_lost_s_ < gather_s) return {};
+  const double together_s = std::max(2 * interval_s_, std::min(busy_s, spec_.timeout_s / 5));
+  return roster_.missing(spec_.timeout_s - together_s);
+}
+
+void HeartbeatThread::report(const std::string& text, const std::string& reason,
+                             const std::vector<int>& missing) {
+  const std::filesystem::path directory = activity::directory();
+  const std::string name =
+      rank_ == 0 ? std::string(rank_0s) : fmt::format("post-mortem-rank{}.json", rank_);
+  const std::string content = roster_.post_mortem(reason, rank_, missing);
+  within(patience_s, [=] {
+    if (!text.empty()) log::error(text);
+    if (directory.empty()) return;
+    try {
+      leave(directory, name, content);
+    } catch (const std::exception& error) {
+      log::warn(error.what());
+    }
+  });
+}
+
+bool HeartbeatThread::wait_for_failure(double seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, seconds_of(seconds),
+                           [this] { return failure_.has_value() || ending_; });
+}
+
+void HeartbeatThread::end_process(int status, double grace_s) {
+  over_ = true;
+  if (!wait_for_failure(grace_s)) spec_.end(status);
+}
+
+}  // namespace lockstep::comm

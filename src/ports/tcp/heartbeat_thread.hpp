@@ -1,0 +1,77 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/owned.hpp"
+#include "lockstep/liveness/heartbeat.hpp"
+#include "lockstep/liveness/roster.hpp"
+#include "ports/tcp/heartbeat_wire.hpp"
+
+namespace lockstep::comm {
+
+/// What rank 0's heartbeat and the others' have in common: the thread, its clock, and how a process
+/// ends. The main thread never touches what the thread owns.
+class HeartbeatThread : public liveness::Heartbeat {
+ public:
+  void fail(const std::string& why, int status) final;
+  std::optional<Absence> find_absence(double waited_s) final;
+
+ protected:
+  HeartbeatThread(liveness::HeartbeatSpec spec, int rank, std::vector<std::string> hosts);
+  void start();  ///< the thread; last in the constructor of what derives
+  void stop();   ///< first in the destructor of what derives: says goodbye
+
+  // On the thread.
+  virtual void add_to(std::vector<pollfd>& polled) const = 0;  ///< what may wake it
+  virtual void listen() = 0;
+  virtual void beat() = 0;  ///< once every interval
+  virtual void say_goodbye() = 0;
+  virtual void report_failure(const End& end) = 0;  ///< this rank's own
+  /// Some thread of this process waits for an answer: see find_absence(). It may come later.
+  virtual void look_for_absence(const AbsenceQuestion& question) = 0;
+  void answer(AbsenceFinding finding);
+  double quiet_s() const;  ///< a rank that is silent for longer does not answer those that ask
+
+  /// Says `text` (if there is any) and writes the post-mortem; takes `patience_s` at most, since
+  /// neither a log nor a file system must keep a process from its end.
+  void report(const std::string& text, const std::string& reason, const std::vector<int>& missing);
+  /// Ends the process after `grace_s`, unless the main thread ends it by itself before.
+  void end_process(int status, double grace_s);
+  /// Ranks to be called lost now, or none as long as others may follow them within moments.
+  std::vector<int> lost();
+
+  static constexpr double patience_s = 3;
+  const liveness::HeartbeatSpec spec_;
+  const int rank_;
+  const std::vector<std::string> hosts_;
+  liveness::Roster roster_;
+  const double interval_s_;  ///< between two beats
+  bool over_ = false;        ///< nothing is left to watch
+
+ private:
+  void run();
+  void sleep(double seconds);
+  bool wait_for_failure(double seconds);
+  void wake();
+  std::optional<AbsenceQuestion> new_question();
+
+  std::optional<double> first_lost_s_;
+  Owned<int, ::close, -1> wake_;  // an eventfd
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ending_ = false, reported_ = false;  // under the mutex, as the next four
+  std::optional<End> failure_;
+  AbsenceQuestion asked_;  ///< the newest
+  std::uint64_t passed_on_ = 0, answered_ = 0;
+  std::optional<Absence> absence_;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,215 @@
+#include "ports/tcp/wire.hpp"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "lockstep/base/countdown.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr int poll_ms = 50;
+constexpr std::size_t size_bytes = sizeof(std::uint32_t);
+
+void set(int handle, int level, int name, int value) {
+  setsockopt(handle, level, name, &value, sizeof value);  // each only helps: no reason to fail
+}
+
+/// Small messages leave at once, and a node that has gone is noticed while nothing is sent.
+void prepare(int handle) {
+  set(handle, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(handle, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(handle, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(handle, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(handle, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+bool bind_to(int handle, int family, std::uint16_t port) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(sockaddr_in);
+  if (family == AF_INET6) {
+    auto& ip = reinterpret_cast<sockaddr_in6&>(address);
+    ip.sin6_family = AF_INET6;
+    ip.sin6_addr = in6addr_any;
+    ip.sin6_port = htons(port);
+    size = sizeof(sockaddr_in6);
+    set(handle, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  } else {
+    auto& ip = reinterpret_cast<sockaddr_in&>(address);
+    ip.sin_family = AF_INET;
+    ip.sin_addr.s_addr = htonl(INADDR_ANY);
+    ip.sin_port = htons(port);
+  }
+  return bind(handle, reinterpret_cast<const sockaddr*>(&address), size) == 0;
+}
+
+Socket open_socket(int family) {
+  return Socket(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+/// That the kernel chose.
+std::uint16_t port_of(int handle) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  check(getsockname(handle, reinterpret_cast<sockaddr*>(&address), &size) == 0, "getsockname");
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+Addresses look_up(const std::string& host, std::uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) found = nullptr;
+  return {found, freeaddrinfo};
+}
+
+Socket begin(const addrinfo& address) {
+  Socket socket = open_socket(address.ai_family);
+  if (!socket) return {};
+  prepare(socket.get());
+  const bool begun = connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0;
+  return begun || errno == EINPROGRESS ? std::move(socket) : Socket();
+}
+
+}  // namespace
+
+Listener listen_on(std::span<const std::uint16_t> ports) {
+  for (const int family : {AF_INET6, AF_INET}) {
+    for (const std::uint16_t port : ports) {
+      Socket socket = open_socket(family);
+      if (!socket) break;  // this kernel has no such family
+      set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+      if (!bind_to(socket.get(), family, port) || listen(socket.get(), SOMAXCONN) != 0) continue;
+      const std::uint16_t taken = port_of(socket.get());
+      return {std::move(socket), taken};
+    }
+  }
+  throw Error("no port of " + std::to_string(ports.front()) + " to " +
+              std::to_string(ports.back()) + " is free to listen on: " + std::strerror(errno));
+}
+
+Socket accept_on(const Listener& listener) {
+  Socket socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (socket) prepare(socket.get());
+  return socket;
+}
+
+Socket connect_to(const std::string& host, std::uint16_t port, double within_s) {
+  const Addresses addresses = look_up(host, port, 0);
+  for (const addrinfo* address = addresses.get(); address; address = address->ai_next) {
+    Socket socket = begin(*address);
+    if (socket && connected(socket, within_s).value_or(false)) return socket;
+  }
+  return {};
+}
+
+Socket begin_connection(const std::string& address, std::uint16_t port) {
+  const Addresses addresses = look_up(address, port, AI_NUMERICHOST);
+  return addresses ? begin(*addresses) : Socket();
+}
+
+std::optional<bool> connected(const Socket& socket, double within_s) {
+  pollfd entry{socket.get(), POLLOUT, 0};
+  if (poll(&entry, 1, static_cast<int>(within_s * 1e3)) != 1) return std::nullopt;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+}
+
+void Wire::send(std::string_view message) {
+  check(message.size() <= UINT32_MAX, "a control message is larger than 4 GiB");
+  const auto size = static_cast<std::uint32_t>(message.size());
+  outgoing_.append(reinterpret_cast<const char*>(&size), size_bytes);
+  outgoing_ += message;
+  flush();
+}
+
+void Wire::flush() {
+  while (unsent()) {
+    const ssize_t sent =
+        ::send(socket_.get(), outgoing_.data(), outgoing_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) {
+      outgoing_.erase(0, static_cast<std::size_t>(sent));
+    } else if (errno != EINTR) {
+      if (errno != EAGAIN) close();
+      return;
+    }
+  }
+}
+
+std::optional<std::string> Wire::receive() {
+  if (std::optional<std::string> message = take()) return message;
+  if (open()) fill();
+  return take();
+}
+
+bool Wire::ended() const {
+  pollfd entry{socket_.get(), POLLRDHUP, 0};
+  return !open() || poll(&entry, 1, 0) == 1;
+}
+
+void Wire::fill() {
+  std::array<char, 65536> part;
+  for (;;) {
+    const ssize_t got = recv(socket_.get(), part.data(), part.size(), MSG_DONTWAIT);
+    if (got > 0) {
+      incoming_.append(part.data(), static_cast<std::size_t>(got));
+      if (incoming_.size() > size_bytes + limit_) return;  // take() first
+    } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
+      return close();
+    } else if (errno == EAGAIN) {
+      return;
+    }
+  }
+}
+
+std::optional<std::string> Wire::take() {
+  if (incoming_.size() < size_bytes) return std::nullopt;
+  std::uint32_t size = 0;
+  std::memcpy(&size, incoming_.data(), size_bytes);
+  if (size > limit_) {
+    incoming_.clear();
+    close();
+    return std::nullopt;
+  }
+  if (incoming_.size() < size_bytes + size) return std::nullopt;
+  std::string message = incoming_.substr(size_bytes, size);
+  incoming_.erase(0, size_bytes + size);
+  return message;
+}
+
+void wait_for(std::span<Wire* const> wires, const Listener* listener) {
+  std::vector<pollfd> entries;
+  for (const Wire* wire : wires)
+    if (wire->open())
+      entries.push_back(
+          {wire->handle(), static_cast<short>(POLLIN | (wire->unsent() ? POLLOUT : 0)), 0});
+  if (listener) entries.push_back({listener->socket.get(), POLLIN, 0});
+  poll(entries.data(), entries.size(), poll_ms);
+}
+
+std::optional<std::string> next_message(Wire& wire, double within_s) {
+  Wire* const only[] = {&wire};
+  for (Countdown left(within_s); wire.open(); wait_for(only)) {
+    wire.flush();
+    if (auto message = wire.receive()) return message;
+    if (left.over()) break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,24 @@
+#include "lockstep/reduce/buckets.hpp"
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::reduce {
+
+std::vector<Bucket> plan_buckets(std::span<const Extent> slices, std::size_t bucket_bytes) {
+  std::vector<Bucket> buckets;
+  bool open = false;  // the last bucket still takes slices
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const Extent& slice = slices[i];
+    check(i == 0 || slice.offset >= end, "the arena's slices overlap or are out of order");
+    end = slice.offset + slice.size;
+    if (!open) buckets.push_back({.offset = slice.offset, .first_slice = i, .last_slice = i});
+    Bucket& bucket = buckets.back();
+    bucket.size = end - bucket.offset;
+    bucket.last_slice = i + 1;
+    open = bucket.size * sizeof(float) < bucket_bytes;
+  }
+  return buckets;
+}
+
+}  // namespace lockstep::reduce

@@ -1,0 +1,66 @@
+#include "lockstep/reduce/reducer.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/comm/activity.hpp"
+
+namespace lockstep::reduce {
+
+BucketReducer::BucketReducer(comm::Communicator& communicator, device::Stream& compute,
+                             float* gradients, std::vector<Bucket> buckets)
+    : communicator_(communicator),
+      compute_(compute),
+      gradients_(gradients),
+      buckets_(std::move(buckets)) {
+  std::size_t slices = 0;
+  for (const Bucket& bucket : buckets_) {
+    check(bucket.first_slice == slices && bucket.last_slice > slices,
+          "buckets must hold all slices in order");
+    slices = bucket.last_slice;
+  }
+  bucket_of_slice_.resize(slices);
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    for (std::size_t s = buckets_[b].first_slice; s < buckets_[b].last_slice; ++s)
+      bucket_of_slice_[s] = b;
+  begin();
+}
+
+void BucketReducer::begin() {
+  check(next_ == 0 || next_ == buckets_.size(), "a step began before the last one was reduced");
+  final_.assign(bucket_of_slice_.size(), false);
+  missing_.clear();
+  for (const Bucket& bucket : buckets_) missing_.push_back(bucket.last_slice - bucket.first_slice);
+  done_.clear();
+  done_.resize(buckets_.size());
+  next_ = 0;
+}
+
+void BucketReducer::ready(std::size_t slice) {
+  check(slice < final_.size() && !final_[slice],
+        fmt::format("slice {} of {} became final twice or does not exist", slice, final_.size()));
+  final_[slice] = true;
+  --missing_[bucket_of_slice_[slice]];
+  for (; next_ < buckets_.size() && missing_[next_] == 0; ++next_) {
+    const Bucket& bucket = buckets_[next_];
+    device::Stream& network = communicator_.network();
+    network.wait(*compute_.record());  // the bucket's last gradient precedes its reduction
+    communicator_.all_reduce_sum(gradients_ + bucket.offset, bucket.size,
+                                 fmt::format("bucket {}", next_));
+    done_[next_] = network.record();
+  }
+}
+
+void BucketReducer::progress() { communicator_.progress(); }
+
+void BucketReducer::wait(std::size_t bucket) {
+  check(bucket < next_, fmt::format("bucket {} was never filled: it misses {} of its slices",
+                                    bucket, bucket < missing_.size() ? missing_[bucket] : 0));
+  const comm::activity::Waiting waiting(bucket, buckets_[bucket].size * sizeof(float));
+  compute_.wait(*done_[bucket]);  // the bucket's reduction precedes its update
+}
+
+}  // namespace lockstep::reduce

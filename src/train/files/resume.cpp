@@ -1,0 +1,90 @@
+#include "train/files/resume.hpp"
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
+#include "lockstep/train/specs.hpp"
+
+namespace lockstep::train {
+namespace {
+
+std::filesystem::path look_for_checkpoint(const config::Config& config,
+                                          const RunDirectory& directory) {
+  if (config.resume != "auto") return config.resume;
+  const model::CheckpointDirectory checkpoints(directory.checkpoints(), config.checkpoint.keep);
+  return checkpoints.newest_valid().value_or("");
+}
+
+bool in_directory(const std::filesystem::path& file, const std::filesystem::path& directory) {
+  std::error_code none;
+  return std::filesystem::equivalent(file.parent_path().empty() ? "." : file.parent_path(),
+                                     directory, none);
+}
+
+}  // namespace
+
+std::optional<ResumePoint> find_resume_point(const config::Config& config,
+                                             const RunDirectory& directory,
+                                             comm::Control& control) {
+  if (config.resume.empty()) return std::nullopt;
+  std::string path;
+  if (control.rank() == 0) path = look_for_checkpoint(config, directory).string();
+  path = control.broadcast(path, "choosing the checkpoint");
+  if (path.empty()) return std::nullopt;
+  return ResumePoint{path, model::read_header(path), in_directory(path, directory.checkpoints())};
+}
+
+std::vector<std::string> judge_resume(const ResumePoint& point, const config::Config& now,
+                                      const ResumeConditions& conditions) {
+  const model::CheckpointHeader& header = point.header;
+  config::Config before;
+  config::apply_toml(before, header.config, point.checkpoint.string());
+
+  require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
+  require(now.stop_after == 0 || now.stop_after > header.progress.step,
+          fmt::format("stop-after = {}, but {} goes on behind step {}: name a later step",
+                      now.stop_after, point.checkpoint.string(), header.progress.step));
+  if (header.progress.batch != 0) {
+    const auto same = [&](std::string_view what, auto then, auto today) {
+      require(then == today,
+              fmt::format("{} was written in the middle of an epoch with {} = {}; now it is {}, "
+                          "and that place would mean other rows. Keep it, or resume from a "
+                          "checkpoint of an epoch's end",
+                          point.checkpoint.string(), what, then, today));
+    };
+    same("batch", before.batch, now.batch);
+    same("seed", before.seed, now.seed);
+    same("data.keep-last", before.data.keep_last, now.data.keep_last);
+    same("rows of the training set", header.input.rows, std::uint64_t{conditions.data.rows});
+    const std::string shuffle = choice_name(now.data.shuffle);
+    same("data.shuffle", std::string(choice_name(before.data.shuffle)), shuffle);
+    if (now.data.shuffle != data::Shuffle::global) {  // their order is one for this number of ranks
+      same("data.block", before.data.block, now.data.block);
+      same("data.window", before.data.window, now.data.window);
+      same(fmt::format("data.shuffle = {} and the number of ranks", shuffle), header.world,
+           static_cast<std::uint64_t>(conditions.world));
+    }
+  }
+
+  std::vector<std::string> changes = config::differences(before, now);
+  if (header.backend != conditions.backend)
+    changes.push_back(fmt::format("backend ({}, now {})", header.backend, conditions.backend));
+  if (header.build != conditions.build)
+    changes.push_back(fmt::format("build ({}, now {})", header.build, conditions.build));
+  if (header.world != static_cast<std::uint64_t>(conditions.world))
+    changes.push_back(fmt::format("ranks ({}, now {})", header.world, conditions.world));
+  if (header.input.rows != conditions.data.rows)
+    changes.push_back(fmt::format("rows of the training set ({}, now {})", header.input.rows,
+                                  conditions.data.rows));
+  const auto numbers = [&](const char* what, const auto& then, const auto& today) {
+    if (then != today)
+      changes.push_back(fmt::format("{} of the training set ([{}], now [{}])", what,
+                                    join(then, ", "), join(today, ", ")));
+  };
+  numbers("mean", header.input.mean, conditions.data.mean);
+  numbers("deviation", header.input.stddev, conditions.data.stddev);
+  return changes;
+}
+
+}  // namespace lockstep::train

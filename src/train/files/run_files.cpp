@@ -1,0 +1,150 @@
+#include "train/files/run_files.hpp"
+
+#include <fmt/core.h>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/comm/activity.hpp"
+
+namespace lockstep::train {
+namespace {
+
+// For the end of a step, and for a file system that tells other nodes late.
+constexpr double patience_with_previous_start_s = 60;
+
+}  // namespace
+
+RunFiles::RunFiles(const RunSpec& spec, comm::Control& control)
+    : spec_(spec),
+      config_(spec.config),
+      control_(control),
+      directory_(config_.out),
+      checkpoints_(directory_.checkpoints(), config_.checkpoint.keep) {
+  if (!is_root()) return;
+  if (config_.resume == "auto")
+    took_over_ =
+        take_over_from_previous_start(directory_, this_start(0), patience_with_previous_start_s);
+  checkpoints_at_start_ = checkpoints_.newest_first();
+}
+
+void RunFiles::require_free(const RunStart& start) const {
+  if (!is_root() || start.same_run()) return;
+  if (config_.resume != "auto") return directory_.require_unused();
+  // A run that was killed before its first checkpoint is begun anew by the same command.
+  directory_.require_unfinished();
+  require(checkpoints_at_start_.empty(),
+          fmt::format("{} holds no checkpoint that is whole, and nothing is written over: name "
+                      "another as --resume, or choose another --out",
+                      directory_.checkpoints().string()));
+}
+
+void RunFiles::claim(const RunStart& start) {
+  std::string path;
+  if (is_root()) {
+    const bool may_be_there = start.same_run() || config_.resume == "auto";
+    path = may_be_there ? config_.out : train::claim(config_.out);
+    make_directories(RunDirectory(path).checkpoints());
+    lock_.emplace(RunDirectory(path), took_over_);
+  }
+  directory_ = RunDirectory(control_.broadcast(path, "run directory"));
+  checkpoints_ = model::CheckpointDirectory(directory_.checkpoints(), config_.checkpoint.keep);
+  comm::activity::set_directory(directory_.root());
+  if (!is_root()) return;
+  // Before the lock was ours, another run may have come and gone.
+  require(checkpoints_.newest_first() == checkpoints_at_start_,
+          fmt::format("{}: another run has just written here; start again, or choose another "
+                      "--out",
+                      directory_.root().string()));
+  take_generation(start.progress.step);
+  if (control_.world() > 1)
+    reserve_room(comm::activity::post_mortem_room(directory_.root()),
+                 comm::activity::post_mortem_bytes(control_.world()));
+}
+
+StartRecord RunFiles::this_start(std::uint64_t step) const {
+  return {.number = 0, .step = step, .host = spec_.allocation.host, .job = spec_.allocation.job};
+}
+
+/// A job that the scheduler starts again and again from the same step burns its hours for nothing.
+void RunFiles::take_generation(std::uint64_t step) {
+  const Allocation& allocation = spec_.allocation;
+  require(allocation.restarts < 2 || starts_without_progress(directory_, allocation.job, step) < 2,
+          fmt::format("{}: job {} was started twice from step {} and got no further; this third "
+                      "start ends. See what stopped them (post-mortem.json, the job's output); a "
+                      "new job goes on from there",
+                      directory_.root().string(), allocation.job, step));
+  generation_.emplace(directory_, this_start(step));
+}
+
+void RunFiles::begin(const RunStart& start, const std::string& binding) {
+  if (!is_root()) return;
+  if (start.same_run())
+    std::filesystem::remove(directory_.summary());  // of an end that the run has left behind
+  // A run that begins anew where another was killed before its first checkpoint sets its best
+  // aside.
+  const auto origin = start.resume
+                          ? std::filesystem::absolute(start.resume->checkpoint).parent_path()
+                          : directory_.checkpoints();
+  checkpoints_.go_on_from(start.progress,
+                          model::CheckpointDirectory(origin, config_.checkpoint.keep));
+  write_text_atomically(directory_.config(), experiment());
+  write_binding(binding);
+  if (!spec_.preflight.empty()) write_text_atomically(directory_.preflight(), spec_.preflight);
+  metrics_.emplace(directory_.metrics(), start.same_run() ? start.resume->header.metrics_bytes : 0);
+  if (start.changes.empty()) return;
+  add_metrics(observe::to_json(
+      observe::ResumeRecord{.step = start.progress.step, .changes = start.changes}));
+  flush_metrics();
+}
+
+/// The configuration as TOML, without what one process was told about its own start and end.
+std::string RunFiles::experiment() const {
+  config::Config experiment = config_;
+  experiment.out = directory_.root().string();
+  experiment.resume.clear();
+  experiment.stop_after = 0;
+  return config::to_toml(experiment);
+}
+
+void RunFiles::check_generation() {
+  if (!generation_ || now_s() - checked_generation_s_ < 1) return;
+  checked_generation_s_ = now_s();
+  generation_->require_newest();
+}
+
+void RunFiles::add_metrics(const std::string& json) {
+  if (metrics_) metrics_->add(json);
+}
+
+void RunFiles::flush_metrics() {
+  if (metrics_) metrics_->flush();
+}
+
+void RunFiles::write_binding(const std::string& json) {
+  if (is_root()) write_text_atomically(directory_.binding(), json);
+}
+
+void RunFiles::save(const std::filesystem::path& path, model::CheckpointHeader header,
+                    const backend::Parameters& parameters) {
+  if (!is_root()) return;
+  generation_->require_newest();
+  metrics_->flush();  // a checkpoint never counts on lines that are not yet on the disk
+  header.config = experiment();
+  header.metrics_bytes = metrics_->bytes();
+  model::write_checkpoint(path, header, parameters);
+  checkpoints_.prune();
+}
+
+void RunFiles::name_best(std::uint64_t step) {
+  if (is_root()) checkpoints_.name_best(step);
+}
+
+void RunFiles::write_summary(const std::string& json) {
+  if (!is_root()) return;
+  metrics_->flush();
+  std::filesystem::remove(comm::activity::post_mortem_room(directory_.root()));
+  write_text_atomically(directory_.summary(), json);
+}
+
+}  // namespace lockstep::train

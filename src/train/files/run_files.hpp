@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/comm/control.hpp"
+#include "lockstep/model/checkpoint.hpp"
+#include "lockstep/observe/metrics.hpp"
+#include "lockstep/train/run.hpp"
+#include "lockstep/train/run_directory.hpp"
+#include "train/files/generation.hpp"
+#include "train/files/resume.hpp"
+
+namespace lockstep::train {
+
+/// What a run starts from.
+struct RunStart {
+  model::Progress progress;
+  std::optional<ResumePoint> resume;  ///< none: from nothing
+  std::vector<std::string> changes;   ///< that the resume brings: see judge_resume()
+  bool same_run() const { return resume && resume->same_run; }
+};
+
+/// The files of one run: its directory, checkpoints and metrics, with the lock and the generation
+/// that make this start the only one that writes there. Every rank has one and calls it alike; the
+/// disk is touched by rank 0 alone, on the others all but the collective methods do nothing. Until
+/// claim() nothing is written. Methods throw InputError naming the file, and Error when a newer
+/// start of the run has begun.
+/// Thread safety: none, the main thread's.
+class RunFiles {
+ public:
+  /// With resume = "auto", where an earlier start of the same Slurm job still runs in the
+  /// directory, that one is told to end, and waited for. The references must outlive this.
+  RunFiles(const RunSpec& spec, comm::Control& control);
+
+  const RunDirectory& directory() const { return directory_; }
+  const model::CheckpointDirectory& checkpoints() const { return checkpoints_; }
+
+  /// Throws InputError unless a run may start from `start` without writing over anything.
+  void require_free(const RunStart& start) const;
+  /// Makes the directory this start's own; then all ranks know its path. Collective.
+  void claim(const RunStart& start);
+  /// After claim(): puts in order what an earlier start left, and writes what is known before the
+  /// first step. `binding`: JSON of all ranks.
+  void begin(const RunStart& start, const std::string& binding);
+
+  /// Throws Error when a newer start has begun. Looks at most once a second.
+  void check_generation();
+  void add_metrics(const std::string& json);
+  void flush_metrics();
+  void write_binding(const std::string& json);
+  /// Adds the configuration and the length of the metrics to `header`, and writes the checkpoint.
+  void save(const std::filesystem::path& path, model::CheckpointHeader header,
+            const backend::Parameters& parameters);
+  /// After save(checkpoints().best_of(step)): makes it the run's best.
+  void name_best(std::uint64_t step);
+  /// summary.json, which says that the run is finished.
+  void write_summary(const std::string& json);
+
+ private:
+  bool is_root() const { return control_.rank() == 0; }
+  StartRecord this_start(std::uint64_t step) const;
+  void take_generation(std::uint64_t step);
+  std::string experiment() const;
+
+  const RunSpec& spec_;
+  const config::Config& config_;
+  comm::Control& control_;
+  RunDirectory directory_;
+  model::CheckpointDirectory checkpoints_;
+  // Rank 0's.
+  bool took_over_ = false;  ///< from an earlier start
+  std::vector<std::filesystem::path> checkpoints_at_start_;
+  std::optional<RunLock> lock_;
+  std::optional<Generation> generation_;
+  double checked_generation_s_ = 0;
+  std::optional<observe::MetricsLog> metrics_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,123 @@
+#include "lockstep/base/files.hpp"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "lockstep/base/error.hpp"
+#include "tests/unit/data/folder_fixture.hpp"
+
+namespace fs = std::filesystem;
+using namespace lockstep;
+using namespace lockstep::test;
+using Catch::Matchers::Contains;
+
+TEST_CASE("an atomically written file is read back as it was written", "[files]") {
+  const Folder folder;
+  const std::string text =
+      "first\nsecond\n" + std::string(200000, 'x') + std::string(1, '\0') + "z";
+  write_text_atomically(folder.path / "a.txt", "old");
+  write_text_atomically(folder.path / "a.txt", text);
+  CHECK(read_text(folder.path / "a.txt") == text);
+  CHECK(names_in(folder.path).size() == 1);
+}
+
+TEST_CASE("a failed write leaves the old file and nothing beside it", "[files]") {
+  const Folder folder;
+  const fs::path path = folder.path / "a.txt";
+  write_text_atomically(path, "old");
+  try {
+    const PendingFile file(path);
+    CHECK(fs::exists(file.temporary()));
+    throw std::runtime_error("the disk is full");
+  } catch (const std::runtime_error&) {
+  }
+  CHECK(read_text(path) == "old");
+  CHECK(names_in(folder.path).size() == 1);
+}
+
+TEST_CASE("a file that is not committed never appears", "[files]") {
+  const Folder folder;
+  { const PendingFile file(folder.path / "a.txt"); }
+  CHECK(names_in(folder.path).empty());
+}
+
+TEST_CASE("a text that fits goes where room was kept for it", "[files]") {
+  const Folder folder;
+  const auto room = folder.path / ".room", path = folder.path / "words.json";
+  reserve_room(room, 4096);
+  REQUIRE(std::filesystem::file_size(room) == 4096);
+  struct stat before {
+  }, after{};
+  REQUIRE(stat(room.c_str(), &before) == 0);
+  write_into_room(room, path, "{ }\n");
+  CHECK(read_text(path) == "{ }\n");
+  REQUIRE(stat(path.c_str(), &after) == 0);
+  CHECK(after.st_ino == before.st_ino);
+  CHECK_FALSE(std::filesystem::exists(room));
+  CHECK_THROWS_WITH(write_into_room(room, path, "x"), Contains("words.json"));
+  CHECK(read_text(path) == "{ }\n");
+}
+
+TEST_CASE("a report follows links, leaves devices alone and never replaces what is read",
+          "[files]") {
+  const Folder folder;
+  const fs::path real = folder.path / "real.json", link = folder.path / "link.json";
+  write_report(real, "old");
+  fs::create_symlink(real, link);
+  require_report_fits(link);
+  write_report(link, "new");
+  CHECK(fs::is_symlink(link));
+  CHECK(read_text(real) == "new");
+  write_report("/dev/null", "gone");
+  CHECK(fs::is_character_file("/dev/null"));
+  CHECK_THROWS_WITH(require_report_fits(link, {folder.path / "else", real}),
+                    Contains("link.json is read"));
+  CHECK_THROWS_WITH(require_report_fits(folder.path / "no" / "a.json"),
+                    Contains("No such file or directory"));
+  CHECK_THROWS_WITH(require_report_fits(folder.path), Contains("it is a directory"));
+  CHECK(names_in(folder.path).size() == 2);
+}
+
+TEST_CASE("what cannot be read or made is named with the system's reason", "[files]") {
+  const Folder folder;
+  CHECK_THROWS_WITH(read_text(folder.path / "none"),
+                    Contains("none") && Contains("No such file or directory"));
+  CHECK_THROWS_WITH(read_text(folder.path), Contains("Is a directory"));
+  CHECK_THROWS_WITH(write_text_atomically(folder.path / "no" / "a", "x"),
+                    Contains("No such file or directory"));
+  write_text_atomically(folder.path / "file", "x");
+  CHECK_THROWS_WITH(make_directories(folder.path / "file" / "sub"), Contains("file/sub"));
+  make_directories(folder.path / "deep" / "er");
+  make_directories(folder.path / "deep" / "er");
+  CHECK(fs::is_directory(folder.path / "deep" / "er"));
+}
+
+TEST_CASE("bytes and durations are short and rounded right", "[files]") {
+  CHECK(human_bytes(0) == "0 B");
+  CHECK(human_bytes(999) == "999 B");
+  CHECK(human_bytes(1000) == "1.0 kB");
+  CHECK(human_bytes(999960) == "1.0 MB");
+  CHECK(human_bytes(12.34e6) == "12.3 MB");
+  CHECK(human_bytes(5e12) == "5.0 TB");
+  CHECK(human_seconds(0) == "0.0 s");
+  CHECK(human_seconds(8.14) == "8.1 s");
+  CHECK(human_seconds(59.94) == "59.9 s");
+  CHECK(human_seconds(59.96) == "1:00");
+  CHECK(human_seconds(125) == "2:05");
+  CHECK(human_seconds(3599.6) == "1:00:00");
+  CHECK(human_seconds(5025) == "1:23:45");
+  CHECK(human_seconds(std::numeric_limits<double>::quiet_NaN()) == "unknown");
+}
+
+TEST_CASE("peak memory grows with what was touched", "[files]") {
+  const std::size_t before = peak_resident_bytes();
+  CHECK(before > 100'000);
+  std::vector<char> touched(before + 50'000'000, 1);
+  CHECK(touched.back() == 1);
+  CHECK(peak_resident_bytes() >= before + 40'000'000);
+}

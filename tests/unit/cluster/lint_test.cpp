@@ -1,0 +1,170 @@
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "lockstep/cluster/lint.hpp"
+
+namespace lockstep::cluster {
+namespace {
+
+const std::string head = "#!/bin/bash\n";
+const std::string sound = R"(#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+#SBATCH --cpus-per-task=8
+#SBATCH --mem=0
+#SBATCH --time=12:00:00
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+)";
+const std::string trap = "trap 'kill -USR1 $step' USR1\n";
+const std::string srun = "srun --mpi=pmix --kill-on-bad-exit=1 -c \"$SLURM_CPUS_PER_TASK\" ";
+const std::string train = "build/lockstep train --out runs/$SLURM_JOB_ID --resume auto";
+const std::string ending = " &\nstep=$!\nwait $step\nexit $?\n";
+
+struct Change {
+  std::string what, text;
+};
+
+/// The sound script, with each change's `text` in place of `what`.
+std::string with(const std::vector<Change>& changes) {
+  std::string script = head + sound + trap + srun + train + ending;
+  for (const Change& change : changes) {
+    const std::size_t at = script.find(change.what);
+    REQUIRE(at != std::string::npos);
+    script.replace(at, change.what.size(), change.text);
+  }
+  return script;
+}
+
+std::string with(const std::string& what, const std::string& text) { return with({{what, text}}); }
+
+std::string findings(const std::string& script) {
+  std::string text;
+  for (const Finding& one : lint_batch_script(script))
+    text += std::to_string(one.line) + (one.severity == Severity::error ? " E " : " W ") +
+            one.rule + ": " + one.text + "\n";
+  return text;
+}
+
+/// The only finding: "LINE E|W rule: ...".
+void only(const std::string& script, const std::string& begin, const std::string& words) {
+  const std::string found = findings(script);
+  INFO(found);
+  CHECK(found.starts_with(begin));
+  CHECK(found.find(words) != std::string::npos);
+  CHECK(std::count(found.begin(), found.end(), '\n') == 1);
+}
+
+TEST_CASE("lint finds nothing in a sound script", "[lint]") { CHECK(findings(with("", "")) == ""); }
+
+TEST_CASE("lint: lines that sbatch refuses or passes over", "[lint]") {
+  only(with("#!/bin/bash\n", "\n"), "1 E shebang", "#!/bin/bash");
+  only(with("--mem=0", "--mem=0 --ntask-per-core=1"), "6 E option", "--ntasks-per-core?");
+  only(with("--mem=0", "--mem=0\n#SBATCH --container-image=x"), "7 W option", "plugin");
+  only(with("--mem=0", "--mem=0\n#SBATCH -y"), "7 E option", "-y");
+  only(with("--mem=0", "--mem=0 typo --mail-type=END"), "6 E option", "\"typo\"");
+  only(with("--mem=0", "--mem=0\n#SBATCH --partition"), "7 E option", "needs a value");
+  only(with("--mem=0", "--mem=0\n# SBATCH --partition=x"), "7 W spelling", "#SBATCH ");
+  only(with("--mem=0", "--mem=0\n#sbatch --partition=x"), "7 W spelling", "#SBATCH ");
+  CHECK(findings(with("--mem=0", "--mem=0\n##SBATCH --partition=x\n# sbatch -N 8 this")) == "");
+  only(with("step=$!", "#SBATCH --partition=x"), "13 E ignored", "first command");
+  only(with("--mem=0", "--mem=0\n#SBATCH --mem=64G"), "7 W twice", "line 6");
+  only(with("--mem=0", "--mem=0\n#SBATCH --partition=$P"), "7 E variable", "\"$P\"");
+  only(with("nodes=2", "nodes=two"), "2 E value", "--nodes");
+  only(with("cpus-per-task=8", "cpus-per-task=8c"), "5 E value", "whole number");
+}
+
+TEST_CASE("lint: time and memory", "[lint]") {
+  only(with("#SBATCH --time=12:00:00\n", ""), "0 W time", "no --time");
+  only(with("12:00:00", "12:00"), "7 W time", "minutes:seconds; for hours write 12:00:00");
+  only(with("12:00:00", "12h"), "7 E time", "no time limit");
+  only(with("#SBATCH --mem=0\n", ""), "0 W memory", "no --mem");
+  only(with("--mem=0", "--mem=1.5G"), "6 E memory", "1.5G");
+  only(with("--mem=0", "--mem=64"), "6 W memory", "16 MB for each rank");
+  only(with("--mem=0", "--mem-per-cpu=16"), "6 W memory", "128 MB for each rank");
+  only(with("--mem=0", "--mem=64G --mem-per-cpu=2G"), "6 E memory", "exclude each other");
+  CHECK(findings(with("--mem=0", "--mem=64G")) == "");
+}
+
+TEST_CASE("lint: tasks against GPUs and nodes", "[lint]") {
+  only(with("gpus-per-node=4", "gpus-per-node=2"), "4 E gpus", "--ntasks-per-node=2");
+  only(with("gpus-per-node=4", "gpus-per-node=h100:8"), "4 W gpus", "4 stay idle");
+  only(with("gpus-per-node=4", "gres=gpu:a100:2,tmpdisk:9"), "4 E gpus", "--ntasks-per-node=2");
+  CHECK(findings(with({{"gpus-per-node=4", "gpus-per-node=2"},
+                       {" --resume", " --share-gpu --resume"}})) == "");
+  only(with("gpus-per-node=4", "gpus=8"), "4 W gpus", "--gpus-per-node");
+  only(with("gpus-per-node=4", "gpus-per-task=1"), "4 W gpus-per-task", "--gpus-per-node");
+  only(with("ntasks-per-node=4", "ntasks=8"), "3 W tasks", "--ntasks-per-node=4");
+  only(with("ntasks-per-node=4", "ntasks=7"), "3 W tasks", "unlike shares");
+  only(with("ntasks-per-node=4", "ntasks-per-node=4 --ntasks=6"), "3 E tasks", "not 2 nodes x");
+  const Change no_requeue{"#SBATCH --requeue\n", ""};
+  only(with({{"nodes=2", "nodes=1-8"}, no_requeue}), "2 W nodes", "no more nodes than 1 x");
+  CHECK(findings(with({{"nodes=2", "nodes=2-8"}, no_requeue})) == "");
+  only(with("nodes=2", "nodes=2-8"), "2 W nodes", "waits for as many nodes");
+}
+
+TEST_CASE("lint: how ranks are started", "[lint]") {
+  only(with(" -c \"$SLURM_CPUS_PER_TASK\"", ""), "12 E cpus", "since Slurm 22.05");
+  CHECK(findings(with({{" -c \"$SLURM_CPUS_PER_TASK\"", ""},
+                       {"trap", "export SRUN_CPUS_PER_TASK=8\ntrap"}})) == "");
+  only(with("#SBATCH --cpus-per-task=8\n", ""), "0 W cpus", "one core");
+  only(with(" --mpi=pmix", ""), "12 W mpi", "--mpi=pmix");
+  CHECK(findings(with("pmix", "none")) == "");  // NCCL needs no MPI
+  only(with({{"#SBATCH --gpus-per-node=4\n", ""}, {"pmix", "none"}}), "11 E mpi", "pmix");
+  only(with(" --kill-on-bad-exit=1", ""), "12 W kill-on-bad-exit", "--kill-on-bad-exit=1");
+  only(with(" -c", " --ntaskss=8 -c"), "12 E option", "srun knows no --ntaskss; --ntasks?");
+  only(with(" -c", " -n 9 -c"), "12 E tasks", "9 ranks in a job of 8");
+  only(with(" -c", " -n 7 -c"), "12 W tasks", "idle");
+  CHECK(findings(with(" -c", " -n $ranks -c")) == "");
+  only(with(srun, "mpirun "), "12 W binding", "--bind-to none");
+  only(with(srun, "mpirun --bind-to none -np 9 "), "12 E tasks", "mpirun refuses");
+  CHECK(findings(with(srun, "mpirun --bind-to none -np 8 ")) == "");
+  CHECK(findings(with(srun, "srun true\nmpirun --bind-to none -np 8 ")) == "");
+  only(with(srun, ""), "12 E alone", "srun --mpi=pmix build/lockstep train");
+}
+
+TEST_CASE("lint: signals, requeueing and what goes on", "[lint]") {
+  only(with("#SBATCH --signal=B:USR1@120\n", ""), "0 W signal", "no --signal");
+  only(with("B:USR1@120", "B:USR1@soon"), "8 E signal", "not \"B:USR1@soon\"");
+  only(with(trap, ""), "8 E signal", "no trap for USR1");
+  only(with("B:USR1", "USR1"), "8 E signal", "without B:");
+  only(with("12:00:00", "2"), "8 E signal", "has not begun");
+  only(with({{trap, ""}, {"B:USR1", "USR2"}}), "8 E signal", "kills");
+  CHECK(findings(with({{trap, ""}, {"B:USR1", "USR1"}})) == "");
+  only(with("#SBATCH --open-mode=append\n", ""), "9 W open-mode", "--open-mode=append");
+  only(with("#SBATCH --requeue\n", "#SBATCH --no-requeue\n#SBATCH --requeue\n"), "9 E requeue",
+       "--no-requeue");
+  only(with("#SBATCH --requeue\n", "").append("scontrol requeue $SLURM_JOB_ID\n"), "0 W requeue",
+       "--requeue");
+  only(with(" --resume auto", ""), "12 E resume", "--resume auto");
+  only(with("runs/$SLURM_JOB_ID", "runs/{n}"), "12 E resume", "another folder");
+  only(with(" --out runs/$SLURM_JOB_ID", ""), "12 E resume", "--out");
+  CHECK(findings(with(" --out runs/$SLURM_JOB_ID --resume auto", " \"$@\"")) == "");
+  only(with(" --resume", " --batch-per-rank 8 --resume"), "12 W resume", "--batch");
+}
+
+TEST_CASE("lint: a job that failed is not to be COMPLETED", "[lint]") {
+  only(with(ending, " | tee log\n"), "12 E status", "pipefail");
+  CHECK(findings(with({{trap, trap + "set -o pipefail\n"}, {ending, " | tee log\n"}})) == "");
+  only(with(ending, " &\nstep=$!\n"), "12 E status", "does not wait");
+  only(with(ending, " &\nwait\n"), "12 E status", "wait alone returns 0");
+  only(with(ending, "\necho done\n"), "12 W status", "keep $?");
+  CHECK(findings(with(ending, "\n")) == "");
+  CHECK(findings(with(ending, "\nstatus=$?\necho done\nexit $status\n")) == "");
+  CHECK(findings(with({{trap, trap + "set -e\n"}, {ending, "\necho done\n"}})) == "");
+  CHECK(findings(with(ending, " || exit 1\necho done\n")) == "");
+}
+
+TEST_CASE("lint: arrays", "[lint]") {
+  const std::string array = "#SBATCH --array=0-3\n#SBATCH --output=";
+  only(with("#SBATCH --mem", array + "x.out\n#SBATCH --mem"), "7 E array", "%a");
+  CHECK(findings(with("#SBATCH --mem", array + "x-%A_%a.out\n#SBATCH --mem")) == "");
+  only(with({{"#SBATCH --mem", "#SBATCH --array=0-3\n#SBATCH --mem"},
+             {"runs/$SLURM_JOB_ID", "runs/a"}}),
+       "13 E array", "SLURM_ARRAY_TASK_ID");
+}
+
+}  // namespace
+}  // namespace lockstep::cluster

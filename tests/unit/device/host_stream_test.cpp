@@ -1,0 +1,87 @@
+#include "lockstep/device/host_stream.hpp"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+using namespace lockstep;
+using namespace lockstep::device;
+
+namespace {
+
+/// Finishes at the given call, and writes its name when it does.
+class Countdown final : public Pending {
+ public:
+  Countdown(int name, int calls, std::vector<int>& log) : name_(name), calls_(calls), log_(log) {}
+  bool advance() override {
+    REQUIRE(calls_ > 0);  // never called again once finished
+    if (--calls_ > 0) return false;
+    log_.push_back(name_);
+    return true;
+  }
+
+ private:
+  int name_, calls_;
+  std::vector<int>& log_;
+};
+
+}  // namespace
+
+TEST_CASE("an empty stream has finished", "[host_stream]") {
+  HostStream stream;
+  REQUIRE(stream.advance());
+  REQUIRE(stream.record()->done());
+  stream.synchronize();
+}
+
+TEST_CASE("an event is done when what was put in before it has finished, and not earlier",
+          "[host_stream]") {
+  HostStream stream;
+  std::vector<int> log;
+  const auto before = stream.record();
+  stream.put(std::make_unique<Countdown>(1, 5, log));
+  const auto between = stream.record();
+  stream.put(std::make_unique<Countdown>(2, 9, log));
+  const auto after = stream.record();
+  REQUIRE(before->done());
+  REQUIRE_FALSE(after->done());
+  REQUIRE(stream.in_flight() == 2);
+  stream.wait(*between);
+  REQUIRE(log == std::vector<int>{1});
+  REQUIRE_FALSE(after->done());
+  stream.wait(*after);
+  REQUIRE(log == std::vector<int>{1, 2});
+  REQUIRE(stream.in_flight() == 0);
+}
+
+TEST_CASE("events come in the stream's order, whichever operation is quicker", "[host_stream]") {
+  HostStream stream;
+  std::vector<int> log;
+  stream.put(std::make_unique<Countdown>(1, 6, log));
+  const auto first = stream.record();
+  stream.put(std::make_unique<Countdown>(2, 1, log));
+  const auto second = stream.record();
+  stream.advance();
+  REQUIRE(log == std::vector<int>{2});
+  REQUIRE_FALSE(second->done());
+  REQUIRE_FALSE(first->done());
+  stream.wait(*second);
+  REQUIRE(first->done());
+}
+
+TEST_CASE("a stream waits for another stream's event", "[host_stream]") {
+  HostStream compute, network;
+  std::vector<int> log;
+  network.put(std::make_unique<Countdown>(1, 4, log));
+  const auto reduced = network.record();
+  compute.wait(*reduced);
+  REQUIRE(log == std::vector<int>{1});
+}
+
+TEST_CASE("synchronize finishes everything in flight", "[host_stream]") {
+  HostStream stream;
+  std::vector<int> log;
+  for (int i = 0; i < 20; ++i) stream.put(std::make_unique<Countdown>(i, 1 + i % 3, log));
+  stream.synchronize();
+  REQUIRE(log.size() == 20);
+  REQUIRE(stream.in_flight() == 0);
+}

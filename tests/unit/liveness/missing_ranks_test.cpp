@@ -1,0 +1,24 @@
+#include <catch2/catch.hpp>
+
+#include "lockstep/comm/rank_list.hpp"
+#include "ports/mpi/roll_call.hpp"
+
+using namespace lockstep::comm;
+
+TEST_CASE("ranks are listed briefly in messages", "[control]") {
+  REQUIRE(rank_list({3}) == "rank 3");
+  REQUIRE(rank_list({0, 2}) == "ranks 0, 2");
+  REQUIRE(rank_list({0, 2, 3, 4, 9}) == "ranks 0, 2-4, 9");
+  REQUIRE(rank_list(all_but({2, 0}, 5)) == "ranks 1, 3-4");
+  REQUIRE(all_but({1, 0}, 2).empty());
+}
+
+TEST_CASE("who waited too long names those who do not answer, then those who wait elsewhere",
+          "[control]") {
+  REQUIRE(describe_missing("step", 60, 4, {{0, "step"}, {2, "step"}}) ==
+          "step: ranks 1, 3 did not arrive within 60 s");
+  REQUIRE(describe_missing("step", 60, 4, {{0, "step"}, {1, "bucket 3"}, {2, "bucket 3"}}) ==
+          "step: rank 3 did not arrive within 60 s; ranks 1-2 wait in 'bucket 3'");
+  REQUIRE(describe_missing("step", 0.5, 2, {{0, "step"}, {1, "epoch"}}) ==
+          "step: nothing came for 0.5 s, though all ranks answer; rank 1 waits in 'epoch'");
+}

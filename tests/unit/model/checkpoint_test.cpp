@@ -1,0 +1,200 @@
+#include "lockstep/model/checkpoint.hpp"
+
+#include <csignal>
+#include <limits>
+
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "tests/unit/model/checkpoint_fixture.hpp"
+
+using namespace lockstep;
+using namespace lockstep::model;
+using namespace lockstep::backend;
+using namespace lockstep::test;
+using Catch::Contains;
+
+TEST_CASE("a checkpoint gives back every value and every header field", "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "step-00000123.h5";
+  const CheckpointHeader header = some_header();
+  const FakeParameters saved(small_model(), 0.125f);
+  write_checkpoint(path, header, saved);
+
+  FakeParameters loaded(small_model(), -5);
+  const auto gradients = loaded.plain(Part::gradients, 0);
+  load_tensors(path, loaded, true);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(loaded.plain(Part::weights, i) == saved.plain(Part::weights, i));
+    if (i < 2) CHECK(loaded.plain(Part::momentum, i) == saved.plain(Part::momentum, i));
+  }
+  CHECK(loaded.plain(Part::gradients, 0) == gradients);
+
+  const auto tensors = list_tensors(path);
+  REQUIRE(tensors.size() == 5);
+  CHECK(tensors[0].name == "weights/bn1.running_mean");
+  CHECK(tensors[1].shape == std::vector<std::size_t>{2, 3, 3, 3});
+  CHECK(tensors[4].name == "momentum/fc.weight");
+  CHECK(tensors[1].crc32c != tensors[3].crc32c);
+
+  const CheckpointHeader got = read_header(path);
+  CHECK(got.progress.step == 123);
+  CHECK(got.progress.epoch == 3);
+  CHECK(got.progress.batch == 7);
+  CHECK(got.progress.loss_sum == 1.0 / 3);
+  CHECK(got.progress.rows == 896);
+  CHECK(got.progress.top1 == 500);
+  CHECK(got.progress.bad_rows == header.progress.bad_rows);
+  CHECK(got.progress.best_top1 == 0.875);
+  CHECK(got.progress.best_epoch == 2);
+  CHECK(got.config == header.config);
+  CHECK(got.backend == header.backend);
+  CHECK(got.build == header.build);
+  CHECK(got.world == 2);
+  CHECK(got.input.rows == 50000);
+  CHECK(got.metrics_bytes == 4711);
+  CHECK(got.input.classes == header.input.classes);
+  CHECK(got.input.mean == header.input.mean);
+  CHECK(got.input.stddev == header.input.stddev);
+  CHECK(got.input.width == 32);
+}
+
+TEST_CASE("ten thousand long class names of any text come back", "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "x.h5";
+  CheckpointHeader header = some_header();
+  for (int i = 0; i < 10000; ++i)
+    header.input.classes.push_back(std::to_string(10000 + i) + std::string(75, 'x'));
+  header.input.classes[0] = "two\nlines";
+  header.input.classes[1] = "";
+  write_checkpoint(path, header, FakeParameters(small_model()));
+  CHECK(read_header(path).input.classes == header.input.classes);
+}
+
+TEST_CASE("a configuration of a megabyte, and one of any bytes, come back", "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "x.h5";
+  CheckpointHeader header = some_header();
+  for (const std::string& config :
+       {std::string(1 << 20, 'x'), std::string("grün\0\n", 7), std::string()}) {
+    header.config = config;
+    write_checkpoint(path, header, FakeParameters(small_model()));
+    CHECK(read_header(path).config == config);
+  }
+}
+
+TEST_CASE("weights that are not finite are not saved, and named", "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "x.h5";
+  FakeParameters state(small_model());
+  std::vector<float> weights = state.plain(Part::weights, 1);
+  weights[5] = std::numeric_limits<float>::quiet_NaN();
+  state.import_slice(Part::weights, 1, weights);
+  CHECK_THROWS_WITH(write_checkpoint(path, some_header(), state),
+                    Contains("x.h5") && Contains("weights/conv1.weight is not finite"));
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("the same state gives the same bytes", "[checkpoint]") {
+  const Folder folder;
+  const FakeParameters state(small_model());
+  write_checkpoint(folder.path / "a.h5", some_header(), state);
+  write_checkpoint(folder.path / "b.h5", some_header(), state);
+  CHECK(read_text(folder.path / "a.h5") == read_text(folder.path / "b.h5"));
+}
+
+TEST_CASE("a flipped bit anywhere in a checkpoint is found", "[checkpoint][slow]") {
+  const Folder folder;
+  const auto path = folder.path / "x.h5";
+  write_checkpoint(path, some_header(), FakeParameters(small_model()));
+  const std::string whole = read_text(path);
+  CHECK_NOTHROW(verify_checkpoint(path));
+  std::size_t accepted = 0;
+  for (std::size_t at = 0; at < whole.size(); at += 13) {
+    std::string altered = whole;
+    altered[at] = static_cast<char>(altered[at] ^ (1 << (at % 8)));
+    write_file(path, altered);
+    try {
+      verify_checkpoint(path);
+      ++accepted;
+    } catch (const InputError& error) {
+      if (std::string(error.what()).find("x.h5") == std::string::npos) ++accepted;
+    }
+  }
+  CHECK(accepted == 0);
+}
+
+TEST_CASE("a truncated or prolonged checkpoint, and a text file, are refused by name",
+          "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "x.h5";
+  write_checkpoint(path, some_header(), FakeParameters(small_model()));
+  const std::string whole = read_text(path);
+  for (const std::size_t size :
+       {whole.size() - 1, whole.size() / 2, std::size_t{600}, std::size_t{100}}) {
+    write_file(path, whole.substr(0, size));
+    CHECK_THROWS_WITH(read_header(path), Contains("x.h5") && Contains("torn"));
+  }
+  write_file(path, whole + '\0');
+  CHECK_THROWS_WITH(read_header(path), Contains("torn"));
+  write_file(path, "this is a text\n");
+  CHECK_THROWS_WITH(read_header(path), Contains("x.h5: not a lockstep checkpoint"));
+  CHECK_FALSE(looks_like_checkpoint(path));
+  write_file(path, "lockstep checkpoint 1" + whole.substr(whole.find('\n')));
+  CHECK_THROWS_WITH(read_header(path),
+                    Contains("x.h5: is of checkpoint format 1") && Contains("reads format 2"));
+  CHECK_THROWS_WITH(read_header(folder.path / "none.h5"), Contains("none.h5: No such file"));
+}
+
+TEST_CASE("a checkpoint of another model is refused by the first tensor that differs",
+          "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "x.h5";
+  write_checkpoint(path, some_header(), FakeParameters(small_model()));
+
+  auto wider = small_model();
+  wider[0].shape = {10, 4};
+  FakeParameters other_shape(wider);
+  CHECK_THROWS_WITH(load_tensors(path, other_shape, true),
+                    Contains("x.h5: a checkpoint of another model") && Contains("fc.weight") &&
+                        Contains("[3, 4]") && Contains("[10, 4]"));
+  auto renamed = small_model();
+  renamed[1].name = "conv2.weight";
+  FakeParameters other_name(renamed);
+  CHECK_THROWS_WITH(load_tensors(path, other_name, true), Contains("no tensor 'conv2.weight'"));
+  auto smaller = small_model();
+  smaller.erase(smaller.begin() + 1);
+  FakeParameters fewer(smaller);
+  CHECK_THROWS_WITH(load_tensors(path, fewer, true), Contains("'conv1.weight'"));
+}
+
+TEST_CASE("a disk that is full leaves the older checkpoint valid", "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "x.h5";
+  write_checkpoint(path, some_header(), FakeParameters(small_model()));
+  const std::string before = read_text(path);
+
+  // A limit on file sizes fails writes as a full disk does, part of the way through.
+  rlimit old_limit = {};
+  getrlimit(RLIMIT_FSIZE, &old_limit);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small = {1500, old_limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  std::string message;
+  try {
+    write_checkpoint(path, some_header(), FakeParameters(small_model(), 77));
+  } catch (const InputError& error) {
+    message = error.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &old_limit);
+  std::signal(SIGXFSZ, old_handler);
+
+  CHECK_THAT(message, Contains("x.h5"));
+  CHECK(read_text(path) == before);
+  CHECK_NOTHROW(verify_checkpoint(path));
+  const auto entries = std::filesystem::directory_iterator(folder.path);
+  CHECK(std::distance(begin(entries), end(entries)) == 1);
+}

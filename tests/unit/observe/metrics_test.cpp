@@ -1,0 +1,99 @@
+#include <chrono>
+#include <limits>
+#include <thread>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/observe/metrics.hpp"
+#include "tests/unit/data/folder_fixture.hpp"
+
+using namespace lockstep;
+using namespace lockstep::observe;
+using namespace lockstep::test;
+using nlohmann::json;
+
+TEST_CASE("metrics are JSON that says what was recorded", "[metrics]") {
+  const StepRecord step{7, 2, 1.25, 0.05f, {0.1, 20, 30, 0.5, 1}, std::nullopt};
+  const json line = json::parse(to_json(step));
+  CHECK(line["step"] == 7);
+  CHECK(line["epoch"] == 2);
+  CHECK(line["loss"] == 1.25);
+  CHECK(line["lr"].get<float>() == 0.05f);
+  for (const char* time : {"data_ms", "forward_ms", "backward_ms", "exposed_comm_ms", "update_ms"})
+    CHECK(line.contains(time));
+  CHECK(line["backward_ms"] == 30);
+
+  EpochRecord epoch{2, 780, 0.5, 0.75, std::nullopt, 1234.5};
+  CHECK_FALSE(json::parse(to_json(epoch)).contains("val_top1"));
+  epoch.validation = Validation{0.25, 0.5, 1};
+  const json with = json::parse(to_json(epoch));
+  CHECK(with["val_top1"] == 0.5);
+  CHECK(with["val_top5"] == 1.0);
+  CHECK(with["last_step"] == 780);
+  epoch.data_ms = 12.5;
+  CHECK(json::parse(to_json(epoch))["data_ms"] == 12.5);
+
+  const json resume = json::parse(to_json(ResumeRecord{7, {"out (a \"b\", now \n)"}}));
+  CHECK(resume["resumed_from_step"] == 7);
+  CHECK(resume["changes"][0] == "out (a \"b\", now \n)");
+}
+
+TEST_CASE("means that are no numbers are null, and the line stays JSON", "[metrics]") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  StepRecord step;
+  step.loss = nan;
+  CHECK(json::parse(to_json(step))["loss"].is_null());
+  const EpochRecord epoch{1, 5, nan, nan,
+                          Validation{std::numeric_limits<double>::infinity(), 0, 0}};
+  const json line = json::parse(to_json(epoch));
+  for (const char* key : {"train_loss", "train_top1", "val_loss"}) CHECK(line[key].is_null());
+}
+
+TEST_CASE("a bad row whose path is not UTF-8 is recorded, and the line stays JSON", "[metrics]") {
+  EpochRecord epoch;
+  epoch.bad_rows = {"caf\xE9/train.h5: row 3 is damaged"};
+  const json line = json::parse(to_json(epoch));
+  CHECK(line["bad_rows"][0] == "caf\xEF\xBF\xBD/train.h5: row 3 is damaged");
+}
+
+TEST_CASE("a resumed log is cut where the checkpoint says and goes on from there", "[metrics]") {
+  const Folder folder;
+  const auto path = folder.path / "metrics.jsonl";
+  std::uint64_t at_checkpoint = 0;
+  {
+    MetricsLog log(path, 0);
+    log.add("{\"step\":1}");
+    log.add("{\"step\":2}");
+    at_checkpoint = log.bytes();
+    log.flush();
+    log.add("{\"step\":3}");
+  }
+  CHECK(read_text(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+  {
+    MetricsLog log(path, at_checkpoint);
+    CHECK(log.bytes() == at_checkpoint);
+    log.add("{\"step\":\"3 again\"}");
+  }
+  CHECK(read_text(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":\"3 again\"}\n");
+}
+
+TEST_CASE("no line waits for more than a second once another comes", "[metrics]") {
+  const Folder folder;
+  const auto path = folder.path / "metrics.jsonl";
+  MetricsLog log(path, 0);
+  log.add("{\"step\":1}");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  log.add("{\"step\":2}");
+  CHECK(read_text(path) == "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_CASE("a log that cannot be written is an error that names it", "[metrics]") {
+  CHECK_THROWS_WITH(MetricsLog("/nonexistent/metrics.jsonl", 0),
+                    Catch::Contains("/nonexistent/metrics.jsonl"));
+  MetricsLog full("/dev/full", 0);
+  full.add("{}");
+  CHECK_THROWS_WITH(full.flush(), Catch::Contains("/dev/full") && Catch::Contains("No space"));
+}

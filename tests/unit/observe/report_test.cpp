@@ -1,0 +1,49 @@
+#include "lockstep/observe/report.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace lockstep;
+using namespace lockstep::observe;
+using namespace lockstep::model;
+using Catch::Contains;
+
+TEST_CASE("an epoch's line says how much of it was waiting for data, if it was much", "[report]") {
+  RunStatistics seen;
+  seen.add({30, 20, 40, 5, 5}, 64);
+  seen.add({10, 30, 50, 5, 5}, 64);
+  CHECK(seen.epoch_data_share() == Approx(0.2));
+  EpochRecord record{1, 2, 0.5, 0.5, std::nullopt, 640};
+  CHECK_THAT(epoch_line(record, 3, 10), !Contains("data"));
+  record.data_share = seen.epoch_data_share();
+  CHECK_THAT(epoch_line(record, 3, 10), Contains("20 % of the steps waiting for data"));
+  seen.begin_epoch();
+  CHECK(seen.epoch_data_share() == 0);
+}
+
+TEST_CASE("the time that is left counts the validations that will be made", "[report]") {
+  RunStatistics seen;
+  seen.steps = 10;
+  seen.train_s = 10;
+  seen.validation_s = 1000;
+  // Of ten epochs of two steps three and a half are done: thirteen steps are left.
+  const auto line = [&](std::uint64_t every) {
+    return progress_line(Progress{.step = 7, .epoch = 3, .batch = 1}, seen,
+                         {.epochs = 10, .steps_per_epoch = 2, .validate_every = every});
+  };
+  CHECK_THAT(line(1), Contains("ETA 1:56:53"));  // behind epochs 4 to 10
+  CHECK_THAT(line(3), Contains("ETA 50:13"));    // 6, 9, 10
+  CHECK_THAT(line(5), Contains("ETA 33:33"));    // 5, 10
+  CHECK_THAT(line(100), Contains("ETA 16:53"));  // 10
+}
+
+TEST_CASE("the end names the newest validation and the best, as far as there were any",
+          "[report]") {
+  Progress progress{.step = 6, .epoch = 3};
+  CHECK(reached_line(progress, std::nullopt) == "done: 3 epoch(s), 6 steps");
+  progress.best_top1 = 0.75;
+  progress.best_epoch = 2;
+  CHECK(reached_line(progress, std::nullopt) ==
+        "done: 3 epoch(s), 6 steps, best validation top-1 75.00 % in epoch 2");
+  CHECK(reached_line(progress, Validation{.loss = 1, .top1 = 0.5, .top5 = 1}) ==
+        "done: 3 epoch(s), 6 steps, validation top-1 50.00 % (best 75.00 % in epoch 2)");
+}

@@ -1,0 +1,143 @@
+// What the CPU backend decides before anything runs: regions, chunks, memory.
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "lockstep/backend/memory_plan.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/rng.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "ports/cpu/lowering.hpp"
+#include "ports/cpu/program.hpp"
+#include "ports/cpu/team.hpp"
+
+using namespace lockstep;
+using namespace lockstep::backend;
+using namespace lockstep::cpu;
+
+namespace {
+
+nn::Network model(const std::string& name, std::size_t size) {
+  nn::ResNetSpec spec;
+  spec.model = name;
+  spec.height = spec.width = size;
+  return nn::resnet(spec);
+}
+
+}  // namespace
+
+TEST_CASE("buffers that are alive together never overlap, and dead ones give their place away",
+          "[cpu]") {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    struct Life {
+      std::size_t bytes, first, last, id;
+    };
+    MemoryPlanner planner;
+    std::vector<Life> lives;
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      const Philox r = philox(seed, i, 1);
+      const std::size_t first = below(r.word[0], 40), last = first + below(r.word[1], 10);
+      lives.push_back({1 + below(r.word[2], 5000), first, last, 0});
+      lives.back().id = planner.add(lives.back().bytes, first, last);
+    }
+    planner.place();
+    std::size_t floor = 0;  // what is alive at once needs at least this much
+    for (std::size_t t = 0; t < 50; ++t) {
+      std::size_t alive = 0;
+      for (const Life& life : lives)
+        if (life.first <= t && t <= life.last) alive += (life.bytes + 63) / 64 * 64;
+      floor = std::max(floor, alive);
+    }
+    CHECK(planner.total() >= floor);
+    CHECK(planner.total() < planner.without_reuse());
+    for (const Life& a : lives) {
+      CHECK(planner.offset(a.id) % 64 == 0);
+      CHECK(planner.offset(a.id) + a.bytes <= planner.total());
+      for (const Life& b : lives) {
+        if (a.id >= b.id || a.last < b.first || b.last < a.first) continue;
+        const bool apart = planner.offset(a.id) + a.bytes <= planner.offset(b.id) ||
+                           planner.offset(b.id) + b.bytes <= planner.offset(a.id);
+        CHECK(apart);
+      }
+    }
+  }
+}
+
+TEST_CASE("each batch norm starts a region and nothing else does", "[cpu]") {
+  const std::vector<Unit> units = lower(model("resnet20", 32));
+  CHECK(regions(units).size() == 19 + 2);  // 19 convolutions in a row, the last join, the head
+  for (const Unit& unit : units) {
+    if (unit.input)
+      CHECK(unit.level >= units[*unit.input].level + (units[*unit.input].kind == UnitKind::conv));
+    if (unit.skip) CHECK(unit.level >= units[*unit.skip].level);
+    if (unit.kind == UnitKind::point && unit.name.find("relu1") != std::string::npos)
+      CHECK_FALSE((unit.in_region || unit.kept));
+    if (unit.kind == UnitKind::point && unit.skip) CHECK(unit.in_region);
+    if (!unit.kept && unit.in_region) CHECK(units[*unit.skip].kept);
+  }
+}
+
+TEST_CASE(
+    "a downsampling convolution shares the region, and so the cached input, of the branch's first",
+    "[cpu]") {
+  const std::vector<Unit> units = lower(model("resnet50", 64));
+  const auto level = [&](const std::string& name) {
+    for (const Unit& unit : units)
+      if (unit.name == name) return unit.level;
+    throw Error("no unit " + name);
+  };
+  for (const char* stage : {"layer1", "layer2", "layer3", "layer4"})
+    CHECK(level(std::string(stage) + ".0.downsample.0") == level(std::string(stage) + ".0.conv1"));
+}
+
+TEST_CASE("chunks cover every row once, in order, for any batch and number of lanes", "[cpu]") {
+  const nn::Network network = GENERATE(model("resnet20", 32), model("resnet50", 64));
+  const std::vector<Unit> units = lower(network);
+  const std::size_t chunk_bytes = GENERATE(1u, 50'000u, 1u << 20);
+  for (const std::size_t batch : {1u, 2u, 7u, 100u, 128u}) {
+    for (const std::size_t lanes : {1u, 2u, 3u, 16u}) {
+      if (lanes > batch) continue;
+      for (const Region& region :
+           make_regions(network, units, batch, lanes, Storage::fp32, chunk_bytes)) {
+        std::size_t next = 0, index = 0;
+        for (std::size_t lane = 0; lane < lanes; ++lane) {
+          CHECK_FALSE(region.lanes[lane].empty());
+          for (const Chunk& chunk : region.lanes[lane]) {
+            CHECK(chunk.first == next);
+            CHECK(chunk.index == index++);
+            CHECK(chunk.lane == lane);
+            CHECK((chunk.count > 0 && chunk.count <= region.chunk_stripes));
+            CHECK(chunk.first_of_lane == (&chunk == &region.lanes[lane].front()));
+            next += chunk.count;
+          }
+        }
+        CHECK(next == batch * region.stripes);
+        CHECK(region.chunks == index);
+      }
+    }
+  }
+}
+
+TEST_CASE("a team runs every lane and hands an exception to the caller", "[cpu]") {
+  Team team(std::vector<std::vector<int>>(4));
+  std::vector<int> calls(4);
+  for (int round = 0; round < 1000; ++round) team.run([&](std::size_t lane) { ++calls[lane]; });
+  CHECK(calls == std::vector<int>(4, 1000));
+  for (const std::size_t thrower : {0u, 3u}) {
+    CHECK_THROWS_WITH(team.run([&](std::size_t lane) {
+      if (lane == thrower) throw Error("lane " + std::to_string(lane));
+    }),
+                      Catch::Contains("lane " + std::to_string(thrower)));
+  }
+  team.run([&](std::size_t lane) { ++calls[lane]; });
+  CHECK(calls == std::vector<int>(4, 1001));
+}
+
+TEST_CASE("precisions that a CPU has not are refused by name", "[cpu]") {
+  const auto backend = make_cpu_backend({});
+  const nn::Network network = model("resnet20", 32);
+  const auto parameters = backend->make_parameters(network, Precision::fp32);
+  ProgramSpec spec;
+  spec.mean = spec.stddev = {1, 1, 1};
+  spec.precision = Precision::fp16;
+  CHECK_THROWS_WITH(backend->compile(network, spec, *parameters), Catch::Contains("fp16"));
+}

@@ -1,0 +1,133 @@
+// The CPU backend against the oracle (double precision, node by node) and the oracle against
+// central differences.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <iostream>
+
+#include "lockstep/base/error.hpp"
+#include "tests/support/sketch.hpp"
+
+using namespace lockstep;
+using namespace lockstep::backend;
+using namespace lockstep::test;
+
+namespace {
+
+std::unique_ptr<Backend> cpu(std::size_t threads,
+                             std::size_t chunk_bytes = CpuBackendSpec{}.chunk_bytes) {
+  return make_cpu_backend({std::vector<std::vector<int>>(threads), chunk_bytes});
+}
+
+void check_gradients(const Case& c, Compiled& compiled,
+                     std::map<std::string, std::vector<double>> want, double tolerance) {
+  const nn::ArenaLayout& layout = compiled.parameters->layout();
+  for (std::size_t s = 0; s < layout.learned_slices; ++s) {
+    INFO(c.network.nodes[layout.slices[s].tensor.node].name << ": "
+                                                            << layout.slices[s].tensor.name);
+    CHECK(distance(compiled.exported(Part::gradients, s), want.at(layout.slices[s].tensor.name)) <=
+          tolerance);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the oracle's gradient is the central difference, every node", "[oracle][slow]") {
+  for (const nn::Network& network : all_sketches()) {
+    Case c = settled_case(network, 3);
+    const auto gradient = c.oracle.backward();
+    for (const auto& [name, values] : gradient) {
+      const std::size_t i = values.size() / 3;
+      const double step = 1e-6, before = c.oracle.parameters[name][i];
+      c.oracle.parameters[name][i] = before + step;
+      const double above = c.oracle.forward(c.images, c.targets);
+      c.oracle.parameters[name][i] = before - step;
+      const double below = c.oracle.forward(c.images, c.targets);
+      c.oracle.parameters[name][i] = before;
+      INFO(name);
+      CHECK(std::abs((above - below) / (2 * step) - values[i]) <= 1e-7);
+    }
+  }
+}
+
+TEST_CASE("the CPU backend's loss, gradients and statistics are the oracle's, every node",
+          "[cpu]") {
+  const std::size_t threads = GENERATE(1u, 2u, 3u);
+  const std::size_t chunk_bytes = GENERATE(1u, 1u << 20);  // the smallest cut images into stripes
+  for (const nn::Network& network : all_sketches()) {
+    Case c = settled_case(network, 3);
+    Compiled compiled(c, 3, cpu(threads, chunk_bytes), Precision::fp32);
+    CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(1e-6));
+    check_gradients(c, compiled, c.oracle.backward(), 2e-5);
+    const nn::ArenaLayout& layout = compiled.parameters->layout();
+    compiled.backend->update_statistics(*compiled.parameters, 1);
+    for (std::size_t s = layout.learned_slices; s < layout.slices.size(); ++s) {
+      const nn::Tensor& tensor = layout.slices[s].tensor;
+      const std::string node = c.network.nodes[tensor.node].name;
+      std::vector<double> want = c.oracle.parameters.at(tensor.name);
+      const auto& fresh = tensor.role == nn::Role::running_mean ? c.oracle.batch_mean(node)
+                                                                : c.oracle.batch_variance(node);
+      for (std::size_t i = 0; i < want.size(); ++i) want[i] = 0.9 * want[i] + 0.1 * fresh[i];
+      INFO(tensor.name);
+      CHECK(distance(compiled.exported(Part::weights, s), want) <= 1e-5);
+    }
+  }
+}
+
+TEST_CASE("two micro-batches accumulate to the sum of their gradients", "[cpu]") {
+  Case whole = settled_case(padded_shortcuts(), 6);
+  Compiled compiled(whole, 3, cpu(2), Precision::fp32);
+  std::map<std::string, std::vector<double>> want;
+  for (const std::size_t first : {0u, 3u}) {
+    Case half = whole;
+    half.images.assign(
+        whole.images.begin() + static_cast<std::ptrdiff_t>(first * whole.network.input.count()),
+        whole.images.begin() +
+            static_cast<std::ptrdiff_t>((first + 3) * whole.network.input.count()));
+    half.targets.assign(whole.targets.begin() + static_cast<std::ptrdiff_t>(first),
+                        whole.targets.begin() + static_cast<std::ptrdiff_t>(first + 3));
+    half.oracle.forward(half.images, half.targets);
+    for (const auto& [name, values] : half.oracle.backward()) {
+      want[name].resize(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) want[name][i] += values[i] / 2;
+    }
+    compiled.run(whole, first, first > 0);
+  }
+  check_gradients(whole, compiled, want, 1e-3);  // a half may be less settled than the whole
+}
+
+TEST_CASE("bf16 gives the oracle's loss and gradients within its rounding", "[cpu]") {
+  try {
+    make_cpu_backend({})->make_parameters(plain(), Precision::bf16);
+  } catch (const InputError& error) {
+    std::cout << "SKIPPED: " << error.what() << '\n';
+    return;
+  }
+  for (const nn::Network& network : all_sketches()) {
+    Case c = settled_case(network, 3);
+    Compiled compiled(c, 3, cpu(2), Precision::bf16);
+    CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(0.02));
+    const auto gradients = c.oracle.backward();
+    CHECK(gradient_distance(compiled, gradients) <=
+          0.3);  // some ReLUs of these small networks flip
+  }
+}
+
+TEST_CASE("the same run gives the same bits twice", "[cpu]") {
+  const Case c(padded_shortcuts(), 7, 5);
+  std::uint32_t first = 0;
+  for (int round = 0; round < 2; ++round) {
+    Compiled compiled(c, 7, cpu(2), Precision::fp32);
+    compiled.run(c, 0, false);
+    const optim::UpdateRule rule{
+        .momentum = 0.9f,
+        .nesterov = true,
+        .weight_decay = std::vector<float>(compiled.parameters->layout().slices.size(), 1e-4f)};
+    compiled.backend->update(*compiled.parameters, rule,
+                             {.lr = 0.1f, .gradient_scale = 1, .statistics_share = 1}, 0,
+                             compiled.parameters->layout().learned_slices);
+    if (round == 0)
+      first = compiled.parameters->hash();
+    else
+      CHECK(compiled.parameters->hash() == first);
+  }
+}

@@ -1,0 +1,139 @@
+#include <catch2/catch.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
+#include "train/files/resume.hpp"
+
+using namespace lockstep;
+using namespace lockstep::config;
+using namespace lockstep::train;
+using Catch::Contains;
+
+namespace {
+
+Config some_config() {
+  Config config;
+  config.data.train = "shards";
+  config.batch = 64;
+  return config;
+}
+
+data::DataSetInfo some_data(std::size_t rows) {
+  data::DataSetInfo info;
+  info.rows = rows;
+  info.height = info.width = 32;
+  info.channels = 1;
+  info.classes = {"cat", "dog"};
+  info.mean = {0.5f};
+  info.stddev = {0.25f};
+  return info;
+}
+
+ResumePoint written_with(const Config& config, std::uint64_t batch) {
+  ResumePoint point;
+  point.checkpoint = "runs/x/checkpoints/step-00000007.h5";
+  point.header.config = to_toml(config);
+  point.header.backend = "cpu, 1 thread";
+  point.header.build = "build";
+  point.header.world = 2;
+  point.header.input = some_data(1000);
+  point.header.progress.batch = batch;
+  return point;
+}
+
+std::string judged(const ResumePoint& point, const Config& now,
+                   const ResumeConditions& conditions) {
+  return join(judge_resume(point, now, conditions), ", ");
+}
+
+const ResumeConditions same_conditions{"cpu, 1 thread", "build", 2, some_data(1000)};
+
+}  // namespace
+
+TEST_CASE("the same configuration and conditions resume without a word", "[resume]") {
+  Config now = some_config();
+  now.out = "elsewhere";
+  now.checkpoint.every_steps = 5;
+  CHECK(judge_resume(written_with(some_config(), 7), now, same_conditions).empty());
+}
+
+TEST_CASE("a resume with other bits names what differs", "[resume]") {
+  Config now = some_config();
+  now.optim.lr = 0.5f;
+  const std::string warning =
+      judged(written_with(some_config(), 7), now, {"cpu, 2 threads", "other", 4, some_data(1000)});
+  CHECK_THAT(warning, Contains("optim.lr (0.1, now 0.5)"));
+  CHECK_THAT(warning, Contains("backend (cpu, 1 thread, now cpu, 2 threads)"));
+  CHECK_THAT(warning, Contains("build (build, now other)"));
+  CHECK_THAT(warning, Contains("ranks (2, now 4)"));
+}
+
+TEST_CASE("a place in the middle of an epoch is refused where it would mean other rows",
+          "[resume]") {
+  const auto refused = [](const Config& now, const ResumeConditions& conditions,
+                          const std::string& what) {
+    CHECK_THROWS_WITH(judged(written_with(some_config(), 7), now, conditions),
+                      Contains("step-00000007.h5") && Contains(what));
+    CHECK_THAT(judged(written_with(some_config(), 0), now, conditions), Contains(what));
+  };
+  Config batch = some_config(), seed = some_config(), keep = some_config();
+  batch.batch = 32;
+  refused(batch, same_conditions, "batch");
+  seed.seed = 2;
+  refused(seed, same_conditions, "seed");
+  keep.data.keep_last = true;
+  refused(keep, same_conditions, "data.keep-last");
+  refused(some_config(), {"cpu, 1 thread", "build", 2, some_data(999)}, "rows of the training set");
+  Config shuffle = some_config();
+  shuffle.data.shuffle = data::Shuffle::block;
+  refused(shuffle, same_conditions, "data.shuffle");
+}
+
+TEST_CASE("an order of blocks goes on in an epoch with the same ranks alone", "[resume]") {
+  for (const data::Shuffle shuffle : {data::Shuffle::block, data::Shuffle::node}) {
+    const std::string order = choice_name(shuffle);
+    Config config = some_config();
+    config.data.shuffle = shuffle;
+    const ResumeConditions more{"cpu, 1 thread", "build", 4, some_data(1000)};
+    CHECK_THROWS_WITH(judged(written_with(config, 7), config, more),
+                      Contains("data.shuffle = " + order + " and the number of ranks = 2"));
+    CHECK_THAT(judged(written_with(config, 0), config, more), Contains("ranks (2, now 4)"));
+    CHECK(judged(written_with(config, 7), config, same_conditions).empty());
+    Config window = config;
+    window.data.window = 5;
+    CHECK_THROWS_WITH(judged(written_with(config, 7), window, same_conditions),
+                      Contains("data.window = 16"));
+  }
+}
+
+TEST_CASE("a checkpoint of other classes or another shape is refused, other means are named",
+          "[resume]") {
+  const auto judged_on = [](const data::DataSetInfo& data) {
+    return judged(written_with(some_config(), 0), some_config(),
+                  {"cpu, 1 thread", "build", 2, data});
+  };
+  data::DataSetInfo other = some_data(1000);
+  other.classes[1] = "horse";
+  CHECK_THROWS_WITH(judged_on(other),
+                    Contains("step-00000007.h5") && Contains("different classes"));
+  other = some_data(1000);
+  other.width = 28;
+  CHECK_THROWS_WITH(judged_on(other), Contains("step-00000007.h5") && Contains("32 x 28"));
+  other = some_data(1000);
+  other.mean[0] = 0.75f;
+  CHECK_THAT(judged_on(other), Contains("mean of the training set ([0.5], now [0.75])"));
+}
+
+TEST_CASE("a step to stop behind that is passed already is refused with both", "[resume]") {
+  ResumePoint point = written_with(some_config(), 0);
+  point.header.progress.step = 3;
+  Config now = some_config();
+  for (const std::uint64_t step : {2, 3}) {
+    now.stop_after = step;
+    CHECK_THROWS_WITH(judge_resume(point, now, same_conditions),
+                      Contains("stop-after = " + std::to_string(step)) &&
+                          Contains("step-00000007.h5 goes on behind step 3"));
+  }
+  now.stop_after = 4;
+  CHECK(judge_resume(point, now, same_conditions).empty());
+}

@@ -1,0 +1,46 @@
+#include <catch2/catch.hpp>
+
+#include "lockstep/base/files.hpp"
+#include "lockstep/train/run_directory.hpp"
+#include "tests/unit/data/folder_fixture.hpp"
+
+using namespace lockstep;
+using lockstep::test::Folder;
+using lockstep::train::claim;
+using lockstep::train::RunDirectory;
+using lockstep::train::RunLock;
+
+TEST_CASE("a new run never writes over an existing one", "[run directory]") {
+  const Folder folder;
+  const RunDirectory run(folder.path / "deep" / "inside");
+  CHECK_NOTHROW(run.require_unused());
+  make_directories(run.root());
+  CHECK_NOTHROW(run.require_unused());
+  write_text_atomically(run.config(), "model = \"resnet20\"\n");
+  CHECK_THROWS_WITH(run.require_unused(), Catch::Contains("inside") && Catch::Contains("--resume"));
+  CHECK(read_text(run.config()) == "model = \"resnet20\"\n");
+}
+
+TEST_CASE("of runs that begin at once each has a directory of its own", "[run directory]") {
+  const Folder folder;
+  const std::string pattern = (folder.path / "run-{n}").string();
+  make_directories(folder.path / "run-2");
+  CHECK(claim(pattern) == (folder.path / "run-1").string());
+  CHECK(claim(pattern) == (folder.path / "run-3").string());
+  CHECK(std::filesystem::exists(RunDirectory(folder.path / "run-3").checkpoints()));
+  const std::string fixed = (folder.path / "fixed").string();
+  CHECK(claim(fixed) == fixed);
+  CHECK_THROWS_WITH(claim(fixed), Catch::Contains("fixed: another run"));
+}
+
+TEST_CASE("one run writes in a directory, until it ends", "[run directory]") {
+  const Folder folder;
+  const RunDirectory run(folder.path);
+  for (int again = 0; again < 2; ++again) {
+    const RunLock first(run);
+    CHECK_THROWS_WITH(RunLock(run),
+                      Catch::Contains(folder.path.string() + ": another run is at work"));
+  }
+  CHECK_THROWS_WITH(RunLock(RunDirectory(folder.path / "none")),
+                    Catch::Contains("none/.lock cannot be opened: No such file"));
+}

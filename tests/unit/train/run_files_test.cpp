@@ -1,0 +1,189 @@
+#include "train/files/run_files.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <memory>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/comm/activity.hpp"
+#include "tests/support/solo.hpp"
+#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/unit/model/checkpoint_fixture.hpp"
+
+using namespace lockstep;
+using namespace lockstep::model;
+using namespace lockstep::config;
+using namespace lockstep::train;
+using Catch::Matchers::Contains;
+using lockstep::test::FakeParameters;
+using lockstep::test::Folder;
+using lockstep::test::small_model;
+using lockstep::test::SoloControl;
+using lockstep::test::some_header;
+using lockstep::test::write_file;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The second of two ranks: it learns from rank 0 that the run's directory is `path`.
+class SecondRank final : public comm::Control {
+ public:
+  explicit SecondRank(std::string path) : path_(std::move(path)) {}
+  int rank() const override { return 1; }
+  int world() const override { return 2; }
+  void barrier(std::string_view) override {}
+  std::vector<std::string> gather(const std::string& mine, std::string_view) override {
+    return {mine, mine};
+  }
+  std::string broadcast(const std::string&, std::string_view) override { return path_; }
+  std::vector<double> sum(const std::vector<double>& mine, std::string_view) override {
+    return mine;
+  }
+  std::vector<double> max(const std::vector<double>& mine, std::string_view) override {
+    return mine;
+  }
+
+ private:
+  std::string path_;
+};
+
+/// A run of one rank in a folder of its own.
+struct Fixture {
+  explicit Fixture(const std::string& out = "run") {
+    spec.allocation.host = "n1";
+    spec.config.out = (folder.path / out).string();
+  }
+  ~Fixture() { comm::activity::set_directory({}); }
+
+  std::unique_ptr<RunFiles> open() { return std::make_unique<RunFiles>(spec, control); }
+  std::unique_ptr<RunFiles> begin() {
+    auto files = open();
+    files->require_free({});
+    files->claim({});
+    files->begin({}, "[]\n");
+    return files;
+  }
+
+  Folder folder;
+  RunSpec spec;
+  SoloControl control;
+  FakeParameters parameters{small_model()};
+};
+
+}  // namespace
+
+TEST_CASE("a run writes nothing before it claims its directory", "[run]") {
+  Fixture run;
+  const auto files = run.open();
+  files->require_free({});
+  CHECK(test::names_in(run.folder.path).empty());
+  files->claim({});
+  files->begin({}, "[]\n");
+  CHECK(fs::exists(files->directory().config()));
+  CHECK(read_text(files->directory().binding()) == "[]\n");
+  CHECK_FALSE(fs::exists(files->directory().summary()));
+}
+
+TEST_CASE("only rank 0 touches the files of a run", "[run]") {
+  Fixture run("run-{n}");
+  SecondRank control((run.folder.path / "run-3").string());
+  RunFiles files(run.spec, control);
+  files.require_free({});
+  files.claim({});
+  files.begin({}, "[]\n");
+  files.check_generation();
+  files.add_metrics("{}");
+  files.flush_metrics();
+  files.save(files.checkpoints().path_of(1), some_header(), run.parameters);
+  files.name_best(1);
+  files.write_summary("{}");
+  CHECK(test::names_in(run.folder.path).empty());
+  CHECK(files.directory().root() == run.folder.path / "run-3");
+}
+
+TEST_CASE("the saved configuration is the experiment's, without one start's resume and stop",
+          "[run]") {
+  Fixture run("run-{n}");
+  run.spec.config.stop_after = 7;
+  const auto files = run.begin();
+  Config saved;
+  apply_toml(saved, read_text(files->directory().config()), "config.toml");
+  CHECK(saved.out == (run.folder.path / "run-1").string());
+  CHECK(saved.stop_after == 0);
+  CHECK(run.spec.config.stop_after == 7);
+}
+
+TEST_CASE("a run that another one has begun is not written over", "[run]") {
+  Fixture run;
+  run.begin();
+  CHECK_THROWS_WITH(run.open()->require_free({}), Contains("already holds a run"));
+}
+
+TEST_CASE("a run that came and went while this one looked is noticed", "[run]") {
+  Fixture run;
+  run.spec.config.resume = "auto";
+  const auto files = run.open();
+  write_file(files->checkpoints().path_of(3), "of another run");
+  CHECK_THROWS_WITH(files->claim({}), Contains("another run has just written here"));
+}
+
+TEST_CASE("a checkpoint counts on no line of metrics that is not in the file", "[run]") {
+  Fixture run;
+  const auto files = run.begin();
+  files->add_metrics("{\"step\": 1}");
+  const fs::path path = files->checkpoints().path_of(1);
+  files->save(path, some_header(), run.parameters);
+  const CheckpointHeader header = read_header(path);
+  CHECK(header.metrics_bytes == 12);
+  CHECK(fs::file_size(files->directory().metrics()) == 12);
+  CHECK(header.config == read_text(files->directory().config()));
+}
+
+TEST_CASE("an older start of a run writes nothing more", "[run]") {
+  Fixture run;
+  const auto files = run.begin();
+  files->check_generation();
+  const Generation newer(files->directory(), {.number = 0, .step = 0, .host = "n2", .job = ""});
+  const fs::path path = files->checkpoints().path_of(1);
+  CHECK_THROWS_WITH(files->save(path, some_header(), run.parameters),
+                    Contains("started anew on n2"));
+  CHECK_FALSE(fs::exists(path));
+}
+
+TEST_CASE("a job's third start from the same step ends, and says so", "[run]") {
+  Fixture run;
+  run.spec.config.resume = "auto";
+  run.spec.allocation.job = "12";
+  for (int restarts = 0; restarts < 2; ++restarts) {
+    run.spec.allocation.restarts = restarts;
+    run.begin();
+  }
+  run.spec.allocation.restarts = 2;
+  CHECK_THROWS_WITH(run.begin(), Contains("job 12 was started twice from step 0"));
+}
+
+TEST_CASE("a run that resumes in its own directory is not finished any more", "[run]") {
+  Fixture run;
+  auto files = run.begin();
+  files->add_metrics("{\"step\": 1}");
+  files->save(files->checkpoints().path_of(1), some_header(), run.parameters);
+  files->add_metrics("{\"step\": 2}");
+  files->write_summary("{}");
+  const fs::path path = files->checkpoints().path_of(1);
+  files.reset();
+
+  RunStart start;
+  start.resume = ResumePoint{.checkpoint = path, .header = read_header(path), .same_run = true};
+  start.progress = start.resume->header.progress;
+  start.progress.step = 1;
+  start.changes = {"optim.lr (0.1, now 0.2)"};
+  files = run.open();
+  files->require_free(start);
+  files->claim(start);
+  files->begin(start, "[]\n");
+  CHECK_FALSE(fs::exists(files->directory().summary()));
+  const std::string metrics = read_text(files->directory().metrics());
+  CHECK_THAT(metrics, Contains("\"step\": 1") && Contains("now 0.2") && !Contains("\"step\": 2"));
+}

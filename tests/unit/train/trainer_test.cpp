@@ -1,0 +1,165 @@
+// What the configuration says of the optimizer and the model, held against the oracle's gradients
+// and SGD's formula in double precision.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "lockstep/base/rng.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/optim/schedule.hpp"
+#include "lockstep/train/specs.hpp"
+#include "lockstep/train/trainer.hpp"
+#include "tests/support/oracle.hpp"
+#include "tests/support/solo.hpp"
+
+using namespace lockstep;
+using namespace lockstep::config;
+using namespace lockstep::backend;
+using namespace lockstep::test;
+using namespace lockstep::train;
+
+namespace {
+
+constexpr std::size_t side = 8, rows = 3;
+
+using Values = std::map<std::string, std::vector<double>>;
+
+data::DataSetInfo small_data() {
+  data::DataSetInfo info;
+  info.rows = rows;
+  info.height = info.width = side;
+  info.channels = 1;
+  info.classes = {"a", "b", "c"};
+  info.mean = {0.5f};
+  info.stddev = {0.25f};
+  return info;
+}
+
+Config given(const std::string& toml) {
+  Config config;
+  apply_toml(config, "batch = 3\n" + toml, "test");
+  config.data.train = "rows";
+  resolve(config, 1);
+  return config;
+}
+
+Values learned(Trainer& trainer) {
+  Values values;
+  const nn::ArenaLayout& layout = trainer.parameters().layout();
+  for (std::size_t s = 0; s < layout.learned_slices; ++s) {
+    std::vector<float> plain(layout.slices[s].tensor.count());
+    trainer.parameters().export_slice(Part::weights, s, plain);
+    values[layout.slices[s].tensor.name].assign(plain.begin(), plain.end());
+  }
+  return values;
+}
+
+/// Rows of random pixels, as a trainer and as the oracle take them.
+struct Rows {
+  Rows() : pixels(rows * side * side), images(pixels.size()), targets(rows) {
+    for (std::size_t i = 0; i < pixels.size(); ++i) {
+      pixels[i] = static_cast<std::uint8_t>(draw(3, 0, i, Draw::synth));
+      images[i] = (pixels[i] / 255.0 - 0.5) / 0.25;
+    }
+    for (std::size_t i = 0; i < rows; ++i) {
+      const auto label = static_cast<std::int32_t>(i % 3);
+      targets[i] = {label, label, 1};
+    }
+    batch.images = pixels.data();
+    batch.targets = targets.data();
+    batch.rows = batch.capacity = rows;
+  }
+  std::vector<std::uint8_t> pixels;
+  std::vector<double> images;
+  std::vector<data::Target> targets;
+  data::Batch batch;
+};
+
+/// Sutskever et al. 2013 as PyTorch writes it; Nesterov's form looks one step ahead.
+void sgd(const Config::Optim& how, double lr, bool decays, const std::vector<double>& gradient,
+         std::vector<double>& weight, std::vector<double>& velocity) {
+  velocity.resize(weight.size());
+  for (std::size_t i = 0; i < weight.size(); ++i) {
+    const double g = gradient[i] + (decays ? static_cast<double>(how.weight_decay) : 0) * weight[i];
+    velocity[i] = static_cast<double>(how.momentum) * velocity[i] + g;
+    weight[i] -=
+        lr * (how.nesterov ? g + static_cast<double>(how.momentum) * velocity[i] : velocity[i]);
+  }
+}
+
+/// The names of what decay-norm-and-bias = false does not spare.
+std::set<std::string> plain_weights(const nn::Network& network) {
+  std::set<std::string> names;
+  for (const nn::Tensor& tensor : nn::tensors(network))
+    if (tensor.role == nn::Role::conv_weight || tensor.role == nn::Role::linear_weight)
+      names.insert(tensor.name);
+  return names;
+}
+
+/// ||got - want|| / ||want - before|| over the tensors that are, or are not, among `names`.
+double apart(const Values& before, const Values& got, const Values& want,
+             const std::set<std::string>& names, bool among) {
+  double difference = 0, norm = 0;
+  for (const auto& [name, values] : want) {
+    if (names.contains(name) != among) continue;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      difference += std::pow(got.at(name)[i] - values[i], 2);
+      norm += std::pow(values[i] - before.at(name)[i], 2);
+    }
+  }
+  return std::sqrt(difference / norm);
+}
+
+}  // namespace
+
+TEST_CASE("two steps are SGD's formula with what the configuration says", "[trainer]") {
+  const char* toml =
+      GENERATE("[optim]\ndecay = \"constant\"\n", "[optim]\nmomentum = 0.5\nnesterov = true\n",
+               "[optim]\nmomentum = 0\nlabel-smoothing = 0.3\n",
+               "[optim]\nweight-decay = 0.5\ndecay-norm-and-bias = false\nwarmup-epochs = 2\n",
+               "[optim]\nweight-decay = 0.5\n[model-options]\nshortcut = \"conv\"\n");
+  INFO(toml);
+  const Config config = given(toml);
+  const Rows data;
+  const auto backend = make_cpu_backend({});
+  SoloCommunicator nobody;
+  Trainer trainer(make_trainer_spec(config, small_data(), 1), *backend, nobody);
+  const optim::ScheduleSpec schedule = make_schedule(config, 1);
+
+  const Values before = learned(trainer);
+  Oracle oracle(trainer.network());
+  oracle.parameters = before;
+  oracle.label_smoothing = config.optim.label_smoothing;
+  Values velocity;
+  const std::set<std::string> weights = plain_weights(trainer.network());
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    const float lr = optim::learning_rate(schedule, step) / 10;
+    const double loss = oracle.forward(data.images, data.targets);
+    for (const auto& [name, gradient] : oracle.backward()) {
+      sgd(config.optim, lr, weights.contains(name) || config.optim.decay_norm_and_bias, gradient,
+          oracle.parameters[name], velocity[name]);
+    }
+    CHECK(trainer.step(data.batch, rows, lr).metrics.loss / rows == Approx(loss).epsilon(1e-4));
+  }
+  const Values after = learned(trainer);
+  for (const bool among : {true, false})
+    CHECK(apart(before, after, oracle.parameters, weights, among) <= 1e-3);
+}
+
+TEST_CASE("the model's options reach the network", "[trainer]") {
+  const auto count = [](const Config& config, auto wanted) {
+    const nn::Network network = make_network(config, small_data());
+    return std::count_if(network.nodes.begin(), network.nodes.end(), wanted);
+  };
+  const auto zero = [](const nn::Node& node) { return node.zero_init; };
+  const auto padded = [](const nn::Node& node) { return node.op == nn::Op::subsample_pad; };
+  const auto convs = [](const nn::Node& node) { return node.op == nn::Op::conv; };
+  CHECK(count(given(""), zero) == 0);
+  CHECK(count(given("model-options.zero-init-residual = true"), zero) == 9);
+  CHECK(count(given(""), padded) == 2);
+  CHECK(count(given(""), convs) == 19);
+  CHECK(count(given("model-options.shortcut = \"conv\""), padded) == 0);
+  CHECK(count(given("model-options.shortcut = \"conv\""), convs) == 21);
+}
