@@ -112,7 +112,7 @@ cut_off() {
   ((status == 2 && SECONDS - began < 40)) &&
     says "rank [0-9]: error: shrinking/$shard: row [0-9]+ cannot be read: .* become shorter"
   verdict $? "$1"
-  rm -rf run shrinking
+  rm -rf run run.log shrinking
 }
 cut_off 'a shard that is cut off in a training ends both ranks, file and row named'
 cut_off 'so does one that is mapped' --data.read mmap

@@ -8,10 +8,15 @@ tree=$WORK/tree
 
 plant() {  # plant FILE LINE...: a lawful tree, and in it one file more
   rm -rf "$tree"
-  mkdir -p "$tree/include/lockstep/nn" "$tree/src/nn" "$tree/$(dirname "$1")"
-  printf '#pragma once\n#include <vector>\n#include "lockstep/base/error.hpp"\n' \
+  mkdir -p "$tree"/include/lockstep/{base,nn} "$tree"/src/{base,nn,train} "$tree/src/cluster/nodes" \
+    "$tree/$(dirname "$1")"
+  printf '#pragma once\n#include <vector>\nnamespace lockstep {\n}\n' \
+    >"$tree/include/lockstep/base/error.hpp"
+  printf '#pragma once\n#include "lockstep/base/error.hpp"\nnamespace lockstep::nn {\n}\n' \
     >"$tree/include/lockstep/nn/network.hpp"
-  printf '#include "lockstep/nn/network.hpp"\n' >"$tree/src/nn/network.cpp"
+  printf '#include "lockstep/nn/network.hpp"\n' | tee "$tree/src/nn/network.cpp" \
+    >"$tree/src/train/trainer.cpp"
+  printf '#pragma once\n' >"$tree/src/cluster/nodes/node_facts.hpp"
   printf '# A page is no source: #if, TODO\n' >"$tree/src/README.md"
   printf '%s\n' "${@:2}" >"$tree/$1"
 }
@@ -28,12 +33,19 @@ run "$check_layers" "$tree"
 verdict $status 'the layer law accepts a lawful tree'
 
 refuses 'an upward include' src/nn/a.cpp '#include "lockstep/train/trainer.hpp"'
-refuses 'a sideways include' src/data/a.cpp '#include "lockstep/nn/network.hpp"'
-refuses 'a port included by a layer' src/train/a.cpp '#include "cpu/team.hpp"'
-refuses 'a port included by a port' src/mpi/a.cpp '#include "cpu/team.hpp"'
-refuses 'a private header of another layer' src/nn/a.cpp '#include "sys/cpuset.hpp"'
+refuses 'a sideways include' src/optim/a.cpp '#include "lockstep/nn/network.hpp"'
+refuses 'a port included by a layer' src/train/a.cpp '#include "ports/cpu/team.hpp"'
+refuses 'a port included by another port' src/ports/mpi/a.cpp '#include "ports/cpu/team.hpp"'
+refuses 'a private header of another layer' src/nn/a.cpp '#include "cluster/nodes/node_facts.hpp"'
+refuses 'a higher sub-folder of its own layer' src/cluster/topology/a.cpp \
+  '#include "cluster/nodes/node_facts.hpp"'
+refuses 'a private header by its short name' src/cluster/nodes/a.cpp '#include "node_facts.hpp"'
+refuses 'a public header that only its own folder uses' include/lockstep/nn/arena.hpp '#pragma once'
+refuses 'a second file of one name in a layer' src/cluster/topology/node_facts.hpp '#pragma once'
+refuses 'names in the namespace of another layer' src/nn/a.cpp 'namespace lockstep::train {' '}'
+refuses 'a constant that is not in snake_case' src/nn/a.cpp 'constexpr int kMost = 3;'
 refuses 'an include that climbs out of its folder' src/nn/a.cpp '#include "../base/a.hpp"'
-refuses 'a library in a public header' include/lockstep/nn/a.hpp '#pragma once' \
+refuses 'a library in a public header' include/lockstep/nn/network.hpp '#pragma once' \
   '#include <fmt/core.h>'
 refuses 'MPI outside its port' src/comm/a.cpp '#include <mpi.h>'
 refuses 'conditional compilation' src/nn/a.cpp '#ifdef NDEBUG' '#endif'
@@ -42,3 +54,9 @@ refuses 'a header without #pragma once' include/lockstep/nn/a.hpp '#include <vec
 refuses 'a folder that is no layer' src/misc/a.cpp '#include <vector>'
 mapfile -t long < <(seq -f '// %g' 501)
 refuses 'a file of 501 lines' src/nn/a.cpp "${long[@]}"
+
+plant src/nn/a.cpp
+for i in {1..20}; do touch "$tree/src/nn/more_$i.cpp"; done
+run "$check_layers" "$tree"
+((status == 1)) && says '^src/nn:1: 2[0-9] files in one folder'
+verdict $? 'the layer law refuses a folder of more than 20 files'
