@@ -26,7 +26,7 @@ struct Launch {
   cluster::RankInfo rank;
 
   /// Judges the environment, starts MPI, cross-checks who is who, and tells the log which rank
-  /// speaks. Throws sys::LaunchError where MPI cannot join the ranks; with Needs::control they then
+  /// speaks. Throws cluster::LaunchError where MPI cannot join the ranks; with Needs::control they then
   /// meet without it, if they can.
   void start(double deadline_s = 60, Needs needs = Needs::mpi);
   /// Where srun did not connect the ranks to MPI they meet over TCP: afterwards there is `control`

@@ -17,7 +17,7 @@ struct ChosenGpu {
   std::string pci_bus_id;      ///< empty without a GPU
 };
 
-/// This rank's, where the backend is "cuda"; see sys::choose_gpu(). Throws InputError when none is
+/// This rank's, where the backend is "cuda"; see cluster::choose_gpu(). Throws InputError when none is
 /// visible.
 ChosenGpu choose_gpu(const cluster::RankInfo& rank, const std::string& backend, bool share);
 

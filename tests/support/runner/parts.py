@@ -148,12 +148,12 @@ def lint(wish):
         return []
     program = """
         if [[ ! -e $1/gpu_tests ]]; then
-          echo 'SKIP clang-tidy on src/cuda: built without CUDA'
+          echo 'SKIP clang-tidy on src/ports/cuda: built without CUDA'
         elif ! command -v "${CLANG_TIDY:-clang-tidy-16}" >/dev/null; then
-          echo 'SKIP clang-tidy on src/cuda: clang-tidy-16 is not here (jobs/setup.sh lint)'
+          echo 'SKIP clang-tidy on src/ports/cuda: clang-tidy-16 is not here (jobs/setup.sh lint)'
         else
           make --no-print-directory --keep-going --output-sync linted-gpu BUILD="$1" &&
-            echo 'PASS clang-tidy finds nothing in src/cuda'
+            echo 'PASS clang-tidy finds nothing in src/ports/cuda'
         fi"""
     build = wish.build
     if build.is_relative_to(Path.cwd()):
