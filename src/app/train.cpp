@@ -1,4 +1,3 @@
-#include <charconv>
 #include <filesystem>
 
 #include "app/cli/run_options.hpp"
@@ -7,6 +6,7 @@
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/numbers.hpp"
 #include "lockstep/cluster/walltime.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/stop_signal.hpp"
@@ -23,8 +23,7 @@ train::Allocation look_at_allocation() {
                                .restarts = 0,
                                .end_s = std::nullopt};
   if (self.rank != 0) return allocation;
-  const std::string restarts = env("SLURM_RESTART_COUNT").value_or("0");
-  std::from_chars(restarts.data(), restarts.data() + restarts.size(), allocation.restarts);
+  allocation.restarts = whole_number<int>(env("SLURM_RESTART_COUNT").value_or("0")).value_or(0);
   if (const auto left_s = cluster::allocation_left_s(env)) allocation.end_s = now_s() + *left_s;
   return allocation;
 }

@@ -10,6 +10,7 @@
 #include "data/pack/source/source_files.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/data/source.hpp"
 
@@ -112,10 +113,10 @@ class Cifar final : public Source {
   }
 
   void read_at(const File& file, std::size_t offset, std::uint8_t* to, std::size_t size) const {
-    const ssize_t got = ::pread(file.descriptor.get(), to, size, static_cast<off_t>(offset));
-    require(got == static_cast<ssize_t>(size),
-            fmt::format("{}: cannot read {} bytes at {}: {}", file.path.string(), size, offset,
-                        got < 0 ? std::strerror(errno) : "the file has become shorter"));
+    if (read_all_at(file.descriptor.get(), to, size, offset) == size) return;
+    const char* why = errno != 0 ? std::strerror(errno) : "the file has become shorter";
+    throw InputError(
+        fmt::format("{}: cannot read {} bytes at {}: {}", file.path.string(), size, offset, why));
   }
 
   Format format_;

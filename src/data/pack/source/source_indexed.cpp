@@ -11,6 +11,7 @@
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {
@@ -25,15 +26,9 @@ constexpr std::uint64_t largest_file = std::uint64_t{1} << 28;
 std::string read_bytes(int descriptor, std::uint64_t offset, std::size_t bytes,
                        const std::string& name) {
   std::string to(bytes, '\0');
-  for (std::size_t done = 0; done < bytes;) {
-    const ssize_t got =
-        ::pread(descriptor, to.data() + done, bytes - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw InputError(fmt::format("{}: {}", name, std::strerror(errno)));
-    require(got > 0, fmt::format("{}: the file has become shorter", name));
-    done += static_cast<std::size_t>(got);
-  }
-  return to;
+  if (read_all_at(descriptor, to.data(), bytes, offset) == bytes) return to;
+  require(errno != 0, fmt::format("{}: the file has become shorter", name));
+  throw InputError(fmt::format("{}: {}", name, std::strerror(errno)));
 }
 
 Descriptor open_to_read(const fs::path& path) {
