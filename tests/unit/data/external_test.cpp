@@ -372,7 +372,7 @@ TEST_CASE("virtual data sets and patterns of files", "[external]") {
   compressed.filters = [](hid_t created) { H5Pset_deflate(created, 6); };
   write_file_of(folder.path / "part2.hdf5", compressed);
   require_rows(DataSet(folder.path / "part?.h*"), 2);
-  CHECK_THAT(refusal(folder.path / "none*.h5"), Contains("no file has a name like that"));
+  CHECK_THAT(refusal(folder.path / "none*.h5"), Contains("no file has such a name"));
 
   const fs::path path = folder.path / "whole.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
@@ -464,7 +464,7 @@ TEST_CASE("numbers that are no pixels are refused by file and row", "[external]"
   const std::vector<hsize_t> none, some = {4, image_height, image_width, image_channels};
   for (const auto& chunk : {none, some}) {
     CHECK_THAT(error_of_row({H5T_STD_I16LE, false, chunk, nullptr, 1, 1}, "auto"),
-               Contains("a.h5: row ") && Contains("holds the number 256, which is no pixel"));
+               Contains("a.h5: row ") && Contains("holds the number 256, which is not a pixel"));
     CHECK_THAT(error_of_row({H5T_STD_I8LE, false, chunk, nullptr, 0.5, -10}, "auto"),
                Contains("a.h5: row ") && Contains("holds the number -"));
     CHECK_THAT(error_of_row({H5T_IEEE_F32LE, false, chunk, nullptr, 1, 0}, "0-1"),
