@@ -65,11 +65,10 @@ DataSetInfo delivered(const DataSetInfo& stored, const AugmentSpec& spec, const 
   require(
       (!stretched && spec.short_side == 0) || stored.channels <= 4,
       fmt::format("{} has images of {} channels; 1 to 4 can be resized", path, stored.channels));
-  require(
-      spec.pad == 0 || (!jpeg && !stretched && spec.short_side == 0),
-      fmt::format("data.pad = {} needs images of one size that are not resized; those of {} are "
-                  "not",
-                  spec.pad, path));
+  require(spec.pad == 0 || (!jpeg && !stretched && spec.short_side == 0),
+          fmt::format("data.pad = {} needs images of one size that are not resized; {} has "
+                      "none",
+                      spec.pad, path));
   require(jpeg || stretched || spec.short_side > 0 ||
               (info.height <= stored.height + 2 * spec.pad &&
                info.width <= stored.width + 2 * spec.pad),

@@ -174,12 +174,12 @@ TEST_CASE("what a tar leaves unclear is refused by member", "[source][tar]") {
                     Contains("cat/1.png") && Contains("images before it had"));
   CHECK_THROWS_WITH(refused(tar_member("cat/1.png", image(5)) + good),
                     Contains("0.png") && Contains("only a class folder"));
-  CHECK_THROWS_WITH(refused(good + tar_member("1.cls", "0")), Contains("has no image beside it"));
+  CHECK_THROWS_WITH(refused(good + tar_member("1.cls", "0")), Contains("has no image next to it"));
   CHECK_THROWS_WITH(refused(sample("0", 5, " \n")), Contains("0.cls") && Contains("is empty"));
   CHECK_THROWS_WITH(refused(sample("0", 5, "1\n2")), Contains("one line"));
   CHECK_THROWS_WITH(refused(sample("0", 5, std::string(5000, '1'))), Contains("5000 bytes"));
   CHECK_THROWS_WITH(refused(tar_member("0.png", image(5)) + tar_member("0.json", "{")),
-                    Contains("0.json") && Contains("is no JSON"));
+                    Contains("0.json") && Contains("is not JSON"));
   CHECK_THROWS_WITH(
       refused(tar_member("0.png", image(5)) + tar_member("0.json", R"({"label": -1})")),
       Contains("\"label\" is -1"));

@@ -112,7 +112,7 @@ TEST_CASE("no folder of images is left out without a word", "[source]") {
   fs::remove_all(folder.path / "val");
   add("car/1.png");
   CHECK_THROWS_WITH(open_class_folders(folder.path),
-                    Contains("/car: holds images and stands beside train/"));
+                    Contains("/car: holds images and is next to train/"));
   fs::remove_all(folder.path / "car");
   fs::create_directory_symlink("..", folder.path / "train/cat/loop");
   CHECK_THROWS_WITH(open_class_folders(folder.path), Contains("cat/loop: is a link to a folder"));
@@ -228,9 +228,9 @@ TEST_CASE("damaged IDX files are refused by name, with what was expected", "[sou
     CHECK_THROWS_WITH(open_idx(folder.path), Contains(name) && Contains(text));
   };
   write_file(labels, idx_bytes({2}, std::string("\x00\x01", 2)));
-  CHECK_THROWS_WITH(open_idx(folder.path), Contains("has no images (idx3-ubyte) beside it"));
+  CHECK_THROWS_WITH(open_idx(folder.path), Contains("has no images (idx3-ubyte) next to it"));
   refused_with(good.substr(0, good.size() - 2), "train-images-idx3-ubyte",
-               "expected 12 bytes behind the header, found 10");
+               "expected 12 bytes after the header, found 10");
   refused_with(good + "!", "train-images-idx3-ubyte", "found more");
   refused_with(good.substr(0, 9), "train-images-idx3-ubyte", "truncated");
   refused_with("not an IDX file at all", "train-images-idx3-ubyte", "not an IDX file");
