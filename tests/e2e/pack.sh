@@ -107,7 +107,7 @@ pack idx --held-out 0 --resize 16 --channels 3 --out out
 verdict $? 'pack --resize and --channels shape the rows'
 rm -rf out
 truncate -s -5 idx/train-images-idx3-ubyte
-refuses 'a truncated IDX file' 'expected 60 bytes behind the header, found 55' idx
+refuses 'a truncated IDX file' 'expected 60 bytes after the header, found 55' idx
 
 # ---- the CIFAR-10 JPEGs --------------------------------------------------------------------------------
 archive=$repo/../shared/cifar10/cifar10-jpeg.tar.gz

@@ -92,7 +92,7 @@ rm -rf out
 # ---- what is wrong ---------------------------------------------------------------------------------------
 head -c 20000 images.tar >cut.tar
 refuses 'a tar that is cut off, with member and byte' \
-  'cut.tar: at byte [0-9]+: .*(cut off|ends [0-9]+ bytes behind)' cut.tar
+  'cut.tar: at byte [0-9]+: .*(cut off|ends [0-9]+ bytes after)' cut.tar
 head -c 9000 images.tar.gz >cut.tar.gz
 refuses 'an archive that is cut off' 'cut.tar.gz: cannot be unpacked: it is cut off' cut.tar.gz
 { head -c 15360 images.tar && head -c 512 <(yes) && tail -c +15873 images.tar; } >bad.tar

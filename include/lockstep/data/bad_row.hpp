@@ -4,8 +4,8 @@
 
 namespace lockstep::data {
 
-/// One row is broken: its CRC-32C, its JPEG or its size is wrong; others may be whole. A file that
-/// cannot be read at all is a plain InputError.
+/// One row is broken: its CRC-32C, its JPEG or its size is wrong. Other rows may be whole. A file
+/// that cannot be read at all is a plain InputError.
 class BadRow : public InputError {
  public:
   using InputError::InputError;

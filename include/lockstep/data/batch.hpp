@@ -5,8 +5,8 @@
 
 namespace lockstep::data {
 
-/// What a row should be recognised as: label_a with weight mix and label_b with 1 - mix, so that
-/// mixup needs no second form. A row that is only padding has label_a = -1 and counts nowhere.
+/// What a row should be recognised as: label_a with weight mix and label_b with weight 1 - mix, so
+/// that mixup needs no second type. A padding row has label_a = -1 and counts nowhere.
 struct Target {
   std::int32_t label_a = -1, label_b = -1;
   float mix = 1;
@@ -17,11 +17,11 @@ struct Batch {
   /// [capacity, height, width, channels], already cropped and flipped.
   const std::uint8_t* images = nullptr;
   const Target* targets = nullptr;  ///< [capacity]; padding after the first `rows`
-  std::size_t rows = 0;  ///< that count (0 on a rank without rows in an uneven last batch)
+  std::size_t rows = 0;  ///< real rows (0 on a rank without rows in an uneven last batch)
   std::size_t capacity = 0;
   std::uint64_t index = 0;  ///< of this batch in the epoch
-  std::uint64_t epoch = 0;  ///< that this batch belongs to
-  std::size_t slot = 0;     ///< the loader's own: which ring slot to give back
+  std::uint64_t epoch = 0;  ///< of this batch
+  std::size_t slot = 0;     ///< for the loader: which ring slot to give back
 };
 
 }  // namespace lockstep::data

@@ -10,9 +10,9 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// One axis of a resampling: the pixels [begin, begin + length) are stretched to `target` pixels,
-/// of which [first, first + count) are wanted. All others contribute nothing, as if the image ended
-/// there.
+/// One axis of a resampling: the pixels [begin, begin + length) are stretched to `target` pixels.
+/// Only [first, first + count) of these are wanted. Pixels outside contribute nothing, as if the
+/// image ended there.
 struct Axis {
   std::size_t begin = 0, length = 0, target = 0, first = 0, count = 0;
   bool operator==(const Axis&) const = default;

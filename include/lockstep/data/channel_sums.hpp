@@ -15,8 +15,7 @@ struct ChannelSums {
   explicit ChannelSums(std::size_t channels) : sum(channels), squares(channels) {}
   void add(std::span<const std::uint8_t> image);
   void add(const ChannelSums& other);
-  /// Mean and deviation (of the whole, not of a sample) of value / 255. A constant channel gets
-  /// deviation 1.
+  /// Mean and population deviation of value / 255. A constant channel gets deviation 1.
   std::vector<float> mean() const;
   std::vector<float> stddev() const;
 };

@@ -10,7 +10,7 @@ namespace lockstep::data {
 enum class Encoding { raw, jpeg };
 
 /// What all shards of a data set agree on, and what normalisation needs. data/README.md specifies
-/// the file.
+/// the file format.
 struct DataSetInfo {
   std::size_t rows = 0, height = 0, width = 0, channels = 0;  ///< height, width: 0 with jpeg
   Encoding encoding = Encoding::raw;

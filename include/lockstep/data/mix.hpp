@@ -8,18 +8,18 @@
 
 namespace lockstep::data {
 
-/// mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019), as torchvision's references have them.
-/// Where both are on, every batch takes one of them by the toss of a coin.
+/// mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019), as in torchvision's references. When
+/// both are on, each batch takes one of them at random, with equal chance.
 struct MixSpec {
   float mixup = 0,
-        cutmix = 0;  ///< alpha of Beta(alpha, alpha), of which the share is drawn; 0: off
+        cutmix = 0;  ///< alpha; the share is drawn from Beta(alpha, alpha); 0: off
   std::uint64_t seed = 1;
   bool any() const { return mixup > 0 || cutmix > 0; }
 };
 
 /// What happens to all rows of one batch.
 struct Mix {
-  float share = 1;  ///< of a row's own image; what is left is its partner's
+  float share = 1;  ///< of the row's image; the rest is its partner's
   Box box;          ///< CutMix: pasted from the partner; empty: mixup
   bool is_cut() const { return box.height > 0 && box.width > 0; }
 };
@@ -29,8 +29,8 @@ Mix draw_mix(const MixSpec& spec, std::uint64_t epoch, std::uint64_t batch, std:
              std::size_t width);
 
 /// Mixes every row of [rows, height, width, channels] with the one before it, the first with the
-/// last; in place. Levels are rounded to the nearest, which moves a pixel by less than 1/510 of its
-/// range; label_a becomes the label of the larger share.
+/// last; in place. Levels are rounded to the nearest, which changes a pixel by less than 1/510 of
+/// its range. label_a becomes the label of the larger share.
 void mix_rows(const Mix& mix, std::size_t rows, std::size_t height, std::size_t width,
               std::size_t channels, std::uint8_t* images, Target* targets);
 

@@ -15,10 +15,10 @@ namespace lockstep::data {
 /// An image that was left out.
 struct SkippedRow {
   std::size_t row = 0;  ///< of the source
-  std::string reason;   ///< with its name
+  std::string reason;   ///< with the image's name
 };
 
-/// What is known of a shard that was written.
+/// The facts about a finished shard.
 struct FinishedShard {
   std::size_t rows = 0;     ///< written
   std::uint64_t bytes = 0;  ///< of their pixels or JPEGs
@@ -26,7 +26,7 @@ struct FinishedShard {
   std::vector<SkippedRow> skipped;
 };
 
-/// Says that a shard of a plan is finished. Throws InputError naming the file.
+/// Marks a shard of a plan as finished. Throws InputError naming the file.
 void write_note(const std::filesystem::path& partial, const ShardPlan& shard,
                 const FinishedShard& finished);
 

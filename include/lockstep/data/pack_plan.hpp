@@ -10,14 +10,14 @@
 
 namespace lockstep::data {
 
-/// What of a source is packed, and how. Everything written follows from this and the source: the
-/// number of ranks that share the work leaves no trace.
+/// What is packed, and how. The files follow from this and the source alone: the number of ranks
+/// that share the work makes no difference.
 struct PackSpec {
   std::size_t height = 0,
-              width = 0;     ///< images are stretched to this; 0: all have one size already
+              width = 0;     ///< resize images to this; 0: all have one size already
   std::size_t channels = 0;  ///< 1 or 3; 0: as the source has it
   double held_out = 0;  ///< share of each class's training rows that becomes the validation split,
-                        ///< where the source has no split of its own
+                        ///< if the source has no validation split
   std::uint64_t seed = 1;          ///< of the order of rows and of the choice of held-out rows
   std::size_t rows_per_shard = 0;  ///< at most; 0: chosen by plan_shards
   bool keep_order = false;         ///< rows stay in the source's order
@@ -36,14 +36,15 @@ struct ShardPlan {
   std::vector<std::size_t> rows;
 };
 
-/// Which row goes where; a function of the source's rows alone. All training shards, then all
-/// validation shards. Each split is shuffled and cut evenly; by default into 8 shards (fewer for
-/// small sets, so that each has 1000 rows), or as many as keep one under 256 MB.
+/// Decides which shard each row goes to; a function of the source's rows alone. All training shards
+/// come first, then all validation shards. Each split is shuffled and cut evenly: by default into 8
+/// shards (fewer for small sets, so that each has 1000 rows), or into as many as keep one under 256
+/// MB.
 std::vector<ShardPlan> plan_shards(const Source& source, const PackSpec& spec,
                                    std::size_t row_bytes);
 
-/// Shape and classes of the packed rows: what `spec` asks for, else what the first readable image
-/// has. The normalisation is a placeholder.
+/// Shape and classes of the packed rows: as `spec` asks, else those of the first readable image.
+/// The normalisation is a placeholder.
 DataSetInfo packed_info(const Source& source, const PackSpec& spec);
 
 }  // namespace lockstep::data

@@ -8,7 +8,7 @@
 
 namespace lockstep::data {
 
-/// Bytes of a row, for plan_shards(): of JPEGs the mean of some that are spread over the source.
+/// Bytes of a row, for plan_shards(). For JPEGs it is the mean of some rows spread over the source.
 std::size_t packed_row_bytes(const Source& source, const PackSpec& spec, const DataSetInfo& info);
 
 /// A row ready to be written: its pixels and, for a shard of JPEGs, its file.
@@ -17,7 +17,7 @@ struct PackedRow {
   std::string jpeg;
 };
 
-/// Reads a row of the source and brings it into the form that `spec` and `info` say. Throws
+/// Reads a row of the source and converts it to the form that `spec` and `info` give. Throws
 /// InputError naming an image that is unreadable.
 PackedRow prepare_row(const Source& source, const PackSpec& spec, const DataSetInfo& info,
                       std::size_t row);

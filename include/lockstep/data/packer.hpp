@@ -11,7 +11,7 @@
 
 namespace lockstep::data {
 
-/// The same of several shards.
+/// The totals of several shards.
 struct Tally {
   std::size_t training_rows = 0, validation_rows = 0;
   std::uint64_t bytes = 0;
@@ -23,18 +23,18 @@ struct Tally {
   void add(const Tally& other);
 };
 
-/// Writes some of a plan's shards under `folder` (see PackFolder), a piece at a time, and a note of
-/// each. Bad images end it with InputError, or are left out: their shard is then written a second
-/// time without them.
+/// Writes some of a plan's shards under `folder` (see PackFolder), piece by piece, and a note for
+/// each. A bad image ends it with InputError, or is left out: then its shard is written a second
+/// time without it.
 class Packer {
  public:
   Packer(const Source& source, const PackSpec& spec, const DataSetInfo& info,
          std::filesystem::path folder, std::vector<ShardPlan> shards);
   ~Packer();
-  void advance(double seconds);  ///< goes on for about this long
+  void advance(double seconds);  ///< works for about this long
   bool finished() const { return shard_ == shards_.size(); }
-  std::size_t rows_done() const { return rows_done_; }  ///< rows of the plan dealt with so far
-  const Tally& tally() const { return tally_; }         ///< of the shards that are finished
+  std::size_t rows_done() const { return rows_done_; }  ///< rows of the plan handled so far
+  const Tally& tally() const { return tally_; }         ///< of the finished shards
 
  private:
   void begin_pass();
@@ -46,7 +46,7 @@ class Packer {
   DataSetInfo info_;
   std::filesystem::path folder_;
   std::vector<ShardPlan> shards_;
-  std::size_t shard_ = 0, position_ = 0;  ///< the shard that is being written, the row in it
+  std::size_t shard_ = 0, position_ = 0;  ///< the shard in work, the row in it
   std::unique_ptr<ShardWriter> writer_;   ///< none once this pass has met a bad row
   bool second_pass_ = false;
   std::vector<std::size_t> bad_positions_;  ///< in the shard

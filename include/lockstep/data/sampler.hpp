@@ -9,24 +9,24 @@
 
 namespace lockstep::data {
 
-/// The order in which an epoch goes through the rows. All are pure functions of seed, epoch and
-/// position, so a run resumes in the middle of an epoch.
+/// The order in which an epoch visits the rows. Each order is a pure function of seed, epoch and
+/// position, so a run can resume in the middle of an epoch.
 enum class Shuffle {
   none,    ///< the order of the data set
   global,  ///< a new permutation of all rows each epoch, the same for any number of ranks
-  /// Blocks of consecutive rows in permuted order, a new one each epoch. Each rank goes through a
-  /// part of that order by itself and permutes the rows of `window` blocks among themselves, so
-  /// that it reads large pieces: a shuffle buffer. Depends on the number of ranks.
+  /// Blocks of consecutive rows in permuted order, a new order each epoch. Each rank takes one part
+  /// of it and permutes the rows of `window` blocks among themselves, so that it reads large pieces
+  /// (a shuffle buffer). Depends on the number of ranks.
   block,
-  /// Each node keeps its rows in all epochs: blocks that the seed chose for it. They are permuted
-  /// anew each epoch among its ranks. Depends on the number of ranks and on their nodes.
+  /// Each node keeps the same rows in all epochs: blocks that the seed chose for it. Each epoch
+  /// permutes them again among the node's ranks. Depends on the number of ranks and on their nodes.
   node
 };
 
-/// Who reads which row when: a pure function of what stands here. Each global batch is a run of
-/// consecutive positions of the epoch's order; a rank takes its part of it. Batch b covers
-/// positions [b * global, (b + 1) * global). Each row comes at most once in an epoch; those that no
-/// batch covers are others each epoch (with Shuffle::node, others of the same node).
+/// Decides which rank reads which row when: a pure function of the fields below. Each global batch
+/// is a run of consecutive positions of the epoch's order; each rank takes a part of it. Batch b
+/// covers positions [b * global, (b + 1) * global). Each row comes at most once in an epoch. The
+/// rows that no batch covers differ from epoch to epoch (with Shuffle::node, within the same node).
 struct SamplerSpec {
   std::size_t rows = 0;
   std::size_t global_batch = 1;
@@ -36,7 +36,7 @@ struct SamplerSpec {
   bool keep_last = false;   ///< the last uneven global batch is kept; else dropped
   std::size_t block = 1;    ///< block, node: rows of a block; the data set's last may have fewer
   std::size_t window = 16;  ///< block: blocks that are mixed
-  std::vector<int> nodes = {};  ///< node: of each rank, numbered from 0 on; empty: all on one
+  std::vector<int> nodes = {};  ///< node: of each rank, numbered from 0; empty: all on one
 };
 
 /// A rank's rows of one global batch.
@@ -48,19 +48,19 @@ struct BatchPart {
 
 class Sampler {
  public:
-  /// Throws InputError when there are no rows, a global batch of fewer rows than ranks, one larger
-  /// than the data set that would be dropped, or more ranks than rows to shuffle among them (in
-  /// order, as evaluation reads, some ranks may have none).
+  /// Throws InputError when there are no rows, when a global batch has fewer rows than ranks, when
+  /// it is larger than the data set and would be dropped, or when more ranks than rows share a
+  /// shuffle. (Without a shuffle, as in evaluation, some ranks may have no rows.)
   explicit Sampler(const SamplerSpec& spec);
   std::size_t batches() const;     ///< per epoch
   std::size_t dropped() const;     ///< rows of each epoch that no batch covers
   std::size_t rank_batch() const;  ///< rows of a full batch on a rank, at most
-  /// This rank's part of batch `index`: each is split as evenly as can be, the lower ranks taking
-  /// one more.
+  /// This rank's part of batch `index`. Each batch is split as evenly as possible; the lower ranks
+  /// take one row more.
   BatchPart part(std::size_t index) const;
-  /// The row that stands at `position`, which a batch covers, of `epoch`: O(1).
+  /// The row at `position` of `epoch`, where a batch covers it: O(1).
   std::size_t row(std::uint64_t epoch, std::size_t position) const;
-  /// The rows that this rank's node may read in any epoch: all but with Shuffle::node.
+  /// The rows that this rank's node may read in any epoch: all rows, except with Shuffle::node.
   std::vector<RowRange> rows_of_node() const;
   const SamplerSpec& spec() const { return spec_; }
 

@@ -11,10 +11,10 @@
 
 namespace lockstep::data {
 
-/// The default data set: 10 classes of rendered 32x32 colour images. What an object is follows from
-/// its outline (disc, ring, triangle, ...) or its texture on any outline (striped, chequered,
-/// dotted); place, size, rotation, colours, light, clutter and noise are random and say nothing, so
-/// that no single pixel says anything either. All classes survive a horizontal flip.
+/// The default data set: 10 classes of rendered 32x32 colour images. The class follows from the
+/// outline (disc, ring, triangle, ...) or from a texture on any outline (striped, chequered,
+/// dotted). Place, size, rotation, colours, light, clutter and noise are random and independent of
+/// the class, so that no single pixel tells it. All classes survive a horizontal flip.
 struct ShapesSpec {
   std::uint64_t seed = 1;
   std::size_t training_rows = 20000, validation_rows = 4000;
@@ -22,8 +22,8 @@ struct ShapesSpec {
 
 const std::vector<std::string>& shape_classes();
 
-/// The image of `row`, a pure function of seed, row and label. Uses no transcendental function, so
-/// that the bits do not depend on the C library.
+/// The image of `row`, a pure function of seed, row and label. It uses no transcendental function,
+/// so that the bits do not depend on the C library.
 Image render_shape(std::uint64_t seed, std::uint64_t row, std::size_t label);
 
 /// Row r has label r mod 10; the validation rows follow the training rows.

@@ -9,9 +9,9 @@
 
 namespace lockstep::data {
 
-/// Writes one shard: rows as info.encoding says, int32 labels, per-row CRC-32C of both. Memory does
-/// not grow with the rows, but for 20 bytes each. The file appears at `path` only when finish()
-/// returns; an error leaves nothing behind (InputError names the path).
+/// Writes one shard: rows as info.encoding says, int32 labels, and a CRC-32C of both per row.
+/// Memory does not grow with the rows, except for 20 bytes each. The file appears at `path` only
+/// when finish() returns; an error leaves no file (InputError names the path).
 class ShardWriter {
  public:
   ShardWriter(std::filesystem::path path, const DataSetInfo& info, std::size_t rows);

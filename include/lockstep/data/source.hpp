@@ -13,28 +13,28 @@
 namespace lockstep::data {
 
 /// Labelled images that can be packed, as one list of rows: first the training rows, then those of
-/// the source's own test split, if it has one. The order depends on nothing but the files' names
-/// and contents. Constructors throw InputError naming the file or folder that is wrong.
+/// the source's test split, if it has one. The order depends only on the files' names and contents.
+/// Constructors throw InputError naming the file or folder that is wrong.
 class Source {
  public:
   virtual ~Source() = default;
-  virtual std::string kind() const = 0;  ///< as --from has it
+  virtual std::string kind() const = 0;  ///< as in --from
   virtual const std::vector<std::string>& classes() const = 0;
   virtual std::size_t rows() const = 0;
   virtual std::size_t training_rows() const = 0;
-  virtual std::size_t native_channels() const = 0;  ///< what `pack` makes unless it is told: 1 or 3
+  virtual std::size_t native_channels() const = 0;        ///< the default of `pack`: 1 or 3
   virtual std::int32_t label(std::size_t row) const = 0;  ///< index into classes()
   virtual std::string name(std::size_t row) const = 0;  ///< for messages: a path, or "file, row 17"
   /// The image as stored: 1 or 3 channels. Throws InputError naming it when it is unreadable.
   virtual Image read(std::size_t row) const = 0;
-  /// The image's file, as it is; empty where rows are not files of their own. Throws InputError
-  /// naming it when it cannot be read.
+  /// The image's file, as it is; empty where rows are not separate files. Throws InputError naming
+  /// it when it cannot be read.
   virtual std::string read_file(std::size_t row) const;
-  /// Tells these images from others: their number and a hash of names, labels and classes.
+  /// Identifies these images: their number and a hash of names, labels and classes.
   virtual std::string fingerprint() const;
   /// Throws InputError naming a file of the source that has changed since it was opened.
   virtual void require_unchanged() const {}
-  /// What a human should know about what was taken and what was left out.
+  /// What the user should know about what was taken and what was left out.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
  protected:
@@ -51,12 +51,12 @@ std::unique_ptr<Source> open_cifar100(const std::filesystem::path& folder);
 /// with "train" in their names and, if there is one, a pair with "t10k" or "test". Held in memory.
 std::unique_ptr<Source> open_idx(const std::filesystem::path& folder);
 
-/// What is to be packed.
+/// What to pack.
 struct SourceSpec {
   std::string kind;  ///< one of source_kinds()
   /// One folder, one list, or tars; see expand_patterns().
   std::vector<std::filesystem::path> files;
-  /// The same for validation, where it is elsewhere; not for kinds that have it in their folder.
+  /// The same for validation, if it is elsewhere; not for kinds that have it in their folder.
   std::vector<std::filesystem::path> validation_files;
   std::filesystem::path root;         ///< of a list's paths; empty: the list's own folder
   std::filesystem::path class_names;  ///< a file with one in each line; empty: by the labels
@@ -65,28 +65,29 @@ struct SourceSpec {
 
 std::vector<std::string> source_kinds();
 
-/// The kind of what stands at `path`, by its name and what is in it.
+/// The kind of the file or folder at `path`, judged by its name and content.
 std::string guess_source(const std::filesystem::path& path);
 
-/// Names with wildcards and braces ("train-*.tar", "train-{000..063}.tar"), each as the files that
-/// it stands for, in order of name; names without any as they are. Throws InputError naming a
-/// pattern that no file fits.
+/// Expands names with wildcards and braces ("train-*.tar", "train-{000..063}.tar") to the matching
+/// files, in order of name. Names without either stay as they are. Throws InputError naming a
+/// pattern that matches no file.
 std::vector<std::filesystem::path> expand_patterns(const std::vector<std::string>& names);
 
-/// Sources of single files ("classes", "list", "tar") are indexed before they are opened, so that
-/// a million names are looked for once and held by nobody: index_count() tells in how many pieces,
-/// which any rank may do, index_piece() makes the index of one in `folder` and unpacks what it
-/// must. An index of a tar that has not changed since stays as it is. 0 pieces: another kind.
+/// Sources of single files ("classes", "list", "tar") are indexed before they are opened, so that a
+/// million names are looked up once and no rank keeps them in memory. index_count() gives the
+/// number of pieces; any rank may index any piece. index_piece() writes the index of one piece to
+/// `folder` and unpacks what it must. The index of an unchanged tar is kept. 0 pieces: another
+/// kind.
 ///
 /// "classes": FOLDER/<class>/**.jpg|jpeg|png, or two such trees in FOLDER/train and FOLDER/val (or
-/// FOLDER/test). "list": a path and a label in each line. "tar": plain, gzip or zstd; labels are in
-/// KEY.cls or KEY.json beside KEY.jpg, as WebDataset has them, or are the names of folders.
+/// FOLDER/test). "list": a path and a label in each line. "tar": plain, gzip or zstd; the label is
+/// in KEY.cls or KEY.json next to KEY.jpg, as in WebDataset, or is the name of the folder.
 std::size_t index_count(const SourceSpec& spec);
 void index_piece(const SourceSpec& spec, std::size_t piece, const std::filesystem::path& folder);
 
-/// Opens it. `folder`: where the pieces are, if it has any. Classes are sorted by name; labels that
-/// are numbers stand for themselves. CIFAR and IDX are also looked for in the sub-folder that the
-/// original archives unpack to (cifar-10-batches-bin, ...).
+/// Opens the source. `folder`: where its pieces are, if it has any. Classes are sorted by name;
+/// labels that are numbers are used as numbers. CIFAR and IDX are also looked for in the sub-folder
+/// that the original archives unpack to (cifar-10-batches-bin, ...).
 std::unique_ptr<Source> open_source(const SourceSpec& spec, const std::filesystem::path& folder);
 
 }  // namespace lockstep::data

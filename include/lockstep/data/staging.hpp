@@ -4,12 +4,12 @@
 
 namespace lockstep::data {
 
-/// What stage() found.
+/// The result of stage().
 struct Staging {
   bool fits = false;
-  std::uint64_t bytes = 0;      ///< that it takes
-  std::uint64_t there = 0;      ///< of them, from an earlier run or another rank
-  std::uint64_t available = 0;  ///< where it goes
+  std::uint64_t bytes = 0;      ///< that the copy takes
+  std::uint64_t there = 0;      ///< of these, copied by an earlier run or another rank
+  std::uint64_t available = 0;  ///< free space at the target
 };
 
 }  // namespace lockstep::data

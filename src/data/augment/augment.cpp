@@ -12,7 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-// A reversed line is written from `to` on while it is read backwards from `end`.
+// Writes a reversed line forwards from `to` while reading backwards from `end`.
 void reverse_by_pixel(const std::uint8_t* end, std::size_t pixels, std::size_t channels,
                       std::uint8_t* to) {
   for (; pixels > 0; --pixels, to += channels) {
@@ -21,8 +21,8 @@ void reverse_by_pixel(const std::uint8_t* end, std::size_t pixels, std::size_t c
   }
 }
 
-// For each number of channels: which bytes of a register that ends with whole pixels make one that
-// begins with them in reverse order.
+// For each number of channels: the shuffle that reverses the whole pixels at the end of a register
+// and puts them at its beginning.
 constexpr auto reversals = [] {
   std::array<std::array<std::uint8_t, 16>, 17> orders{};
   for (std::size_t channels = 1; channels <= 16; ++channels) {
@@ -35,9 +35,9 @@ constexpr auto reversals = [] {
   return orders;
 }();
 
-// As many whole pixels as 16 bytes hold, by one shuffle. They are loaded as the last bytes of the
-// register and stored as its first; the bytes behind them are overwritten by what follows. So both
-// ends stay within the line as long as 16 bytes of it are left.
+// Reverses as many whole pixels as 16 bytes hold with one shuffle. They are loaded as the last
+// bytes of the register and stored as its first; the next store overwrites the bytes after them. So
+// both ends stay within the line as long as 16 bytes of it are left.
 [[gnu::target("ssse3")]] void reverse_by_register(const std::uint8_t* end, std::size_t pixels,
                                                   std::size_t channels, std::uint8_t* to) {
   if (channels > 16) return reverse_by_pixel(end, pixels, channels, to);
@@ -57,7 +57,7 @@ void reverse(const std::uint8_t* end, std::size_t pixels, std::size_t channels, 
   chosen(end, pixels, channels, to);
 }
 
-// For short lines a call would take longer than what it does.
+// For short lines a call would take longer than the copy.
 inline void copy_line(const std::uint8_t* from, std::size_t bytes, std::uint8_t* to) {
   constexpr std::size_t lane = sizeof(__m128i), many = 16 * lane;
   if (bytes > many || bytes < lane) {
@@ -69,7 +69,7 @@ inline void copy_line(const std::uint8_t* from, std::size_t bytes, std::uint8_t*
                      _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
   };
   for (std::size_t at = 0; at + lane < bytes; at += lane) copy(at);
-  copy(bytes - lane);  // what is left, and some again
+  copy(bytes - lane);  // the rest; overlaps bytes already copied
 }
 
 inline void clear_line(std::size_t bytes, std::uint8_t* to) {
@@ -80,7 +80,7 @@ struct Span {
   std::size_t begin = 0, end = 0;
 };
 
-// [begin, end) without what lies outside [0, size).
+// The part of [begin, end) that lies within [0, size).
 Span clipped(std::ptrdiff_t begin, std::ptrdiff_t end, std::size_t size) {
   const auto limit = static_cast<std::ptrdiff_t>(size);
   const std::ptrdiff_t first = std::clamp<std::ptrdiff_t>(begin, 0, limit);
@@ -88,14 +88,14 @@ Span clipped(std::ptrdiff_t begin, std::ptrdiff_t end, std::size_t size) {
           static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(end, first, limit))};
 }
 
-// Where a window that leaves so much room begins, as torchvision's CenterCrop has it: half of it,
-// halves rounded to even.
+// Where a centred window begins when `room` is left over: at half of it, rounded half to even, as
+// in torchvision's CenterCrop.
 int middle(std::size_t room) {
   const std::size_t half = room / 2;
   return static_cast<int>(half + (room % 2 == 1 && half % 2 == 1 ? 1 : 0));
 }
 
-// Which bytes of an image make the lines of a crop.
+// Which bytes of an image form the lines of a crop.
 struct Window {
   std::size_t line_bytes, before, copied, behind, skipped, height, width, channels;
   std::ptrdiff_t down;

@@ -9,7 +9,7 @@
 namespace lockstep::data {
 namespace {
 
-/// ColorJitter's ratio: uniform from 1 - range, not below 0, to 1 + range.
+/// The range of a ColorJitter ratio: from 1 - range, at least 0, to 1 + range, uniform.
 double ratio(float range, std::uint32_t bits) {
   const double r = static_cast<double>(range);
   return between(std::max(0.0, 1 - r), 1 + r, bits);
@@ -54,7 +54,7 @@ Operation operation(Operation::Kind kind, std::size_t magnitude, bool negative, 
                     std::size_t width) {
   constexpr double strongest = 30;
   const double share = static_cast<double>(magnitude) / strongest, sign = negative ? -1 : 1;
-  const auto pixels = [&](std::size_t side) {  // whole ones
+  const auto pixels = [&](std::size_t side) {  // whole pixels
     return sign * std::trunc(share * 150 / 331 * static_cast<double>(side));
   };
   switch (kind) {

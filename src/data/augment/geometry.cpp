@@ -12,14 +12,14 @@ namespace {
 constexpr int crop_tries = 10;
 constexpr double narrowest_crop = 3.0 / 4, widest_crop = 4.0 / 3;
 
-/// The words of one try; the counter's upper half is free for it (base/rng.hpp).
+/// The random words of one try; the upper half of the counter is free for it (base/rng.hpp).
 Philox words_of(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row, int attempt) {
   return philox(spec.seed, row,
                 static_cast<std::uint64_t>(attempt) << 32 | epoch << 8 |
                     static_cast<std::uint32_t>(Draw::crop));
 }
 
-/// Python's round(): halves go to the even neighbour, which is the default of the processor.
+/// Python's round(): halves go to the even neighbour. This is the processor's default mode.
 std::size_t rounded(double value) { return static_cast<std::size_t>(std::nearbyint(value)); }
 
 std::size_t any_of(std::size_t count, std::uint32_t bits) {

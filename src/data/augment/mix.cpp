@@ -13,7 +13,7 @@
 namespace lockstep::data {
 namespace {
 
-/// As many random numbers as are wanted, one after the other.
+/// A sequence of random numbers, as long as needed.
 class Numbers {
  public:
   Numbers(std::uint64_t seed, std::uint64_t epoch, std::uint64_t batch)
@@ -35,8 +35,8 @@ class Numbers {
   Philox words_{};
 };
 
-/// The logarithm of a number of Gamma(shape): Marsaglia and Tsang 2000. A small shape's numbers are
-/// too small to be written down themselves.
+/// The logarithm of a number of Gamma(shape): Marsaglia and Tsang 2000. With a small shape the
+/// numbers themselves would be too small for a double.
 double log_gamma_number(double shape, Numbers& numbers) {
   const double d = shape + 1 - 1.0 / 3, c = 1 / std::sqrt(9 * d);
   for (;;) {
@@ -49,8 +49,8 @@ double log_gamma_number(double shape, Numbers& numbers) {
   }
 }
 
-/// A number of Beta(alpha, alpha), in steps of 2^-16: so coarse that no processor's last bit of a
-/// logarithm matters.
+/// A number of Beta(alpha, alpha), in steps of 2^-16: coarse enough that the last bit of a
+/// logarithm, which depends on the processor, does not matter.
 double beta_number(double alpha, Numbers& numbers) {
   const double a = log_gamma_number(alpha, numbers), b = log_gamma_number(alpha, numbers);
   return std::nearbyint(65536 / (1 + std::exp(b - a))) / 65536;

@@ -3,7 +3,7 @@
 namespace lockstep::data {
 namespace {
 
-// Whole pixels of 1 to 4 channels, and a fixed length that the compiler makes registers of.
+// For whole pixels of 1 to 4 channels: a fixed length lets the compiler use registers.
 constexpr std::size_t pixel_period = 48;
 
 __attribute__((target_clones("avx512f", "avx2", "default"))) void convert(

@@ -20,13 +20,13 @@ struct Range {
   std::atomic<bool> failed{false};
 };
 std::array<Range, most_ranges> ranges;
-std::atomic<std::size_t> ranges_used{0};  // all behind them are free
-std::mutex ranges_mutex;                  // for who takes and gives; the handler does without
+std::atomic<std::size_t> ranges_used{0};  // all later ones are free
+std::mutex ranges_mutex;                  // for taking and giving back; the handler does not lock
 struct sigaction action_before;
 std::size_t system_page_bytes = 4096;
 
-// What a handler may do, and no more: atomics, and mmap, which is a system call that takes no lock
-// of this process.
+// Uses only what a signal handler may use: atomics, and mmap, a system call that takes no lock of
+// this process.
 void on_fault(int, siginfo_t* info, void*) {
   const int kept_errno = errno;
   const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
@@ -36,7 +36,7 @@ void on_fault(int, siginfo_t* info, void*) {
     if (at < ranges[i].begin.load() || at >= end) continue;
     const std::size_t within = at % system_page_bytes;
     char* const page = static_cast<char*>(info->si_addr) - within;
-    // Zeros up to the end: where a page is gone, those behind it mostly are.
+    // Zeros up to the end: when a page is gone, most of those after it are gone, too.
     if (::mmap(page, end - at + within, PROT_READ,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
       break;

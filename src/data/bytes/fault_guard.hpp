@@ -4,14 +4,16 @@
 
 namespace lockstep::data {
 
-/// A mapped file whose pages may fail: where the kernel would end the process (SIGBUS: the file was
-/// cut off, or its disk does not answer), the pages from there on become zeros and failed() is true
-/// from then on. Whoever reads asks behind the reading. There may be some thousand of them; further
-/// ones guard nothing. Other faults go where they went before. Thread-safe.
+/// Guards a mapped file whose pages may fail because the file was cut off or its disk does not
+/// answer. There the kernel would end the process (SIGBUS). Instead, the pages from there on become
+/// zeros and failed() is true from then on; callers ask it after reading. A few thousand guards can
+/// exist; further ones guard nothing. Other faults are handled as before.
+///
+/// **Thread safety:** all of it.
 class FaultGuard {
  public:
-  /// `bytes` from `begin`, which is a page's, until this is destroyed; they must stay mapped so
-  /// long.
+  /// Guards `bytes` from `begin`, the start of a page, until this is destroyed; they must stay
+  /// mapped until then.
   FaultGuard(void* begin, std::size_t bytes);
   ~FaultGuard();
   FaultGuard(const FaultGuard&) = delete;

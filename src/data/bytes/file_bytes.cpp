@@ -21,8 +21,8 @@ constexpr std::size_t page_bytes = 4096;
 FileBytes::FileBytes(std::filesystem::path path, std::uint64_t begin, std::uint64_t length,
                      bool checksums)
     : path_(std::move(path)), begin_(begin), checksums_(checksums) {
-  // To note when a file was read is work for each row, and nobody asks for it; only the file's
-  // owner may leave it out.
+  // Noting the time of each read would cost work for each row, and nothing uses it. Only the file's
+  // owner may turn it off.
   constexpr int how = O_RDONLY | O_CLOEXEC;
   descriptor_ = Owned<int, ::close, -1>(::open(path_.c_str(), how | O_NOATIME));
   if (!descriptor_ && errno == EPERM)
@@ -55,7 +55,7 @@ const std::uint8_t* FileBytes::mapped(std::size_t row, std::uint64_t offset,
   if (staged_ && !staged_->ensure(begin, begin + bytes)) return nullptr;
   const std::uint8_t* found = mapping_->bytes(begin, begin + bytes);
   if (found == nullptr) refuse_unread(row, became_shorter, staged_ != nullptr);
-  // Where no checksum follows, zeros would pass for pixels.
+  // Without a checksum, zeros would pass for pixels.
   const volatile std::uint8_t* page = found;
   for (std::size_t at = 0; at < bytes; at += page_bytes) static_cast<void>(page[at]);
   static_cast<void>(page[bytes - 1]);
@@ -64,7 +64,7 @@ const std::uint8_t* FileBytes::mapped(std::size_t row, std::uint64_t offset,
 }
 
 void FileBytes::require_read(std::size_t row) const {
-  // Only a checksum would notice other bytes.
+  // Without a checksum, changed bytes would not be noticed.
   if (!checksums_ && !staged_)
     require_same(stamp_of(descriptor_.get(), path_), stamp_, path_, fmt::format("row {}", row));
   if (mapping_ && mapping_->failed())

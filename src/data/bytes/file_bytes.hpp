@@ -20,30 +20,30 @@ struct ByteRange {
   std::uint64_t begin = 0, end = 0;
 };
 
-/// Rows that lie in one piece in an open file, read past HDF5: with pread, from pages that all
-/// processes of the node share, or from a copy on this node. This class alone chooses, and judges
-/// whether what was read can be trusted.
+/// Rows that lie in one piece in an open file, read without HDF5: with pread, from pages that all
+/// processes of the node share, or from a copy on this node. Only this class chooses the way, and
+/// decides whether the bytes can be trusted.
 ///
-/// Thread safety: all but map(), stage() and unstage(), which come before the first reading.
+/// **Thread safety:** all methods except map(), stage() and unstage(), which come before the first
+/// read.
 class FileBytes {
  public:
-  /// The piece is `length` bytes from `begin` on; offsets count from there. `checksums`: its rows
-  /// have some, which tell whether bytes have changed; else the file's stamp must. Throws
-  /// InputError when the bytes are not there.
+  /// The piece is `length` bytes from `begin`; offsets count from there. `checksums`: its rows have
+  /// checksums that show changed bytes; otherwise the file's stamp must show them. Throws
+  /// InputError when the file is too short.
   FileBytes(std::filesystem::path path, std::uint64_t begin, std::uint64_t length, bool checksums);
 
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t begin() const { return begin_; }
   /// Reads bytes that belong to row `row`. Throws InputError naming the file and the row.
   void read(std::size_t row, std::uint64_t offset, std::span<std::uint8_t> to) const;
-  /// The same bytes without copying them, where the file is mapped; null where it is not. All of
-  /// their pages were there a moment ago; require_read() after their use says whether they still
-  /// were.
+  /// The same bytes without a copy, where the file is mapped; null where it is not. All of their
+  /// pages were there a moment ago; call require_read() after use to learn whether they still are.
   const std::uint8_t* mapped(std::size_t row, std::uint64_t offset, std::size_t bytes) const;
-  /// Throws InputError naming file and row when what was read cannot be trusted: pages were gone,
-  /// or a file without checksums has changed since it was opened.
+  /// Throws InputError naming file and row when the bytes cannot be trusted: pages were gone, or a
+  /// file without checksums has changed since it was opened.
   void require_read(std::size_t row) const;
-  /// Asks for the bytes ahead of need: from the copy's original, or from the disk.
+  /// Asks for bytes ahead of need: for the copy from its original, or from the disk.
   void ask_for(std::uint64_t offset, std::size_t bytes) const;
 
   /// From now on bytes are read from mapped pages: of the copy if there is one.
@@ -61,8 +61,8 @@ class FileBytes {
   std::uint64_t begin_;
   bool checksums_;
   Owned<int, ::close, -1> descriptor_;
-  FileStamp stamp_;                     // as it was when it was opened
-  std::unique_ptr<StagedFile> staged_;  // the copy that is read in place of it
+  FileStamp stamp_;                     // at the time of opening
+  std::unique_ptr<StagedFile> staged_;  // the copy that is read instead
   std::unique_ptr<Mapping> mapping_;    // of the copy, else of the file
 };
 

@@ -18,8 +18,8 @@ Mapping::Mapping(int descriptor, const std::string& name) : descriptor_(descript
     data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
   }
   if (data_ == nullptr || data_ == MAP_FAILED)
-    throw InputError(fmt::format("{}: cannot be mapped: {}; data.read = pread reads it otherwise",
-                                 name, std::strerror(errno)));
+    throw InputError(fmt::format("{}: cannot be mapped: {}; use data.read = pread instead", name,
+                                 std::strerror(errno)));
   guard_.emplace(data_, size_);
 }
 

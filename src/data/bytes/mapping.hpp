@@ -8,8 +8,8 @@
 
 namespace lockstep::data {
 
-/// Pages of a file that all processes of the node share. Those that cannot be read are zeros, and
-/// failed() says so after the reading.
+/// Pages of a file that all processes of the node share. Pages that cannot be read become zeros;
+/// failed() tells after the read.
 class Mapping {
  public:
   /// Throws InputError naming `name`.
@@ -17,7 +17,7 @@ class Mapping {
   ~Mapping();
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
-  /// Null when the file does not have them any more.
+  /// Null when the file no longer has them.
   const std::uint8_t* bytes(std::uint64_t begin, std::uint64_t end) const;
   bool failed() const { return guard_ && guard_->failed(); }
 

@@ -20,9 +20,9 @@
 namespace lockstep::data {
 namespace {
 
-// A piece's state: nobody has it, it is there, or the process that copies it.
+// A piece's state: absent, there, or the number of the process that copies it.
 constexpr std::uint32_t piece_absent = 0, piece_there = 0xFFFFFFFF;
-constexpr double copy_patience_s = 30;  // with a process that copies a piece
+constexpr double copy_patience_s = 30;  // how long to wait for a process that copies a piece
 constexpr std::size_t table_header_bytes = 4096;
 
 [[noreturn]] void cannot(const std::filesystem::path& path, const char* what) {
@@ -30,7 +30,7 @@ constexpr std::size_t table_header_bytes = 4096;
       fmt::format("data.stage: {}: cannot be {}: {}", path.string(), what, std::strerror(errno)));
 }
 
-/// What a copy must be a copy of: this file as it is now, and made since this machine was started
+/// Identifies what a copy was made of: this file as it is now, and since this machine was started
 /// (after a crash the table may have reached the disk before the bytes).
 std::string identity(const std::filesystem::path& original, const struct stat& status) {
   std::error_code error;
@@ -40,21 +40,21 @@ std::string identity(const std::filesystem::path& original, const struct stat& s
                      boot_id());
 }
 
-/// Two sums, so that two files do not meet in one name.
+/// Two sums, so that two files do not share one name.
 std::string name_of(const std::string& text) {
   return fmt::format("{:08x}{:08x}", crc32c(text.data(), text.size()),
                      crc32c(text.data(), text.size(), 0x5EED));
 }
 
-/// A copy that ends early is an error, too.
+/// A copy that ends early is also an error.
 bool read_whole(int file, std::uint8_t* to, std::size_t bytes, std::uint64_t at) {
   if (read_all_at(file, to, bytes, at) == bytes) return true;
   if (errno == 0) errno = EIO;
   return false;
 }
 
-/// The table appears whole, and the first to make it wins. It is written, not only made long, so
-/// that its pages are there when it is mapped.
+/// The table appears whole, and the first process to make it wins. It is written, not only
+/// extended, so that its pages exist when it is mapped.
 void make_table(const std::filesystem::path& path, const std::string& text, std::size_t bytes) {
   if (std::filesystem::exists(path)) return;
   const std::filesystem::path draft = fmt::format("{}.{}", path.string(), ::getpid());
@@ -101,7 +101,8 @@ StagedFile::StagedFile(const std::filesystem::path& original, int descriptor,
                                table_header_bytes, 0) &&
                     std::strncmp(text.c_str(), found.c_str(), table_header_bytes - 1) == 0;
   if (!same)
-    throw InputError(fmt::format("data.stage: {}: is of another file; remove it", table.string()));
+    throw InputError(
+        fmt::format("data.stage: {}: belongs to another file; remove it", table.string()));
   copy_ = Owned<int, ::close, -1>(::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   if (!copy_ || ::ftruncate(copy_.get(), status.st_size) != 0) cannot(path_, "made");
   void* mapped = ::mmap(nullptr, table_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
@@ -155,7 +156,7 @@ bool StagedFile::ensure(std::uint64_t begin, std::uint64_t end) {
       std::uint32_t found = state(piece).load(std::memory_order_acquire);
       if (found == piece_there) break;
       if (error_ != 0) return false;
-      // One that is gone will not finish it.
+      // A process that is gone will not finish the piece.
       const bool free =
           found == piece_absent || (::kill(static_cast<pid_t>(found), 0) != 0 && errno == ESRCH);
       if (free && state(piece).compare_exchange_strong(found, mine, std::memory_order_acq_rel)) {

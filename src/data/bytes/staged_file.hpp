@@ -13,17 +13,18 @@
 
 namespace lockstep::data {
 
-/// A file's copy in a directory of this node, made piece by piece as the pieces are wanted, by all
-/// processes of the node together: a table beside the copy, mapped by all of them, says which
-/// pieces are there and who copies which, so that no piece is read from the original twice. A copy
-/// that is there already, of the same file as it is now and since this machine was started, is
-/// used. Thread-safe.
+/// A file's copy in a directory of this node, made piece by piece on demand by all processes of the
+/// node together. A table next to the copy, mapped by all of them, says which pieces are there and
+/// which process copies which, so that no piece is read from the original twice. An existing copy
+/// is used if it is of the same file as it is now and was made since this machine was started.
+///
+/// **Thread safety:** all of it.
 class StagedFile {
  public:
   static constexpr std::uint64_t piece_bytes = 1 << 20;
 
-  /// Begins or joins the copy of `original`, open as `descriptor`, in `directory` (made if need
-  /// be, for this user alone). Throws InputError naming what cannot be made.
+  /// Starts or joins the copy of `original`, open as `descriptor`, in `directory` (which is made if
+  /// need be, for this user alone). Throws InputError naming what cannot be made.
   StagedFile(const std::filesystem::path& original, int descriptor,
              const std::filesystem::path& directory);
   ~StagedFile();
@@ -33,15 +34,15 @@ class StagedFile {
   std::uint64_t size() const { return size_; }
   std::uint64_t pieces() const { return (size_ + piece_bytes - 1) / piece_bytes; }
   bool is_there(std::uint64_t piece) const;
-  /// Sees to it that bytes [begin, end) are in the copy, by copying or by waiting for another
-  /// process. False when they cannot be: read the original.
+  /// Makes sure that bytes [begin, end) are in the copy, by copying or by waiting for another
+  /// process. False when that fails: then read the original.
   bool ensure(std::uint64_t begin, std::uint64_t end);
-  /// Copies a piece unless it is there or another process is at it; false when the copy has been
-  /// given up.
+  /// Copies a piece, unless it is there or another process copies it. False when copying was given
+  /// up.
   bool copy(std::uint64_t piece);
   int descriptor() const { return copy_.get(); }
   const std::filesystem::path& path() const { return path_; }  ///< of the copy
-  /// Why no more is copied; empty: nothing is wrong.
+  /// Why copying was given up; empty: nothing is wrong.
   std::string problem() const;
 
  private:
@@ -54,7 +55,7 @@ class StagedFile {
   Owned<int, ::close, -1> copy_;
   void* table_ = nullptr;  // mapped
   std::size_t table_bytes_ = 0;
-  std::atomic<int> error_{0};  // errno of what went wrong
+  std::atomic<int> error_{0};  // errno of the first failure
 };
 
 }  // namespace lockstep::data

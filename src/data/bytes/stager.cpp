@@ -16,7 +16,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Bytes of memory that are free or would be given up.
+/// Bytes of memory that are free or can be freed.
 std::uint64_t free_memory() {
   std::ifstream file("/proc/meminfo");
   std::string name;
@@ -28,12 +28,12 @@ std::uint64_t free_memory() {
   return 0;
 }
 
-/// What may be written there: most of what is free, and in memory (/dev/shm) not what programs
+/// How much may be written there: most of what is free, and in memory (/dev/shm) not what programs
 /// need.
 std::uint64_t room_in(const std::filesystem::path& directory) {
   struct statvfs space {};
   if (::statvfs(directory.c_str(), &space) != 0)
-    throw InputError(fmt::format("data.stage: {}: cannot be asked for its room: {}",
+    throw InputError(fmt::format("data.stage: {}: cannot find its free space: {}",
                                  directory.string(), std::strerror(errno)));
   std::uint64_t bytes = space.f_bavail * space.f_frsize;
   struct statfs kind {};
@@ -81,14 +81,14 @@ Staging Stager::begin(std::span<FileBytes* const> files, const std::filesystem::
   return staging;
 }
 
-// The node's ranks begin at different places, so that they do not meet at each piece.
+// The node's ranks begin at different places, so that they do not compete for each piece.
 void Stager::run() {
   const std::size_t count = pieces_.size();
   const std::size_t first = static_cast<std::size_t>(::getpid()) * 0x9E3779B1u % count;
   for (std::size_t i = 0; i < count && !stopping_; ++i) {
     const Piece& next = pieces_[(first + i) % count];
     if (next.file->copy(next.piece)) continue;
-    log::warn(fmt::format("data.stage: copying was given up, the rest is read from where it is: {}",
+    log::warn(fmt::format("data.stage: copying was given up, the rest is read in place: {}",
                           next.file->problem()));
     return;
   }

@@ -12,11 +12,11 @@
 
 namespace lockstep::data {
 
-/// Has parts of contiguous files copied to the node by a thread of its own.
+/// Copies parts of contiguous files to the node in a separate thread.
 class Stager {
  public:
   struct Part {
-    std::size_t file = 0;  ///< of those given
+    std::size_t file = 0;  ///< index into `files`
     ByteRange bytes;
   };
   ~Stager() { stop(); }

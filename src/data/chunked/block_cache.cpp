@@ -26,7 +26,7 @@ void BlockCache::Pool::give(Memory memory, std::size_t bytes) {
   if (spares_.size() < most_spares) spares_.push_back({std::move(memory), bytes});
 }
 
-// claim() and make_room() are called under the mutex.
+// claim() and make_room() are called with the mutex held.
 std::shared_ptr<BlockCache::Block> BlockCache::claim(Key key, std::size_t bytes) {
   held_ += bytes;
   make_room();

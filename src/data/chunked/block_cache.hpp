@@ -12,8 +12,10 @@
 
 namespace lockstep::data {
 
-/// Decoded blocks of rows, shared by all threads, up to a limit of bytes; the one that was used
-/// longest ago goes first. A block that several threads want at once is decoded by one of them.
+/// Decoded blocks of rows, shared by all threads, up to a limit of bytes. The least recently used
+/// block is dropped first. A block that several threads want at once is decoded by one of them.
+///
+/// **Thread safety:** all methods except those that say otherwise.
 class BlockCache {
  public:
   struct Key {
@@ -23,7 +25,7 @@ class BlockCache {
   using Decode = std::function<void(std::uint8_t* to)>;
   using Memory = std::unique_ptr<std::uint8_t[]>;
 
-  /// Memory of blocks that went, for those that come: new pages are slow.
+  /// Memory of dropped blocks, kept for new ones: new pages are slow.
   class Pool {
    public:
     Memory take(std::size_t bytes);
@@ -38,7 +40,7 @@ class BlockCache {
     std::vector<Spare> spares_;
   };
 
-  /// A block's bytes stay as they are as long as somebody holds this.
+  /// A block's bytes stay as they are as long as anyone holds this.
   struct Block {
     Block(std::shared_ptr<Pool> from, std::size_t size)
         : pool(std::move(from)), memory(pool->take(size)), bytes(size) {}
@@ -55,14 +57,14 @@ class BlockCache {
 
   explicit BlockCache(std::size_t limit_bytes) : limit_(limit_bytes) {}
   std::size_t limit_bytes() const { return limit_; }
-  /// A number for one more file. Not thread-safe: files are opened before blocks are wanted.
+  /// A number for one more file. Not thread-safe: open all files before using blocks.
   std::size_t add_file() { return files_++; }
 
-  /// The block, of `bytes` bytes: as it is kept, else decoded by this thread; waits while another
-  /// one decodes it. What `decode` throws is thrown, and the block stays unknown.
+  /// The block, of `bytes` bytes: from the cache, or decoded by this thread; waits while another
+  /// thread decodes it. Passes on what `decode` throws; the block then stays unknown.
   std::shared_ptr<const Block> get(Key key, std::size_t bytes, const Decode& decode);
-  /// The same for one that will soon be wanted; does nothing when it is kept or under way. True
-  /// when this call decoded it.
+  /// The same for a block that will soon be wanted; does nothing when it is in the cache or being
+  /// decoded. True when this call decoded it.
   bool prepare(Key key, std::size_t bytes, const Decode& decode);
 
  private:

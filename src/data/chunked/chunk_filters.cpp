@@ -28,7 +28,7 @@ using ZstdContext = Owned<ZSTD_DCtx*, ZSTD_freeDCtx, nullptr>;
   throw InputError(fmt::format("its {} data is damaged", filter));
 }
 
-// Each gives the number of bytes that it wrote.
+// Each returns the number of bytes that it wrote.
 std::size_t gzip(Bytes from, Room to) {
   thread_local const Inflater inflater(libdeflate_alloc_decompressor());
   std::size_t bytes = 0;
@@ -55,9 +55,9 @@ std::size_t blosc(Bytes from, Room to) {
   return static_cast<std::size_t>(got);
 }
 
-// LZF: a control byte below 32 goes before so many literal bytes and one more; else its upper three
-// bits (and, where all are set, the next byte) are the length less 2 of a copy, and its lower five
-// with the next byte the distance less 1.
+// LZF: a control byte c below 32 comes before c + 1 literal bytes. Otherwise a copy follows: its
+// length less 2 is in the upper three bits (plus the next byte, if all three are set), its distance
+// less 1 in the lower five bits and the next byte.
 std::size_t lzf(Bytes from, Room to) {
   std::size_t at = 0, out = 0;
   const auto next = [&]() -> std::size_t {
@@ -84,14 +84,14 @@ std::size_t lzf(Bytes from, Room to) {
     out += length;
     if (distance >= length) {
       std::memcpy(target, source, length);
-    } else {  // it repeats what it has just written
+    } else {  // the copy overlaps its own output
       for (std::size_t i = 0; i < length; ++i) target[i] = source[i];
     }
   }
   return out;
 }
 
-// Byte b of all elements stands together; what does not fill an element is at the end as it was.
+// Byte b of all elements is stored together; a partial element is unchanged at the end.
 std::size_t unshuffle(std::size_t element, Bytes from, Room to) {
   if (from.size() > to.size()) broken("shuffled");
   const std::size_t count = from.size() / element;
@@ -130,7 +130,7 @@ std::uint32_t fletcher32(Bytes bytes) {
   return static_cast<std::uint32_t>(sum_of_sums << 16 | sum);
 }
 
-// The same number, when a sum may be 0 or 65535.
+// Compares two sums modulo 65535: 0 and 65535 are the same.
 bool same_fletcher32(std::uint32_t a, std::uint32_t b) {
   return a % 65536 % 65535 == b % 65536 % 65535 && (a >> 16) % 65535 == (b >> 16) % 65535;
 }
@@ -170,7 +170,7 @@ const char* name_of(H5Z_filter_t id) {
 struct Listed {
   H5Z_filter_t id = 0;
   std::vector<unsigned> values;
-  std::string name;  // as the file has it
+  std::string name;  // as in the file
 };
 
 std::vector<Listed> list(hid_t created) {

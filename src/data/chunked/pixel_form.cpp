@@ -14,7 +14,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Calls `use` with a value of the number's type.
+/// Calls `use` with a value of the C++ type of `number`.
 template <class Use>
 auto with_type(Number number, Use use) {
   switch (number) {
@@ -42,7 +42,7 @@ auto with_type(Number number, Use use) {
   throw Error("a kind of number without a type");
 }
 
-// Rows of chunks need not be aligned.
+// Rows in chunks may be unaligned.
 template <class T>
 T load(const std::uint8_t* from, std::size_t index) {
   T value;
@@ -50,7 +50,7 @@ T load(const std::uint8_t* from, std::size_t index) {
   return value;
 }
 
-/// Converts `count` numbers one behind the other; false when one is no pixel.
+/// Converts `count` consecutive numbers; false when one is not a pixel value.
 template <class T>
 bool to_pixels(const std::uint8_t* from, std::size_t count, const PixelForm& form,
                std::uint8_t* to) {
@@ -135,8 +135,8 @@ void PixelForm::widen(const std::uint8_t* stored, double& smallest, double& larg
 
 std::string not_a_pixel(const PixelForm& form, std::size_t row, double number) {
   return fmt::format(
-      "row {} holds the number {:.6g}, which is no pixel: {:g} to {:g} are expected{}", row, number,
-      form.low, form.high, is_float(form.number) ? " (data.range says another range)" : "");
+      "row {} holds the number {:.6g}, which is not a pixel: {:g} to {:g} are expected{}", row,
+      number, form.low, form.high, is_float(form.number) ? " (data.range sets another range)" : "");
 }
 
 }  // namespace lockstep::data

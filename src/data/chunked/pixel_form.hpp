@@ -7,14 +7,14 @@
 
 namespace lockstep::data {
 
-/// What numbers a file stores for a pixel, in this machine's byte order.
+/// The kind of number that a file stores for a pixel, in this machine's byte order.
 enum class Number { u8, i8, u16, i16, u32, i32, u64, i64, f32, f64 };
 std::size_t bytes_of(Number number);
 bool is_float(Number number);
 
 /// How a file's row becomes pixels: uint8, [height, width, channels]. Whole numbers must be 0 to
-/// 255. Floats go from low .. high to 0 .. 255 and are rounded to the nearest; they may lie outside
-/// by half a level.
+/// 255. Floats from low .. high become 0 .. 255, rounded to the nearest; they may lie outside by
+/// half a level.
 struct PixelForm {
   Number number = Number::u8;
   bool channels_first = false;
@@ -23,17 +23,16 @@ struct PixelForm {
 
   std::size_t count() const { return height * width * channels; }
   std::size_t stored_bytes() const { return count() * bytes_of(number); }  ///< of a row
-  bool plain() const { return number == Number::u8 && !channels_first; }   ///< nothing is to do
+  bool plain() const { return number == Number::u8 && !channels_first; }   ///< no conversion
 
-  /// Writes count() pixels. A number that is none (out of range, not a number) ends it and is
-  /// given back.
+  /// Writes count() pixels. Stops at a number that is not a pixel (out of range, NaN) and returns
+  /// it.
   std::optional<double> convert(const std::uint8_t* stored, std::uint8_t* pixels) const;
-  /// The largest and smallest number of a row, into what `low` and `high` hold; NaN counts as
-  /// infinite.
+  /// Extends `smallest` and `largest` to cover a row's numbers; NaN counts as infinite.
   void widen(const std::uint8_t* stored, double& smallest, double& largest) const;
 };
 
-/// What to say when convert() gives back a number of `row`.
+/// The error text for a number of `row` that convert() returned.
 std::string not_a_pixel(const PixelForm& form, std::size_t row, double number);
 
 }  // namespace lockstep::data

@@ -91,14 +91,14 @@ void StoredImages::choose_way(hid_t created) {
     if (pieces > 1) layout_ += fmt::format(", each row cut into {} of them", pieces);
     const std::string names = filter_names(created);
     layout_ += ", " + (names.empty() ? std::string("not compressed") : names);
-    // Chunks of another byte order or number are left to HDF5, which converts them.
+    // Chunks of another byte order or number type are left to HDF5, which converts them.
     const h5::Type type(H5Dget_type(data_.get()));
     if (H5Tequal(type.get(), memory_type(form_.number)) > 0) filters_ = ChunkFilters::of(created);
     H5Pget_fill_value(created, memory_type(form_.number), fill_.data());
   }
 }
 
-// HDF5's cache of chunks would only be one copy more of what is kept here.
+// HDF5's chunk cache would only be another copy of what is kept here.
 void StoredImages::reopen_without_cache() {
   std::string name(
       static_cast<std::size_t>(std::max<ssize_t>(0, H5Iget_name(data_.get(), nullptr, 0))) + 1,
@@ -119,7 +119,7 @@ void StoredImages::remember_file() {
   }
 }
 
-// HDF5 gives fill values for what is not there, also when it may not open as many files.
+// HDF5 gives fill values for a missing file, also when too many files are open.
 void StoredImages::check_virtual_files(hid_t created) {
   std::size_t count = 0;
   H5Pget_virtual_count(created, &count);
@@ -147,7 +147,7 @@ void StoredImages::check_virtual_files(hid_t created) {
   }
 }
 
-/// Behind a reading. Other programs' files have no checksums that would tell.
+// Called after a read. Other programs' files have no checksums that would show a change.
 void StoredImages::require_unchanged(std::size_t block) const {
   if (descriptor_ >= 0) require_same(stamp_of(descriptor_, path_), stamp_, path_, rows_text(block));
   const std::size_t first = block * block_rows_, last = first + rows_of(block) - 1;
@@ -191,7 +191,7 @@ void StoredImages::decode_stored(std::size_t block, std::uint8_t* numbers) const
     else
       read_by_hdf5(block, numbers);
   } catch (const InputError&) {
-    require_unchanged(block);  // which then is the better reason
+    require_unchanged(block);  // this is then the better reason
     throw;
   }
   require_unchanged(block);
@@ -200,7 +200,7 @@ void StoredImages::decode_stored(std::size_t block, std::uint8_t* numbers) const
 void StoredImages::decode_chunks(std::size_t block, std::uint8_t* numbers) const {
   thread_local std::vector<std::uint8_t> stored, decoded, scratch[2];
   const std::size_t bytes = chunk_bytes(), row_bytes = form_.stored_bytes();
-  // One chunk holds the whole rows of a whole block: no detour.
+  // One chunk holds the whole rows of a whole block: decode it in place.
   const bool direct = bytes == rows_of(block) * row_bytes &&
                       std::equal(chunk_.begin() + 1, chunk_.end(), extent_.begin() + 1);
   std::vector<hsize_t> origin(extent_.size(), 0);
@@ -235,15 +235,15 @@ void StoredImages::fill(std::span<std::uint8_t> numbers) const {
     std::copy_n(fill_.data(), bytes, &numbers[at]);
 }
 
-// False when it was never written. H5Dget_chunk_info and its kin look through all chunks to find
-// one, the size alone does not. (Where there are no filters HDF5 1.10 gives the size that it should
-// have, and H5Dread_chunk reads as much as the file says: such chunks must not come here.)
+// False when the chunk was never written. H5Dget_chunk_info and its relatives search all chunks for
+// one; asking for the size alone does not. (Without filters, HDF5 1.10 returns the expected size,
+// and H5Dread_chunk reads as much as the file says: such chunks must not come here.)
 bool StoredImages::fetch(const std::vector<hsize_t>& origin, std::vector<std::uint8_t>& stored,
                          std::uint32_t& skipped) const {
   const h5::Session session;
   hsize_t bytes = 0;
   if (H5Dget_chunk_storage_size(data_.get(), origin.data(), &bytes) < 0) {
-    haddr_t address = 0;  // undefined where there is none, which is no error here
+    haddr_t address = 0;  // undefined if there is none, which is not an error here
     if (H5Dget_chunk_info_by_coord(data_.get(), origin.data(), nullptr, &address, &bytes) < 0 ||
         address != HADDR_UNDEF)
       h5::refuse_with_cause(path_, fmt::format("the chunk at row {} cannot be found", origin[0]));
@@ -258,11 +258,11 @@ bool StoredImages::fetch(const std::vector<hsize_t>& origin, std::vector<std::ui
   return true;
 }
 
-// A chunk's part of the block, run by run; at an edge it reaches beyond the data.
+// Copies a chunk's part of the block, run by run; at an edge the chunk extends beyond the data.
 void StoredImages::place(const std::vector<hsize_t>& origin, const std::uint8_t* chunk,
                          std::size_t block, std::uint8_t* numbers) const {
   const std::size_t rank = extent_.size();
-  std::size_t tail = rank - 1;  // from here on a run lies in one piece in both
+  std::size_t tail = rank - 1;  // from this dimension on, a run is contiguous in both
   while (tail > 0 && chunk_[tail] == extent_[tail]) --tail;
   std::vector<std::size_t> size(rank), at(rank, 0);
   size[0] = rows_of(block);

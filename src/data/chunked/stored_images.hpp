@@ -17,14 +17,16 @@
 
 namespace lockstep::data {
 
-/// HDF5's name for it in memory.
+/// HDF5's type for it in memory.
 hid_t memory_type(Number number);
 
 /// The images of an open file that do not lie in it as plain bytes in one piece: chunked,
-/// compressed, virtual, of another byte order. They are decoded block by block: all chunks over the
-/// same rows, or some rows. Where the filters are known here, a chunk is fetched as it is stored,
-/// under HDF5's lock, and decoded outside of it. Thread-safe. Keeps the file open; destroyed under
-/// no h5::Session.
+/// compressed, virtual, or of another byte order. They are decoded block by block: all chunks over
+/// the same rows, or some rows. Where the filters are known here, a chunk is fetched as stored,
+/// under HDF5's lock, and decoded outside the lock. Keeps the file open. The caller must not hold
+/// an h5::Session when it is destroyed.
+///
+/// **Thread safety:** decode() and decode_stored() may run on many threads at once.
 class StoredImages {
  public:
   /// `data` has `rows` rows of `form`. The caller holds an h5::Session. Throws InputError naming
@@ -39,19 +41,19 @@ class StoredImages {
   /// Rows of a block as pixels [rows_of(block), height, width, channels]. Throws InputError naming
   /// the file and the rows.
   void decode(std::size_t block, std::uint8_t* pixels) const;
-  /// The same as they are stored, in this machine's byte order.
+  /// The same, as stored, in this machine's byte order.
   void decode_stored(std::size_t block, std::uint8_t* numbers) const;
   const PixelForm& form() const { return form_; }
-  /// What floats go from and to is found out when the images are open already.
+  /// Sets the range of floats, which is found only after the images are open.
   void set_form(const PixelForm& form) { form_ = form; }
-  /// "chunks of 16 rows, gzip"; what `lockstep info` says.
+  /// "chunks of 16 rows, gzip", for `lockstep info`.
   const std::string& layout() const { return layout_; }
-  bool through_hdf5() const { return !filters_; }  ///< one thread at a time decodes
+  bool through_hdf5() const { return !filters_; }  ///< then one thread at a time decodes
 
  private:
   void choose_way(hid_t created);
   void reopen_without_cache();
-  /// Chunks without filters: HDF5 reads them straight to where they belong.
+  /// Chunks without filters: HDF5 reads them directly into place.
   bool plain_chunks() const { return filters_ && filters_->empty(); }
   void check_virtual_files(hid_t created);
   void remember_file();
@@ -73,16 +75,16 @@ class StoredImages {
   std::size_t rows_, block_rows_ = 1;
   std::vector<hsize_t> extent_, chunk_;  // of each dimension; no chunk: not chunked
   std::optional<ChunkFilters> filters_;  // none: HDF5 decodes
-  /// A file as it was when it was opened. HDF5 gives zeros and fill values for what is gone.
+  /// A file as it was at the time of opening. HDF5 gives zeros and fill values for a missing one.
   struct VirtualFile {
     std::filesystem::path path;
     hsize_t first = 0, last = 0;  // rows that it may hold
     FileStamp stamp;
   };
   std::vector<VirtualFile> virtual_files_;  // of a virtual data set
-  int descriptor_ = -1;                     // HDF5's, of the file itself; below 0: it has none
+  int descriptor_ = -1;                     // HDF5's, of the file itself; below 0: none
   FileStamp stamp_;
-  std::array<std::uint8_t, 8> fill_{};  // a number of chunks that were never written
+  std::array<std::uint8_t, 8> fill_{};  // the value in chunks that were never written
   std::string layout_;
 };
 

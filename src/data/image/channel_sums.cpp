@@ -8,7 +8,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Sixteen pixels side by side, in sums of 32 bits for as long as these hold the squares.
+/// Sums sixteen pixels in parallel, in 32 bits as long as these can hold the squares.
 template <std::size_t channels>
 std::size_t add_sixteens(const std::uint8_t* from, std::size_t bytes, std::uint64_t* sum,
                          std::uint64_t* squares) {

@@ -60,7 +60,7 @@ namespace {
 
 constexpr int fraction_bits = 22;  // 8 bits of value + 22 of weight fit into 31
 
-/// Which source pixels one target pixel is made of, and their weights in fixed point.
+/// The source pixels of one target pixel, and their weights in fixed point.
 struct Taps {
   std::size_t first = 0;
   std::vector<std::int32_t> weights;

@@ -10,8 +10,8 @@
 namespace lockstep::data {
 namespace {
 
-/// What libpng reads from and where it leaves its last words. libpng is C: a fatal error leaves by
-/// longjmp, so nothing between setjmp and longjmp may own memory.
+/// What libpng reads from, and where it leaves its last error text. libpng is C: a fatal error
+/// leaves by longjmp, so nothing between setjmp and longjmp may own memory.
 struct Input {
   const char* next = nullptr;
   std::size_t left = 0;
@@ -41,8 +41,8 @@ struct Decoder {
   ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
 };
 
-/// Runs `step`; false when libpng gave up, with its words in input.text. Nothing that `step` does
-/// may own memory or throw.
+/// Runs `step`; false when libpng gave up, with its error text in input.text. Nothing that `step`
+/// does may own memory or throw.
 template <class Step>
 bool guarded(Input& input, Step step) {
   if (setjmp(input.back) != 0) return false;
@@ -88,7 +88,7 @@ Image decode_png(std::string_view bytes, const std::string& name) {
   std::vector<png_bytep> rows(height);
   for (std::size_t y = 0; y < height; ++y) rows[y] = image.pixels.data() + y * width * channels;
   png_bytepp row = rows.data();
-  // Reading on to the end finds files that were cut off behind the pixels, and damage by CRC.
+  // Reading to the end finds files that were cut off after the pixels, and damage by CRC.
   const bool whole = guarded(input, [=] {
     png_read_image(png, row);
     png_read_end(png, nullptr);

@@ -9,7 +9,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Where libjpeg puts what it writes: memory of its own, which it enlarges and we free.
+/// Where libjpeg writes to: memory that it allocates and enlarges, and that we free.
 struct Written {
   unsigned char* bytes = nullptr;
   unsigned long size = 0;

@@ -23,7 +23,7 @@ constexpr std::size_t target_alignment = 64;
 struct Slot {
   enum class State { free, filling, ready, lent };
   State state = State::free;
-  std::size_t missing = 0;      // rows that no worker has finished yet
+  std::size_t missing = 0;      // rows that no worker has finished
   device::PinnedBuffer memory;  // images, then targets
   std::uint8_t* images = nullptr;
   Target* targets = nullptr;
@@ -36,8 +36,8 @@ struct Piece {
   std::size_t first = 0, last = 0;
 };
 
-// Workers that read the same block of a chunked file would wait for the one that decodes it; so
-// each decodes the next one ahead, as far as the cache holds them.
+// Workers that read the same block of a chunked file would wait for the one that decodes it. So
+// each decodes a later block ahead, within what the cache holds.
 std::size_t usual_readahead(const DataSet& data, const LoaderSpec& spec) {
   const Storage storage = data.storage();
   if (storage.contiguous || spec.sampler.shuffle == Shuffle::global) return 0;
@@ -51,9 +51,9 @@ std::size_t usual_readahead(const DataSet& data, const LoaderSpec& spec) {
 
 }  // namespace
 
-// Batches are counted in turns: turn t is batch t mod batches() of epoch t / batches(). Everything
-// that workers and trainer share is guarded by `mutex`, but for the rows themselves: a piece
-// belongs to the worker that claimed it, and a slot to the trainer while it is lent.
+// Batches are counted in turns: turn t is batch t mod batches() of epoch t / batches(). `mutex`
+// guards everything that workers and trainer share, except the rows themselves: a piece belongs to
+// the worker that claimed it, and a slot to the trainer while it is lent.
 struct Loader::Impl {
   const DataSet& rows;
   const LoaderSpec spec;
@@ -68,11 +68,11 @@ struct Loader::Impl {
   std::condition_variable work;   // for workers: a slot is free, or the end
   std::condition_variable ready;  // for the trainer: a batch is ready, or an error
   std::uint64_t fill_turn;        // the turn that pieces are claimed from
-  std::size_t fill_row = 0;       // the first row of it that nobody has claimed
-  std::uint64_t next_turn;        // that next() returns
+  std::size_t fill_row = 0;       // its first row that no worker has claimed
+  std::uint64_t next_turn;        // the turn that next() returns
   std::exception_ptr error;
-  std::atomic<std::uint64_t> asked{0};  // rows for which was asked, counted over all turns
-  std::atomic<bool> stopping{false};    // set under the mutex, also looked at between rows
+  std::atomic<std::uint64_t> asked{0};  // rows asked for, counted over all turns
+  std::atomic<bool> stopping{false};    // set under the mutex, also read between rows
   std::vector<std::thread> workers;
 
   Impl(const DataSet& data, const LoaderSpec& what, device::Device& device)
@@ -135,7 +135,7 @@ struct Loader::Impl {
     }
   }
 
-  // The next rows to fill; waits for a free slot. Nothing at the end.
+  // The next rows to fill; waits for a free slot. Empty at the end.
   std::optional<Piece> claim() {
     std::unique_lock lock(mutex);
     work.wait(lock, [&] {
@@ -161,7 +161,7 @@ struct Loader::Impl {
     return piece;
   }
 
-  // Asks for rows that are wanted soon, each once; goes on to its own when it has decoded a block.
+  // Asks for rows that are wanted soon, each once; returns to its own rows after decoding a block.
   void read_ahead(const Piece& piece) {
     const std::uint64_t each = sampler.rank_batch(), here = piece.turn * each + piece.last;
     const std::uint64_t end = std::min(here + readahead, end_turn * each);
@@ -179,7 +179,7 @@ struct Loader::Impl {
     }
   }
 
-  // False when it was told to stop before all rows were filled.
+  // False when told to stop before all rows were filled.
   bool fill_piece(const Piece& piece, RowReader& reader) {
     const std::uint64_t epoch = piece.turn / sampler.batches();
     const BatchPart part = sampler.part(piece.turn % sampler.batches());
@@ -203,7 +203,7 @@ struct Loader::Impl {
     return true;
   }
 
-  // The row that was read in the end.
+  // Returns the row that was read: the given one or its replacement.
   std::size_t read_or_replace(Slot& slot, RowReader& reader, std::uint64_t epoch, Replaced found,
                               std::span<std::uint8_t> image) {
     read_whole(reader, rows.info().rows, spec.augment.seed, epoch, found, image);
@@ -221,7 +221,7 @@ struct Loader::Impl {
       slot.missing -= piece.last - piece.first;
       if (slot.missing > 0) return;
     }
-    // All rows are there, and nobody else looks at them.
+    // All rows are there, and no other thread looks at them.
     std::sort(slot.replaced.begin(), slot.replaced.end(),
               [](const Replaced& a, const Replaced& b) { return a.place < b.place; });
     if (spec.mix.any()) mix_slot(piece.turn);

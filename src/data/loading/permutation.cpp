@@ -45,8 +45,9 @@ std::uint64_t permuted(std::uint64_t index, std::uint64_t size, std::uint64_t se
   const Philox b = draw4(seed, epoch, 2 * stream + 1, Draw::shuffle);
   const std::uint32_t keys[feistel_rounds] = {a.word[0], a.word[1], a.word[2], a.word[3],
                                               b.word[0], b.word[1], b.word[2], b.word[3]};
-  // Cycle walking: the network permutes [0, 2^bits); following it from an index until it returns to
-  // [0, size) permutes that. 2^bits < 2 * size, so two steps are the most to expect on average.
+  // Cycle walking: the network permutes [0, 2^bits). Following it from an index until it returns to
+  // [0, size) gives a permutation of that. 2^bits < 2 * size, so on average it takes two steps at
+  // most.
   std::uint64_t at = index;
   do {
     at = feistel(at, bits, keys);

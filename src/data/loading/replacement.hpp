@@ -9,14 +9,14 @@
 
 namespace lockstep::data {
 
-/// Reads row found.row of `rows`, or, when it is broken, the first whole one of a sequence of rows
-/// that is a pure function of (seed, epoch, row): found.by is the one that was read, found.what
-/// says what was wrong. Throws BadRow, about the first one, when a hundred are broken in a row, and
+/// Reads row found.row of `rows`. If it is broken, reads the first whole row of a sequence that is
+/// a pure function of (seed, epoch, row). found.by is the row that was read; found.what says what
+/// was wrong. Throws BadRow, about the first row, when a hundred in a row are broken, and
 /// InputError when a file cannot be read.
 void read_whole(RowReader& reader, std::size_t rows, std::uint64_t seed, std::uint64_t epoch,
                 Replaced& found, std::span<std::uint8_t> image);
 
-/// The `attempt`-th row, from 0 on, that stands in for a broken one.
+/// The `attempt`-th row, from 0, that may replace a broken one.
 std::size_t substitute(std::size_t rows, std::uint64_t seed, std::uint64_t epoch, std::size_t row,
                        std::uint32_t attempt);
 

@@ -15,7 +15,7 @@
 namespace lockstep::data {
 namespace {
 
-// The mean of the data set as a pixel: it becomes 0 when it is normalised.
+// The mean of the data set as a pixel: it becomes 0 after normalisation.
 std::vector<std::uint8_t> mean_pixel(const DataSetInfo& info) {
   std::vector<std::uint8_t> pixel;
   for (const float mean : info.mean) {
@@ -24,7 +24,7 @@ std::vector<std::uint8_t> mean_pixel(const DataSetInfo& info) {
   return pixel;
 }
 
-// Rows are as they are stored.
+// True when rows come out exactly as they are stored.
 bool changes_nothing(const AugmentSpec& spec, const DataSetInfo& stored) {
   const bool whole = (spec.height == 0 || spec.height == stored.height) &&
                      (spec.width == 0 || spec.width == stored.width);
@@ -32,7 +32,7 @@ bool changes_nothing(const AugmentSpec& spec, const DataSetInfo& stored) {
          !resamples(spec, stored.height, stored.width);
 }
 
-// By how much a JPEG may be reduced in decoding: what is left is still resized down to the target.
+// How far a JPEG may be reduced in decoding. The result is then resized down to the target.
 std::size_t reduction_of(const Geometry& how) {
   for (const std::size_t reduction : {8, 4, 2})
     if (how.rows.length >= reduction * how.rows.target &&
@@ -59,15 +59,15 @@ DataSetInfo delivered(const DataSetInfo& stored, const AugmentSpec& spec, const 
   }
   const bool jpeg = stored.encoding == Encoding::jpeg;
   const bool stretched = spec.crop == Crop::random_resized;
-  require(info.height > 0, fmt::format("{} has images of many sizes: say which crops to take of "
-                                       "them with --data.size",
+  require(info.height > 0, fmt::format("{} has images of many sizes: set the size of the crops "
+                                       "with --data.size",
                                        path));
   require(
       (!stretched && spec.short_side == 0) || stored.channels <= 4,
       fmt::format("{} has images of {} channels; 1 to 4 can be resized", path, stored.channels));
   require(spec.pad == 0 || (!jpeg && !stretched && spec.short_side == 0),
-          fmt::format("images are padded (data.pad = {}) only where they have one size and are not "
-                      "resized; {} would be",
+          fmt::format("data.pad = {} needs images of one size that are not resized; {} has "
+                      "none",
                       spec.pad, path));
   require(jpeg || stretched || spec.short_side > 0 ||
               (info.height <= stored.height + 2 * spec.pad &&
@@ -90,8 +90,8 @@ DataSetInfo delivered(const DataSetInfo& stored, const AugmentSpec& spec, const 
 
 struct RowReader::Impl {
   const DataSet& rows;
-  AugmentSpec spec, uncut;              // uncut: a cutout comes last
-  std::size_t height, width, channels;  // of a result
+  AugmentSpec spec, uncut;              // uncut: without the cutout, which comes last
+  std::size_t height, width, channels;  // of a finished row
   bool as_stored, resampled;
   std::vector<std::uint8_t> fill, stored, wide;
   JpegRegion region;
@@ -195,7 +195,7 @@ struct RowReader::Impl {
     }
   }
 
-  /// What does not depend on how the image came here.
+  /// The part that does not depend on where the image came from.
   void finish(std::uint64_t epoch, std::size_t row, std::uint8_t* image) {
     if (spec.effects.any()) painter.paint(epoch, row, {image, height, width, channels}, fill);
     if (spec.cutout > 0) {

@@ -12,7 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-// Which permutation of an epoch: each has a stream of its own. Those of windows and nodes follow.
+// The permutations of an epoch each have a separate stream. Those of windows and nodes follow.
 constexpr std::uint64_t row_stream = 0, block_stream = 1, part_stream = 2, short_stream = 3,
                         first_other_stream = 8;
 constexpr std::uint64_t windows_of_rank = std::uint64_t{1} << 32;
@@ -67,7 +67,7 @@ std::size_t Sampler::dropped() const {
   return spec_.keep_last ? 0 : spec_.rows % spec_.global_batch;
 }
 
-// The lower ranks have one more where there are such.
+// The lower ranks have one row more if the rows do not divide evenly.
 std::size_t Sampler::rank_batch() const { return full_rows(0); }
 
 std::size_t Sampler::full_rows(std::size_t rank) const { return share(spec_.global_batch, rank); }
@@ -114,8 +114,8 @@ std::size_t Sampler::row(std::uint64_t epoch, std::size_t position) const {
   throw Error("an order without a name");
 }
 
-// The rows, block by block in permuted order. A shorter last block has a place of its own, drawn
-// apart, so that the other places can be computed.
+// The rows, block by block in permuted order. The place of a shorter last block is drawn
+// separately, so that the other places can be computed.
 std::size_t Sampler::row_of_block_order(std::uint64_t epoch, std::uint64_t stream,
                                         std::size_t at) const {
   const std::size_t block = spec_.block, full = spec_.rows / block, left = spec_.rows % block;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double trial_s = 0.15;
 
-// Rows of the rank from where the loader begins, each taken once, over and over.
+// The rank's rows from where the loader begins, one after the other, then again from the start.
 class Rows {
  public:
   Rows(const LoaderSpec& spec) : sampler_(spec.sampler), begin_(spec.batch % sampler_.batches()) {}
@@ -31,7 +31,7 @@ class Rows {
   std::atomic<std::size_t> taken_{0};
 };
 
-/// Rows a second of so many threads.
+/// Rows a second with that many threads.
 double rate_of(std::size_t workers, const DataSet& data, const LoaderSpec& spec, Rows& rows) {
   std::mutex mutex;
   std::exception_ptr error;
@@ -63,7 +63,7 @@ double rate_of(std::size_t workers, const DataSet& data, const LoaderSpec& spec,
 WorkerChoice choose_workers(const DataSet& data, const LoaderSpec& spec, std::size_t most) {
   if (most <= 1) return {};
   Rows rows(spec);
-  rate_of(1, data, spec, rows);  // what is only slow at first is no measure
+  rate_of(1, data, spec, rows);  // a warm-up, not measured
   std::vector<WorkerChoice> tried;
   for (std::size_t workers = 1;; workers = std::min(2 * workers, most)) {
     const double rate = rate_of(workers, data, spec, rows);

@@ -25,10 +25,10 @@ constexpr const char* skipped_list = "skipped.txt";
 constexpr const char* plan_file = "plan.txt";
 constexpr const char* complete_mark = "complete";
 
-/// Only what pack itself may have written is ever replaced.
+/// Only files that pack may have written are ever replaced.
 void require_only_shards(const fs::path& folder) {
   require(fs::is_directory(folder),
-          fmt::format("{}: is a file where a folder of shards should come", folder.string()));
+          fmt::format("{}: is a file, but a folder of shards belongs there", folder.string()));
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
     require(entry.is_regular_file() && entry.path().extension() == ".h5",
             fmt::format("{}: is not a shard, so --force will not replace the folder that holds it; "
@@ -36,7 +36,7 @@ void require_only_shards(const fs::path& folder) {
                         entry.path().string()));
 }
 
-/// What a killed rank was writing.
+/// Removes what a killed rank was writing.
 void remove_temporaries(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
     if (entry.path().filename().string().find(".tmp") != std::string::npos)
@@ -45,7 +45,7 @@ void remove_temporaries(const fs::path& folder) {
 
 }  // namespace
 
-/// The kernel's lock ends with the process, however that ends.
+/// The kernel releases the lock when the process ends, however that happens.
 struct PackFolder::Lock {
   explicit Lock(const fs::path& partial) {
     const fs::path path = partial / "lock";
@@ -54,8 +54,8 @@ struct PackFolder::Lock {
     if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return;
     require(errno != EWOULDBLOCK,
             fmt::format("{}: another pack is writing there", partial.string()));
-    log::warn(fmt::format("{}: cannot be locked ({}): let no other pack write there", path.string(),
-                          std::strerror(errno)));
+    log::warn(fmt::format("{}: cannot be locked ({}): make sure that no other pack writes there",
+                          path.string(), std::strerror(errno)));
   }
   Owned<int, ::close, -1> file;
 };
@@ -70,7 +70,7 @@ PackFolder::PackFolder(fs::path folder, bool force, std::string command)
   try {
     settle_existing();
   } catch (...) {
-    // What is there is another's, unless it is nothing.
+    // Keep what another pack left there, unless it is nothing.
     if (finished_shards() == 0 && !fs::exists(partial(folder_) / complete_mark))
       fs::remove_all(partial(folder_));
     throw;
@@ -107,7 +107,7 @@ PackFolder::~PackFolder() {
   lock_.reset();
   if (!fs::exists(work, ignored) || worth_keeping) return;
   fs::remove_all(work, ignored);
-  // Only an empty folder goes: after a commit it is not.
+  // Removes the folder only if it is empty, so never after a commit.
   if (created_) fs::remove(folder_, ignored);
 }
 
@@ -119,7 +119,7 @@ std::size_t PackFolder::finished_shards() const {
   return notes;
 }
 
-/// `now` must be how the plan of what stands there begins.
+/// Checks that the plan in the folder begins with `now`.
 void PackFolder::require_same(const std::string& now) const {
   const fs::path path = partial(folder_) / plan_file;
   std::istringstream before(read_text(path)), lines(now);
@@ -127,8 +127,8 @@ void PackFolder::require_same(const std::string& now) const {
     std::getline(before, was);
     require(was == is,
             fmt::format("{}: {} finished shard(s) of an interrupted pack are there, which had "
-                        "\"{}\" where this one has \"{}\": run the same command again to go on, or "
-                        "begin anew with --force",
+                        "\"{}\" where this one has \"{}\": run the same command again to resume, "
+                        "or start again with --force",
                         partial(folder_).string(), finished_shards(), was, is));
   }
 }
@@ -153,7 +153,7 @@ void PackFolder::commit() {
   finish_moves();
 }
 
-/// Each step may have been done already, by a commit that was interrupted.
+/// Each step may have been done already, by an interrupted commit.
 void PackFolder::finish_moves() {
   const fs::path from = partial(folder_);
   for (const char* split : splits) {

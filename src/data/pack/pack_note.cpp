@@ -59,8 +59,8 @@ std::optional<FinishedShard> read_note(const fs::path& partial, const ShardPlan&
     finished.skipped.push_back(bad);
   }
   require(whole && finished.rows + finished.skipped.size() == shard.rows.size(),
-          fmt::format("{}: is damaged: remove {} to begin anew", path.string(), partial.string()));
-  // A shard of which all images were left out has no file.
+          fmt::format("{}: is damaged: remove {} to start again", path.string(), partial.string()));
+  // A shard has no file if all of its images were left out.
   if (finished.rows > 0 && !fs::exists(partial / shard.file)) return {};
   return finished;
 }

@@ -89,7 +89,7 @@ void Packer::end_pass() {
     for (auto bad = bad_positions_.rbegin(); bad != bad_positions_.rend(); ++bad)
       shard.rows.erase(shard.rows.begin() + static_cast<std::ptrdiff_t>(*bad));
     second_pass_ = true;
-    if (!shard.rows.empty()) return;  // a shard of nothing is not written
+    if (!shard.rows.empty()) return;  // an empty shard is not written
   } else {
     source_.require_unchanged();
     writer_->finish();

@@ -9,8 +9,8 @@
 
 namespace lockstep::data {
 
-/// Rows that are decoded in blocks, which the data set's cache keeps. Destroyed under no
-/// h5::Session.
+/// Rows that are decoded in blocks, which the data set's cache keeps. The caller must not hold an
+/// h5::Session when it is destroyed.
 class ChunkedRows final : public Rows {
  public:
   /// `cache` must outlive this.

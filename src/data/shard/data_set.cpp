@@ -17,7 +17,7 @@
 namespace lockstep::data {
 namespace {
 
-// Some rows of a data set, in spans, for what must be known before training.
+// Some rows of a data set, in spans, to judge what must be known before training.
 constexpr std::size_t sample_spans = 8, sample_span_rows = 128;
 
 std::vector<std::string> numbered(std::size_t classes) {
@@ -67,7 +67,7 @@ struct DataSet::Impl {
 
   bool external() const { return files.front().external(); }
 
-  // What other programs' files leave open.
+  // Fills in what other programs' files do not say.
   void complete(const ExternalSpec& spec) {
     name_classes(spec);
     const auto classes = static_cast<std::int64_t>(info.classes.size());
@@ -99,12 +99,13 @@ struct DataSet::Impl {
       const std::int32_t largest = *std::max_element(labels.begin(), labels.end());
       if (largest >= 1 << 20)
         h5::refuse(files.front().path,
-                   fmt::format("or a file beside it has label {}: at most 2^20 classes", largest));
+                   fmt::format("or another file of the data set has label {}: at most 2^20 classes",
+                               largest));
       info.classes = numbered(static_cast<std::size_t>(largest) + 1);
     }
   }
 
-  // Mean and deviation of up to 1024 rows: the same ones on every rank and at every start.
+  // Mean and deviation from at most 1024 rows: the same ones on every rank and at every start.
   void measure_channels() {
     const bool all = info.rows <= sample_spans * sample_span_rows;
     const std::size_t spans = all ? 1 : sample_spans, length = all ? info.rows : sample_span_rows;
@@ -196,8 +197,8 @@ Staging DataSet::stage(const std::filesystem::path& directory, std::span<const R
     files.push_back(file.rows->file());
     if (files.back() == nullptr)
       h5::refuse(file.path,
-                 "is not contiguous, and only such data is staged (data.stage); "
-                 "'lockstep pack --repack' makes shards of it");
+                 "is not contiguous, and only contiguous data can be staged (data.stage); "
+                 "'lockstep pack --repack' turns it into shards");
   }
   std::vector<Stager::Part> parts;
   for (const RowRange& range : rows) {

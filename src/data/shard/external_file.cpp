@@ -17,7 +17,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t most_objects = 1 << 16;  // of a file that are looked at
+constexpr std::size_t most_objects = 1 << 16;  // of a file, at most, that are looked at
 constexpr hsize_t longest_external_side = 65535;
 constexpr std::size_t most_channels = 4;
 
@@ -37,7 +37,7 @@ std::string list_text(const std::vector<Found>& all) {
   return texts.empty() ? "none" : join(texts, ", ");
 }
 
-/// Its shape, when it is a data set of numbers.
+/// The shape of an object, if it is a data set of numbers.
 bool describe(hid_t file, const char* name, Found& found) {
   const h5::Data data(H5Dopen2(file, name, H5P_DEFAULT));
   if (!data) return false;
@@ -79,7 +79,7 @@ std::string last_word(const std::string& name) {
   return word;
 }
 
-/// The only candidate, or the only one of a usual name.
+/// The only candidate, or the only one with a usual name.
 const Found* choose(const std::vector<Found>& candidates, const std::vector<std::string>& usual) {
   if (candidates.size() == 1) return &candidates.front();
   for (const std::string& name : usual) {
@@ -123,10 +123,10 @@ Found find_images(hid_t file, const std::filesystem::path& path, const ExternalS
   const Found* found = choose(candidates, {"images", "image", "x", "data", "imgs", "img"});
   if (found != nullptr) return *found;
   if (candidates.empty())
-    h5::refuse(path,
-               fmt::format("is no shard and holds no images (numbers of 4 dimensions, or 3); make "
-                           "shards with 'lockstep pack'. There are: {}",
-                           list_text(all)));
+    h5::refuse(path, fmt::format(
+                         "is not a shard and holds no images (numbers of 4 dimensions, or 3); make "
+                         "shards with 'lockstep pack'. There are: {}",
+                         list_text(all)));
   h5::refuse(path, fmt::format("holds several data sets that may be the images; say which with "
                                "--data.images (and --data.labels): {}",
                                list_text(candidates)));
@@ -173,7 +173,7 @@ Number number_of(hid_t type, const h5::Item& item) {
     if (bytes == 4) return has_sign ? Number::i32 : Number::u32;
     if (bytes == 8) return has_sign ? Number::i64 : Number::u64;
   }
-  item.refuse(fmt::format("holds numbers of {} bytes, which are not read", bytes));
+  item.refuse(fmt::format("holds numbers of {} bytes, which cannot be read", bytes));
 }
 
 bool are_channels(hsize_t extent) { return extent >= 1 && extent <= most_channels; }
@@ -196,7 +196,7 @@ PixelForm form_of(const Found& images, const std::filesystem::path& path,
   }
   const bool first = are_channels(s[1]), last = are_channels(s[3]);
   if (spec.layout == "auto" && first == last) {
-    h5::refuse(path, fmt::format("{}: it cannot be told which dimension holds the channels; say it "
+    h5::refuse(path, fmt::format("{}: cannot tell which dimension holds the channels; set it "
                                  "with --data.layout nhwc (the last) or nchw (the second)",
                                  shape_text(images)));
   }
@@ -217,10 +217,11 @@ std::vector<std::int32_t> read_labels(hid_t file, const std::filesystem::path& p
     item.read(std::span(values));
     for (std::size_t row = 0; row < rows; ++row) {
       const auto value = values[row];
-      const bool fits = value >= 0 && value <= std::numeric_limits<std::int32_t>::max();  // NaN not
+      const bool fits =
+          value >= 0 && value <= std::numeric_limits<std::int32_t>::max();  // false for NaN
       labels[row] = fits ? static_cast<std::int32_t>(value) : -1;
       if (!fits || static_cast<decltype(type)>(labels[row]) != value)
-        h5::refuse(path, fmt::format("row {} of /{} is {}: labels are whole numbers from 0 on", row,
+        h5::refuse(path, fmt::format("row {} of /{} is {}: labels are whole numbers from 0", row,
                                      found.name, value));
     }
   };
@@ -244,7 +245,7 @@ std::vector<std::string> read_classes(hid_t file, const std::filesystem::path& p
   return {};
 }
 
-// Its images, while it is being opened: one of the two.
+// The images of a file that is being opened, in one of two forms.
 struct Images {
   PixelForm form;
   std::unique_ptr<FileBytes> bytes;
@@ -307,7 +308,7 @@ Levels judge_levels(const std::filesystem::path& path, const Images& images, std
     h5::refuse(path, fmt::format("its floats go from {:.4g} to {:.4g}, which are neither 0 to 1 "
                                  "nor 0 to 255; for -1 to 1 say --data.range -1-1",
                                  smallest, largest));
-  return {0, largest <= 1.002 ? 1.0 : 255.0};  // half a level beyond
+  return {0, largest <= 1.002 ? 1.0 : 255.0};  // allows half a level more
 }
 
 Levels find_levels(const std::filesystem::path& path, const ExternalSpec& spec,
@@ -321,7 +322,7 @@ Levels find_levels(const std::filesystem::path& path, const ExternalSpec& spec,
 
 ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& spec,
                         const std::optional<Levels>& levels, BlockCache& cache) {
-  Images images;  // closes what it holds under a Session of its own
+  Images images;  // closes what it holds under its own Session
   ShardFile opened = open_data(path, spec, images);
   opened.levels = levels ? *levels : find_levels(path, spec, images, opened.info.rows);
   images.form.low = opened.levels->low;

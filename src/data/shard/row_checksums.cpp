@@ -25,7 +25,7 @@ void RowChecksums::check(std::size_t row, std::int32_t label, std::span<const st
   if (crc == stored) return;
   const StagedFile* copy = nullptr;
   if (file != nullptr) {
-    file->require_read(row);  // pages that are gone are no damage
+    file->require_read(row);  // missing pages are not a damaged row
     copy = file->staged();
   }
   throw BadRow(fmt::format(

@@ -19,8 +19,8 @@ class RowChecksums {
   RowChecksums() = default;
   /// `what` rows are: "pixels" or "JPEG".
   RowChecksums(std::filesystem::path path, std::string what, std::vector<std::uint32_t> crcs);
-  /// Throws BadRow naming the file and the row, or InputError when the row was not read. `file`:
-  /// where its bytes came from; null: from blocks.
+  /// Throws BadRow naming the file and the row, or InputError when the row could not be read.
+  /// `file`: where its bytes came from; null: from blocks.
   void check(std::size_t row, std::int32_t label, std::span<const std::uint8_t> bytes,
              const FileBytes* file) const;
 

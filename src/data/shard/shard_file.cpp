@@ -26,7 +26,7 @@ constexpr h5::NumberType whole_numbers{Kind::integer, 0, true, "integer"};
 constexpr h5::NumberType float_numbers{Kind::real, 0, true, "floating point"};
 constexpr hsize_t longest_side = 65535;  // keeps every product of sides within 64 bits
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62, largest_jpeg = 1 << 28;
-constexpr std::size_t most_pixels = 1 << 28;  // as decode_image()
+constexpr std::size_t most_pixels = 1 << 28;  // as in decode_image()
 
 int version_of(Encoding encoding) {
   return encoding == Encoding::raw ? shard_version : jpeg_shard_version;
@@ -106,7 +106,7 @@ void check_labels(const ShardFile& shard) {
   }
 }
 
-// A shard that is being opened. Its rows can be made once all else of it is read.
+// A shard that is being opened. Its rows can be made after everything else is read.
 struct Opened {
   ShardFile shard;
   std::unique_ptr<FileBytes> bytes;
@@ -144,11 +144,11 @@ void open_pixels(Opened& opened, hid_t file) {
   }
   const std::size_t row_bytes = shard.info.row_bytes();
   if (shard.info.rows > most_bytes / row_bytes) h5::refuse(shard.path, "is truncated");
-  // Before anything is made as long as the rows are said to be many.
+  // Checked before memory is taken for the number of rows that the file claims.
   opened.bytes = std::make_unique<FileBytes>(shard.path, offset, shard.info.rows * row_bytes, true);
 }
 
-// Each row's JPEG lies within the bytes and has a size.
+// Checks that each row's JPEG lies within the bytes and has a size.
 void check_jpegs(const Opened& opened, std::uint64_t bytes) {
   const ShardFile& shard = opened.shard;
   for (std::size_t row = 0; row < shard.info.rows; ++row) {
@@ -232,7 +232,7 @@ bool looks_like_shard(const std::filesystem::path& path) {
 }
 
 ShardFile open_shard(const std::filesystem::path& path, BlockCache& cache) {
-  Opened opened;  // closes what it holds under a Session of its own
+  Opened opened;  // closes what it holds under its own Session
   ShardFile& shard = opened.shard;
   shard.path = path;
   const h5::Session session;

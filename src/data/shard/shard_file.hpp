@@ -17,10 +17,10 @@ inline constexpr const char* shard_format = "lockstep-shard";
 inline constexpr int shard_version = 2;
 inline constexpr const char* jpeg_shard_format = "lockstep-jpeg-shard";
 inline constexpr int jpeg_shard_version = 1;
-/// Of one file: memory is taken for each before a chunked one shows that they are there.
+/// The most rows of one file: memory is taken for each before a chunked file shows that they exist.
 inline constexpr std::uint64_t most_rows = std::uint64_t{1} << 31;
 
-/// What floats of another program's file go from and to; for other numbers this says nothing.
+/// The range of floats in another program's file; unused for other numbers.
 struct Levels {
   double low = 0, high = 255;
 };
@@ -31,22 +31,22 @@ struct ShardFile {
   DataSetInfo info;
   std::vector<std::int32_t> labels;  ///< [rows]
   std::unique_ptr<Rows> rows;
-  std::optional<Levels> levels;  ///< another program's file has them
+  std::optional<Levels> levels;  ///< of another program's file
   bool external() const { return levels.has_value(); }
 };
 
-/// A file that says that it is a shard, opened under no Session.
+/// True when a file says that it is a shard. The caller must not hold a Session.
 bool looks_like_shard(const std::filesystem::path& path);
 
 /// Opens an HDF5 file for reading. Throws InputError naming it. The caller holds a Session.
 h5::File open_hdf5(const std::filesystem::path& path);
 
-/// True when a data set is plain bytes in one piece of this very file; says where. The caller holds
+/// True when a data set is plain bytes in one piece of this very file, and where. The caller holds
 /// a Session.
 bool lies_in_one_piece(h5::Id images, std::uint64_t& offset);
 
-/// Reads everything but the pixels; blocks of which are kept in `cache`. Throws InputError naming
-/// the file and what is wrong with it.
+/// Reads everything but the pixels; `cache` keeps blocks of these. Throws InputError naming the
+/// file and what is wrong with it.
 ShardFile open_shard(const std::filesystem::path& path, BlockCache& cache);
 
 }  // namespace lockstep::data

@@ -20,7 +20,7 @@ std::vector<std::filesystem::path> list_shards(const std::filesystem::path& path
     for (std::size_t i = 0; status == 0 && i < found.gl_pathc; ++i)
       files.emplace_back(found.gl_pathv[i]);
     ::globfree(&found);
-    if (files.empty()) h5::refuse(path, "no file has a name like that");
+    if (files.empty()) h5::refuse(path, "no file has such a name");
     std::sort(files.begin(), files.end());
     return files;
   }

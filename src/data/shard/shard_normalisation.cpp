@@ -43,7 +43,7 @@ void set_normalisation(const std::filesystem::path& shard, std::span<const float
     if (!file) h5::refuse_with_cause(shard, "cannot be opened for writing");
     replace(file.get(), shard, "mean", mean);
     replace(file.get(), shard, "stddev", stddev);
-    // Closing writes; a full disk shows here or not at all.
+    // Closing writes; a full disk shows here or never.
     if (H5Fclose(file.release()) < 0) h5::refuse_with_cause(shard, "cannot be written");
   }
   synchronise(shard);

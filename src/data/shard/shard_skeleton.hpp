@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// Where the rows' data lie in a shard, in bytes from its beginning.
+/// Where the rows' data is in a shard, in bytes from its beginning.
 struct Places {
   std::uint64_t images = 0;  ///< pixels, or JPEGs
   std::uint64_t labels = 0, crcs = 0;
@@ -15,11 +15,11 @@ struct Places {
   std::uint64_t end = 0;                 ///< the file's length
 };
 
-/// Writes a shard without its rows to `file`. HDF5 lays it out and is done with it before the first
-/// row arrives: what is large is written past it, because it can neither close a file on a disk
-/// that has filled up nor end the program in peace after that. `jpeg_bytes`: of all rows, with
-/// Encoding::jpeg; where they begin does not depend on it if it is least_jpeg_bytes or more. Errors
-/// name `path`.
+/// Writes a shard without its rows to `file`. HDF5 lays it out and closes it before the first row
+/// arrives. The rows are written without HDF5, because HDF5 can neither close a file on a full disk
+/// nor let the program end cleanly after that. `jpeg_bytes`: of all rows, with Encoding::jpeg; the
+/// place where they begin does not depend on it if it is least_jpeg_bytes or more. Errors name
+/// `path`.
 Places write_skeleton(const std::filesystem::path& file, const std::filesystem::path& path,
                       const DataSetInfo& info, std::size_t rows, std::uint64_t jpeg_bytes);
 

@@ -25,9 +25,9 @@ using Descriptor = Owned<int, ::close, -1>;
 
 }  // namespace
 
-// A raw shard is laid out by HDF5 first, and its rows are written into it. How long JPEGs will be
-// nobody knows before, but where they begin: they are written there, and the layout is written
-// around them when all are there.
+// HDF5 lays out a raw shard first, and its rows are written into it. The length of JPEGs is not
+// known in advance, but the place where they begin is: they are written there, and the layout is
+// written around them at the end.
 struct ShardWriter::Impl {
   PendingFile pending;
   std::filesystem::path path;
@@ -82,7 +82,7 @@ struct ShardWriter::Impl {
     crcs.push_back(row_crc(bytes, label));
   }
 
-  // Everything of the final layout but the room for the JPEGs.
+  // The final layout, except for the room for the JPEGs.
   void write_layout() {
     const PendingFile layout(path.string() + ".layout");
     const std::uint64_t bytes = std::max(flushed, least_jpeg_bytes);

@@ -22,7 +22,7 @@ Pixels noise(std::size_t size) {
   return pixels;
 }
 
-// Each pixel by the definition: pad, crop, flip, cut out.
+// Each pixel by definition: pad, crop, flip, cut out.
 Pixels by_definition(const AugmentSpec& spec, const Placement& where, int height, int width,
                      int channels, const Pixels& fill, const Pixels& from) {
   Pixels to(from.size());

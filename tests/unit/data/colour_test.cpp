@@ -16,7 +16,7 @@ namespace {
 
 using Pixels = std::vector<std::uint8_t>;
 
-/// Noise with all that makes a difference: greys, black, white, equal channels.
+/// Noise that includes all special cases: greys, black, white, equal channels.
 Pixels colours(std::size_t pixels, std::size_t channels) {
   Pixels values(pixels * channels);
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -53,7 +53,7 @@ struct Picture {
   }
 };
 
-/// Levels are cut off, not rounded: the exact value says which, unless it lies on the edge.
+/// Levels are cut off, not rounded: the exact value decides, unless it lies on the edge.
 bool is_level(int got, double exact) {
   const double v = std::clamp(exact, 0.0, 255.0);
   return got == static_cast<int>(v) ||
@@ -69,7 +69,7 @@ bool every_level(const Picture& p, Want want) {
   return true;
 }
 
-// As wide as needed for whole registers and for what is left of them.
+// Wide enough for whole registers and a rest.
 const std::array<std::array<std::size_t, 3>, 6> picture_shapes = {
     {{1, 1, 3}, {3, 3, 3}, {7, 19, 3}, {33, 37, 3}, {5, 64, 1}, {16, 17, 1}}};
 
@@ -120,7 +120,7 @@ TEST_CASE("brightness, contrast and saturation blend as torchvision's formulas s
     }
 }
 
-TEST_CASE("a hue that is turned is the colour of the other hue", "[colour]") {
+TEST_CASE("a turned hue is the colour of the other hue", "[colour]") {
   for (const double by : {-0.5, -0.31, -0.1, 0.0, 0.05, 0.25, 0.5}) {
     Picture p{33, 37, 3};
     adjust_hue(p.canvas(), by);
@@ -212,7 +212,7 @@ TEST_CASE("a warped image shows the nearest pixels, and black where there are no
     CHECK(agrees(shear_x(by), [&](double y, double x) { return Place{y, x + by * y}; }));
     CHECK(agrees(shear_y(by), [&](double y, double x) { return Place{y + by * x, x}; }));
   }
-  // Against the clock by a quarter: what was on the right is now on top.
+  // A quarter counterclockwise: the right side is now on top.
   Picture p{9, 9, 3};
   warp(p.canvas(), rotation(90, 9, 9), scratch);
   CHECK(every_level(p, [&](auto y, auto x, auto c) { return p.at(x, 8 - y, c); }));

@@ -38,7 +38,7 @@ constexpr std::size_t row_count = 20000;
 
 }  // namespace
 
-TEST_CASE("jitter's amounts are uniform over their ranges and its order is any", "[effects]") {
+TEST_CASE("jitter's amounts are uniform over their ranges and every order occurs", "[effects]") {
   const AugmentSpec spec =
       with({.brightness = 0.4f, .contrast = 1.5f, .saturation = 0.2f, .hue = 0.1f});
   const std::array<double, 4> low = {0.6, 0, 0.8, -0.1}, high = {1.4, 2.5, 1.2, 0.1};
@@ -58,7 +58,8 @@ TEST_CASE("jitter's amounts are uniform over their ranges and its order is any",
   for (const auto& [order, count] : orders) CHECK(count == Approx(row_count / 24.0).epsilon(0.2));
 }
 
-TEST_CASE("RandAugment draws all operations alike, with torchvision's magnitudes", "[effects]") {
+TEST_CASE("RandAugment draws all operations equally often, with torchvision's magnitudes",
+          "[effects]") {
   AugmentSpec spec = with({.operations = 2, .magnitude = 9});
   std::map<int, std::array<int, 2>> signs;
   for (std::size_t row = 0; row < row_count; ++row) {
@@ -93,7 +94,7 @@ TEST_CASE("RandAugment draws all operations alike, with torchvision's magnitudes
   CHECK(of(O::posterise, 30) == 4);
 }
 
-TEST_CASE("what is erased keeps RandomErasing's law", "[effects]") {
+TEST_CASE("the erased part follows RandomErasing's law", "[effects]") {
   const AugmentSpec spec = with({.erase = 0.25f});
   std::size_t erased = 0;
   for (std::size_t row = 0; row < row_count; ++row) {
@@ -145,7 +146,7 @@ TEST_CASE("a cutout stays the mean whatever happens to the colours", "[effects]"
   write_shard(folder.path / "a.h5", small_info(), 0, 9);
   const DataSet rows(folder.path / "a.h5");
   AugmentSpec spec = with({.brightness = 0.9f, .contrast = 0.9f, .operations = 2});
-  spec.cutout = 20;  // all of it
+  spec.cutout = 20;  // the whole image
   RowReader reader(rows, spec);
   std::vector<std::uint8_t> got(reader.row_bytes());
   reader.read(0, 4, got);

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t row_count = 23, image_height = 5, image_width = 4, image_channels = 3,
                       class_count = 3;
 
-// Rows as small_info() has them.
+// Rows as in small_info().
 std::vector<std::uint8_t> all_pixels() {
   std::vector<std::uint8_t> all;
   for (std::size_t row = 0; row < row_count; ++row) {
@@ -38,7 +38,7 @@ struct Form {
   bool channels_first = false;
   std::vector<hsize_t> chunk;
   std::function<void(hid_t created)> filters;
-  double scale = 1, shift = 0;  // what stands in the file: pixel * scale + shift
+  double scale = 1, shift = 0;  // the file holds pixel * scale + shift
   const char* name = "images";
 };
 
@@ -121,7 +121,7 @@ std::string refusal(const fs::path& path, const ExternalSpec& spec = {}) {
   return "";
 }
 
-// Stores chunks that were compressed here, as a plugin of that number would have.
+// Stores chunks that were compressed here, as a plugin of that number would.
 template <class Compress>
 fs::path write_chunks(const fs::path& path, H5Z_filter_t filter, Compress compress) {
   Form form;
@@ -229,11 +229,11 @@ TEST_CASE("Zstandard and Blosc chunks are decoded without a plugin", "[external]
   require_rows(blosc);
 }
 
-TEST_CASE("a chunk that is damaged is refused by file and row", "[external]") {
+TEST_CASE("a damaged chunk is an error that names file and row", "[external]") {
   const Folder folder;
   const auto refused = [&](H5Z_filter_t filter, std::vector<std::uint8_t> bytes) {
     const auto damage = [&](std::span<const std::uint8_t>) { return bytes; };
-    // The first chunk must do for mean and deviation: a range of rows is asked for by name below.
+    // Mean and deviation come from `like`, so opening the set reads no damaged chunk.
     ExternalSpec spec;
     const DataSetInfo like = small_info();
     spec.like = &like;
@@ -277,7 +277,7 @@ TEST_CASE("a chunk without filters that is stored longer or shorter than it is",
     H5Dclose(data);
     write_labels(file);
     H5Fclose(file);
-    // What HDF5 itself makes of it: the pixels, if they are there, and nothing beyond them.
+    // HDF5's own result: the pixels, if they are there, and nothing beyond them.
     if (bytes > 1000) {
       const DataSet set(path);
       CHECK(set.storage().layout == "chunks of 4 row(s), not compressed");
@@ -372,7 +372,7 @@ TEST_CASE("virtual data sets and patterns of files", "[external]") {
   compressed.filters = [](hid_t created) { H5Pset_deflate(created, 6); };
   write_file_of(folder.path / "part2.hdf5", compressed);
   require_rows(DataSet(folder.path / "part?.h*"), 2);
-  CHECK_THAT(refusal(folder.path / "none*.h5"), Contains("no file has a name like that"));
+  CHECK_THAT(refusal(folder.path / "none*.h5"), Contains("no file has such a name"));
 
   const fs::path path = folder.path / "whole.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
@@ -408,7 +408,7 @@ TEST_CASE("virtual data sets and patterns of files", "[external]") {
   CHECK_THAT(refusal(path), Contains("whole.h5") && Contains("part2.hdf5, which cannot be read"));
 }
 
-TEST_CASE("images and labels are found, or it is said what there is", "[external]") {
+TEST_CASE("images and labels are found, or the error lists what there is", "[external]") {
   const Folder folder;
   const fs::path path = folder.path / "a.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
@@ -445,7 +445,7 @@ TEST_CASE("images and labels are found, or it is said what there is", "[external
   CHECK_THAT(refusal(path, spec), Contains("images have 4 dimensions"));
 }
 
-TEST_CASE("numbers that are no pixels are refused by file and row", "[external]") {
+TEST_CASE("numbers that are not pixels are errors that name file and row", "[external]") {
   const Folder folder;
   const DataSetInfo like = small_info();
   const auto error_of_row = [&](const Form& form, const char* range) {
@@ -464,7 +464,7 @@ TEST_CASE("numbers that are no pixels are refused by file and row", "[external]"
   const std::vector<hsize_t> none, some = {4, image_height, image_width, image_channels};
   for (const auto& chunk : {none, some}) {
     CHECK_THAT(error_of_row({H5T_STD_I16LE, false, chunk, nullptr, 1, 1}, "auto"),
-               Contains("a.h5: row ") && Contains("holds the number 256, which is no pixel"));
+               Contains("a.h5: row ") && Contains("holds the number 256, which is not a pixel"));
     CHECK_THAT(error_of_row({H5T_STD_I8LE, false, chunk, nullptr, 0.5, -10}, "auto"),
                Contains("a.h5: row ") && Contains("holds the number -"));
     CHECK_THAT(error_of_row({H5T_IEEE_F32LE, false, chunk, nullptr, 1, 0}, "0-1"),
@@ -477,7 +477,7 @@ TEST_CASE("numbers that are no pixels are refused by file and row", "[external]"
   }
 }
 
-TEST_CASE("labels that are none are refused by file and row", "[external]") {
+TEST_CASE("invalid labels are errors that name file and row", "[external]") {
   const Folder folder;
   const auto refused = [&](double label) {
     const fs::path path = folder.path / "a.h5";
@@ -568,7 +568,7 @@ TEST_CASE("many threads read chunks through one small cache", "[external][loader
   form.chunk = {3, image_height, image_width, image_channels};
   form.filters = [](hid_t created) { H5Pset_deflate(created, 6); };
   ExternalSpec spec;
-  spec.cache_bytes = 500;  // two blocks and a bit
+  spec.cache_bytes = 500;  // a little more than two blocks
   const DataSet set(write_file_of(folder.path / "a.h5", form), spec);
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};

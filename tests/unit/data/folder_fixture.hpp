@@ -11,7 +11,7 @@
 
 namespace lockstep::test {
 
-/// A directory of the test's own, gone with it.
+/// A temporary directory of the test, removed with this object.
 struct Folder {
   std::filesystem::path path;
   explicit Folder(const std::string& name = "test")
@@ -23,7 +23,7 @@ struct Folder {
   ~Folder() { std::filesystem::remove_all(path); }
 };
 
-/// What stands in a directory, in order of name.
+/// The entries of a directory, in order of name.
 inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
@@ -32,7 +32,7 @@ inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
-/// Writes over what is there, and makes the directory if need be.
+/// Writes the file, replacing an old one, and makes the directory if need be.
 inline void write_file(const std::filesystem::path& path, const std::string& bytes) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << bytes;

@@ -68,7 +68,7 @@ TEST_CASE("images of 1 to 4 channels are normalised channel by channel", "[cpu]"
     CHECK(std::abs(got[i] - want[i]) <= 1e-4 * (1 + std::abs(want[i])));
 }
 
-TEST_CASE("images of other numbers of channels are refused by the data's name", "[cpu]") {
+TEST_CASE("other numbers of channels are an error that names the data set", "[cpu]") {
   data::DataSetInfo info;
   for (info.channels = 1; info.channels <= 4; ++info.channels)
     CHECK_NOTHROW(train::require_channels(info, "data/x"));

@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// Nothing when `bytes` is refused as bad input that names it.
+/// Empty when `bytes` is rejected as bad input with an error that names it.
 std::optional<Image> decoded(const std::string& bytes) {
   try {
     return decode_image(bytes, "holiday.jpg");
@@ -65,7 +65,7 @@ TEST_CASE("a PNG decodes to its values; transparency and low bytes are dropped",
     }
 }
 
-TEST_CASE("an image that is cut off anywhere is refused by name", "[image]") {
+TEST_CASE("an image that is cut off anywhere is an error that names it", "[image]") {
   const bool progressive = GENERATE(false, true);
   for (const std::string& whole :
        {jpeg_of(picture(24, 24, 3), progressive), png_of(picture(24, 24, 3))}) {
@@ -77,7 +77,7 @@ TEST_CASE("an image that is cut off anywhere is refused by name", "[image]") {
   }
 }
 
-TEST_CASE("a damaged byte never does worse than be refused, nor harms the next image", "[image]") {
+TEST_CASE("a damaged byte is at worst an error and never harms the next image", "[image]") {
   const std::string jpeg = jpeg_of(picture(24, 24, 3)), png = png_of(picture(24, 24, 3));
   const Image want = decoded_by_libjpeg(jpeg);
   for (std::size_t at = 0; at < jpeg.size(); ++at) {
@@ -94,7 +94,7 @@ TEST_CASE("a damaged byte never does worse than be refused, nor harms the next i
   }
 }
 
-TEST_CASE("what is no image is refused by name", "[image]") {
+TEST_CASE("a file that is not an image is an error that names it", "[image]") {
   CHECK_THROWS_WITH(decode_image("", "a.jpg"), Contains("a.jpg: not an image: the file is empty"));
   CHECK_THROWS_WITH(decode_image("GIF89a...", "a.jpg"), Contains("a.jpg: not an image: neither"));
   CHECK_THROWS_WITH(decode_image("\xFF\xD8\xFF\xE0 hello", "a.jpg"), Contains("a.jpg: broken"));

@@ -82,7 +82,7 @@ TEST_CASE("a part of a reduced JPEG has the pixels of the whole reduced one", "[
   CHECK(pixels_of(part, box) == pixels_of(whole, box));
 }
 
-TEST_CASE("a JPEG that is not what it should be is refused, and the next one decoded", "[jpeg]") {
+TEST_CASE("a wrong JPEG is an error, and the next one is decoded", "[jpeg]") {
   const std::string jpeg = jpeg_of(picture(40, 30, 3));
   const Box box{10, 5, 20, 20};
   JpegRegion region;
@@ -99,7 +99,7 @@ TEST_CASE("a JPEG that is not what it should be is refused, and the next one dec
   CHECK_NOTHROW(decode(jpeg, 40, false));
 }
 
-TEST_CASE("a JPEG without its tables is refused, whatever was decoded before", "[jpeg]") {
+TEST_CASE("a JPEG without its tables is an error, whatever was decoded before", "[jpeg]") {
   const std::string jpeg = jpeg_of(picture(40, 30, 3));
   std::string stripped = jpeg;
   for (std::size_t at = 0; (at = stripped.find("\xFF\xDB", at)) != std::string::npos;) {

@@ -55,7 +55,7 @@ fs::path write_jpegs(const fs::path& path, std::size_t first, std::size_t rows) 
   return path;
 }
 
-/// Writes `values` over a data set, from its beginning on.
+/// Writes `values` over the beginning of a data set.
 template <class Number>
 void overwrite(const fs::path& path, const char* name, hid_t type, std::vector<Number> values) {
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
@@ -141,7 +141,7 @@ TEST_CASE("the same JPEGs make the same bytes, and nothing else stays", "[jpeg][
   }
 }
 
-TEST_CASE("a damaged JPEG, and one whose label changed, is refused by row", "[jpeg][shard]") {
+TEST_CASE("a damaged JPEG or a changed label is an error that names the row", "[jpeg][shard]") {
   const Folder folder;
   const fs::path path = write_jpegs(folder.path / "a.h5", 0, 5);
   std::vector<std::uint8_t> buffer;
@@ -154,7 +154,7 @@ TEST_CASE("a damaged JPEG, and one whose label changed, is refused by row", "[jp
   CHECK_THROWS_WITH(DataSet(path).read_jpeg(0, buffer), Contains("row 0 is damaged"));
 }
 
-TEST_CASE("offsets and sizes that cannot be are refused by row", "[jpeg][shard]") {
+TEST_CASE("impossible offsets and sizes are errors that name the row", "[jpeg][shard]") {
   const Folder folder;
   const fs::path path = write_jpegs(folder.path / "a.h5", 0, 5);
   overwrite<std::uint64_t>(path, "offsets", H5T_NATIVE_UINT64, {0, 50, 40});
@@ -175,7 +175,7 @@ TEST_CASE("offsets and sizes that cannot be are refused by row", "[jpeg][shard]"
   CHECK_NOTHROW(reader.read(0, 1, image));
 }
 
-TEST_CASE("a truncated shard of JPEGs is refused, wherever it is cut", "[jpeg][shard]") {
+TEST_CASE("a truncated shard of JPEGs is an error, wherever it is cut", "[jpeg][shard]") {
   const Folder folder;
   const fs::path path = write_jpegs(folder.path / "a.h5", 0, 20);
   const std::string whole = read_text(path);
@@ -186,7 +186,7 @@ TEST_CASE("a truncated shard of JPEGs is refused, wherever it is cut", "[jpeg][s
   }
 }
 
-TEST_CASE("shards of pixels and of JPEGs are no one data set", "[jpeg][shard]") {
+TEST_CASE("shards of pixels and of JPEGs are not one data set", "[jpeg][shard]") {
   const Folder folder;
   write_jpegs(folder.path / "a.h5", 0, 3);
   write_shard(folder.path / "b.h5", small_info(), 0, 3);
@@ -246,7 +246,7 @@ TEST_CASE("a random window of a resized JPEG lies in it", "[jpeg][loader]") {
   CHECK(all_batches(rows, how, 1) == all_batches(rows, how, 2));
 }
 
-TEST_CASE("what cannot be cropped as asked is refused by the data set's name", "[jpeg][loader]") {
+TEST_CASE("an impossible crop is an error that names the data set", "[jpeg][loader]") {
   const DataSetInfo jpegs = jpeg_info(), pixels = small_info();
   AugmentSpec how;
   CHECK_THROWS_WITH(delivered(jpegs, how, "set"), Contains("set has images of many sizes"));

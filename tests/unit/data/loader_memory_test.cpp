@@ -109,10 +109,10 @@ std::size_t resident_bytes() {
   return pages * 4096;
 }
 
-// What this process has had in memory at most, from here on, beyond what it has now.
+// The most memory that this process uses from here on, beyond what it uses now.
 template <class Use>
 std::size_t most_memory_of(Use use) {
-  ::malloc_trim(0);  // what other tests have left
+  ::malloc_trim(0);  // what other tests left
   std::ofstream("/proc/self/clear_refs") << "5";
   const std::size_t before = resident_bytes();
   const std::size_t lent = use();
@@ -129,7 +129,7 @@ bool cannot_be_measured() {
 
 }  // namespace
 
-TEST_CASE("a loader of 1.3 million rows takes 64 MB beside its ring", "[loader-memory]") {
+TEST_CASE("a loader of 1.3 million rows takes 64 MB in addition to its ring", "[loader-memory]") {
   if (cannot_be_measured()) return;
   const Folder folder;
   const fs::path path = write_large(folder.path / "a.h5");
@@ -149,7 +149,7 @@ TEST_CASE("a loader of 1.3 million rows takes 64 MB beside its ring", "[loader-m
     });
     INFO(most);
     CHECK(most < allowed_bytes);
-    CHECK(most > 8 * row_count);  // labels and checksums: it was measured
+    CHECK(most > 8 * row_count);  // labels and checksums: the measurement works
   }
 }
 

@@ -58,7 +58,7 @@ struct Fixture {
   }
 };
 
-// What a batch shows to the trainer, by value.
+// The contents of a batch as the trainer sees them, by value.
 struct Seen {
   std::uint64_t epoch = 0, index = 0;
   std::size_t rows = 0, capacity = 0;
@@ -87,7 +87,7 @@ std::vector<Seen> run(Fixture& fixture, const LoaderSpec& spec) {
   return all;
 }
 
-/// Cuts the first file off, and takes batches until next() throws.
+/// Cuts off the first file and takes batches until next() throws.
 void read_what_is_cut_off(Fixture& fixture, Loader& loader) {
   loader.release(loader.next());
   std::filesystem::resize_file(fixture.rows->files()[0], 10);
@@ -267,7 +267,7 @@ TEST_CASE("ready() tells when next() gives a batch at once", "[loader]") {
 }
 
 TEST_CASE("the loader runs ahead into the next epoch", "[loader]") {
-  // Once everything has been prefetched, nobody notices that the files are damaged. A machine that
+  // Once everything has been prefetched, no one notices that the files are damaged. A machine that
   // is busy elsewhere gets more time for it.
   std::size_t batches = 0;
   for (int ms = 100; batches < 4 && ms < 30'000; ms *= 10) {
@@ -298,17 +298,17 @@ TEST_CASE("a worker's error reaches next(), by file and row, and stays", "[loade
       Loader loader(*fixture.rows, spec, fixture.device);
       CHECK_THROWS_WITH(read_what_is_cut_off(fixture, loader), Contains("a.h5: row "));
       CHECK_THROWS_AS(loader.next(), InputError);
-    }  // its workers read what open() replaces
+    }  // its workers read the file that open() replaces
     std::filesystem::remove(fixture.rows->files()[0]);
     write_shard(fixture.rows->files()[0], small_info(), 0, 14);
     fixture.open();
   }
 }
 
-TEST_CASE("broken rows are replaced by the same ones, whoever reads them", "[loader]") {
+TEST_CASE("broken rows are replaced by the same ones on every reader", "[loader]") {
   Fixture fixture(40);
   const std::size_t row_bytes = small_info().row_bytes();
-  const auto spoil = [&](std::size_t row) {  // of the first file: its pixels change, not its CRC
+  const auto spoil = [&](std::size_t row) {  // of the first file: changes its pixels, not its CRC
     const std::string file = read_text(fixture.rows->files()[0]);
     const std::vector<std::uint8_t> image = pixels(small_info(), row);
     std::string bytes = file;

@@ -63,7 +63,7 @@ fs::path write_external(const fs::path& path, const Layout& layout) {
   return path;
 }
 
-/// What is said of the first row that cannot be read; empty when all can.
+/// The error for the first row that cannot be read; empty when all can.
 std::string what_ends_it(const DataSet& set) {
   AugmentSpec how;
   if (set.info().encoding == Encoding::jpeg) {
@@ -80,7 +80,7 @@ std::string what_ends_it(const DataSet& set) {
   return "";
 }
 
-/// As `cp other file` would.
+/// Like `cp other file`.
 void write_over(const fs::path& path, char value) {
   const auto bytes = fs::file_size(path);
   const int file = ::open(path.c_str(), O_WRONLY);
@@ -124,7 +124,7 @@ TEST_CASE("other programs' files that change while they are read are errors that
                  Contains("a.h5: row ") && Contains("become shorter"));
       CHECK_THAT(spoilt([](const fs::path& path) { write_over(path, 7); }),
                  Contains("a.h5: row ") && Contains("the file has been changed"));
-      // The file that was opened is still there, whatever has its name.
+      // The opened file still exists, whatever now has its name.
       CHECK(spoilt([](const fs::path& path) { fs::remove(path); }).empty());
       CHECK(spoilt([](const fs::path& path) {
               write_file(path.string() + ".new", "another");
@@ -212,7 +212,7 @@ TEST_CASE("shards of JPEGs that are cut off or written over are named", "[jpeg][
   }
 }
 
-TEST_CASE("a staged copy that is cut off is named as what it is", "[stage][lost]") {
+TEST_CASE("a staged copy that is cut off is named as a copy", "[stage][lost]") {
   const Folder folder;
   DataSetInfo info = small_info();
   info.height = info.width = image_side;
@@ -233,7 +233,7 @@ TEST_CASE("a staged copy that is cut off is named as what it is", "[stage][lost]
   }
 }
 
-TEST_CASE("pages that fail behind the check become zeros, and it is said", "[lost]") {
+TEST_CASE("pages that fail after the check become zeros, and are reported", "[lost]") {
   const Folder folder;
   const fs::path path = folder.path / "pages";
   write_file(path, std::string(40'000, 'x'));
@@ -257,7 +257,7 @@ TEST_CASE("pages that fail behind the check become zeros, and it is said", "[los
   ::close(file);
 }
 
-TEST_CASE("faults elsewhere end the program as ever", "[lost]") {
+TEST_CASE("faults elsewhere end the program as before", "[lost]") {
   const Folder folder;
   const fs::path path = folder.path / "pages";
   write_file(path, std::string(8192, 'x'));

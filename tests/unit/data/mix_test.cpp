@@ -79,7 +79,7 @@ TEST_CASE("CutMix pastes the box of the partner", "[mix]") {
   }
 }
 
-TEST_CASE("what lies behind the rows is not mixed, nor is a row alone", "[mix]") {
+TEST_CASE("padding after the rows is not mixed, nor is a single row", "[mix]") {
   const Rows before;
   Rows after = mixed({0.5f, {}});
   const auto padding = before.images.end() - std::ptrdiff_t{image_bytes};

@@ -33,7 +33,7 @@ inline std::unique_ptr<data::Source> open_class_folders(const std::filesystem::p
   return open_files(spec, index.path);
 }
 
-/// What `ranks` ranks do, one after the other.
+/// Runs what `ranks` ranks do, one after the other.
 inline data::Tally pack_as(std::size_t ranks, const data::Source& source,
                            const data::PackSpec& spec, const std::filesystem::path& out) {
   using namespace data;
@@ -57,7 +57,7 @@ inline data::Tally pack_as(std::size_t ranks, const data::Source& source,
   return all;
 }
 
-/// Every file below `folder` by its name there.
+/// The content of every file below `folder`, by its relative name.
 inline std::map<std::string, std::string> contents(const std::filesystem::path& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {

@@ -22,7 +22,7 @@ PackSpec jpegs() {
   return spec;
 }
 
-/// Two classes of JPEGs of several sizes; `extra` becomes one more image of the first.
+/// Two classes of JPEGs of several sizes; `extra` becomes one more image of the first class.
 fs::path make_folder(const fs::path& folder, const std::string& extra = {}) {
   for (std::size_t i = 0; i < 12; ++i) {
     Image image = picture(20 + i, 40 - i, i % 4 == 0 ? 1 : 3);
@@ -129,7 +129,7 @@ TEST_CASE("grey shards hold grey JPEGs only", "[pack][jpeg]") {
   }
 }
 
-TEST_CASE("a broken JPEG ends a pack by name, or is left out", "[pack][jpeg]") {
+TEST_CASE("a broken JPEG ends a pack with its name, or is left out", "[pack][jpeg]") {
   const Folder folder;
   const auto source = open_class_folders(
       make_folder(folder.path / "images", jpeg_of(picture(9, 9, 3)).substr(0, 400)));

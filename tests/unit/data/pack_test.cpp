@@ -174,7 +174,7 @@ TEST_CASE("sums are exact for images of any size", "[pack]") {
     }
 }
 
-TEST_CASE("unreadable images stop a pack by name, or are skipped and listed", "[pack]") {
+TEST_CASE("unreadable images stop a pack with their names, or are skipped and listed", "[pack]") {
   const Folder folder;
   const fs::path images = make_class_folders(folder.path / "images");
   const std::string broken = png_of(picture(8, 8, 3)).substr(0, 60);
@@ -209,13 +209,13 @@ TEST_CASE("what is skipped does not depend on how rows fall into shards", "[pack
   CHECK(DataSet(folder.path / "out/train").info().rows == 6);
 }
 
-TEST_CASE("images of several sizes are refused by name unless they are resized", "[pack]") {
+TEST_CASE("images of several sizes are an error that names one unless they are resized", "[pack]") {
   const Folder folder;
   const fs::path images = make_class_folders(folder.path / "images");
   write_file(images / "dog/5.png", png_of(picture(9, 8, 1)));
   const auto source = open_class_folders(images);
   PackSpec spec;
-  spec.skip_bad = GENERATE(false, true);  // another size is no damage
+  spec.skip_bad = GENERATE(false, true);  // another size is not damage
   CHECK_THROWS_WITH(pack_as(1, *source, spec, folder.path / "out"),
                     Contains("dog/5.png: is 9 x 8") && Contains("--resize"));
   CHECK_FALSE(fs::exists(folder.path / "out"));
@@ -249,7 +249,7 @@ TEST_CASE("a data set is replaced only on request, and nothing else ever is", "[
   CHECK_THROWS_WITH(PackFolder(out, true), Contains("holiday.jpg: is not a shard"));
 }
 
-TEST_CASE("a finished shard is taken up by the same plan, and by no other", "[pack]") {
+TEST_CASE("a finished shard is kept by the same plan, and by no other", "[pack]") {
   const Folder folder;
   const fs::path out = folder.path / "out", partial = PackFolder::partial(out);
   const ShardPlan shard{"train/train-00000-of-00002.h5", true, {3, 1, 2}};
@@ -289,8 +289,8 @@ TEST_CASE("a finished shard is taken up by the same plan, and by no other", "[pa
     CHECK_THROWS_WITH(read_note(partial, shard, 2), Contains("00002.txt: is damaged"));
   }
   {
-    PackFolder anew(out, true, "seed = 2\n");
-    CHECK_FALSE(anew.resume("images = 3\n"));
+    PackFolder fresh(out, true, "seed = 2\n");
+    CHECK_FALSE(fresh.resume("images = 3\n"));
     CHECK(names_in(partial / "train").empty());
   }
   CHECK(names_in(out).empty());

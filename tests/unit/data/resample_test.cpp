@@ -34,7 +34,7 @@ Image resampled(const Image& image, const Axis& rows, const Axis& columns, bool 
   Resampler resampler;
   resampler.run({wide.data(), image.width * 4, 0, 0}, rows, columns, flip, image.channels,
                 out.pixels.data());
-  REQUIRE(out.pixels.back() == 0xEE);  // nothing is written behind the last pixel
+  REQUIRE(out.pixels.back() == 0xEE);  // nothing is written after the last pixel
   out.pixels.pop_back();
   return out;
 }
@@ -127,7 +127,7 @@ TEST_CASE("a window of a resampled image is that part of the whole", "[resample]
       }
 }
 
-TEST_CASE("resampling a box knows nothing of what is around it", "[resample]") {
+TEST_CASE("resampling a box ignores what is around it", "[resample]") {
   const Image image = noise(30, 40, 3);
   const Box box{5, 11, 17, 20};
   Image cut{box.height, box.width, 3, {}};
@@ -149,7 +149,7 @@ TEST_CASE("resampling takes pixels of 1 to 4 bytes, and keeps what keeps its siz
         static_cast<std::ptrdiff_t>(29 * 31 * channels));
 }
 
-TEST_CASE("every instruction set resamples alike", "[resample]") {
+TEST_CASE("every instruction set gives the same bits", "[resample]") {
   std::vector<const ResampleKernels*> sets = {&resample_x86_64};
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     sets.push_back(&resample_avx2);

@@ -217,7 +217,7 @@ TEST_CASE("what two positions hold is independent of each other", "[sampler]") {
   CHECK(chi_square < (pair_count - 1) + 5 * std::sqrt(2.0 * (pair_count - 1)));
 }
 
-TEST_CASE("batches that ranks cannot share are refused with the numbers", "[sampler]") {
+TEST_CASE("batches that ranks cannot share are errors that give the numbers", "[sampler]") {
   SamplerSpec spec = whole(100);
   spec.world = 3;
   spec.global_batch = 2;
@@ -230,7 +230,7 @@ TEST_CASE("batches that ranks cannot share are refused with the numbers", "[samp
   spec.world = 101;
   spec.global_batch = 101;
   CHECK_THROWS_WITH(Sampler(spec), Contains("101 ranks") && Contains("100 rows"));
-  spec.shuffle = Shuffle::none;  // an evaluation counts every row, whoever has none
+  spec.shuffle = Shuffle::none;  // an evaluation counts every row, even if a rank has none
   CHECK(each_once(global_batch(spec, 0, 0), 100));
   spec = whole(0);
   CHECK_THROWS_WITH(Sampler(spec), Contains("no rows"));

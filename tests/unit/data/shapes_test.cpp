@@ -37,7 +37,7 @@ TEST_CASE("generated classes are equally frequent and no row is in both splits",
 
 TEST_CASE("no single pixel of a generated image tells its class", "[shapes]") {
   // The mean of n pixels of deviation 70 has a deviation of 70 / sqrt(n): 3.1 for 500. Of 30,720
-  // such means none is 6 deviations off unless a class has a place or a colour of its own.
+  // such means none is 6 deviations off unless a class has its own place or colour.
   constexpr std::size_t rows = 500, values = 32 * 32 * 3;
   std::vector<double> overall(values);
   std::vector<std::vector<double>> mean(10, std::vector<double>(values));

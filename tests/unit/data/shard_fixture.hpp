@@ -22,7 +22,7 @@ inline data::DataSetInfo small_info() {
   return info;
 }
 
-/// Row `row` as the fixture's shards have it.
+/// Row `row` as in the fixture's shards.
 inline std::vector<std::uint8_t> pixels(const data::DataSetInfo& info, std::size_t row) {
   std::vector<std::uint8_t> image(info.row_bytes());
   for (std::size_t i = 0; i < image.size(); ++i) {

@@ -158,7 +158,7 @@ TEST_CASE("compressed rows are read through HDF5, from any number of threads", "
   CHECK(same[1]);
 }
 
-TEST_CASE("a damaged row is refused by file and row, and only that row", "[shard]") {
+TEST_CASE("a damaged row is an error that names file and row, and only that row", "[shard]") {
   const Folder folder;
   const DataSetInfo info = small_info();
   write_shard(folder.path / "a.h5", info, 0, 10);
@@ -176,11 +176,11 @@ TEST_CASE("a damaged row is refused by file and row, and only that row", "[shard
   }
 }
 
-TEST_CASE("a label that became another class's is refused by file and row", "[shard]") {
+TEST_CASE("a label changed to another class is an error that names file and row", "[shard]") {
   const Folder folder;
   const DataSetInfo info = small_info();
   const fs::path path = write_shard(folder.path / "a.h5", info, 0, 4);
-  const std::int32_t labels[] = {0, 1, 1, 0};  // of row 2 it was 2
+  const std::int32_t labels[] = {0, 1, 1, 0};  // row 2 had label 2
   edit_file(path, [&](hid_t file) { write_all(file, "labels", H5T_NATIVE_INT32, labels); });
   const DataSet set(path);
   std::vector<std::uint8_t> image(info.row_bytes());
@@ -203,7 +203,7 @@ TEST_CASE("a row's CRC-32C is that of its pixels and its label, lowest byte firs
   CHECK(stored[2] == crc32c(bytes.data(), bytes.size()));
 }
 
-TEST_CASE("a shard that shrinks while it is open is refused by row", "[shard]") {
+TEST_CASE("a shard that shrinks while it is open is an error that names the row", "[shard]") {
   const Folder folder;
   const DataSetInfo info = small_info();
   const fs::path path = write_shard(folder.path / "a.h5", info, 0, 100);
@@ -213,7 +213,7 @@ TEST_CASE("a shard that shrinks while it is open is refused by row", "[shard]") 
   CHECK_THROWS_WITH(set.read(50, image), Contains("a.h5: row 50") && Contains("shorter"));
 }
 
-TEST_CASE("what is no shard is refused by name", "[shard]") {
+TEST_CASE("a file that is not a shard is an error that names it", "[shard]") {
   const Folder folder;
   CHECK_THAT(refusal(folder.path / "none.h5"),
              Contains("none.h5") && Contains("No such file or directory"));
@@ -224,7 +224,7 @@ TEST_CASE("what is no shard is refused by name", "[shard]") {
   CHECK_THAT(refusal(folder.path / "empty.h5"), Contains("empty.h5: is not an HDF5 file"));
 }
 
-TEST_CASE("a truncated shard is refused, wherever it is cut", "[shard]") {
+TEST_CASE("a truncated shard is an error, wherever it is cut", "[shard]") {
   const Folder folder;
   const fs::path path = write_shard(folder.path / "a.h5", small_info(), 0, 1000);
   const auto whole = fs::file_size(path);
@@ -234,7 +234,7 @@ TEST_CASE("a truncated shard is refused, wherever it is cut", "[shard]") {
   }
 }
 
-TEST_CASE("every missing or misshapen part of a shard is refused by name", "[shard]") {
+TEST_CASE("every missing or misshapen part of a shard is an error that names it", "[shard]") {
   struct Case {
     Edit edit;
     std::string part, problem;
@@ -283,7 +283,7 @@ TEST_CASE("every missing or misshapen part of a shard is refused by name", "[sha
   }
 }
 
-TEST_CASE("a label out of range is refused by row", "[shard]") {
+TEST_CASE("a label out of range is an error that names the row", "[shard]") {
   const Folder folder;
   for (const std::int32_t bad : {-1, 3}) {
     const fs::path path = write_shard(folder.path / "a.h5", small_info(), 0, 4);
@@ -294,7 +294,7 @@ TEST_CASE("a label out of range is refused by row", "[shard]") {
   }
 }
 
-TEST_CASE("shards that disagree are refused, both named", "[shard]") {
+TEST_CASE("shards that disagree are an error that names both", "[shard]") {
   const auto refused_with = [](const std::function<void(DataSetInfo&)>& change) {
     const Folder folder;
     DataSetInfo info = small_info();

@@ -17,7 +17,7 @@ using Catch::Matchers::Contains;
 TEST_CASE("the same rows make the same file, byte for byte", "[shard]") {
   const Folder folder;
   const std::string first = read_text(write_shard(folder.path / "a.h5", small_info(), 0, 30));
-  ::usleep(1'100'000);  // HDF5's time stamps are in seconds
+  ::usleep(1'100'000);  // HDF5's time stamps count seconds
   CHECK(read_text(write_shard(folder.path / "b.h5", small_info(), 0, 30)) == first);
 }
 
@@ -49,7 +49,7 @@ TEST_CASE("a shard that is not finished never appears", "[shard]") {
                     Contains("no/a.h5") && Contains("No such file or directory"));
 }
 
-TEST_CASE("a disk that fills up is named, and leaves nothing behind", "[shard]") {
+TEST_CASE("a disk that fills up is named, and no file is left", "[shard]") {
   // A limit on the size of files stands in for the full disk.
   struct FileSizeLimit {
     rlimit before{};

@@ -1,4 +1,5 @@
-// The orders that read large pieces: by blocks, and by nodes. sampler_test.cpp has the laws of all.
+// The orders that read large pieces: by blocks, and by nodes. sampler_test.cpp has the laws of all
+// orders.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -136,8 +137,8 @@ TEST_CASE("by blocks, a rank reads the rows of few blocks at a time", "[sampler]
   CHECK(rows_of_rank(spec, 0, 1) != rows_of_rank(other, 0, 1));
 }
 
-TEST_CASE("by blocks and by nodes, every row comes to every place", "[sampler]") {
-  // Where row 5, and one of the shorter last block, stand in the order of 400 epochs.
+TEST_CASE("by blocks and by nodes, every row gets to every place", "[sampler]") {
+  // The places of row 5, and of one in the shorter last block, in the order of 400 epochs.
   for (const Shuffle shuffle : {Shuffle::block, Shuffle::node})
     for (const std::size_t row : {5, 37}) {
       SamplerSpec spec = spec_of(shuffle, 38, 38, 1);
@@ -150,7 +151,7 @@ TEST_CASE("by blocks and by nodes, every row comes to every place", "[sampler]")
       }
       double chi_square = 0;
       for (const double count : counts) chi_square += (count - 200) * (count - 200) / 200;
-      // Blocks of 4 and one of 2 do not come to all places equally often; to all windows, though.
+      // Blocks of 4 and one of 2 do not get to all places equally often, but to all windows.
       if (shuffle == Shuffle::node) CHECK(chi_square < 37 + 5 * std::sqrt(2 * 37.0));
       CHECK(*std::min_element(counts.begin(), counts.begin() + 36) > 100);
       CHECK(*std::max_element(counts.begin(), counts.end()) < 400);

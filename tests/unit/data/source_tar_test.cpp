@@ -29,7 +29,7 @@ std::unique_ptr<Source> open_tar(const fs::path& path, const std::string& bytes)
   return open_files(tars({path}), path.parent_path() / "index");
 }
 
-/// A sample as WebDataset has it.
+/// A sample as in WebDataset.
 std::string sample(const std::string& key, std::size_t width, const std::string& label) {
   return tar_member(key + ".png", image(width)) + tar_member(key + ".cls", label);
 }
@@ -48,7 +48,7 @@ std::string gzip(const std::string& bytes) {
   return packed;
 }
 
-/// As the program zstd does: with a checksum.
+/// As the program zstd writes it: with a checksum.
 std::string zstd(const std::string& bytes) {
   ZSTD_CCtx* context = ZSTD_createCCtx();
   ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
@@ -92,7 +92,7 @@ TEST_CASE("without a folder train, the folder next to the image is its class", "
   CHECK(source->label(0) == 1);
 }
 
-TEST_CASE("WebDataset's samples have their label beside them", "[source][tar]") {
+TEST_CASE("WebDataset's samples have their label next to them", "[source][tar]") {
   const Folder folder;
   const fs::path first = folder.path / "train-0.tar", second = folder.path / "train-1.tar";
   const fs::path held = folder.path / "val-0.tar";
@@ -162,7 +162,7 @@ TEST_CASE("gzip and zstd are unpacked, in several streams, too", "[source][tar]"
   CHECK_THROWS_WITH(open_tar(folder.path / "a.tar.bz2", "BZh91AY"), Contains("unpack first"));
 }
 
-TEST_CASE("what a tar leaves unclear is refused by member", "[source][tar]") {
+TEST_CASE("what a tar leaves unclear is an error that names the member", "[source][tar]") {
   const Folder folder;
   const auto refused = [&](const std::string& members) {
     return open_tar(folder.path / "a.tar", members + tar_end());
@@ -174,12 +174,12 @@ TEST_CASE("what a tar leaves unclear is refused by member", "[source][tar]") {
                     Contains("cat/1.png") && Contains("images before it had"));
   CHECK_THROWS_WITH(refused(tar_member("cat/1.png", image(5)) + good),
                     Contains("0.png") && Contains("only a class folder"));
-  CHECK_THROWS_WITH(refused(good + tar_member("1.cls", "0")), Contains("has no image beside it"));
+  CHECK_THROWS_WITH(refused(good + tar_member("1.cls", "0")), Contains("has no image next to it"));
   CHECK_THROWS_WITH(refused(sample("0", 5, " \n")), Contains("0.cls") && Contains("is empty"));
   CHECK_THROWS_WITH(refused(sample("0", 5, "1\n2")), Contains("one line"));
   CHECK_THROWS_WITH(refused(sample("0", 5, std::string(5000, '1'))), Contains("5000 bytes"));
   CHECK_THROWS_WITH(refused(tar_member("0.png", image(5)) + tar_member("0.json", "{")),
-                    Contains("0.json") && Contains("is no JSON"));
+                    Contains("0.json") && Contains("is not JSON"));
   CHECK_THROWS_WITH(
       refused(tar_member("0.png", image(5)) + tar_member("0.json", R"({"label": -1})")),
       Contains("\"label\" is -1"));
@@ -189,7 +189,7 @@ TEST_CASE("what a tar leaves unclear is refused by member", "[source][tar]") {
   CHECK_THROWS_WITH(refused(sample("0", 5, "99999999")), Contains("out of range"));
 }
 
-TEST_CASE("a label that is nested deeper than any stack is refused by its type", "[source][tar]") {
+TEST_CASE("a label nested deeper than any stack is an error that names its type", "[source][tar]") {
   const Folder folder;
   constexpr std::size_t depth = 500'000;
   const std::string nested =
@@ -203,7 +203,7 @@ TEST_CASE("a label that is nested deeper than any stack is refused by its type",
       Contains("\"cls\" is an object"));
 }
 
-TEST_CASE("an archive that changes while it is packed is refused by name", "[source][tar]") {
+TEST_CASE("an archive that changes during packing is an error that names it", "[source][tar]") {
   const Folder folder;
   const fs::path path = folder.path / "a.tar";
   const std::string archive = sample("0", 5, "0") + sample("1", 6, "1") + tar_end();
@@ -246,7 +246,7 @@ TEST_CASE("lists name images and labels, one in each line", "[source]") {
   CHECK(open("c.png 0\nc.png 1\n")->training_rows() == 2);
 }
 
-TEST_CASE("patterns stand for files in order of name, and for each that they name", "[source]") {
+TEST_CASE("patterns give files in order of name, and each file that they name", "[source]") {
   const Folder folder;
   for (const char* name : {"t-00.tar", "t-01.tar", "t-10.tar", "v-00.tar", "odd{1}.tar"})
     write_file(folder.path / name, "");

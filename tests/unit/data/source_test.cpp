@@ -17,7 +17,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// `rows` rows in CIFAR's format; row r has label r mod classes (after a coarse one, 0, where the
+/// `rows` rows in CIFAR's format. Row r has label r mod classes (after a coarse label 0, where the
 /// format has two) and value (r + c + i) mod 256 at pixel i of channel c.
 std::string cifar_bytes(std::size_t rows, std::size_t label_bytes, std::size_t classes) {
   std::string bytes;
@@ -90,7 +90,7 @@ TEST_CASE("train and val or test folders are two splits of the same classes", "[
                     Contains(second + "/bird") && Contains("no training class"));
 }
 
-TEST_CASE("no folder of images is left out without a word", "[source]") {
+TEST_CASE("no folder of images is left out without a message", "[source]") {
   const Folder folder;
   const auto add = [&](const char* name) {
     write_file(folder.path / name, png_of(picture(4, 4, 3)));
@@ -112,7 +112,7 @@ TEST_CASE("no folder of images is left out without a word", "[source]") {
   fs::remove_all(folder.path / "val");
   add("car/1.png");
   CHECK_THROWS_WITH(open_class_folders(folder.path),
-                    Contains("/car: holds images and stands beside train/"));
+                    Contains("/car: holds images and is next to train/"));
   fs::remove_all(folder.path / "car");
   fs::create_directory_symlink("..", folder.path / "train/cat/loop");
   CHECK_THROWS_WITH(open_class_folders(folder.path), Contains("cat/loop: is a link to a folder"));
@@ -121,7 +121,7 @@ TEST_CASE("no folder of images is left out without a word", "[source]") {
   CHECK_THROWS_WITH(open_class_folders(folder.path), Contains("cat/loop: Too many levels"));
 }
 
-TEST_CASE("folders without images are refused by name", "[source]") {
+TEST_CASE("folders without images are errors that name them", "[source]") {
   const Folder folder;
   CHECK_THROWS_WITH(guess_source(folder.path / "none"), Contains("none: no such folder"));
   CHECK_THROWS_WITH(open_class_folders(folder.path), Contains("no class folders"));
@@ -164,7 +164,7 @@ TEST_CASE("CIFAR's binary rows are read as images, fine labels and class names",
     for (std::size_t c = 0; c < 3; ++c) REQUIRE(image.pixels[3 * i + c] == (13 + c + i) % 256);
 }
 
-TEST_CASE("damaged CIFAR files are refused by name", "[source]") {
+TEST_CASE("damaged CIFAR files are errors that name them", "[source]") {
   const Folder folder;
   const fs::path path = folder.path / "data_batch_1.bin";
   CHECK_THROWS_WITH(open_cifar10(folder.path), Contains("no data_batch_1.bin"));
@@ -218,7 +218,7 @@ TEST_CASE("IDX files are read, gzipped or not", "[source]") {
   CHECK(std::string(image.pixels.begin(), image.pixels.end()) == values.substr(20, 20));
 }
 
-TEST_CASE("damaged IDX files are refused by name, with what was expected", "[source]") {
+TEST_CASE("damaged IDX files are errors that name them and what was expected", "[source]") {
   const Folder folder;
   const fs::path images = folder.path / "train-images-idx3-ubyte";
   const fs::path labels = folder.path / "train-labels-idx1-ubyte";
@@ -228,9 +228,9 @@ TEST_CASE("damaged IDX files are refused by name, with what was expected", "[sou
     CHECK_THROWS_WITH(open_idx(folder.path), Contains(name) && Contains(text));
   };
   write_file(labels, idx_bytes({2}, std::string("\x00\x01", 2)));
-  CHECK_THROWS_WITH(open_idx(folder.path), Contains("has no images (idx3-ubyte) beside it"));
+  CHECK_THROWS_WITH(open_idx(folder.path), Contains("has no images (idx3-ubyte) next to it"));
   refused_with(good.substr(0, good.size() - 2), "train-images-idx3-ubyte",
-               "expected 12 bytes behind the header, found 10");
+               "expected 12 bytes after the header, found 10");
   refused_with(good + "!", "train-images-idx3-ubyte", "found more");
   refused_with(good.substr(0, 9), "train-images-idx3-ubyte", "truncated");
   refused_with("not an IDX file at all", "train-images-idx3-ubyte", "not an IDX file");

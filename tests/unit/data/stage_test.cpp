@@ -21,7 +21,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Two shards of some MB, so of several pieces.
+// Two shards of some MB, each of several pieces.
 DataSetInfo large_info() {
   DataSetInfo info = small_info();
   info.height = info.width = 300;
@@ -52,7 +52,7 @@ void wait_until_there(const DataSet& set) {
   REQUIRE(set.staged() == 1);
 }
 
-// Bytes that this process has had from read calls.
+// The bytes that this process got from read calls.
 std::uint64_t bytes_read() {
   std::ifstream file("/proc/self/io");
   std::string name;
@@ -77,7 +77,7 @@ TEST_CASE("staged rows are the same, and come from the copy", "[stage]") {
     if (mapped) set.map();
     CHECK(all_right(set));
     wait_until_there(set);
-    // What changes in the original now is not noticed.
+    // Changes to the original are not noticed now.
     const auto image = pixels(large_info(), 3);
     std::string bytes = read_text(folder.path / "set/a.h5");
     const auto at = bytes.find(std::string(image.begin(), image.begin() + 100));
@@ -114,7 +114,7 @@ TEST_CASE("a node's processes together read each byte of the original once", "[s
         for (std::size_t k = 0; k < row_count; ++k)
           right = right && all_right(set, (k * 7 + static_cast<std::size_t>(i) * 5) % row_count, 1);
         while (set.staged() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        // The rows themselves were read once from the copy; what else was read is from the
+        // The rows themselves were read once from the copy; everything else was read from the
         // original.
         copied[0] = bytes_read() - before - row_count * large_info().row_bytes();
         copied[1] = right ? staging.bytes : 0;
@@ -137,12 +137,12 @@ TEST_CASE("a node's processes together read each byte of the original once", "[s
   }
   ::close(pipe_ends[0]);
   ::close(pipe_ends[1]);
-  // Beside the pieces: the tables' heads, the memory's and the machine's files.
+  // In addition to the pieces, the processes read heads of tables and small system files.
   CHECK(copied >= expected);
   CHECK(copied < expected + processes * 100'000);
 }
 
-TEST_CASE("of a part of the rows only their pieces are copied", "[stage]") {
+TEST_CASE("for a part of the rows, only their pieces are copied", "[stage]") {
   const Folder folder;
   write_shards(folder.path);
   DataSet set(folder.path);
@@ -151,10 +151,10 @@ TEST_CASE("of a part of the rows only their pieces are copied", "[stage]") {
   CHECK(staging.bytes < 6 * large_info().row_bytes() + 4 * 2 * (1 << 20));
   CHECK(staging.bytes >= 6 * large_info().row_bytes());
   wait_until_there(set);
-  CHECK(all_right(set));  // the others, too: they are copied when they are asked for
+  CHECK(all_right(set));  // the others, too: they are copied when asked for
 }
 
-TEST_CASE("what another process was killed over is copied again", "[stage]") {
+TEST_CASE("what another process did not finish is copied again", "[stage]") {
   const Folder folder;
   fs::create_directories(folder.path / "set");
   write_shard(folder.path / "set/a.h5", large_info(), 0, row_count);
@@ -177,7 +177,7 @@ TEST_CASE("what another process was killed over is copied again", "[stage]") {
   CHECK(all_right(set));
 }
 
-TEST_CASE("a file that has changed since is staged anew", "[stage]") {
+TEST_CASE("a file that has changed since is staged again", "[stage]") {
   const Folder folder;
   fs::create_directories(folder.path / "set");
   const fs::path path = folder.path / "set/a.h5";
@@ -196,7 +196,7 @@ TEST_CASE("a file that has changed since is staged anew", "[stage]") {
   CHECK(image == pixels(large_info(), 100));
 }
 
-TEST_CASE("where nothing can be staged it is said", "[stage]") {
+TEST_CASE("a place where nothing can be staged is an error", "[stage]") {
   const Folder folder;
   write_shards(folder.path);
   write_file(folder.path / "file", "not a folder");

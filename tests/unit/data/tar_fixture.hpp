@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// A header as POSIX has it, with the checksum that it needs.
+/// A POSIX header with its checksum.
 inline std::string tar_header(const std::string& name, std::size_t bytes, char type = '0',
                               const std::string& prefix = {}) {
   std::string header(512, '\0');

@@ -89,7 +89,7 @@ TEST_CASE("folders, links and the rest are told apart", "[tar]") {
   CHECK(files_in(archive) == Files{{"f", "1"}});
 }
 
-TEST_CASE("a tar that is cut off or damaged anywhere is refused with the byte", "[tar]") {
+TEST_CASE("a tar that is cut off or damaged anywhere is an error that names the byte", "[tar]") {
   const std::string archive = tar_member("one", std::string(700, '1')) + pax("12 path=two\n") +
                               tar_member("2", "two") + tar_end();
   REQUIRE(files_in(archive).size() == 2);
@@ -99,7 +99,7 @@ TEST_CASE("a tar that is cut off or damaged anywhere is refused with the byte", 
   CHECK_THROWS_WITH(files_in(archive.substr(0, archive.size() - 1024)),
                     Contains("its end is not marked"));
   CHECK_THROWS_WITH(files_in(""), Contains("a.tar: is empty"));
-  CHECK_THROWS_WITH(files_in(std::string(1024, 'x')), Contains("this is no tar"));
+  CHECK_THROWS_WITH(files_in(std::string(1024, 'x')), Contains("this is not a tar"));
   for (const std::size_t at : {1536 + 5, 1536 + 130, 1536 + 513}) {
     std::string damaged = archive;
     damaged[at] = '!';
@@ -110,5 +110,5 @@ TEST_CASE("a tar that is cut off or damaged anywhere is refused with the byte", 
                     Contains("at byte 0: a pax header that is damaged"));
   CHECK_THROWS_WITH(files_in(pax("9 path=x\n") + tar_end()), Contains("announces a member"));
   CHECK_THROWS_WITH(files_in(tar_header("huge", 077777777777) + tar_end()),
-                    Contains("huge: has 8589934591 bytes, but the file ends 1024 bytes behind"));
+                    Contains("huge: has 8589934591 bytes, but the file ends 1024 bytes after"));
 }

@@ -29,7 +29,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("where there is no choice nothing is measured", "[loader]") {
+TEST_CASE("without a choice nothing is measured", "[loader]") {
   Fixture fixture;
   CHECK(choose_workers(fixture.rows, fixture.spec, 1).workers == 1);
   CHECK(choose_workers(fixture.rows, fixture.spec, 0).rows_per_s == 0);
@@ -37,7 +37,7 @@ TEST_CASE("where there is no choice nothing is measured", "[loader]") {
 
 TEST_CASE("threads that bring nothing are not taken", "[loader]") {
   Fixture fixture;
-  // The threads' own preparation takes the whole trial, but for the first.
+  // The threads' preparation takes the whole trial, except for the first thread.
   std::atomic<int> started{0};
   fixture.spec.bind_worker = [&] {
     if (started++ > 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
@@ -49,7 +49,7 @@ TEST_CASE("threads that bring nothing are not taken", "[loader]") {
   CHECK(started == 4);  // a warm-up, 1 thread, 2 threads
 }
 
-TEST_CASE("a row that cannot be read ends the measurement by its name", "[loader]") {
+TEST_CASE("a row that cannot be read ends the measurement with its name", "[loader]") {
   Fixture fixture;
   std::filesystem::resize_file(fixture.folder.path / "a.h5", 10);
   CHECK_THROWS_WITH(choose_workers(fixture.rows, fixture.spec, 4),

@@ -21,11 +21,11 @@ void on_message(j_common_ptr codec, int level) {
   if (level < 0 && !harmless(codec->err->msg_code)) leave(codec);
 }
 
-/// Which tables a file defines before its first scan: a bit for each number.
+/// The tables that a file defines before its first scan: a bit for each number.
 struct Tables {
   unsigned quantisation = 0, dc = 0, ac = 0;
 
-  /// All that the codec holds are among them.
+  /// True when all tables in the codec are among them.
   bool include(const jpeg_decompress_struct& codec) const {
     for (unsigned t = 0; t < NUM_QUANT_TBLS; ++t)
       if (codec.quant_tbl_ptrs[t] != nullptr && (quantisation >> t & 1) == 0) return false;
@@ -57,7 +57,7 @@ Tables tables_in(std::span<const std::uint8_t> file) {
   Tables tables;
   for (std::size_t at = 2; at + 4 <= file.size() && file[at] == 0xFF;) {
     const std::uint8_t marker = file[at + 1];
-    if (marker == 0xFF) {  // any number may stand before a marker
+    if (marker == 0xFF) {  // any number of them may precede a marker
       ++at;
       continue;
     }

@@ -13,10 +13,10 @@
 
 namespace lockstep::data::jpeg {
 
-/// libjpeg reports a fatal error by a call that must not return. It is C, so the way out is longjmp
-/// and not an exception; everything between setjmp and longjmp is therefore plain data.
+/// libjpeg reports a fatal error by a call that must not return. It is C, so the way out is
+/// longjmp, not an exception. Everything between setjmp and longjmp is therefore plain data.
 struct ErrorExit {
-  jpeg_error_mgr manager;  ///< first, so that libjpeg's pointer to it is ours
+  jpeg_error_mgr manager;  ///< first, so that libjpeg's pointer to it points to this
   std::jmp_buf back;
   char text[JMSG_LENGTH_MAX];  ///< why libjpeg gave up
 };
@@ -29,11 +29,11 @@ struct Guarded {
 using Decoder = Guarded<jpeg_decompress_struct>;
 using Encoder = Guarded<jpeg_compress_struct>;
 
-/// Makes fatal errors, and warnings that cost pixels, end the step that met them.
+/// Makes fatal errors, and warnings that cost pixels, end the current step.
 void install(ErrorExit& exit);
 
-/// Runs `step` on the codec; false when libjpeg gave up, with its words in exit.text. Nothing that
-/// `step` does may own memory or throw.
+/// Runs `step` on the codec; false when libjpeg gave up, with its error text in exit.text. Nothing
+/// that `step` does may own memory or throw.
 template <class Codec, class Step>
 bool guarded(Guarded<Codec>& guard, Step step) {
   if (setjmp(guard.exit.back) != 0) return false;
@@ -48,8 +48,9 @@ class OwnDecoder {
   ~OwnDecoder() { jpeg_destroy_decompress(&decoder_.codec); }
   OwnDecoder(const OwnDecoder&) = delete;
   OwnDecoder& operator=(const OwnDecoder&) = delete;
-  /// Ready for this file. libjpeg keeps an earlier file's tables for one that brings none; here
-  /// such a file meets a codec without any, so that no result depends on what was decoded before.
+  /// Prepares the codec for this file. libjpeg would keep an earlier file's tables for one that
+  /// brings none. Here such a file gets a codec without tables, so that no result depends on what
+  /// was decoded before.
   Decoder& for_file(std::span<const std::uint8_t> file);
 
  private:
@@ -63,8 +64,8 @@ struct AtRest {
   ~AtRest() { jpeg_abort_decompress(&codec); }
 };
 
-/// Always Adobe's convention, ink inverted: hardly a CMYK JPEG was made otherwise. `from` are 4
-/// bytes a pixel, `to` `step` (3 or 4; it may be `from`); the same rounding as Pillow's.
+/// CMYK to RGB, always by Adobe's convention of inverted ink: other CMYK JPEGs hardly exist. `from`
+/// has 4 bytes a pixel; `to` has `step` bytes (3 or 4) and may be `from`. It rounds as Pillow does.
 void rgb_from_inverted_cmyk(const std::uint8_t* from, std::uint8_t* to, std::size_t pixels,
                             std::size_t step);
 

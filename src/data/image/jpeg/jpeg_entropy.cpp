@@ -5,8 +5,8 @@
 
 #include <jerror.h>
 
-// libjpeg's interface between its parts, of which jpeglib.h only says that it is there. Its first
-// two members are these since version 6.
+// libjpeg's interface between its parts. jpeglib.h only declares it. Its first two members have
+// been these since version 6.
 struct jpeg_entropy_decoder {
   void (*start_pass)(j_decompress_ptr codec);
   boolean (*decode_mcu)(j_decompress_ptr codec, JBLOCKROW* blocks);
@@ -15,11 +15,11 @@ struct jpeg_entropy_decoder {
 namespace lockstep::data::jpeg {
 namespace {
 
-// A block has at most 64 symbols of at most 31 bits; what is read beyond the end are zeros.
+// A block has at most 64 symbols of at most 31 bits. Beyond the end, zeros are read.
 constexpr std::size_t input_room = 512;
 constexpr std::uint8_t no_restart = 255;
 
-// From zigzag order; a run that leads beyond the last coefficient (broken data) stays there.
+// From zigzag order; a run that leads beyond the last coefficient (broken data) stops there.
 constexpr std::array<std::uint8_t, 80> natural_order = [] {
   std::array<std::uint8_t, 80> order{};
   int x = 0, y = 0;
@@ -72,7 +72,7 @@ void EntropyDecoder::free_of_stuffing(const std::uint8_t* from, std::size_t byte
     std::memcpy(to, from, plain);
     to += plain;
     if (mark == nullptr) break;
-    while (mark < end && *mark == 0xFF) ++mark;  // any number may stand before a marker
+    while (mark < end && *mark == 0xFF) ++mark;  // any number of them may precede a marker
     if (mark == end) break;
     from = mark + 1;
     if (*mark == 0) {
@@ -130,11 +130,11 @@ void EntropyDecoder::take_over(jpeg_decompress_struct& codec, std::size_t left,
 // Plain data only: libjpeg's errors leave by longjmp.
 boolean EntropyDecoder::decode_mcu(j_decompress_ptr codec, JBLOCKROW* blocks) {
   auto& self = *static_cast<EntropyDecoder*>(codec->client_data);
-  if (!self.decode(blocks)) WARNMS(codec, JWRN_HIT_MARKER);  // does not come back
+  if (!self.decode(blocks)) WARNMS(codec, JWRN_HIT_MARKER);  // does not return
   return TRUE;
 }
 
-/// The reading goes on behind a restart marker, which must have the next number.
+/// Continues after a restart marker, which must have the next number.
 bool EntropyDecoder::next_segment() {
   if (segments_[segment_].restart != segment_ % 8) return false;
   at_ = bytes_.data() + segments_[segment_].end;
@@ -158,7 +158,7 @@ bool EntropyDecoder::decode(JBLOCKROW* blocks) {
   for (std::size_t b = 0; b < blocks_in_mcu_; ++b) {
     const Block& block = blocks_[b];
     std::int32_t step = 0;
-    // Only now and then, for broken data: a block never reads further than there is room.
+    // Rarely, in broken data: a block never reads beyond the room after the scan.
     if (bits.at > end + sizeof bits.word || !difference(bits, *block.dc, step)) return false;
     std::uint32_t& dc = last_dc_[block.component];
     dc += static_cast<std::uint32_t>(step);
@@ -169,11 +169,11 @@ bool EntropyDecoder::decode(JBLOCKROW* blocks) {
   at_ = bits.at;
   word_ = bits.word;
   held_ = bits.held;
-  // Bits beyond the end have been used.
+  // Bits beyond the end were used.
   return 8 * (end - bits.at) + static_cast<std::ptrdiff_t>(bits.held) >= 0;
 }
 
-/// The symbol of a code longer than HuffmanTable::lookup_bits; below 0: there is no such code.
+/// The symbol of a code longer than HuffmanTable::lookup_bits; negative: no such code.
 inline int EntropyDecoder::long_symbol(const Bits& bits, const HuffmanTable& table,
                                        unsigned& length) {
   const auto next = static_cast<std::uint32_t>(bits.word >> 48);
@@ -204,7 +204,7 @@ inline bool EntropyDecoder::difference(Bits& bits, const HuffmanTable& dc, std::
   return true;
 }
 
-/// One coefficient behind the last one (0: 16 of them that are 0), or the end.
+/// The next coefficient after `last` (0: 16 coefficients that are 0), or the end.
 inline EntropyDecoder::Single EntropyDecoder::single(Bits& bits, const HuffmanTable& ac,
                                                      unsigned& last, std::int32_t& value) {
   bits.fill();
@@ -226,7 +226,7 @@ inline EntropyDecoder::Single EntropyDecoder::single(Bits& bits, const HuffmanTa
 
 inline bool EntropyDecoder::coefficients(Bits& bits, const HuffmanTable& ac, JCOEF* block) {
   constexpr unsigned together =
-      56 / HuffmanTable::lookup_bits;  // bits for so many are there at once
+      56 / HuffmanTable::lookup_bits;  // bits for that many are there at once
   for (unsigned last = 0;;) {
     bits.fill();
     for (unsigned i = 0; i < together; ++i) {
@@ -244,7 +244,7 @@ inline bool EntropyDecoder::coefficients(Bits& bits, const HuffmanTable& ac, JCO
         if (one != Single::coefficient) return one == Single::end;
         if (value != 0) block[natural_order[last]] = static_cast<JCOEF>(value);
         if (last >= 63) return true;
-        break;  // to have bits for all again
+        break;  // to fill the bits again
       }
       bits.drop(pair_length(e));
       block[natural_order[first]] = static_cast<JCOEF>(first_value(e));
@@ -261,7 +261,7 @@ inline bool EntropyDecoder::pass_over(Bits& bits, const HuffmanTable& ac) {
     for (unsigned i = 0; i < together; ++i) {
       const std::uint16_t pass = ac.passes[bits.word >> (64 - HuffmanTable::pass_bits)];
       const unsigned next = last + pass_coefficients(pass);
-      // The next block may begin among the coefficients that an entry holds.
+      // The next block may begin among the coefficients of an entry.
       if (!is_plain(pass) || next > 63) [[unlikely]] {
         if (last == 63) return true;
         if (pass_length(pass) > 0 && !is_plain(pass) && next < 63) {

@@ -12,17 +12,19 @@
 
 namespace lockstep::data::jpeg {
 
-/// Huffman decoding of baseline JPEGs in libjpeg's place, which spends most of its time in it. The
-/// scan's bytes are freed of their stuffing first, a table's entry is up to two whole
-/// coefficients, and columns that nobody wants are passed over several coefficients at a time. What
-/// comes out are the same coefficients; broken data end by libjpeg's own error. One for each
-/// thread: it keeps its memory, and its tables as long as images bring the same.
+/// Huffman decoding of baseline JPEGs in place of libjpeg, which spends most of its time there. It
+/// first removes the stuffing from the scan's bytes. A table entry holds up to two whole
+/// coefficients, and unwanted columns are skipped several coefficients at a time. The coefficients
+/// are the same as libjpeg's; broken data ends with libjpeg's error.
+///
+/// **Thread safety:** one decoder for each thread. It keeps its memory, and its tables as long as
+/// images bring the same ones.
 class EntropyDecoder {
  public:
-  /// Between jpeg_start_decompress (and jpeg_crop_scanline, which gave `left` and `columns`) and
-  /// the first line: takes the place of `codec`'s decoder, unless the image is of another kind
-  /// (progressive, arithmetic, several scans). `codec` may not outlive it until it is aborted. All
-  /// of the scan must be in memory.
+  /// Call it between jpeg_start_decompress (and jpeg_crop_scanline, which gave `left` and
+  /// `columns`) and the first line. It replaces `codec`'s decoder, unless the image is of another
+  /// kind (progressive, arithmetic, several scans). Abort `codec` before destroying this. All of
+  /// the scan must be in memory.
   void take_over(jpeg_decompress_struct& codec, std::size_t left, std::size_t columns);
 
  private:
@@ -32,7 +34,7 @@ class EntropyDecoder {
     const HuffmanTable *dc, *ac;
     std::size_t component;
   };
-  /// The top `held` bits of `word` are the next ones; below them stand bits of what follows, or
+  /// The top `held` bits of `word` are the next ones; below them are bits of what follows, or
   /// zeros.
   struct Bits {
     const std::uint8_t* at;
@@ -56,10 +58,10 @@ class EntropyDecoder {
   void free_of_stuffing(const std::uint8_t* from, std::size_t bytes, bool restarts);
 
   std::array<HuffmanTable, 4> dc_, ac_;
-  std::vector<std::uint8_t> bytes_;  ///< the scan without stuffing and markers, and room behind it
+  std::vector<std::uint8_t> bytes_;  ///< the scan without stuffing and markers, and room after it
   struct Segment {
     std::size_t end;       ///< in bytes_
-    std::uint8_t restart;  ///< number of the marker behind it; 255: another or none
+    std::uint8_t restart;  ///< number of the marker after it; 255: another or none
   };
   std::vector<Segment> segments_;
 
@@ -67,7 +69,7 @@ class EntropyDecoder {
   std::size_t blocks_in_mcu_ = 0, mcus_in_line_ = 0, first_wanted_ = 0, end_wanted_ = 0;
   std::size_t column_ = 0, restart_interval_ = 0, until_restart_ = 0, segment_ = 0;
   std::array<std::uint32_t, MAX_COMPS_IN_SCAN> last_dc_{};
-  // Where the reading stands: `held_` bits of `word_` are there, from its top on.
+  // The reading position: `held_` bits of `word_` are there, from its top.
   const std::uint8_t* at_ = nullptr;
   std::uint64_t word_ = 0;
   unsigned held_ = 0;

@@ -7,7 +7,7 @@ namespace lockstep::data::jpeg {
 void HuffmanTable::build(const JHUFF_TBL& from, bool ac) {
   if (std::equal(counts.begin() + 1, counts.end(), from.bits + 1) &&
       std::equal(symbols.begin(), symbols.end(), from.huffval))
-    return;  // as the last image's
+    return;  // same as the last image's
   std::copy_n(from.bits, 17, counts.begin());
   counts[0] = 0;
   std::copy_n(from.huffval, 256, symbols.begin());
@@ -48,7 +48,7 @@ void HuffmanTable::build_pairs() {
     if (!inside(a, 0, pair_first_bits)) continue;
     const Coefficient first{run_of(a) + 1, value_of(a)};
     const unsigned used = length_of(a);
-    // Of its bits, some may lie further on: then it is too long to be looked at.
+    // Some of its bits may lie beyond the lookup: then it is too long to be looked up.
     const std::uint32_t b = entries[bits << used & all];
     if (length_of(b) > 0 && ends_block(b) && used + length_of(b) <= lookup_bits)
       pairs[bits] = pair(used + length_of(b), true, first, {});
@@ -67,7 +67,7 @@ void HuffmanTable::build_passes() {
     while (!ended && used < pass_bits) {
       const std::uint32_t rest = bits << used & (passes.size() - 1);
       const std::uint32_t e = entries[rest >> (pass_bits - lookup_bits)];
-      // The bits behind a code may lie further on: nobody asks for them.
+      // The bits after a code may lie beyond the lookup: nothing uses them.
       if (length_of(e) == 0 || used + code_length(e) > pass_bits ||
           used + full_length(e) > most_passed)
         break;

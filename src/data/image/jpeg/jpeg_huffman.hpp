@@ -9,7 +9,7 @@
 
 namespace lockstep::data::jpeg {
 
-/// A coefficient of `size` bits, as they stand in the file.
+/// A coefficient of `size` bits, as they are in the file.
 constexpr std::int32_t extended(std::uint32_t bits, unsigned size) {
   const auto value = static_cast<std::int32_t>(bits);
   return bits >> (size - 1) != 0 ? value : value - static_cast<std::int32_t>((1u << size) - 1);
@@ -17,8 +17,8 @@ constexpr std::int32_t extended(std::uint32_t bits, unsigned size) {
 
 // An entry of a table: 8 bits length, 4 bits run, 4 bits size, 16 bits value.
 //   value != 0            a whole coefficient of that size, and the length of all of it
-//   value = 0, size != 0  only its code fits: as many bits follow
-//   size = 0              no coefficient: run 15 passes over 16, any other ends the block
+//   value = 0, size != 0  only its code fits: `size` more bits follow
+//   size = 0              no coefficient: run 15 skips 16, any other run ends the block
 //   length = 0            a longer code, or none
 constexpr std::uint32_t entry(unsigned length, unsigned run, unsigned size, std::int32_t value) {
   return length | run << 8 | size << 12 | static_cast<std::uint32_t>(value) << 16;
@@ -36,10 +36,10 @@ constexpr unsigned full_length(std::uint32_t e) {
   return length_of(e) + (is_whole(e) ? 0 : size_of(e));
 }
 
-// Two coefficients: 6 bits length, 1 bit whether it is no plain pair, 5 bits each how far the first
-// and the second lie behind the last one, 8 and 7 bits their values. A first one alone stands there
-// twice. No plain pair: a block's end, alone (no step) or behind one coefficient; with length 0,
-// what a pair cannot hold.
+// Two coefficients: 6 bits length; 1 bit: not a plain pair; 5 bits each for the step from the last
+// coefficient to the first and to the second; 8 and 7 bits for their values. A single coefficient
+// appears twice. Not a plain pair: the end of a block, alone (no step) or after one coefficient;
+// with length 0, anything that a pair cannot hold.
 constexpr unsigned pair_step_bits = 5, pair_first_bits = 8, pair_second_bits = 7;
 struct Coefficient {
   unsigned step = 0;
@@ -62,14 +62,13 @@ constexpr std::int32_t first_value(std::uint32_t pair) {
 constexpr std::int32_t second_value(std::uint32_t pair) {
   return static_cast<std::int32_t>(pair) >> 25;
 }
-/// A value that `bits` hold, with its sign.
+/// The signed value of these bits.
 constexpr bool fits(std::int32_t value, unsigned bits) {
   return value >= -(1 << (bits - 1)) && value < 1 << (bits - 1);
 }
 
-// What is passed over at once: 6 bits length, 1 bit whether it is more than plain coefficients,
-// then how many they are. More: the block ends behind them; with length 0, the first symbol is too
-// long.
+// What is skipped at once: 6 bits length; 1 bit: more than plain coefficients; then the number of
+// coefficients. More: the block ends after them; with length 0, the first symbol is too long.
 constexpr unsigned most_passed = 18;  // bits
 constexpr std::uint16_t pass(unsigned length, bool ends, unsigned coefficients) {
   return static_cast<std::uint16_t>(length | (ends ? 64u : 0u) | coefficients << 7);
@@ -79,25 +78,24 @@ constexpr unsigned pass_length(std::uint16_t pass) { return pass & 63; }
 constexpr bool is_plain(std::uint16_t pass) { return (pass & 64) == 0; }
 constexpr unsigned pass_coefficients(std::uint16_t pass) { return pass >> 7; }
 
-/// One table of a JPEG, for looking up several bits at a time.
+/// One table of a JPEG, made to look up several bits at a time.
 struct HuffmanTable {
-  // Larger tables push each other out of the first-level cache.
+  // Larger tables would push each other out of the first-level cache.
   static constexpr unsigned lookup_bits = 10, pass_bits = 11;
 
   std::array<std::uint8_t, 17> counts{};
   std::array<std::uint8_t, 256> symbols{};
-  /// By the next lookup_bits bits: what they begin with, as entry() has it.
+  /// By the next lookup_bits bits: their first symbol, in the form of entry().
   std::array<std::uint32_t, std::size_t{1} << lookup_bits> entries;
-  /// By the same bits: the first two coefficients, as pair() has it.
+  /// By the same bits: the first two coefficients, in the form of pair().
   std::array<std::uint32_t, std::size_t{1} << lookup_bits> pairs;
-  /// For codes that are longer: by length, the code behind the last one (16 bits), and where its
-  /// symbols stand.
+  /// For longer codes, by length: the code after the last one (16 bits), and where its symbols are.
   std::array<std::uint32_t, 18> ends;
   std::array<std::int32_t, 17> offsets;
-  /// By the next pass_bits bits: as many whole coefficients as they hold, as pass() has it.
+  /// By the next pass_bits bits: as many whole coefficients as they hold, in the form of pass().
   std::array<std::uint16_t, std::size_t{1} << pass_bits> passes;
 
-  /// What it holds stays when `from` is the same as the last time. Without `ac`, there are neither
+  /// Keeps its content when `from` is the same as the last time. Without `ac`, there are neither
   /// pairs nor passes.
   void build(const JHUFF_TBL& from, bool ac);
 

@@ -9,8 +9,8 @@
 namespace lockstep::data {
 namespace {
 
-// Smooth upsampling mixes a chroma sample with its neighbours: a pixel more on either side, and one
-// that is cut from the edge is as in the whole image.
+// Smooth upsampling mixes a chroma sample with its neighbours. So one more pixel is decoded on
+// either side, and an edge is treated as in the whole image.
 constexpr std::size_t column_margin = 2;
 
 [[noreturn]] void refuse(const jpeg::Decoder& decoder) {

@@ -42,7 +42,7 @@ void apply_tables(const Canvas& image, const std::array<Table, 3>& tables) {
 using Histogram = std::array<std::uint32_t, 256>;
 
 std::array<Histogram, 3> histograms(const Canvas& image) {
-  // Neighbours are often alike: in one table, each would wait for the last one's sum.
+  // Neighbours are often alike: in one table, each would wait for the sum of the one before.
   std::array<Histogram, 3> counts{}, others{};
   const std::uint8_t* at = image.pixels;
   for (std::size_t i = 0; i < image.count(); ++i, at += image.channels) {

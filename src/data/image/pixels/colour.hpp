@@ -14,22 +14,22 @@ struct Canvas {
   std::size_t bytes() const { return count() * channels; }
 };
 
-// torchvision's operations on uint8 tensors, level by level (torchvision.transforms.functional's
-// names in brackets). All are pure, and the same bits on every processor. A ratio of 1 changes
-// nothing, 0 leaves what is blended with.
+// torchvision's operations on uint8 tensors, equal in every level (names in
+// torchvision.transforms.functional in brackets). All are pure and give the same bits on every
+// processor. A ratio of 1 changes nothing; a ratio of 0 leaves only the other image of the blend.
 
 void adjust_brightness(const Canvas& image, double ratio);  ///< with black
 void adjust_contrast(const Canvas& image, double ratio);    ///< with the mean of the grey levels
 void adjust_saturation(const Canvas& image, double ratio);  ///< with the grey image
 void adjust_hue(const Canvas& image, double by);  ///< by: -1/2 to 1/2 of the circle; grey stays
-/// Blends with a blurred image, which at the edge is the image. `scratch` is grown as needed.
+/// Blends with a blurred image, whose edge is the image itself. `scratch` grows as needed.
 void adjust_sharpness(const Canvas& image, double ratio, std::vector<std::uint8_t>& scratch);
 void posterise(const Canvas& image, int bits);         ///< keeps the highest `bits`, 0 to 8
 void solarise(const Canvas& image, double threshold);  ///< inverts levels from the threshold on
 void stretch_contrast(const Canvas& image);            ///< each channel to 0 .. 255 [autocontrast]
 void equalise(const Canvas& image);                    ///< each channel's histogram
 
-/// Level by level value * share + other * (1 - share), to the nearest level.
+/// For each level: value * share + other * (1 - share), rounded to the nearest level.
 void mix(std::uint8_t* values, const std::uint8_t* others, std::size_t count, float share);
 
 /// Where a pixel of the result comes from: (x, y) as given, pixel centres at halves.
@@ -37,13 +37,13 @@ struct Affine {
   double xx = 1, xy = 0, x0 = 0;  ///< x' = xx * x + xy * y + x0
   double yx = 0, yy = 1, y0 = 0;  ///< y' = yx * x + yy * y + y0
 };
-/// Each pixel becomes the one that its place comes from (its nearest), black where there is none.
+/// Each pixel becomes the nearest pixel to its place of origin, or black if that is outside.
 void warp(const Canvas& image, const Affine& from, std::vector<std::uint8_t>& scratch);
 
 Affine shear_x(double by);  ///< around the upper left corner
 Affine shear_y(double by);
 Affine translation(int right, int down);
-/// Against the clock, around the middle.
+/// Counterclockwise around the middle.
 Affine rotation(double degrees, std::size_t height, std::size_t width);
 
 }  // namespace lockstep::data

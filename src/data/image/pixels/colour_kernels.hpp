@@ -22,9 +22,9 @@ struct ColourKernels {
   void (*saturate)(std::uint8_t* pixels, std::size_t count, float ratio, float rest);
   /// Turns the hue by a share of the circle, -1/2 to 1/2.
   void (*turn)(std::uint8_t* pixels, std::size_t count, float by);
-  /// Blends values with the mean of their neighbourhood of 3 x 3 pixels, in which they count
-  /// fivefold. `above`, `at` and `below` are lines; the neighbours of value i are i - step and
-  /// i + step.
+  /// Blends values with the mean of their neighbourhood of 3 x 3 pixels, in which they count five
+  /// times. `above`, `at` and `below` are lines; the neighbours of value i are i - step and i +
+  /// step.
   void (*sharpen)(const std::uint8_t* above, const std::uint8_t* at, const std::uint8_t* below,
                   std::ptrdiff_t count, std::ptrdiff_t step, float ratio, float rest,
                   std::uint8_t* to);

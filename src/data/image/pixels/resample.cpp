@@ -88,7 +88,7 @@ void Resampler::run(const Picture& from, const Axis& rows, const Axis& columns, 
   for (std::uint32_t& first : columns_.first)
     first -= static_cast<std::uint32_t>(across.begin - columns.begin);
   const std::size_t blocks = (across.end - across.begin + 3) / 4;
-  // Weights that are 0 fill up the short lists, and may fall behind the last column.
+  // Weights that are 0 fill up the short lists; their pixels may be after the last column.
   lines_.resize(std::max(lines_.size(), (4 * blocks + columns_.most) * resample_lanes));
   const std::uint8_t* corner = from.pixels + (across.begin - from.left) * resample_pixel;
   const std::size_t line_bytes = columns.count * channels;
@@ -96,7 +96,7 @@ void Resampler::run(const Picture& from, const Axis& rows, const Axis& columns, 
   for (std::size_t y = 0; y < rows.count; y += resample_lines) {
     std::uint8_t* lines[resample_lines];
     for (std::size_t i = 0; i < resample_lines; ++i) {
-      const std::size_t row = std::min(y + i, rows.count - 1);  // the last one again, if need be
+      const std::size_t row = std::min(y + i, rows.count - 1);  // repeats the last one, if need be
       lines[i] = to + row * line_bytes;
       const std::size_t first = rows.begin + rows_.first[row];
       const std::size_t taps = std::min(rows_.most, down.end - first);

@@ -8,13 +8,13 @@
 
 namespace lockstep::data {
 
-/// Bytes beyond the last pixel of a picture that a Resampler may read.
+/// Bytes after the last pixel of a picture that a Resampler may read.
 inline constexpr std::size_t resample_slack = 16;
 
-/// The source pixels that an axis needs: those under the filter of the pixels that are wanted.
+/// The source pixels that an axis needs: those under the filter of the wanted pixels.
 Extent needed(const Axis& axis);
 
-/// Pixels of 4 bytes; the first one shown is (top, left) of the picture that axes count in.
+/// Pixels of 4 bytes. The first one is at (top, left) of the picture in which the axes count.
 struct Picture {
   const std::uint8_t* pixels = nullptr;
   std::size_t stride = 0;  ///< bytes from line to line
@@ -22,9 +22,11 @@ struct Picture {
 };
 
 /// Antialiased bilinear resampling: a triangle filter as wide as the reduction, in both directions,
-/// as Pillow's resize(BILINEAR) and torchvision's Resize. Pillow rounds to whole levels between the
-/// two directions, this to sixteenths, so their results differ by one level at most. The same bits
-/// on every processor. Keeps its tables and its scratch memory between calls: one for each thread.
+/// as in Pillow's resize(BILINEAR) and torchvision's Resize. Between the two directions Pillow
+/// rounds to whole levels, this class to sixteenths, so results differ by one level at most. The
+/// bits are the same on every processor.
+///
+/// **Thread safety:** one for each thread; it keeps its tables and scratch memory between calls.
 class Resampler {
  public:
   /// Writes [rows.count, columns.count, channels] to `to`, mirrored if asked; channels are the
@@ -45,8 +47,8 @@ class Resampler {
   std::vector<float> lines_;  ///< 4 target lines: [source column, line, byte of a pixel]
 };
 
-/// Pixels of 1 to 4 bytes become pixels of 4 (what is missing is any value). 4 more bytes than the
-/// last pixel's may be read and written.
+/// Turns pixels of 1 to 4 bytes into pixels of 4 (missing bytes get any value). Up to 4 bytes after
+/// the last pixel may be read and written.
 void widen_pixels(const std::uint8_t* from, std::size_t pixels, std::size_t channels,
                   std::uint8_t* to);
 

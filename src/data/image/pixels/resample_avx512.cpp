@@ -6,7 +6,7 @@
 #include "data/image/pixels/resample_store.hpp"
 
 #pragma GCC target("avx512f")
-// g++ 12 takes the undefined registers of its own intrinsics for mistakes (GCC bug 105593).
+// g++ 12 warns about undefined registers in intrinsics that it defines itself (GCC bug 105593).
 // NOLINTNEXTLINE(clang-diagnostic-unknown-warning-option): clang has no such warning
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"

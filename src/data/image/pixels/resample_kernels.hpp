@@ -11,8 +11,8 @@ namespace lockstep::data {
 //   down the columns   level (8 bits) x weight (15 bits) -> 23 bits, rounded to sixteenths: 12 bits
 //   along the lines    sixteenths (12 bits) x weight (11 bits) -> 23 bits, rounded to levels
 //
-// Four target lines are made at once and kept interleaved: the 16 numbers of one source column in
-// them are a register, so that the second direction, too, only multiplies and adds whole registers.
+// Four target lines are made at once and kept interleaved. Their 16 numbers of one source column
+// fill a register, so that the second direction, too, only multiplies and adds whole registers.
 
 inline constexpr int column_bits = 15, line_bits = 11;
 inline constexpr float to_sixteenths = 1.0f / 2048;     // 2^4 / 2^15

@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-/// For each number of channels, which bytes of four pixels of 4 bytes stay.
+/// For each number of channels, which bytes of four pixels of 4 bytes are kept.
 inline constexpr auto resample_kept = [] {
   std::array<std::array<std::uint8_t, 16>, resample_pixel + 1> kept{};
   for (std::size_t channels = 1; channels <= resample_pixel; ++channels)
@@ -19,7 +19,7 @@ inline constexpr auto resample_kept = [] {
   return kept;
 }();
 
-/// Four columns of four lines' pixels become four pixels of each line; 16 bytes are written to
+/// Turns four columns of four lines' pixels into four pixels of each line, writing 16 bytes to
 /// each.
 [[gnu::target("ssse3")]] inline void store_four(__m128i a, __m128i b, __m128i c, __m128i d,
                                                 std::size_t channels,

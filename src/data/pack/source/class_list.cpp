@@ -38,11 +38,11 @@ Names lines_of(const fs::path& path) {
   return names;
 }
 
-/// Folders are classes by their names, also those that are called 1, 2, 3.
+/// Folder names are class names, also when they are 1, 2, 3.
 bool are_numbers(const std::vector<IndexFile>& indexes) {
   for (const IndexFile& index : indexes) {
     require(index.labels_are_given() == indexes[0].labels_are_given(),
-            fmt::format("{} and {}: one has labels of its own, the other only class folders",
+            fmt::format("{} and {}: one has labels, the other only class folders",
                         indexes[0].origin().string(), index.origin().string()));
     if (!index.labels_are_given()) return false;
     for (const std::string& name : index.classes())
@@ -96,7 +96,7 @@ void look_up(const std::vector<IndexFile>& indexes, const fs::path& names_file, 
   }
 }
 
-/// Which of the index's labels a part has.
+/// Which labels of the index a part has.
 std::vector<bool> labels_in(const IndexFile& index, Part part) {
   std::vector<bool> there(index.classes().size());
   for (std::size_t row = 0; row < index.rows(part); ++row)

@@ -12,14 +12,14 @@ namespace lockstep::data {
 /// The classes of all indexes of a source together.
 struct ClassList {
   std::vector<std::string> names;
-  /// Of each index: its own label -> one of `names`.
+  /// For each index: its label -> index into `names`.
   std::vector<std::vector<std::int32_t>> labels;
   std::size_t untrained = 0;  ///< classes without a training image
 };
 
-/// Names are sorted, or in the order of `names_file`; labels that were given and are all numbers
-/// count in `names_file`, or are their own names. Throws InputError naming a label that is out of
-/// range, not in the file, or that only `validation` has.
+/// Names are sorted, or in the order of `names_file`. Labels that were given and are all numbers
+/// are indexes into `names_file`, or become the names. Throws InputError naming a label that is out
+/// of range, not in the file, or only in `validation`.
 ClassList merge_classes(const std::vector<IndexFile>& indexes, Part validation,
                         const std::filesystem::path& names_file);
 

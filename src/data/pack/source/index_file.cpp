@@ -34,11 +34,11 @@ void append(int descriptor, const void* from, std::size_t bytes, const fs::path&
 
 }  // namespace
 
-/// Then come the texts (origin, content, classes, each ended by a NUL; padded to 8 bytes), the rows
-/// of each part, and the names, each ended by a NUL.
+/// After it come the texts (origin, content, classes, each ended by a NUL; padded to 8 bytes), the
+/// rows of each part, and the names, each ended by a NUL.
 struct IndexFile::Header {
   char magic[sizeof index_magic];
-  std::uint32_t checksum, given;  ///< the checksum is of all that follows it
+  std::uint32_t checksum, given;  ///< the checksum covers everything after it
   FileStamp stamp;
   std::uint64_t part, ignored, classes, text_bytes, name_bytes;
   std::array<std::uint64_t, kinds_of_rows> rows;
@@ -51,7 +51,7 @@ struct IndexFile::Header {
   std::size_t names_at() const { return rows_at(kinds_of_rows); }
 };
 
-/// Bytes that are collected in a nameless file beside the index.
+/// Collects bytes in an unnamed file next to the index.
 struct IndexWriter::Column {
   static constexpr std::size_t kept = 1 << 16;
 
@@ -73,7 +73,7 @@ struct IndexWriter::Column {
     buffer.clear();
   }
 
-  /// To the end of `to`; the checksum goes on from `crc`.
+  /// Appends them to `to`; the checksum continues from `crc`.
   std::uint32_t move_to(int to, std::uint32_t crc) {
     flush();
     if (::lseek(file.get(), 0, SEEK_SET) != 0) fail(path);
@@ -159,7 +159,7 @@ IndexFile::IndexFile(const fs::path& path) {
   if (!file) fail(path);
   bytes_ = stamp_of(file.get(), path).bytes;
   const auto damaged = [&] {
-    throw InputError(fmt::format("{}: is damaged; begin anew with --force", path.string()));
+    throw InputError(fmt::format("{}: is damaged; start again with --force", path.string()));
   };
   if (bytes_ < sizeof(Header)) damaged();
   void* mapped = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file.get(), 0);
@@ -174,7 +174,7 @@ IndexFile::IndexFile(const fs::path& path) {
     ::munmap(mapped, bytes_);
     damaged();
   }
-  // What was looked through for its checksum need not stay: rows are wanted here and there.
+  // The pages read for the checksum need not stay: rows are wanted here and there.
   ::madvise(mapped, bytes_, MADV_DONTNEED);
   ::madvise(mapped, bytes_, MADV_RANDOM);
   const auto* text = reinterpret_cast<const char*>(begin_ + sizeof(Header));

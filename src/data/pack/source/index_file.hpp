@@ -16,35 +16,35 @@
 
 namespace lockstep::data {
 
-/// To which rows an image belongs.
+/// The split that an image belongs to.
 enum class Part : std::size_t { training, validation, test };
 inline constexpr std::size_t kinds_of_rows = 3;
 
-/// One image of an index: its name is at `name` in the names; in an archive its bytes are those
-/// from `offset`.
+/// One image of an index. Its name is at `name` among the names; in an archive its bytes begin at
+/// `offset`.
 struct IndexRow {
   std::uint64_t offset = 0, name = 0;
   std::uint32_t bytes = 0;
-  std::int32_t label = 0;  ///< in the index's own list of classes
+  std::int32_t label = 0;  ///< index into the classes of this index file
 };
 
-/// A file with all images of one folder, list or archive, so that they are looked for once, by one
-/// rank, and no rank holds a million names in memory: every rank maps the file instead. It is
-/// written piece by piece, in memory that does not grow with the images, and appears when it is
-/// whole. Throws InputError naming the path.
+/// A file with all images of one folder, list or archive, so that one rank looks them up once and
+/// no rank holds a million names in memory: every rank maps the file instead. It is written piece
+/// by piece, in memory that does not grow with the images, and appears when it is complete. Throws
+/// InputError naming the path.
 class IndexWriter {
  public:
   explicit IndexWriter(std::filesystem::path path);
   ~IndexWriter();
-  void add_class(std::string_view name) { label_of(name); }  ///< one without images, maybe
+  void add_class(std::string_view name) { label_of(name); }  ///< may have no images
   void add(Part part, std::string_view name, std::string_view label, std::uint64_t offset = 0,
            std::uint32_t bytes = 0);
-  /// Labels are the data's own, not folders' names: where all are numbers they are used as such.
+  /// The labels come from the data, not from folders: if all are numbers they are used as such.
   void labels_are_given() { given_ = true; }
   void ignore_file() { ++ignored_; }
-  /// Where its rows were told to go, if they did not know better.
+  /// The part for rows that do not name one.
   void set_part(Part part) { part_ = part; }
-  /// `origin`: the folder, list or archive; `content`: the archive itself where it was unpacked.
+  /// `origin`: the folder, list or archive; `content`: the archive or its unpacked copy.
   void finish(const std::filesystem::path& origin, const std::filesystem::path& content,
               const FileStamp& stamp);
 
@@ -61,7 +61,7 @@ class IndexWriter {
   bool given_ = false;
 };
 
-/// An index, mapped. Throws InputError naming it when it is not whole.
+/// A mapped index. Throws InputError naming it when it is incomplete.
 class IndexFile {
  public:
   explicit IndexFile(const std::filesystem::path& path);
@@ -79,7 +79,7 @@ class IndexFile {
   Part part() const;
   bool labels_are_given() const;
   std::uint64_t ignored_files() const;
-  std::uint32_t checksum() const;  ///< of everything in it
+  std::uint32_t checksum() const;  ///< of the whole content
 
  private:
   friend class IndexWriter;

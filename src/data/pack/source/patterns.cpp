@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t most_names = 1'000'000;
 
-/// "000..063" as 64 numbers of as many digits; none when it is no range.
+/// "000..063" as 64 numbers with that many digits; empty when it is not a range.
 std::vector<std::string> numbers_in(std::string_view range) {
   const std::size_t dots = range.find("..");
   if (dots == range.npos) return {};
@@ -39,7 +39,7 @@ std::vector<std::string> choices_in(std::string_view text) {
   return choices;
 }
 
-/// What a shell makes of braces; they are not nested.
+/// Expands braces as a shell does; they cannot be nested.
 void expand_braces(const std::string& name, std::size_t from, std::vector<std::string>& names) {
   const std::size_t open = name.find('{', from),
                     close = name.find('}', std::min(open, name.size()));

@@ -30,7 +30,7 @@ Colour mix(const Colour& from, const Colour& to, float share) {
   return out;
 }
 
-/// The random numbers of one row, in the order in which its scene asks for them.
+/// The random numbers of one row, in the order in which its scene uses them.
 class Dice {
  public:
   Dice(std::uint64_t seed, std::uint64_t row) : seed_(seed), row_(row) {}
@@ -45,7 +45,7 @@ class Dice {
   float between(float low, float high) { return low + unit(bits()) * (high - low); }
   std::uint32_t from(std::uint32_t n) { return below(bits(), n); }
   Colour colour() { return {between(0, 1), between(0, 1), between(0, 1)}; }
-  /// A colour whose brightness differs enough from the other's to be told apart under noise.
+  /// A colour whose brightness differs enough from the other's to be seen under noise.
   Colour contrasting(const Colour& other, float contrast) {
     Colour c = colour();
     while (std::abs(luma(c) - luma(other)) < contrast) c = colour();
@@ -66,8 +66,8 @@ class Dice {
   int used_ = 4;
 };
 
-/// Signed distances (negative inside) of outlines that fit into the unit circle. They are exact
-/// near the edges, which is where antialiasing looks.
+/// Signed distances (negative inside) to outlines that fit into the unit circle. They are exact
+/// near the edges, where antialiasing uses them.
 float distance_to_star(Point p) {
   // A point is inside a pentagram when it is inside all but at most one of its five lines.
   constexpr std::array<Point, 5> normals{{{0, 1},
@@ -134,7 +134,7 @@ struct Thing {
   Colour colour{}, second{};
 };
 
-/// A straight line with round ends, or a speck: what stands in a scene and means nothing.
+/// Clutter: a straight line with round ends, or a speck, which says nothing about the class.
 struct Stroke {
   Point from, along;
   float length = 0, radius = 0;
@@ -208,7 +208,7 @@ void paint(Colour& pixel, const Thing& thing, Point p) {
   pixel = mix(pixel, mix(thing.colour, thing.second, second), share);
 }
 
-/// Four bytes' sum: close enough to a normal distribution (Irwin-Hall), mean 0, deviation 1.
+/// The sum of four bytes: close enough to a normal distribution (Irwin-Hall), mean 0, deviation 1.
 float noise(std::uint32_t bits) {
   const std::uint32_t sum = (bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24);
   return (static_cast<float>(sum) - 510) / 147.8f;

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The original archives unpack into a folder of their own; both it and its parent are accepted.
+/// The original archives unpack into a sub-folder; both it and its parent are accepted.
 fs::path inside(const fs::path& folder, const char* name) {
   return fs::is_directory(folder / name) ? folder / name : folder;
 }
@@ -48,7 +48,7 @@ fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-/// What one index is made of.
+/// The input of one index.
 struct Piece {
   fs::path path;
   Part part = Part::training;
@@ -64,7 +64,7 @@ bool holds_images(const fs::path& folder, int levels = 2) {
   return false;
 }
 
-/// Class folders, or trees of them for each part. No folder of images is left out without a word.
+/// Class folders, or trees of them for each part. Every folder of images is used or reported.
 void add_trees(const fs::path& folder, std::vector<Piece>& pieces) {
   if (!has_class_folders(folder / "train")) return pieces.push_back({folder, Part::training});
   const std::size_t first = pieces.size();
@@ -84,7 +84,7 @@ void add_trees(const fs::path& folder, std::vector<Piece>& pieces) {
       pieces.push_back({path, part});
     } else {
       require(!holds_images(path),
-              fmt::format("{}: holds images and stands beside train/, but is no val/ or test/ of "
+              fmt::format("{}: holds images and is next to train/, but is not a val/ or test/ of "
                           "class folders; to leave it out, name the folders that count: {} [--val "
                           "FOLDER]",
                           path.string(), (folder / "train").string()));
@@ -115,7 +115,7 @@ FileStamp stamp_now(const fs::path& path) {
   return stamp_of(file.get(), path);
 }
 
-/// True when `path` is the index of this very archive, and what was unpacked is there.
+/// True when `path` is the index of this very archive, and its unpacked copy exists.
 bool is_index_of(const fs::path& path, const Piece& piece, const FileStamp& stamp) {
   if (!fs::exists(path)) return false;
   try {
@@ -130,7 +130,7 @@ bool is_index_of(const fs::path& path, const Piece& piece, const FileStamp& stam
 void index_archive(const Piece& piece, const fs::path& path) {
   const FileStamp stamp = stamp_now(piece.path);
   if (is_index_of(path, piece, stamp)) return;
-  fs::remove(path);  // before what it speaks of
+  fs::remove(path);  // before the files that it describes
   const Compression how = compression_of(piece.path);
   fs::path content = piece.path;
   if (how != Compression::none) {
@@ -237,7 +237,7 @@ bool names_a_part(std::string_view folder, Part& part) {
 bool is_folder(const fs::directory_entry& entry) {
   std::error_code reason;
   const bool folder = entry.is_directory(reason);
-  // A link that leads nowhere is said to be missing by whoever reads it.
+  // A link that leads nowhere is reported as missing when it is read.
   require(!reason || reason == std::errc::no_such_file_or_directory,
           fmt::format("{}: {}", entry.path().string(), reason.message()));
   if (folder && entry.is_symlink()) {
@@ -245,7 +245,7 @@ bool is_folder(const fs::directory_entry& entry) {
     const fs::path here = fs::canonical(entry.path().parent_path(), reason);
     const auto [end, other] = std::mismatch(target.begin(), target.end(), here.begin(), here.end());
     require(end != target.end(),
-            fmt::format("{}: is a link to a folder that it is in itself", entry.path().string()));
+            fmt::format("{}: is a link to a folder that contains it", entry.path().string()));
   }
   return folder;
 }

@@ -15,7 +15,7 @@ std::vector<fs::path> sub_folders(const fs::path& folder) {
   return folders;
 }
 
-/// Everything below one class folder; how many images that are.
+/// Indexes all images below one class folder and returns their number.
 std::size_t add_images(const fs::path& folder, const std::string& name, std::string_view label,
                        Part part, IndexWriter& index) {
   std::size_t images = 0;

@@ -24,8 +24,8 @@ struct Idx {
   Bytes values;
 };
 
-/// The whole file, unpacked when it is gzipped (zlib finds that out), but no more than `most`
-/// bytes: a header must not make us read a disk.
+/// The whole file, unpacked when it is gzipped (zlib detects that), but no more than `most` bytes:
+/// a wrong header must not make us read a whole disk.
 Bytes read_at_most(gzFile file, std::size_t most, const fs::path& path) {
   constexpr std::size_t piece = std::size_t{1} << 20;
   Bytes bytes;
@@ -68,13 +68,12 @@ Idx read_idx(const fs::path& path, std::size_t dimensions) {
   }
   idx.values = read_at_most(file.get(), count + 1, path);
   require(idx.values.size() == count,
-          fmt::format("{}: expected {} bytes behind the header, found {}", path.string(), count,
+          fmt::format("{}: expected {} bytes after the header, found {}", path.string(), count,
                       idx.values.size() > count ? "more" : std::to_string(idx.values.size())));
   return idx;
 }
 
-/// The one file whose name has `split` and `part` in it. A file beside its own gzipped copy counts
-/// once.
+/// The one file whose name contains `split` and `part`. A file and its gzipped copy count once.
 std::optional<fs::path> find(const fs::path& folder, const std::vector<std::string>& splits,
                              const std::string& part) {
   std::optional<fs::path> found;
@@ -142,7 +141,7 @@ class IdxFiles final : public Source {
                labels = find(folder, names, "idx1-ubyte");
     if (!images && !labels) return false;
     require(images && labels,
-            fmt::format("{}: has no {} beside it", (images ? *images : *labels).string(),
+            fmt::format("{}: has no {} next to it", (images ? *images : *labels).string(),
                         images ? "labels (idx1-ubyte)" : "images (idx3-ubyte)"));
     Split split{read_idx(*images, 3), read_idx(*labels, 1)};
     require(split.images.size[0] == split.labels.size[0],

@@ -40,7 +40,7 @@ Descriptor open_to_read(const fs::path& path) {
   return file;
 }
 
-/// A file as it was at one time.
+/// A file with its stamp at one time.
 std::string read_whole(const std::string& path) {
   const Descriptor file = open_to_read(path);
   const FileStamp before = stamp_of(file.get(), path);
@@ -112,7 +112,7 @@ class Indexed final : public Source {
   }
 
  private:
-  /// Rows of one part of an index, from `first` of the source on.
+  /// Rows of one part of an index; the first is row `first` of the source.
   struct Section {
     std::size_t index = 0;
     Part part = Part::training;
@@ -139,7 +139,7 @@ class Indexed final : public Source {
     return index.origin().string().append(1, '/').append(name);
   }
 
-  /// A validation part goes before a test part.
+  /// A validation part takes precedence over a test part.
   Part settle_validation() {
     std::size_t rows = 0, test_rows = 0;
     for (const IndexFile& index : indexes_) {
@@ -179,7 +179,7 @@ class Indexed final : public Source {
     }
   }
 
-  /// What an archive was unpacked to is our own.
+  /// Checks an archive. Its unpacked copy is our file and needs no check.
   void require_unchanged(std::size_t index) const {
     const IndexFile& file = indexes_[index];
     require(file.content() != file.origin() ||
@@ -191,7 +191,7 @@ class Indexed final : public Source {
   std::vector<IndexFile> indexes_;
   ClassList classes_;
   std::vector<Section> sections_;
-  std::vector<Descriptor> archives_;  ///< of each index, where it is of one
+  std::vector<Descriptor> archives_;  ///< for each index that was made from an archive
   std::size_t rows_ = 0, training_rows_ = 0;
 };
 

@@ -33,7 +33,7 @@ void index_list(const fs::path& list, const fs::path& root, Part part, IndexWrit
     if (text.ends_with('\r')) text.pop_back();
     const std::string_view line = trimmed(text);
     if (line.empty() || line.starts_with('#')) continue;
-    // A tab, where there is one, leaves spaces to the path and to the label.
+    // If the line has a tab, the path and the label may contain spaces.
     const bool tab = line.find('\t') != line.npos;
     const std::size_t at = line.find_last_of(tab ? "\t" : " ");
     require(line.find('\0') == line.npos && at != line.npos,
@@ -42,7 +42,7 @@ void index_list(const fs::path& list, const fs::path& root, Part part, IndexWrit
     index.add(part, trimmed(line.substr(0, at)), trimmed(line.substr(at)));
     ++images;
   }
-  require(lines.eof(), fmt::format("{}: cannot be read behind line {}", list.string(), number));
+  require(lines.eof(), fmt::format("{}: cannot be read after line {}", list.string(), number));
   require(images > 0, fmt::format("{}: lists no images", list.string()));
 }
 

@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Rows of a training set and, behind them, of a validation set.
+/// Rows of a training set and, after them, of a validation set.
 class Shards final : public Source {
  public:
   Shards(const fs::path& training, const fs::path& validation, const SourceSpec& spec) {
@@ -67,7 +67,7 @@ class Shards final : public Source {
     return {file.begin(), file.end()};
   }
 
-  /// Names say nothing of a row here; what is known of it without reading it are label and length.
+  /// Rows have no names here. Label and length are all that is known without reading a row.
   std::string fingerprint() const override {
     std::uint32_t hash = 0;
     const auto take = [&](const void* from, std::size_t bytes) {
@@ -107,7 +107,7 @@ class Shards final : public Source {
   std::vector<Set> sets_;
 };
 
-/// What pack has written: the two sets are in folders of their own.
+/// The layout that pack writes: the two sets are in separate folders.
 bool holds_train(const fs::path& path) { return fs::is_directory(path / "train"); }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::string_view folder_of(std::string_view name) {
 
 std::string_view base_of(std::string_view name) { return name.substr(name.rfind('/') + 1); }
 
-/// WebDataset's: files of one sample share their name up to its first dot.
+/// As in WebDataset: the files of one sample share their name up to its first dot.
 std::string_view key_of(std::string_view name) {
   const std::size_t begin = name.rfind('/') + 1, dot = name.find('.', begin);
   return name.substr(0, dot);
@@ -48,7 +48,7 @@ bool hidden(std::string_view name) {
   return false;
 }
 
-/// Without what says nothing: "./", doubled slashes at the beginning.
+/// The name without meaningless parts: "./", doubled slashes at the beginning.
 std::string_view plain(std::string_view name) {
   for (;;) {
     if (name.starts_with("./"))
@@ -97,7 +97,7 @@ class TarIndexer {
         if (!label) index_.ignore_file();
         continue;
       }
-      // "key.seg.png" beside "key.jpg" is another thing than the sample's image.
+      // "key.seg.png" next to "key.jpg" is not the sample's image.
       if (label && ending_of(member.name).find('.') != std::string_view::npos) continue;
       if (label && ++images > 1) refuse(member, "is a second image of one sample");
       add(member, label);
@@ -114,7 +114,7 @@ class TarIndexer {
       if (named_as_image(member.name)) image = &member;
     }
     if (cls != nullptr && image == nullptr)
-      refuse(*cls, "has no image beside it: the files of one sample must follow each other");
+      refuse(*cls, "has no image next to it: the files of one sample must follow each other");
     if (image == nullptr) return {};
     if (cls != nullptr) return label_in_cls(*cls);
     return json != nullptr ? label_in_json(*json) : std::nullopt;
@@ -134,7 +134,7 @@ class TarIndexer {
   std::optional<std::string> label_in_json(const TarMember& member) const {
     const std::string text = reader_.content(member, largest_json);
     const auto json = nlohmann::json::parse(text, nullptr, false);
-    if (json.is_discarded()) refuse(member, "is no JSON");
+    if (json.is_discarded()) refuse(member, "is not JSON");
     if (!json.is_object()) return {};
     for (const char* key : {"label", "cls", "class"}) {
       const auto found = json.find(key);
@@ -142,7 +142,7 @@ class TarIndexer {
       if (found->is_number_unsigned()) return std::to_string(found->get<std::uint64_t>());
       if (found->is_string() && !found->get_ref<const std::string&>().empty())
         return found->get<std::string>();
-      // A list may be nested deeper than the stack on which it would be written.
+      // A list may be nested too deep to be written out recursively.
       const std::string what = found->is_array()    ? "an array"
                                : found->is_object() ? "an object"
                                                     : found->dump().substr(0, 100);
@@ -157,7 +157,7 @@ class TarIndexer {
              "is a link, which is not followed: make the archive with tar --dereference "
              "--hard-dereference");
     if (member.kind == TarMember::Kind::sparse)
-      refuse(member, "is stored as a sparse file, which is not read: make the archive anew");
+      refuse(member, "is stored as a sparse file, which cannot be read: make the archive again");
     if (member.bytes > largest_image)
       refuse(member,
              fmt::format("has {} bytes; an image has at most {}", member.bytes, largest_image));
@@ -166,17 +166,17 @@ class TarIndexer {
     const std::string_view folder = class_folder(member.name, part);
     if (!label && folder.empty())
       refuse(member,
-             "has no label: neither a .cls or .json (\"label\", \"cls\" or \"class\") of its "
-             "name beside it, nor a class folder");
+             "has no label: neither a .cls or .json (\"label\", \"cls\" or \"class\") of the same "
+             "name next to it, nor a class folder");
     (label ? first_given_ : first_in_folder_) = true;
     if (first_given_ && first_in_folder_)
-      refuse(member, label ? "has a label beside it, but images before it had only a class folder"
-                           : "has no label beside it, but images before it had");
+      refuse(member, label ? "has a label file, but images before it had only a class folder"
+                           : "has no label file, but images before it had one");
     index_.add(part, member.name, label ? std::string_view(*label) : folder, member.offset,
                static_cast<std::uint32_t>(member.bytes));
   }
 
-  /// "train/cat/1.jpg" is a cat of the training part, "animals/cat/1.jpg" one of the part at hand.
+  /// "train/cat/1.jpg" is a cat of the training part, "animals/cat/1.jpg" one of the current part.
   std::string_view class_folder(std::string_view name, Part& part) const {
     const std::string_view folder = folder_of(name);
     for (std::size_t at = 0; at < folder.size();) {

@@ -20,7 +20,7 @@ constexpr std::uint64_t tar_block = 512;
 constexpr std::size_t tar_buffer = 8 * tar_block;
 constexpr std::uint64_t longest_name = 1 << 16, largest_pax = 1 << 20;
 
-// POSIX.1-1988 (ustar): where each field of a header stands.
+// POSIX.1-1988 (ustar): where each field of a header is.
 struct Field {
   std::size_t at, bytes;
 };
@@ -34,7 +34,7 @@ std::string text(const char* block, Field field) {
   return {from, std::find(from, from + field.bytes, '\0')};
 }
 
-/// Octal digits among spaces and NULs, or, where the first bit is set, GNU's big-endian binary.
+/// Octal digits among spaces and NULs, or, if the first bit is set, GNU's big-endian binary.
 std::optional<std::uint64_t> number(const char* block, Field field) {
   const auto* from = reinterpret_cast<const unsigned char*>(block + field.at);
   std::uint64_t value = 0;
@@ -59,7 +59,7 @@ std::optional<std::uint64_t> number(const char* block, Field field) {
   return value;
 }
 
-/// Old programs added the bytes up as signed ones.
+/// Old programs summed the bytes as signed ones.
 bool checksum_holds(const char* block) {
   std::int64_t sum = 0, signed_sum = 0;
   for (std::size_t i = 0; i < tar_block; ++i) {
@@ -139,14 +139,14 @@ std::string TarReader::content(const TarMember& member, std::size_t most) const 
   return read(member.offset, member.bytes);
 }
 
-/// Blocks of zeros end an archive; what else follows would be lost without a word.
+/// Blocks of zeros end an archive; anything else after them would be lost without a message.
 bool TarReader::at_end() {
   if (!all_zero(block(at_), tar_block)) return false;
   for (std::uint64_t at = at_; at < bytes_;) {
     const std::string piece = read(at, std::min<std::uint64_t>(1 << 16, bytes_ - at));
     if (!all_zero(piece.data(), piece.size()))
       refuse(at_,
-             "the archive ends here, but the file goes on: if it is several tars in one, give "
+             "the archive ends here, but the file continues: if it is several tars in one, give "
              "them as several files");
     at += piece.size();
   }
@@ -188,15 +188,15 @@ bool TarReader::next(TarMember& member) {
     if (!announced && at_ > 0 && at_ == bytes_)
       refuse(at_, "the archive is cut off: its end is not marked");
     if (at_end()) {
-      if (announced) refuse(at_, "the archive ends behind a header that announces a member");
+      if (announced) refuse(at_, "the archive ends after a header that announces a member");
       return false;
     }
     const char* header = block(at_);
     if (!checksum_holds(header))
-      refuse(at_, at_ == 0 ? "this is no tar: its first header is wrong"
-                           : "damaged: the checksum of the header that stands here is wrong");
+      refuse(at_, at_ == 0 ? "this is not a tar: its first header is wrong"
+                           : "damaged: the checksum of the header here is wrong");
     const auto bytes = number(header, size_field);
-    if (!bytes) refuse(at_, "damaged: the header that stands here has no size");
+    if (!bytes) refuse(at_, "damaged: the header here has no size");
     const char type = header[type_at];
     member.name = text(header, name_field);
     if (std::memcmp(header + magic_field.at, "ustar\0", 6) == 0) {
@@ -209,10 +209,10 @@ bool TarReader::next(TarMember& member) {
     member.offset = at_ + tar_block;
     member.bytes = !meta && long_bytes != unknown ? long_bytes : *bytes;
     member.kind = sparse ? TarMember::Kind::sparse : kind_of(type, member.name);
-    // Links and folders have no content, whatever their size says, in every tar but the oldest.
+    // Links and folders have no content, whatever their size says, except in the oldest tars.
     if (type == '1' || type == '2' || type == '5') member.bytes = 0;
     if (member.bytes > bytes_ - member.offset)
-      refuse(at_, fmt::format("{}: has {} bytes, but the file ends {} bytes behind its header: the "
+      refuse(at_, fmt::format("{}: has {} bytes, but the file ends {} bytes after its header: the "
                               "archive is cut off or damaged",
                               member.name, member.bytes, bytes_ - member.offset));
     at_ = std::min(bytes_, member.offset + in_blocks(member.bytes));

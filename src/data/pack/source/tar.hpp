@@ -18,15 +18,15 @@ struct TarMember {
   std::uint64_t offset = 0, bytes = 0;  ///< where its content lies
 };
 
-/// Walks over the members of a tar (ustar, pax, GNU with long names, and the format before them)
-/// without reading what is in them. Bad archives throw InputError naming the file and the byte: a
-/// header with a wrong checksum, a member that goes past the end, an archive that is cut off or
+/// Walks over the members of a tar (ustar, pax, GNU with long names, and the older format) without
+/// reading their content. A bad archive throws InputError naming the file and the byte: a header
+/// with a wrong checksum, a member that extends past the end, an archive that is cut off or
 /// followed by another.
 class TarReader {
  public:
   /// `descriptor` is read with pread and must outlive the reader; `bytes`: how long the file is.
   TarReader(int descriptor, std::uint64_t bytes, std::filesystem::path path);
-  bool next(TarMember& member);  ///< false behind the last one
+  bool next(TarMember& member);  ///< false after the last one
   /// A member's content. Throws InputError when it has more than `most` bytes.
   std::string content(const TarMember& member, std::size_t most) const;
   [[noreturn]] void refuse(std::uint64_t at, std::string_view what) const;

@@ -76,7 +76,7 @@ class Output {
   std::vector<char> bytes_;
 };
 
-/// A file may hold several streams, one behind the other; each has its own checksum.
+/// A file may hold several streams, one after the other; each has its checksum.
 void unpack_gzip(Input& input, Output& output) {
   z_stream stream{};
   constexpr int gzip_only = 16;
@@ -91,7 +91,7 @@ void unpack_gzip(Input& input, Output& output) {
     stream.avail_in = static_cast<uInt>(piece.size());
     int result = Z_OK;
     do {
-      // Behind the last stream there may be zeros, as padding.
+      // After the last stream there may be zeros, as padding.
       if (!inside && *stream.next_in == 0) {
         ++stream.next_in;
         --stream.avail_in;
@@ -113,7 +113,7 @@ void unpack_gzip(Input& input, Output& output) {
 void unpack_zstd(Input& input, Output& output) {
   const Owned<ZSTD_DCtx*, ZSTD_freeDCtx> context(ZSTD_createDCtx());
   check(static_cast<bool>(context), "zstd could not start");
-  std::size_t wanted = 1;  // 0 behind a whole frame
+  std::size_t wanted = 1;  // 0 after a whole frame
   for (std::string_view piece = input.next(); !piece.empty(); piece = input.next()) {
     ZSTD_inBuffer in{piece.data(), piece.size(), 0};
     for (bool full = false; in.pos < in.size || full;) {
