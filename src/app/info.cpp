@@ -264,7 +264,7 @@ std::string run_as_text(const Json& run) {
     text += '\n';
   }
   for (const Json& resume : run["resumes"])
-    text += fmt::format("resumed behind step {} with other keys or conditions: {}\n",
+    text += fmt::format("resumed after step {} with other keys or conditions: {}\n",
                         resume["resumed_from_step"].dump(),
                         join(resume["changes"].get<std::vector<std::string>>(), ", "));
   text += "checkpoints:";

@@ -90,10 +90,10 @@ run "$LOCKSTEP" "${went[@]}" --stop-after 3
 ((status == 3))
 verdict $? 'a run stops behind a step'
 refused 'a step to stop behind that is passed already is refused' \
-  'stop-after = 2, but .*step-00000003.h5 goes on behind step 3' \
+  'stop-after = 2, but .*step-00000003.h5 resumes after step 3' \
   "$LOCKSTEP" "${went[@]}" --resume auto --stop-after 2
 run "$LOCKSTEP" "${went[@]}" --resume auto --optim.lr 0.03 && run "$LOCKSTEP" info gone
-((status == 0)) && says '^resumed behind step 3 with .*: optim.lr \(0.1, now 0.03\)' &&
+((status == 0)) && says '^resumed after step 3 with .*: optim.lr \(0.1, now 0.03\)' &&
   says '^run gone: finished, 5 steps' &&
   [[ $(sed -n 4p gone/metrics.jsonl) == '{"resumed_from_step":3,"changes":["optim.lr (0.1, now 0.03)"]}' ]]
 verdict $? 'a run that goes on with another key says from which step on'
