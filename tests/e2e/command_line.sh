@@ -106,7 +106,7 @@ cat whole.jsonl >>gone/metrics.jsonl
 printf '{"step":7,' >>gone/metrics.jsonl
 run "$LOCKSTEP" info gone
 ((status == 0)) && says '5 steps' && says '^  epoch 1: loss' &&
-  says 'gone/metrics.jsonl: 6 line\(s\) are no record of lockstep.s, the first is line 1'
+  says 'gone/metrics.jsonl: 6 line\(s\) are not lockstep records; the first is line 1'
 verdict $? "lines of metrics that are none of lockstep's are counted and passed over"
 printf '%s\n' '{"epoch":1,"last_step":5,"train_loss":null,"train_top1":null}' >gone/metrics.jsonl
 run "$LOCKSTEP" info gone
@@ -139,7 +139,7 @@ for command in "info gone" "topo --ranks-per-node 1"; do
   ((status == 0)) && [[ $said == "$("$LOCKSTEP" $command 2>&1)" ]]
   verdict $? "${command%% *} under mpirun says it once"
 done
-once 'bench data under mpirun is refused' 'measures one process, and 3 were started' \
+once 'bench data under mpirun is refused' 'measures one process, but 3 were started' \
   ranks 3 "$LOCKSTEP" bench data small/train
 
 # ---- launcher variables ---------------------------------------------------------------------------

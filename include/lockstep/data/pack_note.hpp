@@ -16,6 +16,8 @@ namespace lockstep::data {
 struct SkippedRow {
   std::size_t row = 0;  ///< of the source
   std::string reason;   ///< with its name
+  /// For comm/record.
+  static void fields(auto& self, auto&& visit) { visit(self.row, self.reason); }
 };
 
 /// What is known of a shard that was written.
