@@ -7,8 +7,8 @@
 
 namespace lockstep::app {
 
-/// A subcommand: its options stand in `app`; `run` does it and returns the exit status. Errors are
-/// thrown; main prints them and ends the world.
+/// A subcommand: `app` has its options; `run` executes it and returns the exit status. It throws
+/// errors; main prints them and ends the world.
 struct Command {
   Arguments app;
   std::function<int(Launch&)> run;

@@ -34,7 +34,7 @@ struct EvalOptions {
   std::string precision;  ///< empty: as trained
 };
 
-/// A checkpoint with what its header says of the model.
+/// A checkpoint and what its header says about the model.
 struct Model {
   config::Config config;
   data::DataSetInfo trained_on;
@@ -71,7 +71,7 @@ Json to_json(const EvalOptions& options, const train::Evaluation& result,
           {"confusion", std::move(confusion)}};
 }
 
-/// The class that rows of `label` are most often taken for, wrongly.
+/// The wrong class that rows of `label` are most often taken for.
 std::string usual_mistake(const train::Evaluation& result, std::size_t label,
                           const std::vector<std::string>& classes) {
   std::size_t worst = label;
@@ -132,8 +132,7 @@ int evaluate(Launch& launch, const EvalOptions& options) {
   print(result, rows.info().classes, now_s() - began_s);
   if (!std::isfinite(result.mean.loss))
     log::warn(
-        fmt::format("{}: the network's answers are not numbers on some rows, which count as "
-                    "wrong",
+        fmt::format("{}: on some rows the network's outputs are not numbers; these count as wrong",
                     options.checkpoint));
   if (launch.rank.rank == 0 && !options.json.empty())
     write_report(options.json, json_text(to_json(options, result, rows.info().classes), 2) + "\n");
@@ -145,13 +144,13 @@ int evaluate(Launch& launch, const EvalOptions& options) {
 Command add_eval(Arguments root) {
   auto options = std::make_shared<EvalOptions>();
   Arguments app = root.add_command(
-      "eval", "Measure a checkpoint on a data set: each row counted once, for any number of ranks");
+      "eval", "Measure a checkpoint on a data set: each row counts once, for any number of ranks");
   app.add("checkpoint", options->checkpoint, "checkpoint file").required();
   app.add("--data", options->data, "a shard or a folder of shards").required();
   app.add("--json", options->json,
           "write loss, top-1, top-5, accuracy per class and confusion matrix to this file")
       .called("FILE");
-  add_count(app, "--batch", options->batch, a_batch, "rows of a batch on each rank");
+  add_count(app, "--batch", options->batch, a_batch, "batch size of each rank");
   add_count(app, "--threads", options->threads, threads_or_all,
             "compute threads of each rank (0: one for each core of its share)");
   app.add("--deadline-s", options->deadline_s,

@@ -22,8 +22,8 @@ int likely_rank(const Launch& launch) {
 void wait_for_turn(const Launch& launch, int status) {
   if (likely_rank(launch) == 0) return;
   g_status = status;
-  // A launcher sends it about a second after rank 0's end. srun passes on the highest status of
-  // all, so it must be the same.
+  // A launcher sends SIGTERM about a second after the end of rank 0. srun returns the highest
+  // status of all ranks, so all must be the same.
   std::signal(SIGTERM, [](int) { std::_Exit(g_status); });
   std::this_thread::sleep_for(std::chrono::seconds(2));
 }

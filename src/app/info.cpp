@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What JPEGs have in place of one size for all.
+/// For JPEGs: the range of sizes, because they have no common one.
 Json jpegs_as_json(const data::DataSet& rows) {
   std::array<std::size_t, 2> smallest = rows.size(0), largest = smallest;
   for (std::size_t row = 0; row < rows.info().rows; ++row)
@@ -109,7 +109,7 @@ bool is_count(const Json& record, const char* key) {
   return record.contains(key) && record[key].is_number_unsigned();
 }
 
-/// A mean that is no number is null there.
+/// A mean that is not a number is null there.
 bool is_mean(const Json& record, const char* key) {
   return record.contains(key) && (record[key].is_number() || record[key].is_null());
 }
@@ -128,7 +128,7 @@ bool is_resume(const Json& record) {
                                            [](const Json& change) { return change.is_string(); });
 }
 
-/// What metrics.jsonl says of a run. Other programs may have written into it.
+/// What metrics.jsonl says about a run. Other programs may have written to it.
 struct Course {
   std::uint64_t steps = 0;
   Json epochs = Json::array(), resumes = Json::array();
@@ -149,12 +149,12 @@ Course read_course(const std::filesystem::path& path) {
       course.epochs.push_back(record);
     } else if (is_resume(record)) {
       course.resumes.push_back(record);
-    } else if (!lines.eof()) {  // a run that is under way, or was killed, may end in half a line
+    } else if (!lines.eof()) {  // the file of a running or killed run may end with half a line
       if (strange++ == 0) first_strange = number;
     }
   }
   if (strange > 0)
-    log::warn(fmt::format("{}: {} line(s) are no record of lockstep's, the first is line {}",
+    log::warn(fmt::format("{}: {} line(s) are not lockstep records; the first is line {}",
                           path.string(), strange, first_strange));
   return course;
 }
@@ -264,7 +264,7 @@ std::string run_as_text(const Json& run) {
     text += '\n';
   }
   for (const Json& resume : run["resumes"])
-    text += fmt::format("resumed behind step {} with other keys or conditions: {}\n",
+    text += fmt::format("resumed after step {} with other keys or conditions: {}\n",
                         resume["resumed_from_step"].dump(),
                         join(resume["changes"].get<std::vector<std::string>>(), ", "));
   text += "checkpoints:";
@@ -296,7 +296,7 @@ Command add_info(Arguments root) {
     if (key.for_external) add_key(app, key, options->config);
   app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) {
-            if (rank_by_environment().rank > 0) return 0;  // rank 0 says it once
+            if (rank_by_environment().rank > 0) return 0;  // only rank 0 prints
             const Json found = describe(options->path, train::external_spec(options->config));
             std::string text = options->json ? json_text(found, 2) : as_text(found);
             while (text.ends_with('\n')) text.pop_back();

@@ -26,7 +26,7 @@ std::size_t count(const std::vector<cluster::Finding>& findings, cluster::Severi
       std::ranges::count(findings, severity, &cluster::Finding::severity));
 }
 
-/// As compilers write it, so that an editor finds the line.
+/// In the form of compilers' messages, so that an editor finds the line.
 std::string as_text(const std::string& file, const std::vector<cluster::Finding>& findings) {
   std::string text;
   for (const cluster::Finding& one : findings)
@@ -75,11 +75,11 @@ Command add_lint(Arguments root) {
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  Arguments app = root.add_command(
-      "lint",
-      "Say what would go wrong with a script for sbatch, with its lines: tasks against GPUs, cores "
-      "that srun does not inherit, signals, memory, time, requeueing, options that nobody knows. "
-      "Exit status 2 when there are errors.");
+  Arguments app =
+      root.add_command("lint",
+                       "Report what would go wrong with a script for sbatch, by line: tasks "
+                       "compared with GPUs, cores that srun does not inherit, signals, memory, "
+                       "time, requeueing, unknown options. Exit status 2 when there are errors.");
   app.add("script", options->files, "one or more batch scripts").required();
   app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) { return run(options->files, options->json); }};

@@ -20,7 +20,7 @@ namespace {
 constexpr const char* program_version = "lockstep 0.1";
 constexpr const char* help_footer =
     "Exit status: 0 done; 1 an error; 2 bad input or usage; 3 stopped by SIGTERM, SIGUSR1 or\n"
-    "--stop-after with a checkpoint, from which --resume auto goes on; 4 another rank was lost.\n"
+    "--stop-after, with a checkpoint for --resume auto; 4 another rank was lost.\n"
     "lockstep COMMAND --help lists a command's options.";
 
 int run(Launch& launch, const Command& command) {
@@ -38,7 +38,7 @@ int run(Launch& launch, const Command& command) {
 }
 
 /// The arguments in reverse, as CLI11 takes them. "--key=" becomes "--key" and an empty text: CLI11
-/// would take the argument behind it for the value.
+/// would take the argument after it for the value.
 std::vector<std::string> reversed_arguments(int argc, char** argv) {
   std::vector<std::string> arguments;
   for (int i = argc - 1; i > 0; --i) {
@@ -51,7 +51,7 @@ std::vector<std::string> reversed_arguments(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes (`| head`) does not end a training
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that exits (`| head`) must not end a training
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", fmt::format("{} (build {})", program_version, build_id()));
   root.footer(help_footer);

@@ -29,19 +29,19 @@ namespace {
 namespace fs = std::filesystem;
 using comm::Control;
 
-constexpr double round_s = 0.1;           // between two looks at the other ranks
-constexpr double shard_deadline_s = 600;  // one image from a slow disk, one shard's way to it
-constexpr std::size_t listed = 20;        // unreadable images that are named on the screen
+constexpr double round_s = 0.1;           // between two exchanges with the other ranks
+constexpr double shard_deadline_s = 600;  // for an image from a slow disk, or a shard to it
+constexpr std::size_t listed = 20;        // the most unreadable images to name on the screen
 
 /// Why a rank could not do its part.
 struct Failure {
-  bool input = false;  ///< by the input's fault
+  bool input = false;  ///< the input was at fault
   std::string text;
   static void fields(auto& self, auto&& visit) { visit(self.input, self.text); }
 };
 
-/// Runs `work` on every rank. When it fails on any, all throw the same error, that of the lowest
-/// failing rank: nobody waits for a rank that is gone, and what was begun is removed in peace.
+/// Runs `work` on every rank. If it fails on any, all throw the same error, that of the lowest
+/// failing rank. So no rank waits for one that is gone, and all can tidy up.
 template <class Work>
 void together(Control& control, std::string_view phase, Work work) {
   std::optional<Failure> failure;
@@ -60,8 +60,8 @@ void together(Control& control, std::string_view phase, Work work) {
   }
 }
 
-/// What there is to pack is looked for and unpacked once, the pieces shared by the ranks. A piece
-/// may take long: it is done on a thread, while the ranks look at each other.
+/// The ranks share the pieces of the source, so that each is searched and unpacked once. A piece
+/// may take long, so a thread does it while the ranks stay in touch.
 void make_index(Control& control, const data::SourceSpec& source, const fs::path& folder) {
   std::size_t pieces = 0;
   together(control, "pack: index", [&] { pieces = data::index_count(source); });
@@ -76,7 +76,7 @@ void make_index(Control& control, const data::SourceSpec& source, const fs::path
       ++finished;
     }
   });
-  // Before the thread is waited for, also when another rank has failed.
+  // Stops the thread before its future waits for it, also when another rank has failed.
   const struct Stop {
     std::atomic<bool>& flag;
     ~Stop() { flag = true; }
@@ -104,7 +104,7 @@ void require_same_files(Control& control, const std::string& images) {
   require(differs.empty(), fmt::format("the ranks do not see the same files: {}", differs));
 }
 
-/// Sums integers over the ranks, exactly: in halves, because doubles carry 53 bits.
+/// Sums integers over the ranks exactly: in halves, because doubles hold 53 bits.
 std::vector<std::uint64_t> sum(Control& control, const std::vector<std::uint64_t>& values) {
   std::vector<double> halves;
   for (const std::uint64_t value : values) {
@@ -126,7 +126,7 @@ void show_progress(double done, double before, double all, double seconds) {
                             rate > 0 ? human_seconds((all - done) / rate) : "?"));
 }
 
-/// `before`: rows of the shards that were finished already.
+/// `before`: rows of the shards that were already finished.
 void write_all(Control& control, data::Packer& packer, std::size_t before, std::size_t rows) {
   const double start = now_s();
   const auto finished_rows = static_cast<double>(before);
@@ -141,7 +141,7 @@ void write_all(Control& control, data::Packer& packer, std::size_t before, std::
   log::end_progress();
 }
 
-/// What all ranks wrote together, but for the list of what was skipped.
+/// What all ranks wrote together, without the list of skipped rows.
 data::Tally add_up(Control& control, const data::Tally& own) {
   std::vector<std::uint64_t> values{own.training_rows, own.validation_rows, own.bytes,
                                     own.sums.pixels};
@@ -160,29 +160,22 @@ data::Tally add_up(Control& control, const data::Tally& own) {
   return all;
 }
 
-struct Skipped {
-  std::size_t row = 0;  ///< of the source
-  std::string reason;
-  static void fields(auto& self, auto&& visit) { visit(self.row, self.reason); }
-};
-
 /// All ranks' unreadable images in the source's order.
-std::vector<Skipped> gather_skipped(Control& control, const data::Tally& tally) {
-  std::vector<Skipped> own, skipped;
-  for (const data::SkippedRow& bad : tally.skipped) own.push_back({bad.row, bad.reason});
-  for (const auto& of_rank : comm::gather_records(control, own, "pack: skipped"))
+std::vector<data::SkippedRow> gather_skipped(Control& control, const data::Tally& tally) {
+  std::vector<data::SkippedRow> skipped;
+  for (const auto& of_rank : comm::gather_records(control, tally.skipped, "pack: skipped"))
     skipped.insert(skipped.end(), of_rank.begin(), of_rank.end());
   std::sort(skipped.begin(), skipped.end(),
-            [](const Skipped& a, const Skipped& b) { return a.row < b.row; });
+            [](const data::SkippedRow& a, const data::SkippedRow& b) { return a.row < b.row; });
   return skipped;
 }
 
-/// Classes of which no training image is left.
+/// Classes without any training image left.
 std::vector<std::string> lost_classes(const data::Source& source,
                                       const std::vector<data::ShardPlan>& plan,
-                                      const std::vector<Skipped>& skipped) {
+                                      const std::vector<data::SkippedRow>& skipped) {
   std::vector<bool> out(source.rows(), false);
-  for (const Skipped& bad : skipped) out[bad.row] = true;
+  for (const data::SkippedRow& bad : skipped) out[bad.row] = true;
   std::vector<std::size_t> rows(source.classes().size(), 0), left = rows;
   for (const data::ShardPlan& shard : plan) {
     if (!shard.training) continue;
@@ -199,7 +192,7 @@ std::vector<std::string> lost_classes(const data::Source& source,
   return lost;
 }
 
-void report_skipped(const std::vector<Skipped>& skipped, const fs::path& out) {
+void report_skipped(const std::vector<data::SkippedRow>& skipped, const fs::path& out) {
   if (skipped.empty()) return;
   for (std::size_t i = 0; i < std::min(listed, skipped.size()); ++i)
     log::warn(fmt::format("skipped {}", skipped[i].reason));
@@ -228,7 +221,7 @@ void summarise(const PackOptions& options, const data::DataSetInfo& info, const 
                         human_bytes(static_cast<double>(peak_resident_bytes()))));
 }
 
-/// Some of them, and how many more there are.
+/// The first of them, and how many more there are.
 std::string first_of(std::vector<std::string> names) {
   const std::size_t more = names.size() - std::min(listed, names.size());
   names.resize(names.size() - more);
@@ -267,8 +260,7 @@ class PackJob {
     });
     if (!control_.any(first() && folder_->was_complete(), "pack: folder")) return false;
     log::info(
-        fmt::format("{}: an interrupted pack of the same was complete; its shards now are in "
-                    "their place",
+        fmt::format("{}: the previous, interrupted pack had finished; its shards are now in place",
                     options_.out.string()));
     return true;
   }
@@ -292,7 +284,7 @@ class PackJob {
                           info_.width, info_.channels, plan_.size());
   }
 
-  /// Takes up what an interrupted pack has finished; how many rows that are.
+  /// Takes over what an interrupted pack has finished, and returns the number of rows.
   std::size_t take_up() {
     tally_.emplace(info_.channels);
     std::string done(plan_.size(), '0');
@@ -317,16 +309,17 @@ class PackJob {
       }
     }
     if (finished > 0)
-      log::info(fmt::format("going on with an interrupted pack: {} of {} shards are finished",
-                            finished, plan_.size()));
+      log::info(fmt::format("resuming an interrupted pack: {} of {} shards are finished", finished,
+                            plan_.size()));
     packer_.emplace(*source_, options_.spec, info_, partial_, std::move(own));
     return rows;
   }
 
   void require_welcome(const data::FinishedShard& note) const {
-    require(options_.spec.skip_bad || note.skipped.empty(),
-            fmt::format("an interrupted pack left images out, the first: {}; go on with --skip-bad",
-                        note.skipped.empty() ? "" : note.skipped[0].reason));
+    require(
+        options_.spec.skip_bad || note.skipped.empty(),
+        fmt::format("an interrupted pack left images out, the first: {}; continue with --skip-bad",
+                    note.skipped.empty() ? "" : note.skipped[0].reason));
   }
 
   void write(std::size_t before) {
@@ -335,8 +328,8 @@ class PackJob {
     } catch (const InputError&) {
       if (first() && folder_->finished_shards() > 0)
         log::info(
-            fmt::format("{} of {} shards are finished and stay in {}: the same command goes "
-                        "on with the others",
+            fmt::format("{} of {} shards are finished and stay in {}: run the same command again "
+                        "for the others",
                         folder_->finished_shards(), plan_.size(), partial_.string()));
       throw;
     }
@@ -347,7 +340,7 @@ class PackJob {
     totals_ = add_up(control_, *tally_);
     require(totals_.training_rows > 0,
             fmt::format("none of the images is readable; the first: {}", source_->name(0)));
-    const std::vector<Skipped> skipped = gather_skipped(control_, *tally_);
+    const std::vector<data::SkippedRow> skipped = gather_skipped(control_, *tally_);
     together(control_, "pack: normalisation", [&] {
       const std::vector<float> mean = totals_.sums.mean(), stddev = totals_.sums.stddev();
       for (std::size_t s = 0; s < plan_.size(); ++s)
@@ -357,7 +350,7 @@ class PackJob {
     together(control_, "pack: in place", [&] {
       if (!first()) return;
       std::string reasons;
-      for (const Skipped& bad : skipped) reasons += bad.reason + "\n";
+      for (const data::SkippedRow& bad : skipped) reasons += bad.reason + "\n";
       if (!skipped.empty()) write_text_atomically(partial_ / "skipped.txt", reasons);
       folder_->commit();
     });
@@ -374,11 +367,11 @@ class PackJob {
   PackOptions& options_;
   Control& control_;
   fs::path partial_;
-  std::optional<data::PackFolder> folder_;  ///< of rank 0
+  std::optional<data::PackFolder> folder_;  ///< on rank 0
   std::unique_ptr<data::Source> source_;
   data::DataSetInfo info_;
   std::vector<data::ShardPlan> plan_;
-  std::string images_;  ///< what of them the shards follow from
+  std::string images_;  ///< what determines the shards
   std::optional<data::Packer> packer_;
   std::optional<data::Tally> tally_;
   data::Tally totals_{0};
@@ -391,7 +384,7 @@ Command add_pack(Arguments root) {
       "pack",
       "make shards from class folders of JPEG or PNG images, lists of paths and labels, tars "
       "(WebDataset's, too), CIFAR-10/100 binary files, MNIST-style IDX files, or generated shapes; "
-      "shared by all ranks under mpirun or srun; goes on where it was interrupted");
+      "under mpirun or srun all ranks share the work; resumes after an interruption");
   const auto options = std::make_shared<PackOptions>();
   add_pack_options(app, *options);
   return {app, [options](Launch& launch) {

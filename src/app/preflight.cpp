@@ -119,10 +119,10 @@ void print_fusions(const backend::PreflightReport& report, bool all) {
           fusion.applies.empty() ? "reads what is stored" : "applies " + fusion.applies,
           fusion.sums_for.empty() ? "makes no sums" : "makes the sums for " + fusion.sums_for));
   }
-  log::info(fmt::format(
-      "batch norms: of {} convolutions {} make the sums for the one behind, {} apply the one "
-      "in front",
-      report.fusions.size(), sums, applied));
+  log::info(
+      fmt::format("batch norms: of {} convolutions {} make the sums for the norm after them, {} "
+                  "apply the one before",
+                  report.fusions.size(), sums, applied));
 }
 
 void print_memory(const backend::PreflightSpec& spec, const backend::PreflightReport& report) {
@@ -149,14 +149,14 @@ void print_steps(const backend::PreflightSpec& spec, const backend::PreflightRep
   log::info(fmt::format("a step of {} rows: {:.1f} GFLOP, {} moved", spec.program.batch,
                         sums.flops / 1e9, human_bytes(sums.bytes)));
   if (!spec.gpu.rates)
-    return log::info("the profile states no rates: how short a step can be is not known");
+    return log::info("the profile has no rates: the shortest possible step is not known");
   log::info(fmt::format("at the stated rates no step is shorter than {:.2f} ms: {:.0f} images/s",
                         sums.shortest_ms,
                         1e3 * static_cast<double>(spec.program.batch) / sums.shortest_ms));
 }
 
 int run_preflight(const PreflightOptions& options) {
-  if (rank_by_environment().rank > 0) return status_done;  // one answer for all
+  if (rank_by_environment().rank > 0) return status_done;  // rank 0 answers for all
   const backend::PreflightSpec spec = spec_of(options);
   const backend::PreflightReport report = backend::preflight(spec);
   log::info(fmt::format("{} in {}, {} rows a micro-batch, on {}{}", spec.network.name,
@@ -183,10 +183,11 @@ int run_between_nodes(Launch& launch, const PreflightOptions& options) {
 
 Command add_preflight(Arguments root) {
   auto options = std::make_shared<PreflightOptions>();
-  Arguments app = root.add_command(
-      "preflight",
-      "Started by srun or mpirun on several nodes: find the one that is slow or differs. With "
-      "--gpu-profile: what a GPU that need not be here would do (engines, memory, shortest step)");
+  Arguments app =
+      root.add_command("preflight",
+                       "Started by srun or mpirun on several nodes: find nodes that are slow or "
+                       "different. With --gpu-profile: predict what a GPU would do that is not in "
+                       "this machine (engines, memory, shortest step)");
   app.add("--gpu-profile", options->profile,
           "description of the GPU: jobs/gpus/h200.json, for example");
   app.add("--directory", options->directory,
@@ -196,12 +197,13 @@ Command add_preflight(Arguments root) {
   add_count(app, "--batch", options->batch, a_batch, "rows of a micro-batch on one rank");
   app.add("--precision", options->precision, "fp32, tf32, bf16 or fp16").shows_default();
   add_count(app, "--image", options->image, an_image_or_usual,
-            "side of the images; 0: 32 or 224, as the model");
-  add_count(app, "--classes", options->classes, classes_or_usual, "0: 10 or 1000, as the model");
+            "side of the images; 0: 32 or 224, by the model");
+  add_count(app, "--classes", options->classes, classes_or_usual,
+            "number of classes; 0: 10 or 1000, by the model");
   app.add_flag("--deterministic", options->deterministic,
                "only engines that give the same bits each time");
   app.add_flag("--fuse-norms", options->fuse_norms,
-               "fp16: convolutions take in what they can of the batch norms beside them");
+               "fp16: fuse batch norms into the convolutions before and after them where possible");
   app.add_flag("--layers", options->layers, "list every convolution and every step of the tape");
   app.add("--json", options->json, "write all of it to this file").called("FILE");
   return {app, [options, app](Launch& launch) {
@@ -209,9 +211,9 @@ Command add_preflight(Arguments root) {
             for (const char* name : {"--model", "--batch", "--precision", "--image", "--classes",
                                      "--deterministic", "--fuse-norms", "--layers"})
               require(!app.given(name),
-                      fmt::format("{} needs --gpu-profile FILE, too: without it the nodes are "
-                                  "compared",
-                                  name));
+                      fmt::format(
+                          "{} also needs --gpu-profile FILE: without it preflight compares nodes",
+                          name));
             return run_between_nodes(launch, *options);
           }};
 }

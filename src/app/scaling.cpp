@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What one run says about speed.
+/// The speed of one run.
 struct Point {
   std::string run;
   std::size_t ranks = 0, nodes = 0, batch = 0, steps = 0;
@@ -31,7 +31,7 @@ struct Point {
   double images_per_s() const { return 1e3 * static_cast<double>(batch) / step_ms; }
 };
 
-/// The first steps allocate and warm up: a tenth of all, at least one.
+/// The first steps allocate and warm up: skips a tenth of all, at least one.
 constexpr std::size_t warm_up(std::size_t steps) { return std::max<std::size_t>(1, steps / 10); }
 
 Json parse(const std::filesystem::path& path) {
@@ -53,7 +53,7 @@ void measure_steps(const train::RunDirectory& run, Point& point) {
   std::istringstream lines(read_text(run.metrics()));
   for (std::string line; std::getline(lines, line);) {
     const Json record = Json::parse(line, nullptr, false);
-    if (record.is_discarded()) break;  // a run that is under way may end in half a line
+    if (record.is_discarded()) break;  // the file of a running run may end with half a line
     if (!record.contains("step")) continue;
     double sum = 0;
     for (const char* part :
@@ -74,7 +74,7 @@ void measure_steps(const train::RunDirectory& run, Point& point) {
 
 Point measure(const std::string& path) {
   const train::RunDirectory run(path);
-  require(std::filesystem::exists(run.config()), fmt::format("{}: no run is there", path));
+  require(std::filesystem::exists(run.config()), fmt::format("{}: there is no run", path));
   Point point;
   point.run = path;
   config::Config config;
@@ -84,13 +84,13 @@ Point measure(const std::string& path) {
     count_ranks(run, point);
     measure_steps(run, point);
   } catch (const Json::exception& strange) {
-    throw InputError(fmt::format("{}: is no run of lockstep's: {}", path, strange.what()));
+    throw InputError(fmt::format("{}: is not a run of lockstep: {}", path, strange.what()));
   }
-  require(point.ranks > 0 && point.step_ms > 0, fmt::format("{}: has measured nothing", path));
+  require(point.ranks > 0 && point.step_ms > 0, fmt::format("{}: has no measurements", path));
   return point;
 }
 
-/// Each run beside the one with the fewest ranks.
+/// Compares each run with the one with the fewest ranks.
 Json compare(std::vector<Point> points) {
   std::ranges::stable_sort(points, {}, &Point::ranks);
   const Point& least = points.front();
@@ -124,7 +124,7 @@ std::string points_as_text(const Json& points) {
                     fmt::format("{:.2f}", point["speedup"].get<double>()),
                     fmt::format("{:.0f} %", 100 * point["efficiency"].get<double>())});
   return table(rows) +
-         "speed-up and efficiency are those beside the run with the fewest ranks; ms a step is the "
+         "speed-up and efficiency are relative to the run with the fewest ranks; ms a step is the "
          "median, without the first tenth";
 }
 

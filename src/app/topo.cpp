@@ -76,7 +76,7 @@ Json as_json(const device::VisibleGpus& seen) {
   return {{"gpus", std::move(gpus)}, {"absence", seen.absence}, {"libraries", seen.libraries}};
 }
 
-/// The GPUs that lockstep can use, by CUDA's numbers.
+/// The GPUs that lockstep can use, with CUDA's numbers.
 std::string text_of(const device::VisibleGpus& seen) {
   std::string text;
   for (std::size_t i = 0; i < seen.gpus.size(); ++i)
@@ -104,7 +104,7 @@ std::string verdict(const Json& rank) {
 
 std::string dash_if_empty(const std::string& text) { return text.empty() ? "-" : text; }
 
-/// Where pinned memory really is, read back: "node 0", "node 0: 75 %, 1: 25 %".
+/// Where pinned memory is, as read back: "node 0", "node 0: 75 %, 1: 25 %".
 std::string memory_cell(const Json& rank) {
   const Json pages = rank.value("pages", Json::object()).value("pinned", Json::object());
   double all = 0;
@@ -122,7 +122,7 @@ std::string upload_cell(const Json& rank) {
   return rate.is_number() ? human_bytes(rate.get<double>()) + "/s" : "-";
 }
 
-/// A column in which nobody has anything to say is left out.
+/// Leaves out columns that are empty for all ranks.
 void drop_empty_columns(std::vector<std::vector<std::string>>& rows) {
   for (std::size_t column = rows.front().size(); column-- > 0;) {
     const bool empty = std::all_of(rows.begin() + 1, rows.end(),
@@ -132,12 +132,12 @@ void drop_empty_columns(std::vector<std::vector<std::string>>& rows) {
   }
 }
 
-/// One row a rank, then the ranks' failures and remarks; equal remarks of several ranks once.
+/// One row per rank, then the ranks' failures and remarks; equal remarks of several ranks once.
 std::string text_of(const Json& ranks) {
   std::vector<std::vector<std::string>> rows{{"rank", "host", "local", "NUMA", "compute CPUs",
                                               "loader CPUs", "memory", "GPU", "upload", "network",
                                               "binding"}};
-  std::vector<std::pair<std::string, std::string>> said;  // a remark, and the ranks that make it
+  std::vector<std::pair<std::string, std::string>> said;  // a remark, and its ranks
   for (const Json& rank : ranks) {
     const int node = rank["numa_node"];
     rows.push_back({rank["rank"].dump(), rank["host"], rank["local_rank"].dump(),
@@ -177,7 +177,7 @@ void print(const TopoOptions& options, const cluster::Machine& machine, const Js
   log::info(text);
 }
 
-/// The plan for ranks that do not run: on this machine, or on another from its description.
+/// The plan for ranks that do not run, on this machine or on another from its description.
 int show_plan(const TopoOptions& options) {
   const cluster::RankInfo self = cluster::identify(cluster::process_environment(), std::nullopt);
   log::set_rank(self.rank, self.world);
@@ -215,7 +215,7 @@ int show_plan(const TopoOptions& options) {
   return 0;
 }
 
-/// Binds the ranks that do run, and reads back. Alone, without MPI.
+/// Binds the running ranks and reads the binding back. A single process does so without MPI.
 int bind_and_verify(const TopoOptions& options, Launch& launch) {
   const cluster::EnvLookup env = cluster::process_environment();
   if (cluster::launched(env))
@@ -246,13 +246,13 @@ Command add_topo(Arguments root) {
   Arguments app = root.add_command(
       "topo",
       "Show what this machine is and where each rank runs. Started by mpirun or srun, every rank "
-      "binds itself and reads back: PASS or FAIL; exit status 1 when one fails.");
+      "binds itself and reads the binding back: PASS or FAIL; exit status 1 when one fails.");
   app.add("--hwloc", options->hwloc,
           "plan for the machine in this file (lstopo --of xml FILE.xml); nothing is bound");
   add_count(app, "--ranks-per-node", options->ranks_per_node, {1, 1024},
-            "plan for so many ranks without starting them (with --hwloc: one for each GPU, "
-            "else for each NUMA node)");
-  app.add("--hide-cpus", options->hide_cpus, "plan as if a cgroup held none of these CPUs (0-3,8)");
+            "plan for this many ranks without starting them (default with --hwloc: one for each "
+            "GPU, else for each NUMA node)");
+  app.add("--hide-cpus", options->hide_cpus, "plan as if a cgroup hid these CPUs (0-3,8)");
   add_count(app, "--threads", options->threads, threads_or_all,
             "compute threads of a rank (0: one for each core of its share)");
   app.add_flag("--json", options->json, "print JSON");

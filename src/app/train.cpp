@@ -14,7 +14,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Before MPI starts: asking Slurm starts a process, which some networks' drivers forbid later.
+/// Call it before MPI starts: it starts a process, which some network drivers forbid later.
 train::Allocation look_at_allocation() {
   const cluster::EnvLookup env = cluster::process_environment();
   const cluster::RankInfo self = cluster::identify(env, std::nullopt);
@@ -28,7 +28,7 @@ train::Allocation look_at_allocation() {
   return allocation;
 }
 
-/// JSON of what was found; empty when it was not asked for.
+/// The findings as JSON; empty if not asked for.
 std::string run_preflight(Launch& launch, const config::Config& config) {
   if (!config.preflight.check && !config.preflight.require) return "";
   return check_nodes(launch, {.directory = std::filesystem::path(config.out).parent_path().string(),
@@ -39,11 +39,11 @@ std::string run_preflight(Launch& launch, const config::Config& config) {
 
 int train_model(Launch& launch, config::Config config) {
   const double started_s = now_s();
-  train::catch_stop_signals();  // one may come before the other ranks have
+  train::catch_stop_signals();  // a signal may come before the other ranks
   const train::Allocation allocation = look_at_allocation();
   launch.silence_s = config.liveness.timeout_s;
   launch.start(config.comm.deadline_s);
-  // Again, after MPI's start, which installs handlers of its own.
+  // Again, because MPI's start installs its own handlers.
   train::catch_stop_signals();
   const std::string backend = decide_backend(launch, choice_name(config.backend));
   config.backend = parse_choice<config::BackendChoice>(backend, "backend");

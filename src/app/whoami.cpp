@@ -65,7 +65,7 @@ std::string rank_as_text(const Json& rank) {
   return rows.size() > 1 ? who + table(rows) : who;
 }
 
-/// Equal words of several ranks are shown once.
+/// Equal texts of several ranks are shown once.
 std::string contradictions(const Json& ranks) {
   std::vector<std::pair<std::string, std::string>> said;
   for (const Json& rank : ranks) {
@@ -94,8 +94,8 @@ void print(const Json& ranks, const std::string& met_by, bool json) {
   log::info(text);
 }
 
-/// Starts MPI as every command does. What is wrong with the launch is this command's subject, and
-/// therefore caught here: it is shown beside what everybody said.
+/// Starts MPI as every command does. Returns what is wrong with the launch, which this command
+/// shows together with what the ranks were told.
 std::string try_mpi(Launch& launch, double deadline_s) {
   try {
     launch.start(deadline_s);
@@ -134,7 +134,7 @@ Command add_whoami(Arguments root) {
   auto options = std::make_shared<Options>();
   Arguments app = root.add_command(
       "whoami",
-      "Show who each rank is: what the launcher's variables and MPI say, what is taken, what is "
+      "Show who each rank is: what the launcher's variables and MPI say, what is used, what is "
       "ignored and why. Exit status 2 when they contradict each other, with the line to change.");
   app.add_flag("--json", options->json, "print JSON");
   app.add("--deadline-s", options->deadline_s, "how long to wait for the other ranks")

@@ -14,7 +14,7 @@ namespace lockstep::config {
 namespace {
 
 std::string unknown_key(const std::string& name) {
-  std::size_t smallest = 4;  // farther is no slip of the fingers
+  std::size_t smallest = 4;  // farther is not a typing error
   const ConfigKey* nearest = nullptr;
   for (const ConfigKey& key : config_keys()) {
     if (key.name.size() >= name.size() + smallest || name.size() >= key.name.size() + smallest)
@@ -43,7 +43,7 @@ const char* kind_name(TomlKind kind) {
     case TomlKind::other:
       break;
   }
-  throw Error("a kind of value without a name");
+  throw Error("this kind of value has no name");
 }
 
 bool is_section(const std::string& name) {
@@ -76,7 +76,7 @@ void resolve_batch(Config& config, int world) {
   const std::size_t parts = ranks * config.accumulate;
   require(config.batch >= parts,
           fmt::format("batch = {} cannot be shared: each of ranks x accumulate = {} x {} = {} "
-                      "micro-batches needs a row",
+                      "micro-batches needs at least one row",
                       config.batch, world, config.accumulate, parts));
 }
 
@@ -135,7 +135,7 @@ void resolve(Config& config, int world) {
   if (config.out.empty()) config.out = "runs/" + config.model + "-{n}";
   require(config.resume != "auto" || config.out.find("{n}") == std::string::npos,
           fmt::format("resume = auto looks for checkpoints in the run directory, but out = '{}' "
-                      "names a new one each time: give the one to go on with as --out",
+                      "names a new one each time: name the one to resume as --out",
                       config.out));
   require(!config.data.train.empty(),
           "data.train is missing: give --data.train DIR, a folder of shards ('lockstep pack' makes "

@@ -1,6 +1,6 @@
 #pragma once
 
-// How config_keys.cpp writes a key in one entry:
+// For keys.cpp, where each key is one entry:
 //   key("data.pad", &C::data, &D::pad, "...").within(0, 64).needs("data.crop", ..., "...")
 
 #include <charconv>
@@ -66,32 +66,33 @@ std::string show_key(const T& value) {
   return fmt::format("{}", value);  // shortest text that reads back to the same value
 }
 
-/// A key as its entry describes it.
+/// A key that is being described.
 class KeyEntry {
  public:
   explicit KeyEntry(ConfigKey key) : key_(std::move(key)) {}
-  operator ConfigKey() &&;  // NOLINT(google-explicit-constructor): a list of entries is one of keys
+  operator ConfigKey() &&;  // NOLINT(google-explicit-constructor): a list of entries becomes one of
+                            // keys
 
   KeyEntry&& within(double low, double high) &&;
   KeyEntry&& at_least(double low) &&;
   /// From 0 to the value of another key.
   KeyEntry&& up_to(std::string other) &&;
-  /// A range that 0, which turns the key off, lies outside of.
+  /// 0 is valid, too, and turns the key off.
   KeyEntry&& or_zero() &&;
-  /// "auto" is 0.
+  /// "auto" means 0.
   KeyEntry&& or_auto() &&;
   KeyEntry&& needs(std::string other, std::function<bool(const Config&)> met,
                    std::string why = "") &&;
-  /// Says how a file that is no shard is read.
+  /// The key is about reading a file that is not a shard.
   KeyEntry&& for_external() &&;
-  /// The key does not touch the arithmetic: a resume may change it freely.
+  /// The key does not change results: a resume may change it freely.
   KeyEntry&& bookkeeping() &&;
 
  private:
   ConfigKey key_;
 };
 
-/// A key whose field `access` finds in a (const) Config.
+/// A key for the field that `access` finds in a (const) Config.
 template <class Access>
 KeyEntry make_key(std::string name, std::string help, Access access) {
   using Value = std::remove_reference_t<decltype(access(std::declval<Config&>()))>;

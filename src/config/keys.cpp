@@ -8,7 +8,7 @@ namespace {
 using C = Config;
 using optim::Decay;
 
-// What keys need to have an effect.
+// Conditions under which keys have an effect.
 bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
 bool may_cut_boxes(const C& c) { return c.data.crop != CropChoice::random; }
 bool has_momentum(const C& c) { return c.optim.momentum > 0; }
@@ -29,24 +29,23 @@ std::vector<ConfigKey> top_keys() {
           .within(1, most_batch_rows),
       key("precision", &C::precision, "arithmetic of the convolutions"),
       key("deterministic", &C::deterministic,
-          "on a GPU: only library routines that give the same bits each time"),
+          "on a GPU: use only library routines that give the same bits each time"),
       key("fuse-norms", &C::fuse_norms,
-          "in fp16: convolutions take in what they can of the batch norms beside them")
-          .needs("precision", is_fp16, "the engines for it are fp16's"),
+          "in fp16: fuse batch norms into the convolutions before and after them where possible")
+          .needs("precision", is_fp16, "it has engines for fp16 only"),
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
-      key("backend", &C::backend, "what computes"),
+      key("backend", &C::backend, "where to compute"),
       key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)")
           .within(0, most_threads),
       key("out", &C::out,
           "run directory; {n} becomes the first free number (empty: runs/MODEL-{n})")
           .bookkeeping(),
       key("resume", &C::resume,
-          "'auto': go on from the run directory's newest valid checkpoint, if any; or "
-          "a checkpoint file")
+          "'auto': resume from the run directory's newest valid checkpoint, if any; or a "
+          "checkpoint file")
           .bookkeeping(),
       key("stop-after", &C::stop_after,
-          "write a checkpoint and stop when this step is done, as SIGTERM would (0: "
-          "never)")
+          "write a checkpoint and stop after this step, as on SIGTERM (0: never)")
           .bookkeeping(),
   };
 }
@@ -56,7 +55,7 @@ std::vector<ConfigKey> model_and_data_keys() {
   using D = C::Data;
   return {
       key("model-options.shortcut", &C::model_options, &M::shortcut,
-          "how a block's input reaches its sum when the shape changes"),
+          "how a block's input is added to its output when the shape changes"),
       key("model-options.zero-init-residual", &C::model_options, &M::zero_init_residual,
           "the last batch norm of each branch starts with scale 0"),
       key("data.train", &C::data, &D::train,
@@ -64,22 +63,23 @@ std::vector<ConfigKey> model_and_data_keys() {
           "pattern like 'part*.h5' names several"),
       key("data.val", &C::data, &D::val, "validation set (empty: none)"),
       key("data.images", &C::data, &D::images,
-          "files that are no shards: name of the data set of images (empty: found by its shape and "
-          "name)")
+          "files that are not shards: name of the data set of images (empty: found by its shape "
+          "and name)")
           .for_external(),
-      key("data.labels", &C::data, &D::labels, "the same of the labels").for_external(),
+      key("data.labels", &C::data, &D::labels, "the same for the labels").for_external(),
       key("data.val-images", &C::data, &D::val_images,
           "name in the validation set (empty: as data.images)"),
-      key("data.val-labels", &C::data, &D::val_labels, "the same of the labels"),
-      key("data.layout", &C::data, &D::layout, "files that are no shards: where the channels stand")
+      key("data.val-labels", &C::data, &D::val_labels, "the same for the labels"),
+      key("data.layout", &C::data, &D::layout,
+          "files that are not shards: position of the channels")
           .for_external(),
       key("data.range", &C::data, &D::range,
-          "files that are no shards: what floats go from and to; they become 0 to 255, "
-          "rounded; auto: 0-1 or 0-255, judged by some rows")
+          "files that are not shards: range of floats; they become 0 to 255, rounded; auto: 0-1 or "
+          "0-255, inferred from some rows")
           .for_external(),
       key("data.classes", &C::data, &D::classes,
-          "files that are no shards: number of classes (0: those named in the file, else the "
-          "largest label and one)")
+          "files that are not shards: number of classes (0: those named in the file, else the "
+          "largest label + 1)")
           .within(0, 1 << 20)
           .for_external(),
       key("data.cache-mb", &C::data, &D::cache_mb,
@@ -87,47 +87,45 @@ std::vector<ConfigKey> model_and_data_keys() {
           .within(1, 1 << 20)
           .bookkeeping(),
       key("data.shuffle", &C::data, &D::shuffle,
-          "order of an epoch: all rows mixed; blocks of rows in random order, the rows of "
-          "some blocks mixed (large pieces are read); or each node keeps its rows and mixes "
-          "them"),
+          "order of an epoch: all rows mixed; blocks of rows in random order, with the rows of "
+          "some blocks mixed (reads large pieces); or each node keeps its rows and mixes them"),
       key("data.block", &C::data, &D::block,
           "shuffle = block, node: consecutive rows of a block (0: those of a chunk, or of 4 MB)")
           .within(0, 1 << 30),
-      key("data.window", &C::data, &D::window, "shuffle = block: so many blocks are mixed")
+      key("data.window", &C::data, &D::window,
+          "shuffle = block: number of blocks whose rows are mixed")
           .within(1, 1 << 20),
       key("data.readahead", &C::data, &D::readahead,
-          "rows that are asked for ahead of those being read (0: none; chunked files: "
-          "as many as keep the threads busy)")
+          "rows to request ahead of those being read (0: none; chunked files: enough to keep the "
+          "threads busy)")
           .within(0, 1 << 30)
           .bookkeeping(),
       key("data.stage", &C::data, &D::stage,
-          "folder of each node's own (a local disk, /dev/shm) to which the training "
-          "set is copied while it is first read (empty: none)")
+          "folder on each node (a local disk, /dev/shm) to which the training set is copied while "
+          "it is first read (empty: none)")
           .bookkeeping(),
       key("data.read", &C::data, &D::read,
-          "how contiguous rows are read; mmap: from pages that a node's ranks "
-          "share")
+          "how to read contiguous rows; mmap: from pages that a node's ranks share")
           .bookkeeping(),
       key("data.crop", &C::data, &D::crop,
-          "which part of an image is trained on: a window at a random place, or a box of "
+          "the part of an image to train on: a window at a random place, or a box of "
           "random size and shape, resized; auto: the latter for JPEGs"),
       key("data.size", &C::data, &D::size,
-          "side of the network's input (0: JPEGs 224, else as the rows are)")
+          "side of the network's input (0: 224 for JPEGs, else the size of the rows)")
           .within(0, 65535),
       key("data.resize", &C::data, &D::resize,
-          "shorter side to which images are resized before a random window, and in validation "
-          "before the centre, is cut out (0: 256/224 of the input's side, for JPEGs and "
-          "random-resized)")
+          "resize images to this shorter side before cutting out a random window or, in "
+          "validation, the centre (0: 256/224 of the input's side, for JPEGs and random-resized)")
           .within(0, 65535),
       key("data.min-area", &C::data, &D::min_area,
           "random-resized: smallest share of an image's area")
           .within(0.0001, 1)
           .needs("data.crop", may_cut_boxes, "'random' takes windows of one size"),
-      key("data.pad", &C::data, &D::pad, "random crop from an image padded by so many pixels"),
+      key("data.pad", &C::data, &D::pad, "random crop from an image padded by this many pixels"),
       key("data.flip", &C::data, &D::flip, "flip horizontally with probability 1/2"),
       key("data.cutout", &C::data, &D::cutout, "side of a random square that is cut out (0: none)"),
       key("data.brightness", &C::data, &D::brightness,
-          "colour jitter: levels are multiplied by 1 - x to 1 + x (0: not)")
+          "colour jitter: levels are multiplied by 1 - x to 1 + x (0: off)")
           .within(0, 100),
       key("data.contrast", &C::data, &D::contrast, "colour jitter, the same for contrast")
           .within(0, 100),
@@ -137,33 +135,33 @@ std::vector<ConfigKey> model_and_data_keys() {
           "colour jitter: the hue is turned by up to this share of the circle")
           .within(0, 0.5),
       key("data.randaugment", &C::data, &D::randaugment,
-          "RandAugment: how many random operations on each image (usual: 2; 0: none)")
+          "RandAugment: number of random operations on each image (usual: 2; 0: none)")
           .within(0, 100),
       key("data.randaugment-magnitude", &C::data, &D::randaugment_magnitude, "their strength")
           .within(0, 30),
       key("data.erase", &C::data, &D::erase, "random erasing: probability").within(0, 1),
       key("data.mixup", &C::data, &D::mixup,
-          "mixup: alpha of the Beta distribution of the shares (usual: 0.2; 0: none)")
+          "mixup: alpha of the Beta distribution of the shares (usual: 0.2; 0: off)")
           .within(0.01, 100)
           .or_zero(),
       key("data.cutmix", &C::data, &D::cutmix,
-          "CutMix: the same (usual: 1); with both, each batch takes one of them")
+          "CutMix: the same (usual: 1); with both, each batch gets one of them")
           .within(0.01, 100)
           .or_zero(),
       key("data.workers", &C::data, &D::workers,
-          "threads of each rank that read and augment (0 or auto: as many of the spare cores' "
-          "as are measured to help)")
+          "threads of each rank that read and augment (0 or auto: as many of the spare cores as "
+          "help, which is measured)")
           .within(0, most_threads)
           .or_auto()
           .bookkeeping(),
-      key("data.slots", &C::data, &D::slots, "batches that are prepared ahead")
+      key("data.slots", &C::data, &D::slots, "batches to prepare ahead")
           .within(1, most_threads)
           .bookkeeping(),
       key("data.keep-last", &C::data, &D::keep_last,
           "train on the last, smaller batch of an epoch instead of dropping it"),
       key("data.on-bad-row", &C::data, &D::on_bad_row,
-          "a training row with a wrong checksum, JPEG or size ends the run, or "
-          "another, drawn by seed, epoch and row, takes its place")
+          "what a training row with a wrong checksum, JPEG or size does: end the run, or let "
+          "another row, drawn by seed, epoch and row, take its place")
           .bookkeeping(),
       key("data.bad-rows-limit", &C::data, &D::bad_rows_limit,
           "skip: an epoch with more bad rows than this ends the run")
@@ -174,10 +172,10 @@ std::vector<ConfigKey> model_and_data_keys() {
 std::vector<ConfigKey> optim_keys() {
   using O = C::Optim;
   return {
-      key("optim.lr", &C::optim, &O::lr, "learning rate at its highest").within(0, 1e6),
+      key("optim.lr", &C::optim, &O::lr, "highest learning rate").within(0, 1e6),
       key("optim.lr-for-batch", &C::optim, &O::lr_for_batch,
-          "linear scaling rule: lr is meant for this global batch and is scaled to the real one "
-          "(0: as given)"),
+          "linear scaling rule: lr is for this global batch and is scaled to the actual one (0: "
+          "not scaled)"),
       key("optim.momentum", &C::optim, &O::momentum, "of SGD").within(0, 0.999999),
       key("optim.nesterov", &C::optim, &O::nesterov, "Nesterov's momentum")
           .needs("optim.momentum", has_momentum),
@@ -186,12 +184,12 @@ std::vector<ConfigKey> optim_keys() {
       key("optim.decay-norm-and-bias", &C::optim, &O::decay_norm_and_bias,
           "weight decay on batch norm's scale and shift and on biases, too"),
       key("optim.label-smoothing", &C::optim, &O::label_smoothing,
-          "in training; validation's loss is without it")
+          "in training; the validation loss does not use it")
           .within(0, 0.999999),
-      key("optim.warmup-epochs", &C::optim, &O::warmup_epochs,
-          "linear warm-up; fractions are welcome")
+      key("optim.warmup-epochs", &C::optim, &O::warmup_epochs, "linear warm-up; may be a fraction")
           .up_to("epochs"),
-      key("optim.warmup-start", &C::optim, &O::warmup_start, "learning rate that warm-up leaves")
+      key("optim.warmup-start", &C::optim, &O::warmup_start,
+          "learning rate at the start of warm-up")
           .within(0, 1e6)
           .needs("optim.warmup-epochs", warms_up),
       key("optim.decay", &C::optim, &O::decay, "after warm-up"),
@@ -212,18 +210,17 @@ std::vector<ConfigKey> optim_keys() {
 std::vector<ConfigKey> other_keys() {
   return {
       key("eval.batch", &C::eval, &C::Eval::batch,
-          "rows of a validation batch on each rank (0: a training micro-batch)")
+          "rows of a validation batch on each rank (0: as in a training micro-batch)")
           .within(0, most_batch_rows)
           .bookkeeping(),
       key("eval.every-epochs", &C::eval, &C::Eval::every_epochs,
-          "validate after every so many epochs, and after the last")
+          "validate every N epochs, and after the last")
           .at_least(1),
       key("checkpoint.every-steps", &C::checkpoint, &C::Checkpoint::every_steps,
-          "write one after every so many steps (0: only at epochs)")
+          "write one every N steps (0: only after epochs)")
           .bookkeeping(),
       key("checkpoint.every-epochs", &C::checkpoint, &C::Checkpoint::every_epochs,
-          "write one after every so many epochs, and after the last (0: only the "
-          "last)")
+          "write one every N epochs, and after the last (0: only after the last)")
           .bookkeeping(),
       key("checkpoint.keep", &C::checkpoint, &C::Checkpoint::keep,
           "how many of the newest to keep, besides the best")
@@ -237,27 +234,26 @@ std::vector<ConfigKey> other_keys() {
           .within(1, 1e6)
           .bookkeeping(),
       key("comm.share-gpu", &C::comm, &C::Comm::share_gpu,
-          "ranks of a machine may use one GPU together: for tests, and for the parts "
-          "of a MIG device")
+          "several ranks may use one GPU: for tests, and for the parts of a MIG device")
           .bookkeeping(),
       key("liveness.timeout-s", &C::liveness, &C::Liveness::timeout_s,
-          "silence after which a rank counts as lost and the job ends")
+          "a rank that is silent for this long counts as lost, and the job ends")
           .within(2, 1e6)
           .bookkeeping(),
       key("walltime.margin-s", &C::walltime, &C::Walltime::margin_s,
-          "in a Slurm job: stop with a checkpoint so long before its time limit, beside "
-          "the time that a step and a checkpoint were seen to take")
+          "in a Slurm job: stop with a checkpoint this long before its time limit, in addition to "
+          "the measured time of a step and a checkpoint")
           .within(0, 1e6)
           .bookkeeping(),
       key("audit.every-steps", &C::audit, &C::Audit::every_steps,
-          "compare all ranks' weights after every so many steps (0: never)")
+          "compare all ranks' weights every N steps (0: never)")
           .bookkeeping(),
       key("binding.require", &C::binding, &C::Binding::require,
-          "a CPU binding that reading back does not confirm is an error")
+          "a CPU binding that is not confirmed when read back is an error")
           .bookkeeping(),
       key("preflight.check", &C::preflight, &C::Preflight::check,
-          "before the start, measure the nodes and the network between them, and name "
-          "those that are slow or differ")
+          "before the start, measure the nodes and the network between them, and name nodes that "
+          "are slow or different")
           .bookkeeping(),
       key("preflight.require", &C::preflight, &C::Preflight::require,
           "the same, and such a node is an error")

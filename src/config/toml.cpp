@@ -14,7 +14,7 @@
 
 namespace lockstep::config {
 
-/// Thrown where the parser would end the program: "[}" breaks a promise that it makes to itself.
+/// Thrown where the parser would end the program: "[}" makes its own assertion fail.
 struct ParserGaveUp {};
 [[noreturn]] inline void give_up_parsing() { throw ParserGaveUp(); }
 
@@ -22,7 +22,7 @@ struct ParserGaveUp {};
 
 #undef NDEBUG
 #define TOML_ASSERT(holds) ((holds) ? void() : ::lockstep::config::give_up_parsing())
-// No key has a list in a list. The depth is the stack that a hostile text can take.
+// No key needs a list in a list. The limit bounds the stack that a hostile text can use.
 #define TOML_MAX_NESTED_VALUES 8
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
@@ -36,7 +36,7 @@ constexpr std::string_view escape_letters = "\"\\btnfr", escaped_characters = "\
 bool control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
-/// What stands in for bytes begins so: characters for private use, from U+10FF80 on.
+/// How a substitute for a byte begins: characters for private use, from U+10FF80 on.
 constexpr std::string_view stand_in_begins = "\xF4\x8F";
 
 bool is_stand_in(std::string_view text) {
@@ -45,8 +45,7 @@ bool is_stand_in(std::string_view text) {
 }
 
 /// Each byte that is not ASCII becomes a character for private use; as_bytes() undoes it. TOML is
-/// UTF-8, but a path may have any bytes; and toml++ 3.3 mistakes letters like U+00E4 for what
-/// cannot be.
+/// UTF-8, but a path may have any bytes; and toml++ 3.3 rejects letters like U+00E4.
 std::string as_utf8(std::string_view text) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte-order mark
   std::string safe;
@@ -73,7 +72,7 @@ std::string as_bytes(std::string_view safe) {
   return text;
 }
 
-/// Where the line with this number, from 1, begins and ends.
+/// The begin and end of the line with this number, from 1.
 std::pair<std::size_t, std::size_t> find_line(std::string_view text, std::size_t number) {
   std::size_t begin = 0;
   for (; number > 1 && begin < text.size(); --number)
@@ -85,7 +84,7 @@ std::pair<std::size_t, std::size_t> find_line(std::string_view text, std::size_t
   throw InputError(fmt::format("{}, line {}: {}", origin, line, what));
 }
 
-/// The parser takes a table inside a table for each dot, and stack for each table.
+/// The parser nests a table for each dot, and uses stack for each table.
 void refuse_deep_keys(std::string_view text, const std::string& origin) {
   constexpr std::ptrdiff_t most_dots = 256;
   for (std::size_t line = 1; !text.empty(); ++line) {
@@ -123,7 +122,8 @@ bool gives_up(std::string_view text) {
   return false;
 }
 
-/// Fails with the line that the parser gave up in: the last of the fewest that make it do so.
+/// Fails with the line where the parser gave up: the last line of the shortest beginning that
+/// fails.
 [[noreturn]] void explain_giving_up(std::string_view text, const std::string& origin) {
   std::size_t low = 1;
   auto high = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
@@ -134,7 +134,7 @@ bool gives_up(std::string_view text) {
   fail(origin, low, "a key was expected: letters, digits, '-' and '_', or in quotes");
 }
 
-/// A text as the parser takes it.
+/// A text in the form that the parser accepts.
 class Parsed {
  public:
   Parsed(std::string_view text, const std::string& origin) : text_(as_utf8(text)) {
@@ -155,7 +155,7 @@ class Parsed {
 
   const toml::table& root() const { return root_; }
 
-  /// None: the node is no number.
+  /// Empty: the node is not a number.
   std::optional<std::string> number(const toml::node& node) const {
     if (const auto* whole = node.as_integer()) return fmt::format("{}", whole->get());
     if (const auto* real = node.as_floating_point()) return fmt::format("{:#}", real->get());
@@ -166,11 +166,11 @@ class Parsed {
   }
 
  private:
-  /// TOML's integers end at 2^63 - 1, seeds at 2^64 - 1: puts the number in front of `behind` in
-  /// quotes, if it lies between them.
-  bool quote_wide_number(const toml::source_position& behind) {
-    const auto [begin, end] = find_line(text_, behind.line);
-    const std::size_t stop = std::min<std::size_t>(begin + behind.column - 1, end);
+  /// TOML's integers end at 2^63 - 1, seeds at 2^64 - 1: puts the number that ends at `position`
+  /// in quotes if it lies between them.
+  bool quote_wide_number(const toml::source_position& position) {
+    const auto [begin, end] = find_line(text_, position.line);
+    const std::size_t stop = std::min<std::size_t>(begin + position.column - 1, end);
     std::size_t start = stop;
     while (start > begin && digit(text_[start - 1])) --start;
     std::uint64_t value = 0;
@@ -183,7 +183,7 @@ class Parsed {
     if (value <= std::uint64_t{std::numeric_limits<std::int64_t>::max()}) return false;
     const std::string digits = text_.substr(start, stop - start);
     text_.replace(start, digits.size(), '"' + digits + '"');
-    wide_.emplace_back(behind.line, digits);
+    wide_.emplace_back(position.line, digits);
     return true;
   }
 
@@ -192,7 +192,7 @@ class Parsed {
   toml::table root_;
 };
 
-/// Its numbers, separated by commas; none: it has something else, too.
+/// Its numbers, separated by commas; empty if it has anything else.
 std::optional<std::string> list_of_numbers(const toml::array& array, const Parsed& parsed) {
   std::string items;
   for (const toml::node& item : array) {

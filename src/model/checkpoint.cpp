@@ -19,13 +19,13 @@
 namespace lockstep::model {
 namespace {
 
-// HDF5 checks little of its own metadata, so the check covers the file as bytes: the user block,
-// which HDF5 leaves to the application, says what the bytes behind it must be.
+// HDF5 checks little of its metadata, so the check covers the file as bytes: the user block, which
+// HDF5 leaves to the application, says what the bytes after it must be.
 constexpr std::size_t user_block_bytes = 512;
 constexpr std::string_view checkpoint_magic = "lockstep checkpoint ";
 constexpr int checkpoint_version = 2;
 
-/// What the user block must be before this HDF5 part.
+/// The user block that belongs before this HDF5 part.
 std::string user_block(std::string_view hdf5_part) {
   std::string block =
       fmt::format("{}{}\ncrc32c 0x{:08x}\nbytes {}\n", checkpoint_magic, checkpoint_version,
@@ -34,20 +34,20 @@ std::string user_block(std::string_view hdf5_part) {
   return block;
 }
 
-/// `text` stands behind the magic. What is no number is left to the checksum.
+/// `text` follows the magic. If it is not a number, the checksum will find the error.
 void require_known_version(const std::filesystem::path& path, std::string_view text) {
   int version = checkpoint_version;
   std::from_chars(text.data(), text.data() + text.size(), version);
   require(version == checkpoint_version,
-          fmt::format("{}: is of checkpoint format {}, but this lockstep reads format {}: go on "
-                      "with the lockstep that wrote it",
+          fmt::format("{}: has checkpoint format {}, but this lockstep reads format {}: use the "
+                      "lockstep that wrote it",
                       path.string(), version, checkpoint_version));
 }
 
 constexpr std::size_t one_value = 1;
 constexpr h5::Writer::Shape single_shape(&one_value, 1);
 
-/// What a header must not exceed: an attribute's 64 KiB, two paths and a reason in a text.
+/// Limits of a header: an attribute's 64 KiB; two paths and a reason in a text.
 constexpr std::size_t most_numbers = 1 << 14, longest_text = 1 << 16;
 
 void write_header(h5::Writer& file, const CheckpointHeader& header) {
@@ -87,7 +87,7 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
   numbers("stddev", header.input.stddev);
 }
 
-/// Only a precision that scales its loss has one; a run that goes on in another lets it be.
+/// Only a precision that scales its loss has one; a run that resumes in another ignores it.
 void write_loss_scale(h5::Writer& file, const backend::Parameters& parameters) {
   const std::optional<backend::LossScale> now = parameters.loss_scale();
   if (!now) return;
@@ -100,8 +100,8 @@ void write_loss_scale(h5::Writer& file, const backend::Parameters& parameters) {
   for (const auto& [name, count] : counts) file.attribute(name, single_shape, &count);
 }
 
-/// A checkpoint that is open for reading. Its sum proves that it is as it was written, but not who
-/// wrote it: sizes and types are not trusted.
+/// A checkpoint that is open for reading. The checksum proves that it is unchanged, but not who
+/// wrote it, so sizes and types are not trusted.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : path_(path), file_(h5::open_file(path)) {}
@@ -166,7 +166,7 @@ std::string shape_text(const std::vector<std::size_t>& shape) {
   return fmt::format("[{}]", join(shape, ", "));
 }
 
-/// The model's tensors in the file are those of `layout`, by name and shape.
+/// Throws InputError unless the file has the tensors of `layout`, by name and shape.
 void require_same_model(const std::filesystem::path& path, const Reader& file,
                         const nn::ArenaLayout& layout) {
   const auto names = file.names("weights");
@@ -175,7 +175,7 @@ void require_same_model(const std::filesystem::path& path, const Reader& file,
   };
   std::vector<nn::Tensor> tensors;
   for (const nn::Slice& slice : layout.slices) tensors.push_back(slice.tensor);
-  // The tensor that is named is to be the first that forward meets.
+  // The error names the first tensor in the order of forward.
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const auto& a, const auto& b) { return a.node < b.node; });
   for (const nn::Tensor& tensor : tensors) {

@@ -16,13 +16,13 @@ namespace fs = std::filesystem;
 constexpr std::string_view newest_prefix = "step-", best_prefix = "best-",
                            checkpoint_suffix = ".h5";
 
-/// A file and the step that its name says.
+/// A file and the step in its name.
 struct Numbered {
   std::uint64_t step = 0;
   fs::path path;
 };
 
-/// The step of "step-00000390.h5"; nothing for other names, such as a temporary file's.
+/// The step of "step-00000390.h5"; empty for other names, such as a temporary file's.
 std::optional<std::uint64_t> step_of(const fs::path& path, std::string_view prefix) {
   const std::string name = path.filename().string();
   if (!name.starts_with(prefix) || !name.ends_with(checkpoint_suffix)) return std::nullopt;
@@ -30,7 +30,7 @@ std::optional<std::uint64_t> step_of(const fs::path& path, std::string_view pref
       name.substr(prefix.size(), name.size() - prefix.size() - checkpoint_suffix.size()));
 }
 
-/// Those that are called "<prefix>STEP.h5", newest first.
+/// The files named "<prefix>STEP.h5", newest first.
 std::vector<Numbered> list(const fs::path& directory, std::string_view prefix) {
   std::vector<Numbered> found;
   std::error_code none;
@@ -48,7 +48,7 @@ void set_aside(const fs::path& path) {
   fs::rename(path, aside, error);
   require(!error, fmt::format("{}: cannot be set aside: {}", path.string(), error.message()));
   log::warn(
-      fmt::format("{} lies behind the step that the run goes on from, or is torn; it is now {}",
+      fmt::format("{} is later than the step that the run resumes from, or is torn; it is now {}",
                   path.string(), aside.filename().string()));
 }
 
@@ -128,16 +128,16 @@ void CheckpointDirectory::go_on_from(const Progress& at, const CheckpointDirecto
 void CheckpointDirectory::prune() const {
   std::vector<Numbered> newest = list(directory_, newest_prefix),
                         best = list(directory_, best_prefix);
-  std::error_code ignored;  // what cannot be removed now is tried again after the next checkpoint
+  std::error_code ignored;  // the next checkpoint tries again
   for (; newest.size() > keep_; newest.pop_back()) fs::remove(newest.back().path, ignored);
   for (std::size_t i = 1; i < best.size(); ++i) {
-    // One of the very step of the next best may have been written before that validation.
+    // A checkpoint of the next best's own step may have been written before that validation.
     const auto counts_it = [&](const Numbered& checkpoint) {
       return best[i].step <= checkpoint.step && checkpoint.step <= best[i - 1].step;
     };
     if (std::none_of(newest.begin(), newest.end(), counts_it)) fs::remove(best[i].path, ignored);
   }
-  // A rank that was killed while it wrote has left its temporary file.
+  // A rank that was killed while writing left its temporary file.
   for (const auto& entry : fs::directory_iterator(directory_, ignored))
     if (entry.path().filename().string().find(".h5.tmp") != std::string::npos)
       fs::remove(entry.path(), ignored);

@@ -27,7 +27,7 @@ constexpr double most_buffered_s = 1;
   throw InputError(fmt::format("{} cannot {}: {}", path.string(), what, std::strerror(errno)));
 }
 
-/// JSON has no word for a number that is not finite.
+/// JSON cannot express a number that is not finite.
 std::string mean(double value) {
   return std::isfinite(value) ? fmt::format("{:.9g}", value) : "null";
 }

@@ -26,7 +26,7 @@ double remaining_s(const model::Progress& progress, const RunStatistics& seen,
          static_cast<double>(validations_left) * seen.validation_s;
 }
 
-/// Lines of at most 100 characters, broken behind semicolons; the last one ends without.
+/// Lines of at most 100 characters, broken after semicolons; the last one ends without.
 std::string wrapped(std::string_view text) {
   constexpr std::size_t limit = 100;
   std::string lines;
@@ -101,7 +101,7 @@ std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double s
                         record.validation->loss, 100 * record.validation->top1,
                         100 * record.validation->top5);
   line += fmt::format(" | {:.0f} images/s, {}", record.images_per_s, human_seconds(seconds));
-  constexpr double telling = 0.1;  // as StragglerWatch has it
+  constexpr double telling = 0.1;  // as in StragglerWatch
   if (record.data_share > telling)
     line += fmt::format(", {:.0f} % of the steps waiting for data", 100 * record.data_share);
   return line;

@@ -22,7 +22,7 @@ constexpr std::array<WorkPart, 4> work_parts{{{comm::Phase::data, &StepTimes::da
                                               {comm::Phase::backward, &StepTimes::backward_ms},
                                               {comm::Phase::update, &StepTimes::update_ms}}};
 
-/// Of one rank, on its way to the others.
+/// What one rank sends to the others.
 struct RankTimes {
   StepTimes times;
   std::string host;
@@ -124,7 +124,7 @@ void StragglerWatch::tell_late(const std::vector<StepTimes>& ranks,
   const std::vector<std::string> before = std::exchange(told_, {});
   for (const Straggler& one : find_stragglers(ranks, share)) {
     const std::string& who = told_.emplace_back(names[one.rank]);
-    // Once, as long as it stays so.
+    // Said once while it lasts.
     if (std::find(before.begin(), before.end(), who) != before.end()) continue;
     const double step_ms = usual_step_ms(ranks);
     log::warn(fmt::format(

@@ -6,7 +6,7 @@ namespace lockstep::reduce {
 
 std::vector<Bucket> plan_buckets(std::span<const Extent> slices, std::size_t bucket_bytes) {
   std::vector<Bucket> buckets;
-  bool open = false;  // the last bucket still takes slices
+  bool open = false;  // the last bucket still accepts slices
   std::size_t end = 0;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const Extent& slice = slices[i];

@@ -57,7 +57,7 @@ void BucketReducer::ready(std::size_t slice) {
 void BucketReducer::progress() { communicator_.progress(); }
 
 void BucketReducer::wait(std::size_t bucket) {
-  check(bucket < next_, fmt::format("bucket {} was never filled: it misses {} of its slices",
+  check(bucket < next_, fmt::format("bucket {} was never filled: {} of its slices are missing",
                                     bucket, bucket < missing_.size() ? missing_[bucket] : 0));
   const comm::activity::Waiting waiting(bucket, buckets_[bucket].size * sizeof(float));
   compute_.wait(*done_[bucket]);  // the bucket's reduction precedes its update

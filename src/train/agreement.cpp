@@ -16,7 +16,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Where a node has its data and how it reads them: the rows are the same.
+/// Keys for where a node has its data and how it reads them: they do not change the rows.
 constexpr std::array<std::string_view, 9> may_differ = {
     "data.train", "data.val",      "data.stage",   "data.read", "data.readahead",
     "data.slots", "data.cache-mb", "data.workers", "threads"};

@@ -14,7 +14,7 @@
 namespace lockstep::train {
 namespace {
 
-/// The class that a row of `label` is taken for, by the rule that counts top-1: a NaN is not right.
+/// The predicted class of a row of `label`, by the rule of top-1: a NaN is never right.
 std::size_t likeliest(std::span<const float> logits, std::size_t label) {
   std::size_t best = label;
   for (std::size_t k = 0; k < logits.size(); ++k) {
@@ -42,7 +42,7 @@ Evaluator::Evaluator(const EvaluatorSpec& spec, backend::Backend& backend,
                      const data::DataSet& rows)
     : spec_(spec), backend_(backend), control_(control), rows_(rows) {
   spec_.program.training = false;
-  spec_.program.label_smoothing = 0;  // losses of runs with and without it can be compared
+  spec_.program.label_smoothing = 0;  // so that losses with and without it compare
   program_ = backend_.compile(spec_.network, spec_.program, parameters);
 }
 

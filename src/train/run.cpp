@@ -20,7 +20,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Puts the checkpoint's state into the trainer, and what it means for the run into `start`.
+/// Loads the checkpoint's state into the trainer, and its progress into `start`.
 void resume_from_checkpoint(RunStart& start, Trainer& trainer, const config::Config& config,
                             const ResumeConditions& now) {
   const ResumePoint& point = *start.resume;
@@ -33,7 +33,7 @@ void log_resume(const RunStart& start) {
   if (!start.changes.empty())
     log::warn(fmt::format("the result may differ from an uninterrupted run's: {}",
                           join(start.changes, ", ")));
-  log::info(fmt::format("going on from {}: step {}, epoch {}", start.resume->checkpoint.string(),
+  log::info(fmt::format("resuming from {}: step {}, epoch {}", start.resume->checkpoint.string(),
                         start.progress.step, start.progress.epoch + 1));
 }
 
@@ -52,7 +52,7 @@ std::string describe_micro_batches(std::size_t global_batch, int world, std::siz
                      even ? std::to_string(most) : fmt::format("{} or {}", most, most - 1));
 }
 
-/// What is about to be trained, on what and how.
+/// Logs what is about to be trained, on what and how.
 void log_run(const config::Config& config, const backend::Backend& backend, int world,
              const RunData& data, const Trainer& trainer) {
   const data::DataSetInfo& input = data.input();
@@ -103,11 +103,11 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   }
   trainer.audit(control, start.progress.step);
   if (start.progress.epoch >= config.epochs) {
-    log::info(fmt::format("nothing is left to do: all {} epochs are done", config.epochs));
+    log::info(fmt::format("nothing left to do: all {} epochs are done", config.epochs));
     return Outcome::finished;
   }
 
-  // What can be wrong with the run's beginning is known: from here on it writes.
+  // Everything that could prevent the start is checked: from here on the run writes.
   data.stage();
   files.claim(start);
   config.out = files.directory().root().string();

@@ -16,13 +16,13 @@
 namespace lockstep::train {
 namespace {
 
-/// What one node does about data.stage, in words. Both empty: it was not asked to.
+/// What one node does about data.stage, as text. Both empty: staging was not asked for.
 struct NodeStaging {
   std::string staged;   ///< what it copies
   std::string refused;  ///< why it copies nothing
 };
 
-/// The validation set comes second, whole, and only where it can be staged.
+/// The validation set comes second, complete, and only where it can be staged.
 NodeStaging stage_on_this_node(data::DataSet& training, const std::vector<data::RowRange>& rows,
                                data::DataSet* validation, const std::string& directory,
                                const std::string& host) {
@@ -44,15 +44,14 @@ NodeStaging stage_on_this_node(data::DataSet& training, const std::vector<data::
   }
   if (staging.fits)
     return {.staged = fmt::format(
-                "data: {} are copied to {} on each node while they are first read ({} are there)",
+                "data: each node copies {} to {} on first reading ({} are there already)",
                 bytes(staging.bytes), directory, bytes(staging.there)),
             .refused = ""};
-  return {
-      .staged = "",
-      .refused = fmt::format(
-          "data.stage: {} of the {} set do not fit into {} on {}, where there is room for {}: "
-          "they are read from where they are",
-          bytes(staging.bytes - staging.there), which, directory, host, bytes(staging.available))};
+  return {.staged = "",
+          .refused = fmt::format("data.stage: {} of the {} set do not fit into {} on {}, which has "
+                                 "room for {}: they are read in place",
+                                 bytes(staging.bytes - staging.there), which, directory, host,
+                                 bytes(staging.available))};
 }
 
 /// The first text that is not empty.
@@ -108,7 +107,7 @@ void RunData::choose_order() {
   sampler_.emplace(order);
 }
 
-/// Nodes may stage in different folders, and some not at all.
+/// Nodes may stage in different folders, or not at all.
 void RunData::stage() {
   const NodeStaging mine =
       stage_on_this_node(training_, sampler_->rows_of_node(), validation_ ? &*validation_ : nullptr,
@@ -130,7 +129,7 @@ void RunData::start_loader(const model::Progress& progress, device::Device& devi
   loading.bind_worker = spec_.bind_worker;
   loading.epoch = progress.epoch;
   loading.batch = progress.batch;
-  if (loading.batch >= steps_per_epoch()) {  // only its validation was still due
+  if (loading.batch >= steps_per_epoch()) {  // only its validation is still due
     ++loading.epoch;
     loading.batch = 0;
   }
@@ -155,15 +154,14 @@ void RunData::measure_workers(const data::LoaderSpec& loading) {
   measured_workers_ = choice.workers;
   if (control_.rank() == 0 && most > 1)
     log::info(
-        fmt::format("data: {} thread(s) of {} that there is room for, {:.0f} rows/s a rank (one "
-                    "alone {:.0f})",
+        fmt::format("data: {} thread(s) of at most {}, {:.0f} rows/s per rank (one thread: {:.0f})",
                     choice.workers, most, choice.rows_per_s, choice.rows_per_s_of_one));
 }
 
 data::Batch RunData::next(std::uint64_t batch) {
   const data::Batch part =
       looked_ahead_ ? *std::exchange(looked_ahead_, std::nullopt) : loader_->next();
-  check(part.index == batch, "the loader is at another batch than the trainer");
+  check(part.index == batch, "the loader and the trainer are at different batches");
   return part;
 }
 

@@ -21,16 +21,16 @@
 namespace lockstep::train {
 
 /// The rows of one run: its training and validation set, the order in which this rank reads them,
-/// and the loader that brings them as batches. Every rank has one and calls it alike. Methods throw
-/// InputError as the data set and the loader do.
-/// Thread safety: none, the main thread's; the loader's threads are inside.
+/// and the loader that delivers them as batches. Every rank has one and makes the same calls.
+/// Methods throw InputError as the data set and the loader do.
+/// **Thread safety:** none; the main thread uses it. The loader's threads are inside.
 class RunData {
  public:
-  /// Opens both sets. Throws InputError when they do not fit each other, the configuration or what
-  /// the other ranks have. Collective. The references must outlive this.
+  /// Opens both sets. Throws InputError when they do not fit each other, the configuration or those
+  /// of the other ranks. Collective. The references must outlive this.
   RunData(const RunSpec& spec, comm::Control& control);
 
-  /// The training rows as the network takes them.
+  /// The training rows as the network sees them.
   const data::DataSetInfo& input() const { return input_; }
   const data::DataSet* validation() const { return validation_ ? &*validation_ : nullptr; }
   data::AugmentSpec validation_augment() const;
@@ -39,17 +39,17 @@ class RunData {
   std::size_t global_rows(std::uint64_t batch) const { return sampler_->part(batch).global_rows; }
   std::size_t loader_threads() const;
 
-  /// Has both sets copied to where data.stage says. Before start_loader(). Collective.
+  /// Has both sets copied to the folder of data.stage. Call it before start_loader(). Collective.
   void stage();
-  /// Once, after stage(): loads from `progress` on. Without a step left nothing is loaded.
+  /// Call it once, after stage(). Loads from `progress` on; nothing if no step is left.
   void start_loader(const model::Progress& progress, device::Device& device);
 
-  /// This rank's part of the epoch's batch of this number, which follows the one before. Waits.
+  /// This rank's part of batch number `batch` of the epoch; batches come in order. Waits.
   data::Batch next(std::uint64_t batch);
-  /// The part that next() will return for `batch`; empty when that would have to wait, or the epoch
-  /// has no such batch.
+  /// What next() will return for `batch`; empty if next() would have to wait, or the epoch has no
+  /// such batch.
   std::optional<NextBatch> look_ahead(std::uint64_t batch);
-  /// In words, the broken rows that the loader has replaced in a batch that it lent.
+  /// A text for each broken row that the loader replaced in a batch that it lent.
   std::vector<std::string> bad_rows(const data::Batch& batch) const;
   void release(const data::Batch& batch) { loader_->release(batch); }
   /// The memory of the loader's batches.
@@ -70,8 +70,8 @@ class RunData {
   data::DataSetInfo input_;
   std::optional<data::Sampler> sampler_;
   std::size_t measured_workers_ = 0;         ///< 0: not measured
-  std::optional<data::Loader> loader_;       ///< none when no step is left
-  std::optional<data::Batch> looked_ahead_;  ///< lent already, and on its way to the device
+  std::optional<data::Loader> loader_;       ///< empty when no step is left
+  std::optional<data::Batch> looked_ahead_;  ///< lent already, being copied to the device
 };
 
 }  // namespace lockstep::train

@@ -21,7 +21,7 @@ namespace {
 
 bool due(std::uint64_t count, std::uint64_t every) { return every != 0 && count % every == 0; }
 
-/// Only rank 0's allocation counts.
+/// Only the allocation of rank 0 counts.
 StopSpec stop_spec(const RunSpec& spec, bool is_root) {
   return {.allocation_end_s = is_root ? spec.allocation.end_s : std::nullopt,
           .margin_s = spec.config.walltime.margin_s,
@@ -50,7 +50,7 @@ Outcome RunLoop::run() {
   while (progress_.epoch < config_.epochs) {
     while (progress_.batch < steps_per_epoch_) {
       if (step()) return stop();
-      // At an epoch's end finish_epoch() decides.
+      // At the end of an epoch finish_epoch() decides.
       if (due(progress_.step, config_.checkpoint.every_steps) && progress_.batch < steps_per_epoch_)
         save(files_.checkpoints().path_of(progress_.step));
     }
@@ -87,15 +87,16 @@ bool RunLoop::step() {
   if (totals.bad_rows) note_bad_rows(bad_rows);
   advance(totals, report.skipped());
   record_step(report, totals, lr);
-  if (statistics_.steps > 1) stragglers_.add(report.times, control_);  // the first is like no other
+  if (statistics_.steps > 1)
+    stragglers_.add(report.times, control_);  // the first step is not typical
   if (due(progress_.step, config_.audit.every_steps)) audit();
   return totals.stop || stop_policy_.ends_after(progress_.step);
 }
 
-/// The batch after the one under way, when the loader has it and it is of this epoch.
+/// The next batch, if the loader has it and it is of this epoch.
 std::optional<NextBatch> RunLoop::next_batch() { return data_.look_ahead(progress_.batch + 1); }
 
-/// One small exchange serves the metrics and the decision to stop, which all ranks must take after
+/// One small exchange serves the metrics and the decision to stop, which all ranks must make after
 /// the same step.
 RunLoop::StepTotals RunLoop::add_up(const backend::Metrics& mine, std::size_t bad_rows) {
   comm::activity::enter(comm::Phase::end_of_step);
@@ -110,7 +111,7 @@ RunLoop::StepTotals RunLoop::add_up(const backend::Metrics& mine, std::size_t ba
           .bad_rows = sums[4] > 0};
 }
 
-/// All ranks keep the list, so that any checkpoint and every rank's verdict can go by it.
+/// All ranks keep the list, so that each of them decides alike and can write it to a checkpoint.
 void RunLoop::note_bad_rows(const std::vector<std::string>& mine) {
   for (const auto& of_rank : comm::gather_records(control_, mine, "bad rows"))
     progress_.bad_rows.insert(progress_.bad_rows.end(), of_rank.begin(), of_rank.end());
@@ -124,7 +125,7 @@ void RunLoop::note_bad_rows(const std::vector<std::string>& mine) {
 void RunLoop::advance(const StepTotals& totals, bool skipped) {
   ++progress_.step;
   ++progress_.batch;
-  if (skipped) return;  // where gradients overflow, the loss often does
+  if (skipped) return;  // where gradients overflow, the loss often does, too
   progress_.loss_sum += totals.loss;
   progress_.rows += static_cast<std::uint64_t>(totals.rows);
   progress_.top1 += static_cast<std::uint64_t>(totals.top1);
@@ -140,7 +141,7 @@ void RunLoop::record_step(const StepReport& report, const StepTotals& totals, fl
   statistics_.add(report.times, static_cast<std::uint64_t>(totals.rows));
   if (statistics_.steps == 1) {
     statistics_.first_step_s = now_s() - spec_.started_s;
-    // The loader's pages are there only when it has filled them.
+    // The loader's pages exist only once it has filled them.
     files_.write_binding(spec_.binding_report(data_.loader_memory()));
   }
   if (!is_root()) return;
@@ -168,7 +169,7 @@ bool RunLoop::finish_epoch() {
   observe::EpochRecord record = epoch_record();
   const double validation_began_s = now_s();
   if (data_.validation() && (last || due(epoch, config_.eval.every_epochs))) {
-    // A run that dies in a long validation goes on from here and makes the validation up.
+    // A run that dies in a long validation resumes from here and repeats only the validation.
     if (keep) save(files_.checkpoints().path_of(progress_.step));
     record.validation = validate();
     if (!record.validation) return false;
@@ -180,14 +181,14 @@ bool RunLoop::finish_epoch() {
   if (best) {
     progress_.best_top1 = record.validation->top1;
     progress_.best_epoch = epoch;
-    // First: a checkpoint that counts the best one must not outlive its absence.
+    // This comes first: no checkpoint may count a best one that does not exist.
     save_best();
   }
   if (keep) save(files_.checkpoints().path_of(progress_.step));
   return true;
 }
 
-/// But for the validation. Collective.
+/// Everything except the validation. Collective.
 observe::EpochRecord RunLoop::epoch_record() const {
   const double steps = static_cast<double>(std::max<std::uint64_t>(1, statistics_.epoch_steps));
   const auto waits = control_.max(
@@ -209,7 +210,7 @@ std::optional<observe::Validation> RunLoop::validate() {
   const Evaluation result = evaluator().evaluate();
   if (result.stopped) return std::nullopt;
   require(std::isfinite(result.mean.loss),
-          fmt::format("the validation's loss is {} behind step {} (epoch {}): training diverged. "
+          fmt::format("the validation's loss is {} after step {} (epoch {}): training diverged. "
                       "Lower optim.lr or lengthen optim.warmup-epochs",
                       result.mean.loss, progress_.step, progress_.epoch + 1));
   return newest_validation_ = result.mean;
@@ -220,7 +221,7 @@ Evaluator& RunLoop::evaluator() {
   if (evaluator_) return *evaluator_;
   EvaluatorSpec spec;
   spec.network = trainer_.network();
-  // Normalised as the training images are, whatever the validation set says.
+  // Normalised like the training images, whatever the validation set says.
   spec.program = trainer_.program_spec();
   if (config_.eval.batch != 0) spec.program.batch = config_.eval.batch;
   spec.augment = data_.validation_augment();
@@ -282,7 +283,7 @@ Outcome RunLoop::stop() {
   const std::filesystem::path checkpoint = files_.checkpoints().path_of(progress_.step);
   save(checkpoint);
   log::info(fmt::format(
-      "stopped behind step {} {}; {} goes on from there with --resume auto", progress_.step,
+      "stopped after step {} {}; --resume auto continues from {}", progress_.step,
       stop_policy_.time_is_up(now_s()) ? "because the allocation ends soon" : "as asked",
       checkpoint.string()));
   return Outcome::stopped;

@@ -20,7 +20,7 @@
 
 namespace lockstep::train {
 
-/// What a loop works with; all of it outlives the loop.
+/// What a loop works with; all of it must outlive the loop.
 struct RunParts {
   const RunSpec& spec;
   backend::Backend& backend;
@@ -32,35 +32,36 @@ struct RunParts {
 };
 
 /// The loop over epochs and steps, with validation, checkpoints and metrics, from one place of the
-/// run to its end or a stop. Every rank has one and calls it alike: rank 0 speaks and writes.
+/// run to its end or a stop. Every rank has one and makes the same calls; rank 0 logs and writes.
 /// Throws InputError when training diverges or too many rows are broken, and as its parts do.
-/// Thread safety: none, the main thread's.
+/// **Thread safety:** none; the main thread uses it.
 class RunLoop {
  public:
-  /// `progress`: what the trainer's state has consumed; that state was audited. The files are
-  /// claimed and the loader has been started.
+  /// REQUIRES: the trainer's state has consumed `progress` and was audited; the files are claimed;
+  /// the loader has started.
   RunLoop(const RunParts& parts, const model::Progress& progress);
-  /// Once. Collective.
+  /// Call it once. Collective.
   Outcome run();
 
  private:
-  /// What all ranks together say after a step.
+  /// The sum of all ranks' reports after a step.
   struct StepTotals {
     double loss = 0, rows = 0, top1 = 0;  ///< sums; counts are exact
     bool stop = false;                    ///< some rank wants all to stop
     bool bad_rows = false;                ///< some rank has replaced rows
   };
 
-  bool step();  ///< true when the ranks agreed to stop after it
+  bool step();  ///< true if the ranks agreed to stop after it
   std::optional<NextBatch> next_batch();
   StepTotals add_up(const backend::Metrics& mine, std::size_t bad_rows);
   void note_bad_rows(const std::vector<std::string>& mine);
   void advance(const StepTotals& totals, bool skipped);
   void record_step(const StepReport& report, const StepTotals& totals, float lr);
 
-  bool finish_epoch();  ///< false when the ranks agreed to stop in its validation, still due then
+  bool
+  finish_epoch();  ///< false if the ranks agreed to stop in its validation, which is then still due
   observe::EpochRecord epoch_record() const;
-  std::optional<observe::Validation> validate();  ///< empty when the ranks agreed to stop
+  std::optional<observe::Validation> validate();  ///< empty if the ranks agreed to stop
   Evaluator& evaluator();
   void record_epoch(const observe::EpochRecord& record, double seconds);
   void begin_next_epoch();
@@ -68,7 +69,7 @@ class RunLoop {
   void audit();  ///< once after a step, and before each checkpoint
   void save(const std::filesystem::path& path);
   void save_best();
-  bool wants_stop() const;  ///< this rank
+  bool wants_stop() const;  ///< this rank's wish
   Outcome stop();
   void write_summary();
   bool is_root() const { return control_.rank() == 0; }

@@ -12,14 +12,14 @@
 namespace lockstep::train {
 namespace {
 
-/// A box of random size and shape, resized?
+/// True when training cuts boxes of random size and shape and resizes them.
 bool is_stretched(const config::Config& config, const data::DataSetInfo& stored) {
   if (config.data.crop == config::CropChoice::automatic)
     return stored.encoding == data::Encoding::jpeg;
   return config.data.crop == config::CropChoice::random_resized;
 }
 
-/// The shorter side before a window is cut out; 0: as it is.
+/// The shorter side to resize to before cutting out a window; 0: no resize.
 std::size_t short_side(const config::Config& config, const data::DataSetInfo& stored,
                        std::size_t side) {
   if (config.data.resize > 0) return config.data.resize;
@@ -116,7 +116,8 @@ data::AugmentSpec evaluation_augment(const config::Config& config, const data::D
   const bool fits = raw && stored.height == input.height && stored.width == input.width;
   const bool resizes =
       config.data.resize > 0 || config.data.size > 0 || is_stretched(config, stored);
-  if (raw && !fits && !resizes) return {};  // as stored: it will be found not to belong there
+  if (raw && !fits && !resizes)
+    return {};  // as stored: a later check says that it does not belong there
   if (!fits || config.data.resize > 0)
     spec.short_side = short_side(config, stored, std::min(input.height, input.width));
   return spec;

@@ -4,7 +4,7 @@ namespace lockstep::train {
 
 bool StopPolicy::time_is_up(double now_s) const {
   if (!spec_.allocation_end_s) return false;
-  // Two checkpoints: one may be due anyway when the time has come. Two steps: this one and the
+  // Two checkpoints, because one may be due anyway when time is up. Two steps: this one and the
   // next.
   const double needed_s = spec_.margin_s + 2 * longest_step_s_ + 2 * longest_save_s_;
   return now_s + needed_s > *spec_.allocation_end_s;

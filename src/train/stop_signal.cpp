@@ -17,7 +17,7 @@ void request_stop(int) { g_stop = true; }
 void catch_stop_signals() {
   struct sigaction action = {};
   action.sa_handler = request_stop;
-  action.sa_flags = SA_RESTART;  // no read or write of a library is to fail because of it
+  action.sa_flags = SA_RESTART;  // so that no library's read or write fails because of it
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGUSR1, &action, nullptr);
 }

@@ -45,7 +45,7 @@ void fill_weights(const nn::Network& network, std::uint64_t seed, backend::Param
   }
 }
 
-/// A part of a batch as a batch of its own.
+/// A part of a batch as a separate batch.
 data::Batch view(const data::Batch& batch, const MicroBatch& part, std::size_t row_bytes) {
   data::Batch piece = batch;
   piece.images += part.first * row_bytes;
@@ -117,7 +117,7 @@ StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, floa
   return report();
 }
 
-/// Of several micro-batches the first; nothing is compiled for it before its time.
+/// Copies the first micro-batch, unless its program would have to be compiled early.
 void Trainer::prefetch(const NextBatch& next) {
   if (next.batch.rows == 0) return;
   const MicroBatch first = plan_micro_batches(next.global_rows, communicator_.world(),
@@ -169,7 +169,7 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
     backend_.update(*parameters_, rule_, scalars, first, last);
     end_lap(&observe::StepTimes::update_ms);
   };
-  // An overflow in any bucket skips the whole step: then nothing is updated before all are there.
+  // An overflow in any bucket skips the whole step, so nothing is updated before all are reduced.
   const bool all_at_once = backend::has_loss_scale(spec_.program.precision);
   const auto& buckets = reducer_->buckets();
   enter_phase(comm::Phase::update);
@@ -180,7 +180,7 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
   }
   backend_.judge_gradients(*parameters_);
   if (all_at_once) update(0, learned);
-  // Running statistics lie behind the last learned slice: all buckets have arrived by now.
+  // Running statistics lie after the last learned slice: all buckets are reduced by now.
   backend_.update_statistics(*parameters_, micro_batches);
   end_lap(&observe::StepTimes::update_ms);
 }
@@ -190,14 +190,14 @@ void Trainer::end_lap(double observe::StepTimes::*time) {
   laps_.push_back(time);
 }
 
-/// The end of a step: here the host waits for the device.
+/// The end of a step, where the host waits for the device.
 StepReport Trainer::report() {
   const comm::activity::Waiting waiting;
   StepReport report;
-  // Not in a call of CUDA's, whose lock would keep the watch from looking at the collectives.
+  // Not in a CUDA call, whose lock would keep the watch from checking the collectives.
   const std::unique_ptr<device::Event> end = backend_.device().compute().record();
   for (device::Idle idle; !end->done(); idle()) communicator_.progress();
-  communicator_.progress();  // aborted reductions end the wait too, and this says why
+  communicator_.progress();  // aborted reductions end the wait too; this throws the reason
   for (const auto& [rows, program] : programs_) add(report.metrics, program->take_metrics());
   const std::vector<double> laps_ms = timeline_->laps_ms();
   check(laps_ms.size() == laps_.size(), "a step's marks and laps differ");

@@ -35,11 +35,11 @@ verdict $? 'resilient.sbatch: the nodes that are left go on from the last checkp
 scontrol update NodeName="$node3" State=DOWN Reason=lost
 mini shape "$node2"
 
-ends "$down" down 'node DOWN (NODE_FAIL)' 'scontrol update State=DOWN' COMPLETED 0:0 1 && says 'going on from down/checkpoints' &&
+ends "$down" down 'node DOWN (NODE_FAIL)' 'scontrol update State=DOWN' COMPLETED 0:0 1 && says 'resuming from down/checkpoints' &&
   steps_are down 1500
 verdict $? 'a job whose node fails is started anew by Slurm, and goes on'
 ends "$gone" gone 'node DOWN, --no-requeue' 'scontrol update State=DOWN' NODE_FAIL '*' 0
 verdict $? 'a job whose node fails and that may not be requeued is NODE_FAIL'
 ends "$lost" lost 'node lost, resilient.sbatch' 'node killed, then DOWN in Slurm' COMPLETED '*' 1 && steps_are lost 600 &&
-  [[ $(grep -c 'going on from' lost.out) == 2 ]]
+  [[ $(grep -c 'resuming from' lost.out) == 2 ]]
 verdict $? 'resilient.sbatch: when Slurm ends the job because of the node, it goes on, and each step is done once'

@@ -31,7 +31,7 @@ strike KILL 1 submit broken --ntasks=2 broken.sh
 broken=$id
 
 ends "$killed" killed 'a rank lost behind a checkpoint' 'kill -9 (srun --kill-on-bad-exit=1)' COMPLETED 0:0 1 &&
-  says 'going on from killed/checkpoints' && steps_are killed 600
+  says 'resuming from killed/checkpoints' && steps_are killed 600
 verdict $? 'a job that loses a rank is requeued, and goes on from its checkpoint: no step is missing or done twice'
 
 ends "$fatal" fatal 'a rank lost in each start, before any checkpoint' 'kill -9' FAILED '*' 2 &&

@@ -27,7 +27,7 @@ ends "$timed" timed 'time limit' 'steps that take longer' COMPLETED '*' '[1-9]*'
 verdict $? 'a job that reaches its time limit is requeued, and ends with the weights of an undisturbed run'
 
 ends "$stuck" stuck 'time limit, ranks stuck' 'kill -STOP of all ranks; USR1 40 s before the limit' COMPLETED 0:0 '[1-9]' &&
-  ! sed '/DUE TO JOB REQUEUE/,$d' <<<"$said" | grep 'stopped behind' && says 'going on from stuck/checkpoints' &&
+  ! sed '/DUE TO JOB REQUEUE/,$d' <<<"$said" | grep 'stopped after' && says 'resuming from stuck/checkpoints' &&
   steps_are stuck 300
 verdict $? 'ranks that are stuck when the time is nearly over: the job is requeued, and goes on from its last checkpoint'
 
@@ -35,5 +35,5 @@ ends "$hard" hard 'time limit strikes' 'kill -STOP of all ranks, and nobody requ
 verdict $? 'a job that the time limit ends is TIMEOUT, never COMPLETED'
 
 submit hard --nodelist="$node1" "${small[@]}" --epochs 30
-ends "$id" hard 'the same, submitted again' 'nothing' COMPLETED 0:0 0 && says 'going on from hard/checkpoints' && steps_are hard 300
+ends "$id" hard 'the same, submitted again' 'nothing' COMPLETED 0:0 0 && says 'resuming from hard/checkpoints' && steps_are hard 300
 verdict $? 'submitted again with the same $RUN, it goes on from its last checkpoint'

@@ -153,7 +153,7 @@ disk_full() {
   begin disk_full --resume auto --stop-after $(($(newest) + 3))
   wait $step
   said=$(tr -d '\0' <disk_full.log)
-  says 'going on from full/run/checkpoints/step-[0-9]+.h5' && says 'stopped behind step'
+  says 'resuming from full/run/checkpoints/step-[0-9]+.h5' && says 'stopped after step'
   verdict $? 'a run whose disk was full goes on when there is room'
 }
 

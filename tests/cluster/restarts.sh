@@ -44,7 +44,7 @@ log_says() {  # log_says PATTERN [TIMES]: in the job's output
   (($(grep -cE -- "$1" <<<"$said") >= ${2:-1}))
 }
 wait_for() { until_it $(($1 * 10)) log_says "${@:2}"; }  # wait_for SECONDS PATTERN [TIMES]
-went_on_from() { log_line 'going on from' | sed 's/.*: step \([0-9]*\),.*/\1/'; }
+went_on_from() { log_line 'resuming from' | sed 's/.*: step \([0-9]*\),.*/\1/'; }
 log_line() { tr -d '\0' <"$run_name.log" | grep -o "$1.*" | tail -n 1; }
 
 # Its old processes train on, and write into the same directory, on a node that is cut off.
@@ -54,8 +54,8 @@ split_brain() {
   first=$(sed -n 's/^start 0 on //p' split_brain.log)
   strike mini cut "$first"
   wait_for 150 'start 1 on' && before=$(steps_done) &&
-    wait_for 60 'going on from split_brain/checkpoints/step-[0-9]+' && from=$(went_on_from) &&
-    wait_for 60 "was started anew on .* while this start, generation 1, was still at work" &&
+    wait_for 60 'resuming from split_brain/checkpoints/step-[0-9]+' && from=$(went_on_from) &&
+    wait_for 60 "was started again on .* while this start, generation 1, was still running" &&
     row 'node of a requeued job cut off' "the node's bridge port drops everything" \
       "$(since_strike), until the old start ended" "$(error_line)" \
       $((before > from ? before - from : 0))
@@ -88,7 +88,7 @@ no_kill() {
   until_it 600 has_checkpoint
   strike mini kill-node "$node11"
   before=$(steps_done)
-  wait_for 150 'start 1, on 2 node' && wait_for 60 'going on from' && took=$(since_strike) &&
+  wait_for 150 'start 1, on 2 node' && wait_for 60 'resuming from' && took=$(since_strike) &&
     from=$(went_on_from) && ((before - from <= every)) && wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
     row 'node killed in salloc --no-kill' 'all its processes and its network at once (timeout 6 s)' \
       "$took, until the next start trained" "$(error_line)" $((before > from ? before - from : 0)) &&
@@ -109,7 +109,7 @@ head_lost() {
   until_it 100 has_head
   strike mini kill-node "$head"
   before=$(steps_done)
-  wait_for 200 'start 1, on [12] node' && wait_for 60 'going on from' && took=$(since_strike) &&
+  wait_for 200 'start 1, on [12] node' && wait_for 60 'resuming from' && took=$(since_strike) &&
     from=$(went_on_from) && ((before - from <= every)) && until_it 300 goes_on_to $((from + 20)) &&
     [[ -z $(steps_of head_lost | uniq -d) ]] &&
     row "node of the job's script killed" 'all its processes and its network at once (timeout 6 s)' \
@@ -123,10 +123,10 @@ cancelled() {
   submit cancelled "$node3" -N1 -n2 --
   until_it 600 has_checkpoint
   strike scancel "$job"
-  wait_for 15 'stopped behind step [0-9]+ as asked'
+  wait_for 15 'stopped after step [0-9]+ as asked'
   took=$(since_strike)
-  says 'stopped behind step' && (($(newest) >= $(steps_done))) &&
-    row 'scancel' 'scancel of the job' "$took" "$(log_line 'stopped behind')" $(($(steps_done) - $(newest)))
+  says 'stopped after step' && (($(newest) >= $(steps_done))) &&
+    row 'scancel' 'scancel of the job' "$took" "$(log_line 'stopped after')" $(($(steps_done) - $(newest)))
   verdict $? 'scancel leaves a checkpoint of the last step'
 }
 
@@ -136,9 +136,9 @@ time_limit() {
   until_it 600 has_checkpoint
   struck=$EPOCHREALTIME
   wait_for 60 'because the allocation ends soon' && took=$(since_strike) &&
-    wait_for 150 'start 1 on' && wait_for 60 'going on from time_limit/checkpoints/step-[0-9]+' &&
+    wait_for 150 'start 1 on' && wait_for 60 'resuming from time_limit/checkpoints/step-[0-9]+' &&
     row 'time limit' 'sbatch -t 1, 25 s margin' "$took after its first checkpoint" \
-      "$(log_line 'stopped behind')" 0
+      "$(log_line 'stopped after')" 0
   verdict $? 'a time limit is met by a checkpoint, and the next start goes on from there'
   scancel "$job"
 }
@@ -166,7 +166,7 @@ survived() {
 starts_again() {
   local before from
   before=$(steps_done)
-  wait_for 150 "start $1 on" && wait_for 150 'going on from' "$1" && took=$(since_strike) &&
+  wait_for 150 "start $1 on" && wait_for 150 'resuming from' "$1" && took=$(since_strike) &&
     from=$(went_on_from) &&
     ((before - from <= every)) && until_it 300 goes_on_to $((from + 10)) &&
     row "$2" "$3" "$took, until the next start trained" \
@@ -207,7 +207,7 @@ all_faults() {
   survived 'a rank stopped for 2 s' 'kill -STOP, kill -CONT'
 
   strike scontrol requeue "$job"
-  starts_again 1 'requeue' 'scontrol requeue' 'stopped behind'
+  starts_again 1 'requeue' 'scontrol requeue' 'stopped after'
 
   on_nodes
   strike mini kill-node "$b"
@@ -215,9 +215,9 @@ all_faults() {
     '[0-9]* of 4 ranks missing'
 
   touch all_faults.enough
-  had=$(grep -ac 'stopped behind step' all_faults.log)
+  had=$(grep -ac 'stopped after step' all_faults.log)
   scancel --signal=USR1 "$job"
-  wait_for 60 'stopped behind step' $((had + 1))
+  wait_for 60 'stopped after step' $((had + 1))
   as_undisturbed
   verdict $? 'a training that went through all that has the weights and metrics of an undisturbed one'
   scancel "$job"

@@ -27,14 +27,14 @@ run "${train[@]}" --out other --resume $newest
 verdict $? 'a checkpoint with one flipped bit is refused by name'
 run "${train[@]}" --out run --resume auto
 ((status == 0)) && says "warning: $newest: .*altered.*looking for an earlier one" &&
-  says "going on from $before: step 12" && [[ -e $newest.aside ]] && same_end run
+  says "resuming from $before: step 12" && [[ -e $newest.aside ]] && same_end run
 verdict $? '--resume auto takes the one before, sets the damaged one aside, ends with the same bits'
 
 rm -r run && cp -r sound run
 for file in run/checkpoints/step-*; do flip "$file" 4000; done
 cp -r run as_it_was
 run "${train[@]}" --out run --resume auto
-((status == 2)) && says 'run/checkpoints holds no checkpoint that is whole' &&
+((status == 2)) && says 'run/checkpoints holds no intact checkpoint' &&
   diff -r run as_it_was
 verdict $? 'a run whose checkpoints are all damaged is refused, and nothing is written over'
 
@@ -86,5 +86,5 @@ run no_room "${train[@]}" --out run --resume auto
   [[ $(ls run/checkpoints) == $(ls sound/checkpoints) ]]
 verdict $? 'a checkpoint for which there is no room is named, the older ones stay as they are'
 run "${train[@]}" --out run --resume auto
-((status == 0)) && says "going on from $newest" && same_end run
+((status == 0)) && says "resuming from $newest" && same_end run
 verdict $? 'when there is room again the run goes on and ends with the same bits'

@@ -90,10 +90,10 @@ run "$LOCKSTEP" "${went[@]}" --stop-after 3
 ((status == 3))
 verdict $? 'a run stops behind a step'
 refused 'a step to stop behind that is passed already is refused' \
-  'stop-after = 2, but .*step-00000003.h5 goes on behind step 3' \
+  'stop-after = 2, but .*step-00000003.h5 resumes after step 3' \
   "$LOCKSTEP" "${went[@]}" --resume auto --stop-after 2
 run "$LOCKSTEP" "${went[@]}" --resume auto --optim.lr 0.03 && run "$LOCKSTEP" info gone
-((status == 0)) && says '^resumed behind step 3 with .*: optim.lr \(0.1, now 0.03\)' &&
+((status == 0)) && says '^resumed after step 3 with .*: optim.lr \(0.1, now 0.03\)' &&
   says '^run gone: finished, 5 steps' &&
   [[ $(sed -n 4p gone/metrics.jsonl) == '{"resumed_from_step":3,"changes":["optim.lr (0.1, now 0.03)"]}' ]]
 verdict $? 'a run that goes on with another key says from which step on'
@@ -106,7 +106,7 @@ cat whole.jsonl >>gone/metrics.jsonl
 printf '{"step":7,' >>gone/metrics.jsonl
 run "$LOCKSTEP" info gone
 ((status == 0)) && says '5 steps' && says '^  epoch 1: loss' &&
-  says 'gone/metrics.jsonl: 6 line\(s\) are no record of lockstep.s, the first is line 1'
+  says 'gone/metrics.jsonl: 6 line\(s\) are not lockstep records; the first is line 1'
 verdict $? "lines of metrics that are none of lockstep's are counted and passed over"
 printf '%s\n' '{"epoch":1,"last_step":5,"train_loss":null,"train_top1":null}' >gone/metrics.jsonl
 run "$LOCKSTEP" info gone
@@ -139,7 +139,7 @@ for command in "info gone" "topo --ranks-per-node 1"; do
   ((status == 0)) && [[ $said == "$("$LOCKSTEP" $command 2>&1)" ]]
   verdict $? "${command%% *} under mpirun says it once"
 done
-once 'bench data under mpirun is refused' 'measures one process, and 3 were started' \
+once 'bench data under mpirun is refused' 'measures one process, but 3 were started' \
   ranks 3 "$LOCKSTEP" bench data small/train
 
 # ---- launcher variables ---------------------------------------------------------------------------

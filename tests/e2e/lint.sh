@@ -57,8 +57,8 @@ run "$LOCKSTEP" scaling four one
 verdict $? 'scaling: a run that is too short is named'
 echo '[{"rank": 0}]' >one/binding.json
 run "$LOCKSTEP" scaling four one
-((status == 2)) && says 'one: is no run of lockstep.s: .*host'
+((status == 2)) && says 'one: is not a run of lockstep: .*host'
 verdict $? "scaling: files that another program wrote are named"
 run "$LOCKSTEP" scaling four nowhere
-((status == 2)) && says 'nowhere: no run is there'
+((status == 2)) && says 'nowhere: there is no run'
 verdict $? 'scaling: a run that is not there is named'

@@ -62,7 +62,7 @@ verdict $? 'a run that lost a rank is described as not finished'
 # ---- signals --------------------------------------------------------------------------------------
 stopped() {  # stopped RUN: says behind which step, and has that step's checkpoint
   local file
-  says "stopped behind step [0-9]+ as asked" && none_left &&
+  says "stopped after step [0-9]+ as asked" && none_left &&
     file=$(grep -o "$1/checkpoints/step-[0-9]*.h5" <<<"$said") && "$LOCKSTEP" info "$file" >/dev/null
 }
 
@@ -73,7 +73,7 @@ finish one
 ((status == 3)) && stopped one
 verdict $? 'SIGTERM to one rank stops all behind the same step, with a checkpoint and status 3'
 run ranks 2 "${train[@]}" "${short[@]}" --out one --resume auto
-((status == 0)) && says 'going on from one/checkpoints/step-[0-9]+.h5: step [0-9]' &&
+((status == 0)) && says 'resuming from one/checkpoints/step-[0-9]+.h5: step [0-9]' &&
   cmp <(tensors one/checkpoints/step-00000900.h5) <(tensors whole/checkpoints/step-00000900.h5) &&
   cmp <(without_times one) <(without_times whole)
 verdict $? 'a run of which one rank got SIGTERM ends with the same bits and metrics'
@@ -97,7 +97,7 @@ heeds_usr1() {
 until_it 600 heeds_usr1 && kill -USR1 "${pids[0]}"
 touch signalled
 finish early
-((status == 3)) && says 'stopped behind step 1 as asked'
+((status == 3)) && says 'stopped after step 1 as asked'
 verdict $? 'a signal that comes before the ranks have met stops the run behind its first step'
 
 begin 2 twice "${long[@]}"

@@ -82,7 +82,7 @@ rm -rf out
 mkdir images/bird
 refuses 'an empty class folder, by name' 'images/bird: an empty class folder' images
 pack images --out images/out
-((status == 2)) && says 'lies in the source' && [[ ! -e images/out ]]
+((status == 2)) && says 'is inside the source' && [[ ! -e images/out ]]
 verdict $? 'pack refuses to write into its source'
 refuses 'a missing folder' 'nowhere: no such folder' nowhere
 refuses 'a folder without class folders' 'images/cat: no class folders' images/cat

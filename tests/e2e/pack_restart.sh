@@ -33,7 +33,7 @@ done
 finished=$(notes out)
 stat -c '%n %i %Y' out/.partial/train/*.h5 >before
 run "$LOCKSTEP" "${shapes[@]}" --out out
-((status == 0)) && says "going on with an interrupted pack: $finished of 22 shards are finished" &&
+((status == 0)) && says "resuming an interrupted pack: $finished of 22 shards are finished" &&
   [[ $(digest out) == $(digest whole) && ! -e out/.partial ]]
 verdict $? 'the same command goes on, to the bytes of a pack that was not disturbed'
 stat -c '%n %i' out/train/*.h5 | sed 's,out/train,out/.partial/train,' >after
@@ -53,7 +53,7 @@ said=$(cat log)
 [[ ! -e out/train ]] && (($(notes out) >= 3))
 verdict $? 'three ranks are killed'
 run ranks 2 "$LOCKSTEP" "${shapes[@]}" --out out
-((status == 0)) && says 'going on with an interrupted pack' && [[ $(digest out) == $(digest whole) ]]
+((status == 0)) && says 'resuming an interrupted pack' && [[ $(digest out) == $(digest whole) ]]
 verdict $? 'two ranks go on with what three began, to the same bytes'
 rm -rf out
 
@@ -69,7 +69,7 @@ run "$LOCKSTEP" "${shapes[@]}" --resize 16 --out out
 ((status == 2)) && says 'had "resize = 0x0" where this one has "resize = 16x16"' && (($(notes out) >= 2))
 verdict $? 'another command is refused by what differs'
 run "$LOCKSTEP" "${shapes[@]}" --resize 16 --out out --force
-((status == 0)) && ! says 'going on' && "$LOCKSTEP" info out/train | grep -q '16 x 16'
+((status == 0)) && ! says 'resuming' && "$LOCKSTEP" info out/train | grep -q '16 x 16'
 verdict $? '--force begins anew with another command'
 rm -rf out
 
@@ -91,7 +91,7 @@ run "$LOCKSTEP" "${folders[@]}" --out out
 ((status == 2)) && says 'images/dog/7.jpg: not an image' && [[ ! -e out/train ]]
 verdict $? 'a broken image ends a pack by name'
 if (($(notes out) > 0)); then
-  says 'shards are finished and stay in out/.partial: the same command goes on'
+  says 'shards are finished and stay in out/.partial: run the same command again'
   verdict $? 'and what was finished stays'
 fi
 cp -r out out2 2>/dev/null

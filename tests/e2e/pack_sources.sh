@@ -101,7 +101,7 @@ run "$LOCKSTEP" pack bad.tar --jpeg --out out
 verdict $? 'pack refuses a damaged tar, with its name'
 rm -rf out
 refuses 'a pattern without files' "none-\*.tar: no file has such a name" 'none-*.tar'
-refuses 'several folders' 'only tars may be several' images images.tar.gz
+refuses 'several folders' 'only tars may be more than one' images images.tar.gz
 printf 'train/a.jpg 0\ntrain/b.jpg\n' >bad.txt
 refuses 'a list with a line that is none' 'bad.txt, line 2: expected a path and a label' bad.txt
 echo 'gone.jpg 0' >gone.txt

@@ -17,7 +17,7 @@ train mapped --data.read mmap --data.readahead 100 --data.workers 2
 same plain mapped
 verdict $? 'mapped and read ahead, the losses are the same'
 train staged --data.stage "$PWD/stage"
-same plain staged && says 'are copied to .*/stage on each node' &&
+same plain staged && says 'each node copies .* to .*/stage' &&
   [[ $(ls stage/lockstep-stage-*/*.h5 | wc -l) == 3 ]]
 verdict $? 'staged, the losses are the same'
 train validated --data.val small/val --data.stage "$PWD/stage-both"

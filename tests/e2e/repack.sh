@@ -64,7 +64,7 @@ repack raw/train/train-00000-of-00003.h5 --out one
 verdict $? 'one shard is a data set, too, and nothing is held out unasked'
 
 run "$LOCKSTEP" pack raw --out out
-((status == 2)) && says 'say --repack'
+((status == 2)) && says 'use --repack'
 verdict $? 'shards are not packed without --repack'
 mkdir empty
 repack empty --out out

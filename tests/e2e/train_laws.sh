@@ -48,7 +48,7 @@ verdict $? 'ranks that cannot share a batch evenly take shares that differ by a 
 # The rows that are left of an epoch are trained on by another number of ranks, from the same place on.
 train moved 1 --batch 63 --accumulate 4 --stop-after 2
 train moved 4 --batch 63 --resume auto
-((status == 0)) && says 'going on from moved/checkpoints/step-00000002.h5' && says 'ranks \(1, now 4\)' && near 6 alone moved
+((status == 0)) && says 'resuming from moved/checkpoints/step-00000002.h5' && says 'ranks \(1, now 4\)' && near 6 alone moved
 verdict $? 'in the middle of an epoch other ranks go on with the same global batches'
 
 train dropped 2 --batch 248
@@ -94,6 +94,6 @@ run ranks 1 "${alike[@]}" : -np 1 "${alone[@]}" --data.train small/val --batch 5
 verdict $? 'ranks with different data are told the key and who sees what'
 
 run "${alone[@]}" --data.train small/train --optim.lr 1e6 --batch 250 --epochs 1
-((status == 2)) && says "the validation's loss is -?nan behind step 1" &&
+((status == 2)) && says "the validation's loss is -?nan after step 1" &&
   [[ ! -e odd/checkpoints/best.h5 ]]
 verdict $? 'a validation whose loss is not a number ends the training and is never the best'

@@ -16,21 +16,21 @@ wait -n -p refused
 status=$?
 said=$(cat "${log[$refused]}")
 unset "log[$refused]"
-((status == 2)) && says 'error: run: another run is at work here'
+((status == 2)) && says 'error: run: another run is writing here'
 verdict $? 'of two runs that begin at once in one directory with --resume auto one is refused'
 
 running=${!log[*]}
 first_step "${log[$running]}"
 run "${train[@]}" "${long[@]}"
-((status == 2)) && says 'error: run: another run is at work here' && kill -0 "$running"
+((status == 2)) && says 'error: run: another run is writing here' && kill -0 "$running"
 verdict $? 'a run that is at work is not gone on with by another'
 
 kill -USR1 "$running"
 wait "$running"
 status=$?
 said=$(cat "${log[$running]}")
-steps=$(sed -n 's/^stopped behind step \([0-9]*\) .*/\1/p' "${log[$running]}")
+steps=$(sed -n 's/^stopped after step \([0-9]*\) .*/\1/p' "${log[$running]}")
 ((status == 3)) && [[ $(wc -l <run/metrics.jsonl) -ge $steps ]] &&
   run "${train[@]}" "${long[@]}" --stop-after $((steps + 1)) && ((status == 3)) &&
-  says "going on from run/checkpoints/step-0*$steps.h5"
+  says "resuming from run/checkpoints/step-0*$steps.h5"
 verdict $? 'the one that was not refused loses nothing, and when it has ended the next goes on'

@@ -23,13 +23,13 @@ begin() {
 begin stopped
 kill -USR1 "${pids[1]}"
 finish stopped
-((status == 3)) && says 'stopped behind step 2 as asked' &&
+((status == 3)) && says 'stopped after step 2 as asked' &&
   [[ $(grep -c '"step"' stopped/metrics.jsonl) == 2 ]] &&
   ! grep -q '"last_step"' stopped/metrics.jsonl
 verdict $? 'a signal in a validation ends it: status 3, a checkpoint, no word of its result'
 
 run ranks 2 "${train[@]}" --out stopped --resume auto
-((status == 0)) && says 'going on from stopped/checkpoints/step-00000002.h5: step 2,' &&
+((status == 0)) && says 'resuming from stopped/checkpoints/step-00000002.h5: step 2,' &&
   cmp <(tensors stopped/checkpoints/step-00000004.h5) \
     <(tensors whole/checkpoints/step-00000004.h5) &&
   cmp <(without_times stopped) <(without_times whole)

@@ -138,7 +138,7 @@ asked_to_end() {
   wait $step
   said=$(tr -d '\0' <"$run_name.log")
   until_it 20 ranks_ended 4
-  says 'stopped behind step [0-9]+ as asked' && ! grep -qv '^[0-9] 3 ' "$run_name.ends"
+  says 'stopped after step [0-9]+ as asked' && ! grep -qv '^[0-9] 3 ' "$run_name.ends"
 }
 
 over() {  # what is left of the run's processes ends

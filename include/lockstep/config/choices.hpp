@@ -4,22 +4,22 @@
 
 namespace lockstep::config {
 
-/// Where the program computes; automatic: on GPUs where every rank has one.
+/// Where the program computes; automatic: on GPUs if every rank has one.
 enum class BackendChoice { automatic, cpu, cuda };
 
-/// Where the channels are in other programs' images; automatic: judged by the shape.
+/// Where the channels are in images of other programs; automatic: inferred from the shape.
 enum class ImageLayout { automatic, nhwc, nchw };
 
-/// What floats of other programs' images go from and to; automatic: judged by some rows.
+/// The range of floats in images of other programs; automatic: inferred from some rows.
 enum class FloatRange { automatic, zero_to_one, zero_to_255, minus_one_to_one };
 
 /// How contiguous rows are read.
 enum class ReadBy { pread, mmap };
 
-/// Which part of an image is trained on; automatic: random_resized for JPEGs, else random.
+/// The part of an image to train on; automatic: random_resized for JPEGs, else random.
 enum class CropChoice { automatic, random, random_resized };
 
-/// What a bad training row does: it ends the run, or another row takes its place.
+/// What happens at a bad training row: the run ends, or another row takes its place.
 enum class OnBadRow { error, skip };
 
 }  // namespace lockstep::config

@@ -14,14 +14,14 @@
 
 namespace lockstep::config {
 
-/// As many as any key or option of threads takes.
+/// The most threads that any key or option accepts.
 constexpr std::size_t most_threads = 1024;
-/// As many rows as a batch may have.
+/// The most rows that a batch may have.
 constexpr std::size_t most_batch_rows = 1 << 24;
 
-/// Everything that a training run is told, as one plain struct. Each field is one key of the
-/// command line and of the TOML file; config_keys() says which, with what it means. 0 or "" stands
-/// for "not given" where the key's help says so; resolve() then decides.
+/// The whole configuration of a training run, as one plain struct. Each field is one key of the
+/// command line and of the TOML file; config_keys() lists them with their help. 0 or "" means "not
+/// given" where the key's help says so; resolve() then decides.
 struct Config {
   std::string model = "resnet20";
   std::size_t epochs = 5;
@@ -140,13 +140,13 @@ void apply_toml(Config& config, std::string_view text, const std::string& origin
 /// The configuration as a TOML text that apply_toml() reads back to the same struct.
 std::string to_toml(const Config& config);
 
-/// Decides what was left open, now that the number of ranks is known, and checks every range and
-/// combination: afterwards `batch` is the global batch, `batch_per_rank` is 0 (it follows from
+/// Fills in what was left open, now that the number of ranks is known, and checks every range and
+/// combination. Afterwards `batch` is the global batch, `batch_per_rank` is 0 (it follows from
 /// batch and world, so that the saved configuration fits any world), `out` is set and lr is final.
 /// Throws InputError naming the keys, the values and what would be right.
 void resolve(Config& config, int world);
 
-/// Names of the keys that change results and differ, each as "optim.lr (0.1, now 0.2)".
+/// The keys that change results and differ, each as "optim.lr (0.1, now 0.2)".
 std::vector<std::string> differences(const Config& before, const Config& now);
 
 }  // namespace lockstep::config

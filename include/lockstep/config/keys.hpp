@@ -11,44 +11,44 @@
 
 namespace lockstep::config {
 
-/// The numbers that a key takes.
+/// The numbers that a key accepts.
 struct KeyRange {
   double low = 0;
   double high = std::numeric_limits<double>::infinity();
-  std::string high_key;  ///< the value of this key is the highest
-  bool or_zero = false;  ///< 0, too
+  std::string high_key;  ///< the upper bound is the value of this key
+  bool or_zero = false;  ///< 0 is valid, too
 };
 
-/// What a key needs to have an effect. A key that is not at its default and lacks it is an error.
+/// What a key needs to have an effect. It is an error to set a key without what it needs.
 struct KeyNeed {
-  std::string key;  ///< another key, which decides it
+  std::string key;  ///< the other key that decides
   std::function<bool(const Config&)> met;
   std::string why;  ///< may be empty
 };
 
-/// One key: its name in the file and (after "--") on the command line, how it is set and shown, and
-/// which values it takes.
+/// One key: its name in the file and (after "--") on the command line, how to set and show it, and
+/// which values it accepts.
 struct ConfigKey {
   std::string name;  ///< "optim.lr"
   TomlKind kind = TomlKind::text;
-  std::string help;  ///< with the range or the choices at its end
+  std::string help;  ///< ends with the range or the choices
   std::optional<KeyRange> range;
   std::vector<std::string> choices;  ///< empty: any text
   std::optional<KeyNeed> need;
-  bool changes_results = true;  ///< a resume with another value cannot end with the same bits
-  bool for_external = false;    ///< says how a file that is no shard is read
+  bool changes_results = true;  ///< resuming with another value changes the bits
+  bool for_external = false;    ///< about reading a file that is not a shard
   /// Throws InputError naming the key, the value and what was expected.
   std::function<void(Config&, const std::string& value)> set;
-  std::function<std::string(const Config&)> get;  ///< what set() would take
+  std::function<std::string(const Config&)> get;  ///< in the form that set() takes
 };
 
-/// All keys, in the order in which they are shown.
+/// All keys, in the order in which help lists them.
 const std::vector<ConfigKey>& config_keys();
 
-/// Null: there is no key of this name.
+/// Null if there is no key of this name.
 const ConfigKey* find_key(std::string_view name);
 
-/// Throws InputError naming the key, the value and the range when one is outside.
+/// Throws InputError naming the key, the value and the range when a value is out of range.
 void check_ranges(const Config& config);
 
 /// Throws InputError naming a key that was given but cannot have an effect, and the reason. A value

@@ -16,6 +16,8 @@ namespace lockstep::data {
 struct SkippedRow {
   std::size_t row = 0;  ///< of the source
   std::string reason;   ///< with the image's name
+  /// For comm/record.
+  static void fields(auto& self, auto&& visit) { visit(self.row, self.reason); }
 };
 
 /// The facts about a finished shard.

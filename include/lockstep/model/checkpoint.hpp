@@ -12,51 +12,52 @@
 
 namespace lockstep::model {
 
-/// Where a run stands: what has been consumed, never what was prefetched.
+/// How far a run has come: what it has consumed, never what it has only prefetched.
 struct Progress {
   std::uint64_t step = 0;   ///< steps done since the run began
-  std::uint64_t epoch = 0;  ///< that is under way, from 0
-  std::uint64_t batch = 0;  ///< steps done in this epoch; may equal its steps: validation is due
-  double loss_sum = 0;      ///< of this epoch so far, over all ranks, as all that follows
+  std::uint64_t epoch = 0;  ///< the current one, from 0
+  std::uint64_t batch = 0;  ///< steps done in this epoch; all of them: validation is due
+  double loss_sum = 0;      ///< of this epoch so far, over all ranks; so are the next fields
   std::uint64_t rows = 0, top1 = 0;
-  std::vector<std::string> bad_rows = {};  ///< of this epoch so far: broken and replaced, in words
+  std::vector<std::string> bad_rows = {};  ///< broken and replaced in this epoch: a text each
   double best_top1 = -1;                   ///< of all validations; -1 before the first
   std::uint64_t best_epoch = 0;
 };
 
-/// Everything in a checkpoint beside the tensors.
+/// Everything in a checkpoint except the tensors.
 struct CheckpointHeader {
   Progress progress;
   std::string config;               ///< resolved, as TOML
-  std::string backend;              ///< Backend::description(): what bit-exactness depends on
-  std::string build;                ///< build_id(): the same
+  std::string backend;              ///< Backend::description(); bit-exactness depends on it
+  std::string build;                ///< build_id(); bit-exactness depends on it, too
   std::uint64_t world = 1;          ///< ranks
   std::uint64_t metrics_bytes = 0;  ///< length of metrics.jsonl when this was written
-  data::DataSetInfo input;  ///< the training set as the network sees it; a position in it means
-                            ///< nothing in a set with another number of rows
+  data::DataSetInfo input;  ///< the training set as the network sees it; a position in it is only
+                            ///< meaningful for this number of rows
 };
 
 /// One named tensor of a file, without its values.
 struct TensorEntry {
   std::string name;  ///< "weights/conv1.weight", "momentum/conv1.weight"
   std::vector<std::size_t> shape;
-  std::uint32_t crc32c = 0;  ///< of its values: equal in two files that hold the same bits
+  std::uint32_t crc32c = 0;  ///< of its values: files with the same bits have the same
 };
 
-/// Writes the state to `path`, atomically: HDF5 with groups `weights` (learned tensors and running
-/// statistics) and `momentum`, float32 in the plain layout under torchvision's names, header fields
-/// as attributes of the root, class names and the configuration (bytes of TOML) as data sets
-/// `classes` and `config`, which an attribute's 64 KiB would not always hold. A user block of 512
-/// bytes before the HDF5 part carries its CRC-32C and length, so that any change of any byte of the
-/// file is found. The same state gives the same bytes. Throws InputError naming the path and the
-/// reason, which a tensor that is not finite is, too; an older file at `path` stays.
+/// Writes the state to `path`, atomically. The file is HDF5 with groups `weights` (learned tensors
+/// and running statistics) and `momentum`, in float32 in the plain layout under torchvision's
+/// names. Header fields are attributes of the root. Class names and the configuration (bytes of
+/// TOML) are data sets `classes` and `config`, because an attribute holds only 64 KiB. A user block
+/// of 512 bytes before the HDF5 part holds the CRC-32C and the length of that part, so that a
+/// change of any byte is found. The same state gives the same bytes. Throws InputError naming the
+/// path and the reason; a tensor that is not finite is an error, too. An older file at `path` then
+/// stays.
 void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                       const backend::Parameters& parameters);
 
-/// True when the file begins as a checkpoint does; says nothing about its health.
+/// True when the file begins like a checkpoint; does not verify the rest.
 bool looks_like_checkpoint(const std::filesystem::path& path);
 
-/// Checks every byte of the file. Throws InputError naming it when it is missing, no checkpoint,
+/// Checks every byte of the file. Throws InputError naming it when it is missing, not a checkpoint,
 /// truncated or altered.
 void verify_checkpoint(const std::filesystem::path& path);
 
@@ -66,15 +67,15 @@ CheckpointHeader read_header(const std::filesystem::path& path);
 /// Verifies, then lists all tensors, by group and name.
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path);
 
-/// Verifies, then fills weights and, when asked, momentum. Throws InputError naming the file and
-/// the first tensor by which its model differs.
+/// Verifies, then fills weights and, if asked, momentum. Throws InputError naming the file and the
+/// first tensor that does not fit this model.
 void load_tensors(const std::filesystem::path& path, backend::Parameters& parameters,
                   bool momentum);
 
-/// The checkpoints of one run: the newest K, step-STEP.h5, and the best. A state that validates
-/// better than all before it becomes best-STEP.h5, which stays as long as one of the newest K
-/// counts it as its best; best.h5 is another name of the newest of them. So a run that goes on from
-/// any of its checkpoints goes on with the best of the steps up to there.
+/// The folder of one run's checkpoints: the newest K, step-STEP.h5, and the best. A state that
+/// validates better than all before it becomes best-STEP.h5, which stays as long as one of the
+/// newest K counts it as its best; best.h5 is another name of the newest of them. So a run that
+/// resumes from any of its checkpoints also finds the best of the steps up to there.
 class CheckpointDirectory {
  public:
   CheckpointDirectory(std::filesystem::path directory, std::size_t keep);
@@ -82,17 +83,17 @@ class CheckpointDirectory {
   std::filesystem::path best_of(std::uint64_t step) const;  ///< DIR/best-00000390.h5
   std::filesystem::path best() const;                       ///< DIR/best.h5
   std::vector<std::filesystem::path> newest_first() const;  ///< without the best
-  /// The newest one that is whole; torn or altered ones are named in a warning and passed over.
+  /// The newest one that is intact; a warning names torn or altered ones, which are skipped.
   std::optional<std::filesystem::path> newest_valid() const;
-  /// Makes best.h5 another name of best_of(step), which is there.
+  /// Makes best.h5 another name of best_of(step), which must exist.
   void name_best(std::uint64_t step) const;
-  /// Puts in order what a run finds that goes on from `at`, read in `origin`, the same directory or
-  /// another run's. Checkpoints behind at.step are renamed to NAME.aside, with a warning: they are
-  /// torn or of a course that the run does not take again. best.h5 becomes the best that `at`
-  /// counts, taken from `origin`; where there is none, it is set aside, too.
+  /// Tidies the folder for a run that resumes from `at`, a checkpoint in `origin` (this directory
+  /// or another run's). Checkpoints later than at.step are renamed to NAME.aside, with a warning:
+  /// they are torn, or of a course that the run does not take again. best.h5 becomes the best that
+  /// `at` counts, taken from `origin`; if there is none, best.h5 is set aside, too.
   void go_on_from(const Progress& at, const CheckpointDirectory& origin) const;
-  /// Removes all but the newest K and the best ones that these count, and what an interrupted write
-  /// has left behind.
+  /// Removes all but the newest K and the best ones that these count, and the temporary files of
+  /// interrupted writes.
   void prune() const;
 
  private:

@@ -17,8 +17,8 @@ namespace lockstep::observe {
 /// Where one step's time went, on this rank.
 struct StepTimes {
   double data_ms = 0;          ///< waiting for the loader
-  double forward_ms = 0;       ///< with the batch's normalisation
-  double backward_ms = 0;      ///< with the loss, and the reductions that it hides
+  double forward_ms = 0;       ///< includes normalising the batch
+  double backward_ms = 0;      ///< includes the loss, and the reductions that it hides
   double exposed_comm_ms = 0;  ///< waiting for reductions that backward did not hide
   double update_ms = 0;
   double total_ms() const {
@@ -47,37 +47,37 @@ struct EpochRecord {
   double train_loss = 0, train_top1 = 0;
   std::optional<Validation> validation;
   double images_per_s = 0;  ///< in training, over all ranks, since the epoch began or was resumed
-  std::vector<std::string> bad_rows = {};  ///< that were replaced in this epoch
-  /// Waiting for data, of the rank that waited longest, since the epoch began or was resumed: a
-  /// step's milliseconds, and the share of the time in steps (0 to 1).
+  std::vector<std::string> bad_rows = {};  ///< those replaced in this epoch
+  /// How long the slowest rank waited for data since the epoch began or was resumed: milliseconds
+  /// per step, and as a share of the time in steps (0 to 1).
   double data_ms = 0, data_share = 0;
 };
 
-/// A resume under which the bits are no longer those of an uninterrupted run: what the lines and
-/// checkpoints before it owe to another configuration than config.toml's.
+/// A resume after which the bits are no longer those of an uninterrupted run. The lines and
+/// checkpoints before it come from another configuration than that of config.toml.
 struct ResumeRecord {
   std::uint64_t step = 0;            ///< steps done before it
   std::vector<std::string> changes;  ///< "optim.lr (0.1, now 0.2)"
 };
 
-/// Lines of JSON. Means that are not finite are null. Fields whose name ends in _ms or _per_s are
-/// times: a run that was interrupted and resumed writes the same lines as one that was not, but for
-/// them.
+/// Lines of JSON. Means that are not finite are null. Fields whose names end in _ms or _per_s are
+/// times: except for them, a resumed run writes the same lines as an uninterrupted one.
 std::string to_json(const StepRecord& record);
 std::string to_json(const EpochRecord& record);
 std::string to_json(const ResumeRecord& record);
 
-/// metrics.jsonl, written by rank 0 through a buffer that holds no more than a second. Every method
+/// metrics.jsonl. Rank 0 writes it through a buffer that holds at most a second. Every method
 /// throws InputError naming the file and the system's reason.
+/// **Thread safety:** none; the main thread uses it.
 class MetricsLog {
  public:
-  /// Opens or creates the file and cuts it off behind its first `keep_bytes` bytes: what a resumed
-  /// run will say again.
+  /// Opens or creates the file and cuts it after its first `keep_bytes` bytes: a resumed run writes
+  /// the lines after them again.
   MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes);
   ~MetricsLog();
   void add(const std::string& json);  ///< one line, without its end
-  void flush();                       ///< everything is in the file, and the file on the disk
-  std::uint64_t bytes() const { return bytes_; }  ///< length, with what is still in the buffer
+  void flush();                       ///< writes everything to the file and the file to the disk
+  std::uint64_t bytes() const { return bytes_; }  ///< length, including the buffer
 
  private:
   void write_buffer();

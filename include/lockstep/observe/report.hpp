@@ -10,14 +10,14 @@
 
 namespace lockstep::observe {
 
-/// What this process has seen of its run, for the lines that it prints.
+/// Figures of this process's run, for the lines that it prints.
 struct RunStatistics {
   std::uint64_t steps = 0, rows = 0;  ///< rows: over all ranks
   StepTimes times;                    ///< sums over the steps
   double train_s = 0;                 ///< in steps
   double epoch_s = 0;                 ///< in steps of the current epoch
-  std::uint64_t epoch_rows = 0;       ///< in the same
-  double epoch_data_ms = 0;           ///< of them, waiting for data
+  std::uint64_t epoch_rows = 0;       ///< in those steps
+  double epoch_data_ms = 0;           ///< of that time, waiting for data
   std::uint64_t epoch_steps = 0;
   double validation_s = 0;  ///< the newest
   double first_step_s = 0;  ///< from the process's start to the end of its first step
@@ -29,8 +29,8 @@ struct RunStatistics {
   void begin_epoch();
 };
 
-/// "model = resnet20, batch = 128, ...": the keys that differ from their defaults, in lines of at
-/// most 100 columns.
+/// The configuration in lines of at most 100 columns: first the keys that differ from their
+/// defaults, "model = resnet20; batch = 128; ...", then the others.
 std::string summarise(const config::Config& config);
 
 struct ProgressFacts {

@@ -11,38 +11,40 @@
 
 namespace lockstep::observe {
 
-/// A rank for which the others wait in every step.
+/// A rank that makes the others wait in every step.
 struct Straggler {
   std::size_t rank = 0;
-  comm::Phase phase = comm::Phase::data;    ///< in which it loses most
-  double late_ms = 0;                       ///< a step, behind what is usual among the ranks
-  double phase_ms = 0, usual_phase_ms = 0;  ///< a step, of that phase
+  comm::Phase phase = comm::Phase::data;    ///< where it loses most
+  double late_ms = 0;                       ///< per step, compared with the usual rank
+  double phase_ms = 0, usual_phase_ms = 0;  ///< per step, of that phase
 };
 
-/// Ranks whose own work takes longer than is usual by more than `share` of a step. `mean_times`: of
-/// a step, by rank. Waiting for others is no work: a rank comes to a collective as late as its work
-/// before that takes longer than the others'. Usual is the median, of an even number the lower.
+/// Finds ranks whose own work takes longer than usual, by more than `share` of a step.
+/// `mean_times`: mean times of a step, by rank. Waiting for others is not work: a rank is late for
+/// a collective by the extra time of its work before it. Usual is the median; of an even
+/// number, the lower one.
 std::vector<Straggler> find_stragglers(const std::vector<StepTimes>& mean_times, double share);
 
-/// What the ranks lose by waiting for their loaders.
+/// How long the ranks wait for their loaders.
 struct DataLimit {
-  std::size_t rank = 0;             ///< that waits longest
-  double wait_ms = 0, step_ms = 0;  ///< a step
+  std::size_t rank = 0;             ///< the one that waits longest
+  double wait_ms = 0, step_ms = 0;  ///< per step
   double share() const { return wait_ms / step_ms; }
 };
 
-/// Nothing when no rank waits for more than `share` of a step, and a millisecond. A batch that
-/// comes late to one rank comes late to all of them: the others wait in the next collective.
+/// Empty unless some rank waits for more than `share` of a step, and more than a millisecond. A
+/// batch that is late on one rank delays all of them: the others wait in the next collective.
 std::optional<DataLimit> find_data_limit(const std::vector<StepTimes>& mean_times, double share);
 
-/// Compares the ranks' work every so many steps, and has rank 0 say who is late, where and in what,
-/// and whether data is what limits them all.
+/// Compares the ranks' work every `window` steps. Rank 0 then logs which rank is late, on which
+/// node and in which phase, and whether data limits all ranks.
+/// **Thread safety:** none; the main thread uses it.
 class StragglerWatch {
  public:
   /// `data`: the training set's path, for messages.
   StragglerWatch(std::string host, std::string data)
       : host_(std::move(host)), data_(std::move(data)) {}
-  /// Collective, once a step; communicates once in `window` steps.
+  /// Collective, once per step; communicates every `window` steps.
   void add(const StepTimes& times, comm::Control& control);
 
  private:
@@ -55,8 +57,8 @@ class StragglerWatch {
   std::string host_, data_;
   StepTimes sum_;
   std::size_t steps_ = 0;
-  std::vector<std::string> told_;  ///< rank 0's: who was late in the window before
-  bool told_data_ = false;         ///< and whether data was the limit
+  std::vector<std::string> told_;  ///< on rank 0: the ranks that were late in the last window
+  bool told_data_ = false;         ///< on rank 0: data was the limit in the last window
 };
 
 }  // namespace lockstep::observe

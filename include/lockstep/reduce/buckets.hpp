@@ -6,7 +6,7 @@
 
 namespace lockstep::reduce {
 
-/// One span of the gradient arena that is reduced at once, and the slices that fill it.
+/// One span of the gradient arena that is reduced as a whole, and the slices that fill it.
 struct Bucket {
   std::size_t offset = 0, size = 0;             ///< floats
   std::size_t first_slice = 0, last_slice = 0;  ///< [first, last)

@@ -8,13 +8,14 @@
 
 namespace lockstep::train {
 
-/// All ranks were started with the same options, but for those that may differ from node to node:
-/// paths of data, threads, the loader's workers and slots. Throws InputError on every rank, naming
-/// the ranks and the keys. Collective.
+/// Checks that all ranks were started with the same options, except those that may differ from node
+/// to node: paths of data, threads, the loader's workers and slots. Throws InputError on every
+/// rank, naming the ranks and the keys. Collective.
 void require_same_options(const config::Config& config, comm::Control& control);
 
-/// All ranks see the same rows: number, shape, classes, normalisation and labels. Throws InputError
-/// on every rank, naming the key (or option) `what` and who sees what. Collective.
+/// Checks that all ranks see the same rows: number, shape, classes, normalisation and labels.
+/// Throws InputError on every rank, naming the key (or option) `what` and which rank sees what.
+/// Collective.
 void require_same_data(const data::DataSet& rows, const std::string& what, comm::Control& control);
 
 }  // namespace lockstep::train

@@ -21,30 +21,31 @@ struct EvaluatorSpec {
   data::AugmentSpec augment;     ///< see evaluation_augment()
   std::size_t workers = 1;
   std::function<void()> bind_worker;  ///< see LoaderSpec
-  std::function<bool()> stop;  ///< true on one rank: all leave after the same batch (optional)
+  std::function<bool()> stop;         ///< optional; true on one rank: all stop after the same batch
 };
 
-/// Each row of a data set counted exactly once, over all ranks.
+/// The result over all ranks. Each row of the data set counts exactly once.
 struct Evaluation {
-  bool stopped = false;  ///< EvaluatorSpec::stop said so: nothing below is filled
+  bool stopped = false;  ///< EvaluatorSpec::stop was true: nothing below is filled
   std::uint64_t rows = 0;
   observe::Validation mean;
   std::size_t classes = 0;
-  std::vector<std::uint64_t> confusion;  ///< [true class, predicted class]; empty when not asked
+  std::vector<std::uint64_t> confusion;  ///< [true class, predicted class]; empty unless asked for
 
   std::uint64_t rows_of(std::size_t label) const;  ///< of that true class
   double accuracy_of(std::size_t label) const;     ///< NaN for a class without rows
 };
 
 /// Runs a network forward over a whole data set, with running statistics. The last batch is padded
-/// and its padding masked, so that every row counts once for any number of ranks and any end. The
+/// and the padding masked, so that every row counts once for any number of ranks and rows. The
 /// references must outlive the evaluator; the parameters may change between evaluations.
+/// **Thread safety:** none; one thread uses it.
 class Evaluator {
  public:
   Evaluator(const EvaluatorSpec& spec, backend::Backend& backend, backend::Parameters& parameters,
             comm::Control& control, const data::DataSet& rows);
-  /// Collective; all ranks get the same result, and meet after every batch, so that the deadline
-  /// bounds one batch and not the data set. with_confusion: also who was taken for whom.
+  /// Collective. All ranks get the same result. They meet after every batch, so that the deadline
+  /// applies to one batch and not to the data set. with_confusion: also fills `confusion`.
   Evaluation evaluate(bool with_confusion = false);
 
  private:

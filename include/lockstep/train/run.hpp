@@ -17,35 +17,36 @@ namespace lockstep::train {
 
 enum class Outcome {
   finished,
-  stopped  ///< by a signal, stop-after or the allocation's end: a checkpoint was written, --resume
-           ///< auto goes on
+  stopped  ///< by a signal, stop-after or the end of the allocation, with a checkpoint to resume
+           ///< from
 };
 
-/// What a scheduler has to do with this process. Only rank 0's counts.
+/// What the scheduler says about this process. Only that of rank 0 counts.
 struct Allocation {
   std::string host;             ///< of this process
   std::string job;              ///< number of the Slurm job; empty outside one
-  int restarts = 0;             ///< how often the scheduler has started that job anew
-  std::optional<double> end_s;  ///< of now_s(): then every process is killed
+  int restarts = 0;             ///< how often the scheduler has started that job again
+  std::optional<double> end_s;  ///< on the clock of now_s(): when every process is killed
 };
 
 struct RunSpec {
   config::Config config;              ///< resolved
   std::function<void()> bind_worker;  ///< see data::LoaderSpec
-  std::size_t spare_cores = 0;        ///< that no compute thread uses: room for loader threads
-  /// JSON of all ranks for the run's directory, with where the pages of this rank's loader are.
-  /// Collective: called before the first step, without a loader, and behind it.
+  std::size_t spare_cores = 0;        ///< cores without a compute thread: room for loader threads
+  /// Describes the binding of all ranks as JSON for the run's directory, including where the pages
+  /// of this rank's loader are. Collective: called before the first step (without a loader) and
+  /// after it.
   std::function<std::string(const std::vector<std::span<const std::byte>>& loader)> binding_report;
-  std::string preflight;  ///< what was found, as JSON for the run's directory; empty: not asked for
+  std::string preflight;  ///< its findings, as JSON for the run's directory; empty: not asked for
   double started_s = 0;   ///< now_s() when the process began
   Allocation allocation;
   comm::Nodes nodes;  ///< of all ranks
 };
 
-/// One training from its configuration to its files: data, network, resume, the loop over epochs
-/// and steps, validation, checkpoints, metrics. Collective. Everything that the run needs is opened
-/// and checked before anything is written, so a run that cannot begin leaves nothing behind. Throws
-/// InputError as its parts do, and Error when ranks diverge or a newer start of the run has begun.
+/// Runs one training from its configuration to its files: data, network, resume, the loop over
+/// epochs and steps, validation, checkpoints, metrics. Collective. It opens and checks everything
+/// before it writes anything, so a run that cannot begin leaves no files. Throws InputError
+/// as its parts do, and Error when ranks diverge or a newer start of the run has begun.
 Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator& communicator,
                      comm::Control& control);
 

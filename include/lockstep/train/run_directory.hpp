@@ -10,7 +10,7 @@
 
 namespace lockstep::train {
 
-/// The files of one run.
+/// The paths of one run's files; src/train/README.md says what each is for.
 class RunDirectory {
  public:
   explicit RunDirectory(std::filesystem::path root) : root_(std::move(root)) {}
@@ -22,7 +22,7 @@ class RunDirectory {
   std::filesystem::path summary() const { return root_ / "summary.json"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
 
-  /// Throws InputError when a run has written here before: nothing is written over.
+  /// Throws InputError when a run has written here before: a run never overwrites another.
   void require_unused() const;
   /// Throws InputError when a finished run is here.
   void require_unfinished() const;
@@ -31,20 +31,20 @@ class RunDirectory {
   std::filesystem::path root_;
 };
 
-/// Makes the directory of a new run, with its folder of checkpoints, so that of several runs that
-/// begin at once only one has it. A "{n}" in `pattern` becomes the first number from 1 on for which
-/// nothing is there; without one, throws InputError when another run was faster. Returns the path.
+/// Creates the directory of a new run, with its folder of checkpoints. If several runs begin at
+/// once, only one of them gets it. A "{n}" in `pattern` becomes the first free number from 1;
+/// without it, throws InputError when another run was faster. Returns the path.
 std::string claim(const std::string& pattern);
 
-/// The right to write in a run's directory, which only one process has: a lock on the file `.lock`
-/// in it. It ends with the process, however that ends, so a run that was killed can be resumed at
-/// once. The directory must exist.
+/// The right to write in a run's directory. Only one process has it: it locks the file `.lock`
+/// there. The lock ends with the process, however that ends, so a run that was killed can be
+/// resumed at once. The directory must exist.
 class RunLock {
  public:
-  /// Throws InputError when another run has it, unless this one `took_over` from that. Warns where
-  /// the file system has no locks, and continues.
+  /// Throws InputError when another run has the lock, unless this one `took_over` from it. If the
+  /// file system has no locks, warns and continues.
   explicit RunLock(const RunDirectory& run, bool took_over = false);
-  /// Whether some process has it now.
+  /// Whether some process has the lock now.
   static bool held(const RunDirectory& run);
 
  private:

@@ -11,26 +11,25 @@
 
 namespace lockstep::train {
 
-/// Throws InputError naming `path` when networks take no images of its number of channels: 1 to 4.
+/// Throws InputError naming `path` unless it has 1 to 4 channels, which is what networks take.
 void require_channels(const data::DataSetInfo& data, const std::string& path);
 
-/// How files that are no shards are read: the training set, or, with its `trained_on`, a validation
-/// set.
+/// How to read files that are not shards: the training set or, if `trained_on` (its training set)
+/// is given, a validation set.
 data::ExternalSpec external_spec(const config::Config& config,
                                  const data::DataSetInfo* trained_on = nullptr);
 
-/// The order of the training rows: `rows` is the training set; rank, world and nodes are left open.
+/// The order of the training rows. `rows`: the training set. Rank, world and nodes are left open.
 data::SamplerSpec training_order(const config::Config& config, const data::DataSet& rows,
                                  int world);
 
-/// How the rows of a training set become the network's input; data::delivered() says its shape.
+/// How the rows of a training set become the network's input; data::delivered() gives its shape.
 data::AugmentSpec training_augment(const config::Config& config, const data::DataSetInfo& stored);
 
-/// How they are mixed with each other.
+/// How training images are mixed with each other.
 data::MixSpec training_mix(const config::Config& config);
 
-/// training_augment() for rows that are validated on, for a network of this input: nothing is
-/// random, and nothing mixed.
+/// The same for validation, for a network with this `input`: nothing is random or mixed.
 data::AugmentSpec evaluation_augment(const config::Config& config, const data::DataSetInfo& input,
                                      const data::DataSetInfo& stored);
 
@@ -41,14 +40,14 @@ nn::Network make_network(const config::Config& config, const data::DataSetInfo& 
 backend::ProgramSpec make_program_spec(const config::Config& config, const data::DataSetInfo& data,
                                        std::size_t rows);
 
-/// What a trainer needs; world as in resolve().
+/// The trainer's part of the configuration; world as in resolve().
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
                               int world);
 
 /// The learning-rate schedule in steps.
 optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t steps_per_epoch);
 
-/// Throws InputError naming both paths when two data sets differ in image shape or classes.
+/// Throws InputError naming both paths when the data sets differ in image shape or classes.
 void require_alike(const data::DataSetInfo& a, const std::string& path_a,
                    const data::DataSetInfo& b, const std::string& path_b);
 

@@ -36,28 +36,30 @@ struct TrainerSpec {
 struct StepReport {
   backend::Metrics metrics;
   observe::StepTimes times;
-  /// After the step, the same on all ranks; only in a precision that has one. skipped_in_a_row > 0:
-  /// this step's gradients overflowed and nothing was updated.
+  /// The state after the step, the same on all ranks; empty in a precision without loss scaling.
+  /// skipped_in_a_row > 0: this step's gradients overflowed and nothing was updated.
   std::optional<backend::LossScale> loss_scale;
   bool skipped() const { return loss_scale && loss_scale->skipped_in_a_row > 0; }
 };
 
-/// This rank's part of the step after this one.
+/// This rank's part of the next step.
 struct NextBatch {
   data::Batch batch;
   std::size_t global_rows = 0;
 };
 
-/// Overflows in a row after which a step() gives up.
+/// step() gives up after this many overflows in a row.
 constexpr std::uint32_t most_skipped_steps = 50;
 
-/// Puts one synchronous step together from what the backend, the communicator and the optimizer's
-/// rule offer. The tape of a step: for each micro-batch load, forward, backward; in the last one
-/// each gradient slice is handed to the reducer as soon as it is final, so that reductions run
-/// beside the rest of backward; then bucket by bucket wait and update, or, with a loss scale, all
-/// waits, one look at all gradients and one update; then the running statistics. Until its end a
-/// step waits for the device nowhere. All ranks call step() with the same global_rows and lr;
-/// afterwards their weights are equal, bit for bit.
+/// Runs synchronous training steps with the backend, the communicator and the optimizer's rule. A
+/// step does, for each micro-batch: load, forward, backward. In the last micro-batch it hands each
+/// gradient slice to the reducer as soon as the slice is final, so that reductions overlap the rest
+/// of backward. Then it waits for and updates one bucket after the other; with a loss scale it
+/// waits for all, checks all gradients once and updates once. Last come the running statistics. A
+/// step waits for the device only at its end.
+/// **Invariants:** all ranks call step() with the same global_rows and lr; afterwards their weights
+/// are equal, bit for bit.
+/// **Thread safety:** none; the main thread uses it.
 class Trainer {
  public:
   /// Compiles the full micro-batch's program and fills the weights by seed. The references must
@@ -67,10 +69,10 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Trains on one global batch, of which `batch` is this rank's part; it may be empty. `next` is
-  /// asked once all work is under way; a batch that it has goes to the device meanwhile, and must
-  /// be the next step's. Throws InputError on all ranks when most_skipped_steps have overflowed one
-  /// after the other.
+  /// Trains on one global batch; `batch` is this rank's part of it and may be empty. Once all work
+  /// is queued, step() calls `next`; if that returns a batch, it is copied to the device meanwhile
+  /// and must be the one of the next step. Throws InputError on all ranks when most_skipped_steps
+  /// in a row have overflowed.
   StepReport step(const data::Batch& batch, std::size_t global_rows, float lr,
                   const std::function<std::optional<NextBatch>()>& next = {});
 
@@ -81,8 +83,8 @@ class Trainer {
   backend::Parameters& parameters() { return *parameters_; }
   const nn::Network& network() const { return spec_.network; }
   const backend::ProgramSpec& program_spec() const { return spec_.program; }
-  /// Of the full micro-batch's program. Smaller ones run in the same memory: a backend's programs
-  /// share what they do not keep.
+  /// The memory of the full micro-batch's program. Smaller ones run in the same memory: a backend's
+  /// programs share what they do not keep.
   backend::MemoryPlan memory() const { return programs_.at(spec_.program.batch)->memory(); }
   std::size_t buckets() const { return reducer_->buckets().size(); }
 
@@ -91,10 +93,10 @@ class Trainer {
   void run_micro_batch(const data::Batch& batch, const MicroBatch& part, optim::StepScalars scalars,
                        bool first, bool last);
   void contribute_nothing();
-  void enter_phase(comm::Phase phase);  ///< here, and on the device when it comes there
+  void enter_phase(comm::Phase phase);  ///< on the host now, on the device when it gets there
   void prefetch(const NextBatch& next);
   void reduce_and_update(const optim::StepScalars& scalars, std::size_t micro_batches);
-  /// The device time since the last mark is a lap, which report() adds to `time`.
+  /// Marks the end of a lap, the device time since the last mark; report() adds it to `time`.
   void end_lap(double observe::StepTimes::*time);
   StepReport report();
 
@@ -106,8 +108,7 @@ class Trainer {
   std::map<std::size_t, std::unique_ptr<backend::Program>> programs_;  ///< by rows
   std::unique_ptr<reduce::BucketReducer> reducer_;
   std::unique_ptr<device::Timeline> timeline_;
-  std::vector<double observe::StepTimes::*>
-      laps_;  ///< of this step: the time that each is added to
+  std::vector<double observe::StepTimes::*> laps_;  ///< of this step: where report() adds each
 };
 
 }  // namespace lockstep::train

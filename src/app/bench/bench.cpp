@@ -27,7 +27,7 @@ struct TrainBenchOptions : StepOptions {
   bool times_tape() const { return layers || !trace.empty(); }
 };
 
-/// A communicator that moves nothing: what a step takes when ranks do not wait for each other.
+/// A communicator that moves nothing: for the time of a step in which ranks do not wait.
 class NoReduction final : public comm::Communicator {
  public:
   explicit NoReduction(comm::Communicator& real) : real_(real) {}
@@ -43,10 +43,10 @@ class NoReduction final : public comm::Communicator {
 
 struct TapeTimes {
   std::vector<std::string> names;
-  std::vector<double> medians_ms, last_ms;  ///< the last run's: of one step, as it was
+  std::vector<double> medians_ms, last_ms;  ///< last_ms: of the last run alone
 };
 
-/// Each step of the tape, in its order: where forward and backward spend their time.
+/// The time of each step of the tape, in order.
 TapeTimes time_tape(const TrainBenchOptions& options, backend::Backend& backend,
                     train::Trainer& trainer, const Synthetic& data) {
   const auto program =
@@ -75,14 +75,15 @@ TapeTimes time_tape(const TrainBenchOptions& options, backend::Backend& backend,
   return times;
 }
 
-/// With each step's own floor, where the device's rates are known.
+/// Includes each step's floor, if the device's rates are known.
 Json to_json(const TapeTimes& times, const std::optional<backend::Floor>& floor) {
   Json list = Json::array();
   for (std::size_t step = 0; step < times.names.size(); ++step) {
     Json entry = {{"name", times.names[step]}, {"ms", times.medians_ms[step]}};
     if (floor) {
       const backend::StepFloor& best = floor->steps.at(step);
-      check(best.name == times.names[step], "the floors' steps are not the tape's: " + best.name);
+      check(best.name == times.names[step],
+            "the floors' steps differ from the tape's: " + best.name);
       entry.update({{"flops", best.flops}, {"bytes", best.bytes}, {"floor_ms", best.shortest_ms}});
     }
     list.push_back(std::move(entry));
@@ -90,7 +91,7 @@ Json to_json(const TapeTimes& times, const std::optional<backend::Floor>& floor)
   return list;
 }
 
-/// What the whole step is compared with.
+/// Adds the floor of the whole step.
 void add_floor(const backend::Floor& floor, Json& json) {
   double shortest_ms = 0;
   for (const backend::StepFloor& step : floor.steps) shortest_ms += step.shortest_ms;
@@ -104,7 +105,7 @@ void add_floor(const backend::Floor& floor, Json& json) {
   json["floor_reached"] = shortest_ms / json["step_ms"].get<double>();
 }
 
-/// One step of the tape as chrome://tracing and Perfetto read it.
+/// The steps of the tape in the format of chrome://tracing and Perfetto.
 Json chrome_trace(const TapeTimes& times) {
   Json events = Json::array();
   double at_us = 0;
@@ -177,7 +178,7 @@ void report(const TrainBenchOptions& options, const Json& json) {
   if (json.contains("floor_ms"))
     log::info(
         fmt::format("at this device's measured rates, {}/s of its memory and {:.1f} TFLOP/s in {}, "
-                    "a step takes {:.2f} ms: {:.0f} % of what it took",
+                    "a step would take {:.2f} ms: {:.0f} % of the measured time",
                     human_bytes(json["rates"]["bandwidth"].get<double>()),
                     json["rates"][options.precision].get<double>() / 1e12, options.precision,
                     figure("floor_ms"), 100 * figure("floor_reached")));
@@ -196,7 +197,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   NoReduction no_reduction(*communicator);
   const nn::Network network = options.network();
   const train::TrainerSpec spec = options.trainer(network, world);
-  // Before the training takes the memory, and not counted as a part of its start.
+  // Before the training takes the memory; does not count as part of its start.
   const double asked_s = now_s();
   const auto floor = options.layers ? compute.backend->floor(network, spec.program) : std::nullopt;
   started_s += now_s() - asked_s;
@@ -208,7 +209,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   const double first_step_s = now_s() - started_s;
   for (std::size_t i = 0; i < options.warm_up; ++i)
     one_step(*launch.control, trainer, data, options.batch);
-  // Here, because a second trainer is part of no training.
+  // Here, because a training has no second trainer.
   const double peak =
       launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];
 
@@ -246,7 +247,7 @@ Command add_bench(Arguments root) {
   train.add_flag("--reduction", options->reduction,
                  "also run each step without reducing gradients, in turn, and compare");
   train.add_flag("--layers", options->layers,
-                 "also time each step of the tape, on a GPU beside the shortest time that its "
+                 "also time each step of the tape, on a GPU with the shortest time that its "
                  "measured rates allow");
   train.add("--trace", options->trace,
             "write the times of one forward and backward to this file, as a Chrome trace");

@@ -27,8 +27,8 @@ struct BindingBenchOptions : StepOptions {
   bool anyway = false;
 };
 
-/// One of the two trainings that run in turn in this process. Its memory and threads came to be as
-/// it wants them; the calling thread, which computes for both, is put where it belongs each time.
+/// One of the two trainings that run in turn in this process. Each places its memory and threads
+/// when it is made; the calling thread, which computes for both, moves to its place for each turn.
 class Side {
  public:
   Side(const BindingBenchOptions& options, const Launch& launch, cluster::CpuSet cpus,
@@ -58,8 +58,8 @@ struct Rounds {
   std::vector<double> bound, unbound;
 };
 
-/// The sides take turns, and so does who begins: what drifts meets both. The first step of a turn
-/// finds the caches as the other side left them and does not count.
+/// The sides take turns, and take turns at beginning, so that drift affects both alike. The first
+/// step of a turn does not count: it finds the other side's caches.
 Rounds measure(const BindingBenchOptions& options, comm::Control& control, Side& bound,
                Side& unbound) {
   const std::size_t steps = std::max<std::size_t>(options.steps / options.rounds, 1);
@@ -113,8 +113,8 @@ void report(const BindingBenchOptions& options, const Launch& launch,
 bool can_differ(Launch& launch, const cluster::Machine& machine) {
   if (launch.control->any(machine.numa.size() > 1, "NUMA nodes")) return true;
   log::info(
-      "one NUMA node on each machine: all memory is as near to all cores, and binding "
-      "changes nothing but that threads keep to their cores (--anyway measures that)");
+      "one NUMA node on each machine: all memory is equally near to all cores, and binding only "
+      "keeps threads on their cores (--anyway measures that)");
   return false;
 }
 
@@ -156,11 +156,10 @@ Command add_bench_binding(Arguments bench) {
   auto options = std::make_shared<BindingBenchOptions>();
   options->steps = 25;
   Arguments app = bench.add_command(
-      "binding", "The same training steps bound to their cores and memory, and not, in turn");
+      "binding", "The same training steps in turn bound to their cores and memory, and unbound");
   options->add_to(app);
-  add_count(app, "--rounds", options->rounds, {1, 1000},
-            "turns that each side takes for its steps");
-  app.add_flag("--anyway", options->anyway, "measure where there is one NUMA node, too");
+  add_count(app, "--rounds", options->rounds, {1, 1000}, "number of turns of each side");
+  app.add_flag("--anyway", options->anyway, "measure even if there is only one NUMA node");
   return {app, [options](Launch& launch) { return run(launch, *options); }};
 }
 

@@ -4,7 +4,7 @@
 
 namespace lockstep::app {
 
-/// `lockstep bench binding`, below `lockstep bench`.
+/// `lockstep bench binding`, a command under `lockstep bench`.
 Command add_bench_binding(Arguments bench);
 
 }  // namespace lockstep::app

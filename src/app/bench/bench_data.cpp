@@ -58,11 +58,11 @@ data::SamplerSpec sampling(const DataBenchOptions& options, const data::DataSet&
 /// One stage of the pipeline, on one core.
 struct Stage {
   const char* name;
-  double seconds = 0, bytes = 0;  ///< of all rows; bytes that it hands on, which it read or made
+  double seconds = 0, bytes = 0;  ///< of all rows; bytes that it passes on
 };
 
-/// All rows that fit into the time, stage by stage. What the loader does besides (claim rows, copy
-/// labels, mix) is "assemble": a row's share of a whole loader, less the other stages.
+/// Times the stages for as many rows as fit into the time. What else the loader does (claim rows,
+/// copy labels, mix) is "assemble": a row's share of a whole loader, minus the other stages.
 std::vector<Stage> time_stages(const DataBenchOptions& options, const data::DataSet& rows,
                                const data::AugmentSpec& how, std::size_t& count) {
   data::RowReader reader(rows, how);
@@ -104,10 +104,10 @@ std::vector<Stage> time_stages(const DataBenchOptions& options, const data::Data
 }
 
 bool counts(const DataBenchOptions& options, const std::string& stage) {
-  return stage != "normalise" || options.normalise;  // else it is the trainer's
+  return stage != "normalise" || options.normalise;  // otherwise the trainer does it
 }
 
-/// A row of each stage on one core, and `one`, the loader's rows per second with one worker.
+/// One row's time in each stage on one core. `one`: the loader's rows per second with one worker.
 Json describe(const DataBenchOptions& options, const std::vector<Stage>& stages, std::size_t count,
               double one) {
   Json all;
@@ -120,7 +120,7 @@ Json describe(const DataBenchOptions& options, const std::vector<Stage>& stages,
   };
   const auto rows = static_cast<double>(count);
   for (const Stage& stage : stages) {
-    // Clocks are not free: what nobody does is not shown as if it took a moment.
+    // Clocks take time: a stage that is not used is not shown.
     if (stage.seconds / rows < 0.1e-6) continue;
     add(stage, rows);
     if (counts(options, stage.name)) known_s += stage.seconds / rows;
@@ -152,7 +152,7 @@ double run_loader(const DataBenchOptions& options, const data::DataSet& rows,
     loader.release(batch);
     return batch.rows;
   };
-  // The ring is filled, and the threads have what they need.
+  // Now the ring is full, and the threads have what they need.
   for (std::size_t i = 0; i < 2 * options.slots; ++i) take();
   std::size_t done = 0;
   const double start = now_s();
@@ -166,8 +166,7 @@ Json measure(const DataBenchOptions& options) {
     const data::RowRange all{0, rows.info().rows};
     const data::Staging staging = rows.stage(options.config.data.stage, {&all, 1});
     require(staging.fits,
-            fmt::format("the data set does not fit into {}: {} are wanted, there is "
-                        "room for {}",
+            fmt::format("the data set does not fit into {}: it needs {}, there is room for {}",
                         options.config.data.stage, human_bytes(static_cast<double>(staging.bytes)),
                         human_bytes(static_cast<double>(staging.available))));
   }
@@ -233,16 +232,18 @@ void report(const DataBenchOptions& options, const Json& json) {
   const double cores = options.gpu_rate / each;
   log::info(
       fmt::format("{}/s from files, {}/s into batches, {:.0f} images/s per core; enough for {:.2f} "
-                  "GPUs that train {:.0f} images/s each (one such GPU wants {:.1f} cores)",
+                  "GPUs that train {:.0f} images/s each (one such GPU needs {:.1f} cores)",
                   human_bytes(rate * stored), human_bytes(rate * delivered), each,
                   rate / options.gpu_rate, options.gpu_rate, cores));
 }
 
 int run(const DataBenchOptions& options) {
   const int world = rank_by_environment().world;
-  require(world == 1, fmt::format("bench data measures one process, and {} were started: start it "
-                                  "without mpirun or srun",
-                                  world));
+  require(
+      world == 1,
+      fmt::format(
+          "bench data measures one process, but {} were started: start it without mpirun or srun",
+          world));
   const Json json = measure(options);
   report(options, json);
   if (!options.json.empty()) write_report(options.json, json_text(json, 2) + "\n");
@@ -273,11 +274,11 @@ Command add_bench_data(Arguments bench) {
   app.add("--gpu-rate", options->gpu_rate, "images/s that a GPU trains")
       .within(0.001, 1e9)
       .shows_default();
-  app.add_flag("--validation", options->validation, "rows as they are validated on");
+  app.add_flag("--validation", options->validation, "prepare rows as for validation");
   app.add_flag("--normalise", options->normalise,
-               "the batch's reader also makes floats of it, as a training step does");
+               "also turn the batch into floats, as a training step does");
   app.add_flag("--loader-only", options->loader_only,
-               "the stages, and one worker beside several, are not measured");
+               "measure only the loader: no stages, and no single worker in addition");
   app.add("--json", options->json, "write the figures to this file");
   return {app, [options](Launch&) { return run(*options); }};
 }

@@ -4,7 +4,7 @@
 
 namespace lockstep::app {
 
-/// `lockstep bench data`, below `lockstep bench`.
+/// `lockstep bench data`, a command under `lockstep bench`.
 Command add_bench_data(Arguments bench);
 
 }  // namespace lockstep::app

@@ -12,7 +12,7 @@
 
 namespace lockstep::app {
 
-/// What a benchmark of whole training steps is told.
+/// The options of a benchmark of whole training steps.
 struct StepOptions {
   std::string model = "resnet20", precision = "fp32", backend = "auto", json;
   std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0;
@@ -20,13 +20,13 @@ struct StepOptions {
   bool share_gpu = false, fuse_norms = false;
 
   void add_to(Arguments app);
-  /// Throws InputError for numbers that no world, or not this one, can use.
+  /// Throws InputError for numbers that this world, or any, cannot use.
   void require_sound(int world) const;
   nn::Network network() const;
   train::TrainerSpec trainer(const nn::Network& network, int world) const;
 };
 
-/// Random images and labels, one rank's part of a global batch, where a loader would put them.
+/// Random images and labels: one rank's part of a global batch, in memory like a loader's.
 struct Synthetic {
   Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t seed,
             device::Device& device);
@@ -35,15 +35,13 @@ struct Synthetic {
   data::Batch batch;
 };
 
-/// Of an empty list 0.
-
-/// Wall times of the steps of one configuration, ms; each the slowest rank's.
+/// Wall times of the steps of one configuration in ms, each of the slowest rank.
 struct Series {
   std::vector<double> step, forward, backward, exposed, update;
 };
 
-/// One step on all ranks, which begin it together: what one step lost does not count for the next.
-/// Collective.
+/// Runs one step on all ranks, which begin together, so that a delay in one step does not count for
+/// the next. Collective.
 void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
               std::size_t global_rows, Series* series = nullptr);
 

@@ -11,7 +11,7 @@ class Option;
 
 namespace lockstep::app {
 
-/// One option of a command, which may be described further.
+/// One option of a command; its methods describe it further.
 class Argument {
  public:
   explicit Argument(CLI::Option& option) : option_(&option) {}
@@ -19,23 +19,22 @@ class Argument {
   Argument& required();
   Argument& one_of(const std::vector<std::string>& values);
   Argument& within(double low, double high);
-  /// What its help calls the value.
+  /// The name of its value in the help.
   Argument& called(const std::string& kind);
-  /// The help shows this default, or the variable's value as it is now.
+  /// Shows this default in the help, or the variable's present value.
   Argument& shows(const std::string& value);
   Argument& shows_default();
-  /// The heading that it stands under.
+  /// The heading above it in the help.
   Argument& under(const std::string& heading);
-  /// Like a flag, which a value may follow all the same.
+  /// Makes it a flag that a value may follow.
   Argument& value_is_optional();
 
  private:
   CLI::Option* option_;
 };
 
-/// What a command is told: a handle on CLI11's App. CLI11 is seen by arguments.cpp and main.cpp
-/// alone, for it takes seconds to compile wherever it is included. Variables must live until the
-/// command has run.
+/// The options of a command: a handle on CLI11's App. Only arguments.cpp and main.cpp include
+/// CLI11, because it takes seconds to compile. Variables must live until the command has run.
 class Arguments {
  public:
   explicit Arguments(CLI::App& app) : app_(&app) {}
@@ -48,11 +47,11 @@ class Arguments {
   template <class T>
   Argument add(const std::string& names, T& value, const std::string& help);
   Argument add_flag(const std::string& names, bool& value, const std::string& help);
-  /// The value is given to `take`, which throws InputError for a bad one.
+  /// Passes the value to `take`, which throws InputError for a bad one.
   Argument add_taken(const std::string& names, const std::function<void(const std::string&)>& take,
                      const std::string& help);
 
-  /// Options that nobody knows are no error; unknown() has them.
+  /// Unknown options are not an error; unknown() returns them.
   void allow_unknown();
   std::vector<std::string> unknown() const;
 

@@ -25,8 +25,8 @@ void take_count(std::optional<T>& value, std::uint64_t count) {
   value = static_cast<T>(count);
 }
 
-/// An option that takes a whole number within `range`, which fits T, as strictly as the keys of a
-/// configuration do: CLI11 by itself makes 2^64 - 1 of "-1" and 8 of "010". The default is shown
+/// An option that takes a whole number within `range`, which must fit T, as strictly as the keys of
+/// a configuration: CLI11 alone reads "-1" as 2^64 - 1 and "010" as 8. The help shows the default
 /// unless it is 0 or absent. Parsing throws InputError naming the option; `value` must live as long
 /// as the app.
 template <class T>
@@ -44,7 +44,7 @@ Argument add_count(Arguments app, const std::string& name, T& value, CountRange 
   return option;
 }
 
-/// Ranges that several commands have.
+/// Ranges that several commands share.
 constexpr CountRange a_batch{1, 1 << 20}, threads_or_all{0, config::most_threads},
     an_image_or_usual{0, 65535}, classes_or_usual{0, 1 << 20};
 

@@ -7,8 +7,8 @@
 
 namespace lockstep::app {
 
-/// One key of a configuration as an option of a command that is told a few of them. Parsing throws
-/// InputError as train::set_key() does; `config` must live as long as the app.
+/// One key of a configuration as an option of a command that has only a few of them. Parsing throws
+/// InputError as config::set_key() does; `config` must live as long as the app.
 inline void add_key(Arguments app, const config::ConfigKey& key, config::Config& config) {
   app.add_taken(
          "--" + key.name,

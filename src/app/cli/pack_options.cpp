@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_rows = 100'000'000;
 
-/// "224" or "192x256", height first.
+/// Reads "224" or "192x256", height first.
 void parse_size(const std::string& text, data::PackSpec& spec) {
   const auto number = [&](std::string_view part) {
     const auto value = whole_number<std::size_t>(part);
@@ -53,7 +53,7 @@ void settle_generated(const PackOptions& options) {
                       join(options.sources, " ")));
 }
 
-/// Of an HDF5 file that is no shard, in the training set or the validation set.
+/// True for keys about an HDF5 file that is not a shard, of the training or the validation set.
 bool says_how_to_read(const config::ConfigKey& key) {
   return key.for_external || key.name == "data.val-images" || key.name == "data.val-labels";
 }
@@ -63,30 +63,32 @@ bool lies_in(const fs::path& inner, const fs::path& outer) {
   return std::mismatch(out.begin(), out.end(), in.begin(), in.end()).first == out.end();
 }
 
-/// Shards among images would be taken for class folders by the next pack, and a set that is read
+/// The next pack would take shards among images for class folders, and a set that is being read
 /// must not be replaced.
 void require_apart(const PackOptions& options) {
   for (const auto& files : {options.source.files, options.source.validation_files})
     for (const fs::path& file : files)
       require(!(fs::is_directory(file) && lies_in(options.out, file)) &&
                   !(options.repack && lies_in(file, options.out)),
-              fmt::format("--out {}: lies in the source {}, or the source in it; choose another",
-                          options.out.string(), file.string()));
+              fmt::format(
+                  "--out {}: is inside the source {}, or the source is inside it; choose another",
+                  options.out.string(), file.string()));
 }
 
-/// Shards are packed anew in the order that they are in, and nothing is held out unasked.
+/// Shards are packed again in their order, and nothing is held out unless asked for.
 void settle_repack(PackOptions& options) {
   const bool shards = options.source.kind == "shards";
-  require(shards == options.repack,
-          shards
-              ? fmt::format("{}: holds shards or other HDF5 files; say --repack to write them anew",
-                            options.source.files[0].string())
-              : fmt::format("--repack is for shards, not for {}", options.source.kind));
-  require(!options.shuffle || shards, "--shuffle is for --repack; other sources always are");
+  require(
+      shards == options.repack,
+      shards ? fmt::format("{}: holds shards or other HDF5 files; use --repack to write them again",
+                           options.source.files[0].string())
+             : fmt::format("--repack is for shards, not for {}", options.source.kind));
+  require(!options.shuffle || shards,
+          "--shuffle is for --repack; other sources are always shuffled");
   if (!shards) return;
   options.spec.keep_order = !options.shuffle;
   options.default_held_out = 0;
-  // Several files of one data set are a pattern, which the data set itself expands.
+  // Several files of one data set are a pattern, which the data set expands.
   const auto one = [](const std::vector<std::string>& names, std::vector<fs::path>& files) {
     if (names.size() == 1 && files.size() > 1) files = {names[0]};
   };
@@ -95,7 +97,7 @@ void settle_repack(PackOptions& options) {
   const data::DataSetInfo none;
   options.source.external = train::external_spec(options.external);
   options.source.validation_external = train::external_spec(options.external, &none);
-  options.source.validation_external.like = nullptr;  // it is known when the training set is open
+  options.source.validation_external.like = nullptr;  // known once the training set is open
 }
 
 /// One folder or list, or any number of tars.
@@ -110,7 +112,7 @@ void settle_files(PackOptions& options) {
   settle_repack(options);
   require_apart(options);
   require(source.files.size() == 1 || source.kind == "tar",
-          fmt::format("{} and {}: only tars may be several", source.files[0].string(),
+          fmt::format("{} and {}: only tars may be more than one", source.files[0].string(),
                       source.files.back().string()));
   require(source.root.empty() || source.kind == "list", "--root is for lists");
 }
@@ -149,7 +151,7 @@ std::unique_ptr<data::Source> open_pack_source(PackOptions& options, const fs::p
   options.spec.held_out = own_split ? 0 : options.held_out.value_or(options.default_held_out);
   if (!own_split && options.spec.held_out > 0)
     log::info(
-        fmt::format("no test split there: {:g} % of each class's rows are held out for "
+        fmt::format("the source has no test split: {:g} % of each class's rows are held out for "
                     "validation (--held-out)",
                     options.spec.held_out * 100));
   return source;
@@ -188,10 +190,9 @@ void add_pack_options(Arguments app, PackOptions& options) {
   app.add("source", options.sources,
           "folder of images, list of paths and labels, or tars (patterns such as "
           "'train-{000..063}.tar' may be quoted); none for --from shapes");
-  app.add("--from", source.kind, "what the source is; found out when not given")
-      .one_of(data::source_kinds());
+  app.add("--from", source.kind, "kind of source (default: detected)").one_of(data::source_kinds());
   app.add("--val", options.validation_sources,
-          "the same for validation, where it is elsewhere: a folder, a list, tars");
+          "the same for validation, if separate: a folder, a list, tars");
   app.add("--root", source.root, "what a list's paths are relative to; default: its folder");
   app.add("--class-names", source.class_names,
           "file with a name in each line: of classes 0, 1, ... where labels are numbers, "
@@ -202,9 +203,9 @@ void add_pack_options(Arguments app, PackOptions& options) {
   app.add_flag("--jpeg", options.spec.jpeg,
                "keep JPEGs as they are, of any size, and encode other images; training decodes");
   add_count(app, "--short-side", options.spec.short_side, {1, 16384},
-            "with --jpeg: encode larger images anew, with this shorter side");
+            "with --jpeg: encode larger images again, with this shorter side");
   add_count(app, "--quality", options.quality, {1, 100},
-            "with --jpeg: of what is encoded; default: 90");
+            "with --jpeg: quality of encoded images; default: 90");
   app.add("--channels", options.spec.channels, "1 (grey) or 3 (RGB); default: 1 for idx, else 3")
       .one_of({"1", "3"});
   app.add("--held-out", options.held_out,
@@ -212,22 +213,22 @@ void add_pack_options(Arguments app, PackOptions& options) {
           "default: 0.1 (--repack: 0), none: 0")
       .within(0.0, 0.9);
   add_count(app, "--seed", options.spec.seed, {},
-            "of the order of rows, the held-out rows and the generated shapes");
+            "seed of the order of rows, the held-out rows and the generated shapes");
   add_count(app, "--rows-per-shard", options.spec.rows_per_shard, {1, most_rows},
-            "at most; default: 8 shards, or as many as keep one under 256 MB");
+            "most rows of a shard; default: 8 shards, or as many as keep each under 256 MB");
   add_count(app, "--train-rows", options.training_rows, {1, most_rows},
             "shapes to train on; default: 20000");
   add_count(app, "--val-rows", options.validation_rows, {0, most_rows},
             "shapes to validate on; default: 4000");
   app.add_flag("--repack", options.repack,
-               "the source is a data set of shards: write them anew, with another size, form or "
+               "the source is a data set of shards: write them again, with another size, form or "
                "number; rows keep their order");
   for (const config::ConfigKey& key : config::config_keys())
     if (says_how_to_read(key)) add_key(app, key, options.external);
   app.add_flag("--shuffle", options.shuffle, "with --repack: shuffle the rows, by --seed");
   app.add_flag("--skip-bad", options.spec.skip_bad,
                "leave out unreadable images and list them, instead of stopping at the first");
-  app.add_flag("--force", options.force, "replace the data set that stands in --out");
+  app.add_flag("--force", options.force, "replace the data set in --out");
 }
 
 }  // namespace lockstep::app

@@ -13,7 +13,7 @@
 
 namespace lockstep::app {
 
-/// What `lockstep pack` was asked for.
+/// The options of `lockstep pack`.
 struct PackOptions {
   std::vector<std::string> sources, validation_sources;
   std::string resize;
@@ -23,22 +23,22 @@ struct PackOptions {
   std::optional<std::size_t> training_rows, validation_rows;
   std::optional<int> quality;
   bool repack = false, shuffle = false, force = false;
-  config::Config external;  ///< the keys that say how other programs' HDF5 files are read
-  data::SourceSpec source;  ///< the kind may be given; the rest is settled
+  config::Config external;  ///< the keys for reading HDF5 files of other programs
+  data::SourceSpec source;  ///< the kind may be given; resolve_pack_options() sets the rest
   data::PackSpec spec;
 };
 
 void add_pack_options(Arguments app, PackOptions& options);
 
-/// Fills `source` and `spec` from what was given. Throws InputError naming options that contradict
-/// each other and files that are not there.
+/// Fills `source` and `spec` from the options. Throws InputError naming options that contradict
+/// each other and files that do not exist.
 void resolve_pack_options(PackOptions& options);
 
-/// Opens the source; `index`: where its index is, if it has one. Settles what is held out.
+/// Opens the source and decides what is held out. `index`: where its index is, if it has one.
 std::unique_ptr<data::Source> open_pack_source(PackOptions& options,
                                                const std::filesystem::path& index);
 
-/// What of the command the shards follow from, one "key = value" a line.
+/// The options that determine the shards, one "key = value" per line.
 std::string describe_pack(const PackOptions& options);
 
 }  // namespace lockstep::app

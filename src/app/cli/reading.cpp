@@ -15,14 +15,14 @@ using Json = nlohmann::ordered_json;
 
 constexpr double trial_seconds = 0.3;
 
-/// Seconds that a thread takes for a row when it reads rows in order, over whole blocks.
+/// Seconds per row when a thread reads rows in order, over whole blocks.
 double in_order_s(const data::DataSet& rows) {
   const std::size_t count = rows.info().rows, block = rows.storage().block_rows;
   const bool jpeg = rows.info().encoding == data::Encoding::jpeg;
   std::vector<std::uint8_t> image(rows.info().row_bytes()), file;
   const double start = now_s();
   std::size_t done = 0;
-  // From the last row on: opening other programs' files has read the first ones.
+  // From the last row on, because opening files of other programs has read the first ones.
   for (std::size_t left = count; left > 0 && now_s() - start < trial_seconds;) {
     const std::size_t first = (left - 1) / block * block;
     for (std::size_t row = first; row < left; ++row, ++done)
@@ -32,7 +32,7 @@ double in_order_s(const data::DataSet& rows) {
   return (now_s() - start) / static_cast<double>(std::max<std::size_t>(1, done));
 }
 
-/// The same when each row may lie anywhere: a block is decoded for it unless it is still kept.
+/// The same in random order: each row needs its block decoded, unless the block is still cached.
 double random_s(const data::DataSet& rows, double in_order) {
   const data::Storage storage = rows.storage();
   const double all =
@@ -53,13 +53,13 @@ Json advice(const data::DataSet& rows, double in_order, double random) {
   if (random > 1.5 * in_order)
     texts.push_back(fmt::format(
         "each row in random order costs a block of {} rows: rewrite the data as shards ('lockstep "
-        "pack --repack') or with chunks of one row, or let data.cache-mb be {:.0f}, which holds "
+        "pack --repack') or with chunks of one row, or set data.cache-mb to {:.0f}, which holds "
         "all",
         storage.block_rows,
         static_cast<double>(rows.info().rows) * static_cast<double>(rows.info().row_bytes()) / 1e6 +
             1));
   if (storage.layout.find("cut into") != std::string::npos)
-    texts.push_back("a row is put together from many chunks: whole rows in a chunk are faster");
+    texts.push_back("each row is spread over many chunks: chunks of whole rows are faster");
   if (storage.converted)
     texts.push_back(
         "numbers are converted as they are read: uint8 with the channels last is "
@@ -74,7 +74,7 @@ Json reading_as_json(const data::DataSet& rows) {
   double in_order = 0;
   try {
     in_order = in_order_s(rows);
-  } catch (const InputError& error) {  // what there is can be said all the same
+  } catch (const InputError& error) {  // the layout can be reported anyway
     return {{"layout", storage.layout}, {"problem", error.what()}};
   }
   const double random = random_s(rows, in_order);

@@ -8,8 +8,9 @@
 
 namespace lockstep::app {
 
-/// How a data set's rows lie in their files, how many a thread reads in a second (measured for some
-/// tenths of one, from wherever they are now: disk or memory), and what would make it faster.
+/// How a data set's rows are stored in their files, how many a thread reads per second (measured
+/// for some tenths of a second, from disk or memory, wherever they are), and what would make
+/// reading faster.
 nlohmann::ordered_json reading_as_json(const data::DataSet& rows);
 std::string reading_as_text(const nlohmann::ordered_json& reading);
 

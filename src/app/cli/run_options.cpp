@@ -30,7 +30,7 @@ const char* type_name(config::TomlKind kind) {
 
 void RunOptions::add_to(Arguments app) {
   app_ = app;
-  app.allow_unknown();  // config() knows better what the user may have meant
+  app.allow_unknown();  // config() gives a better hint at what the user may have meant
   app.add("--config", file_, "TOML file with any of the keys below; [optim] lr is optim.lr")
       .called("FILE");
   const config::Config defaults;
@@ -43,7 +43,7 @@ void RunOptions::add_to(Arguments app) {
     if (key.name == "comm.share-gpu") names += ",--share-gpu";
     const auto take = [this, name = key.name](const std::string& value) { given_[name] = value; };
     Argument option = app.add_taken(names, take, key.help);
-    // Like a flag, so that a bare --data.flip means true; but a value may follow.
+    // A flag, so that --data.flip alone means true; but a value may follow.
     if (key.kind == config::TomlKind::boolean) option.value_is_optional();
     option.called(type_name(key.kind))
         .shows(key.get(defaults))
@@ -57,7 +57,7 @@ config::Config RunOptions::config() const {
     const std::string& first = unknown.front();
     require(first.starts_with("--"),
             fmt::format("'{}' was not expected: options begin with --", first));
-    config::set_key(config, first.substr(2, first.find('=') - 2), "");  // says which key is near
+    config::set_key(config, first.substr(2, first.find('=') - 2), "");  // names the nearest key
   }
   if (app_->given("--config")) {
     require(!file_.empty(), "--config names no file");

@@ -9,8 +9,8 @@
 
 namespace lockstep::app {
 
-/// The configuration of a run on a command line: --config FILE and one option for each key of
-/// train::config_keys(), which goes before the file's.
+/// The configuration of a run from the command line: --config FILE, and an option for each key of
+/// config::config_keys(), which takes precedence over the file.
 class RunOptions {
  public:
   void add_to(Arguments app);

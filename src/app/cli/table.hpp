@@ -5,7 +5,8 @@
 
 namespace lockstep::app {
 
-/// A table whose columns are as wide as their widest cell; all rows have as many cells.
+/// A text table. Columns are as wide as their widest cell; all rows must have the same number of
+/// cells.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace lockstep::app

@@ -17,8 +17,8 @@
 namespace lockstep::app {
 namespace {
 
-// With the second that cores take, and the disk's patience, this stays below 15 s for any world;
-// links that are slow themselves may leave no time for others.
+// With a second for the cores and the disk's time limit, this stays below 15 s for any world. Slow
+// links may leave no time for others.
 constexpr std::size_t most_rounds = 16;
 constexpr double link_s = 0.3;
 constexpr double last_link_s = 10, deadline_s = 15;
@@ -43,8 +43,8 @@ MeasuredNodes gather_figures(Launch& launch, const cluster::NodeFigures& mine) {
   return nodes;
 }
 
-/// Each link once, as far as there is time: of many rounds an evenly spread part. All ranks call
-/// it; those that lead no node have nothing to do.
+/// Measures each link once while there is time; of many rounds it takes an evenly spread part. All
+/// ranks call it; ranks that do not lead a node have nothing to do.
 std::vector<cluster::LinkFigures> measure_links(Launch& launch, const MeasuredNodes& nodes,
                                                 double began_s) {
   const std::size_t count = nodes.figures.size();
@@ -105,17 +105,17 @@ void say(const MeasuredNodes& nodes, const std::vector<cluster::LinkFigures>& li
          const cluster::NodeFindings& findings, double seconds, bool has_mpi) {
   log::info(table_of(nodes, links, findings));
   if (nodes.figures.size() > 1 && !has_mpi)
-    log::info("the network between the nodes was not measured: that takes MPI");
+    log::info("the network between the nodes was not measured: that needs MPI");
   if (const std::size_t all = nodes.figures.size() * (nodes.figures.size() - 1) / 2;
       has_mpi && links.size() < all)
-    log::info(fmt::format("of the network's {} links {} were measured, as there was time for", all,
+    log::info(fmt::format("of the network's {} links {} were measured in the time available", all,
                           links.size()));
   for (const std::string& finding : findings.findings) log::warn(finding);
-  log::info(fmt::format(
-      "preflight of {} node(s) took {:.1f} s: {}", nodes.figures.size(), seconds,
-      findings.exclude.empty()
-          ? findings.findings.empty() ? "nothing stands out" : "no node is to be left out"
-          : "leave out --exclude=" + cluster::compress_hosts(findings.exclude)));
+  log::info(
+      fmt::format("preflight of {} node(s) took {:.1f} s: {}", nodes.figures.size(), seconds,
+                  findings.exclude.empty()
+                      ? findings.findings.empty() ? "nothing unusual" : "no node should be left out"
+                      : "leave out --exclude=" + cluster::compress_hosts(findings.exclude)));
 }
 
 }  // namespace

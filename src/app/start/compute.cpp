@@ -24,7 +24,7 @@ void judge(const std::vector<std::string>& failures, bool required) {
   log::warn(what);
 }
 
-/// JSON of all ranks.
+/// The reports of all ranks, as JSON.
 std::vector<std::string> gather_reports(Launch& launch, const cluster::BindingReport& report) {
   return launch.control->gather(cluster::to_json(report, launch.rank), "binding report");
 }

@@ -20,28 +20,29 @@ struct ComputeRequest {
   bool share_gpu = false;  ///< ranks of a machine may use one GPU
 };
 
-/// --backend, decided: "auto" is cuda when every rank sees a GPU, and cpu when none does, which
-/// rank 0 says with the reason. Collective. Throws InputError when "cuda" is asked for in vain, and
-/// when "auto" finds ranks with and without a GPU, naming one of them and its reason.
+/// Decides --backend: "auto" is cuda when every rank sees a GPU, and cpu when none does; rank 0
+/// then logs the reason. Collective. Throws InputError when "cuda" is asked for but not available,
+/// and when "auto" finds ranks with and without a GPU, naming one of them and its reason.
 std::string decide_backend(Launch& launch, const std::string& asked);
 
-/// What a rank computes on, bound to its place.
+/// What a rank computes with, bound to its place.
 struct Compute {
   std::unique_ptr<backend::Backend> backend;
-  std::function<void()> bind_worker;  ///< puts the calling loader thread in its place
+  std::function<void()> bind_worker;  ///< binds the calling loader thread
   std::size_t spare_cores = 0;        ///< logical processors that no compute thread uses
-  /// JSON of all ranks, with where the pages of this rank's loader are, if it has filled any.
-  /// Collective. Throws InputError where a binding was required and the pages deny it.
+  /// Reports the binding of all ranks as JSON, including where the pages of this rank's loader are,
+  /// if it has filled any. Collective. Throws InputError when a binding was required and the pages
+  /// are elsewhere.
   std::function<std::string(const std::vector<cluster::Memory>& loader)> binding_report;
 };
 
 /// Chooses this rank's GPU (if any), places it among those of its machine, binds the process, then
 /// makes the backend, whose threads inherit the binding. Collective; call it once, after
 /// Launch::start and before anything that starts threads. Throws InputError when a binding was
-/// required and reading back denies it, and when there are fewer GPUs than ranks.
+/// required but reading back does not confirm it, and when there are fewer GPUs than ranks.
 Compute prepare_compute(Launch& launch, const ComputeRequest& request);
 
-/// What the backend's gradients travel by: MPI between CPUs, NCCL between GPUs. Collective.
+/// Connects the ranks for the backend's gradients: MPI between CPUs, NCCL between GPUs. Collective.
 std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
                                             const comm::NcclSpec& spec);
 

@@ -55,7 +55,7 @@ cluster::RankInfo rank_by_environment() {
   try {
     return cluster::identify(cluster::process_environment(), std::nullopt);
   } catch (const InputError&) {
-    return {};  // whoever needs the launcher's word says why
+    return {};  // a command that needs the launcher reports the reason
   }
 }
 

@@ -13,15 +13,15 @@
 namespace lockstep::app {
 namespace {
 
-// Rank 0, which knows more, speaks first.
+// Rank 0 knows more, so it speaks first.
 constexpr double turn_s = 5;
 
-/// Before the thread begins: MPI's start changes the environment.
+/// Call it before the thread begins: MPI's start changes the environment.
 std::optional<cluster::MeetingPlace> place_of(const cluster::RankInfo& self) {
   try {
     return cluster::meeting_place(cluster::process_environment(), self);
   } catch (const InputError&) {
-    return std::nullopt;  // no place to meet at: this watch only helps
+    return std::nullopt;  // no place to meet: this watch is optional
   }
 }
 
@@ -66,12 +66,12 @@ void StartWatch::run() {
         fmt::format("rank {} of {}, on {}, has waited in MPI's start for {:.0f} s: {} (start-up)",
                     self_.rank, self_.world, self_.host, spec_.deadline_s,
                     control_ ? "all ranks are there, but MPI does not connect them"
-                             : "ranks that do not say this never came"),
+                             : "ranks that do not report this never came"),
         true);
   try {
     if (control_) control_->barrier("start of MPI");
   } catch (const Error&) {
-    // It only helps; who is missing the heartbeat says.
+    // The barrier is optional; the heartbeat reports missing ranks.
   }
   {
     const std::scoped_lock lock(mutex_);
@@ -80,7 +80,7 @@ void StartWatch::run() {
   changed_.notify_all();
 }
 
-/// Leaves no control and no heartbeat where there is no such meeting, or it is off.
+/// Leaves `control_` and `heartbeat_` null where the ranks cannot meet, or the watch is off.
 void StartWatch::meet() {
   if (!place_) return;
   try {
@@ -96,7 +96,7 @@ void StartWatch::meet() {
   } catch (const comm::MissingRanks& missing) {
     end(missing.what(), !missing.told && (self_.rank == 0 || self_.local_rank == 0));
   } catch (const Error&) {
-    // This meeting only helps: MPI's goes on without it.
+    // This meeting is optional: MPI's continues without it.
   }
 }
 

@@ -15,20 +15,23 @@
 
 namespace lockstep::app {
 
-/// Watches over the ranks' first meeting, inside MPI_Init, which knows no deadline and names
-/// nobody. Where Slurm says who is who, the ranks also meet over TCP meanwhile and start their
-/// heartbeat: whoever does not come, or goes again, is named, and the others end. Elsewhere, and
-/// where TCP or the place of the meeting fails, each rank by itself ends when MPI's start takes
-/// longer than the deadline, and says that it waited. A thread, because nothing else gets a process
-/// out of MPI_Init; it is gone before the process binds itself.
+/// Watches the ranks' first meeting inside MPI_Init, which has no deadline and names no missing
+/// rank. Where Slurm tells each rank its identity, the ranks meanwhile also meet over TCP and start
+/// their heartbeat: a rank that does not come, or leaves again, is named, and the others end.
+/// Elsewhere, and where TCP or the meeting place fails, each rank ends on its own when MPI's start
+/// takes longer than the deadline, and says that it waited. It uses a thread, because nothing else
+/// gets a process out of MPI_Init; the thread ends before the process binds itself.
+/// **Thread safety:** the main thread calls the methods; the mutex guards what it shares with the
+/// watch's thread.
 class StartWatch {
  public:
   StartWatch(const cluster::RankInfo& self, liveness::HeartbeatSpec spec);
   ~StartWatch();
-  /// MPI has connected this rank: from now on nobody is missed by this. Waits for the others, a
-  /// second at most, so that none gets a message while it is still in MPI_Init.
+  /// Call it when MPI has connected this rank; from then on the watch reports no missing ranks.
+  /// Waits for the others, at most a second, so that none gets a message while still in MPI_Init.
   void mpi_has_started();
-  /// Collective, behind it: the heartbeat, if it beats on all ranks, else null on all.
+  /// Call it after mpi_has_started(). The heartbeat, if it runs on all ranks, else null on all.
+  /// Collective.
   std::unique_ptr<liveness::Heartbeat> take_heartbeat(comm::Control& control);
 
  private:
@@ -44,9 +47,9 @@ class StartWatch {
   std::stop_source off_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool met_ = false, all_met_ = false;              // under the mutex, as the next
-  std::unique_ptr<liveness::Heartbeat> heartbeat_;  // of a meeting that came about
-  std::unique_ptr<comm::Control> control_;          // the same; the thread's own
+  bool met_ = false, all_met_ = false;              // under the mutex, like the next
+  std::unique_ptr<liveness::Heartbeat> heartbeat_;  // if the meeting succeeded
+  std::unique_ptr<comm::Control> control_;          // the same; only for the thread
   std::thread thread_;
 };
 

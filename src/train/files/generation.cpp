@@ -30,7 +30,7 @@ fs::path file_of(const RunDirectory& run, std::uint64_t number) {
   return folder_of(run) / fmt::format("{:06}", number);
 }
 
-/// The numbers that were taken, ascending.
+/// The numbers that are taken, ascending.
 std::vector<std::uint64_t> numbers(const RunDirectory& run) {
   std::vector<std::uint64_t> found;
   std::error_code none;
@@ -47,7 +47,7 @@ std::string to_text(const StartRecord& start) {
                      start.host, start.job.empty() ? "-" : start.job);
 }
 
-/// What can be read of it: a file that is just being written may still be empty.
+/// Reads what there is: a file that is just being written may still be empty.
 StartRecord read_start(const RunDirectory& run, std::uint64_t number) {
   StartRecord start{number, std::nullopt, "", ""};
   std::istringstream words;
@@ -106,8 +106,8 @@ void Generation::require_newest() const {
   if (!fs::exists(next, none)) return;
   const StartRecord newest = newest_start(run_).value_or(StartRecord{});
   throw Error(
-      fmt::format("{} was started anew on {}{} while this start, generation {}, was still at "
-                  "work: it ends and writes nothing more",
+      fmt::format("{} was started again on {}{} while this start, generation {}, was still "
+                  "running: it ends and writes nothing more",
                   run_.root().string(), newest.host.empty() ? "another node" : newest.host,
                   newest.job.empty() ? "" : fmt::format(" by job {}", newest.job), number_));
 }
@@ -117,8 +117,7 @@ bool take_over_from_previous_start(const RunDirectory& run, const StartRecord& n
   const auto previous = newest_start(run);
   if (!previous || now.job.empty() || previous->job != now.job || !RunLock::held(run)) return false;
   log::warn(
-      fmt::format("{}: an earlier start of job {}, on {}, is still at work here and is told "
-                  "to end",
+      fmt::format("{}: an earlier start of job {}, on {}, is still running here and is told to end",
                   run.root().string(), now.job, previous->host));
   StartRecord notice = now;
   notice.step.reset();

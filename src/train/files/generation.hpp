@@ -9,10 +9,11 @@
 
 namespace lockstep::train {
 
-/// What a start leaves in generations/NUMBER.json for those that come later.
+/// What a start writes to generations/NUMBER for later starts.
 struct StartRecord {
   std::uint64_t number = 0;
-  std::optional<std::uint64_t> step;  ///< that it resumed from; none: it only told another to end
+  std::optional<std::uint64_t>
+      step;  ///< where it resumed; empty: it only told another start to end
   std::string host;
   std::string job;  ///< the Slurm job's number; empty outside one
 };
@@ -20,24 +21,25 @@ struct StartRecord {
 /// The newest start in a run's directory, if any.
 std::optional<StartRecord> newest_start(const RunDirectory& run);
 
-/// How many of the newest starts, in a row and all of this job, went on from `step`: so many had no
-/// success since. Starts of other jobs, and by hand, end the row.
+/// How many of the newest starts, in a row and all of this job, resumed from `step`: that many made
+/// no progress. A start of another job, or by hand, ends the row.
 std::size_t starts_without_progress(const RunDirectory& run, const std::string& job,
                                     std::uint64_t step);
 
-/// The number of a start in a run's directory. A lock ends with its process, but a process on a
-/// node that is cut off lives on while the scheduler starts its job anew elsewhere, and the lock
+/// The number of a start in a run's directory. A lock ends with its process. But a process on a
+/// node that is cut off lives on while the scheduler starts its job again elsewhere, and the lock
 /// may not reach there, or the old process may still hold it. So each start takes the next number
-/// by creating a file that was not there, and whoever sees a higher number than its own writes
-/// nothing more and ends. Between that look and the end of a write a moment remains, in which an
-/// old process may still finish a checkpoint: a whole one, of the same run.
+/// by creating a new file. A start that sees a higher number than its own writes nothing more and
+/// ends. Between that look and the end of a write a moment remains, in which an old process may
+/// still finish a checkpoint: a complete one, of the same run.
+/// **Thread safety:** none; the main thread uses it.
 class Generation {
  public:
   /// Takes the next number. Throws InputError when the directory cannot be written.
   Generation(const RunDirectory& run, const StartRecord& start);
   std::uint64_t number() const { return number_; }
-  /// Throws Error when a newer start has begun. One look at a directory: milliseconds on a
-  /// network's file system.
+  /// Throws Error when a newer start has begun. Looks at one directory, which takes milliseconds on
+  /// a network file system.
   void require_newest() const;
 
  private:
@@ -46,9 +48,10 @@ class Generation {
   std::uint64_t number_ = 0;
 };
 
-/// Ends a previous start of `now.job` that still holds the directory's lock: the scheduler has
-/// started that job again, so it counts the previous process as dead. A new generation tells it to
-/// end, and it gets `patience_s` to do so. True when there was one: then its lock no longer counts.
+/// Ends a previous start of `now.job` that still holds the directory's lock. The scheduler has
+/// started that job again, so it considers the previous process dead. A new generation tells that
+/// process to end, and it gets `patience_s` to do so. Returns true when there was one: then its
+/// lock no longer counts.
 bool take_over_from_previous_start(const RunDirectory& run, const StartRecord& now,
                                    double patience_s);
 

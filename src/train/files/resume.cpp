@@ -43,7 +43,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
 
   require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
   require(now.stop_after == 0 || now.stop_after > header.progress.step,
-          fmt::format("stop-after = {}, but {} goes on behind step {}: name a later step",
+          fmt::format("stop-after = {}, but {} resumes after step {}: name a later step",
                       now.stop_after, point.checkpoint.string(), header.progress.step));
   if (header.progress.batch != 0) {
     const auto same = [&](std::string_view what, auto then, auto today) {
@@ -59,7 +59,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
     same("rows of the training set", header.input.rows, std::uint64_t{conditions.data.rows});
     const std::string shuffle = choice_name(now.data.shuffle);
     same("data.shuffle", std::string(choice_name(before.data.shuffle)), shuffle);
-    if (now.data.shuffle != data::Shuffle::global) {  // their order is one for this number of ranks
+    if (now.data.shuffle != data::Shuffle::global) {  // the order depends on the number of ranks
       same("data.block", before.data.block, now.data.block);
       same("data.window", before.data.window, now.data.window);
       same(fmt::format("data.shuffle = {} and the number of ranks", shuffle), header.world,

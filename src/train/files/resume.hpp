@@ -14,30 +14,30 @@
 
 namespace lockstep::train {
 
-/// What a run is to begin with, the same on all ranks.
+/// The checkpoint that a run resumes from, the same on all ranks.
 struct ResumePoint {
   std::filesystem::path checkpoint;
   model::CheckpointHeader header;
-  bool same_run = false;  ///< the checkpoint lies in this run's directory: its files go on
+  bool same_run = false;  ///< it is in this run's directory: its files continue
 };
 
-/// Does what config.resume says: rank 0 looks, all ranks read and check. Nothing to resume: empty,
-/// which with "auto" is no error. Collective.
+/// Finds the checkpoint that config.resume asks for: rank 0 looks, all ranks read and check. Empty
+/// when there is nothing to resume, which is not an error with "auto". Collective.
 std::optional<ResumePoint> find_resume_point(const config::Config& config,
                                              const RunDirectory& directory, comm::Control& control);
 
-/// What stands now where the checkpoint was written.
+/// What this start has in place of the conditions that the checkpoint was written under.
 struct ResumeConditions {
   std::string backend, build;
   int world = 1;
   data::DataSetInfo data;  ///< of the training set
 };
 
-/// Judges whether a run may go on from `point`. Throws InputError, naming checkpoint, keys and
+/// Judges whether a run may resume from `point`. Throws InputError, naming checkpoint, keys and
 /// values, when the data have another shape or other classes than the checkpoint's, or its place in
-/// the middle of an epoch would mean other rows now, or the run was to stop behind a step that it
-/// has passed. Returns everything else that keeps the bits from being those of an uninterrupted
-/// run, each as "optim.lr (0.1, now 0.2)"; empty when they will be the same.
+/// the middle of an epoch would mean other rows now, or stop-after is not later than its step.
+/// Returns all other changes that alter the bits of an uninterrupted run, each as "optim.lr (0.1,
+/// now 0.2)"; empty when the bits will be the same.
 std::vector<std::string> judge_resume(const ResumePoint& point, const config::Config& now,
                                       const ResumeConditions& conditions);
 

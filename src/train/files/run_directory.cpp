@@ -17,11 +17,11 @@ void RunDirectory::require_unused() const {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(root_, ignored))
     require(entry.path().extension() != ".h5",
-            fmt::format("{} holds {}, which no run puts there: choose another --out",
+            fmt::format("{} holds {}, which is not a file of a run: choose another --out",
                         root_.string(), entry.path().filename().string()));
   for (const auto& path : {config(), metrics(), summary(), checkpoints()})
     require(!std::filesystem::exists(path, ignored),
-            fmt::format("{} already holds a run, and nothing is written over: go on with it by "
+            fmt::format("{} already holds a run, and nothing is written over: continue it with "
                         "--resume auto, or choose another --out",
                         root_.string()));
 }
@@ -36,7 +36,7 @@ void RunDirectory::require_unfinished() const {
 
 namespace {
 
-/// True for the one that made it, of all that try at once; false when it was there.
+/// True for the one process that creates it, of all that try at once; false when it exists.
 bool make_first(const std::filesystem::path& directory) {
   std::error_code error;
   const bool made = std::filesystem::create_directory(directory, error);
@@ -67,16 +67,16 @@ std::string claim(const std::string& pattern) {
 
 RunLock::RunLock(const RunDirectory& run, bool took_over) {
   const std::filesystem::path path = run.root() / ".lock";
-  // NFS locks only what is open for writing.
+  // NFS locks only files that are open for writing.
   file_ = Owned<int, ::close, -1>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   require(static_cast<bool>(file_),
           fmt::format("{} cannot be opened: {}", path.string(), std::strerror(errno)));
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return;
   const int reason = errno;
   require(reason != EWOULDBLOCK || took_over,
-          fmt::format("{}: another run is at work here: wait for its end, or choose another --out",
+          fmt::format("{}: another run is writing here: wait for its end, or choose another --out",
                       run.root().string()));
-  log::warn(fmt::format("{} cannot be locked ({}): see to it that no other run writes here",
+  log::warn(fmt::format("{} cannot be locked ({}): make sure that no other run writes here",
                         path.string(), std::strerror(reason)));
 }
 

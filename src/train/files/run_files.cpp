@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace {
 
-// For the end of a step, and for a file system that tells other nodes late.
+// Time for the end of a step, and for a file system that informs other nodes late.
 constexpr double patience_with_previous_start_s = 60;
 
 }  // namespace
@@ -31,11 +31,11 @@ RunFiles::RunFiles(const RunSpec& spec, comm::Control& control)
 void RunFiles::require_free(const RunStart& start) const {
   if (!is_root() || start.same_run()) return;
   if (config_.resume != "auto") return directory_.require_unused();
-  // A run that was killed before its first checkpoint is begun anew by the same command.
+  // The same command starts a run again that was killed before its first checkpoint.
   directory_.require_unfinished();
   require(checkpoints_at_start_.empty(),
-          fmt::format("{} holds no checkpoint that is whole, and nothing is written over: name "
-                      "another as --resume, or choose another --out",
+          fmt::format("{} holds no intact checkpoint, and nothing is written over: name another as "
+                      "--resume, or choose another --out",
                       directory_.checkpoints().string()));
 }
 
@@ -51,7 +51,7 @@ void RunFiles::claim(const RunStart& start) {
   checkpoints_ = model::CheckpointDirectory(directory_.checkpoints(), config_.checkpoint.keep);
   comm::activity::set_directory(directory_.root());
   if (!is_root()) return;
-  // Before the lock was ours, another run may have come and gone.
+  // Another run may have written here before this one had the lock.
   require(checkpoints_.newest_first() == checkpoints_at_start_,
           fmt::format("{}: another run has just written here; start again, or choose another "
                       "--out",
@@ -66,13 +66,13 @@ StartRecord RunFiles::this_start(std::uint64_t step) const {
   return {.number = 0, .step = step, .host = spec_.allocation.host, .job = spec_.allocation.job};
 }
 
-/// A job that the scheduler starts again and again from the same step burns its hours for nothing.
+/// Ends a job that the scheduler keeps starting from the same step: it would only burn its hours.
 void RunFiles::take_generation(std::uint64_t step) {
   const Allocation& allocation = spec_.allocation;
   require(allocation.restarts < 2 || starts_without_progress(directory_, allocation.job, step) < 2,
           fmt::format("{}: job {} was started twice from step {} and got no further; this third "
                       "start ends. See what stopped them (post-mortem.json, the job's output); a "
-                      "new job goes on from there",
+                      "new job resumes from there",
                       directory_.root().string(), allocation.job, step));
   generation_.emplace(directory_, this_start(step));
 }
@@ -80,9 +80,8 @@ void RunFiles::take_generation(std::uint64_t step) {
 void RunFiles::begin(const RunStart& start, const std::string& binding) {
   if (!is_root()) return;
   if (start.same_run())
-    std::filesystem::remove(directory_.summary());  // of an end that the run has left behind
-  // A run that begins anew where another was killed before its first checkpoint sets its best
-  // aside.
+    std::filesystem::remove(directory_.summary());  // the run is no longer finished
+  // Where a run was killed before its first checkpoint, the next start sets its best aside.
   const auto origin = start.resume
                           ? std::filesystem::absolute(start.resume->checkpoint).parent_path()
                           : directory_.checkpoints();
@@ -98,7 +97,7 @@ void RunFiles::begin(const RunStart& start, const std::string& binding) {
   flush_metrics();
 }
 
-/// The configuration as TOML, without what one process was told about its own start and end.
+/// The configuration as TOML, without the keys that concern only one start of the run.
 std::string RunFiles::experiment() const {
   config::Config experiment = config_;
   experiment.out = directory_.root().string();
@@ -129,7 +128,7 @@ void RunFiles::save(const std::filesystem::path& path, model::CheckpointHeader h
                     const backend::Parameters& parameters) {
   if (!is_root()) return;
   generation_->require_newest();
-  metrics_->flush();  // a checkpoint never counts on lines that are not yet on the disk
+  metrics_->flush();  // a checkpoint never counts lines that are not on the disk yet
   header.config = experiment();
   header.metrics_bytes = metrics_->bytes();
   model::write_checkpoint(path, header, parameters);

@@ -20,32 +20,32 @@ namespace lockstep::train {
 /// What a run starts from.
 struct RunStart {
   model::Progress progress;
-  std::optional<ResumePoint> resume;  ///< none: from nothing
-  std::vector<std::string> changes;   ///< that the resume brings: see judge_resume()
+  std::optional<ResumePoint> resume;  ///< empty: from the beginning
+  std::vector<std::string> changes;   ///< by the resume: see judge_resume()
   bool same_run() const { return resume && resume->same_run; }
 };
 
 /// The files of one run: its directory, checkpoints and metrics, with the lock and the generation
-/// that make this start the only one that writes there. Every rank has one and calls it alike; the
-/// disk is touched by rank 0 alone, on the others all but the collective methods do nothing. Until
-/// claim() nothing is written. Methods throw InputError naming the file, and Error when a newer
-/// start of the run has begun.
-/// Thread safety: none, the main thread's.
+/// that make this start the only one that writes there. Every rank has one and makes the same
+/// calls. Only rank 0 touches the disk; on other ranks only the collective methods do anything.
+/// Nothing is written before claim(). Methods throw InputError naming the file, and Error when a
+/// newer start of the run has begun.
+/// **Thread safety:** none; the main thread uses it.
 class RunFiles {
  public:
-  /// With resume = "auto", where an earlier start of the same Slurm job still runs in the
-  /// directory, that one is told to end, and waited for. The references must outlive this.
+  /// With resume = "auto", tells an earlier start of the same Slurm job that still runs in the
+  /// directory to end, and waits for it. The references must outlive this.
   RunFiles(const RunSpec& spec, comm::Control& control);
 
   const RunDirectory& directory() const { return directory_; }
   const model::CheckpointDirectory& checkpoints() const { return checkpoints_; }
 
-  /// Throws InputError unless a run may start from `start` without writing over anything.
+  /// Throws InputError unless a run can start from `start` without overwriting anything.
   void require_free(const RunStart& start) const;
-  /// Makes the directory this start's own; then all ranks know its path. Collective.
+  /// Takes the directory for this start; then all ranks know its path. Collective.
   void claim(const RunStart& start);
-  /// After claim(): puts in order what an earlier start left, and writes what is known before the
-  /// first step. `binding`: JSON of all ranks.
+  /// After claim(): tidies what an earlier start left, and writes what is known before the first
+  /// step. `binding`: JSON of all ranks.
   void begin(const RunStart& start, const std::string& binding);
 
   /// Throws Error when a newer start has begun. Looks at most once a second.
@@ -72,7 +72,7 @@ class RunFiles {
   comm::Control& control_;
   RunDirectory directory_;
   model::CheckpointDirectory checkpoints_;
-  // Rank 0's.
+  // Only on rank 0:
   bool took_over_ = false;  ///< from an earlier start
   std::vector<std::filesystem::path> checkpoints_at_start_;
   std::optional<RunLock> lock_;

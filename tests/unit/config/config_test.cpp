@@ -92,7 +92,7 @@ TEST_CASE("TOML's whole language is read", "[config]") {
 }
 
 TEST_CASE("a saved configuration reads back whatever numbers and bytes are in it", "[config]") {
-  // TOML ends at 2^63 - 1 and at UTF-8; what earlier runs saved does not.
+  // TOML's limits are 2^63 - 1 and UTF-8; earlier runs saved more.
   const Config config = parsed(
       "seed = 18446744073709551615\nbatch = 9223372036854775808 # a comment\n[data]\n"
       "train = \"latin-1 \xE4, torn \xE2\x82\"\n"
@@ -108,7 +108,7 @@ TEST_CASE("a saved configuration reads back whatever numbers and bytes are in it
   CHECK(parsed(to_toml(odd)).out == odd.out);
 }
 
-TEST_CASE("what is not TOML is refused with its file, line and text", "[config]") {
+TEST_CASE("text that is not TOML is an error with its file, line and text", "[config]") {
   CHECK_THROWS_WITH(parsed("seed = 1\n[[optim]]\nlr = 1"),
                     Contains("run.toml, line 2: unknown key 'optim'"));
   CHECK_THROWS_WITH(parsed("[optim]\nlr = 1\n[data]\n[optim]\n"),
@@ -148,7 +148,7 @@ TEST_CASE("what is not TOML is refused with its file, line and text", "[config]"
                     Contains("line 2: 'optim.lr' is already in line 1"));
 }
 
-TEST_CASE("a text that nests without end is refused", "[config]") {
+TEST_CASE("a text that nests without end is an error", "[config]") {
   const auto many = [](std::string_view piece, std::size_t times) {
     std::string all;
     while (times-- > 0) all += piece;
@@ -158,7 +158,7 @@ TEST_CASE("a text that nests without end is refused", "[config]") {
                     Contains("line 2: more than 256 dots"));
   CHECK_THROWS_WITH(parsed("a = " + many("[", 500'000)), Contains("line 1") && Contains("depth"));
   CHECK_THROWS_WITH(parsed("a = " + many("{a=", 500'000)), Contains("line 1") && Contains("depth"));
-  // As deep as it can be: a header, a key, and a key in each table of a list.
+  // The deepest possible: a header, a key, and a key in each table of a list.
   const std::string deep = many("a.", 255) + "a";
   CHECK_THROWS_WITH(parsed('[' + deep + "]\n" + deep + " = [\n" + many('{' + deep + " = [\n", 3) +
                            "1" + many("]}", 3) + "]"),
@@ -174,7 +174,7 @@ TEST_CASE("an unknown key is an error that names file, line, key and its likely 
   CHECK_THROWS_WITH(set_key(config, "optim.mometum", "0.9"), Contains("optim.momentum"));
 }
 
-TEST_CASE("junk in a configuration file is refused with its line", "[config]") {
+TEST_CASE("junk in a configuration file is an error with its line", "[config]") {
   CHECK_THROWS_WITH(parsed("epochs = ten"),
                     Contains("run.toml, line 1: 'epochs = ten'") && Contains("quotes"));
   CHECK_THROWS_WITH(parsed("epochs = 1.5"), Contains("whole number"));
@@ -208,7 +208,7 @@ TEST_CASE("the global batch follows from the batch per rank, and a contradiction
                     Contains("batch = 100") && Contains("batch-per-rank = 32") && Contains("128"));
 }
 
-TEST_CASE("a global batch that ranks and micro-batches cannot share is refused", "[config]") {
+TEST_CASE("a global batch that ranks and micro-batches cannot share is an error", "[config]") {
   Config config = with_data();
   config.batch = 100;
   config.accumulate = 2;
@@ -218,7 +218,7 @@ TEST_CASE("a global batch that ranks and micro-batches cannot share is refused",
   CHECK_THROWS_WITH(resolve(config, 2), Contains("batch = 3") && Contains("2 x 2 = 4"));
 }
 
-TEST_CASE("values out of range are refused by key", "[config]") {
+TEST_CASE("values out of range are errors that name the key", "[config]") {
   const auto refused = [](const std::string& text, const std::string& key) {
     Config config = parsed(text);
     CHECK_THROWS_WITH(resolve(config, 1), Contains(key));
@@ -290,7 +290,7 @@ TEST_CASE("the bounds of a range belong to it, and what is outside names them", 
   }
 }
 
-TEST_CASE("a key that cannot have an effect is refused, and a resolved configuration reads back",
+TEST_CASE("a key that cannot have an effect is an error, and a resolved configuration reads back",
           "[config]") {
   const auto refused = [](const std::string& text, const std::string& key) {
     Config config = parsed("epochs = 9\n" + text);
@@ -312,7 +312,7 @@ TEST_CASE("a key that cannot have an effect is refused, and a resolved configura
   refused("optim.warmup-start = 0.01",
           "optim.warmup-start = 0.01 would have no effect: optim.warmup-epochs is 0");
   refused("[optim]\nmomentum = 0\nnesterov = true", "optim.nesterov");
-  refused("fuse-norms = true", "precision is 'fp32'; the engines for it are fp16's");
+  refused("fuse-norms = true", "precision is 'fp32'; it has engines for fp16 only");
   refused("[data]\ncrop = \"random\"\nmin-area = 0.5", "data.min-area = 0.5");
   accepted("[optim]\ndecay = \"constant\"\nwarmup-epochs = 1\nwarmup-start = 0.01");
   accepted("[optim]\ndecay = \"step\"\nmilestones = [0, 8]\nfactor = 0.5");

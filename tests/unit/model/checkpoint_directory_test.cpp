@@ -10,7 +10,7 @@ using namespace lockstep::test;
 
 namespace {
 
-/// A run of 10 steps an epoch, validated behind each with `top1`; all that it saves.
+/// A run of 10 steps per epoch, validated after each with `top1`, and all that it saves.
 void save_epochs(const CheckpointDirectory& directory, const std::vector<double>& top1) {
   const FakeParameters state(small_model());
   CheckpointHeader header = some_header();
@@ -64,7 +64,7 @@ TEST_CASE("every kept checkpoint keeps the best that it counts, no other is kept
                                                           "step-00000050.h5", "step-00000060.h5"});
 }
 
-TEST_CASE("a run that goes on from any checkpoint finds the best that it counts", "[checkpoint]") {
+TEST_CASE("a run that resumes from any checkpoint finds the best that it counts", "[checkpoint]") {
   const Folder folder;
   const CheckpointDirectory directory(folder.path, 9);
   save_epochs(directory, {0.1, 0.5, 0.4, 0.6, 0.3});
@@ -86,7 +86,7 @@ TEST_CASE("a run that goes on from any checkpoint finds the best that it counts"
   CHECK(fs::exists(folder.path / "best.h5.aside"));
 }
 
-TEST_CASE("a run that goes on in a new directory takes the best with it", "[checkpoint]") {
+TEST_CASE("a run that resumes in a new directory takes the best with it", "[checkpoint]") {
   const Folder folder;
   const CheckpointDirectory origin(folder.path / "a", 9), directory(folder.path / "b", 9);
   for (const char* name : {"a", "b"}) fs::create_directory(folder.path / name);

@@ -12,7 +12,7 @@
 namespace lockstep::test {
 using namespace lockstep::backend;
 
-/// Parameters in plain memory, with padding behind each slice as a backend may have it.
+/// Parameters in plain memory, with padding after each slice as a backend may have it.
 class FakeParameters final : public Parameters {
  public:
   explicit FakeParameters(std::vector<nn::Tensor> tensors, float start = 0) {

@@ -127,7 +127,7 @@ TEST_CASE("a flipped bit anywhere in a checkpoint is found", "[checkpoint][slow]
   CHECK(accepted == 0);
 }
 
-TEST_CASE("a truncated or prolonged checkpoint, and a text file, are refused by name",
+TEST_CASE("a truncated or prolonged checkpoint, and a text file, are errors that name it",
           "[checkpoint]") {
   const Folder folder;
   const auto path = folder.path / "x.h5";
@@ -145,11 +145,11 @@ TEST_CASE("a truncated or prolonged checkpoint, and a text file, are refused by 
   CHECK_FALSE(looks_like_checkpoint(path));
   write_file(path, "lockstep checkpoint 1" + whole.substr(whole.find('\n')));
   CHECK_THROWS_WITH(read_header(path),
-                    Contains("x.h5: is of checkpoint format 1") && Contains("reads format 2"));
+                    Contains("x.h5: has checkpoint format 1") && Contains("reads format 2"));
   CHECK_THROWS_WITH(read_header(folder.path / "none.h5"), Contains("none.h5: No such file"));
 }
 
-TEST_CASE("a checkpoint of another model is refused by the first tensor that differs",
+TEST_CASE("a checkpoint of another model is an error that names the first different tensor",
           "[checkpoint]") {
   const Folder folder;
   const auto path = folder.path / "x.h5";
@@ -177,7 +177,7 @@ TEST_CASE("a disk that is full leaves the older checkpoint valid", "[checkpoint]
   write_checkpoint(path, some_header(), FakeParameters(small_model()));
   const std::string before = read_text(path);
 
-  // A limit on file sizes fails writes as a full disk does, part of the way through.
+  // A limit on file sizes makes a write fail part of the way, as a full disk does.
   rlimit old_limit = {};
   getrlimit(RLIMIT_FSIZE, &old_limit);
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);

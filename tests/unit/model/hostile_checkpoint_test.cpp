@@ -1,4 +1,4 @@
-// Checkpoints whose sum is right and whose content is not: anyone can compute a CRC.
+// Checkpoints with a right checksum and wrong content: anyone can compute a CRC.
 #include <functional>
 
 #include <hdf5.h>
@@ -19,7 +19,7 @@ namespace {
 
 class Hostile {
  public:
-  /// A checkpoint that is right but for what `alter` does to the open file.
+  /// A checkpoint that is right except for what `alter` does to the open file.
   explicit Hostile(const std::function<void(hid_t)>& alter) {
     write_checkpoint(path, some_header(), FakeParameters(small_model()));
     {
@@ -65,7 +65,7 @@ h5::Space space_of(const std::vector<hsize_t>& shape) {
   return h5::Space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr));
 }
 
-/// Makes an attribute of the root anew, with `bytes` times 'x' where it holds any.
+/// Makes an attribute of the root again, with `bytes` times 'x' if it holds bytes.
 void replace_attribute(hid_t file, const char* name, hid_t type, const std::vector<hsize_t>& shape,
                        std::size_t bytes) {
   REQUIRE(H5Adelete(file, name) >= 0);
@@ -76,7 +76,7 @@ void replace_attribute(hid_t file, const char* name, hid_t type, const std::vect
   if (bytes > 0) REQUIRE(H5Awrite(made.get(), type, values.data()) >= 0);
 }
 
-/// Makes a data set anew, in chunks of which none was written.
+/// Makes a data set again, in chunks that were never written.
 void replace_data_set(hid_t file, const char* name, hid_t type, const std::vector<hsize_t>& shape,
                       bool chunked = true) {
   REQUIRE(H5Ldelete(file, name, H5P_DEFAULT) >= 0);
@@ -91,7 +91,8 @@ void replace_data_set(hid_t file, const char* name, hid_t type, const std::vecto
 
 }  // namespace
 
-TEST_CASE("a checkpoint's text that is several is an error, not an overflow", "[checkpoint]") {
+TEST_CASE("several strings in place of a checkpoint's text are an error, not an overflow",
+          "[checkpoint]") {
   const Hostile file([](hid_t id) { replace_attribute(id, "backend", text_of(8).get(), {6}, 48); });
   CHECK_THAT(file.header_error(), Contains("the attribute 'backend' has 6 strings where one is"));
 }
@@ -104,7 +105,7 @@ TEST_CASE("a checkpoint's text of any length, or of numbers, is an error", "[che
   CHECK_THAT(number.header_error(), Contains("'build' has another type than string"));
 }
 
-TEST_CASE("a checkpoint's header that has more values than it may is an error", "[checkpoint]") {
+TEST_CASE("a checkpoint's header with too many values is an error", "[checkpoint]") {
   const Hostile counts(
       [](hid_t id) { replace_attribute(id, "step", H5T_NATIVE_UINT64, {1000}, 8000); });
   CHECK_THAT(counts.header_error(), Contains("'step' has 1000 values where 1 are expected"));
@@ -112,7 +113,7 @@ TEST_CASE("a checkpoint's header that has more values than it may is an error", 
   CHECK_THAT(texts.header_error(), Contains("'step' cannot be read"));
 }
 
-TEST_CASE("a checkpoint's means that are fewer than its channels are an error", "[checkpoint]") {
+TEST_CASE("a checkpoint with fewer means than channels is an error", "[checkpoint]") {
   const Hostile file([](hid_t id) { replace_attribute(id, "stddev", H5T_NATIVE_FLOAT, {2}, 8); });
   CHECK_THAT(file.header_error(), Contains("'stddev' does not have one value for each of 3 chan"));
 }

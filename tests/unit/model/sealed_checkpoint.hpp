@@ -13,7 +13,7 @@ namespace lockstep::test {
 
 inline constexpr std::size_t user_block_bytes = 512;
 
-/// Puts the sum that belongs to the rest of the file into a checkpoint's user block, as anyone can.
+/// Writes the checksum of the rest of the file into a checkpoint's user block, as anyone can.
 inline void seal(std::span<char> file) {
   const std::span<char> rest = file.subspan(user_block_bytes);
   const std::string block = fmt::format("lockstep checkpoint 2\ncrc32c 0x{:08x}\nbytes {}\n",

@@ -41,7 +41,7 @@ TEST_CASE("metrics are JSON that says what was recorded", "[metrics]") {
   CHECK(resume["changes"][0] == "out (a \"b\", now \n)");
 }
 
-TEST_CASE("means that are no numbers are null, and the line stays JSON", "[metrics]") {
+TEST_CASE("means that are not numbers are null, and the line stays JSON", "[metrics]") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   StepRecord step;
   step.loss = nan;
@@ -59,7 +59,7 @@ TEST_CASE("a bad row whose path is not UTF-8 is recorded, and the line stays JSO
   CHECK(line["bad_rows"][0] == "caf\xEF\xBF\xBD/train.h5: row 3 is damaged");
 }
 
-TEST_CASE("a resumed log is cut where the checkpoint says and goes on from there", "[metrics]") {
+TEST_CASE("a resumed log is cut where the checkpoint says and continues from there", "[metrics]") {
   const Folder folder;
   const auto path = folder.path / "metrics.jsonl";
   std::uint64_t at_checkpoint = 0;

@@ -30,14 +30,13 @@ TEST_CASE("the time that is left counts the validations that will be made", "[re
     return progress_line(Progress{.step = 7, .epoch = 3, .batch = 1}, seen,
                          {.epochs = 10, .steps_per_epoch = 2, .validate_every = every});
   };
-  CHECK_THAT(line(1), Contains("ETA 1:56:53"));  // behind epochs 4 to 10
+  CHECK_THAT(line(1), Contains("ETA 1:56:53"));  // after epochs 4 to 10
   CHECK_THAT(line(3), Contains("ETA 50:13"));    // 6, 9, 10
   CHECK_THAT(line(5), Contains("ETA 33:33"));    // 5, 10
   CHECK_THAT(line(100), Contains("ETA 16:53"));  // 10
 }
 
-TEST_CASE("the end names the newest validation and the best, as far as there were any",
-          "[report]") {
+TEST_CASE("the end names the newest validation and the best, if there were any", "[report]") {
   Progress progress{.step = 6, .epoch = 3};
   CHECK(reached_line(progress, std::nullopt) == "done: 3 epoch(s), 6 steps");
   progress.best_top1 = 0.75;

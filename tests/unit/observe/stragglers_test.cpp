@@ -33,7 +33,7 @@ TEST_CASE("data is the limit where a rank waits long for it, and it is said by h
   CHECK(found->wait_ms == 99);
   CHECK(found->share() == Approx(0.5));
   CHECK(find_data_limit({{50, 30, 15, 4, 1}}, 0.1).has_value());           // alone, too
-  CHECK_FALSE(find_data_limit({{0.5, 0.1, 0.1, 0, 0}}, 0.1).has_value());  // nobody feels it
+  CHECK_FALSE(find_data_limit({{0.5, 0.1, 0.1, 0, 0}}, 0.1).has_value());  // too short to matter
 }
 
 TEST_CASE("a rank that works longer is late, in the phase where it loses most", "[stragglers]") {
@@ -49,7 +49,7 @@ TEST_CASE("a rank that works longer is late, in the phase where it loses most", 
   CHECK(found[0].usual_phase_ms == Approx(60));
 }
 
-TEST_CASE("who waits for others is not late", "[stragglers]") {
+TEST_CASE("a rank that waits for others is not late", "[stragglers]") {
   std::vector<StepTimes> ranks(2, usual_times());
   ranks[1].data_ms += 50;
   ranks[0].exposed_comm_ms += 50;  // for rank 1
@@ -59,7 +59,7 @@ TEST_CASE("who waits for others is not late", "[stragglers]") {
   CHECK(found[0].phase == comm::Phase::data);
 }
 
-TEST_CASE("a slow node's ranks are all named, as long as they are no majority", "[stragglers]") {
+TEST_CASE("a slow node's ranks are all named, unless they are a majority", "[stragglers]") {
   std::vector<StepTimes> ranks(4, usual_times());
   ranks[2].backward_ms += 40;
   ranks[3].backward_ms += 60;

@@ -67,7 +67,7 @@ TEST_CASE("a slice larger than a bucket fills one with what precedes it", "[buck
   REQUIRE(buckets[1].offset == 1016);
 }
 
-TEST_CASE("slices that overlap are refused", "[buckets]") {
+TEST_CASE("slices that overlap are an error", "[buckets]") {
   const std::vector<Extent> slices{{0, 32}, {16, 16}};
   REQUIRE_THROWS_AS(plan_buckets(slices, 256), Error);
 }

@@ -16,7 +16,7 @@ using namespace lockstep::comm;
 
 namespace {
 
-/// Doubles the data, as a world of two equal ranks would, and writes down what it was asked for.
+/// Doubles the data, as a world of two equal ranks would, and records the calls.
 class Mirror final : public Communicator {
  public:
   struct Call {
@@ -81,8 +81,7 @@ TEST_CASE("buckets are started in order, each as soon as it and those before it 
   }
 }
 
-TEST_CASE("a bucket that was waited for is reduced, those behind it may be on their way",
-          "[reducer]") {
+TEST_CASE("a bucket that was waited for is reduced, later ones may be on their way", "[reducer]") {
   Fixture f;
   for (std::size_t slice = 0; slice < 5; ++slice) f.reducer.ready(slice);
   f.reducer.wait(0);

@@ -37,7 +37,7 @@ TEST_CASE("starts that begin at once take different numbers, and all but one are
   CHECK(newest == 1);
 }
 
-TEST_CASE("an older start is told who has begun anew", "[generation]") {
+TEST_CASE("an older start learns which start replaced it", "[generation]") {
   const Folder folder;
   const RunDirectory run(folder.path);
   CHECK_FALSE(newest_start(run));
@@ -45,7 +45,7 @@ TEST_CASE("an older start is told who has begun anew", "[generation]") {
   old.require_newest();
   const Generation newer(run, {0, 9, "n2", "12"});
   CHECK(newer.number() == 2);
-  CHECK_THROWS_WITH(old.require_newest(), Contains("started anew on n2 by job 12") &&
+  CHECK_THROWS_WITH(old.require_newest(), Contains("started again on n2 by job 12") &&
                                               Contains("generation 1") &&
                                               Contains("writes nothing more"));
   newer.require_newest();

@@ -1,5 +1,5 @@
-// PyTorch's own training records (../shared/reference): lockstep must be equal to them within the
-// bounds in their README.
+// PyTorch's own training records (../shared/reference): lockstep must match them within the bounds
+// in their README.
 #include <catch2/catch.hpp>
 #include <cmath>
 

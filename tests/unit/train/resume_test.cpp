@@ -50,7 +50,7 @@ const ResumeConditions same_conditions{"cpu, 1 thread", "build", 2, some_data(10
 
 }  // namespace
 
-TEST_CASE("the same configuration and conditions resume without a word", "[resume]") {
+TEST_CASE("the same configuration and conditions resume without a warning", "[resume]") {
   Config now = some_config();
   now.out = "elsewhere";
   now.checkpoint.every_steps = 5;
@@ -68,7 +68,7 @@ TEST_CASE("a resume with other bits names what differs", "[resume]") {
   CHECK_THAT(warning, Contains("ranks (2, now 4)"));
 }
 
-TEST_CASE("a place in the middle of an epoch is refused where it would mean other rows",
+TEST_CASE("a place in the middle of an epoch is an error where it would mean other rows",
           "[resume]") {
   const auto refused = [](const Config& now, const ResumeConditions& conditions,
                           const std::string& what) {
@@ -89,7 +89,7 @@ TEST_CASE("a place in the middle of an epoch is refused where it would mean othe
   refused(shuffle, same_conditions, "data.shuffle");
 }
 
-TEST_CASE("an order of blocks goes on in an epoch with the same ranks alone", "[resume]") {
+TEST_CASE("an order of blocks resumes in an epoch only with the same number of ranks", "[resume]") {
   for (const data::Shuffle shuffle : {data::Shuffle::block, data::Shuffle::node}) {
     const std::string order = choice_name(shuffle);
     Config config = some_config();
@@ -106,7 +106,7 @@ TEST_CASE("an order of blocks goes on in an epoch with the same ranks alone", "[
   }
 }
 
-TEST_CASE("a checkpoint of other classes or another shape is refused, other means are named",
+TEST_CASE("a checkpoint of other classes or another shape is an error, other means are named",
           "[resume]") {
   const auto judged_on = [](const data::DataSetInfo& data) {
     return judged(written_with(some_config(), 0), some_config(),
@@ -124,7 +124,7 @@ TEST_CASE("a checkpoint of other classes or another shape is refused, other mean
   CHECK_THAT(judged_on(other), Contains("mean of the training set ([0.5], now [0.75])"));
 }
 
-TEST_CASE("a step to stop behind that is passed already is refused with both", "[resume]") {
+TEST_CASE("stopping after a step that has passed is an error that names both steps", "[resume]") {
   ResumePoint point = written_with(some_config(), 0);
   point.header.progress.step = 3;
   Config now = some_config();
@@ -132,7 +132,7 @@ TEST_CASE("a step to stop behind that is passed already is refused with both", "
     now.stop_after = step;
     CHECK_THROWS_WITH(judge_resume(point, now, same_conditions),
                       Contains("stop-after = " + std::to_string(step)) &&
-                          Contains("step-00000007.h5 goes on behind step 3"));
+                          Contains("step-00000007.h5 resumes after step 3"));
   }
   now.stop_after = 4;
   CHECK(judge_resume(point, now, same_conditions).empty());

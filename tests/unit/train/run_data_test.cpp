@@ -76,7 +76,7 @@ TEST_CASE("looking ahead changes no batch", "[run]") {
   CHECK(read_epoch(run, {}, true) == plain);
 }
 
-TEST_CASE("nothing is looked at past the epoch's end", "[run]") {
+TEST_CASE("looking ahead ends at the epoch's end", "[run]") {
   Fixture run;
   const auto data = run.open();
   data->start_loader({}, run.device);
@@ -92,7 +92,7 @@ TEST_CASE("a run that starts in the middle of an epoch reads the rest of it", "[
   CHECK(read_epoch(run, {.step = 1, .batch = 1}, false) == rest);
 }
 
-TEST_CASE("an epoch whose validation alone is due is followed by the next one's rows", "[run]") {
+TEST_CASE("an epoch that only lacks its validation is followed by the next one's rows", "[run]") {
   Fixture run;
   const auto data = run.open();
   data->start_loader({.step = 3, .batch = 3}, run.device);
@@ -100,7 +100,7 @@ TEST_CASE("an epoch whose validation alone is due is followed by the next one's 
   CHECK(batch.epoch == 1);
 }
 
-TEST_CASE("where no step is left nothing is loaded", "[run]") {
+TEST_CASE("nothing is loaded when no step is left", "[run]") {
   Fixture run;
   CHECK_NOTHROW(run.open()->start_loader({.step = 6, .epoch = 1, .batch = 3}, run.device));
 }

@@ -21,7 +21,7 @@ TEST_CASE("a new run never writes over an existing one", "[run directory]") {
   CHECK(read_text(run.config()) == "model = \"resnet20\"\n");
 }
 
-TEST_CASE("of runs that begin at once each has a directory of its own", "[run directory]") {
+TEST_CASE("runs that begin at once have separate directories", "[run directory]") {
   const Folder folder;
   const std::string pattern = (folder.path / "run-{n}").string();
   make_directories(folder.path / "run-2");
@@ -39,7 +39,7 @@ TEST_CASE("one run writes in a directory, until it ends", "[run directory]") {
   for (int again = 0; again < 2; ++again) {
     const RunLock first(run);
     CHECK_THROWS_WITH(RunLock(run),
-                      Catch::Contains(folder.path.string() + ": another run is at work"));
+                      Catch::Contains(folder.path.string() + ": another run is writing here"));
   }
   CHECK_THROWS_WITH(RunLock(RunDirectory(folder.path / "none")),
                     Catch::Contains("none/.lock cannot be opened: No such file"));

@@ -49,7 +49,7 @@ class SecondRank final : public comm::Control {
   std::string path_;
 };
 
-/// A run of one rank in a folder of its own.
+/// A run of one rank in its own folder.
 struct Fixture {
   explicit Fixture(const std::string& out = "run") {
     spec.allocation.host = "n1";
@@ -129,7 +129,7 @@ TEST_CASE("a run that came and went while this one looked is noticed", "[run]") 
   CHECK_THROWS_WITH(files->claim({}), Contains("another run has just written here"));
 }
 
-TEST_CASE("a checkpoint counts on no line of metrics that is not in the file", "[run]") {
+TEST_CASE("a checkpoint counts only lines of metrics that are in the file", "[run]") {
   Fixture run;
   const auto files = run.begin();
   files->add_metrics("{\"step\": 1}");
@@ -148,7 +148,7 @@ TEST_CASE("an older start of a run writes nothing more", "[run]") {
   const Generation newer(files->directory(), {.number = 0, .step = 0, .host = "n2", .job = ""});
   const fs::path path = files->checkpoints().path_of(1);
   CHECK_THROWS_WITH(files->save(path, some_header(), run.parameters),
-                    Contains("started anew on n2"));
+                    Contains("started again on n2"));
   CHECK_FALSE(fs::exists(path));
 }
 

@@ -4,7 +4,7 @@
 
 using namespace lockstep::train;
 
-TEST_CASE("a run stops when it is asked to, and else only before its allocation's end", "[run]") {
+TEST_CASE("a run stops when it is asked to, otherwise only before its allocation's end", "[run]") {
   for (const auto& end : {std::optional<double>{}, std::optional<double>{1000}}) {
     const StopPolicy policy({.allocation_end_s = end, .margin_s = 30});
     CHECK(policy.wants_stop(true, 0));

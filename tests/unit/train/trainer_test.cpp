@@ -1,5 +1,5 @@
-// What the configuration says of the optimizer and the model, held against the oracle's gradients
-// and SGD's formula in double precision.
+// Checks what the configuration says about the optimizer and the model against the oracle's
+// gradients and SGD's formula in double precision.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -56,7 +56,7 @@ Values learned(Trainer& trainer) {
   return values;
 }
 
-/// Rows of random pixels, as a trainer and as the oracle take them.
+/// Rows of random pixels, in the forms of the trainer and of the oracle.
 struct Rows {
   Rows() : pixels(rows * side * side), images(pixels.size()), targets(rows) {
     for (std::size_t i = 0; i < pixels.size(); ++i) {
@@ -77,7 +77,7 @@ struct Rows {
   data::Batch batch;
 };
 
-/// Sutskever et al. 2013 as PyTorch writes it; Nesterov's form looks one step ahead.
+/// Sutskever et al. 2013 in PyTorch's form; Nesterov's looks one step ahead.
 void sgd(const Config::Optim& how, double lr, bool decays, const std::vector<double>& gradient,
          std::vector<double>& weight, std::vector<double>& velocity) {
   velocity.resize(weight.size());
@@ -89,7 +89,7 @@ void sgd(const Config::Optim& how, double lr, bool decays, const std::vector<dou
   }
 }
 
-/// The names of what decay-norm-and-bias = false does not spare.
+/// The names of the tensors that decay-norm-and-bias = false still decays.
 std::set<std::string> plain_weights(const nn::Network& network) {
   std::set<std::string> names;
   for (const nn::Tensor& tensor : nn::tensors(network))
