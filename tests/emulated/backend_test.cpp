@@ -243,7 +243,7 @@ TEST_CASE("what a GPU lacks is said with what was found and what is needed", "[b
   CHECK(absence([](Conditions&) {}).empty());
   CHECK_THAT(absence([](Conditions& c) { c.driver = 0; }), Contains("no NVIDIA driver"));
   CHECK_THAT(absence([](Conditions& c) { c.driver = 11080; }),
-             Contains("serves CUDA up to 11.8") && Contains("install a newer driver"));
+             Contains("supports CUDA up to 11.8") && Contains("install a newer driver"));
   CHECK_THAT(absence([](Conditions& c) { c.devices = 0; }), Contains("CUDA_VISIBLE_DEVICES"));
   CHECK_THAT(absence([](Conditions& c) { c.cudnn = 80907; }),
              Contains("needs 9.0.0 or newer") && Contains("was found"));
