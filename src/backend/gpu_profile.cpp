@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What cuDNN 9.19 reads of a device, all of it whole numbers but the name.
+// What cuDNN 9.19 reads about a device: whole numbers, except for the name.
 constexpr std::array cudnn_numbers = {"cudaDeviceId",
                                       "deviceVer",
                                       "multiProcessorCount",
@@ -39,7 +39,7 @@ constexpr std::array cudnn_sizes = {"maxGridSize", "maxBlockSize"};
 class Reader {
  public:
   Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-    require(object.is_object(), where_ + " is no JSON object");
+    require(object.is_object(), where_ + " is not a JSON object");
   }
   const Json& at(const char* key) const {
     require(
@@ -50,18 +50,18 @@ class Reader {
   double number(const char* key) const {
     const Json& value = at(key);
     require(value.is_number() && value.get<double>() >= 0,
-            fmt::format("{}: '{}' is no number", where_, key));
+            fmt::format("{}: '{}' is not a number", where_, key));
     return value.get<double>();
   }
   std::string text(const char* key) const {
     const Json& value = at(key);
-    require(value.is_string(), fmt::format("{}: '{}' is no text", where_, key));
+    require(value.is_string(), fmt::format("{}: '{}' is not text", where_, key));
     return value.get<std::string>();
   }
   void three_numbers(const char* key) const {
     const Json& value = at(key);
     require(value.is_array() && value.size() == 3,
-            fmt::format("{}: '{}' is no list of three numbers", where_, key));
+            fmt::format("{}: '{}' is not a list of three numbers", where_, key));
   }
 
  private:
@@ -98,7 +98,7 @@ double GpuRates::of(Precision precision) const {
 
 GpuProfile parse_gpu_profile(const std::string& json, const std::string& origin) {
   Json all = Json::parse(json, nullptr, false);
-  require(!all.is_discarded(), origin + " is no JSON");
+  require(!all.is_discarded(), origin + " is not JSON");
   const Reader read(all, origin);
   GpuProfile profile;
   profile.name = read.text("deviceName");

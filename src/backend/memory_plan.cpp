@@ -35,7 +35,7 @@ void MemoryPlanner::place() {
     std::size_t at = 0;
     for (const std::size_t other : placed) {
       const Buffer& o = buffers_[other];
-      if (o.last < buffer.first || buffer.last < o.first) continue;  // never alive together
+      if (o.last < buffer.first || buffer.last < o.first) continue;  // never alive at the same time
       if (at + buffer.bytes <= o.offset) break;
       at = std::max(at, o.offset + o.bytes);
     }

@@ -79,8 +79,8 @@ struct ZeroTable {
   }
 };
 
-// The instruction takes three cycles but one starts every cycle: three lanes of `lane` bytes run
-// side by side, and a lane's result is carried over those behind it by the map above.
+// The instruction takes three cycles, but one can start every cycle. So three lanes of `lane` bytes
+// run in parallel, and the map above carries each lane's result over the lanes that follow.
 template <std::size_t lane>
 [[gnu::target("sse4.2")]] std::uint32_t three_lanes(const std::uint8_t*& at, std::size_t& size,
                                                     std::uint32_t crc) {
@@ -111,11 +111,11 @@ template <std::size_t lane>
   return ~crc;
 }
 
-// Carry-less products fold 256 bytes at a time over those behind them: bytes at distance d are
-// multiplied by x^(8 d) modulo the polynomial (Gopal et al., "Fast CRC Computation for Generic
-// Polynomials Using PCLMULQDQ Instruction", Intel 2009). For d = 256, bit-reflected and shifted as
-// the paper has it: x^2080 for the lower half of a lane and x^2016 for the upper one. What is left
-// are 256 bytes with the CRC of the whole.
+// Carry-less products fold each 256 bytes into the next: bytes at distance d are multiplied by x^(8
+// d) modulo the polynomial (Gopal et al., "Fast CRC Computation for Generic Polynomials Using
+// PCLMULQDQ Instruction", Intel 2009). For d = 256, bit-reflected and shifted as in the paper:
+// x^2080 for the lower half of a lane and x^2016 for the upper one. The remaining 256 bytes have
+// the CRC of the whole.
 [[gnu::target("avx512f,vpclmulqdq")]] __m512i folded(__m512i part, __m512i over,
                                                      const std::uint8_t* behind) {
   const __m512i lower = _mm512_clmulepi64_epi128(part, over, 0x00);

@@ -100,7 +100,7 @@ void require_report_fits(const std::filesystem::path& path,
   std::error_code none;
   for (const std::filesystem::path& input : inputs)
     require(!std::filesystem::equivalent(path, input, none),
-            fmt::format("{} is read: the report cannot go there", path.string()));
+            fmt::format("cannot write the report to {}: it is an input file", path.string()));
   require(!std::filesystem::is_directory(path, none),
           fmt::format("cannot write {}: it is a directory", path.string()));
   const bool special =
@@ -109,7 +109,7 @@ void require_report_fits(const std::filesystem::path& path,
 }
 
 std::string read_text(const std::filesystem::path& path) {
-  // The system's reasons are wanted (and a directory can be opened but not read), so no stream.
+  // We want the system's reason, and a directory can be opened but not read: hence no stream.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) fail("cannot read", path, errno);
   std::string text;
@@ -140,7 +140,7 @@ void allow_open_files(std::size_t more) {
 std::string human_bytes(double bytes) {
   static constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   std::size_t unit = 0;
-  // 999.95 would be printed as 1000.0.
+  // Otherwise 999.95 would be printed as 1000.0.
   for (; std::abs(bytes) >= (unit == 0 ? 999.5 : 999.95) && unit + 1 < std::size(units); ++unit) {
     bytes /= 1000;
   }
@@ -163,7 +163,7 @@ std::size_t peak_resident_bytes() {
     status >> kibibytes;
     return kibibytes * 1024;
   }
-  // Sandboxed kernels leave the line out.
+  // Sandboxed kernels omit the line.
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::size_t>(usage.ru_maxrss) * 1024;

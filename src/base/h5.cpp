@@ -23,10 +23,11 @@ std::mutex& mutex() {
   return one;
 }
 
-/// What HDF5 gives as the cause of the call that has just failed; empty when it says nothing.
+/// The cause that HDF5 gives for the call that has just failed; empty when it gives none.
 std::string cause() {
   std::string text;
-  // The innermost record of the error stack is the cause; the others say who called whom.
+  // The innermost record of the error stack is the cause; the others say which function called
+  // which.
   const auto keep_innermost = [](unsigned depth, const H5E_error2_t* record, void* to) -> herr_t {
     if (depth == 0 && record->desc != nullptr) *static_cast<std::string*>(to) = record->desc;
     return 0;
@@ -137,7 +138,7 @@ void Item::expect_type(const NumberType& type) const {
   const bool kind = H5Tget_class(id) == (whole ? H5T_INTEGER : H5T_FLOAT);
   const bool width = type.bytes == 0 || H5Tget_size(id) == type.bytes;
   const bool sign = !whole || type.bytes == 0 || type.has_sign == (H5Tget_sign(id) == H5T_SGN_2);
-  if (!kind || !width || !sign) refuse(fmt::format("has another type than {}", type.name));
+  if (!kind || !width || !sign) refuse(fmt::format("has a type other than {}", type.name));
 }
 
 std::vector<std::uint64_t> Item::expect_rank(int rank) const {
@@ -166,7 +167,7 @@ std::vector<std::size_t> Item::shape() const {
   std::size_t product = 1;
   for (const std::uint64_t extent : dimensions) {
     if (extent != 0 && product > std::numeric_limits<std::size_t>::max() / extent)
-      refuse("has more values than can be");
+      refuse("has more values than are possible");
     product *= extent;
   }
   return {dimensions.begin(), dimensions.end()};
@@ -198,7 +199,7 @@ void Item::read_raw(Id memory, void* to) const {
 }
 
 void Item::expect_string() const {
-  if (H5Tget_class(type_.get()) != H5T_STRING) refuse("has another type than string");
+  if (H5Tget_class(type_.get()) != H5T_STRING) refuse("has a type other than string");
 }
 
 std::vector<std::string> Item::read_strings() const {
@@ -219,9 +220,9 @@ std::vector<std::string> Item::read_strings() const {
 
 std::vector<std::string> Item::read_fixed_strings(std::size_t longest) const {
   expect_string();
-  if (H5Tis_variable_str(type_.get()) != 0) refuse("has strings of any length");
+  if (H5Tis_variable_str(type_.get()) != 0) refuse("has strings of variable length");
   const std::size_t strings = count(), size = H5Tget_size(type_.get());
-  // Memory is taken before HDF5 finds out what is there.
+  // Checked first: the memory is allocated before HDF5 looks at what is in the file.
   if (strings > most_strings || size > longest || strings * size > most_text_bytes) {
     refuse(fmt::format("has {} strings of {} bytes; at most {} of {} are read", strings, size,
                        most_strings, longest));

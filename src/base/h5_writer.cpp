@@ -48,7 +48,7 @@ void Writer::make_group(const std::string& name) {
 
 void Writer::attribute(const std::string& name, Shape shape, const std::string& text,
                        Ending ending) {
-  // HDF5 knows no empty text: the zero behind it is stored, too.
+  // HDF5 has no empty text type, so the zero after the text is stored, too.
   const Type type = text_type(text.size() + (ending == Ending::zero ? 1 : 0), ending);
   make_attribute(name, type.get(), shape, text.c_str());
 }

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-/// `call(done)` does what it can of what is left after the first `done` bytes.
+/// Repeats `call(done)`, which handles what it can of the bytes after the first `done`.
 template <class Call>
 std::size_t all(std::size_t bytes, Call call) {
   std::size_t done = 0;

@@ -17,7 +17,7 @@ namespace {
 std::atomic<int> g_rank{0};
 std::atomic<int> g_world{1};
 
-// What stands on the terminal's last line, so that other lines do not land behind it.
+// The state of the terminal's last line, so that other lines do not follow a progress line on it.
 struct ProgressLine {
   std::mutex mutex;
   bool drawn = false;
@@ -29,8 +29,8 @@ ProgressLine& progress_line() {
   return line;
 }
 
-// One write for each call; a pipe that takes only a part gets the rest. A log that cannot be
-// written (closed pipe, full disk) must not end the training, so errors are left alone.
+// One write for each call; if a pipe takes only a part, the rest follows. A log that cannot be
+// written (closed pipe, full disk) must not end the training, so errors are ignored.
 void write_all(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(file, text.data(), text.size());
@@ -50,8 +50,8 @@ void say(int file, std::string_view kind, std::string_view line) {
   write_all(file, fmt::format("{}{}{}\n", who, kind, line));
 }
 
-// Open MPI gives each rank a pseudo-terminal as stdout, also when mpirun's own output goes to a
-// file; stderr stays a pipe and tells the two cases apart.
+// Open MPI gives each rank a pseudo-terminal as stdout, even when mpirun's own output goes to a
+// file. stderr stays a pipe then and tells the two cases apart.
 bool can_redraw() {
   static const bool terminal = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
   return terminal;

@@ -10,7 +10,7 @@ namespace lockstep::device {
 
 constexpr std::size_t most_moving = 4;
 
-/// Done once as many operations have left the stream as had been put in when it was recorded.
+/// Done once all operations that were in the stream when it was recorded have left it.
 class HostEvent final : public Event {
  public:
   HostEvent(HostStream& stream, std::size_t target) : stream_(stream), target_(target) {}
@@ -29,8 +29,8 @@ void HostStream::put(std::unique_ptr<Pending> operation) {
   operations_.push_back({std::move(operation), false});
 }
 
-// Operations behind the front one move too: that fills the time in which a collective waits for its
-// answers. More than a few would need more memory at once and make each call dearer.
+// A few operations after the front one advance too: that fills the time in which a collective waits
+// for answers. Advancing more would use more memory at once and make each call slower.
 bool HostStream::advance() {
   for (std::size_t i = 0; i < std::min<std::size_t>(operations_.size(), most_moving); ++i) {
     Entry& entry = operations_[i];

@@ -14,7 +14,7 @@ constexpr std::size_t alignment = 16;  // floats: one cache line, one AVX-512 ve
 
 std::size_t rounded_up(std::size_t size) { return (size + alignment - 1) / alignment * alignment; }
 
-// FNV-1a: gives every tensor its own stream of random numbers, whatever stands before it in the
+// FNV-1a: gives every tensor its own stream of random numbers, whatever comes before it in the
 // network.
 std::uint64_t hash(const std::string& name) {
   std::uint64_t h = 0xcbf29ce484222325ull;
@@ -58,8 +58,8 @@ const Slice& ArenaLayout::find(const std::string& name) const {
 ArenaLayout arena_layout(const Network& network,
                          const std::function<std::size_t(const Tensor&)>& physical_size) {
   std::vector<Tensor> all = tensors(network);
-  // Backward order, so that the first bucket to fill is the first that can be sent; inside a node
-  // the order stays.
+  // Backward order, so that the first bucket to fill is the first that can be sent; the order
+  // within a node does not change.
   std::stable_sort(all.begin(), all.end(), [](const Tensor& a, const Tensor& b) {
     if (learned(a.role) != learned(b.role)) return learned(a.role);
     return learned(a.role) ? a.node > b.node : a.node < b.node;

@@ -124,7 +124,7 @@ class Builder {
                     std::size_t channels, std::size_t stride) {
     std::size_t x = input;
     if (family_.bottleneck) {
-      // v1.5: the stride stands at the 3x3 convolution, as in torchvision.
+      // v1.5: the 3x3 convolution has the stride, as in torchvision.
       x = relu(batch_norm(conv(x, name + ".conv1", width, 1, 1), name + ".bn1"), name + ".relu1");
       x = relu(batch_norm(conv(x, name + ".conv2", width, 3, stride), name + ".bn2"),
                name + ".relu2");

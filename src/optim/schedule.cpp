@@ -9,7 +9,7 @@
 namespace lockstep::optim {
 namespace {
 
-/// How far the decay has come, 0 at its first step and 1 at total_steps.
+/// The progress of the decay: 0 at its first step, 1 at total_steps.
 double decay_progress(const ScheduleSpec& spec, std::uint64_t step) {
   if (spec.total_steps <= spec.warmup_steps) return 1;
   const double done = static_cast<double>(step - spec.warmup_steps);

@@ -32,7 +32,7 @@ double best(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
 
-/// The slowest rank's time for one round.
+/// The time of the slowest rank for one round.
 double time_ms(const std::function<void()>& reduce) {
   must(MPI_Barrier(MPI_COMM_WORLD));
   const double start = lockstep::now_ms();
@@ -62,7 +62,7 @@ void lockstep_stream(lockstep::comm::Communicator& communicator, Gradient& gradi
   communicator.network().synchronize();
 }
 
-/// Arithmetic in the cache, as backward's kernels do it: about `ms` on an idle core.
+/// Arithmetic in the cache, like that of backward's kernels: about `ms` on an idle core.
 float compute(double ms) {
   static std::vector<float> values(4096, 1.0f);
   const double end = lockstep::now_ms() + ms;
@@ -71,9 +71,8 @@ float compute(double ms) {
   return values[0];
 }
 
-/// A backward pass of equal steps, each followed by progress(), with a bucket ready behind every
-/// so many. What the reduction's work takes from the core comes on top, as does what is left over
-/// at the end.
+/// A backward pass of equal steps, each followed by progress(); every few steps a bucket becomes
+/// ready. The reduction's work adds to the time, and so does what remains at the end.
 void hidden(lockstep::comm::Communicator& communicator, Gradient& gradient, double ms,
             bool reduce) {
   constexpr std::size_t steps = 160;
@@ -99,7 +98,7 @@ int main(int argc, char** argv) {
 
   const double backward_ms = 5 * megabytes;
 
-  // Interleaved, so that all meet the same load of the machine.
+  // Interleaved, so that all run under the same load of the machine.
   std::vector<double> ours, blocking, nonblocking, with, without;
   for (int round = 0; round < rounds; ++round) {
     ours.push_back(time_ms([&] { lockstep_stream(*communicator, gradient); }));
@@ -118,6 +117,6 @@ int main(int argc, char** argv) {
   report("lockstep", ours);
   report("MPI_Allreduce", blocking);
   report("MPI_Iallreduce", nonblocking);
-  fmt::print("behind {} ms of backward: {:.2f} ms on top (best {:.2f})\n", backward_ms,
+  fmt::print("during {} ms of backward: {:.2f} ms added (best {:.2f})\n", backward_ms,
              median(with) - median(without), best(with) - best(without));
 }

@@ -1,4 +1,4 @@
-"""The programs that are compared: how each is started, and the figures that it gives back."""
+"""The programs that are compared: how each is started, and which figures it returns."""
 import dataclasses
 import json
 import os
@@ -9,11 +9,11 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-PYTHON = '/usr/bin/python3'  # Debian's: the one that sees python3-torch
+PYTHON = '/usr/bin/python3'  # Debian's: the one that can import python3-torch
 THREADS = 2
 
-# glibc gives large blocks back to the system at once and faults them in again in the next step:
-# with these PyTorch keeps them, which is its faster configuration.
+# By default glibc returns large blocks to the system at once and faults them in again in the next
+# step. With these settings PyTorch keeps them, which is its faster configuration.
 TORCH_ENVIRONMENT = {
     'OMP_NUM_THREADS': str(THREADS),
     'MALLOC_MMAP_THRESHOLD_': '8589934592',
@@ -23,7 +23,7 @@ TORCH_ENVIRONMENT = {
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One training that all contenders do."""
+    """One training that all contenders run."""
     model: str
     batch: int
     image: int
@@ -36,7 +36,7 @@ class Case:
 
 
 class Failure(Exception):
-    """A contender did not give figures; the text says why."""
+    """A contender returned no figures; the text says why."""
 
 
 def build():
@@ -53,7 +53,7 @@ def mpirun():
 
 
 def call(command, environment=None):
-    """Runs it to its end; its standard output."""
+    """Runs it to its end; returns its standard output."""
     command = [str(word) for word in command]
     try:
         done = subprocess.run(command, env={**os.environ, **(environment or {})},
@@ -77,7 +77,7 @@ def lockstep(case, ranks, *more):
 
 
 def conv_floor(case):
-    """The convolutions of the same steps, alone."""
+    """The convolutions of the same steps, without the rest."""
     text = call([build() / 'bench' / 'conv_floor', *case.options(), '--threads', THREADS])
     return json.loads(text)
 
@@ -91,9 +91,9 @@ def torch(case, limit_s=600):
 def torch_missing():
     """Why PyTorch cannot take part, or ''."""
     if not shutil.which(PYTHON):
-        return f'{PYTHON} is not there'
+        return f'{PYTHON} does not exist'
     found = subprocess.run([PYTHON, '-c', 'import torch'], capture_output=True)
-    return '' if found.returncode == 0 else 'install python3-torch to see it here'
+    return '' if found.returncode == 0 else 'install python3-torch to include it here'
 
 
 def progress(text):

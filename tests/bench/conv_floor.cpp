@@ -1,8 +1,8 @@
-// What a network's convolutions alone take in one training step on the CPU backend: its very
-// primitives on its very chunks and lanes, and nothing between them. Prints JSON:
+// Measures a network's convolutions alone in one training step on the CPU backend: its own
+// primitives on its own chunks and lanes, with nothing between them. Prints JSON:
 //   conv_floor --model resnet50 --image 224 --batch 8 --precision bf16 --threads 2
 // Batch norm, copies of weights, adding up partial weight gradients and the linear layer are left
-// out. Sources and gradients stay in the lane's cache, where the backend has just made them;
+// out. Sources and gradients stay in the lane's cache, where the backend would have just made them;
 // outputs go to memory for the whole batch, since batch norm needs all of them.
 #include <fmt/core.h>
 
@@ -55,7 +55,7 @@ struct Lane {
   dnnl::stream stream{engine()};
 };
 
-/// One convolution of the network, cut as its region is.
+/// One convolution of the network, cut in the same way as its region.
 class Layer {
  public:
   Layer(const nn::Network& network, const Unit& unit, const Region& region, Storage storage,
@@ -184,7 +184,7 @@ class Convolutions {
     times_.resize(layers_.size());
   }
 
-  /// A step's convolutions in its order: forward, then backward in reverse.
+  /// One step's convolutions in the step's order: forward, then backward in reverse.
   void pass(Team& team) {
     for (std::size_t l = 0; l < layers_.size(); ++l) time(team, l, forward);
     for (std::size_t l = layers_.size(); l-- > 0;) {
@@ -195,7 +195,7 @@ class Convolutions {
 
   void forget() { times_.assign(layers_.size(), {}); }
 
-  /// Median over the passes of the sum of some kinds over all layers, ms.
+  /// For some kinds, summed over all layers: the median over the passes, in ms.
   double total_ms(std::initializer_list<Kind> which) const {
     std::vector<double> sums(times_[0][forward].size());
     for (const auto& layer : times_)
@@ -255,10 +255,9 @@ Options parse(int argc, char** argv) {
   const auto count = CLI::PositiveNumber;
   app.add_option("--batch", options.batch, "rows")->check(count)->capture_default_str();
   app.add_option("--threads", options.threads, "lanes")->check(count)->capture_default_str();
-  app.add_option("--steps", options.passes, "passes that count")
-      ->check(count)
+  app.add_option("--steps", options.passes, "measured passes")->check(count)->capture_default_str();
+  app.add_option("--warm-up", options.warm_up, "passes before the measured ones")
       ->capture_default_str();
-  app.add_option("--warm-up", options.warm_up, "passes before them")->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -269,7 +268,8 @@ Options parse(int argc, char** argv) {
 
 void measure(const Options& options) {
   require(options.threads <= options.batch, "--threads: at most one for each row of the batch");
-  kernels(options.precision == "bf16" ? Storage::bf16 : Storage::fp32);  // refuses bf16 as training
+  kernels(options.precision == "bf16" ? Storage::bf16
+                                      : Storage::fp32);  // throws for bf16 where training does
   const cluster::CpuSet allowed = cluster::current_cpus();
   std::vector<cluster::CpuSet> cpus;
   for (std::size_t lane = 0; lane < options.threads; ++lane)

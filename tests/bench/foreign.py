@@ -1,4 +1,4 @@
-"""What a busy process that is none of ours costs when it sits on one of our two cores."""
+"""What another busy process costs when it runs on one of our two cores."""
 import contextlib
 import os
 import signal
@@ -11,7 +11,7 @@ import machine
 import steps
 
 TITLE = 'One busy foreign process on one of the 2 cores'
-COLUMNS = ['model', 'batch', 'precision', 'configuration', 'alone ms', 'beside it ms', '×']
+COLUMNS = ['model', 'batch', 'precision', 'configuration', 'alone ms', 'with it ms', '×']
 LIMIT_S = 30  # for PyTorch, whose steps may take seconds each
 
 
@@ -29,11 +29,11 @@ def busy_process():
 
 
 def row(case, name, pairs):
-    alone, beside = (statistics.median(times) for times in zip(*pairs))
+    alone, with_it = (statistics.median(times) for times in zip(*pairs))
     ratio = statistics.median(loaded / quiet for quiet, loaded in pairs)
     return {'model': case.model, 'batch': str(case.batch), 'precision': case.precision,
             'configuration': steps.NAMES[name], 'alone ms': f'{alone:.1f}',
-            'beside it ms': f'{beside:.1f}', '×': f'{ratio:.2f}'}
+            'with it ms': f'{with_it:.1f}', '×': f'{ratio:.2f}'}
 
 
 def measure(asked, report):
@@ -53,6 +53,6 @@ def measure(asked, report):
                     loaded = run()['step_ms']
                 pairs[name].append((quiet, loaded))
                 contenders.progress(f'{case.model} {case.precision} {name:8} {quiet:8.1f} ms alone'
-                                    f' {loaded:8.1f} ms beside a busy process')
+                                    f' {loaded:8.1f} ms with a busy process')
         report['rounds'].append({'model': case.model, 'precision': case.precision, **pairs})
         report['rows'] += [row(case, name, of_name) for name, of_name in pairs.items()]

@@ -1,4 +1,4 @@
-"""Where a training step's time goes: each region of the tape beside its convolutions alone."""
+"""Where a training step's time goes: each region of the tape, and its convolutions alone."""
 import statistics
 
 import contenders

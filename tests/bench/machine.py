@@ -1,4 +1,4 @@
-"""What this machine is, and what else runs on it while something is measured."""
+"""Describes this machine, and what else runs on it during a measurement."""
 import os
 import platform
 import time
@@ -7,7 +7,7 @@ CPUINFO = '/proc/cpuinfo'
 
 
 def cpu_field(name):
-    """A line of /proc/cpuinfo, of the first processor; '' without one."""
+    """A line of /proc/cpuinfo, for the first processor; '' without one."""
     with open(CPUINFO) as lines:
         for line in lines:
             key, _, value = line.partition(':')
@@ -28,7 +28,7 @@ def describe():
 
 
 def choose_cores(count):
-    """One logical processor of each of `count` allowed cores; cores are shared when too few."""
+    """One logical processor of each of `count` allowed cores; if there are too few, they are shared."""
     allowed = sorted(os.sched_getaffinity(0))
     first_of_core = {}
     for cpu in allowed:
@@ -53,8 +53,8 @@ def used_s():
 
 
 class OtherLoad:
-    """Processors that were busy with something else between two moments: nothing that this process
-    or a child that it has waited for did."""
+    """Processors that were busy with something else between two moments: it leaves out this process
+    and the children that it has waited for."""
 
     def __init__(self):
         self.begin = self.now()

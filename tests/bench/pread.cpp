@@ -1,5 +1,5 @@
-// Rows read by pread alone, in random order, into one buffer for each thread: what a loader's
-// threads are measured by.
+// Reads rows with pread alone, in random order, into one buffer for each thread: the yardstick for
+// a loader's threads.
 //   pread FILE ROW-BYTES [threads = 1] [seconds = 2]      prints rows a second
 #include <fcntl.h>
 #include <fmt/core.h>

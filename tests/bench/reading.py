@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Reading rows, beside pread and h5py on the same cores:
+"""Measures reading rows, compared with pread and h5py on the same cores:
 
   tests/bench/reading.py [raw] [small] [gzip]          (all when none is named)
 
-  raw    256 x 256 x 3 bytes, crop 224 and flip, beside pread of the same bytes
+  raw    256 x 256 x 3 bytes, crop 224 and flip, compared with pread of the same bytes
   small  32 x 32 x 3 bytes, padded crop, flip and cutout
-  gzip   chunks that h5py wrote (images with noise, gzip 4), in order, beside h5py's one thread
+  gzip   chunks that h5py wrote (images with noise, gzip 4), in order, against one thread of h5py
 
 BUILD=build, DIR=/dev/shm/lockstep-reading for the files, SECONDS=2 for each figure, ROUNDS=3. All files are in
 the page cache. The contenders take turns; medians over the rounds.
@@ -38,7 +38,7 @@ def crc32c_of_rows(rows):
 
 
 def shard(name, rows, side):
-    """A shard as data/FORMAT.md has it."""
+    """A shard as data/FORMAT.md defines it."""
     random = np.random.default_rng(1)
     images = random.integers(0, 256, (64, side, side, 3), np.uint8)
     labels = np.zeros(64, '<i4')
@@ -56,7 +56,7 @@ def shard(name, rows, side):
 
 
 def chunked(name, rows, side, chunk):
-    """Smooth images with some noise, as photographs compress."""
+    """Smooth images with some noise, which compress like photographs."""
     random = np.random.default_rng(1)
     base = random.integers(0, 256, (rows, side // 16, side // 16, 3)).repeat(16, 1).repeat(16, 2)
     images = np.clip(base + random.normal(0, 3, base.shape), 0, 255).astype(np.uint8)
@@ -87,7 +87,7 @@ def by_h5py(path):
         chunk = images.chunks[0]
         while time.perf_counter() - start < float(SECONDS):
             first = done % len(images)
-            done += len(images[first:first + chunk])  # its best: whole chunks, in order
+            done += len(images[first:first + chunk])  # its fastest way: whole chunks, in order
         return done / (time.perf_counter() - start)
 
 

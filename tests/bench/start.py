@@ -15,11 +15,11 @@ COLUMNS = ['clock', 'seconds']
 ROOT = contenders.HERE.parent.parent
 CONFIG = ROOT / 'jobs' / 'configs' / 'shapes.toml'
 FIRST_STEP = re.compile(r'first step done ([0-9.]+) s after the start')
-STOPPED = 3  # the program's status behind --stop-after
+STOPPED = 3  # the program's status after --stop-after
 
 
 def data_set():
-    """The default data set, made now if `make train` has not made it."""
+    """The default data set; makes it if `make train` has not made it."""
     made = ROOT / 'data' / 'shapes'
     if made.exists():
         return made
@@ -31,7 +31,7 @@ def data_set():
 
 
 def first_step(data, folder):
-    """Seconds that the program itself counts, and those since mpirun was called."""
+    """Seconds by the program's own clock, and since mpirun was called."""
     command = [*contenders.mpirun(), '-np', '2', contenders.program(), 'train', '--config', CONFIG,
                '--data.train', data / 'train', '--data.val', data / 'val',
                '--out', pathlib.Path(folder) / 'run', '--stop-after', '1']
@@ -46,7 +46,7 @@ def first_step(data, folder):
         if found:
             own, wall = float(found[1]), time.monotonic() - begin
     if own is None or process.wait() != STOPPED:
-        raise contenders.Failure('the default training did not stop behind its first step:\n'
+        raise contenders.Failure('the default training did not stop after its first step:\n'
                                  + said[-2000:])
     return own, wall
 
@@ -63,7 +63,7 @@ def measure(asked, report):
             shutil.rmtree(folder)
         report['other_load'].append(round(load.cores(), 2))
         contenders.progress('first step after %.2f s; %.2f s with mpirun' % seconds[-1])
-    seconds = seconds[1:]  # the first brought program and data into the system's cache
+    seconds = seconds[1:]  # the first run loaded program and data into the system's cache
     report['rounds'] = seconds
     own, wall = (f'{statistics.median(values):.2f}' for values in zip(*seconds))
     report['rows'] = [{'clock': "the program's own", 'seconds': own},

@@ -5,7 +5,7 @@ import contenders
 import machine
 
 TITLE = 'Training steps, 2 cores'
-#        batch, side of the images, steps that count in a round
+#        batch, side of the images, measured steps in a round
 MODELS = {
     'resnet20': (128, 32, 30),
     'resnet18': (16, 224, 8),
@@ -25,7 +25,7 @@ def cases(asked):
 
 
 def one_round(case, with_torch, report):
-    """Figures by contender, measured one after the other."""
+    """Figures of each contender, measured one after the other."""
     takes_part = {'threads': lambda: contenders.lockstep(case, 1)}
     if with_torch:
         takes_part['torch'] = lambda: contenders.torch(case)
@@ -47,7 +47,7 @@ def middle(rounds, name, figure):
 
 
 def paired(rounds, name, other, figure):
-    """Median over the rounds of the ratio within a round; None when the other did not run."""
+    """Median over the rounds of the ratio within a round; None when the other one did not run."""
     ratios = [one[name][figure] / one[other][figure] for one in rounds if other in one]
     return statistics.median(ratios) if ratios else None
 

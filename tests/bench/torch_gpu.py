@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Times PyTorch's training steps on a GPU; the peer of `lockstep bench train --backend cuda`.
+"""Times PyTorch's training steps on a GPU, to compare with `lockstep bench train --backend cuda`.
 
   tests/bench/torch_gpu.py --model resnet50 --precision fp16 --batch 256 [--compile]
 
 Channels last, SGD with momentum and weight decay, fp16 (with loss scaling) and bf16 by autocast,
-cuDNN's benchmark mode. The images lie on the device already. Prints one line of JSON.
+cuDNN's benchmark mode. The images are already on the device. Prints one line of JSON.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ AUTOCAST = {'fp16': torch.float16, 'bf16': torch.bfloat16}
 
 
 def make_step(options):
-    """A function that does one whole training step; it does not wait for the device."""
+    """Returns a function that runs one whole training step without waiting for the device."""
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
     allow_tf32 = options.precision != 'fp32'
@@ -66,8 +66,8 @@ def main():
     parser.add_argument('--precision', default='fp16', choices=('fp32', 'tf32', 'bf16', 'fp16'))
     parser.add_argument('--batch', type=int, default=256)
     parser.add_argument('--compile', action='store_true', help='torch.compile the network')
-    parser.add_argument('--steps', type=int, default=30, help='steps that count')
-    parser.add_argument('--warm-up', type=int, default=10, help='steps before them')
+    parser.add_argument('--steps', type=int, default=30, help='measured steps')
+    parser.add_argument('--warm-up', type=int, default=10, help='steps before the measured ones')
     options = parser.parse_args()
     times = measure(make_step(options), options)
     step_ms = statistics.median(times)

@@ -1,4 +1,4 @@
-"""The ResNets that the benchmarks train in PyTorch: layer for layer those of `lockstep`."""
+"""The ResNets that the benchmarks train in PyTorch: the same as lockstep's, layer for layer."""
 from torch import nn
 from torch.nn import functional as F
 
@@ -51,7 +51,7 @@ def basic(channels_in, width, stride, shortcut):
 
 
 def bottleneck(channels_in, width, stride, shortcut):
-    """Version 1.5: the 3 x 3 convolution strides."""
+    """Version 1.5: the 3 x 3 convolution has the stride."""
     channels = 4 * width
     layers = [*conv(channels_in, width, 1), relu(), *conv(width, width, 3, stride), relu(),
               *conv(width, channels, 1)]
@@ -81,7 +81,7 @@ IMAGENET = {
 
 
 def resnet(model):
-    """The network, the side of its usual images, its usual number of classes."""
+    """The network, the side of its usual images, and its usual number of classes."""
     if model in IMAGENET:
         block, counts = IMAGENET[model]
         first = [*conv(3, 64, 7, 2), relu(), nn.MaxPool2d(3, 2, 1)]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Times PyTorch's training steps on the CPU; the peer of `lockstep bench train`.
+"""Times PyTorch's training steps on the CPU, to compare with `lockstep bench train`.
 
   OMP_NUM_THREADS=2 tests/bench/torch_train.py --model resnet20 --precision fp32 --batch 128
 
@@ -19,7 +19,7 @@ from torch_networks import resnet
 
 
 def make_step(options):
-    """A function that does one whole training step."""
+    """Returns a function that runs one whole training step."""
     torch.manual_seed(0)
     network, usual_side, classes = resnet(options.model)
     side = options.image or usual_side
@@ -40,7 +40,7 @@ def make_step(options):
 
 
 def measure(options):
-    """Step times in ms; stops early, but not before the second step, when the time is up."""
+    """Step times in ms; stops early when the time is up, but not before the second step."""
     step = make_step(options)
     end = time.perf_counter() + options.limit_s
     for _ in range(options.warm_up):
@@ -61,8 +61,8 @@ def main():
     parser.add_argument('--image', type=int, default=0, help="side of the images (0: the model's usual)")
     parser.add_argument('--batch', type=int, default=128)
     parser.add_argument('--threads', type=int, default=2)
-    parser.add_argument('--steps', type=int, default=10, help='steps that count')
-    parser.add_argument('--warm-up', type=int, default=3, help='steps before them')
+    parser.add_argument('--steps', type=int, default=10, help='measured steps')
+    parser.add_argument('--warm-up', type=int, default=3, help='steps before the measured ones')
     parser.add_argument('--limit-s', type=float, default=600, help='seconds for all steps')
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

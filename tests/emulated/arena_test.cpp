@@ -11,7 +11,7 @@ using namespace lockstep::test;
 
 namespace {
 
-/// Three slices: of one quad, of several chunks with an odd end, of 100 floats.
+/// Three slices: of one quad, of several chunks with an odd end, and of 100 floats.
 const std::vector<Chunk> chunks = {
     {0, 4, 0}, {16, chunk_floats, 1}, {16 + chunk_floats, 1028, 1}, {5152, 100, 2}};
 constexpr std::size_t arena = 5264;
@@ -84,7 +84,7 @@ TEST_CASE("the update of a span of chunks: momentum, Nesterov, decay by slice, l
       }
 }
 
-TEST_CASE("what is not to be applied changes nothing", "[kernel]") {
+TEST_CASE("a step that is not applied changes nothing", "[kernel]") {
   DeviceScalars scalars;
   scalars.step.lr = 0.1f;
   scalars.apply = 0;
@@ -118,7 +118,7 @@ TEST_CASE("running statistics fade by each slice's share, unless the step is ski
   }
 }
 
-TEST_CASE("one overflow anywhere skips the step and halves the scale; the next one is judged anew",
+TEST_CASE("one overflow anywhere skips the step and halves the scale; the next one is judged again",
           "[kernel]") {
   const std::size_t count = 70004;
   for (const float spoiler : {INFINITY, -INFINITY, NAN})

@@ -1,4 +1,4 @@
-// The backend around the kernels: its streams, its copies from pinned memory, what it refuses.
+// The backend around the kernels: its streams, its copies from pinned memory, its errors.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -28,7 +28,7 @@ struct Under {
 
 constexpr std::size_t rows = 3, steps = 3;
 
-/// Batches of two micro-batches in a ring of two pinned slots, as the loader has them.
+/// Batches of two micro-batches in a ring of two pinned slots, like the loader's.
 class Feed {
  public:
   Feed(const Case& c, Device& device) : case_(c), row_bytes_(c.network.input.count()) {
@@ -56,14 +56,14 @@ class Feed {
   PinnedBuffer slots_[2];
 };
 
-/// The hash of all that was learned in some steps of two micro-batches, and the losses.
+/// The hash of everything learned in some steps of two micro-batches, and the losses.
 struct Trained {
   std::uint32_t hash = 0;
   std::vector<double> losses;
   bool operator==(const Trained&) const = default;
 };
 
-/// A slot's bytes change as soon as its step is over.
+/// A slot's bytes change as soon as its step has ended.
 Trained train(const Case& c, Precision precision, bool prefetch) {
   Compiled compiled(c, rows, make_cuda_backend(0), precision);
   Program& program = *compiled.program;
@@ -98,8 +98,8 @@ Trained train(const Case& c, Precision precision, bool prefetch) {
 }  // namespace
 
 TEST_CASE(
-    "training gives the same bits whenever streams and threads do their work, with the next "
-    "batch on its way meanwhile or not",
+    "training gives the same bits whatever the order of streams and threads, with the next "
+    "batch copied at the same time or not",
     "[backend]") {
   using emulated::Order;
   using emulated::Streams;
@@ -123,7 +123,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a mark of progress is reached when all before it is done", "[backend]") {
+TEST_CASE("a mark of progress is reached when all work before it is done", "[backend]") {
   emulated::Conditions conditions;
   conditions.streams = emulated::Streams::late;
   const Under under(conditions);
@@ -196,7 +196,7 @@ TEST_CASE("a step's floors are those of the tape's steps, in their order, and of
 }
 
 TEST_CASE(
-    "memory that is too small is refused before anything is allocated, with a batch that fits",
+    "memory that is too small is an error before any allocation, which names a batch that fits",
     "[backend]") {
   const nn::Network network = bottlenecks();
   const auto backend = make_cuda_backend(0);
@@ -230,7 +230,8 @@ TEST_CASE(
   CHECK_THROWS_AS(backend->compile(network, spec, *parameters), InputError);
 }
 
-TEST_CASE("what a GPU lacks is said with what was found and what is needed", "[backend]") {
+TEST_CASE("a GPU or library that will not do is reported with what was found and what is needed",
+          "[backend]") {
   const auto absence = [](const auto& change) {
     emulated::Conditions conditions;
     change(conditions);
@@ -243,7 +244,7 @@ TEST_CASE("what a GPU lacks is said with what was found and what is needed", "[b
   CHECK(absence([](Conditions&) {}).empty());
   CHECK_THAT(absence([](Conditions& c) { c.driver = 0; }), Contains("no NVIDIA driver"));
   CHECK_THAT(absence([](Conditions& c) { c.driver = 11080; }),
-             Contains("serves CUDA up to 11.8") && Contains("install a newer driver"));
+             Contains("supports CUDA up to 11.8") && Contains("install a newer driver"));
   CHECK_THAT(absence([](Conditions& c) { c.devices = 0; }), Contains("CUDA_VISIBLE_DEVICES"));
   CHECK_THAT(absence([](Conditions& c) { c.cudnn = 80907; }),
              Contains("needs 9.0.0 or newer") && Contains("was found"));

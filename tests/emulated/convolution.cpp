@@ -1,5 +1,5 @@
-// In place of cuDNN: convolutions as plain loops that sum in fp32, with its contract on the storage
-// of what is read and written, and with a workspace that nobody else may count on.
+// Replaces cuDNN with plain loops that sum in fp32. It keeps cuDNN's contract on the storage of
+// what is read and written, and its workspace has no defined content.
 #include "ports/cuda/plan/convolution.hpp"
 
 #include <cuda_bf16.h>
@@ -58,15 +58,15 @@ void write(const std::vector<float>& values, Storage storage, void* data) {
   }
 }
 
-/// Calls body(x, w, y) for each pixel of each window: where its channels and the weights for them
-/// begin, and the outputs that they count for. Weights [kernel, kernel, outputs, channels].
+/// Calls body(x, w, y) for each pixel of each window, with the offsets of its channels, of their
+/// weights and of the outputs that they contribute to. Weights [kernel, kernel, outputs, channels].
 template <class Body>
 void each_pixel(const ConvShape& s, const Body& body) {
   for (std::size_t n = 0; n < s.batch; ++n)
     for (std::size_t oy = 0; oy < s.out_height; ++oy)
       for (std::size_t ox = 0; ox < s.out_width; ++ox)
         for (std::size_t k = 0; k < s.kernel * s.kernel; ++k) {
-          // Unsigned: what lies above or left of the image is larger than it.
+          // Unsigned: a position above or left of the image becomes larger than the image.
           const std::size_t y = oy * s.stride + k / s.kernel - s.padding;
           const std::size_t x = ox * s.stride + k % s.kernel - s.padding;
           if (y >= s.height || x >= s.width) continue;
@@ -80,7 +80,7 @@ void add(float factor, const float* from, std::size_t count, float* to) {
   for (std::size_t i = 0; i < count; ++i) to[i] += factor * from[i];
 }
 
-/// Between [outputs, pixels, channels], as weights are kept, and an order for the loops above.
+/// Converts between [outputs, pixels, channels], the stored order of weights, and the loops' order.
 enum class Weights { by_output, by_channel };  ///< innermost: channels, or outputs
 std::size_t place(const ConvShape& s, Weights order, std::size_t k, std::size_t p, std::size_t c) {
   return order == Weights::by_output ? (p * s.outputs + k) * s.channels + c
@@ -98,7 +98,7 @@ std::vector<float> reordered(const ConvShape& s, Weights order, const std::vecto
   return moved;
 }
 
-/// What a fused forward or weight gradient multiplies: ReLU(x * scale + shift), as fp16.
+/// The input of a fused forward or weight gradient: ReLU(x * scale + shift), as fp16.
 void normalise(const ConvShape& s, const NormOperands& norm, std::vector<float>& x) {
   const std::vector<float> scale = read(norm.scale, s.channels, Storage::fp16),
                            shift = read(norm.shift, s.channels, Storage::fp16);
@@ -119,14 +119,14 @@ void write_sums(const ConvShape& s, const NormOperands& norm, const std::vector<
   write(square_sum, Storage::fp32, norm.square_sum);
 }
 
-/// The rest of a fused data gradient, of which `g` holds the convolution's part and `x` what the
-/// batch norm read.
+/// The rest of a fused data gradient. `g` holds the convolution's part and `x` the batch norm's
+/// input.
 void end_before_relu(const ConvShape& s, Storage storage, const NormOperands& norm,
                      const std::vector<float>& x, std::vector<float> g) {
   const auto of_norm = [&](const float* at) { return read(at, s.channels, Storage::fp32); };
   const std::vector<float> mean = of_norm(norm.mean), inverse = of_norm(norm.inverse_deviation),
                            gamma = of_norm(norm.gamma), beta = of_norm(norm.beta);
-  // Nobody may count on the last three.
+  // The last three have no defined content.
   std::vector<float> sums(gradient_sum_arrays * s.channels, std::nanf(""));
   std::fill_n(sums.begin(), 2 * s.channels, 0.f);
   for (std::size_t i = 0; i < g.size(); ++i) {
@@ -195,7 +195,7 @@ std::size_t ConvPlan::workspace() const { return workspace_bytes; }
 const std::string& ConvPlan::engine() const { return impl_->engine; }
 
 void ConvPlan::run(const ConvOperands& operands, void* workspace) const {
-  check(emulated::on_device(workspace, workspace_bytes), "a workspace beyond its allocation");
+  check(emulated::on_device(workspace, workspace_bytes), "a workspace goes beyond its allocation");
   emulated::enqueue(impl_->stream, [=, request = impl_->request] {
     std::memset(workspace, 0xff, workspace_bytes);
     convolve(request, operands);

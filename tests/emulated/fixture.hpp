@@ -11,8 +11,8 @@
 
 namespace lockstep::test {
 
-/// Memory that a kernel gets: `count` values kept as `storage` says, NaN until something is
-/// written, with a margin on both sides that nobody may touch.
+/// Memory for a kernel: `count` values stored as `storage`, NaN until written, with a margin on
+/// both sides that no kernel may touch.
 class Values {
  public:
   Values(cuda::Storage storage, std::size_t count);
@@ -33,9 +33,9 @@ class Values {
   std::vector<std::byte> memory_;
 };
 
-/// What is left of the values in a storage.
+/// The values after rounding to a storage.
 std::vector<double> rounded(cuda::Storage storage, std::span<const double> values);
-/// Half of the distance between neighbouring values, relative.
+/// Half of the relative distance between neighbouring values.
 double precision_of(cuda::Storage storage);
 constexpr cuda::Storage all_storages[] = {cuda::Storage::fp32, cuda::Storage::bf16,
                                           cuda::Storage::fp16};
@@ -44,8 +44,8 @@ std::string to_string(cuda::Storage storage);
 /// Numbers in [-1, 1), a pure function of the seed.
 std::vector<double> some_values(std::size_t count, std::uint64_t seed);
 
-/// Runs `kernel` with threads and blocks in different orders; gives what the first run wrote, after
-/// a check that all wrote the same bits.
+/// Runs `kernel` with threads and blocks in different orders. Checks that all runs write the same
+/// bits, and returns those of the first.
 using Outputs = std::vector<std::vector<double>>;
 Outputs in_every_order(const std::function<Outputs(cudaStream_t)>& kernel);
 

@@ -1,5 +1,5 @@
-// A grid on one thread of the host: each of its threads is a context with a stack of its own, which
-// runs until it meets a barrier.
+// Runs a grid on one host thread: each of the grid's threads is a context with a separate stack,
+// which runs until it reaches a barrier.
 #include "tests/emulated/gpu.hpp"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::size_t stack_bytes = std::size_t{64} << 10;
 
-/// A stack that runs threads, one after another until one of them has to wait on it. makecontext()
-/// enters it; from then on longjmp(), which asks the system for nothing, goes in and out.
+/// A stack that runs threads, one after the other, until one has to wait on it. makecontext()
+/// enters the fiber; after that longjmp(), which makes no system call, switches in and out.
 struct Fiber {
   std::jmp_buf place{};
   bool entered = false;
@@ -36,7 +36,8 @@ struct Thread {
   Wait wait = Wait::nothing;
   Fiber* fiber = nullptr;
   std::source_location where;
-  std::uint64_t given[2] = {};  // at this barrier and the one before, which a slower lane may read
+  std::uint64_t given[2] =
+      {};  // at this barrier and the one before, which a slower lane may still read
   bool turn = false;
 };
 
@@ -90,7 +91,7 @@ class Block {
     return threads_.at(first + (mine ^ static_cast<std::size_t>(xor_lane))).given[turn];
   }
 
-  /// What a fiber does: threads that nobody has begun, as long as there are any.
+  /// What a fiber does: runs threads that have not started, while there are any.
   void run_threads() {
     while (started_ < threads_.size()) {
       begin(order_[started_++]);
@@ -125,7 +126,8 @@ class Block {
                             blockIdx.x, waiting.where.line(), waiting.where.file_name(), why));
   }
 
-  /// Nobody can go on by itself: warps that have met do, or else a block that has.
+  /// Called when no thread can continue: releases the warps whose lanes have all arrived, or if
+  /// there are none, the block.
   void release() {
     bool released = false;
     for (std::size_t first = 0; first < threads_.size(); first += warp_lanes)
@@ -134,7 +136,7 @@ class Block {
     const Thread* met = nullptr;
     for (const Thread& thread : threads_) {
       if (thread.wait == Wait::over) continue;
-      if (thread.wait == Wait::warp) refuse(thread, "not all lanes of its warp come");
+      if (thread.wait == Wait::warp) refuse(thread, "not all lanes of its warp arrive");
       if (met && met->where.line() != thread.where.line())
         refuse(thread, fmt::format("another thread waits in line {}", met->where.line()));
       met = &thread;
@@ -158,14 +160,14 @@ class Block {
   }
 
   std::vector<Thread> threads_;
-  std::vector<std::size_t> order_;  // in which threads go
+  std::vector<std::size_t> order_;  // in which threads run
   const std::function<void()>& kernel_;
   std::mt19937 random_{1};
   std::size_t started_ = 0, current_ = 0;
   int any_ = 0, any_before_ = 0;
 };
 
-/// Fibers outlive the blocks that they run: what they have in their stacks is one call of work().
+/// Fibers outlive the blocks that they run: their stacks hold only one call of work().
 struct Pool {
   std::vector<std::unique_ptr<Fiber>> all;
   std::vector<Fiber*> free;
@@ -202,7 +204,7 @@ Fiber* Block::free_fiber() {
 }
 
 void enter(Fiber& fiber) {
-  if (_setjmp(pool.scheduler) != 0) return;  // the fiber has come back
+  if (_setjmp(pool.scheduler) != 0) return;  // the fiber has switched back
   pool.current = &fiber;
   if (std::exchange(fiber.entered, true)) longjmp(fiber.place, 1);
   ucontext_t context{};
@@ -247,7 +249,7 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel) {
       threads.run({static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
                    static_cast<unsigned>(b / grid.x / grid.y)});
   } catch (...) {
-    pool = {};  // threads that wait lie in their fibers' stacks
+    pool = {};  // waiting threads are still on their fibers' stacks
     throw;
   }
 }

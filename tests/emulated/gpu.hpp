@@ -1,8 +1,8 @@
 #pragma once
 
-// CUDA's language as a library: seen before each kernel source, it lets a C++ compiler make host
-// code of it. Not a model of the hardware, but of the promises that CUDA gives: whatever order they
-// leave open is chosen by the test, and what they forbid throws.
+// CUDA's language as a library: included before each kernel source, it lets a C++ compiler make
+// host code of it. It does not model the hardware but CUDA's promises: where they leave the order
+// open, the test chooses one, and what they forbid throws.
 
 #include <cuda_runtime.h>
 #include <math.h>
@@ -15,33 +15,34 @@
 
 namespace lockstep::emulated {
 
-/// Which thread of a block, and which block of a grid, goes first wherever CUDA leaves it open.
+/// Which thread of a block, and which block of a grid, goes first where CUDA leaves it open.
 enum class Order { forward, reverse, shuffled };
-/// When streams do what they were given: as soon as it comes, not before somebody waits for it, or
-/// then only after all other streams have gone as far as they can.
+/// When streams do their work: as soon as it is put in, only when the host waits for it, or then
+/// but after all other streams have done what they can.
 enum class Streams { eager, late, others_first };
 
-/// What the next kernels and copies meet; for tests to set.
+/// Conditions for the next kernels and copies; tests set them.
 struct Conditions {
   Order order = Order::forward;
   Streams streams = Streams::eager;
   std::size_t memory = std::size_t{1} << 32;  ///< the device's, in bytes
-  int driver = CUDART_VERSION;                ///< the newest CUDA that it serves; 0: no driver
+  int driver = CUDART_VERSION;                ///< the newest CUDA that it supports; 0: no driver
   int devices = 1, major = 9;                 ///< major: of the compute capability
   std::size_t cudnn = 91900;
   int nccl = 22800;
 };
 Conditions& conditions();
 
-/// Runs one thread after another, each until its next barrier. Throws Error when threads wait for
-/// one another for ever, at different barriers or for one that has ended.
+/// Runs one thread after the other, each until its next barrier. Throws Error when threads would
+/// wait for ever, at different barriers or for one that has ended.
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel);
 /// Puts work into a stream.
 void enqueue(cudaStream_t stream, std::function<void()> work);
-/// Whether [data, data + bytes) lies in one allocation on the device.
+/// Whether [data, data + bytes) is inside one allocation on the device.
 bool on_device(const void* data, std::size_t bytes);
 
-/// What one thread hands to the others at a barrier, of which it gets `lane`'s.
+/// At a barrier each thread gives a value to the others; meet_warp() returns that of lane (own lane
+/// ^ xor_lane).
 constexpr int warp_lanes = 32;
 int meet_block(int value, const std::source_location& where);
 std::uint64_t meet_warp(unsigned lanes, std::uint64_t value, int xor_lane,

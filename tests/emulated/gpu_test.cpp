@@ -1,4 +1,4 @@
-// The emulation itself: it must find what it is there to find.
+// Tests the emulation itself: it must find the errors that it is made to find.
 #include "tests/emulated/gpu.hpp"
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned threads = 64;
 
-/// Each thread reads what another one wrote, with a barrier in between or without.
+/// Each thread reads what another one wrote, with or without a barrier in between.
 std::vector<double> neighbours(emulated::Order order, bool barrier) {
   emulated::conditions().order = order;
   std::vector<double> shared(threads, -1), read(threads);
@@ -38,7 +38,7 @@ TEST_CASE("a missing barrier shows in another order of the threads", "[emulation
   CHECK(neighbours(Order::forward, false) != neighbours(Order::shuffled, false));
 }
 
-TEST_CASE("barriers at which not all arrive are refused", "[emulation]") {
+TEST_CASE("a barrier at which not all threads arrive is an error", "[emulation]") {
   using Catch::Matchers::Contains;
   const auto run = [](void (*kernel)()) { emulated::run_grid(1, threads, kernel); };
   const auto a_lane_is_gone = [] {
@@ -60,11 +60,10 @@ TEST_CASE("barriers at which not all arrive are refused", "[emulation]") {
   CHECK_THROWS_WITH(run(a_lane_is_gone), Contains("not all lanes"));
   CHECK_THROWS_WITH(run(two_barriers), Contains("another thread waits"));
   CHECK_THROWS_WITH(run(a_warp_is_torn), Contains("not all lanes"));
-  CHECK(neighbours(emulated::Order::forward, true)[0] == 1);  // and it goes on behind that
+  CHECK(neighbours(emulated::Order::forward, true)[0] == 1);  // and it still works after that
 }
 
-TEST_CASE("lanes hand values to one another, and a block finds what one of it found",
-          "[emulation]") {
+TEST_CASE("lanes exchange values, and a block sees what one of its threads found", "[emulation]") {
   for (const auto order : {emulated::Order::forward, emulated::Order::shuffled}) {
     emulated::conditions().order = order;
     std::vector<int> sums(threads), found(2 * threads);
@@ -84,7 +83,7 @@ TEST_CASE("lanes hand values to one another, and a block finds what one of it fo
   emulated::conditions().order = emulated::Order::forward;
 }
 
-TEST_CASE("an edge that is missing between two streams shows", "[emulation]") {
+TEST_CASE("a missing edge between two streams shows", "[emulation]") {
   using emulated::Streams;
   for (const Streams streams : {Streams::eager, Streams::late, Streams::others_first})
     for (const bool edge : {true, false}) {
@@ -102,7 +101,7 @@ TEST_CASE("an edge that is missing between two streams shows", "[emulation]") {
   emulated::conditions().streams = Streams::eager;
 }
 
-TEST_CASE("a launch of no blocks is refused, as CUDA does", "[emulation]") {
+TEST_CASE("a launch without blocks is an error, as in CUDA", "[emulation]") {
   const cuda::CudaStream stream;
   cudaLaunchConfig_t config{};
   config.gridDim = 0;

@@ -1,4 +1,4 @@
-// From bytes or floats to what the first convolution reads.
+// From bytes or floats to the input of the first convolution.
 #include <catch2/catch.hpp>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// Softmax, loss, metrics and the gradient of the logits beside double loops.
+// Softmax, loss, metrics and the gradient of the logits, compared with double loops.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -17,7 +17,7 @@ struct Rows {
         classes(static_cast<std::size_t>(of_classes)),
         logits(some_values(rows * classes, 1)),
         bias(some_values(classes, 2)) {
-    for (double& v : logits) v = std::round(v * 16) / 2;  // with equals among them
+    for (double& v : logits) v = std::round(v * 16) / 2;  // some of them equal
     for (double& v : bias) v = std::round(v * 2) / 2;
     for (std::size_t r = 0; r < rows; ++r) {
       const auto label = [&](std::size_t k) {

@@ -1,4 +1,4 @@
-// Batch norm's kernels beside plain double loops, in every storage and on odd shapes.
+// Batch norm's kernels compared with plain double loops, in every storage and on odd shapes.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr float epsilon = 1e-5f, momentum = 0.1f;
 
-/// One row; channels that no warp or 16-byte access divides; several blocks along rows and
+/// One row; channel counts that no warp or 16-byte access divides; several blocks along rows and
 /// channels.
 const Matrix shapes[] = {{1, 8}, {3, 24}, {130, 40}, {21, 264}, {4500, 8}};
 
@@ -63,7 +63,7 @@ struct Moments {
   std::vector<double> mean, variance;
 };
 
-/// The values of a channel lie around 3, within a deviation of its own.
+/// The values of a channel are around 3, with a separate deviation for each channel.
 std::vector<double> input(const Matrix& shape, Storage storage) {
   std::vector<double> x = some_values(shape.count(), 5);
   for (std::size_t i = 0; i < x.size(); ++i)
@@ -104,7 +104,8 @@ TEST_CASE("a batch's mean and deviation, every storage", "[kernel]") {
     }
 }
 
-TEST_CASE("a channel whose mean is large beside its deviation keeps its variance", "[kernel]") {
+TEST_CASE("a channel whose mean is large compared with its deviation keeps its variance",
+          "[kernel]") {
   const Matrix shape{3000, 8};
   std::vector<double> x = some_values(shape.count(), 6);
   for (double& v : x) v = 1000 + 0.01 * v;
@@ -135,7 +136,7 @@ TEST_CASE("the running statistics give the numbers of evaluation", "[kernel]") {
   }
 }
 
-TEST_CASE("scale and shift, with and without a sum and a ReLU; a NaN stays one", "[kernel]") {
+TEST_CASE("scale and shift, with and without a sum and a ReLU; a NaN stays a NaN", "[kernel]") {
   for (const Storage storage : all_storages)
     for (const Matrix& shape : shapes)
       for (const bool relu : {false, true})
@@ -241,7 +242,7 @@ void check_backward(const Asked& asked, const Matrix& shape, Storage storage) {
     op.x = stored.data();
     op.y = asked.mask == Mask::from_y ? out.data() : nullptr;
     op.mask = asked.mask;
-    op.g = asked.keep ? first.data() : nullptr;  // as in a program: where the first one was
+    op.g = asked.keep ? first.data() : nullptr;  // as in a program: in place of the first one
     norm_gradients(op, shape, storage, norm.parameters(), norm.per_channel(), asked.accumulate,
                    &scalars, norm.scratch.floats(), stream);
     norm_input_gradient(op, shape, storage, norm.per_channel(), stored.data(), stream);
@@ -275,7 +276,7 @@ TEST_CASE("batch norm's gradients, every mask and storage", "[kernel]") {
                          storage);
 }
 
-TEST_CASE("a NaN spoils its own channel's statistics and no other's", "[kernel]") {
+TEST_CASE("a NaN spoils only its own channel's statistics", "[kernel]") {
   const Matrix shape{50, 16};
   for (const Storage storage : all_storages) {
     std::vector<double> x = input(shape, storage);
@@ -342,8 +343,7 @@ TEST_CASE("from a convolution's sums come the same numbers and gradients as from
                          halves};
         });
       };
-      // One row has no deviation: what is left of it is rounding, which gamma / deviation
-      // magnifies.
+      // One row has no deviation: only rounding remains, which gamma / deviation magnifies.
       const double tolerance = shape.rows > 1 ? 1e-4 : 2e-2;
       const Outputs got = outputs(true), want = outputs(false);
       for (std::size_t k = 0; k < 8; ++k)

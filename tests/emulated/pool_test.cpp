@@ -1,4 +1,4 @@
-// Pooling and option A's shortcut beside plain double loops.
+// Pooling and option A's shortcut, compared with plain double loops.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -33,7 +33,7 @@ std::size_t at(std::size_t n, int y, int x, int c, int height, int width, int ch
          static_cast<std::size_t>(c);
 }
 
-/// Which input each output of max pooling is: the first of equals, and a NaN before all.
+/// Which input each output of max pooling is: the first of equal ones, and a NaN before all others.
 std::vector<std::size_t> chosen(const Window& w, const std::vector<double>& x) {
   std::vector<std::size_t> sources;
   for (std::size_t n = 0; n < w.batch; ++n)
@@ -53,7 +53,7 @@ std::vector<std::size_t> chosen(const Window& w, const std::vector<double>& x) {
   return sources;
 }
 
-/// Few different numbers, so that there are equals.
+/// Only a few different numbers, so that some are equal.
 std::vector<double> coarse(std::size_t count, std::uint64_t seed) {
   std::vector<double> values = some_values(count, seed);
   for (double& v : values) v = std::round(v * 4) / 4;

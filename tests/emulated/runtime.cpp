@@ -1,5 +1,5 @@
-// The calls of CUDA's runtime that the backend uses, on the host's memory. Streams are queues, and
-// conditions() say when they are carried out.
+// The calls of CUDA's runtime that the backend uses, implemented in host memory. Streams are
+// queues, and conditions() decides when their work runs.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #include <nccl.h>
@@ -67,7 +67,7 @@ bool one_step(CUstream_st& stream) {
   return true;
 }
 
-/// All streams but `last`, as far as they can go.
+/// Runs all streams but `last`, until none can continue.
 void others_go(cudaStream_t last) {
   for (bool moved = true; moved;) {
     moved = false;
@@ -76,7 +76,7 @@ void others_go(cudaStream_t last) {
   }
 }
 
-/// Carries out what `wanted` says is missing, in one stream and those that it waits for.
+/// Runs the work that `wanted` says is missing, in one stream and those that it waits for.
 template <class Done>
 void go_until(cudaStream_t stream, const Done& done) {
   if (conditions().streams == Streams::others_first) others_go(stream);
@@ -88,7 +88,7 @@ void go_until(cudaStream_t stream, const Done& done) {
       moved = one_step(*other);
       if (moved) break;
     }
-    check(moved, "streams wait for one another, or for an event that nobody records");
+    check(moved, "streams wait for one another, or for an event that is never recorded");
   }
 }
 
@@ -101,7 +101,8 @@ void finish_all() {
 }
 
 void put(cudaStream_t stream, CUstream_st::Work work) {
-  check(gpu().streams.contains(stream), "work for a stream that is none, or for the default one");
+  check(gpu().streams.contains(stream),
+        "work for a stream that does not exist, or for the default one");
   stream->queue.push_back(std::move(work));
   if (conditions().streams == Streams::eager) finish(stream);
 }
@@ -206,15 +207,15 @@ cudaError_t cudaHostUnregister(void* memory) {
   return cudaSuccess;
 }
 
-// From pinned memory a copy reads when its turn comes; from other memory the driver takes the bytes
-// before the call returns, and to other memory it returns when they are there. Within the device
-// the stream alone decides.
+// A copy from pinned memory reads when its turn comes. From other memory the driver takes the bytes
+// before the call returns; to other memory the call returns when they have arrived. Within the
+// device only the stream decides.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   const bool to_device = kind != cudaMemcpyDeviceToHost;
   check(kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToHost ||
             kind == cudaMemcpyDeviceToDevice,
-        "a copy that says where from and where to");
+        "a copy must have a direction");
   check(on_device(to_device ? to : from, bytes), "a copy beyond an allocation on the device");
   const void* host = to_device ? from : to;
   if (kind == cudaMemcpyDeviceToDevice) {
@@ -276,7 +277,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  // Who polls goes on polling: meanwhile the streams go on.
+  // A caller that polls will poll again: meanwhile the streams continue.
   constexpr int patience = 3;
   if (!*event->done && ++event->asked > patience) finish_all();
   return *event->done ? cudaSuccess : cudaErrorNotReady;

@@ -19,9 +19,9 @@ std::unique_ptr<Backend> gpu() {
 }
 
 // A product of p-bit numbers is off by 2^-p, and values and gradients are rounded once in each
-// layer. Where that is coarse some ReLUs flip besides, each with its whole gradient, and the
-// deepest of the networks normalises over few values: with exact convolutions that are only rounded
-// where they are stored, fp16 was seen to be off by 0.06 (deepest: 0.13) and bf16 by 0.09 (0.24).
+// layer. In coarse precisions some ReLUs flip too, each with its whole gradient, and the deepest of
+// the networks normalises over few values. With exact convolutions that are rounded only where they
+// are stored, fp16 was off by 0.06 (deepest: 0.13) and bf16 by 0.09 (0.24).
 Tolerance tolerance_of(Precision precision, const nn::Network& network) {
   const bool deep = network.nodes.size() > 30;
   switch (precision) {

@@ -9,7 +9,7 @@
 namespace lockstep::test {
 using namespace lockstep::backend;
 
-/// The first GPU's backend; prints why the test is skipped and gives nothing where there is none.
+/// The first GPU's backend. Without a GPU it prints why the test is skipped and returns nothing.
 std::unique_ptr<Backend> gpu();
 
 /// How far a precision's numbers may be from exact ones, as relative distances.
@@ -19,8 +19,8 @@ struct Tolerance {
 /// For one of the small networks of tests/support/sketch.hpp.
 Tolerance tolerance_of(Precision precision, const nn::Network& network);
 
-/// Fills everything that the next run computes with NaN, so that nothing of an earlier one can
-/// pass for its result.
+/// Fills everything that the next run computes with NaN, so that no earlier result can pass for its
+/// result.
 void poison(Compiled& compiled);
 
 }  // namespace lockstep::test

@@ -1,4 +1,4 @@
-// What convolutions take in of the batch norms beside them: decided without a GPU.
+// Which parts of the neighbouring batch norms the convolutions compute: decided without a GPU.
 #include <catch2/catch.hpp>
 #include <fstream>
 
@@ -22,7 +22,8 @@ PreflightSpec training_of(const std::string& model, std::size_t batch, bool fuse
   return spec;
 }
 
-/// One line for each convolution: its name, what it applies, what it makes sums for; - for nothing.
+/// One line for each convolution: its name, what it applies, what it makes sums for; - means
+/// nothing.
 std::vector<std::string> lines_of(const std::vector<PreflightFusion>& fusions) {
   const auto shown = [](const std::string& name) { return name.empty() ? "-" : name; };
   std::vector<std::string> lines;
@@ -40,7 +41,7 @@ std::vector<std::string> stored(const std::string& model) {
 
 }  // namespace
 
-TEST_CASE("on an H200 the convolutions of the ResNets take in what is stored of the batch norms",
+TEST_CASE("on an H200 the convolutions of the ResNets compute the batch norms' stored values",
           "[cuda]") {
   for (const std::string model : {"resnet18", "resnet20", "resnet50"}) {
     const std::vector<std::string> want = stored(model);

@@ -60,7 +60,7 @@ class OnDevice {
       : buffer_(values.size() * sizeof(float), "test"), count_(values.size()) {
     check_cuda(cudaMemcpy(buffer_.data(), values.data(), buffer_.size(), cudaMemcpyHostToDevice),
                "cudaMemcpy");
-    // It may still be on its way from pageable memory, and NCCL's stream would not wait.
+    // The copy from pageable memory may not have finished, and NCCL's stream would not wait for it.
     check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
   float* data() const { return buffer_.as<float>(); }
@@ -114,12 +114,12 @@ TEST_CASE("a rank that never joins NCCL's sum is named to the others within the 
   if (no_gpu()) return;
   const int absent = world().facts().world - 1;
   if (absent == 0) {
-    std::cout << "SKIPPED: one rank misses nobody\n";
+    std::cout << "SKIPPED: one rank has no other rank to miss\n";
     return;
   }
   Ring ring(3);
   const OnDevice data(small_integers(ring.nccl->rank(), 100000));
-  // Connections are made in the first sum, with all ranks.
+  // The connections are made in the first sum, with all ranks.
   ring.nccl->all_reduce_sum(data.data(), 100000, "first");
   ring.nccl->network().synchronize();
   bool right = true;
@@ -130,7 +130,7 @@ TEST_CASE("a rank that never joins NCCL's sum is named to the others within the 
     comm::activity::begin_step(12);
     ring.nccl->all_reduce_sum(data.data(), 100000, "bucket 7");
     try {
-      const comm::activity::Waiting waiting(7, 100000);  // as the reducer says
+      const comm::activity::Waiting waiting(7, 100000);  // as the reducer does
       ring.nccl->network().synchronize();                // the abort wakes it
       for (;;) ring.nccl->progress();
     } catch (const Error& error) {

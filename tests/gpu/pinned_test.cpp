@@ -23,7 +23,7 @@ TEST_CASE("a GPU's upload is measured, and the pinned pages are found", "[gpu]")
   const cluster::PagesOnNodes where = cluster::locate_pages({{buffer.data(), buffer.size()}});
   REQUIRE_FALSE(where.empty());
   if (where.contains(-1)) {
-    std::cout << "SKIPPED: the kernel does not tell where pages are\n";
+    std::cout << "SKIPPED: the kernel does not show where pages are\n";
     return;
   }
   for (const auto& [node, pages] : where) {

@@ -1,4 +1,4 @@
-// What the CUDA backend decides before anything runs: needs its code and cuDNN, but no GPU.
+// What the CUDA backend decides before anything runs. This needs its code and cuDNN, but no GPU.
 #include <catch2/catch.hpp>
 #include <numeric>
 #include <set>
@@ -40,14 +40,14 @@ ProgramSpec program(std::size_t batch, Precision precision, bool training = true
 
 ConvPlanner h200() { return ConvPlanner(read_gpu_profile("jobs/gpus/h200.json").cudnn); }
 
-/// A stretch of the tape in which a place of memory must keep what is in it.
+/// A span of the tape during which a place in memory must keep its content.
 struct Life {
   std::string what;
   Place at;
   std::size_t bytes, first, last;
 };
 
-/// Written anew from what each kernel reads and writes, without a look at the planner.
+/// Derived independently from what each kernel reads and writes, without a look at the planner.
 std::vector<Life> lives_of(const ProgramPlan& plan) {
   const std::size_t units = plan.units.size(), each = bytes_of(plan.storage);
   const auto back = [&](std::size_t u) { return 2 * units - 1 - u; };
@@ -102,16 +102,17 @@ TEST_CASE("ResNets fall into units, each node in one", "[cuda]") {
   CHECK(count(lower(model("resnet20")), UnitKind::subsample) == 2);
 }
 
-TEST_CASE("a network without a place in the units is refused by its node's name", "[cuda]") {
+TEST_CASE("a network that fits no unit is an error that names the node", "[cuda]") {
   nn::Network network = model("resnet20");
   nn::Node& relu = network.nodes[3];
   REQUIRE(relu.op == nn::Op::relu);
-  relu.inputs = {1};  // behind the convolution: the batch norm is read by nobody
+  relu.inputs = {1};  // after the convolution: nothing reads the batch norm
   CHECK_THROWS_WITH(lower(network), Catch::Matchers::Contains("relu"));
 }
 
-TEST_CASE("what is alive together never overlaps, in training, fused or not, and in evaluation",
-          "[cuda]") {
+TEST_CASE(
+    "places alive at the same time never overlap, in training, fused or not, and in evaluation",
+    "[cuda]") {
   ConvPlanner planner = h200();
   std::vector<nn::Network> networks = test::all_sketches();
   for (const char* name : {"resnet18", "resnet50", "resnet20"}) networks.push_back(model(name));

@@ -1,5 +1,5 @@
-// The CUDA backend against the oracle (double precision, node by node) and the CPU backend, in one
-// process.
+// Compares the CUDA backend with the oracle (double precision, node by node) and the CPU backend,
+// in one process.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -17,13 +17,13 @@ namespace {
 constexpr Precision all_precisions[] = {Precision::fp32, Precision::tf32, Precision::bf16,
                                         Precision::fp16};
 
-/// Batch norm over a handful of values blows coarse rounding up, so there are more of them then;
-/// ReLUs flip anyway.
+/// Batch norm over a handful of values amplifies coarse rounding, so coarse precisions get more
+/// values. ReLUs flip anyway.
 Case case_for(Precision precision, const nn::Network& network, std::size_t rows) {
   return precision == Precision::fp32 ? settled_case(network, rows) : Case(network, 4 * rows, 5);
 }
 
-/// On the GPU, poisoned; with a loss scale that suits batches of a few rows.
+/// On the GPU, poisoned, with a loss scale that suits batches of a few rows.
 Compiled on_gpu(const Case& c, std::size_t rows, Precision precision, bool deterministic = false,
                 bool fuse_norms = false) {
   Compiled compiled(c, rows, gpu(), precision, deterministic, fuse_norms);
@@ -34,7 +34,7 @@ Compiled on_gpu(const Case& c, std::size_t rows, Precision precision, bool deter
 
 std::unique_ptr<Backend> cpu() { return make_cpu_backend({std::vector<std::vector<int>>(2)}); }
 
-/// fp16's gradients in the arena carry the loss scale, which the update takes out.
+/// fp16's gradients in the arena are multiplied by the loss scale, which the update divides out.
 std::map<std::string, std::vector<double>> scaled(std::map<std::string, std::vector<double>> want,
                                                   const Compiled& compiled) {
   const auto scale = compiled.parameters->loss_scale();
@@ -173,7 +173,7 @@ TEST_CASE("a step leaves the GPU with the CPU's weights, momentum and running st
   }
 }
 
-TEST_CASE("fp16's update takes the loss scale out", "[gpu]") {
+TEST_CASE("fp16's update divides the loss scale out", "[gpu]") {
   if (!gpu()) return;
   const Case c(padded_shortcuts(), 12, 5);
   Compiled device = on_gpu(c, 12, Precision::fp16), host(c, 12, cpu(), Precision::fp32);
@@ -221,7 +221,7 @@ TEST_CASE("two micro-batches accumulate on the GPU as on the CPU, every precisio
     for (const std::size_t first : {std::size_t{0}, half})
       for (Compiled* each : {&device, &host}) each->run(c, first, first > 0);
     INFO(to_string(precision));
-    const double flips = 1e-3;  // a half may be less settled than the whole
+    const double flips = 1e-3;  // half a batch is less well conditioned than the whole
     CHECK(gradient_distance(device, scaled(exported(host, Part::gradients), device)) <=
           tolerance_of(precision, c.network).gradient + flips);
   }
@@ -298,15 +298,15 @@ struct Whole {
   std::size_t side, rows;
 };
 
-/// As a trained network has them, residual branches add a little to what they start from; with full
-/// ones fifty layers of random weights are chaos.
+/// Makes residual branches add only a little to their input, as in a trained network. With full
+/// scales, fifty layers of random weights are chaotic.
 void tame(Case& c, const std::string& last_norm) {
   for (auto& [name, values] : c.oracle.parameters)
     if (name.starts_with("layer") && name.ends_with(last_norm + ".weight"))
       for (double& v : values) v *= 0.25;
 }
 
-/// Depth adds up rounding, and ReLUs near zero flip: these are no settled cases.
+/// Rounding adds up with depth, and ReLUs near zero flip: these cases are badly conditioned.
 Tolerance whole_tolerance(Precision precision) {
   switch (precision) {
     case Precision::fp32:

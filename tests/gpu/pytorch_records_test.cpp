@@ -1,4 +1,4 @@
-// PyTorch's own training records on the GPU. In fp32 sums come in another order than on the CPU, so
+// PyTorch's own training records on the GPU. In fp32 the order of sums differs from the CPU's, so
 // the bounds are a few times the CPU's.
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -48,7 +48,7 @@ TEST_CASE("PyTorch's 20 free steps of ResNet-20, on the GPU, every precision", "
        {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
     Bench bench({}, 64, gpu(), precision);
     bench.import(Part::weights, reading(records, "init"));
-    // Rounding is fed back into the weights for 20 steps; the losses lie around 2.
+    // Rounding is fed back into the weights for 20 steps; the losses are around 2.
     const double within = precision == Precision::fp32   ? 5e-3
                           : precision == Precision::bf16 ? 0.1
                                                          : 0.03;

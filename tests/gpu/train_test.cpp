@@ -17,7 +17,7 @@ using namespace lockstep::test;
 
 namespace {
 
-/// A world of one rank: sums are what they were, in the compute stream's own order.
+/// A world of one rank: sums stay as they are, in the compute stream's order.
 class Alone final : public comm::Communicator {
  public:
   explicit Alone(Device& device) : device_(device) {}
@@ -31,7 +31,7 @@ class Alone final : public comm::Communicator {
   Device& device_;
 };
 
-/// Images whose brightness in one of four corners is their class: learned in a few steps.
+/// Images whose class is the corner (of four) that is bright: learned in a few steps.
 struct Corners {
   explicit Corners(std::size_t rows) : pixels(rows * 16 * 16 * 3), targets(rows) {
     for (std::size_t row = 0; row < rows; ++row) {
@@ -111,7 +111,7 @@ TEST_CASE("twenty steps on the GPU learn what the CPU learns, every precision",
 
 TEST_CASE("an uneven last batch trains on the GPU as on the CPU", "[gpu][train]") {
   if (!gpu()) return;
-  const Corners data(27);  // micro-batches of 14 and 13 rows, behind a program of 16
+  const Corners data(27);  // micro-batches of 14 and 13 rows, after a program of 16
   const auto host = make_cpu_backend({std::vector<std::vector<int>>(2)});
   const auto device = gpu();
   Alone host_world(host->device()), device_world(device->device());
@@ -126,8 +126,7 @@ TEST_CASE("an uneven last batch trains on the GPU as on the CPU", "[gpu][train]"
   }
 }
 
-TEST_CASE("a batch that came while the step before it ran is trained as any other",
-          "[gpu][train]") {
+TEST_CASE("a batch that arrived during the step before it trains like any other", "[gpu][train]") {
   if (!gpu()) return;
   const Corners full(8), uneven(6);
   const auto rows_of = [&](int step) { return step == 2 ? 6u : 8u; };
@@ -204,7 +203,7 @@ TEST_CASE("a checkpoint goes from the GPU to the CPU and back, bit for bit", "[g
   }
 }
 
-TEST_CASE("a deterministic run that is saved and goes on ends with the same bits", "[gpu][train]") {
+TEST_CASE("a deterministic run that is saved and resumed ends with the same bits", "[gpu][train]") {
   if (!gpu()) return;
   const Corners data(2);
   for (const Precision precision : all_precisions) {

@@ -1,5 +1,5 @@
-# What scripts on the mini cluster share, beside e2e.bash. They source it, say how large a cluster
-# they want by `cluster N OPTION...`, and then stand in its shell.
+# What scripts on the mini cluster share, in addition to e2e.bash. They source it and start a
+# cluster of the size they need by `cluster N OPTION...`; then they run in its shell.
 source "$(dirname "${BASH_SOURCE[0]}")/e2e.bash"
 mini_slurm=$(realpath "$support/../cluster/mini-slurm/mini-slurm")
 
@@ -8,9 +8,9 @@ skip_all() {
   exit 0
 }
 
-# cluster N OPTION...: N nodes, called $node1, $node2, ... Everything on them ends with the script.
-# Numbers 5 to 9 of mini-slurm belong to the tests, which wait for one that is free; what a killed run left
-# there is taken down.
+# cluster N OPTION...: starts N nodes, called $node1, $node2, ... Everything on them ends with the
+# script. Numbers 5 to 9 of mini-slurm belong to the tests; this waits for a free one and takes down
+# what a killed run left there.
 cluster() {
   local command number i
   [[ $(id -u) == 0 ]] || skip_all 'needs root'
@@ -28,12 +28,13 @@ cluster() {
   eval "$("$mini_slurm" env)"
   for ((i = 1; i <= $1; i++)); do printf -v "node$i" 'c%dnode%d' "$number" "$i"; done
   export LOCKSTEP_RENDEZVOUS_DIR=$WORK/meetings
-  # Of a rank that jumped to nowhere Open MPI's own handler shows nothing; its core shows how it came there.
+  # When a rank jumps to a bad address, Open MPI's own handler shows nothing; its core shows how it
+  # came there.
   ulimit -c unlimited 2>/dev/null
   export OMPI_MCA_opal_signal=
 }
 
-# free_number: `number` is one that no other script has; it is this one's until it ends.
+# free_number: sets `number` to one that no other script has; this script holds it until it ends.
 free_number() {
   for number in 9 8 7 6 5; do
     exec 8>"/run/lock/lockstep-cluster-$number"
@@ -42,7 +43,8 @@ free_number() {
   return 1
 }
 
-# show_cores: where the threads of each rank that crashed here stood, and what lay on the stack of the culprit.
+# show_cores: the threads of each rank that crashed here, and what was on the stack of the one at
+# fault.
 show_cores() {
   local core
   command -v gdb >/dev/null || return
@@ -53,10 +55,10 @@ show_cores() {
   done
 }
 
-# mini COMMAND...: what happens to nodes and networks (tests/cluster/mini-slurm/mini-slurm --help).
+# mini COMMAND...: changes nodes and networks (see tests/cluster/mini-slurm/mini-slurm --help).
 mini() { "$mini_slurm" "$@"; }
 
-# in_batch LINE...: submits a script of these lines and waits; sbatch's options stand in `options`.
+# in_batch LINE...: submits a script of these lines and waits; `options` holds sbatch's options.
 options=()
 in_batch() {
   { echo '#!/bin/bash'; printf '%s\n' "$@"; } >batch.sh

@@ -1,20 +1,20 @@
-# What end-to-end scripts share: they source it and stand in the empty folder $WORK.
+# What end-to-end scripts share: they source it and run in the empty folder $WORK.
 set -uo pipefail
 support=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 cd "$WORK"
 
 said='' status=0
 
-# run COMMAND...: keeps what it says in `said` and how it ends in `status`.
+# run COMMAND...: keeps its output in `said` and its status in `status`.
 run() {
   said=$("$@" 2>&1 | tr -d '\0')
   status=$?
 }
 
-# says PATTERN: the last command said so (an extended regular expression).
+# says PATTERN: the last command's output has it (an extended regular expression).
 says() { grep -Eq -- "$1" <<<"$said"; }
 
-# verdict STATUS NAME: the law NAME holds when STATUS is 0; else what was said is shown.
+# verdict STATUS NAME: the law NAME holds when STATUS is 0; otherwise this shows the last output.
 verdict() {
   if (($1 == 0)); then
     echo "PASS $2"
@@ -23,14 +23,15 @@ verdict() {
   fi
 }
 
-# ranks N COMMAND...: as users start it; more ranks than cores are normal here.
+# ranks N COMMAND...: starts ranks as users do; more ranks than cores are normal here.
 ranks() { mpirun --oversubscribe --bind-to none -np "$@"; }
 
-# nightly: true where all tests run, also those that repeat what others show.
+# nightly: true when all tests run, including those that repeat what others show.
 nightly() { [[ ${TIER:-test} == all ]]; }
 
-# at_once MOST FUNCTION...: calls them at the same time, at most that many, each in a separate shell, and
-# then shows what they said, in this order. They mostly wait. ONLY="name ..." calls some of them.
+# at_once MOST FUNCTION...: calls them at the same time, at most MOST at once, each in a separate
+# shell. Then shows their output, in this order. They mostly wait. ONLY="name ..." calls some of
+# them.
 at_once() {
   local most=$1 one
   shift
@@ -43,7 +44,7 @@ at_once() {
   for one in "$@"; do cat "$one.verdicts"; done
 }
 
-# rank_pids MPIRUN: `pids` are its ranks' processes, by rank: numbers of processes may begin anew.
+# rank_pids MPIRUN: sets `pids` to its ranks' processes, by rank: process numbers may start over.
 rank_pids() {
   local pid rank
   pids=()
@@ -63,10 +64,12 @@ until_it() {
   return 1
 }
 
-# first_step LOG: waits until the training that writes it has done one, or shows why not.
+# first_step LOG: waits until the training that writes LOG has done its first step; else shows the
+# log.
 first_step() { until_it 900 grep -q 'first step done' "$1" || cat "$1"; }
 
-# finish RUN: waits for the launcher, process `mpirun`, that writes RUN.log; `seconds` is how long it took.
+# finish RUN: waits for the launcher, process `mpirun`, which writes RUN.log; `seconds` is its
+# duration.
 finish() {
   local began=$SECONDS
   wait $mpirun
@@ -75,8 +78,8 @@ finish() {
   said=$(tr -d '\0' <"$1.log")
 }
 
-# thrice COMMAND...: what chance can make fail on a busy machine has three tries; what is wrong fails in
-# each. tests/run counts the lines RETRIED and says their number at its end.
+# thrice COMMAND...: three tries for what can fail by chance on a busy machine; a real error fails
+# in each. tests/run counts the lines RETRIED and prints their number at its end.
 thrice() {
   local tries
   for tries in 1 2 3; do
@@ -95,5 +98,5 @@ pack_small() {
 # tensors CHECKPOINT: names and checksums of everything that a run has learned.
 tensors() { "$LOCKSTEP" info --json "$1" | grep -E '"(name|crc32c)"'; }
 
-# without_times RUN: its metrics, but for what depends on the clock.
+# without_times RUN: its metrics, except those that depend on the clock.
 without_times() { sed -E 's/"[a-z_]*(_ms|_per_s)":[0-9.e+-]+,?//g' "$1/metrics.jsonl"; }

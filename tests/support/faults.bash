@@ -1,20 +1,20 @@
-# What scripts share that break a training on the mini cluster, beside cluster.bash: each scenario
-# has two nodes of its own, so that several go on at the same time (at_once).
+# What scripts share that break a training on the mini cluster, in addition to cluster.bash: each
+# scenario has two separate nodes, so that several run at the same time (at_once).
 source "$(dirname "${BASH_SOURCE[0]}")/cluster.bash"
 train=(train --batch 16 --threads 1 --optim.lr 0.05 --optim.decay constant --epochs 100000
   --audit.every-steps 0 --checkpoint.every-epochs 0)
 every=20  # steps, a checkpoint
 rows=(--data.train small/train)
 
-# on K: the K-th scenario's nodes are $a, where ranks 0 and 1 will be, and $b.
+# on K: sets $a and $b to the nodes of the K-th scenario; ranks 0 and 1 will be on $a.
 on() {
   local first=node$((2 * $1 - 1)) second=node$((2 * $1))
   a=${!first} b=${!second}
 }
 
-# begin RUN OPTION...: two ranks on each of the two nodes, of which srun shall not notice when one is
-# lost; returns when they have written a checkpoint. `step` is srun's process. When and how each rank
-# ended will stand in RUN.ends. The run's directory is `run_dir`, or called like the run.
+# begin RUN OPTION...: starts two ranks on each of the two nodes, so that srun does not react when
+# one is lost; returns when they have written a checkpoint. `step` is srun's process. RUN.ends will
+# hold when and how each rank ended. The run's directory is `run_dir`, or has the name of the run.
 begin() {
   run_name=$1
   run_dir=${run_dir:-$1}
@@ -28,7 +28,7 @@ begin() {
 }
 has_checkpoint() { compgen -G "$run_dir/checkpoints/step-*.h5" >/dev/null; }
 
-# rank_pid RANK: of the scenario's run, as this shell numbers processes.
+# rank_pid RANK: its process in the scenario's run, as numbered in this shell.
 rank_pid() {
   local pid
   for pid in $(pgrep -f "lockstep train .*--out $run_dir( |\$)"); do
@@ -38,14 +38,14 @@ rank_pid() {
   return 1
 }
 
-# strike COMMAND...: what breaks something, and when that was.
+# strike COMMAND...: runs the command that breaks something, and notes the time.
 strike() {
   struck=$EPOCHREALTIME
   "$@"
 }
 
-# ranks_ended RANKS: so many have: the first by itself, and the others so or because srun, told of the
-# first by PMIx, was faster.
+# ranks_ended RANKS: true when that many have ended: the first without help, the others too or
+# killed by srun, which PMIx told of the first.
 ranks_ended() {
   local own
   own=$(wc -l <"$run_name.ends")
@@ -59,8 +59,8 @@ killed_by_srun() {
 
 since_strike() { awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $struck }"; }
 
-# ended RANKS SECONDS: within so long after the strike so many ranks have ended, with status 4 (or
-# `with`), but for those that srun was faster to kill. `took` is when the last one had.
+# ended RANKS SECONDS: that many ranks have ended within this time after the strike, with status 4
+# (or `with`), except those that srun was faster to kill. `took` is when the last one had ended.
 with=4
 ended() {
   until_it $(($2 * 10)) ranks_ended "$1"
@@ -73,14 +73,15 @@ ended() {
 }
 
 says_so_far() { said="after $took s: $(cat "$run_name.ends") $(tr -d '\0' <"$run_name.log")"; }
-# told PATTERN: it was said, or is within 10 s: srun passes on what ranks that have ended said last.
+# told PATTERN: it was said, or is within 10 s: srun passes on the last words of ranks that have
+# ended.
 told() { until_it 100 now_says "$1"; }
 now_says() {
   says_so_far
   says "$1"
 }
 
-# newest: the step of the run's newest checkpoint, which must be whole.
+# newest: prints the step of the run's newest checkpoint, which must be whole.
 newest() {
   local file
   file=$(ls "$run_dir"/checkpoints/step-*.h5 | tail -n 1)
@@ -89,15 +90,15 @@ newest() {
   echo $((10#${file##*step-}))
 }
 
-# reached: the last step that is done, by the metrics and by what a post-mortem says of the steps
-# that were under way.
+# reached: prints the last step that is done, by the metrics and by the post-mortem's report of the
+# steps in progress.
 reached() {
   local told
   told=$(cat "$run_dir"/post-mortem*.json 2>/dev/null)
   { steps_done; awk '$1 == "\"step\":" { print $2 - 1 }' <<<"$told"; } | sort -n | tail -n 1
 }
 
-# lost_steps: `lost` is how many have to be done again; fails when they are more than the interval.
+# lost_steps: sets `lost` to the number of steps to repeat; fails when it is more than the interval.
 lost_steps() {
   local from to
   from=$(newest) && to=$(reached) || return
@@ -106,17 +107,17 @@ lost_steps() {
   ((lost <= every))
 }
 
-# row FAULT HOW SECONDS MESSAGE LOST: a line of the table of faults, which is the lines with | of the
-# logs of these tests.
+# row FAULT HOW SECONDS MESSAGE LOST: prints a line of the table of faults; the table is the lines
+# with | in the logs of these tests.
 row() { printf '| %s | %s | %s | %s | %s |\n' "$@"; }
 
-# error_line: the run's first, without what follows the missing ranks.
+# error_line: the run's first error, without the part after the missing ranks.
 error_line() {
   tr -d '\0' <"$run_name.log" | grep -m 1 -oE '^(rank [0-9]+: )?error: .*' |
     sed 's/; rank [0-9]* is in .*//; s/^.*error: //'
 }
 
-# steps_done: by the scenario's run, as far as its metrics have them.
+# steps_done: the last step of the scenario's run that its metrics show.
 steps_done() {
   local line
   line=$(tr -d '\0' <"$run_dir/metrics.jsonl" | grep -o '^{"step":[0-9]*,' | tail -n 1)

@@ -1,4 +1,4 @@
-# Sourced by scripts that hold lockstep's files against h5py's, in the folder $WORK:
+# Sourced by scripts that compare lockstep's files with h5py's, in the folder $WORK:
 #
 #   h5py_or_skip WHAT    ends the script where there is no h5py: "SKIP WHAT: ..."; `python` has it
 #   law NAME COMMAND...  the law holds when the command succeeds

@@ -1,10 +1,10 @@
 """hold.py PID SECONDS [--in PHASE] [--while-there GLOB] [--kill]
 
-Holds the main thread of a rank, as a disk that does not answer would, while its other threads go
-on. With --in: when it is in that phase (comm::Phase's name), and with --while-there: as long as
-such a file exists. With --kill the process is killed at the end by SIGKILL, where it was held, and the time of that
-is printed.
-Ends with another status than 0, and says why, where the system does not let it.
+Holds the main thread of a rank, like a disk that does not answer, while its other threads continue.
+With --in: when the rank is in that phase (comm::Phase's name). With --while-there: while such a file
+exists. With --kill: at the end the process is killed by SIGKILL where it was held, and the time of
+that is printed.
+If the system does not allow it, prints why and ends with a status other than 0.
 """
 
 import argparse
@@ -27,7 +27,7 @@ libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_
 
 
 def marks_of(pid):
-    """Where src/comm/activity.cpp's g_marks lies in that process."""
+    """The address of src/comm/activity.cpp's g_marks in that process."""
     program = os.readlink(f"/proc/{pid}/exe")
     symbols = subprocess.run(["nm", "-C", program], capture_output=True, text=True).stdout
     offsets = [int(line.split()[0], 16) for line in symbols.splitlines() if "g_marks" in line]
@@ -46,7 +46,7 @@ class Rank:
         self.marks = None
 
     def phase(self):
-        """Behind step, bytes, movements and bucket."""
+        """The byte after step, bytes, movements and bucket."""
         self.marks = self.marks or marks_of(self.pid)
         return PHASES[struct.unpack_from("<B", os.pread(self.memory, 1, self.marks + 28))[0]]
 
@@ -77,12 +77,12 @@ def main():
     while True:
         while not there():
             if time.monotonic() > end:
-                sys.exit(f"in {PATIENCE_S} s it was never there; last in {rank.phase()}")
+                sys.exit(f"it was not there within {PATIENCE_S} s; last in {rank.phase()}")
         rank.hold()
         if there():
             break
         rank.let_go()
-    for _ in range(round(wanted.seconds / 0.05)):  # time in which the others run as well
+    for _ in range(round(wanted.seconds / 0.05)):  # in steps, so that the others run too
         time.sleep(0.05)
     if wanted.kill:
         print(f"{time.time():.6f}")

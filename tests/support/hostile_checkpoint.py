@@ -1,5 +1,6 @@
-"""Writes a checkpoint whose sum is right and whose header is not: hostile_checkpoint.py CHECKPOINT OUT. It has the header
-of CHECKPOINT, none of its tensors, and six texts of eight bytes where one belongs."""
+"""hostile_checkpoint.py CHECKPOINT OUT: writes a checkpoint whose checksum is right but whose header
+is not. It has the header of CHECKPOINT, none of its tensors, and six texts of eight bytes where one
+belongs."""
 
 import sys
 

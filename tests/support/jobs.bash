@@ -1,5 +1,5 @@
-# What the scripts share that submit jobs/*.sbatch, as they are, to the mini cluster. They source it, bring
-# the cluster up by `job_cluster N`, and then are in its shell, next to a small data set.
+# What scripts share that submit jobs/*.sbatch, unchanged, to the mini cluster. They source it and
+# start the cluster by `job_cluster N`; then they run in its shell, next to a small data set.
 source "$(dirname "${BASH_SOURCE[0]}")/cluster.bash"
 jobs=$(realpath "$support/../../jobs")
 train=(--data.train small/train --threads 1 --optim.lr 0.01 --audit.every-steps 0 --batch 24)

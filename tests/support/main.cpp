@@ -1,5 +1,5 @@
-// The one place where Catch2 itself is compiled, with the reporter that tests/run reads:
-// `TEST name`, then what the case prints, then `PASS name` or `FAIL name`.
+// The one place where Catch2 itself is compiled, with the reporter whose output tests/run reads:
+// `TEST name`, then the output of the case, then `PASS name` or `FAIL name`.
 
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
@@ -28,7 +28,7 @@ unsigned patience() {
 
 void say(const char* text) { [[maybe_unused]] auto written = write(2, text, std::strlen(text)); }
 
-/// The watchdog: a case that hangs ends its process, and thereby (under mpirun) all ranks.
+/// The watchdog: a case that hangs ends its process, and so (under mpirun) all ranks.
 void too_late(int) {
   test::dying();
   say("the watchdog ended a test case that hung: ");

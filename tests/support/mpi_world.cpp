@@ -16,14 +16,15 @@
 namespace lockstep::test {
 namespace {
 
-// The watchdog in main.cpp is what ends a wait: it knows the name of the test case.
+// Waits are long here: the watchdog in main.cpp ends them, because it knows the test case's name.
 constexpr double patience_s = 3600;
 
 std::unique_ptr<comm::World> the_world;
-std::unique_ptr<comm::Control> verdicts;  // of the harness alone: no test's calls mix with its own
+std::unique_ptr<comm::Control>
+    verdicts;  // only for the harness, so that the tests' calls do not mix with it
 
-// A rank that does not speak writes into a file of its own while a case runs. Rank 0 shows it when
-// the case failed there, so that it stands above the verdict.
+// A rank that does not report writes into a separate file while a case runs. Rank 0 shows the file
+// when the case failed there, so that it appears above the verdict.
 int hidden = -1;
 int shown_out = -1, shown_err = -1;
 
@@ -43,7 +44,7 @@ void hide_output() {
   dup2(hidden, STDERR_FILENO);
 }
 
-// This and the next make only calls that a signal handler may make.
+// This function and the next one only make calls that are allowed in a signal handler.
 void restore_output() noexcept {
   if (shown_out < 0) return;
   dup2(shown_out, STDOUT_FILENO);

@@ -31,8 +31,8 @@ void each_window(const Node& node, const Shape& in, const Body& body) {
         }
 }
 
-/// Calls body(output index, input index) for every value that a subsampling with new channels on
-/// both sides keeps.
+/// Calls body(output index, input index) for every value that option A's subsampling keeps; the new
+/// channels on both sides are left out.
 template <class Body>
 void each_kept(const Node& node, const Shape& in, std::size_t rows, const Body& body) {
   const std::size_t before = (node.shape.channels - in.channels) / 2;
@@ -180,7 +180,8 @@ Oracle::Values Oracle::max_pool(const Node& node, const Values& in) {
     });
   for (std::size_t i = 0; i < out.size(); ++i)
     if (out[i] > 0)
-      margin_ = std::min(margin_, out[i] - second[i]);  // among zeros of a ReLU nothing is at stake
+      margin_ = std::min(margin_,
+                         out[i] - second[i]);  // between zeros of a ReLU the choice does not matter
   return out;
 }
 

@@ -9,9 +9,9 @@
 
 namespace lockstep::test {
 
-/// A network in double precision, node by node and loop by loop: slow, obvious, and written without
-/// a look at any backend, so that a backend can be held against it. Values are [rows, height,
-/// width, channels].
+/// Computes a network in double precision, node by node and loop by loop: slow, obvious, and
+/// written without a look at any backend, so that backends can be compared with it. Values are
+/// [rows, height, width, channels].
 class Oracle {
  public:
   explicit Oracle(const nn::Network& network) : network_(network) {}
@@ -29,8 +29,9 @@ class Oracle {
     return variance_.at(node);
   }
   const std::vector<double>& logits() const;
-  /// The smallest magnitude that met a ReLU, and the smallest lead of a pooling window's largest
-  /// value: when rounding is far below it, every implementation takes the same branches.
+  /// The smallest magnitude at the input of any ReLU, and the smallest lead of the largest value in
+  /// any pooling window. When rounding is far below it, every implementation takes the same
+  /// branches.
   double margin() const { return margin_; }
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
 // What nearly every test source includes, compiled once for each configuration (PCH in the
-// Makefile). Sources include what they use all the same.
+// Makefile). Sources still include what they use.
 
 #include <algorithm>
 #include <atomic>

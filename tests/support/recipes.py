@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Parses one of jobs/'s recipes and says what is wrong with it: recipes.py REPOSITORY FILE. Status 1 when something is."""
+"""recipes.py REPOSITORY FILE: lists the errors in one of jobs/'s recipes. Status 1 if there are any."""
 import os
 import re
 import subprocess
@@ -18,7 +18,7 @@ def check(holds, what):
 
 
 class Keys:
-    """A mapping with these keys and no others; one that is given with a "_" before its name must be there."""
+    """A mapping with these keys and no others; keys with a "_" before their name are required."""
 
     def __init__(self, **keys):
         self.must = {k.lstrip("_") for k in keys if k.startswith("_")}
@@ -36,17 +36,17 @@ class MapOf:
 
 
 def judge(value, kind, where):
-    """Holds a value against a kind: a type, a tuple of types, [kind of items], OneOf, MapOf or Keys."""
+    """Checks a value against a kind: a type, a tuple of types, [kind of items], OneOf, MapOf or Keys."""
     if isinstance(kind, list):
         if not isinstance(value, list) or not value:
-            return check(False, f"{where}: is no list with items")
+            return check(False, f"{where}: is not a list with items")
         for i, item in enumerate(value):
             judge(item, kind[0], f"{where}[{i}]")
     elif isinstance(kind, OneOf):
         check(value in kind.values, f"{where}: is {value!r}, not one of {', '.join(map(str, kind.values))}")
     elif isinstance(kind, (Keys, MapOf)):
         if not isinstance(value, dict):
-            return check(False, f"{where}: is no mapping")
+            return check(False, f"{where}: is not a mapping")
         if isinstance(kind, MapOf):
             for key, item in value.items():
                 judge(item, kind.kind, f"{where}.{key}")
@@ -70,7 +70,7 @@ def options_of(command):
 
 
 def check_command(words, where):
-    """Every option of a call of lockstep is one that it has."""
+    """Checks that lockstep has every option that a call of it uses."""
     for i, word in enumerate(words):
         if os.path.basename(word) != "lockstep" or i + 1 == len(words) or words[i + 1].startswith("-"):
             continue
@@ -89,7 +89,7 @@ def check_shell(text, where):
         check((repo / name).exists(), f"{where}: {name} is not in the repository")
 
 
-# Those parts of Kubernetes' and the operator's types that a job like this one has use for.
+# The parts of Kubernetes' and the operator's types that a job like this one needs.
 RESOURCES = MapOf((str, int))
 CONTAINER = Keys(
     _name=str, _image=str, command=[str], args=[str], workingDir=str, imagePullPolicy=OneOf("Always", "IfNotPresent", "Never"),
@@ -159,7 +159,7 @@ def judge_spack(text):
         return
     rows = re.findall(r"^\S+ *\| (\w+) *\|[^|\n]*\| *(\S+)$", (repo / "jobs/setup.sh").read_text(), re.M)
     wanted = {name for purpose, name in rows if purpose == "build"}
-    check(len(wanted) > 5, "jobs/setup.sh: its table is not understood")
+    check(len(wanted) > 5, "jobs/setup.sh: cannot parse its table")
     named = {spec.split()[0] for spec in environment["spack"]["specs"]}
     check(not wanted - named, f"lacks what jobs/setup.sh wants: {', '.join(sorted(wanted - named))}")
     check(not named - wanted, f"has what jobs/setup.sh does not want: {', '.join(sorted(named - wanted))}")
@@ -198,7 +198,7 @@ def judge_containerfile(text):
         if word == "ARG":
             arguments.add(rest.split("=")[0])
         for name in re.findall(r"\$\{?(\w+)", rest):
-            check(name in arguments, f"{name} is no ARG")
+            check(name in arguments, f"{name} is not an ARG")
         if word == "RUN":
             check_shell(rest, word)
         if word == "COPY":

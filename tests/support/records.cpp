@@ -216,7 +216,7 @@ void import_resnet50(Bench& bench) {
 
 namespace {
 
-/// A slice's gradient and the record's; of large tensors every 16th element is recorded.
+/// A slice's gradient and the record's; for large tensors every 16th element is recorded.
 std::pair<Values, Values> resnet50_gradient(const Bench& bench, const Records& records,
                                             std::size_t slice) {
   const std::string& name = bench.layout().slices[slice].tensor.name;
@@ -234,7 +234,7 @@ double slice_distance(const Bench& bench, const Records& records, std::size_t sl
   return distance(mine, theirs);
 }
 
-/// The first shift, from the loss on, whose gradient is not the record's.
+/// The first shift, counted from the loss, whose gradient differs from the record's.
 std::optional<std::size_t> first_flipped(const Bench& bench, const Records& records) {
   for (std::size_t s = 0; s < bench.layout().learned_slices; ++s)
     if (bench.layout().slices[s].tensor.role == nn::Role::bn_shift &&

@@ -10,7 +10,7 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/nn/resnet.hpp"
 
-/// PyTorch's own training records (../shared/reference) and what is needed to repeat them.
+/// PyTorch's own training records (../shared/reference) and the tools to repeat them.
 namespace lockstep::test {
 using namespace lockstep::backend;
 
@@ -29,7 +29,7 @@ class Records {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The path of a record; prints why the test is skipped and gives nothing where there is none.
+/// The path of a record. If it does not exist, prints why the test is skipped and returns nothing.
 std::optional<std::string> reference(const std::string& name);
 
 /// |a - b| / |b|, NaN if anything is.
@@ -40,7 +40,7 @@ Values batch(const Values& all, std::size_t k, std::size_t count);  ///< the k-t
 /// "layer2.0.conv1.weight" -> "body/3/c1/weight": ResNet-20's record has its own names.
 std::string record_name(const std::string& name);
 
-/// A network, its state and one program, as a trainer of one rank would hold them.
+/// A network, its state and one program, as a trainer of one rank holds them.
 struct Bench {
   Bench(const nn::ResNetSpec& model, std::size_t rows, std::unique_ptr<Backend> on,
         Precision precision = Precision::fp32);
@@ -65,21 +65,22 @@ struct Bench {
 /// The tensors of one group of ResNet-20's record.
 std::function<Values(const nn::Tensor&)> reading(const Records& records, const std::string& group);
 
-/// ResNet-50's record has its weights and images from a generator.
+/// The weights and images of ResNet-50's record come from this generator.
 std::vector<float> generated(std::size_t tensor, std::size_t count, float scale);
 void import_resnet50(Bench& bench);
 
 struct GradientDistance {
   double whole = 0, worst_tensor = 0;
 };
-/// Of ResNet-50's gradients, as bench.gradients() left them, to the record's.
+/// The distance of ResNet-50's gradients, as left by bench.gradients(), from the record's.
 GradientDistance resnet50_gradient_distance(const Bench& bench, const Records& records);
 
-/// One of the record's pre-activations is 2.5e-7, below fp32's rounding: on some processors a ReLU
-/// falls on the other side than in the record, there and in PyTorch itself, and the gradients are
-/// those of another function. This finds the channel by the gradient of its batch norm's shift,
-/// moves that shift by `nudge` to the side where the gradient is the record's, and computes the
-/// gradients again; up to `most` times. Returns how often: a wrong gradient is not mended by this.
+/// Corrects for one of the record's pre-activations that is 2.5e-7, below fp32's rounding. On some
+/// processors, in PyTorch as well, its ReLU falls on the other side than in the record, and the
+/// gradients are those of another function. This finds the channel by the gradient of its batch
+/// norm's shift, moves that shift by `nudge` to the side where the gradient matches the record, and
+/// computes the gradients again; up to `most` times. Returns how often. It cannot hide a wrong
+/// gradient.
 std::size_t unflip_resnet50(Bench& bench, const Records& records, const Values& x, const Values& y,
                             std::size_t most = 4, float nudge = 1e-5f);
 

@@ -18,10 +18,10 @@ using namespace lockstep::backend;
 nn::Network plain();
 nn::Network padded_shortcuts();  ///< option A
 nn::Network bottlenecks();       ///< 7x7 stem, max pooling, 1x1 with stride, option B
-nn::Network pool_as_skip();      ///< the pooled value is read by a convolution and by a sum
+nn::Network pool_as_skip();      ///< a convolution and a sum read the pooled value
 std::vector<nn::Network> all_sketches();
 
-/// A network with weights, a batch, and what the oracle makes of them: a pure function of the seed.
+/// A network with weights, a batch, and the oracle's results for them: a pure function of the seed.
 struct Case {
   Case(const nn::Network& net, std::size_t rows, std::uint64_t seed);
   nn::Network network;

@@ -12,7 +12,7 @@
 namespace lockstep::test {
 using namespace lockstep::device;
 
-/// A world of one rank inside this process, to compare the real one with.
+/// A world of one rank inside this process, for comparison with the real one.
 class SoloCommunicator final : public comm::Communicator {
  public:
   int rank() const override { return 0; }

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The element-wise arithmetic of a training step. Everything is constexpr, which makes it callable
-/// in host and device code alike (nvcc: --expt-relaxed-constexpr): what the tests find out about a
-/// formula here holds for the GPU's kernels. The CPU's vector kernels (cpu/kernels.inc) write batch
-/// norm and the update once more, many values at a time.
+/// The element-wise arithmetic of a training step. Everything is constexpr and so callable in host
+/// and device code alike (nvcc: --expt-relaxed-constexpr): what the tests show about a formula here
+/// holds for the GPU's kernels too. The CPU's vector kernels (cpu/kernels.inc) implement batch norm
+/// and the update a second time, for many values at a time.
 namespace lockstep::backend::arithmetic {
 
 /// A pixel's value v (0 to 255) becomes v * scale + shift = (v / 255 - mean) / deviation.
@@ -38,8 +38,8 @@ constexpr NormChannel norm_channel(double mean, double variance, float gamma, fl
   return c;
 }
 
-/// Mean and variance from sums of (x - pivot) and (x - pivot)^2 over `count` values; any pivot will
-/// do, one near the values loses nothing.
+/// Mean and variance from sums of (x - pivot) and (x - pivot)^2 over `count` values. Any pivot
+/// works; one near the values loses no precision.
 struct Moments {
   double mean, variance;
 };
@@ -71,9 +71,9 @@ constexpr double unbiased(double variance, double count) {
   return variance * count / (count > 2 ? count - 1 : 1.0);
 }
 
-/// What one micro-batch adds to a rank's share of the running statistics; share: the rank's rows /
-/// rows of all ranks. An earlier micro-batch of the same step fades by 1 - momentum, as if they had
-/// come one after the other.
+/// What one micro-batch adds to a rank's share of the running statistics. share: the rank's rows /
+/// rows of all ranks. An earlier micro-batch of the same step fades by 1 - momentum, as if the
+/// micro-batches had come one after the other.
 constexpr float kept_statistic(bool accumulate, float before, float share, float momentum,
                                double fresh) {
   const double added = static_cast<double>(share) * static_cast<double>(momentum) * fresh;
@@ -83,7 +83,7 @@ constexpr float kept_statistic(bool accumulate, float before, float share, float
 
 // ---- cross entropy against (1 - smoothing) * (mix at a, 1 - mix at b) + smoothing / classes -----
 
-/// The wanted distribution of one row.
+/// The target distribution of one row.
 struct Wanted {
   std::int32_t a, b;
   double mix, sharp, even;
@@ -96,7 +96,7 @@ constexpr Wanted wanted(std::int32_t a, std::int32_t b, float mix, float smoothi
   const double s = smoothing;
   return {a, b, mix, 1 - s, s / static_cast<double>(classes)};
 }
-/// log_sum: log of the sum of exp(logit). sum: of all logits.
+/// log_sum: log of the sum of exp(logit). sum: the sum of all logits.
 constexpr double cross_entropy(const Wanted& w, double log_sum, double logit_a, double logit_b,
                                double sum) {
   return log_sum - w.sharp * (w.mix * logit_a + (1 - w.mix) * logit_b) - w.even * sum;
@@ -106,8 +106,8 @@ constexpr float logit_gradient(const Wanted& w, std::int32_t label, double logit
                                double scale) {
   return static_cast<float>(scale * (std::exp(logit - log_sum) - w.of(label)));
 }
-/// Whether class k takes a place before `label`; on equal logits the lower index does. A NaN never
-/// counts for the label.
+/// Whether class k ranks above `label`; on equal logits the lower index does. A NaN never counts in
+/// favour of the label.
 constexpr bool outranks(std::int32_t k, float logit_k, std::int32_t label, float logit_label) {
   const bool label_wins = logit_label > logit_k || (logit_label == logit_k && label < k);
   return k != label && !label_wins;
@@ -134,11 +134,11 @@ constexpr float running_statistic(float kept, float running, float fresh) {
 
 /// fp16's gradients are multiplied by `scale`, so that small ones do not vanish, and divided by it
 /// in the update. A step whose gradients overflow is skipped and halves the scale; after
-/// growth_steps good ones it doubles (Micikevicius et al. 2018; PyTorch's numbers).
+/// growth_steps good steps the scale doubles (Micikevicius et al. 2018; PyTorch's numbers).
 struct LossScale {
   float scale = 65536;
   std::uint32_t good_steps = 0;        ///< since the scale last changed
-  std::uint32_t skipped_in_a_row = 0;  ///< up to now
+  std::uint32_t skipped_in_a_row = 0;  ///< steps skipped since the last good one
   std::uint64_t skipped = 0;           ///< since training began
   constexpr bool operator==(const LossScale&) const = default;
 };

@@ -16,32 +16,33 @@
 
 namespace lockstep::backend {
 
-/// A way to compute: cpu (oneDNN) or cuda (cuDNN). Everything that differs between them is behind
-/// this class.
+/// One way to compute: cpu (oneDNN) or cuda (cuDNN). All differences between the two are in the
+/// implementations of this class.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;  ///< "cpu" or "cuda"
-  /// Libraries, instruction set, threads: what bit-exactness depends on.
+  /// Libraries, instruction set, threads: everything that bit-exactness depends on.
   virtual std::string description() const = 0;
   virtual device::Device& device() = 0;
-  /// Before anything is allocated for them: throws InputError when this network's parameters and
-  /// this program do not fit into the device's memory, naming what is needed, what is there and the
-  /// largest micro-batch that fits. The CPU backend finds out when it allocates.
+  /// Call it before anything is allocated for the two: throws InputError when this network's
+  /// parameters and this program do not fit into the device's memory, with the memory needed, the
+  /// memory available and the largest micro-batch that fits. The CPU backend finds out when it
+  /// allocates.
   virtual void require_fit(const nn::Network&, const ProgramSpec&) {}
-  /// How long a training step takes at rates that are measured now; nothing where nobody knows.
+  /// How long a training step takes at rates measured now; nothing where they cannot be measured.
   virtual std::optional<Floor> floor(const nn::Network&, const ProgramSpec&) {
     return std::nullopt;
   }
   virtual std::unique_ptr<Parameters> make_parameters(const nn::Network& network,
                                                       Precision precision) = 0;
-  /// `parameters` must outlive the program and have been made for the same network.
+  /// `parameters` must outlive the program and be made for the same network.
   virtual std::unique_ptr<Program> compile(const nn::Network& network, const ProgramSpec& spec,
                                            Parameters& parameters) = 0;
-  /// In a precision with a loss scale: once all gradients of a step are reduced and before its
-  /// first update. If any of them overflowed, this step's update() and update_statistics() will
-  /// change nothing; adapts the scale. Elsewhere nothing, and each bucket may be updated as it
-  /// arrives.
+  /// Call it once all gradients of a step are reduced and before its first update. In a precision
+  /// with a loss scale it adapts the scale; if any gradient overflowed, this step's update() and
+  /// update_statistics() change nothing. In other precisions it does nothing, and each bucket may
+  /// be updated as it arrives.
   virtual void judge_gradients(Parameters&) {}
   /// Updates the learned slices [first, last) with their (reduced) gradients.
   virtual void update(Parameters& parameters, const optim::UpdateRule& rule,
@@ -51,10 +52,10 @@ class Backend {
 };
 
 struct CpuBackendSpec {
-  /// Where the compute threads run; one set each. Empty: one thread, unbound.
+  /// The CPUs of the compute threads, one set for each. Empty: one thread, unbound.
   std::vector<std::vector<int>> thread_cpus;
-  /// Bytes of activations that a thread takes at a time, to find them in its second-level cache
-  /// again: 1 or 2 MB on the machines that train on CPUs. A fixed number, so that the cut, and with
+  /// Bytes of activations that a thread handles at a time, so that they stay in its second-level
+  /// cache: 1 or 2 MB on the machines that train on CPUs. A fixed number, so that the cut, and with
   /// it the order of the sums, does not depend on the machine.
   std::size_t chunk_bytes = std::size_t{1} << 20;
 };

@@ -5,20 +5,20 @@
 
 namespace lockstep::backend {
 
-/// Places buffers that live for a span of the tape in one block of memory so that buffers that are
-/// alive at the same time never overlap. Pure.
+/// Places buffers in one block of memory. Each buffer is alive for a span of the tape; buffers that
+/// are alive at the same time never overlap. Pure.
 class MemoryPlanner {
  public:
   MemoryPlanner() = default;
-  /// alignment: of all buffers, in bytes.
+  /// alignment: the alignment of all buffers, in bytes.
   explicit MemoryPlanner(std::size_t alignment) : alignment_(alignment) {}
-  /// A buffer of `bytes` that is written at tape step `first` or later and last read at `last`;
-  /// returns its number.
+  /// Adds a buffer of `bytes` that is written at tape step `first` or later and last read at
+  /// `last`. Returns its number.
   std::size_t add(std::size_t bytes, std::size_t first, std::size_t last);
   /// Extends a buffer's life so that it covers `step`.
   void keep_alive(std::size_t buffer, std::size_t step);
-  /// Decides all offsets (multiples of the alignment): largest first, each at the lowest place that
-  /// is free while it lives.
+  /// Decides all offsets (multiples of the alignment): largest buffer first, each at the lowest
+  /// place that is free during its life.
   void place();
   std::size_t offset(std::size_t buffer) const { return buffers_[buffer].offset; }
   std::size_t total() const { return total_; }        ///< bytes of the block

@@ -14,19 +14,19 @@ enum class Part { weights, gradients, momentum };
 
 using arithmetic::LossScale;
 
-/// The state of a network on one device: three flat buffers with one layout. Running statistics
-/// live at the end: in weights the running values, in gradients this step's share of the batch
-/// statistics, in momentum nothing.
+/// The state of a network on one device: three flat buffers with one layout. Running statistics are
+/// at the end: weights hold the running values, gradients this step's share of the batch
+/// statistics, momentum nothing.
 class Parameters {
  public:
   virtual ~Parameters() = default;
   virtual const nn::ArenaLayout& layout() const = 0;
-  virtual float* device_pointer(Part part) = 0;  ///< of the flat buffer; what collectives work on
-  /// Between the plain layout of the tensor and the device's own. `plain` has tensor.count()
+  virtual float* device_pointer(Part part) = 0;  ///< the flat buffer that collectives work on
+  /// Convert between the tensor's plain layout and the device's own. `plain` has tensor.count()
   /// floats.
   virtual void import_slice(Part part, std::size_t slice, std::span<const float> plain) = 0;
   virtual void export_slice(Part part, std::size_t slice, std::span<float> plain) const = 0;
-  /// CRC-32C of weights and momentum as they lie on the device: equal on all ranks or the ranks
+  /// CRC-32C of weights and momentum as stored on the device. If it differs between ranks, they
   /// have diverged.
   virtual std::uint32_t hash() const = 0;
   /// fp16's dynamic loss scale, part of a training's state; nothing in the other precisions. Waits

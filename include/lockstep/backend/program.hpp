@@ -13,8 +13,8 @@
 
 namespace lockstep::backend {
 
-/// One piece of a tape, in order. `final_slices`: slices whose gradient is final once it has run
-/// and whose weights nothing later in the tape reads, so that they may be reduced and updated.
+/// One step of a tape, in order. `final_slices`: the slices that may be reduced and updated once it
+/// has run, because their gradient is final and nothing later in the tape reads their weights.
 struct TapeStep {
   std::string name;
   std::function<void()> run;
@@ -28,38 +28,39 @@ struct ProgramSpec {
   bool training = true;  ///< else forward only, with running statistics
   float label_smoothing = 0;
   std::vector<float> mean, stddev;  ///< per channel, of value / 255
-  /// Keep to library routines that give the same bits each time; the CPU backend has no others.
+  /// Use only library routines that give the same bits each time; the CPU backend has no others.
   bool deterministic = false;
-  /// Training in fp16 on a GPU: convolutions take in what they can of the batch norms beside them.
+  /// Training in fp16 on a GPU: each convolution also computes what it can of the batch norms
+  /// before and after it.
   bool fuse_norms = false;
 };
 
-/// Sums over the rows that were not padding.
+/// Sums over the rows that are not padding.
 struct Metrics {
-  double loss = 0;  ///< sum, not mean; with label smoothing as trained
+  double loss = 0;  ///< a sum, not a mean; includes label smoothing if trained with it
   std::uint64_t rows = 0, top1 = 0, top5 = 0;
 };
 
-/// Bytes of memory that a program takes beside the parameters.
+/// Bytes of memory that a program takes in addition to the parameters.
 struct MemoryPlan {
   std::size_t activations = 0;  ///< all intermediate values, after planning by liveness
   std::size_t without_reuse = 0;
   std::size_t workspace = 0;  ///< libraries' scratch, weight copies
 };
 
-/// A network compiled for one micro-batch size and precision. Run: load a batch, then every step of
-/// forward(), then (in training) every step of backward(). The batch must stay alive until backward
-/// has finished.
+/// A network compiled for one micro-batch size and precision. To run it: load a batch, then run
+/// every step of forward(), then (in training) every step of backward(). The batch must stay alive
+/// until backward has finished.
 class Program {
  public:
   virtual ~Program() = default;
   virtual const ProgramSpec& spec() const = 0;
   virtual void load(const data::Batch& batch) = 0;
-  /// Begins to bring the batch that will be loaded next to the device, while the one before it is
-  /// worked on; it must stay alive until it was loaded and backward has finished. What has been
-  /// loaded already is not disturbed.
+  /// Starts to copy the next batch to the device while the current one is processed. The batch must
+  /// stay alive until it has been loaded and backward has finished. The batch that is already
+  /// loaded is not affected.
   virtual void prefetch(const data::Batch&) {}
-  /// For tests: an already normalised input, [batch, height, width, channels].
+  /// For tests: loads an input that is already normalised, [batch, height, width, channels].
   virtual void load_normalised(std::span<const float> images,
                                std::span<const data::Target> targets) = 0;
   virtual void set_scalars(const optim::StepScalars& scalars) = 0;
@@ -67,7 +68,7 @@ class Program {
   /// accumulate: add to the gradients instead of replacing them.
   virtual const Tape& backward(bool accumulate) const = 0;
   virtual Metrics take_metrics() = 0;  ///< since the last call; synchronises on a GPU
-  /// Of the last forward: [batch, classes].
+  /// The logits of the last forward: [batch, classes].
   virtual void copy_logits(std::span<float> logits) const = 0;
   virtual MemoryPlan memory() const = 0;
 };

@@ -7,15 +7,15 @@
 
 namespace lockstep::backend {
 
-/// What a GPU can do at best, per second: as its maker states it, or measured.
+/// What a GPU can do at best, per second: as stated by its maker, or measured.
 struct GpuRates {
   double bandwidth = 0;                           ///< bytes
   double fp32 = 0, tf32 = 0, bf16 = 0, fp16 = 0;  ///< operations, 2 for each multiply-add; dense
   double of(Precision precision) const;
 };
 
-/// One step of the tape at its best: each of its kernels reads once what it needs and writes once
-/// what it makes.
+/// One step of the tape at its best: each of its kernels reads its inputs once and writes its
+/// outputs once.
 struct StepFloor {
   std::string name;
   double flops = 0, bytes = 0;
@@ -23,8 +23,8 @@ struct StepFloor {
 };
 
 /// A training step on a device whose rates were measured: the tape's steps in order, then the
-/// update. Values that stay in the device's caches, and convolutions by fewer operations than the
-/// direct ones, can be faster.
+/// update. A real step can be faster where values stay in the device's caches, or where a
+/// convolution uses fewer operations than the direct method.
 struct Floor {
   GpuRates rates;
   std::vector<StepFloor> steps;

@@ -15,7 +15,7 @@ struct Choice {
 };
 
 /// The names of an enumeration's values on the command line and in files, in the order in which
-/// they are listed. Specialise it next to the enumeration; values without a name cannot be chosen:
+/// they are listed. Specialise it next to the enumeration; a value without a name cannot be chosen:
 ///   template <>
 ///   struct Choices<Crop> {
 ///     static constexpr Choice<Crop> all[] = {{Crop::random, "random"}, ...};

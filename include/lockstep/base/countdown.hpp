@@ -6,13 +6,13 @@
 
 namespace lockstep {
 
-/// A deadline for something that is polled. The time between two polls counts for one second at
-/// most: what a rank spends suspended is not the others' delay.
+/// A deadline for something that is polled. The time between two polls counts for at most one
+/// second: time that this rank spends suspended is not the other ranks' delay.
 class Countdown {
  public:
   explicit Countdown(double deadline_s) : left_s_(deadline_s), last_s_(now_s()) {}
 
-  /// To be asked after a poll that found nothing.
+  /// Call it after a poll that found nothing.
   bool over() {
     const double now = now_s();
     left_s_ -= std::min(now - last_s_, 1.0);

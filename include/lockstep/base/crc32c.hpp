@@ -10,7 +10,7 @@ namespace lockstep {
 /// where it has one.
 std::uint32_t crc32c(const void* data, std::size_t size, std::uint32_t crc = 0);
 
-/// The same by tables, on any processor: what crc32c() falls back to and is tested against.
+/// The same with tables, on any processor: the fallback of crc32c(), which is tested against it.
 std::uint32_t crc32c_portable(const void* data, std::size_t size, std::uint32_t crc = 0);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// The one exception of the program. Thrown where something is found to be wrong, caught only in
+/// The one exception of the program. Thrown where something is found to be wrong; caught only in
 /// main (which prints the rank and ends the world) and at the edge of a thread (which hands it to
 /// the main thread).
 class Error : public std::runtime_error {
@@ -15,7 +15,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Bad input: a file, a key or a launch that the user can mend. Printed without the place in the
+/// Bad input: a file, a key or a launch that the user can fix. Printed without the place in the
 /// source.
 class InputError : public Error {
  public:

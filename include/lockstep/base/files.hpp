@@ -8,10 +8,9 @@
 
 namespace lockstep {
 
-/// A file that appears at `path` whole or not at all: it is filled under temporary(), an empty file
-/// beside it, and commit() synchronises it, renames it and synchronises its directory. Destroyed
-/// without commit() it leaves nothing behind. Throws InputError naming the path and the system's
-/// reason.
+/// A file that appears at `path` complete or not at all. Write to temporary(), an empty file in the
+/// same directory; commit() syncs it, renames it and syncs the directory. If it is destroyed
+/// without commit(), no file is left. Throws InputError naming the path and the system's reason.
 class PendingFile {
  public:
   explicit PendingFile(std::filesystem::path path);
@@ -25,28 +24,27 @@ class PendingFile {
   std::filesystem::path path_, temporary_;
 };
 
-/// Makes `path` appear whole or not at all: by a temporary file beside it, which is synchronised,
-/// renamed and its directory synchronised. When anything fails (disk full, permission) the
-/// temporary file is removed, what stood at `path` before is untouched, and InputError names the
-/// path and the system's reason.
+/// Writes a file that appears at `path` complete or not at all: through a temporary file in the
+/// same directory, then sync, rename and sync of the directory. On any failure (disk full,
+/// permission) the temporary file is removed, the old file at `path` stays as it was, and
+/// InputError names the path and the system's reason.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// Keeps room on the disk, in a file of its own, for a text that must be written when there may be
-/// no more. Throws InputError as above.
+/// Reserves disk space, in a separate file, for a text that must be written even when the disk is
+/// full. Throws InputError as above.
 void reserve_room(const std::filesystem::path& room, std::size_t bytes);
 
-/// Writes the text where room was kept for it, and makes that file `path`: no new block is needed
-/// where it fits, but on file systems that copy on write. Throws InputError naming `path`.
+/// Writes the text into the reserved file and renames that to `path`. If the text fits, no new
+/// block is needed, except on copy-on-write file systems. Throws InputError naming `path`.
 void write_into_room(const std::filesystem::path& room, const std::filesystem::path& path,
                      std::string_view text);
 
-/// write_text_atomically() for a path that a user gave: a link is followed, and what is no regular
-/// file
-/// (/dev/stdout, a pipe) is written to as it is.
+/// write_text_atomically() for a path that a user gave: a link is followed, and anything that is
+/// not a regular file (/dev/stdout, a pipe) is written to directly.
 void write_report(const std::filesystem::path& path, std::string_view text);
 
-/// Before the work that a report is of: throws InputError when `path` cannot be written, or is one
-/// of the files that are read.
+/// Call it before the work that the report describes: throws InputError when `path` cannot be
+/// written or is one of the files that are read.
 void require_report_fits(const std::filesystem::path& path,
                          const std::vector<std::filesystem::path>& inputs = {});
 
@@ -56,7 +54,7 @@ std::string read_text(const std::filesystem::path& path);
 /// Creates the directory and its parents. Throws InputError naming the path and the reason.
 void make_directories(const std::filesystem::path& path);
 
-/// Raises the soft limit of open files by `more`, as far as the hard one lets it be: the usual one
+/// Raises the soft limit of open files by `more`, at most to the hard limit. The usual soft limit
 /// (1024) only protects programs that use select().
 void allow_open_files(std::size_t more);
 

@@ -12,8 +12,8 @@
 
 #include "lockstep/base/owned.hpp"
 
-// HDF5 files: owners of its handles, and values read from files that may say anything of
-// themselves.
+// HDF5 files: owners of its handles, and checked reading of values from files that may claim
+// anything about themselves.
 namespace lockstep::h5 {
 
 using Id = std::int64_t;  ///< HDF5's hid_t
@@ -35,9 +35,9 @@ using Space = Owned<Id, close_space, no_id>;
 using Type = Owned<Id, close_type, no_id>;
 using Properties = Owned<Id, close_properties, no_id>;
 
-/// Held by everyone who calls HDF5, for as long as it does (handles are released under one, too):
-/// keeps other threads out, because many systems' HDF5 is not thread-safe, and keeps the library
-/// from printing its errors. Not recursive.
+/// Hold one around every call of HDF5, including the release of handles. It keeps other threads
+/// out, because many systems' HDF5 is not thread-safe, and keeps the library from printing its
+/// errors. Not recursive.
 class Session {
  public:
   Session();
@@ -49,11 +49,11 @@ class Session {
 /// Throws InputError: "<path>: <what>".
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string_view what);
 
-/// The same, followed by what HDF5 gave as the cause of the call that has just failed; any call in
-/// between, also the release of a handle, would have wiped it out.
+/// The same, followed by the cause that HDF5 gave for the call that has just failed. Call it at
+/// once: any call in between, even the release of a handle, wipes the cause out.
 [[noreturn]] void refuse_with_cause(const std::filesystem::path& path, std::string_view what);
 
-/// File access without locks: many parallel file systems have none, and finished files never
+/// File access without locks: many parallel file systems have no locks, and finished files never
 /// change.
 Properties file_access();
 
@@ -64,10 +64,10 @@ File open_file(const std::filesystem::path& path);
 std::vector<std::string> names_in(const File& file, const std::filesystem::path& path,
                                   const std::string& group);
 
-/// The root has an attribute of that name.
+/// Whether the root has an attribute of that name.
 bool has_attribute(const File& file, const char* name);
 
-/// A number's type in a file: its class, bytes, and (for integers) whether it has a sign; 0 bytes:
+/// A number's type in a file: its class, bytes, and (for integers) whether it has a sign. 0 bytes:
 /// any width and sign.
 struct NumberType {
   enum class Kind { integer, real };
@@ -86,12 +86,13 @@ Id memory_type() {
       sizeof(Number), std::is_signed_v<Number>);
 }
 
-/// Texts of at most this many bytes are read, and no more of them; a file may claim anything.
+/// Limits on the texts that are read, because a file may claim anything: their number, and bytes
+/// each.
 inline constexpr std::size_t most_strings = 1 << 20, longest_string = 1 << 10;
 
-/// A data set or an attribute of an open file, read whole. All throw InputError naming file and
-/// item when it is absent, or of another type, rank or number of values. Nothing is written beyond
-/// what the caller gave, whatever the file says.
+/// A data set or an attribute of an open file, read as a whole. All methods throw InputError naming
+/// file and item when it is absent or has another type, rank or number of values. Nothing is
+/// written beyond the caller's memory, whatever the file says.
 class Item {
  public:
   static Item data_set(Id file, const std::filesystem::path& path, const std::string& name);
@@ -99,13 +100,13 @@ class Item {
 
   void expect_type(const NumberType& type) const;
   std::vector<std::uint64_t> expect_rank(int rank) const;  ///< the dimensions
-  /// A data set that is one piece of this very file, and no larger than the file: neither filters
-  /// nor other files make more of it.
+  /// Requires a data set that is one piece of this very file and no larger than the file. Otherwise
+  /// filters or other files could turn it into more bytes.
   void expect_plain() const;
   std::vector<std::size_t> shape() const;  ///< of any rank; its product fits into size_t
   std::size_t count() const;               ///< values: the product of the shape
 
-  /// As many numbers as there are.
+  /// Reads all values. There must be exactly numbers.size() of them.
   template <class Number>
   void read(std::span<Number> numbers) const {
     read_numbers(memory_type<Number>(), numbers.size(), numbers.data());
@@ -117,14 +118,14 @@ class Item {
     return value;
   }
   template <class Number>
-  std::vector<Number> numbers(std::size_t most) const {  ///< all, at most so many
+  std::vector<Number> numbers(std::size_t most) const {  ///< all of them, at most `most`
     std::vector<Number> values(count_up_to(most));
     read(std::span(values));
     return values;
   }
-  /// Of any length or of one for all, at most longest_string.
+  /// Of any length each, or of one length for all; at most longest_string.
   std::vector<std::string> read_strings() const;
-  /// Only of one length for all, which is at most `longest`.
+  /// Only of one length for all, at most `longest`.
   std::vector<std::string> read_fixed_strings(std::size_t longest) const;
   std::string text(std::size_t longest) const;  ///< the only one, of a fixed length
   [[noreturn]] void refuse(std::string_view what) const;

@@ -12,22 +12,22 @@
 
 namespace lockstep::h5 {
 
-/// How a file stores texts of one length: each with a zero behind it, or padded with zeros.
+/// How a file stores texts of one length: each followed by a zero, or padded with zeros.
 enum class Ending { zero, padding };
 
-/// An HDF5 file that is being made. The same calls give the same bytes: no times are stored. All
-/// throw InputError naming the file. The caller holds a Session as long as this lives.
+/// Builds an HDF5 file. The same calls give the same bytes: no times are stored. All methods throw
+/// InputError naming the file. The caller holds a Session as long as this lives.
 class Writer {
  public:
   using Shape = std::span<const std::size_t>;  ///< none: one value, of no dimension
 
-  /// In memory, of about `bytes` in the end, which image() gives. So nothing can fail for want of
-  /// room: HDF5 can neither close a file on a full disk nor end the program in peace after that.
-  /// The first `user_block` bytes are left to the caller.
+  /// A file in memory of about `bytes` in the end; image() returns it. So nothing can fail for lack
+  /// of disk space: on a full disk HDF5 can neither close a file nor end the program cleanly
+  /// afterwards. The first `user_block` bytes are left to the caller.
   static Writer in_memory(const std::filesystem::path& path, std::size_t bytes,
                           std::size_t user_block);
-  /// In `file`; messages name `path`. A data set has its place as soon as it is made and is not
-  /// filled; one of `aligned` bytes or more begins at a page.
+  /// A file on disk at `file`; messages name `path`. Each data set gets its place when it is made
+  /// and is not filled; one of `aligned` bytes or more begins at a page.
   static Writer on_disk(const std::filesystem::path& file, const std::filesystem::path& path,
                         std::size_t aligned);
 
@@ -46,8 +46,8 @@ class Writer {
   }
   void data_set(const std::string& name, const std::vector<std::string>& texts, Ending ending);
 
-  /// Makes a data set without its values, in a file on disk; returns where they belong, in bytes
-  /// from the file's beginning.
+  /// Makes a data set without its values, in a file on disk. Returns where the values belong, in
+  /// bytes from the file's beginning.
   template <class Number>
   std::uint64_t reserve(const std::string& name, Shape shape) {
     return place_of(make_data_set(name, memory_type<Number>(), shape));
@@ -67,7 +67,7 @@ class Writer {
   static std::uint64_t place_of(const Data& data);
 
   std::filesystem::path path_;
-  bool at_once_ = false;  ///< a data set has its place as soon as it is made
+  bool at_once_ = false;  ///< a data set gets its place when it is made
   File file_;
 };
 

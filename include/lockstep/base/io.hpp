@@ -7,20 +7,20 @@
 
 namespace lockstep {
 
-/// Loops over a file descriptor's system calls, which may be interrupted or do less than they were
-/// asked for. They return the number of bytes that were done. When that is fewer than asked for,
-/// errno says why; after a read, 0 says that the file ended.
+/// Loops over a file descriptor's system calls, which may be interrupted or do less than asked.
+/// They return the number of bytes done. When that is fewer than asked for, errno says why; after a
+/// read, 0 means that the file ended.
 
 std::size_t write_all(int descriptor, const void* from, std::size_t bytes);
 std::size_t write_all_at(int descriptor, const void* from, std::size_t bytes, std::uint64_t offset);
 std::size_t read_all(int descriptor, void* to, std::size_t bytes);
 std::size_t read_all_at(int descriptor, void* to, std::size_t bytes, std::uint64_t offset);
 
-/// The file's first line without its end; empty where there is none to read.
+/// The file's first line without its newline; empty where it cannot be read.
 std::string first_line(const std::filesystem::path& path);
 
-/// Names this start of this machine's kernel; containers on one machine share it. Empty where the
-/// kernel does not tell.
+/// Identifies this boot of the machine's kernel; containers on one machine share it. Empty where
+/// the kernel does not provide it.
 std::string boot_id();
 
 }  // namespace lockstep

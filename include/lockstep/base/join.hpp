@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// The elements with `between` between them, as fmt::join does it, of which each file that uses it
-/// compiles another half a second.
+/// The elements with `between` between them, like fmt::join, which would add half a second to the
+/// compile time of each file that uses it.
 std::string join(std::span<const std::string> list, std::string_view between);
 std::string join(std::span<const std::uint64_t> list, std::string_view between);
 std::string join(std::span<const unsigned long long> list, std::string_view between);

@@ -4,13 +4,13 @@
 
 namespace lockstep {
 
-/// Every line that the program says goes through here, so that rank and order are always right.
-/// `info` speaks only on the rank that was chosen as speaker (rank 0 once ranks are known); warn
-/// and error speak on every rank and say which. info goes to stdout, the others to stderr; each
-/// call is one write, so that ranks' lines do not mix.
+/// Every line that the program prints goes through here, so that rank and order are always right.
+/// `info` prints only on rank 0 (before ranks are known: on every process); warn and error print on
+/// every rank and name it. info goes to stdout, the others to stderr. Each call is one write, so
+/// that the lines of different ranks do not mix. **Thread safety:** any thread may call these.
 namespace log {
 
-void set_rank(int rank, int world);  ///< before this call the process speaks for itself
+void set_rank(int rank, int world);  ///< until this call the process counts as rank 0 of 1
 int rank();
 void info(std::string_view line);
 void warn(std::string_view line);

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// One owner for a C library's handle: released once, moved by exchange, never copied. `none` is
-/// the value that owns nothing (0, nullptr or -1, as the library has it).
+/// Owns one handle of a C library: released once, moved by exchange, never copied. `none` is the
+/// value that owns nothing (0, nullptr or -1, depending on the library).
 template <class Handle, auto Release, Handle none = Handle{}>
 class Owned {
  public:

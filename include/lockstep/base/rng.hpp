@@ -51,7 +51,7 @@ constexpr Philox draw4(std::uint64_t seed, std::uint64_t epoch, std::uint64_t ro
   return philox(seed, row, (epoch << 8) | static_cast<std::uint32_t>(purpose));
 }
 
-/// The same for the n-th time; n < 2^32. Attempt 0 is draw4().
+/// The same for attempt n, n < 2^32. Attempt 0 is draw4().
 constexpr Philox draw4(std::uint64_t seed, std::uint64_t epoch, std::uint64_t row, Draw purpose,
                        std::uint32_t attempt) {
   return philox(seed, row,

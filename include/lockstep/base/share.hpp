@@ -4,19 +4,19 @@
 
 namespace lockstep {
 
-/// The part of `rows` that is number `index` of `parts`: as even as can be, the lower ones one
-/// more.
+/// The size of part `index` when `rows` are cut into `parts` as evenly as possible; the lower parts
+/// get the extra rows.
 constexpr std::size_t even_share(std::size_t rows, std::size_t parts, std::size_t index) {
   return rows / parts + (index < rows % parts ? 1 : 0);
 }
 
-/// The rows of the parts before number `index`.
+/// How many rows the parts before `index` have together.
 constexpr std::size_t even_begin(std::size_t rows, std::size_t parts, std::size_t index) {
   const std::size_t larger = index < rows % parts ? index : rows % parts;
   return index * (rows / parts) + larger;
 }
 
-/// In which part a row lies, and which of its rows it is.
+/// The part that holds a row, and the row's index within it.
 struct EvenPlace {
   std::size_t part = 0, index = 0;
 };

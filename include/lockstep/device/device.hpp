@@ -32,9 +32,9 @@ class Event {
   virtual bool done() = 0;  ///< everything recorded before this event has finished; never blocks
 };
 
-/// Work in order. A GPU's stream runs behind the host; the CPU's compute stream has finished each
-/// step when the call returns, and its network stream holds the collectives that are still in
-/// flight.
+/// A queue of work that runs in order. A GPU's stream runs later than the host's calls. The CPU's
+/// compute stream has finished each step when the call returns, and its network stream holds the
+/// collectives that are still in flight.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -44,31 +44,32 @@ class Stream {
   virtual void synchronize() = 0;  ///< blocks the host until everything in the stream has finished
 };
 
-/// Where a step's time goes, by the device's own clock: a GPU runs behind the host.
+/// Measures where a step's time goes. It uses the device's own clock where there is one, because a
+/// GPU runs later than the host.
 class Timeline {
  public:
   virtual ~Timeline() = default;
   virtual void mark() = 0;  ///< a point in the compute stream's order of work
-  /// Milliseconds between neighbouring marks; forgets all marks. Waits until the last one has been
-  /// reached.
+  /// Milliseconds between neighbouring marks. Waits until the last mark has been reached, then
+  /// forgets all marks.
   virtual std::vector<double> laps_ms() = 0;
 };
 
-/// What a rank computes on.
+/// The processor that a rank computes on.
 class Device {
  public:
   virtual ~Device() = default;
   virtual std::string name() const = 0;
   virtual PinnedBuffer allocate_pinned(std::size_t bytes) = 0;
   virtual Stream& compute() = 0;
-  /// Bytes per second at which the device copies from this memory, measured; nothing where it
-  /// computes on the host's memory itself.
+  /// Measures the bytes per second at which the device copies from this memory; nothing where it
+  /// computes in the host's memory itself.
   virtual std::optional<double> upload_rate(const PinnedBuffer&) { return std::nullopt; }
-  /// By the host's clock, unless the device has its own.
+  /// Uses the host's clock, unless the device has its own.
   virtual std::unique_ptr<Timeline> make_timeline();
-  /// How far a device that runs after the host has come: the word holds the newest mark that its
-  /// compute stream has reached. Any thread may read it, also when the device hangs; null where the
-  /// host is never ahead.
+  /// Shows the progress of a device that runs later than the host: the word holds the newest mark
+  /// that its compute stream has reached. Null where the host is never ahead. **Thread safety:**
+  /// any thread may read the word, even when the device hangs.
   virtual const volatile std::uint64_t* progress_word() const { return nullptr; }
   virtual void mark_progress(std::uint64_t) {}  ///< after what is in the compute stream now
 };

@@ -7,21 +7,22 @@
 
 namespace lockstep::device {
 
-/// An operation that started and finishes by being asked: a collective on the host's network.
+/// An operation that has started and makes progress when polled: a collective on the host's
+/// network.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Moves on without blocking; true once finished (then not called again).
+  /// Makes progress without blocking; true once finished (then not called again).
   virtual bool advance() = 0;
 };
 
-/// The CPU's stream: operations finish in the order in which they were put in. Used by one thread.
-/// An event belongs to the stream that recorded it and must not outlive it. wait() polls until the
-/// event is done, so other streams' operations must not be needed for that.
+/// The CPU's stream: operations finish in the order in which they were put in. An event belongs to
+/// the stream that recorded it and must not outlive it. wait() polls until the event is done, so it
+/// must not depend on the operations of other streams. **Thread safety:** none; one thread uses it.
 class HostStream final : public Stream {
  public:
   void put(std::unique_ptr<Pending> operation);
-  bool advance();  ///< moves the front operations on; true when nothing is in flight
+  bool advance();  ///< makes progress at the front; true when nothing is in flight
   std::unique_ptr<Event> record() override;
   void wait(Event& event) override;
   void synchronize() override;
@@ -34,7 +35,7 @@ class HostStream final : public Stream {
     bool finished = false;
   };
   std::deque<Entry> operations_;
-  std::size_t finished_ = 0;  ///< operations that ever left the front
+  std::size_t finished_ = 0;  ///< operations that have left the front so far
 };
 
 }  // namespace lockstep::device

@@ -7,10 +7,10 @@
 
 namespace lockstep::device {
 
-/// How a host thread waits for something that it has to poll. A short wait keeps the core: who
-/// gives it away to a busy process gets it back only milliseconds later. A longer one gives it away
-/// at each turn, because what it waits for may need it: another rank of an oversubscribed node, or
-/// this rank's loader. A long one sleeps, so that it does not show as load.
+/// How a host thread waits for something that it has to poll. A short wait keeps the core: given to
+/// a busy process, it comes back only milliseconds later. A longer wait yields the core at each
+/// turn, because another rank of an oversubscribed node, or this rank's loader, may need it. A long
+/// wait sleeps, so that it does not show as load.
 class Idle {
  public:
   void operator()() {

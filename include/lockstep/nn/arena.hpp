@@ -11,14 +11,14 @@
 namespace lockstep::nn {
 
 /// One tensor's place in the arena, in floats. `size` is the physical size that the backend asked
-/// for: at least tensor.count(), padding stays zero.
+/// for: at least tensor.count(); padding stays zero.
 struct Slice {
   Tensor tensor;
   std::size_t offset = 0, size = 0;
 };
 
-/// The order and the places of all tensors in one flat buffer (one such buffer each for weights,
-/// gradients, momentum). Learned tensors come in backward order, so that the first bucket to fill
+/// The order and the places of all tensors in one flat buffer (weights, gradients and momentum have
+/// one such buffer each). Learned tensors come in backward order, so that the first bucket to fill
 /// is the first that can be sent; running statistics follow at the end. Offsets are multiples of 16
 /// floats (64 bytes).
 struct ArenaLayout {
@@ -30,7 +30,7 @@ struct ArenaLayout {
   const Slice& find(const std::string& name) const;  ///< throws Error naming it when absent
 };
 
-/// `physical_size` answers how many floats a tensor takes in the backend's own format.
+/// `physical_size` returns how many floats a tensor takes in the backend's own format.
 ArenaLayout arena_layout(const Network& network,
                          const std::function<std::size_t(const Tensor&)>& physical_size);
 
@@ -40,7 +40,7 @@ struct InitSpec {
 
 /// Fills `values` (plain layout) with the tensor's initial values, a pure function of seed and
 /// name: He normal with fan-out for convolutions (He et al. 2015; torchvision's choice), uniform
-/// ±1/sqrt(in) for the linear layer (PyTorch's default), scale 1 (0 where the node says zero_init),
+/// ±1/sqrt(in) for the linear layer (PyTorch's default), scale 1 (0 where the node has zero_init),
 /// shift 0, running mean 0, running variance 1.
 void initialise(const Network& network, const Tensor& tensor, const InitSpec& spec,
                 std::span<float> values);

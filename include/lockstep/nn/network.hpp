@@ -41,8 +41,8 @@ struct Node {
 };
 
 /// A network is a list of nodes in an order in which they can run: the first is the input, the last
-/// the loss. It holds no code: a backend compiles it, and everything that must agree between ranks
-/// follows from it alone.
+/// the loss. It holds no code: a backend compiles it. Everything that ranks must agree on follows
+/// from it alone.
 struct Network {
   std::string name;
   Shape input;
@@ -70,8 +70,8 @@ struct Tensor {
   std::size_t count() const;
 };
 
-/// All tensors of the network in the order in which forward meets them (batch norm: scale, shift,
-/// running mean, running variance).
+/// All tensors of the network in the order in which the forward pass uses them (batch norm: scale,
+/// shift, running mean, running variance).
 std::vector<Tensor> tensors(const Network& network);
 
 /// True for the tensors that are learned by gradients; false for running statistics.
@@ -81,7 +81,7 @@ bool learned(Role role);
 /// inputs.
 void validate(const Network& network);
 
-/// For each node, the nodes that have it among their inputs, in their order.
+/// For each node, the nodes that read it, in network order.
 std::vector<std::vector<std::size_t>> readers(const Network& network);
 
 }  // namespace lockstep::nn

@@ -8,9 +8,9 @@
 
 namespace lockstep::nn {
 
-/// How a block's input reaches its sum when the shape changes: option A of He et al. 2016 (every
-/// second pixel, zeros for the new channels, half on each side) or a 1x1 convolution with batch
-/// norm (option B, torchvision's "downsample").
+/// What a shortcut does when the shape changes: option A of He et al. 2016 (every second pixel,
+/// zeros for the new channels, half on each side) or a 1x1 convolution with batch norm (option B,
+/// torchvision's "downsample").
 enum class Shortcut { family_default, pad, conv };
 
 struct ResNetSpec {
@@ -27,11 +27,11 @@ struct ResNetSpec {
 std::vector<std::string> resnet_models();
 
 /// The model as its family is usually trained: 32 x 32 pixels and 10 classes (CIFAR-10), or 224 x
-/// 224 and 1000 (ImageNet). What is not 0 is taken instead.
+/// 224 and 1000 (ImageNet). `image` and `classes` override this unless they are 0.
 ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t classes);
 
-/// Builds the network. Throws InputError for an unknown model (naming those known), an image too
-/// small for the model's strides, or option A in the ImageNet family's bottlenecks.
+/// Builds the network. Throws InputError for an unknown model (listing the known ones), an image
+/// too small for the model's strides, or option A in the ImageNet family's bottlenecks.
 Network resnet(const ResNetSpec& spec);
 
 }  // namespace lockstep::nn

@@ -4,15 +4,15 @@
 
 namespace lockstep::optim {
 
-/// How the optimizer changes weights; per slice because weight decay may spare biases and batch
-/// norm.
+/// How the optimizer changes weights. Weight decay is per slice because biases and batch norm may
+/// be exempt.
 struct UpdateRule {
   float momentum = 0.9f;
   bool nesterov = false;
   std::vector<float> weight_decay;  ///< per slice of the arena; ignored for running statistics
 };
 
-/// What changes from step to step; lives in device memory on a GPU.
+/// The values that change from step to step; on a GPU they are in device memory.
 struct StepScalars {
   float lr = 0;
   /// 1 / rows of the global batch: multiplies the loss gradient, so that gradients of all ranks and

@@ -9,10 +9,10 @@ namespace lockstep::optim {
 
 enum class Decay { constant, cosine, step, polynomial };
 
-/// The learning rate as a function of the step alone. Linear warm-up from warmup_start over the
-/// first `warmup_steps` (step s of them, from 0, takes (s + 1) / warmup_steps of the way: PyTorch
-/// recipes' form, so the first step is not 0), then the decay from `base` to `final_lr` over the
-/// rest.
+/// The learning rate as a function of the step alone. First a linear warm-up from warmup_start over
+/// `warmup_steps`: step s, counted from 0, takes (s + 1) / warmup_steps of the way, as in PyTorch's
+/// recipes, so the first step is not 0. Then the decay from `base` to `final_lr` over the remaining
+/// steps.
 struct ScheduleSpec {
   float base = 0.1f;
   float final_lr = 0;

@@ -14,7 +14,8 @@ namespace lockstep::cpu {
 
 namespace {
 
-// What oneDNN uses, whatever the processor has (ONEDNN_MAX_CPU_ISA): other bits come from another.
+// The instruction set that oneDNN uses, which ONEDNN_MAX_CPU_ISA may limit. Another set gives other
+// bits.
 const char* library_instruction_set() {
   switch (dnnl_get_effective_cpu_isa()) {
     case dnnl_cpu_isa_avx512_core_amx:
@@ -46,7 +47,7 @@ class CpuDevice final : public device::Device {
   }
 
  private:
-  device::HostStream compute_;  // always empty: compute has finished when a call returns
+  device::HostStream compute_;  // always empty: each call returns only when its work is finished
 };
 
 class CpuBackend final : public backend::Backend {
@@ -65,7 +66,7 @@ class CpuBackend final : public backend::Backend {
   std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
                                                        backend::Precision precision) override {
     const Storage storage = storage_of(precision);
-    kernels(storage);  // refuses bf16 here when the processor lacks it
+    kernels(storage);  // throws for bf16 when the processor lacks it
     return std::make_unique<CpuParameters>(network, storage);
   }
 

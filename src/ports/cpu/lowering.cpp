@@ -41,7 +41,7 @@ class Lowering {
       case Op::conv:
         if (readers_[i].size() != 1 || network_.nodes[readers_[i][0]].op != Op::batch_norm)
           refuse(i, "exactly one batch norm must read a convolution");
-        if (node.shape.channels % 16 != 0) refuse(i, "its channels are no multiple of 16");
+        if (node.shape.channels % 16 != 0) refuse(i, "its channels are not a multiple of 16");
         unit.kind = UnitKind::conv;
         unit.bn = readers_[i][0];
         if (node.inputs[0] != 0) unit.input = value(node.inputs[0], i);
@@ -70,7 +70,7 @@ class Lowering {
       case Op::subsample_pad:
       case Op::global_avg_pool:
       case Op::loss:
-        return;  // parts of the units around them
+        return;  // parts of the neighbouring units
     }
   }
 
@@ -103,7 +103,7 @@ class Lowering {
   std::size_t value(std::size_t node, std::size_t reader) const {
     const auto found = unit_of_node_.find(node);
     if (found == unit_of_node_.end())
-      refuse(reader, "its input is no convolution, ReLU or pooling");
+      refuse(reader, "its input is not a convolution, ReLU or pooling");
     return found->second;
   }
 
@@ -129,9 +129,9 @@ class Lowering {
     }
   }
 
-  // Of joins with an identity skip every second one is not kept: it follows from one batch norm's
-  // input, which backward reads anyway, and the join before it. That costs no more traffic than it
-  // saves, and much less memory.
+  // Every second join with an identity skip is not kept. It can be computed again from one batch
+  // norm's input, which backward reads anyway, and the join before it. That saves much memory and
+  // adds no more traffic than it saves.
   bool cheap_to_repeat(const Unit& unit) const {
     if (!unit.skip || unit.pad) return false;
     const Unit& skip = units_[*unit.skip];

@@ -9,11 +9,11 @@
 
 namespace lockstep::cpu {
 
-/// What the CPU backend makes of a network: four kinds of unit.
-/// - conv: a convolution, and the sums for the batch norm behind it while its output is still in
+/// What the CPU backend turns a network into: units of four kinds.
+/// - conv: a convolution, and the sums for the batch norm after it, made while its output is in
 /// cache;
-/// - point: relu(bn(conv) [+ skip]); run by its region when more than one unit reads it, else
-/// inside its only reader;
+/// - point: relu(bn(conv) [+ skip]); its region runs it when more than one unit reads it, otherwise
+/// its only reader runs it;
 /// - pool: max pooling;
 /// - head: global average pooling, linear layer and loss.
 enum class UnitKind { conv, point, pool, head };
@@ -22,29 +22,29 @@ struct Unit {
   UnitKind kind = UnitKind::conv;
   std::string name;      ///< the tape's: the network node's
   std::size_t node = 0;  ///< conv, relu, max_pool or linear node
-  std::size_t bn = 0;    ///< conv: the batch-norm node behind it
-  /// Unit that gives the input; none = the image. point: the conv in its main branch.
+  std::size_t bn = 0;    ///< conv: the batch-norm node after it
+  /// The unit that produces the input; empty: the image. point: the conv in its main branch.
   std::optional<std::size_t> input;
-  /// Of a point: the other summand, a point in a region, a pool, or a conv (through its bn).
+  /// point: the unit of the other summand, a point in a region, a pool, or a conv (through its bn).
   std::optional<std::size_t> skip;
   bool pad = false;        ///< point: the skip is subsampled and zero-padded in channels (option A)
   std::size_t stride = 1;  ///< of that subsampling
-  bool in_region = true;   ///< point: it has a place of its own in its region
-  bool kept = true;  ///< point: its value stays in memory; else it is computed again from kept
-                     ///< values wherever it is read
+  bool in_region = true;   ///< point: it has its own place in its region
+  bool kept = true;  ///< point: its value stays in memory; else each reader computes it again from
+                     ///< kept values
   /// Units that read this unit's value (a conv's: through its batch norm).
   std::vector<std::size_t> readers;
-  /// The region it runs in: batch norm needs all of a conv's output, so each batch norm starts a
-  /// new region; inside one, everything runs chunk by chunk in cache.
+  /// The region that runs it. Batch norm needs all of a conv's output, so each batch norm starts a
+  /// new region; inside a region everything runs chunk by chunk in cache.
   std::size_t level = 0;
 };
 
-/// The units in network order, with levels. Throws Error naming the node that has no place in these
+/// The units in network order, with levels. Throws Error naming a node that does not fit these
 /// patterns.
 std::vector<Unit> lower(const nn::Network& network);
 
-/// Units by level, each level in network order; points without a place in a region are left out
-/// (their reader runs them).
+/// Units by level, each level in network order. Points without their own place in a region are left
+/// out; their reader runs them.
 std::vector<std::vector<std::size_t>> regions(const std::vector<Unit>& units);
 
 }  // namespace lockstep::cpu

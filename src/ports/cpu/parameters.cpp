@@ -29,15 +29,15 @@ dnnl::memory::desc plain_desc(const dnnl::memory::desc& like) {
 
 }  // namespace
 
-// Fresh pages from the system: zero, and resident only once they are touched, so that scratch that
-// a run never needs costs nothing and pages lie near the thread that first writes them.
+// Fresh pages from the system: zero, and resident only once they are touched. So unused scratch
+// costs nothing, and pages are near the thread that first writes them.
 HostMemory::HostMemory(std::size_t bytes) : mapped_(bytes + huge_page) {
   void* whole = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (whole == MAP_FAILED) throw std::bad_alloc();
   base_ = static_cast<std::byte*>(whole);
   const auto address = reinterpret_cast<std::uintptr_t>(base_);
   data_ = base_ + ((address + huge_page - 1) / huge_page * huge_page - address);
-  if (bytes >= huge_page) madvise(data_, bytes, MADV_HUGEPAGE);  // only a hint: may be refused
+  if (bytes >= huge_page) madvise(data_, bytes, MADV_HUGEPAGE);  // only a hint: it may fail
 }
 
 HostMemory::HostMemory(HostMemory&& other) noexcept

@@ -46,7 +46,7 @@ class CpuParameters final : public backend::Parameters {
   float* find(backend::Part part, const std::string& name) const {
     return at(part, layout_.find(name).offset);
   }
-  /// The share of a step's statistics in the running ones, of a running-statistics slice.
+  /// The share that one step's statistics have in the running ones, for a running-statistics slice.
   float statistics_momentum(std::size_t slice) const {
     return momentum_[layout_.slices[slice].tensor.node];
   }

@@ -10,8 +10,9 @@
 namespace lockstep::cpu {
 
 Storage storage_of(backend::Precision precision) {
-  require(precision == backend::Precision::fp32 || precision == backend::Precision::bf16,
-          fmt::format("precision {} is not for CPUs: use fp32 or bf16", to_string(precision)));
+  require(
+      precision == backend::Precision::fp32 || precision == backend::Precision::bf16,
+      fmt::format("precision {} is not available on CPUs: use fp32 or bf16", to_string(precision)));
   return precision == backend::Precision::bf16 ? Storage::bf16 : Storage::fp32;
 }
 
@@ -98,7 +99,7 @@ void CpuProgram::make_tapes() {
 
 void CpuProgram::load(const data::Batch& batch) {
   check(batch.capacity == spec_.batch,
-        "the batch has not the size that the program was compiled for");
+        "the batch does not have the size that the program was compiled for");
   image_.load(batch.images);
   head_->load(batch.targets);
 }
@@ -106,7 +107,7 @@ void CpuProgram::load(const data::Batch& batch) {
 void CpuProgram::load_normalised(std::span<const float> images,
                                  std::span<const data::Target> targets) {
   check(images.size() == spec_.batch * network_.input.count() && targets.size() == spec_.batch,
-        "the input has not the size that the program was compiled for");
+        "the input does not have the size that the program was compiled for");
   image_.load_normalised(images.data());
   head_->load(targets.data());
 }

@@ -7,8 +7,8 @@
 
 namespace lockstep::cpu {
 
-/// One block of memory for the values of all programs of a backend, as large as the largest so far
-/// needs: nothing in it outlives a step.
+/// One block of memory for the values of all programs of a backend. It is as large as the largest
+/// program so far needs: nothing in it outlives a step.
 class SharedBlock {
  public:
   std::shared_ptr<HostMemory> of_size(std::size_t bytes);
@@ -18,7 +18,7 @@ class SharedBlock {
   std::shared_ptr<HostMemory> block_;
 };
 
-/// A network on a CPU: regions run one after the other by all lanes; inside a region each lane
+/// A network on a CPU. All lanes run the regions one after the other; inside a region each lane
 /// takes its chunks of the batch through all units while they are in its cache.
 class CpuProgram final : public backend::Program {
  public:
@@ -52,10 +52,10 @@ class CpuProgram final : public backend::Program {
   backend::Tape forward_, backward_[2];
 };
 
-/// How a precision is kept on a CPU. Throws InputError for those that CPUs do not have.
+/// How a CPU stores a precision. Throws InputError for precisions that CPUs do not have.
 Storage storage_of(backend::Precision precision);
 
-/// Cuts the batch into chunks for each region: each lane has a run of images, in pieces of about
+/// Cuts the batch into chunks for each region. Each lane gets a run of images, in chunks of about
 /// `chunk_bytes` of activations.
 std::vector<Region> make_regions(const nn::Network& network, const std::vector<Unit>& units,
                                  std::size_t batch, std::size_t lanes, Storage storage,

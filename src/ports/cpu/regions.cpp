@@ -29,13 +29,14 @@ Weight weigh(const nn::Network& network, const std::vector<Unit>& units,
   return weight;
 }
 
-// Large weights want large chunks: what is read again for each chunk should not outweigh what the
-// chunk brings.
+// Large weights need large chunks: the weights that are read again for each chunk should not
+// outweigh the chunk itself.
 std::size_t chunk_budget(const Weight& weight, std::size_t chunk_bytes) {
   return std::max(chunk_bytes, 2 * weight.shared_bytes);
 }
 
-/// Nothing here looks past a pixel: neither the unit itself nor those that hand it a gradient.
+/// True when each pixel depends on that pixel alone, in the unit and in the readers that give it a
+/// gradient.
 bool pointwise(const nn::Network& network, const std::vector<Unit>& units, const Unit& unit) {
   const nn::Node& node = network.nodes[unit.node];
   const auto needs_images = [&](std::size_t r) {
@@ -47,8 +48,8 @@ bool pointwise(const nn::Network& network, const std::vector<Unit>& units, const
           (unit.kind == UnitKind::conv && node.kernel == 1 && node.padding == 0));
 }
 
-/// Into how many stripes each image may be cut at most: a common divisor of the lines of all values
-/// in the region, 1 where something looks past a pixel.
+/// The most stripes that an image may be cut into: a common divisor of the heights of all values in
+/// the region, or 1 where a unit needs neighbouring pixels.
 std::size_t most_stripes(const nn::Network& network, const std::vector<Unit>& units,
                          const std::vector<std::size_t>& region) {
   std::size_t divisor = 0;
@@ -62,7 +63,7 @@ std::size_t most_stripes(const nn::Network& network, const std::vector<Unit>& un
   return divisor;
 }
 
-/// The fewest stripes of which one stays within the budget; as many as may be where none does.
+/// The fewest stripes so that one fits the budget; the most possible where none fits.
 std::size_t stripes_of_image(std::size_t image_bytes, std::size_t budget, std::size_t most) {
   for (std::size_t stripes = 1; stripes < most; ++stripes)
     if (most % stripes == 0 && image_bytes / stripes <= budget) return stripes;
@@ -76,7 +77,7 @@ void cut(Region& region, std::size_t number, std::size_t batch, std::size_t lane
                       end = batch * (lane + 1) / lanes * region.stripes;
     const std::size_t stripes = end - begin, pieces = (stripes + chunk_stripes - 1) / chunk_stripes;
     std::vector<Chunk> chunks;
-    for (std::size_t p = 0; p < pieces; ++p) {  // pieces of equal size, as near as can be
+    for (std::size_t p = 0; p < pieces; ++p) {  // pieces as equal as possible
       const std::size_t first = begin + stripes * p / pieces,
                         last = begin + stripes * (p + 1) / pieces;
       chunks.push_back(

@@ -16,18 +16,18 @@
 
 namespace lockstep::cpu {
 
-/// Some consecutive stripes of the batch that one lane takes through one region while they are in
-/// its cache. A stripe is a whole image, or a band of 1/stripes of each image's lines where nothing
-/// in the region looks past a pixel.
+/// Consecutive stripes of the batch that one lane takes through one region while they are in its
+/// cache. A stripe is a whole image, or a band of 1/stripes of each image's lines where no unit in
+/// the region needs neighbouring pixels.
 struct Chunk {
   std::size_t region = 0, lane = 0;
-  std::size_t index = 0;  ///< among all chunks of the region: partial sums are kept by it, so that
-                          ///< adding them up in order gives the same bits whatever the timing
+  std::size_t index = 0;  ///< among all chunks of the region: partial sums are stored by it and
+                          ///< added in order, so that the bits do not depend on the timing
   std::size_t first = 0, count = 0;  ///< stripes
   std::size_t stripes = 1;           ///< in an image
   bool first_of_lane = false;
 
-  /// What comes before the chunk, and what it holds, of something of which an image has so much.
+  /// Converts an amount per image to the amount before the chunk, and in it.
   std::size_t before(std::size_t of_image) const { return first * of_image / stripes; }
   std::size_t share(std::size_t of_image) const { return count * of_image / stripes; }
 };
@@ -53,7 +53,7 @@ class Runner;
 
 /// What the runners of one program share: sizes while planning, memory while running.
 struct Context {
-  /// The references must outlive it. `lanes_at_most`: no lane has less than an image.
+  /// The references must outlive it. `lanes_at_most`: every lane has at least one image.
   Context(const nn::Network& network_, const backend::ProgramSpec& spec_,
           CpuParameters& parameters_, Storage storage_, std::size_t lanes_at_most)
       : network(network_),
@@ -86,7 +86,7 @@ struct Context {
   std::size_t buffer(std::size_t bytes, std::size_t first, std::size_t last) {
     return planner.add(bytes, first, last);
   }
-  /// A place in the lane's scratch of this region; returns its offset.
+  /// Reserves a place in the lane's scratch of this region; returns its offset.
   std::size_t scratch(std::size_t region, std::size_t bytes_an_image) {
     const Region& r = regions[region];
     return fixed_scratch(region, bytes_an_image * r.chunk_stripes / r.stripes);
@@ -105,10 +105,10 @@ struct Context {
   }
 };
 
-/// One unit of the network on the CPU. plan() says what memory it needs; bind() is called once the
-/// memory is there. Then, for each region: before_forward on every lane, a barrier, forward for
-/// every chunk, a barrier; likewise backward, and after_backward on every lane behind another
-/// barrier. In backward a region's units run in reverse.
+/// One unit of the network on the CPU. plan() tells how much memory it needs; bind() is called once
+/// the memory is there. Then, for each region: before_forward on every lane, a barrier, forward for
+/// every chunk, a barrier. Backward is the same, then another barrier and after_backward on every
+/// lane. In backward a region's units run in reverse.
 class Runner {
  public:
   explicit Runner(Context& context, std::size_t index) : c(context), unit(context.units[index]) {}
@@ -121,18 +121,18 @@ class Runner {
   virtual void recompute(const Chunk&) {}  ///< in network order, before the chunk's backward
   virtual void backward(const Chunk&) {}
   virtual void after_backward(std::size_t /*lane*/, bool /*accumulate*/) {}
-  /// The unit's value for these stripes, computed now if it is not at hand.
+  /// The unit's value for these stripes, computed now unless it is already there.
   virtual const std::byte* value(const Chunk& chunk) = 0;
-  /// What this unit adds to the gradient of its input for these stripes, shaped as the input.
+  /// What this unit adds to the gradient of its input for these stripes; same shape as the input.
   virtual const std::byte* input_gradient(const Chunk& chunk) = 0;
-  /// Slices of the arena whose gradients this unit makes.
+  /// The arena's slices whose gradients this unit makes.
   virtual std::vector<std::size_t> slices() const { return {}; }
 
   Context& c;
   const Unit& unit;
 
  protected:
-  /// The part of [0, count) that belongs to this lane, in multiples of 16.
+  /// This lane's part of [0, count), in multiples of 16.
   struct Range {
     std::size_t begin, end;
   };

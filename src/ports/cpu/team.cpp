@@ -30,14 +30,14 @@ void wait_while_equal(const std::atomic<unsigned>& value, unsigned old) {
 
 Team::Team(const std::vector<std::vector<int>>& cpus) : lanes_(cpus.empty() ? 1 : cpus.size()) {
   if (!cpus.empty() && !cpus[0].empty()) cluster::bind_thread(cpus[0]);
-  omp_set_num_threads(1);  // per thread: oneDNN shall not open a team of its own inside a lane
+  omp_set_num_threads(1);  // per thread: oneDNN must not start its own team inside a lane
   try {
     for (std::size_t lane = 1; lane < lanes_; ++lane)
       threads_.emplace_back([this, lane, set = cpus[lane]] { start(lane, set); });
   } catch (...) {
     stop();
-    throw Error("the system does not start " + std::to_string(lanes_) +
-                " compute threads: give fewer (--threads)");
+    throw Error("the system cannot start " + std::to_string(lanes_) +
+                " compute threads: use fewer (--threads)");
   }
   for (std::size_t n = started_.load(); n + 1 < lanes_; n = started_.load()) started_.wait(n);
 }
@@ -78,7 +78,7 @@ void Team::serve(std::size_t lane) {
   while (true) {
     wait_while_equal(round_, seen);
     const unsigned now = round_.load(std::memory_order_acquire);
-    if (now == seen) continue;  // woken for nothing
+    if (now == seen) continue;  // a spurious wake-up
     seen = now;
     if (stop_.load()) return;
     call(lane);

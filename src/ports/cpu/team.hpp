@@ -11,13 +11,13 @@
 namespace lockstep::cpu {
 
 /// The compute threads of one rank. run(work) calls work(lane) once for each lane, lane 0 on the
-/// calling thread, and returns when all have finished; an exception from any lane is thrown again
-/// by run(). Each thread is bound to its own CPUs and calls oneDNN by itself, one thread a call:
-/// there is no OpenMP team whose members wait for one that the system has descheduled. A lane that
-/// waits spins briefly, then sleeps.
+/// calling thread, and returns when all have finished; it throws an exception of any lane again.
+/// Each thread is bound to its own CPUs and calls oneDNN on its own, one thread per call: there is
+/// no OpenMP team whose members wait for one that the system has descheduled. A waiting lane spins
+/// briefly, then sleeps. **Thread safety:** only one thread calls run().
 class Team {
  public:
-  /// One lane for each set of CPUs; an empty set leaves the thread where the system puts it.
+  /// One lane for each set of CPUs. With an empty set the system places the thread.
   explicit Team(const std::vector<std::vector<int>>& cpus);
   ~Team();
   Team(const Team&) = delete;
@@ -37,7 +37,7 @@ class Team {
   std::atomic<unsigned> round_{0};    // counts run() calls; threads wait for it to change
   std::atomic<unsigned> working_{0};  // lanes of this round that have not finished
   std::atomic<bool> stop_{false};
-  std::atomic<std::size_t> started_{0};  // threads that are bound, or failed to be
+  std::atomic<std::size_t> started_{0};  // threads that are bound, or failed to bind
   std::mutex mutex_;
   std::exception_ptr error_;
 };

@@ -1,7 +1,7 @@
-# Finds what GPUs need, for the Makefile: nvcc, cuDNN 9 and NCCL below CUDA_HOME, CUDNN_HOME and
+# Finds what GPUs need, for the Makefile: nvcc, cuDNN 9 and NCCL in CUDA_HOME, CUDNN_HOME and
 # NCCL_HOME, or where the toolkit's installer, modules and Debian's packages put them. CUDA=0 builds
-# without, CUDA=1 insists. Reading this only looks at files; what takes time is a variable that runs
-# when a recipe needs it.
+# without CUDA, CUDA=1 requires it. Reading this file only looks at files; anything slow is a
+# variable that runs when a recipe needs it.
 
 CUDA_HOME   ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc) \
                  $(wildcard $(addsuffix /nvcc,$(subst :, ,$(PATH))))))
@@ -23,14 +23,15 @@ CUDA_LACKS  := $(strip $(if $(and $(NVCC),$(CUDA_H),$(CUDART)),,nvcc) \
 CUDA        ?= $(if $(CUDA_LACKS),0,1)
 WITH_CUDA   := $(filter-out 0,$(CUDA))
 
-# One folder for all builds: what lies in it is pinned.
+# One folder for all builds: its content is pinned.
 FRONTEND_KEPT   := build/cudnn-frontend
 CUDNN_FRONTEND  ?= $(FRONTEND_KEPT)
 FRONTEND_HEADER  = $(if $(filter $(FRONTEND_KEPT),$(CUDNN_FRONTEND)),\
                      $(FRONTEND_KEPT)/include/cudnn_frontend.h)
 
-# Machine code for these, and PTX of the last for what comes after it. What nvcc does not know is
-# left out. A first `make train` builds for one: the card that is there, or what all can run.
+# Machine code for these, and PTX of the last one for newer GPUs. Those that nvcc does not know are
+# left out. A first `make train` builds for one: that of the installed GPU, or the one that all can
+# run.
 CUDA_ARCHS  ?= 80 90 100
 KNOWN_ARCHS  = $(call once,KNOWN_ARCHS,$(NVCC) --list-gpu-arch | sed 's/compute_//')
 ARCHS        = $(filter $(KNOWN_ARCHS),$(CUDA_ARCHS))
@@ -41,7 +42,7 @@ CARD_ARCHS   = $(call once,CARD_ARCHS,nvidia-smi --query-gpu=compute_cap --forma
                  2>/dev/null | tr -d . | sort -un)
 FIRST_ARCHS  = $(or $(shell cat $(BUILD)/archs 2>/dev/null),$(CARD_ARCHS),80)
 
-# Debian's own headers are found without -isystem, and with it hide the compiler's.
+# Debian's own headers are found without -isystem; with it they would hide the compiler's.
 cuda_headers = $(filter-out /usr/include,$(sort $(patsubst %/,%,\
                  $(dir $(CUDA_H) $(CUDNN_H) $(NCCL_H)))))
 CUDA_HEADERS = $(addprefix -isystem ,$(cuda_headers))
@@ -52,7 +53,7 @@ NVCCFLAGS   ?=
 COMPILE_CUDA = $(NVCC) -std=c++20 -O3 --expt-relaxed-constexpr -diag-suppress 128 -lineinfo \
                -Xfatbin -compress-all -ccbin $(CXX) $(GENCODE) -Iinclude -Isrc $(CUDA_CFLAGS) \
                -Xcompiler -Wall$(,)-Wextra $(if $(WERROR),-Werror all-warnings) $(NVCCFLAGS)
-# The runtime is linked statically, and libcuda not at all: its users open it when there is a
+# The runtime is linked statically. libcuda is not linked at all: its users open it when there is a
 # driver, so that the program starts without one.
 library_path = $(filter-out /usr/lib%,$(sort $(patsubst %/,%,$(dir $(CUDNN_LIB) $(NCCL_LIB)))))
 CUDA_LIBS    = $(if $(WITH_CUDA),$(CUDNN_LIB) $(NCCL_LIB) $(CUDART) -ldl -lrt \

@@ -15,9 +15,9 @@ namespace lockstep::cuda {
 
 namespace {
 
-constexpr int oldest_architecture = 8;  // sm_80: what the kernels are compiled for at least
+constexpr int oldest_architecture = 8;  // sm_80: the oldest that the kernels are compiled for
 
-/// Events with a time stamp, used again in every step.
+/// Events with a time stamp; each step uses the same ones.
 class CudaTimeline final : public device::Timeline {
  public:
   explicit CudaTimeline(CudaStream& stream) : stream_(stream) {}
@@ -55,7 +55,7 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes, const char* what) : size_(bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, bytes == 0 ? 1 : bytes);
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // it would come up again at the next kernel's launch
+    cudaGetLastError();  // clears the error, or the next kernel's launch would report it
     std::size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     throw InputError(fmt::format(
@@ -100,8 +100,8 @@ std::unique_ptr<device::Timeline> CudaDevice::make_timeline() {
   return std::make_unique<CudaTimeline>(compute_);
 }
 
-// The system's own pages, locked: they lie where this process's binding puts them, and the kernel
-// tells where that is. cudaHostAlloc leaves both to the driver.
+// The system's own pages, locked. This process's binding decides where they are, and the kernel can
+// tell. cudaHostAlloc leaves both to the driver.
 device::PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
   constexpr std::size_t page = 4096;
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
@@ -112,7 +112,7 @@ device::PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
   std::memset(pages.get(), 0, rounded);
   check_cuda(cudaHostRegister(pages.get(), rounded, cudaHostRegisterPortable), "cudaHostRegister");
   return {pages.release(), bytes, [copies = copy_.get()](std::byte* memory) {
-            cudaStreamSynchronize(copies);  // the next batch may be on its way from here
+            cudaStreamSynchronize(copies);  // a copy of the next batch may still read from here
             cudaHostUnregister(memory);
             std::free(memory);
           }};

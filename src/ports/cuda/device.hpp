@@ -11,11 +11,12 @@
 
 namespace lockstep::cuda {
 
-/// Memory on the device that is current when it is made. Its contents are undefined.
+/// Memory on the device that is current when the buffer is made. Its contents are undefined.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  /// Throws Error naming `what`, how much it needs and how much is free when there is not enough.
+  /// If there is not enough memory, throws Error naming `what`, how much it needs and how much is
+  /// free.
   DeviceBuffer(std::size_t bytes, const char* what);
   std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
   std::size_t size() const { return size_; }
@@ -29,12 +30,13 @@ class DeviceBuffer {
   std::size_t size_ = 0;
 };
 
-/// One GPU of this process. Work goes to its streams only, never to the default stream. compute()
-/// runs the tape; copy() brings the next batch to the device beside it.
+/// One GPU of this process. Work goes to its streams only, never to the default stream: compute()
+/// runs the tape, and copy() brings the next batch to the device at the same time.
 class CudaDevice final : public device::Device {
  public:
-  /// Makes device `ordinal` current for the calling thread; only that thread uses the object.
-  /// Throws InputError when the device or its driver is too old, naming what was found and needed.
+  /// Makes device `ordinal` current for the calling thread. Throws InputError when the device or
+  /// its driver is too old, naming what was found and what is needed. **Thread safety:** only that
+  /// thread uses the object.
   explicit CudaDevice(int ordinal);
   std::string name() const override { return name_; }
   device::PinnedBuffer allocate_pinned(std::size_t bytes) override;
@@ -43,7 +45,8 @@ class CudaDevice final : public device::Device {
   std::unique_ptr<device::Timeline> make_timeline() override;
   const volatile std::uint64_t* progress_word() const override { return beacon_.get(); }
   void mark_progress(std::uint64_t number) override;
-  /// Seconds that the fastest of some runs took of what `run` puts into the compute stream.
+  /// Puts the work of `run` into the compute stream several times; returns the seconds of the
+  /// fastest run.
   double fastest_s(const std::function<void()>& run);
   CudaStream& copy() { return copy_; }
   int ordinal() const { return ordinal_; }
@@ -51,8 +54,8 @@ class CudaDevice final : public device::Device {
  private:
   static int made_current(int ordinal);
   static std::uint64_t* new_beacon();
-  int ordinal_;  // first: the streams belong to the device that it makes current
-  Owned<std::uint64_t*, cudaFreeHost> beacon_;  // the host's memory, mapped into the device's
+  int ordinal_;  // first: making it current decides the device of the streams
+  Owned<std::uint64_t*, cudaFreeHost> beacon_;  // host memory, mapped for the device
   std::uint64_t* beacon_on_device_ = nullptr;
   CudaStream compute_, copy_;
   std::string name_;

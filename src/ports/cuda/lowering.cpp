@@ -19,7 +19,7 @@ class Lowering {
 
   std::vector<Unit> run() {
     for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
-      if (unit_of_node_.contains(i)) continue;  // a unit before took it in
+      if (unit_of_node_.contains(i)) continue;  // an earlier unit includes it
       put(i);
     }
     for (std::size_t u = 1; u < units_.size(); ++u) {
@@ -34,8 +34,7 @@ class Lowering {
   const nn::Node& node(std::size_t i) const { return network_.nodes[i]; }
 
   [[noreturn]] void refuse(std::size_t i, const char* why) const {
-    throw Error(
-        fmt::format("{}: the CUDA backend has no place for this node: {}", node(i).name, why));
+    throw Error(fmt::format("{}: the CUDA backend cannot run this node: {}", node(i).name, why));
   }
 
   void put(std::size_t i) {
@@ -63,20 +62,20 @@ class Lowering {
       case nn::Op::relu:
       case nn::Op::linear:
       case nn::Op::loss:
-        refuse(i, "it follows no batch norm or pooling that nothing else reads");
+        refuse(i, "it must follow a batch norm or pooling that nothing else reads");
     }
     if (unit.kind != UnitKind::image) unit.input = unit_of_node_.at(node(i).inputs[0]);
     if (unit.kind == UnitKind::norm) take_in_what_follows(unit);
     finish(std::move(unit));
   }
 
-  /// The sum behind a batch norm, when its other summand is there already, and the ReLU behind it.
+  /// Adds the sum after a batch norm, if its other summand already exists, and the ReLU after that.
   void take_in_what_follows(Unit& unit) {
     std::size_t next = only_reader(unit.value);
     if (next != none && node(next).op == nn::Op::add) {
       const auto& summands = node(next).inputs;
       const std::size_t other = summands[0] == unit.value ? summands[1] : summands[0];
-      // A shortcut without weights comes later in the network, but can be made by now.
+      // A shortcut without weights comes later in the network, but can be made now.
       if (!unit_of_node_.contains(other) && node(other).op == nn::Op::subsample_pad) put(other);
       const auto made = unit_of_node_.find(other);
       if (made != unit_of_node_.end() && units_[made->second].value == other) {
@@ -103,7 +102,7 @@ class Lowering {
       if (op == nn::Op::linear) unit.node = next;
       take(unit, next);
     }
-    if (!node(unit.node).bias) refuse(unit.node, "a linear layer has a bias");
+    if (!node(unit.node).bias) refuse(unit.node, "a linear layer must have a bias");
     unit_of_node_[pool] = units_.size();
     unit.name = node(unit.node).name;
     finish(std::move(unit));
@@ -124,7 +123,7 @@ class Lowering {
     return readers_[i].size() == 1 ? readers_[i][0] : none;
   }
 
-  /// What the kernels and the tape rely on.
+  /// Checks what the kernels and the tape rely on.
   void judge() const {
     for (std::size_t u = 0; u < units_.size(); ++u) {
       const Unit& unit = units_[u];

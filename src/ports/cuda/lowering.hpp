@@ -9,28 +9,28 @@
 
 namespace lockstep::cuda {
 
-/// What the CUDA backend makes of a network: units, each a step of the tape forward and one or two
-/// backward.
+/// What the CUDA backend turns a network into: units. Each is one step of the tape forward and one
+/// or two steps backward.
 /// - image: the input, normalised and padded in channels;
 /// - conv: a convolution;
-/// - norm: a batch norm, with the sum and the ReLU behind it where nothing else reads them;
+/// - norm: a batch norm, with the sum and the ReLU after it where nothing else reads them;
 /// - max_pool; subsample: option A's shortcut;
 /// - head: global average pooling, linear layer and loss.
 enum class UnitKind { image, conv, norm, max_pool, subsample, head };
 
 struct Unit {
   UnitKind kind = UnitKind::image;
-  std::string name;                 ///< of the main node: "layer1.0.bn2"
-  std::size_t node = 0;             ///< input, conv, batch_norm, max_pool, subsample_pad or linear
-  std::size_t value = 0;            ///< node whose value this unit makes: the last that it takes in
-  std::size_t input = 0;            ///< unit whose value it reads; its own index for the image
-  std::optional<std::size_t> skip;  ///< norm: unit that gives the other summand
-  bool relu = false;                ///< norm
+  std::string name;                  ///< of the main node: "layer1.0.bn2"
+  std::size_t node = 0;              ///< input, conv, batch_norm, max_pool, subsample_pad or linear
+  std::size_t value = 0;             ///< node whose value this unit makes: its last node
+  std::size_t input = 0;             ///< unit whose value it reads; its own index for the image
+  std::optional<std::size_t> skip;   ///< norm: unit that makes the other summand
+  bool relu = false;                 ///< norm
   std::vector<std::size_t> readers;  ///< units that read this one's value, in order
 };
 
-/// The units in an order in which they can run. Throws Error naming the node that has no place in
-/// these patterns.
+/// The units in an order in which they can run. Throws Error naming a node that does not fit these
+/// patterns.
 std::vector<Unit> lower(const nn::Network& network);
 
 }  // namespace lockstep::cuda

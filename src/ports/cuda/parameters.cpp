@@ -12,7 +12,7 @@ namespace lockstep::cuda {
 
 namespace {
 
-constexpr std::size_t hash_piece = std::size_t{8} << 20;  // bytes brought to the host at once
+constexpr std::size_t hash_piece = std::size_t{8} << 20;  // bytes copied to the host at a time
 
 }  // namespace
 
@@ -140,11 +140,12 @@ void CudaParameters::judge() {
 }
 
 const float* CudaParameters::table(Table& table, const std::vector<float>& values) {
-  check(values.size() == layout_.slices.size(), "a rule has one value for each slice");
+  check(values.size() == layout_.slices.size(), "a rule must have one value for each slice");
   if (table.values == values) return table.memory.as<float>();
   if (table.values.empty()) table.memory = DeviceBuffer(values.size() * sizeof(float), "a rule");
   table.values = values;
-  // From pageable memory: the host waits until the values have left it. Only when a rule changes.
+  // From pageable memory: the host waits until the values have been copied. Runs only when a rule
+  // changes.
   check_cuda(cudaMemcpyAsync(table.memory.data(), values.data(), values.size() * sizeof(float),
                              cudaMemcpyHostToDevice, device_.compute().get()),
              "cudaMemcpyAsync");

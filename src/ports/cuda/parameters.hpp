@@ -16,8 +16,9 @@
 
 namespace lockstep::cuda {
 
-/// Between the plain layout of a convolution's weights, [out, in, kernel, kernel], and the GPU's,
-/// [out, kernel, kernel, channels], where the channels behind `in` are padding and stay zero.
+/// Converts between the plain layout of a convolution's weights, [out, in, kernel, kernel], and the
+/// GPU's, [out, kernel, kernel, channels], where the channels from `in` on are padding and stay
+/// zero.
 struct FilterShape {
   std::size_t outputs = 1, inputs = 1, kernel = 1, channels = 1;
   std::size_t plain_count() const { return outputs * inputs * kernel * kernel; }
@@ -28,14 +29,13 @@ void to_plain(const FilterShape& shape, std::span<const float> physical, std::sp
 
 /// The arena's slices on a GPU: convolutions' weights in the GPU's layout, everything else plain.
 nn::ArenaLayout arena_layout(const nn::Network& network);
-/// The layout of one tensor's values; none for those that are plain.
+/// The layout of one tensor's values; nothing for tensors that are plain.
 std::optional<FilterShape> filter_shape(const nn::Network& network, const nn::Tensor& tensor);
 /// All slices with their padding, cut into pieces for one thread block each, in order.
 std::vector<Chunk> cut_chunks(const nn::ArenaLayout& layout);
 
-/// The arena on a GPU, with a copy of the weights in the storage that convolutions read and the
-/// scalars of the step. All work goes to the device's compute stream; import, export and hash wait
-/// for it.
+/// The arena on a GPU, a copy of the weights in the storage that convolutions read, and the step's
+/// scalars. All work goes to the device's compute stream; import, export and hash wait for it.
 class CudaParameters final : public backend::Parameters {
  public:
   CudaParameters(const nn::Network& network, backend::Precision precision, CudaDevice& device);
@@ -53,10 +53,10 @@ class CudaParameters final : public backend::Parameters {
     return at(part, layout_.find(name).offset);
   }
   std::size_t slice_index(const std::string& name) const;
-  /// What convolutions read as the weights of a slice: the copy, or in fp32 the weights themselves.
+  /// The weights of a slice as convolutions read them: the copy, or in fp32 the weights themselves.
   const void* readable(const std::string& name) const;
   DeviceScalars* scalars() const { return scalars_.as<DeviceScalars>(); }
-  /// Puts them into device memory, unless they are there.
+  /// Puts the scalars into device memory, unless they are already there.
   void set_scalars(const optim::StepScalars& step);
 
   void judge();
@@ -64,13 +64,13 @@ class CudaParameters final : public backend::Parameters {
   void update_statistics(std::size_t micro_batches);
 
  private:
-  /// Per slice; sent to the device when it changes.
+  /// One value per slice; sent to the device when it changes.
   struct Table {
     std::vector<float> values;
     DeviceBuffer memory;
   };
   const float* table(Table& table, const std::vector<float>& values);
-  /// [first, last) of the chunks that make up slices [first, last).
+  /// The range [first, last) of the chunks that make up slices [first, last).
   std::pair<std::size_t, std::size_t> chunks_of(std::size_t first, std::size_t last) const;
   void read(const void* from, void* to, std::size_t bytes) const;
 

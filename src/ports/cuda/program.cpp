@@ -40,8 +40,8 @@ std::unique_ptr<Runner> make_runner(Context& context, std::size_t unit) {
   throw Error("a unit without a runner");
 }
 
-/// Another program of a backend, beside those that were checked whole: memory for values grows with
-/// the batch, nothing else does.
+/// Checks the memory for a further program of a backend. The first ones were checked as a whole;
+/// only the memory for values grows with the batch.
 void require_room(std::size_t needed, std::size_t batch) {
   if (needed == 0) return;
   std::size_t free = 0, total = 0;
@@ -49,9 +49,9 @@ void require_room(std::size_t needed, std::size_t batch) {
   const auto gigabytes = [](std::size_t bytes) { return static_cast<double>(bytes) / 1e9; };
   const double fraction = static_cast<double>(free) / static_cast<double>(needed);
   require(needed <= free,
-          fmt::format("a micro-batch of {} rows needs {:.2f} GB of the GPU's memory beside the "
-                      "weights, and {:.2f} of {:.2f} GB are free; {} rows would fit: use a smaller "
-                      "batch or --accumulate",
+          fmt::format("a micro-batch of {} rows needs {:.2f} GB of the GPU's memory in "
+                      "addition to the weights, and {:.2f} of {:.2f} GB are free; {} rows would "
+                      "fit: use a smaller batch or --accumulate",
                       batch, gigabytes(needed), gigabytes(free), gigabytes(total),
                       static_cast<std::size_t>(static_cast<double>(batch) * fraction)));
 }

@@ -7,8 +7,8 @@
 
 namespace lockstep::cuda {
 
-/// Memory of the device that all programs of a backend share, as large as the largest so far needs:
-/// nothing in it outlives a step, and only one program runs at a time.
+/// Memory of the device that all programs of a backend share. It is as large as the largest program
+/// so far needs: nothing in it outlives a step, and only one program runs at a time.
 class SharedMemory {
  public:
   std::shared_ptr<DeviceBuffer> of_size(std::size_t bytes, const char* what);
@@ -21,7 +21,7 @@ class SharedMemory {
   std::shared_ptr<DeviceBuffer> memory_;
 };
 
-/// What the programs of one backend have in common.
+/// What the programs of one backend share.
 struct ProgramShares {
   CudaDevice& device;
   ConvPlanner& planner;
@@ -31,8 +31,8 @@ struct ProgramShares {
 /// A network on a GPU. Each step of the tape puts kernels into the compute stream and returns.
 class CudaProgram final : public backend::Program {
  public:
-  /// Throws InputError when the GPU's memory is too small, naming what is needed and a batch that
-  /// fits.
+  /// Throws InputError when the GPU's memory is too small, naming the memory needed and a batch
+  /// that fits.
   CudaProgram(const nn::Network& network, const backend::ProgramSpec& spec,
               CudaParameters& parameters, ProgramShares& shares);
   const backend::ProgramSpec& spec() const override { return spec_; }
@@ -50,7 +50,7 @@ class CudaProgram final : public backend::Program {
   backend::MemoryPlan memory() const override {
     return {plan_.block, plan_.without_reuse, plan_.workspace};
   }
-  /// For tests: fills everything that the program computes with NaN.
+  /// For tests: fills all memory that the program writes with NaN.
   void poison();
 
  private:

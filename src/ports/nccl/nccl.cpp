@@ -33,9 +33,9 @@ constexpr std::chrono::seconds patience_with_nccl{5};
 /// How long a rank that closes NCCL waits for the others to do so.
 double closing_s(double deadline_s) { return std::clamp(deadline_s / 4, 2.0, 30.0); }
 
-/// NCCL's communicator. It is non-blocking: every call returns at once, and state() tells when it
-/// has come to its end. Used by the main thread and the watch; shared with the thread that aborts
-/// it, which may hang and outlive both.
+/// Wraps NCCL's communicator. It is non-blocking: every call returns at once, and state() tells
+/// when the call has finished. **Thread safety:** the main thread and the watch use it. It is
+/// shared with the thread that aborts it, because that one may hang and outlive both.
 class Connection {
  public:
   ncclResult_t open(const ncclUniqueId& id, int rank, int world) {
@@ -52,7 +52,8 @@ class Connection {
                  : ncclInvalidUsage;
   }
 
-  /// ncclInProgress while a call is still under way. Says nothing new while a call holds the lock.
+  /// ncclInProgress while a call is in progress. Also ncclInProgress while another thread's call
+  /// holds the lock.
   ncclResult_t state() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || !comm_) return ncclInProgress;
@@ -76,10 +77,10 @@ class Connection {
     if (comm_) ncclCommDestroy(std::exchange(comm_, nullptr));
   }
 
-  /// Ends NCCL's kernels and frees what they used. A call that is stuck holds the lock for ever:
-  /// then nothing is done, and the watch gives up.
+  /// Ends NCCL's kernels and frees their resources. A stuck call holds the lock for ever: then this
+  /// does nothing, and the watch gives up.
   void abort() {
-    cudaSetDevice(device_);  // a thread begins on device 0, and would make a context there
+    cudaSetDevice(device_);  // a new thread is on device 0 and would make a context there
     const std::unique_lock lock(mutex_, patience_with_nccl);
     if (lock && comm_) ncclCommAbort(std::exchange(comm_, nullptr));
   }
@@ -90,13 +91,13 @@ class Connection {
   ncclComm_t comm_ = nullptr;
 };
 
-/// The variables that NCCL reads when it starts. What the user has set goes before.
+/// Sets the variables that NCCL reads when it starts. Values that the user has set take precedence.
 void prepare_environment(const NcclSpec& spec, int rank) {
   const auto set = [](const char* name, const std::string& value) {
     setenv(name, value.c_str(), 0);
   };
-  // To NCCL, ranks with different host ids are on different machines, whose GPUs cannot be the
-  // same; they talk over sockets.
+  // NCCL takes ranks with different host ids to be on different machines, whose GPUs cannot be the
+  // same; such ranks communicate over sockets.
   if (spec.share_gpu) set("NCCL_HOSTID", fmt::format("lockstep-rank-{}", rank));
   if (spec.deterministic) {
     set("NCCL_ALGO", "Ring");
@@ -161,12 +162,12 @@ class NcclCommunicator final : public Communicator {
     settle(connection_->open(id, rank_, world_), "the start of NCCL");
   }
 
-  /// Waits until NCCL has done what it began: only then are kernels in the stream, and only then
+  /// Waits until NCCL has finished the call: only then are its kernels in the stream, and only then
   /// may another call follow.
   void settle(ncclResult_t result, std::string_view what) {
     const double start_s = now_s();
     device::Idle idle;
-    // A call that is under way says so, or was accepted: what became of it only the state tells.
+    // Both results only mean that the call was accepted; state() tells what became of it.
     if (result == ncclSuccess || result == ncclInProgress) result = connection_->state();
     for (; result == ncclInProgress; result = connection_->state()) {
       if (watch_) watch_->rethrow();
@@ -187,8 +188,8 @@ class NcclCommunicator final : public Communicator {
     spec.deadline_s = deadline_s_;
     int device = 0;
     cuda::check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    // A thread begins on device 0, and would make a context there. It looks at events only, which
-    // a capture on another thread must not mind.
+    // A new thread is on device 0 and would make a context there. This one only looks at events,
+    // which a capture on another thread must not forbid.
     spec.enter = [device] {
       cudaSetDevice(device);
       cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -208,13 +209,13 @@ class NcclCommunicator final : public Communicator {
     return spec;
   }
 
-  /// On whichever thread is the first to miss somebody.
+  /// Called by the first thread that misses a rank.
   std::string find_missing(double waited_s) const {
     const auto absence = find_absence_ ? find_absence_(waited_s) : std::nullopt;
-    return absence ? absence->text : "the ranks' heartbeats do not tell which one is missing";
+    return absence ? absence->text : "the ranks' heartbeats do not show which one is missing";
   }
 
-  /// ncclCommAbort, on a thread that may be left behind.
+  /// Calls ncclCommAbort, on a separate thread that is abandoned if it hangs.
   void abort_within_patience() {
     auto done = std::make_shared<std::promise<void>>();
     auto ended = done->get_future();
@@ -225,7 +226,8 @@ class NcclCommunicator final : public Communicator {
     ended.wait_for(2 * patience_with_nccl);
   }
 
-  /// All ranks come here when training is done; who does not come must not keep the others.
+  /// All ranks come here when training is done; a rank that does not come must not hold up the
+  /// others.
   void close() {
     const double start_s = now_s();
     ncclResult_t state = connection_->begin_to_close();

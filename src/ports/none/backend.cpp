@@ -4,7 +4,7 @@
 namespace lockstep::backend {
 
 std::unique_ptr<backend::Backend> make_cuda_backend(int) {
-  throw InputError("this lockstep was built without CUDA");
+  throw InputError("this program was built without CUDA");
 }
 
 }  // namespace lockstep::backend

@@ -2,6 +2,6 @@
 
 namespace lockstep::device {
 
-device::VisibleGpus look_at_gpus() { return {{}, "this lockstep was built without CUDA", ""}; }
+device::VisibleGpus look_at_gpus() { return {{}, "this program was built without CUDA", ""}; }
 
 }  // namespace lockstep::device

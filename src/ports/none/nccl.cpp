@@ -4,7 +4,7 @@
 namespace lockstep::comm {
 
 std::unique_ptr<comm::Communicator> make_nccl_communicator(comm::Control&, const comm::NcclSpec&) {
-  throw InputError("this lockstep was built without CUDA, and so without NCCL");
+  throw InputError("this program was built without CUDA, and so without NCCL");
 }
 
 }  // namespace lockstep::comm

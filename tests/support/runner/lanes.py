@@ -1,4 +1,4 @@
-"""Runs jobs beside each other: one that computes, up to four that wait, one that builds."""
+"""Runs jobs in parallel: one that computes, up to four that wait, one that builds."""
 
 import os
 import shutil
@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# How many jobs of a lane run at the same time, and how they are started: deadlines run for those that
-# wait, so what computes or builds gives way a little.
+# How many jobs of a lane run at the same time, and how they are started. Jobs that wait have
+# deadlines, so jobs that compute or build get a slightly lower priority.
 LANES = {"waits": (4, []), "computes": (1, ["nice", "-n", "3"]), "builds": (1, ["nice", "-n", "6"])}
 
 
@@ -20,10 +20,10 @@ class Job:
     command: list
     seconds: int  # time limit
     lane: str = "computes"
-    apart: str = ""  # jobs with the same word do not run beside each other
+    apart: str = ""  # jobs with the same word do not run at the same time
     after: str = ""  # name of the job that has to end well before this one starts
     script: bool = False  # gets an empty folder, $WORK, and may be run again
-    may_be_empty: bool = False  # no verdict is no failure
+    may_be_empty: bool = False  # no verdict is not a failure
     env: dict = field(default_factory=dict)
 
 
@@ -32,9 +32,9 @@ class Result:
     job: Job
     status: int
     said: str
-    log: Path  # where all that stays
+    log: Path  # where the output is kept
     seconds: float = 0
-    cpu_s: float = 0  # of its own processes, not of daemons
+    cpu_s: float = 0  # of the processes it waited for, not of daemons
 
 
 class Running:
@@ -62,14 +62,14 @@ class Running:
 
 
 def run(jobs, logs, env, finished):
-    """Runs all jobs, as many beside each other as their lanes allow; finished(result) hears of each."""
+    """Runs all jobs, as many in parallel as their lanes allow; calls finished(result) for each."""
     left, running, broken = list(jobs), {}, set()
     names = {job.name for job in jobs}
 
     def may_start(job):
-        beside = [other.job for other in running.values()]
-        return (sum(other.lane == job.lane for other in beside) < LANES[job.lane][0]
-                and not (job.apart and any(other.apart == job.apart for other in beside))
+        alongside = [other.job for other in running.values()]
+        return (sum(other.lane == job.lane for other in alongside) < LANES[job.lane][0]
+                and not (job.apart and any(other.apart == job.apart for other in alongside))
                 and job.after not in names)
 
     def start_some():
@@ -98,7 +98,7 @@ def run(jobs, logs, env, finished):
             start_some()
     except BaseException:
         for started in running.values():
-            started.process.send_signal(signal.SIGTERM)  # to timeout, which passes it on
+            started.process.send_signal(signal.SIGTERM)  # timeout passes it on
         for started in running.values():
             started.process.wait()
         raise

@@ -1,4 +1,4 @@
-"""What the tests consist of: each part as jobs for the lanes."""
+"""The parts of the tests: each one as jobs for the lanes."""
 
 import os
 import re
@@ -16,7 +16,7 @@ MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np"]
 
 
 class Wrong(Exception):
-    """What the caller asked for, or a script's head, is not understood."""
+    """The caller's request, or a script's first lines, cannot be parsed."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ def shell(program, *words):
 
 
 def made(wish, job, target, *options):
-    """The job, after one that builds its program when that is wished."""
+    """The job; if the wish is to build, after a job that builds its program."""
     if not wish.make:
         return [job]
     job.after = f"build {target}"
@@ -68,14 +68,14 @@ def mpi(wish):
 
 
 def gpu(wish):
-    """Where there is no GPU, what can be said of one is still tested; the rest skips."""
+    """Without a GPU, tests that need none still run; the rest skips."""
     program = wish.build / "gpu_tests"
     command = shell('[[ ! -e $1 ]] || exec "${@:2}"', program, *MPIRUN, 1, program, *CATCH, *wish.cases())
     return made(wish, Job("gpu", command, 900, may_be_empty=True), "tests")
 
 
 def emulated(wish):
-    """The GPU's kernels and the backend around them, on the host; whole networks only on a GPU."""
+    """The GPU's kernels and the backend around them, on the host. Whole networks need a GPU."""
     program = wish.build / "emulated_tests"
     absent = "SKIP the GPU's kernels on the host: CUDA's headers were not found"
     command = shell('if [[ -e $1 ]]; then exec "${@:3}"; else echo "$2"; fi', program, absent, program,
@@ -84,7 +84,7 @@ def emulated(wish):
 
 
 def script(path):
-    """A script's own head says its lane, its time limit and what it must not run beside."""
+    """A script's first lines name its lane, its time limit and what it must not run next to."""
     words = {}
     for line in path.read_text().split("\n"):
         if not line.startswith("#"):
@@ -110,12 +110,12 @@ def e2e(wish):
 
 
 def cluster(wish):
-    """On Slurm clusters, which the scripts bring up; they skip where that cannot be."""
+    """On Slurm clusters, which the scripts start; they skip where that is impossible."""
     return scripts(wish, "cluster")
 
 
 def fuzz(wish):
-    """Short; `make fuzz` is for more. Only sanitized builds have it."""
+    """Short; `make fuzz` runs longer. Only sanitized builds have it."""
     if not wish.matches("fuzz"):
         return []
     return [Job("fuzz", ["tests/fuzz/run"], 60 + 10 * FUZZ_SECONDS[wish.tier], lane="computes",
@@ -123,7 +123,7 @@ def fuzz(wish):
 
 
 def asan(wish):
-    """Unit tests and fuzzing of the sanitized build, which lies in a folder of its own."""
+    """Unit tests and fuzzing of the sanitized build, which is in a separate folder."""
     build = wish.build / "asan"
     env = {"LOCKSTEP": str(build / "lockstep"), "LOCKSTEP_TEST_SECONDS": "300"}
     cases = Job("asan unit", [build / "unit_tests", *CATCH, *wish.cases()], 900, lane="waits", env=env)
@@ -135,7 +135,7 @@ def asan(wish):
 
 
 def tsan(wish):
-    """Threads, under the thread sanitizer: without OpenMP, whose barriers look like races to it."""
+    """Threads, under the thread sanitizer: without OpenMP, because its barriers look like races."""
     tags = Wish(wish.build, wish.filter or os.environ.get("TSAN_TAGS", ""), wish.tier, wish.make)
     command = [wish.build / "tsan" / "unit_tests", *CATCH, *tags.cases()]
     return made(wish, Job("tsan unit", command, 900, lane="waits", env={"LOCKSTEP_TEST_SECONDS": "300"}),
@@ -143,7 +143,7 @@ def tsan(wish):
 
 
 def lint(wish):
-    """What runs on GPUs alone is at least read: by clang-tidy, kernels as host code."""
+    """Code that runs only on GPUs is at least checked by clang-tidy; kernels as host code."""
     if not wish.matches("lint"):
         return []
     program = """
@@ -167,7 +167,7 @@ def format(wish):
 
 
 def jobs_of(names, wish):
-    """The jobs of these parts, longest limits first where they wait; each build once."""
+    """The jobs of these parts, those with the longest limits first if they wait; each build once."""
     every = (layers, unit, mpi, gpu, emulated, e2e, cluster, lint, fuzz, asan, tsan, format)
     functions = {one.__name__: one for one in every}
     jobs = {}

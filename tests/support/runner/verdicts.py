@@ -1,7 +1,7 @@
-"""Reads what a part of the tests said: `PASS name`, `FAIL name` or `SKIP name: reason`.
+"""Reads the output of a part of the tests: `PASS name`, `FAIL name` or `SKIP name: reason`.
 
-Catch2's cases say `TEST name` before they begin, and `SKIPPED: reason` when they pass without having
-looked. `RETRIED name` tells of a try that failed and is made again.
+Catch2's cases print `TEST name` before they begin, and `SKIPPED: reason` when they pass without a
+check. `RETRIED name` reports a failed try that is repeated.
 """
 
 import re
@@ -13,8 +13,8 @@ class Verdicts:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    retries: dict = field(default_factory=dict)  # name of what was tried again: how often
-    shown: str = ""  # what a reader wants of it: failures in full, what was skipped, warnings
+    retries: dict = field(default_factory=dict)  # name of each retried test: how often
+    shown: str = ""  # what a reader needs: failures in full, skipped tests, warnings
 
 
 class Reader:
@@ -25,8 +25,8 @@ class Reader:
         self.verdicts = Verdicts()
         self.running = ""  # the case that has begun
         self.said = ""  # since the last verdict
-        self.reason = ""  # why the running case looks at nothing
-        self.after_failure = False  # a rank's own words may arrive after the verdict
+        self.reason = ""  # why the running case checks nothing
+        self.after_failure = False  # a rank's output may arrive after the verdict
 
     def begin(self, name):
         self.running, self.said, self.reason, self.after_failure = name, "", "", False
@@ -71,7 +71,7 @@ class Reader:
         how = "ran out of time" if status in (124, 137) else f"ended with status {status}"
         found = self.verdicts
         if self.running:
-            self.fail(f"{self.running} ({self.part} {how} in it; what follows it did not run)")
+            self.fail(f"{self.running} ({self.part} {how} in it; the tests after it did not run)")
         elif status != 0 and not found.failed:
             self.fail(f"{self.part}: {how}")
         elif not (found.passed or found.failed or found.skipped or may_be_empty):

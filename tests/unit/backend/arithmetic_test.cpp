@@ -1,4 +1,4 @@
-// The formulas that the GPU's kernels are made of, held against what the CPU backend computes.
+// Compares the formulas that the GPU's kernels are made of with what the CPU backend computes.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>

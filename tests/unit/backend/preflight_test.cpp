@@ -1,4 +1,4 @@
-// What can be known of a GPU that is not there.
+// What can be known about a GPU that is not in this machine.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <iostream>
@@ -30,7 +30,7 @@ PreflightSpec spec_of(const std::string& model, std::size_t batch, Precision pre
   return spec;
 }
 
-/// Nothing in a program that was built without CUDA.
+/// Returns nothing if the program was built without CUDA.
 std::optional<PreflightReport> report_of(const PreflightSpec& spec) {
   try {
     return preflight(spec);
@@ -55,7 +55,7 @@ TEST_CASE("the profiles that come with lockstep are read, and say where they are
   }
 }
 
-TEST_CASE("a profile without one of its keys is refused by name", "[preflight]") {
+TEST_CASE("a profile without one of its keys is an error that names the key", "[preflight]") {
   const json whole = json::parse(read_text(h200));
   for (const auto& [key, value] : whole.items()) {
     if (key == "rates" || key == "source") continue;  // cuDNN's own files have neither

@@ -26,7 +26,7 @@ TEST_CASE("an atomically written file is read back as it was written", "[files]"
   CHECK(names_in(folder.path).size() == 1);
 }
 
-TEST_CASE("a failed write leaves the old file and nothing beside it", "[files]") {
+TEST_CASE("a failed write leaves the old file and nothing else", "[files]") {
   const Folder folder;
   const fs::path path = folder.path / "a.txt";
   write_text_atomically(path, "old");
@@ -46,7 +46,7 @@ TEST_CASE("a file that is not committed never appears", "[files]") {
   CHECK(names_in(folder.path).empty());
 }
 
-TEST_CASE("a text that fits goes where room was kept for it", "[files]") {
+TEST_CASE("a text that fits is written where room was reserved for it", "[files]") {
   const Folder folder;
   const auto room = folder.path / ".room", path = folder.path / "words.json";
   reserve_room(room, 4096);
@@ -63,7 +63,7 @@ TEST_CASE("a text that fits goes where room was kept for it", "[files]") {
   CHECK(read_text(path) == "{ }\n");
 }
 
-TEST_CASE("a report follows links, leaves devices alone and never replaces what is read",
+TEST_CASE("a report follows links, leaves devices alone and never replaces an input file",
           "[files]") {
   const Folder folder;
   const fs::path real = folder.path / "real.json", link = folder.path / "link.json";
@@ -76,14 +76,14 @@ TEST_CASE("a report follows links, leaves devices alone and never replaces what 
   write_report("/dev/null", "gone");
   CHECK(fs::is_character_file("/dev/null"));
   CHECK_THROWS_WITH(require_report_fits(link, {folder.path / "else", real}),
-                    Contains("link.json is read"));
+                    Contains("link.json: it is an input file"));
   CHECK_THROWS_WITH(require_report_fits(folder.path / "no" / "a.json"),
                     Contains("No such file or directory"));
   CHECK_THROWS_WITH(require_report_fits(folder.path), Contains("it is a directory"));
   CHECK(names_in(folder.path).size() == 2);
 }
 
-TEST_CASE("what cannot be read or made is named with the system's reason", "[files]") {
+TEST_CASE("a file that cannot be read or made is named with the system's reason", "[files]") {
   const Folder folder;
   CHECK_THROWS_WITH(read_text(folder.path / "none"),
                     Contains("none") && Contains("No such file or directory"));

@@ -50,7 +50,8 @@ TEST_CASE("what is written in full is read in full, though a pipe takes it in pa
   CHECK((got == sent));
 }
 
-TEST_CASE("bytes are written and read where they belong, and an early end is no error", "[io]") {
+TEST_CASE("bytes are written and read where they belong, and an early end is not an error",
+          "[io]") {
   const Folder folder;
   const auto path = folder.path / "file";
   write_text_atomically(path, "0123456789");
@@ -67,7 +68,7 @@ TEST_CASE("bytes are written and read where they belong, and an early end is no 
   CHECK(read_all_at(file.get(), got.data(), 0, 8) == 0);
 }
 
-TEST_CASE("a refused read or write says why in errno", "[io]") {
+TEST_CASE("a failed read or write gives its reason in errno", "[io]") {
   const Folder folder;
   const auto path = folder.path / "file";
   write_text_atomically(path, "0123456789");
@@ -83,7 +84,8 @@ TEST_CASE("a refused read or write says why in errno", "[io]") {
   CHECK(errno == ENOSPC);
 }
 
-TEST_CASE("a file's first line comes without its end; none comes from what has none", "[io]") {
+TEST_CASE("a file's first line comes without its newline, and is empty where there is none",
+          "[io]") {
   const Folder folder;
   const auto path = folder.path / "file";
   CHECK(first_line(path).empty());

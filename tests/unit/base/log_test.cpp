@@ -36,7 +36,7 @@ struct AsRank {
 
 }  // namespace
 
-TEST_CASE("alone, the process says lines as they are", "[log]") {
+TEST_CASE("a single process prints lines as they are", "[log]") {
   CHECK(said(STDOUT_FILENO, [] {
           log::info("hello");
           log::info("you");
@@ -45,7 +45,7 @@ TEST_CASE("alone, the process says lines as they are", "[log]") {
   CHECK(said(STDERR_FILENO, [] { log::error("stop"); }) == "error: stop\n");
 }
 
-TEST_CASE("of several ranks one informs, and all warn by name", "[log]") {
+TEST_CASE("of several ranks only rank 0 informs, and all warn with their rank", "[log]") {
   {
     const AsRank first(0, 4);
     CHECK(said(STDOUT_FILENO, [] { log::info("hello"); }) == "hello\n");
@@ -62,7 +62,7 @@ TEST_CASE("of several ranks one informs, and all warn by name", "[log]") {
   CHECK(said(STDERR_FILENO, [] { log::error("stop"); }) == "rank 3: error: stop\n");
 }
 
-TEST_CASE("where nothing can be redrawn, progress is a line now and then", "[log]") {
+TEST_CASE("where nothing can be redrawn, progress prints a line now and then", "[log]") {
   const auto speak = [] {
     log::progress("1 %", 100);
     log::progress("2 %", 100);
@@ -71,6 +71,6 @@ TEST_CASE("where nothing can be redrawn, progress is a line now and then", "[log
     log::progress("again", 100);
     log::end_progress();
   };
-  if (::isatty(STDOUT_FILENO) == 1) return;  // decided once, for the real stdout
+  if (::isatty(STDOUT_FILENO) == 1) return;  // decided once, from the real stdout
   CHECK(said(STDOUT_FILENO, speak) == "1 %\n3 %\nagain\n");
 }

@@ -16,7 +16,7 @@ TEST_CASE("a count is all of its text, in range", "[count]") {
   CHECK(parse_count("7", "x", 7, 7) == 7);
 }
 
-TEST_CASE("what is no count is refused with its name and range", "[count]") {
+TEST_CASE("a text that is not a count is an error that gives name and range", "[count]") {
   for (const char* text :
        {"", "-1", "+1", " 1", "1 ", "1.0", "0x1", "1e3", "ten", "18446744073709551616"})
     CHECK_THROWS_WITH(parse_count(text, "--rows"), Contains("--rows: '" + std::string(text) +
@@ -37,7 +37,7 @@ TEST_CASE("a whole number is all of its text, and fits its type", "[count]") {
   CHECK_FALSE(whole_number<std::uint64_t>("18446744073709551616"));
 }
 
-TEST_CASE("signs, blanks, fractions and other words are no whole number", "[count]") {
+TEST_CASE("signs, blanks, fractions and other words are not whole numbers", "[count]") {
   for (const char* text :
        {"", "-", "-0", "-1", "+1", " 1", "1 ", "1\n", "1.0", "0x1", "1e3", "ten"}) {
     CAPTURE(text);

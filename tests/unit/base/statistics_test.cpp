@@ -31,7 +31,7 @@ TEST_CASE("half of the values are no greater than the median and half no less", 
   }
 }
 
-TEST_CASE("no values have the median 0", "[statistics]") {
+TEST_CASE("without values the median is 0", "[statistics]") {
   CHECK(lower_median({}) == 0);
   CHECK(upper_median({}) == 0);
 }

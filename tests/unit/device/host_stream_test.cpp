@@ -8,7 +8,7 @@ using namespace lockstep::device;
 
 namespace {
 
-/// Finishes at the given call, and writes its name when it does.
+/// Finishes at the given call and writes its name then.
 class Countdown final : public Pending {
  public:
   Countdown(int name, int calls, std::vector<int>& log) : name_(name), calls_(calls), log_(log) {}
@@ -33,7 +33,7 @@ TEST_CASE("an empty stream has finished", "[host_stream]") {
   stream.synchronize();
 }
 
-TEST_CASE("an event is done when what was put in before it has finished, and not earlier",
+TEST_CASE("an event is done when what was put in earlier has finished, and not earlier",
           "[host_stream]") {
   HostStream stream;
   std::vector<int> log;

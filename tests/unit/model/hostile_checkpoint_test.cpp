@@ -100,9 +100,9 @@ TEST_CASE("several strings in place of a checkpoint's text are an error, not an 
 TEST_CASE("a checkpoint's text of any length, or of numbers, is an error", "[checkpoint]") {
   const Hostile variable(
       [](hid_t id) { replace_attribute(id, "build", text_of(H5T_VARIABLE).get(), {1}, 0); });
-  CHECK_THAT(variable.header_error(), Contains("'build' has strings of any length"));
+  CHECK_THAT(variable.header_error(), Contains("'build' has strings of variable length"));
   const Hostile number([](hid_t id) { replace_attribute(id, "build", H5T_NATIVE_UINT64, {1}, 8); });
-  CHECK_THAT(number.header_error(), Contains("'build' has another type than string"));
+  CHECK_THAT(number.header_error(), Contains("'build' has a type other than string"));
 }
 
 TEST_CASE("a checkpoint's header with too many values is an error", "[checkpoint]") {
@@ -129,7 +129,7 @@ TEST_CASE("texts of a checkpoint whose bytes wrap are an error", "[checkpoint]")
   CHECK_THAT(late.header_error(), Contains("the data set /classes is larger than the file"));
   const Hostile pointers(
       [](hid_t id) { replace_data_set(id, "classes", text_of(H5T_VARIABLE).get(), {2}, false); });
-  CHECK_THAT(pointers.header_error(), Contains("/classes has strings of any length"));
+  CHECK_THAT(pointers.header_error(), Contains("/classes has strings of variable length"));
 }
 
 TEST_CASE("a checkpoint's configuration that the file cannot hold is an error", "[checkpoint]") {

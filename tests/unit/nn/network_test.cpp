@@ -60,7 +60,7 @@ TEST_CASE("tensors carry torchvision's names", "[nn]") {
   CHECK(names.size() == 320 - 53);  // torchvision counts 53 num_batches_tracked as well
 }
 
-TEST_CASE("unknown models, tiny images and option A in bottlenecks are refused", "[nn]") {
+TEST_CASE("unknown models, tiny images and option A in bottlenecks are errors", "[nn]") {
   CHECK_THROWS_WITH(build("resnet21", 32, 10),
                     Catch::Contains("resnet21") && Catch::Contains("resnet20"));
   CHECK_THROWS_AS(build("resnet50", 64, 10, Shortcut::pad), InputError);

@@ -63,7 +63,7 @@ TEST_CASE("polynomial and cosine decay end at the final rate and stay there", "[
   }
 }
 
-TEST_CASE("polynomial decay is a power of what is left", "[schedule]") {
+TEST_CASE("polynomial decay is a power of what remains", "[schedule]") {
   for (const float power : {0.5f, 2.0f, 3.0f}) {
     const ScheduleSpec spec{.base = 1,
                             .final_lr = 0.2f,
@@ -112,7 +112,7 @@ TEST_CASE("a schedule that is all warm-up is finite at its end", "[schedule]") {
   CHECK(near(learning_rate(spec, 5), 0, 1e-7));
 }
 
-TEST_CASE("unknown names of decays and precisions are refused by name", "[schedule]") {
+TEST_CASE("unknown names of decays and precisions are errors that name them", "[schedule]") {
   CHECK(parse_choice<Decay>("polynomial", "decay") == Decay::polynomial);
   CHECK_THROWS_WITH(parse_choice<Decay>("cosin", "decay"),
                     Catch::Contains("cosin") && Catch::Contains("cosine"));

@@ -40,7 +40,7 @@ TEST_CASE("buffers that are alive together never overlap, and dead ones give the
       lives.back().id = planner.add(lives.back().bytes, first, last);
     }
     planner.place();
-    std::size_t floor = 0;  // what is alive at once needs at least this much
+    std::size_t floor = 0;  // buffers alive at the same time need at least this much
     for (std::size_t t = 0; t < 50; ++t) {
       std::size_t alive = 0;
       for (const Life& life : lives)
@@ -132,7 +132,7 @@ TEST_CASE("a team runs every lane and hands an exception to the caller", "[cpu]"
   CHECK(calls == std::vector<int>(4, 1001));
 }
 
-TEST_CASE("precisions that a CPU has not are refused by name", "[cpu]") {
+TEST_CASE("precisions that a CPU lacks are errors that name them", "[cpu]") {
   const auto backend = make_cpu_backend({});
   const nn::Network network = model("resnet20", 32);
   const auto parameters = backend->make_parameters(network, Precision::fp32);

@@ -1,4 +1,4 @@
-// The CPU backend against the oracle (double precision, node by node) and the oracle against
+// Compares the CPU backend with the oracle (double precision, node by node) and the oracle with
 // central differences.
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -92,7 +92,8 @@ TEST_CASE("two micro-batches accumulate to the sum of their gradients", "[cpu]")
     }
     compiled.run(whole, first, first > 0);
   }
-  check_gradients(whole, compiled, want, 1e-3);  // a half may be less settled than the whole
+  // A wide tolerance: half a batch is less well conditioned than the whole.
+  check_gradients(whole, compiled, want, 1e-3);
 }
 
 TEST_CASE("bf16 gives the oracle's loss and gradients within its rounding", "[cpu]") {

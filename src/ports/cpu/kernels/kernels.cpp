@@ -14,7 +14,8 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-/// What oneDNN goes by: it obeys ONEDNN_MAX_CPU_ISA, and without this would compute bf16 slowly.
+/// Asks oneDNN, because oneDNN obeys ONEDNN_MAX_CPU_ISA and would compute bf16 slowly if it is
+/// limited.
 bool has_bf16() {
   constexpr unsigned needed = dnnl_cpu_isa_avx512_core_bf16;
   return has_avx512() && __builtin_cpu_supports("avx512bf16") &&

@@ -5,14 +5,14 @@
 
 namespace lockstep::cpu {
 
-/// How activations and their gradients are kept: float, or the upper half of a float (rounded to
-/// nearest even).
+/// How activations and their gradients are stored: as a float, or as the upper half of a float
+/// (rounded to nearest even).
 enum class Storage { fp32, bf16 };
 constexpr std::size_t bytes_of(Storage storage) { return storage == Storage::fp32 ? 4 : 2; }
 
-// In all kernels a value is a dense matrix [rows, channels] (rows = images x height x width),
-// channels a multiple of 16, and per-channel arrays are float [channels]. Sums are added to, in
-// double.
+// In all kernels a value is a dense matrix [rows, channels] (rows = images x height x width).
+// channels is a multiple of 16; per-channel arrays are float [channels]. Sums are added to their
+// targets, in double.
 
 /// z = relu(x * scale + shift [+ skip [* skip_scale + skip_shift]]); a NaN stays a NaN.
 struct PointForward {
@@ -51,8 +51,8 @@ struct SgdUpdate {
 
 /// The kernels for one storage type, compiled for one instruction set.
 struct Kernels {
-  /// out = in * scale + shift; in: [pixels, channels] uint8; scale and shift repeat with period
-  /// `channels` over 48 entries (channels divides 48).
+  /// out = in * scale + shift. in: [pixels, channels] uint8. scale and shift hold 48 entries, in
+  /// which the values of the channels repeat (channels divides 48).
   void (*normalise)(const std::uint8_t* in, std::size_t values, const float* scale48,
                     const float* shift48, void* out);
   void (*from_float)(const float* in, std::size_t values, void* out);
@@ -77,7 +77,7 @@ struct FloatKernels {
               float* velocity);
 };
 
-/// The best that this processor has. bf16 exists only with AVX512-BF16: throws InputError
+/// The best kernels for this processor. bf16 exists only with AVX512-BF16; throws InputError
 /// otherwise.
 const Kernels& kernels(Storage storage);
 const FloatKernels& float_kernels();

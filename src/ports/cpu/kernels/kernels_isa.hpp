@@ -4,7 +4,7 @@
 
 namespace lockstep::cpu {
 
-// One table for each file that compiles kernels.inc: the same text under other target options.
+// One table for each file that compiles kernels.inc: the same source under other target options.
 extern const Kernels kernels_fp32_x86_64, kernels_fp32_avx2, kernels_fp32_avx512,
     kernels_bf16_avx512;
 extern const FloatKernels kernels_float_x86_64, kernels_float_avx2, kernels_float_avx512;

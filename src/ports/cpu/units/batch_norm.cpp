@@ -89,8 +89,8 @@ void BatchNorm::differentiate(std::size_t begin, std::size_t end, bool accumulat
 }
 
 // What this micro-batch adds to the running statistics, weighted by this rank's share of the rows.
-// An earlier micro-batch of the same step fades by 1 - momentum, as if they had come one after the
-// other.
+// An earlier micro-batch of the same step fades by 1 - momentum, as if the micro-batches had come
+// one after the other.
 void BatchNorm::keep_statistics(std::size_t i, double mean, double variance, bool accumulate) {
   const double n = static_cast<double>(values_), unbiased = variance * n / std::max(n - 1, 1.0);
   const double share = context_->scalars.statistics_share * momentum_;

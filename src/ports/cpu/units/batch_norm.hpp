@@ -4,8 +4,8 @@
 
 namespace lockstep::cpu {
 
-/// The batch norm behind one convolution: per-channel numbers between the sums over the batch and
-/// the kernels that use them. Ioffe and Szegedy 2015; running variance is unbiased, as PyTorch's.
+/// The batch norm after one convolution: its per-channel numbers, from the sums over the batch to
+/// what the kernels use. Ioffe and Szegedy 2015; running variance is unbiased, like PyTorch's.
 class BatchNorm {
  public:
   void plan(Context& context, std::size_t node, std::size_t statistics_region,
@@ -17,7 +17,7 @@ class BatchNorm {
   const float* pivot() const { return running_mean_; }
   void normalise(std::size_t begin, std::size_t end);  ///< channels [begin, end)
 
-  // Backward, likewise.
+  // Backward, in the same way.
   double* gradient_sums(std::size_t chunk);  ///< [2, channels] of g, g * (x - mean), set to zero
   void differentiate(std::size_t begin, std::size_t end, bool accumulate);
 

@@ -13,7 +13,7 @@ ConvRunner::ConvRunner(Context& context, std::size_t index, Image& image)
 void ConvRunner::plan() {
   geometry_ = ConvGeometry::of(c.network, unit.node, c.storage);
   stripe_ = geometry_.stripe(c.regions[unit.level].stripes);
-  formats_ = ConvFormats::choose(stripe_);  // a stripe may want others than a whole image
+  formats_ = ConvFormats::choose(stripe_);  // a stripe may prefer other formats than a whole image
   formats_.gradient = c.parameters.formats(unit.node).gradient;
   const std::string weight = geometry_.name + ".weight";
   weights_ = c.parameters.find(backend::Part::weights, weight);

@@ -13,9 +13,9 @@ class PointRunner;
 /// The scratch memory of one lane for oneDNN's primitives.
 dnnl::memory library_scratch(const Context& context, std::size_t lane);
 
-/// A convolution and the sums of the batch norm behind it. In backward, for each chunk: the
-/// gradient of its output from the gradient behind the batch norm, the weight gradient of the
-/// chunk, the data gradient.
+/// A convolution and the sums of the batch norm after it. Backward computes for each chunk: the
+/// gradient of the convolution's output from the gradient after the batch norm, the weight
+/// gradient, the data gradient.
 class ConvRunner final : public Runner {
  public:
   ConvRunner(Context& context, std::size_t index, Image& image);
@@ -46,7 +46,8 @@ class ConvRunner final : public Runner {
   }
   const std::byte* input(const Chunk& chunk);
   std::byte* data_gradient(const Chunk& chunk);
-  /// Where a lane sums its chunks' weight gradients: lane 0 in the arena, the others beside it.
+  /// Where a lane sums its chunks' weight gradients: lane 0 in the arena, the others in separate
+  /// buffers.
   float* partial(std::size_t lane) const;
 
   Image& image_;

@@ -141,7 +141,7 @@ ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std:
 }
 
 WeightReorder::WeightReorder(const Desc& from, const Desc& to, std::size_t parts) {
-  constexpr memory::dim block = 64;  // few library formats mix more output channels than that
+  constexpr memory::dim block = 64;  // few library formats interleave more output channels
   const memory::dims dims = from.dims();
   const memory::dim blocks = dims[0] % block == 0 ? dims[0] / block : 1;
   memory::dim count = std::min<memory::dim>(blocks, dim(parts));
@@ -155,7 +155,7 @@ WeightReorder::WeightReorder(const Desc& from, const Desc& to, std::size_t parts
   for (memory::dim p = 0; p < count; ++p) {
     Part part{count > 1 ? cut(from, p) : from, count > 1 ? cut(to, p) : to, {}};
     if (part.from.is_zero() ||
-        part.to.is_zero()) {  // a format that cannot be cut there: one lane does it all
+        part.to.is_zero()) {  // the format cannot be cut there: one lane does everything
       count = 1;
       p = -1;
       parts_.clear();
@@ -163,7 +163,7 @@ WeightReorder::WeightReorder(const Desc& from, const Desc& to, std::size_t parts
     }
     const dnnl::reorder::primitive_desc desc(engine(), part.from, engine(), part.to,
                                              user_scratchpad());
-    check(desc.scratchpad_desc().get_size() == 0, "a reorder of weights wants scratch memory");
+    check(desc.scratchpad_desc().get_size() == 0, "a reorder of weights needs scratch memory");
     part.primitive = dnnl::reorder(desc);
     parts_.push_back(std::move(part));
   }

@@ -11,11 +11,11 @@
 
 namespace lockstep::cpu {
 
-/// oneDNN's engine of this process.
+/// This process's oneDNN engine.
 const dnnl::engine& engine();
 
-/// For every primitive: the caller provides scratch memory, so that several lanes may run one at a
-/// time.
+/// An attribute for every primitive: the caller provides the scratch memory, so that several lanes
+/// may each run one at the same time.
 dnnl::primitive_attr user_scratchpad();
 
 /// One convolution's geometry, for any number of rows.
@@ -26,7 +26,8 @@ struct ConvGeometry {
   Storage storage;
 
   static ConvGeometry of(const nn::Network& network, std::size_t node, Storage storage);
-  /// The same convolution of 1/stripes of each image: right only where no line needs its neighbour.
+  /// The same convolution on 1/stripes of each image. Correct only where no line needs its
+  /// neighbours.
   ConvGeometry stripe(std::size_t stripes) const;
   dnnl::memory::desc source(std::size_t rows) const;       ///< nhwc, as all activations are
   dnnl::memory::desc destination(std::size_t rows) const;  ///< nhwc
@@ -36,10 +37,10 @@ struct ConvGeometry {
   std::size_t weight_count() const;
 };
 
-/// The formats in which oneDNN wants one convolution's weights, all different in general. Chosen
-/// once for a convolution and a storage type, then prescribed for every number of rows, so that the
-/// arena has one format for all programs: `gradient` (float) is also the format of the weights'
-/// slice in the arena.
+/// The formats that oneDNN prefers for one convolution's weights; in general all different. They
+/// are chosen once for a convolution and a storage type and then used for every number of rows, so
+/// that the arena has one format for all programs. `gradient` (float) is also the format of the
+/// weights' slice in the arena.
 struct ConvFormats {
   dnnl::memory::desc forward, backward_data, gradient;
   static ConvFormats choose(const ConvGeometry& geometry);
@@ -56,13 +57,13 @@ struct ConvPrimitives {
 ConvPrimitives make_conv(const ConvGeometry& geometry, const ConvFormats& formats, std::size_t rows,
                          bool training, bool needs_data_gradient);
 
-/// Runs reorders of one weight tensor from the arena's format into a library's, cut into parts
-/// along the output channels so that all lanes can share the work.
+/// Reorders one weight tensor from the arena's format into a library's. The work is cut into parts
+/// along the output channels, so that all lanes can share it.
 class WeightReorder {
  public:
   WeightReorder() = default;
   WeightReorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, std::size_t parts);
-  /// Does the parts lane, lane + lanes, ... Both buffers have the sizes of the descriptors.
+  /// Runs the parts lane, lane + lanes, ... Both buffers have the sizes of the descriptors.
   void run(float* from, void* to, std::size_t lane, std::size_t lanes, dnnl::stream& stream) const;
 
  private:

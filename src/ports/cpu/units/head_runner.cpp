@@ -9,15 +9,14 @@ namespace lockstep::cpu {
 
 namespace {
 
-/// C [rows, columns] = A x B + keep * C; A and B are row-major, transposed where the letter says
-/// 'T'.
+/// C [rows, columns] = A x B + keep * C. A and B are row-major; 'T' as the letter means transposed.
 void multiply(char ta, char tb, std::size_t rows, std::size_t columns, std::size_t inner,
               const float* a, std::size_t lda, const float* b, std::size_t ldb, float keep,
               float* result, std::size_t ldc) {
   const auto dim = [](std::size_t n) { return static_cast<dnnl_dim_t>(n); };
   const auto status = dnnl_sgemm(ta, tb, dim(rows), dim(columns), dim(inner), 1.f, a, dim(lda), b,
                                  dim(ldb), keep, result, dim(ldc));
-  check(status == dnnl_success, "oneDNN refused a matrix product");
+  check(status == dnnl_success, "oneDNN failed to multiply matrices");
 }
 
 }  // namespace
@@ -62,7 +61,7 @@ void HeadRunner::backward(const Chunk& chunk) {
            classes_, weights_, features_, 0, dpooled_.data() + chunk.first * features_, features_);
 }
 
-// Each lane takes some of the classes, over all rows.
+// Each lane takes some of the classes, for all rows.
 void HeadRunner::after_backward(std::size_t lane, bool accumulate) {
   const std::size_t begin = classes_ * lane / c.lanes, end = classes_ * (lane + 1) / c.lanes;
   if (begin == end) return;

@@ -4,8 +4,8 @@
 
 namespace lockstep::cpu {
 
-/// Global average pooling, linear layer and cross-entropy loss, in float whatever the storage. One
-/// chunk for each lane.
+/// Global average pooling, linear layer and cross-entropy loss, always in float. One chunk for each
+/// lane.
 class HeadRunner final : public Runner {
  public:
   HeadRunner(Context& context, std::size_t index) : Runner(context, index) {}

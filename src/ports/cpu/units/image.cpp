@@ -6,7 +6,7 @@ namespace lockstep::cpu {
 
 Image::Image(Context& context) : c(context), row_values_(context.network.input.count()) {
   const std::size_t channels = c.network.input.channels;
-  check(48 % channels == 0, "48 values are whole pixels of an image of 1 to 4 channels");
+  check(48 % channels == 0, "48 values must be whole pixels: 1 to 4 channels");
   check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,
         "mean and deviation must have one value for each channel");
   for (std::size_t i = 0; i < 48; ++i) {

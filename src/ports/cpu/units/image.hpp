@@ -4,8 +4,9 @@
 
 namespace lockstep::cpu {
 
-/// The network's input: uint8 rows in the loader's memory, normalised chunk by chunk where a
-/// convolution reads them, in forward and again in backward, so that they are never kept.
+/// The network's input: uint8 rows in the loader's memory. They are normalised chunk by chunk where
+/// a convolution reads them, in forward and again in backward, so that normalised images are never
+/// stored.
 class Image {
  public:
   explicit Image(Context& context);

@@ -9,7 +9,7 @@ namespace lockstep::cpu {
 
 namespace {
 
-// How many classes are likelier than the label.
+// How many classes rank above the label.
 std::size_t rank_of_label(const float* logits, std::size_t classes, std::int32_t label) {
   std::size_t better = 0;
   for (std::size_t k = 0; k < classes; ++k)

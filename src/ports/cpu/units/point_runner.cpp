@@ -9,9 +9,9 @@ namespace lockstep::cpu {
 
 namespace {
 
-/// Copies images [rows, height, width, channels] between an option-A shortcut's two sides: every
-/// stride-th pixel of the wide side, `offset` channels into the deep side. What is not copied
-/// becomes zero.
+/// Copies images [rows, height, width, channels] between the two sides of an option-A shortcut:
+/// every stride-th pixel of the wide side to or from channel `offset` of the deep side. Everything
+/// else becomes zero.
 struct Padding {
   std::size_t rows, height, width, channels;  // of the shortcut's source
   std::size_t out_height, out_width, out_channels, stride, value_bytes;
@@ -128,8 +128,8 @@ void PointRunner::recompute(const Chunk& chunk) {
 }
 
 void PointRunner::backward(const Chunk& chunk) {
-  const std::byte* contributions[2] = {
-      gradient(chunk), nullptr};  // inside its only reader, which has written it there
+  const std::byte* contributions[2] = {gradient(chunk),
+                                       nullptr};  // its only reader has written the gradient there
   if (unit.in_region) {
     check(unit.readers.size() <= 2, unit.name + ": the CPU backend sums at most two gradients");
     for (std::size_t i = 0; i < unit.readers.size(); ++i)
@@ -160,7 +160,8 @@ void PointRunner::backward(const Chunk& chunk) {
   if (skip) std::copy_n(sums, channels, skip_sums);
 }
 
-// The skip receives the sum's gradient as it is; through option A, only what it gave.
+// The skip receives the sum's gradient unchanged; through option A, only the part that it
+// contributed.
 const std::byte* PointRunner::input_gradient(const Chunk& chunk) {
   if (!unit.pad) return gradient(chunk);
   std::byte* unpadded = c.lane_at(chunk.lane, unpadded_);

@@ -6,9 +6,9 @@
 
 namespace lockstep::cpu {
 
-/// relu(bn(conv) [+ skip]). A point of a region is run by it; any other by its only reader,
-/// which asks for value() and calls backward() once it has written the gradient of the value to
-/// gradient().
+/// relu(bn(conv) [+ skip]). A point with a place in a region is run by the region, any other by its
+/// only reader: that asks for value(), writes the gradient of the value to gradient() and calls
+/// backward().
 class PointRunner final : public Runner {
  public:
   PointRunner(Context& context, std::size_t index) : Runner(context, index) {}
@@ -20,8 +20,7 @@ class PointRunner final : public Runner {
   const std::byte* value(const Chunk& chunk) override;
   const std::byte* input_gradient(const Chunk& chunk) override;
 
-  /// The gradient behind the sum, already zero where the ReLU was: what batch norm and the skip
-  /// receive.
+  /// The gradient after the sum, already zero where the ReLU was: batch norm and skip receive it.
   std::byte* gradient(const Chunk& chunk) const { return c.at(g_) + chunk.before(image_bytes_); }
 
  private:
@@ -37,7 +36,7 @@ class PointRunner final : public Runner {
   bool kept_ = true;
   std::size_t image_bytes_ = 0;
   std::size_t z_ = 0, g_ = 0;  // buffers
-  /// Of a value that is not kept: offsets in the scratch of each region that reads it.
+  /// For a value that is not kept: offsets in the scratch of each region that reads it.
   std::map<std::size_t, std::size_t> places_;
   std::size_t padded_ = 0,
               unpadded_ =

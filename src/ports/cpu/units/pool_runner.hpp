@@ -6,7 +6,7 @@
 
 namespace lockstep::cpu {
 
-/// Max pooling, by oneDNN, of a point of a region or of one that only this unit reads.
+/// Max pooling, with oneDNN, of a point that its region runs or of one that only this unit reads.
 class PoolRunner final : public Runner {
  public:
   PoolRunner(Context& context, std::size_t index) : Runner(context, index) {}

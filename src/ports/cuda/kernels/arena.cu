@@ -2,12 +2,12 @@
 
 #include "ports/cuda/kernels/vector.cuh"
 
-// Over the arena: the update, the running statistics, the search for overflows.
+// Kernels over the whole arena: the update, the running statistics, the search for overflows.
 namespace lockstep::cuda {
 
 namespace {
 
-constexpr int quad = 4;  // floats of one access
+constexpr int quad = 4;  // floats in one access
 
 __global__ void set_step_kernel(DeviceScalars* scalars, optim::StepScalars step) {
   scalars->step = step;
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(block_threads) running_statistics_kernel(Stati
   }
 }
 
-// Whoever finds something writes the same 1: no order matters.
+// Every thread that finds an overflow writes the same 1, so their order does not matter.
 __global__ void __launch_bounds__(block_threads)
     find_overflow_kernel(const float* gradients, std::size_t count, DeviceScalars* scalars) {
   bool found = false;
@@ -108,7 +108,7 @@ __global__ void beacon_kernel(std::uint64_t* place, std::uint64_t number) {
 }  // namespace
 
 void set_scalars(DeviceScalars* scalars, const optim::StepScalars& step, cudaStream_t stream) {
-  // As a kernel's argument the values need no pinned slot that would have to be guarded.
+  // As a kernel's argument the values need no pinned slot that has to be guarded.
   launch("set_step_kernel", set_step_kernel, 1, 1, stream, scalars, step);
 }
 

@@ -4,9 +4,9 @@
 
 #include "ports/cuda/kernels/vector.cuh"
 
-/// Kernels over [rows, channels] in which a thread keeps its channels: threadIdx.x takes `width`
-/// neighbouring channels, threadIdx.y and the blocks along x take rows, the blocks along y the
-/// remaining channels. A warp reads whole lines whatever the number of channels.
+/// For kernels over [rows, channels] in which a thread keeps its channels: threadIdx.x takes
+/// `width` neighbouring channels, threadIdx.y and the blocks along x take rows, the blocks along y
+/// take the remaining channels. A warp reads whole lines for any number of channels.
 namespace lockstep::cuda {
 
 struct Columns {

@@ -12,23 +12,24 @@
 #include "lockstep/data/batch.hpp"
 #include "lockstep/optim/rule.hpp"
 
-/// The kernels that are our own, as functions that put them into a stream. All pointers are the
-/// device's; values are [rows, channels] (rows = images x height x width) with `channels` a
-/// multiple of 8, 16-byte aligned, kept as `Storage` says and computed with in fp32. Sums are added
-/// in an order that depends on the shape alone: no atomics, the same bits each time.
+/// Our own kernels, as functions that put them into a stream. All pointers are device pointers.
+/// Values are [rows, channels] (rows = images x height x width), 16-byte aligned, with `channels` a
+/// multiple of 8; `Storage` says how they are stored, and the arithmetic is fp32. Sums are added in
+/// an order that depends on the shape alone: no atomics, the same bits each time.
 namespace lockstep::cuda {
 
 enum class Storage { fp32, bf16, fp16 };
 Storage storage_of(backend::Precision precision);
 std::size_t bytes_of(Storage storage);
 
-/// What changes from step to step; lives in device memory, so that what is launched never changes.
+/// The values that change from step to step. They are in device memory, so that the launches never
+/// change.
 struct DeviceScalars {
   optim::StepScalars step;
   backend::LossScale loss_scale;
-  float inverse_scale = 1;     ///< of the loss scale that this step's gradients carry
-  std::uint32_t overflow = 0;  ///< this step's gradients are not all finite
-  std::uint32_t apply = 1;     ///< this step's updates change something
+  float inverse_scale = 1;     ///< 1 / the loss scale in this step's gradients
+  std::uint32_t overflow = 0;  ///< 1: not all of this step's gradients are finite
+  std::uint32_t apply = 1;     ///< 0: this step's updates change nothing
 };
 
 // ---- image.cu -----------------------------------------------------------------------------------
@@ -50,7 +51,7 @@ struct Matrix {
   std::size_t count() const { return rows * static_cast<std::size_t>(channels); }
 };
 
-/// One batch norm's per-channel numbers between its kernels, on the device: float
+/// One batch norm's per-channel numbers, passed between its kernels, on the device: float
 /// [norm_channel_arrays, channels].
 struct NormChannels {
   float *mean, *inverse_deviation, *scale, *shift, *variance;  ///< of forward
@@ -60,7 +61,8 @@ struct NormChannels {
 constexpr std::size_t norm_channel_arrays = 9;
 NormChannels norm_channels(float* memory, int channels);
 
-/// Its slices of the arena. Gradients of running statistics are this rank's share of the batch's.
+/// The batch norm's slices of the arena. The gradients of running statistics are this rank's share
+/// of the batch's statistics.
 struct NormParameters {
   const float *gamma, *beta, *running_mean, *running_var;
   float *dgamma, *dbeta, *mean_share, *var_share;
@@ -90,7 +92,7 @@ struct NormApply {
 void norm_apply(const NormApply& op, const Matrix& shape, Storage storage,
                 const NormChannels& channels, cudaStream_t stream);
 
-/// How ReLU's gradient knows where the input was positive.
+/// How ReLU's gradient finds where the input was positive.
 enum class Mask {
   none,    ///< no ReLU
   from_x,  ///< from x * scale + shift, computed again
@@ -100,10 +102,10 @@ struct NormBackward {
   const void *first, *second;  ///< gradients of y; second: nullptr for none
   const void *x, *y;           ///< y: for Mask::from_y
   Mask mask;
-  void* g;  ///< nullptr, or where the gradient behind the ReLU goes (the skip's); may be `first`
+  void* g;  ///< nullptr, or the place for the gradient after the ReLU (the skip's); may be `first`
 };
-/// g, the sums over it, dgamma, dbeta, the shares of the running statistics, and the numbers a, b,
-/// c. accumulate: adds to the gradients that are there.
+/// Computes g, the sums over it, dgamma, dbeta, the shares of the running statistics, and the
+/// numbers a, b, c. accumulate: adds to the existing gradients.
 void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage,
                     const NormParameters& parameters, const NormChannels& channels, bool accumulate,
                     const DeviceScalars* scalars, float* scratch, cudaStream_t stream);
@@ -111,7 +113,7 @@ void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage
 void norm_gradients_of_sums(const float* sums, const Matrix& shape,
                             const NormParameters& parameters, const NormChannels& channels,
                             bool accumulate, const DeviceScalars* scalars, cudaStream_t stream);
-/// dx = g * a + (x - mean) * b + c, where g is op.g when that was written; dx may be op.x.
+/// dx = g * a + (x - mean) * b + c, where g is op.g if that was written; dx may be op.x.
 void norm_input_gradient(const NormBackward& op, const Matrix& shape, Storage storage,
                          const NormChannels& channels, void* dx, cudaStream_t stream);
 
@@ -122,15 +124,16 @@ struct Window {
   int channels = 0, height = 0, width = 0, out_height = 0, out_width = 0;
   int kernel = 0, stride = 0, padding = 0;
 };
-/// index: [outputs] uint8, which pixel of the window was the largest (the first of equals).
+/// index: [outputs] uint8, the position in the window of the largest pixel (the first of equal
+/// ones).
 void max_pool(const void* x, const Window& window, Storage storage, void* y, std::uint8_t* index,
               cudaStream_t stream);
 /// second: another gradient of y, or nullptr.
 void max_pool_gradient(const void* first, const void* second, const std::uint8_t* index,
                        const Window& window, Storage storage, void* dx, cudaStream_t stream);
 
-/// y: every stride-th pixel of x, its channels in the middle of y's, zeros around them (He et al.
-/// 2016, option A). `channels` of the window are x's.
+/// y: every stride-th pixel of x, with x's channels in the middle of y's and zeros around them (He
+/// et al. 2016, option A). `channels` of the window are those of x.
 void subsample(const void* x, const Window& window, int out_channels, Storage storage, void* y,
                cudaStream_t stream);
 void subsample_gradient(const void* first, const void* second, const Window& window,
@@ -144,7 +147,7 @@ void average_gradient(const float* dmean, std::size_t images, int pixels, int ch
 
 // ---- loss.cu ------------------------------------------------------------------------------------
 
-/// Sums since they were last taken.
+/// Sums since the host last took them.
 struct DeviceMetrics {
   double loss;
   unsigned long long rows, top1, top5;
@@ -154,15 +157,15 @@ struct RowMetrics {
   std::uint32_t counts, top1, top5;  ///< 0 or 1
 };
 struct LossInput {
-  float* logits;      ///< [rows, classes] without the bias; with it afterwards
+  float* logits;      ///< [rows, classes]; without the bias on input, with it on output
   const float* bias;  ///< [classes]
   const data::Target* targets;
   std::size_t rows = 0;
   int classes = 0;
   float smoothing = 0;
 };
-/// Adds the rows to `metrics`; dlogits (nullptr in evaluation): times gradient scale and loss
-/// scale.
+/// Adds the rows to `metrics`. dlogits (nullptr in evaluation) is multiplied by gradient scale and
+/// loss scale.
 void loss(const LossInput& in, const DeviceScalars* scalars, RowMetrics* row_metrics,
           DeviceMetrics* metrics, float* dlogits, cudaStream_t stream);
 /// dbias[classes] = sums over the rows of dlogits.
@@ -174,16 +177,16 @@ void bias_gradient(const float* dlogits, std::size_t rows, int classes, bool acc
 /// A piece of one slice of the arena, for one thread block.
 struct Chunk {
   std::size_t offset = 0;   ///< floats, a multiple of 16
-  std::uint32_t count = 0;  ///< floats, a multiple of 4: the slice's padding belongs to it
+  std::uint32_t count = 0;  ///< floats, a multiple of 4: includes the slice's padding
   std::uint32_t slice = 0;
 };
 constexpr std::uint32_t chunk_floats = 4096;
 
 void set_scalars(DeviceScalars* scalars, const optim::StepScalars& step, cudaStream_t stream);
-/// For the next step, of which nothing has overflowed yet.
+/// Sets the scale for the next step, and clears its overflow flag.
 void set_loss_scale(DeviceScalars* scalars, const backend::LossScale& scale, cudaStream_t stream);
 
-/// Writes the number to a place in the host's memory, as the device sees it.
+/// Writes the number to a word in host memory; `place` is its device address.
 void light_beacon(std::uint64_t* place, std::uint64_t number, cudaStream_t stream);
 
 struct UpdateArgs {
@@ -210,14 +213,14 @@ struct StatisticsArgs {
 };
 void update_running_statistics(const StatisticsArgs& args, cudaStream_t stream);
 
-/// Looks at all `count` (a multiple of 4) gradients; then decides what the step's updates do and
-/// what the loss scale will be.
+/// Checks all `count` (a multiple of 4) gradients. Then decides whether the step's updates apply
+/// and what the next loss scale is.
 void judge(const float* gradients, std::size_t count, DeviceScalars* scalars, cudaStream_t stream);
 
 /// to[i] = from[i] in `storage`; count: a multiple of 4.
 void convert_weights(const float* from, std::size_t count, Storage storage, void* to,
                      cudaStream_t stream);
-/// to[i] = from[i], or to[i] + from[i]; from as `storage` says; count: a multiple of 4.
+/// to[i] = from[i], or to[i] + from[i]. from: stored as `storage`. count: a multiple of 4.
 void add_gradient(const void* from, std::size_t count, Storage storage, bool accumulate, float* to,
                   cudaStream_t stream);
 

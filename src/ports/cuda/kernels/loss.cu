@@ -1,15 +1,15 @@
 #include "ports/cuda/kernels/vector.cuh"
 
-// Softmax, loss, metrics and the gradient of the logits: one warp a row, in double, as on the CPU.
+// Softmax, loss, metrics and the gradient of the logits: one warp per row, in double, like the CPU.
 namespace lockstep::cuda {
 
 namespace {
 
 constexpr int warp = 32;
-constexpr int square = warp * warp;  // threads of a block that adds lines
+constexpr int square = warp * warp;  // threads of a block that sums lines
 constexpr unsigned all_lanes = 0xffffffffu;
 
-// The butterfly adds the same pairs in every lane, so that all lanes hold the same bits.
+// The butterfly adds the same pairs in every lane, so that all lanes have the same bits.
 __device__ double warp_sum(double v) {
   for (int step = warp / 2; step > 0; step /= 2) v += __shfl_xor_sync(all_lanes, v, step);
   return v;
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(block_threads)
   }
   const data::Target target = in.targets[row];
   if (target.label_a < 0) return skip_row(in, row, lane, row_metrics, dlogits);
-  __syncwarp();  // the row's logits are written; the labels' are read by all lanes
+  __syncwarp();  // wait for the row's logits: all lanes read those of the labels
   highest = warp_max(highest);
   double sum = 0;
   int better = 0;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(block_threads)
         backend::arithmetic::logit_gradient(wanted, k, logits[k], log_sum, scale);
 }
 
-/// One block adds all rows, in one order.
+/// One block sums all rows, in one order.
 __global__ void add_metrics_kernel(const RowMetrics* rows, std::size_t count,
                                    DeviceMetrics* metrics) {
   __shared__ DeviceMetrics partial[block_threads];

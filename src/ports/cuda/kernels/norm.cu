@@ -5,8 +5,8 @@ namespace lockstep::cuda {
 
 namespace {
 
-// The first row is as good a pivot as any value of the channel: within a few deviations of the
-// mean, so nothing is lost where the mean is large.
+// Any value of the channel is a good pivot, so take the first row: it is within a few deviations of
+// the mean, so no precision is lost where the mean is large.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     statistics_kernel(const T* x, Matrix shape, float* scratch) {
@@ -39,7 +39,7 @@ __device__ void set_channel(const NormChannels& to, int c,
   to.half_shift[c] = __float2half_rn(n.shift);
 }
 
-/// From the moments of one channel's batch.
+/// Sets one channel's numbers from the moments of its batch.
 __device__ void set_batch_channel(const NormChannels& to, int c,
                                   const backend::arithmetic::Moments& m, const NormParameters& p) {
   to.variance[c] = static_cast<float>(m.variance);

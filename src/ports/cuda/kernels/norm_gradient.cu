@@ -2,12 +2,12 @@
 
 #include "ports/cuda/kernels/norm_sums.cuh"
 
-// Batch norm backward, from behind the ReLU.
+// Batch norm backward, starting from the gradient after the ReLU.
 namespace lockstep::cuda {
 
 namespace {
 
-/// The gradient behind the ReLU of one access's values.
+/// The gradient after the ReLU, for the values of one access.
 template <class T, Mask mask, bool two>
 struct Gradient {
   static constexpr int W = width<T>;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(block_threads)
   store_sums<W>(shape, channel, sums, scratch);
 }
 
-/// From the sums of g and of g * (x - mean) over one channel.
+/// Sets the gradients from the sums of g and of g * (x - mean) over one channel.
 __device__ void set_gradients(int c, double sum_g, double sum_gx, double count,
                               const NormParameters& p, const NormChannels& n, bool accumulate,
                               const DeviceScalars* scalars) {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(block_threads)
 template <Mask mask>
 struct MaskOf {};
 
-/// Calls body(T{}, MaskOf<mask>{}, two as a type) for what the operation asks for.
+/// Calls body(T{}, MaskOf<mask>{}, two as a type) with the types that the operation needs.
 template <class Body>
 void with_gradient(const NormBackward& op, Storage storage, const Body& body) {
   with_type(storage, [&]<class T>(T type) {
@@ -184,7 +184,7 @@ void norm_gradients_of_sums(const float* sums, const Matrix& shape,
 void norm_input_gradient(const NormBackward& op, const Matrix& shape, Storage storage,
                          const NormChannels& channels, void* dx, cudaStream_t stream) {
   NormBackward from = op;
-  if (op.g) {  // what the ReLU let through is at hand
+  if (op.g) {  // g was written: it already holds what the ReLU let through
     from.first = op.g;
     from.second = nullptr;
     from.mask = Mask::none;

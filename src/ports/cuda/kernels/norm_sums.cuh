@@ -2,11 +2,11 @@
 
 #include "ports/cuda/kernels/columns.cuh"
 
-/// The sums of batch norm's two passes. They are summed in two levels: blocks sum rows in fp32 and
-/// leave one line of sums each; a second kernel adds those lines in double, in order.
+/// The sums of batch norm's two passes. They are made in two levels: blocks sum rows in fp32 and
+/// each writes one line of sums; a second kernel adds those lines in double, in order.
 namespace lockstep::cuda {
 
-// Fills an H200 (132 processors) four times over, and bounds what the second level reads.
+// Fills an H200 (132 processors) four times, and limits what the second level reads.
 constexpr unsigned most_sum_blocks = 528;
 
 template <class T>
@@ -35,8 +35,8 @@ __device__ void store_sums(const Matrix& shape, int channel, float (&sums)[2 * W
 
 constexpr unsigned finish_lanes = 32;
 
-/// Adds the lines for one channel; the threads of row 0 get the two sums. Blocks of (32,
-/// finish_lanes) threads, a thread's channel first in x.
+/// Adds the lines for one channel; the threads of row 0 get the two sums. Needs blocks of (32,
+/// finish_lanes) threads, with the thread's channel along x.
 __device__ inline void add_lines(const float* scratch, unsigned lines, int channels, int channel,
                                  double (&sums)[2]) {
   __shared__ double shared[2][finish_lanes][32];

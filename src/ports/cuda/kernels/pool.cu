@@ -2,13 +2,13 @@
 
 #include "ports/cuda/kernels/vector.cuh"
 
-// Each thread writes one 16-byte access of the output: gathering instead of scattering needs no
-// atomics and gives the same bits each time.
+// Each thread writes one 16-byte access of the output. It gathers instead of scattering, so it
+// needs no atomics and gives the same bits each time.
 namespace lockstep::cuda {
 
 namespace {
 
-/// Where a thread's values lie: image, line, column, first channel.
+/// The place of a thread's values: image, line, column, first channel.
 struct Place {
   int image, y, x, channel;
 };
@@ -31,7 +31,7 @@ __device__ std::size_t offset(int image, int y, int x, int height, int columns, 
   return ((static_cast<std::size_t>(image) * height + y) * columns + x) * channels + channel;
 }
 
-/// Accesses of a tensor.
+/// The number of accesses in a tensor.
 template <class T>
 std::size_t accesses(std::size_t images, int height, int columns, int channels) {
   return images * static_cast<std::size_t>(height) * static_cast<std::size_t>(columns) *

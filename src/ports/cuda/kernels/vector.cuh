@@ -30,7 +30,7 @@ __device__ inline __nv_bfloat16 rounded<__nv_bfloat16>(float v) {
   return __float2bfloat16_rn(v);
 }
 
-/// Values of one 16-byte access.
+/// How many values one 16-byte access holds.
 template <class T>
 constexpr int width = 16 / sizeof(T);
 
@@ -55,7 +55,7 @@ __device__ void store(T* p, const float (&values)[N]) {
   *reinterpret_cast<Pack<T, N>*>(p) = pack;
 }
 
-/// Calls body(T{}) with the type that `storage` stands for.
+/// Calls body(T{}) with the type for `storage`.
 template <class Body>
 void with_type(Storage storage, const Body& body) {
   switch (storage) {
@@ -68,9 +68,9 @@ void with_type(Storage storage, const Body& body) {
   }
 }
 
-/// Puts a kernel into a stream. Not by <<<>>>, so that any C++ compiler reads these sources:
-/// tests/emulated runs them on the host. Throws Error naming the kernel for what is wrong with the
-/// launch itself; what happens while it runs comes out at the next call that waits.
+/// Puts a kernel into a stream. It does not use <<<>>>, so that any C++ compiler can read these
+/// sources: tests/emulated runs them on the host. Throws Error naming the kernel when the launch
+/// itself fails; an error while the kernel runs is reported by the next call that waits.
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             cudaStream_t stream, Arguments&&... arguments) {
@@ -83,8 +83,8 @@ void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 blo
 
 constexpr unsigned block_threads = 256;
 
-/// Blocks of block_threads for `count` threads' work; a block for nothing too, because a launch of
-/// none is an error.
+/// Blocks of block_threads for the work of `count` threads. At least one block, because a launch
+/// without blocks is an error.
 inline unsigned blocks_for(std::size_t count) {
   return static_cast<unsigned>(count == 0 ? 1 : (count + block_threads - 1) / block_threads);
 }

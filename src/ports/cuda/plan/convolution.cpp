@@ -1,9 +1,9 @@
 #include "ports/cuda/plan/convolution.hpp"
 
-// With this name defined the graph API opens libcuda and libcudart itself when a device is used;
-// otherwise the program would need libcuda.so.1 to start at all.
+// With this name defined the graph API opens libcuda and libcudart itself when a device is used.
+// Otherwise the program would need libcuda.so.1 just to start.
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING 1
-#define CUDNN_FRONTEND_SKIP_JSON_LIB  // which would double the time to compile this file
+#define CUDNN_FRONTEND_SKIP_JSON_LIB  // it would double the time to compile this file
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 #include <fmt/core.h>
@@ -14,8 +14,8 @@
 
 namespace cudnn_frontend {
 
-// The graph API looks cuDNN's functions up through this handle: among those of the libraries that
-// the program is linked with.
+// The graph API looks up cuDNN's functions through this handle: in the libraries that the program
+// is linked with.
 void* cudnn_dlhandle = RTLD_DEFAULT;
 
 }  // namespace cudnn_frontend
@@ -140,7 +140,7 @@ class Operation {
       output(sums[i], channels(gradient_sum(i), s_.channels, fe::DataType_t::FLOAT));
   }
 
-  /// x, or what the batch norm and the ReLU make of it.
+  /// x, or its value after the batch norm and the ReLU.
   Tensor normalised_x() {
     Tensor x = input(operand_x);
     if (!fusion_.normalised) return x;
@@ -230,8 +230,8 @@ Places places_of(const ConvOperands& operands, Pass pass, const ConvFusion& fusi
   return places;
 }
 
-/// What engines must not do: sum in less than fp32, transform into numbers that lose digits, round
-/// fp32 operands where fp32 was asked for, and, on request, depend on who comes first.
+/// Engines must not sum in less than fp32, transform into numbers that lose digits, or round fp32
+/// operands where fp32 was asked for; on request they must not depend on the order of threads.
 std::vector<fe::NumericalNote_t> unwanted(const ConvRequest& request) {
   using Note = fe::NumericalNote_t;
   std::vector<Note> notes{Note::REDUCED_PRECISION_REDUCTION, Note::WINOGRAD_TILE_6x6,
@@ -248,8 +248,8 @@ std::vector<fe::NumericalNote_t> unwanted(const ConvRequest& request) {
 }  // namespace
 
 struct ConvPlanner::Target {
-  Owned<cudnnHandle_t, destroy> handle;                // none: only described
-  std::shared_ptr<const fe::DeviceProperties> device;  // none: the handle's
+  Owned<cudnnHandle_t, destroy> handle;                // empty: the GPU is only described
+  std::shared_ptr<const fe::DeviceProperties> device;  // empty: the handle's device
 };
 
 struct ConvPlan::Impl {
@@ -303,12 +303,12 @@ const ConvPlan& ConvPlanner::plan(const ConvRequest& request) {
     if (status.is_good()) return;
     std::string reason = status.get_message().substr(0, longest_reason);
     std::replace(reason.begin(), reason.end(), '\n', ' ');
-    throw Error(fmt::format("cuDNN {} has no way to do the {} ({}: {})", library_version(),
+    throw Error(fmt::format("cuDNN {} cannot do the {} ({}: {})", library_version(),
                             describe(request), stage, reason));
   };
   graph.set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT)
-      // For an engine compiled when it runs, "auto" would look for a CUDA runtime of its own.
+      // For an engine compiled at run time, "auto" would look for a separate CUDA runtime.
       .set_cuda_graph_retention(fe::CudaGraphRetention_t::NONE);
   if (target_->device) graph.set_device_properties(target_->device);
   Operation(graph, request).add(request.pass);
@@ -318,7 +318,7 @@ const ConvPlan& ConvPlanner::plan(const ConvRequest& request) {
          "operation graph");
   demand(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), "heuristics");
   graph.deselect_numeric_notes(unwanted(request));
-  // check_support() is left out: it asks for a device, and building asks the same.
+  // check_support() is left out: it needs a device, and building checks the same.
   demand(graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE), "plans");
   impl->workspace = static_cast<std::size_t>(graph.get_workspace_size());
   demand(graph.get_plan_name(impl->engine), "name");

@@ -12,8 +12,8 @@
 
 namespace lockstep::cuda {
 
-/// forward: y from x and w. data_gradient: x from w and y. weight_gradient: w from x and y. The
-/// tensor that a pass makes has the role of the forward operand whose gradient it is.
+/// forward: y from x and w. data_gradient: x from w and y. weight_gradient: w from x and y. A pass
+/// writes the gradient of a forward operand in the place of that operand.
 enum class Pass { forward, data_gradient, weight_gradient };
 const char* to_string(Pass pass);
 
@@ -35,33 +35,35 @@ struct ConvShape {
   }
 };
 
-/// What a convolution takes in of the batch norms beside it. cuDNN has engines for that in fp16.
+/// Which parts of the batch norms before and after it a convolution computes. cuDNN has engines for
+/// that in fp16.
 struct ConvFusion {
-  /// x is what the batch norm in front of it reads: forward and the weight gradient normalise it
-  /// and apply the ReLU on the way, and the data gradient ends before the ReLU, with the sums that
+  /// x is the input of the batch norm before it: forward and the weight gradient normalise x and
+  /// apply the ReLU as they read it. The data gradient ends before the ReLU and makes the sums that
   /// the batch norm's own gradients need.
   bool normalised = false;
-  bool sums = false;  ///< forward also makes the sums over y, for the batch norm behind it
+  bool sums = false;  ///< forward also makes the sums over y, for the batch norm after it
   auto operator<=>(const ConvFusion&) const = default;
 };
 
-/// What a plan is asked for. x, w and y are kept as `precision` says and multiplied as it says;
-/// products are summed in fp32.
+/// The request for a plan. x, w and y are stored and multiplied in `precision`; products are summed
+/// in fp32.
 struct ConvRequest {
   Pass pass = Pass::forward;
   ConvShape shape;
   backend::Precision precision = backend::Precision::fp32;
   bool deterministic = false;  ///< only engines that give the same bits each time
-  ConvFusion fusion;           ///< `sums` concerns forward alone
+  ConvFusion fusion;           ///< `sums` applies only to forward
   auto operator<=>(const ConvRequest&) const = default;
 };
 /// "data gradient of a 3x3 convolution, 256 x 56x56x64 -> 56x56x64, stride 1, padding 1, fp16"
 std::string describe(const ConvRequest& request);
 
-/// What a fused plan needs beside the tensors, on the device, 16-byte aligned. Of x: [channels];
-/// sums of y: [outputs].
+/// What a fused plan needs in addition to the tensors, on the device, 16-byte aligned. Arrays for
+/// x: [channels]; sums of y: [outputs].
 struct NormOperands {
-  const void *scale = nullptr, *shift = nullptr;  ///< fp16: relu(x * scale + shift) is multiplied
+  const void *scale = nullptr,
+             *shift = nullptr;  ///< fp16: relu(x * scale + shift) goes into the product
   const float *mean = nullptr, *inverse_deviation = nullptr, *gamma = nullptr, *beta = nullptr;
   float *sum = nullptr, *square_sum = nullptr;  ///< forward writes the sums of y and of y * y
   /// The data gradient writes g, shaped like x, and gradient_sums [5, channels]: the gradients of
@@ -71,13 +73,13 @@ struct NormOperands {
 };
 constexpr std::size_t gradient_sum_arrays = 5;
 
-/// The three tensors of a convolution, on the device; the pass says which of them is written.
+/// The three tensors of a convolution, on the device. The pass decides which one is written.
 struct ConvOperands {
   const void *x = nullptr, *w = nullptr, *y = nullptr;
   NormOperands norm = {};
 };
 
-/// cuDNN's way to do one pass of one convolution.
+/// cuDNN's plan for one pass of one convolution.
 class ConvPlan {
  public:
   struct Impl;
@@ -92,15 +94,14 @@ class ConvPlan {
   std::unique_ptr<Impl> impl_;
 };
 
-/// For whom plans are built: the GPU of a stream, or one that is only described in cuDNN's JSON
-/// (so that a login node can ask what a GPU will do). Plans are kept: equal requests get the same
-/// one.
+/// Builds plans for the GPU of a stream, or for one that is only described in cuDNN's JSON (so that
+/// a login node can ask what a GPU will do). Plans are kept: equal requests get the same one.
 class ConvPlanner {
  public:
   explicit ConvPlanner(const CudaStream& stream);
   explicit ConvPlanner(const std::string& device_json);
   ~ConvPlanner();
-  /// Throws Error naming the convolution and cuDNN's reason when no engine does it.
+  /// Throws Error naming the convolution and cuDNN's reason when no engine can do it.
   const ConvPlan& plan(const ConvRequest& request);
   /// False where plan() would throw.
   bool possible(const ConvRequest& request);
@@ -112,8 +113,8 @@ class ConvPlanner {
   std::map<ConvRequest, std::unique_ptr<ConvPlan>> plans_;
 };
 
-/// Channels of the image as convolutions see it: padded with zeros to 4, because tensor cores take
-/// no 3.
+/// Channels of the image as convolutions see it: padded with zeros to 4, because tensor cores
+/// cannot take 3.
 std::size_t padded_image_channels(std::size_t channels);
 
 /// The convolution of a conv or linear node (a linear layer is a 1x1 convolution of one pixel) in a

@@ -8,7 +8,7 @@ namespace lockstep::cuda {
 
 namespace {
 
-/// Operations, and bytes when everything is read and written once by each kernel of a step.
+/// Operations, and bytes if each kernel of a step reads and writes everything once.
 struct StepCost {
   std::string name;
   double flops = 0, bytes = 0;
@@ -57,9 +57,10 @@ class Costs {
         if (!p.conv->data_gradient) return {conv(p, weights)};
         return {data_gradient(p, data), conv(p, weights)};
       case UnitKind::norm: {
-        // Behind a convolution that applied it only the input's gradient is left to make.
+        // After a convolution that applied the batch norm, only the input's gradient remains to be
+        // made.
         if (p.value == nowhere) return {{p.unit.name + " gradient", 4 * count(p.shape), 3 * in}};
-        // Sums over x and g; then dx from them. Behind a sum g is written once and read again.
+        // Sums over x and g; then dx from them. After a sum, g is written once and read again.
         const double twice = p.unit.skip ? gradients + out + out + out : 2 * gradients;
         return {{p.unit.name + " gradient", 14 * count(p.shape), 2 * in + twice + in}};
       }
@@ -91,7 +92,8 @@ class Costs {
             p.conv->precision};
   }
 
-  /// One that ends before the ReLU in front reads what that ReLU's batch norm has read.
+  /// A fused data gradient ends before the previous ReLU and also reads the input of its batch
+  /// norm.
   StepCost data_gradient(const PlannedUnit& p, std::string name) const {
     StepCost cost = conv(p, std::move(name));
     if (p.conv->fusion.normalised) cost.bytes += input_bytes(p);

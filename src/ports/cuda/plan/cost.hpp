@@ -8,8 +8,8 @@
 
 namespace lockstep::cuda {
 
-/// The tape's steps in order, names as the program gives them, and in training the update: what
-/// each does at least, and how long that takes at these rates.
+/// The tape's steps in order, with the program's names, and in training the update: the least that
+/// each step does, and how long that takes at these rates.
 std::vector<backend::StepFloor> floors(const nn::Network& network, const ProgramPlan& plan,
                                        const std::optional<backend::GpuRates>& rates);
 

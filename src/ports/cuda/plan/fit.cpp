@@ -20,7 +20,7 @@ bool fits(const nn::Network& network, backend::ProgramSpec spec, std::size_t row
   spec.batch = rows;
   try {
     const ProgramPlan plan = plan_program(network, spec, planner);
-    // Beyond that cuDNN 9.19 computes weight gradients without matrix units.
+    // Above this size cuDNN 9.19 computes weight gradients without matrix units.
     const auto fast = [](const PlannedUnit& planned) {
       return planned.shape.count() <= std::size_t{std::numeric_limits<std::int32_t>::max()};
     };
@@ -42,7 +42,7 @@ backend::PreflightMemory memory_of(const nn::Network& network, const backend::Pr
   backend::PreflightMemory memory;
   memory.parameters = floats * (2 * sizeof(float) + copies);
   memory.gradients = floats * sizeof(float);
-  memory.input = 2 * spec.batch * network.input.count();  // the next one comes meanwhile
+  memory.input = 2 * spec.batch * network.input.count();  // the next one is copied meanwhile
   memory.activations = plan.block;
   memory.without_reuse = plan.without_reuse;
   memory.workspace = plan.workspace;

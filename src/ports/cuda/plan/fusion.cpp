@@ -4,7 +4,8 @@ namespace lockstep::cuda {
 
 namespace {
 
-/// Nobody else needs the value of this unit, so its only reader can make it on the way.
+/// True when nothing else needs this unit's value, so that its only reader can compute it as it
+/// reads.
 bool applied_by_its_reader(const Unit& norm) {
   return norm.kind == UnitKind::norm && norm.relu && !norm.skip && norm.readers.size() == 1;
 }
@@ -15,7 +16,7 @@ std::vector<ConvFusion> fuse_norms(const std::vector<Unit>& units, const CanFuse
   std::vector<ConvFusion> fusions(units.size());
   for (std::size_t u = 0; u < units.size(); ++u) {
     if (units[u].kind != UnitKind::conv) continue;
-    // No engine normalises its input without making the sums of its output.
+    // No engine can normalise its input without making the sums of its output.
     const ConvFusion all{applied_by_its_reader(units[units[u].input]), true}, sums{false, true};
     for (const ConvFusion& fusion : {all, sums}) {
       if (!possible(u, fusion)) continue;

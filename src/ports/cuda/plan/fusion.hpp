@@ -9,13 +9,13 @@
 
 namespace lockstep::cuda {
 
-/// Whether there are engines for all passes of the convolution of a unit with this fusion.
+/// Whether all passes of a unit's convolution have engines with this fusion.
 using CanFuse = std::function<bool(std::size_t unit, const ConvFusion& fusion)>;
 
-/// What each unit's convolution takes in of the batch norms beside it, one entry a unit. A batch
-/// norm whose value only one convolution reads, through a ReLU and without a sum, is applied by
-/// that convolution; every convolution makes the sums for the batch norm behind it. Where
-/// `possible` has no engines for both, the sums alone; else nothing.
+/// Chooses which parts of the neighbouring batch norms each unit's convolution computes, one entry
+/// per unit. If only one convolution reads a batch norm, through a ReLU and without a sum, that
+/// convolution applies it. Every convolution makes the sums for the batch norm after it. Where
+/// `possible` has no engines for both: only the sums; where it has none for those: nothing.
 std::vector<ConvFusion> fuse_norms(const std::vector<Unit>& units, const CanFuse& possible);
 
 }  // namespace lockstep::cuda

@@ -11,8 +11,8 @@ namespace lockstep::cuda {
 
 namespace {
 
-/// Random numbers below 2, whether taken as fp32, bf16 or fp16: with zeros, which cost less power,
-/// a GPU multiplies faster than in any training.
+/// Random numbers below 2, whether read as fp32, bf16 or fp16. Zeros would need less power, and a
+/// GPU would multiply them faster than in any training.
 void fill(const DeviceBuffer& buffer, const CudaStream& stream) {
   std::vector<std::uint32_t> words(
       std::min(buffer.size() / sizeof(std::uint32_t), std::size_t{1} << 20));

@@ -10,12 +10,12 @@ namespace lockstep::cuda {
 
 namespace {
 
-constexpr std::size_t alignment = 256;  // bytes: what cudaMalloc gives and cuDNN likes
+constexpr std::size_t alignment = 256;  // bytes: what cudaMalloc gives and cuDNN prefers
 
 std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-/// Plans one program: kernels first, then lives, then places. Places hold buffer numbers until all
-/// lives are known.
+/// Plans one program: first kernels, then lifetimes, then places. Places hold buffer numbers until
+/// all lifetimes are known.
 class Planning {
  public:
   Planning(const nn::Network& network, const backend::ProgramSpec& spec, ConvPlanner& planner)
@@ -47,7 +47,7 @@ class Planning {
   std::size_t count() const { return plan_.units.size(); }
   std::size_t forward_time(std::size_t u) const { return u; }
   std::size_t backward_time(std::size_t u) const { return 2 * count() - 1 - u; }
-  /// When the unit is done with what it needs in backward, or in forward where there is none.
+  /// When the unit is done with what it needs in backward, or in forward if there is no backward.
   std::size_t last_time(std::size_t u) const {
     return plan_.training ? backward_time(u) : forward_time(u);
   }
@@ -104,11 +104,11 @@ class Planning {
     return conv;
   }
 
-  // ---- lives ------------------------------------------------------------------------------------
+  // ---- lifetimes --------------------------------------------------------------------------------
 
   std::size_t bytes(const Matrix& shape) const { return shape.count() * bytes_of(plan_.storage); }
 
-  /// The last time that anybody reads the value of unit u.
+  /// The last time that a unit reads the value of unit u.
   std::size_t last_read(std::size_t u) const {
     const PlannedUnit& p = plan_.units[u];
     std::size_t last = forward_time(u);
@@ -117,7 +117,7 @@ class Planning {
       const bool again = r.kind == UnitKind::conv || (r.kind == UnitKind::norm && r.input == u);
       last = std::max(last, again ? last_time(reader) : forward_time(reader));
     }
-    // Behind a sum the output itself tells where the ReLU let through.
+    // After a sum, the output itself shows where the ReLU let values through.
     if (p.unit.kind == UnitKind::norm && p.unit.relu && p.unit.skip)
       last = std::max(last, last_time(u));
     return last;
@@ -153,7 +153,7 @@ class Planning {
     const std::size_t pooled = spec_.batch * p.conv->shape.channels * sizeof(float);
     const std::size_t logits = spec_.batch * network_.classes * sizeof(float);
     head.pooled = memory_.add(pooled, now, end);
-    // Until somebody has asked for them.
+    // Kept until the host has copied them.
     head.logits = memory_.add(logits, now, std::max(now, last_time(0)));
     head.row_metrics = memory_.add(spec_.batch * sizeof(RowMetrics), now, now);
     if (!plan_.training) return;
@@ -161,7 +161,7 @@ class Planning {
     head.dpooled = memory_.add(pooled, end, end);
   }
 
-  /// Backward order: all readers of u's value have made their gradients.
+  /// In backward order: all readers of u's value have made their gradients.
   void keep_gradients(std::size_t u) {
     PlannedUnit& p = plan_.units[u];
     for (const std::size_t reader : p.unit.readers) {

@@ -11,18 +11,18 @@
 
 namespace lockstep::cuda {
 
-/// Where something lies in a program's block of memory, in bytes.
+/// An offset in a program's block of memory, in bytes.
 using Place = std::size_t;
 constexpr Place nowhere = static_cast<Place>(-1);
 
-/// A convolution (or linear layer) with its three passes; those that are not run have no plan.
+/// A convolution (or linear layer) with its three passes; a pass that is not run has no plan.
 struct PlannedConv {
   ConvShape shape;
   backend::Precision precision = backend::Precision::fp32;
   ConvFusion fusion;
   const ConvPlan *forward = nullptr, *data_gradient = nullptr, *weight_gradient = nullptr;
-  std::size_t gradient_scratch = 0;  ///< bytes in front of the weight gradient's workspace, where
-                                     ///< it lies until it is added to the arena
+  std::size_t gradient_scratch = 0;  ///< bytes before the weight gradient's workspace that hold
+                                     ///< the gradient until it is added to the arena
 };
 
 struct HeadPlaces {
@@ -32,23 +32,25 @@ struct HeadPlaces {
 
 struct PlannedUnit {
   Unit unit;
-  Matrix shape;  ///< of the unit's value; for a head, of what it reads
+  Matrix shape;  ///< of the unit's value; for a head, of its input
   /// Kept until its last reader, in forward or backward, is done; nowhere for a batch norm that its
   /// reader applies.
   Place value = nowhere;
   Place extra = nowhere;  ///< norm: per-channel numbers; max_pool: index
   HeadPlaces head;
   std::optional<PlannedConv> conv;
-  /// Gradients that this unit's backward makes, of its input and of its skip. A norm's lies where
-  /// the convolution's output was, and the skip's where the gradient of its own value was.
+  /// The gradients of this unit's input and skip, which its backward makes. A norm's input gradient
+  /// takes the place of the convolution's output, and its skip gradient the place of the gradient
+  /// of the norm's value.
   Place input_gradient = nowhere, skip_gradient = nowhere;
-  /// A fused convolution's sums for the batch norm behind it (NormOperands), and in backward those
-  /// for the batch norm that it applied.
+  /// A fused convolution's sums for the batch norm after it (NormOperands), and in backward the
+  /// sums for the batch norm that it applied.
   Place sums = nowhere, gradient_sums = nowhere;
-  std::vector<Place> gradients;  ///< one or two that make up its value's, from its readers
+  std::vector<Place>
+      gradients;  ///< one or two, from its readers; their sum is its value's gradient
 };
 
-/// A network compiled for one batch shape and precision, as far as that needs no device.
+/// The part of a compiled network that needs no device, for one batch shape and precision.
 struct ProgramPlan {
   Storage storage = Storage::fp32;
   bool training = true;
@@ -58,21 +60,21 @@ struct ProgramPlan {
   std::size_t workspace = 0;      ///< bytes of scratch, which all steps share
 };
 
-/// What a convolution or head asks the planner for: one request for each pass that it runs.
+/// The requests of a convolution or head to the planner: one for each pass that it runs.
 std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& unit,
                                        const Unit& input, const backend::ProgramSpec& spec,
                                        const ConvFusion& fusion);
 
-/// What each unit's convolution takes in, where the program asks for it and all its passes have
+/// The fusion of each unit's convolution, if the program asks for it and all its passes have
 /// engines.
 std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::vector<Unit>& units,
                                        const backend::ProgramSpec& spec, ConvPlanner& planner);
 
-/// Throws Error as lower() and ConvPlanner::plan() do.
+/// Throws Error like lower() and ConvPlanner::plan().
 ProgramPlan plan_program(const nn::Network& network, const backend::ProgramSpec& spec,
                          ConvPlanner& planner);
 
-/// Which precision multiplies the pooled features: the head is small, so it keeps all digits.
+/// The precision that multiplies the pooled features: the head is small, so it keeps all digits.
 backend::Precision head_precision(backend::Precision precision);
 
 }  // namespace lockstep::cuda

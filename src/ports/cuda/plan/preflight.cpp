@@ -12,7 +12,7 @@ namespace {
 
 using namespace cuda;
 
-/// Asks for each pass of each convolution by itself, so that all refusals are known.
+/// Asks for each pass of each convolution separately, so that the report lists every failure.
 std::vector<backend::PreflightConv> ask_all(const backend::PreflightSpec& spec,
                                             ConvPlanner& planner) {
   const std::vector<Unit> units = lower(spec.network);
@@ -39,7 +39,7 @@ std::vector<backend::PreflightConv> ask_all(const backend::PreflightSpec& spec,
   return answers;
 }
 
-/// What each convolution takes in of the batch norms beside it.
+/// Which parts of the neighbouring batch norms each convolution computes.
 std::vector<backend::PreflightFusion> fusions_of(const ProgramPlan& plan) {
   std::vector<backend::PreflightFusion> fusions;
   for (const PlannedUnit& p : plan.units) {

@@ -6,8 +6,8 @@
 
 namespace lockstep::cuda {
 
-/// Throws Error naming the call, CUDA's reason and the place when a CUDA call failed. `call`: what
-/// was asked for, as a reader knows it ("cudaMalloc of 12 GB").
+/// Throws Error naming the call, CUDA's reason and the place when a CUDA call failed. `call`: the
+/// request in a reader's words ("cudaMalloc of 12 GB").
 void check_cuda(cudaError_t status, const char* call,
                 const std::source_location& where = std::source_location::current());
 

@@ -12,8 +12,8 @@
 namespace lockstep::device {
 namespace {
 
-// The first cuDNN whose graph API lockstep uses, and the first NCCL with a non-blocking start that
-// can be ended from another thread.
+// The first cuDNN whose graph API lockstep can use, and the first NCCL with a non-blocking start
+// that another thread can end.
 constexpr std::size_t oldest_cudnn = 90000;
 constexpr int oldest_nccl = 21800;
 
@@ -29,12 +29,13 @@ std::string nccl_version(int number) {
   return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
 }
 
-/// Why there is no device, or nothing. `driver`: the newest CUDA that it serves, 0 for none.
+/// Why there is no device; empty if there is one. `driver`: the newest CUDA that it supports, 0 for
+/// no driver.
 std::string lack_of_devices(int driver, cudaError_t status, int count) {
   if (driver == 0) return "this machine has no NVIDIA driver (libcuda.so.1)";
   if (status == cudaErrorInsufficientDriver)
     return fmt::format(
-        "the NVIDIA driver serves CUDA up to {}, and this lockstep was built with CUDA {}: install "
+        "the NVIDIA driver supports CUDA up to {}, but lockstep was built with CUDA {}: install "
         "a newer driver, or build with an older toolkit (CUDA_HOME=folder)",
         cuda_version(driver), cuda_version(CUDART_VERSION));
   if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
@@ -73,11 +74,11 @@ device::VisibleGpus look_at_gpus() {
   int driver = 0, count = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  cudaGetLastError();  // it would come up again at a later call
+  cudaGetLastError();  // clears the error, or a later call would report it
   seen.absence = lack_of_devices(driver, status, count);
   if (!seen.absence.empty()) return seen;
 
-  // Only now: where libraries that cuDNN opens by itself are missing, asking it ends the program.
+  // Only now: if libraries that cuDNN opens on its own are missing, this call ends the program.
   const std::size_t cudnn = cudnnGetVersion();
   int nccl = 0;
   if (ncclGetVersion(&nccl) != ncclSuccess) nccl = 0;

@@ -6,7 +6,8 @@
 
 namespace lockstep::cuda {
 
-/// A name over a stretch of a profiler's time line: what the host puts into streams meanwhile.
+/// Names a span on a profiler's time line: what the host puts into streams during this object's
+/// life.
 class Range {
  public:
   explicit Range(const std::string& name) { nvtxRangePushA(name.c_str()); }

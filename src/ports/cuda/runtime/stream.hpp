@@ -25,7 +25,7 @@ class CudaEvent final : public device::Event {
 class CudaStream final : public device::Stream {
  public:
   enum class Priority { normal, high };
-  /// On the calling thread's current device.
+  /// Makes the stream on the calling thread's current device.
   explicit CudaStream(Priority priority = Priority::normal);
   std::unique_ptr<device::Event> record() override;
   void wait(device::Event& event) override;

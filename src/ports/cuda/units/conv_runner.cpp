@@ -33,7 +33,7 @@ class ConvRunner final : public Runner {
     p.conv->forward->run({x(), weights_, c.at(p.value), norm_}, c.workspace);
   }
 
-  // The weight gradient last: behind it nothing reads this convolution's weights any more.
+  // The weight gradient comes last: after it nothing reads this convolution's weights.
   std::vector<backend::TapeStep> backward(bool accumulate) override {
     std::vector<backend::TapeStep> steps;
     if (p.conv->data_gradient)
@@ -45,7 +45,7 @@ class ConvRunner final : public Runner {
   }
 
  private:
-  /// The batch norm in front, which this convolution applies to what that one reads.
+  /// Adds the batch norm before this convolution, which the convolution applies as it reads.
   void take_in(const PlannedUnit& batch_norm) {
     const NormChannels n = norm_channels(c.at<float>(batch_norm.extra), batch_norm.shape.channels);
     const std::string& name = c.network.nodes[batch_norm.unit.node].name;

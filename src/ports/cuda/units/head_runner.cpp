@@ -4,8 +4,8 @@ namespace lockstep::cuda {
 
 namespace {
 
-/// Mean over the pixels, linear layer and loss, all in fp32; the linear layer is a 1x1 convolution
-/// for cuDNN, so that it needs no other library.
+/// Mean over the pixels, linear layer and loss, all in fp32. The linear layer is a 1x1 convolution
+/// in cuDNN, so that no other library is needed.
 class HeadRunner final : public Runner {
  public:
   HeadRunner(Context& context, std::size_t unit)

@@ -19,7 +19,8 @@ void InputBatch::copy(DeviceBuffer& to, const void* from, std::size_t bytes) {
 }
 
 void InputBatch::fill(Slot& slot, const void* images, DeviceBuffer& to, const void* targets) {
-  device_.copy().wait(slot.read);  // who reads the slot's last batch precedes the next one's bytes
+  device_.copy().wait(
+      slot.read);  // the readers of the slot's last batch precede the next one's bytes
   copy(to, images, to.size());
   copy(slot.targets, targets, slot.targets.size());
   slot.written.record(device_.copy().get());
@@ -34,7 +35,8 @@ void InputBatch::turn_to_other() {
 }
 
 void InputBatch::prefetch(const data::Batch& batch) {
-  check(batch.capacity == rows_, "the batch has not the size that the program was compiled for");
+  check(batch.capacity == rows_,
+        "the batch does not have the size that the program was compiled for");
   fill(other(), batch.images, other().bytes, batch.targets);
   other().holds = batch;
 }
@@ -51,7 +53,7 @@ void InputBatch::load(const data::Batch& batch) {
 void InputBatch::load_normalised(std::span<const float> images,
                                  std::span<const data::Target> targets) {
   check(images.size() == rows_ * row_values_ && targets.size() == rows_,
-        "the input has not the size that the program was compiled for");
+        "the input does not have the size that the program was compiled for");
   DeviceBuffer& floats = other().floats;
   if (floats.size() == 0) floats = DeviceBuffer(images.size_bytes(), "a normalised batch");
   fill(other(), images.data(), floats, targets.data());
@@ -76,7 +78,8 @@ class ImageRunner final : public Runner {
     check_cuda(cudaMemcpyAsync(scale_and_shift_.data(), numbers.data(), scale_and_shift_.size(),
                                cudaMemcpyHostToDevice, c.stream()),
                "cudaMemcpyAsync");
-    c.device.compute().synchronize();  // `numbers` ends here; programs are made outside of steps
+    c.device.compute()
+        .synchronize();  // `numbers` must live until the copy ends; no step is running
   }
 
   void forward() override {

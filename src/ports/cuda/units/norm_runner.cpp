@@ -62,7 +62,7 @@ class NormRunner final : public Runner {
     norm_input_gradient(op, p.shape, c.plan.storage, channels_, c.at(p.input_gradient), c.stream());
   }
 
-  /// The reader's data gradient has ended before the ReLU and made the sums.
+  /// The reader's data gradient ended before the ReLU and made the sums.
   void differentiate_applied(NormBackward& op, bool accumulate) {
     op.x = x();
     norm_gradients_of_sums(c.at<float>(c.unit(p.unit.readers[0]).gradient_sums), p.shape, numbers_,

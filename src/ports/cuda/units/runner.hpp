@@ -12,13 +12,13 @@
 
 namespace lockstep::cuda {
 
-/// Batches on the device: the one that is worked on, and the next, which the copy stream brings
-/// meanwhile when prefetch() was given it.
+/// Batches on the device: the current one, and the next one, which the copy stream brings at the
+/// same time if it was given to prefetch().
 class InputBatch {
  public:
   InputBatch(const nn::Network& network, const backend::ProgramSpec& spec, CudaDevice& device);
   void prefetch(const data::Batch& batch);
-  /// What is put into the compute stream from now on works on this batch.
+  /// Work that is put into the compute stream from now on uses this batch.
   void load(const data::Batch& batch);
   void load_normalised(std::span<const float> images, std::span<const data::Target> targets);
 
@@ -33,9 +33,9 @@ class InputBatch {
   struct Slot {
     DeviceBuffer bytes, floats, targets;
     CudaEvent written;        ///< in the copy stream
-    CudaEvent read;           ///< in the compute stream: nothing there needs it any more
-    data::Batch holds;        ///< images: nullptr when it is no prefetched batch
-    bool normalised = false;  ///< floats are the batch
+    CudaEvent read;           ///< in the compute stream: work after it does not need the batch
+    data::Batch holds;        ///< images: nullptr unless it is a prefetched batch
+    bool normalised = false;  ///< the batch is in floats
   };
   Slot& other() { return slots_[1 - current_]; }
   void copy(DeviceBuffer& to, const void* from, std::size_t bytes);
@@ -68,19 +68,19 @@ struct Context {
   const PlannedUnit& unit(std::size_t u) const { return plan.units[u]; }
 };
 
-/// One unit on the tape. All work goes to the compute stream; nothing waits for the host.
+/// One unit on the tape. All work goes to the compute stream; nothing waits on the host.
 class Runner {
  public:
   Runner(Context& context, std::size_t index) : c(context), p(context.plan.units[index]) {}
   virtual ~Runner() = default;
   virtual void forward() = 0;
-  /// Its steps in backward, in order; empty where nothing has a gradient.
+  /// The unit's steps in backward, in order; empty where nothing has a gradient.
   virtual std::vector<backend::TapeStep> backward(bool accumulate) = 0;
 
  protected:
   const nn::Node& node() const { return c.network.nodes[p.unit.node]; }
   const PlannedUnit& input() const { return c.plan.units[p.unit.input]; }
-  /// The gradients that make up the value's; the second may be missing.
+  /// The gradients that add up to the value's; the second may be missing.
   const void* first_gradient() const { return c.at(p.gradients[0]); }
   const void* second_gradient() const {
     return p.gradients.size() > 1 ? c.at(p.gradients[1]) : nullptr;
@@ -97,9 +97,9 @@ std::unique_ptr<Runner> make_max_pool_runner(Context& context, std::size_t unit)
 std::unique_ptr<Runner> make_subsample_runner(Context& context, std::size_t unit);
 std::unique_ptr<Runner> make_head_runner(Context& context, std::size_t unit);
 
-/// The weight gradient of a convolution or linear layer from x and y of `operands`, into its slice
-/// of the arena. cuDNN writes in the storage of its operands and never adds, so what it makes may
-/// go through scratch.
+/// Computes the weight gradient of a convolution or linear layer from x and y of `operands` into
+/// its slice of the arena. cuDNN writes in the storage of its operands and never adds, so the
+/// result may go through scratch.
 void run_weight_gradient(Context& context, const PlannedConv& conv, ConvOperands operands,
                          bool accumulate, float* gradient);
 
