@@ -1,12 +1,12 @@
 #!/bin/bash
-# tests/check_layers catches what it says it catches: each violation is planted alone in a copy of a
-# tree that keeps the law.
+# tests/check_layers finds each violation: one at a time is planted in a small tree that keeps the
+# law.
 # waits
 source "$(dirname "$0")/../support/e2e.bash"
 check_layers=$(realpath "$support/../check_layers")
 tree=$WORK/tree
 
-plant() {  # plant FILE LINE...: a lawful tree, and in it one file more
+plant() {  # plant FILE LINE...: a lawful tree with one more file
   rm -rf "$tree"
   mkdir -p "$tree"/include/lockstep/{base,nn} "$tree"/src/{base,nn,train} "$tree/src/cluster/nodes" \
     "$tree/$(dirname "$1")"
