@@ -1,11 +1,11 @@
 # lockstep: `make help` lists what can be made.
 #
-# Sources are found by folder; a folder is a layer (tests/check_layers holds the law). Every
-# configuration (plain, asan, tsan) builds the same rules into its own folder.
+# Sources are found by folder; a folder is a layer (tests/check_layers has the law). Every
+# configuration (plain, asan, tsan) uses the same rules and builds into its own folder.
 
 SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
-# All cores, unless -j says otherwise; a make below this one shares its jobs.
+# Use all cores, unless -j says otherwise; a make below this one shares its jobs.
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
 endif
@@ -24,7 +24,7 @@ ifeq ($(origin CXX),default)
 CXX := g++
 endif
 
-# Each probe runs once, when a recipe first needs it: `make help` asks for nothing.
+# Each probe runs once, when a recipe first needs it; `make help` runs none.
 once        = $(eval $(1) := $$(shell $(2)))$($(1))
 , := ,
 blank := $() $()
@@ -49,9 +49,9 @@ FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp' -o -n
 
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 
-# In these rooms all sources of a folder are compiled at once, in one piece, because their headers
-# take longer than they do: a new file recompiles its own folder only. With PIECE=1 each is compiled
-# separately: `make asan` and `make tsan` do so, and find what a source forgot to include.
+# Here all sources of a folder are compiled in one piece, because their headers take longer than
+# they do; a new file recompiles only its own folder. With PIECE=1 each source is compiled
+# separately, as `make asan` and `make tsan` do, which finds missing includes.
 PIECE     ?= $(if $(SANITIZE),1,folder)
 IN_PIECES := $(if $(filter-out 1,$(PIECE)),cluster comm liveness config ports/mpi ports/tcp nn data observe train app)
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_x86_64.cpp
@@ -67,7 +67,7 @@ PROGRAM   := $(BUILD)/lockstep
 UNIT      := $(BUILD)/unit_tests
 MPI_TESTS := $(BUILD)/mpi_tests
 GPU_TESTS := $(if $(and $(WITH_CUDA),$(wildcard tests/gpu)),$(BUILD)/gpu_tests)
-# The kernels and all that starts them, as host code: only CUDA's headers are needed.
+# The kernels and the code that starts them, compiled for the host: only CUDA's headers are needed.
 EMULATED  := $(if $(and $(CUDA_H),$(CUDNN_H),$(NCCL_H)),$(BUILD)/emulated_tests)
 EMU_SRC   := $(wildcard tests/emulated/*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT)) \
              $(addprefix tests/gpu/,fixture.cpp program_test.cpp train_test.cpp) \
@@ -84,17 +84,17 @@ PKG_CFLAGS  = $(call once,PKG_CFLAGS,pkg-config --cflags $(PKGS))
 PKG_LIBS    = $(call once,PKG_LIBS,pkg-config --libs $(PKGS))
 GXX_12      = $(call once,GXX_12,$(CXX) -dumpfullversion 2>/dev/null | grep '^12\.')
 
-# -Werror only with the compiler that the project is kept clean for: a newer one's new warnings
+# -Werror only with g++ 12, for which the project is kept clean: new warnings of a newer compiler
 # must not stop a user.
 WERROR   ?= $(if $(GXX_12),-Werror)
 WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wvla \
             -Wformat=2 -Wundef -Wmissing-declarations $(FALSE_ALARMS) $(WERROR)
 # g++ 12 at -O3 sees overflows in fmt and std::string that are not there (GCC bugs 105329, 106757);
-# vectors are passed only inside one object file, where no other compiler's rule matters.
+# -Wno-psabi: vectors are passed only inside one object file, so the ABI does not matter.
 FALSE_ALARMS := -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-psabi
 # The two -fno flags change no computed value: nothing here reads errno or traps on arithmetic.
 # Never -march=native: the program chooses its kernels' instruction set when it starts.
-# -O3 where loops over numbers are and -O1 elsewhere: half the time to build.
+# -O3 for loops over numbers and -O1 elsewhere halves the time to build.
 OPTIMIZE := -O1 -fno-math-errno -fno-trapping-math
 NUMERIC  := -O3
 ifneq ($(SANITIZE),)
@@ -104,7 +104,7 @@ OPTIMIZE := -O1 -g1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize
 FALSE_ALARMS += -Wno-maybe-uninitialized
 WERROR   := # sanitizers make the compiler's flow warnings guess
 endif
-# Open MPI's C++ bindings are left out: gone from the standard, and full of warnings.
+# Open MPI's C++ bindings are left out: the standard removed them, and they are full of warnings.
 THIRD_PARTY = $(patsubst -I%,-isystem %,$(MPI_CFLAGS) $(PKG_CFLAGS)) -DOMPI_SKIP_MPICXX
 CXXFLAGS   ?=
 COMPILE     = $(CXX) -std=c++20 $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) -Iinclude -Isrc \
@@ -124,7 +124,7 @@ $(PROGRAM): $(APP_OBJ) $(LIB)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $^ $(LIBS)
 
-# Made again each time, so that an object whose source is gone does not live on in the archive.
+# Created again each time, so that an object whose source was removed does not stay in the archive.
 $(LIB): $(LIB_OBJ) $(BUILD)/build_id.o $(BUILD)/sources
 	@echo "  archive $@"
 	@rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
@@ -177,19 +177,19 @@ $(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
 	@echo "  fetch   cudnn-frontend"
 	@jobs/cudnn_frontend.sh $(FRONTEND_KEPT)
 
-# The command line and the tests are most of what there is to compile and none of what must be fast.
+# The command line and the tests take most of the time to compile, and need not be fast.
 $(BUILD)/obj/src/app/%.o: EXTRA = -O0
 $(BUILD)/obj/tests/%.o: EXTRA = -O1 -I.
 $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
-# What nearly every test includes is compiled once, into pch.hpp.gch. The header next to it is what the
-# compiler reads when it cannot use that. Catch2 silences a warning by a pragma, which is lost this way, and
-# g++ 12 sees one more overflow in std::string that is not there.
+# What nearly every test includes is compiled once, into pch.hpp.gch. If the compiler cannot use
+# that, it reads the header next to it. Catch2 silences a warning by a pragma, which is lost this
+# way, and g++ 12 sees one more overflow in std::string that is not there.
 PCH      := $(BUILD)/obj/tests/pch.hpp
 WITH_PCH := $(filter-out %/main.o,$(call objects,$(sort $(UNIT_SRC) $(MPI_SRC))))
 $(WITH_PCH): $(PCH).gch
 $(WITH_PCH): EXTRA = -O1 -I. -Wno-parentheses -Wno-array-bounds -Winvalid-pch -Wno-error=invalid-pch -include $(PCH)
 $(PCH).gch: EXTRA = -O1 -I.
-# Without these two permissions ccache keeps nothing that comes from a precompiled header.
+# Without these two settings ccache keeps nothing that uses a precompiled header.
 $(WITH_PCH) $(PCH).gch: CCACHE := $(if $(CCACHE),CCACHE_SLOPPINESS=pch_defines$(,)time_macros $(CCACHE))
 $(PCH):
 	@mkdir -p $(@D)
@@ -207,8 +207,8 @@ $(foreach room,base ports/cpu ports/mpi,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $
 # Pixels must not depend on whether the processor has fused multiplication.
 $(BUILD)/obj/src/data/%.o: EXTRA = $(NUMERIC) -ffp-contract=off
 
-# The list of sources and the command that compiles: written only when they change, so that a change
-# remakes what depends on them.
+# The list of sources and the compile commands: these files are written only when their content
+# changes, and then what depends on them is made again.
 record = mkdir -p $(@D); echo '$($(1))' | cmp -s - $@ || echo '$($(1))' > $@
 COMPILED = $(PIECE) $(ARCHIVED) $(APP_SRC)
 $(BUILD)/sources: FORCE
@@ -222,8 +222,8 @@ $(BUILD)/cuda-flags: FORCE | $(BUILD)/found
 .PHONY: FORCE
 FORCE:
 
-# What the bits of a training depend on, as base/build_id.hpp has it. A commit alone changes nothing,
-# and a change compiles nothing else again.
+# The build id covers everything that the bits of a training depend on (base/build_id.hpp). A commit
+# alone does not change it, and when it changes nothing else is compiled again.
 BUILD_ID = $(shell { find include src -type f -not -name '*.md' | LC_ALL=C sort | xargs cat; $(CXX) --version; \
              echo '$(COMPILE) $(NUMERIC) $(if $(WITH_CUDA),$(COMPILE_CUDA))'; } | sha256sum | cut -c 1-16)
 BUILD_ID_SOURCE = namespace lockstep { const char* build_id() { return "$(BUILD_ID)"; } }
@@ -232,8 +232,8 @@ $(BUILD)/build_id.cpp: FORCE | $(BUILD)/found
 $(BUILD)/build_id.o: $(BUILD)/build_id.cpp $(BUILD)/flags
 	@$(CXX) -c -o $@ $<
 
-# What the build needs is there: asked once for each build folder and way to serve GPUs, before the
-# first compile.
+# Checks that what the build needs is installed: before the first compile, once for each build
+# folder, and again when CUDA is found elsewhere.
 $(BUILD)/found: $(BUILD)/cuda
 	@CXX='$(CXX)' CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh --check build $(if $(WITH_CUDA),cuda)
 	$(if $(WITH_CUDA),$(if $(CUDA_LACKS),,$(info $(CUDA_FOUND))),$(info $(CUDA_MISSING)))
@@ -262,16 +262,17 @@ clean:  ## remove build/ (data sets and runs stay)
 # ---- running ---------------------------------------------------------------------------------
 ##@ Run
 
-# Open MPI refuses root unless told otherwise; containers and CI know no other user.
+# Open MPI refuses to run as root without these; containers and CI often have no other user.
 AS_ROOT     := $(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
 RANKS       ?= $(or $(if $(WITH_CUDA),$(filter-out 0,$(CARDS))),2)
-# Binding is lockstep's own: mpirun would give small jobs one core for each rank. What it calls a
-# slot is a whole core, of which many a machine with two processors has one.
+# lockstep binds its ranks itself: mpirun would give small jobs one core for each rank. mpirun
+# counts a whole core as a slot, and many machines with two processors have only one.
 MPIRUN      ?= mpirun --bind-to none --oversubscribe
 CONFIG      ?= jobs/configs/shapes.toml
 SHAPES      ?= data/shapes
 MAKE_SHAPES ?= $(PROGRAM) pack --from shapes --out $(SHAPES)
-# In a recipe: true when data set $(1) is absent, or an older lockstep's, which this one refuses.
+# In a recipe: true if data set $(1) is absent, or was packed by an older lockstep and cannot be
+# read.
 to_be_made   = ! test -e $(1)/train || $(PROGRAM) info $(1)/train 2>&1 | grep -q 'pack the data again'
 
 .PHONY: train
@@ -312,7 +313,7 @@ test:  ## install what is missing, build, run all tests (FILTER=part of a name, 
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run
 
 .PHONY: test-all
-test-all:  ## all tests, and what only repeats: more ranks, long fuzzing, sanitizers, each network fault
+test-all:  ## all tests, also repetitions: more ranks, long fuzzing, sanitizers, each network fault
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh ci $(if $(WITH_CUDA),cuda)
 	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
 	@$(MAKE) --no-print-directory $(PROGRAM)
@@ -335,7 +336,7 @@ asan:  ## unit tests and short fuzzing under the address and undefined-behaviour
 	@jobs/setup.sh test
 	@$(MAKE) --no-print-directory sanitized PARTS='unit fuzz' $(ASAN)
 
-# Code without OpenMP: libgomp's barriers look like races to the thread sanitizer.
+# Only code without OpenMP, because libgomp's barriers look like races to the thread sanitizer.
 TSAN_TAGS := [loader],[sampler],[reducer],[stage],[lost],[heartbeat],[watch]
 TSAN = BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0
 .PHONY: tsan-built
@@ -347,8 +348,8 @@ tsan:  ## loader, sampler, staging and reducer tests under the thread sanitizer
 	@jobs/setup.sh test
 	@$(MAKE) --no-print-directory sanitized $(TSAN) FILTER='$(or $(FILTER),$(TSAN_TAGS))'
 
-# libFuzzer is clang's; 16 is the first that knows std::source_location. It takes instruction sets
-# from the command line alone, not from a pragma.
+# libFuzzer belongs to clang; clang 16 is the first that knows std::source_location. clang takes
+# instruction sets only from the command line, not from a pragma.
 FUZZ_CXX ?= clang++-16
 FUZZ_FOR ?= 5
 FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,\
@@ -356,7 +357,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,\
 FUZZED   := $(filter-out src/data/pack/pack% %/loader.cpp %/replacement.cpp %/shapes.cpp,\
             $(call found,src/base src/data,*.cpp)) $(wildcard src/config/*.cpp src/nn/*.cpp) src/model/checkpoint.cpp
 .PHONY: fuzz
-fuzz:  ## fuzz what reads files, under the sanitizers (SECONDS=5 for each target, TARGETS=)
+fuzz:  ## fuzz the code that reads files, with sanitizers (SECONDS=5 for each target, TARGETS=)
 	@jobs/setup.sh fuzz
 	@$(MAKE) --no-print-directory fuzzers BUILD=$(BUILD)/clang CXX='$(FUZZ_CXX)' CUDA=0 \
 	  SANITIZE=fuzzer-no-link,address,undefined \
@@ -364,7 +365,7 @@ fuzz:  ## fuzz what reads files, under the sanitizers (SECONDS=5 for each target
 	@BUILD=$(BUILD)/clang SECONDS_EACH='$(or $(filter-out 0,$(SECONDS)),$(FUZZ_FOR))' \
 	  tests/fuzz/run $(TARGETS)
 
-# Without clang our own driver takes libFuzzer's place.
+# Without clang, our own driver replaces libFuzzer.
 FUZZ_WITH = $(if $(findstring fuzzer,$(SANITIZE)),$(call objects,$(FUZZED)),\
               $(BUILD)/obj/tests/fuzz/driver.o $(LIB))
 .PHONY: fuzzers
@@ -375,7 +376,8 @@ $(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZ_WITH)
 	@echo "  link    $@"
 	@$(CXX) -pthread -fsanitize=$(subst fuzzer-no-link,fuzzer,$(SANITIZE)) -o $@ $^ $(PKG_LIBS)
 ifneq ($(findstring fuzzer,$(SANITIZE)),)
-# Helpers that read no files; libFuzzer would record each of their comparisons. The HDF5 wrapper reads some.
+# src/base reads no files, and libFuzzer would record each of its comparisons. Only the HDF5 wrapper
+# reads some.
 $(BUILD)/obj/src/base/%.o: EXTRA = -O2 -fno-sanitize=all
 $(BUILD)/obj/src/base/h5.o: EXTRA =
 $(BUILD)/obj/src/data/%_avx2.o: EXTRA += -mavx2 -mfma
@@ -401,12 +403,12 @@ check-words:  ## fail on words that the project does not use (WORDS="file folder
 	@tests/check_words $(WORDS)
 
 .PHONY: check-layers
-check-layers:  ## fail on an include that points upward or sideways, and the like
+check-layers:  ## fail on an include that points upward or sideways, and on similar faults
 	@tests/check_layers
 
-# Headers are seen through the sources that include them. clang 16 is the first to know
-# std::source_location. g++ keeps omp.h among its own headers, with a malloc attribute that takes
-# arguments only there.
+# Headers are checked through the sources that include them. clang 16 is the first that knows
+# std::source_location. omp.h is among g++'s own headers; its malloc attribute has arguments that
+# only g++ knows.
 CLANG_TIDY ?= clang-tidy-16
 CHANGED    ?=
 FILES      ?= $(filter $(ARCHIVED) $(APP_SRC),$(if $(CHANGED),\
@@ -437,7 +439,7 @@ $(filter $(BUILD)/lint/src/ports/cuda/% $(BUILD)/lint/src/ports/nccl/%,$(LINTED)
 
 ##@ GPUs
 
-# A folder for a machine that has a GPU and little else; see jobs/bundle.sh.
+# Packs a folder for a machine that has a GPU and little else; see jobs/bundle.sh.
 BUNDLE := $(BUILD)/bundle
 .PHONY: bundle
 bundle: $(PROGRAM) $(GPU_TESTS)  ## pack program, GPU tests and libraries into build/bundle/, to be copied
@@ -449,7 +451,7 @@ gpu-check:  ## run build/bundle's gpu-check (SECTIONS= BUDGET_S= CIFAR10= REFERE
 	@OUT='$(or $(OUT),$(BUILD))' $(BUNDLE)/gpu-check
 
 .PHONY: gpu-bench
-gpu-bench:  ## of gpu-check only the speeds: ours, each step's compared with its floor, and PyTorch's
+gpu-bench:  ## only gpu-check's speeds: ours, each step's compared with its floor, and PyTorch's
 	@$(MAKE) --no-print-directory gpu-check SECTIONS='speed torch'
 
 ##@ Help

@@ -5,9 +5,10 @@
 #   jobs/bundle.sh BUILD FOLDER
 #
 # FOLDER/lockstep and FOLDER/mpirun are small scripts that set the paths and start the programs in
-# bin/. FOLDER/gpu-check runs everything that needs a GPU (tests/gpu/gpu-check says what). All libraries
-# are included except glibc's, CUDA's, cuDNN's and NCCL's; of Open MPI's plugins those for one
-# machine. The folder may be moved and may be read-only. glibc must not be older than the one here.
+# bin/. FOLDER/gpu-check runs everything that needs a GPU (tests/gpu/gpu-check says what). All
+# libraries are included except glibc's, CUDA's, cuDNN's and NCCL's; of Open MPI's plugins only
+# those for a single machine. The folder may be moved and may be read-only. glibc must not be older
+# than the one here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +18,7 @@ new=$folder.new
 rm -rf "$new"
 mkdir -p "$new"/{bin,lib/openmpi,lib/pmix,share/openmpi,etc}
 
-# ---- programs, and what they open by name ----------------------------------------------------
+# ---- programs, and the plugins that they load ----------------------------------------------------
 for program in lockstep gpu_tests; do
   [[ ! -e $build/$program ]] || cp "$build/$program" "$new/bin/"
 done
@@ -25,7 +26,7 @@ for program in mpirun orted; do cp -L "$(command -v $program)" "$new/bin/$progra
 
 where() { ompi_info --parsable --path "$1" | sed -n "s/^path:$1://p" | head -n 1; }
 needs() { readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
-# Within one machine, and for sums and messages: without fabrics, files and one-sided memory.
+# Only what one machine needs for sums and messages: no fabrics, files or one-sided memory.
 unused='io|fs|fbtl|fcoll|sharedfp|osc|topo_treematch|vprotocol|[a-z]+_monitoring'
 unused+='|coll_(adapt|han)|op_avx|pml_cm|plm_rsh|filem|crs|ras|schizo_(jsm|flux)|pmix_flux'
 for plugin in "$(where pkglibdir)"/mca_*.so; do
@@ -87,7 +88,7 @@ sed "s/@packed@/$packed/; s/@sum@/${sum:0:16}/; s/@unpacked_sum@/${unpacked_sum:
 case $0 in */*) bundle=${0%/*} ;; *) bundle=$(command -v "$0") bundle=${bundle%/*} ;; esac
 bundle=$(cd "$bundle" && pwd -P)
 
-# CUDA's libraries are the machine's: in the loader's own places, in a toolkit or in Python's
+# CUDA's libraries come from the machine: from the loader's default folders, a toolkit or Python's
 # wheels.
 : "${LOCKSTEP_WHEELS=$(python3 -c 'import nvidia; print(*(path + "/*/lib" for path in nvidia.__path__))' 2>/dev/null)}"
 export LOCKSTEP_WHEELS

@@ -1,12 +1,13 @@
 #!/bin/bash
-# Every way to start ranks on a cluster: each rank knows who it is, or is told which line to write.
+# Every way to start ranks on a cluster: each rank learns its identity, or an error gives the line
+# to write.
 # waits for Slurm
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 3
 whoami=("$LOCKSTEP" whoami --deadline-s 20)
-two=(-N2 -w "$node1,$node2")  # Slurm would pass over one that still ends its last step
+two=(-N2 -w "$node1,$node2")  # fixed, because Slurm would skip a node that is still ending its last step
 
-# are AUTHORITY WORLD RANK:LOCAL:SIZE:NODE...: the ranks said that they are these, in order.
+# are AUTHORITY WORLD RANK:LOCAL:SIZE:NODE...: the ranks reported these identities, in order.
 are() {
   local authority=$1 world=$2 expected=() it
   for it in "${@:3}"; do
@@ -24,18 +25,19 @@ verdict $? 'srun --mpi=pmix: Slurm and MPI agree'
 
 run srun "${two[@]}" -n4 --ntasks-per-node=2 -m cyclic "${whoami[@]}"
 ((status == 0)) && are Slurm 4 0:0:2:$node1 1:0:2:$node2 2:1:2:$node1 3:1:2:$node2
-verdict $? 'cyclic placement'
+verdict $? 'cyclic placement gives the right identities'
 
 printf '%s\n' "$node2" "$node1" "$node2" >hosts
 SLURM_HOSTFILE=hosts run srun -n3 -m arbitrary "${whoami[@]}"
 ((status == 0)) && are Slurm 3 0:0:2:$node2 1:0:1:$node1 2:1:2:$node2
-verdict $? 'arbitrary placement: rank 0 is not on the first node'
+verdict $? 'arbitrary placement gives the right identities, with rank 0 not on the first node'
 
 run srun "${two[@]}" -n3 "${whoami[@]}"
 ((status == 0)) && are Slurm 3 0:0:2:$node1 1:1:2:$node1 2:0:1:$node2
-verdict $? 'uneven nodes'
+verdict $? 'nodes with different numbers of ranks give the right identities'
 
-# Of such a step srun 22.05 sometimes hangs when all is over, in its own PMIx plugin (pmixp_abort_agent_stop).
+# After such a step srun 22.05 sometimes hangs at its end, in its PMIx plugin
+# (pmixp_abort_agent_stop).
 timeout --signal=KILL 40 srun -N1 -w "$node1" -n2 "${whoami[@]}" : -N2 -w "$node2,$node3" -n3 "${whoami[@]}" >het.log 2>&1
 status=$? said=$(tr -d '\0' <het.log)
 ((status == 0)) || squeue -h -o %A | xargs -r scancel
@@ -47,20 +49,20 @@ options=("${two[@]}" --ntasks-per-node=2)
 in_batch "mpirun '$LOCKSTEP' whoami"
 ((status == 0)) && are 'Open MPI' 4 "${blocks[@]}" && says 'batch script that called mpirun' &&
   says 'daemon through which'
-verdict $? "mpirun in a batch script: the script's and the daemon's variables are ignored, with why"
+verdict $? "mpirun in a batch script: the script's and the daemon's variables are ignored, and whoami says why"
 
 in_batch "'$LOCKSTEP' whoami"
 ((status == 0)) && says 'rank 0 of 1, .* says nobody' && says 'shell or batch script'
-verdict $? 'started bare in a batch script a process is alone, whatever SLURM_NTASKS says'
+verdict $? 'a process without a launcher in a batch script is alone, whatever SLURM_NTASKS says'
 
 in_batch "srun '$LOCKSTEP' whoami --json"
 ((status == 0)) && (($(grep -c '"authority": "Slurm"' <<<"$said") == 4)) &&
   says '"source": "PMIx"' && says '"met_by": "MPI"'
-verdict $? 'whoami --json tells the same'
+verdict $? 'whoami --json reports the same'
 
 run salloc "${two[@]}" --ntasks-per-node=2 mpirun "${whoami[@]}"
 ((status == 0)) && are 'Open MPI' 4 "${blocks[@]}"
-verdict $? 'mpirun in salloc'
+verdict $? 'mpirun in salloc gives the right identities'
 
 run salloc -N1 -n2 "${whoami[@]}"
 ((status == 0)) && says 'rank 0 of 1, .* says nobody'
@@ -74,15 +76,15 @@ for type in none pmi2; do
   ((status == 2)) && says "srun --mpi=$type\)" && says 'this srun offers .*pmix' &&
     says 'write srun --mpi=pmix -N 2 -n 4 lockstep' && ! says 'OPAL|MPI_ERRORS_ARE_FATAL' &&
     (($(grep -c 'this srun offers' <<<"$said") == 1)) && [[ ! -e run ]]
-  verdict $? "srun --mpi=$type: refused before MPI_Init, once, with the line to write"
+  verdict $? "srun --mpi=$type is an error before MPI_Init, said once, that gives the line to write"
 
   run srun --mpi=$type "${two[@]}" --ntasks-per-node=2 "${whoami[@]}"
   ((status == 2)) && are Slurm 4 "${blocks[@]}" && says 'met by: TCP' &&
     says 'rank 0,1,2,3: WRONG: .*write srun --mpi=pmix -N 2 -n 4'
-  verdict $? "srun --mpi=$type: whoami shows all ranks, who met without MPI, and what to write"
+  verdict $? "srun --mpi=$type: whoami shows all ranks, which met without MPI, and what to write"
 done
 
 in_batch "export OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=9 OMPI_COMM_WORLD_LOCAL_RANK=1 \
   OMPI_COMM_WORLD_LOCAL_SIZE=9" "srun '$LOCKSTEP' train --data.train small --out run"
 ((status == 2)) && says 'OMPI_COMM_WORLD_SIZE says 9 but MPI has a world of 4' && says 'unset'
-verdict $? 'variables of an earlier mpirun under srun are named, with what to unset'
+verdict $? 'under srun, variables of an earlier mpirun are named, with what to unset'

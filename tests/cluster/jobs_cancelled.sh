@@ -1,6 +1,6 @@
 #!/bin/bash
-# Jobs that somebody ends: one that is cancelled is over, one that is requeued starts again, and both
-# leave a checkpoint.
+# Jobs that a user ends: a cancelled job is over, a requeued one starts again, and both leave a
+# checkpoint.
 # seconds: 300
 # waits for Slurm, which lets a requeued job wait
 source "$(dirname "$0")/../support/jobs.bash"
@@ -14,7 +14,7 @@ within 120 saw cancelled 'first step done' && scancel "$cancelled"
 within 120 has_checkpoint requeued && scontrol requeue "$requeued"
 
 ends "$cancelled" cancelled 'scancel' 'scancel' CANCELLED '*' 0 && says 'stopped after step'
-verdict $? 'a job that is cancelled leaves a checkpoint and is CANCELLED, not started anew'
+verdict $? 'a job that is cancelled leaves a checkpoint and is CANCELLED, not started again'
 
 ends "$requeued" requeued 'requeue' 'scontrol requeue' COMPLETED 0:0 1 && says 'stopped after step' &&
   says 'resuming from requeued/checkpoints' && steps_are requeued 1500

@@ -1,6 +1,6 @@
 #!/bin/bash
-# How scripts that call lockstep end, in Slurm's eyes; the scripts for several nodes and for a comparison
-# of sizes; and lint, compared with what sbatch itself says of a script.
+# How Slurm sees the end of scripts that call lockstep; the scripts for several nodes and for a
+# scaling study; and lint, compared with what sbatch itself says about a script.
 # seconds: 300
 # waits for Slurm, which runs one job after the other
 source "$(dirname "$0")/../support/jobs.bash"
@@ -18,9 +18,9 @@ ends "$multi" multi 'done' 'nothing' COMPLETED '*' '*' && steps_are multi 10 && 
   [[ $(grep -o '"host": "[^"]*"' multi/binding.json | sort | uniq -c | awk '{ print $1 }') == $'4\n4' ]]
 verdict $? 'multi-node.sbatch: one rank for each GPU of two nodes, COMPLETED'
 
-ends "$typo" typo 'bad input' 'a key that is none' FAILED 2:0 0
-verdict $? 'a training that fails makes its job FAILED, with its status, and is not started anew'
-ends "$badly" badly 'bad input under mpirun' 'an option that is none' FAILED 2:0 0
+ends "$typo" typo 'bad input' 'an unknown key' FAILED 2:0 0
+verdict $? 'a training that fails makes its job FAILED, with its status, and is not started again'
+ends "$badly" badly 'bad input under mpirun' 'an unknown option' FAILED 2:0 0
 verdict $? "lockstep's status reaches Slurm through mpirun"
 
 STEPS=10 sbatch -W --array=0-1 --ntasks-per-node=1 --gpus-per-node=1 --output=scaling-%a.out \
@@ -28,7 +28,7 @@ STEPS=10 sbatch -W --array=0-1 --ntasks-per-node=1 --gpus-per-node=1 --output=sc
 status=$?
 said=$("$LOCKSTEP" scaling runs/scaling-* 2>&1; cat sbatch.log scaling-*.out)
 ((status == 0)) && says '^1 +1 +24 +9 .* 100 %$' && says '^2 +2 +24 +9 '
-verdict $? 'scaling.sbatch: a job array trains on 1, 2, ... ranks, and lockstep scaling compares them'
+verdict $? 'scaling.sbatch: a job array trains on 1, 2, ... ranks, and lockstep scaling compares the runs'
 
 known=$(sbatch --help | grep -oE -- '--[a-z][a-z0-9-]+' | sort -u)
 { echo '#!/bin/bash'; sed 's/^/#SBATCH /' <<<"$known"; } >all.sbatch
@@ -44,4 +44,4 @@ for option in --mem=1.5G --mem=16GB --time=4h --time=1-2:30 --signal=B:USR1@9 --
   [[ $("$LOCKSTEP" lint one.sbatch) == *'one.sbatch:2: error'* ]] && named=1
   ((refused == named)) || { said="$option: sbatch $refused, lint $named"; same=1; }
 done
-verdict $same 'lint finds an error in those options that sbatch refuses'
+verdict $same 'lint finds an error in exactly those options that sbatch refuses'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A job that loses a rank is requeued and continues from its checkpoint, but not for ever.
+# A job that loses a rank is requeued and resumes from its checkpoint, but not without end.
 # seconds: 400
 # waits for Slurm, which lets a requeued job wait
 source "$(dirname "$0")/../support/jobs.bash"
@@ -12,7 +12,7 @@ killed=$id
 cat >killed-early <<'END'
 #!/bin/bash
 "$REAL" "$@" &
-trap : TERM  # lockstep itself heeds it
+trap : TERM  # lockstep handles the signal itself
 while ((SLURM_PROCID == 0)) && kill -0 $! 2>/dev/null; do
   (($(ls fatal/generations 2>/dev/null | wc -l) > ${SLURM_RESTART_COUNT:-0})) && kill -KILL $!
   sleep 0.2
@@ -24,19 +24,19 @@ REAL=$LOCKSTEP LOCKSTEP=./killed-early submit fatal "$jobs/single-node.sbatch" "
   --epochs 100000 --checkpoint.every-epochs 0
 fatal=$id
 
-# A script that only calls mpirun, without the care of those in jobs/ for another start.
+# A script that only calls mpirun, and does not requeue its job as the scripts in jobs/ do.
 printf '%s\n' '#!/bin/bash' "mpirun --bind-to none -np 2 ./struck train ${train[*]} \
   --checkpoint.every-steps 20 --epochs 1000 --out broken" >broken.sh
 strike KILL 1 submit broken --ntasks=2 broken.sh
 broken=$id
 
-ends "$killed" killed 'a rank lost behind a checkpoint' 'kill -9 (srun --kill-on-bad-exit=1)' COMPLETED 0:0 1 &&
+ends "$killed" killed 'a rank lost after a checkpoint' 'kill -9 (srun --kill-on-bad-exit=1)' COMPLETED 0:0 1 &&
   says 'resuming from killed/checkpoints' && steps_are killed 600
-verdict $? 'a job that loses a rank is requeued, and goes on from its checkpoint: no step is missing or done twice'
+verdict $? 'a job that loses a rank is requeued, and resumes from its checkpoint: no step is missing or done twice'
 
 ends "$fatal" fatal 'a rank lost in each start, before any checkpoint' 'kill -9' FAILED '*' 2 &&
   says 'was started twice from step 0'
 verdict $? 'a job that loses a rank is requeued, and after two starts without progress it is FAILED'
 
 ends "$broken" broken 'a rank of mpirun lost' 'kill -9, a script that only calls mpirun' FAILED 137:0 0
-verdict $? "mpirun's status of a rank that was killed makes a job FAILED"
+verdict $? "mpirun's status for a killed rank makes a job FAILED"

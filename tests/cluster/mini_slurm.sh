@@ -1,5 +1,6 @@
 #!/bin/bash
-# The cluster that the other scripts stand on does to nodes and networks what it says.
+# mini-slurm, the cluster that the other scripts use, really does to nodes and networks what it
+# says.
 # waits for Slurm
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 2 --gpus-per-node 2
@@ -9,7 +10,7 @@ run srun -N2 --ntasks-per-node=2 --gpus-per-task=1 bash -c \
 ((status == 0)) && [[ $(sort <<<"$said" | tr '\n' ' ') == "$node1 0 $node1 1 $node2 0 $node2 1 " ]]
 verdict $? 'each task has its node and its GPU'
 
-# reaches: a connection from the first node to the second's slurmd.
+# reaches: the first node can connect to the second one's slurmd.
 address=$(awk -v node="$node2" '$2 == node { print $1 }' "/run/mini-slurm-$MINI_SLURM_ID/hosts")
 port=$(scontrol show config | awk '$1 == "SlurmdPort" { print $3 }')
 reaches() { mini exec "$node1" timeout 2 bash -c "exec 3<>/dev/tcp/$address/$port" 2>/dev/null; }
@@ -21,7 +22,7 @@ mini mend "$node2"
 until_it 5 reaches && mended=0
 said="before $open_before, cut $shut, mended $mended"
 ((open_before + shut + mended == 0))
-verdict $? 'a cut network carries nothing, a mended one does'
+verdict $? 'a cut network carries nothing, and a mended one carries data again'
 
 mini shape "$node2" delay=100ms
 began=$(date +%s%N)
@@ -30,7 +31,7 @@ took=$((($(date +%s%N) - began) / 1000000))
 mini shape "$node2"
 said="connecting took $took ms"
 ((took >= 200))
-verdict $? 'a delayed network is slow both ways'
+verdict $? 'a delayed network is slow in both directions'
 
 in_batch 'echo "$SLURM_RESTART_COUNT"' \
   '[[ $SLURM_RESTART_COUNT ]] || { scontrol requeue $SLURM_JOB_ID; sleep 60; }'
@@ -40,19 +41,19 @@ verdict $? 'a job that is requeued starts again'
 mini kill-node "$node2"
 run timeout 90 srun -N1 -w "$node1" hostname
 ((status == 0)) && says "$node1" && mini status | grep -q "$node2: down"
-verdict $? 'a node that is killed is down, and the other works on'
+verdict $? 'a node that is killed is down, and the other node still works'
 mini start-node "$node2" && mini wait "$node2"
 run srun -N2 hostname
 ((status == 0)) && says "$node2"
-verdict $? 'a node that was started again takes tasks'
+verdict $? 'a node that was started again accepts tasks'
 
 state=/run/mini-slurm-$MINI_SLURM_ID
 pids=$(cut -d' ' -f1 "$state"/pid/*)
 mini down >/dev/null 2>&1
 left=0
-for pid in $pids; do  # an entry that nobody has asked for is no process any more
+for pid in $pids; do  # zombies do not count
   grep -s '^State:' "/proc/$pid/status" | grep -qv Z && left=$pid
 done
 said="process: $left; $(ip -o link | grep -E "$node1|msbr$MINI_SLURM_ID")"
 ((left == 0)) && [[ ! -e $state ]] && ! says "$node1|msbr"
-verdict $? 'when it is down, no process, interface or file is left'
+verdict $? 'when the cluster is down, no process, interface or file is left'

@@ -1,14 +1,14 @@
 #!/bin/bash
-# The preflight between nodes: all good, a node with a slow network, one that gets little of its
-# cores, one with another limit and a data set that is not mounted.
+# The preflight on several nodes: all nodes good; a node with a slow network, with little time on
+# its cores, or with another limit; and a data set that is not mounted.
 # computes: it measures nodes
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 3
 
 preflight() { run srun -N3 --ntasks-per-node=1 --mpi=pmix "$@"; }
 
-# left_out NODE: the verdict leaves it out. Others may stand beside it, by chance and in one range
-# with it: the nodes share this machine's processors.
+# left_out NODE: the verdict excludes this node. It may exclude others by chance, even in one range
+# with it, because the nodes share this machine's processors.
 left_out() {
   local list
   list=$(sed -n 's/.*leave out --exclude=\([^ ]*\).*/\1/p' <<<"$said" | tail -n 1)
@@ -20,14 +20,15 @@ took_less_than() {
     'BEGIN { exit !(took != "" && took + 0 < most + 0) }'
 }
 
-# On one processor for all of them each gets the same part of it, on two of them one would have its own.
+# All nodes share one processor, so each gets the same part of it; with two, one node would have its
+# own.
 sound() {
   preflight taskset -c 0 "$LOCKSTEP" preflight --json all.json
   ((status == 0)) && (($(grep -Ec "^c[0-9]node[123] .* good$" <<<"$said") == 3)) &&
     (($(grep -c '"round_trip_s"' all.json) == 3)) && took_less_than 15
 }
 thrice sound
-verdict $? 'sound nodes pass: three of them, three links, in less than 15 s'
+verdict $? 'three sound nodes with three links pass in less than 15 s'
 
 slow() {
   preflight "$LOCKSTEP" preflight
@@ -35,7 +36,7 @@ slow() {
 }
 mini shape "$node2" rate=40mbit
 thrice slow
-verdict $? 'the node with a slow network is named, with the line that leaves it out'
+verdict $? 'the node with a slow network is named, with the option that excludes it'
 
 far() {
   preflight "$LOCKSTEP" preflight
@@ -52,7 +53,7 @@ pair() {
 }
 mini shape "$node2" rate=40mbit
 thrice pair
-verdict $? 'between two nodes a slow link is told, and nobody is blamed for it'
+verdict $? 'a slow link between two nodes is reported, and no node is blamed for it'
 mini shape "$node2"
 
 preflight bash -c "[[ \$SLURMD_NODENAME != $node3 ]] || ulimit -n 777; exec \"$LOCKSTEP\" preflight"
@@ -60,7 +61,7 @@ preflight bash -c "[[ \$SLURMD_NODENAME != $node3 ]] || ulimit -n 777; exec \"$L
   left_out "$node3"
 verdict $? 'the node with another limit is named'
 
-# On one node the data set is hidden: its task sees an empty folder there.
+# The data set is hidden on one node: its task sees an empty folder.
 pack_small
 train=("$LOCKSTEP" train --data.train "$WORK/small/train" --epochs 1 --batch 48 --threads 1)
 preflight unshare --mount bash -c \
@@ -73,7 +74,7 @@ verdict $? 'a training that requires its preflight does not begin where a node l
 preflight "${train[@]}" --out run --preflight
 ((status == 0)) && says 'preflight of 3 node' && says 'done: 1 epoch' &&
   grep -q '"flops_per_s"' run/preflight.json
-verdict $? 'a training begins behind its preflight, whose report stands with the run'
+verdict $? 'a training begins after its preflight, whose report is in the run'\''s folder'
 
 slow=/sys/fs/cgroup/cpu/lockstep-slow-$MINI_SLURM_ID
 if [[ -w /sys/fs/cgroup/cpu/cgroup.procs ]] && mkdir "$slow" 2>/dev/null; then
@@ -83,7 +84,7 @@ if [[ -w /sys/fs/cgroup/cpu/cgroup.procs ]] && mkdir "$slow" 2>/dev/null; then
   for _ in $(seq 50); do rmdir "$slow" 2>/dev/null && break; sleep 0.1; done
   ((status == 1)) && says "$node2: the measuring threads got [0-9]+ % of their cores" &&
     left_out "$node2"
-  verdict $? 'the node whose cores are taken by something else is named'
+  verdict $? 'the node whose cores something else uses is named'
 else
-  echo 'SKIP the node whose cores are taken by something else is named: no cgroup v1 to slow one'
+  echo 'SKIP the node whose cores something else uses is named: no cgroup v1 to slow one down'
 fi

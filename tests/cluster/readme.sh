@@ -1,6 +1,6 @@
 #!/bin/bash
 # computes
-# README.md's commands for clusters run as they are written there, on two nodes.
+# README.md's commands for clusters run as written, on two nodes.
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/cluster.bash"
 cluster 2 --cpus 32 --gpus-per-node 4 --mem 64000

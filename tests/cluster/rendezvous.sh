@@ -1,12 +1,12 @@
 #!/bin/bash
-# Ranks that MPI does not connect meet over TCP, and only they.
+# Ranks that MPI does not connect meet over TCP, and no stranger joins them.
 # waits for Slurm
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 2
 plain=(srun --mpi=none -N2 --ntasks-per-node=2)
 whoami="'$LOCKSTEP' whoami --deadline-s"
 
-# all_four: every rank stands in the report once, and its word is gone.
+# all_four: every rank is in the report once, and the meeting's files are gone.
 all_four() {
   says 'met by: TCP' && (($(grep -cE '^rank [0-3] of 4, ' <<<"$said") == 4)) &&
     [[ -z $(ls "$LOCKSTEP_RENDEZVOUS_DIR") ]]
@@ -15,24 +15,24 @@ all_four() {
 printf '%s\n' "$node2" "$node1" "$node2" "$node1" >hosts
 SLURM_HOSTFILE=hosts run srun --mpi=none -n4 -m arbitrary bash -c "$whoami 20"
 all_four
-verdict $? 'ranks meet where rank 0 is, which need not be the first node'
+verdict $? 'ranks meet at rank 0, which need not be on the first node'
 
 options=(-N2 --ntasks-per-node=2)
 in_batch "for i in 1 2 3; do ${plain[*]} --overlap $whoami 20 >step.\$i 2>&1 & done" wait \
   'cat step.*'
 (($(grep -c 'met by: TCP' <<<"$said") == 3)) &&
   (($(grep -cE '^rank [0-3] of 4, ' <<<"$said") == 12))
-verdict $? 'steps of one job at the same time do not mix'
+verdict $? 'steps of one job that run at the same time do not mix'
 
 run "${plain[@]}" bash -c "if ((SLURM_PROCID == 3)); then sleep 12; else $whoami 8; fi"
 ((status != 0)) && says "rank 3 did not come to $node1 within 8 s: from $node2 came 1 of 2"
-verdict $? 'a rank that does not come is named, with its node'
+verdict $? 'a rank that does not appear is named, with its node'
 
 run "${plain[@]}" bash -c "if ((SLURM_PROCID == 0)); then sleep 4; else $whoami 1; fi"
 ((status != 0)) && says 'rank 0 was not found within' && says 'left no word'
 verdict $? 'ranks that find no rank 0 say where they looked'
 
-# Strangers at the door: one says nothing, one speaks HTTP, one sends a size that nobody has.
+# Three strangers connect: one says nothing, one speaks HTTP, one sends an impossible size.
 stranger='for _ in $(seq 300); do
     port=$(sed -n 3p "$LOCKSTEP_RENDEZVOUS_DIR"/meeting-*-0 2>/dev/null) && [[ $port ]] && break; sleep 0.1
   done
@@ -40,7 +40,7 @@ stranger='for _ in $(seq 300); do
   printf "GET / HTTP/1.0\r\n\r\n" >&4; printf "\377\377\377\177xxxx" >&5; sleep 2; cat <&4 >&2; echo >&2'
 run "${plain[@]}" bash -c "if ((SLURM_PROCID == 3)); then $stranger; fi; $whoami 20"
 all_four
-verdict $? 'strangers do not come in, and keep nobody out'
+verdict $? 'strangers cannot join, and do not keep a rank from joining'
 
 mkdir -p "$LOCKSTEP_RENDEZVOUS_DIR"
 next=$(($(squeue -h -t all -o %A | sort -n | tail -n 1) + 1))
@@ -49,8 +49,8 @@ printf 'lockstep meeting 1\n%032d\n22\n%s\n' 0 "$node1" \
 chmod 600 "$LOCKSTEP_RENDEZVOUS_DIR"/meeting-*
 run "${plain[@]}" bash -c "((SLURM_PROCID > 0)) || sleep 1; $whoami 20"
 all_four
-verdict $? 'what a dead start left is replaced'
+verdict $? 'a file that a dead start left is replaced'
 
 LOCKSTEP_RENDEZVOUS_DIR=/dev/shm/meetings run "${plain[@]}" bash -c "$whoami 1"
 ((status != 0)) && says 'the same on all nodes\? .LOCKSTEP_RENDEZVOUS_DIR'
-verdict $? 'a directory that the nodes do not share is asked for by name'
+verdict $? 'a directory that the nodes do not share is named as a possible cause'

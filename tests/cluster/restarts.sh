@@ -1,7 +1,7 @@
 #!/bin/bash
-# Trainings that end and begin anew while their job lives: Slurm starts them again after a requeue, a
-# time limit and a lost node, also while old processes still run on a node that is cut off. What
-# goes on ends with the weights of a training that was not disturbed.
+# Trainings that end and start again in the same job: Slurm starts them again after a requeue, a
+# time limit and a lost node, even while old processes still run on a node that is cut off. They end
+# with the weights of an uninterrupted training.
 # seconds: 600
 # waits for Slurm
 # apart: crowd (seven trainings of up to six ranks each at a time)
@@ -9,11 +9,11 @@ source "$(dirname "$0")/../support/faults.bash"
 cluster 16 --conf SlurmdTimeout=10 --conf MessageTimeout=5 --conf KillWait=15
 pack_small
 
-# submit RUN NODES OPTION... -- OPTION...: a job on these nodes alone (of which sbatch's options may
-# take a part), with sbatch's options and the training's. Its script asks Slurm for another start
-# unless the training came to its end, but not more often than `most_starts`: of ranks that end one
-# after the other srun kills the last (137), and a lost node can be given to the next start once more.
-# When RUN.enough is there, no more.
+# submit RUN NODES OPTION... -- OPTION...: a job on these nodes only (sbatch's options may select
+# some of them), with sbatch's options and the training's. Its script asks Slurm for another start
+# until the training is finished, up to `most_starts` starts: when ranks end one after the other,
+# srun kills the last (137), and Slurm may give a lost node to the next start once more. The file
+# RUN.enough ends this.
 most_starts=9
 submit() {
   local nodes=$2 options=()
@@ -39,7 +39,7 @@ END
     "${options[@]}" "$run_name.sh")
 }
 
-log_says() {  # log_says PATTERN [TIMES]: in the job's output
+log_says() {  # log_says PATTERN [TIMES]: the job's output has it
   said=$(tr -d '\0' <"$run_name.log" 2>/dev/null)
   (($(grep -cE -- "$1" <<<"$said") >= ${2:-1}))
 }
@@ -47,7 +47,7 @@ wait_for() { until_it $(($1 * 10)) log_says "${@:2}"; }  # wait_for SECONDS PATT
 went_on_from() { log_line 'resuming from' | sed 's/.*: step \([0-9]*\),.*/\1/'; }
 log_line() { tr -d '\0' <"$run_name.log" | grep -o "$1.*" | tail -n 1; }
 
-# Its old processes train on, and write into the same directory, on a node that is cut off.
+# On a node that is cut off, the old processes still train and write into the same directory.
 split_brain() {
   submit split_brain "$node1 $node2" -N1 -n2 --
   until_it 600 has_checkpoint
@@ -59,7 +59,7 @@ split_brain() {
     row 'node of a requeued job cut off' "the node's bridge port drops everything" \
       "$(since_strike), until the old start ended" "$(error_line)" \
       $((before > from ? before - from : 0))
-  verdict $? 'the old start ends when it sees the new one, which goes on from its last checkpoint'
+  verdict $? 'the old start ends when it sees the new one, which resumes from the last checkpoint'
 
   wait_for 10 "ended on $first with [1-9]"
   until_it 600 goes_on_to $((from + 80))
@@ -67,20 +67,22 @@ split_brain() {
   said="from $from, reached $(steps_done)
 $(tr -d '\0' <split_brain.log)"
   ((status == 0)) && [[ -z $(steps_of split_brain | uniq -d) ]]
-  verdict $? 'the new one alone writes from then on: no step stands twice in its metrics'
+  verdict $? 'from then on only the new start writes: no step is in the metrics twice'
   scancel "$job"
   mini mend "$first"
 }
 steps_of() { tr -d '\0' <"$1/metrics.jsonl" | grep -o '^{"step":[0-9]*,' | sort; }
 
-# resilient COMMAND...: the scenario's variables and arguments around what submits jobs/resilient.sbatch.
+# resilient COMMAND...: submits jobs/resilient.sbatch by this command, with the scenario's variables
+# and arguments.
 resilient() {
   RUN=$run_dir RANKS=2 LOCKSTEP=$LOCKSTEP "$@" "$support/../../jobs/resilient.sbatch" "${train[@]:1}" "${rows[@]}" \
     --checkpoint.every-steps $every --liveness.timeout-s 6
 }
 went_down() { sinfo -h -n "$1" -o %T | grep -q down; }
 
-# In salloc the script runs outside the nodes, and the allocation outlives each of them.
+# With salloc the script runs outside the nodes, and the allocation survives the loss of any of
+# them.
 no_kill() {
   run_name=no_kill run_dir=no_kill
   resilient salloc -J no_kill --no-kill --exclusive --nodes=3 -w "$node11,$node12,$node13" \
@@ -94,7 +96,7 @@ no_kill() {
       "$took, until the next start trained" "$(error_line)" $((before > from ? before - from : 0)) &&
     until_it 600 went_down "$node11" && until_it 300 goes_on_to $(($(steps_done) + 20)) &&
     [[ $(squeue -h -n no_kill -o %T) == RUNNING ]] && ! log_says 'start 2'
-  verdict $? 'salloc --no-kill: the nodes that are left go on, also when Slurm has found out'
+  verdict $? 'salloc --no-kill: the nodes that are left continue, also after Slurm has noticed the loss'
   scancel --name=no_kill
 }
 
@@ -115,7 +117,7 @@ head_lost() {
     row "node of the job's script killed" 'all its processes and its network at once (timeout 6 s)' \
       "$took, until the next start trained" "in post-mortem-rank*.json: $(grep -ohE 'missing: rank 0[^,]*' \
       head_lost/post-mortem-rank*.json | head -n 1)" $((before > from ? before - from : 0))
-  verdict $? "the node of the job's own script is lost: Slurm starts the job anew on the others, which go on"
+  verdict $? "when the node of the job's own script is lost, Slurm starts the job again on the others, which resume"
   scancel "$job"
 }
 
@@ -139,30 +141,30 @@ time_limit() {
     wait_for 150 'start 1 on' && wait_for 60 'resuming from time_limit/checkpoints/step-[0-9]+' &&
     row 'time limit' 'sbatch -t 1, 25 s margin' "$took after its first checkpoint" \
       "$(log_line 'stopped after')" 0
-  verdict $? 'a time limit is met by a checkpoint, and the next start goes on from there'
+  verdict $? 'before a time limit a checkpoint is written, and the next start resumes from it'
   scancel "$job"
 }
 
-# What all_faults is compared with: it writes all the checkpoints that the other may end with.
-undisturbed() {
-  run_name=undisturbed run_dir=undisturbed
-  srun -J undisturbed -w "$node9,$node10" -N2 --ntasks-per-node=2 --mpi=pmix "$LOCKSTEP" \
-    "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --checkpoint.keep 10000 --out undisturbed >undisturbed.log 2>&1
+# all_faults is compared with this run, which keeps every checkpoint that all_faults may end with.
+uninterrupted() {
+  run_name=uninterrupted run_dir=uninterrupted
+  srun -J uninterrupted -w "$node9,$node10" -N2 --ntasks-per-node=2 --mpi=pmix "$LOCKSTEP" \
+    "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --checkpoint.keep 10000 --out uninterrupted >uninterrupted.log 2>&1
   true
 }
 
-goes_on() {  # goes_on STEPS: it does so many more
+goes_on() {  # goes_on STEPS: the training does that many more steps
   until_it 300 goes_on_to $(($(steps_done) + $1)) && ! log_says '^(rank [0-9]+: )?error:'
 }
 
-# survived FAULT HOW: nothing comes of it.
+# survived FAULT HOW: the training continues as if nothing had happened.
 survived() {
   struck=$EPOCHREALTIME
-  goes_on 10 && row "$1" "$2" "goes on (10 steps later after $(since_strike) s)" 'nothing' 0
+  goes_on 10 && row "$1" "$2" "continues (10 more steps after $(since_strike) s)" 'nothing' 0
   verdict $? "a training survives: $1"
 }
 
-# starts_again NUMBER FAULT HOW SAID: it did, from its last checkpoint.
+# starts_again NUMBER FAULT HOW SAID: the training started again, from its last checkpoint.
 starts_again() {
   local before from
   before=$(steps_done)
@@ -172,10 +174,10 @@ starts_again() {
     row "$2" "$3" "$took, until the next start trained" \
       "$(log_line "$4" | sed 's/; rank [0-9]* is in .*//')" \
       $((before > from ? before - from : 0))
-  verdict $? "a training goes on from its last checkpoint: $2"
+  verdict $? "a training resumes from its last checkpoint after: $2"
 }
 
-on_nodes() {  # $a and $b are those that the job is on
+on_nodes() {  # $a and $b are the job's nodes
   local nodes
   has_nodes() { nodes=$(squeue -h -j "$job" -o %N) && [[ $nodes ]]; }
   until_it 100 has_nodes
@@ -218,23 +220,23 @@ all_faults() {
   had=$(grep -ac 'stopped after step' all_faults.log)
   scancel --signal=USR1 "$job"
   wait_for 60 'stopped after step' $((had + 1))
-  as_undisturbed
-  verdict $? 'a training that went through all that has the weights and metrics of an undisturbed one'
+  as_uninterrupted
+  verdict $? 'a training that survived all these faults has the weights and metrics of an uninterrupted one'
   scancel "$job"
-  scancel --name=undisturbed
+  scancel --name=uninterrupted
 }
 
-# as_undisturbed: at its newest checkpoint, which the undisturbed one writes, too.
-as_undisturbed() {
+# as_uninterrupted: equal at its newest checkpoint, which the uninterrupted run writes, too.
+as_uninterrupted() {
   local step file lines
   step=$(($(newest) / every * every))
   file=checkpoints/step-$(printf %08d "$step").h5
-  until_it 600 test -e "undisturbed/$file" || return
-  tensors "all_faults/$file" >faults.tensors && tensors "undisturbed/$file" >undisturbed.tensors
-  lines=$(without_times undisturbed | grep -n "^{\"step\":$step," | cut -d: -f1)
-  said="at step $step, line $lines: $(diff faults.tensors undisturbed.tensors)"
-  [[ -s faults.tensors ]] && cmp faults.tensors undisturbed.tensors &&
-    cmp <(without_times all_faults | head -n "$lines") <(without_times undisturbed | head -n "$lines")
+  until_it 600 test -e "uninterrupted/$file" || return
+  tensors "all_faults/$file" >faults.tensors && tensors "uninterrupted/$file" >uninterrupted.tensors
+  lines=$(without_times uninterrupted | grep -n "^{\"step\":$step," | cut -d: -f1)
+  said="at step $step, line $lines: $(diff faults.tensors uninterrupted.tensors)"
+  [[ -s faults.tensors ]] && cmp faults.tensors uninterrupted.tensors &&
+    cmp <(without_times all_faults | head -n "$lines") <(without_times uninterrupted | head -n "$lines")
 }
 
-at_once 7 undisturbed all_faults head_lost no_kill time_limit split_brain cancelled
+at_once 7 uninterrupted all_faults head_lost no_kill time_limit split_brain cancelled

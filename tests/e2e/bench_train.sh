@@ -1,5 +1,5 @@
 #!/bin/bash
-# What `lockstep bench train` writes: figures that hang together, and a trace of one step.
+# What `lockstep bench train` writes: figures that agree with each other, and a trace of one step.
 # computes
 source "$(dirname "$0")/../support/e2e.bash"
 
@@ -18,4 +18,4 @@ assert at > 0 and "floor_ms" not in figures
 assert abs(figures["images_per_s"] * figures["step_ms"] / 1e3 - 16) < 1e-6
 assert figures["steps"] == 3 and figures["step_without_reduction_ms"] > 0
 END
-verdict $? 'a step of training is measured, each step of its tape, too, and a trace of them is written'
+verdict $? 'a training step and each step of its tape are measured, and a trace of them is written'

@@ -1,14 +1,14 @@
 #!/bin/bash
-# What `make bundle` packs needs nothing of the machine but glibc, a shell with gzip and coreutils, and
-# CUDA's libraries where it was built with them: seen in a root that holds nothing else.
+# What `make bundle` packs needs only glibc, a shell with gzip and coreutils, and CUDA's libraries
+# if it was built with them. The tests run it in a root folder that holds nothing else.
 # computes
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
 
 build=$(dirname "$LOCKSTEP")
-name='a bundle trains on 2 ranks in a root that holds nothing but it, glibc, gzip and coreutils'
+name='a bundle trains on 2 ranks in a root folder with only glibc, gzip and coreutils'
 if ! unshare --mount --pid --fork --kill-child true 2>/dev/null; then
-  echo "SKIP $name: this container may not make name spaces"
+  echo "SKIP $name: this container may not create namespaces"
   exit 0
 fi
 
@@ -17,11 +17,11 @@ bytes=$(find packed -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
 says '^.*/packed: [1-9][0-9.]* MB$' && [[ $bytes -gt 10000000 && $bytes -le 60000000 ]]
 verdict $? 'a bundle is at most 60,000,000 bytes'
 
-# It was moved since it was packed: it must not know its own place.
+# It is moved after packing: it must not depend on where it was packed.
 mkdir -p root/{dev,proc,tmp,work,bin,etc,lib64,lib/x86_64-linux-gnu}
 mv packed root/bundle
 cp -L /bin/sh root/bin/
-# What unpacks the one library that travels packed, and the libraries of these.
+# The commands that unpack the one packed library, and their own libraries.
 for command in gzip mkdir mktemp mv chmod rm id ls sha256sum; do
   cp -L "$(command -v $command)" root/bin/
   while read -r library; do cp -Ln "$library" root/lib/x86_64-linux-gnu/; done \
@@ -32,7 +32,8 @@ for library in libc libm libpthread libdl librt libresolv libutil libanl libnss_
   for file in /lib/x86_64-linux-gnu/$library.so.*; do cp -L "$file" root/lib/x86_64-linux-gnu/; done
 done
 echo 'root:x:0:0:root:/work:/bin/sh' >root/etc/passwd
-# The machine's own, as on one with GPUs; linked, not copied: they are large.
+# The machine's own libraries, as on a machine with GPUs; mounted, not copied, because they are
+# large.
 mkdir -p root/usr/local/cuda/lib
 for library in libcudnn.so.9 libnccl.so.2; do
   path=$(ldd "$LOCKSTEP" | awk -v name=$library '$1 == name { print $3 }')
@@ -63,21 +64,21 @@ inside /bundle/lockstep topo
 says 'no CUDA device: '
 verdict $? 'a bundle without a driver says why there is no CUDA device'
 
-# Where the folder is read-only, the library is unpacked elsewhere, and every start finds it there.
+# If the folder is read-only, the library is unpacked elsewhere, and later starts find it there.
 rm -f root/bundle/lib/libdnnl.so.2
 sed -i 's|^exec chroot|mount --bind root/bundle root/bundle; mount -o remount,bind,ro root/bundle; exec chroot|' enter.sh
 inside HOME=/work /bundle/lockstep topo '&&' \
   HOME=/bundle TMPDIR=/tmp /bundle/lockstep topo
 says '^no CUDA device: ' && [[ ! -e root/bundle/lib/libdnnl.so.2 ]] &&
   compgen -G 'root/work/.cache/lockstep-*/libdnnl.so.2' && compgen -G 'root/tmp/lockstep-*/libdnnl.so.2'
-verdict $? 'a bundle that may not be written to unpacks into a cache, or else into TMPDIR'
+verdict $? 'a read-only bundle unpacks into a cache, or else into TMPDIR'
 
-# Only the library itself is taken from there, and only from a folder that nobody else can write to.
+# Only the library itself is used from there, and only if no one else can write to the folder.
 cached=$(compgen -G 'root/work/.cache/lockstep-*')
 echo 'no library' >"$cached/libdnnl.so.2"
 inside HOME=/work /bundle/lockstep topo
 says '^no CUDA device: ' && [[ $(wc -c <"$cached/libdnnl.so.2") -gt 1000000 ]]
-verdict $? 'a cached library with another sum is unpacked again'
+verdict $? 'a cached library with another checksum is unpacked again'
 chmod 770 "$cached"
 rm -rf root/tmp/lockstep-*
 ln -s /work/elsewhere "root/tmp/$(basename "$cached")-root"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What the command line and the launcher's variables say is taken as it was meant, or refused by
-# name: with status 2, before anything is written.
+# The command line and the launcher's variables are taken as they were meant, or the error names
+# what is wrong: with status 2, before anything is written.
 # waits for ranks to start
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
@@ -15,38 +15,38 @@ refused() {
 train=("$LOCKSTEP" train --out run)
 
 # ---- values ---------------------------------------------------------------------------------------
-# resolves NAME PATTERN OPTION...: trains, and the saved configuration has lines of each PATTERN.
+# resolves NAME PATTERN OPTION...: trains; then two lines of the saved configuration match PATTERN.
 resolves() {
   run "${train[@]}" "${data[@]}" --batch 125 "${@:3}"
   ((status == 0)) && [[ $(grep -Ec -- "$2" run/config.toml) == 2 ]]
   verdict $? "$1"
   rm -rf run
 }
-resolves '--key= gives an empty text and swallows nothing' '^(val = ""|epochs = 1)$' \
+resolves '--key= sets an empty text and does not take the next word' '^(val = ""|epochs = 1)$' \
   --data.val= --epochs 1
-resolves "--key '' gives an empty text and swallows nothing" '^(val = ""|epochs = 1)$' \
+resolves "--key '' sets an empty text and does not take the next word" '^(val = ""|epochs = 1)$' \
   --data.val '' --epochs 1
-resolves 'a bare switch is true and swallows nothing' '^(flip = true|epochs = 1)$' \
+resolves 'a bare switch is true and does not take the next word' '^(flip = true|epochs = 1)$' \
   --data.flip --epochs 1
-resolves 'a switch takes false behind = or a space' '^(flip|keep-last) = false$' --epochs 1 \
+resolves 'a switch takes false after = or a space' '^(flip|keep-last) = false$' --epochs 1 \
   --data.flip=false --data.keep-last false
 printf 'epochs = 7\n[data]\nflip = true\n' >file.toml
-resolves 'the command line goes before the file' '^(epochs = 1|flip = true)$' --config file.toml \
+resolves 'the command line takes precedence over the file' '^(epochs = 1|flip = true)$' --config file.toml \
   --epochs=1
-refused 'an empty number is refused by key' "epochs: '' is not a whole number" \
+refused 'an empty number is an error that names the key' "epochs: '' is not a whole number" \
   "${train[@]}" "${data[@]}" --epochs= --batch 125
-refused 'an empty switch is refused by key' "data.flip: '' is neither true nor false" \
+refused 'an empty switch is an error that names the key' "data.flip: '' is neither true nor false" \
   "${train[@]}" "${data[@]}" --data.flip= --epochs 1
-refused 'a negative count is refused by key' "epochs: '-1' is not a whole number" \
+refused 'a negative count is an error that names the key' "epochs: '-1' is not a whole number" \
   "${train[@]}" "${data[@]}" --epochs=-1
-refused 'a number with junk behind it is refused by key' "optim.lr: '0.1x' is not a number" \
+refused 'a number followed by junk is an error that names the key' "optim.lr: '0.1x' is not a number" \
   "${train[@]}" "${data[@]}" --optim.lr 0.1x
-refused 'a configuration file without a name is refused' 'config names no file' \
+refused 'a configuration file without a name is an error' 'config names no file' \
   "${train[@]}" --config=
 
 # refuses_count OPTION VALUE RANGE COMMAND...: the command ends at once, naming the option.
 refuses_count() {
-  refused "${*:4} $1 $2 is refused" "error: $1: '$2' is not a whole number from $3\$" \
+  refused "${*:4} $1 $2 is an error" "error: $1: '$2' is not a whole number from $3\$" \
     timeout 20 "$LOCKSTEP" "${@:4}" "$1" "$2"
 }
 refuses_count --threads -1 '0 to 1024' topo
@@ -60,15 +60,15 @@ refuses_count --image -1 '0 to 65535' preflight --gpu-profile none.json
 refuses_count --val-rows -1 '0 to [0-9]+' pack --from shapes --out run
 refuses_count --rows-per-shard 0 '1 to [0-9]+' pack --from shapes --out run
 refuses_count --seed -1 '0 on' pack --from shapes --out run
-refused 'a key of the configuration is judged as strictly elsewhere' "data.flip: '1x' is neither" \
+refused 'other commands check a key of the configuration just as strictly' "data.flip: '1x' is neither" \
   "$LOCKSTEP" bench data small/train --data.flip 1x
-within_20_s() { (ulimit -t 20 && exec "$@"); }  # of computing: the machine may be busy elsewhere
+within_20_s() { (ulimit -t 20 && exec "$@"); }  # of computing: the machine may be busy
 run within_20_s "$LOCKSTEP" topo --ranks-per-node 1024 --threads 1024 --json
 ((status == 0)) && [[ $(grep -c '"local_rank"' <<<"$said") == 1024 ]]
-verdict $? 'as many ranks as topo takes are planned within seconds'
+verdict $? 'topo plans the largest number of ranks within seconds'
 
 # ---- names ----------------------------------------------------------------------------------------
-refused 'an unknown key is named with its neighbour' \
+refused 'an unknown key is named, with a similar key' \
   "unknown key 'optim.lrr'; did you mean 'optim.lr'" "${train[@]}" "${data[@]}" --optim.lrr=3
 refused 'a word that belongs to no option is named' "'stray' was not expected" \
   "${train[@]}" "${data[@]}" stray
@@ -83,22 +83,22 @@ run "$LOCKSTEP" train --out "$out" "${data[@]}" --epochs 1 --batch 125
 ((status == 0)) && run "$LOCKSTEP" train --config "$out/config.toml" --resume auto --epochs 2 &&
   ((status == 0)) && run "$LOCKSTEP" eval "$out/checkpoints/step-00000004.h5" --data small/val &&
   ((status == 0)) && says '^53 rows: loss'
-verdict $? 'a run whose name has control characters is gone on with and evaluated'
+verdict $? 'a run whose name has control characters can be resumed and evaluated'
 
 went=(train --out gone --epochs 1 "${data[@]}" --batch 50)
 run "$LOCKSTEP" "${went[@]}" --stop-after 3
 ((status == 3))
-verdict $? 'a run stops behind a step'
-refused 'a step to stop behind that is passed already is refused' \
+verdict $? 'a run stops after the step that was asked for'
+refused 'stopping after a step that has already passed is an error' \
   'stop-after = 2, but .*step-00000003.h5 resumes after step 3' \
   "$LOCKSTEP" "${went[@]}" --resume auto --stop-after 2
 run "$LOCKSTEP" "${went[@]}" --resume auto --optim.lr 0.03 && run "$LOCKSTEP" info gone
 ((status == 0)) && says '^resumed after step 3 with .*: optim.lr \(0.1, now 0.03\)' &&
   says '^run gone: finished, 5 steps' &&
   [[ $(sed -n 4p gone/metrics.jsonl) == '{"resumed_from_step":3,"changes":["optim.lr (0.1, now 0.03)"]}' ]]
-verdict $? 'a run that goes on with another key says from which step on'
+verdict $? 'a run that resumes with another value of a key says from which step'
 
-# ---- a run's metrics that others wrote, too --------------------------------------------------------
+# ---- metrics with lines that another program wrote -------------------------------------------------
 cp gone/metrics.jsonl whole.jsonl
 printf '%s\n' '{"epoch":1,"last_step":5}' '{"step":"x"}' '[1]' 'text' '' '{"resumed_from_step":1,"changes":[2]}' \
   >gone/metrics.jsonl
@@ -107,11 +107,11 @@ printf '{"step":7,' >>gone/metrics.jsonl
 run "$LOCKSTEP" info gone
 ((status == 0)) && says '5 steps' && says '^  epoch 1: loss' &&
   says 'gone/metrics.jsonl: 6 line\(s\) are not lockstep records; the first is line 1'
-verdict $? "lines of metrics that are none of lockstep's are counted and passed over"
+verdict $? "lines of metrics that are not lockstep's are counted and skipped"
 printf '%s\n' '{"epoch":1,"last_step":5,"train_loss":null,"train_top1":null}' >gone/metrics.jsonl
 run "$LOCKSTEP" info gone
 ((status == 0)) && says '^  epoch 1: loss no number, top-1 no number$'
-verdict $? 'a mean that was no number is shown as such'
+verdict $? 'a mean that was not a number is shown as such'
 rm gone/metrics.jsonl
 run "$LOCKSTEP" info gone
 ((status == 0)) && says '^run gone: finished, 0 steps'
@@ -123,23 +123,23 @@ said_once() {  # said_once PATTERN COMMAND...
   ((status == 2)) && [[ $(grep -Ec -- "$1" <<<"$said") == 1 ]]
 }
 once() {  # once NAME PATTERN COMMAND...
-  thrice said_once "${@:2}"  # rank 0, which speaks for all, is waited for, but not for long
+  thrice said_once "${@:2}"  # the ranks wait for rank 0, which speaks for all, but not for long
   verdict $? "$1"
 }
-once 'ranks that find the same error before MPI say it once' "unknown key 'optim.lrr'" \
+once 'ranks that find the same error before MPI_Init say it once' "unknown key 'optim.lrr'" \
   ranks 3 "${train[@]}" --optim.lrr 3
-once 'ranks that find the same error under MPI say it once' 'data.train is missing' \
+once 'ranks that find the same error after MPI_Init say it once' 'data.train is missing' \
   ranks 3 "${train[@]}" --batch 126
 run "${train[@]}" --backend cpu --data.train nowhere
 ((status == 2)) && [[ $said == 'error: nowhere: '* && $(wc -l <<<"$said") == 1 ]]
-verdict $? 'a rank alone says its error and nothing else'
+verdict $? 'a single rank says its error and nothing else'
 
 for command in "info gone" "topo --ranks-per-node 1"; do
   run ranks 3 "$LOCKSTEP" $command
   ((status == 0)) && [[ $said == "$("$LOCKSTEP" $command 2>&1)" ]]
   verdict $? "${command%% *} under mpirun says it once"
 done
-once 'bench data under mpirun is refused' 'measures one process, but 3 were started' \
+once 'bench data under mpirun is an error' 'measures one process, but 3 were started' \
   ranks 3 "$LOCKSTEP" bench data small/train
 
 # ---- launcher variables ---------------------------------------------------------------------------
@@ -149,19 +149,19 @@ left_over=(env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOC
 refused 'variables left over from an earlier mpirun are named, with both values' \
   'OMPI_COMM_WORLD_SIZE says 4 but MPI has a world of 1: .*unset' \
   "${left_over[@]}" "$LOCKSTEP" "${job[@]}"
-refused 'a rank outside its world is refused' \
+refused 'a rank outside its world is an error' \
   'OMPI_COMM_WORLD_RANK=5 is not below OMPI_COMM_WORLD_SIZE=4' \
   "${left_over[@]}" OMPI_COMM_WORLD_RANK=5 "$LOCKSTEP" "${job[@]}"
-refused 'junk in a launcher variable is refused' \
+refused 'junk in a launcher variable is an error' \
   'OMPI_COMM_WORLD_RANK=one: not a whole number' \
   "${left_over[@]}" OMPI_COMM_WORLD_RANK=one "$LOCKSTEP" "${job[@]}"
-refused 'two ranks that claim one number are refused' \
+refused 'two ranks with the same number are an error' \
   'OMPI_COMM_WORLD_RANK says 0 but MPI has rank 1' \
   ranks 2 env OMPI_COMM_WORLD_RANK=0 "$LOCKSTEP" "${job[@]}"
 refused 'a contradiction on one rank ends the others' \
   'OMPI_COMM_WORLD_RANK=9 is not below OMPI_COMM_WORLD_SIZE=2' \
   ranks 1 "$LOCKSTEP" "${job[@]}" : -np 1 env OMPI_COMM_WORLD_RANK=9 "$LOCKSTEP" "${job[@]}"
-refused 'an srun that did not connect its tasks to MPI is refused with the line to change' \
+refused 'an srun that did not connect its tasks to MPI is an error that gives the line to change' \
   'SLURM_STEP_NUM_TASKS says 2 but MPI has a world of 1: .*--mpi=pmix' \
   env SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=0 \
   SLURM_STEP_TASKS_PER_NODE=2 "$LOCKSTEP" "${job[@]}"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# `lockstep eval` counts every row once, for any number of ranks and any uneven end, and says so in
-# JSON; `lockstep info` describes what it is given, for a human and for a script.
+# `lockstep eval` counts every row once, on any number of ranks and with any last batch, and reports
+# in JSON; `lockstep info` describes a file or folder, for people and for scripts.
 # computes
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
@@ -28,7 +28,7 @@ for label, (name, row) in enumerate(zip(one["classes"], one["confusion"])):
     right += row[label]
 assert abs(one["top1"] - right / rows) < 1e-12 and one["top1"] <= one["top5"] <= 1, one
 PYTHON
-# same NAME DATA ROWS RANKS:BATCH...: each evaluation gives the result of the first.
+# same NAME DATA ROWS RANKS:BATCH...: each evaluation gives the same result as the first.
 same() {
   local name=$1 data=$2 rows=$3 files=() pair
   for pair in "${@:4}"; do
@@ -52,7 +52,7 @@ fi
 run "$LOCKSTEP" eval "$best" --data small/val
 [[ $(grep -o 'top-1 [0-9.]* %' <<<"$said") == \
   $(grep -o 'validation top-1 [0-9.]* % (best [0-9.]* %' run.log | sed 's/.*(best/top-1/') ]]
-verdict $? 'eval gives the top-1 that training said'
+verdict $? 'eval gives the top-1 that training printed'
 
 refused() {  # refused NAME PATTERN ARGUMENT...
   run "$LOCKSTEP" eval "${@:3}" --json out.json
@@ -61,14 +61,14 @@ refused() {  # refused NAME PATTERN ARGUMENT...
 }
 "$LOCKSTEP" pack --from shapes --out large --train-rows 20 --val-rows 3 --resize 9 >/dev/null
 head -c 100000 $best >cut.h5
-refused 'a truncated checkpoint by name' 'cut.h5: this checkpoint is torn' cut.h5 --data small/val
-refused 'a shard for a checkpoint' '00001.h5: not a lockstep checkpoint' small/val/*.h5 \
+refused 'a truncated checkpoint, and names it' 'cut.h5: this checkpoint is torn' cut.h5 --data small/val
+refused 'a shard in place of a checkpoint' '00001.h5: not a lockstep checkpoint' small/val/*.h5 \
   --data small/val
-refused 'images of another shape, both named' \
+refused 'images of another shape, and names both' \
   "$best has images of 8 x 8 .* large/val of 9 x 9" $best --data large/val
 "$LOCKSTEP" pack --from shapes --out grey --train-rows 20 --val-rows 3 --resize 8 --channels 1 \
   >/dev/null
-refused 'images of other channels' 'grey/val of 8 x 8 pixels of 1 channel' $best --data grey/val
+refused 'images with another number of channels' 'grey/val of 8 x 8 pixels of 1 channel' $best --data grey/val
 refused 'a data set that is not there' 'nowhere: ' $best --data nowhere
 refused 'a batch of no rows' 'batch: .*0' $best --data small/val --batch 0
 refused 'an unknown precision' "precision: 'fp8' is not known" $best --data small/val \
@@ -77,13 +77,13 @@ refused 'an unknown precision' "precision: 'fp8' is not known" $best --data smal
 cp "$best" kept.h5
 run "$LOCKSTEP" eval kept.h5 --data small/val --json kept.h5
 ((status == 2)) && says 'cannot write the report to kept.h5: it is an input file' && cmp "$best" kept.h5
-verdict $? 'a report does not take the place of the checkpoint'
+verdict $? 'a report does not overwrite the checkpoint'
 run "$LOCKSTEP" eval "$best" --data small/val --json /dev/stdout
 ((status == 0)) && says '"confusion"'
-verdict $? 'a report goes to a device as it is'
+verdict $? 'a report can be written to a device'
 cp -r small other && run ranks 1 "$LOCKSTEP" eval "$best" --data small/val : -np 1 "$LOCKSTEP" eval "$best" --data small/train
 ((status == 2)) && says '.--data: the ranks see different data: .* on rank 0, but .* on rank 1'
-verdict $? 'ranks that evaluate on different data are told so'
+verdict $? 'ranks that evaluate on different data are an error'
 
 # ---- info -----------------------------------------------------------------------------------------
 describes() {  # describes NAME PATH PATTERN KIND
@@ -97,7 +97,7 @@ describes 'a set of shards' small/train '250 rows .* in 3 file' 'data set'
 describes 'a checkpoint' $best 'valid, .*' checkpoint
 describes 'a run' run 'run run: finished, 15 steps' run
 head -c 700 run/metrics.jsonl >half && mkdir torn && cp run/config.toml torn && mv half torn/metrics.jsonl
-describes 'a run that was killed while it wrote' torn 'not finished' run
+describes 'a run that was killed while writing' torn 'not finished' run
 
 unknown() {  # unknown NAME PATTERN PATH
   run "$LOCKSTEP" info --json "$3"
@@ -106,9 +106,9 @@ unknown() {  # unknown NAME PATTERN PATH
 }
 echo 'a text' >text.h5
 : >empty.h5
-unknown 'what is not there' 'nowhere: no such file' nowhere
-unknown 'a text by name' 'text.h5: is not an HDF5 file' text.h5
-unknown 'an empty file by name' 'empty.h5: is not an HDF5 file' empty.h5
-unknown 'a truncated checkpoint by name' 'cut.h5: this checkpoint is torn' cut.h5
+unknown 'a missing file' 'nowhere: no such file' nowhere
+unknown 'a text file, and names it' 'text.h5: is not an HDF5 file' text.h5
+unknown 'an empty file, and names it' 'empty.h5: is not an HDF5 file' empty.h5
+unknown 'a truncated checkpoint, and names it' 'cut.h5: this checkpoint is torn' cut.h5
 echo '{' >torn/summary.json
-unknown 'a run with a broken summary by name' 'torn/summary.json: is not JSON' torn
+unknown 'a run with a broken summary, and names it' 'torn/summary.json: is not JSON' torn

@@ -1,5 +1,5 @@
 #!/bin/bash
-# HDF5 files that h5py users have, compressed and laid out as they please, are trained on as shards.
+# Training reads the HDF5 files of h5py users like shards, with any compression and layout.
 # computes
 set -euo pipefail
 source "$(dirname "$0")/../support/h5py.bash"
@@ -73,7 +73,7 @@ for data in blosc.h5 zstd.h5; do
     echo "SKIP $data gives the same losses: hdf5plugin, which would write it, is not here"
   fi
 done
-repacked() {  # repacked DATA OPTION...: as shards it has the rows of plain.h5
+repacked() {  # repacked DATA OPTION...: the shards have the rows of plain.h5
   rm -rf packed && "$LOCKSTEP" pack --repack "$1" --out packed "${@:2}" && "$python" - <<'PYTHON'
 import glob, h5py, numpy as np
 images, labels = [], []
@@ -96,14 +96,14 @@ repacked_names() {
       --data.val-images x_test --data.val-labels y_test &&
     "$LOCKSTEP" info packed/val | grep '40 rows'
 }
-law '--repack is told the data sets by name, of both sets' repacked_names
+law '--repack takes the names of the data sets, for both splits' repacked_names
 named() {
   ! train split.h5 run-split >said.log 2>&1 && grep -F -- '--data.images' said.log &&
     train split.h5 run-split --data.val split.h5 --data.images x_train --data.labels y_train \
       --data.val-images x_test --data.val-labels y_test | tee said.log &&
     grep 'validating on 40' said.log && [[ $(losses run-split | head -3) == "$(losses run-plainh5)" ]]
 }
-law 'training and validation rows in one file are told apart by name' named
+law 'training and validation rows in one file are distinguished by name' named
 evaluated() {
   "$LOCKSTEP" eval run-split/checkpoints/best.h5 --data split.h5 --json result.json &&
     grep '"rows": 40' result.json
@@ -114,7 +114,7 @@ described() {
     grep 'rows/s in order' said.log
   "$LOCKSTEP" info --data.images x_test --data.labels y_test split.h5 | grep '40 rows of 16 x 16'
 }
-law 'info says how a file is stored and how fast it is read' described
+law 'info says how a file is stored and how fast it can be read' described
 damaged() {
   "$python" - <<'PYTHON'
 import h5py
@@ -123,4 +123,4 @@ with h5py.File("lzf.h5", "r+") as f:
 PYTHON
   ! train lzf.h5 run-damaged >said.log 2>&1 && cat said.log && grep -F 'lzf.h5: row 90 to 95 cannot be decoded' said.log
 }
-law 'a damaged chunk is refused by file and rows' damaged
+law 'a damaged chunk is an error that names file and rows' damaged

@@ -1,12 +1,13 @@
 #!/bin/bash
-# data/FORMAT.md is enough to write shards that lockstep reads, and ours are read by h5py and h5dump.
+# data/FORMAT.md is enough to write shards that lockstep reads; h5py and h5dump read lockstep's
+# shards.
 # computes
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source "$root/tests/support/h5py.bash"
 h5py_or_skip "shards are exchanged with h5py"
 
-# The specification's own program, as a module whose functions the checks below use, too.
+# The program in the specification, as a module; the checks below use its functions.
 awk '/<!-- interop: end/ { on = 0 } on && !/^```/; /<!-- interop: begin/ { on = 1 }' \
   "$root/data/FORMAT.md" >shard_by_h5py.py
 mkdir plain && cat >inspect_shards.py <<'PYTHON'
@@ -20,7 +21,7 @@ command, arguments = sys.argv[2], sys.argv[3:]
 
 
 def copy(to, **change):
-    """The specification's shard with some items stored in another way."""
+    """The specification's shard with some items stored differently."""
     pathlib.Path(to).parent.mkdir()
     with h5py.File("plain/a.h5") as f, h5py.File(to, "w", **change.pop("file", {})) as g:
         for name, value in f.attrs.items():
@@ -73,7 +74,7 @@ def change_label(path):
 
 
 def with_channels(to, count):
-    """The specification's shard with as many channels."""
+    """The specification's shard with `count` channels."""
     repeated = np.concatenate([images] * 3, axis=-1)[..., : int(count)]
     pathlib.Path(to).parent.mkdir()
     write_shard(to, repeated, labels, ["cat", "dog", "bird"],
@@ -110,17 +111,17 @@ refuses_change() {  # refuses_change OF ROW
 }
 
 law 'the program in data/FORMAT.md runs' check variants
-law 'a shard by h5py is described as it was meant' describe
-law 'a shard by h5py is trained on, every CRC as specified' train plain run-plain
-law 'compressed by h5py it gives the same losses' like_plain compressed
-law 'in other byte orders, behind a user block, it gives the same losses' like_plain foreign
-law 'a row that h5py changed is refused by file and row' refuses_change pixel 41
-law 'a label that h5py changed to another class is refused by file and row' refuses_change label 17
+law 'info describes a shard that h5py wrote' describe
+law 'a shard that h5py wrote is trained on, with the CRCs of the specification' train plain run-plain
+law 'a shard compressed by h5py gives the same losses' like_plain compressed
+law 'a shard in other byte orders and after a user block gives the same losses' like_plain foreign
+law 'a row that h5py changed is an error that names file and row' refuses_change pixel 41
+law 'a label that h5py changed to another class is an error that names file and row' refuses_change label 17
 for channels in 1 2 4; do
   law "images of $channels channel(s) are trained on" trains_on $channels
 done
 for channels in 5 7; do
-  law "images of $channels channels are refused by the data's name" refuses_channels $channels
+  law "images of $channels channels are an error that names the data" refuses_channels $channels
 done
 law 'lockstep packs the default data set' \
   "$LOCKSTEP" pack --from shapes --train-rows 300 --val-rows 60 --out shapes

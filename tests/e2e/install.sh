@@ -1,5 +1,5 @@
 #!/bin/bash
-# What `make install` puts below PREFIX works from any folder, and is all that it puts there.
+# `make install` puts one program below PREFIX and nothing else, and it works from any folder.
 # waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
@@ -11,7 +11,7 @@ run "${installing[@]}" PREFIX="$WORK/prefix" install
 verdict $? 'make install puts the program below PREFIX'
 run "${installing[@]}" PREFIX=/usr DESTDIR="$WORK/stage" install
 ((status == 0)) && [[ $(cd stage && find . -type f) == ./usr/bin/lockstep ]]
-verdict $? 'DESTDIR goes before PREFIX'
+verdict $? 'DESTDIR is put in front of PREFIX'
 
 mkdir elsewhere
 cd elsewhere

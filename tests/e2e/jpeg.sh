@@ -12,7 +12,7 @@ run "$LOCKSTEP" "${shapes[@]}" --out jpegs
 verdict $? 'pack --jpeg says what it wrote'
 run ranks 3 "$LOCKSTEP" "${shapes[@]}" --out of3
 ((status == 0)) && [[ $(digest jpegs) == $(digest of3) ]]
-verdict $? '3 ranks pack the JPEG shards that one packs'
+verdict $? '3 ranks pack the same JPEG shards as one'
 run "$LOCKSTEP" info jpegs/train
 says '240 rows of JPEG, 32 to 32 x 32 to 32 pixels, .* each on average, 3 channels, in 5 file'
 verdict $? 'info describes JPEG shards'
@@ -28,21 +28,21 @@ run "$LOCKSTEP" "${train[@]}" --data.flip true --data.workers 3 --out parts --st
   --resume auto && ((status == 0)) &&
   [[ $(without_times whole) == "$(without_times parts)" ]] &&
   [[ $(tensors whole/checkpoints/best.h5) == "$(tensors parts/checkpoints/best.h5)" ]]
-verdict $? 'stopped in the middle and resumed with other workers, it ends with the same bits'
+verdict $? 'a training that is stopped mid-epoch and resumed with other workers ends with the same bits'
 run "$LOCKSTEP" eval whole/checkpoints/best.h5 --data jpegs/val
 ((status == 0)) && says '60 rows: loss'
-verdict $? 'eval crops JPEGs for the network that was trained'
+verdict $? 'eval crops JPEGs to the size of the trained network'
 
 run "$LOCKSTEP" train --model resnet20 --data.train jpegs/train --data.size 32 --data.pad 4
 ((status == 2)) && says 'data.pad = 4'
-verdict $? 'padding JPEGs is refused by its key'
+verdict $? 'padding JPEGs is an error that names the key'
 run "$LOCKSTEP" train --model resnet20 --data.train jpegs/train --data.size 48 --data.resize 40 \
   --data.crop random
 ((status == 2)) && says 'data.resize = 40 is smaller than crops of 48 x 48'
-verdict $? 'a crop larger than the resized image is refused by its key'
+verdict $? 'a crop larger than the resized image is an error that names the key'
 run "$LOCKSTEP" train --model resnet18 --data.train jpegs/train --data.hue 0.6
 ((status == 2)) && says 'data.hue = 0.6.*: must lie between 0 and 0.5'
-verdict $? 'a hue that turns further than half the circle is refused by its key'
+verdict $? 'a hue shift of more than half the circle is an error that names the key'
 run "$LOCKSTEP" pack --from shapes --jpeg --resize 8 --out out
 ((status == 2)) && says 'give one of the two'
 verdict $? 'pack refuses --resize with --jpeg'

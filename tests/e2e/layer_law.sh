@@ -1,12 +1,12 @@
 #!/bin/bash
-# tests/check_layers catches what it says it catches: each violation is planted alone in a copy of a
-# tree that keeps the law.
+# tests/check_layers finds each violation: one at a time is planted in a small tree that keeps the
+# law.
 # waits
 source "$(dirname "$0")/../support/e2e.bash"
 check_layers=$(realpath "$support/../check_layers")
 tree=$WORK/tree
 
-plant() {  # plant FILE LINE...: a lawful tree, and in it one file more
+plant() {  # plant FILE LINE...: a lawful tree with one more file
   rm -rf "$tree"
   mkdir -p "$tree"/include/lockstep/{base,nn} "$tree"/src/{base,nn,train} "$tree/src/cluster/nodes" \
     "$tree/$(dirname "$1")"
@@ -37,10 +37,10 @@ refuses 'a sideways include' src/optim/a.cpp '#include "lockstep/nn/network.hpp"
 refuses 'a port included by a layer' src/train/a.cpp '#include "ports/cpu/team.hpp"'
 refuses 'a port included by another port' src/ports/mpi/a.cpp '#include "ports/cpu/team.hpp"'
 refuses 'a private header of another layer' src/nn/a.cpp '#include "cluster/nodes/node_facts.hpp"'
-refuses 'a higher sub-folder of its own layer' src/cluster/topology/a.cpp \
+refuses 'an include of a higher sub-folder in the same layer' src/cluster/topology/a.cpp \
   '#include "cluster/nodes/node_facts.hpp"'
 refuses 'a private header by its short name' src/cluster/nodes/a.cpp '#include "node_facts.hpp"'
-refuses 'a public header that only its own folder uses' include/lockstep/nn/arena.hpp '#pragma once'
+refuses 'a public header that no other folder uses' include/lockstep/nn/arena.hpp '#pragma once'
 refuses 'a second file of one name in a layer' src/cluster/topology/node_facts.hpp '#pragma once'
 refuses 'names in the namespace of another layer' src/nn/a.cpp 'namespace lockstep::train {' '}'
 refuses 'a constant that is not in snake_case' src/nn/a.cpp 'constexpr int kMost = 3;'
@@ -49,9 +49,9 @@ refuses 'a library in a public header' include/lockstep/nn/network.hpp '#pragma 
   '#include <fmt/core.h>'
 refuses 'MPI outside its port' src/comm/a.cpp '#include <mpi.h>'
 refuses 'conditional compilation' src/nn/a.cpp '#ifdef NDEBUG' '#endif'
-refuses 'unfinished business' src/nn/a.cpp '// TODO: finish'
+refuses 'unfinished work' src/nn/a.cpp '// TODO: finish'
 refuses 'a header without #pragma once' include/lockstep/nn/a.hpp '#include <vector>'
-refuses 'a folder that is no layer' src/misc/a.cpp '#include <vector>'
+refuses 'a folder that is not a layer' src/misc/a.cpp '#include <vector>'
 mapfile -t long < <(seq -f '// %g' 501)
 refuses 'a file of 501 lines' src/nn/a.cpp "${long[@]}"
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# lockstep lint and lockstep scaling on files. tests/cluster/jobs_endings.sh compares the former with Slurm itself.
+# lockstep lint and lockstep scaling on files. tests/cluster/jobs_endings.sh compares lint with
+# Slurm itself.
 # waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
@@ -20,7 +21,7 @@ run "$LOCKSTEP" lint bad.sbatch "$repo/jobs/single-node.sbatch"
 ((status == 2)) && says '^bad.sbatch:2: error: 4 tasks on a node share 2 GPU' &&
   says '^bad.sbatch:3: error: "12h" is no time limit' && says '^bad.sbatch: warning: no --mem' &&
   says '^bad.sbatch:4: warning: srun without --mpi' && says '^bad.sbatch: 2 error\(s\), [0-9]+ warn'
-verdict $? 'lint names file, line and remedy, and its status says that there are errors'
+verdict $? 'lint names file, line and remedy, and its status is 2 when there are errors'
 
 run "$LOCKSTEP" lint --json bad.sbatch
 ((status == 2)) && [[ $(python3 -c '
@@ -28,13 +29,14 @@ import json, sys
 report, = json.load(sys.stdin)
 lines = [f["line"] for f in report["findings"] if f["severity"] == "error"]
 print(report["file"], report["errors"], lines)' <<<"$said") == 'bad.sbatch 2 [2, 3]' ]]
-verdict $? 'lint --json says the same to programs'
+verdict $? 'lint --json reports the same for programs'
 
 run "$LOCKSTEP" lint absent.sbatch
 ((status == 2)) && says 'absent.sbatch: no such file'
-verdict $? 'lint: a file that is not there is named'
+verdict $? 'lint names a missing file'
 
-# A run's files as training leaves them: RANKS ranks on HOSTS hosts, steps of MS after a slow first one.
+# A run's files as training leaves them: RANKS ranks on HOSTS hosts, steps of MS after slow first
+# ones.
 run_of() {  # run_of NAME RANKS HOSTS MS
   mkdir -p "$1"
   echo 'batch = 64' >"$1/config.toml"
@@ -50,15 +52,15 @@ run_of one 1 1 40
 run "$LOCKSTEP" scaling four one
 ((status == 0)) && says '^1 +1 +64 +18 +40\.0 +2\.0 +1600 +1\.00 +100 %$' &&
   says '^4 +2 +64 +18 +16\.0 +2\.0 +4000 +2\.50 +62 %$'
-verdict $? 'scaling compares runs with the one on the fewest ranks, without their warm-up'
+verdict $? 'scaling compares runs with the one on the fewest ranks, and leaves out the warm-up'
 head -n 1 one/metrics.jsonl >few && mv few one/metrics.jsonl
 run "$LOCKSTEP" scaling four one
 ((status == 2)) && says 'one/metrics.jsonl: 1 step\(s\) are too few'
-verdict $? 'scaling: a run that is too short is named'
+verdict $? 'scaling names a run that is too short'
 echo '[{"rank": 0}]' >one/binding.json
 run "$LOCKSTEP" scaling four one
 ((status == 2)) && says 'one: is not a run of lockstep: .*host'
-verdict $? "scaling: files that another program wrote are named"
+verdict $? "scaling names files that another program wrote"
 run "$LOCKSTEP" scaling four nowhere
 ((status == 2)) && says 'nowhere: there is no run'
-verdict $? 'scaling: a run that is not there is named'
+verdict $? 'scaling names a missing run'

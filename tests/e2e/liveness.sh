@@ -1,7 +1,7 @@
 #!/bin/bash
-# Ranks that die, stop or stand still in each phase: the others notice by their heartbeats, say
-# which, where and in what phase, leave a post-mortem and end. tests/cluster/liveness.sh does it to
-# nodes, and without a launcher's help.
+# Ranks that die, stop or hang in each phase: the others notice from the missing heartbeats, name
+# the rank, its host and phase, leave a post-mortem and end. tests/cluster/liveness.sh does the same
+# with whole nodes, and without a launcher's help.
 # seconds: 600
 # waits for ranks to be missed
 # apart: crowd (seven trainings at a time)
@@ -12,19 +12,19 @@ train=("$LOCKSTEP" train --threads 1 --optim.lr 0.001 --epochs 4000 --checkpoint
   --audit.every-steps 0)
 usual=(--data.train small/train --batch 16)
 
-# begin RANKS RUN OPTION...: starts a training and waits for its first step; `pids` are the ranks'.
+# begin RANKS RUN OPTION...: starts a training and waits for its first step; sets `pids`, by rank.
 begin() {
   : >"$2.log"
-  # Behind the first death mpirun gives the others so many seconds to say what there is to say.
+  # After the first death mpirun gives the others this many seconds to report.
   mpirun --mca odls_base_sigkill_timeout 4 --oversubscribe --bind-to none -np "$1" "${train[@]}" \
     --out "$2" "${@:3}" >"$2.log" 2>&1 &
   mpirun=$!
   first_step "$2.log"
-  sleep 0.5  # each rank has told of itself since
+  sleep 0.5  # now each rank has sent a heartbeat
   rank_pids $mpirun
 }
 
-# post_mortem FILE RANK PHASE: it is whole and says so.
+# post_mortem FILE RANK PHASE: the file is complete and names this rank and phase.
 post_mortem() {
   python3 - "$@" <<'PY'
 import json, sys
@@ -36,7 +36,7 @@ assert one["state"] == "missing" and one["phase"] == phase and one["step"] > 0, 
 PY
 }
 
-# may_hold LAW: whether hold.py may do what it does; if not, the law is skipped.
+# may_hold LAW: whether hold.py may stop processes here; if not, the law is skipped.
 sleep 60 &
 cannot=$(python3 "$hold" $! 0.1 2>&1) && cannot=''
 kill $!
@@ -46,8 +46,8 @@ may_hold() {
   return 1
 }
 
-# killed_in PHASE RANK LAW OPTION...: one of two ranks is killed in this phase, in which it was held
-# for long enough to tell of it; `when` has more of hold.py's options.
+# killed_in PHASE RANK LAW OPTION...: one of two ranks is killed in this phase, after it was held
+# there long enough to report the phase; `when` has more options of hold.py.
 when=()
 killed_in() {
   local phase=$1 rank=$2 law=$3 file=post-mortem.json
@@ -62,21 +62,21 @@ killed_in() {
 }
 
 forward() {
-  killed_in forward 1 'a rank that is killed in forward is named at once, with its host, step and phase' \
+  killed_in forward 1 'a rank killed in forward is named at once, with its host, step and phase' \
     "${usual[@]}"
 }
 evaluation() {
-  killed_in evaluation 1 'a rank that is killed in an evaluation is named with it' \
+  killed_in evaluation 1 'a rank killed in an evaluation is named with this phase' \
     --data.train small/val --data.val small/train --batch 16
 }
 checkpoint() {
   when=(--while-there 'checkpoint/checkpoints/*.tmp*')
-  killed_in checkpoint 0 'rank 0, killed while it writes a checkpoint, is named by another rank' \
+  killed_in checkpoint 0 'another rank names rank 0 when it is killed while writing a checkpoint' \
     "${usual[@]}" --checkpoint.every-steps 1
 }
 
 reduction() {
-  local law='a rank that is killed in a reduction is named, and not the one for which it waited'
+  local law='a rank killed in a reduction is named, and not the rank that it waited for'
   may_hold "$law" || return
   begin 4 reduction "${usual[@]}"
   python3 "$hold" "${pids[1]}" 10 --in backward &  # the others now wait for this one
@@ -87,10 +87,10 @@ reduction() {
   verdict $? "$law"
 }
 
-# gone PID: no such process, or only its entry, which nobody has asked for.
+# gone PID: there is no such process, or only a zombie.
 gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.*Z' "/proc/$1/status"; }
 
-# stopped RANK: by SIGSTOP, all of it.
+# stopped RANK: the whole rank is stopped by SIGSTOP.
 stopped() {
   local name=stopped$1 other=$((1 - $1))
   begin 2 "$name" "${usual[@]}" --liveness.timeout-s 3
@@ -100,13 +100,13 @@ stopped() {
   kill -KILL "${pids[$1]}" 2>/dev/null
   finish "$name"
   ((status != 0 && ended == 0)) && says "missing: rank $1 on .*silent for ([3-9]|1[0-2]) s, last in step"
-  verdict $? "rank $1 is stopped: the other ends by itself and says for how long it was silent"
+  verdict $? "rank $1 is stopped: the other ends on its own and says how long rank $1 was silent"
 }
 stopped_0() { stopped 0; }
 stopped_1() { stopped 1; }
 
 late() {
-  local law='a rank that lives but stands still is named as late, with its phase and for how long'
+  local law='a rank that is alive but does not move is named as late, with its phase and for how long'
   may_hold "$law" || return
   begin 2 late "${usual[@]}" --comm.deadline-s 5
   python3 "$hold" "${pids[1]}" 60 --in forward &

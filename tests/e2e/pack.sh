@@ -1,13 +1,13 @@
 #!/bin/bash
-# `lockstep pack` from the command line: any number of ranks makes the same bytes; what is wrong is
-# named, and leaves nothing behind.
+# `lockstep pack` from the command line: any number of ranks writes the same bytes; errors name what
+# is wrong, and no data set is left.
 # seconds: 400
 # computes
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
 
 pack() { run "$LOCKSTEP" pack "$@"; }
-# pack_on N ARGUMENT...: on N ranks.
+# pack_on N ARGUMENT...: pack on N ranks.
 pack_on() { run ranks "$1" "$LOCKSTEP" pack "${@:2}"; }
 
 # refuses NAME WORDS ARGUMENT...: status 2, with WORDS, and no data set in `out`.
@@ -38,16 +38,16 @@ verdict $? 'pack says what it wrote, and where'
 for n in 2 3; do
   pack_on $n "${shapes[@]}" --out "of$n"
   ((status == 0)) && [[ $(digest one) == $(digest "of$n") ]]
-  verdict $? "$n ranks pack the bytes that one packs"
+  verdict $? "$n ranks pack the same bytes as one"
 done
 
 before=$(digest one)
 pack --from shapes --train-rows 50 --val-rows 0 --out one
 ((status == 2)) && says 'one/train: exists already' && [[ $(digest one) == "$before" ]]
-verdict $? 'pack does not write over a data set'
+verdict $? 'pack does not overwrite a data set'
 pack_on 2 --from shapes --train-rows 50 --val-rows 0 --held-out 0 --out one --force
 ((status == 0)) && [[ $(find one -type f) == one/train/train-00000-of-00001.h5 ]]
-verdict $? 'pack --force replaces a data set whole'
+verdict $? 'pack --force replaces the whole data set'
 
 # ---- class folders --------------------------------------------------------------------------------
 for name in cat dog; do
@@ -61,16 +61,16 @@ rm -rf out
 
 head -c 200 images/dog/7.JPG >images/dog/8.JPG
 echo text >images/cat/3.JPG
-refuses 'a broken image, by name' 'images/cat/3.JPG: not an image' images
+refuses 'a broken image, and names it' 'images/cat/3.JPG: not an image' images
 pack_on 3 images --rows-per-shard 5 --out out
 ((status == 2)) && [[ ! -e out/train ]] && (($(grep -c 'images/.*JPG: ' <<<"$said") == 1))
-verdict $? 'an image that one rank finds broken ends all ranks, and is said once'
+verdict $? 'an image that one rank finds broken ends all ranks, and is named once'
 rm -rf out
 pack_on 2 images --skip-bad --held-out 0 --rows-per-shard 5 --out out
 ((status == 0)) && says 'packed 38 images' && says '2 unreadable images were skipped' &&
   [[ $(wc -l <out/skipped.txt) == 2 ]] && grep -q '^images/cat/3.JPG: not' out/skipped.txt &&
   grep -q '^images/dog/8.JPG: broken JPEG' out/skipped.txt
-verdict $? 'pack --skip-bad counts and lists what it left out'
+verdict $? 'pack --skip-bad counts and lists what it skipped'
 mkdir -p images/newt && for i in 1 2 3; do echo text >images/newt/$i.jpg; done
 pack_on 2 images --skip-bad --held-out 0 --rows-per-shard 5 --out lost
 ((status == 0)) && says "1 of 3 classes lost all of their training images.*: 'newt' \(3\)" &&
@@ -80,18 +80,18 @@ rm -r images/newt
 rm -rf out
 
 mkdir images/bird
-refuses 'an empty class folder, by name' 'images/bird: an empty class folder' images
+refuses 'an empty class folder, and names it' 'images/bird: an empty class folder' images
 pack images --out images/out
 ((status == 2)) && says 'is inside the source' && [[ ! -e images/out ]]
 verdict $? 'pack refuses to write into its source'
 refuses 'a missing folder' 'nowhere: no such folder' nowhere
 refuses 'a folder without class folders' 'images/cat: no class folders' images/cat
-refuses 'nothing to pack' 'name the folder of images'
+refuses 'to start without a source' 'name the folder of images'
 refuses 'an unknown kind' 'mnist' images --from mnist
-refuses 'a folder for generated shapes' 'what is images for' images --from shapes
-refuses 'a size that is none' '--resize 12y' images --resize 12y
-refuses 'a number of shapes for a folder' '--train-rows and --val-rows' images --train-rows 5
-refuses 'to hold out rows of what has its own test split' 'has its own' --from shapes --held-out 0.5
+refuses 'a folder together with generated shapes' 'what is images for' images --from shapes
+refuses 'a size with junk' '--resize 12y' images --resize 12y
+refuses 'a number of shapes together with a folder' '--train-rows and --val-rows' images --train-rows 5
+refuses 'to hold out rows of a source that has its own test split' 'has its own' --from shapes --held-out 0.5
 
 # ---- IDX ---------------------------------------------------------------------------------------------
 mkdir idx

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A `lockstep pack` that is killed goes on where it was, to the bytes of one that was not; another
-# command or another source is refused.
+# A `lockstep pack` that is killed can be resumed, and ends with the bytes of an uninterrupted one;
+# resuming with another command or another source is an error.
 # seconds: 200
 # computes
 source "$(dirname "$0")/../support/e2e.bash"
@@ -11,7 +11,7 @@ notes() { compgen -G "$1/.partial/done/*.txt" | wc -l; }
 shapes=(pack --from shapes --train-rows 6000 --val-rows 600 --rows-per-shard 300)
 "$LOCKSTEP" "${shapes[@]}" --out whole >/dev/null
 
-# until_notes N: until so many shards of `out` are finished; false when the pack ends before.
+# until_notes N: waits until N shards of `out` are finished; false when the pack ends before that.
 until_notes() {
   while (($(notes out) < $1)); do
     kill -0 $job 2>/dev/null || return 1
@@ -28,33 +28,33 @@ for n in 2 9; do
   wait $job 2>/dev/null
   said=$(cat log)
   ((killed == 0)) && [[ ! -e out/train ]]
-  verdict $? "a pack is killed when $n shards are finished"
+  verdict $? "a pack can be killed when $n shards are finished"
 done
 finished=$(notes out)
 stat -c '%n %i %Y' out/.partial/train/*.h5 >before
 run "$LOCKSTEP" "${shapes[@]}" --out out
 ((status == 0)) && says "resuming an interrupted pack: $finished of 22 shards are finished" &&
   [[ $(digest out) == $(digest whole) && ! -e out/.partial ]]
-verdict $? 'the same command goes on, to the bytes of a pack that was not disturbed'
+verdict $? 'the same command resumes the pack, and ends with the bytes of an uninterrupted one'
 stat -c '%n %i' out/train/*.h5 | sed 's,out/train,out/.partial/train,' >after
 said=$(join <(cut -d' ' -f1,2 before | sort) <(sort after) | awk '$2 != $3'; wc -l before after)
 ! grep -q partial <<<"$said"
 verdict $? 'finished shards are not written again'
 rm -rf out
 
-# ---- several ranks; another number of them goes on ---------------------------------------------------
+# ---- several ranks; another number of ranks resumes ---------------------------------------------------
 ranks 3 "$LOCKSTEP" "${shapes[@]}" --out out >log 2>&1 &
 job=$!
 until_notes 3
-# The job is this shell's copy, mpirun below it, the ranks below that.
+# The job is a copy of this shell; its child is mpirun, whose children are the ranks.
 kill -9 $(pgrep -P "$(pgrep -P $job)") 2>/dev/null || kill -9 $(pgrep -P $job)
 wait $job 2>/dev/null
 said=$(cat log)
 [[ ! -e out/train ]] && (($(notes out) >= 3))
-verdict $? 'three ranks are killed'
+verdict $? 'three ranks can be killed'
 run ranks 2 "$LOCKSTEP" "${shapes[@]}" --out out
 ((status == 0)) && says 'resuming an interrupted pack' && [[ $(digest out) == $(digest whole) ]]
-verdict $? 'two ranks go on with what three began, to the same bytes'
+verdict $? 'two ranks resume what three began, with the same bytes'
 rm -rf out
 
 # ---- another command, another source ------------------------------------------------------------------
@@ -67,10 +67,10 @@ interrupt() {
 interrupt "${shapes[@]}"
 run "$LOCKSTEP" "${shapes[@]}" --resize 16 --out out
 ((status == 2)) && says 'had "resize = 0x0" where this one has "resize = 16x16"' && (($(notes out) >= 2))
-verdict $? 'another command is refused by what differs'
+verdict $? 'resuming with another command is an error that says what differs'
 run "$LOCKSTEP" "${shapes[@]}" --resize 16 --out out --force
 ((status == 0)) && ! says 'resuming' && "$LOCKSTEP" info out/train | grep -q '16 x 16'
-verdict $? '--force begins anew with another command'
+verdict $? '--force starts again with another command'
 rm -rf out
 
 base64 -d >image.jpg <<END
@@ -84,33 +84,33 @@ for i in $(seq 200); do cp image.jpg images/cat/$i.jpg && cp image.jpg images/do
 folders=(pack images --held-out 0 --rows-per-shard 40)
 "$LOCKSTEP" "${folders[@]}" --out whole2 >/dev/null
 
-# An image that is broken ends a pack; what was finished before stays, and it goes on when the image
-# is mended, or without it.
+# A broken image ends a pack; the finished shards stay. The pack can be resumed when the image is
+# repaired, or without the image.
 echo text >images/dog/7.jpg
 run "$LOCKSTEP" "${folders[@]}" --out out
 ((status == 2)) && says 'images/dog/7.jpg: not an image' && [[ ! -e out/train ]]
-verdict $? 'a broken image ends a pack by name'
+verdict $? 'a broken image ends a pack and is named'
 if (($(notes out) > 0)); then
   says 'shards are finished and stay in out/.partial: run the same command again'
-  verdict $? 'and what was finished stays'
+  verdict $? 'shards that were finished before the broken image stay'
 fi
 cp -r out out2 2>/dev/null
 run "$LOCKSTEP" "${folders[@]}" --skip-bad --out out2
 ((status == 0)) && says 'packed 399 images' && [[ $(cat out2/skipped.txt) == images/dog/7.jpg:* ]]
-verdict $? '--skip-bad goes on without it'
+verdict $? '--skip-bad resumes without the broken image'
 cp image.jpg images/dog/7.jpg
 run "$LOCKSTEP" "${folders[@]}" --out out
 ((status == 0)) && [[ $(digest out) == $(digest whole2) ]]
-verdict $? 'the image mended, the same command goes on, to the same bytes'
+verdict $? 'when the image is repaired, the same command resumes, with the same bytes'
 rm -rf out
 
 for i in $(seq 1600); do ln image.jpg images/cat/more$i.jpg; done
-many=(pack images --held-out 0 --rows-per-shard 2)  # shards: it does not end before it is killed
+many=(pack images --held-out 0 --rows-per-shard 2)  # enough shards that it does not end before it is killed
 interrupt "${many[@]}"
 cp image.jpg images/cat/new.jpg
 run "$LOCKSTEP" "${many[@]}" --out out
 ((status == 2)) && says 'had "images = 2000 images, hash .*" where this one has "images = 2001'
-verdict $? 'another source is refused'
+verdict $? 'resuming with another source is an error'
 rm -rf out
 "$LOCKSTEP" "${many[@]}" --out out >log 2>&1 &
 job=$!
@@ -118,6 +118,6 @@ until_notes 3
 kill -STOP $job
 run "$LOCKSTEP" pack images --out out --force
 ((status == 2)) && says 'out/.partial: another pack is writing there'
-verdict $? 'two packs do not write to one folder, --force or not'
+verdict $? 'two packs never write to one folder, not even with --force'
 kill -9 $job 2>/dev/null
 wait $job 2>/dev/null || true

@@ -1,13 +1,13 @@
 #!/bin/bash
-# `lockstep pack` from tars and lists: the shards are those of the folder with the same images, from
-# any number of ranks; what is wrong is named with its place.
+# `lockstep pack` from tars and lists: the shards equal those of a folder with the same images, on
+# any number of ranks; errors name what is wrong and its place.
 # seconds: 200
 # computes
 source "$(dirname "$0")/../support/e2e.bash"
 
 digest() { (cd "$1" && find . -type f | sort | xargs sha256sum | sha256sum); }
 pack() { run "$LOCKSTEP" pack "$@" --jpeg --out out; }
-# refuses NAME PATTERN ARGUMENT...: status 2, with PATTERN, and nothing left behind.
+# refuses NAME PATTERN ARGUMENT...: status 2, with PATTERN, and no data set.
 refuses() {
   pack "${@:3}"
   ((status == 2)) && says "$2" && [[ ! -e out ]]
@@ -48,7 +48,7 @@ for source in images.tar images.tar.gz; do
   for n in 1 2 4; do
     run ranks $n "$LOCKSTEP" pack $source --jpeg --rows-per-shard 10 --out out
     ((status == 0)) && [[ $(digest out) == "$want" && ! -e out/.partial ]]
-    verdict $? "$n rank(s) make of $source what one makes of the folder"
+    verdict $? "$n rank(s) pack $source to the same shards as the folder"
     rm -rf out
   done
 done
@@ -56,10 +56,10 @@ if command -v zstd >/dev/null; then
   zstd -q images.tar
   pack images.tar.zst --rows-per-shard 10
   ((status == 0)) && [[ $(digest out) == "$want" ]]
-  verdict $? 'a tar packed by zstd gives the same'
+  verdict $? 'a tar compressed by zstd gives the same'
   rm -rf out
 else
-  echo 'SKIP a tar packed by zstd gives the same: no zstd'
+  echo 'SKIP a tar compressed by zstd gives the same: no zstd'
 fi
 
 # ---- lists -------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ fi
 for n in 1 2 4; do
   run ranks $n "$LOCKSTEP" pack train.txt --val val.txt --root images --jpeg --rows-per-shard 10 --out out
   ((status == 0)) && [[ $(digest out) == "$want" ]]
-  verdict $? "$n rank(s) make of two lists what one makes of the folder"
+  verdict $? "$n rank(s) pack two lists to the same shards as the folder"
   rm -rf out
 done
 
@@ -86,26 +86,26 @@ seq 10 19 | sed 's/^/class /' >names.txt
 pack 'web-{00..01}.tar' --held-out 0 --class-names names.txt
 ((status == 0)) && says "packed 48 images of 10 classes" &&
   "$LOCKSTEP" info out/train | grep -q 'class 10'
-verdict $? 'WebDataset tars by a pattern, with labels that are numbers and a list of names'
+verdict $? 'WebDataset tars are given by a pattern, with numbers as labels and a list of names'
 rm -rf out
 
-# ---- what is wrong ---------------------------------------------------------------------------------------
+# ---- errors ------------------------------------------------------------------------------------------
 head -c 20000 images.tar >cut.tar
-refuses 'a tar that is cut off, with member and byte' \
+refuses 'a truncated tar, and names member and byte' \
   'cut.tar: at byte [0-9]+: .*(cut off|ends [0-9]+ bytes after)' cut.tar
 head -c 9000 images.tar.gz >cut.tar.gz
-refuses 'an archive that is cut off' 'cut.tar.gz: cannot be unpacked: it is cut off' cut.tar.gz
+refuses 'a truncated archive' 'cut.tar.gz: cannot be unpacked: it is cut off' cut.tar.gz
 { head -c 15360 images.tar && head -c 512 <(yes) && tail -c +15873 images.tar; } >bad.tar
 run "$LOCKSTEP" pack bad.tar --jpeg --out out
 ((status == 2)) && says 'bad.tar: ' && [[ ! -e out/train ]]
-verdict $? 'pack refuses a damaged tar, with its name'
+verdict $? 'pack refuses a damaged tar, and names it'
 rm -rf out
 refuses 'a pattern without files' "none-\*.tar: no file has such a name" 'none-*.tar'
 refuses 'several folders' 'only tars may be more than one' images images.tar.gz
 printf 'train/a.jpg 0\ntrain/b.jpg\n' >bad.txt
-refuses 'a list with a line that is none' 'bad.txt, line 2: expected a path and a label' bad.txt
+refuses 'a list with a malformed line' 'bad.txt, line 2: expected a path and a label' bad.txt
 echo 'gone.jpg 0' >gone.txt
-refuses 'a list with a file that is gone, by name' 'images/gone.jpg: No such file' gone.txt --root images
+refuses 'a list with a missing file, and names it' 'images/gone.jpg: No such file' gone.txt --root images
 run ranks 2 "$LOCKSTEP" pack images.tar cut.tar --jpeg --out out
 ((status == 2)) && says 'cut.tar: at byte' && [[ ! -e out ]]
-verdict $? 'a tar that one of two ranks finds damaged ends both, and leaves nothing'
+verdict $? 'a tar that one of two ranks finds damaged ends both, and no data set is left'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The orders and ways in which training rows are read.
+# The orders in which training reads rows, and the ways it reads files.
 # computes
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
@@ -15,33 +15,33 @@ train plain
 verdict $status 'two ranks train on rows in random order'
 train mapped --data.read mmap --data.readahead 100 --data.workers 2
 same plain mapped
-verdict $? 'mapped and read ahead, the losses are the same'
+verdict $? 'rows that are mapped and read ahead give the same losses'
 train staged --data.stage "$PWD/stage"
 same plain staged && says 'each node copies .* to .*/stage' &&
   [[ $(ls stage/lockstep-stage-*/*.h5 | wc -l) == 3 ]]
-verdict $? 'staged, the losses are the same'
+verdict $? 'staged rows give the same losses'
 train validated --data.val small/val --data.stage "$PWD/stage-both"
 train unstaged --data.val small/val
 ((status == 0)) && [[ -n $(grep -o '"val_loss":[^,]*' validated/metrics.jsonl) && $(grep -o '"val_loss":[^,]*' validated/metrics.jsonl) == "$(grep -o '"val_loss":[^,]*' unstaged/metrics.jsonl)" && $(ls stage-both/lockstep-stage-*/*.h5 | wc -l) == 4 ]]
-verdict $? 'the validation set is staged, too, and gives the same'
+verdict $? 'the validation set is also staged, and gives the same losses'
 train staged-again --data.stage "$PWD/stage" --data.read mmap
 same plain staged-again && says 'on each node .* \(([0-9.]+ .?B) are there\)' && ! says '\(0 B are there\)'
-verdict $? 'what an earlier run has staged is used'
+verdict $? 'files that an earlier run staged are used again'
 
 for order in block node; do
   how="--data.shuffle $order --data.block 8 --data.window 4"
   train $order $how
   (exit $status) && ! same plain $order
-  verdict $? "$order: another order is trained in"
+  verdict $? "$order: training uses another order"
   train $order-cut $how --stop-after 20
   [[ $status == 3 ]] && train $order-cut $how --resume auto
   same $order $order-cut && [[ $(tensors $order/checkpoints/step-00000030.h5) == "$(tensors $order-cut/checkpoints/step-00000030.h5)" ]]
-  verdict $? "$order: a run that was cut in the middle of an epoch ends with the same bits"
+  verdict $? "$order: a run that was stopped in the middle of an epoch ends with the same bits"
 done
 
 run "$LOCKSTEP" train --model resnet20 --data.train small/train --data.stage /proc/none --out refused
 [[ $status == 2 && ! -e refused ]] && says 'data.stage: /proc/none'
-verdict $? 'a folder that cannot be made is refused by name'
+verdict $? 'a folder that cannot be created is an error that names it'
 run "$LOCKSTEP" train --data.train small/train --data.shuffle blocks --out refused
 [[ $status != 0 ]] && says "data.shuffle: 'blocks' is not known; choose global, block, node"
-verdict $? 'an unknown order is refused by name'
+verdict $? 'an unknown order is an error that names it'

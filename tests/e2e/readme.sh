@@ -1,23 +1,24 @@
 #!/bin/bash
-# computes README.md says what is true: each command in its ```sh blocks runs as it is written
-# there, on a small data set; its expected output is what the program prints; its links lead
-# somewhere. Not run as written:
-#   make train    with a smaller data set and one epoch, and without building the program again
-#   make test     it would run itself: its recipe is looked at, and one part of tests/run is run
+# computes
+# README.md is true: each command in its ```sh blocks runs as written, on a small data set; the
+# program prints the expected output; the links lead somewhere. Not run as written:
+#   make train    runs with a smaller data set and one epoch, and does not build the program again
+#   make test     would run itself: its recipe is checked, and one part of tests/run is run
 #   srun, sbatch  need a cluster: tests/cluster/readme.sh runs them
-# A command that no case below knows is a failure.
+# A command that no case below handles is a failure.
 # seconds: 600
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
 pages() { python3 "$repo/tests/support/pages.py" "$@"; }
 fresh_make() { env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make --no-print-directory -C "$repo" "$@"; }
 
-# shape: its input without what differs from run to run; lines end where README.md cuts them.
+# shape: its input without numbers and times that differ from run to run; lines end where README.md
+# cuts them.
 shape() {
   sed -E 's/ ?\.\.\.$//; s#[^ ]*(runs/)#\1#; s/[0-9]+(:[0-9]+)+|[0-9.]+ s\b/TIME/g
     s/[0-9]+(\.[0-9]+)?/N/g'
 }
-# begins_with PROMISED PRINTED: each line of the first file begins the second's.
+# begins_with PROMISED PRINTED: each line of the second file begins with the same line of the first.
 begins_with() {
   local promised printed
   [[ -s $1 && $(wc -l <"$1") == $(wc -l <"$2") ]] || return 1
@@ -32,7 +33,7 @@ ln -s "$repo/jobs" jobs
 mkdir -p build && ln -s "$LOCKSTEP" build/lockstep
 python3 "$repo/tests/support/flowers.py" flowers 25
 
-make_train() {  # the recipe of the Makefile; the program is the one under test
+make_train() {  # the Makefile's recipe, with the program under test
   sed "s/^epochs = .*/epochs = 1/; s#data/shapes#$WORK/shapes#; s#runs/#$WORK/runs/#" \
     "$repo/jobs/configs/shapes.toml" >short.toml
   local pack="$LOCKSTEP pack --from shapes --out $WORK/shapes --train-rows 512 --val-rows 128"
@@ -48,7 +49,7 @@ make_test() {
   run fresh_make -n test MAKE=true
   ((status == 0)) && says 'jobs/setup.sh test' && says '^BUILD=.* tests/run$' || return 1
   run env BUILD="$WORK/other" FILTER= "$repo/tests/run" layers
-  said=$(sed 's/^/tests\/run: /' <<<"$said")  # no verdict of this script's
+  said=$(sed 's/^/tests\/run: /' <<<"$said")  # so that it is not read as a verdict of this script
   ((status == 0)) && tail -n 1 <<<"$said" | grep -Eq '^tests/run: [1-9][0-9]* passed, 0 failed$' &&
     pages output "$repo/README.md" | grep -Eq '^[0-9]+ passed, 0 failed, [0-9]+ skipped$'
 }
@@ -58,7 +59,7 @@ as_written() {
   ((status == 0))
 }
 
-train_and_stop() {  # stopped after its first steps, so that there is something to resume
+train_and_stop() {  # it stops after the first steps, so that there is something to resume
   eval "exec $1" >train.log 2>&1 &
   mpirun=$!
   first_step train.log
@@ -86,9 +87,9 @@ for command in "${commands[@]}"; do
   verdict $? "README.md's command works: $command"
 done
 
-# Commands in running text, and those of the other pages, at least exist.
+# Commands in running text and on the other pages at least exist.
 missing() { said+="$page: $1"$'\n'; }
-known() {  # known NAME OPTION...: a command of lockstep, and options that it has
+known() {  # known NAME OPTION...: lockstep has this command with these options
   local help option
   help=$("$LOCKSTEP" $1 --help 2>&1)
   [[ $help == *"Usage: lockstep $1"* ]] || missing "lockstep $1: no such command"
@@ -115,7 +116,7 @@ done
 verdict $? "every page's commands name targets, commands and options that exist"
 
 run pages check "$repo" "${all[@]/#/$repo/}"
-verdict $status "links of the pages lead somewhere, and lines of prose fit into 100 columns"
+verdict $status "the pages' links lead somewhere, and their prose fits into 100 columns"
 
 lines=$(wc -l <"$repo/README.md") characters=$(LC_ALL=C.UTF-8 wc -m <"$repo/README.md")
 said="README.md has $lines lines and $characters characters"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# `lockstep pack --repack`: a data set of shards written anew has the same images and labels in the
+# `lockstep pack --repack` writes a data set of shards again: the same images and labels, in the
 # form that was asked for.
 # seconds: 200
 # computes
@@ -21,7 +21,7 @@ for path in sorted(glob.glob(sys.argv[1] + "/*.h5")):
             print(label, hashlib.sha256(image).hexdigest())
 PYTHON
 if ! /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
-  echo 'SKIP shards are written anew: no h5py'
+  echo 'SKIP shards are written again: no h5py'
   exit
 fi
 rows() { /usr/bin/python3 rows.py "$1"; }
@@ -33,18 +33,18 @@ shapes=(pack --from shapes --train-rows 230 --val-rows 60 --rows-per-shard 100)
 for form in raw jpeg; do
   options=(--rows-per-shard 40)
   [[ $form == raw ]] || options+=(--jpeg)
-  repack $form "${options[@]}" --out $form-anew
-  ((status == 0)) && says 'anew/train: 230 rows in 6 shards' && says 'anew/val: 60 rows in 2 shards' &&
-    [[ $(rows $form/train) == "$(rows $form-anew/train)" && $(rows $form/val) == "$(rows $form-anew/val)" ]]
-  verdict $? "$form to $form in smaller shards keeps rows and their order"
+  repack $form "${options[@]}" --out $form-again
+  ((status == 0)) && says 'again/train: 230 rows in 6 shards' && says 'again/val: 60 rows in 2 shards' &&
+    [[ $(rows $form/train) == "$(rows $form-again/train)" && $(rows $form/val) == "$(rows $form-again/val)" ]]
+  verdict $? "repacking $form to $form in smaller shards keeps the rows and their order"
   run ranks 3 "$LOCKSTEP" pack --repack $form "${options[@]}" --out of3
-  ((status == 0)) && [[ $(digest of3) == "$(digest $form-anew)" ]]
-  verdict $? "3 ranks write the $form shards that one writes"
+  ((status == 0)) && [[ $(digest of3) == "$(digest $form-again)" ]]
+  verdict $? "3 ranks write the same $form shards as one"
   rm -rf of3
 done
 
-said=$(diff <("$LOCKSTEP" info raw/val | grep mean) <("$LOCKSTEP" info raw-anew/val | grep mean))
-verdict $? 'the mean and deviation of the training rows stay'
+said=$(diff <("$LOCKSTEP" info raw/val | grep mean) <("$LOCKSTEP" info raw-again/val | grep mean))
+verdict $? 'the mean and deviation of the training rows do not change'
 repack jpeg --resize 16 --out small
 ((status == 0)) && says 'as 16 x 16 x 3' && "$LOCKSTEP" info small/train | grep -q '16 x 16' &&
   [[ $(rows small/train | cut -d' ' -f1) == "$(rows jpeg/train | cut -d' ' -f1)" ]]
@@ -58,10 +58,10 @@ verdict $? 'pixels become JPEGs'
 repack raw/train --val raw/val --shuffle --seed 9 --out mixed
 ((status == 0)) && [[ $(rows raw/train | sort) == "$(rows mixed/train | sort)" ]] &&
   [[ $(rows raw/train) != "$(rows mixed/train)" ]]
-verdict $? '--shuffle changes the order, and nothing else; --val names the validation set'
+verdict $? '--shuffle changes only the order; --val names the validation set'
 repack raw/train/train-00000-of-00003.h5 --out one
 ((status == 0)) && says 'packed 76 images' && [[ ! -e one/val ]]
-verdict $? 'one shard is a data set, too, and nothing is held out unasked'
+verdict $? 'one shard is a data set, and nothing is held out by default'
 
 run "$LOCKSTEP" pack raw --out out
 ((status == 2)) && says 'use --repack'
@@ -69,11 +69,11 @@ verdict $? 'shards are not packed without --repack'
 mkdir empty
 repack empty --out out
 ((status == 2)) && says 'empty.*holds no'
-verdict $? 'a folder without shards is refused'
+verdict $? 'a folder without shards is an error'
 repack raw --val small/val --channels 1 --out grey
 ((status == 2)) && says 'is 16 x 16, but the first image is 32 x 32'
-verdict $? 'sets of two sizes are refused unless they are resized'
+verdict $? 'sets of two sizes are an error unless they are resized'
 printf '\1' | dd of=raw/train/train-00001-of-00003.h5 bs=1 seek=30000 conv=notrunc 2>/dev/null
 repack raw --rows-per-shard 40 --out out
 ((status == 2)) && says 'raw/train/train-00001-of-00003.h5: row [0-9]+ is damaged'
-verdict $? 'a damaged row is refused with its file'
+verdict $? 'a damaged row is an error that names its file'

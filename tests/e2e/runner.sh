@@ -1,5 +1,5 @@
 #!/bin/bash
-# tests/run reads verdicts as they are meant, keeps its lanes, and counts what was tried again.
+# tests/run reads verdicts correctly, keeps to its lanes, and counts retries.
 # waits
 source "$(dirname "$0")/../support/e2e.bash"
 
@@ -19,7 +19,7 @@ def counts(verdicts):
     return verdicts.passed, verdicts.failed, verdicts.skipped
 
 def run(*jobs):
-    """Runs them; what each writes is when it began and ended."""
+    """Runs them; each job writes when it began and ended."""
     ended = []
     lanes.run(jobs, pathlib.Path("."), dict(os.environ), ended.append)
     return ended
@@ -33,18 +33,18 @@ END
   verdict $status "$1"
 }
 
-law 'a failure is shown with all that was said before it, and what its ranks say after it' <<'END'
+law 'a failure is shown with all output before it, and with what its ranks say after it' <<'END'
 it = found("PASS one", "word", "FAIL two", "late word", "PASS three", "unseen", "SKIP four: why", status=1)
 assert counts(it) == (2, 1, 1), it
 assert it.shown == "FAIL two\nword\nlate word\nSKIP four: why\n", it.shown
 END
 
-law 'a case that passes without having looked is skipped' <<'END'
+law 'a case that says SKIPPED and passes counts as skipped' <<'END'
 it = found("TEST one", "SKIPPED: no GPU", "PASS one", "TEST two", "PASS two")
 assert counts(it) == (1, 0, 1) and it.shown == "SKIP one: no GPU\n", it
 END
 
-law 'what ends in the middle of a case, in no case, or says nothing has failed' <<'END'
+law 'a job that ends with an error in a case or after it, or that says nothing, has failed' <<'END'
 it = found("TEST one", "PASS one", "TEST two", "word", status=124)
 assert counts(it) == (1, 1, 0) and "two (part ran out of time in it" in it.shown and "word" in it.shown, it
 it = found("PASS one", status=3)
@@ -54,11 +54,11 @@ assert counts(it) == (0, 1, 0) and "reported no result" in it.shown, it
 assert counts(found(may_be_empty=True)) == (0, 0, 0)
 END
 
-law 'tries that were made again are counted by name' <<'END'
+law 'retries are counted by name' <<'END'
 assert found("RETRIED a", "RETRIED b", "RETRIED a", "PASS c").retries == {"a": 2, "b": 1}
 END
 
-law 'one job computes, at most four wait, and what is to be apart is' <<'END'
+law 'one job computes, at most four wait, and jobs with the same "apart" never overlap' <<'END'
 jobs = [Job(f"c{i}", CLOCK, 9) for i in range(3)]
 jobs += [Job(f"w{i}", CLOCK, 9, lane="waits", apart="crowd" if i < 2 else "") for i in range(8)]
 ended = run(*jobs)
@@ -80,7 +80,7 @@ assert most(lane["computes"]) == 1 and most(lane["crowd"]) == 1, lane
 assert 2 <= most(lane["waits"]) <= 4, lane
 END
 
-law 'a job waits for what builds it, and fails when that does' <<'END'
+law 'a job waits for the job that builds it, and fails when that one fails' <<'END'
 good = run(Job("later", CLOCK, 9, after="build"), Job("build", CLOCK, 9, lane="builds"))
 assert [result.job.name for result in good] == ["build", "later"]
 assert times(good[0])[1] <= times(good[1])[0]

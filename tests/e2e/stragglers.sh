@@ -1,6 +1,6 @@
 #!/bin/bash
-# A rank that is slow keeps all others waiting: it is named, with its host and phase, and none of
-# those that wait.
+# A slow rank keeps all others waiting: it is named, with its host and phase, and the waiting ranks
+# are not.
 # waits for a slow rank to be noticed
 # apart: crowd (its own training must be the busiest)
 source "$(dirname "$0")/../support/e2e.bash"
@@ -16,7 +16,7 @@ rank_pids $mpirun
 lines() { tail -n +$((before + 1)) slow.log | tr -d '\0'; }
 late() { lines | grep 'rank 1 on .* is late' >/dev/null; }
 
-# Three quarters of its time the second rank does not run, as on a core that others use.
+# For three quarters of the time the second rank does not run, as on a core that others use.
 slow_down() {
   exec python3 - "${pids[1]}" <<'PY'
 import os, signal, sys, time
@@ -31,13 +31,13 @@ PY
 }
 steps_done() { grep -ac '^{"step"' slow/metrics.jsonl; }
 goes_on_to() { (($(steps_done) >= $1)); }
-# Chance may make a rank late, too: the second just before, and then it is not said again; the first
-# until the second is slowed, which is not looked at.
+# By chance a rank may be late anyway: if the second was just before, it is not named again, so
+# there are three tries; what was said of the first before the second was slowed does not count.
 for tries in 1 2 3; do
   before=$(wc -l <slow.log)
   slow_down &
   slowed=$!
-  until_it 100 late && until_it 600 goes_on_to $(($(steps_done) + 200))  # 4 windows in which it stays so
+  until_it 100 late && until_it 600 goes_on_to $(($(steps_done) + 200))  # 4 windows in which it stays late
   said=$(lines | sed -n '/rank 1 on .* is late/,$p')
   kill $slowed
   wait $slowed
@@ -48,11 +48,11 @@ done
 told=$said
 says "rank 1 on $(hostname) is late: over 50 steps it kept the others waiting for [0-9.]+ ms a step \([0-9]+ % of it\), most of all in (data|forward|backward|update) \([0-9.]+ ms, usual are [0-9.]+\)" &&
   ! says 'rank 0 on .* is late'
-verdict $? 'a rank that is slowed is named with its host and phase, and nobody else is'
+verdict $? 'a slowed rank is named with its host and phase, and no other rank is'
 
 kill -USR1 $mpirun
 wait $mpirun
 status=$?
 said=$(tr -d '\0' <slow.log)
 ((status == 3)) && [[ $told ]] && (($(grep -c 'rank 1 on .* is late' <<<"$told") < 3))
-verdict $? 'it is said once, as long as it stays so'
+verdict $? 'a rank that stays late is named once'

@@ -1,18 +1,18 @@
 #!/bin/bash
 # computes
-# tests/check_words finds the words that it says it finds, where they are read, and nothing else; and the
-# project keeps to them.
+# tests/check_words finds the listed words in prose, and nothing else; and the project does not use
+# them.
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
 words=$repo/tests/check_words
 
-# finds WORD FILE LINE...: in a file of these lines, at the last of them.
+# finds WORD FILE LINE...: the word is found in a file of these lines, in the last one.
 finds() {
   printf '%s\n' "${@:3}" >"$2"
   run "$words" "$2"
   ((status == 1)) && says ":$(($# - 2)): $1 -> " && says '^1 finding' && says '^FAIL the project'
 }
-# passes FILE LINE...: nothing is found in it.
+# passes FILE LINE...: nothing is found in a file of these lines.
 passes() {
   printf '%s\n' "${@:2}" >"$1"
   run "$words" "$1"

@@ -1,6 +1,6 @@
-// Checkpoints whose sum is right and whose content is not: anyone can compute a CRC. HDF5 itself
-// makes each file; the input says which of its items are of another type, shape or place, and what
-// values they hold. So the file's own structure is always whole, as with shards.
+// Fuzzes checkpoints whose checksum is right and whose content is not: anyone can compute a CRC.
+// HDF5 itself makes each file; the input says which of its items have another type, shape or place,
+// and their values. So the structure of the file is always valid, as with shards.
 #include "lockstep/model/checkpoint.hpp"
 
 #include <hdf5.h>
@@ -56,7 +56,7 @@ constexpr std::array planted_items = {
     Item{"momentum/fc.weight", Kind::tensor},
 };
 
-/// How one item is made; all zeros: as lockstep does.
+/// How one item is made; all zeros: as lockstep makes it.
 struct Form {
   std::uint8_t type = 0, shape = 0, size = 0, place = 0;
 };
@@ -215,7 +215,7 @@ class Maker {
     return how;
   }
 
-  /// Values from the input, as far as it goes; false when they would be too many.
+  /// Takes values from the input, and zeros after its end; false when there would be too many.
   bool fill(const Item& item, const Form& form, const h5::Type& type, const h5::Space& space) {
     constexpr hssize_t most = 1 << 12;
     const hssize_t count = H5Sget_simple_extent_npoints(space.get());

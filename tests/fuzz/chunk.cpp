@@ -1,5 +1,5 @@
-// A chunk of somebody's HDF5 file, as it is stored: which filters it went through and how long it
-// was before them stand in the first bytes.
+// Fuzzes a stored chunk of an external HDF5 file. The first bytes of the input say which filters it
+// went through and how long it was before them.
 #include <blosc.h>
 #include <zstd.h>
 
@@ -16,7 +16,7 @@ constexpr std::size_t most_filters = 3, head_bytes = 6;
 constexpr std::array<H5Z_filter_t, 6> known_filters = {
     H5Z_FILTER_DEFLATE, H5Z_FILTER_SHUFFLE, H5Z_FILTER_FLETCHER32, 32000, 32001, 32015};
 
-/// `ids`: the filters in the order in which they were applied, 6 and more: none.
+/// `ids`: the filters in the order in which they were applied; 6 and above mean no filter.
 const data::ChunkFilters& filters_of(const std::array<std::uint8_t, most_filters>& ids,
                                      unsigned element) {
   static std::map<std::pair<std::array<std::uint8_t, most_filters>, unsigned>, data::ChunkFilters>
@@ -35,13 +35,13 @@ const data::ChunkFilters& filters_of(const std::array<std::uint8_t, most_filters
   return known.emplace(std::pair{ids, element}, *filters).first->second;
 }
 
-/// Filters 0 to 2, of which none was skipped, and what came out of them; `length`: of what went in.
+/// `coded` is the output of filters 0 to 2, with none skipped; `length` is the size of their input.
 std::string seed(std::string filters, std::size_t length, const std::string& coded) {
   filters.resize(most_filters, char{9});
   return filters + std::string{2, 0, static_cast<char>(length - 1)} + coded;
 }
 
-/// A chunk as HDF5 stores it with filters of its own.
+/// A chunk as HDF5 stores it with its own filters.
 std::string by_hdf5(const std::string& filters, const std::string& text) {
   const hsize_t length = text.size();
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS), created = H5Pcreate(H5P_DATASET_CREATE);
@@ -99,7 +99,7 @@ void one(std::span<const std::uint8_t> bytes) {
   const unsigned element = 1u << (input.byte() % 4);
   const std::uint32_t skipped = input.byte() % 8;
   const std::size_t length = 1 + std::size_t{input.byte()};
-  // Of its own, so that a byte too far is seen.
+  // A separate copy, so that reading a byte too far is detected.
   const auto rest = input.rest();
   const std::vector<std::uint8_t> stored(rest.begin(), rest.end());
   std::vector<std::uint8_t> pixels(length);

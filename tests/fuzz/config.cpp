@@ -1,4 +1,5 @@
-// A configuration's text: it is refused, or what is written of it reads back to the same.
+// Fuzzes a configuration's text: it is an error, or the configuration is the same after it is
+// written and read back.
 #include "lockstep/config/config.hpp"
 #include "tests/fuzz/target.hpp"
 

@@ -1,6 +1,6 @@
-// What stands in for libFuzzer where a target is compiled without clang: the seeds, changed at
-// random, for some seconds. It finds less, for it does not see which changes lead anywhere, but it
-// runs with every CI. Options it does not know are ignored.
+// Replaces libFuzzer when a target is compiled without clang: it tries the seeds, changed at
+// random, for some seconds. It finds less, because it does not see which changes reach new code,
+// but it runs in every CI. Unknown options are ignored.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -28,9 +28,9 @@ constexpr unsigned patience_seconds =
 constexpr std::size_t longest_input = 16384;
 
 std::string now;                       // the input that is being tried
-std::string finding = "fuzz-finding";  // where it is kept when it ends the program
+std::string finding = "fuzz-finding";  // where it is kept if it ends the program
 
-/// Plain calls only: this runs in a signal's handler, too.
+/// Only plain calls, because this also runs in a signal handler.
 void keep_input() {
   std::FILE* file = std::fopen(finding.c_str(), "wb");
   if (file == nullptr) return;
@@ -112,7 +112,7 @@ std::vector<std::string> read_seeds(int count, char** values) {
     else if (std::filesystem::exists(path))
       read(path);
   }
-  // A folder has no order of its own, and the same run shall try the same.
+  // A folder's entries have no fixed order; sorted, each run tries the same inputs.
   std::sort(seeds.begin(), seeds.end());
   return seeds;
 }
@@ -127,7 +127,7 @@ void try_input(std::string input) {
 
 }  // namespace
 
-/// The sanitizers call it when they end the program.
+/// The sanitizers call this when they end the program.
 extern "C" void __asan_on_error();
 extern "C" void __asan_on_error() { keep_input(); }
 

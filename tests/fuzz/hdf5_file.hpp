@@ -13,11 +13,11 @@
 #include "lockstep/data/image.hpp"
 #include "tests/fuzz/target.hpp"
 
-// Files that HDF5 wrote, with the shapes, types and filters that an input's first bytes say and the
-// values that the next ones say: what the shard target reads.
+// Makes the files that the shard target reads. HDF5 writes them; an input's first bytes choose the
+// shapes, types and filters, the next ones the values.
 namespace lockstep::fuzz {
 
-/// What the file looks like, a byte for each question.
+/// What the file looks like, one byte for each choice.
 struct Hdf5Form {
   enum Kind : std::uint8_t { raw, jpeg, external };
   static constexpr std::size_t bytes = 10;
@@ -29,7 +29,7 @@ struct Hdf5Form {
   hsize_t width() const { return 1 + of[3] % 12; }
   hsize_t channels() const { return 1 + of[4] % 5; }
   hid_t number() const {
-    // Where chunks need converting HDF5 itself decodes them, and trusts their lengths.
+    // Chunks that need conversion are decoded by HDF5 itself, which trusts their lengths.
     const hid_t others[] = {H5T_STD_I8LE,   H5T_STD_U16LE, H5T_STD_U32LE,  H5T_STD_I32LE,
                             H5T_STD_U64LE,  H5T_STD_I64LE, H5T_IEEE_F32LE, H5T_IEEE_F64LE,
                             H5T_IEEE_F32BE, H5T_STD_I16BE, H5T_STD_U16BE,  H5T_IEEE_F64BE};
@@ -38,7 +38,7 @@ struct Hdf5Form {
   bool chunked() const { return of[6] % 8 > 3; }
   bool compact() const { return of[6] % 8 == 3; }
   unsigned filters() const { return of[6] / 8; }
-  unsigned spoilt() const { return of[7] % 16; }  ///< which item, counted from 1; others: none
+  unsigned spoilt() const { return of[7] % 16; }  ///< which item, counted from 1; others: no item
   unsigned how_spoilt() const { return of[7] / 16 % 5; }
   hsize_t chunk_rows() const { return 1 + of[8] % rows(); }
   bool rows_cut() const { return of[8] > 127; }
@@ -48,7 +48,7 @@ struct Hdf5Form {
   bool labels_wide() const { return (of[9] & 8) != 0; }
 };
 
-/// Where values of one item stand in the file; items are counted as below.
+/// Where values of one item are in the file; items are numbered as below.
 struct Hdf5Place {
   unsigned item = 0;
   std::uint64_t offset = 0, bytes = 0;
@@ -78,7 +78,7 @@ class Hdf5Maker {
   const std::vector<Hdf5Place>& places() const { return places_; }
 
  private:
-  /// True when this item, counted from 1, is to be made in that wrong way.
+  /// True if this item, counted from 1, must be made wrong in this way.
   bool spoilt(unsigned item, unsigned how) const {
     return form_.spoilt() == item && form_.how_spoilt() == how;
   }
@@ -115,7 +115,7 @@ class Hdf5Maker {
     return form_.kind() == Hdf5Form::jpeg ? (form_.channels() > 2 ? 3 : 1) : form_.channels();
   }
 
-  /// Attributes have no place that HDF5 would tell.
+  /// HDF5 does not say where attributes are, so this searches for their known values.
   void find_attributes() {
     for (const auto& [item, value] :
          {std::pair{means_item, known_mean}, std::pair{deviations_item, known_deviation}})
@@ -148,13 +148,13 @@ class Hdf5Maker {
     require_law(static_cast<bool>(data), "HDF5 makes a data set");
     return data;
   }
-  /// Its values may be others.
+  /// Records where the item's values are, so that the input can replace them.
   void keep(unsigned item, const h5::Data& data) {
     const haddr_t at = H5Dget_offset(data.get());
     if (at != HADDR_UNDEF) places_.push_back({item, at, H5Dget_storage_size(data.get())});
   }
 
-  /// A data set of numbers in one piece, `values` in it.
+  /// A contiguous data set of these numbers.
   template <class Value>
   void numbers(unsigned item, const char* name, hid_t type, std::vector<hsize_t> shape,
                const std::vector<Value>& values) {
@@ -247,7 +247,7 @@ class Hdf5Maker {
       H5Pset_filter(created, others[flags / 8 % 4], H5Z_FLAG_OPTIONAL, 1, &element);
   }
 
-  /// Bytes that no filter made: what stands there is for the input to say.
+  /// Writes raw bytes that no filter made; the input replaces them.
   void write_chunks(const h5::Data& data, const std::vector<hsize_t>& shape,
                     const std::vector<hsize_t>& chunk) {
     const std::vector<std::uint8_t> stored(64 + form_.of[8] % 8 * 32u, 0);
@@ -271,8 +271,8 @@ class Hdf5Maker {
   std::vector<Hdf5Place> places_;
 };
 
-/// What is stored and the labels get the sums that belong to them, so that what comes behind the
-/// check is seen, too.
+/// Corrects the rows' checksums for the stored bytes and labels, so that the code after the check
+/// is reached, too.
 class Hdf5Sums {
  public:
   Hdf5Sums(std::vector<std::uint8_t>& file, const std::vector<Hdf5Place>& places)
@@ -308,8 +308,8 @@ class Hdf5Sums {
   const std::vector<Hdf5Place>& places_;
 };
 
-/// Of the form that the input's first bytes say; then two bytes tell which values follow in the
-/// input, place by place. Stays as it is until the next call.
+/// A file of the form that the input's first bytes choose; the next two bytes say which places get
+/// values from the rest of the input. It is valid until the next call.
 inline std::span<const std::uint8_t> hdf5_file(Input& input) {
   struct Made {
     std::vector<std::uint8_t> image;

@@ -1,5 +1,5 @@
-// A JPEG of a shard, and which part of it is wanted: the last six bytes. What is decoded must be
-// what libjpeg gives there when it decodes the whole image.
+// Fuzzes a JPEG of a shard; the last six bytes say which part of it is wanted. The decoded part
+// must equal the same part of the whole image as libjpeg decodes it.
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -24,7 +24,7 @@ data::Image noisy(std::size_t height, std::size_t width, std::size_t channels) {
   return image;
 }
 
-/// Height and width, where a frame says so.
+/// Height and width, if a frame header gives them.
 std::optional<std::array<std::size_t, 2>> size_of(std::span<const std::uint8_t> file) {
   for (std::size_t i = 0; i + 8 < file.size(); ++i)
     if (file[i] == 0xFF && file[i + 1] >= 0xC0 && file[i + 1] <= 0xC2)
@@ -33,10 +33,10 @@ std::optional<std::array<std::size_t, 2>> size_of(std::span<const std::uint8_t> 
   return std::nullopt;
 }
 
-/// Hands a file to libjpeg a few bytes at a time: its Huffman decoder for long pieces leaves
-/// coefficients of its own (-1) in broken data, the other one is the reference.
+/// Gives libjpeg a file a few bytes at a time. Its Huffman decoder for long pieces leaves invented
+/// coefficients (-1) in broken data; the decoder for short pieces is the reference.
 struct SmallPieces {
-  jpeg_source_mgr manager{};  // first: libjpeg's pointer to it is ours
+  jpeg_source_mgr manager{};  // first: libjpeg's pointer to it points to this struct
   std::span<const std::uint8_t> left;
 
   explicit SmallPieces(std::span<const std::uint8_t> file) : left(file) {
@@ -67,7 +67,7 @@ struct SmallPieces {
   }
 };
 
-/// [height, width, 4]; nothing when libjpeg finds something broken anywhere in it.
+/// [height, width, 4]; nothing if libjpeg finds an error anywhere in the image.
 std::optional<std::vector<std::uint8_t>> decode_whole(std::span<const std::uint8_t> file,
                                                       std::size_t height, std::size_t width) {
   static data::jpeg::OwnDecoder own;
@@ -89,7 +89,7 @@ std::optional<std::vector<std::uint8_t>> decode_whole(std::span<const std::uint8
     }
   });
   const bool cmyk = decoder.codec.out_color_space == JCS_CMYK;
-  decoder.codec.src = nullptr;  // else libjpeg would take it for its own
+  decoder.codec.src = nullptr;  // else libjpeg would treat it as its own
   if (!whole) return std::nullopt;
   if (cmyk) data::jpeg::rgb_from_inverted_cmyk(to, to, height * width, 4);
   return pixels;

@@ -1,7 +1,8 @@
-// HDF5 files as other programs write them, shards and others: refused, or some of their rows are
-// read. HDF5 itself makes each file, from the first bytes of the input, and the others then take
-// the place of what stands in its attributes, data sets and chunks. So the file's own structure is
-// always whole: HDF5 1.10 reads memory that it has freed when it is not, which is not ours to mend.
+// Fuzzes HDF5 files as other programs write them, shards and others: each is an error, or some of
+// its rows are read. HDF5 itself makes the file from the first bytes of the input; the other bytes
+// replace the contents of its attributes, data sets and chunks. So the structure of the file is
+// always valid: on an invalid one, HDF5 1.10 reads memory that it has freed, which we cannot
+// repair.
 #include "lockstep/data/data_set.hpp"
 
 #include "lockstep/data/row_reader.hpp"

@@ -1,5 +1,5 @@
-// CIFAR's binary files and IDX files, gzipped or not: the first byte says which. An IDX input is
-// two files, the second of the length that the second byte says.
+// Fuzzes CIFAR's binary files and IDX files, gzipped or not: the first byte says which. An IDX
+// input is two files; the second byte is the length of the second one.
 #include <algorithm>
 
 #include "lockstep/data/source.hpp"

@@ -1,6 +1,6 @@
-// A tar, packed or not. The first byte says what is done with it: its members are walked over, or
-// its index is made and images are read by it; and whether the headers' checksums are put right
-// first, without which hardly any change would get past them.
+// Fuzzes a tar, compressed or not. The first byte says whether its members are read in order, or it
+// is indexed and images are read by index; and whether the headers' checksums are corrected first,
+// because otherwise hardly any change would get past them.
 #include <sys/stat.h>
 
 #include "data/pack/source/tar.hpp"
@@ -18,7 +18,7 @@ constexpr std::size_t tar_block = 512;
 
 std::string pax(const std::string& records) { return tar_member("pax", records, 'x'); }
 
-/// Of blocks that look like headers.
+/// Corrects the checksum of each block that looks like a header.
 void repair_checksums(std::vector<std::uint8_t>& tar) {
   for (std::size_t at = 0; at + tar_block <= tar.size(); at += tar_block) {
     if (!std::equal(tar.begin() + static_cast<std::ptrdiff_t>(at + 257),
@@ -75,7 +75,7 @@ std::vector<std::string> seeds() {
       tar_member("5.jpg", image, '0', "prefix/cat") + tar_end();
   const std::string links = tar_member("cat/1.jpg", "", '2') + tar_header("cat/", 0, '5') +
                             tar_member("cat/2.jpg", image, 'S') + tar_end();
-  // What gzip and zstd make of plain: they are unpacked first.
+  // The plain tar compressed by gzip and zstd, which is decompressed first.
   std::vector<std::string> all;
   for (const std::string& tar : {plain, web, names, links})
     for (const char how :

@@ -16,16 +16,17 @@
 
 #include "lockstep/base/error.hpp"
 
-// What the targets share; each is a program of its own (libFuzzer), and includes this once.
+// What the fuzz targets share. Each target is a separate program (for libFuzzer) and includes this
+// once.
 namespace lockstep::fuzz {
 
-/// Inputs to begin with.
+/// The inputs to begin with.
 std::vector<std::string> seeds();
-/// One input. InputError is a good answer; any other exception, a crash, a hang or a memory of
-/// hundreds of megabytes is a finding.
+/// Tries one input. InputError is a valid result; any other exception, a crash, a hang or the use
+/// of hundreds of megabytes is a finding.
 void one(std::span<const std::uint8_t> bytes);
 
-/// A folder in memory, which is gone when the program is.
+/// A folder in memory, which is removed when the program ends.
 class Scratch {
  public:
   Scratch() : path_(fmt::format("/dev/shm/lockstep-fuzz-{}", ::getpid())) {
@@ -41,8 +42,8 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-/// One file of it, whose content changes from input to input: it stays open, which is much cheaper
-/// than to make it anew.
+/// A file in the folder, with new content for each input. It stays open, which is much cheaper than
+/// creating it again.
 class ScratchFile {
  public:
   ScratchFile(const Scratch& folder, const std::string& name) : path_(folder.path() / name) {
@@ -65,7 +66,8 @@ class ScratchFile {
   int file_ = -1;
 };
 
-/// An input's bytes in their order; zeros and nothing behind the last one.
+/// Takes an input's bytes in order; after the last one, byte() gives zeros and take() gives
+/// nothing.
 class Input {
  public:
   explicit Input(std::span<const std::uint8_t> bytes) : left_(bytes) {}
@@ -97,11 +99,11 @@ inline std::string text_of(std::span<const std::uint8_t> bytes) {
 
 }  // namespace lockstep::fuzz
 
-// What libFuzzer calls.
+// The functions that libFuzzer calls.
 extern "C" int LLVMFuzzerInitialize(int* count, char*** values);
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-/// SEEDS=folder: the seeds are written there, and nothing else is done.
+/// SEEDS=folder: only writes the seeds into this folder.
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   const char* folder = std::getenv("SEEDS");
   if (folder == nullptr) return 0;

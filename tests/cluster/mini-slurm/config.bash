@@ -1,4 +1,4 @@
-# mini-slurm: what a cluster of N nodes is made of; sourced by mini-slurm.
+# mini-slurm: writes the configuration of a cluster of N nodes; sourced by mini-slurm.
 
 has_pmix() {
   compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null ||
@@ -33,8 +33,8 @@ write_config() {
     fi
     echo "$k" >> "$S/nodes.conf"
   done
-  # Fake GPUs are device files of a number without a driver; Slurm takes the GPU
-  # index from the digits of the file name.
+  # Fake GPUs are device files with a number that has no driver. Slurm takes the GPU's index from
+  # the digits in the file name.
   for ((i = 0; i < max; i++)); do
     mknod -m 666 "$S/dev/nvidia$i" c 240 "$i" 2>/dev/null || : > "$S/dev/nvidia$i"
   done
@@ -66,7 +66,7 @@ SlurmdPort=$D_PORT
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-# cred_expire: also the seconds a requeued job waits before it may start again
+# cred_expire: also how many seconds a requeued job waits before it may start again
 # (Slurm's default is 120).
 AuthInfo=socket=$S/munge/munge.socket,cred_expire=5
 MailProg=/bin/true
@@ -76,8 +76,8 @@ SlurmctldPidFile=$S/ctld/slurmctld.pid
 SlurmdPidFile=$S/node/%n/slurmd.pid
 SlurmctldLogFile=$S/log/slurmctld.log
 SlurmdLogFile=$S/log/slurmd.%n.log
-# The PMIx server makes its directories here: must differ from node to node,
-# because all nodes see the same file system.
+# The PMIx server creates its directories here. They must differ from node to node, because all
+# nodes see the same file system.
 TmpFS=$S/node/%n/pmix
 ProctrackType=$track
 TaskPlugin=$task
@@ -92,7 +92,7 @@ SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=2,bf_interval=2
 # Nodes may claim more CPUs or memory than the machine has.
 SlurmdParameters=config_overrides
-# Notice failures soon, and let a node that comes back be used at once.
+# Notice failures soon, and use a node that comes back at once.
 ReturnToService=2
 SlurmdTimeout=15
 SlurmctldTimeout=15

@@ -19,12 +19,12 @@ cmd_kill_slurmd() {
   read -r p < "$S/node/$1/slurmd.pid"
   inside "$1" -r -m -p -- kill -KILL "$p"
 }
-nudge() {                               # makes slurmd register anew at once
+nudge() {                               # makes slurmd register again at once
   local p; slurmd_alive "$1" || return 0
   read -r p < "$S/node/$1/slurmd.pid"
   inside "$1" -r -m -p -- kill -HUP "$p" 2>/dev/null || true
 }
-pair() {                                # neighbour entries that lead nowhere, both ways
+pair() {                                # neighbour entries that lead nowhere, in both directions
   local x a b
   for x in "$1 $2" "$2 $1"; do
     b=${x#* } a=${x% *}
@@ -61,8 +61,8 @@ cmd_mend() {
   nudge "$1"
 }
 
-# Limits use the kernel's netem where it has it.  Where not, frames pass through
-# a small relay between two TAP devices, which delays, drops and paces them.
+# Limits use the kernel's netem if it has it. Otherwise frames pass through a small relay between
+# two TAP devices, which delays, drops and paces them.
 unshape() {
   local n=$1 v; v=$(veth "$n")
   rm -f "$S/node/$n/shape"

@@ -1,7 +1,7 @@
-# mini-slurm: the processes that it has started; sourced by mini-slurm.
+# mini-slurm: keeps track of the processes that it has started; sourced by mini-slurm.
 
-# A process is known by its id and its start time, so that an id that the kernel
-# has given to another process in the meantime is never signalled.
+# A process is identified by its id and start time. So a signal never reaches another process that
+# has been given the same id in the meantime.
 start_time() {
   local l
   { read -r l < "/proc/$1/stat"; } 2>/dev/null || return 1
@@ -31,7 +31,7 @@ stop() {                                # stop NAME SIGNAL [SECONDS before KILL]
   done
   die "process $p ($1) does not end"
 }
-# until_file FILE [PID]: gives up after 10 s, or when the process ends.
+# until_file FILE [PID]: waits for the file, for at most 10 s, and no longer than the process lives.
 until_file() {
   local i
   for ((i = 0; i < 500; i++)); do

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
-# relay.pl FROM TO DELAY_S LOSS BIT_PER_S: makes the TAP devices FROM and TO and passes frames
-# between them, delayed, dropped with the given probability and paced (0: no limit). It stands in
-# for the kernel's netem where the kernel has none.
+# relay.pl FROM TO DELAY_S LOSS BIT_PER_S: creates the TAP devices FROM and TO and passes frames
+# between them, delayed, dropped with the given probability, and paced (0: no limit). It replaces
+# netem on kernels without it.
 use strict; use Time::HiRes qw(clock_gettime);
 my ($from, $to) = splice @ARGV, 0, 2;
 my ($delay, $loss, $rate) = map { $_ + 0 } @ARGV;   # s, fraction, bit/s
