@@ -1,3 +1,5 @@
+#include "lockstep/cluster/node_facts.hpp"
+
 #include <elf.h>
 #include <fmt/core.h>
 #include <link.h>
@@ -11,7 +13,6 @@
 
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/io.hpp"
-#include "lockstep/cluster/node_check.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -1,3 +1,5 @@
+#include "lockstep/cluster/node_measure.hpp"
+
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/statvfs.h>
@@ -19,7 +21,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
-#include "lockstep/cluster/node_check.hpp"
+#include "lockstep/cluster/bind.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cluster/topology/cpuset.hpp"
 #include "lockstep/base/json_text.hpp"
 
 namespace lockstep::cluster {

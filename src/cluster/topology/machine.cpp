@@ -1,3 +1,5 @@
+#include "lockstep/cluster/machine.hpp"
+
 #include <fmt/core.h>
 #include <hwloc.h>
 
@@ -7,10 +9,11 @@
 #include <cstring>
 #include <filesystem>
 
-#include "cluster/topology/cpuset.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/cpuset.hpp"
 
 namespace lockstep::cluster {
 namespace {

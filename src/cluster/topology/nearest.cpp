@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/cpuset.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -1,13 +1,15 @@
+#include "lockstep/cluster/plan.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-#include "cluster/topology/cpuset.hpp"
 #include "cluster/topology/nearest.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
+#include "lockstep/cluster/cpuset.hpp"
 
 namespace lockstep::cluster {
 namespace {

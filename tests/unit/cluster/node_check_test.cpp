@@ -7,7 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/node_check.hpp"
+#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/node_figures.hpp"
+#include "lockstep/cluster/node_judge.hpp"
+#include "lockstep/cluster/node_measure.hpp"
+#include "lockstep/cluster/node_report.hpp"
+#include "lockstep/cluster/tournament.hpp"
 #include "lockstep/comm/record.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 

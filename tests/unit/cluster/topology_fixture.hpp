@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/plan.hpp"
 
 namespace lockstep::test {
 

@@ -7,7 +7,10 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/plan.hpp"
 #include "tests/unit/cluster/topology_fixture.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 
