@@ -39,7 +39,7 @@ class KernelMask {
 }  // namespace
 
 CpuSet get_affinity(pid_t thread) {
-  // The kernel refuses a mask smaller than its own, whose size it does not tell.
+  // The kernel rejects a mask smaller than its own, whose size it does not report.
   for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
     const KernelMask mask(cpus);
     if (sched_getaffinity(thread, mask.bytes(), mask.get()) == 0) {

@@ -18,7 +18,7 @@
 namespace lockstep::cluster {
 namespace {
 
-/// The node of a page that is touched now; -1 when the kernel does not tell.
+/// The node of a page that is touched now; -1 when the kernel does not report it.
 int node_of_new_page() {
   const std::size_t size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -29,7 +29,7 @@ int node_of_new_page() {
   return nodes.empty() ? -1 : nodes.begin()->first;
 }
 
-/// MPI may have started threads before: they move along.
+/// Binds all threads: MPI may already have started some.
 void bind_cpus(const CpuSet& share, BindingReport& report) {
   for (pid_t thread : threads_of_process()) {
     const int reason = set_affinity(thread, share);
@@ -82,8 +82,8 @@ void bind_memory(int numa_node) {
   const std::size_t node = static_cast<std::size_t>(numa_node);
   std::vector<unsigned long> mask(node / bits + 1, 0);
   mask[node / bits] |= 1ul << (node % bits);
-  // Preferred, not bound: when the node is full, memory that is farther away is slower, but a
-  // strict binding would end the process. The kernel reads one bit less than it is told.
+  // Preferred, not bound: when the node is full, memory on another node is slower, but a strict
+  // binding would end the process. The kernel reads one bit less than its argument says.
   const long failed =
       syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask.data(), mask.size() * bits + 1);
   check(failed == 0,
@@ -92,7 +92,7 @@ void bind_memory(int numa_node) {
 
 void unbind_memory() {
   const long failed = syscall(SYS_set_mempolicy, MPOL_DEFAULT, nullptr, 0);
-  check(failed == 0 || errno == ENOSYS,  // a kernel without NUMA binds none
+  check(failed == 0 || errno == ENOSYS,  // a kernel without NUMA binds no memory
         fmt::format("memory cannot be unbound: {}", std::strerror(errno)));
 }
 

@@ -11,7 +11,7 @@
 namespace lockstep::cluster {
 namespace {
 
-constexpr int cpu_limit = 1 << 20;  // far above any kernel's; keeps "0-9999999999" from filling RAM
+constexpr int cpu_limit = 1 << 20;  // far above any kernel's; stops "0-9999999999" from filling RAM
 
 /// Takes one index from the front of `rest`; false when there is none.
 bool take_index(std::string_view& rest, int& index) {

@@ -11,9 +11,9 @@
 namespace lockstep::cluster {
 namespace {
 
-constexpr std::size_t most_pages = 4096;  // to be asked about; the kernel walks to each of them
+constexpr std::size_t most_pages = 4096;  // per question; the kernel looks up each of them
 
-/// The pages that lie in the memory as a whole, or an evenly spread part of them.
+/// The pages that lie completely in the memory, or an evenly spread part of them.
 std::vector<void*> pages_in(const std::vector<Memory>& memory) {
   const auto size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   std::size_t bytes = 0;

@@ -88,7 +88,7 @@ TEST_CASE("a node that is slow in one thing is named with its figure and the oth
       return text(found);
     };
     CHECK_THAT(judged([](NodeFigures& node) { node.flops_per_s = 9e9; }),
-               Contains("n2: arithmetic 9.0 Gflop/s a core, on the other nodes 21.0"));
+               Contains("n2: arithmetic 9.0 Gflop/s per core, on the other nodes 21.0"));
     CHECK_THAT(
         judged([](NodeFigures& node) { node.cpu_share = 0.3; }),
         Contains("n2: the measuring threads got 30 % of their cores, on the other nodes 98"));
