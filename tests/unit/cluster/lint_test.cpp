@@ -27,7 +27,7 @@ struct Change {
   std::string what, text;
 };
 
-/// The sound script, with each change's `text` in place of `what`.
+/// The good script, with each change's `text` in place of `what`.
 std::string with(const std::vector<Change>& changes) {
   std::string script = head + sound + trap + srun + train + ending;
   for (const Change& change : changes) {
@@ -57,7 +57,7 @@ void only(const std::string& script, const std::string& begin, const std::string
   CHECK(std::count(found.begin(), found.end(), '\n') == 1);
 }
 
-TEST_CASE("lint finds nothing in a sound script", "[lint]") { CHECK(findings(with("", "")) == ""); }
+TEST_CASE("lint finds nothing in a good script", "[lint]") { CHECK(findings(with("", "")) == ""); }
 
 TEST_CASE("lint: lines that sbatch rejects or ignores", "[lint]") {
   only(with("#!/bin/bash\n", "\n"), "1 E shebang", "#!/bin/bash");
