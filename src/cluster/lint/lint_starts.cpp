@@ -82,7 +82,7 @@ void lint_counts(const BatchScript& script, const RankStart& start, Findings& fi
 }
 
 /// A start that resumes where an earlier one of the same job stopped.
-void lint_going_on(const BatchScript& script, const RankStart& start, Findings& findings) {
+void lint_resuming(const BatchScript& script, const RankStart& start, Findings& findings) {
   const auto out = start.argument("out"), resume = start.argument("resume");
   const bool unseen = start.has_unseen_arguments();
   if (script.requeues()) {
@@ -130,7 +130,7 @@ void lint_starts(const BatchScript& script, Findings& findings) {
     else
       lint_mpirun(script, start, findings);
     lint_counts(script, start, findings);
-    if (start.trains()) lint_going_on(script, start, findings);
+    if (start.trains()) lint_resuming(script, start, findings);
   }
   lint_alone(script, findings);
 }
