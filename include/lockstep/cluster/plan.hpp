@@ -32,8 +32,8 @@ struct PlanRequest {
   CpuSet bound_together;  ///< the CPUs in the masks of all local ranks; empty: as already_bound
   bool launcher_divided = false;        ///< only this rank has that mask: kept, not divided
   std::string gpu_pci_bus_id;           ///< bind near this GPU; empty without one
-  std::vector<std::string> local_gpus;  ///< every local rank's GPU, to see who shares a domain;
-                                        ///< empty: the machine's GPUs in order
+  std::vector<std::string> local_gpus;  ///< every local rank's GPU, to see which ranks share a
+                                        ///< domain; empty: the machine's GPUs in order
 };
 
 /// Plans one rank. Its domain is the cores near its GPU, or all allowed ones without a GPU. Ranks

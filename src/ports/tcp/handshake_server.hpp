@@ -30,7 +30,7 @@ class HandshakeServer {
   void add_to(std::vector<pollfd>& polled) const;
 
  private:
-  /// A connection that has not proved who it is.
+  /// A connection that has not authenticated yet.
   struct Candidate {
     Wire wire;
     Nonce nonce;
