@@ -13,7 +13,11 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/cluster/bind.hpp"
 #include "lockstep/cluster/binding_report.hpp"
+#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/plan.hpp"
 #include "lockstep/device/gpus.hpp"
 
 namespace lockstep::app {

@@ -50,8 +50,8 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 
-// Single words: a reader may catch a phase with the bucket of the one before, which for a moment is
-// near enough.
+// Separate words: a reader may see a new phase with the previous bucket, which is close enough for
+// a moment.
 struct Marks {
   std::atomic<std::uint64_t> step{0}, bytes{0}, movements{0};
   std::atomic<std::uint32_t> bucket{0};

@@ -16,7 +16,7 @@ std::string disagreement(Control& control, const std::string& mine, std::string_
   for (std::size_t rank = 0; rank < said.size(); ++rank)
     ranks_by_word[said[rank]].push_back(static_cast<int>(rank));
   if (ranks_by_word.size() == 1) return "";
-  const auto more = [](const auto& a, const auto& b) {  // of as many, those with the lowest rank
+  const auto more = [](const auto& a, const auto& b) {  // ties: the lowest rank first
     return a.second.size() != b.second.size() ? a.second.size() < b.second.size()
                                               : a.second.front() > b.second.front();
   };

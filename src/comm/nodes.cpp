@@ -45,7 +45,7 @@ std::vector<int> Nodes::ranks_on_machine_of(int rank) const {
 }
 
 Nodes gather_nodes(Control& control, const RankPlace& mine) {
-  return Nodes(gather_records(control, mine, "who shares a node"));
+  return Nodes(gather_records(control, mine, "which ranks share a node"));
 }
 
 }  // namespace lockstep::comm

@@ -90,7 +90,7 @@ std::optional<comm::Absence> Roster::absence(double silent_s, double unmoved_s) 
   const std::vector<int> behind = late(unmoved_s);
   if (!behind.empty()) return comm::Absence{behind, "the others wait for " + describe_late(behind)};
   return comm::Absence{{},
-                       "all ranks are there and none is late: is the network between them sound?"};
+                       "all ranks are alive and none is late: does the network between them work?"};
 }
 
 std::string Roster::describe_missing(const std::vector<int>& ranks) const {

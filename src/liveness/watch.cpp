@@ -42,14 +42,14 @@ struct Watch::Impl {
     fail(why);
   }
 
-  /// True as soon as `wanted` holds, false when the time is over.
+  /// Sleeps until `wanted` holds (true) or the time is over (false).
   template <class Wanted>
   bool sleep(Wanted wanted, std::chrono::duration<double> time) {
     std::unique_lock lock(mutex);
     return woken.wait_for(lock, time, wanted);
   }
 
-  /// What is wrong, or nothing.
+  /// The fault, or nothing.
   std::string look() {
     const double now = now_s();
     const double passed_s = std::min(now - std::exchange(last_look_s, now), 1.0);
@@ -63,7 +63,7 @@ struct Watch::Impl {
       if (waited_s <= spec.deadline_s) return "";
       return fmt::format("{}: no reduction has ended for {:.3g} s; {}", where, spec.deadline_s,
                          spec.find_missing(waited_s));
-    } catch (const std::exception& failure) {  // the device's own
+    } catch (const std::exception& failure) {  // an error of the device
       return fmt::format("{}: {}", position(), failure.what());
     }
   }
@@ -75,7 +75,7 @@ struct Watch::Impl {
     return moved;
   }
 
-  /// Of the oldest collective in flight; empty when there is none.
+  /// The oldest collective in flight; empty when there is none.
   std::string position() {
     const std::scoped_lock lock(mutex);
     return in_flight.empty() ? "" : in_flight.front().position;
@@ -92,11 +92,11 @@ struct Watch::Impl {
   WatchSpec spec;
   std::mutex mutex;
   std::condition_variable woken;
-  bool ending = false, noticed = false;  // under the mutex, as the next two
+  bool ending = false, noticed = false;  // under the mutex, like the next two
   std::deque<Started> in_flight;
   std::uint64_t step = 0;
-  double last_look_s = now_s(), waited_s = 0;  // the watch's own
-  std::string reason;                          // written before `failed`, and never again
+  double last_look_s = now_s(), waited_s = 0;  // used only by the watch's thread
+  std::string reason;                          // written once, before `failed`
   std::atomic<bool> failed{false};
   std::thread thread;  // last: it uses all the others
 };

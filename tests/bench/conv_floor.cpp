@@ -14,7 +14,8 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/cpuset.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cpu/program.hpp"
 

@@ -52,7 +52,7 @@ in_batch "mpirun '$LOCKSTEP' whoami"
 verdict $? "mpirun in a batch script: the script's and the daemon's variables are ignored, and whoami says why"
 
 in_batch "'$LOCKSTEP' whoami"
-((status == 0)) && says 'rank 0 of 1, .* says nobody' && says 'shell or batch script'
+((status == 0)) && says 'rank 0 of 1, .* says no one' && says 'shell or batch script'
 verdict $? 'a process without a launcher in a batch script is alone, whatever SLURM_NTASKS says'
 
 in_batch "srun '$LOCKSTEP' whoami --json"
@@ -65,7 +65,7 @@ run salloc "${two[@]}" --ntasks-per-node=2 mpirun "${whoami[@]}"
 verdict $? 'mpirun in salloc gives the right identities'
 
 run salloc -N1 -n2 "${whoami[@]}"
-((status == 0)) && says 'rank 0 of 1, .* says nobody'
+((status == 0)) && says 'rank 0 of 1, .* says no one'
 verdict $? "a process in salloc's shell is alone"
 
 # ---- what cannot work -----------------------------------------------------------------------------

@@ -33,7 +33,7 @@ verdict $? 'scaling.sbatch: a job array trains on 1, 2, ... ranks, and lockstep 
 known=$(sbatch --help | grep -oE -- '--[a-z][a-z0-9-]+' | sort -u)
 { echo '#!/bin/bash'; sed 's/^/#SBATCH /' <<<"$known"; } >all.sbatch
 run "$LOCKSTEP" lint all.sbatch
-(($(wc -l <<<"$known") > 60)) && ! says 'knows no'
+(($(wc -l <<<"$known") > 60)) && ! says 'has no option'
 verdict $? "lint knows all of sbatch's options"
 same=0
 for option in --mem=1.5G --mem=16GB --time=4h --time=1-2:30 --signal=B:USR1@9 --signal=USR1@x --nodes=x --nodes=1-2 \

@@ -48,7 +48,7 @@ verdict $? 'a node that is very far away is named, in less than 15 s'
 
 pair() {
   run srun -N2 -w "$node1,$node2" --ntasks-per-node=1 --mpi=pmix "$LOCKSTEP" preflight --json two.json
-  says "between all nodes: [0-9.]+ MB/s, .*: little for a cluster's network" &&
+  says "between all nodes: [0-9.]+ MB/s, .*: slow for a cluster's network" &&
     awk -F '[:,]' '/"bytes_per_s"/ { exit !($2 < 6e6) }' <(grep -A4 '"nodes"' two.json)
 }
 mini shape "$node2" rate=40mbit

@@ -29,7 +29,7 @@ run "${plain[@]}" bash -c "if ((SLURM_PROCID == 3)); then sleep 12; else $whoami
 verdict $? 'a rank that does not appear is named, with its node'
 
 run "${plain[@]}" bash -c "if ((SLURM_PROCID == 0)); then sleep 4; else $whoami 1; fi"
-((status != 0)) && says 'rank 0 was not found within' && says 'left no word'
+((status != 0)) && says 'rank 0 was not found within' && says 'has not written this file'
 verdict $? 'ranks that find no rank 0 say where they looked'
 
 # Three strangers connect: one says nothing, one speaks HTTP, one sends an impossible size.

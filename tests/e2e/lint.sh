@@ -19,7 +19,7 @@ srun build/lockstep train --out runs/a
 END
 run "$LOCKSTEP" lint bad.sbatch "$repo/jobs/single-node.sbatch"
 ((status == 2)) && says '^bad.sbatch:2: error: 4 tasks on a node share 2 GPU' &&
-  says '^bad.sbatch:3: error: "12h" is no time limit' && says '^bad.sbatch: warning: no --mem' &&
+  says '^bad.sbatch:3: error: "12h" is not a time limit' && says '^bad.sbatch: warning: no --mem' &&
   says '^bad.sbatch:4: warning: srun without --mpi' && says '^bad.sbatch: 2 error\(s\), [0-9]+ warn'
 verdict $? 'lint names file, line and remedy, and its status is 2 when there are errors'
 

@@ -29,7 +29,7 @@ std::string error_of(const Call& call) {
   return {};
 }
 
-/// Whether a process is stopped (proc(5): the state stands behind the name in parentheses).
+/// Whether a process is stopped (proc(5): the state follows the name in parentheses).
 inline bool is_stopped(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   const std::string stat{std::istreambuf_iterator<char>(file), {}};
@@ -37,7 +37,7 @@ inline bool is_stopped(const std::string& pid) {
   return end != stat.npos && end + 2 < stat.size() && stat[end + 2] == 'T';
 }
 
-/// Where ranks meet without a word between them, while the process `pid` is stopped.
+/// Where ranks meet without messages, while the process `pid` is stopped.
 inline std::filesystem::path meeting_file(const std::string& pid) {
   return std::filesystem::temp_directory_path() / ("lockstep-absence-" + pid);
 }
@@ -51,12 +51,12 @@ inline void meet_in(const std::filesystem::path& path, int ranks) {
   ::unlink(path.c_str());
 }
 
-/// Rank `absent` hangs, as a stopped process does, while the others `call`; once they have ended it
-/// goes on. What a rank's call threw is returned; on `absent` nothing. Collective.
+/// Rank `absent` hangs like a stopped process while the others `call`, and continues when they have
+/// finished. Returns what this rank's call threw; nothing on `absent`. Collective.
 template <class Call>
 std::string while_absent(int absent, const Call& call) {
   const auto control = world().make_control(30);
-  std::filesystem::remove(meeting_file(std::to_string(getpid())));  // of a run that was killed
+  std::filesystem::remove(meeting_file(std::to_string(getpid())));  // left by a run that was killed
   const auto pids = control->gather(std::to_string(getpid()), "process ids");
   if (control->rank() == absent) {
     raise(SIGSTOP);
@@ -65,7 +65,7 @@ std::string while_absent(int absent, const Call& call) {
   const std::string& pid = pids[static_cast<std::size_t>(absent)];
   while (!is_stopped(pid)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::string said = error_of(call);
-  meet_in(meeting_file(pid), control->world() - 1);  // no rank may hear it before all are done
+  meet_in(meeting_file(pid), control->world() - 1);  // it must not continue before all are done
   kill(static_cast<pid_t>(std::stol(pid)), SIGCONT);
   return said;
 }

@@ -90,7 +90,7 @@ TEST_CASE("all ranks end with the same bits, the same in each run", "[mpi][all_r
   std::string first;
   for (int run = 0; run < 3; ++run) {
     std::vector<float> values = reals(communicator->rank(), count);
-    if (communicator->rank() == run)  // who comes late does not matter
+    if (communicator->rank() == run)  // it does not matter which rank is late
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     communicator->all_reduce_sum(values.data(), count, "test");
     communicator->network().synchronize();
@@ -105,7 +105,7 @@ TEST_CASE("only a rank that never joins a sum is named, to all others, after the
           "[mpi][all_reduce]") {
   const int ranks = world().facts().world;
   if (ranks == 1) return;
-  // Few floats have one owner, for whom all others wait as well.
+  // Few floats have one owner, for which all others also wait.
   for (const std::size_t count : {100, 100000}) {
     const auto communicator = world().make_communicator(2);
     const int absent = count == 100 ? 0 : ranks - 1;

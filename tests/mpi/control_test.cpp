@@ -62,7 +62,7 @@ TEST_CASE("sums, maxima and rank 0's words are the same on every rank", "[mpi][c
   REQUIRE(on_every_rank(std::isnan(control->max({last ? nan : 1.0}, "nan")[0])));
 }
 
-TEST_CASE("nobody passes a barrier before the last has come", "[mpi][control]") {
+TEST_CASE("no rank passes a barrier before the last has come", "[mpi][control]") {
   const auto control = world().make_control(30);
   double late = 0;
   control->barrier("before");

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/cluster/node_check.hpp"
+#include "lockstep/cluster/tournament.hpp"
 #include "tests/mpi/absence.hpp"
 
 using namespace lockstep;

@@ -17,7 +17,7 @@ using namespace lockstep::backend;
 
 constexpr std::size_t image_side = 16, class_count = 10;
 
-/// Rows that every rank makes alike.
+/// Rows that are the same on every rank.
 struct Rows {
   explicit Rows(std::size_t count);
   /// Rows [first, first + count) as a batch.
@@ -33,7 +33,7 @@ train::TrainerSpec small_trainer(std::size_t rows);
 /// All weights (or momentum) of the learned tensors, in the plain layout.
 std::vector<float> learned_values(train::Trainer& trainer, Part part);
 
-/// ||a - b|| / ||b||; NaN for values that are none.
+/// ||a - b|| / ||b||; NaN when a value is NaN.
 double distance(const std::vector<float>& a, const std::vector<float>& b);
 
 /// One shard of `rows` rows that rank 0 writes into a folder which all ranks see; removed at the

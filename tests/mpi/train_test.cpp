@@ -114,7 +114,7 @@ TEST_CASE("the audit says at which step ranks diverged, and which", "[train]") {
   }
   INFO(message);
   REQUIRE(on_every_rank(message.find("ranks diverged at step 42") != std::string::npos));
-  if (ranks.size() > 2)  // of two, nobody can say which is right: both are named
+  if (ranks.size() > 2)  // with two, none is known to be right: both are named
     REQUIRE(on_every_rank(message.find(" on rank " + std::to_string(odd)) != std::string::npos));
 }
 

@@ -1,24 +1,41 @@
 #pragma once
 
+#include <cstddef>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/cluster/cpuset.hpp"
 #include "lockstep/cluster/identify.hpp"
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/pages.hpp"
+#include "lockstep/cluster/plan.hpp"
 
 namespace lockstep::cluster {
 
-/// One line for a human: "rank 1 on node7: CPUs 4-7, NUMA node 0, compute 4-6, loader 7: PASS".
-/// Failures and remarks follow after it.
+/// A plan, and what was read back after binding to it.
+struct BindingReport {
+  Plan plan;
+  CpuSet process_cpus;   ///< read back
+  int memory_node = -1;  ///< where a freshly touched page really is; -1 = not known
+  std::map<std::string, std::size_t> threads;  ///< how many run on which CPUs ("0-3"), read back
+  std::map<std::string, PagesOnNodes> pages;   ///< by what was verified ("pinned", "loader")
+  std::optional<double> upload_bytes_per_s;    ///< from pinned memory to the GPU, measured
+  bool ok = false;  ///< CPUs as planned, and memory too when there are several NUMA nodes
+  std::vector<std::string> failures;  ///< why not ok, for humans
+};
+
+/// One line for a human: "rank 1 on node7: CPUs 4-7, NUMA node 0, compute 4-6, loader 7: PASS",
+/// then failures and remarks.
 std::string describe(const BindingReport& report, const RankInfo& rank);
 
-/// The same, complete, as one JSON object for the run's directory. CPU sets are texts ("0-3,8");
-/// `ok` is null in the second form, where nothing was bound.
+/// The complete report as one JSON object for the run's directory. CPU sets are texts ("0-3,8").
+/// The second form is for a plan that was not bound: its `ok` is null.
 std::string to_json(const BindingReport& report, const RankInfo& rank);
 std::string to_json(const Plan& plan, const RankInfo& rank);
 
-/// Which ranks' uploads are slower than half of the fastest one, for humans. `reports`: JSON of
-/// each rank, in order. Pure.
+/// Lines for humans about the ranks whose uploads are slower than half of the fastest one.
+/// `reports`: each rank's JSON, in order. Pure.
 std::vector<std::string> slow_uploads(const std::vector<std::string>& reports);
 
 }  // namespace lockstep::cluster

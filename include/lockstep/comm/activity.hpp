@@ -6,7 +6,7 @@
 
 namespace lockstep::comm {
 
-/// What a rank's main thread is at.
+/// What a rank's main thread is doing.
 enum class Phase : std::uint8_t {
   start_up,
   data,
@@ -22,37 +22,37 @@ enum class Phase : std::uint8_t {
 };
 const char* to_string(Phase phase);
 
-/// Where a rank stands, as the others are told.
+/// How far a rank is, as its heartbeat reports it.
 struct Activity {
-  std::uint64_t step = 0;  ///< under way, from 1; 0 before the first
+  std::uint64_t step = 0;  ///< the current one, from 1; 0 before the first
   Phase phase = Phase::start_up;
   std::uint32_t bucket = 0;     ///< of a reduction
   std::uint64_t bytes = 0;      ///< of that bucket
   bool waiting = false;         ///< for other ranks
-  std::uint64_t movements = 0;  ///< since the start; when it stands still, so does the rank
+  std::uint64_t movements = 0;  ///< signs of progress since the start
 };
 
 /// "step 12, reduction of bucket 3 (1.0 MB)"
 std::string describe(const Activity& activity);
 
-/// What this process is doing, for its heartbeat to tell the other ranks. One for each process, as
-/// the log is: whoever works says so here, which costs a few relaxed stores. The main thread alone
-/// writes.
+/// What this process is doing, which its heartbeat reports to the other ranks. There is one record
+/// per process, like the log; each change costs a few relaxed stores.
+/// **Thread safety:** only the main thread writes; any thread may call now() and directory().
 namespace activity {
 
 void begin_step(std::uint64_t step);
 void enter(Phase phase);
-void moved();  ///< something came on, within a phase
+void moved();  ///< notes progress within a phase
 Activity now();
 
-/// A step on a device that runs behind the host: as long as the host is in a step, now() tells the
-/// phase that the device has reached, which is what code() made of it, and a device that has not
-/// come to the step's end of backward waits for nobody. The place must live until another one, or
+/// For a device that runs later than the host: while the host is in a step, now() returns the phase
+/// that the device has written to `reached`, as encoded by code(). A device that is still in
+/// forward or backward waits for no other rank. `reached` must live until another place, or
 /// nullptr, is followed.
 void follow(const volatile std::uint64_t* reached);
-std::uint64_t code(Phase phase);  ///< of the step under way; grows with both
+std::uint64_t code(Phase phase);  ///< with the current step; grows with both
 
-/// While it lives, the rank waits for others.
+/// Marks the rank as waiting for others during its lifetime.
 class Waiting {
  public:
   Waiting();
@@ -65,12 +65,12 @@ class Waiting {
   Phase before_;
 };
 
-/// Where rank 0's post-mortem has room kept for it, in this directory: for a disk that is full.
+/// The file in this directory that reserves space for rank 0's post-mortem, in case the disk fills.
 std::filesystem::path post_mortem_room(const std::filesystem::path& directory);
-/// As much as the post-mortem of so many ranks takes.
+/// The most bytes that the post-mortem of this many ranks takes.
 std::size_t post_mortem_bytes(int world);
 
-/// Where a post-mortem is to be written; empty as long as there is no such place. Any thread.
+/// Where a post-mortem is to be written; empty while there is no such place. Any thread.
 void set_directory(const std::filesystem::path& directory);
 std::filesystem::path directory();
 

@@ -7,9 +7,9 @@
 
 namespace lockstep::comm {
 
-/// The small things between ranks: agree, gather, exchange. Every call is collective, made by all
-/// ranks in the same order, and has a deadline: when it passes, Error names the phase and the ranks
-/// that did not arrive.
+/// Small messages between ranks: agree, gather, exchange. Every call is collective, made by all
+/// ranks in the same order. It throws Error naming the phase and the ranks that did not arrive
+/// within the deadline.
 class Control {
  public:
   virtual ~Control() = default;

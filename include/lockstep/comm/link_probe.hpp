@@ -4,7 +4,7 @@
 
 namespace lockstep::comm {
 
-/// What the network between two ranks does.
+/// The speed of the network between two ranks.
 struct LinkRate {
   double bytes_per_s = 0;   ///< in each direction, both at once
   double round_trip_s = 0;  ///< of a byte, at best
@@ -14,10 +14,9 @@ struct LinkRate {
 class LinkProbe {
  public:
   virtual ~LinkProbe() = default;
-  /// To be called by this rank and by `partner` at about the same time; both get the same: nothing
-  /// when one of them says that it has no time left. Takes about `seconds`; on a link that is very
-  /// slow some round trips. Throws Error naming the partner when it does not come within the
-  /// deadline.
+  /// This rank and `partner` call it at about the same time and get the same result: nothing when
+  /// one of them has no time left. Takes about `seconds`, or a few round trips on a very slow link.
+  /// Throws Error naming the partner when it does not come within the deadline.
   virtual std::optional<LinkRate> measure(int partner, double seconds, bool has_time = true) = 0;
 };
 

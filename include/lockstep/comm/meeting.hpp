@@ -9,8 +9,8 @@
 
 namespace lockstep::comm {
 
-/// Control as five uses of one thing, the meeting: every rank brings a part, rank 0 makes a result
-/// of all parts, and every rank leaves with it. A port implements meet().
+/// Implements Control's five calls with one operation, the meeting: every rank brings a part, rank
+/// 0 combines all parts, and every rank gets the result. A port implements meet().
 class MeetingControl : public Control {
  public:
   void barrier(std::string_view phase) final;
@@ -28,7 +28,7 @@ class MeetingControl : public Control {
                            const Combine& combine) = 0;
 
  private:
-  /// meet(), and the other ranks are told that this one waits.
+  /// meet(), during which the other ranks see that this one waits.
   std::string attend(const std::string& mine, std::string_view phase, const Combine& combine);
   std::vector<double> fold(const std::vector<double>& values, std::string_view phase,
                            const std::function<double(double, double)>& operation);

@@ -4,7 +4,7 @@
 
 namespace lockstep::comm {
 
-/// What the MPI library that this program is linked with is; may be asked before MPI_Init.
+/// Describes the MPI library that this program is linked with. May be called before MPI_Init.
 cluster::MpiLibrary mpi_library();
 
 }  // namespace lockstep::comm

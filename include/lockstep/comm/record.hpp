@@ -15,9 +15,9 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/control.hpp"
 
-/// Values on their way between the ranks of one run, which all run the same program: numbers as
-/// they are in memory, texts and lists behind their length. A type of one's own lists its fields
-/// once, and they may be records, too:
+/// Writes values for other ranks of the run, which all run the same program: numbers as they are in
+/// memory, texts and lists after their length. Your own type lists its fields, which may be
+/// records, too:
 ///   static void fields(auto& self, auto&& visit) { visit(self.rank, self.reason); }
 namespace lockstep::comm {
 
@@ -67,7 +67,7 @@ class RecordWriter {
   std::string bytes_;
 };
 
-/// Throws Error when the bytes end too soon.
+/// Reads what RecordWriter wrote. Throws Error when the bytes end too soon.
 class RecordReader {
  public:
   explicit RecordReader(std::string_view bytes) : bytes_(bytes) {}
@@ -133,7 +133,7 @@ std::string write_record(const Value& value) {
   return writer.take();
 }
 
-/// Throws Error when that is not exactly one such value.
+/// Throws Error when the text is not exactly one such value.
 template <class Value>
 Value read_record(std::string_view bytes) {
   RecordReader reader(bytes);
@@ -143,7 +143,7 @@ Value read_record(std::string_view bytes) {
   return value;
 }
 
-/// Collective: everybody's value, by rank, on every rank.
+/// Collective: the values of all ranks, by rank, on every rank.
 template <class Value>
 std::vector<Value> gather_records(Control& control, const Value& mine, std::string_view phase) {
   std::vector<Value> all;

@@ -10,32 +10,34 @@
 
 namespace lockstep::comm {
 
-/// Ranks that did not come, or have gone: what() says which.
+/// Ranks are missing or have gone; what() names them.
 class MissingRanks : public Error {
  public:
   explicit MissingRanks(const std::string& what, bool told_by_rank_0 = false)
       : Error(what), told(told_by_rank_0) {}
-  const bool told;  ///< rank 0 has said it
+  const bool told;  ///< rank 0 has reported it; the others need not
 };
 
 /// How long ranks wait for each other.
 struct MeetingSpec {
   double deadline_s = 120;
-  /// For a rank that has not come though others of its node have, and since whom nobody came.
+  /// For a rank that is missing while other ranks of its node are here; counts from the last rank's
+  /// arrival.
   double mates_s = std::numeric_limits<double>::infinity();
-  std::stop_token stop = {};  ///< the meeting is off: Error
-  /// Rank 0 is looked for by its addresses alone: looking up a name reads the environment, which
+  std::stop_token stop = {};  ///< cancels the meeting, which then throws Error
+  /// Connect to rank 0 only by its addresses: looking up a name reads the environment, which
   /// another thread may be changing, as MPI's start does.
   bool by_address = false;
 };
 
 /// Control over TCP, for ranks that MPI does not connect: enough to agree and to exchange NCCL's
-/// id. All ranks call it; rank 0 listens and leaves word at the place, the others come. Peers of
-/// another job, of an earlier start, without the secret or with a rank that is taken are refused
-/// and do not disturb the rest. Throws MissingRanks when not all came in time or one has gone
-/// again: on rank 0 with the missing ranks and the nodes from which too few came, and to those that
-/// came rank 0 tells the same; InputError when the place cannot be used. Later calls throw
-/// MissingRanks naming a rank that has gone.
+/// id. All ranks call it; rank 0 listens and writes its address to the place, and the others
+/// connect. Peers of another job or an earlier start, without the secret, or with a rank that is
+/// taken are turned away and do not disturb the rest.
+/// Throws MissingRanks when not all came in time or one has gone again. On rank 0 it names the
+/// missing ranks and the nodes from which too few came; rank 0 reports the same to those that came.
+/// Throws InputError when the place cannot be used. Later calls throw MissingRanks naming a rank
+/// that has gone.
 std::unique_ptr<Control> make_tcp_control(const cluster::MeetingPlace& place,
                                           const cluster::RankInfo& self, const MeetingSpec& spec);
 

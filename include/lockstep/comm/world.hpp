@@ -12,7 +12,7 @@
 
 namespace lockstep::comm {
 
-/// MPI's own words about who is who.
+/// This process's identity, as MPI reports it.
 struct WorldFacts {
   int rank = 0, world = 1;
   int local_rank = 0, local_size = 1;
@@ -25,13 +25,13 @@ class RollCall;
 /// MPI; what it makes must not outlive it.
 class World {
  public:
-  /// `started` is called when MPI_Init is over here, and before any message: Open MPI 4.1 under
-  /// srun was seen to let a rank out of MPI_Init while others were in it, and those to crash (a
-  /// jump to address 0 in its btl_tcp) by the first message that came too early.
+  /// Calls `started` after MPI_Init returns on this rank, and before any message. Under srun, Open
+  /// MPI 4.1 may let one rank leave MPI_Init while others are still inside; a message that reaches
+  /// them too early makes them crash (a jump to address 0 in its btl_tcp).
   World(int& argc, char**& argv, const std::function<void()>& started = {});
   ~World();
   const WorldFacts& facts() const { return facts_; }
-  /// From now on a wait whose deadline has passed asks this first, before it asks the ranks.
+  /// A wait whose deadline has passed will call this first, before it asks the ranks.
   void ask_first(FindAbsence find_absence);
   std::unique_ptr<Control> make_control(double deadline_s);
   std::unique_ptr<Communicator> make_communicator(double deadline_s);

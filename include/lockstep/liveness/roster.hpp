@@ -12,12 +12,12 @@ namespace lockstep::liveness {
 using comm::Activity;
 using comm::Phase;
 
-/// What one rank knows of the others by their heartbeats. Pure: time is what pass() adds up, so
-/// that what this process spent suspended need not count.
-/// **Thread safety:** none; the heartbeat's thread owns it.
+/// What one rank knows about the others from their heartbeats. It reads no clock: pass() adds up
+/// the time, so that time in which this process was suspended need not count.
+/// **Thread safety:** none; only the heartbeat's thread uses it.
 class Roster {
  public:
-  /// `hosts`: of each rank.
+  /// `hosts`: each rank's host.
   explicit Roster(std::vector<std::string> hosts);
 
   void pass(double seconds);
@@ -25,20 +25,20 @@ class Roster {
   void left(int rank);   ///< it said goodbye
   void broke(int rank);  ///< its connection ended without a goodbye
 
-  /// Ranks that were heard of and now are silent for longer than `timeout_s`, or whose connection
-  /// broke. One that was never heard of is not missing: it may be that nothing gets through.
+  /// Ranks that were heard from and then were silent for longer than `timeout_s`, or whose
+  /// connection broke. A rank that was never heard from is not missing: the network may block it.
   std::vector<int> missing(double timeout_s) const;
   std::vector<int> never_heard() const;
-  /// Ranks for which others have waited longer than `than_s` without anything moving: those that
-  /// themselves wait for nobody; if all wait, those that wait in an earlier step than others. Empty
-  /// when all wait in the same place.
+  /// Ranks that made no progress for longer than `than_s` while others waited: those that do not
+  /// wait themselves; if all wait, those that are in an earlier step than others. Empty when all
+  /// wait in the same step.
   std::vector<int> late(double than_s) const;
   /// Whether some rank has waited that long, while no rank has moved.
   bool stuck(double than_s) const;
 
-  /// Who keeps a rank waiting: those that have ended or were silent for longer than `silent_s`;
-  /// else those that are late by more than `unmoved_s`. Nothing as long as a rank was never heard
-  /// of: what it does is not known.
+  /// The ranks that keep others waiting: those that have ended or were silent for longer than
+  /// `silent_s`; else those that are late by more than `unmoved_s`. Nothing while a rank was never
+  /// heard from: what it does is not known.
   std::optional<comm::Absence> absence(double silent_s, double unmoved_s) const;
 
   /// "rank 3 on node2 (silent for 20 s, last in step 12, forward), rank 4 on ..."

@@ -16,6 +16,10 @@
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/plan.hpp"
 
 namespace lockstep::app {
 namespace {

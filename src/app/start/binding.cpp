@@ -2,6 +2,9 @@
 
 #include <cstring>
 
+#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/verify.hpp"
+
 namespace lockstep::app {
 
 BoundRank bind_rank(const cluster::Plan& plan, std::optional<int> cuda_device) {

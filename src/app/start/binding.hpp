@@ -4,7 +4,8 @@
 #include <optional>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/binding_report.hpp"
+#include "lockstep/cluster/plan.hpp"
 
 namespace lockstep::app {
 

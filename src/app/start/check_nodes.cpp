@@ -11,7 +11,13 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/cluster/hostlist.hpp"
-#include "lockstep/cluster/node_check.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/node_figures.hpp"
+#include "lockstep/cluster/node_judge.hpp"
+#include "lockstep/cluster/node_measure.hpp"
+#include "lockstep/cluster/node_report.hpp"
+#include "lockstep/cluster/tournament.hpp"
 #include "lockstep/comm/record.hpp"
 
 namespace lockstep::app {

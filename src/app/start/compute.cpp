@@ -9,8 +9,11 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/cluster/bind.hpp"
 #include "lockstep/cluster/binding_report.hpp"
 #include "lockstep/cluster/gpu_choice.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/verify.hpp"
 #include "lockstep/device/gpus.hpp"
 
 namespace lockstep::app {

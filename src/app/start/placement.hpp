@@ -7,7 +7,9 @@
 
 #include "app/start/launch.hpp"
 #include "lockstep/cluster/gpu_choice.hpp"
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/identify.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/plan.hpp"
 
 namespace lockstep::app {
 

@@ -53,7 +53,7 @@ constexpr Launcher all_launchers[] = {
      "GROUP_RANK"},
 };
 
-// Slurm numbers the steps that are no srun from here up: interactive shell, batch script, extern.
+// Steps that srun did not start have numbers from here up: interactive shell, batch script, extern.
 constexpr std::uint64_t first_shell_step = 0xfffffffa;
 
 constexpr std::uint64_t max_count = std::numeric_limits<int>::max();
@@ -105,7 +105,7 @@ bool is_set(const EnvLookup& env, const Alternatives& names) {
                      [&](const char* name) { return *name && env(name); });
 }
 
-/// Open MPI's and Slurm's variables come together or not at all; the others' local ones may lack.
+/// Open MPI and Slurm set all their variables or none; other launchers may set no local ones.
 bool needs_all(const Launcher& launcher) {
   return launcher.source == Authority::open_mpi || launcher.source == Authority::slurm;
 }
@@ -181,7 +181,7 @@ bool decides(const EnvLookup& env, const Launcher& launcher) {
              is_set(env, launcher.local_rank) || is_set(env, launcher.local_size);
     case Authority::slurm:
       return in_slurm_step(env);
-    case Authority::torchrun:  // a world of one is nothing to join, and these names are common
+    case Authority::torchrun:  // a world of one needs no joining, and these names are common
       return is_set(env, launcher.rank) && env("WORLD_SIZE").value_or("1") != "1";
     default:
       return is_set(env, launcher.rank) && is_set(env, launcher.world);
@@ -214,7 +214,7 @@ std::optional<Claim> read_claim(const EnvLookup& env, const Launcher& launcher) 
     try {
       number = read_number(env, launcher, names, false);
     } catch (const InputError&) {
-      number.reset();  // junk in a variable that may not count: shown, but no number
+      number.reset();  // junk in a variable that may not count: shown, but not used
     }
   };
   read(launcher.rank, claim.rank);

@@ -14,7 +14,7 @@
 namespace lockstep::cluster {
 namespace {
 
-constexpr std::size_t max_digits = 18;   // a number of so many fits 64 bits
+constexpr std::size_t max_digits = 18;   // such a number fits 64 bits
 constexpr std::size_t max_length = 255;  // of a name, without a bracket's digits
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -74,7 +74,7 @@ Piece parse_bracket(std::string_view list, std::string_view inside) {
   return piece;
 }
 
-/// The pieces of the name at the front of `rest`, which loses them and the comma behind.
+/// Takes the pieces of one name, and the comma after it, from the front of `rest`.
 std::vector<Piece> take_name(std::string_view list, std::string_view& rest) {
   std::vector<Piece> pieces;
   while (!rest.empty() && rest[0] != ',') {
@@ -98,7 +98,7 @@ std::vector<Piece> take_name(std::string_view list, std::string_view& rest) {
   return pieces;
 }
 
-/// The choice of this number among all numbers of a bracket.
+/// The number at this place among all numbers of a bracket.
 std::string chosen(const Piece& piece, std::size_t choice) {
   for (const Range& range : piece.ranges) {
     const std::uint64_t here = range.last - range.first + 1;
@@ -112,7 +112,7 @@ void append_names(const std::vector<Piece>& pieces, std::size_t count,
                   std::vector<std::string>& names) {
   for (std::size_t name = 0; name < count; ++name) {
     std::string text;
-    std::size_t block = count;  // names that share all that stands before the piece
+    std::size_t block = count;  // names that share everything before the piece
     for (const Piece& piece : pieces) {
       block /= piece.choices;
       text += chosen(piece, name / block % piece.choices);
@@ -154,7 +154,7 @@ std::vector<std::string> expand_hosts(std::string_view list) {
   std::vector<std::string> names;
   for (std::string_view rest = list; !rest.empty();) {
     const std::vector<Piece> pieces = take_name(list, rest);
-    if (pieces.empty()) continue;  // Slurm, too, passes over a comma too many
+    if (pieces.empty()) continue;  // Slurm also ignores an extra comma
     std::size_t count = 1;
     for (const Piece& piece : pieces) {
       if (piece.choices > (max_hosts - names.size()) / count)
@@ -194,7 +194,7 @@ std::string compress_hosts(const std::vector<std::string>& names) {
 }
 
 std::vector<std::string> sorted_hosts(std::vector<std::string> names) {
-  // "10" is of one family with "09" when that stands beside it, and with "9" otherwise.
+  // "10" belongs with "09" when that is in the list, and with "9" otherwise.
   std::set<std::pair<std::string_view, std::size_t>> padded_families;
   for (const std::string& name : names)
     if (const Cut now = cut(name); now.digits.size() > 1 && now.digits[0] == '0')

@@ -12,7 +12,7 @@
 namespace lockstep::cluster {
 namespace {
 
-/// Slurm's variables stand in every process of a job, whoever started it.
+/// Slurm's variables are set in every process of a job, whatever started it.
 std::string why_not_slurm(const EnvLookup& env, const RankInfo& info) {
   if (info.authority == Authority::mpi || info.authority == Authority::alone)
     return "they belong to a shell or batch script, in which srun or mpirun was not used";
@@ -22,7 +22,7 @@ std::string why_not_slurm(const EnvLookup& env, const RankInfo& info) {
   return "they describe the batch script that called mpirun, the same for all its ranks";
 }
 
-/// Why a launcher's word does not count, and whether it differs from what does.
+/// Why a launcher's claim does not count.
 std::string why_not(const EnvLookup& env, const RankInfo& info, const Claim& claim, bool differs) {
   if (claim.source == Authority::slurm) return why_not_slurm(env, info);
   if (!differs) return fmt::format("agrees with {}", to_string(info.authority));
@@ -34,7 +34,7 @@ std::string why_not(const EnvLookup& env, const RankInfo& info, const Claim& cla
 
 bool differs(const std::optional<int>& said, int taken) { return said && *said != taken; }
 
-/// Fills in what everybody said, and what became of it.
+/// Lists all claims, and whether each counts.
 void judge_claims(const EnvLookup& env, const std::optional<MpiWorld>& mpi, RankInfo& info) {
   for (const Launcher& launcher : launchers()) {
     std::optional<Claim> claim = read_claim(env, launcher);
@@ -43,7 +43,7 @@ void judge_claims(const EnvLookup& env, const std::optional<MpiWorld>& mpi, Rank
     const bool other = differs(claim->rank, info.rank) || differs(claim->world, info.world) ||
                        differs(claim->local_rank, info.local_rank) ||
                        differs(claim->local_size, info.local_size);
-    claim->why = claim->taken ? "the launcher's own word" : why_not(env, info, *claim, other);
+    claim->why = claim->taken ? "the launcher says so" : why_not(env, info, *claim, other);
     if (!claim->taken && (other || claim->source == Authority::slurm))
       info.ignored.push_back(claim->said + ": " + claim->why);
     info.claims.push_back(std::move(*claim));
@@ -62,8 +62,8 @@ void judge_claims(const EnvLookup& env, const std::optional<MpiWorld>& mpi, Rank
   info.claims.push_back(std::move(claim));
 }
 
-/// Local ranks may differ: a launcher may number them in the order in which it placed them, MPI's
-/// follow the ranks. Either names each rank of the node once.
+/// Local ranks may differ: a launcher may number them in the order in which it placed them, MPI
+/// numbers them in the order of the ranks. Both number each rank of the node once.
 void agree_with_mpi(const EnvLookup& env, const Launcher& launcher, const Claim& claim,
                     const MpiWorld& mpi, const SrunMpiTypes& types) {
   const auto same = [&](const Alternatives& names, std::optional<int> said, const char* what,
@@ -79,9 +79,9 @@ void agree_with_mpi(const EnvLookup& env, const Launcher& launcher, const Claim&
   same(launcher.local_size, claim.local_size, "counts the ranks of this node as", mpi.local_size);
 }
 
-/// The launcher that started this process: the first that says so. Only Slurm may have been the
-/// outer one of two: Hydra and Flux start their daemons by srun, whose variables the ranks then
-/// see beside their own. Under srun alone the others repeat what Slurm says.
+/// The launcher that started this process: the first that says so. Only Slurm can be the outer one
+/// of two: Hydra and Flux start their daemons by srun, and the ranks then see its variables in
+/// addition to their own. Under srun alone the others repeat what Slurm says.
 const Launcher* find_authority(const EnvLookup& env) {
   const auto known = launchers();
   const auto first = std::find_if(known.begin(), known.end(),
@@ -142,7 +142,7 @@ const char* to_string(Authority authority) {
     case Authority::mpi:
       return "MPI";
     case Authority::alone:
-      return "nobody: a process alone";
+      return "no one: a process alone";
   }
   throw Error("an Authority that does not exist");
 }

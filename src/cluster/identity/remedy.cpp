@@ -16,7 +16,7 @@ std::string asked_type(const EnvLookup& env) { return env("SLURM_MPI_TYPE").valu
 
 std::string or_dots(const EnvLookup& env, std::string_view name) { return env(name).value_or("N"); }
 
-/// The line to write in place of an srun that does not fit MPI, from what this srun offers.
+/// The line to write instead of an srun that does not fit MPI, from what this srun offers.
 std::string srun_line(const EnvLookup& env, const SrunMpiTypes& types) {
   const std::vector<std::string> offered = types ? types() : std::vector<std::string>();
   const auto pmix = std::find_if(offered.begin(), offered.end(),
@@ -36,7 +36,7 @@ std::string srun_line(const EnvLookup& env, const SrunMpiTypes& types) {
                      tasks);
 }
 
-/// The names in a line of `srun --mpi=list`; its headings have blanks inside.
+/// The names in a line of `srun --mpi=list`. Its headings contain blanks.
 void add_types(std::string_view line, std::vector<std::string>& types) {
   constexpr std::string_view specific = "available:";
   if (const auto at = line.find(specific); at != line.npos)
@@ -50,7 +50,7 @@ void add_types(std::string_view line, std::vector<std::string>& types) {
 }  // namespace
 
 std::vector<std::string> srun_mpi_types() {
-  // Its answer stands on the error stream in some versions, on the other in others.
+  // Some versions answer on the error stream, others on the output stream.
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> answer(
       popen("timeout 5 srun --mpi=list 2>&1", "r"), pclose);
   std::vector<std::string> types;
@@ -102,22 +102,22 @@ std::string remedy(const EnvLookup& env, const Claim& claim, const MpiWorld& mpi
 
 std::optional<LaunchDoubt> doubt_launch(const EnvLookup& env, const MpiLibrary& library,
                                         const SrunMpiTypes& types) {
-  // Open MPI takes any process with SLURM_STEP_ID for one that srun started for it, and ends it
+  // Open MPI assumes that srun started every process with SLURM_STEP_ID for it. It ends the process
   // inside MPI_Init when no PMIx server answers: with --mpi=none and pmi2, and in srun's shells.
   if (!env("SLURM_STEP_ID") || env("OMPI_COMM_WORLD_RANK") || env("PMIX_RANK") ||
       env("PMIX_NAMESPACE"))
     return std::nullopt;
-  // Other libraries, and an Open MPI that may speak PMI, make at worst worlds of one rank, which
-  // identify() finds behind MPI_Init.
+  // Other libraries, and an Open MPI that may speak PMI, at worst make worlds of one rank, which
+  // identify() finds after MPI_Init.
   if (!library.needs_pmix && (!library.name.starts_with("Open MPI") || env("PMI_RANK")))
     return std::nullopt;
   LaunchDoubt doubt;
   doubt.certain = library.needs_pmix && env("SLURM_STEPID") && env("SLURM_NODELIST");
   doubt.text = fmt::format(
-      "this process stands in a Slurm step that offers MPI no PMIx (srun --mpi={}), and {} {}: {}; "
+      "this process runs in a Slurm step that offers MPI no PMIx (srun --mpi={}), and {} {}: {}; "
       "in a shell inside srun, mpirun -n 1 lockstep ...",
       asked_type(env), library.name,
-      doubt.certain ? "joins a world under srun by nothing else" : "may need it",
+      doubt.certain ? "cannot join a world under srun without it" : "may need it",
       srun_line(env, types));
   return doubt;
 }

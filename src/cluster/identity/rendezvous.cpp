@@ -46,7 +46,7 @@ std::filesystem::path directory(const EnvLookup& env) {
   return std::filesystem::path(*home) / ".lockstep";
 }
 
-/// Which ranks are where, as far as the step's variables cover the whole world.
+/// Which ranks are where, when the step's variables cover the whole world.
 void place_ranks(const EnvLookup& env, const RankInfo& info, MeetingPlace& place) {
   place.nodes = expand_hosts(env("SLURM_STEP_NODELIST").value_or(""));
   place.ranks_on_node = tasks_per_node(env("SLURM_STEP_TASKS_PER_NODE").value_or(""));
@@ -89,7 +89,7 @@ std::optional<MeetingPlace> meeting_place(const EnvLookup& env, const RankInfo& 
     return env(name).value_or(std::string(otherwise));
   };
   MeetingPlace place;
-  // The parts of a heterogeneous job have numbers of their own; SLURM_HET_JOB_ID is the whole's.
+  // The parts of a heterogeneous job have separate numbers; SLURM_HET_JOB_ID is that of the whole.
   place.job = fmt::format("{}/{}.{}/{}", said("SLURM_CLUSTER_NAME", "cluster"),
                           said("SLURM_HET_JOB_ID", said("SLURM_JOB_ID", "0")),
                           said("SLURM_STEP_ID", "0"), said("SLURM_RESTART_COUNT", "0"));
@@ -117,11 +117,11 @@ MeetingCard new_card(std::vector<std::string> hosts, std::uint16_t port) {
 
 void leave_card(const std::filesystem::path& file, const MeetingCard& card) {
   const std::filesystem::path folder = file.parent_path();
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse(folder, "cannot be made");
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse(folder, "cannot be created");
   const std::filesystem::path temporary = file.string() + fmt::format(".{}", getpid());
   unlink(temporary.c_str());
   const File handle(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!handle) refuse(temporary, "cannot be made");
+  if (!handle) refuse(temporary, "cannot be created");
   const std::string text = text_of(card);
   const bool written = write_all(handle.get(), text.data(), text.size()) == text.size() &&
                        fsync(handle.get()) == 0 && rename(temporary.c_str(), file.c_str()) == 0;
@@ -139,9 +139,9 @@ std::optional<MeetingCard> read_card(const std::filesystem::path& file) {
     refuse(file, "cannot be read");
   }
   struct stat facts {};
-  if (fstat(handle.get(), &facts) != 0) refuse(file, "cannot be looked at");
+  if (fstat(handle.get(), &facts) != 0) refuse(file, "cannot be examined");
   require(facts.st_uid == geteuid() && (facts.st_mode & 077) == 0,
-          fmt::format("{}: belongs to another user, or others may read it, so that it is no "
+          fmt::format("{}: belongs to another user, or others may read it, so it is not a "
                       "secret: remove it, and keep its directory to yourself (chmod 700)",
                       file.string()));
   std::string text(max_card_bytes, '\0');

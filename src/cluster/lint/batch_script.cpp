@@ -20,7 +20,7 @@ bool same_letters(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, [](char x, char y) { return (x | 32) == (y | 32); });
 }
 
-/// "# SBATCH --time=5", "#sbatch --time=5" and the like: meant for sbatch, which passes over it.
+/// "# SBATCH --time=5", "#sbatch --time=5" and the like: meant for sbatch, which ignores it.
 bool almost_directive(std::string_view line) {
   const std::string_view rest = trimmed(line.substr(1));
   const std::size_t end = std::min(rest.find_first_of(" \t:"), rest.size());
@@ -31,7 +31,7 @@ bool almost_directive(std::string_view line) {
          (word == "SBATCH" || (attached && same_letters(word, "SBATCH")));
 }
 
-/// Its path, or a variable named after it.
+/// Whether it is lockstep's path, or a variable named after it.
 bool is_lockstep(const std::string& word) {
   return word.find("lockstep") != word.npos || word.find("LOCKSTEP") != word.npos;
 }
@@ -53,7 +53,7 @@ class ScriptReader {
     std::size_t line = 1;
     if (!text_.starts_with("#!"))
       findings_.error(1, "shebang",
-                      "the script does not begin with #!: sbatch refuses it. Write #!/bin/bash");
+                      "the script does not begin with #!: sbatch rejects it. Write #!/bin/bash");
     for (std::string_view rest = text_; !rest.empty(); ++line) {
       const std::string_view whole = rest.substr(0, rest.find('\n'));
       rest.remove_prefix(std::min(whole.size() + 1, rest.size()));
@@ -62,8 +62,8 @@ class ScriptReader {
       else if (const auto bare = trimmed(whole); bare.starts_with('#') && almost_directive(bare))
         findings_.warning(
             line, "spelling",
-            "sbatch passes over this line: its own begin with \"#SBATCH \", in capitals and "
-            "without a space before");
+            "sbatch ignores this line: it reads lines that begin with \"#SBATCH \", in capitals "
+            "and without a space before");
       else if (!bare.empty() && !bare.starts_with('#'))
         commands_began = true;
     }
@@ -72,7 +72,7 @@ class ScriptReader {
   void read_directive(std::size_t line, std::string_view text, bool commands_began) {
     if (commands_began)
       return findings_.error(line, "ignored",
-                             "sbatch reads no #SBATCH line behind the first command: move it up");
+                             "sbatch reads no #SBATCH line after the first command: move it up");
     const auto commands = shell_commands(text);
     if (commands.empty()) return;
     const auto& words = commands.front().words;
@@ -80,18 +80,17 @@ class ScriptReader {
     for (const auto& [name, value] : parsed.values) keep(line, name, value);
     report(line, parsed, SlurmProgram::sbatch);
     if (parsed.unknown.empty() && parsed.program < words.size())
-      findings_.error(
-          line, "option",
-          fmt::format("\"{}\" is no option: sbatch passes over it and over what follows",
-                      words[parsed.program]));
+      findings_.error(line, "option",
+                      fmt::format("\"{}\" is not an option: sbatch ignores it and what follows",
+                                  words[parsed.program]));
   }
 
   void keep(std::size_t line, const std::string& name, const std::string& value) {
     const Setting* before = script_.directive(name);
     if (before && before->value != value)
-      findings_.warning(line, "twice",
-                        fmt::format("--{} stands in line {} with another value; this one counts",
-                                    name, before->line));
+      findings_.warning(
+          line, "twice",
+          fmt::format("--{} has another value in line {}; this one counts", name, before->line));
     script_.directives[name] = {line, value};
   }
 
@@ -105,13 +104,12 @@ class ScriptReader {
         is_long ? similar_option(program, parsed.unknown.substr(2)) : std::string_view();
     if (!near.empty() || !is_long)
       findings_.error(line, "option",
-                      fmt::format("{} knows no {}{}", who, parsed.unknown,
+                      fmt::format("{} has no option {}{}", who, parsed.unknown,
                                   near.empty() ? "" : fmt::format("; --{}?", near)));
     else
-      findings_.warning(
-          line, "option",
-          fmt::format("{} knows no {} and refuses it, unless a plugin of this cluster adds it", who,
-                      parsed.unknown));
+      findings_.warning(line, "option",
+                        fmt::format("{} has no option {}, unless a plugin of this cluster adds it",
+                                    who, parsed.unknown));
   }
 
   void read_start(std::size_t number) {

@@ -11,7 +11,7 @@
 
 namespace lockstep::cluster {
 
-/// An option that stands in a script, and where.
+/// An option's value in a script, and its line.
 struct Setting {
   std::size_t line = 0;
   std::string value;
@@ -28,13 +28,13 @@ struct RankStart {
   std::vector<std::string> program;                         ///< and its arguments
 
   bool has(std::string_view option) const { return options.contains(option); }
-  /// Whether it starts lockstep, as far as the script shows.
+  /// Whether it starts lockstep, if the script shows that.
   bool starts_lockstep() const;
   /// Whether it starts `lockstep train`.
   bool trains() const;
-  /// The value of one of lockstep's options, --name; nothing where it does not stand there.
+  /// The value of one of lockstep's options, --name; nothing when it is not given.
   std::optional<std::string> argument(std::string_view name) const;
-  /// Whether arguments stand in variables or in a file, so that one may be given unseen.
+  /// Whether arguments come from variables or a file, where an option may be hidden.
   bool has_unseen_arguments() const;
 };
 
@@ -44,23 +44,23 @@ struct BatchScript {
   std::vector<RankStart> starts;
 
   const Setting* directive(std::string_view name) const;
-  /// A directive's number, where it is one.
+  /// A directive's value, if it is a number.
   std::optional<long> number(std::string_view name) const;
-  /// The line of a directive; 0 where it does not stand.
+  /// The line of a directive; 0 when it is not given.
   std::size_t line_of(std::string_view name) const;
   /// Whether any command has this word.
   bool mentions(std::string_view word) const;
   /// Whether any command sets this variable, for itself or for all.
   bool sets(std::string_view variable) const;
   bool asks_for_gpus() const;
-  /// Whether Slurm is to start the job anew: by --requeue, or by the script's own scontrol.
+  /// Whether Slurm may start the job again: by --requeue, or by the script's scontrol.
   bool requeues() const;
 };
 
-/// Reads what sbatch would; adds to `findings` what it cannot read.
+/// Reads the script as sbatch does; adds to `findings` what it cannot read.
 BatchScript read_batch_script(std::string_view text, Findings& findings);
 
-/// The rules: of what the job asks for, of how it starts its ranks, and of how it ends.
+/// The rules: for what the job asks for, for how it starts its ranks, and for how it ends.
 void lint_resources(const BatchScript& script, Findings& findings);
 void lint_starts(const BatchScript& script, Findings& findings);
 void lint_ending(const BatchScript& script, Findings& findings);

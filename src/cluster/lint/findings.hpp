@@ -8,7 +8,7 @@
 
 namespace lockstep::cluster {
 
-/// Findings as they are made. Line 0 is the whole script.
+/// Collects findings. Line 0 is the whole script.
 class Findings {
  public:
   void error(std::size_t line, std::string rule, std::string text) {

@@ -77,9 +77,9 @@ void lint_signal(const BatchScript& script, Findings& findings) {
   const Setting* given = script.directive("signal");
   if (!given)
     return findings.warning(0, "signal",
-                            "no --signal: nothing but lockstep's own clock stops the run before "
-                            "its time is over. Write --signal=B:USR1@120 and a trap that sends "
-                            "USR1 to srun");
+                            "no --signal: only lockstep's own clock stops the run before its "
+                            "time is over. Write --signal=B:USR1@120 and a trap that sends USR1 "
+                            "to srun");
   const auto request = read_signal(given->value);
   if (!request)
     return findings.error(
@@ -89,12 +89,12 @@ void lint_signal(const BatchScript& script, Findings& findings) {
   const auto limit_s = time ? read_time_limit(time->value) : std::nullopt;
   if (limit_s && *limit_s > 0 && static_cast<double>(request->seconds) >= *limit_s)
     findings.error(given->line, "signal",
-                   fmt::format("{} s before its end a job of --time={} has not begun",
+                   fmt::format("{} s before its end a job of --time={} has not started",
                                request->seconds, time->value));
   if (request->to_script && !traps(script, request->name))
-    findings.error(given->line, "signal",
-                   fmt::format("the script has no trap for {}, which kills it, and with it the job",
-                               request->name));
+    findings.error(
+        given->line, "signal",
+        fmt::format("the script has no trap for {}, which kills it and so the job", request->name));
   if (!request->to_script && traps(script, request->name))
     findings.error(given->line, "signal",
                    fmt::format("without B: only the ranks get {}, and the script's trap never runs",
@@ -110,14 +110,14 @@ void lint_requeue(const BatchScript& script, Findings& findings) {
   const Setting* mode = script.directive("open-mode");
   if (!mode || mode->value != "append")
     findings.warning(script.line_of("requeue"), "open-mode",
-                     "a job that is started anew empties its output file: write "
+                     "a job that is started again empties its output file: write "
                      "--open-mode=append");
   if (!script.directive("requeue"))
     findings.warning(0, "requeue",
                      "the script requeues its job, which some clusters forbid unless it has "
                      "--requeue");
   if (const Setting* no = script.directive("no-requeue"))
-    findings.error(no->line, "requeue", "--no-requeue, and the job is to be requeued");
+    findings.error(no->line, "requeue", "--no-requeue contradicts the requeueing of this job");
 }
 
 /// A job that failed must not end as COMPLETED.
@@ -130,8 +130,8 @@ void lint_status(const BatchScript& script, const RankStart& start, Findings& fi
   const bool exits = !calls(script, "exit", next).empty();
   if (command.end == "|" && !script.mentions("pipefail"))
     return findings.error(start.line, "status",
-                          "behind a pipe the status of its last command counts, and a job that "
-                          "failed is COMPLETED: set -o pipefail");
+                          "the last command of a pipe sets its status, so a job that failed is "
+                          "COMPLETED: set -o pipefail");
   if (end == "&") {
     const auto waits = calls(script, "wait", next);
     if (waits.empty())
@@ -143,7 +143,7 @@ void lint_status(const BatchScript& script, const RankStart& start, Findings& fi
     });
     if (!by_number)
       findings.error(start.line, "status",
-                     "wait alone returns 0, and a job that failed is COMPLETED: wait for the "
+                     "wait alone returns 0, so a job that failed is COMPLETED: wait for the "
                      "number ($!) and exit with its status");
     return;
   }
@@ -151,7 +151,7 @@ void lint_status(const BatchScript& script, const RankStart& start, Findings& fi
                       command.words[0] == "while" || command.words[0] == "until";
   if (!judged && next < script.commands.size() && !exits && !stops_at_errors(script))
     findings.warning(start.line, "status",
-                     "the script ends with the status of what follows, and a job that failed may "
+                     "the script ends with the status of what follows, so a job that failed may "
                      "be COMPLETED: keep $? and exit with it");
 }
 

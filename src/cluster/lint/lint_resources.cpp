@@ -9,7 +9,7 @@
 namespace lockstep::cluster {
 namespace {
 
-constexpr double least_memory_mb = 512;  // of a rank: the program, its libraries and small batches
+constexpr double least_memory_mb = 512;  // per rank: the program, its libraries and small batches
 
 struct Nodes {
   std::optional<long> fewest, most;
@@ -34,7 +34,7 @@ std::optional<long> tasks_on_a_node(const BatchScript& script) {
   return (*tasks + fewest - 1) / fewest;
 }
 
-/// The line and the number of a node's GPUs, where the script says that.
+/// The line and the number of a node's GPUs, if the script gives them.
 std::optional<std::pair<std::size_t, long>> gpus_on_a_node(const BatchScript& script) {
   if (const Setting* given = script.directive("gpus-per-node"))
     if (const auto count = read_gpu_count(given->value)) return std::pair(given->line, *count);
@@ -56,7 +56,7 @@ void lint_values(const BatchScript& script, Findings& findings) {
     if (setting.value.find('$') != std::string::npos && name != "wrap")
       findings.error(setting.line, "variable",
                      fmt::format("sbatch replaces no variables in #SBATCH lines: --{} will be "
-                                 "\"{}\" to the letter. Give it on sbatch's command line",
+                                 "literally \"{}\". Give it on sbatch's command line",
                                  name, setting.value));
   for (const char* name : {"ntasks", "ntasks-per-node", "cpus-per-task", "ntasks-per-gpu"})
     if (const Setting* given = script.directive(name); given && !whole_number<long>(given->value))
@@ -75,12 +75,12 @@ void lint_time(const BatchScript& script, Findings& findings) {
   const Setting* time = script.directive("time");
   if (!time)
     return findings.warning(0, "time",
-                            "no --time: the partition's default counts, which may be minutes, or "
-                            "so long that the job waits for its turn");
+                            "no --time: the partition's default applies, which may be minutes, or "
+                            "so long that the job has to wait");
   const auto limit = read_time_limit(time->value);
   if (!limit)
     return findings.error(time->line, "time",
-                          fmt::format("\"{}\" is no time limit: write minutes, "
+                          fmt::format("\"{}\" is not a time limit: write minutes, "
                                       "hours:minutes:seconds or days-hours:minutes:seconds",
                                       time->value));
   const bool two_parts =
@@ -101,14 +101,14 @@ void lint_memory(const BatchScript& script, Findings& findings) {
           given->line, "memory",
           fmt::format("--{} takes a number and K, M, G or T, not \"{}\"", name, given->value));
     if (first)
-      findings.error(
-          given->line, "memory",
-          fmt::format("--{} and what line {} asks for exclude each other", name, first->line));
+      findings.error(given->line, "memory",
+                     fmt::format("--{} and the memory option in line {} exclude each other", name,
+                                 first->line));
     first = first ? first : given;
   }
   if (!first)
     return findings.warning(0, "memory",
-                            "no --mem: the partition's default counts, and Slurm kills the rank "
+                            "no --mem: the partition's default applies, and Slurm kills the rank "
                             "that exceeds it. --mem=0 asks for all of a node's memory");
   const Setting* of_node = script.directive("mem");
   const Setting* of_cpu = script.directive("mem-per-cpu");
@@ -122,7 +122,7 @@ void lint_memory(const BatchScript& script, Findings& findings) {
   if (of_rank && *of_rank > 0 && *of_rank < least_memory_mb)
     findings.warning(first->line, "memory",
                      fmt::format("leaves {:.0f} MB for each rank; a number without a letter counts "
-                                 "MB (--mem=16 is 16 MB, --mem=16G is meant)",
+                                 "MB (--mem=16 is 16 MB, not --mem=16G)",
                                  *of_rank));
 }
 
@@ -138,7 +138,7 @@ void lint_tasks(const BatchScript& script, Findings& findings) {
                                *nodes.fewest, *each));
   if (!each && *tasks % *nodes.fewest != 0)
     findings.warning(line, "tasks",
-                     fmt::format("{} tasks on {} nodes: the nodes get unlike shares of each batch",
+                     fmt::format("{} tasks on {} nodes: the nodes get unequal shares of each batch",
                                  *tasks, *nodes.fewest));
   else if (!each)
     findings.warning(line, "tasks",
@@ -156,20 +156,20 @@ void lint_node_range(const BatchScript& script, Findings& findings) {
   if (*nodes.most > *nodes.fewest * *each)
     findings.warning(line, "nodes",
                      fmt::format("Slurm gives no more nodes than {} x --ntasks-per-node={}: raise "
-                                 "the fewest",
+                                 "the smaller number of --nodes",
                                  *nodes.fewest, *each));
   if (script.requeues())
     findings.warning(line, "nodes",
-                     "with --ntasks-per-node a job that is started anew waits for as many nodes as "
-                     "it had: leave that out, and give srun --ntasks");
+                     "with --ntasks-per-node a job that is started again waits for as many nodes "
+                     "as it had: leave that out, and give srun --ntasks");
 }
 
 void lint_gpus(const BatchScript& script, Findings& findings) {
   if (const Setting* given = script.directive("gpus-per-task"))
     findings.warning(given->line, "gpus-per-task",
-                     "each rank then sees its own GPU only, and NCCL cannot always go from GPU to "
-                     "GPU directly; under mpirun the nodes differ. Write --gpus-per-node: a rank "
-                     "takes the GPU of its local rank");
+                     "each rank then sees only its own GPU, and NCCL cannot always copy directly "
+                     "from GPU to GPU; under mpirun the nodes differ. Write --gpus-per-node: a "
+                     "rank takes the GPU of its local rank");
   const Nodes nodes = nodes_of(script);
   if (const Setting* given = script.directive("gpus"); given && nodes.most.value_or(2) > 1)
     findings.warning(given->line, "gpus",
@@ -183,8 +183,8 @@ void lint_gpus(const BatchScript& script, Findings& findings) {
   const std::string wanted = fmt::format("--ntasks-per-node={}", gpus->second);
   if (*tasks > gpus->second)
     findings.error(gpus->first, "gpus",
-                   fmt::format("{} tasks on a node share {} GPU(s), which lockstep refuses: write "
-                               "{} (or start lockstep with --share-gpu)",
+                   fmt::format("{} tasks on a node share {} GPU(s), which lockstep does not "
+                               "allow: write {} (or start lockstep with --share-gpu)",
                                *tasks, gpus->second, wanted));
   if (*tasks < gpus->second)
     findings.warning(gpus->first, "gpus",

@@ -8,7 +8,7 @@
 namespace lockstep::cluster {
 namespace {
 
-/// How many tasks the job has, where the script says that.
+/// How many tasks the job has, if the script says that.
 std::optional<long> tasks_of(const BatchScript& script) {
   if (const auto given = script.number("ntasks")) return given;
   const auto nodes = script.directive("nodes") ? script.number("nodes") : 1;
@@ -17,7 +17,7 @@ std::optional<long> tasks_of(const BatchScript& script) {
   return *nodes * *each;
 }
 
-/// Whether the job may have more nodes than one.
+/// Whether the job may have more than one node.
 bool many_nodes(const BatchScript& script) {
   return script.directive("nodes") && script.number("nodes") != 1;
 }
@@ -27,7 +27,7 @@ void lint_srun(const BatchScript& script, const RankStart& start, Findings& find
   if (cpus && !start.has("cpus-per-task") && !script.sets("SRUN_CPUS_PER_TASK"))
     findings.error(start.line, "cpus",
                    fmt::format("srun takes no --cpus-per-task from the job since Slurm 22.05: the "
-                               "{} of line {} become 1. Write srun "
+                               "{} in line {} becomes 1. Write srun "
                                "--cpus-per-task=\"$SLURM_CPUS_PER_TASK\"",
                                cpus->value, cpus->line));
   const auto mpi = start.options.find("mpi");
@@ -43,7 +43,7 @@ void lint_srun(const BatchScript& script, const RankStart& start, Findings& find
   }
   if (!start.has("kill-on-bad-exit"))
     findings.warning(start.line, "kill-on-bad-exit",
-                     "a rank that is lost or stopped may leave others behind: write srun "
+                     "a rank that is lost or stopped may leave others running: write srun "
                      "--kill-on-bad-exit=1");
 }
 
@@ -51,11 +51,11 @@ void lint_mpirun(const BatchScript& script, const RankStart& start, Findings& fi
   const auto binding = start.options.find("bind-to");
   if (binding == start.options.end() || binding->second != "none")
     findings.warning(start.line, "binding",
-                     "mpirun binds ranks to single cores: write --bind-to none, lockstep binds "
-                     "itself");
+                     "mpirun binds ranks to single cores: write --bind-to none; lockstep does the "
+                     "binding");
   if (const Setting* given = script.directive("gpus-per-task"))
     findings.error(start.line, "gpus-per-task",
-                   fmt::format("under mpirun --gpus-per-task (line {}) gives the nodes unlike "
+                   fmt::format("under mpirun --gpus-per-task (line {}) gives the nodes different "
                                "GPUs: write --gpus-per-node",
                                given->line));
   if (const Setting* given = script.directive("gpus"); given && many_nodes(script))
@@ -74,29 +74,29 @@ void lint_counts(const BatchScript& script, const RankStart& start, Findings& fi
   if (*ranks > *tasks)
     findings.error(
         start.line, "tasks",
-        fmt::format("{} ranks in a job of {} tasks: {} refuses that", *ranks, *tasks, who));
+        fmt::format("{} ranks in a job of {} tasks: {} rejects that", *ranks, *tasks, who));
   else
     findings.warning(
         start.line, "tasks",
-        fmt::format("{} ranks in a job of {} tasks: the rest stays idle", *ranks, *tasks));
+        fmt::format("{} ranks in a job of {} tasks: the rest is idle", *ranks, *tasks));
 }
 
-/// A start that goes on where an earlier one of the same job has stopped.
-void lint_going_on(const BatchScript& script, const RankStart& start, Findings& findings) {
+/// A start that resumes where an earlier one of the same job stopped.
+void lint_resuming(const BatchScript& script, const RankStart& start, Findings& findings) {
   const auto out = start.argument("out"), resume = start.argument("resume");
   const bool unseen = start.has_unseen_arguments();
   if (script.requeues()) {
     if (!resume && !unseen)
       findings.error(start.line, "resume",
-                     "a job that is started anew begins its run anew: write --resume auto");
+                     "a job that is started again begins its run again: write --resume auto");
     if (!out ? !unseen : out->find("{n}") != out->npos)
       findings.error(start.line, "resume",
-                     "a job that is started anew takes another folder: write --out with a name of "
-                     "its own, such as runs/$SLURM_JOB_ID");
+                     "a job that is started again takes another folder: write --out with a name "
+                     "for this job, such as runs/$SLURM_JOB_ID");
     if (start.argument("batch-per-rank"))
       findings.warning(start.line, "resume",
-                       "--batch-per-rank gives another number of ranks another global batch, which "
-                       "no run goes on with in mid-epoch: write --batch");
+                       "with --batch-per-rank another number of ranks has another global batch, "
+                       "with which a run cannot resume mid-epoch: write --batch");
   }
   if (script.directive("array") && out && out->find_first_of("${") == out->npos)
     findings.error(start.line, "array",
@@ -104,7 +104,7 @@ void lint_going_on(const BatchScript& script, const RankStart& start, Findings& 
                    "its name");
 }
 
-/// lockstep that neither srun nor mpirun starts is one rank, however many tasks the job has.
+/// A lockstep started without srun or mpirun is one rank, however many tasks the job has.
 void lint_alone(const BatchScript& script, Findings& findings) {
   if (tasks_of(script).value_or(2) < 2) return;
   for (const ShellCommand& command : script.commands) {
@@ -130,7 +130,7 @@ void lint_starts(const BatchScript& script, Findings& findings) {
     else
       lint_mpirun(script, start, findings);
     lint_counts(script, start, findings);
-    if (start.trains()) lint_going_on(script, start, findings);
+    if (start.trains()) lint_resuming(script, start, findings);
   }
   lint_alone(script, findings);
 }

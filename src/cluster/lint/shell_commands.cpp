@@ -109,7 +109,7 @@ class Reader {
     std::string mark;
     for (; at_ < script_.size() && std::isspace(static_cast<unsigned char>(now())) == 0; ++at_)
       if (now() != '\'' && now() != '"' && now() != '\\') mark += now();
-    // A number stands behind << in arithmetic.
+    // In arithmetic a number follows <<.
     if (!mark.empty() && std::isdigit(static_cast<unsigned char>(mark[0])) == 0)
       here_marks_.push_back(mark);
   }
@@ -130,7 +130,7 @@ class Reader {
     here_marks_.clear();
   }
 
-  /// Of a here-document, without the tabs that <<- allows.
+  /// A line of a here-document, without the tabs that <<- allows.
   std::string_view skipped_line() {
     std::string_view text = script_.substr(at_, script_.find('\n', at_) - at_);
     at_ = std::min(at_ + text.size() + 1, script_.size());

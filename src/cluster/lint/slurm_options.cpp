@@ -170,7 +170,7 @@ void each(SlurmProgram program, Visit visit) {
     std::ranges::for_each(of_srun, visit);
 }
 
-/// Reads the options of words[at], one long or some letters; `at` ends behind their values.
+/// Reads the options of words[at], one long or some letters; `at` ends after their values.
 void parse_word(SlurmProgram program, const std::vector<std::string>& words, std::size_t& at,
                 ParsedOptions& parsed) {
   const std::string& word = words[at++];
@@ -245,7 +245,7 @@ ParsedOptions parse_options(SlurmProgram program, const std::vector<std::string>
                             std::size_t first) {
   ParsedOptions parsed;
   std::size_t at = first;
-  // Behind an unknown option without "=" it is not known whether a value follows.
+  // After an unknown option without "=" it is not known whether a value follows.
   const auto lost = [&] {
     return !parsed.unknown.empty() && words[at - 1].find('=') == std::string::npos;
   };
@@ -270,7 +270,7 @@ std::optional<double> read_time_limit(std::string_view text) {
     return minutes ? std::optional(static_cast<double>(*minutes) * 60) : std::nullopt;
   }
   if (dash == text.npos) return read_time_left(text);
-  // Behind days stand hours, which may be followed by minutes and seconds.
+  // After days come hours, which may be followed by minutes and seconds.
   std::string full(text);
   for (auto missing = colons; missing < 2; ++missing) full += ":00";
   return read_time_left(full);

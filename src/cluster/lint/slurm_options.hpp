@@ -15,32 +15,32 @@ enum class Argument { none, optional, required };
 
 struct SlurmOption {
   std::string_view name;  ///< without dashes
-  char letter;            ///< 0: has none
+  char letter;            ///< 0: it has no letter
   Argument argument;
 };
 
-/// The option of this name; or the one that begins with it, where only one does, as getopt has it.
+/// The option of this name; or, as in getopt, the only one whose name begins with it.
 const SlurmOption* find_option(SlurmProgram program, std::string_view name);
 const SlurmOption* find_option(SlurmProgram program, char letter);
 
 /// The option whose name differs from `name` by two letters or fewer; empty when there is none.
 std::string_view similar_option(SlurmProgram program, std::string_view name);
 
-/// Options by their long names, and where the program stands that srun is to start.
+/// Options by their long names, and the place of the program that srun starts.
 struct ParsedOptions {
   std::map<std::string, std::string, std::less<>> values;
-  std::size_t program = 0;  ///< index of the first word that is no option
+  std::size_t program = 0;  ///< index of the first word that is not an option
   std::string unknown;      ///< as it was written; reading ended there
   std::string lacking;      ///< the option whose value is missing
 };
 ParsedOptions parse_options(SlurmProgram program, const std::vector<std::string>& words,
                             std::size_t first);
 
-/// What Slurm takes for --time, in seconds. Infinite and 0, which mean no limit, are 0; nothing for
-/// a text that it refuses.
+/// A value of --time in seconds. Infinite and 0, which mean no limit, are 0; nothing for a text
+/// that Slurm does not accept.
 std::optional<double> read_time_limit(std::string_view text);
 
-/// What Slurm takes for --mem and its like, in MB; nothing for a text that it refuses.
+/// A value of --mem and the like in MB; nothing for a text that Slurm does not accept.
 std::optional<double> read_memory_mb(std::string_view text);
 
 /// "4", "h100:4" and "a100:2,h100:2" are 4; nothing for other texts.

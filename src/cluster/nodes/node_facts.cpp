@@ -1,3 +1,5 @@
+#include "lockstep/cluster/node_facts.hpp"
+
 #include <elf.h>
 #include <fmt/core.h>
 #include <link.h>
@@ -11,20 +13,19 @@
 
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/io.hpp"
-#include "lockstep/cluster/node_check.hpp"
 
 namespace lockstep::cluster {
 namespace {
 
 using Facts = std::map<std::string, std::string>;
 
-/// The first bytes of the id that the linker gave a library; libraries of one version differ in it
-/// when they were built differently.
+/// The first bytes of a library's build id, which the linker made. Libraries of one version have
+/// different ids when they were built differently.
 std::string build_id_of(const dl_phdr_info& object) {
   for (int i = 0; i < object.dlpi_phnum; ++i) {
     const auto& part = object.dlpi_phdr[i];
     if (part.p_type != PT_NOTE) continue;
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader tells addresses as numbers
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader gives addresses as numbers
     const char* at = reinterpret_cast<const char*>(object.dlpi_addr + part.p_vaddr);
     const char* end = at + part.p_memsz;
     while (at + sizeof(ElfW(Nhdr)) <= end) {
@@ -47,8 +48,8 @@ std::string build_id_of(const dl_phdr_info& object) {
   return "";
 }
 
-/// What a training's bits, speed and messages depend on. Plugins open more, on each node what is
-/// there, and it does not matter.
+/// Whether a training's bits, speed or messages depend on this library. Plugins open others, which
+/// may differ between nodes without harm.
 bool counts(std::string_view library) {
   for (const char* name : {"libc", "libm", "libstdc++", "libz"})
     if (library == name) return true;

@@ -1,3 +1,5 @@
+#include "lockstep/cluster/node_judge.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -8,17 +10,16 @@
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/cluster/hostlist.hpp"
-#include "lockstep/cluster/node_check.hpp"
 
 namespace lockstep::cluster {
 namespace {
 
-// Of what the others have. Equal nodes differ by a few per cent in arithmetic, by ten or twenty in
-// memory, and by much where others use the same disk or the same cores at the same time.
+// As parts of the others' figures. Equal nodes differ by a few per cent in arithmetic, by ten or
+// twenty in memory, and by much when others use the same disk or cores at the same time.
 constexpr double least_flops = 0.75, least_share = 0.6, least_copy = 0.6, least_memory = 0.9,
                  least_disk = 0.2, least_link = 0.4;
 constexpr double longest_round_trip = 5;
-// Where cores are shared, a round trip may take a time slice.
+// When cores are shared, a round trip may take a time slice.
 constexpr double least_delay_s = 2e-3;
 // A disk that writes faster than this slows no training, however fast the others are.
 constexpr double fast_disk_bytes_per_s = 100e6;
@@ -38,7 +39,7 @@ class Judge {
     };
     compare(
         "arithmetic", least_flops, [](const N& n) { return n.flops_per_s; },
-        rate("Gflop/s a core", 1e9));
+        rate("Gflop/s per core", 1e9));
     compare(
         "the measuring threads got", least_share, [](const N& n) { return n.cpu_share; },
         [](double share) { return fmt::format("{:.0f} % of their cores", 100 * share); });
@@ -97,7 +98,7 @@ class Judge {
                             human_bytes(disk.write_bytes_per_s), human_bytes(upper_median(rates))));
       else if (disk.free_bytes < least_free_bytes)
         result_.findings.push_back(
-            fmt::format("{}: only {} of disk are free", node.host, human_bytes(disk.free_bytes)));
+            fmt::format("{}: only {} of disk is free", node.host, human_bytes(disk.free_bytes)));
     }
   }
 
@@ -135,8 +136,8 @@ class Judge {
     return compress_hosts(sorted_hosts(names));
   }
 
-  /// What a link of a sound node is like. A sound node has a good link to some other node, so the
-  /// best link of each node is looked at: one bad node among three makes two of three links slow.
+  /// Finds the usual figures of a good node's link. A good node has a good link to some other node,
+  /// so only the best link of each node counts: one bad node of three slows two of three links.
   void usual_link() {
     std::vector<double> rates, trips;
     for (std::size_t node = 0; node < nodes_.size(); ++node) {
@@ -164,7 +165,8 @@ class Judge {
     return fmt::format("{}/s, {:.2f} ms there and back", human_bytes(rate), 1e3 * trip_s);
   }
 
-  /// The node with the most slow links goes first: its partners are relieved of them.
+  /// Excludes the node with the most slow links first. Its links then no longer count against its
+  /// partners.
   void judge_links() {
     if (links_.empty()) return;
     usual_link();
@@ -179,7 +181,7 @@ class Judge {
           show(link->bytes_per_s, link->round_trip_s), show(usual_rate_, usual_trip_s_)));
     if (usual_rate_ < least_network_bytes_per_s)
       result_.findings.push_back(
-          fmt::format("between all nodes: {}: little for a cluster's network. Is it the right "
+          fmt::format("between all nodes: {}: slow for a cluster's network. Is it the right "
                       "one (OMPI_MCA_btl_tcp_if_include, UCX_NET_DEVICES)?",
                       show(usual_rate_, usual_trip_s_)));
   }
@@ -193,7 +195,7 @@ class Judge {
       for (const std::size_t node : {link->a, link->b}) ++slow_of[node];
     const auto worst = static_cast<std::size_t>(std::max_element(slow_of.begin(), slow_of.end()) -
                                                 slow_of.begin());
-    // A node with one measured link is as suspect as its partner: that is a link's matter.
+    // With one slow link, a node is as suspect as its partner: only the link is named.
     if (slow_of[worst] < 2 || 2 * slow_of[worst] <= all_of[worst]) return false;
     double rate = 0, trip_s = 1e9;
     for (const LinkFigures* link : slow)
@@ -223,24 +225,6 @@ class Judge {
 NodeFindings judge_nodes(const std::vector<NodeFigures>& nodes,
                          const std::vector<LinkFigures>& links) {
   return Judge(nodes, links).verdict();
-}
-
-std::size_t tournament_rounds(std::size_t count) {
-  return count < 2 ? 0 : count % 2 == 0 ? count - 1 : count;
-}
-
-// The circle method: who meets themself in a round meets the one that stands still, or sits out.
-std::optional<std::size_t> partner_in(std::size_t round, std::size_t me, std::size_t count) {
-  if (count < 2) return std::nullopt;
-  const std::size_t circle = tournament_rounds(count);
-  const bool even = count % 2 == 0;
-  if (even && me == count - 1) {
-    // The one i of the circle with 2 i = round (mod circle, which is odd).
-    return round % 2 == 0 ? round / 2 : (round + circle) / 2;
-  }
-  const std::size_t other = (round + circle - me) % circle;
-  if (other != me) return other;
-  return even ? std::optional(count - 1) : std::nullopt;
 }
 
 }  // namespace lockstep::cluster

@@ -1,3 +1,5 @@
+#include "lockstep/cluster/node_measure.hpp"
+
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/statvfs.h>
@@ -19,13 +21,13 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
-#include "lockstep/cluster/node_check.hpp"
+#include "lockstep/cluster/bind.hpp"
 
 namespace lockstep::cluster {
 namespace {
 
 constexpr double arithmetic_s = 0.3, copy_s = 0.4;
-constexpr std::size_t copied_bytes = std::size_t{16} << 20;  // more than a core's part of a cache
+constexpr std::size_t copied_bytes = std::size_t{16} << 20;  // more than a core's share of cache
 constexpr std::size_t file_bytes = std::size_t{16} << 20, write_bytes = std::size_t{1} << 20;
 constexpr double disk_patience_s = 5;
 
@@ -37,7 +39,7 @@ double cpu_time_s() {
 
 using Floats = float __attribute__((vector_size(16)));
 
-/// Multiplications and additions in registers; returns how many.
+/// Multiplies and adds in registers; returns the number of operations.
 double multiply_and_add(std::array<Floats, 8>& sums) {
   constexpr int rounds = 100'000;
   const Floats factor = Floats{} + 0.999f, term = Floats{} + 0.001f;
@@ -46,11 +48,11 @@ double multiply_and_add(std::array<Floats, 8>& sums) {
   return 2.0 * rounds * static_cast<double>(sums.size()) * sizeof(Floats) / sizeof(float);
 }
 
-/// Rates by the CPU's own time, so that they say how fast a core is; how much of the core there was
-/// to have is the share.
+/// Rates per second of CPU time: they say how fast a core is, however busy it is with other
+/// processes. cpu_s / wall_s is the share of the core that this thread got.
 struct CoreFigures {
   double flops_per_s = 0, copy_bytes_per_s = 0, wall_s = 0, cpu_s = 0;
-  float unused = 0;  // keeps the arithmetic from being left out
+  float unused = 0;  // keeps the compiler from removing the arithmetic
 };
 
 CoreFigures measure_core(const CpuSet& cpus) {
@@ -87,7 +89,8 @@ std::string reason(const std::filesystem::path& path, const char* what) {
 DiskFigures try_disk(const std::filesystem::path& directory) {
   DiskFigures figures;
   struct statvfs space {};
-  require(statvfs(directory.c_str(), &space) == 0, reason(directory, "be asked for space"));
+  require(statvfs(directory.c_str(), &space) == 0,
+          reason(directory, "be asked for its free space"));
   figures.free_bytes = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
@@ -95,8 +98,8 @@ DiskFigures try_disk(const std::filesystem::path& directory) {
       directory / fmt::format(".lockstep-preflight-{}-{}", host.data(), getpid());
   const Owned<int, ::close, -1> file(
       ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  require(static_cast<bool>(file), reason(path, "be made"));
-  ::unlink(path.c_str());  // whatever happens, nothing is left
+  require(static_cast<bool>(file), reason(path, "be created"));
+  ::unlink(path.c_str());  // so that nothing is left, whatever happens
   std::vector<char> block(write_bytes);
   for (std::size_t i = 0; i < block.size(); ++i)
     block[i] = static_cast<char>(i * 2654435761u >> 24);
@@ -111,7 +114,7 @@ DiskFigures try_disk(const std::filesystem::path& directory) {
   for (std::size_t at = 0; at < file_bytes; at += block.size()) {
     require(read_all_at(file.get(), back.data(), back.size(), at) == back.size(),
             reason(path, "be read back"));
-    require(back == block, path.string() + ": reads back other bytes than were written");
+    require(back == block, path.string() + ": the bytes read back differ from those written");
   }
   return figures;
 }
@@ -125,7 +128,7 @@ std::filesystem::path existing(std::filesystem::path directory) {
   return directory;
 }
 
-/// What a thread leaves that may outlive whoever waits for it.
+/// The disk thread's answer. Shared, because that thread may outlive its caller.
 struct DiskAnswer {
   std::mutex mutex;
   std::condition_variable there;
@@ -165,7 +168,7 @@ NodeFigures measure_cores(const std::vector<CpuSet>& cores) {
   return node;
 }
 
-// A file system that hangs does not let go of the thread that asks it, so another one waits.
+// A file system that hangs never releases the thread that asks it, so a separate thread asks.
 DiskFigures measure_disk(const std::filesystem::path& directory) {
   const auto answer = std::make_shared<DiskAnswer>();
   std::thread([answer, directory] {

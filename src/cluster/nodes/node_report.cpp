@@ -1,10 +1,8 @@
-#include <algorithm>
+#include "lockstep/cluster/node_report.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/error.hpp"
 #include "lockstep/base/json_text.hpp"
-#include "lockstep/cluster/node_check.hpp"
 
 namespace lockstep::cluster {
 namespace {
@@ -27,22 +25,6 @@ Json as_json(const NodeFigures& node) {
 }
 
 }  // namespace
-
-NodeFigures combine(const std::vector<NodeFigures>& ranks) {
-  check(!ranks.empty(), "a node has ranks");
-  NodeFigures node = ranks.front();
-  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
-    const NodeFigures& other = ranks[rank];
-    node.flops_per_s = std::min(node.flops_per_s, other.flops_per_s);
-    node.cpu_share += other.cpu_share;
-    node.copy_bytes_per_s += other.copy_bytes_per_s;
-    node.memory_bytes = std::max(node.memory_bytes, other.memory_bytes);
-    if (!node.disk) node.disk = other.disk;
-    node.facts.insert(other.facts.begin(), other.facts.end());
-  }
-  node.cpu_share /= static_cast<double>(ranks.size());
-  return node;
-}
 
 std::string to_json(const std::vector<NodeFigures>& nodes, const std::vector<LinkFigures>& links,
                     const NodeFindings& findings) {

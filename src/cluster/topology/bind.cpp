@@ -1,93 +1,24 @@
+#include "lockstep/cluster/bind.hpp"
+
 #include <fmt/core.h>
 #include <linux/mempolicy.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <vector>
 
-#include "cluster/topology/bind.hpp"
-#include "cluster/topology/cpuset.hpp"
+#include "cluster/topology/affinity.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/numbers.hpp"
-
-// The kernel's own calls rather than hwloc's: hwloc's succeed without doing anything whenever its
-// environment describes another machine.
+#include "lockstep/cluster/pages.hpp"
 
 namespace lockstep::cluster {
 namespace {
 
-class KernelMask {
- public:
-  explicit KernelMask(int cpus) : cpus_(cpus), set_(CPU_ALLOC(cpus)) {
-    check(set_ != nullptr, "no memory for a CPU mask");
-    CPU_ZERO_S(bytes(), set_);
-  }
-  ~KernelMask() { CPU_FREE(set_); }
-  KernelMask(const KernelMask&) = delete;
-  KernelMask& operator=(const KernelMask&) = delete;
-
-  std::size_t bytes() const { return CPU_ALLOC_SIZE(cpus_); }
-  cpu_set_t* get() const { return set_; }
-
- private:
-  int cpus_;
-  cpu_set_t* set_;
-};
-
-constexpr pid_t calling_thread = 0;
-
-/// 0, or the system's reason for refusing.
-int set_affinity(pid_t thread, const CpuSet& cpus) {
-  if (cpus.empty()) return EINVAL;
-  const KernelMask mask(cpus.back() + 1);
-  for (int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), mask.bytes(), mask.get());
-  return sched_setaffinity(thread, mask.bytes(), mask.get()) == 0 ? 0 : errno;
-}
-
-}  // namespace
-
-CpuSet get_affinity(pid_t thread) {
-  // The kernel refuses a mask smaller than its own, whose size it does not tell.
-  for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
-    const KernelMask mask(cpus);
-    if (sched_getaffinity(thread, mask.bytes(), mask.get()) == 0) {
-      CpuSet set;
-      for (int cpu = 0; cpu < cpus; ++cpu)
-        if (CPU_ISSET_S(static_cast<std::size_t>(cpu), mask.bytes(), mask.get()))
-          set.push_back(cpu);
-      return set;
-    }
-    if (errno == ESRCH) return {};
-    check(errno == EINVAL, fmt::format("sched_getaffinity: {}", std::strerror(errno)));
-  }
-  throw Error("sched_getaffinity: the kernel's CPU mask is larger than 2^20");
-}
-
-std::vector<pid_t> threads_of_process() {
-  std::vector<pid_t> threads;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-    threads.push_back(whole_number<pid_t>(entry.path().filename().string()).value_or(0));
-  }
-  return threads;
-}
-
-CpuSet memory_nodes() {
-  std::ifstream status("/proc/self/status");
-  const std::string key = "Mems_allowed_list:\t";
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(key)) return parse_cpus(line.substr(key.size()));
-  return {};  // a kernel without NUMA
-}
-
-namespace {
-
-/// The node of a page that is touched now; -1 when the kernel does not tell.
+/// The node of a page that is touched now; -1 when the kernel does not report it.
 int node_of_new_page() {
   const std::size_t size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -98,7 +29,7 @@ int node_of_new_page() {
   return nodes.empty() ? -1 : nodes.begin()->first;
 }
 
-/// MPI may have started threads before: they move along.
+/// Binds all threads: MPI may already have started some.
 void bind_cpus(const CpuSet& share, BindingReport& report) {
   for (pid_t thread : threads_of_process()) {
     const int reason = set_affinity(thread, share);
@@ -151,8 +82,8 @@ void bind_memory(int numa_node) {
   const std::size_t node = static_cast<std::size_t>(numa_node);
   std::vector<unsigned long> mask(node / bits + 1, 0);
   mask[node / bits] |= 1ul << (node % bits);
-  // Preferred, not bound: when the node is full, memory that is farther away is slower, but a
-  // strict binding would end the process. The kernel reads one bit less than it is told.
+  // Preferred, not bound: when the node is full, memory on another node is slower, but a strict
+  // binding would end the process. The kernel reads one bit less than its argument says.
   const long failed =
       syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask.data(), mask.size() * bits + 1);
   check(failed == 0,
@@ -161,7 +92,7 @@ void bind_memory(int numa_node) {
 
 void unbind_memory() {
   const long failed = syscall(SYS_set_mempolicy, MPOL_DEFAULT, nullptr, 0);
-  check(failed == 0 || errno == ENOSYS,  // a kernel without NUMA binds none
+  check(failed == 0 || errno == ENOSYS,  // a kernel without NUMA binds no memory
         fmt::format("memory cannot be unbound: {}", std::strerror(errno)));
 }
 

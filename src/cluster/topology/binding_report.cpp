@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cluster/topology/cpuset.hpp"
 #include "lockstep/base/json_text.hpp"
 
 namespace lockstep::cluster {
@@ -85,7 +84,7 @@ std::vector<std::string> slow_uploads(const std::vector<std::string>& reports) {
     if (const Json& rate = rank["upload_bytes_per_s"];
         rate.is_number() && rate.get<double>() < fastest / 2)
       lines.push_back(fmt::format(
-          "rank {} on {} copies to its GPU {} at {:.1f} GB/s, where the fastest rank has {:.1f}",
+          "rank {} on {} copies to its GPU {} at {:.1f} GB/s, but the fastest rank at {:.1f}",
           rank["rank"].dump(), rank["host"].get<std::string>(), rank["gpu"].get<std::string>(),
           rate.get<double>() / 1e9, fastest / 1e9));
   return lines;

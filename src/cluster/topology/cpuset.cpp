@@ -1,15 +1,17 @@
-#include "cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/cpuset.hpp"
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::cluster {
 namespace {
 
-constexpr int cpu_limit = 1 << 20;  // far above any kernel's; keeps "0-9999999999" from filling RAM
+constexpr int cpu_limit = 1 << 20;  // far above any kernel's; stops "0-9999999999" from filling RAM
 
 /// Takes one index from the front of `rest`; false when there is none.
 bool take_index(std::string_view& rest, int& index) {
@@ -53,6 +55,28 @@ CpuSet parse_cpus(std::string_view text) {
     for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
   }
   return cpus;
+}
+
+CpuSet common(const CpuSet& a, const CpuSet& b) {
+  CpuSet both;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+  return both;
+}
+
+CpuSet joined(const CpuSet& a, const CpuSet& b) {
+  CpuSet all;
+  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(all));
+  return all;
+}
+
+CpuSet without(const CpuSet& a, const CpuSet& b) {
+  CpuSet rest;
+  std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(rest));
+  return rest;
+}
+
+bool contains(const CpuSet& whole, const CpuSet& part) {
+  return std::includes(whole.begin(), whole.end(), part.begin(), part.end());
 }
 
 }  // namespace lockstep::cluster

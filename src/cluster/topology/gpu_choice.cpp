@@ -10,7 +10,7 @@
 namespace lockstep::cluster {
 
 std::size_t choose_gpu(const RankInfo& rank, std::size_t visible, bool share) {
-  check(visible > 0, "a GPU is chosen where there is none");
+  check(visible > 0, "choose_gpu: there is no GPU");
   if (visible == 1) return 0;
   const auto local_rank = static_cast<std::size_t>(rank.local_rank);
   if (share) return local_rank % visible;

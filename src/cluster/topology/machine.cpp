@@ -1,3 +1,5 @@
+#include "lockstep/cluster/machine.hpp"
+
 #include <fmt/core.h>
 #include <hwloc.h>
 
@@ -7,10 +9,11 @@
 #include <cstring>
 #include <filesystem>
 
-#include "cluster/topology/cpuset.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/cpuset.hpp"
 
 namespace lockstep::cluster {
 namespace {
@@ -39,8 +42,8 @@ std::string misleading_variables() {
   return text.empty() ? "HWLOC_* variables" : text;
 }
 
-/// The GPU components would initialise drivers and start threads before this process is bound, and
-/// libpciaccess (pci) loses memory in each call; Linux's own files tell where a PCI device is.
+/// The GPU components would initialise drivers and start threads before this process is bound.
+/// libpciaccess (pci) leaks memory in each call; Linux's own files say where a PCI device is.
 void forbid_drivers(hwloc_topology_t topology) {
   for (const char* component : {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl", "pci"})
     hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
@@ -50,8 +53,7 @@ Topology load(const std::optional<std::string>& xml_path) {
   hwloc_topology_t raw = nullptr;
   check(hwloc_topology_init(&raw) == 0, "hwloc_topology_init");
   Topology topology(raw);
-  // Disallowed processors stay in the picture, so that "the GPU's cores are not allowed" can name
-  // them.
+  // Disallowed processors are kept, so that "the GPU's cores are not allowed" can name them.
   unsigned long flags = HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED;
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   forbid_drivers(raw);
@@ -76,14 +78,14 @@ Topology load(const std::optional<std::string>& xml_path) {
   return topology;
 }
 
-/// The processors that the kernel has; `otherwise` where it does not tell.
+/// The processors that the kernel has; `otherwise` when it does not list them.
 CpuSet present_cpus(const CpuSet& otherwise) {
   const std::string text = first_line("/sys/devices/system/cpu/present");
   return text.empty() ? otherwise : parse_cpus(text);
 }
 
-/// The environment may tell hwloc of another machine, and may claim that it is this one: so what it
-/// describes must be processors that are here, among them those that this thread runs on.
+/// The environment may describe another machine to hwloc, and may claim that it is this one. So all
+/// described processors must exist here, and include those that this thread runs on.
 void require_this_system(hwloc_topology_t topology) {
   const CpuSet described = to_cpus(hwloc_topology_get_topology_cpuset(topology));
   const CpuSet here = present_cpus(described);
@@ -111,7 +113,7 @@ std::string model_of(hwloc_topology_t topology) {
 
 /// hwloc gives a node without CPUs (a GPU's memory, HBM) the CPUs of the part that it is attached
 /// to. Firmware and kernel number the nodes with the CPUs' own memory first, and no two of these
-/// have a CPU in common: so a node that meets an earlier one's CPUs has none itself.
+/// have a CPU in common. So a node that shares a CPU with an earlier node has no CPUs itself.
 std::vector<NumaNode> numa_nodes(hwloc_topology_t topology) {
   std::vector<NumaNode> all;
   hwloc_obj_t object = nullptr;
@@ -142,7 +144,7 @@ std::vector<CpuSet> physical_cores(hwloc_topology_t topology) {
   return cores;
 }
 
-/// The compute driver's view of a PCI device, where the description holds one.
+/// The compute driver's view of a PCI device, if the description contains one.
 hwloc_obj_t compute_device(hwloc_obj_t pci) {
   for (hwloc_obj_t child = pci->io_first_child; child; child = child->next_sibling) {
     const char* backend = info_of(child, "Backend");
@@ -153,8 +155,8 @@ hwloc_obj_t compute_device(hwloc_obj_t pci) {
   return nullptr;
 }
 
-/// A server's on-board console is a display controller too, so without a compute driver's word only
-/// those who make GPUs for computing count.
+/// A server's on-board console is a display controller too. So when no compute driver knows the
+/// device, only makers of GPUs for computing count.
 bool is_gpu(hwloc_obj_t pci) {
   constexpr unsigned short vga = 0x0300, three_d = 0x0302, other_display = 0x0380;
   constexpr unsigned short nvidia = 0x10de, amd = 0x1002;
@@ -202,8 +204,8 @@ std::vector<Gpu> gpus_of(hwloc_topology_t topology) {
   return gpus;
 }
 
-/// As a number: a file made by another hwloc may hold kinds that this one's enumeration lacks,
-/// which must not be read as a value of it.
+/// As a number: a file from another hwloc may contain kinds that are not in this one's enumeration,
+/// and must not be read as its values.
 unsigned kind_of(hwloc_obj_t os_device) {
   unsigned kind = 0;
   static_assert(sizeof kind == sizeof os_device->attr->osdev.type);
@@ -234,7 +236,7 @@ bool has_hca(hwloc_obj_t pci) {
   return kind == infiniband || kind == omni_path;
 }
 
-/// Of this machine's own cards; one of which nothing is known counts as up.
+/// For this machine's own cards. A card in an unknown state counts as up.
 bool is_up(hwloc_obj_t pci) {
   bool known = false;
   for (hwloc_obj_t child = pci->io_first_child; child; child = child->next_sibling) {
@@ -249,7 +251,7 @@ bool is_up(hwloc_obj_t pci) {
   return !known;
 }
 
-/// A description may hold the PCI devices without the system's names for them.
+/// A description may contain PCI devices without the system's names for them.
 std::vector<Network> networks_of(hwloc_topology_t topology, bool here) {
   constexpr unsigned short network_class = 0x02;
   std::vector<Network> networks;
@@ -291,7 +293,7 @@ Machine without_cpus(Machine machine, const CpuSet& hidden) {
           fmt::format("CPUs {} cannot be hidden: the machine has {}",
                       to_string(without(hidden, there)), to_string(there)));
   const CpuSet left = without(machine.allowed, hidden);
-  require(!left.empty(), fmt::format("hiding CPUs {} leaves none of those that are allowed ({})",
+  require(!left.empty(), fmt::format("hiding CPUs {} leaves none of the allowed ones ({})",
                                      to_string(hidden), to_string(machine.allowed)));
   machine.allowed = left;
   return machine;

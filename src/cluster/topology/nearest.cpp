@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/cpuset.hpp"
 
 namespace lockstep::cluster {
 namespace {
 
 using Cards = std::vector<const Network*>;
 
-/// Those for which `measure` is largest.
+/// The cards for which `measure` is largest.
 template <class Measure>
 Cards best_by(const Cards& cards, Measure measure) {
   Cards best;
@@ -35,7 +35,7 @@ const Gpu* find_gpu(const Machine& machine, const std::string& pci_bus_id) {
   return nullptr;
 }
 
-// An HCA that is farther away still moves gradients faster than an Ethernet port beside the GPU.
+// A far HCA still moves gradients faster than an Ethernet port next to the GPU.
 const Network* nearest_network(const Machine& machine, const CpuSet& share, const Gpu* gpu,
                                std::size_t turn) {
   Cards cards;

@@ -1,17 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/machine.hpp"
 
 namespace lockstep::cluster {
 
-/// The machine's GPU of this bus id, however its hexadecimal digits are written; null when there is
-/// none.
+/// The machine's GPU with this bus id, in upper or lower case; null when there is none.
 const Gpu* find_gpu(const Machine& machine, const std::string& pci_bus_id);
 
-/// The network card of a rank with this share and GPU (null: none); see plan_binding(). `turn`
-/// chooses among equally near ones for a rank without a GPU. Null where no card is known.
+/// The network card of a rank with this share and GPU (null: no GPU); see plan_binding(). `turn`
+/// chooses among equally near cards for a rank without a GPU. Null when no card is known.
 const Network* nearest_network(const Machine& machine, const CpuSet& share, const Gpu* gpu,
                                std::size_t turn);
 

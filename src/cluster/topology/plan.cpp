@@ -1,13 +1,15 @@
+#include "lockstep/cluster/plan.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-#include "cluster/topology/cpuset.hpp"
 #include "cluster/topology/nearest.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
+#include "lockstep/cluster/cpuset.hpp"
 
 namespace lockstep::cluster {
 namespace {
@@ -19,8 +21,8 @@ std::size_t node_holding(const Machine& machine, const CpuSet& cpus) {
                                   machine.numa.begin());
 }
 
-/// What `pool` has of each physical core, in NUMA order, so that contiguous blocks of it stay near
-/// their memory.
+/// The CPUs in `pool` of each physical core, in NUMA order, so that contiguous blocks of cores stay
+/// near their memory.
 std::vector<CpuSet> cores_in(const Machine& machine, const CpuSet& pool) {
   std::vector<std::pair<std::size_t, CpuSet>> placed;
   for (const CpuSet& core : machine.cores)
@@ -33,9 +35,9 @@ std::vector<CpuSet> cores_in(const Machine& machine, const CpuSet& pool) {
   return cores;
 }
 
-/// Part `index` of `parts` contiguous ones whose sizes differ by at most one core. Rounding down at
-/// both ends makes the borders meet those of equal NUMA nodes whenever the ranks divide evenly
-/// among the nodes. With more parts than cores, neighbours share a core.
+/// Part `index` of `parts` contiguous ones whose sizes differ by at most one core. Both ends are
+/// rounded down: when the ranks divide evenly among equal NUMA nodes, parts end where nodes end.
+/// With more parts than cores, neighbours share a core.
 CpuSet part_of(const std::vector<CpuSet>& cores, std::size_t index, std::size_t parts) {
   check(!cores.empty(), "the machine's cores do not hold its allowed CPUs");
   const std::size_t begin = index * cores.size() / parts;
@@ -78,8 +80,8 @@ class Division {
   }
 
  private:
-  /// Of each local rank: the CPUs that it divides with those of an equal domain. Empty without a
-  /// GPU, and for a GPU that has no allowed CPU near it.
+  /// For each local rank, the CPUs that it divides with the ranks of the same domain. Empty without
+  /// a GPU, and for a GPU that has no allowed CPU near it.
   std::vector<CpuSet> domains_near_gpus(const PlanRequest& request) const {
     std::vector<CpuSet> domains(shares_.size());
     for (std::size_t rank = 0; rank < domains.size(); ++rank) {
@@ -94,7 +96,8 @@ class Division {
     return domains;
   }
 
-  /// The other ranks get what those near their GPUs leave; where they leave nothing, all of it.
+  /// Ranks without a domain get the CPUs that are in no domain, or the whole pool when every CPU is
+  /// in one.
   void fill_empty(std::vector<CpuSet>& domains) const {
     CpuSet rest = pool_;
     for (const CpuSet& domain : domains) rest = without(rest, domain);
@@ -143,7 +146,7 @@ void remark_on_gpu(const Machine& machine, const Division& division, Plan& plan)
   const Gpu* gpu = find_gpu(machine, plan.gpu_pci_bus_id);
   if (!gpu)
     plan.remarks.push_back(fmt::format(
-        "GPU {} is not in the machine's description: bound without regard to where it is",
+        "GPU {} is not in the machine's description: its place does not affect the binding",
         plan.gpu_pci_bus_id));
   else if (common(gpu->near_cpus, division.pool()).empty())
     plan.remarks.push_back(fmt::format("no CPU near GPU {} ({}) is allowed ({}): kept {}",
@@ -174,7 +177,7 @@ void remark_on_share(const Machine& machine, const Division& division, Plan& pla
     plan.remarks.push_back("the share spans NUMA nodes: memory is not bound");
 }
 
-/// What a launcher's binding leaves unused is lost to all of its ranks.
+/// Cores outside the launcher's binding cannot be used by any of its ranks.
 void remark_on_launcher(const Machine& machine, const PlanRequest& request, Plan& plan) {
   const CpuSet& bound =
       request.bound_together.empty() ? request.already_bound : request.bound_together;

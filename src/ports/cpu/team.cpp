@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/bind.hpp"
 
 namespace lockstep::cpu {
 

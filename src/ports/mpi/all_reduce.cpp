@@ -9,13 +9,13 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr std::size_t line_floats = 16;    // chunks begin at cache lines
-constexpr std::size_t least_chunk = 1024;  // below, one owner is quicker than many messages
+constexpr std::size_t line_floats = 16;    // chunks start at cache lines
+constexpr std::size_t least_chunk = 1024;  // below this, one owner is faster than many messages
 constexpr std::size_t fewest_slots = 4, most_slots = 16;
 
 std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
-/// Gives up a message of a reduction that failed.
+/// Abandons a message of a reduction that failed.
 void abandon(MPI_Request& request, bool receiving) {
   if (request == MPI_REQUEST_NULL) return;
   if (receiving) MPI_Cancel(&request);
@@ -42,8 +42,8 @@ AllReduce::AllReduce(Channel& channel, float* data, std::size_t count, int tag, 
   }
 }
 
-// With messages in flight only on the way to the end of the world. MPI may still write into their
-// blocks then, so nobody gets those back.
+// Messages are in flight here only when the world is about to end. MPI may still write into their
+// blocks, so these are not reused.
 AllReduce::~AllReduce() {
   for (Slot& slot : slots_) {
     if (slot.request != MPI_REQUEST_NULL) static_cast<void>(slot.block.release());
@@ -85,8 +85,8 @@ std::vector<AllReduce::Span> AllReduce::pieces_of(int rank) const {
   return pieces;
 }
 
-/// Only now, and not when the reduction was put into the stream: those that queue need no blocks,
-/// and the few that are used stay in the cache.
+/// Not earlier, when the reduction was put into the stream: queued reductions need no blocks, and
+/// the few blocks in use stay in the cache.
 void AllReduce::open_slots() {
   slots_.resize(std::min(parts(), std::clamp(owners_.size(), fewest_slots, most_slots)));
   for (Slot& slot : slots_) slot.block = channel_.staging.take();
@@ -107,7 +107,7 @@ void AllReduce::receive_part() {
   ++expected_;
 }
 
-/// Adds the parts that have come, in their fixed order, and shares the sums that this completes.
+/// Adds the parts that have arrived, in their fixed order, and sends the sums that this completes.
 bool AllReduce::add_parts() {
   bool moved = false;
   for (; added_ < expected_; moved = true) {
@@ -129,7 +129,7 @@ void AllReduce::share(const Span& piece) {
                    &shares_.emplace_back(MPI_REQUEST_NULL)));
 }
 
-/// Takes the sums that have come. The receive of a piece's sum starts only when the send of its
+/// Takes the sums that have arrived. The receive of a piece's sum starts only when the send of its
 /// part has finished, because both use the same memory.
 bool AllReduce::exchange(Owner& owner) {
   const std::size_t before = owner.given + owner.taken;

@@ -11,8 +11,8 @@
 
 namespace lockstep::comm {
 
-/// Turns what an MPI call returned into an exception, with MPI's own words for it. Everything here
-/// runs with MPI_ERRORS_RETURN, so no call may go without it.
+/// Throws Error with MPI's text when an MPI call failed. Every call needs it, since all of them run
+/// with MPI_ERRORS_RETURN.
 inline void must(int code, const std::source_location& where = std::source_location::current()) {
   if (code == MPI_SUCCESS) [[likely]]
     return;

@@ -33,7 +33,7 @@ class MpiCommunicator final : public Communicator {
 
  private:
   Channel channel_;
-  device::HostStream network_;  // after the channel, whose blocks its operations give back
+  device::HostStream network_;  // after the channel: its operations return the channel's blocks
   int next_ = 0;
 };
 

@@ -14,11 +14,11 @@ namespace lockstep::comm {
 namespace {
 
 enum Tag : int { arrival, release };
-constexpr char agreed = 'y', refused = 'n';  // a release's first byte
+constexpr char agreed = 'y', refused = 'n';  // the first byte of rank 0's answer
 
-/// Every rank sends its part to rank 0, which combines them in rank order and releases everybody
-/// with the result. The result goes down a binomial tree, because by then all are there; a refusal
-/// goes to all directly.
+/// Every rank sends its part to rank 0, which combines them in rank order and answers with the
+/// result. The result goes down a binomial tree, because by then all ranks take part; a refusal
+/// goes to all ranks directly.
 class MpiControl final : public MeetingControl {
  public:
   MpiControl(MPI_Comm comm, double deadline_s, RollCall& roll_call)
@@ -42,7 +42,7 @@ class MpiControl final : public MeetingControl {
     return result.substr(1);
   }
 
-  /// Rank 0: everybody's part, in rank order.
+  /// Rank 0: the parts of all ranks, in rank order.
   Parts collect(const std::string& mine, std::string_view phase) {
     Parts parts(static_cast<std::size_t>(world_));
     parts[0] = mine;
@@ -64,12 +64,12 @@ class MpiControl final : public MeetingControl {
                                message->from, theirs, phase);
       parts[static_cast<std::size_t>(message->from)] = message->text.substr(end + 1);
     }
-    // Said only now, so that everybody hears it.
+    // Only now, so that every rank hears it.
     if (!disorder.empty()) refuse(disorder);
     return parts;
   }
 
-  /// The other ranks: what rank 0 made of all parts.
+  /// The other ranks: rank 0's result.
   std::string arrive(const std::string& mine, std::string_view phase) {
     send({0}, arrival, std::string(phase) + '\0' + mine, phase);
     RankDeadline deadline(roll_call_, deadline_s_, phase);

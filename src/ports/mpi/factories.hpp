@@ -12,7 +12,7 @@ namespace lockstep::comm {
 
 class RollCall;
 
-/// Each takes a communicator of its own, so that its messages meet nobody else's.
+/// Each makes a separate MPI communicator, so that its messages do not mix with others.
 std::unique_ptr<Control> make_mpi_control(MPI_Comm comm, double deadline_s, RollCall& roll_call);
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
                                                     RollCall& roll_call);

@@ -12,13 +12,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What Open MPI's folder of plugins says about the ways in which it can meet a launcher.
+/// The ways in which Open MPI can talk to a launcher, by its folder of plugins.
 struct Plugins {
   bool pmix = false, slurm_pmi = false;
 };
 
 void look_into(const fs::path& folder, int depth, Plugins& plugins) {
-  std::error_code error;  // a folder that cannot be read tells nothing
+  std::error_code error;  // a folder that cannot be read is ignored
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename();
     if (entry.is_directory(error) && depth > 0) look_into(entry.path(), depth - 1, plugins);
@@ -27,8 +27,8 @@ void look_into(const fs::path& folder, int depth, Plugins& plugins) {
   }
 }
 
-/// Open MPI before 5 can be built for Slurm's own PMI, and then has a plugin for it; from 5 on it
-/// speaks PMIx alone.
+/// Open MPI before 5 can be built for Slurm's own PMI, and then has a plugin for it. Later versions
+/// speak only PMIx.
 bool needs_pmix(std::string_view name) {
   constexpr std::string_view open_mpi = "Open MPI v";
   if (!name.starts_with(open_mpi)) return false;

@@ -18,10 +18,10 @@ constexpr int most_round_trips = 20, least_round_trips = 2;
 constexpr double long_trip_s = 0.05;
 constexpr std::size_t first_bytes = std::size_t{64} << 10, first_bytes_of_late = 4096,
                       chunk_bytes = std::size_t{1} << 20;
-constexpr int turns = 5;          // of which the best counts
-constexpr double most_times = 4;  // what was asked for: then there is no other turn
+constexpr int turns = 5;          // the best one counts
+constexpr double most_times = 4;  // no more turns after this many times the requested seconds
 
-/// The rank with the lower number leads: it measures, and says how much is sent.
+/// The rank with the lower number leads: it measures, and decides how much is sent.
 class MpiLinkProbe final : public LinkProbe {
  public:
   MpiLinkProbe(MPI_Comm comm, double deadline_s, RollCall& roll_call)
@@ -34,11 +34,12 @@ class MpiLinkProbe final : public LinkProbe {
                          std::min(rank_, partner), std::max(rank_, partner));
     partner_ = partner;
     out_.assign(1, has_time ? 1 : 0);
-    exchange(1);  // the other has come, and a connection is there
+    exchange(1);  // now the other rank is here, and a connection exists
     if (!has_time || in_[0] == 0) return std::nullopt;
     const double began_s = now_s();
     LinkRate rate{0, best_round_trip(began_s + seconds / 2)};
-    // How much is sent: chunks, and bytes of each; the first turn finds that out, and may be all.
+    // The chunks to send, and the bytes of each. The first turn finds them, and may be the only
+    // one.
     const std::size_t first = rate.round_trip_s > long_trip_s ? first_bytes_of_late : first_bytes;
     std::array<double, 2> next{1, static_cast<double>(first)};
     tell(next);
@@ -46,7 +47,7 @@ class MpiLinkProbe final : public LinkProbe {
       const double found = send(next);
       if (turn != 1) rate.bytes_per_s = std::max(rate.bytes_per_s, found);
       if (turn == 1) rate.bytes_per_s = found;
-      // A share of a chunk where even one would take too long.
+      // A part of a chunk when even one would take too long.
       const double left = found * seconds / turns;
       next = {std::clamp(left / static_cast<double>(chunk_bytes), 1.0, 1e4),
               std::clamp(left, 1024.0, static_cast<double>(chunk_bytes))};
@@ -67,7 +68,7 @@ class MpiLinkProbe final : public LinkProbe {
       for (device::Idle idle; !finished(request); idle()) deadline.poll();
   }
 
-  /// Bytes a second, in each direction.
+  /// Bytes per second, in each direction.
   double send(const std::array<double, 2>& chunks_of_bytes) {
     const auto chunks = static_cast<std::size_t>(chunks_of_bytes[0]);
     const auto bytes = static_cast<std::size_t>(chunks_of_bytes[1]);
@@ -76,7 +77,7 @@ class MpiLinkProbe final : public LinkProbe {
     return static_cast<double>(chunks * bytes) / (now_s() - began_s);
   }
 
-  /// The leader says with each whether another one follows.
+  /// With each round trip the leader says whether another one follows.
   double best_round_trip(double until_s) {
     double best = 1e9;
     char another = 1;

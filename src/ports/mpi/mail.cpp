@@ -7,7 +7,7 @@
 
 namespace lockstep::comm {
 
-// With texts on their way only on the way to the end of the world: MPI may still read them then, so
+// Texts are still in flight here only when the world is about to end. MPI may still read them, so
 // they are never freed.
 Mail::~Mail() {
   for (Outgoing& message : outgoing_) static_cast<void>(message.text.release());

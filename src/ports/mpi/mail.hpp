@@ -10,8 +10,8 @@
 
 namespace lockstep::comm {
 
-/// Texts between ranks, on one communicator: sent without waiting, taken once they have come. Texts
-/// from one rank with one tag keep their order.
+/// Texts between ranks, on one communicator: sent without waiting, received once they have arrived.
+/// Texts from one rank with one tag keep their order.
 class Mail {
  public:
   struct Message {
@@ -25,12 +25,12 @@ class Mail {
   Mail& operator=(const Mail&) = delete;
 
   void send(const std::vector<int>& ranks, int tag, std::string text);
-  bool sent();  ///< MPI needs none of the texts any more
+  bool sent();  ///< true when MPI needs none of the texts any more
   std::optional<Message> take(int tag);
 
  private:
   struct Outgoing {
-    std::unique_ptr<std::string> text;  // stays where it is while MPI reads it
+    std::unique_ptr<std::string> text;  // must not move while MPI reads it
     std::vector<MPI_Request> requests;
   };
 

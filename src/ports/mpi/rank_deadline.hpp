@@ -8,21 +8,22 @@
 
 namespace lockstep::comm {
 
-/// A countdown for what other ranks owe: these are heard meanwhile, and called when it is over.
+/// The deadline of a wait for other ranks. Answers their questions during the wait, and asks them
+/// when it is over.
 class RankDeadline {
  public:
-  /// `phase` is what others are told that this rank waits in, and must stay alive.
+  /// `phase` tells the others where this rank waits. It must stay alive.
   RankDeadline(RollCall& roll_call, double deadline_s, std::string_view phase)
       : roll_call_(roll_call), deadline_s_(deadline_s), phase_(phase), countdown_(deadline_s) {}
 
-  /// To be called when something has come.
+  /// Call it when something has arrived.
   void renew() {
     countdown_ = Countdown(deadline_s_);
     listen_s_ = now_s() + listen_every_s;
   }
 
-  /// To be called after a poll that found nothing. Throws Error, naming the ranks that are missing,
-  /// when the deadline has passed here or on another rank that waits.
+  /// Call it after a poll that found nothing. Throws Error naming the missing ranks when the
+  /// deadline has passed here or on another rank that waits.
   void poll() {
     const bool over = countdown_.over();
     const double now = now_s();

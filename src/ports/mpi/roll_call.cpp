@@ -14,8 +14,8 @@ namespace {
 
 enum RollCallTag : int { question, answer, finding };
 
-// A rank that waits listens ten times a second; the rest is for machines with more ranks than
-// cores.
+// A rank that waits listens ten times a second. The rest of this time helps machines with more
+// ranks than cores.
 constexpr double time_to_answer_s = 2;
 
 }  // namespace
@@ -23,7 +23,7 @@ constexpr double time_to_answer_s = 2;
 struct RollCall::Note {
   int from = 0;
   std::uint64_t sender_round = 0;    // when it was written
-  std::uint64_t receiver_round = 0;  // that it belongs to
+  std::uint64_t receiver_round = 0;  // the one it belongs to
   std::string text;
 };
 
@@ -69,7 +69,7 @@ void RollCall::blame_absent(std::string_view phase, double deadline_s) {
   for (const int rank : here) phases[rank] = phase;
   const std::string found = describe_missing(phase, deadline_s, world_, phases);
   std::erase(here, rank_);
-  // Those that have heard as many findings as this rank end at once; the others ask by themselves.
+  // Ranks that have heard as many findings as this one end at once; the others ask on their own.
   send(here, finding, {rank_, round_, round_, found});
   end(found);
 }

@@ -11,23 +11,24 @@
 
 namespace lockstep::comm {
 
-/// Finds out which ranks are missing when one has waited too long. The heartbeats are asked first:
-/// mostly they know. Where they do not (none is running, TCP is blocked, no rank is late by them),
-/// this rank asks all others. Those that wait too, for the same or for anything else, answer from
-/// within their wait; a rank that does not answer is busy with something else, hung or gone. The
-/// finding is told to all that wait, so that they end at once and with the same words.
+/// Finds out which ranks are missing when one has waited too long. It asks the heartbeats first,
+/// which mostly know. If they do not (none is running, TCP is blocked, they find no rank late),
+/// this rank asks all others. Those that also wait, for the same or for anything else, answer
+/// during their wait; a rank that does not answer is busy with something else, hung or gone. All
+/// ranks that wait get the finding, so they end at once and with the same message.
 ///
-/// One for each rank, over all its communicators: a rank that waits in the control plane tells so
-/// to one that waits for a reduction.
-/// **Thread safety:** none; the main thread alone waits for messages of MPI.
+/// Each rank has one, over all its communicators: a rank that waits in Control answers one that
+/// waits for a reduction.
+/// **Thread safety:** none; only the main thread waits for MPI's messages.
 class RollCall {
  public:
   explicit RollCall(MPI_Comm comm);
   void ask_first(FindAbsence find_absence) { find_absence_ = std::move(find_absence); }
-  /// To be called now and then while this rank waits in `phase`: answers those who ask. Throws
-  /// Error when another rank's patience is over, with what that rank found.
+  /// Call it now and then while this rank waits in `phase`: answers the ranks that ask. Throws
+  /// Error with another rank's finding when that rank's deadline has passed.
   void listen(std::string_view phase);
-  /// This rank has waited in `phase` for `deadline_s`: asks, and throws Error with what it found.
+  /// Call it when this rank has waited in `phase` for `deadline_s`: asks, and throws Error with the
+  /// finding.
   [[noreturn]] void ask(std::string_view phase, double deadline_s);
 
  private:
@@ -41,11 +42,11 @@ class RollCall {
   Mail mail_;
   FindAbsence find_absence_;
   int rank_ = 0, world_ = 1;
-  std::uint64_t round_ = 0;  ///< findings heard; what belongs to an earlier one is stale
+  std::uint64_t round_ = 0;  ///< findings heard; notes of an earlier round are stale
 };
 
-/// What a rank says that waited in `phase` for `deadline_s`. `phases`: of each rank that is there,
-/// itself included, what it waits in.
+/// The finding of a rank that waited in `phase` for `deadline_s`. `phases`: where each rank that
+/// answers waits, itself included.
 std::string describe_missing(std::string_view phase, double deadline_s, int world,
                              const std::map<int, std::string>& phases);
 

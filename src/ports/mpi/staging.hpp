@@ -8,16 +8,16 @@
 
 namespace lockstep::comm {
 
-/// Floats that travel in one message: few enough to be added while they are in the cache, many
-/// enough for a message's overhead not to count.
+/// Floats per message: few enough to be added while they are in the cache, enough to make a
+/// message's overhead small.
 constexpr std::size_t piece_floats = 32768;
 
-/// Where another rank's piece lands before it is added.
+/// Holds another rank's piece until it is added.
 struct alignas(64) Block {
   std::array<float, piece_floats> values;
 };
 
-/// Blocks used again and again, so that their pages and cache lines stay warm.
+/// Reuses blocks, so that their pages and cache lines stay warm.
 class Staging {
  public:
   std::unique_ptr<Block> take() {

@@ -33,8 +33,8 @@ WorldFacts ask_mpi() {
   return facts;
 }
 
-/// Everybody's messages on a communicator of their own. It is freed by MPI_Finalize: before, that
-/// would be one more place to wait for all ranks.
+/// A separate communicator for one kind of messages. MPI_Finalize frees it: freeing it earlier
+/// would be one more wait for all ranks.
 MPI_Comm duplicate_world(double deadline_s, RollCall& roll_call) {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -53,7 +53,7 @@ std::unique_ptr<RollCall> make_roll_call() {
 }  // namespace
 
 // Only one thread of a rank communicates, but a watchdog may have to abort while that thread is
-// inside MPI: hence MULTIPLE, not SERIALIZED.
+// inside MPI. This needs MULTIPLE, not SERIALIZED.
 World::World(int& argc, char**& argv, const std::function<void()>& started) {
   int provided = MPI_THREAD_SINGLE;
   must(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
@@ -66,8 +66,8 @@ World::World(int& argc, char**& argv, const std::function<void()>& started) {
   roll_call_ = make_roll_call();
 }
 
-// MPI_Finalize waits for all ranks. While an exception is on its way to main, which will end the
-// world, the others may never come.
+// MPI_Finalize waits for all ranks. It is not called during an exception, after which main ends the
+// world: the others may never come.
 World::~World() {
   if (std::uncaught_exceptions() == 0) MPI_Finalize();
 }

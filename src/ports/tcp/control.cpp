@@ -16,7 +16,8 @@ std::string title_of(int rank, const Peer& peer) {
   return fmt::format("rank {} on {}", rank, peer.node);
 }
 
-/// Rank 0 has a wire to everybody and combines; the others have one, to it.
+/// Rank 0 has a wire to each other rank and combines the parts. The others have one wire, to rank
+/// 0.
 class Rank0Control final : public MeetingControl {
  public:
   Rank0Control(std::vector<Peer> peers, MeetingSpec spec)
@@ -39,7 +40,7 @@ class Rank0Control final : public MeetingControl {
     return result;
   }
 
-  /// Everybody's part, by rank.
+  /// The parts of all ranks, by rank.
   Parts collect(const std::string& mine, std::string_view phase) {
     Parts parts(peers_.size());
     parts[0] = mine;
@@ -104,7 +105,7 @@ class OtherRankControl final : public MeetingControl {
   std::string meet(const std::string& mine, std::string_view phase, const Combine&) override {
     host_.wire.send(std::string(phase) + '\0' + mine);
     Wire* const only[] = {&host_.wire};
-    // Rank 0 has its own deadline, and if it is there it knows better who is not.
+    // Rank 0 has its own deadline, and if it is alive it knows better which ranks are missing.
     for (Countdown left(1.1 * spec_.deadline_s + 1);; wait_for(only)) {
       host_.wire.flush();
       if (const auto answer = host_.wire.receive(); answer && !answer->empty()) {
@@ -131,7 +132,7 @@ std::unique_ptr<Control> make_tcp_control(const cluster::MeetingPlace& place,
                                           const cluster::RankInfo& self, const MeetingSpec& spec) {
   if (self.rank == 0)
     return std::make_unique<Rank0Control>(accept_all_ranks(place, self, spec), spec);
-  // Rank 0 names who is missing when its deadline has passed; the others leave it that time.
+  // Rank 0 names the missing ranks when its deadline has passed; the others give it that time.
   MeetingSpec longer = spec;
   longer.deadline_s = 1.1 * spec.deadline_s + 1;
   return std::make_unique<OtherRankControl>(join_rank_0(place, self, longer), self.rank, self.world,

@@ -24,7 +24,7 @@ Nonce nonce_of(std::string_view text) {
   return nonce;
 }
 
-/// `from` keeps a tag of one side from being played back by the other.
+/// `from` prevents that one side replays a tag of the other.
 std::string tag_of(const Key& secret, char from, const Nonce& host, const Nonce& peer,
                    std::string_view text) {
   const std::uint64_t tag =

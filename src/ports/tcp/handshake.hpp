@@ -8,22 +8,22 @@
 
 namespace lockstep::comm {
 
-/// How two ranks make sure of each other, in three messages:
+/// How two ranks authenticate each other, in three messages:
 ///   rank 0:  title, its nonce
 ///   peer:    its nonce, tag of (both nonces, what follows), job, rank, world, node
 ///   rank 0:  tag of (both nonces, what follows), "y" or "n" and the reason
-/// A tag is SipHash under the meeting's secret, so that neither a stranger nor a recorded
-/// conversation passes, and a peer that dialled a stranger notices. Messages are short: nobody who
-/// has not passed can make rank 0 hold more than `handshake_limit` bytes.
+/// A tag is SipHash with the meeting's secret as key. So neither a stranger nor a recorded
+/// conversation passes, and a peer that connected to a stranger notices. Messages are short: a peer
+/// that has not passed cannot make rank 0 hold more than `handshake_limit` bytes.
 constexpr std::size_t handshake_limit = 1024;
 
-/// Strangers may come in any number and say nothing: the oldest goes when there are more.
+/// The most strangers at a time, since they may say nothing. One more replaces the oldest.
 constexpr std::size_t most_candidates = 1024;
 
 using Nonce = std::array<std::uint8_t, 16>;
 Nonce new_nonce();
 
-/// Who a peer says it is.
+/// What a peer says about itself.
 struct Hello {
   std::string job;
   int rank = 0, world = 0;
@@ -31,7 +31,7 @@ struct Hello {
 };
 
 std::string make_greeting(const Nonce& host);
-/// Empty when this is no rank 0 of lockstep's.
+/// Empty when the sender is not a rank 0 of lockstep.
 std::optional<Nonce> read_greeting(std::string_view message);
 
 std::string make_hello(const Key& secret, const Nonce& host, const Nonce& peer, const Hello& hello);
@@ -43,10 +43,10 @@ struct HeardHello {
 std::optional<HeardHello> read_hello(const Key& secret, const Nonce& host,
                                      std::string_view message);
 
-/// `refusal` is empty for a peer that is welcome.
+/// `refusal` is empty for a peer that is let in.
 std::string make_answer(const Key& secret, const Nonce& host, const Nonce& peer,
                         std::string_view refusal);
-/// The refusal, empty when welcome; nothing when who answers does not know the secret.
+/// The refusal, empty when let in; nothing when the sender does not know the secret.
 std::optional<std::string> read_answer(const Key& secret, const Nonce& host, const Nonce& peer,
                                        std::string_view message);
 

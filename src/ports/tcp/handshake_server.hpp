@@ -12,25 +12,25 @@
 
 namespace lockstep::comm {
 
-/// Rank 0's side of the handshake, for any number of peers at once: takes connections, lets in the
-/// peers that know the secret, and drops the others. Never blocks.
+/// Rank 0's side of the handshake, for any number of peers at once: accepts connections, lets in
+/// the peers that know the secret, and drops the others. Never blocks.
 class HandshakeServer {
  public:
   HandshakeServer(const Key& secret, Listener listener);
 
-  using Refusal = std::function<std::string(const Hello& hello)>;  ///< empty: the peer is welcome
+  using Refusal = std::function<std::string(const Hello& hello)>;  ///< empty: the peer may come in
   using LetIn = std::function<void(const Hello& hello, Wire wire)>;
-  /// Goes on with all peers as far as that goes at once. Those that know the secret are judged by
-  /// `refusal`, which tells them why; `let_in` takes the welcome ones.
+  /// Advances the handshakes of all peers without waiting. `refusal` judges those that know the
+  /// secret, and tells them why; `let_in` takes those that may come in.
   void admit(const Refusal& refusal, const LetIn& let_in);
 
   std::uint16_t port() const { return listener_.port; }
-  int strangers() const { return strangers_; }  ///< that did not know the secret
+  int strangers() const { return strangers_; }  ///< how many did not know the secret
   void wait();  ///< until there is something to do, but no longer than a twentieth of a second
   void add_to(std::vector<pollfd>& polled) const;
 
  private:
-  /// A connection that has not proved who it is.
+  /// A connection that has not authenticated yet.
   struct Candidate {
     Wire wire;
     Nonce nonce;

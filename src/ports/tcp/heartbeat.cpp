@@ -19,13 +19,13 @@
 namespace lockstep::comm {
 namespace {
 
-// A connection that ends so soon after its last word was ended by its process's end; later it may
-// have been the network, and the timeout decides.
+// A connection that ends so soon after its last message ended with its process. Later it may be the
+// network's fault, and the timeout decides.
 constexpr double sudden_s = 2.5;
 
 constexpr std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-/// Rank 0's: it watches all others.
+/// Rank 0's heartbeat: it watches all others.
 class HeartbeatServer final : public HeartbeatThread {
  public:
   HeartbeatServer(liveness::HeartbeatSpec spec, std::vector<std::string> hosts,
@@ -62,12 +62,12 @@ class HeartbeatServer final : public HeartbeatThread {
     return right ? "" : "not a rank of this world's heartbeat";
   }
 
-  /// The same rank may come again, when its connection has stalled.
+  /// A rank may come again when its connection has stalled.
   void let_in(const Hello& hello, Wire wire) {
     Peer& peer = peers_[hello.rank];
     peer.wire = std::move(wire);
     peer.wire.set_limit(heartbeat_message_limit);
-    peer.heard_s = 0;  // the peer may let go of this one, when the answer comes too late
+    peer.heard_s = 0;  // the peer may drop this connection if the answer comes too late
   }
 
   void hear(int rank, Peer& peer) {
@@ -99,12 +99,12 @@ class HeartbeatServer final : public HeartbeatThread {
 
   void judge() {
     if (const std::vector<int> ranks = lost(); !ranks.empty()) return end_for(ranks);
-    // The ranks that wait have the same deadline, and a little time to say what they know.
+    // The ranks that wait have the same deadline, and need a little time to report.
     const double patient_s = 1.1 * spec_.deadline_s + 5;
     if (!roster_.stuck(patient_s)) return;
     const std::vector<int> late = roster_.late(patient_s);
     const std::string what =
-        late.empty() ? fmt::format("nothing has moved for {:.0f} s, in {}", patient_s,
+        late.empty() ? fmt::format("no rank made progress for {:.0f} s, in {}", patient_s,
                                    describe(activity::now()))
                      : fmt::format("the others wait for {}", roster_.describe_late(late));
     report(what + "; ending the job", what, {});
@@ -121,7 +121,7 @@ class HeartbeatServer final : public HeartbeatThread {
     end_process(spec_.lost_status, 0);
   }
 
-  /// It has said why. Most launchers now end the others; where none does, this does.
+  /// That rank has printed its error. Most launchers now end the others; otherwise this does.
   void other_failed(int rank, const End& end) {
     over_ = true;
     report(lateness(), fmt::format("rank {} on {}: {}", rank, hosts_[index(rank)], end.why), {});
@@ -153,7 +153,7 @@ class HeartbeatServer final : public HeartbeatThread {
     if (unheard.empty()) return;
     log::warn(fmt::format(
         "no heartbeat of {} (first: {}) has reached rank 0 on {} in {:.0f} s: is "
-        "TCP between the nodes blocked? Without it a loss of theirs is noticed "
+        "TCP between the nodes blocked? Without it the loss of such a rank is noticed "
         "late, after comm.deadline-s",
         rank_list(unheard), hosts_[index(unheard.front())], hosts_[0], spec_.timeout_s));
   }
@@ -171,7 +171,7 @@ class HeartbeatServer final : public HeartbeatThread {
   bool warned_ = false;
 };
 
-/// Any other rank's: it watches rank 0.
+/// Any other rank's heartbeat: it watches rank 0.
 class HeartbeatClient final : public HeartbeatThread {
  public:
   HeartbeatClient(liveness::HeartbeatSpec spec, int rank, std::vector<std::string> hosts,
@@ -188,16 +188,16 @@ class HeartbeatClient final : public HeartbeatThread {
   }
 
   void listen() override {
-    go_on_connecting();
+    continue_connecting();
     hear();
     if (over_ || lost().empty()) return;
     const std::string what =
         fmt::format("{}, or this node is cut off from it", roster_.describe_missing({0}));
-    report(speaks() ? fmt::format("missing: {}; rank {} is in {}; ending the job", what, rank_,
-                                  describe(activity::now()))
-                    : "",
+    report(reports() ? fmt::format("missing: {}; rank {} is in {}; ending the job", what, rank_,
+                                   describe(activity::now()))
+                     : "",
            "missing: " + what, {0});
-    end_process(spec_.lost_status, speaks() ? 0 : 1);
+    end_process(spec_.lost_status, reports() ? 0 : 1);
   }
 
   void hear() {
@@ -216,7 +216,7 @@ class HeartbeatClient final : public HeartbeatThread {
       roster_.broke(0);
   }
 
-  /// Rank 0 writes the post-mortem first, and its end tears the connection.
+  /// Rank 0 writes the post-mortem first; when it ends, the connection breaks.
   void end_as_told(const End& end) {
     over_ = true;
     Wire* const only[] = {&wire_};
@@ -234,8 +234,8 @@ class HeartbeatClient final : public HeartbeatThread {
     if (wire_.open()) wire_.send(make_beat(activity::now()));
   }
 
-  /// The address that answers is the only one to be tried again.
-  void go_on_connecting() {
+  /// From then on only the address that answered is tried.
+  void continue_connecting() {
     if (!attempt_) return;
     if (auto again = attempt_->poll()) {
       card_.addresses = {std::string(attempt_->address())};
@@ -248,7 +248,7 @@ class HeartbeatClient final : public HeartbeatThread {
     }
   }
 
-  /// This rank knows of rank 0 alone, which knows of all.
+  /// This rank hears only rank 0, which hears all ranks.
   void look_for_absence(const AbsenceQuestion& question) override {
     if (!roster_.missing(quiet_s()).empty())
       answer({question.number, Absence{{0}, "missing: " + roster_.describe_missing({0})}});
@@ -272,11 +272,11 @@ class HeartbeatClient final : public HeartbeatThread {
     }
   }
 
-  /// What there is to say cannot wait for the next turn.
+  /// Keeps connecting for up to a second, for a message that cannot wait for the next turn.
   void insist() {
     if (wire_.open()) return;
     beat();
-    for (const double until_s = now_s() + 1; attempt_ && now_s() < until_s; go_on_connecting()) {
+    for (const double until_s = now_s() + 1; attempt_ && now_s() < until_s; continue_connecting()) {
       std::vector<pollfd> polled;
       attempt_->add_to(polled);
       poll(polled.data(), polled.size(), 50);
@@ -287,14 +287,15 @@ class HeartbeatClient final : public HeartbeatThread {
     if (wire_.open()) wire_.send(std::string(1, goodbye_mark));
   }
 
-  /// One rank of each node speaks when rank 0 is missing: nodes may be cut off from each other.
-  bool speaks() const {
+  /// When rank 0 is missing, one rank of each node reports it: nodes may be cut off from each
+  /// other.
+  bool reports() const {
     const auto first = std::find(hosts_.begin() + 1, hosts_.end(), hosts_[index(rank_)]);
     return first - hosts_.begin() == rank_;
   }
 
   HeartbeatCard card_;
-  std::optional<ConnectAttempt> attempt_;  ///< under way
+  std::optional<ConnectAttempt> attempt_;  ///< the current one
   Wire wire_;
   double heard_s_ = 0;
   bool left_ = false;  ///< goodbye was said, by rank 0 or to it

@@ -19,7 +19,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Often enough to know where a rank was, and no more than some thousand messages a second.
+// Often enough to know where a rank was, but at most a few thousand messages per second.
 double interval_of(double timeout_s, std::size_t world) {
   return std::min(std::clamp(static_cast<double>(world) / 4000, 0.25, 1.0), timeout_s / 4);
 }
@@ -28,17 +28,17 @@ constexpr double longest_turn_s = 3;
 
 constexpr const char* rank_0s = "post-mortem.json";
 
-// Ranks that were on one node fall silent within one interval of each other, as far as others can
-// tell who hear them a little earlier or later where cores are busy.
+// Ranks of one node fall silent within one interval of each other, plus or minus the delays of
+// ranks whose cores are busy.
 constexpr double gather_s = 0.3, busy_s = 2;
 
-constexpr double absence_answer_s = 1;  // that a thread waits for an answer about absent ranks
+constexpr double absence_answer_s = 1;  // how long a thread waits for an answer about absent ranks
 
 std::chrono::duration<double> seconds_of(double seconds) {
   return std::chrono::duration<double>(seconds);
 }
 
-/// Does it on a thread of its own, and leaves it there when it takes longer.
+/// Runs `work` on a separate thread, and returns without it when it takes longer.
 void within(double seconds, std::function<void()> work) {
   auto done = std::make_shared<std::promise<void>>();
   std::future<void> end = done->get_future();
@@ -49,7 +49,7 @@ void within(double seconds, std::function<void()> work) {
   end.wait_for(seconds_of(seconds));
 }
 
-/// On a full disk into the room that rank 0 has kept for it.
+/// Writes a post-mortem; on a full disk into the space that rank 0 has reserved.
 void leave(const std::filesystem::path& directory, const std::string& name,
            const std::string& content) {
   try {
@@ -107,7 +107,7 @@ void HeartbeatThread::run() {
       break;
     }
     const double now = now_s();
-    // What this process spent suspended is not the others' silence.
+    // Time in which this process was suspended is not the others' silence.
     roster_.pass(std::min(now - std::exchange(last_s, now), longest_turn_s));
     listen();
     if (const auto question = new_question()) look_for_absence(*question);
@@ -127,7 +127,7 @@ void HeartbeatThread::sleep(double seconds) {
   std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}};
   add_to(entries);
   poll(entries.data(), entries.size(), static_cast<int>(seconds * 1e3) + 1);
-  std::uint64_t times = 0;  // that it was woken: why, the next turn finds out
+  std::uint64_t times = 0;  // how often it was woken; the next turn finds out why
   static_cast<void>(::read(wake_.get(), &times, sizeof times));
 }
 

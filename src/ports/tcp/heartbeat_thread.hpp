@@ -16,8 +16,10 @@
 
 namespace lockstep::comm {
 
-/// What rank 0's heartbeat and the others' have in common: the thread, its clock, and how a process
-/// ends. The main thread never touches what the thread owns.
+/// The common part of rank 0's heartbeat and the others': the thread, its clock, and how a process
+/// ends.
+/// **Thread safety:** any thread may call fail() and find_absence(). Members before `private`
+/// belong to the heartbeat's thread, and the main thread never touches them.
 class HeartbeatThread : public liveness::Heartbeat {
  public:
   void fail(const std::string& why, int status) final;
@@ -25,26 +27,26 @@ class HeartbeatThread : public liveness::Heartbeat {
 
  protected:
   HeartbeatThread(liveness::HeartbeatSpec spec, int rank, std::vector<std::string> hosts);
-  void start();  ///< the thread; last in the constructor of what derives
-  void stop();   ///< first in the destructor of what derives: says goodbye
+  void start();  ///< starts the thread; the last call in a derived class's constructor
+  void stop();   ///< says goodbye; the first call in a derived class's destructor
 
-  // On the thread.
+  // Called on the thread.
   virtual void add_to(std::vector<pollfd>& polled) const = 0;  ///< what may wake it
   virtual void listen() = 0;
   virtual void beat() = 0;  ///< once every interval
   virtual void say_goodbye() = 0;
-  virtual void report_failure(const End& end) = 0;  ///< this rank's own
-  /// Some thread of this process waits for an answer: see find_absence(). It may come later.
+  virtual void report_failure(const End& end) = 0;  ///< of this rank
+  /// A thread of this process waits in find_absence() for answer(), which may be called later.
   virtual void look_for_absence(const AbsenceQuestion& question) = 0;
   void answer(AbsenceFinding finding);
-  double quiet_s() const;  ///< a rank that is silent for longer does not answer those that ask
+  double quiet_s() const;  ///< a rank that is silent for longer counts as absent
 
-  /// Says `text` (if there is any) and writes the post-mortem; takes `patience_s` at most, since
-  /// neither a log nor a file system must keep a process from its end.
+  /// Logs `text` (if not empty) and writes the post-mortem. Takes `patience_s` at most, since
+  /// neither a log nor a file system may keep a process from ending.
   void report(const std::string& text, const std::string& reason, const std::vector<int>& missing);
-  /// Ends the process after `grace_s`, unless the main thread ends it by itself before.
+  /// Ends the process after `grace_s`, unless the main thread ends it earlier.
   void end_process(int status, double grace_s);
-  /// Ranks to be called lost now, or none as long as others may follow them within moments.
+  /// The ranks that are lost; none yet while others may be lost within moments.
   std::vector<int> lost();
 
   static constexpr double patience_s = 3;
@@ -66,7 +68,7 @@ class HeartbeatThread : public liveness::Heartbeat {
   Owned<int, ::close, -1> wake_;  // an eventfd
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ending_ = false, reported_ = false;  // under the mutex, as the next four
+  bool ending_ = false, reported_ = false;  // under the mutex, like the next four
   std::optional<End> failure_;
   AbsenceQuestion asked_;  ///< the newest
   std::uint64_t passed_on_ = 0, answered_ = 0;

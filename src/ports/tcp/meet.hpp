@@ -15,21 +15,21 @@ struct Peer {
   std::string node;
 };
 
-/// Messages between ranks that know each other; larger ones are a mistake.
+/// The largest message between ranks that have been let in; a larger one is an error.
 constexpr std::size_t message_limit = std::size_t{1} << 28;
 
-/// The first byte of rank 0's answer to a meeting's parts: the result follows, or why there is
-/// none.
+/// The first byte of rank 0's answer to a meeting's parts. The result follows, or the reason why
+/// there is no result.
 constexpr char agreed = 'y', refused = 'n';
 
-/// Throws when the meeting is off.
+/// Throws Error when the meeting was cancelled.
 void check_not_cancelled(const MeetingSpec& spec);
 
-/// Rank 0: everybody else, by rank ([0] stays empty).
+/// On rank 0: waits for all other ranks; returns them by rank ([0] stays empty).
 std::vector<Peer> accept_all_ranks(const cluster::MeetingPlace& place,
                                    const cluster::RankInfo& self, const MeetingSpec& spec);
 
-/// The others: rank 0.
+/// On the other ranks: connects to rank 0.
 Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
                  const MeetingSpec& spec);
 

@@ -10,7 +10,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Empty for what no other machine can use.
+/// Empty for an address that other machines cannot use.
 std::string numeric(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "";
   if (address->sa_family == AF_INET) {

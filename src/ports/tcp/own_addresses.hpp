@@ -5,7 +5,7 @@
 
 namespace lockstep::comm {
 
-/// This machine's addresses, numeric, under which other machines may find it.
+/// This machine's numeric addresses at which other machines may find it.
 std::vector<std::string> own_addresses();
 
 }  // namespace lockstep::comm

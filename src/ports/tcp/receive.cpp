@@ -18,12 +18,12 @@ namespace {
 constexpr double last_words_s = 1;
 constexpr std::size_t most_addresses = 32;
 
-/// Rank 0 while the ranks come.
+/// Rank 0 while the other ranks arrive.
 class Reception {
  public:
   Reception(const cluster::MeetingPlace& place, const cluster::RankInfo& self)
       : Reception(place, self, listen_on(place.ports)) {}
-  // Nobody comes later: the word would only mislead a later start.
+  // The card is of no use later, and would mislead a later start.
   ~Reception() { unlink(place_.file.c_str()); }
   Reception(const Reception&) = delete;
   Reception& operator=(const Reception&) = delete;
@@ -35,11 +35,11 @@ class Reception {
       door_.wait();
       door_.admit([this](const Hello& hello) { return reason_against(hello); },
                   [this](const Hello& hello, Wire wire) { let_in(hello, std::move(wire)); });
-      if (here_.size() == peers_.size()) break;  // who goes again now, the next meeting names
+      if (here_.size() == peers_.size()) break;  // the next meeting names ranks that go now
       look_for_gone();
       if (std::exchange(came, here_.size()) != here_.size()) mates_left = Countdown(spec.mates_s);
       if (left.over()) give_up(absence(spec.deadline_s));
-      // A node from which nobody came may still be starting; a rank whose mates are here is not.
+      // A node from which no rank came may still be starting; a rank whose mates are here is not.
       if (mates_left.over() && somewhere_mates_wait()) give_up(absence(spec.mates_s));
     }
     return std::move(peers_);
@@ -56,7 +56,7 @@ class Reception {
     cluster::leave_card(place.file, card_);
   }
 
-  /// Names first, which the site has chosen; then addresses.
+  /// First the names, which the site has chosen, then the addresses.
   std::vector<std::string> own_names(const cluster::RankInfo& self) const {
     std::vector<std::string> names = own_addresses();
     if (names.size() > most_addresses) names.resize(most_addresses);
@@ -75,13 +75,13 @@ class Reception {
 
   std::string reason_against(const Hello& hello) const {
     if (hello.job != place_.job)
-      return fmt::format("rank 0 is of {}, this peer of {}", place_.job, hello.job);
+      return fmt::format("rank 0 belongs to {}, this peer to {}", place_.job, hello.job);
     if (hello.world != world_)
       return fmt::format("rank 0 has a world of {}, this peer one of {}", world_, hello.world);
     if (hello.rank <= 0 || hello.rank >= world_)
       return fmt::format("a world of {} has no other rank {}", world_, hello.rank);
     if (std::find(here_.begin(), here_.end(), hello.rank) != here_.end())
-      return fmt::format("rank {} has come already, from {}", hello.rank,
+      return fmt::format("rank {} is already here, from {}", hello.rank,
                          peers_[static_cast<std::size_t>(hello.rank)].node);
     return "";
   }
@@ -93,14 +93,14 @@ class Reception {
                             peers_[rank].node));
   }
 
-  /// Those that came hear why, as the answer to their first meeting.
+  /// The ranks that came get the reason, as the answer to their first meeting.
   [[noreturn]] void give_up(const std::string& why) {
     std::vector<Wire*> wires;
     for (Peer& peer : peers_) {
       if (peer.wire.open()) peer.wire.send(refused + why);
       wires.push_back(&peer.wire);
     }
-    // A connection that is closed over words not yet heard takes its own last ones along.
+    // Closing a connection with unread data would discard what was just sent: read it first.
     const auto open = [](const Wire* wire) { return wire->open(); };
     for (Countdown left(last_words_s);
          std::any_of(wires.begin(), wires.end(), open) && !left.over(); wait_for(wires))
@@ -153,7 +153,7 @@ class Reception {
 }  // namespace
 
 void check_not_cancelled(const MeetingSpec& spec) {
-  if (spec.stop.stop_requested()) throw Error("start-up: this meeting is off");
+  if (spec.stop.stop_requested()) throw Error("start-up: this meeting was cancelled");
 }
 
 std::vector<Peer> accept_all_ranks(const cluster::MeetingPlace& place,

@@ -10,8 +10,8 @@ namespace lockstep::comm {
 
 using Key = std::array<std::uint8_t, 16>;
 
-/// SipHash-2-4 (Aumasson and Bernstein, 2012): a short message's tag, which only who has the key
-/// can make.
+/// SipHash-2-4 (Aumasson and Bernstein, 2012): a short message's tag, which cannot be made without
+/// the key.
 inline std::uint64_t siphash(const Key& key, std::string_view message) {
   static_assert(std::endian::native == std::endian::little);
   const auto word = [](const void* bytes, std::size_t count = 8) {

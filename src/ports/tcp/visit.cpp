@@ -15,15 +15,15 @@ namespace {
 constexpr double connect_s = 2, answer_s = 5;
 constexpr std::chrono::milliseconds first_pause{20}, longest_pause{500};
 
-/// One try to be let in: the wire, or in `why` what went wrong. Throws InputError when rank 0
-/// itself refuses.
+/// One try to be let in: returns the wire, or writes the fault into `why`. Throws InputError when
+/// rank 0 refuses this rank.
 std::optional<Wire> introduce(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
                               const cluster::MeetingCard& card, Socket socket, std::string& why) {
   Wire wire(std::move(socket), handshake_limit);
   const auto greeting = next_message(wire, answer_s);
   const auto host = greeting ? read_greeting(*greeting) : std::nullopt;
   if (!host) {
-    why = "what listens there is no rank of lockstep";
+    why = "what listens there is not a rank of lockstep";
     return std::nullopt;
   }
   const Nonce mine = new_nonce();
@@ -31,7 +31,7 @@ std::optional<Wire> introduce(const cluster::MeetingPlace& place, const cluster:
   const auto answer = next_message(wire, answer_s);
   const auto refusal = answer ? read_answer(card.secret, *host, mine, *answer) : std::nullopt;
   if (!refusal) {
-    why = "who listens there does not know this meeting's secret";
+    why = "what listens there does not know this meeting's secret";
     return std::nullopt;
   }
   require(refusal->empty(), fmt::format("refused by rank 0: {}", *refusal));
@@ -49,9 +49,9 @@ Socket connect_by_address(const std::string& address, std::uint16_t port) {
 Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
                  const MeetingSpec& spec) {
   std::string why;
-  // An earlier start's word may still lie there until rank 0 has replaced it: whoever does not
-  // answer as rank 0 must is tried again, from the file on. A thousand ranks that ask a file system
-  // for long ask it less and less often.
+  // The card of an earlier start may still be there until rank 0 has replaced it. So when rank 0
+  // does not answer, the file is read again. The pauses grow, since a thousand ranks may ask one
+  // file system.
   std::chrono::milliseconds pause = first_pause;
   for (Countdown left(spec.deadline_s); !left.over(); std::this_thread::sleep_for(pause)) {
     check_not_cancelled(spec);
@@ -59,7 +59,7 @@ Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& se
     const auto card = cluster::read_card(place.file);
     if (!card) {
       why =
-          "rank 0 has left no word: is this directory the same on all nodes? "
+          "rank 0 has not written this file: is its directory the same on all nodes? "
           "(LOCKSTEP_RENDEZVOUS_DIR names another)";
       continue;
     }
@@ -67,7 +67,7 @@ Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& se
       Socket socket = spec.by_address ? connect_by_address(host, card->port)
                                       : connect_to(host, card->port, connect_s);
       if (!socket) {
-        why = fmt::format("{} port {} takes no connection", host, card->port);
+        why = fmt::format("cannot connect to {} port {}", host, card->port);
       } else if (auto wire = introduce(place, self, *card, std::move(socket), why)) {
         return {std::move(*wire), host};
       } else {

@@ -22,10 +22,10 @@ constexpr int poll_ms = 50;
 constexpr std::size_t size_bytes = sizeof(std::uint32_t);
 
 void set(int handle, int level, int name, int value) {
-  setsockopt(handle, level, name, &value, sizeof value);  // each only helps: no reason to fail
+  setsockopt(handle, level, name, &value, sizeof value);  // it only helps: failure does not matter
 }
 
-/// Small messages leave at once, and a node that has gone is noticed while nothing is sent.
+/// Small messages are sent at once, and a lost node is noticed even when nothing is sent.
 void prepare(int handle) {
   set(handle, IPPROTO_TCP, TCP_NODELAY, 1);
   set(handle, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -57,7 +57,7 @@ Socket open_socket(int family) {
   return Socket(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-/// That the kernel chose.
+/// The port that the kernel chose.
 std::uint16_t port_of(int handle) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;

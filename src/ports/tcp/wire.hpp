@@ -20,34 +20,35 @@ struct Listener {
   std::uint16_t port = 0;
 };
 
-/// Listens on the first of `ports` that is free (0: any), on all interfaces. Throws Error when none
-/// is.
+/// Listens on the first of `ports` that is free (0: any), on all interfaces. Throws Error when no
+/// port is free.
 Listener listen_on(std::span<const std::uint16_t> ports);
 
-/// A connection that has come in, or an empty Socket.
+/// A new incoming connection, or an empty Socket.
 Socket accept_on(const Listener& listener);
 
-/// A connection to a numeric address in the making, or an empty Socket; connected() knows more.
+/// Starts a connection to a numeric address, or returns an empty Socket; see connected().
 Socket begin_connection(const std::string& address, std::uint16_t port);
-/// Whether it stands, or never will; nothing when neither is known within `within_s`.
+/// True when it is connected, false when it failed; nothing when neither is known within
+/// `within_s`.
 std::optional<bool> connected(const Socket& socket, double within_s);
 
-/// A connection to the first address of `host` that takes one within `within_s`, or an empty
+/// A connection to the first address of `host` that accepts one within `within_s`, or an empty
 /// Socket.
 Socket connect_to(const std::string& host, std::uint16_t port, double within_s);
 
-/// A connection on which whole messages travel, each behind its size. Never blocks; wait_for()
-/// does. A message that is larger than `limit` ends the connection: a stranger may claim any size.
+/// A connection for whole messages, each sent after its size. Never blocks; wait_for() does. A
+/// message that is larger than `limit` ends the connection: a stranger may claim any size.
 class Wire {
  public:
   Wire() = default;
   Wire(Socket socket, std::size_t limit) : socket_(std::move(socket)), limit_(limit) {}
 
   void send(std::string_view message);   ///< appended; flush() moves it
-  void flush();                          ///< writes what the connection takes now
+  void flush();                          ///< writes what the connection accepts now
   std::optional<std::string> receive();  ///< the next message, if it has arrived whole
   bool open() const { return static_cast<bool>(socket_); }
-  bool ended() const;  ///< the other side has, though what it said may still be unheard
+  bool ended() const;  ///< the other side has closed it; its last messages may still be unread
   bool unsent() const { return open() && !outgoing_.empty(); }
   void set_limit(std::size_t limit) { limit_ = limit; }
   int handle() const { return socket_.get(); }
@@ -62,8 +63,8 @@ class Wire {
   std::string incoming_, outgoing_;
 };
 
-/// Sleeps until a wire (or `listener`) has something to read or room for what is unsent, but no
-/// longer than a twentieth of a second.
+/// Sleeps until a wire (or `listener`) has something to read or room for unsent data, but no longer
+/// than a twentieth of a second.
 void wait_for(std::span<Wire* const> wires, const Listener* listener = nullptr);
 
 /// The next message that arrives within `within_s`, if one does.

@@ -33,7 +33,7 @@ TEST_CASE("a script's commands are read as a shell reads them", "[lint]") {
   CHECK(ends == Words{"|", "&&", "||", "&", ";", "\n", ")"});
 }
 
-TEST_CASE("commands know their lines, also behind comments, quotes and here-documents", "[lint]") {
+TEST_CASE("commands know their lines, also after comments, quotes and here-documents", "[lint]") {
   const auto commands = shell_commands(
       "#!/bin/bash\n# x\na \\\n b\ncat <<-'END' >f\nsrun no\n\tEND\nc 'd\ne'\n((1 << 2))\nf\n");
   REQUIRE(commands.size() == 5);
@@ -45,7 +45,7 @@ TEST_CASE("commands know their lines, also behind comments, quotes and here-docu
   CHECK(commands[4].words == Words{"f"});
 }
 
-TEST_CASE("the program is found behind assignments, keywords and timeout", "[lint]") {
+TEST_CASE("the program is found after assignments, keywords and timeout", "[lint]") {
   CHECK(program_in({"A=1", "exec", "timeout", "-k", "60", "srun", "x"}) == 5);
   CHECK(program_in({"if", "!", "srun"}) == 2);
   CHECK(program_in({"srun"}) == 0);

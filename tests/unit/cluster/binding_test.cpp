@@ -5,7 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/cluster/bind.hpp"
 #include "lockstep/cluster/binding_report.hpp"
+#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/plan.hpp"
 
 namespace {
 
@@ -13,7 +17,7 @@ using namespace lockstep;
 using Catch::Matchers::Contains;
 using cluster::CpuSet;
 
-/// Gives the process back the CPUs that it had.
+/// Restores the process's CPUs.
 class Restore {
  public:
   Restore() : before_(cluster::current_cpus()) {}
@@ -30,7 +34,7 @@ class Restore {
 
 }  // namespace
 
-TEST_CASE("a bound thread runs on its CPUs only, and the others where they did") {
+TEST_CASE("a bound thread runs only on its CPUs, and the other threads where they did") {
   const CpuSet before = cluster::current_cpus();
   CpuSet seen;
   std::thread([&] {

@@ -26,7 +26,7 @@ std::string refusal(const std::string& list) {
   return "accepted";
 }
 
-/// Lists that Slurm accepts, of every form: padded or not, one or two bracket groups, plain names.
+/// Lists that Slurm accepts, in every form: padded or not, one or two bracket groups, plain names.
 class Generator {
  public:
   std::string list() {
@@ -124,7 +124,7 @@ TEST_CASE("a host list is expanded in its order, with its padding", "[hostlist]"
   CHECK(cluster::expand_hosts("n[0-65535]").size() == cluster::max_hosts);
 }
 
-TEST_CASE("a host list that is none is refused with what is wrong", "[hostlist]") {
+TEST_CASE("a bad host list is an error that says what is wrong", "[hostlist]") {
   for (const auto& [list, why] : std::vector<std::pair<std::string, std::string>>{
            {"a[1-2", "not closed"},
            {"a]", "not opened"},

@@ -47,10 +47,10 @@ const Variables slurm{{"SLURM_JOB_ID", "7"},       {"SLURM_STEP_ID", "0"},
                       {"SLURM_LOCALID", "0"},      {"SLURM_NODEID", "3"},
                       {"SLURM_NTASKS", "7"},       {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
                       {"HOSTNAME", "not-this-one"}};
-/// What the batch script of a job of 4 tasks sees.
+/// The variables in the batch script of a job of 4 tasks.
 const Variables batch_script{
     {"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_NTASKS", "4"}};
-/// What mpirun's daemon on another node of that job passes on.
+/// The variables that mpirun's daemon on another node of that job passes to its ranks.
 const Variables orted{{"SLURM_JOB_ID", "7"},  {"SLURM_STEP_ID", "0"},
                       {"SLURM_PROCID", "0"},  {"SLURM_STEP_NUM_TASKS", "1"},
                       {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "0"},
@@ -109,7 +109,7 @@ TEST_CASE("each launcher's own variables say who a rank is") {
   }
 }
 
-TEST_CASE("the host is the kernel's word, not $HOSTNAME") {
+TEST_CASE("the host comes from the kernel, not from $HOSTNAME") {
   CHECK(cluster::identify(lookup(slurm), std::nullopt).host != "not-this-one");
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("under mpirun inside a job Slurm's variables are ignored, with the rea
   CHECK(cluster::identify(lookup(slurm), std::nullopt).ignored.empty());
 }
 
-TEST_CASE("junk in a launcher's variable is refused with its name and value") {
+TEST_CASE("junk in a launcher's variable is an error with its name and value") {
   for (const char* junk : {"", " 1", "1 ", "+1", "-1", "0x1", "1.0", "one", "1,2", "4294967296",
                            "99999999999999999999999"}) {
     INFO(junk);
@@ -146,7 +146,7 @@ TEST_CASE("junk in a launcher's variable is refused with its name and value") {
   }
 }
 
-TEST_CASE("a missing companion is refused by name") {
+TEST_CASE("a missing companion is an error that names it") {
   for (const auto& [name, value] : open_mpi)
     if (name != "PMIX_RANK")
       CHECK_THAT(refusal(less(open_mpi, name)), Contains(name + " is missing"));
@@ -155,7 +155,7 @@ TEST_CASE("a missing companion is refused by name") {
     CHECK_THAT(refusal(less(slurm, name)), Contains(std::string(name) + " is missing"));
 }
 
-TEST_CASE("numbers that cannot belong to one launch are refused with both values") {
+TEST_CASE("numbers that cannot belong to one launch are an error with both values") {
   CHECK_THAT(refusal(with(open_mpi, {{"OMPI_COMM_WORLD_RANK", "4"}})),
              Contains("OMPI_COMM_WORLD_RANK=4") && Contains("OMPI_COMM_WORLD_SIZE=4"));
   CHECK_THAT(refusal(with(open_mpi, {{"OMPI_COMM_WORLD_LOCAL_RANK", "2"}})),
@@ -168,7 +168,7 @@ TEST_CASE("numbers that cannot belong to one launch are refused with both values
              Contains("SLURM_NODEID=4") && Contains("2(x3),1 has 4 nodes"));
 }
 
-TEST_CASE("a launcher that contradicts MPI is refused with both values and the line to change") {
+TEST_CASE("a launcher that contradicts MPI is an error with both values and the line to change") {
   CHECK_THAT(refusal(slurm, MpiWorld{0, 1, 0, 1}),
              Contains("SLURM_STEP_NUM_TASKS says 7") && Contains("a world of 1") &&
                  Contains("--mpi=none") && Contains("srun --mpi=pmix"));
@@ -279,7 +279,7 @@ TEST_CASE("torchrun's names in a process alone, and a rank without a world, deci
                    {Authority::alone, 0, 1, 0, 1});
 }
 
-TEST_CASE("everybody who says something is listed, with what became of it") {
+TEST_CASE("every claim is listed, with whether it counts") {
   const auto info =
       cluster::identify(lookup(with(open_mpi, with(orted, {{"RANK", "x"}, {"WORLD_SIZE", "2"}}))),
                         MpiWorld{3, 4, 1, 2});

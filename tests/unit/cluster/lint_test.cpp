@@ -27,7 +27,7 @@ struct Change {
   std::string what, text;
 };
 
-/// The sound script, with each change's `text` in place of `what`.
+/// The good script, with each change's `text` in place of `what`.
 std::string with(const std::vector<Change>& changes) {
   std::string script = head + sound + trap + srun + train + ending;
   for (const Change& change : changes) {
@@ -57,9 +57,9 @@ void only(const std::string& script, const std::string& begin, const std::string
   CHECK(std::count(found.begin(), found.end(), '\n') == 1);
 }
 
-TEST_CASE("lint finds nothing in a sound script", "[lint]") { CHECK(findings(with("", "")) == ""); }
+TEST_CASE("lint finds nothing in a good script", "[lint]") { CHECK(findings(with("", "")) == ""); }
 
-TEST_CASE("lint: lines that sbatch refuses or passes over", "[lint]") {
+TEST_CASE("lint: lines that sbatch rejects or ignores", "[lint]") {
   only(with("#!/bin/bash\n", "\n"), "1 E shebang", "#!/bin/bash");
   only(with("--mem=0", "--mem=0 --ntask-per-core=1"), "6 E option", "--ntasks-per-core?");
   only(with("--mem=0", "--mem=0\n#SBATCH --container-image=x"), "7 W option", "plugin");
@@ -79,7 +79,7 @@ TEST_CASE("lint: lines that sbatch refuses or passes over", "[lint]") {
 TEST_CASE("lint: time and memory", "[lint]") {
   only(with("#SBATCH --time=12:00:00\n", ""), "0 W time", "no --time");
   only(with("12:00:00", "12:00"), "7 W time", "minutes:seconds; for hours write 12:00:00");
-  only(with("12:00:00", "12h"), "7 E time", "no time limit");
+  only(with("12:00:00", "12h"), "7 E time", "not a time limit");
   only(with("#SBATCH --mem=0\n", ""), "0 W memory", "no --mem");
   only(with("--mem=0", "--mem=1.5G"), "6 E memory", "1.5G");
   only(with("--mem=0", "--mem=64"), "6 W memory", "16 MB for each rank");
@@ -97,7 +97,7 @@ TEST_CASE("lint: tasks against GPUs and nodes", "[lint]") {
   only(with("gpus-per-node=4", "gpus=8"), "4 W gpus", "--gpus-per-node");
   only(with("gpus-per-node=4", "gpus-per-task=1"), "4 W gpus-per-task", "--gpus-per-node");
   only(with("ntasks-per-node=4", "ntasks=8"), "3 W tasks", "--ntasks-per-node=4");
-  only(with("ntasks-per-node=4", "ntasks=7"), "3 W tasks", "unlike shares");
+  only(with("ntasks-per-node=4", "ntasks=7"), "3 W tasks", "unequal shares");
   only(with("ntasks-per-node=4", "ntasks-per-node=4 --ntasks=6"), "3 E tasks", "not 2 nodes x");
   const Change no_requeue{"#SBATCH --requeue\n", ""};
   only(with({{"nodes=2", "nodes=1-8"}, no_requeue}), "2 W nodes", "no more nodes than 1 x");
@@ -114,23 +114,23 @@ TEST_CASE("lint: how ranks are started", "[lint]") {
   CHECK(findings(with("pmix", "none")) == "");  // NCCL needs no MPI
   only(with({{"#SBATCH --gpus-per-node=4\n", ""}, {"pmix", "none"}}), "11 E mpi", "pmix");
   only(with(" --kill-on-bad-exit=1", ""), "12 W kill-on-bad-exit", "--kill-on-bad-exit=1");
-  only(with(" -c", " --ntaskss=8 -c"), "12 E option", "srun knows no --ntaskss; --ntasks?");
+  only(with(" -c", " --ntaskss=8 -c"), "12 E option", "srun has no option --ntaskss; --ntasks?");
   only(with(" -c", " -n 9 -c"), "12 E tasks", "9 ranks in a job of 8");
   only(with(" -c", " -n 7 -c"), "12 W tasks", "idle");
   CHECK(findings(with(" -c", " -n $ranks -c")) == "");
   only(with(srun, "mpirun "), "12 W binding", "--bind-to none");
-  only(with(srun, "mpirun --bind-to none -np 9 "), "12 E tasks", "mpirun refuses");
+  only(with(srun, "mpirun --bind-to none -np 9 "), "12 E tasks", "mpirun rejects");
   CHECK(findings(with(srun, "mpirun --bind-to none -np 8 ")) == "");
   CHECK(findings(with(srun, "srun true\nmpirun --bind-to none -np 8 ")) == "");
   only(with(srun, ""), "12 E alone", "srun --mpi=pmix build/lockstep train");
 }
 
-TEST_CASE("lint: signals, requeueing and what goes on", "[lint]") {
+TEST_CASE("lint: signals, requeueing and resuming", "[lint]") {
   only(with("#SBATCH --signal=B:USR1@120\n", ""), "0 W signal", "no --signal");
   only(with("B:USR1@120", "B:USR1@soon"), "8 E signal", "not \"B:USR1@soon\"");
   only(with(trap, ""), "8 E signal", "no trap for USR1");
   only(with("B:USR1", "USR1"), "8 E signal", "without B:");
-  only(with("12:00:00", "2"), "8 E signal", "has not begun");
+  only(with("12:00:00", "2"), "8 E signal", "has not started");
   only(with({{trap, ""}, {"B:USR1", "USR2"}}), "8 E signal", "kills");
   CHECK(findings(with({{trap, ""}, {"B:USR1", "USR1"}})) == "");
   only(with("#SBATCH --open-mode=append\n", ""), "9 W open-mode", "--open-mode=append");

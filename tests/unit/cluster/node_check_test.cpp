@@ -7,7 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/node_check.hpp"
+#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/node_figures.hpp"
+#include "lockstep/cluster/node_judge.hpp"
+#include "lockstep/cluster/node_measure.hpp"
+#include "lockstep/cluster/node_report.hpp"
+#include "lockstep/cluster/tournament.hpp"
 #include "lockstep/comm/record.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 
@@ -21,7 +28,7 @@ using cluster::NodeFigures;
 using cluster::NodeFindings;
 using Texts = std::vector<std::string>;
 
-/// Sound nodes n1, n2, ..., alike but for what any measurement differs by.
+/// Good nodes n1, n2, ..., which differ only as measurements do.
 std::vector<NodeFigures> nodes(std::size_t count) {
   std::vector<NodeFigures> all(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -37,7 +44,7 @@ std::vector<NodeFigures> nodes(std::size_t count) {
   return all;
 }
 
-/// Each pair, at 10 GB/s and 20 us; slower by `factor` where `bad` says so.
+/// All pairs, at 10 GB/s and 20 us; slower by `factor` where `bad` says so.
 template <class Bad>
 std::vector<LinkFigures> links(std::size_t count, double factor, Bad bad) {
   std::vector<LinkFigures> all;
@@ -81,7 +88,7 @@ TEST_CASE("a node that is slow in one thing is named with its figure and the oth
       return text(found);
     };
     CHECK_THAT(judged([](NodeFigures& node) { node.flops_per_s = 9e9; }),
-               Contains("n2: arithmetic 9.0 Gflop/s a core, on the other nodes 21.0"));
+               Contains("n2: arithmetic 9.0 Gflop/s per core, on the other nodes 21.0"));
     CHECK_THAT(
         judged([](NodeFigures& node) { node.cpu_share = 0.3; }),
         Contains("n2: the measuring threads got 30 % of their cores, on the other nodes 98"));
@@ -96,20 +103,19 @@ TEST_CASE("a node that is slow in one thing is named with its figure and the oth
   }
 }
 
-TEST_CASE("a figure that is no number is no pass", "[preflight]") {
+TEST_CASE("a figure that is not a number does not pass", "[preflight]") {
   std::vector<NodeFigures> all = nodes(3);
   all[2].flops_per_s = 0;
   CHECK(judge_nodes(all, {}).exclude == Texts{"n3"});
 }
 
-TEST_CASE("several slow nodes are all named, as long as most are sound", "[preflight]") {
+TEST_CASE("several slow nodes are all named, as long as most are good", "[preflight]") {
   std::vector<NodeFigures> all = nodes(12);
   for (const std::size_t slow : {1, 9, 10}) all[slow].flops_per_s = 5e9;
   CHECK(judge_nodes(all, good_links(12)).exclude == Texts{"n2", "n10", "n11"});
 }
 
-TEST_CASE("a disk that all nodes cannot use, or that is nearly full, excludes nobody",
-          "[preflight]") {
+TEST_CASE("a disk that no node can use, or that is nearly full, excludes no node", "[preflight]") {
   std::vector<NodeFigures> all = nodes(3);
   for (NodeFigures& node : all) node.disk->error = "/data: Permission denied";
   CHECK(judge_nodes(all, {}).exclude.empty());
@@ -123,7 +129,7 @@ TEST_CASE("a disk that all nodes cannot use, or that is nearly full, excludes no
   CHECK(judge_nodes(all, {}).exclude.empty());
 }
 
-TEST_CASE("a node that differs from most in a fact is excluded, two camps are only told",
+TEST_CASE("a node that differs from most in a fact is excluded, two camps are only reported",
           "[preflight]") {
   std::vector<NodeFigures> all = nodes(4);
   all[3].facts["limit of locked memory"] = "65536";
@@ -164,7 +170,7 @@ TEST_CASE("two nodes with slow links are both named, also to each other", "[pref
   CHECK(found.exclude == Texts{"n2", "n6"});
 }
 
-TEST_CASE("one slow link among good ones is told and excludes nobody", "[preflight]") {
+TEST_CASE("one slow link among good ones is reported and excludes no node", "[preflight]") {
   const NodeFindings found = judge_nodes(
       nodes(5), links(5, 10, [](std::size_t a, std::size_t b) { return a == 1 && b == 3; }));
   CHECK(found.exclude.empty());
@@ -181,13 +187,14 @@ TEST_CASE("a link that is fast but late is slow", "[preflight]") {
   CHECK(judge_nodes(nodes(4), all).exclude.empty());  // a time slice, not the network
 }
 
-TEST_CASE("between two nodes a slow link is nobody's, and slow for any cluster", "[preflight]") {
+TEST_CASE("between two nodes a slow link excludes none, and is slow for any cluster",
+          "[preflight]") {
   const NodeFindings found = judge_nodes(nodes(2), {{0, 1, 10e6, 1e-3}});
   CHECK(found.exclude.empty());
   CHECK_THAT(text(found), Contains("between all nodes: 10.0 MB/s") && Contains("the right one"));
 }
 
-TEST_CASE("in a tournament each pair meets once, and nobody twice in a round", "[preflight]") {
+TEST_CASE("in a tournament each pair meets once, and no one twice in a round", "[preflight]") {
   for (std::size_t count = 0; count <= 17; ++count) {
     std::set<std::pair<std::size_t, std::size_t>> met;
     for (std::size_t round = 0; round < cluster::tournament_rounds(count); ++round)

@@ -5,7 +5,10 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/cluster/bind.hpp"
 #include "lockstep/cluster/binding_report.hpp"
+#include "lockstep/cluster/pages.hpp"
+#include "lockstep/cluster/verify.hpp"
 
 namespace {
 
@@ -15,13 +18,13 @@ using cluster::PagesOnNodes;
 
 constexpr std::size_t page = 4096;
 
-/// Pages that nobody has touched.
+/// Pages that were never touched.
 class Mapping {
  public:
   explicit Mapping(std::size_t pages)
       : bytes_(pages * page),
         data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    madvise(data_, bytes_, MADV_NOHUGEPAGE);  // touching one shall not bring its neighbours
+    madvise(data_, bytes_, MADV_NOHUGEPAGE);  // touching a page must not bring in its neighbours
   }
   ~Mapping() { munmap(data_, bytes_); }
   Mapping(const Mapping&) = delete;
@@ -97,7 +100,7 @@ TEST_CASE("a compute thread that does not run where it should fails the binding"
   CHECK(report.failures[0] == "2 compute thread(s) should run on CPUs 9000, and 0 do");
 }
 
-TEST_CASE("what was verified stands in the report: threads, pages, the upload's rate") {
+TEST_CASE("the report holds what was verified: threads, pages, the upload's rate") {
   cluster::BindingReport report;
   report.plan.network = "mlx5_0";
   report.threads = {{"0-3", 2}};

@@ -35,7 +35,7 @@ cluster::RankInfo rank_of(int rank, int world) {
   return info;
 }
 
-/// As meeting_place() makes it for step 7.0 of two nodes, but all on this machine.
+/// Like meeting_place()'s for step 7.0 on two nodes, but all on this machine.
 cluster::MeetingPlace place_in(const Folder& folder, const std::string& job = "test/7.0/0") {
   cluster::MeetingPlace place;
   place.job = job;
@@ -47,7 +47,7 @@ cluster::MeetingPlace place_in(const Folder& folder, const std::string& job = "t
   return place;
 }
 
-/// What a rank says of its meetings, or the error that ended them.
+/// What a rank reports about its meetings, or the error that ended them.
 using Talk = std::function<std::string(comm::Control&)>;
 
 std::string attend(const cluster::MeetingPlace& place, int rank, int world,
@@ -72,13 +72,13 @@ std::vector<std::string> all_attend(const cluster::MeetingPlace& place, int worl
 
 std::string silent(comm::Control&) { return "met"; }
 
-/// Waits for rank 0's word, as long as a test may.
+/// Waits for rank 0's card, as long as a test may.
 cluster::MeetingCard card_at(const cluster::MeetingPlace& place) {
   for (const double end = now_s() + 60; now_s() < end;) {
     if (const auto card = cluster::read_card(place.file)) return *card;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  throw Error("rank 0 left no word");
+  throw Error("rank 0 left no card");
 }
 
 comm::Wire dial(const cluster::MeetingCard& card) {
@@ -88,8 +88,8 @@ comm::Wire dial(const cluster::MeetingCard& card) {
 /// The next message, or nothing when the other side hangs up.
 std::optional<std::string> next(comm::Wire& wire) { return comm::next_message(wire, 30); }
 
-/// Introduces itself by the rules, with this secret and these words; rank 0's refusal, "welcome",
-/// or "unheard" when it hangs up.
+/// Does the handshake with this secret and hello. Returns rank 0's refusal, "welcome", or "unheard"
+/// when it hangs up.
 std::string knock(const cluster::MeetingCard& card, const comm::Key& secret,
                   const comm::Hello& hello) {
   comm::Wire wire = dial(card);
@@ -198,7 +198,7 @@ TEST_CASE("strangers, false secrets, other jobs and taken ranks do not come in",
   comm::Key wrong = card.secret;
   wrong[3] ^= 1;
   CHECK(knock(card, wrong, {"test/7.0/0", 1, 3, "x"}) == "unheard");
-  CHECK_THAT(knock(card, card.secret, {"test/6.0/0", 1, 3, "x"}), Contains("of test/6.0/0"));
+  CHECK_THAT(knock(card, card.secret, {"test/6.0/0", 1, 3, "x"}), Contains("to test/6.0/0"));
   CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 1, 4, "x"}), Contains("a world of 3"));
   CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 3, 3, "x"}), Contains("no other rank 3"));
   CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 0, 3, "x"}), Contains("no other rank 0"));
@@ -217,7 +217,7 @@ TEST_CASE("strangers, false secrets, other jobs and taken ranks do not come in",
     });
   });
   here.get_future().wait();
-  CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 1, 3, "x"}), Contains("has come already"));
+  CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 1, 3, "x"}), Contains("is already here"));
   CHECK(attend(place, 2, 3, {60}, silent) == "met");
   CHECK(host.get() == "met");
   leave.set_value();
@@ -232,7 +232,7 @@ TEST_CASE("a rank that comes and goes is named to all, without waiting", "[rende
     return "met";
   };
   auto host = std::async(std::launch::async, [&] { return attend(place, 0, 4, {60}, barrier); });
-  // It may come when all is over, and would then wait.
+  // It may come after the end, and would then wait.
   std::stop_source off;
   std::atomic<bool> came = false;
   auto two = std::async(std::launch::async, [&] {
@@ -264,7 +264,7 @@ TEST_CASE("a rank whose mates are there is not waited for as long as a node",
              Contains("rank 1 did not come") && Contains("within 1.5 s"));
 }
 
-TEST_CASE("a meeting that is off ends at once, for those who wait and those who come",
+TEST_CASE("a meeting that is cancelled ends at once, for ranks that wait and ranks that come",
           "[rendezvous]") {
   const Folder folder;
   for (const int rank : {0, 1}) {
@@ -272,11 +272,11 @@ TEST_CASE("a meeting that is off ends at once, for those who wait and those who 
     off.request_stop();
     CHECK_THROWS_WITH(
         comm::make_tcp_control(place_in(folder), rank_of(rank, 2), {60, 60, off.get_token()}),
-        Contains("is off"));
+        Contains("was cancelled"));
   }
 }
 
-TEST_CASE("a recorded conversation lets nobody in", "[rendezvous]") {
+TEST_CASE("a recorded conversation lets no one in", "[rendezvous]") {
   const comm::Key secret = cluster::new_card({}, 0).secret;
   const comm::Nonce host = comm::new_nonce(), later = comm::new_nonce(), peer = comm::new_nonce();
   const std::string hello = comm::make_hello(secret, host, peer, {"job", 1, 2, "n"});
@@ -292,7 +292,7 @@ TEST_CASE("ranks that do not come are named, with their nodes, to all that came"
   cluster::MeetingPlace place = place_in(folder);
   place.nodes = {"localhost", "other"};
   place.ranks_on_node = {1, 3};
-  // The second that the missing have begins when rank 2 has come from their node, however late.
+  // The missing ranks' second starts when rank 2 has come from their node, however late.
   const auto come = [&](int rank, const char* node) {
     return std::async(std::launch::async, [&place, rank, node] {
       cluster::MeetingPlace mine = place;
@@ -312,13 +312,13 @@ TEST_CASE("ranks that do not come are named, with their nodes, to all that came"
 TEST_CASE("a rank that finds no rank 0 says where it looked", "[rendezvous][slow]") {
   const Folder folder;
   CHECK_THAT(attend(place_in(folder), 1, 2, {0.2}, silent),
-             Contains("left no word") && Contains("LOCKSTEP_RENDEZVOUS_DIR"));
+             Contains("has not written this file") && Contains("LOCKSTEP_RENDEZVOUS_DIR"));
 }
 
-TEST_CASE("what an earlier start left is replaced, and nobody follows it", "[rendezvous][slow]") {
+TEST_CASE("what an earlier start left is replaced, and no one follows it", "[rendezvous][slow]") {
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
-  const comm::Listener stranger = comm::listen_on(place.ports);  // where the old rank 0 stood
+  const comm::Listener stranger = comm::listen_on(place.ports);  // where the old rank 0 was
   cluster::leave_card(place.file, cluster::new_card({"localhost"}, stranger.port));
   auto late = std::async(std::launch::async, [&] { return attend(place, 1, 2, {60}, silent); });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));

@@ -7,7 +7,9 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/plan.hpp"
 #include "tests/unit/cluster/topology_fixture.hpp"
 
 namespace {
@@ -59,7 +61,7 @@ TEST_CASE("a node like a p4d.24xlarge: six cores and the nearest EFA card for ea
 TEST_CASE("a cgroup with no core near half of the GPUs: their ranks share the other socket") {
   const auto all = plans_by_gpu(hiding(fixture("p4d"), "0-23,48-71"));
   CHECK(each(all, node) == Texts(8, "1"));
-  // Its own four GPUs have it first, and the others divide what there is, too.
+  // The ranks of its four GPUs divide it, and so do the others.
   for (std::size_t rank = 0; rank < 4; ++rank)
     CHECK_THAT(remarks(all[rank]), Contains("(0-23,48-71) is allowed (24-47,72-95)"));
   for (std::size_t rank = 4; rank < 8; ++rank)
@@ -104,7 +106,8 @@ TEST_CASE("a card that is down is passed over, and one that speaks no verbs wher
   CHECK(plans_by_gpu(machine)[0].network.empty());
 }
 
-TEST_CASE("GPUs with several cards as near take turns, and a card on the other socket is said so") {
+TEST_CASE(
+    "GPUs with several cards as near take turns, and a card on the other socket is reported") {
   Machine machine = fixture("eight-gpus");
   for (const char* name : {"a", "b"})
     machine.networks.push_back(

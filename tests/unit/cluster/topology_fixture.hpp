@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/plan.hpp"
 
 namespace lockstep::test {
 
@@ -14,7 +15,7 @@ inline cluster::Machine fixture(const std::string& name) {
   return cluster::look_at_machine("tests/fixtures/topologies/" + name + ".xml");
 }
 
-/// A machine from ../shared/topologies, which not every checkout has beside it.
+/// A machine from ../shared/topologies, which not every checkout has next to it.
 inline std::optional<cluster::Machine> shared_machine(const std::string& name) {
   const std::string path = "../shared/topologies/" + name + ".xml";
   if (std::filesystem::exists(path)) return cluster::look_at_machine(path);

@@ -7,7 +7,10 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/plan.hpp"
 #include "tests/unit/cluster/topology_fixture.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 
@@ -59,7 +62,7 @@ TEST_CASE("only NUMA nodes that have CPUs count") {
   CHECK(plans(machine, 1, 0, true)[0].numa_node == 0);
 }
 
-TEST_CASE("GPUs are listed by PCI bus id with their locality, an on-board console is none") {
+TEST_CASE("GPUs are listed by PCI bus id with their locality, an on-board console is not a GPU") {
   const Machine machine = fixture("eight-gpus");
   CHECK(machine.model == "Example CPU");
   REQUIRE(machine.gpus.size() == 8);
@@ -69,7 +72,7 @@ TEST_CASE("GPUs are listed by PCI bus id with their locality, an on-board consol
   }
 }
 
-TEST_CASE("a file that is no topology is refused by name") {
+TEST_CASE("a file that is not a topology is an error that names it") {
   const auto refused = [](const std::string& path) {
     CHECK_THROWS_WITH(cluster::look_at_machine(path), Contains(path));
     CHECK_THROWS_AS(cluster::look_at_machine(path), InputError);
@@ -84,7 +87,7 @@ TEST_CASE("a file that is no topology is refused by name") {
   }
 }
 
-TEST_CASE("an environment that names another machine is refused, a file given by name is not") {
+TEST_CASE("an environment that names another machine is an error, a file given by name is not") {
   setenv("HWLOC_XMLFILE", "tests/fixtures/topologies/eight-gpus.xml", 1);
   CHECK_THROWS_WITH(cluster::look_at_machine(), Contains("unset HWLOC_XMLFILE="));
   CHECK(fixture("smt").cores.size() == 4);
@@ -191,7 +194,7 @@ TEST_CASE("a GPU without allowed CPUs near it keeps what the scheduler gave, nam
   }
 }
 
-TEST_CASE("a GPU that the description does not hold is said so") {
+TEST_CASE("a GPU that is not in the description gets a remark") {
   cluster::PlanRequest request;
   request.gpu_pci_bus_id = "0000:99:00.0";
   const Plan plan = cluster::plan_binding(fixture("two-sockets"), request);
@@ -251,7 +254,7 @@ TEST_CASE("a rank bound to one core by mpirun's default is told how to get the o
   CHECK_THAT(remarks(plan), Contains("--bind-to none"));
 }
 
-TEST_CASE("a mask outside the allowed CPUs is refused with both sets") {
+TEST_CASE("a mask outside the allowed CPUs is an error with both sets") {
   const Machine machine = fixture("eight-gpus-cpuset");
   CHECK_THROWS_WITH(plan_binding(machine, request_among({{{0, 1}, ""}}, 0, 0)),
                     Contains("(0-1)") && Contains("(6-11,18-23)"));

@@ -9,7 +9,7 @@ namespace activity = comm::activity;
 
 namespace {
 
-/// A device that is followed as long as this lives.
+/// A device that is followed during this object's lifetime.
 struct Device {
   Device() { activity::follow(&reached); }
   ~Device() { activity::follow(nullptr); }
@@ -18,7 +18,7 @@ struct Device {
 
 }  // namespace
 
-TEST_CASE("a device that runs behind the host says which phase the rank is in", "[activity]") {
+TEST_CASE("a device that runs later than the host says which phase the rank is in", "[activity]") {
   Device device;
   activity::begin_step(12);
   device.reached = activity::code(Phase::forward);
@@ -47,5 +47,5 @@ TEST_CASE("between the steps the host says where the rank is", "[activity]") {
   activity::begin_step(14);
   activity::enter(Phase::forward);
   activity::enter(Phase::update);
-  CHECK(activity::now().phase == Phase::update);  // the device has not begun this step
+  CHECK(activity::now().phase == Phase::update);  // the device has not started this step
 }

@@ -44,7 +44,7 @@ const Outer full{.count = -7,
 
 }  // namespace
 
-TEST_CASE("what is read of a record is what was written, whatever bytes its texts have",
+TEST_CASE("what is read from a record is what was written, whatever bytes its texts have",
           "[record]") {
   CHECK(read_record<Outer>(write_record(full)) == full);
   CHECK(read_record<Outer>(write_record(Outer{})) == Outer{});
@@ -52,7 +52,7 @@ TEST_CASE("what is read of a record is what was written, whatever bytes its text
         std::vector<std::string>{"a\nb", ""});
 }
 
-TEST_CASE("a record that is cut or has more behind it is refused", "[record]") {
+TEST_CASE("a record that is cut or has more after it is an error", "[record]") {
   const std::string bytes = write_record(full);
   for (std::size_t size = 0; size < bytes.size(); ++size)
     CHECK_THROWS_AS(read_record<Outer>(std::string_view(bytes).substr(0, size)), Error);

@@ -23,7 +23,7 @@ bool becomes(const std::function<bool()>& condition) {
   return condition();
 }
 
-/// Plays the part of a Control that a heartbeat's start needs: everybody knows rank 0's words.
+/// The part of a Control that a heartbeat's start needs: all ranks know rank 0's text.
 class Script final : public comm::Control {
  public:
   Script(int rank, int world, std::string& word) : rank_(rank), world_(world), word_(word) {}
@@ -51,7 +51,7 @@ class Script final : public comm::Control {
 
 /// A rank's wire to rank 0, or a closed one when it is not let in.
 comm::Wire connect(const comm::HeartbeatCard& card, int rank, int world) {
-  for (int tries = 0; tries < 3; ++tries) {  // one gives up after seconds, however busy rank 0 is
+  for (int tries = 0; tries < 3; ++tries) {  // a try ends after seconds, even if rank 0 is busy
     comm::ConnectAttempt attempt(card, rank, world);
     for (; !attempt.failed(); pause_ms(1))
       if (auto wire = attempt.poll()) return std::move(*wire);
@@ -77,7 +77,7 @@ struct Ranks {
 
 }  // namespace
 
-TEST_CASE("a beat says where its sender stands", "[heartbeat]") {
+TEST_CASE("a beat says what its sender is doing", "[heartbeat]") {
   const Activity sent{12, comm::Phase::reduction, 3, 1 << 20, true, 99};
   const auto read = comm::read_beat(comm::make_beat(sent));
   REQUIRE(read);
@@ -93,7 +93,7 @@ TEST_CASE("a rank that is alone has no heartbeat", "[heartbeat]") {
   CHECK(ranks.heartbeats[0] == nullptr);
 }
 
-TEST_CASE("ranks that live, and then say goodbye in any order, end nobody", "[heartbeat][slow]") {
+TEST_CASE("ranks that live, and then say goodbye in any order, end no rank", "[heartbeat][slow]") {
   for (const bool rank_0_first : {true, false}) {
     Ranks ranks(3, 4);
     pause_ms(rank_0_first ? 5000 : 500);
@@ -121,10 +121,10 @@ TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat
   for (const std::size_t rank : {0, 1}) CHECK(becomes([&] { return ranks.ended[rank] == 4; }));
 }
 
-TEST_CASE("of several addresses the one is taken behind which rank 0 is", "[heartbeat]") {
+TEST_CASE("of several addresses, the one where rank 0 is gets used", "[heartbeat]") {
   Ranks ranks(2, 20, 1);
   comm::HeartbeatCard card = comm::read_record<comm::HeartbeatCard>(ranks.word);
-  card.addresses = {"192.0.2.1", "no address", "127.0.0.1"};  // the first is nobody's
+  card.addresses = {"192.0.2.1", "no address", "127.0.0.1"};  // the first has no owner
   CHECK(connect(card, 1, 2).open());
   card.addresses = {"no address"};
   CHECK_FALSE(connect(card, 1, 2).open());
@@ -158,7 +158,7 @@ TEST_CASE("a rank that fails takes the others along with its status", "[heartbea
 
 namespace {
 
-/// A rank of the test's own, which says what it is told to say, until the end.
+/// A rank made by the test, which sends what it is told to send, until the end.
 class TestRank {
  public:
   TestRank(const std::string& word, int rank, int world, Activity says)
@@ -191,7 +191,7 @@ class TestRank {
 
 }  // namespace
 
-TEST_CASE("any rank, on any of its threads, learns who keeps it waiting", "[heartbeat]") {
+TEST_CASE("any rank, on any of its threads, learns which ranks keep it waiting", "[heartbeat]") {
   Ranks ranks(3, 60, 2);
   const TestRank third(ranks.word, 2, 3, {0, comm::Phase::data, 0, 0, false, 1});
   const comm::activity::Waiting waiting;  // of the two ranks of this process
@@ -210,7 +210,7 @@ TEST_CASE("any rank, on any of its threads, learns who keeps it waiting", "[hear
   CHECK(right == 4);
 }
 
-TEST_CASE("nothing is said of who is missing as long as a rank was never heard of", "[heartbeat]") {
+TEST_CASE("no rank is named as missing while one was never heard from", "[heartbeat]") {
   Ranks ranks(3, 60, 2);
   pause_ms(1000);
   CHECK_FALSE(ranks.heartbeats[0]->find_absence(120));

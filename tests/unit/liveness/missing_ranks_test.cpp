@@ -13,7 +13,7 @@ TEST_CASE("ranks are listed briefly in messages", "[control]") {
   REQUIRE(all_but({1, 0}, 2).empty());
 }
 
-TEST_CASE("who waited too long names those who do not answer, then those who wait elsewhere",
+TEST_CASE("a rank that waited too long names ranks without an answer, then ranks elsewhere",
           "[control]") {
   REQUIRE(describe_missing("step", 60, 4, {{0, "step"}, {2, "step"}}) ==
           "step: ranks 1, 3 did not arrive within 60 s");

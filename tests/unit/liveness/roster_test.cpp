@@ -40,7 +40,7 @@ TEST_CASE("a rank whose process ended is missing at once, one that said goodbye 
   CHECK(roster.missing(200) == std::vector<int>{2});
 }
 
-TEST_CASE("a rank that was never heard of is not missing", "[roster]") {
+TEST_CASE("a rank that was never heard from is not missing", "[roster]") {
   Roster roster({"a", "b"});
   roster.heard(0, at(1, Phase::data, false, 1));
   roster.pass(10);
@@ -49,7 +49,7 @@ TEST_CASE("a rank that was never heard of is not missing", "[roster]") {
   CHECK(roster.never_heard() == std::vector<int>{1});
 }
 
-TEST_CASE("late is who keeps waiting ranks waiting, not who waits", "[roster]") {
+TEST_CASE("a rank is late when it keeps others waiting, not when it waits", "[roster]") {
   Roster roster({"a", "b", "c"});
   roster.heard(0, at(9, Phase::reduction, true, 5));
   roster.heard(1, at(9, Phase::data, false, 5));
@@ -75,7 +75,7 @@ TEST_CASE("when all wait, those in an earlier step are late", "[roster]") {
   CHECK(roster.stuck(29));
 }
 
-TEST_CASE("a rank that computes long while nobody waits is not late", "[roster]") {
+TEST_CASE("a rank that computes long while no rank waits is not late", "[roster]") {
   Roster roster({"a", "b"});
   for (int rank = 0; rank < 2; ++rank) roster.heard(rank, at(0, Phase::start_up, false, 1));
   roster.pass(1000);
@@ -83,7 +83,7 @@ TEST_CASE("a rank that computes long while nobody waits is not late", "[roster]"
   CHECK_FALSE(roster.stuck(100));
 }
 
-TEST_CASE("a post-mortem tells of every rank where it was", "[roster]") {
+TEST_CASE("a post-mortem says where every rank was", "[roster]") {
   Roster roster({"a", "b"});
   roster.heard(0, at(9, Phase::reduction, true, 5));
   roster.heard(1, at(9, Phase::backward, false, 5));
@@ -116,7 +116,7 @@ TEST_CASE("a rank is kept waiting by those that have gone, else by those that ar
   CHECK(roster.absence(3, 20)->ranks == std::vector<int>{0, 1, 2, 3});
 }
 
-TEST_CASE("who is absent is not known as long as a rank was never heard of", "[roster]") {
+TEST_CASE("the absent ranks are not known while a rank was never heard from", "[roster]") {
   Roster roster({"a", "b"});
   roster.heard(0, at(1, Phase::reduction, true, 1));
   roster.pass(100);

@@ -48,7 +48,7 @@ struct Fixture {
 
 void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-/// Polls, as a test must not wait without end.
+/// Polls: a test must not wait forever.
 bool becomes(const std::function<bool()>& condition) {
   for (int i = 0; i < 1000 && !condition(); ++i) pause_ms(10);
   return condition();
@@ -100,7 +100,7 @@ TEST_CASE("an error of the library or of the device comes out at once", "[watch]
     REQUIRE(becomes([&] { return watch.failed(); }));
     CHECK_THROWS_WITH(watch.rethrow(), Contains("bucket 0: an illegal memory access"));
   }
-  REQUIRE(becomes([&] { return fixture.aborts == 1; }));  // by a thread of its own
+  REQUIRE(becomes([&] { return fixture.aborts == 1; }));  // by a separate thread
 }
 
 TEST_CASE("a main thread that does not wake after the abort is given up", "[watch]") {

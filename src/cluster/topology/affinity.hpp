@@ -4,12 +4,17 @@
 
 #include <vector>
 
-#include "lockstep/cluster/topology.hpp"
+#include "lockstep/cluster/cpuset.hpp"
 
 namespace lockstep::cluster {
 
+constexpr pid_t calling_thread = 0;
+
 /// CPUs that a thread may run on; empty when it has ended.
 CpuSet get_affinity(pid_t thread);
+
+/// Returns 0, or the system's errno.
+int set_affinity(pid_t thread, const CpuSet& cpus);
 
 std::vector<pid_t> threads_of_process();
 

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::cluster {
+
+/// What was measured on a node's disk, or on the file system of a directory.
+struct DiskFigures {
+  double write_bytes_per_s = 0;  ///< synchronised
+  double free_bytes = 0;
+  std::string error;  ///< why it cannot be used; empty when it can
+
+  static void fields(auto& self, auto&& visit) {
+    visit(self.write_bytes_per_s, self.free_bytes, self.error);
+  }
+};
+
+/// What was measured on one node, by all its ranks together.
+struct NodeFigures {
+  std::string host;             ///< the scheduler's name for it
+  double flops_per_s = 0;       ///< of its slowest core, by CPU time used (plain SSE)
+  double cpu_share = 1;         ///< of its cores' time that the measuring threads got, 0 to 1
+  double copy_bytes_per_s = 0;  ///< memory to memory, all its cores together
+  double memory_bytes = 0;      ///< size of its memory
+  std::optional<DiskFigures> disk;
+  /// What should be the same on all nodes: versions, limits, what is mounted.
+  std::map<std::string, std::string> facts;
+
+  static void fields(auto& self, auto&& visit) {
+    visit(self.host, self.flops_per_s, self.cpu_share, self.copy_bytes_per_s, self.memory_bytes,
+          self.disk, self.facts);
+  }
+};
+
+/// What was measured between two nodes, which are indices into the list of figures.
+struct LinkFigures {
+  std::size_t a = 0, b = 0;
+  double bytes_per_s = 0;   ///< in each direction, both at once
+  double round_trip_s = 0;  ///< of a byte
+
+  static void fields(auto& self, auto&& visit) {
+    visit(self.a, self.b, self.bytes_per_s, self.round_trip_s);
+  }
+};
+
+/// Combines the figures of one node's ranks into the node's. Pure.
+NodeFigures combine(const std::vector<NodeFigures>& ranks);
+
+}  // namespace lockstep::cluster
