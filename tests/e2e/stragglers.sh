@@ -1,7 +1,7 @@
 #!/bin/bash
 # A slow rank keeps all others waiting: it is named, with its host and phase, and the waiting ranks
 # are not.
-# waits for a slow rank to be noticed
+# computes, so that no other part slows its ranks
 # apart: crowd (its own training must be the busiest)
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
