@@ -122,7 +122,7 @@ TEST_CASE("a disk that no node can use, or that is nearly full, excludes no node
   CHECK(judge_nodes(all, {}).findings.size() == 3);
   all = nodes(3);
   all[0].disk->free_bytes = 1e6;
-  CHECK(text(judge_nodes(all, {})) == "n1: only 1.0 MB of disk are free\n");
+  CHECK(text(judge_nodes(all, {})) == "n1: only 1.0 MB of disk is free\n");
   CHECK(judge_nodes(all, {}).exclude.empty());
   all[0].disk->write_bytes_per_s = 120e6;  // an eighth of a fast disk is fast enough
   all[1].disk->write_bytes_per_s = all[2].disk->write_bytes_per_s = 900e6;

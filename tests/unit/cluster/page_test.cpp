@@ -127,6 +127,6 @@ TEST_CASE("a GPU that is fed at less than half of the fastest one's rate is name
   }
   CHECK(cluster::slow_uploads(ranks) ==
         std::vector<std::string>{"rank 1 on gpu7 copies to its GPU 0000:10:00.0 at 12.3 GB/s, "
-                                 "where the fastest rank has 24.9"});
+                                 "but the fastest rank at 24.9"});
   CHECK(cluster::slow_uploads({ranks[3]}).empty());
 }

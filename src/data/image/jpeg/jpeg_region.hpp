@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "data/image/jpeg/huffman_decoder.hpp"
 #include "data/image/jpeg/jpeg_codec.hpp"
-#include "data/image/jpeg/jpeg_entropy.hpp"
 #include "data/image/pixels/resample.hpp"
 #include "lockstep/data/box.hpp"
 

@@ -1,7 +1,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "ports/cuda/plan/convolution.hpp"
+#include "ports/cuda/plan/conv_engines.hpp"
 
 namespace lockstep::cuda {
 

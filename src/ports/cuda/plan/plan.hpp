@@ -7,7 +7,7 @@
 #include "lockstep/backend/program.hpp"
 #include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/lowering.hpp"
-#include "ports/cuda/plan/convolution.hpp"
+#include "ports/cuda/plan/conv_engines.hpp"
 
 namespace lockstep::cuda {
 

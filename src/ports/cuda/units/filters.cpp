@@ -2,7 +2,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/parameters.hpp"
-#include "ports/cuda/plan/convolution.hpp"
+#include "ports/cuda/plan/conv_engines.hpp"
 
 namespace lockstep::cuda {
 

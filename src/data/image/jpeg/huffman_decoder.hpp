@@ -8,7 +8,7 @@
 // jpeglib.h needs size_t and FILE before it.
 #include <jpeglib.h>
 
-#include "data/image/jpeg/jpeg_huffman.hpp"
+#include "data/image/jpeg/huffman_tables.hpp"
 
 namespace lockstep::data::jpeg {
 

@@ -1,4 +1,4 @@
-#include "data/image/jpeg/jpeg_huffman.hpp"
+#include "data/image/jpeg/huffman_tables.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "data/image/jpeg/jpeg_entropy.hpp"
+#include "data/image/jpeg/huffman_decoder.hpp"
 
 #include <algorithm>
 #include <cstring>

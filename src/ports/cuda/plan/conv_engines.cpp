@@ -1,4 +1,4 @@
-#include "ports/cuda/plan/convolution.hpp"
+#include "ports/cuda/plan/conv_engines.hpp"
 
 // With this name defined the graph API opens libcuda and libcudart itself when a device is used.
 // Otherwise the program would need libcuda.so.1 just to start.
