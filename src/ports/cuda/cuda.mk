@@ -42,12 +42,14 @@ CARD_ARCHS   = $(call once,CARD_ARCHS,nvidia-smi --query-gpu=compute_cap --forma
                  2>/dev/null | tr -d . | sort -un)
 FIRST_ARCHS  = $(or $(shell cat $(BUILD)/archs 2>/dev/null),$(CARD_ARCHS),80)
 
+# The kept folder may be filled by the first compile: its path does not depend on what it holds.
 # Debian's own headers are found without -isystem; with it they would hide the compiler's.
 cuda_headers = $(filter-out /usr/include,$(sort $(patsubst %/,%,\
                  $(dir $(CUDA_H) $(CUDNN_H) $(NCCL_H)))))
 CUDA_HEADERS = $(addprefix -isystem ,$(cuda_headers))
 CUDA_CFLAGS  = $(CUDA_HEADERS) $(if $(WITH_CUDA),\
-                 -isystem $(firstword $(wildcard $(CUDNN_FRONTEND)/include) $(CUDNN_FRONTEND)))
+                 -isystem $(if $(FRONTEND_HEADER),$(CUDNN_FRONTEND)/include,\
+                   $(firstword $(wildcard $(CUDNN_FRONTEND)/include) $(CUDNN_FRONTEND))))
 NVCCFLAGS   ?=
 # Warning 128: nvcc calls a loop after `if constexpr (...) return` unreachable.
 COMPILE_CUDA = $(NVCC) -std=c++20 -O3 --expt-relaxed-constexpr -diag-suppress 128 -lineinfo \
