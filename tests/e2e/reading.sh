@@ -25,7 +25,8 @@ train unstaged --data.val small/val
 ((status == 0)) && [[ -n $(grep -o '"val_loss":[^,]*' validated/metrics.jsonl) && $(grep -o '"val_loss":[^,]*' validated/metrics.jsonl) == "$(grep -o '"val_loss":[^,]*' unstaged/metrics.jsonl)" && $(ls stage-both/lockstep-stage-*/*.h5 | wc -l) == 4 ]]
 verdict $? 'the validation set is also staged, and gives the same losses'
 train staged-again --data.stage "$PWD/stage" --data.read mmap
-same plain staged-again && says 'on each node .* \(([0-9.]+ .?B) are there\)' && ! says '\(0 B are there\)'
+same plain staged-again && says 'each node copies .* \(([0-9.]+ .?B) are there already\)' &&
+  ! says '\(0 B are there already\)'
 verdict $? 'files that an earlier run staged are used again'
 
 for order in block node; do
