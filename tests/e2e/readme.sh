@@ -65,7 +65,7 @@ train_and_stop() {  # it stops after the first steps, so that there is something
   first_step train.log
   kill -USR1 $mpirun
   finish train
-  ((status == 3)) && says 'with --resume auto'
+  ((status == 3)) && says '; --resume auto continues from'
 }
 
 mapfile -t commands < <(pages commands "$repo/README.md")
