@@ -17,6 +17,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "tests/support/host_device.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 using namespace lockstep;
@@ -27,20 +28,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-struct HostDevice final : Device {
-  std::string name() const override { return "host"; }
-  Stream& compute() override { throw Error("this device has no stream"); }
-  PinnedBuffer allocate_pinned(std::size_t bytes) override {
-    constexpr std::align_val_t alignment{64};
-    auto* data = static_cast<std::byte*>(::operator new(bytes, alignment));
-    std::memset(data, 0xAA, bytes);
-    return {data, bytes, [=](std::byte* memory) { ::operator delete(memory, alignment); }};
-  }
-};
-
 struct Fixture {
   Folder folder;
-  HostDevice device;
+  lockstep::test::HostDevice device;
   std::unique_ptr<DataSet> rows;
 
   explicit Fixture(std::size_t count) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
+#include "tests/support/host_device.hpp"
 #include "tests/support/solo.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
@@ -21,15 +22,6 @@ using lockstep::test::write_shard;
 
 namespace {
 
-struct HostDevice final : Device {
-  std::string name() const override { return "host"; }
-  Stream& compute() override { throw Error("this device has no stream"); }
-  PinnedBuffer allocate_pinned(std::size_t bytes) override {
-    auto* data = static_cast<std::byte*>(::operator new(bytes));
-    return {data, bytes, [](std::byte* memory) { ::operator delete(memory); }};
-  }
-};
-
 /// Twelve rows to train on in two epochs, four a step.
 struct Fixture {
   Fixture() {
@@ -43,7 +35,7 @@ struct Fixture {
   Folder folder;
   RunSpec spec;
   SoloControl control;
-  HostDevice device;
+  lockstep::test::HostDevice device;
 };
 
 std::vector<std::int32_t> labels_of(const data::Batch& batch) {
