@@ -127,7 +127,7 @@ def asan(wish):
     build = wish.build / "asan"
     env = {"LOCKSTEP": str(build / "lockstep"), "LOCKSTEP_TEST_SECONDS": "300"}
     cases = Job("asan unit", [build / "unit_tests", *CATCH, *wish.cases()], 900, lane="waits", env=env)
-    jobs = made(wish, cases, "asan-built", "PIECE=8")
+    jobs = made(wish, cases, "asan-built", "PIECE=folder")
     for job in fuzz(Wish(build, wish.filter, wish.tier, False)):
         job.name, job.after = "asan fuzz", cases.after
         jobs.append(job)
@@ -139,7 +139,7 @@ def tsan(wish):
     tags = Wish(wish.build, wish.filter or os.environ.get("TSAN_TAGS", ""), wish.tier, wish.make)
     command = [wish.build / "tsan" / "unit_tests", *CATCH, *tags.cases()]
     return made(wish, Job("tsan unit", command, 900, lane="waits", env={"LOCKSTEP_TEST_SECONDS": "300"}),
-                "tsan-built", "PIECE=8")
+                "tsan-built", "PIECE=folder")
 
 
 def lint(wish):
