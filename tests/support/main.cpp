@@ -20,7 +20,8 @@ using namespace lockstep;
 
 std::string running;
 
-/// Seconds that one test case may take: LOCKSTEP_TEST_SECONDS, else 120.
+/// Seconds that one run through a test case may take: LOCKSTEP_TEST_SECONDS, else 120. A case runs
+/// once for each value that it generates.
 unsigned patience() {
   const char* seconds = std::getenv("LOCKSTEP_TEST_SECONDS");
   return seconds ? static_cast<unsigned>(std::strtoul(seconds, nullptr, 10)) : 120;
@@ -53,6 +54,10 @@ class HarnessReporter : public Catch::ConsoleReporter {
     running = info.name;
     if (test::speaks()) print("TEST", info.name);
     test::begin_case(info.name);
+  }
+
+  void sectionStarting(const Catch::SectionInfo& info) override {
+    ConsoleReporter::sectionStarting(info);
     alarm(patience());
   }
 
