@@ -179,7 +179,11 @@ $(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
 
 # The command line and the tests take most of the time to compile, and need not be fast.
 $(BUILD)/obj/src/app/%.o: EXTRA = -O0
-$(BUILD)/obj/tests/%.o: EXTRA = -O1 -I.
+# In a sanitized build the product's code is checked for everything, that of the tests only for bad
+# accesses to memory: the other checks would take half the time to compile it. Catch2 is not checked.
+FOR_TESTS := -I. $(if $(findstring address,$(SANITIZE)),-O0 -fno-sanitize=undefined,-O1)
+$(BUILD)/obj/tests/%.o: EXTRA = $(FOR_TESTS)
+$(BUILD)/obj/tests/support/main.o: EXTRA = -I. $(if $(SANITIZE),-O0 -g0 -fno-sanitize=all,-O1)
 $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
 # What nearly every test includes is compiled once, into pch.hpp.gch. If the compiler cannot use
 # that, it reads the header next to it. Catch2 silences a warning by a pragma, which is lost this
@@ -187,8 +191,8 @@ $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
 PCH      := $(BUILD)/obj/tests/pch.hpp
 WITH_PCH := $(filter-out %/main.o,$(call objects,$(sort $(UNIT_SRC) $(MPI_SRC))))
 $(WITH_PCH): $(PCH).gch
-$(WITH_PCH): EXTRA = -O1 -I. -Wno-parentheses -Wno-array-bounds -Winvalid-pch -Wno-error=invalid-pch -include $(PCH)
-$(PCH).gch: EXTRA = -O1 -I.
+$(WITH_PCH): EXTRA = $(FOR_TESTS) -Wno-parentheses -Wno-array-bounds -Winvalid-pch -Wno-error=invalid-pch -include $(PCH)
+$(PCH).gch: EXTRA = $(FOR_TESTS)
 # Without these two settings ccache keeps nothing that uses a precompiled header.
 $(WITH_PCH) $(PCH).gch: CCACHE := $(if $(CCACHE),CCACHE_SLOPPINESS=pch_defines$(,)time_macros $(CCACHE))
 $(PCH):
@@ -219,6 +223,8 @@ $(BUILD)/archs: FORCE | $(BUILD)/found
 	@$(call record,CUDA_ARCHS)
 $(BUILD)/cuda-flags: FORCE | $(BUILD)/found
 	@$(call record,COMPILE_CUDA)
+$(BUILD)/tidy-flags: FORCE
+	@$(call record,TIDY_FLAGS)
 .PHONY: FORCE
 FORCE:
 
@@ -414,6 +420,7 @@ CHANGED    ?=
 FILES      ?= $(filter $(ARCHIVED) $(APP_SRC),$(if $(CHANGED),\
                 $(shell git diff --name-only $(CHANGED)),$(ARCHIVED) $(APP_SRC)))
 LINTED      = $(FILES:%=$(BUILD)/lint/%.ok)
+TIDY_FLAGS ?=
 LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) -Wno-unknown-pragmas \
               -idirafter $(call once,GXX_HEADERS,$(CXX) -print-file-name=include) \
               '-D__malloc__(...)=__malloc__' $(if $(filter %.cu,$<),-x c++ -include tests/emulated/gpu.hpp)
@@ -427,11 +434,11 @@ lint:  ## plain words, and clang-tidy on src/ (CHANGED=commit: what differs; FIL
 linted: $(LINTED)
 linted-gpu: $(filter $(BUILD)/lint/src/ports/cuda/% $(BUILD)/lint/src/ports/nccl/%,$(LINTED))
 	@$(if $^,,echo 'nothing of src/ports/cuda is built here'; false)
-$(BUILD)/lint/%.ok: % .clang-tidy $(BUILD)/flags
+$(BUILD)/lint/%.ok: % .clang-tidy $(BUILD)/flags $(BUILD)/tidy-flags
 	@mkdir -p $(@D)
 	@echo "  lint    $<"
 	@$(CXX) $(LINT_FLAGS) -MM -MP -MT $@ -MF $(@:.ok=.d) $<
-	@$(CLANG_TIDY) --quiet $< -- $(LINT_FLAGS) 2>&1 | grep -v ' warnings generated'; \
+	@$(CLANG_TIDY) --quiet $(TIDY_FLAGS) $< -- $(LINT_FLAGS) 2>&1 | grep -v ' warnings generated'; \
 	  test $${PIPESTATUS[0]} -eq 0
 	@touch $@
 $(filter $(BUILD)/lint/src/ports/cuda/% $(BUILD)/lint/src/ports/nccl/%,$(LINTED)): | $(FRONTEND_HEADER)
