@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 # How many jobs of a lane run at the same time, and how they are started. Jobs that wait have
-# deadlines, so jobs that compute or build get a slightly lower priority.
-LANES = {"waits": (4, []), "computes": (1, ["nice", "-n", "3"]), "builds": (1, ["nice", "-n", "6"])}
+# deadlines, so the others get a lower priority; what is built decides when the last tests can start.
+LANES = {"waits": (4, []), "computes": (1, ["nice", "-n", "5"]), "builds": (1, ["nice", "-n", "2"])}
 
 
 @dataclass
