@@ -42,6 +42,10 @@ struct Ring {
     return [this](double waited_s) { return heartbeat->find_absence(waited_s); };
   }
 
+  void sum(float* data, std::size_t count, std::string_view name) const {
+    nccl->all_reduce(comm::elements(data, count), comm::Reduction::sum, name, nccl->network());
+  }
+
   std::unique_ptr<comm::Control> control;
   cuda::CudaDevice gpu;
   std::unique_ptr<liveness::Heartbeat> heartbeat;
@@ -83,7 +87,7 @@ TEST_CASE("NCCL's sum of small integers is exact on every rank, for any length",
   Ring ring(60);
   for (const std::size_t count : {1, 2, 17, 1023, 4099, 131071, 1000003}) {
     const OnDevice data(small_integers(ring.nccl->rank(), count));
-    ring.nccl->all_reduce_sum(data.data(), count, "test");
+    ring.sum(data.data(), count, "test");
     ring.nccl->network().synchronize();
     INFO(count << " floats");
     REQUIRE(on_every_rank(is_sum(data.values())));
@@ -100,7 +104,7 @@ TEST_CASE("NCCL gives all ranks the same bits, the same in each run", "[gpu][ncc
   std::string first;
   for (int run = 0; run < 3; ++run) {
     const OnDevice data(mine);
-    ring.nccl->all_reduce_sum(data.data(), mine.size(), "test");
+    ring.sum(data.data(), mine.size(), "test");
     ring.nccl->network().synchronize();
     const std::vector<float> got = data.values();
     const std::string bits(reinterpret_cast<const char*>(got.data()), got.size() * sizeof(float));
@@ -120,7 +124,7 @@ TEST_CASE("a rank that never joins NCCL's sum is named to the others within the 
   Ring ring(3);
   const OnDevice data(small_integers(ring.nccl->rank(), 100000));
   // The connections are made in the first sum, with all ranks.
-  ring.nccl->all_reduce_sum(data.data(), 100000, "first");
+  ring.sum(data.data(), 100000, "first");
   ring.nccl->network().synchronize();
   bool right = true;
   if (ring.nccl->rank() != absent) {
@@ -128,7 +132,7 @@ TEST_CASE("a rank that never joins NCCL's sum is named to the others within the 
     std::string said;
     ring.nccl->begin_step(12);
     comm::activity::begin_step(12);
-    ring.nccl->all_reduce_sum(data.data(), 100000, "bucket 7");
+    ring.sum(data.data(), 100000, "bucket 7");
     try {
       const comm::activity::Waiting waiting(7, 100000);  // as the reducer does
       ring.nccl->network().synchronize();                // the abort wakes it
