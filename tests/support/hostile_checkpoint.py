@@ -26,7 +26,7 @@ source, target = sys.argv[1:]
 with h5py.File(source) as right, h5py.File(target, "w", userblock_size=USER_BLOCK) as wrong:
     for name, value in right.attrs.items():
         wrong.attrs[name] = value
-    for name in ("config", "classes"):
+    for name in ("config", "network", "classes"):
         right.copy(name, wrong)
     del wrong.attrs["backend"]
     wrong.attrs.create("backend", np.full(6, b"overflow", "S8"))
@@ -34,4 +34,4 @@ with open(target, "r+b") as file:
     file.seek(USER_BLOCK)
     rest = file.read()
     file.seek(0)
-    file.write(f"lockstep checkpoint 2\ncrc32c 0x{crc32c(rest):08x}\nbytes {len(rest)}\n".encode().ljust(USER_BLOCK, b"\0"))
+    file.write(f"lockstep checkpoint 3\ncrc32c 0x{crc32c(rest):08x}\nbytes {len(rest)}\n".encode().ljust(USER_BLOCK, b"\0"))
