@@ -35,7 +35,7 @@ struct EvalOptions {
 };
 
 /// How the training of this checkpoint computed and read its data, for whatever the options do not
-/// say. A file that explains its network by itself does not need it.
+/// say. A file that explains its network on its own does not need it.
 config::Config settings(const EvalOptions& options) {
   const model::CheckpointHeader header = model::read_header(options.checkpoint);
   config::Config config;

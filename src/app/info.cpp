@@ -249,6 +249,8 @@ std::string checkpoint_as_text(const Json& checkpoint) {
                                                      percent(checkpoint["best"]["top1"]),
                                                      checkpoint["best"]["epoch"].dump());
   const Json& input = checkpoint["input"];
+  text += fmt::format("\nformat {}; network {} of {} nodes", checkpoint["format"].dump(),
+                      checkpoint["network"].get<std::string>(), checkpoint["nodes"].dump());
   text += fmt::format(
       "\n{} tensors, weights and statistics of {} numbers; input {} x {} x {}; {} classes\n",
       checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(), input[1].dump(),

@@ -26,7 +26,7 @@ struct Progress {
 };
 
 /// The format that is written, and the oldest one that is read. From 3 on a file explains its
-/// network by itself.
+/// network on its own.
 inline constexpr int checkpoint_format = 3, oldest_checkpoint_format = 2;
 
 /// Everything in a checkpoint except the tensors.
