@@ -1,9 +1,7 @@
 #include "lockstep/model/checkpoint.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <fstream>
 #include <span>
 #include <utility>
 
@@ -15,49 +13,10 @@
 #include "lockstep/base/h5.hpp"
 #include "lockstep/base/h5_writer.hpp"
 #include "lockstep/base/join.hpp"
+#include "model/seal.hpp"
 
 namespace lockstep::model {
 namespace {
-
-// HDF5 checks little of its metadata, so the check covers the file as bytes: the user block, which
-// HDF5 leaves to the application, says what the bytes after it must be.
-constexpr std::size_t user_block_bytes = 512;
-constexpr std::string_view checkpoint_magic = "lockstep checkpoint ";
-
-/// The user block that belongs before this HDF5 part.
-std::string user_block(std::string_view hdf5_part, int format) {
-  std::string block = fmt::format("{}{}\ncrc32c 0x{:08x}\nbytes {}\n", checkpoint_magic, format,
-                                  crc32c(hdf5_part.data(), hdf5_part.size()), hdf5_part.size());
-  block.resize(user_block_bytes, '\0');
-  return block;
-}
-
-/// The format that a file's first bytes give. If there is no number, the checksum will find the
-/// error.
-int require_known_format(const std::filesystem::path& path, std::string_view begin) {
-  int format = checkpoint_format;
-  begin.remove_prefix(checkpoint_magic.size());
-  std::from_chars(begin.data(), begin.data() + begin.size(), format);
-  require(format >= oldest_checkpoint_format && format <= checkpoint_format,
-          fmt::format("{}: has checkpoint format {}, but this lockstep reads formats {} to {}: use "
-                      "the lockstep that wrote it",
-                      path.string(), format, oldest_checkpoint_format, checkpoint_format));
-  return format;
-}
-
-/// Checks the whole file and returns its format.
-int verified_format(const std::filesystem::path& path) {
-  const std::string bytes = read_text(path);
-  require(bytes.starts_with(checkpoint_magic),
-          fmt::format("{}: not a lockstep checkpoint", path.string()));
-  const std::string_view all = bytes;
-  const int format = require_known_format(path, all);
-  require(all.size() > user_block_bytes &&
-              all.substr(0, user_block_bytes) == user_block(all.substr(user_block_bytes), format),
-          fmt::format("{}: this checkpoint is torn or was altered: its checksum does not fit",
-                      path.string()));
-  return format;
-}
 
 constexpr std::size_t one_value = 1;
 constexpr h5::Writer::Shape single_shape(&one_value, 1);
@@ -259,15 +218,6 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
   std::copy(block.begin(), block.end(), image.begin());
   write_text_atomically(path, {image.data(), image.size()});
 }
-
-bool looks_like_checkpoint(const std::filesystem::path& path) {
-  std::array<char, checkpoint_magic.size()> begin{};
-  std::ifstream file(path, std::ios::binary);
-  return file.read(begin.data(), begin.size()) &&
-         std::string_view(begin.data(), begin.size()) == checkpoint_magic;
-}
-
-void verify_checkpoint(const std::filesystem::path& path) { verified_format(path); }
 
 CheckpointHeader read_header(const std::filesystem::path& path) {
   CheckpointHeader header;

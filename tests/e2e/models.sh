@@ -63,6 +63,13 @@ if [[ ! $python ]]; then
   exit 0
 fi
 
+awk '/<!-- reading: end/ { on = 0 } on && !/^```/; /<!-- reading: begin/ { on = 1 }' \
+  "$root/data/CHECKPOINT.md" >reading.py
+run "$python" reading.py new.h5
+((status == 0)) && says '^resnet20 72 nodes, 10 classes$' && says '^layer3.2.conv2.weight 64 64 3 3$' &&
+  says '^bn1.running_var 16$' && (($(wc -l <<<"$said") == 98))
+verdict $? 'the program in data/CHECKPOINT.md reads a checkpoint'
+
 # by_numpy MODEL: a program in numpy gets the same result from the checkpoint alone.
 by_numpy() {
   evaluate "$1" && "$python" "$root/tests/support/run_network.py" "$1" small/val/*.h5 >numpy.json &&

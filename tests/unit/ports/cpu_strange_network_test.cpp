@@ -73,7 +73,7 @@ double distance_of_logits(const Case& c) {
 
 TEST_CASE(
     "a network that was changed anywhere runs on the CPU as the oracle's does, or is an error",
-    "[cpu]") {
+    "[cpu][slow]") {
   std::size_t networks = 0, ran = 0, refused = 0, wrong = 0;
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     Dice dice(seed);
