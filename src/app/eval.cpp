@@ -15,7 +15,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/data/row_reader.hpp"
-#include "lockstep/model/checkpoint.hpp"
+#include "lockstep/model/model.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/specs.hpp"
@@ -34,19 +34,42 @@ struct EvalOptions {
   std::string precision;  ///< empty: as trained
 };
 
-/// A checkpoint and what its header says about the model.
-struct Model {
-  config::Config config;
-  data::DataSetInfo trained_on;
-};
-
-Model read_model(const EvalOptions& options) {
+/// How the training of this checkpoint computed and read its data, for whatever the options do not
+/// say. A file that explains its network on its own does not need it.
+config::Config settings(const EvalOptions& options) {
   const model::CheckpointHeader header = model::read_header(options.checkpoint);
-  Model model;
-  config::apply_toml(model.config, header.config, options.checkpoint);
-  if (!options.precision.empty()) config::set_key(model.config, "precision", options.precision);
-  model.trained_on = header.input;
-  return model;
+  config::Config config;
+  try {
+    config::apply_toml(config, header.config, options.checkpoint);
+  } catch (const InputError& error) {
+    if (!header.explains_itself()) throw;
+    log::warn(fmt::format("{}; its configuration is ignored", error.what()));
+    config = {};
+  }
+  if (!options.precision.empty()) config::set_key(config, "precision", options.precision);
+  return config;
+}
+
+/// What the network takes. Where the checkpoint does not name its classes, they are those of `rows`
+/// if there are as many, else numbers.
+data::DataSetInfo input_of(const model::Description& about, const data::DataSetInfo* rows) {
+  data::DataSetInfo input = about.input;
+  if (!input.classes.empty()) return input;
+  const std::size_t classes = about.network.classes;
+  if (rows != nullptr && rows->classes.size() == classes) input.classes = rows->classes;
+  while (input.classes.size() < classes)
+    input.classes.push_back(std::to_string(input.classes.size()));
+  return input;
+}
+
+/// What `build` makes of the checkpoint's network; an error of it names the file.
+template <class Build>
+auto of_checkpoint(const EvalOptions& options, Build&& build) {
+  try {
+    return build();
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", options.checkpoint, error.what()));
+  }
 }
 
 Json to_json(const EvalOptions& options, const train::Evaluation& result,
@@ -101,25 +124,31 @@ int evaluate(Launch& launch, const EvalOptions& options) {
   launch.start(options.deadline_s);
   if (launch.rank.rank == 0 && !options.json.empty())
     require_report_fits(options.json, {options.checkpoint, options.data});
-  const Model model = read_model(options);
-  const data::DataSet rows(options.data, train::external_spec(model.config, &model.trained_on));
+  const config::Config config = settings(options);
+  model::Model model = model::load(options.checkpoint, train::describe_by_config);
+  const model::Description& about = model.about;
+  const data::DataSetInfo input = input_of(about, nullptr);
+  const data::DataSet rows(options.data, train::external_spec(config, &input));
   train::require_same_data(rows, "--data", *launch.control);
   const data::AugmentSpec augment =
-      train::evaluation_augment(model.config, model.trained_on, rows.info());
-  train::require_alike(model.trained_on, options.checkpoint,
+      model::evaluation_augment(about.preparation, about.input, rows.info());
+  train::require_alike(input_of(about, &rows.info()), options.checkpoint,
                        data::delivered(rows.info(), augment, options.data), options.data);
   const std::string backend = decide_backend(launch, options.backend);
   Compute compute = prepare_compute(
       launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
 
   train::EvaluatorSpec spec;
-  spec.network = train::make_network(model.config, model.trained_on);
-  spec.program = train::make_program_spec(model.config, model.trained_on, options.batch);
+  spec.network = about.network;
+  spec.program = train::make_program_spec(config, about.input, options.batch);
   spec.augment = augment;
   spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
   spec.bind_worker = compute.bind_worker;
-  const auto parameters = compute.backend->make_parameters(spec.network, spec.program.precision);
-  model::load_tensors(options.checkpoint, *parameters, false);
+  const auto parameters = of_checkpoint(options, [&] {
+    return compute.backend->make_parameters(spec.network, spec.program.precision);
+  });
+  model::put_weights(model, *parameters);
+  model.weights.clear();
   const std::string who =
       comm::disagreement(*launch.control, fmt::format("{:08x}", parameters->hash()), "checkpoint");
   require(who.empty(),
@@ -127,7 +156,9 @@ int evaluate(Launch& launch, const EvalOptions& options) {
                       options.checkpoint, who));
 
   const double began_s = now_s();
-  train::Evaluator evaluator(spec, *compute.backend, *parameters, *launch.control, rows);
+  auto evaluator = of_checkpoint(options, [&] {
+    return train::Evaluator(spec, *compute.backend, *parameters, *launch.control, rows);
+  });
   const train::Evaluation result = evaluator.evaluate(true);
   print(result, rows.info().classes, now_s() - began_s);
   if (!std::isfinite(result.mean.loss))

@@ -14,7 +14,7 @@
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/data_set.hpp"
-#include "lockstep/model/checkpoint.hpp"
+#include "lockstep/model/model.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -75,6 +75,8 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
 
 Json checkpoint_as_json(const std::filesystem::path& path) {
   const model::CheckpointHeader header = model::read_header(path);
+  const model::Model model = model::load(path, train::describe_by_config);
+  const data::DataSetInfo& input = model.about.input;
   Json tensors = Json::array();
   std::size_t numbers = 0;
   for (const model::TensorEntry& tensor : model::list_tensors(path)) {
@@ -95,8 +97,15 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
           {"epochs_done", at.epoch},
           {"steps_in_epoch", at.batch},
           {"best", best},
-          {"input", {header.input.height, header.input.width, header.input.channels}},
-          {"classes", header.input.classes},
+          {"format", header.format},
+          {"network", model.about.network.name},
+          {"nodes", model.about.network.nodes.size()},
+          {"input", {input.height, input.width, input.channels}},
+          {"mean", input.mean},
+          {"stddev", input.stddev},
+          {"fit", choice_name(model.about.preparation.fit)},
+          {"short_side", model.about.preparation.short_side},
+          {"classes", input.classes},
           {"world", header.world},
           {"backend", header.backend},
           {"build", header.build},
@@ -240,6 +249,8 @@ std::string checkpoint_as_text(const Json& checkpoint) {
                                                      percent(checkpoint["best"]["top1"]),
                                                      checkpoint["best"]["epoch"].dump());
   const Json& input = checkpoint["input"];
+  text += fmt::format("\nformat {}; network {} of {} nodes", checkpoint["format"].dump(),
+                      checkpoint["network"].get<std::string>(), checkpoint["nodes"].dump());
   text += fmt::format(
       "\n{} tensors, weights and statistics of {} numbers; input {} x {} x {}; {} classes\n",
       checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(), input[1].dump(),

@@ -1,9 +1,7 @@
 #include "lockstep/model/checkpoint.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <fstream>
 #include <span>
 #include <utility>
 
@@ -15,40 +13,16 @@
 #include "lockstep/base/h5.hpp"
 #include "lockstep/base/h5_writer.hpp"
 #include "lockstep/base/join.hpp"
+#include "model/seal.hpp"
 
 namespace lockstep::model {
 namespace {
 
-// HDF5 checks little of its metadata, so the check covers the file as bytes: the user block, which
-// HDF5 leaves to the application, says what the bytes after it must be.
-constexpr std::size_t user_block_bytes = 512;
-constexpr std::string_view checkpoint_magic = "lockstep checkpoint ";
-constexpr int checkpoint_version = 2;
-
-/// The user block that belongs before this HDF5 part.
-std::string user_block(std::string_view hdf5_part) {
-  std::string block =
-      fmt::format("{}{}\ncrc32c 0x{:08x}\nbytes {}\n", checkpoint_magic, checkpoint_version,
-                  crc32c(hdf5_part.data(), hdf5_part.size()), hdf5_part.size());
-  block.resize(user_block_bytes, '\0');
-  return block;
-}
-
-/// `text` follows the magic. If it is not a number, the checksum will find the error.
-void require_known_version(const std::filesystem::path& path, std::string_view text) {
-  int version = checkpoint_version;
-  std::from_chars(text.data(), text.data() + text.size(), version);
-  require(version == checkpoint_version,
-          fmt::format("{}: has checkpoint format {}, but this lockstep reads format {}: use the "
-                      "lockstep that wrote it",
-                      path.string(), version, checkpoint_version));
-}
-
 constexpr std::size_t one_value = 1;
 constexpr h5::Writer::Shape single_shape(&one_value, 1);
 
-/// Limits of a header: an attribute's 64 KiB; two paths and a reason in a text.
-constexpr std::size_t most_numbers = 1 << 14, longest_text = 1 << 16;
+/// Limits of a header: an attribute's 64 KiB; two paths and a reason in a text; an image's side.
+constexpr std::size_t most_numbers = 1 << 14, longest_text = 1 << 16, longest_side = 1 << 16;
 
 void write_header(h5::Writer& file, const CheckpointHeader& header) {
   const auto number = [&file](const char* name, auto value) {
@@ -67,9 +41,12 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
   number("epoch_top1", at.top1);
   number("best_top1", at.best_top1);
   number("best_epoch", at.best_epoch);
-  const std::size_t config_bytes = header.config.size();
-  file.data_set("config", {&config_bytes, 1},
-                reinterpret_cast<const std::uint8_t*>(header.config.data()));
+  const auto bytes = [&file](const char* name, const std::string& text) {
+    const std::size_t count = text.size();
+    file.data_set(name, {&count, 1}, reinterpret_cast<const std::uint8_t*>(text.data()));
+  };
+  bytes("network", header.network);
+  bytes("config", header.config);
   file.attribute("backend", single_shape, header.backend, h5::Ending::zero);
   file.attribute("build", single_shape, header.build, h5::Ending::zero);
   number("world", header.world);
@@ -78,6 +55,8 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
   number("channels", std::uint64_t{header.input.channels});
   number("height", std::uint64_t{header.input.height});
   number("width", std::uint64_t{header.input.width});
+  file.attribute("fit", single_shape, choice_name(header.preparation.fit), h5::Ending::zero);
+  number("short_side", std::uint64_t{header.preparation.short_side});
   file.data_set("classes", header.input.classes, h5::Ending::zero);
   if (const auto& bad_rows = header.progress.bad_rows; !bad_rows.empty()) {
     number("epoch_bad_rows", std::uint64_t{bad_rows.size()});
@@ -130,6 +109,20 @@ class Reader {
     const h5::Item item = data_set(name);
     item.expect_rank(1);
     return item.read_fixed_strings(longest_text);
+  }
+  bool has_data_set(std::string_view name) const {
+    const auto all = names("/");
+    return std::binary_search(all.begin(), all.end(), name);
+  }
+  Preparation preparation() const {
+    const h5::Item fit = attribute("fit"), side = attribute("short_side");
+    const auto short_side = side.number<std::uint64_t>();
+    if (short_side > longest_side)
+      side.refuse(fmt::format("is {}; at most {} is possible", short_side, longest_side));
+    const std::string text = fit.text(longest_text);
+    for (const auto& [value, name] : Choices<Fit>::all)
+      if (text == name) return {value, short_side};
+    fit.refuse(fmt::format("is not {}", join(choice_names<Fit>(), ", ")));
   }
   std::string bytes(const char* name) const {
     const h5::Item item = data_set(name);
@@ -220,35 +213,16 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
     }
   }
   const std::span<char> image = file.image();
-  const std::string block =
-      user_block({image.data() + user_block_bytes, image.size() - user_block_bytes});
+  const std::string block = user_block(
+      {image.data() + user_block_bytes, image.size() - user_block_bytes}, checkpoint_format);
   std::copy(block.begin(), block.end(), image.begin());
   write_text_atomically(path, {image.data(), image.size()});
 }
 
-bool looks_like_checkpoint(const std::filesystem::path& path) {
-  std::array<char, checkpoint_magic.size()> begin{};
-  std::ifstream file(path, std::ios::binary);
-  return file.read(begin.data(), begin.size()) &&
-         std::string_view(begin.data(), begin.size()) == checkpoint_magic;
-}
-
-void verify_checkpoint(const std::filesystem::path& path) {
-  const std::string bytes = read_text(path);
-  require(bytes.starts_with(checkpoint_magic),
-          fmt::format("{}: not a lockstep checkpoint", path.string()));
-  const std::string_view all = bytes;
-  require_known_version(path, all.substr(checkpoint_magic.size()));
-  require(all.size() > user_block_bytes &&
-              all.substr(0, user_block_bytes) == user_block(all.substr(user_block_bytes)),
-          fmt::format("{}: this checkpoint is torn or was altered: its checksum does not fit",
-                      path.string()));
-}
-
 CheckpointHeader read_header(const std::filesystem::path& path) {
-  verify_checkpoint(path);
-  const Reader file(path);
   CheckpointHeader header;
+  header.format = verified_format(path);
+  const Reader file(path);
   Progress& at = header.progress;
   at.step = file.count("step");
   at.epoch = file.count("epoch");
@@ -259,7 +233,12 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   at.best_top1 = file.real("best_top1");
   at.best_epoch = file.count("best_epoch");
   if (file.has("epoch_bad_rows")) at.bad_rows = file.texts("bad_rows");
-  header.config = file.bytes("config");
+  if (header.explains_itself()) {
+    header.network = file.bytes("network");
+    header.preparation = file.preparation();
+  }
+  if (!header.explains_itself() || file.has_data_set("config"))
+    header.config = file.bytes("config");
   header.backend = file.text("backend");
   header.build = file.text("build");
   header.world = file.count("world");

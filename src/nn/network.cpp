@@ -12,40 +12,11 @@ namespace lockstep::nn {
 namespace {
 
 Shape windowed(const Node& node, const Shape& in, std::size_t channels) {
-  check(in.height + 2 * node.padding >= node.kernel && in.width + 2 * node.padding >= node.kernel,
-        fmt::format("{}: a window of {} does not fit into {}x{}", node.name, node.kernel, in.height,
-                    in.width));
+  require(in.height + 2 * node.padding >= node.kernel && in.width + 2 * node.padding >= node.kernel,
+          fmt::format("{}: a window of {} does not fit into {}x{}", node.name, node.kernel,
+                      in.height, in.width));
   return {channels, (in.height + 2 * node.padding - node.kernel) / node.stride + 1,
           (in.width + 2 * node.padding - node.kernel) / node.stride + 1};
-}
-
-Shape expected_shape(const Network& network, const Node& node) {
-  const auto in = [&](std::size_t i) -> const Shape& {
-    return network.nodes[node.inputs[i]].shape;
-  };
-  switch (node.op) {
-    case Op::input:
-      return network.input;
-    case Op::conv:
-      return windowed(node, in(0), node.shape.channels);
-    case Op::max_pool:
-      return windowed(node, in(0), in(0).channels);
-    case Op::subsample_pad:
-      return {node.shape.channels, (in(0).height + node.stride - 1) / node.stride,
-              (in(0).width + node.stride - 1) / node.stride};
-    case Op::global_avg_pool:
-      return {in(0).channels, 1, 1};
-    case Op::linear:
-      return {network.classes, 1, 1};
-    case Op::add:
-      check(in(0) == in(1), node.name + ": the two inputs differ in shape");
-      return in(0);
-    case Op::batch_norm:
-    case Op::relu:
-    case Op::loss:
-      return in(0);
-  }
-  throw Error("unknown op");
 }
 
 }  // namespace
@@ -81,20 +52,62 @@ std::vector<Tensor> tensors(const Network& network) {
   return all;
 }
 
+std::size_t arity(Op op) { return op == Op::input ? 0 : op == Op::add ? 2 : 1; }
+
+Shape output_shape(const Network& network, const Node& node) {
+  const auto in = [&](std::size_t i) -> const Shape& {
+    return network.nodes[node.inputs[i]].shape;
+  };
+  require(node.stride >= 1 && node.kernel >= 1, node.name + ": a stride or window of 0 pixels");
+  switch (node.op) {
+    case Op::input:
+      return network.input;
+    case Op::conv:
+      return windowed(node, in(0), node.shape.channels);
+    case Op::max_pool:
+      return windowed(node, in(0), in(0).channels);
+    case Op::subsample_pad:
+      require(node.shape.channels >= in(0).channels, node.name + ": it can only add channels");
+      return {node.shape.channels, (in(0).height + node.stride - 1) / node.stride,
+              (in(0).width + node.stride - 1) / node.stride};
+    case Op::global_avg_pool:
+      return {in(0).channels, 1, 1};
+    case Op::linear:
+      require(in(0).height == 1 && in(0).width == 1, node.name + ": its input is not one pixel");
+      return {node.shape.channels, 1, 1};
+    case Op::add:
+      require(in(0) == in(1), node.name + ": the two inputs differ in shape");
+      return in(0);
+    case Op::loss:
+      require(in(0) == Shape{network.classes, 1, 1},
+              node.name + ": its input is not one value for each class");
+      return in(0);
+    case Op::batch_norm:
+    case Op::relu:
+      return in(0);
+  }
+  throw Error("unknown op");
+}
+
 void validate(const Network& network) {
   std::set<std::string> names;
-  check(!network.nodes.empty() && network.nodes.front().op == Op::input,
-        network.name + ": the first node must be the input");
-  check(network.nodes.back().op == Op::loss, network.name + ": the last node must be the loss");
+  require(!network.nodes.empty() && network.nodes.front().op == Op::input,
+          network.name + ": the first node must be the input");
+  require(network.nodes.back().op == Op::loss, network.name + ": the last node must be the loss");
   for (std::size_t i = 0; i < network.nodes.size(); ++i) {
     const Node& node = network.nodes[i];
-    check(names.insert(node.name).second, "two nodes are named " + node.name);
-    const std::size_t arity = node.op == Op::input ? 0 : node.op == Op::add ? 2 : 1;
-    check(node.inputs.size() == arity, node.name + ": wrong number of inputs");
+    require(names.insert(node.name).second, "two nodes are named " + node.name);
+    require((node.op == Op::input) == (i == 0), node.name + ": only the first node is the input");
+    require((node.op == Op::loss) == (i + 1 == network.nodes.size()),
+            node.name + ": only the last node is the loss");
+    require(node.inputs.size() == arity(node.op), node.name + ": wrong number of inputs");
     for (std::size_t input : node.inputs)
-      check(input < i, node.name + ": an input does not come before it");
-    check(node.shape == expected_shape(network, node), node.name + ": the shape does not follow");
+      require(input < i, node.name + ": an input does not come before it");
+    require(node.shape == output_shape(network, node), node.name + ": the shape does not follow");
   }
+  const auto readers = nn::readers(network);
+  for (std::size_t i = 0; i + 1 < readers.size(); ++i)
+    require(!readers[i].empty(), network.nodes[i].name + ": no node reads it");
 }
 
 std::vector<std::vector<std::size_t>> readers(const Network& network) {

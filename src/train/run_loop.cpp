@@ -13,6 +13,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/record.hpp"
+#include "lockstep/model/network_text.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/stop_signal.hpp"
 
@@ -263,6 +264,8 @@ void RunLoop::save(const std::filesystem::path& path) {
   const double began_s = now_s();
   model::CheckpointHeader header;
   header.progress = progress_;
+  header.network = model::network_text(trainer_.network());
+  header.preparation = preparation(config_, data_.input());
   header.backend = backend_.description();
   header.build = build_id();
   header.world = static_cast<std::uint64_t>(control_.world());

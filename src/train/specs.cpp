@@ -19,12 +19,15 @@ bool is_stretched(const config::Config& config, const data::DataSetInfo& stored)
   return config.data.crop == config::CropChoice::random_resized;
 }
 
+/// The shorter side that images usually get before a window of this side is cut out of them.
+std::size_t usual_short_side(std::size_t side) { return (side * 256 + 112) / 224; }
+
 /// The shorter side to resize to before cutting out a window; 0: no resize.
 std::size_t short_side(const config::Config& config, const data::DataSetInfo& stored,
                        std::size_t side) {
   if (config.data.resize > 0) return config.data.resize;
   const bool by_custom = stored.encoding == data::Encoding::jpeg || is_stretched(config, stored);
-  return by_custom ? (side * 256 + 112) / 224 : 0;
+  return by_custom ? usual_short_side(side) : 0;
 }
 
 std::string shape_text(const data::DataSetInfo& info) {
@@ -109,18 +112,23 @@ data::MixSpec training_mix(const config::Config& config) {
   return {.mixup = config.data.mixup, .cutmix = config.data.cutmix, .seed = config.seed};
 }
 
+model::Preparation preparation(const config::Config& config, const data::DataSetInfo& input) {
+  const std::size_t side = std::min(input.height, input.width), usual = usual_short_side(side);
+  if (config.data.resize > 0) return {model::Fit::all, config.data.resize};
+  if (config.data.crop == config::CropChoice::random_resized) return {model::Fit::others, usual};
+  return {config.data.size > 0 ? model::Fit::jpegs : model::Fit::jpegs_only, usual};
+}
+
 data::AugmentSpec evaluation_augment(const config::Config& config, const data::DataSetInfo& input,
                                      const data::DataSetInfo& stored) {
-  data::AugmentSpec spec{.crop = data::Crop::centre, .height = input.height, .width = input.width};
-  const bool raw = stored.encoding == data::Encoding::raw;
-  const bool fits = raw && stored.height == input.height && stored.width == input.width;
-  const bool resizes =
-      config.data.resize > 0 || config.data.size > 0 || is_stretched(config, stored);
-  if (raw && !fits && !resizes)
-    return {};  // as stored: a later check says that it does not belong there
-  if (!fits || config.data.resize > 0)
-    spec.short_side = short_side(config, stored, std::min(input.height, input.width));
-  return spec;
+  return model::evaluation_augment(preparation(config, input), input, stored);
+}
+
+model::Description describe_by_config(const model::CheckpointHeader& header,
+                                      const std::filesystem::path& path) {
+  config::Config config;
+  config::apply_toml(config, header.config, path.string());
+  return {make_network(config, header.input), header.input, preparation(config, header.input)};
 }
 
 nn::Network make_network(const config::Config& config, const data::DataSetInfo& data) {

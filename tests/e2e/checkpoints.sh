@@ -41,7 +41,8 @@ verdict $? 'a run whose checkpoints are all damaged is an error, and nothing is 
 
 # ---- damaged, with a correct checksum ---------------------------------------------------------------
 if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
-  /usr/bin/python3 "$support/hostile_checkpoint.py" sound/checkpoints/step-00000010.h5 hostile.h5
+  /usr/bin/python3 "$support/edit_checkpoint.py" sound/checkpoints/step-00000010.h5 hostile.h5 \
+    texts backend
   hostile() {  # hostile NAME COMMAND...
     run "$LOCKSTEP" "${@:2}"
     ((status == 2)) && says "^error: hostile.h5: the attribute 'backend' has 6 strings where one is expected$" &&

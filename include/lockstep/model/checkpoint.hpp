@@ -9,6 +9,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/data/data_set_info.hpp"
+#include "lockstep/model/preparation.hpp"
 
 namespace lockstep::model {
 
@@ -24,16 +25,24 @@ struct Progress {
   std::uint64_t best_epoch = 0;
 };
 
+/// The format that is written, and the oldest one that is read. From 3 on a file explains its
+/// network on its own.
+inline constexpr int checkpoint_format = 3, oldest_checkpoint_format = 2;
+
 /// Everything in a checkpoint except the tensors.
 struct CheckpointHeader {
+  int format = checkpoint_format;  ///< of the file that was read
   Progress progress;
-  std::string config;               ///< resolved, as TOML
+  std::string network;              ///< see network_text(); empty in a file of format 2
+  Preparation preparation;          ///< of images; not known from a file of format 2
+  std::string config;               ///< resolved, as TOML; empty where it was removed
   std::string backend;              ///< Backend::description(); bit-exactness depends on it
   std::string build;                ///< build_id(); bit-exactness depends on it, too
   std::uint64_t world = 1;          ///< ranks
   std::uint64_t metrics_bytes = 0;  ///< length of metrics.jsonl when this was written
   data::DataSetInfo input;  ///< the training set as the network sees it; a position in it is only
                             ///< meaningful for this number of rows
+  bool explains_itself() const { return format > oldest_checkpoint_format; }
 };
 
 /// One named tensor of a file, without its values.
@@ -45,8 +54,9 @@ struct TensorEntry {
 
 /// Writes the state to `path`, atomically. The file is HDF5 with groups `weights` (learned tensors
 /// and running statistics) and `momentum`, in float32 in the plain layout under torchvision's
-/// names. Header fields are attributes of the root. Class names and the configuration (bytes of
-/// TOML) are data sets `classes` and `config`, because an attribute holds only 64 KiB. A user block
+/// names. Header fields are attributes of the root. Class names, the network (bytes of JSON) and
+/// the configuration (bytes of TOML) are data sets `classes`, `network` and `config`, because an
+/// attribute holds only 64 KiB. data/CHECKPOINT.md specifies all of it. A user block
 /// of 512 bytes before the HDF5 part holds the CRC-32C and the length of that part, so that a
 /// change of any byte is found. The same state gives the same bytes. Throws InputError naming the
 /// path and the reason; a tensor that is not finite is an error, too. An older file at `path` then
@@ -58,7 +68,7 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
 bool looks_like_checkpoint(const std::filesystem::path& path);
 
 /// Checks every byte of the file. Throws InputError naming it when it is missing, not a checkpoint,
-/// truncated or altered.
+/// of a format that is not known, truncated or altered.
 void verify_checkpoint(const std::filesystem::path& path);
 
 /// Verifies, then reads the header.

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/choices.hpp"
+
 namespace lockstep::nn {
 
 enum class Op {
@@ -77,11 +79,34 @@ std::vector<Tensor> tensors(const Network& network);
 /// True for the tensors that are learned by gradients; false for running statistics.
 bool learned(Role role);
 
-/// Throws Error when names repeat, an input is not earlier, or a shape does not follow from its
-/// inputs.
+/// How many inputs such a node has.
+std::size_t arity(Op op);
+
+/// The shape that follows from the node's fields and inputs, which are earlier nodes of `network`.
+/// Of node.shape it reads only the channels, where the op chooses them (conv, subsample_pad,
+/// linear). Throws InputError naming the node when there is no such shape.
+Shape output_shape(const Network& network, const Node& node);
+
+/// Throws InputError naming the node when names repeat, an input is not earlier, a shape does not
+/// follow from its inputs, or the nodes do not lead from one input to one loss over the classes.
 void validate(const Network& network);
 
 /// For each node, the nodes that read it, in network order.
 std::vector<std::vector<std::size_t>> readers(const Network& network);
 
 }  // namespace lockstep::nn
+
+template <>
+struct lockstep::Choices<lockstep::nn::Op> {
+  using enum nn::Op;
+  static constexpr Choice<nn::Op> all[] = {{input, "input"},
+                                           {conv, "conv"},
+                                           {batch_norm, "batch_norm"},
+                                           {relu, "relu"},
+                                           {add, "add"},
+                                           {max_pool, "max_pool"},
+                                           {subsample_pad, "subsample_pad"},
+                                           {global_avg_pool, "global_avg_pool"},
+                                           {linear, "linear"},
+                                           {loss, "loss"}};
+};

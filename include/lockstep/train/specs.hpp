@@ -5,6 +5,7 @@
 #include "lockstep/data/data_set.hpp"
 #include "lockstep/data/mix.hpp"
 #include "lockstep/data/sampler.hpp"
+#include "lockstep/model/model.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -29,9 +30,16 @@ data::AugmentSpec training_augment(const config::Config& config, const data::Dat
 /// How training images are mixed with each other.
 data::MixSpec training_mix(const config::Config& config);
 
+/// How images of any size become the input in an evaluation, for a network with this `input`.
+model::Preparation preparation(const config::Config& config, const data::DataSetInfo& input);
+
 /// The same for validation, for a network with this `input`: nothing is random or mixed.
 data::AugmentSpec evaluation_augment(const config::Config& config, const data::DataSetInfo& input,
                                      const data::DataSetInfo& stored);
+
+/// Explains a checkpoint of format 2 by the configuration in it. Throws InputError naming `path`.
+model::Description describe_by_config(const model::CheckpointHeader& header,
+                                      const std::filesystem::path& path);
 
 /// The network that the configuration names, for images of this data set.
 nn::Network make_network(const config::Config& config, const data::DataSetInfo& data);

@@ -28,8 +28,8 @@ class Lowering {
   }
 
  private:
-  [[noreturn]] void refuse(std::size_t node, const char* why) const {
-    throw Error("the CPU backend cannot place " + network_.nodes[node].name + ": " + why);
+  [[noreturn]] void refuse(std::size_t node, const std::string& why) const {
+    throw InputError("the CPU backend cannot place " + network_.nodes[node].name + ": " + why);
   }
 
   void lower_node(std::size_t i) {
@@ -56,6 +56,7 @@ class Lowering {
         put(unit);
         return;
       case Op::linear: {
+        require_one_reader(i, Op::loss);
         const std::size_t pool = node.inputs[0];
         if (network_.nodes[pool].op != Op::global_avg_pool)
           refuse(i, "a linear layer must follow global average pooling");
@@ -65,13 +66,34 @@ class Lowering {
         return;
       }
       case Op::input:
+        return;
       case Op::batch_norm:
       case Op::add:
       case Op::subsample_pad:
       case Op::global_avg_pool:
       case Op::loss:
-        return;  // parts of the neighbouring units
+        judge_part(i);
+        return;
     }
+  }
+
+  /// Checks a node that is a part of the neighbouring units.
+  void judge_part(std::size_t i) const {
+    const Op op = network_.nodes[i].op;
+    const auto reads = [&](Op other) {
+      return network_.nodes[network_.nodes[i].inputs[0]].op == other;
+    };
+    if (op == Op::batch_norm && !reads(Op::conv)) refuse(i, "it must follow a convolution");
+    if (op == Op::batch_norm && readers_[i].size() != 1) refuse(i, "exactly one node must read it");
+    if (op == Op::add) require_one_reader(i, Op::relu);
+    if (op == Op::subsample_pad) require_one_reader(i, Op::add);
+    if (op == Op::global_avg_pool) require_one_reader(i, Op::linear);
+    if (op == Op::loss && !reads(Op::linear)) refuse(i, "it must follow a linear layer");
+  }
+
+  void require_one_reader(std::size_t i, Op op) const {
+    if (readers_[i].size() != 1 || network_.nodes[readers_[i][0]].op != op)
+      refuse(i, std::string("exactly one node must read it, of op ") + choice_name(op));
   }
 
   void lower_relu(std::size_t i) {

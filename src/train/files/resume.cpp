@@ -38,6 +38,9 @@ std::optional<ResumePoint> find_resume_point(const config::Config& config,
 std::vector<std::string> judge_resume(const ResumePoint& point, const config::Config& now,
                                       const ResumeConditions& conditions) {
   const model::CheckpointHeader& header = point.header;
+  require(!header.config.empty(),
+          fmt::format("{}: its configuration was removed, so no run can resume from it",
+                      point.checkpoint.string()));
   config::Config before;
   config::apply_toml(before, header.config, point.checkpoint.string());
 

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/base/choices.hpp"
+#include "lockstep/data/augment.hpp"
+#include "lockstep/data/data_set_info.hpp"
+
+namespace lockstep::model {
+
+/// Which images are resized before an evaluation cuts out their middle. Pixels that already have
+/// the input's size are taken as they are, except with `all`.
+enum class Fit {
+  all,         ///< all images
+  others,      ///< JPEGs, and pixels of another size
+  jpegs,       ///< JPEGs; of pixels of another size only the middle is cut out
+  jpegs_only,  ///< JPEGs; pixels of another size do not belong to this network
+};
+
+/// How an image becomes the network's input when nothing is random.
+struct Preparation {
+  Fit fit = Fit::jpegs_only;
+  std::size_t short_side = 0;  ///< pixels that a resized image's shorter side gets
+  bool operator==(const Preparation&) const = default;
+};
+
+/// What that means for the rows of a data set, for a network with this `input`.
+data::AugmentSpec evaluation_augment(const Preparation& preparation, const data::DataSetInfo& input,
+                                     const data::DataSetInfo& stored);
+
+}  // namespace lockstep::model
+
+template <>
+struct lockstep::Choices<lockstep::model::Fit> {
+  static constexpr Choice<model::Fit> all[] = {{model::Fit::all, "all"},
+                                               {model::Fit::others, "others"},
+                                               {model::Fit::jpegs, "jpegs"},
+                                               {model::Fit::jpegs_only, "jpegs-only"}};
+};

@@ -1,0 +1,110 @@
+#include "lockstep/model/model.hpp"
+
+#include <cmath>
+#include <span>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/model/network_text.hpp"
+
+namespace lockstep::model {
+namespace {
+
+/// Keeps weights in plain memory. A tensor takes memory only when it is imported: by then its size
+/// is known to be that of the tensor in the file.
+class PlainWeights final : public backend::Parameters {
+ public:
+  explicit PlainWeights(const nn::Network& network)
+      : layout_(nn::arena_layout(network, [](const nn::Tensor& tensor) { return tensor.count(); })),
+        values_(layout_.slices.size()) {}
+
+  const nn::ArenaLayout& layout() const override { return layout_; }
+  float* device_pointer(backend::Part) override { throw Error("a file's weights have no arena"); }
+  void import_slice(backend::Part, std::size_t slice, std::span<const float> plain) override {
+    values_[slice].assign(plain.begin(), plain.end());
+  }
+  void export_slice(backend::Part, std::size_t, std::span<float>) const override {
+    throw Error("a file's weights have no parts");
+  }
+  std::uint32_t hash() const override { throw Error("a file's weights have no hash"); }
+
+  std::vector<Weight> take() {
+    std::vector<Weight> weights;
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      weights.push_back({layout_.slices[i].tensor, std::move(values_[i])});
+    return weights;
+  }
+
+ private:
+  nn::ArenaLayout layout_;
+  std::vector<std::vector<float>> values_;  // by slice
+};
+
+/// Throws InputError naming the file unless the parts of its description fit each other.
+void judge(const Description& about, const std::filesystem::path& path) {
+  const auto expect = [&path](bool holds, const std::string& what) {
+    require(holds, fmt::format("{}: {}", path.string(), what));
+  };
+  const data::DataSetInfo& input = about.input;
+  const nn::Shape& shape = about.network.input;
+  expect(
+      nn::Shape{input.channels, input.height, input.width} == shape,
+      fmt::format("its network takes {} x {} x {}, but its header says {} x {} x {}", shape.height,
+                  shape.width, shape.channels, input.height, input.width, input.channels));
+  expect(input.classes.empty() || input.classes.size() == about.network.classes,
+         fmt::format("its network has {} classes, but it names {}", about.network.classes,
+                     input.classes.size()));
+  for (std::size_t channel = 0; channel < input.channels; ++channel)
+    expect(std::isfinite(input.mean[channel]) && std::isfinite(input.stddev[channel]) &&
+               input.stddev[channel] > 0,
+           fmt::format("mean {} and deviation {} of channel {} cannot normalise anything",
+                       input.mean[channel], input.stddev[channel], channel));
+}
+
+nn::Network read_network(const CheckpointHeader& header, const std::filesystem::path& path) {
+  try {
+    return parse_network(header.network);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: the data set /network: {}", path.string(), error.what()));
+  }
+}
+
+}  // namespace
+
+Description describe(const std::filesystem::path& path, const DescribeOld& describe_old) {
+  CheckpointHeader header = read_header(path);
+  Description about;
+  if (header.explains_itself()) {
+    about.network = read_network(header, path);
+    about.input = std::move(header.input);
+    about.preparation = header.preparation;
+  } else {
+    require(describe_old != nullptr,
+            fmt::format("{}: has checkpoint format {}, which only the configuration of its "
+                        "training explains",
+                        path.string(), header.format));
+    about = describe_old(header, path);
+  }
+  judge(about, path);
+  return about;
+}
+
+Model load(const std::filesystem::path& path, const DescribeOld& describe_old) {
+  Model model{describe(path, describe_old), {}};
+  PlainWeights weights(model.about.network);
+  load_tensors(path, weights, false);
+  model.weights = weights.take();
+  return model;
+}
+
+void put_weights(const Model& model, backend::Parameters& parameters) {
+  const std::vector<nn::Slice>& slices = parameters.layout().slices;
+  check(slices.size() == model.weights.size(), "parameters of another network");
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    check(slices[i].tensor.name == model.weights[i].tensor.name, "parameters of another network");
+    parameters.import_slice(backend::Part::weights, i, model.weights[i].values);
+  }
+}
+
+}  // namespace lockstep::model
