@@ -32,6 +32,7 @@ struct EvalOptions {
   std::string backend = "auto";
   bool share_gpu = false;
   std::string precision;  ///< empty: as trained
+  bool ema = false;
 };
 
 /// A checkpoint and what its header says about the model.
@@ -119,7 +120,10 @@ int evaluate(Launch& launch, const EvalOptions& options) {
   spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
   spec.bind_worker = compute.bind_worker;
   const auto parameters = compute.backend->make_parameters(spec.network, spec.program.precision);
-  model::load_tensors(options.checkpoint, *parameters, false);
+  if (options.ema)
+    model::load_average(options.checkpoint, *parameters);
+  else
+    model::load_tensors(options.checkpoint, *parameters, false);
   const std::string who =
       comm::disagreement(*launch.control, fmt::format("{:08x}", parameters->hash()), "checkpoint");
   require(who.empty(),
@@ -161,6 +165,8 @@ Command add_eval(Arguments root) {
       .one_of({"auto", "cpu", "cuda"})
       .shows_default();
   app.add_flag("--share-gpu", options->share_gpu, "ranks may use one GPU together (for tests)");
+  app.add_flag("--ema", options->ema,
+               "measure the average of the weights that training kept (optim.ema)");
   app.add("--precision", options->precision, "fp32, bf16, ... (default: as trained)");
   return {app, [options](Launch& launch) { return evaluate(launch, *options); }};
 }

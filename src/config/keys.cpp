@@ -183,6 +183,13 @@ std::vector<ConfigKey> optim_keys() {
           .within(0, 1),
       key("optim.decay-norm-and-bias", &C::optim, &O::decay_norm_and_bias,
           "weight decay on batch norm's scale and shift and on biases, too"),
+      key("optim.clip-norm", &C::optim, &O::clip_norm,
+          "scale a step's gradients down to this norm of all of them together (0: never)")
+          .within(0, 1e6),
+      key("optim.ema", &C::optim, &O::ema,
+          "keep an exponential moving average of the weights with this decay, validate it too and "
+          "choose the best checkpoint by it (0: none)")
+          .within(0, 0.999999),
       key("optim.label-smoothing", &C::optim, &O::label_smoothing,
           "in training; the validation loss does not use it")
           .within(0, 0.999999),

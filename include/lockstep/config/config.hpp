@@ -82,6 +82,8 @@ struct Config {
     bool nesterov = false;
     float weight_decay = 1e-4f;
     bool decay_norm_and_bias = true;
+    float clip_norm = 0;
+    double ema = 0;
     float label_smoothing = 0;
     float warmup_epochs = 0;
     float warmup_start = 0;

@@ -1,14 +1,20 @@
 #pragma once
 
+#include <variant>
 #include <vector>
 
+#include "lockstep/optim/sgd.hpp"
+
 namespace lockstep::optim {
+
+/// The rules that backends know. Each is plain data in a separate header; what it means for one
+/// weight is in backend/arithmetic.hpp.
+using Formula = std::variant<Sgd>;
 
 /// How the optimizer changes weights. Weight decay is per slice because biases and batch norm may
 /// be exempt.
 struct UpdateRule {
-  float momentum = 0.9f;
-  bool nesterov = false;
+  Formula formula;
   std::vector<float> weight_decay;  ///< per slice of the arena; ignored for running statistics
 };
 

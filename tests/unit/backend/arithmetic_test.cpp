@@ -56,6 +56,31 @@ TEST_CASE("one update is the CPU's, with and without Nesterov", "[arithmetic]") 
   }
 }
 
+TEST_CASE("one step of the average is the CPU's and leaves equal values equal", "[arithmetic]") {
+  std::vector<float> weight(64), average(64);
+  for (std::size_t i = 0; i < 64; ++i) {
+    weight[i] = drawn(i);
+    average[i] = i % 8 ? drawn(100 + i) : weight[i];
+  }
+  std::vector<float> want = average;
+  cpu::float_kernels().average(0.1f, 64, weight.data(), want.data());
+  for (std::size_t i = 0; i < 64; ++i) {
+    const float got = a::averaged(average[i], weight[i], 0.1f);
+    CHECK(got == Approx(want[i]).margin(1e-7));
+    CHECK(got == Approx(0.9 * average[i] + 0.1 * weight[i]).margin(1e-7));
+    if (average[i] == weight[i]) CHECK(got == average[i]);
+  }
+}
+
+TEST_CASE("gradients are clipped by limit / (norm + 1e-6), and only down", "[arithmetic]") {
+  CHECK(a::clip_factor(4, 1) == Approx(1 / (4 + 1e-6)).epsilon(1e-7));
+  CHECK(a::clip_factor(1, 1) == Approx(1 / (1 + 1e-6)).epsilon(1e-7));
+  CHECK(a::clip_factor(0.9, 1) == 1);
+  CHECK(a::clip_factor(0, 1) == 1);
+  CHECK(a::clip_factor(infinite, 1) == 0);
+  CHECK(a::clip_factor(not_a_number, 1) == 1);
+}
+
 TEST_CASE("loss, places and gradient of a row are the CPU's", "[arithmetic]") {
   constexpr std::int32_t classes = 11;
   for (std::uint64_t row = 0; row < 40; ++row) {

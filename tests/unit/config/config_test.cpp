@@ -231,6 +231,9 @@ TEST_CASE("values out of range are errors that name the key", "[config]") {
   refused("data.slots = 0", "data.slots");
   refused("optim.momentum = 1", "optim.momentum");
   refused("optim.lr = -0.1", "optim.lr");
+  for (const char* ema : {"1", "1.5", "-0.1"})
+    refused(fmt::format("optim.ema = {}", ema), "optim.ema");
+  refused("optim.clip-norm = -1", "optim.clip-norm");
   refused("optim.warmup-epochs = 9", "optim.warmup-epochs");
   refused("optim.decay = \"step\"", "optim.milestones");
   refused("batch = 18446744073709551615", "batch");
