@@ -149,13 +149,24 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
   return spec;
 }
 
+namespace {
+
+optim::Formula make_formula(const config::Config::Optim& given) {
+  if (given.rule == optim::Rule::lars)
+    return optim::Lars{
+        .momentum = given.momentum, .nesterov = given.nesterov, .coefficient = given.trust};
+  return optim::Sgd{.momentum = given.momentum, .nesterov = given.nesterov};
+}
+
+}  // namespace
+
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
                               int world) {
   const std::size_t most = even_share(config.batch, static_cast<std::size_t>(world), 0);
   TrainerSpec spec;
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
-  spec.formula = optim::Sgd{.momentum = config.optim.momentum, .nesterov = config.optim.nesterov};
+  spec.formula = make_formula(config.optim);
   spec.weight_decay = config.optim.weight_decay;
   spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;
   spec.clip_norm = config.optim.clip_norm;

@@ -13,12 +13,13 @@ namespace lockstep::train {
 namespace {
 
 optim::UpdateRule update_rule(const TrainerSpec& spec, const nn::ArenaLayout& layout) {
-  optim::UpdateRule rule{.formula = spec.formula, .weight_decay = {}};
+  optim::UpdateRule rule{.formula = spec.formula, .weight_decay = {}, .adaptive = {}};
   for (const nn::Slice& slice : layout.slices) {
     const nn::Role role = slice.tensor.role;
     const bool is_weight = role == nn::Role::conv_weight || role == nn::Role::linear_weight;
     const bool decays = nn::learned(role) && (is_weight || spec.decay_norm_and_bias);
     rule.weight_decay.push_back(decays ? spec.weight_decay : 0);
+    rule.adaptive.push_back(is_weight ? 1.f : 0.f);
   }
   return rule;
 }

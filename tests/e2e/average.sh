@@ -1,7 +1,7 @@
 #!/bin/bash
-# The average of the weights (optim.ema) and clipped gradients (optim.clip-norm): a resumed run ends
-# with the bits of an uninterrupted one, both validations are reported, the average is evaluated
-# from a checkpoint, and what is turned off leaves no trace.
+# The average of the weights (optim.ema), clipped gradients (optim.clip-norm), LARS: a resumed run
+# ends with the bits of an uninterrupted one, both validations are reported, the average is
+# evaluated from a checkpoint, and what is turned off leaves no trace.
 # computes
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small
@@ -9,7 +9,7 @@ pack_small
 # Ten full steps an epoch and an uneven eleventh of 10 rows.
 plain=("$LOCKSTEP" train --data.train small/train --data.val small/val --batch 24 --threads 1
   --data.keep-last --data.flip --optim.lr 0.05 --checkpoint.every-steps 3)
-train=("${plain[@]}" --optim.ema 0.9 --optim.clip-norm 2)
+train=("${plain[@]}" --optim.ema 0.9 --optim.clip-norm 2 --optim.rule lars --optim.trust 0.5)
 step_file() { echo "$1/checkpoints/step-$(printf %08d "$2").h5"; }  # step_file RUN STEP
 
 for world in 1 4; do

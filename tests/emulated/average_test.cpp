@@ -33,8 +33,8 @@ Outputs run_clip(std::vector<double> values, float limit, bool scaled) {
     std::vector<double> of_chunk(chunks.size(), NAN), of_slice(4, NAN);
     DeviceScalars scalars;
     scalars.inverse_scale = 1.f / 256;
-    slice_squares({chunks.data(), first_chunks.data(), 3, 4, arena_values.floats(), of_chunk.data(),
-                   of_slice.data()},
+    slice_squares({chunks.data(), first_chunks.data(), 0, 3, 0, 4, arena_values.floats(),
+                   of_chunk.data(), of_slice.data()},
                   stream);
     clip(of_slice.data(), 3, limit, scaled, &scalars, stream);
     return Outputs{of_slice, {scalars.clipped_norm, double{scalars.inverse_scale}}};
@@ -92,6 +92,68 @@ TEST_CASE(
       check_near(got[2], w, 0, "exchanged average");
       check_near(got[3], got[0], 0, "exchanged weights");
       if (storage != Storage::fp32) check_near(got[4], rounded(storage, got[0]), 0, "copies");
+    }
+}
+
+TEST_CASE("a LARS step of some slices: trust ratios, momentum, Nesterov, loss scale, copies",
+          "[kernel]") {
+  const std::vector<double> w = rounded(Storage::fp32, some_values(arena, 1)),
+                            v = rounded(Storage::fp32, some_values(arena, 2)),
+                            g = rounded(Storage::fp32, some_values(arena, 3));
+  const std::vector<float> decay = {0, 1e-2f, 1e-3f, 0}, adaptive = {0, 1, 1, 0};
+  for (const Storage storage : all_storages)
+    for (const bool nesterov : {false, true}) {
+      INFO(to_string(storage) << (nesterov ? ", Nesterov" : ""));
+      DeviceScalars scalars;
+      scalars.step.lr = 10;
+      scalars.inverse_scale = 1.f / 256;
+      const Outputs got = in_every_order([&](cudaStream_t stream) {
+        Values weights(Storage::fp32, w), velocities(Storage::fp32, v), gradients(Storage::fp32, g);
+        Values copies(storage, arena);
+        std::vector<double> of_chunk(chunks.size(), NAN), sums(8, NAN);
+        NormArgs norms{chunks.data(),    first_chunks.data(), 1,          3, 1, 4,
+                       weights.floats(), of_chunk.data(),     sums.data()};
+        slice_squares(norms, stream);
+        norms.values = gradients.floats();
+        norms.slice_sums = sums.data() + 4;
+        slice_squares(norms, stream);
+        UpdateArgs args{};
+        args.chunks = chunks.data();
+        args.first_chunk = 1;
+        args.chunk_count = 4;
+        args.weight_decay = decay.data();
+        args.momentum = 0.9f;
+        args.nesterov = nesterov;
+        args.gradients = gradients.floats();
+        args.weights = weights.floats();
+        args.velocities = velocities.floats();
+        args.copies = storage == Storage::fp32 ? nullptr : copies.data();
+        args.storage = storage;
+        args.scalars = &scalars;
+        lars_update(args, {0.01f, 0.5f, adaptive.data(), sums.data(), sums.data() + 4}, stream);
+        return Outputs{weights.read(), velocities.read(), copies.read()};
+      });
+      std::vector<double> want_w = w, want_v = v;
+      for (std::size_t k = 1; k < chunks.size(); ++k) {
+        const std::size_t s = chunks[k].slice;
+        const double norm_w = std::sqrt(sum_of_squares(w, s)),
+                     norm_g = std::sqrt(sum_of_squares(g, s)) / 256;
+        const double trust =
+            adaptive[s] != 0 ? 0.01 * norm_w / (norm_g + double{decay[s]} * norm_w + 0.5) : 1;
+        for (std::size_t i = chunks[k].offset; i < chunks[k].offset + chunks[k].count; ++i) {
+          const double step = 10 * trust * (g[i] / 256 + double{decay[s]} * w[i]);
+          want_v[i] = 0.9 * v[i] + step;
+          want_w[i] -= nesterov ? 0.9 * want_v[i] + step : want_v[i];
+        }
+      }
+      check_near(got[0], want_w, 3e-7, "weights");
+      check_near(got[1], want_v, 3e-7, "momentum");
+      if (storage == Storage::fp32) continue;
+      std::vector<double> copies = rounded(storage, got[0]);
+      std::fill_n(copies.begin(), 16, NAN);
+      for (std::size_t i = 0; i < arena; ++i)
+        if (std::isnan(got[2][i])) copies[i] = NAN;  // between slices
+      check_near(got[2], copies, 0, "copies");
     }
 }
 

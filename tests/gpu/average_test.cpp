@@ -61,6 +61,26 @@ TEST_CASE("a step with clipped gradients and an average is the CPU's", "[gpu]") 
   }
 }
 
+TEST_CASE("a LARS step is the CPU's", "[gpu]") {
+  if (!gpu()) return;
+  for (const nn::Network& network : all_sketches()) {
+    const Case c = settled_case(network, 3);
+    Compiled device(c, 3, gpu(), Precision::fp32), host(c, 3, two_threads(), Precision::fp32);
+    const nn::ArenaLayout& layout = host.parameters->layout();
+    optim::UpdateRule rule{.formula = optim::Lars{.nesterov = true, .coefficient = 0.02f},
+                           .weight_decay = std::vector<float>(layout.slices.size(), 1e-2f)};
+    for (const nn::Slice& slice : layout.slices)
+      rule.adaptive.push_back(slice.tensor.role == nn::Role::conv_weight ? 1.f : 0.f);
+    for (Compiled* each : {&device, &host}) {
+      each->run(c, 0, false);
+      each->backend->update(*each->parameters, rule,
+                            {.lr = 2, .gradient_scale = 1, .statistics_share = 1}, 0,
+                            layout.learned_slices);
+    }
+    for (const Part part : {Part::weights, Part::momentum}) near(device, host, part, 3e-5);
+  }
+}
+
 TEST_CASE("norms on the GPU are the plain sums and have the same bits each time", "[gpu]") {
   if (!gpu()) return;
   const Case c(bottlenecks(), 6, 5);

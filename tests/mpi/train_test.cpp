@@ -93,9 +93,11 @@ TEST_CASE("all ranks hold the same bits after uneven steps, also those that had 
       std::all_of(weights.begin(), weights.end(), [](float w) { return std::isfinite(w); })));
 }
 
-TEST_CASE("norms, clipped gradients and the average have the same bits on all ranks", "[train]") {
+TEST_CASE("norms, clipped gradients, LARS and the average have the same bits on all ranks",
+          "[train]") {
   Ranks ranks;
   train::TrainerSpec spec = small_trainer(2);
+  spec.formula = optim::Lars{.momentum = 0.9f, .nesterov = true, .coefficient = 0.01f};
   spec.clip_norm = 0.25f;
   spec.average = {.decay = 0.9};
   Trainer trainer(spec, *ranks.backend, *ranks.communicator);

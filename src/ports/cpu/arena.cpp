@@ -19,28 +19,14 @@ struct Piece {
   std::size_t slice = 0, offset = 0, count = 0;
 };
 
-std::vector<Piece> cut(const nn::ArenaLayout& layout, std::size_t slices) {
+std::vector<Piece> cut(const nn::ArenaLayout& layout, const Slices& which) {
   std::vector<Piece> pieces;
-  for (std::size_t s = 0; s < slices; ++s) {
+  for (std::size_t s = which.first; s < which.last; ++s) {
     const nn::Slice& slice = layout.slices[s];
     for (std::size_t done = 0; done < slice.size; done += piece_floats)
       pieces.push_back({s, slice.offset + done, std::min(piece_floats, slice.size - done)});
   }
   return pieces;
-}
-
-/// The sum of squares of each of the first `slices` slices.
-std::vector<double> squares(const CpuParameters& parameters, backend::Part part, std::size_t slices,
-                            Team& team) {
-  const std::vector<Piece> pieces = cut(parameters.layout(), slices);
-  std::vector<double> of_piece(pieces.size()), of_slice(slices);
-  team.run([&](std::size_t lane) {
-    const std::size_t lanes = team.lanes(), end = pieces.size() * (lane + 1) / lanes;
-    for (std::size_t p = pieces.size() * lane / lanes; p < end; ++p)
-      of_piece[p] = float_kernels().squares(parameters.at(part, pieces[p].offset), pieces[p].count);
-  });
-  for (std::size_t p = 0; p < pieces.size(); ++p) of_slice[pieces[p].slice] += of_piece[p];
-  return of_slice;
 }
 
 /// Calls work(first, count) once for each lane's part of the arena's first `floats`, a multiple of
@@ -56,9 +42,23 @@ void each_part(std::size_t floats, Team& team, const Work& work) {
 
 }  // namespace
 
+std::vector<double> squares(const CpuParameters& parameters, backend::Part part,
+                            const Slices& which, Team& team) {
+  const std::vector<Piece> pieces = cut(parameters.layout(), which);
+  std::vector<double> of_piece(pieces.size()), of_slice(parameters.layout().slices.size());
+  team.run([&](std::size_t lane) {
+    const std::size_t lanes = team.lanes(), end = pieces.size() * (lane + 1) / lanes;
+    for (std::size_t p = pieces.size() * lane / lanes; p < end; ++p)
+      of_piece[p] = float_kernels().squares(parameters.at(part, pieces[p].offset), pieces[p].count);
+  });
+  for (std::size_t p = 0; p < pieces.size(); ++p) of_slice[pieces[p].slice] += of_piece[p];
+  return of_slice;
+}
+
 std::vector<double> norms(const CpuParameters& parameters, backend::Part part, Team& team) {
   check(part != backend::Part::average || parameters.has_average(), "no average is kept");
-  std::vector<double> found = squares(parameters, part, parameters.layout().slices.size(), team);
+  std::vector<double> found =
+      squares(parameters, part, {0, parameters.layout().slices.size()}, team);
   for (double& norm : found) norm = std::sqrt(norm);
   return found;
 }
@@ -67,7 +67,7 @@ void clip_gradients(CpuParameters& parameters, float limit, Team& team) {
   const nn::ArenaLayout& layout = parameters.layout();
   double sum = 0;
   for (const double slice :
-       squares(parameters, backend::Part::gradients, layout.learned_slices, team))
+       squares(parameters, backend::Part::gradients, {0, layout.learned_slices}, team))
     sum += slice;
   parameters.set_clipped_norm(std::sqrt(sum));
   const float factor = backend::arithmetic::clip_factor(std::sqrt(sum), limit);

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <variant>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
@@ -80,7 +79,9 @@ class CpuBackend final : public backend::Backend {
   }
 
   void update(backend::Parameters& parameters, const optim::UpdateRule& rule,
-              const optim::StepScalars& scalars, std::size_t first, std::size_t last) override;
+              const optim::StepScalars& scalars, std::size_t first, std::size_t last) override {
+    cpu::update(static_cast<CpuParameters&>(parameters), rule, scalars, {first, last}, team_);
+  }
   void update_statistics(backend::Parameters& parameters, std::size_t micro_batches) override;
   std::vector<double> norms(const backend::Parameters& parameters, backend::Part part) override {
     return cpu::norms(static_cast<const CpuParameters&>(parameters), part, team_);
@@ -101,32 +102,6 @@ class CpuBackend final : public backend::Backend {
   SharedBlock block_;
   std::size_t chunk_bytes_;
 };
-
-void CpuBackend::update(backend::Parameters& any, const optim::UpdateRule& rule,
-                        const optim::StepScalars& scalars, std::size_t first, std::size_t last) {
-  auto& parameters = static_cast<CpuParameters&>(any);
-  const std::vector<nn::Slice>& slices = parameters.layout().slices;
-  check(last <= parameters.layout().learned_slices, "only learned slices are updated by gradients");
-  // Each formula is a kernel for a part of one slice.
-  const auto apply = [&](const optim::Sgd& sgd, std::size_t s, std::size_t count, std::size_t at) {
-    float_kernels().sgd({.lr = scalars.lr,
-                         .momentum = sgd.momentum,
-                         .weight_decay = rule.weight_decay[s],
-                         .nesterov = sgd.nesterov},
-                        count, parameters.at(backend::Part::gradients, at),
-                        parameters.at(backend::Part::weights, at),
-                        parameters.at(backend::Part::momentum, at));
-  };
-  team_.run([&](std::size_t lane) {
-    for (std::size_t s = first; s < last; ++s) {
-      const std::size_t vectors = (slices[s].size + 15) / 16, lanes = team_.lanes();
-      const std::size_t begin = vectors * lane / lanes * 16,
-                        end = vectors * (lane + 1) / lanes * 16;
-      const std::size_t at = slices[s].offset + begin;
-      std::visit([&](const auto& formula) { apply(formula, s, end - begin, at); }, rule.formula);
-    }
-  });
-}
 
 void CpuBackend::update_statistics(backend::Parameters& any, std::size_t micro_batches) {
   auto& parameters = static_cast<CpuParameters&>(any);

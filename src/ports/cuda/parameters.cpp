@@ -183,12 +183,13 @@ void CudaParameters::update(const optim::UpdateRule& rule, std::size_t first, st
   args.copies = storage_ == Storage::fp32 ? nullptr : copies_.data();
   args.storage = storage_;
   args.scalars = scalars();
-  const auto apply = [&](const optim::Sgd& sgd) {
-    args.momentum = sgd.momentum;
-    args.nesterov = sgd.nesterov;
-    sgd_update(args, device_.compute().get());
-  };
-  std::visit(apply, rule.formula);
+  std::visit(
+      [&](const auto& formula) {
+        args.momentum = formula.momentum;
+        args.nesterov = formula.nesterov;
+        apply(formula, rule, args, {first, last});
+      },
+      rule.formula);
 }
 
 void CudaParameters::update_statistics(std::size_t micro_batches) {

@@ -81,8 +81,14 @@ class CudaParameters final : public backend::Parameters {
   std::pair<std::size_t, std::size_t> chunks_of(std::size_t first, std::size_t last) const;
   void read(const void* from, void* to, std::size_t bytes) const;
   DeviceScalars read_scalars() const;
-  /// Starts to add the squares of the first `slices` slices; the sums are in slice_sums_.
-  void add_squares(backend::Part part, std::size_t slices) const;
+  /// Starts to add the squares of slices [first, last). Returns where the sums of all slices are;
+  /// weights and other parts have separate places.
+  const double* add_squares(backend::Part part, std::size_t first, std::size_t last) const;
+  /// Each formula's kernels, for slices [first, second).
+  void apply(const optim::Sgd& sgd, const optim::UpdateRule& rule, const UpdateArgs& args,
+             std::pair<std::size_t, std::size_t> slices);
+  void apply(const optim::Lars& lars, const optim::UpdateRule& rule, const UpdateArgs& args,
+             std::pair<std::size_t, std::size_t> slices);
   AverageArgs average_args() const;
 
   backend::Precision precision_;
@@ -95,7 +101,7 @@ class CudaParameters final : public backend::Parameters {
   static constexpr auto average_part = static_cast<std::size_t>(backend::Part::average);
   DeviceBuffer parts_[average_part + 1], copies_, scalars_, device_chunks_;
   mutable DeviceBuffer first_chunks_, chunk_sums_, slice_sums_;  // allocated when first needed
-  Table decay_, kept_;
+  Table decay_, kept_, adaptive_;
   std::optional<optim::StepScalars> newest_step_;
 };
 

@@ -81,6 +81,37 @@ TEST_CASE("gradients are clipped by limit / (norm + 1e-6), and only down", "[ari
   CHECK(a::clip_factor(not_a_number, 1) == 1);
 }
 
+TEST_CASE("one LARS update is the CPU's, with and without Nesterov", "[arithmetic]") {
+  for (const bool nesterov : {false, true}) {
+    std::vector<float> gradient(64), weight(64), velocity(64);
+    for (std::size_t i = 0; i < 64; ++i) {
+      gradient[i] = drawn(i);
+      weight[i] = drawn(100 + i);
+      velocity[i] = drawn(200 + i);
+    }
+    std::vector<float> want_weight = weight, want_velocity = velocity;
+    cpu::float_kernels().lars({0.1f, 0.9f, 1e-2f, nesterov}, 64, gradient.data(),
+                              want_weight.data(), want_velocity.data());
+    for (std::size_t i = 0; i < 64; ++i) {
+      const double step = 0.1 * (gradient[i] + 1e-2 * weight[i]), v = 0.9 * velocity[i] + step;
+      const double w = weight[i] - (nesterov ? 0.9 * v + step : v);
+      a::lars({0.1f, 0.9f, 1e-2f, nesterov}, gradient[i], weight[i], velocity[i]);
+      CHECK(weight[i] == Approx(want_weight[i]).margin(1e-6));
+      CHECK(velocity[i] == Approx(want_velocity[i]).margin(1e-6));
+      CHECK(weight[i] == Approx(w).margin(1e-6));
+      CHECK(velocity[i] == Approx(v).margin(1e-6));
+    }
+  }
+}
+
+TEST_CASE("the trust ratio is 1 where a norm is 0, else that of the norms", "[arithmetic]") {
+  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 5, 2) == Approx(0.001 * 5 / (2 + 1e-4 * 5)));
+  CHECK(a::trust_ratio(0.001f, 0.5f, 0, 5, 2) == Approx(0.001 * 5 / 2.5));
+  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 0, 2) == 1);
+  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 5, 0) == 1);
+  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 5, not_a_number) == 1);
+}
+
 TEST_CASE("loss, places and gradient of a row are the CPU's", "[arithmetic]") {
   constexpr std::int32_t classes = 11;
   for (std::uint64_t row = 0; row < 40; ++row) {

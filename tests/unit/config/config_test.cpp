@@ -315,6 +315,7 @@ TEST_CASE("a key that cannot have an effect is an error, and a resolved configur
   refused("optim.warmup-start = 0.01",
           "optim.warmup-start = 0.01 would have no effect: optim.warmup-epochs is 0");
   refused("[optim]\nmomentum = 0\nnesterov = true", "optim.nesterov");
+  refused("optim.trust = 0.01", "the trust coefficient belongs to 'lars'");
   refused("fuse-norms = true", "precision is 'fp32'; it has engines for fp16 only");
   refused("[data]\ncrop = \"random\"\nmin-area = 0.5", "data.min-area = 0.5");
   accepted("[optim]\ndecay = \"constant\"\nwarmup-epochs = 1\nwarmup-start = 0.01");

@@ -89,6 +89,27 @@ void sgd(const Config::Optim& how, double lr, bool decays, const std::vector<dou
   }
 }
 
+double norm_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v * v;
+  return std::sqrt(sum);
+}
+
+/// MLPerf's reference of LARS; `lr` includes the trust ratio.
+void lars(const Config::Optim& how, double lr, bool adapts, const std::vector<double>& gradient,
+          std::vector<double>& weight, std::vector<double>& velocity) {
+  velocity.resize(weight.size());
+  const double decay = adapts ? static_cast<double>(how.weight_decay) : 0;
+  const double w = norm_of(weight), g = norm_of(gradient);
+  if (adapts && w > 0 && g > 0) lr *= static_cast<double>(how.trust) * w / (g + decay * w);
+  for (std::size_t i = 0; i < weight.size(); ++i) {
+    const double step = lr * (gradient[i] + decay * weight[i]);
+    velocity[i] = static_cast<double>(how.momentum) * velocity[i] + step;
+    weight[i] -=
+        how.nesterov ? static_cast<double>(how.momentum) * velocity[i] + step : velocity[i];
+  }
+}
+
 /// PyTorch's clip_grad_norm_. Returns the norm before it.
 double clip(float limit, Values& gradients) {
   double sum = 0;
@@ -171,6 +192,35 @@ TEST_CASE("two steps are SGD's formula with what the configuration says", "[trai
     CHECK(report.metrics.loss / rows == Approx(loss).epsilon(1e-4));
     CHECK(report.gradient_norm.has_value() == (config.optim.clip_norm > 0));
     if (report.gradient_norm) CHECK(*report.gradient_norm == Approx(norm).epsilon(1e-3));
+  }
+  const Values after = learned(trainer);
+  for (const bool among : {true, false})
+    CHECK(apart(before, after, oracle.parameters, weights, among) <= 1e-3);
+}
+
+TEST_CASE("two steps are LARS's formula, also with several buckets and threads", "[trainer]") {
+  const bool nesterov = GENERATE(false, true);
+  Config config = given(
+      "[optim]\nrule = \"lars\"\nlr = 10\ntrust = 0.01\nweight-decay = 0.05\n"
+      "decay-norm-and-bias = false\n[model-options]\nzero-init-residual = true\n");
+  config.optim.nesterov = nesterov;
+  config.comm.bucket_mb = 0.01f;
+  const Rows data;
+  const auto backend = make_cpu_backend({std::vector<std::vector<int>>(2)});
+  SoloCommunicator nobody;
+  Trainer trainer(make_trainer_spec(config, small_data(), 1), *backend, nobody);
+  CHECK(trainer.buckets() > 10);
+  const Values before = learned(trainer);
+  Oracle oracle(trainer.network());
+  oracle.parameters = before;
+  const std::set<std::string> weights = plain_weights(trainer.network());
+  Values velocity;
+  for (const float lr : {0.5f, 0.25f}) {
+    oracle.forward(data.images, data.targets);
+    for (const auto& [name, gradient] : oracle.backward())
+      lars(config.optim, lr, weights.contains(name), gradient, oracle.parameters[name],
+           velocity[name]);
+    trainer.step(data.batch, rows, lr);
   }
   const Values after = learned(trainer);
   for (const bool among : {true, false})

@@ -75,6 +75,9 @@ struct FloatKernels {
   void (*add)(const float* from, std::size_t count, float* to);  ///< to += from
   void (*sgd)(const SgdUpdate& rule, std::size_t count, const float* gradient, float* weight,
               float* velocity);
+  /// The same with the lr in the velocity; lr includes the trust ratio.
+  void (*lars)(const SgdUpdate& rule, std::size_t count, const float* gradient, float* weight,
+               float* velocity);
   /// The sum of squares, in double: the same bits with any instruction set.
   double (*squares)(const float* values, std::size_t count);
   /// count: a multiple of 16 here and below.

@@ -230,13 +230,22 @@ void add_gradient(const void* from, std::size_t count, Storage storage, bool acc
 struct NormArgs {
   const Chunk* chunks;              ///< of all slices, in order
   const std::size_t* first_chunks;  ///< per slice, and one more: the number of chunks
-  std::size_t slices = 0, chunk_count = 0;
-  const float* values;  ///< a whole part of the arena
-  double* chunk_sums;   ///< scratch, one for each chunk
-  double* slice_sums;   ///< sums of squares, one for each slice
+  std::size_t first_slice = 0, slices = 0;
+  std::size_t first_chunk = 0, chunk_count = 0;  ///< of these slices
+  const float* values;                           ///< a whole part of the arena
+  double* chunk_sums;                            ///< scratch, one for each chunk of all
+  double* slice_sums;                            ///< sums of squares, one for each slice of all
 };
-/// The sums of squares of the first args.slices slices, which have args.chunk_count chunks.
+/// The sums of squares of slices [first_slice, first_slice + slices).
 void slice_squares(const NormArgs& args, cudaStream_t stream);
+/// LARS: as sgd_update, with each slice's rate times its trust ratio (optim/lars.hpp).
+struct LarsArgs {
+  float coefficient = 0, epsilon = 0;
+  const float* adaptive;  ///< per slice: 1, or 0 for a trust ratio of 1
+  const double *weight_sums, *gradient_sums;
+};
+void lars_update(const UpdateArgs& args, const LarsArgs& lars, cudaStream_t stream);
+
 /// From the sums of squares of all gradients: clipped_norm, and inverse_scale times the factor that
 /// brings them down to `limit`. scaled: inverse_scale holds the loss scale of this step, else 1.
 void clip(const double* slice_sums, std::size_t slices, float limit, bool scaled,
