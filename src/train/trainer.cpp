@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
@@ -53,6 +54,32 @@ data::Batch view(const data::Batch& batch, const MicroBatch& part, std::size_t r
   piece.targets += part.first;
   piece.rows = piece.capacity = part.rows;
   return piece;
+}
+
+/// ", and the weights of fc.bias differ in norm": which tensors tell the ranks apart, or nothing if
+/// no norm does. Collective.
+std::string where_ranks_differ(backend::Backend& backend, const backend::Parameters& parameters,
+                               comm::Control& control) {
+  constexpr std::size_t most = 3;
+  std::vector<std::string> found;
+  const auto compare = [&](backend::Part part, const char* what) {
+    std::vector<double> norms = backend.norms(parameters, part);
+    const std::vector<double> largest = control.max(norms, "weight audit");
+    for (double& norm : norms) norm = -norm;
+    const std::vector<double> smallest = control.max(norms, "weight audit");
+    for (std::size_t s = 0; s < norms.size(); ++s)
+      if (!(largest[s] == -smallest[s]))
+        found.push_back(
+            fmt::format("the {} of {}", what, parameters.layout().slices[s].tensor.name));
+  };
+  compare(backend::Part::weights, "weights");
+  compare(backend::Part::momentum, "momentum");
+  if (parameters.has_average()) compare(backend::Part::average, "average");
+  if (found.empty()) return "";
+  const std::size_t others = found.size() - std::min(found.size(), most);
+  found.resize(found.size() - others);
+  return fmt::format("; {}{} differ in norm", join(found, ", "),
+                     others > 0 ? fmt::format(" and {} more", others) : "");
 }
 
 void add(backend::Metrics& sum, const backend::Metrics& more) {
@@ -226,7 +253,8 @@ void Trainer::audit(comm::Control& control, std::uint64_t step) const {
   const std::string who =
       comm::disagreement(control, fmt::format("{:08x}", parameters_->hash()), "weight audit");
   if (!who.empty())
-    throw Error(fmt::format("ranks diverged at step {}: the state's hash is {}", step, who));
+    throw Error(fmt::format("ranks diverged at step {}: the state's hash is {}{}", step, who,
+                            where_ranks_differ(backend_, *parameters_, control)));
 }
 
 }  // namespace lockstep::train

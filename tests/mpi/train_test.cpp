@@ -149,6 +149,8 @@ TEST_CASE("the audit says at which step ranks diverged, and which", "[train]") {
   }
   INFO(message);
   REQUIRE(on_every_rank(message.find("ranks diverged at step 42") != std::string::npos));
+  REQUIRE(
+      on_every_rank(message.find("; the weights of fc.bias differ in norm") != std::string::npos));
   if (ranks.size() > 2)  // with two, none is known to be right: both are named
     REQUIRE(on_every_rank(message.find(" on rank " + std::to_string(odd)) != std::string::npos));
 }

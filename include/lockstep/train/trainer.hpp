@@ -86,7 +86,7 @@ class Trainer {
                   const std::function<std::optional<NextBatch>()>& next = {});
 
   /// Compares all ranks' weights, momentum and average. Throws Error "ranks diverged at step S",
-  /// naming the ranks that differ from the most common state.
+  /// naming the ranks that differ from the most common state, and tensors that differ in norm.
   void audit(comm::Control& control, std::uint64_t step) const;
 
   backend::Parameters& parameters() { return *parameters_; }
