@@ -32,6 +32,7 @@ struct EvalOptions {
   std::string backend = "auto";
   bool share_gpu = false;
   std::string precision;  ///< empty: as trained
+  bool ema = false;
 };
 
 /// How the training of this checkpoint computed and read its data, for whatever the options do not
@@ -147,7 +148,10 @@ int evaluate(Launch& launch, const EvalOptions& options) {
   const auto parameters = of_checkpoint(options, [&] {
     return compute.backend->make_parameters(spec.network, spec.program.precision);
   });
-  model::put_weights(model, *parameters);
+  if (options.ema)
+    model::load_average(options.checkpoint, *parameters);
+  else
+    model::put_weights(model, *parameters);
   model.weights.clear();
   const std::string who =
       comm::disagreement(*launch.control, fmt::format("{:08x}", parameters->hash()), "checkpoint");
@@ -192,6 +196,8 @@ Command add_eval(Arguments root) {
       .one_of({"auto", "cpu", "cuda"})
       .shows_default();
   app.add_flag("--share-gpu", options->share_gpu, "ranks may use one GPU together (for tests)");
+  app.add_flag("--ema", options->ema,
+               "measure the average of the weights that training kept (optim.ema)");
   app.add("--precision", options->precision, "fp32, bf16, ... (default: as trained)");
   return {app, [options](Launch& launch) { return evaluate(launch, *options); }};
 }

@@ -125,9 +125,11 @@ bool is_mean(const Json& record, const char* key) {
 
 bool is_epoch(const Json& record) {
   const bool validated = record.contains("val_loss") || record.contains("val_top1");
+  const bool averaged = record.contains("ema_loss") || record.contains("ema_top1");
   return is_count(record, "epoch") && is_count(record, "last_step") &&
          is_mean(record, "train_loss") && is_mean(record, "train_top1") &&
-         (!validated || (is_mean(record, "val_loss") && is_mean(record, "val_top1")));
+         (!validated || (is_mean(record, "val_loss") && is_mean(record, "val_top1"))) &&
+         (!averaged || (is_mean(record, "ema_loss") && is_mean(record, "ema_top1")));
 }
 
 bool is_resume(const Json& record) {
@@ -272,6 +274,9 @@ std::string run_as_text(const Json& run) {
     if (epoch.contains("val_top1"))
       text += fmt::format("; validation loss {}, top-1 {}", loss(epoch["val_loss"]),
                           percent(epoch["val_top1"]));
+    if (epoch.contains("ema_top1"))
+      text += fmt::format("; average: loss {}, top-1 {}", loss(epoch["ema_loss"]),
+                          percent(epoch["ema_top1"]));
     text += '\n';
   }
   for (const Json& resume : run["resumes"])

@@ -12,6 +12,7 @@ using optim::Decay;
 bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
 bool may_cut_boxes(const C& c) { return c.data.crop != CropChoice::random; }
 bool has_momentum(const C& c) { return c.optim.momentum > 0; }
+bool is_lars(const C& c) { return c.optim.rule == optim::Rule::lars; }
 bool warms_up(const C& c) { return c.optim.warmup_epochs > 0; }
 bool is_step(const C& c) { return c.optim.decay == Decay::step; }
 bool is_polynomial(const C& c) { return c.optim.decay == Decay::polynomial; }
@@ -176,13 +177,27 @@ std::vector<ConfigKey> optim_keys() {
       key("optim.lr-for-batch", &C::optim, &O::lr_for_batch,
           "linear scaling rule: lr is for this global batch and is scaled to the actual one (0: "
           "not scaled)"),
-      key("optim.momentum", &C::optim, &O::momentum, "of SGD").within(0, 0.999999),
+      key("optim.rule", &C::optim, &O::rule,
+          "SGD, or LARS for large batches, which adapts the rate of each weight tensor to its norm "
+          "and needs an lr of about 5 to 30"),
+      key("optim.trust", &C::optim, &O::trust,
+          "LARS: a tensor's rate is lr * trust * |w| / (|g| + decay * |w|)")
+          .within(0, 1)
+          .needs("optim.rule", is_lars, "the trust coefficient belongs to 'lars'"),
+      key("optim.momentum", &C::optim, &O::momentum, "of SGD and LARS").within(0, 0.999999),
       key("optim.nesterov", &C::optim, &O::nesterov, "Nesterov's momentum")
           .needs("optim.momentum", has_momentum),
       key("optim.weight-decay", &C::optim, &O::weight_decay, "L2, added to the gradient")
           .within(0, 1),
       key("optim.decay-norm-and-bias", &C::optim, &O::decay_norm_and_bias,
           "weight decay on batch norm's scale and shift and on biases, too"),
+      key("optim.clip-norm", &C::optim, &O::clip_norm,
+          "scale a step's gradients down to this norm of all of them together (0: never)")
+          .within(0, 1e6),
+      key("optim.ema", &C::optim, &O::ema,
+          "keep an exponential moving average of the weights with this decay, validate it too and "
+          "choose the best checkpoint by it (0: none)")
+          .within(0, 0.999999),
       key("optim.label-smoothing", &C::optim, &O::label_smoothing,
           "in training; the validation loss does not use it")
           .within(0, 0.999999),

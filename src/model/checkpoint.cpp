@@ -79,6 +79,16 @@ void write_loss_scale(h5::Writer& file, const backend::Parameters& parameters) {
   for (const auto& [name, count] : counts) file.attribute(name, single_shape, &count);
 }
 
+/// The group of a part's tensors.
+std::string group_of(backend::Part part) {
+  return part == backend::Part::weights    ? "weights"
+         : part == backend::Part::momentum ? "momentum"
+                                           : "ema";
+}
+
+/// Written where the file holds an average: the number of its tensors.
+constexpr const char* average_attribute = "ema_tensors";
+
 /// A checkpoint that is open for reading. The checksum proves that it is unchanged, but not who
 /// wrote it, so sizes and types are not trusted.
 class Reader {
@@ -155,6 +165,16 @@ void read_loss_scale(const Reader& file, backend::Parameters& parameters) {
   parameters.set_loss_scale(then);
 }
 
+void read_average(const Reader& file, backend::Parameters& parameters, backend::Part into) {
+  const auto& slices = parameters.layout().slices;
+  std::vector<float> plain;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    plain.resize(slices[i].tensor.count());
+    file.read("ema/" + slices[i].tensor.name, plain);
+    parameters.import_slice(into, i, plain);
+  }
+}
+
 std::string shape_text(const std::vector<std::size_t>& shape) {
   return fmt::format("[{}]", join(shape, ", "));
 }
@@ -192,14 +212,21 @@ void require_same_model(const std::filesystem::path& path, const Reader& file,
 void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                       const backend::Parameters& parameters) {
   const nn::ArenaLayout& layout = parameters.layout();
-  const std::size_t about = 2 * layout.size * sizeof(float) + 512 * layout.slices.size() + 65536;
+  std::vector<backend::Part> parts{backend::Part::weights, backend::Part::momentum};
+  if (parameters.has_average()) parts.push_back(backend::Part::average);
+  const std::size_t about =
+      parts.size() * layout.size * sizeof(float) + 512 * layout.slices.size() + 65536;
   const h5::Session session;
   h5::Writer file = h5::Writer::in_memory(path, about, user_block_bytes);
   write_header(file, header);
   write_loss_scale(file, parameters);
+  if (parameters.has_average()) {
+    const std::uint64_t tensors = layout.slices.size();
+    file.attribute(average_attribute, single_shape, &tensors);
+  }
   std::vector<float> plain;
-  for (const backend::Part part : {backend::Part::weights, backend::Part::momentum}) {
-    const std::string group = part == backend::Part::weights ? "weights" : "momentum";
+  for (const backend::Part part : parts) {
+    const std::string group = group_of(part);
     file.make_group(group);
     for (std::size_t i = 0; i < layout.slices.size(); ++i) {
       const nn::Tensor& tensor = layout.slices[i].tensor;
@@ -257,7 +284,9 @@ std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
   verify_checkpoint(path);
   const Reader file(path);
   std::vector<TensorEntry> tensors;
-  for (const std::string group : {"weights/", "momentum/"})
+  std::vector<std::string> groups{"weights/", "momentum/"};
+  if (file.has(average_attribute)) groups.emplace_back("ema/");
+  for (const std::string& group : groups)
     for (const std::string& name : file.names(group)) {
       TensorEntry tensor{group + name, file.shape(group + name), 0};
       const std::vector<float> values = file.tensor(tensor.name);
@@ -284,6 +313,21 @@ void load_tensors(const std::filesystem::path& path, backend::Parameters& parame
     file.read("momentum/" + tensor.name, plain);
     parameters.import_slice(backend::Part::momentum, i, plain);
   }
+  if (!momentum || !parameters.has_average()) return;
+  if (file.has(average_attribute))
+    read_average(file, parameters, backend::Part::average);
+  else
+    parameters.start_average();
+}
+
+void load_average(const std::filesystem::path& path, backend::Parameters& parameters) {
+  verify_checkpoint(path);
+  const Reader file(path);
+  require(file.has(average_attribute),
+          fmt::format("{}: holds no average of the weights: it was trained with optim.ema = 0",
+                      path.string()));
+  require_same_model(path, file, parameters.layout());
+  read_average(file, parameters, backend::Part::weights);
 }
 
 }  // namespace lockstep::model

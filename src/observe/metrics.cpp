@@ -42,6 +42,7 @@ std::string to_json(const StepRecord& r) {
   if (r.loss_scale)
     scale = fmt::format(R"("loss_scale":{},"skipped_steps":{},)", r.loss_scale->scale,
                         r.loss_scale->skipped);
+  if (r.gradient_norm) scale += fmt::format(R"("gradient_norm":{},)", mean(*r.gradient_norm));
   return fmt::format(
       R"({{"step":{},"epoch":{},"loss":{},"lr":{},{}"data_ms":{:.3f},"forward_ms":{:.3f},)"
       R"("backward_ms":{:.3f},"exposed_comm_ms":{:.3f},"update_ms":{:.3f}}})",
@@ -54,6 +55,9 @@ std::string to_json(const EpochRecord& r) {
   if (r.validation)
     validation = fmt::format(R"("val_loss":{},"val_top1":{:.6f},"val_top5":{:.6f},)",
                              mean(r.validation->loss), r.validation->top1, r.validation->top5);
+  if (r.average)
+    validation += fmt::format(R"("ema_loss":{},"ema_top1":{:.6f},"ema_top5":{:.6f},)",
+                              mean(r.average->loss), r.average->top1, r.average->top5);
   std::string bad_rows;
   if (!r.bad_rows.empty())
     bad_rows = fmt::format(R"("bad_rows":{},)", json_text(nlohmann::json(r.bad_rows)));

@@ -100,6 +100,10 @@ std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double s
     line += fmt::format(" | validation: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %",
                         record.validation->loss, 100 * record.validation->top1,
                         100 * record.validation->top5);
+  if (record.average)
+    line +=
+        fmt::format(" | average: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %", record.average->loss,
+                    100 * record.average->top1, 100 * record.average->top5);
   line += fmt::format(" | {:.0f} images/s, {}", record.images_per_s, human_seconds(seconds));
   constexpr double telling = 0.1;  // as in StragglerWatch
   if (record.data_share > telling)
@@ -118,12 +122,15 @@ std::string times_line(const RunStatistics& seen) {
 }
 
 std::string reached_line(const model::Progress& progress,
-                         const std::optional<Validation>& validation) {
+                         const std::optional<Validation>& validation,
+                         const std::optional<Validation>& average) {
   std::string line = fmt::format("done: {} epoch(s), {} steps", progress.epoch, progress.step);
   const double best = 100 * progress.best_top1;
   if (validation)
-    line += fmt::format(", validation top-1 {:.2f} % (best {:.2f} % in epoch {})",
-                        100 * validation->top1, best, progress.best_epoch);
+    line += fmt::format(
+        ", validation top-1 {:.2f} %{} (best {:.2f} % in epoch {})", 100 * validation->top1,
+        average ? fmt::format(", of the average {:.2f} %", 100 * average->top1) : "", best,
+        progress.best_epoch);
   else if (progress.best_top1 >= 0)
     line += fmt::format(", best validation top-1 {:.2f} % in epoch {}", best, progress.best_epoch);
   return line;
@@ -131,18 +138,22 @@ std::string reached_line(const model::Progress& progress,
 
 std::string summary_json(const config::Config& config, const model::Progress& progress,
                          const RunStatistics& seen, const std::optional<Validation>& validation,
-                         double seconds, std::size_t peak_bytes) {
+                         double seconds, std::size_t peak_bytes,
+                         const std::optional<Validation>& average) {
   const double steps = static_cast<double>(std::max<std::uint64_t>(seen.steps, 1));
   nlohmann::ordered_json json = {{"model", config.model},
                                  {"precision", to_string(config.precision)},
                                  {"batch", config.batch},
                                  {"epochs", progress.epoch},
                                  {"steps", progress.step}};
-  if (validation) {
-    json["val_loss"] = validation->loss;
-    json["val_top1"] = validation->top1;
-    json["val_top5"] = validation->top5;
-  }
+  const auto add = [&json](const std::string& name, const std::optional<Validation>& of) {
+    if (!of) return;
+    json[name + "_loss"] = of->loss;
+    json[name + "_top1"] = of->top1;
+    json[name + "_top5"] = of->top5;
+  };
+  add("val", validation);
+  add("ema", average);
   if (progress.best_top1 >= 0) {
     json["best_val_top1"] = progress.best_top1;
     json["best_epoch"] = progress.best_epoch;

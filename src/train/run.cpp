@@ -27,6 +27,7 @@ void resume_from_checkpoint(RunStart& start, Trainer& trainer, const config::Con
   start.changes = judge_resume(point, config, now);
   model::load_tensors(point.checkpoint, trainer.parameters(), true);
   start.progress = point.header.progress;
+  trainer.continue_after(start.progress.step);
 }
 
 void log_resume(const RunStart& start) {

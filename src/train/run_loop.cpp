@@ -151,7 +151,8 @@ void RunLoop::record_step(const StepReport& report, const StepTotals& totals, fl
                                                           .loss = loss,
                                                           .lr = lr,
                                                           .times = report.times,
-                                                          .loss_scale = report.loss_scale}));
+                                                          .loss_scale = report.loss_scale,
+                                                          .gradient_norm = report.gradient_norm}));
   if (statistics_.steps == 1)
     log::info(fmt::format("first step done {:.2f} s after the start", statistics_.first_step_s));
   log::progress(observe::progress_line(progress_, statistics_,
@@ -172,15 +173,16 @@ bool RunLoop::finish_epoch() {
   if (data_.validation() && (last || due(epoch, config_.eval.every_epochs))) {
     // A run that dies in a long validation resumes from here and repeats only the validation.
     if (keep) save(files_.checkpoints().path_of(progress_.step));
-    record.validation = validate();
-    if (!record.validation) return false;
+    if (!validate(record)) return false;
     statistics_.validation_s = now_s() - validation_began_s;
   }
   record_epoch(record, statistics_.epoch_s + now_s() - validation_began_s);
-  const bool best = record.validation && record.validation->top1 > progress_.best_top1;
+  // Where an average is kept, it is what will be used.
+  const auto& decisive = record.average ? record.average : record.validation;
+  const bool best = decisive && decisive->top1 > progress_.best_top1;
   begin_next_epoch();
   if (best) {
-    progress_.best_top1 = record.validation->top1;
+    progress_.best_top1 = decisive->top1;
     progress_.best_epoch = epoch;
     // This comes first: no checkpoint may count a best one that does not exist.
     save_best();
@@ -206,7 +208,22 @@ observe::EpochRecord RunLoop::epoch_record() const {
           .data_share = waits[1]};
 }
 
-std::optional<observe::Validation> RunLoop::validate() {
+bool RunLoop::validate(observe::EpochRecord& record) {
+  record.validation = evaluate();
+  if (!record.validation) return false;
+  if (trainer_.keeps_average()) {
+    backend_.swap_average(trainer_.parameters());
+    record.average = evaluate();
+    backend_.swap_average(trainer_.parameters());
+    if (!record.average) return false;
+  }
+  newest_validation_ = record.validation;
+  newest_average_ = record.average;
+  return true;
+}
+
+/// Empty if the ranks agreed to stop.
+std::optional<observe::Validation> RunLoop::evaluate() {
   comm::activity::enter(comm::Phase::evaluation);
   const Evaluation result = evaluator().evaluate();
   if (result.stopped) return std::nullopt;
@@ -214,7 +231,7 @@ std::optional<observe::Validation> RunLoop::validate() {
           fmt::format("the validation's loss is {} after step {} (epoch {}): training diverged. "
                       "Lower optim.lr or lengthen optim.warmup-epochs",
                       result.mean.loss, progress_.step, progress_.epoch + 1));
-  return newest_validation_ = result.mean;
+  return result.mean;
 }
 
 /// Compiled when first needed.
@@ -298,9 +315,10 @@ void RunLoop::write_summary() {
   const double peak = control_.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
   if (!is_root()) return;
   files_.write_summary(observe::summary_json(config_, progress_, statistics_, newest_validation_,
-                                             seconds, static_cast<std::size_t>(peak)));
+                                             seconds, static_cast<std::size_t>(peak),
+                                             newest_average_));
   log::info(fmt::format("{}, in {}; {:.0f} images/s; peak memory {} a rank",
-                        observe::reached_line(progress_, newest_validation_),
+                        observe::reached_line(progress_, newest_validation_, newest_average_),
                         human_seconds(seconds), statistics_.images_per_s(), human_bytes(peak)));
   if (statistics_.steps > 0) log::info(observe::times_line(statistics_));
   log::info(fmt::format("{}: config.toml metrics.jsonl binding.json summary.json checkpoints/",

@@ -61,7 +61,9 @@ class RunLoop {
   bool
   finish_epoch();  ///< false if the ranks agreed to stop in its validation, which is then still due
   observe::EpochRecord epoch_record() const;
-  std::optional<observe::Validation> validate();  ///< empty if the ranks agreed to stop
+  /// Fills the record's validations; false if the ranks agreed to stop.
+  bool validate(observe::EpochRecord& record);
+  std::optional<observe::Validation> evaluate();
   Evaluator& evaluator();
   void record_epoch(const observe::EpochRecord& record, double seconds);
   void begin_next_epoch();
@@ -91,7 +93,7 @@ class RunLoop {
   observe::RunStatistics statistics_;
   observe::StragglerWatch stragglers_;
   std::optional<Evaluator> evaluator_;  ///< compiled when first needed
-  std::optional<observe::Validation> newest_validation_;
+  std::optional<observe::Validation> newest_validation_, newest_average_;
 };
 
 }  // namespace lockstep::train

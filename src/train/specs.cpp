@@ -150,11 +150,23 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
   spec.precision = config.precision;
   spec.deterministic = config.deterministic;
   spec.fuse_norms = config.fuse_norms;
+  spec.keeps_average = config.optim.ema > 0;
   spec.label_smoothing = config.optim.label_smoothing;
   spec.mean = data.mean;
   spec.stddev = data.stddev;
   return spec;
 }
+
+namespace {
+
+optim::Formula make_formula(const config::Config::Optim& given) {
+  if (given.rule == optim::Rule::lars)
+    return optim::Lars{
+        .momentum = given.momentum, .nesterov = given.nesterov, .coefficient = given.trust};
+  return optim::Sgd{.momentum = given.momentum, .nesterov = given.nesterov};
+}
+
+}  // namespace
 
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
                               int world) {
@@ -162,10 +174,11 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   TrainerSpec spec;
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
-  spec.momentum = config.optim.momentum;
-  spec.nesterov = config.optim.nesterov;
+  spec.formula = make_formula(config.optim);
   spec.weight_decay = config.optim.weight_decay;
   spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;
+  spec.clip_norm = config.optim.clip_norm;
+  spec.average = {.decay = config.optim.ema};
   spec.bucket_bytes = static_cast<std::size_t>(config.comm.bucket_mb * 1e6);
   spec.seed = config.seed;
   return spec;

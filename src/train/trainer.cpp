@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
@@ -13,12 +14,13 @@ namespace lockstep::train {
 namespace {
 
 optim::UpdateRule update_rule(const TrainerSpec& spec, const nn::ArenaLayout& layout) {
-  optim::UpdateRule rule{.momentum = spec.momentum, .nesterov = spec.nesterov, .weight_decay = {}};
+  optim::UpdateRule rule{.formula = spec.formula, .weight_decay = {}, .adaptive = {}};
   for (const nn::Slice& slice : layout.slices) {
     const nn::Role role = slice.tensor.role;
     const bool is_weight = role == nn::Role::conv_weight || role == nn::Role::linear_weight;
     const bool decays = nn::learned(role) && (is_weight || spec.decay_norm_and_bias);
     rule.weight_decay.push_back(decays ? spec.weight_decay : 0);
+    rule.adaptive.push_back(is_weight ? 1.f : 0.f);
   }
   return rule;
 }
@@ -54,6 +56,32 @@ data::Batch view(const data::Batch& batch, const MicroBatch& part, std::size_t r
   return piece;
 }
 
+/// ", and the weights of fc.bias differ in norm": which tensors tell the ranks apart, or nothing if
+/// no norm does. Collective.
+std::string where_ranks_differ(backend::Backend& backend, const backend::Parameters& parameters,
+                               comm::Control& control) {
+  constexpr std::size_t most = 3;
+  std::vector<std::string> found;
+  const auto compare = [&](backend::Part part, const char* what) {
+    std::vector<double> norms = backend.norms(parameters, part);
+    const std::vector<double> largest = control.max(norms, "weight audit");
+    for (double& norm : norms) norm = -norm;
+    const std::vector<double> smallest = control.max(norms, "weight audit");
+    for (std::size_t s = 0; s < norms.size(); ++s)
+      if (!(largest[s] == -smallest[s]))
+        found.push_back(
+            fmt::format("the {} of {}", what, parameters.layout().slices[s].tensor.name));
+  };
+  compare(backend::Part::weights, "weights");
+  compare(backend::Part::momentum, "momentum");
+  if (parameters.has_average()) compare(backend::Part::average, "average");
+  if (found.empty()) return "";
+  const std::size_t others = found.size() - std::min(found.size(), most);
+  found.resize(found.size() - others);
+  return fmt::format("; {}{} differ in norm", join(found, ", "),
+                     others > 0 ? fmt::format(" and {} more", others) : "");
+}
+
 void add(backend::Metrics& sum, const backend::Metrics& more) {
   sum.loss += more.loss;
   sum.rows += more.rows;
@@ -71,6 +99,7 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
       parameters_(make_parameters(spec, backend)),
       rule_(update_rule(spec, parameters_->layout())) {
   fill_weights(spec_.network, spec_.seed, *parameters_);
+  if (keeps_average()) parameters_->start_average();
   program_for(spec_.program.batch);
   reducer_ = std::make_unique<reduce::BucketReducer>(
       communicator_, backend_.device().compute(),
@@ -113,6 +142,7 @@ StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, floa
       run_micro_batch(batch, part, scalars, &part == &parts.front(), &part == &parts.back());
   }
   reduce_and_update(scalars, parts.size());
+  ++steps_done_;
   if (const auto upcoming = next ? next() : std::nullopt) prefetch(*upcoming);
   return report();
 }
@@ -169,8 +199,10 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
     backend_.update(*parameters_, rule_, scalars, first, last);
     end_lap(&observe::StepTimes::update_ms);
   };
-  // An overflow in any bucket skips the whole step, so nothing is updated before all are reduced.
-  const bool all_at_once = backend::has_loss_scale(spec_.program.precision);
+  // An overflow in any bucket skips the whole step, and clipping needs the norm of all: then
+  // nothing is updated before all are reduced.
+  const bool clips = spec_.clip_norm > 0;
+  const bool all_at_once = clips || backend::has_loss_scale(spec_.program.precision);
   const auto& buckets = reducer_->buckets();
   enter_phase(comm::Phase::update);
   for (std::size_t b = 0; b < buckets.size(); ++b) {
@@ -179,9 +211,12 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
     if (!all_at_once) update(buckets[b].first_slice, std::min(buckets[b].last_slice, learned));
   }
   backend_.judge_gradients(*parameters_);
+  if (clips) backend_.clip_gradients(*parameters_, spec_.clip_norm);
   if (all_at_once) update(0, learned);
   // Running statistics lie after the last learned slice: all buckets are reduced by now.
   backend_.update_statistics(*parameters_, micro_batches);
+  if (keeps_average())
+    backend_.update_average(*parameters_, optim::average_share(spec_.average, steps_done_));
   end_lap(&observe::StepTimes::update_ms);
 }
 
@@ -204,6 +239,7 @@ StepReport Trainer::report() {
   for (std::size_t i = 0; i < laps_.size(); ++i) report.times.*laps_[i] += laps_ms[i];
   laps_.clear();
   report.loss_scale = parameters_->loss_scale();
+  if (spec_.clip_norm > 0) report.gradient_norm = parameters_->clipped_norm();
   require(!report.skipped() || report.loss_scale->skipped_in_a_row < most_skipped_steps,
           fmt::format("{} steps in a row were skipped because their gradients overflowed, down to "
                       "a loss scale of {}: training diverged. Lower optim.lr, lengthen "
@@ -217,7 +253,8 @@ void Trainer::audit(comm::Control& control, std::uint64_t step) const {
   const std::string who =
       comm::disagreement(control, fmt::format("{:08x}", parameters_->hash()), "weight audit");
   if (!who.empty())
-    throw Error(fmt::format("ranks diverged at step {}: the state's hash is {}", step, who));
+    throw Error(fmt::format("ranks diverged at step {}: the state's hash is {}{}", step, who,
+                            where_ranks_differ(backend_, *parameters_, control)));
 }
 
 }  // namespace lockstep::train

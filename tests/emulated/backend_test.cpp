@@ -69,8 +69,7 @@ Trained train(const Case& c, Precision precision, bool prefetch) {
   Program& program = *compiled.program;
   Feed feed(c, compiled.backend->device());
   const nn::ArenaLayout& layout = compiled.parameters->layout();
-  const optim::UpdateRule rule{.momentum = 0.9f,
-                               .nesterov = true,
+  const optim::UpdateRule rule{.formula = optim::Sgd{.momentum = 0.9f, .nesterov = true},
                                .weight_decay = std::vector<float>(layout.slices.size(), 1e-3f)};
   const optim::StepScalars scalars{
       .lr = 0.05f, .gradient_scale = 1.f / (2 * rows), .statistics_share = 0.5f};

@@ -57,6 +57,9 @@ constexpr std::array planted_items = {
     Item{"weights/fc.weight", Kind::tensor},
     Item{"weights/bn1.running_mean", Kind::tensor},
     Item{"momentum/fc.weight", Kind::tensor},
+    Item{"ema_tensors", Kind::count},
+    Item{"ema/fc.weight", Kind::tensor},
+    Item{"ema/bn1.running_mean", Kind::tensor},
 };
 
 /// What an unchanged item says where other values would end the reading.
@@ -87,7 +90,7 @@ class Maker {
       Form& form = forms[input_.byte() % forms.size()];
       form = {input_.byte(), input_.byte(), input_.byte(), input_.byte()};
     }
-    for (const char* group : {"weights", "momentum"})
+    for (const char* group : {"weights", "momentum", "ema"})
       const h5::Group made(H5Gcreate2(file_.get(), group, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
     for (std::size_t i = 0; i < forms.size(); ++i) make(planted_items[i], forms[i]);
   }
@@ -290,7 +293,9 @@ void read_all(const std::filesystem::path& path) {
   attempt([&] {
     test::FakeParameters parameters({{"fc.weight", nn::Role::linear_weight, 0, {3, 4}},
                                      {"bn1.running_mean", nn::Role::running_mean, 0, {2}}});
+    parameters.start_average();
     model::load_tensors(path, parameters, true);
+    model::load_average(path, parameters);
   });
 }
 

@@ -62,8 +62,7 @@ std::vector<float> logits_of(const Compiled& compiled, std::size_t classes) {
 
 void update(Compiled& compiled, const optim::StepScalars& scalars) {
   const nn::ArenaLayout& layout = compiled.parameters->layout();
-  const optim::UpdateRule rule{.momentum = 0.9f,
-                               .nesterov = true,
+  const optim::UpdateRule rule{.formula = optim::Sgd{.momentum = 0.9f, .nesterov = true},
                                .weight_decay = std::vector<float>(layout.slices.size(), 1e-3f)};
   compiled.backend->judge_gradients(*compiled.parameters);
   compiled.backend->update(*compiled.parameters, rule, scalars, 0, layout.learned_slices);

@@ -93,6 +93,41 @@ TEST_CASE("all ranks hold the same bits after uneven steps, also those that had 
       std::all_of(weights.begin(), weights.end(), [](float w) { return std::isfinite(w); })));
 }
 
+TEST_CASE("norms, clipped gradients, LARS and the average have the same bits on all ranks",
+          "[train]") {
+  Ranks ranks;
+  train::TrainerSpec spec = small_trainer(2);
+  spec.formula = optim::Lars{.momentum = 0.9f, .nesterov = true, .coefficient = 0.01f};
+  spec.clip_norm = 0.25f;
+  spec.average = {.decay = 0.9};
+  Trainer trainer(spec, *ranks.backend, *ranks.communicator);
+  const Rows rows(5 * ranks.size());
+  double norm = 0;
+  for (int step = 0; step < 3; ++step)
+    norm = trainer.step(ranks.part(rows, rows.targets.size()), rows.targets.size(), 0.05f)
+               .gradient_norm.value();
+  REQUIRE(on_every_rank(norm > spec.clip_norm));
+  std::vector<double> mine = ranks.backend->norms(trainer.parameters(), Part::gradients);
+  mine.push_back(norm);
+  for (const Part part : {Part::weights, Part::average})
+    for (const double found : ranks.backend->norms(trainer.parameters(), part))
+      mine.push_back(found);
+  std::vector<double> negative = mine;
+  for (double& found : negative) found = -found;
+  const auto most = ranks.control->max(mine, "largest"),
+             least = ranks.control->max(negative, "least");
+  for (std::size_t i = 0; i < mine.size(); ++i) REQUIRE(on_every_rank(most[i] == -least[i]));
+  REQUIRE(on_every_rank(audit_passes(trainer, *ranks.control)));
+  REQUIRE(on_every_rank(learned_values(trainer, Part::average) !=
+                        learned_values(trainer, Part::weights)));
+  if (ranks.size() < 2) return;
+  if (ranks.rank() == 1) {
+    std::vector<float> plain(trainer.parameters().layout().slices[0].tensor.count(), 1);
+    trainer.parameters().import_slice(Part::average, 0, plain);
+  }
+  REQUIRE(on_every_rank(!audit_passes(trainer, *ranks.control)));
+}
+
 TEST_CASE("the audit says at which step ranks diverged, and which", "[train]") {
   Ranks ranks;
   Trainer trainer(small_trainer(2), *ranks.backend, *ranks.communicator);
@@ -114,6 +149,8 @@ TEST_CASE("the audit says at which step ranks diverged, and which", "[train]") {
   }
   INFO(message);
   REQUIRE(on_every_rank(message.find("ranks diverged at step 42") != std::string::npos));
+  REQUIRE(
+      on_every_rank(message.find("; the weights of fc.bias differ in norm") != std::string::npos));
   if (ranks.size() > 2)  // with two, none is known to be right: both are named
     REQUIRE(on_every_rank(message.find(" on rank " + std::to_string(odd)) != std::string::npos));
 }

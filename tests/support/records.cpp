@@ -158,8 +158,7 @@ double Bench::gradients(const Values& x, const Values& y, float lr) {
 
 double Bench::step(const Values& x, const Values& y, float lr, float decay) {
   const double loss = gradients(x, y, lr);
-  const optim::UpdateRule rule{.momentum = 0.9f,
-                               .nesterov = false,
+  const optim::UpdateRule rule{.formula = optim::Sgd{.momentum = 0.9f, .nesterov = false},
                                .weight_decay = std::vector<float>(layout().slices.size(), decay)};
   backend->judge_gradients(*parameters);
   backend->update(*parameters, rule, scalars, 0, layout().learned_slices);

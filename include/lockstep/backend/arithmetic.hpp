@@ -127,6 +127,35 @@ constexpr void sgd(const SgdRule& rule, float gradient, float& weight, float& ve
   weight -= rule.lr * (rule.nesterov ? g + rule.momentum * velocity : velocity);
 }
 
+/// LARS's trust ratio of a slice (optim/lars.hpp).
+constexpr float trust_ratio(float coefficient, float epsilon, float weight_decay,
+                            double weight_norm, double gradient_norm) {
+  if (!(weight_norm > 0 && gradient_norm > 0)) return 1;
+  return static_cast<float>(static_cast<double>(coefficient) * weight_norm /
+                            (gradient_norm + static_cast<double>(weight_decay) * weight_norm +
+                             static_cast<double>(epsilon)));
+}
+/// lr includes the trust ratio: v = momentum * v + lr * (g + decay * w); w -= v, or, with Nesterov,
+/// w -= momentum * v + lr * (g + decay * w).
+constexpr void lars(const SgdRule& rule, float gradient, float& weight, float& velocity) {
+  const float step = rule.lr * (gradient + rule.weight_decay * weight);
+  velocity = rule.momentum * velocity + step;
+  weight -= rule.nesterov ? rule.momentum * velocity + step : velocity;
+}
+
+/// The factor that brings gradients of this norm down to `limit`; 1 if they are not above it
+/// (Pascanu et al. 2013; PyTorch's clip_grad_norm_ and its 1e-6). A norm that is not a number gives
+/// 1: the gradients then are not either, and stay so.
+constexpr float clip_factor(double norm, float limit) {
+  const double factor = static_cast<double>(limit) / (norm + 1e-6);
+  return factor < 1 ? static_cast<float>(factor) : 1;
+}
+
+/// (1 - share) * average + share * weight, in the form that leaves equal values equal.
+constexpr float averaged(float average, float weight, float share) {
+  return average + share * (weight - average);
+}
+
 /// kept: (1 - momentum)^micro-batches; fresh: the (reduced) statistics of the step.
 constexpr float running_statistic(float kept, float running, float fresh) {
   return kept * running + fresh;

@@ -44,11 +44,25 @@ class Backend {
   /// update_statistics() change nothing. In other precisions it does nothing, and each bucket may
   /// be updated as it arrives.
   virtual void judge_gradients(Parameters&) {}
+  /// The Euclidean norm of each slice of a part, without padding, as it is stored: fp16's gradients
+  /// include the loss scale. The order of the sums depends on the layout alone, so equal values
+  /// give equal bits on any rank and with any number of threads. Waits for the device.
+  virtual std::vector<double> norms(const Parameters& parameters, Part part) = 0;
+  /// Call it once all gradients are reduced and judged, and before the first update. If the norm of
+  /// all learned gradients together, without the loss scale, is above `limit`, this step's updates
+  /// use them times limit / norm. Does not wait for the device.
+  virtual void clip_gradients(Parameters& parameters, float limit) = 0;
   /// Updates the learned slices [first, last) with their (reduced) gradients.
   virtual void update(Parameters& parameters, const optim::UpdateRule& rule,
                       const optim::StepScalars& scalars, std::size_t first, std::size_t last) = 0;
   /// running = (1 - momentum)^micro_batches * running + (reduced) statistics of the step.
   virtual void update_statistics(Parameters& parameters, std::size_t micro_batches) = 0;
+  /// Moves the average by `share` (0 to 1) of its distance towards weights and running statistics.
+  /// Changes nothing in a step whose gradients overflowed. REQUIRES: has_average().
+  virtual void update_average(Parameters& parameters, float share) = 0;
+  /// Exchanges weights and running statistics with their averages, for an evaluation; a second call
+  /// restores both, bit for bit. REQUIRES: has_average().
+  virtual void swap_average(Parameters& parameters) = 0;
 };
 
 struct CpuBackendSpec {

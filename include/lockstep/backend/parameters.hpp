@@ -10,13 +10,13 @@
 
 namespace lockstep::backend {
 
-enum class Part { weights, gradients, momentum };
+enum class Part { weights, gradients, momentum, average };
 
 using arithmetic::LossScale;
 
-/// The state of a network on one device: three flat buffers with one layout. Running statistics are
-/// at the end: weights hold the running values, gradients this step's share of the batch
-/// statistics, momentum nothing.
+/// The state of a network on one device: flat buffers with one layout. Running statistics are at
+/// the end: weights hold the running values, gradients this step's share of the batch statistics,
+/// momentum nothing. The average is there only after start_average().
 class Parameters {
  public:
   virtual ~Parameters() = default;
@@ -26,13 +26,20 @@ class Parameters {
   /// floats.
   virtual void import_slice(Part part, std::size_t slice, std::span<const float> plain) = 0;
   virtual void export_slice(Part part, std::size_t slice, std::span<float> plain) const = 0;
-  /// CRC-32C of weights and momentum as stored on the device. If it differs between ranks, they
-  /// have diverged.
+  /// Keeps an average of the weights and running statistics from now on. It begins equal to them,
+  /// also when there was one before. Backend::update_average() moves it.
+  virtual void start_average() {}
+  virtual bool has_average() const { return false; }
+  /// CRC-32C of weights, momentum and, if kept, the average, as stored on the device. If it differs
+  /// between ranks, they have diverged.
   virtual std::uint32_t hash() const = 0;
   /// fp16's dynamic loss scale, part of a training's state; nothing in the other precisions. Waits
   /// for the device.
   virtual std::optional<LossScale> loss_scale() const { return std::nullopt; }
   virtual void set_loss_scale(const LossScale&) {}
+  /// The norm that the newest Backend::clip_gradients() found; 0 before the first. Waits for the
+  /// device.
+  virtual double clipped_norm() const { return 0; }
 };
 
 }  // namespace lockstep::backend

@@ -33,6 +33,8 @@ struct ProgramSpec {
   /// Training in fp16 on a GPU: each convolution also computes what it can of the batch norms
   /// before and after it.
   bool fuse_norms = false;
+  /// Its parameters keep an average of the weights: counted where memory is planned.
+  bool keeps_average = false;
 };
 
 /// Sums over the rows that are not padding.

@@ -10,6 +10,7 @@
 #include "lockstep/config/choices.hpp"
 #include "lockstep/data/sampler.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "lockstep/optim/rule.hpp"
 #include "lockstep/optim/schedule.hpp"
 
 namespace lockstep::config {
@@ -78,10 +79,14 @@ struct Config {
   struct Optim {
     float lr = 0.1f;
     std::size_t lr_for_batch = 0;
+    lockstep::optim::Rule rule = lockstep::optim::Rule::sgd;
+    float trust = 0.001f;
     float momentum = 0.9f;
     bool nesterov = false;
     float weight_decay = 1e-4f;
     bool decay_norm_and_bias = true;
+    float clip_norm = 0;
+    double ema = 0;
     float label_smoothing = 0;
     float warmup_epochs = 0;
     float warmup_start = 0;

@@ -47,14 +47,14 @@ struct CheckpointHeader {
 
 /// One named tensor of a file, without its values.
 struct TensorEntry {
-  std::string name;  ///< "weights/conv1.weight", "momentum/conv1.weight"
+  std::string name;  ///< "weights/conv1.weight", "momentum/conv1.weight", "ema/conv1.weight"
   std::vector<std::size_t> shape;
   std::uint32_t crc32c = 0;  ///< of its values: files with the same bits have the same
 };
 
 /// Writes the state to `path`, atomically. The file is HDF5 with groups `weights` (learned tensors
-/// and running statistics) and `momentum`, in float32 in the plain layout under torchvision's
-/// names. Header fields are attributes of the root. Class names, the network (bytes of JSON) and
+/// and running statistics), `momentum` and, if the parameters keep it, `ema` (the average of all
+/// weights), in float32 in the plain layout under torchvision's names. Header fields are attributes of the root. Class names, the network (bytes of JSON) and
 /// the configuration (bytes of TOML) are data sets `classes`, `network` and `config`, because an
 /// attribute holds only 64 KiB. data/CHECKPOINT.md specifies all of it. A user block
 /// of 512 bytes before the HDF5 part holds the CRC-32C and the length of that part, so that a
@@ -77,10 +77,15 @@ CheckpointHeader read_header(const std::filesystem::path& path);
 /// Verifies, then lists all tensors, by group and name.
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path);
 
-/// Verifies, then fills weights and, if asked, momentum. Throws InputError naming the file and the
-/// first tensor that does not fit this model.
+/// Verifies, then fills weights and, if asked, the rest of a training's state: momentum, and the
+/// average if the parameters keep it, which begins again at the weights if the file has none.
+/// Throws InputError naming the file and the first tensor that does not fit this model.
 void load_tensors(const std::filesystem::path& path, backend::Parameters& parameters,
                   bool momentum);
+
+/// Verifies, then fills the weights with their average. Throws InputError as load_tensors() does,
+/// and if the file has no average.
+void load_average(const std::filesystem::path& path, backend::Parameters& parameters);
 
 /// The folder of one run's checkpoints: the newest K, step-STEP.h5, and the best. A state that
 /// validates better than all before it becomes best-STEP.h5, which stays as long as one of the

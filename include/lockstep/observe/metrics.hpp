@@ -34,7 +34,8 @@ struct StepRecord {
   float lr = 0;
   StepTimes times;
   std::optional<backend::arithmetic::LossScale> loss_scale =
-      std::nullopt;  ///< as StepReport has it
+      std::nullopt;                                    ///< as StepReport has it
+  std::optional<double> gradient_norm = std::nullopt;  ///< the same
 };
 
 /// Means over a whole validation set.
@@ -51,6 +52,7 @@ struct EpochRecord {
   /// How long the slowest rank waited for data since the epoch began or was resumed: milliseconds
   /// per step, and as a share of the time in steps (0 to 1).
   double data_ms = 0, data_share = 0;
+  std::optional<Validation> average = std::nullopt;  ///< of the weights' average (optim.ema)
 };
 
 /// A resume after which the bits are no longer those of an uninterrupted run. The lines and

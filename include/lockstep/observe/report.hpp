@@ -49,13 +49,16 @@ std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double s
 std::string times_line(const RunStatistics& statistics);
 
 /// "done: 3 epoch(s), 1170 steps, validation top-1 91.20 % (best 91.50 % in epoch 2)"
+/// average: the validation of the weights' average, where there is one.
 std::string reached_line(const model::Progress& progress,
-                         const std::optional<Validation>& validation);
+                         const std::optional<Validation>& validation,
+                         const std::optional<Validation>& average = std::nullopt);
 
 /// summary.json
 std::string summary_json(const config::Config& config, const model::Progress& progress,
                          const RunStatistics& statistics,
                          const std::optional<Validation>& validation, double seconds,
-                         std::size_t peak_bytes);
+                         std::size_t peak_bytes,
+                         const std::optional<Validation>& average = std::nullopt);
 
 }  // namespace lockstep::observe

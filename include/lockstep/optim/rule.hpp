@@ -1,15 +1,26 @@
 #pragma once
 
+#include <variant>
 #include <vector>
 
+#include "lockstep/base/choices.hpp"
+#include "lockstep/optim/lars.hpp"
+#include "lockstep/optim/sgd.hpp"
+
 namespace lockstep::optim {
+
+/// The rules that backends know. Each is plain data in a separate header; what it means for one
+/// weight is in backend/arithmetic.hpp.
+using Formula = std::variant<Sgd, Lars>;
+enum class Rule { sgd, lars };
 
 /// How the optimizer changes weights. Weight decay is per slice because biases and batch norm may
 /// be exempt.
 struct UpdateRule {
-  float momentum = 0.9f;
-  bool nesterov = false;
+  Formula formula;
   std::vector<float> weight_decay;  ///< per slice of the arena; ignored for running statistics
+  /// Per slice: 1, or 0 for batch norm's numbers and biases, whose rate no rule adapts.
+  std::vector<float> adaptive = {};
 };
 
 /// The values that change from step to step; on a GPU they are in device memory.
@@ -25,3 +36,9 @@ struct StepScalars {
 };
 
 }  // namespace lockstep::optim
+
+template <>
+struct lockstep::Choices<lockstep::optim::Rule> {
+  using enum lockstep::optim::Rule;
+  static constexpr Choice<lockstep::optim::Rule> all[] = {{sgd, "sgd"}, {lars, "lars"}};
+};

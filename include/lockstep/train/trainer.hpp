@@ -15,6 +15,8 @@
 #include "lockstep/comm/control.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/observe/metrics.hpp"
+#include "lockstep/optim/average.hpp"
+#include "lockstep/optim/rule.hpp"
 #include "lockstep/reduce/reducer.hpp"
 #include "lockstep/train/micro_batches.hpp"
 
@@ -24,10 +26,11 @@ namespace lockstep::train {
 struct TrainerSpec {
   nn::Network network;
   backend::ProgramSpec program;  ///< batch: rows of a full micro-batch
-  float momentum = 0.9f;
-  bool nesterov = false;
+  optim::Formula formula;
   float weight_decay = 0;
   bool decay_norm_and_bias = true;
+  float clip_norm = 0;  ///< the largest norm of a step's gradients; 0: not limited
+  optim::AverageSpec average;
   std::size_t bucket_bytes = 1 << 20;
   std::uint64_t seed = 1;  ///< of the initial weights
 };
@@ -39,6 +42,8 @@ struct StepReport {
   /// The state after the step, the same on all ranks; empty in a precision without loss scaling.
   /// skipped_in_a_row > 0: this step's gradients overflowed and nothing was updated.
   std::optional<backend::LossScale> loss_scale;
+  /// The norm of the step's gradients before they were clipped; empty without clip_norm.
+  std::optional<double> gradient_norm = std::nullopt;
   bool skipped() const { return loss_scale && loss_scale->skipped_in_a_row > 0; }
 };
 
@@ -55,8 +60,9 @@ constexpr std::uint32_t most_skipped_steps = 50;
 /// step does, for each micro-batch: load, forward, backward. In the last micro-batch it hands each
 /// gradient slice to the reducer as soon as the slice is final, so that reductions overlap the rest
 /// of backward. Then it waits for and updates one bucket after the other; with a loss scale it
-/// waits for all, checks all gradients once and updates once. Last come the running statistics. A
-/// step waits for the device only at its end.
+/// waits for all, checks all gradients once and updates once; so it does with clip_norm. Last come
+/// the running statistics, and the average of all weights. A step waits for the device only at its
+/// end.
 /// **Invariants:** all ranks call step() with the same global_rows and lr; afterwards their weights
 /// are equal, bit for bit.
 /// **Thread safety:** none; the main thread uses it.
@@ -69,6 +75,9 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
+  /// Call it after loading a checkpoint: that many steps are done. The average depends on it.
+  void continue_after(std::uint64_t steps_done) { steps_done_ = steps_done; }
+
   /// Trains on one global batch; `batch` is this rank's part of it and may be empty. Once all work
   /// is queued, step() calls `next`; if that returns a batch, it is copied to the device meanwhile
   /// and must be the one of the next step. Throws InputError on all ranks when most_skipped_steps
@@ -76,11 +85,12 @@ class Trainer {
   StepReport step(const data::Batch& batch, std::size_t global_rows, float lr,
                   const std::function<std::optional<NextBatch>()>& next = {});
 
-  /// Compares all ranks' weights and momentum. Throws Error "ranks diverged at step S", naming the
-  /// ranks that differ from the most common state.
+  /// Compares all ranks' weights, momentum and average. Throws Error "ranks diverged at step S",
+  /// naming the ranks that differ from the most common state, and tensors that differ in norm.
   void audit(comm::Control& control, std::uint64_t step) const;
 
   backend::Parameters& parameters() { return *parameters_; }
+  bool keeps_average() const { return spec_.average.kept(); }
   const nn::Network& network() const { return spec_.network; }
   const backend::ProgramSpec& program_spec() const { return spec_.program; }
   /// The memory of the full micro-batch's program. Smaller ones run in the same memory: a backend's
@@ -105,6 +115,7 @@ class Trainer {
   comm::Communicator& communicator_;
   std::unique_ptr<backend::Parameters> parameters_;
   optim::UpdateRule rule_;
+  std::uint64_t steps_done_ = 0;
   std::map<std::size_t, std::unique_ptr<backend::Program>> programs_;  ///< by rows
   std::unique_ptr<reduce::BucketReducer> reducer_;
   std::unique_ptr<device::Timeline> timeline_;

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
+#include "ports/cpu/arena.hpp"
 #include "ports/cpu/program.hpp"
 
 namespace lockstep::cpu {
@@ -78,8 +79,22 @@ class CpuBackend final : public backend::Backend {
   }
 
   void update(backend::Parameters& parameters, const optim::UpdateRule& rule,
-              const optim::StepScalars& scalars, std::size_t first, std::size_t last) override;
+              const optim::StepScalars& scalars, std::size_t first, std::size_t last) override {
+    cpu::update(static_cast<CpuParameters&>(parameters), rule, scalars, {first, last}, team_);
+  }
   void update_statistics(backend::Parameters& parameters, std::size_t micro_batches) override;
+  std::vector<double> norms(const backend::Parameters& parameters, backend::Part part) override {
+    return cpu::norms(static_cast<const CpuParameters&>(parameters), part, team_);
+  }
+  void clip_gradients(backend::Parameters& parameters, float limit) override {
+    cpu::clip_gradients(static_cast<CpuParameters&>(parameters), limit, team_);
+  }
+  void update_average(backend::Parameters& parameters, float share) override {
+    cpu::update_average(static_cast<CpuParameters&>(parameters), share, team_);
+  }
+  void swap_average(backend::Parameters& parameters) override {
+    cpu::swap_average(static_cast<CpuParameters&>(parameters), team_);
+  }
 
  private:
   CpuDevice device_;
@@ -87,28 +102,6 @@ class CpuBackend final : public backend::Backend {
   SharedBlock block_;
   std::size_t chunk_bytes_;
 };
-
-void CpuBackend::update(backend::Parameters& any, const optim::UpdateRule& rule,
-                        const optim::StepScalars& scalars, std::size_t first, std::size_t last) {
-  auto& parameters = static_cast<CpuParameters&>(any);
-  const std::vector<nn::Slice>& slices = parameters.layout().slices;
-  check(last <= parameters.layout().learned_slices, "only learned slices are updated by gradients");
-  team_.run([&](std::size_t lane) {
-    for (std::size_t s = first; s < last; ++s) {
-      const std::size_t vectors = (slices[s].size + 15) / 16, lanes = team_.lanes();
-      const std::size_t begin = vectors * lane / lanes * 16,
-                        end = vectors * (lane + 1) / lanes * 16;
-      const std::size_t at = slices[s].offset + begin;
-      float_kernels().sgd({.lr = scalars.lr,
-                           .momentum = rule.momentum,
-                           .weight_decay = rule.weight_decay[s],
-                           .nesterov = rule.nesterov},
-                          end - begin, parameters.at(backend::Part::gradients, at),
-                          parameters.at(backend::Part::weights, at),
-                          parameters.at(backend::Part::momentum, at));
-    }
-  });
-}
 
 void CpuBackend::update_statistics(backend::Parameters& any, std::size_t micro_batches) {
   auto& parameters = static_cast<CpuParameters&>(any);

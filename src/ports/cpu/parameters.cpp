@@ -66,7 +66,13 @@ CpuParameters::CpuParameters(const nn::Network& network, Storage storage) : stor
                ? formats_.at(tensor.node).gradient.get_size() / sizeof(float)
                : tensor.count();
   });
-  for (HostMemory& memory : memory_) memory = HostMemory(layout_.size * sizeof(float));
+  for (std::size_t part = 0; part < average_part; ++part)
+    memory_[part] = HostMemory(layout_.size * sizeof(float));
+}
+
+void CpuParameters::start_average() {
+  if (!has_average()) memory_[average_part] = HostMemory(layout_.size * sizeof(float));
+  std::copy_n(at(backend::Part::weights, 0), layout_.size, at(backend::Part::average, 0));
 }
 
 float* CpuParameters::at(backend::Part part, std::size_t offset) const {
@@ -105,8 +111,9 @@ void CpuParameters::export_slice(backend::Part part, std::size_t index,
 
 std::uint32_t CpuParameters::hash() const {
   const std::size_t bytes = layout_.size * sizeof(float);
-  return crc32c(at(backend::Part::momentum, 0), bytes,
-                crc32c(at(backend::Part::weights, 0), bytes));
+  const std::uint32_t learned =
+      crc32c(at(backend::Part::momentum, 0), bytes, crc32c(at(backend::Part::weights, 0), bytes));
+  return has_average() ? crc32c(at(backend::Part::average, 0), bytes, learned) : learned;
 }
 
 }  // namespace lockstep::cpu

@@ -38,7 +38,11 @@ class CpuParameters final : public backend::Parameters {
   float* device_pointer(backend::Part part) override { return at(part, 0); }
   void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
   void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
+  void start_average() override;
+  bool has_average() const override { return memory_[average_part].data() != nullptr; }
   std::uint32_t hash() const override;
+  double clipped_norm() const override { return clipped_norm_; }
+  void set_clipped_norm(double norm) { clipped_norm_ = norm; }
 
   Storage storage() const { return storage_; }
   const ConvFormats& formats(std::size_t conv_node) const { return formats_.at(conv_node); }
@@ -57,7 +61,9 @@ class CpuParameters final : public backend::Parameters {
   std::map<std::size_t, ConvFormats> formats_;  // by conv node
   nn::ArenaLayout layout_;
   std::vector<float> momentum_;  // by node
-  HostMemory memory_[3];
+  static constexpr auto average_part = static_cast<std::size_t>(backend::Part::average);
+  HostMemory memory_[average_part + 1];  // by part; the average's is empty until it is kept
+  double clipped_norm_ = 0;
 };
 
 }  // namespace lockstep::cpu

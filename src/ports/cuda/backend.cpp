@@ -65,6 +65,18 @@ class CudaBackend final : public backend::Backend {
     const Range range("running statistics");
     state(parameters).update_statistics(micro_batches);
   }
+  std::vector<double> norms(const backend::Parameters& parameters, backend::Part part) override {
+    return static_cast<const CudaParameters&>(parameters).norms(part);
+  }
+  void clip_gradients(backend::Parameters& parameters, float limit) override {
+    const Range range("clip gradients");
+    state(parameters).clip(limit);
+  }
+  void update_average(backend::Parameters& parameters, float share) override {
+    const Range range("average");
+    state(parameters).update_average(share);
+  }
+  void swap_average(backend::Parameters& parameters) override { state(parameters).swap_average(); }
 
  private:
   static CudaParameters& state(backend::Parameters& parameters) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <variant>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
@@ -105,7 +106,9 @@ std::uint32_t CudaParameters::hash() const {
   const std::size_t bytes = layout_.size * sizeof(float);
   std::vector<std::byte> piece(std::min(bytes, hash_piece));
   std::uint32_t crc = 0;
-  for (const backend::Part part : {backend::Part::weights, backend::Part::momentum}) {
+  for (const backend::Part part :
+       {backend::Part::weights, backend::Part::momentum, backend::Part::average}) {
+    if (part == backend::Part::average && !has_average()) continue;
     const auto* data = reinterpret_cast<const std::byte*>(at(part, 0));
     for (std::size_t from = 0; from < bytes; from += piece.size()) {
       const std::size_t size = std::min(piece.size(), bytes - from);
@@ -118,9 +121,13 @@ std::uint32_t CudaParameters::hash() const {
 
 std::optional<backend::LossScale> CudaParameters::loss_scale() const {
   if (!backend::has_loss_scale(precision_)) return std::nullopt;
+  return read_scalars().loss_scale;
+}
+
+DeviceScalars CudaParameters::read_scalars() const {
   DeviceScalars now;
   read(scalars(), &now, sizeof(now));
-  return now.loss_scale;
+  return now;
 }
 
 void CudaParameters::set_loss_scale(const backend::LossScale& scale) {
@@ -170,15 +177,19 @@ void CudaParameters::update(const optim::UpdateRule& rule, std::size_t first, st
   args.first_chunk = begin;
   args.chunk_count = end - begin;
   args.weight_decay = table(decay_, rule.weight_decay);
-  args.momentum = rule.momentum;
-  args.nesterov = rule.nesterov;
   args.gradients = at(backend::Part::gradients, 0);
   args.weights = at(backend::Part::weights, 0);
   args.velocities = at(backend::Part::momentum, 0);
   args.copies = storage_ == Storage::fp32 ? nullptr : copies_.data();
   args.storage = storage_;
   args.scalars = scalars();
-  sgd_update(args, device_.compute().get());
+  std::visit(
+      [&](const auto& formula) {
+        args.momentum = formula.momentum;
+        args.nesterov = formula.nesterov;
+        apply(formula, rule, args, {first, last});
+      },
+      rule.formula);
 }
 
 void CudaParameters::update_statistics(std::size_t micro_batches) {

@@ -43,8 +43,11 @@ class CudaParameters final : public backend::Parameters {
   float* device_pointer(backend::Part part) override { return at(part, 0); }
   void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
   void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
+  void start_average() override;
+  bool has_average() const override { return parts_[average_part].data() != nullptr; }
   std::uint32_t hash() const override;
   std::optional<backend::LossScale> loss_scale() const override;
+  double clipped_norm() const override { return read_scalars().clipped_norm; }
   void set_loss_scale(const backend::LossScale& scale) override;
 
   backend::Precision precision() const { return precision_; }
@@ -62,6 +65,10 @@ class CudaParameters final : public backend::Parameters {
   void judge();
   void update(const optim::UpdateRule& rule, std::size_t first, std::size_t last);
   void update_statistics(std::size_t micro_batches);
+  std::vector<double> norms(backend::Part part) const;
+  void clip(float limit);
+  void update_average(float share);
+  void swap_average();
 
  private:
   /// One value per slice; sent to the device when it changes.
@@ -73,6 +80,16 @@ class CudaParameters final : public backend::Parameters {
   /// The range [first, last) of the chunks that make up slices [first, last).
   std::pair<std::size_t, std::size_t> chunks_of(std::size_t first, std::size_t last) const;
   void read(const void* from, void* to, std::size_t bytes) const;
+  DeviceScalars read_scalars() const;
+  /// Starts to add the squares of slices [first, last). Returns where the sums of all slices are;
+  /// weights and other parts have separate places.
+  const double* add_squares(backend::Part part, std::size_t first, std::size_t last) const;
+  /// Each formula's kernels, for slices [first, second).
+  void apply(const optim::Sgd& sgd, const optim::UpdateRule& rule, const UpdateArgs& args,
+             std::pair<std::size_t, std::size_t> slices);
+  void apply(const optim::Lars& lars, const optim::UpdateRule& rule, const UpdateArgs& args,
+             std::pair<std::size_t, std::size_t> slices);
+  AverageArgs average_args() const;
 
   backend::Precision precision_;
   Storage storage_;
@@ -81,8 +98,10 @@ class CudaParameters final : public backend::Parameters {
   std::vector<std::optional<FilterShape>> filters_;  // by slice
   std::vector<float> statistics_momentum_;           // by slice
   std::vector<Chunk> chunks_;
-  DeviceBuffer parts_[3], copies_, scalars_, device_chunks_;
-  Table decay_, kept_;
+  static constexpr auto average_part = static_cast<std::size_t>(backend::Part::average);
+  DeviceBuffer parts_[average_part + 1], copies_, scalars_, device_chunks_;
+  mutable DeviceBuffer first_chunks_, chunk_sums_, slice_sums_;  // allocated when first needed
+  Table decay_, kept_, adaptive_;
   std::optional<optim::StepScalars> newest_step_;
 };
 

@@ -56,6 +56,62 @@ TEST_CASE("one update is the CPU's, with and without Nesterov", "[arithmetic]") 
   }
 }
 
+TEST_CASE("one step of the average is the CPU's and leaves equal values equal", "[arithmetic]") {
+  std::vector<float> weight(64), average(64);
+  for (std::size_t i = 0; i < 64; ++i) {
+    weight[i] = drawn(i);
+    average[i] = i % 8 ? drawn(100 + i) : weight[i];
+  }
+  std::vector<float> want = average;
+  cpu::float_kernels().average(0.1f, 64, weight.data(), want.data());
+  for (std::size_t i = 0; i < 64; ++i) {
+    const float got = a::averaged(average[i], weight[i], 0.1f);
+    CHECK(got == Approx(want[i]).margin(1e-7));
+    CHECK(got == Approx(0.9 * average[i] + 0.1 * weight[i]).margin(1e-7));
+    if (average[i] == weight[i]) CHECK(got == average[i]);
+  }
+}
+
+TEST_CASE("gradients are clipped by limit / (norm + 1e-6), and only down", "[arithmetic]") {
+  CHECK(a::clip_factor(4, 1) == Approx(1 / (4 + 1e-6)).epsilon(1e-7));
+  CHECK(a::clip_factor(1, 1) == Approx(1 / (1 + 1e-6)).epsilon(1e-7));
+  CHECK(a::clip_factor(0.9, 1) == 1);
+  CHECK(a::clip_factor(0, 1) == 1);
+  CHECK(a::clip_factor(infinite, 1) == 0);
+  CHECK(a::clip_factor(not_a_number, 1) == 1);
+}
+
+TEST_CASE("one LARS update is the CPU's, with and without Nesterov", "[arithmetic]") {
+  for (const bool nesterov : {false, true}) {
+    std::vector<float> gradient(64), weight(64), velocity(64);
+    for (std::size_t i = 0; i < 64; ++i) {
+      gradient[i] = drawn(i);
+      weight[i] = drawn(100 + i);
+      velocity[i] = drawn(200 + i);
+    }
+    std::vector<float> want_weight = weight, want_velocity = velocity;
+    cpu::float_kernels().lars({0.1f, 0.9f, 1e-2f, nesterov}, 64, gradient.data(),
+                              want_weight.data(), want_velocity.data());
+    for (std::size_t i = 0; i < 64; ++i) {
+      const double step = 0.1 * (gradient[i] + 1e-2 * weight[i]), v = 0.9 * velocity[i] + step;
+      const double w = weight[i] - (nesterov ? 0.9 * v + step : v);
+      a::lars({0.1f, 0.9f, 1e-2f, nesterov}, gradient[i], weight[i], velocity[i]);
+      CHECK(weight[i] == Approx(want_weight[i]).margin(1e-6));
+      CHECK(velocity[i] == Approx(want_velocity[i]).margin(1e-6));
+      CHECK(weight[i] == Approx(w).margin(1e-6));
+      CHECK(velocity[i] == Approx(v).margin(1e-6));
+    }
+  }
+}
+
+TEST_CASE("the trust ratio is 1 where a norm is 0, else that of the norms", "[arithmetic]") {
+  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 5, 2) == Approx(0.001 * 5 / (2 + 1e-4 * 5)));
+  CHECK(a::trust_ratio(0.001f, 0.5f, 0, 5, 2) == Approx(0.001 * 5 / 2.5));
+  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 0, 2) == 1);
+  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 5, 0) == 1);
+  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 5, not_a_number) == 1);
+}
+
 TEST_CASE("loss, places and gradient of a row are the CPU's", "[arithmetic]") {
   constexpr std::int32_t classes = 11;
   for (std::uint64_t row = 0; row < 40; ++row) {

@@ -231,6 +231,9 @@ TEST_CASE("values out of range are errors that name the key", "[config]") {
   refused("data.slots = 0", "data.slots");
   refused("optim.momentum = 1", "optim.momentum");
   refused("optim.lr = -0.1", "optim.lr");
+  for (const char* ema : {"1", "1.5", "-0.1"})
+    refused(fmt::format("optim.ema = {}", ema), "optim.ema");
+  refused("optim.clip-norm = -1", "optim.clip-norm");
   refused("optim.warmup-epochs = 9", "optim.warmup-epochs");
   refused("optim.decay = \"step\"", "optim.milestones");
   refused("batch = 18446744073709551615", "batch");
@@ -312,6 +315,7 @@ TEST_CASE("a key that cannot have an effect is an error, and a resolved configur
   refused("optim.warmup-start = 0.01",
           "optim.warmup-start = 0.01 would have no effect: optim.warmup-epochs is 0");
   refused("[optim]\nmomentum = 0\nnesterov = true", "optim.nesterov");
+  refused("optim.trust = 0.01", "the trust coefficient belongs to 'lars'");
   refused("fuse-norms = true", "precision is 'fp32'; it has engines for fp16 only");
   refused("[data]\ncrop = \"random\"\nmin-area = 0.5", "data.min-area = 0.5");
   accepted("[optim]\ndecay = \"constant\"\nwarmup-epochs = 1\nwarmup-start = 0.01");

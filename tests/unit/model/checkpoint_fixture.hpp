@@ -35,6 +35,11 @@ class FakeParameters final : public Parameters {
     const auto& values = values_[static_cast<std::size_t>(part)];
     std::copy_n(values.begin() + offset(slice), plain.size(), plain.begin());
   }
+  void start_average() override {
+    of(Part::average) = of(Part::weights);
+    has_average_ = true;
+  }
+  bool has_average() const override { return has_average_; }
   std::uint32_t hash() const override { return 0; }
 
   std::vector<float> plain(Part part, std::size_t slice) const {
@@ -49,7 +54,8 @@ class FakeParameters final : public Parameters {
     return static_cast<std::ptrdiff_t>(layout_.slices[slice].offset);
   }
   nn::ArenaLayout layout_;
-  std::vector<float> values_[3];
+  std::vector<float> values_[4];
+  bool has_average_ = false;
 };
 
 inline std::vector<nn::Tensor> small_model() {

@@ -62,6 +62,43 @@ TEST_CASE("a checkpoint gives back every value and every header field", "[checkp
   CHECK(got.input.width == 32);
 }
 
+TEST_CASE("a kept average is in the checkpoint, for a resume and to take the weights' place",
+          "[checkpoint]") {
+  const Folder folder;
+  const auto with = folder.path / "with.h5", without = folder.path / "without.h5";
+  FakeParameters saved(small_model(), 0.125f);
+  write_checkpoint(without, some_header(), saved);
+  saved.start_average();
+  const std::vector<float> kernel(54, 3), mean(2, 4);
+  saved.import_slice(Part::average, 1, kernel);
+  saved.import_slice(Part::average, 2, mean);
+  write_checkpoint(with, some_header(), saved);
+  const auto tensors = list_tensors(with);
+  REQUIRE(tensors.size() == 8);
+  CHECK(tensors[5].name == "ema/bn1.running_mean");
+  CHECK(tensors[7].name == "ema/fc.weight");
+
+  FakeParameters resumed(small_model(), -5);
+  resumed.start_average();
+  load_tensors(with, resumed, true);
+  CHECK(resumed.plain(Part::average, 0) == saved.plain(Part::weights, 0));
+  CHECK(resumed.plain(Part::average, 1) == kernel);
+  CHECK(resumed.plain(Part::average, 2) == mean);
+  CHECK(resumed.plain(Part::weights, 1) == saved.plain(Part::weights, 1));
+  load_tensors(without, resumed, true);
+  CHECK(resumed.plain(Part::average, 1) == saved.plain(Part::weights, 1));
+
+  FakeParameters evaluated(small_model(), -5);
+  load_average(with, evaluated);
+  CHECK(evaluated.plain(Part::weights, 1) == kernel);
+  CHECK(evaluated.plain(Part::weights, 2) == mean);
+  load_tensors(with, evaluated, true);  // keeps none
+  CHECK(evaluated.plain(Part::weights, 1) == saved.plain(Part::weights, 1));
+  CHECK_THROWS_WITH(load_average(without, evaluated),
+                    Contains("without.h5: holds no average of the weights"));
+  CHECK_THROWS_WITH(load_average(folder.path / "none.h5", evaluated), Contains("none.h5"));
+}
+
 TEST_CASE("ten thousand long class names of any text come back", "[checkpoint]") {
   const Folder folder;
   const auto path = folder.path / "x.h5";

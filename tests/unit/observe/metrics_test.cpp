@@ -25,6 +25,12 @@ TEST_CASE("metrics are JSON that says what was recorded", "[metrics]") {
   for (const char* time : {"data_ms", "forward_ms", "backward_ms", "exposed_comm_ms", "update_ms"})
     CHECK(line.contains(time));
   CHECK(line["backward_ms"] == 30);
+  CHECK_FALSE(line.contains("gradient_norm"));
+  StepRecord clipped = step;
+  clipped.gradient_norm = 2.5;
+  CHECK(json::parse(to_json(clipped))["gradient_norm"] == 2.5);
+  clipped.gradient_norm = std::numeric_limits<double>::infinity();
+  CHECK(json::parse(to_json(clipped))["gradient_norm"].is_null());
 
   EpochRecord epoch{2, 780, 0.5, 0.75, std::nullopt, 1234.5};
   CHECK_FALSE(json::parse(to_json(epoch)).contains("val_top1"));
@@ -33,6 +39,13 @@ TEST_CASE("metrics are JSON that says what was recorded", "[metrics]") {
   CHECK(with["val_top1"] == 0.5);
   CHECK(with["val_top5"] == 1.0);
   CHECK(with["last_step"] == 780);
+  CHECK_FALSE(with.contains("ema_top1"));
+  epoch.average = Validation{0.125, 0.625, 0.75};
+  const json both = json::parse(to_json(epoch));
+  CHECK(both["val_top1"] == 0.5);
+  CHECK(both["ema_loss"] == 0.125);
+  CHECK(both["ema_top1"] == 0.625);
+  CHECK(both["ema_top5"] == 0.75);
   epoch.data_ms = 12.5;
   CHECK(json::parse(to_json(epoch))["data_ms"] == 12.5);
 

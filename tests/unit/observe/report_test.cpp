@@ -14,6 +14,11 @@ TEST_CASE("an epoch's line says how much of it was waiting for data, if it was m
   CHECK(seen.epoch_data_share() == Approx(0.2));
   EpochRecord record{1, 2, 0.5, 0.5, std::nullopt, 640};
   CHECK_THAT(epoch_line(record, 3, 10), !Contains("data"));
+  record.validation = Validation{.loss = 1, .top1 = 0.5, .top5 = 1};
+  CHECK_THAT(epoch_line(record, 3, 10), !Contains("average"));
+  record.average = Validation{.loss = 0.5, .top1 = 0.625, .top5 = 1};
+  CHECK_THAT(epoch_line(record, 3, 10),
+             Contains("| average: loss 0.5000, top-1 62.50 %, top-5 100.00 % |"));
   record.data_share = seen.epoch_data_share();
   CHECK_THAT(epoch_line(record, 3, 10), Contains("20 % of the steps waiting for data"));
   seen.begin_epoch();
@@ -45,4 +50,8 @@ TEST_CASE("the end names the newest validation and the best, if there were any",
         "done: 3 epoch(s), 6 steps, best validation top-1 75.00 % in epoch 2");
   CHECK(reached_line(progress, Validation{.loss = 1, .top1 = 0.5, .top5 = 1}) ==
         "done: 3 epoch(s), 6 steps, validation top-1 50.00 % (best 75.00 % in epoch 2)");
+  CHECK(reached_line(progress, Validation{.loss = 1, .top1 = 0.5, .top5 = 1},
+                     Validation{.loss = 1, .top1 = 0.625, .top5 = 1}) ==
+        "done: 3 epoch(s), 6 steps, validation top-1 50.00 %, of the average 62.50 % (best 75.00 % "
+        "in epoch 2)");
 }

@@ -120,8 +120,7 @@ TEST_CASE("the same run gives the same bits twice", "[cpu]") {
     Compiled compiled(c, 7, cpu(2), Precision::fp32);
     compiled.run(c, 0, false);
     const optim::UpdateRule rule{
-        .momentum = 0.9f,
-        .nesterov = true,
+        .formula = optim::Sgd{.momentum = 0.9f, .nesterov = true},
         .weight_decay = std::vector<float>(compiled.parameters->layout().slices.size(), 1e-4f)};
     compiled.backend->update(*compiled.parameters, rule,
                              {.lr = 0.1f, .gradient_scale = 1, .statistics_share = 1}, 0,

@@ -89,6 +89,50 @@ void sgd(const Config::Optim& how, double lr, bool decays, const std::vector<dou
   }
 }
 
+double norm_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v * v;
+  return std::sqrt(sum);
+}
+
+/// MLPerf's reference of LARS; `lr` includes the trust ratio.
+void lars(const Config::Optim& how, double lr, bool adapts, const std::vector<double>& gradient,
+          std::vector<double>& weight, std::vector<double>& velocity) {
+  velocity.resize(weight.size());
+  const double decay = adapts ? static_cast<double>(how.weight_decay) : 0;
+  const double w = norm_of(weight), g = norm_of(gradient);
+  if (adapts && w > 0 && g > 0) lr *= static_cast<double>(how.trust) * w / (g + decay * w);
+  for (std::size_t i = 0; i < weight.size(); ++i) {
+    const double step = lr * (gradient[i] + decay * weight[i]);
+    velocity[i] = static_cast<double>(how.momentum) * velocity[i] + step;
+    weight[i] -=
+        how.nesterov ? static_cast<double>(how.momentum) * velocity[i] + step : velocity[i];
+  }
+}
+
+/// PyTorch's clip_grad_norm_. Returns the norm before it.
+double clip(float limit, Values& gradients) {
+  double sum = 0;
+  for (const auto& [name, values] : gradients)
+    for (const double v : values) sum += v * v;
+  const double factor = static_cast<double>(limit) / (std::sqrt(sum) + 1e-6);
+  if (limit == 0 || factor >= 1) return std::sqrt(sum);
+  for (auto& [name, values] : gradients)
+    for (double& v : values) v *= factor;
+  return std::sqrt(sum);
+}
+
+/// All weights and running statistics, or their average.
+std::vector<std::vector<float>> state(Trainer& trainer, Part part) {
+  std::vector<std::vector<float>> values;
+  const nn::ArenaLayout& layout = trainer.parameters().layout();
+  for (std::size_t s = 0; s < layout.slices.size(); ++s) {
+    values.emplace_back(layout.slices[s].tensor.count());
+    trainer.parameters().export_slice(part, s, values.back());
+  }
+  return values;
+}
+
 /// The names of the tensors that decay-norm-and-bias = false still decays.
 std::set<std::string> plain_weights(const nn::Network& network) {
   std::set<std::string> names;
@@ -119,6 +163,7 @@ TEST_CASE("two steps are SGD's formula with what the configuration says", "[trai
       GENERATE("[optim]\ndecay = \"constant\"\n", "[optim]\nmomentum = 0.5\nnesterov = true\n",
                "[optim]\nmomentum = 0\nlabel-smoothing = 0.3\n",
                "[optim]\nweight-decay = 0.5\ndecay-norm-and-bias = false\nwarmup-epochs = 2\n",
+               "[optim]\nclip-norm = 0.5\nweight-decay = 0.5\n", "[optim]\nclip-norm = 1000\n",
                "[optim]\nweight-decay = 0.5\n[model-options]\nshortcut = \"conv\"\n");
   INFO(toml);
   const Config config = given(toml);
@@ -137,15 +182,82 @@ TEST_CASE("two steps are SGD's formula with what the configuration says", "[trai
   for (std::uint64_t step = 0; step < 2; ++step) {
     const float lr = optim::learning_rate(schedule, step) / 10;
     const double loss = oracle.forward(data.images, data.targets);
-    for (const auto& [name, gradient] : oracle.backward()) {
+    std::map<std::string, std::vector<double>> gradients = oracle.backward();
+    const double norm = clip(config.optim.clip_norm, gradients);
+    for (const auto& [name, gradient] : gradients) {
       sgd(config.optim, lr, weights.contains(name) || config.optim.decay_norm_and_bias, gradient,
           oracle.parameters[name], velocity[name]);
     }
-    CHECK(trainer.step(data.batch, rows, lr).metrics.loss / rows == Approx(loss).epsilon(1e-4));
+    const StepReport report = trainer.step(data.batch, rows, lr);
+    CHECK(report.metrics.loss / rows == Approx(loss).epsilon(1e-4));
+    CHECK(report.gradient_norm.has_value() == (config.optim.clip_norm > 0));
+    if (report.gradient_norm) CHECK(*report.gradient_norm == Approx(norm).epsilon(1e-3));
   }
   const Values after = learned(trainer);
   for (const bool among : {true, false})
     CHECK(apart(before, after, oracle.parameters, weights, among) <= 1e-3);
+}
+
+TEST_CASE("two steps are LARS's formula, also with several buckets and threads", "[trainer]") {
+  const bool nesterov = GENERATE(false, true);
+  Config config = given(
+      "[optim]\nrule = \"lars\"\nlr = 10\ntrust = 0.01\nweight-decay = 0.05\n"
+      "decay-norm-and-bias = false\n[model-options]\nzero-init-residual = true\n");
+  config.optim.nesterov = nesterov;
+  config.comm.bucket_mb = 0.01f;
+  const Rows data;
+  const auto backend = make_cpu_backend({std::vector<std::vector<int>>(2)});
+  SoloCommunicator nobody;
+  Trainer trainer(make_trainer_spec(config, small_data(), 1), *backend, nobody);
+  CHECK(trainer.buckets() > 10);
+  const Values before = learned(trainer);
+  Oracle oracle(trainer.network());
+  oracle.parameters = before;
+  const std::set<std::string> weights = plain_weights(trainer.network());
+  Values velocity;
+  for (const float lr : {0.5f, 0.25f}) {
+    oracle.forward(data.images, data.targets);
+    for (const auto& [name, gradient] : oracle.backward())
+      lars(config.optim, lr, weights.contains(name), gradient, oracle.parameters[name],
+           velocity[name]);
+    trainer.step(data.batch, rows, lr);
+  }
+  const Values after = learned(trainer);
+  for (const bool among : {true, false})
+    CHECK(apart(before, after, oracle.parameters, weights, among) <= 1e-3);
+}
+
+TEST_CASE("the average is that of the weights after each step, and changes nothing else",
+          "[trainer]") {
+  const Rows data;
+  const auto backend = make_cpu_backend({});
+  SoloCommunicator nobody;
+  const Config config = given("optim.ema = 0.5");
+  Trainer trainer(make_trainer_spec(config, small_data(), 1), *backend, nobody);
+  Trainer plain(make_trainer_spec(given(""), small_data(), 1), *backend, nobody);
+  CHECK_FALSE(plain.parameters().has_average());
+  std::vector<std::vector<double>> want;
+  for (const auto& values : state(trainer, Part::weights))
+    want.emplace_back(values.begin(), values.end());
+  trainer.continue_after(5);
+  for (std::uint64_t step = 5; step < 12; ++step) {
+    trainer.step(data.batch, rows, 0.01f);
+    plain.step(data.batch, rows, 0.01f);
+    const auto weights = state(trainer, Part::weights), got = state(trainer, Part::average);
+    CHECK(weights == state(plain, Part::weights));
+    // (1 + step) / (10 + step) reaches 0.5 at step 8.
+    const double steps = static_cast<double>(step);
+    const double decay = step < 8 ? (1 + steps) / (10 + steps) : 0.5;
+    double apart = 0, moved = 0;
+    for (std::size_t s = 0; s < want.size(); ++s)
+      for (std::size_t i = 0; i < want[s].size(); ++i) {
+        want[s][i] = decay * want[s][i] + (1 - decay) * weights[s][i];
+        apart = std::max(apart, std::abs(got[s][i] - want[s][i]));
+        moved = std::max(moved, std::abs(got[s][i] - static_cast<double>(weights[s][i])));
+      }
+    CHECK(apart <= 1e-6);
+    CHECK(moved > 1e-4);
+  }
 }
 
 TEST_CASE("the model's options reach the network", "[trainer]") {

@@ -75,6 +75,15 @@ struct FloatKernels {
   void (*add)(const float* from, std::size_t count, float* to);  ///< to += from
   void (*sgd)(const SgdUpdate& rule, std::size_t count, const float* gradient, float* weight,
               float* velocity);
+  /// The same with the lr in the velocity; lr includes the trust ratio.
+  void (*lars)(const SgdUpdate& rule, std::size_t count, const float* gradient, float* weight,
+               float* velocity);
+  /// The sum of squares, in double: the same bits with any instruction set.
+  double (*squares)(const float* values, std::size_t count);
+  /// count: a multiple of 16 here and below.
+  void (*scale)(float factor, std::size_t count, float* values);
+  /// average += share * (weight - average)
+  void (*average)(float share, std::size_t count, const float* weight, float* average);
 };
 
 /// The best kernels for this processor. bf16 exists only with AVX512-BF16; throws InputError

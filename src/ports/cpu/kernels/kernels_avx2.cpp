@@ -11,6 +11,6 @@ namespace {
 }  // namespace
 
 const Kernels kernels_fp32_avx2 = table<float>();
-const FloatKernels kernels_float_avx2 = {add, sgd};
+const FloatKernels kernels_float_avx2 = {add, sgd, lars, squares, scale, average};
 
 }  // namespace lockstep::cpu

@@ -10,6 +10,6 @@ namespace {
 }  // namespace
 
 const Kernels kernels_fp32_avx512 = table<float>();
-const FloatKernels kernels_float_avx512 = {add, sgd};
+const FloatKernels kernels_float_avx512 = {add, sgd, lars, squares, scale, average};
 
 }  // namespace lockstep::cpu

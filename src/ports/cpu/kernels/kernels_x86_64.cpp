@@ -10,6 +10,6 @@ namespace {
 }  // namespace
 
 const Kernels kernels_fp32_x86_64 = table<float>();
-const FloatKernels kernels_float_x86_64 = {add, sgd};
+const FloatKernels kernels_float_x86_64 = {add, sgd, lars, squares, scale, average};
 
 }  // namespace lockstep::cpu

@@ -27,9 +27,10 @@ std::size_t bytes_of(Storage storage);
 struct DeviceScalars {
   optim::StepScalars step;
   backend::LossScale loss_scale;
-  float inverse_scale = 1;     ///< 1 / the loss scale in this step's gradients
+  float inverse_scale = 1;  ///< 1 / the loss scale in this step's gradients, times the clip factor
   std::uint32_t overflow = 0;  ///< 1: not all of this step's gradients are finite
   std::uint32_t apply = 1;     ///< 0: this step's updates change nothing
+  double clipped_norm = 0;     ///< of all gradients, without the loss scale, before clipping
 };
 
 // ---- image.cu -----------------------------------------------------------------------------------
@@ -223,5 +224,43 @@ void convert_weights(const float* from, std::size_t count, Storage storage, void
 /// to[i] = from[i], or to[i] + from[i]. from: stored as `storage`. count: a multiple of 4.
 void add_gradient(const void* from, std::size_t count, Storage storage, bool accumulate, float* to,
                   cudaStream_t stream);
+
+// ---- average.cu ---------------------------------------------------------------------------------
+
+struct NormArgs {
+  const Chunk* chunks;              ///< of all slices, in order
+  const std::size_t* first_chunks;  ///< per slice, and one more: the number of chunks
+  std::size_t first_slice = 0, slices = 0;
+  std::size_t first_chunk = 0, chunk_count = 0;  ///< of these slices
+  const float* values;                           ///< a whole part of the arena
+  double* chunk_sums;                            ///< scratch, one for each chunk of all
+  double* slice_sums;                            ///< sums of squares, one for each slice of all
+};
+/// The sums of squares of slices [first_slice, first_slice + slices).
+void slice_squares(const NormArgs& args, cudaStream_t stream);
+/// LARS: as sgd_update, with each slice's rate times its trust ratio (optim/lars.hpp).
+struct LarsArgs {
+  float coefficient = 0, epsilon = 0;
+  const float* adaptive;  ///< per slice: 1, or 0 for a trust ratio of 1
+  const double *weight_sums, *gradient_sums;
+};
+void lars_update(const UpdateArgs& args, const LarsArgs& lars, cudaStream_t stream);
+
+/// From the sums of squares of all gradients: clipped_norm, and inverse_scale times the factor that
+/// brings them down to `limit`. scaled: inverse_scale holds the loss scale of this step, else 1.
+void clip(const double* slice_sums, std::size_t slices, float limit, bool scaled,
+          DeviceScalars* scalars, cudaStream_t stream);
+
+struct AverageArgs {
+  std::size_t count = 0;  ///< floats of the whole arena, a multiple of 4
+  float *weights, *averages;
+  void* copies;  ///< of the weights, in `storage`; nullptr in fp32
+  Storage storage = Storage::fp32;
+  const DeviceScalars* scalars;
+};
+/// averages += share * (weights - averages), unless the step is skipped.
+void update_averages(const AverageArgs& args, float share, cudaStream_t stream);
+/// Exchanges the two, and writes the copies.
+void swap_averages(const AverageArgs& args, cudaStream_t stream);
 
 }  // namespace lockstep::cuda

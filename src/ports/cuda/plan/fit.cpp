@@ -40,7 +40,8 @@ backend::PreflightMemory memory_of(const nn::Network& network, const backend::Pr
   const std::size_t floats = cuda::arena_layout(network).size;
   const std::size_t copies = plan.storage == Storage::fp32 ? 0 : bytes_of(plan.storage);
   backend::PreflightMemory memory;
-  memory.parameters = floats * (2 * sizeof(float) + copies);
+  const std::size_t buffers = spec.keeps_average ? 3 : 2;  // weights, momentum, their average
+  memory.parameters = floats * (buffers * sizeof(float) + copies);
   memory.gradients = floats * sizeof(float);
   memory.input = 2 * spec.batch * network.input.count();  // the next one is copied meanwhile
   memory.activations = plan.block;

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "lockstep/optim/rule.hpp"
+#include "ports/cpu/parameters.hpp"
+#include "ports/cpu/team.hpp"
+
+namespace lockstep::cpu {
+
+// What is computed over the arena, by all lanes: the update, norms, clipping, the average. Backend
+// says what each does.
+
+/// The slices [first, last).
+struct Slices {
+  std::size_t first = 0, last = 0;
+};
+
+void update(CpuParameters& parameters, const optim::UpdateRule& rule,
+            const optim::StepScalars& scalars, const Slices& which, Team& team);
+
+/// The sums of squares of these slices, by slice; 0 for all others.
+std::vector<double> squares(const CpuParameters& parameters, backend::Part part,
+                            const Slices& which, Team& team);
+std::vector<double> norms(const CpuParameters& parameters, backend::Part part, Team& team);
+void clip_gradients(CpuParameters& parameters, float limit, Team& team);
+void update_average(CpuParameters& parameters, float share, Team& team);
+void swap_average(CpuParameters& parameters, Team& team);
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,97 @@
+#include <cmath>
+
+#include "lockstep/base/error.hpp"
+#include "ports/cuda/parameters.hpp"
+#include "ports/cuda/runtime/check.hpp"
+
+// Update rules, norms, clipping and the average.
+namespace lockstep::cuda {
+
+const double* CudaParameters::add_squares(backend::Part part, std::size_t first,
+                                          std::size_t last) const {
+  check(part != backend::Part::average || has_average(), "no average is kept");
+  const cudaStream_t stream = device_.compute().get();
+  const std::size_t all = layout_.slices.size();
+  if (first_chunks_.data() == nullptr) {
+    std::vector<std::size_t> begins;
+    for (std::size_t s = 0; s <= all; ++s) begins.push_back(chunks_of(s, s).first);
+    first_chunks_ = DeviceBuffer(begins.size() * sizeof(std::size_t), "the norms' chunks");
+    chunk_sums_ = DeviceBuffer(chunks_.size() * sizeof(double), "the norms' sums");
+    slice_sums_ = DeviceBuffer(2 * all * sizeof(double), "the norms");
+    // From pageable memory: the host waits until the values have been copied.
+    check_cuda(cudaMemcpyAsync(first_chunks_.data(), begins.data(), first_chunks_.size(),
+                               cudaMemcpyHostToDevice, stream),
+               "cudaMemcpyAsync");
+  }
+  NormArgs args{};
+  args.chunks = device_chunks_.as<Chunk>();
+  args.first_chunks = first_chunks_.as<std::size_t>();
+  args.first_slice = first;
+  args.slices = last - first;
+  const auto [begin, end] = chunks_of(first, last);
+  args.first_chunk = begin;
+  args.chunk_count = end - begin;
+  args.values = at(part, 0);
+  args.chunk_sums = chunk_sums_.as<double>();
+  args.slice_sums = slice_sums_.as<double>() + (part == backend::Part::weights ? 0 : all);
+  slice_squares(args, stream);
+  return args.slice_sums;
+}
+
+void CudaParameters::apply(const optim::Sgd&, const optim::UpdateRule&, const UpdateArgs& args,
+                           std::pair<std::size_t, std::size_t>) {
+  sgd_update(args, device_.compute().get());
+}
+
+void CudaParameters::apply(const optim::Lars& lars, const optim::UpdateRule& rule,
+                           const UpdateArgs& args, std::pair<std::size_t, std::size_t> slices) {
+  LarsArgs more{};
+  more.coefficient = lars.coefficient;
+  more.epsilon = lars.epsilon;
+  more.adaptive = table(adaptive_, rule.adaptive);
+  more.weight_sums = add_squares(backend::Part::weights, slices.first, slices.second);
+  more.gradient_sums = add_squares(backend::Part::gradients, slices.first, slices.second);
+  lars_update(args, more, device_.compute().get());
+}
+
+std::vector<double> CudaParameters::norms(backend::Part part) const {
+  std::vector<double> found(layout_.slices.size());
+  read(add_squares(part, 0, found.size()), found.data(), found.size() * sizeof(double));
+  for (double& norm : found) norm = std::sqrt(norm);
+  return found;
+}
+
+void CudaParameters::clip(float limit) {
+  const double* sums = add_squares(backend::Part::gradients, 0, layout_.learned_slices);
+  cuda::clip(sums, layout_.learned_slices, limit, backend::has_loss_scale(precision_), scalars(),
+             device_.compute().get());
+}
+
+void CudaParameters::start_average() {
+  const std::size_t bytes = layout_.size * sizeof(float);
+  DeviceBuffer& average = parts_[average_part];
+  if (!has_average()) average = DeviceBuffer(bytes, "the weights' average");
+  check_cuda(cudaMemcpyAsync(average.data(), at(backend::Part::weights, 0), bytes,
+                             cudaMemcpyDeviceToDevice, device_.compute().get()),
+             "cudaMemcpyAsync");
+}
+
+AverageArgs CudaParameters::average_args() const {
+  check(has_average(), "no average is kept");
+  AverageArgs args{};
+  args.count = layout_.size;
+  args.weights = at(backend::Part::weights, 0);
+  args.averages = at(backend::Part::average, 0);
+  args.copies = storage_ == Storage::fp32 ? nullptr : copies_.data();
+  args.storage = storage_;
+  args.scalars = scalars();
+  return args;
+}
+
+void CudaParameters::update_average(float share) {
+  update_averages(average_args(), share, device_.compute().get());
+}
+
+void CudaParameters::swap_average() { swap_averages(average_args(), device_.compute().get()); }
+
+}  // namespace lockstep::cuda
