@@ -54,13 +54,13 @@ struct TensorEntry {
 
 /// Writes the state to `path`, atomically. The file is HDF5 with groups `weights` (learned tensors
 /// and running statistics), `momentum` and, if the parameters keep it, `ema` (the average of all
-/// weights), in float32 in the plain layout under torchvision's names. Header fields are attributes of the root. Class names, the network (bytes of JSON) and
-/// the configuration (bytes of TOML) are data sets `classes`, `network` and `config`, because an
-/// attribute holds only 64 KiB. data/CHECKPOINT.md specifies all of it. A user block
-/// of 512 bytes before the HDF5 part holds the CRC-32C and the length of that part, so that a
-/// change of any byte is found. The same state gives the same bytes. Throws InputError naming the
-/// path and the reason; a tensor that is not finite is an error, too. An older file at `path` then
-/// stays.
+/// weights), in float32 in the plain layout under torchvision's names. Header fields are attributes
+/// of the root. Class names, the network (bytes of JSON) and the configuration (bytes of TOML) are
+/// data sets `classes`, `network` and `config`, because an attribute holds only 64 KiB.
+/// data/CHECKPOINT.md specifies all of it. A user block of 512 bytes before the HDF5 part holds the
+/// CRC-32C and the length of that part, so that a change of any byte is found. The same state gives
+/// the same bytes. Throws InputError naming the path and the reason; a tensor that is not finite is
+/// an error, too. An older file at `path` then stays.
 void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                       const backend::Parameters& parameters);
 
