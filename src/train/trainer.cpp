@@ -8,6 +8,7 @@
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
+#include "train/divergence.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -204,11 +205,12 @@ StepReport Trainer::report() {
   for (std::size_t i = 0; i < laps_.size(); ++i) report.times.*laps_[i] += laps_ms[i];
   laps_.clear();
   report.loss_scale = parameters_->loss_scale();
-  require(!report.skipped() || report.loss_scale->skipped_in_a_row < most_skipped_steps,
-          fmt::format("{} steps in a row were skipped because their gradients overflowed, down to "
-                      "a loss scale of {}: training diverged. Lower optim.lr, lengthen "
-                      "optim.warmup-epochs or use --precision bf16",
-                      most_skipped_steps, report.loss_scale.value_or(backend::LossScale{}).scale));
+  require_converging(
+      !report.skipped() || report.loss_scale->skipped_in_a_row < most_skipped_steps,
+      fmt::format("{} steps in a row were skipped because their gradients overflowed, down to "
+                  "a loss scale of {}: training diverged. Lower optim.lr, lengthen "
+                  "optim.warmup-epochs or use --precision bf16",
+                  most_skipped_steps, report.loss_scale.value_or(backend::LossScale{}).scale));
   return report;
 }
 

@@ -14,7 +14,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/nn/network.hpp"
-#include "lockstep/observe/metrics.hpp"
+#include "lockstep/observe/records.hpp"
 #include "lockstep/reduce/reducer.hpp"
 #include "lockstep/train/micro_batches.hpp"
 
