@@ -141,6 +141,7 @@ void MetricsLog::end(EndRecord record) {
     if (require_writer_) require_writer_();
     record.steps = steps_;
     record.epochs = epochs_;
+    record.time_ms = unix_ms();
     append(to_json(record));
     write_buffer();
   } catch (const std::exception&) {

@@ -146,6 +146,7 @@ TEST_CASE("another thread can write what is buffered and the end, once", "[metri
     const auto end = parse_record(last_line(path));
     REQUIRE(end);
     CHECK(std::get<EndRecord>(*end).steps == 7);
+    CHECK(std::get<EndRecord>(*end).time_ms > 0);
     CHECK(std::get<EndRecord>(*end).reason == "a rank was lost");
     end_metrics(EndRecord{"failed", "again"});
     log.write(step_record(8));
