@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -14,7 +13,10 @@
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/data_set.hpp"
+#include "lockstep/model/checkpoint.hpp"
 #include "lockstep/model/model.hpp"
+#include "lockstep/observe/records.hpp"
+#include "lockstep/observe/summary.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -114,80 +116,60 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
           {"config", header.config}};
 }
 
-bool is_count(const Json& record, const char* key) {
-  return record.contains(key) && record[key].is_number_unsigned();
-}
-
-/// A mean that is not a number is null there.
-bool is_mean(const Json& record, const char* key) {
-  return record.contains(key) && (record[key].is_number() || record[key].is_null());
-}
-
-bool is_epoch(const Json& record) {
-  const bool validated = record.contains("val_loss") || record.contains("val_top1");
-  const bool averaged = record.contains("ema_loss") || record.contains("ema_top1");
-  return is_count(record, "epoch") && is_count(record, "last_step") &&
-         is_mean(record, "train_loss") && is_mean(record, "train_top1") &&
-         (!validated || (is_mean(record, "val_loss") && is_mean(record, "val_top1"))) &&
-         (!averaged || (is_mean(record, "ema_loss") && is_mean(record, "ema_top1")));
-}
-
-bool is_resume(const Json& record) {
-  if (!is_count(record, "resumed_from_step") || !record.contains("changes")) return false;
-  const Json& changes = record["changes"];
-  return changes.is_array() && std::all_of(changes.begin(), changes.end(),
-                                           [](const Json& change) { return change.is_string(); });
-}
-
 /// What metrics.jsonl says about a run. Other programs may have written to it.
 struct Course {
   std::uint64_t steps = 0;
-  Json epochs = Json::array(), resumes = Json::array();
+  std::vector<observe::StartRecord> starts;
+  std::vector<observe::EpochRecord> epochs;
+  std::vector<observe::ResumeRecord> resumes;
+  std::optional<observe::EndRecord> end;  ///< of the newest start
+
+  void take(const observe::StartRecord& start) {
+    starts.push_back(start);
+    end.reset();
+  }
+  void take(const observe::ResumeRecord& resume) { resumes.push_back(resume); }
+  void take(const observe::StepRecord& step) { steps = step.step; }
+  void take(const observe::EpochRecord& epoch) { epochs.push_back(epoch); }
+  void take(const observe::RanksRecord&) {}
+  void take(const observe::EndRecord& one) { end = one; }
 };
 
 Course read_course(const std::filesystem::path& path) {
   Course course;
   if (!std::filesystem::exists(path)) return course;
-  const std::string text = read_text(path);
-  std::istringstream lines(text);
-  std::size_t number = 0, strange = 0, first_strange = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    const Json record = Json::parse(line, nullptr, false);
-    if (is_count(record, "step")) {
-      course.steps = record["step"];
-    } else if (is_epoch(record)) {
-      course.epochs.push_back(record);
-    } else if (is_resume(record)) {
-      course.resumes.push_back(record);
-    } else if (!lines.eof()) {  // the file of a running or killed run may end with half a line
-      if (strange++ == 0) first_strange = number;
-    }
-  }
-  if (strange > 0)
-    log::warn(fmt::format("{}: {} line(s) are not lockstep records; the first is line {}",
-                          path.string(), strange, first_strange));
+  const auto strange = observe::read_records(path, [&](const observe::Record& record) {
+    std::visit([&](const auto& one) { course.take(one); }, record);
+    return true;
+  });
+  if (strange.count > 0) log::warn(describe(strange, path));
   return course;
 }
 
+template <class Records>
+Json as_list(const Records& records) {
+  Json list = Json::array();
+  for (const auto& record : records) list.push_back(Json::parse(observe::to_json(record)));
+  return list;
+}
+
 Json run_as_json(const train::RunDirectory& run) {
-  Course course = read_course(run.metrics());
+  const Course course = read_course(run.metrics());
   Json checkpoints = Json::array();
   for (const auto& path : model::CheckpointDirectory(run.checkpoints(), 1).newest_first())
     checkpoints.push_back(path.filename().string());
-  Json summary = nullptr;
-  if (std::filesystem::exists(run.summary())) {
-    summary = Json::parse(read_text(run.summary()), nullptr, false);
-    require(!summary.is_discarded(), fmt::format("{}: is not JSON", run.summary().string()));
-  }
+  std::optional<observe::Summary> summary;
+  if (std::filesystem::exists(run.summary())) summary = observe::read_summary(run.summary());
   return {{"kind", "run"},
           {"path", run.root().string()},
-          {"finished", !summary.is_null()},
+          {"finished", summary && summary->finished()},
           {"steps", course.steps},
-          {"epochs", std::move(course.epochs)},
-          {"resumes", std::move(course.resumes)},
+          {"starts", as_list(course.starts)},
+          {"epochs", as_list(course.epochs)},
+          {"resumes", as_list(course.resumes)},
+          {"end", course.end ? Json::parse(observe::to_json(*course.end)) : Json(nullptr)},
           {"checkpoints", std::move(checkpoints)},
-          {"summary", std::move(summary)},
+          {"summary", summary ? Json::parse(observe::to_json(*summary)) : Json(nullptr)},
           {"config", read_text(run.config())}};
 }
 
@@ -283,6 +265,12 @@ std::string run_as_text(const Json& run) {
     text += fmt::format("resumed after step {} with other keys or conditions: {}\n",
                         resume["resumed_from_step"].dump(),
                         join(resume["changes"].get<std::vector<std::string>>(), ", "));
+  const Json& end = run["end"];
+  if (!end.is_null() && end["status"] != "finished")
+    text +=
+        fmt::format("the newest start {} after step {}: {}\n",
+                    end["status"] == "stopped" ? "was stopped" : end["status"].get<std::string>(),
+                    end["steps"].dump(), end["reason"].get<std::string>());
   text += "checkpoints:";
   for (const Json& name : run["checkpoints"]) text += ' ' + name.get<std::string>();
   return text + "\n\n" + run["config"].get<std::string>();

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "app/cli/table.hpp"
 #include "app/commands.hpp"
@@ -15,6 +14,8 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/observe/binding.hpp"
+#include "lockstep/observe/records.hpp"
 #include "lockstep/train/run_directory.hpp"
 
 namespace lockstep::app {
@@ -34,34 +35,25 @@ struct Point {
 /// The first steps allocate and warm up: skips a tenth of all, at least one.
 constexpr std::size_t warm_up(std::size_t steps) { return std::max<std::size_t>(1, steps / 10); }
 
-Json parse(const std::filesystem::path& path) {
-  Json json = Json::parse(read_text(path), nullptr, false);
-  require(!json.is_discarded(), fmt::format("{}: is not JSON", path.string()));
-  return json;
-}
-
 void count_ranks(const train::RunDirectory& run, Point& point) {
   std::set<std::string> hosts;
-  const Json ranks = parse(run.binding());
-  for (const Json& rank : ranks) hosts.insert(rank.at("host").get<std::string>());
+  const std::vector<observe::RankBinding> ranks = observe::read_bindings(run.binding());
+  for (const observe::RankBinding& rank : ranks) hosts.insert(rank.host);
   point.ranks = ranks.size();
   point.nodes = hosts.size();
 }
 
 void measure_steps(const train::RunDirectory& run, Point& point) {
   std::vector<double> total_ms, exposed_ms;
-  std::istringstream lines(read_text(run.metrics()));
-  for (std::string line; std::getline(lines, line);) {
-    const Json record = Json::parse(line, nullptr, false);
-    if (record.is_discarded()) break;  // the file of a running run may end with half a line
-    if (!record.contains("step")) continue;
-    double sum = 0;
-    for (const char* part :
-         {"data_ms", "forward_ms", "backward_ms", "exposed_comm_ms", "update_ms"})
-      sum += record.at(part).get<double>();
-    total_ms.push_back(sum);
-    exposed_ms.push_back(record.at("exposed_comm_ms").get<double>());
-  }
+  const auto take = [&](const observe::Record& record) {
+    if (const auto* step = std::get_if<observe::StepRecord>(&record)) {
+      total_ms.push_back(step->times.total_ms());
+      exposed_ms.push_back(step->times.exposed_comm_ms);
+    }
+    return true;
+  };
+  const observe::StrangeLines strange = observe::read_records(run.metrics(), take);
+  if (strange.count > 0) log::warn(describe(strange, run.metrics()));
   require(total_ms.size() >= 2, fmt::format("{}: {} step(s) are too few to measure",
                                             run.metrics().string(), total_ms.size()));
   const auto first = static_cast<std::ptrdiff_t>(warm_up(total_ms.size()));
@@ -80,12 +72,8 @@ Point measure(const std::string& path) {
   config::Config config;
   config::apply_toml(config, read_text(run.config()), run.config().string());
   point.batch = config.batch;
-  try {
-    count_ranks(run, point);
-    measure_steps(run, point);
-  } catch (const Json::exception& strange) {
-    throw InputError(fmt::format("{}: is not a run of lockstep: {}", path, strange.what()));
-  }
+  count_ranks(run, point);
+  measure_steps(run, point);
   require(point.ranks > 0 && point.step_ms > 0, fmt::format("{}: has no measurements", path));
   return point;
 }

@@ -14,17 +14,18 @@
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/binding_report.hpp"
 #include "lockstep/cluster/cpuset.hpp"
 #include "lockstep/cluster/machine.hpp"
 #include "lockstep/cluster/plan.hpp"
 #include "lockstep/device/gpus.hpp"
+#include "lockstep/observe/binding.hpp"
 
 namespace lockstep::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using cluster::to_string;
+using observe::RankBinding;
 
 struct TopoOptions {
   std::optional<std::string> hwloc, hide_cpus;
@@ -91,39 +92,40 @@ std::string text_of(const device::VisibleGpus& seen) {
   return text;
 }
 
-std::string compute_cell(const Json& rank) {
+std::string compute_cell(const RankBinding& rank) {
   cluster::CpuSet all;
-  for (const Json& thread : rank["compute"])
-    for (int cpu : cluster::parse_cpus(thread.get<std::string>())) all.push_back(cpu);
+  for (const std::string& thread : rank.compute)
+    for (int cpu : cluster::parse_cpus(thread)) all.push_back(cpu);
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
-  const std::size_t threads = rank["compute"].size();
+  const std::size_t threads = rank.compute.size();
   return fmt::format("{} ({} thread{})", to_string(all), threads, threads == 1 ? "" : "s");
 }
 
-std::string verdict(const Json& rank) {
-  if (rank["ok"].is_null()) return "plan";
-  return rank["ok"].get<bool>() ? "PASS" : "FAIL";
+std::string verdict(const RankBinding& rank) {
+  if (!rank.ok) return "plan";
+  return *rank.ok ? "PASS" : "FAIL";
 }
 
 std::string dash_if_empty(const std::string& text) { return text.empty() ? "-" : text; }
 
 /// Where pinned memory is, as read back: "node 0", "node 0: 75 %, 1: 25 %".
-std::string memory_cell(const Json& rank) {
-  const Json pages = rank.value("pages", Json::object()).value("pinned", Json::object());
+std::string memory_cell(const RankBinding& rank) {
+  if (!rank.read_back || !rank.read_back->pages.contains("pinned")) return "-";
+  const auto& pages = rank.read_back->pages.at("pinned");
   double all = 0;
-  for (const auto& [node, count] : pages.items()) all += count.get<double>();
+  for (const auto& [node, count] : pages) all += static_cast<double>(count);
   std::string text;
-  for (const auto& [node, count] : pages.items())
+  for (const auto& [node, count] : pages)
     text += fmt::format(
         "{}{}{}", text.empty() ? "node " : ", ", node,
-        pages.size() == 1 ? "" : fmt::format(": {:.0f} %", count.get<double>() / all * 100));
+        pages.size() == 1 ? "" : fmt::format(": {:.0f} %", static_cast<double>(count) / all * 100));
   return dash_if_empty(text);
 }
 
-std::string upload_cell(const Json& rank) {
-  const Json rate = rank.value("upload_bytes_per_s", Json());
-  return rate.is_number() ? human_bytes(rate.get<double>()) + "/s" : "-";
+std::string upload_cell(const RankBinding& rank) {
+  const auto rate = rank.read_back ? rank.read_back->upload_bytes_per_s : std::nullopt;
+  return rate ? human_bytes(*rate) + "/s" : "-";
 }
 
 /// Leaves out columns that are empty for all ranks.
@@ -137,34 +139,35 @@ void drop_empty_columns(std::vector<std::vector<std::string>>& rows) {
 }
 
 /// One row per rank, then the ranks' failures and remarks; equal remarks of several ranks once.
-std::string text_of(const Json& ranks) {
+std::string text_of(const std::vector<RankBinding>& ranks) {
   std::vector<std::vector<std::string>> rows{{"rank", "host", "local", "NUMA", "compute CPUs",
                                               "loader CPUs", "memory", "GPU", "upload", "network",
                                               "binding"}};
   std::vector<std::pair<std::string, std::string>> said;  // a remark, and its ranks
-  for (const Json& rank : ranks) {
-    const int node = rank["numa_node"];
-    rows.push_back({rank["rank"].dump(), rank["host"], rank["local_rank"].dump(),
+  for (const RankBinding& rank : ranks) {
+    const int node = rank.numa_node;
+    rows.push_back({std::to_string(rank.rank), rank.host, std::to_string(rank.local_rank),
                     node < 0 ? "several" : std::to_string(node), compute_cell(rank),
-                    rank["loader"].get<std::string>() +
-                        (rank["loader_shares_cores"].get<bool>() ? " (shared)" : ""),
-                    memory_cell(rank), dash_if_empty(rank["gpu"]), upload_cell(rank),
-                    dash_if_empty(rank["network"]), verdict(rank)});
-    for (const char* kind : {"failures", "remarks", "ignored"})
-      for (const std::string remark : rank.value(kind, Json::array())) {
-        const auto known = std::find_if(said.begin(), said.end(),
-                                        [&](const auto& pair) { return pair.first == remark; });
-        if (known == said.end())
-          said.emplace_back(remark, rank["rank"].dump());
-        else
-          known->second += "," + rank["rank"].dump();
-      }
+                    rank.loader + (rank.loader_shares_cores ? " (shared)" : ""), memory_cell(rank),
+                    dash_if_empty(rank.gpu), upload_cell(rank), dash_if_empty(rank.network),
+                    verdict(rank)});
+    std::vector<std::string> remarks;
+    if (rank.read_back) remarks = rank.read_back->failures;
+    remarks.insert(remarks.end(), rank.remarks.begin(), rank.remarks.end());
+    remarks.insert(remarks.end(), rank.ignored.begin(), rank.ignored.end());
+    for (const std::string& remark : remarks) {
+      const auto known = std::find_if(said.begin(), said.end(),
+                                      [&](const auto& pair) { return pair.first == remark; });
+      if (known == said.end())
+        said.emplace_back(remark, std::to_string(rank.rank));
+      else
+        known->second += fmt::format(",{}", rank.rank);
+    }
   }
-  const Json& first = ranks.front();
   std::string text;
-  if (!first["ok"].is_null())
+  if (ranks.front().ok)
     text = fmt::format("{} rank{}, identified by: {}\n", ranks.size(), ranks.size() == 1 ? "" : "s",
-                       first["authority"].get<std::string>());
+                       ranks.front().authority);
   drop_empty_columns(rows);
   text += table(rows);
   for (const auto& [remark, who] : said) text += fmt::format("rank {}: {}\n", who, remark);
@@ -172,9 +175,11 @@ std::string text_of(const Json& ranks) {
 }
 
 /// `seen`: what CUDA shows to rank 0; empty for ranks that do not run.
-void print(const TopoOptions& options, const cluster::Machine& machine, const Json& ranks,
-           const device::VisibleGpus& seen) {
-  const Json all{{"machine", as_json(machine)}, {"cuda", as_json(seen)}, {"ranks", ranks}};
+void print(const TopoOptions& options, const cluster::Machine& machine,
+           const std::vector<RankBinding>& ranks, const device::VisibleGpus& seen) {
+  const Json all{{"machine", as_json(machine)},
+                 {"cuda", as_json(seen)},
+                 {"ranks", Json::parse(observe::to_json(ranks))}};
   std::string text =
       options.json ? json_text(all, 2) : text_of(machine) + text_of(seen) + text_of(ranks);
   if (text.ends_with('\n')) text.pop_back();
@@ -198,7 +203,7 @@ int show_plan(const TopoOptions& options) {
     local[rank].mask = machine.foreign ? machine.allowed : cluster::current_cpus();
     if (gpu_each) local[rank].gpu_pci_bus_id = machine.gpus[rank].pci_bus_id;
   }
-  Json ranks = Json::array();
+  std::vector<RankBinding> ranks;
   for (std::size_t rank = 0; rank < local.size(); ++rank) {
     cluster::RankInfo info;
     info.rank = info.local_rank = static_cast<int>(rank);
@@ -213,7 +218,7 @@ int show_plan(const TopoOptions& options) {
     if (!machine.gpus.empty() && !gpu_each)
       plan.remarks.push_back(
           fmt::format("{} ranks but {} GPUs: planned as CPU ranks", count, machine.gpus.size()));
-    ranks.push_back(Json::parse(cluster::to_json(plan, info)));
+    ranks.push_back(observe::rank_binding(plan, info));
   }
   print(options, machine, ranks, {});
   return 0;
@@ -230,16 +235,18 @@ int bind_and_verify(const TopoOptions& options, Launch& launch) {
   const device::VisibleGpus seen = device::look_at_gpus();
   const ChosenGpu gpu = choose_gpu(launch.rank, seen.gpus.empty() ? "cpu" : "cuda", true);
   const cluster::Plan plan = plan_rank(launch, machine, options.threads, gpu.pci_bus_id).plan;
-  const std::string mine = cluster::to_json(bind_rank(plan, gpu.ordinal).report, launch.rank);
-  std::vector<std::string> texts{mine};
-  if (launch.control) texts = launch.control->gather(mine, "binding report");
+  const RankBinding mine = observe::rank_binding(bind_rank(plan, gpu.ordinal).report, launch.rank);
+  std::vector<RankBinding> ranks{mine};
+  if (launch.control) {
+    ranks.clear();
+    for (const std::string& json : launch.control->gather(observe::to_json(mine), "binding report"))
+      ranks.push_back(observe::parse_binding(json));
+  }
   if (launch.rank.rank == 0)
-    for (const std::string& line : cluster::slow_uploads(texts)) log::warn(line);
-  Json ranks = Json::array();
-  for (const std::string& text : texts) ranks.push_back(Json::parse(text));
+    for (const std::string& line : observe::slow_uploads(ranks)) log::warn(line);
   print(options, machine, ranks, seen);
   const bool passed = std::all_of(ranks.begin(), ranks.end(),
-                                  [](const Json& rank) { return rank["ok"].get<bool>(); });
+                                  [](const RankBinding& rank) { return rank.ok.value_or(false); });
   return passed ? 0 : 1;
 }
 

@@ -6,6 +6,7 @@
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/numbers.hpp"
 #include "lockstep/cluster/walltime.hpp"
 #include "lockstep/train/run.hpp"
@@ -37,6 +38,20 @@ std::string run_preflight(Launch& launch, const config::Config& config) {
       .json;
 }
 
+/// As one could type it again.
+std::string command_line(const Launch& launch) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  std::vector<std::string> words(launch.argv, launch.argv + launch.argc);
+  for (std::string& word : words) {
+    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) continue;
+    for (std::size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
+      word.replace(at, 1, "'\\''");
+    word = "'" + word + "'";
+  }
+  return join(words, " ");
+}
+
 int train_model(Launch& launch, config::Config config) {
   const double started_s = now_s();
   train::catch_stop_signals();  // a signal may come before the other ranks
@@ -63,6 +78,7 @@ int train_model(Launch& launch, config::Config config) {
                            .spare_cores = compute.spare_cores,
                            .binding_report = compute.binding_report,
                            .preflight = preflight,
+                           .command = command_line(launch),
                            .started_s = started_s,
                            .allocation = allocation,
                            .nodes = launch.nodes},

@@ -2,19 +2,23 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
+#include <chrono>
 #include <cstring>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <thread>
 
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "lockstep/base/io.hpp"
-#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 
 namespace lockstep::observe {
@@ -22,58 +26,40 @@ namespace {
 
 constexpr std::size_t most_buffered_bytes = 64 * 1024;
 constexpr double most_buffered_s = 1;
+constexpr std::chrono::seconds patience{1};  // with a file system, at the end of the process
+
+/// Guards the open log and its contents against a thread that ends the process.
+std::timed_mutex g_mutex;
+MetricsLog* g_open = nullptr;
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view what) {
   throw InputError(fmt::format("{} cannot {}: {}", path.string(), what, std::strerror(errno)));
 }
 
-/// JSON cannot express a number that is not finite.
-std::string mean(double value) {
-  return std::isfinite(value) ? fmt::format("{:.9g}", value) : "null";
-}
-std::string share(double value) {
-  return std::isfinite(value) ? fmt::format("{:.6f}", value) : "null";
+/// The lines of starts and ends after the first `keep_bytes` bytes.
+std::string starts_and_ends(const std::filesystem::path& path, std::uint64_t keep_bytes) {
+  std::istringstream lines(read_text(path).substr(keep_bytes));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    if (lines.eof()) break;
+    try {
+      const std::optional<Record> record = parse_record(line);
+      if (record && (std::holds_alternative<StartRecord>(*record) ||
+                     std::holds_alternative<EndRecord>(*record)))
+        kept += line + '\n';
+    } catch (const InputError&) {
+      continue;  // a damaged line, which is cut away
+    }
+  }
+  return kept;
 }
 
 }  // namespace
 
-std::string to_json(const StepRecord& r) {
-  std::string scale;
-  if (r.loss_scale)
-    scale = fmt::format(R"("loss_scale":{},"skipped_steps":{},)", r.loss_scale->scale,
-                        r.loss_scale->skipped);
-  if (r.gradient_norm) scale += fmt::format(R"("gradient_norm":{},)", mean(*r.gradient_norm));
-  return fmt::format(
-      R"({{"step":{},"epoch":{},"loss":{},"lr":{},{}"data_ms":{:.3f},"forward_ms":{:.3f},)"
-      R"("backward_ms":{:.3f},"exposed_comm_ms":{:.3f},"update_ms":{:.3f}}})",
-      r.step, r.epoch, mean(r.loss), r.lr, scale, r.times.data_ms, r.times.forward_ms,
-      r.times.backward_ms, r.times.exposed_comm_ms, r.times.update_ms);
-}
-
-std::string to_json(const EpochRecord& r) {
-  std::string validation;
-  if (r.validation)
-    validation = fmt::format(R"("val_loss":{},"val_top1":{:.6f},"val_top5":{:.6f},)",
-                             mean(r.validation->loss), r.validation->top1, r.validation->top5);
-  if (r.average)
-    validation += fmt::format(R"("ema_loss":{},"ema_top1":{:.6f},"ema_top5":{:.6f},)",
-                              mean(r.average->loss), r.average->top1, r.average->top5);
-  std::string bad_rows;
-  if (!r.bad_rows.empty())
-    bad_rows = fmt::format(R"("bad_rows":{},)", json_text(nlohmann::json(r.bad_rows)));
-  return fmt::format(R"({{"epoch":{},"last_step":{},"train_loss":{},"train_top1":{},{}{})"
-                     R"("images_per_s":{:.1f},"data_ms":{:.3f}}})",
-                     r.epoch, r.step, mean(r.train_loss), share(r.train_top1), validation, bad_rows,
-                     r.images_per_s, r.data_ms);
-}
-
-std::string to_json(const ResumeRecord& r) {
-  const nlohmann::ordered_json json = {{"resumed_from_step", r.step}, {"changes", r.changes}};
-  return json_text(json);
-}
-
-MetricsLog::MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes)
+MetricsLog::MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes,
+                       std::function<void()> require_writer)
     : path_(std::move(path)),
+      require_writer_(std::move(require_writer)),
       file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)),
       wrote_s_(now_s()) {
   if (!file_) fail(path_, "be opened for writing");
@@ -87,19 +73,43 @@ MetricsLog::MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes)
                     path_.string(), bytes_, keep_bytes));
   const bool longer = bytes_ > keep_bytes;
   bytes_ = std::min(bytes_, keep_bytes);
+  const std::string kept = longer ? starts_and_ends(path_, keep_bytes) : "";
   if (longer && ::ftruncate(file_.get(), static_cast<off_t>(bytes_)) != 0) fail(path_, "be cut");
   if (::lseek(file_.get(), 0, SEEK_END) < 0) fail(path_, "be positioned");
+  buffer_ = kept;
+  bytes_ += kept.size();
+  const std::scoped_lock lock(g_mutex);
+  g_open = this;
 }
 
 MetricsLog::~MetricsLog() {
+  const std::scoped_lock lock(g_mutex);
+  if (g_open == this) g_open = nullptr;
+  const bool told = broken_;
   try {
     write_buffer();
   } catch (const Error& error) {
-    if (!broken_) log::error(error.what());
+    if (!told) log::error(error.what());
   }
 }
 
+void MetricsLog::write(const Record& record) {
+  if (const auto* start = std::get_if<StartRecord>(&record)) steps_ = start->from_step;
+  if (const auto* step = std::get_if<StepRecord>(&record)) steps_ = step->step;
+  if (const auto* epoch = std::get_if<EpochRecord>(&record)) epochs_ = epoch->epoch;
+  add(to_json(record));
+  if (broken_ || !std::holds_alternative<EndRecord>(record)) return;
+  flush();
+  ended_ = true;
+}
+
 void MetricsLog::add(const std::string& json) {
+  const std::scoped_lock lock(g_mutex);
+  append(json);
+}
+
+void MetricsLog::append(const std::string& json) {
+  if (ended_ || broken_) return;
   buffer_ += json;
   buffer_ += '\n';
   bytes_ += json.size() + 1;
@@ -107,6 +117,7 @@ void MetricsLog::add(const std::string& json) {
 }
 
 void MetricsLog::flush() {
+  const std::scoped_lock lock(g_mutex);
   write_buffer();
   if (::fdatasync(file_.get()) != 0 && errno != EINVAL) fail(path_, "be synchronised");
 }
@@ -122,6 +133,32 @@ void MetricsLog::write_buffer() {
     fail(path_, "be written");
   }
   buffer_.clear();
+}
+
+void MetricsLog::end(EndRecord record) {
+  if (ended_) return;
+  try {
+    if (require_writer_) require_writer_();
+    record.steps = steps_;
+    record.epochs = epochs_;
+    record.time_ms = unix_ms();
+    append(to_json(record));
+    write_buffer();
+  } catch (const std::exception&) {
+    buffer_.clear();  // the process ends for another reason, which is told
+  }
+  ended_ = true;
+}
+
+void end_metrics(const EndRecord& record) {
+  auto done = std::make_shared<std::promise<void>>();
+  const std::future<void> end = done->get_future();
+  std::thread([record, done] {
+    if (const std::unique_lock lock(g_mutex, patience); lock && g_open != nullptr)
+      g_open->end(record);
+    done->set_value();
+  }).detach();
+  end.wait_for(patience);
 }
 
 }  // namespace lockstep::observe

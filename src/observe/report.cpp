@@ -1,12 +1,13 @@
 #include "lockstep/observe/report.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/files.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/join.hpp"
+#include "lockstep/base/log.hpp"
 #include "lockstep/config/keys.hpp"
 
 namespace lockstep::observe {
@@ -50,15 +51,19 @@ void RunStatistics::add(const StepTimes& step, std::uint64_t step_rows) {
   ++steps;
   rows += step_rows;
   epoch_rows += step_rows;
-  times.data_ms += step.data_ms;
-  times.forward_ms += step.forward_ms;
-  times.backward_ms += step.backward_ms;
-  times.exposed_comm_ms += step.exposed_comm_ms;
-  times.update_ms += step.update_ms;
+  times += step;
   train_s += step.total_ms() / 1e3;
   epoch_s += step.total_ms() / 1e3;
   epoch_data_ms += step.data_ms;
   ++epoch_steps;
+}
+
+void RunStatistics::write(const Record& record) {
+  if (const auto* step = std::get_if<StepRecord>(&record)) add(step->times, step->rows);
+  if (const auto* epoch = std::get_if<EpochRecord>(&record)) {
+    if (epoch->validation) validation_s = epoch->validation_ms / 1e3;
+    begin_epoch();
+  }
 }
 
 void RunStatistics::begin_epoch() {
@@ -113,12 +118,12 @@ std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double s
 
 std::string times_line(const RunStatistics& seen) {
   const double steps = static_cast<double>(std::max<std::uint64_t>(seen.steps, 1));
-  const StepTimes& sum = seen.times;
+  const StepTimes mean = seen.times / steps;
   return fmt::format(
       "a step took {:.1f} ms: data {:.2f}, forward {:.1f}, backward {:.1f}, exposed communication "
-      "{:.2f}, update {:.2f}",
-      sum.total_ms() / steps, sum.data_ms / steps, sum.forward_ms / steps, sum.backward_ms / steps,
-      sum.exposed_comm_ms / steps, sum.update_ms / steps);
+      "{:.2f}, update {:.2f}, other {:.2f}",
+      mean.total_ms(), mean.data_ms, mean.forward_ms, mean.backward_ms, mean.exposed_comm_ms,
+      mean.update_ms, mean.other_ms);
 }
 
 std::string reached_line(const model::Progress& progress,
@@ -136,38 +141,47 @@ std::string reached_line(const model::Progress& progress,
   return line;
 }
 
-std::string summary_json(const config::Config& config, const model::Progress& progress,
-                         const RunStatistics& seen, const std::optional<Validation>& validation,
-                         double seconds, std::size_t peak_bytes,
-                         const std::optional<Validation>& average) {
-  const double steps = static_cast<double>(std::max<std::uint64_t>(seen.steps, 1));
-  nlohmann::ordered_json json = {{"model", config.model},
-                                 {"precision", to_string(config.precision)},
-                                 {"batch", config.batch},
-                                 {"epochs", progress.epoch},
-                                 {"steps", progress.step}};
-  const auto add = [&json](const std::string& name, const std::optional<Validation>& of) {
-    if (!of) return;
-    json[name + "_loss"] = of->loss;
-    json[name + "_top1"] = of->top1;
-    json[name + "_top5"] = of->top5;
-  };
-  add("val", validation);
-  add("ema", average);
-  if (progress.best_top1 >= 0) {
-    json["best_val_top1"] = progress.best_top1;
-    json["best_epoch"] = progress.best_epoch;
+RunLog::RunLog(const RunStatistics& statistics, const model::Progress& start, std::uint64_t epochs,
+               std::uint64_t steps_per_epoch, std::uint64_t validate_every)
+    : statistics_(statistics),
+      progress_(start),
+      epochs_(epochs),
+      steps_per_epoch_(steps_per_epoch),
+      validate_every_(validate_every) {}
+
+void RunLog::write(const Record& record) {
+  if (const auto* one = std::get_if<StepRecord>(&record)) step(*one);
+  if (const auto* one = std::get_if<EpochRecord>(&record)) epoch(*one);
+  if (std::holds_alternative<EndRecord>(record)) log::end_progress();
+}
+
+void RunLog::step(const StepRecord& record) {
+  progress_.step = record.step;
+  ++progress_.batch;
+  if (!record.loss_scale || !record.loss_scale->skipped) {  // as the epoch's means count
+    const double rows = static_cast<double>(record.rows);
+    progress_.rows += record.rows;
+    progress_.top1 += static_cast<std::uint64_t>(std::llround(record.top1 * rows));
   }
-  json["seconds"] = seconds;
-  json["seconds_to_first_step"] = seen.first_step_s;
-  json["images_per_s"] = seen.images_per_s();
-  json["mean_step"] = {{"data_ms", seen.times.data_ms / steps},
-                       {"forward_ms", seen.times.forward_ms / steps},
-                       {"backward_ms", seen.times.backward_ms / steps},
-                       {"exposed_comm_ms", seen.times.exposed_comm_ms / steps},
-                       {"update_ms", seen.times.update_ms / steps}};
-  json["peak_resident_bytes"] = peak_bytes;
-  return json_text(json, 2) + "\n";
+  if (statistics_.steps == 1)
+    log::info(fmt::format("first step done {:.2f} s after the start", statistics_.first_step_s));
+  log::progress(progress_line(progress_, statistics_,
+                              {.epochs = epochs_,
+                               .steps_per_epoch = steps_per_epoch_,
+                               .lr = record.lr,
+                               .loss = record.loss,
+                               .validate_every = validate_every_}));
+}
+
+void RunLog::epoch(const EpochRecord& record) {
+  log::end_progress();
+  log::info(epoch_line(record, epochs_, (record.steps_ms + record.validation_ms) / 1e3));
+  if (!record.bad_rows.empty())
+    log::warn(fmt::format("{} row(s) of epoch {} were broken and replaced by others:\n  {}",
+                          record.bad_rows.size(), record.epoch, join(record.bad_rows, "\n  ")));
+  progress_.epoch = record.epoch;
+  progress_.batch = 0;
+  progress_.rows = progress_.top1 = 0;
 }
 
 }  // namespace lockstep::observe

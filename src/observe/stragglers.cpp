@@ -8,7 +8,6 @@
 
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/comm/record.hpp"
 
 namespace lockstep::observe {
 namespace {
@@ -22,18 +21,10 @@ constexpr std::array<WorkPart, 4> work_parts{{{comm::Phase::data, &StepTimes::da
                                               {comm::Phase::backward, &StepTimes::backward_ms},
                                               {comm::Phase::update, &StepTimes::update_ms}}};
 
-/// What one rank sends to the others.
-struct RankTimes {
-  StepTimes times;
-  std::string host;
-
-  static void fields(auto& self, auto&& visit) {
-    auto& [data_ms, forward_ms, backward_ms, exposed_comm_ms, update_ms] = self.times;
-    visit(data_ms, forward_ms, backward_ms, exposed_comm_ms, update_ms, self.host);
-  }
-};
-
-double work_ms(const StepTimes& times) { return times.total_ms() - times.exposed_comm_ms; }
+/// Without other_ms, which includes waiting: for the audit, for these comparisons.
+double work_ms(const StepTimes& times) {
+  return times.data_ms + times.forward_ms + times.backward_ms + times.update_ms;
+}
 
 template <class Of>
 double usual(const std::vector<StepTimes>& ranks, Of of) {
@@ -82,32 +73,12 @@ std::optional<DataLimit> find_data_limit(const std::vector<StepTimes>& mean_time
   return limit;
 }
 
-void StragglerWatch::add(const StepTimes& times, comm::Control& control) {
-  for (const auto& [phase, time] : work_parts) sum_.*time += times.*time;
-  sum_.exposed_comm_ms += times.exposed_comm_ms;
-  if (++steps_ == window) compare(control);
+void StragglerWatch::judge(const std::vector<StepTimes>& mean_times, std::uint64_t steps) {
+  tell_late(mean_times, steps);
+  tell_data(mean_times, steps);
 }
 
-void StragglerWatch::compare(comm::Control& control) {
-  for (const auto& [phase, time] : work_parts) sum_.*time /= static_cast<double>(window);
-  sum_.exposed_comm_ms /= static_cast<double>(window);
-  const auto all =
-      comm::gather_records(control, RankTimes{sum_, host_}, "comparison of step times");
-  sum_ = {};
-  steps_ = 0;
-  if (control.rank() != 0) return;
-  std::vector<StepTimes> ranks;
-  std::vector<std::string> names;
-  for (const RankTimes& one : all) {
-    names.push_back(fmt::format("rank {} on {}", ranks.size(), one.host));
-    ranks.push_back(one.times);
-  }
-  tell_late(ranks, names);
-  tell_data(ranks, names);
-}
-
-void StragglerWatch::tell_data(const std::vector<StepTimes>& ranks,
-                               const std::vector<std::string>& names) {
+void StragglerWatch::tell_data(const std::vector<StepTimes>& ranks, std::uint64_t steps) {
   const auto limit = find_data_limit(ranks, data_share);
   const bool before = std::exchange(told_data_, limit.has_value());
   if (!limit || before) return;
@@ -115,22 +86,21 @@ void StragglerWatch::tell_data(const std::vector<StepTimes>& ranks,
       "data is the limit: over {} steps {} waited for it for {:.1f} of a step's {:.1f} ms ({:.0f} "
       "%); without that, steps would be {:.1f} times as fast. 'lockstep bench data {}' shows which "
       "part of it is slow",
-      window, names[limit->rank], limit->wait_ms, limit->step_ms, 100 * limit->share(),
+      steps, names_[limit->rank], limit->wait_ms, limit->step_ms, 100 * limit->share(),
       1 / std::max(0.001, 1 - limit->share()), data_));
 }
 
-void StragglerWatch::tell_late(const std::vector<StepTimes>& ranks,
-                               const std::vector<std::string>& names) {
+void StragglerWatch::tell_late(const std::vector<StepTimes>& ranks, std::uint64_t steps) {
   const std::vector<std::string> before = std::exchange(told_, {});
   for (const Straggler& one : find_stragglers(ranks, share)) {
-    const std::string& who = told_.emplace_back(names[one.rank]);
+    const std::string& who = told_.emplace_back(names_[one.rank]);
     // Said once while it lasts.
     if (std::find(before.begin(), before.end(), who) != before.end()) continue;
     const double step_ms = usual_step_ms(ranks);
     log::warn(fmt::format(
         "{} is late: over {} steps it kept the others waiting for {:.1f} ms a step ({:.0f} % of "
         "it), most of all in {} ({:.1f} ms, usual are {:.1f})",
-        who, window, one.late_ms, 100 * one.late_ms / step_ms, to_string(one.phase), one.phase_ms,
+        who, steps, one.late_ms, 100 * one.late_ms / step_ms, to_string(one.phase), one.phase_ms,
         one.usual_phase_ms));
   }
 }

@@ -1,5 +1,6 @@
 #include "lockstep/train/run.hpp"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/observe/report.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -51,6 +53,44 @@ std::string describe_micro_batches(std::size_t global_batch, int world, std::siz
   const bool even = global_batch == static_cast<std::size_t>(world) * parts * most;
   return fmt::format("{} micro-batch(es) x {} rows", parts,
                      even ? std::to_string(most) : fmt::format("{} or {}", most, most - 1));
+}
+
+/// What the devices of all ranks are, each once; only on rank 0. Collective.
+std::vector<std::string> gather_devices(const backend::Backend& backend, comm::Control& control) {
+  std::vector<std::string> devices;
+  for (const std::string& one : control.gather_at_root(backend.description(), "devices"))
+    if (std::find(devices.begin(), devices.end(), one) == devices.end()) devices.push_back(one);
+  return devices;
+}
+
+/// Collective; complete on rank 0, but for the run's id.
+observe::StartRecord start_record(const RunSpec& spec, const RunStart& start,
+                                  const backend::Backend& backend, comm::Control& control,
+                                  const RunData& data, const Trainer& trainer) {
+  const config::Config& config = spec.config;
+  observe::StartRecord record;
+  record.from_step = start.progress.step;
+  if (start.resume) record.resumed_from = start.resume->checkpoint.string();
+  record.build = build_id();
+  record.command = spec.command;
+  record.job = spec.allocation.job;
+  record.ranks = static_cast<std::uint64_t>(control.world());
+  for (std::size_t node = 0; node < spec.nodes.count(); ++node)
+    record.hosts.push_back(spec.nodes.name_of(node));
+  record.devices = gather_devices(backend, control);
+  record.model = config.model;
+  record.precision = to_string(config.precision);
+  record.parameters = learned_numbers(trainer.network());
+  record.batch = config.batch;
+  record.step_memory_bytes = trainer.memory().activations;
+  record.data = config.data.train;
+  record.validation_data = config.data.val;
+  record.rows = data.input().rows;
+  if (data.validation()) record.validation_rows = data.validation()->info().rows;
+  record.classes = data.input().classes.size();
+  record.epochs = config.epochs;
+  record.steps_per_epoch = data.steps_per_epoch();
+  return record;
 }
 
 /// Logs what is about to be trained, on what and how.
@@ -112,6 +152,7 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   data.stage();
   files.claim(start);
   config.out = files.directory().root().string();
+  start.record = start_record(spec, start, backend, control, data, trainer);
   files.begin(start, spec.binding_report({}));
   if (is_root) log_run(config, backend, control.world(), data, trainer);
   data.start_loader(start.progress, backend.device());

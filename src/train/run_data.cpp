@@ -158,6 +158,11 @@ void RunData::measure_workers(const data::LoaderSpec& loading) {
                     choice.workers, most, choice.rows_per_s, choice.rows_per_s_of_one));
 }
 
+std::uint64_t RunData::rows_until(std::uint64_t epoch, std::uint64_t batch) const {
+  const std::uint64_t rows_of_epoch = input_.rows - dropped_rows();
+  return epoch * rows_of_epoch + std::min<std::uint64_t>(batch * config_.batch, rows_of_epoch);
+}
+
 data::Batch RunData::next(std::uint64_t batch) {
   const data::Batch part =
       looked_ahead_ ? *std::exchange(looked_ahead_, std::nullopt) : loader_->next();

@@ -37,6 +37,8 @@ class RunData {
   std::uint64_t steps_per_epoch() const { return sampler_->batches(); }
   std::size_t dropped_rows() const { return sampler_->dropped(); }
   std::size_t global_rows(std::uint64_t batch) const { return sampler_->part(batch).global_rows; }
+  /// Of all ranks, from the beginning of the run to `batch` batches into `epoch`.
+  std::uint64_t rows_until(std::uint64_t epoch, std::uint64_t batch) const;
   std::size_t loader_threads() const;
 
   /// Has both sets copied to the folder of data.stage. Call it before start_loader(). Collective.

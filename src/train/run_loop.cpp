@@ -9,13 +9,13 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/stop_signal.hpp"
+#include "train/divergence.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -45,9 +45,23 @@ RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
       stop_policy_(stop_spec(spec_, is_root())),
       progress_(progress),
       audited_step_(progress.step),
-      stragglers_(spec_.allocation.host, config_.data.train) {}
+      rank_times_(spec_.nodes, config_.data.train) {
+  files_.records().subscribe(statistics_);
+  if (!is_root()) return;
+  log_.emplace(statistics_, progress_, config_.epochs, steps_per_epoch_, config_.eval.every_epochs);
+  files_.records().subscribe(*log_);
+}
 
 Outcome RunLoop::run() {
+  try {
+    return run_to_end();
+  } catch (const std::exception& error) {
+    record_failure(error);
+    throw;
+  }
+}
+
+Outcome RunLoop::run_to_end() {
   while (progress_.epoch < config_.epochs) {
     while (progress_.batch < steps_per_epoch_) {
       if (step()) return stop();
@@ -57,11 +71,12 @@ Outcome RunLoop::run() {
     }
     if (!finish_epoch()) return stop();
   }
-  write_summary();
+  finish();
   return Outcome::finished;
 }
 
 bool RunLoop::step() {
+  if (!step_ended_ms_) step_ended_ms_ = now_ms();
   files_.check_generation();
   comm::activity::begin_step(progress_.step + 1);
   const double began_s = now_s();
@@ -88,8 +103,7 @@ bool RunLoop::step() {
   if (totals.bad_rows) note_bad_rows(bad_rows);
   advance(totals, report.skipped());
   record_step(report, totals, lr);
-  if (statistics_.steps > 1)
-    stragglers_.add(report.times, control_);  // the first step is not typical
+  rank_times_.add(report.times, control_);
   if (due(progress_.step, config_.audit.every_steps)) audit();
   return totals.stop || stop_policy_.ends_after(progress_.step);
 }
@@ -132,35 +146,43 @@ void RunLoop::advance(const StepTotals& totals, bool skipped) {
   progress_.top1 += static_cast<std::uint64_t>(totals.top1);
 }
 
-void RunLoop::record_step(const StepReport& report, const StepTotals& totals, float lr) {
+void RunLoop::record_step(StepReport& report, const StepTotals& totals, float lr) {
   const double loss = totals.loss / totals.rows;
-  require(std::isfinite(loss) || report.skipped(),
-          fmt::format("the loss is {} at step {} (epoch {}): training diverged. Lower optim.lr or "
-                      "lengthen optim.warmup-epochs; earlier checkpoints are in {}",
-                      loss, progress_.step, progress_.epoch + 1,
-                      files_.directory().checkpoints().string()));
-  statistics_.add(report.times, static_cast<std::uint64_t>(totals.rows));
-  if (statistics_.steps == 1) {
-    statistics_.first_step_s = now_s() - spec_.started_s;
-    // The loader's pages exist only once it has filled them.
-    files_.write_binding(spec_.binding_report(data_.loader_memory()));
-  }
-  if (!is_root()) return;
-  files_.add_metrics(observe::to_json(observe::StepRecord{.step = progress_.step,
-                                                          .epoch = progress_.epoch + 1,
-                                                          .loss = loss,
-                                                          .lr = lr,
-                                                          .times = report.times,
-                                                          .loss_scale = report.loss_scale,
-                                                          .gradient_norm = report.gradient_norm}));
-  if (statistics_.steps == 1)
-    log::info(fmt::format("first step done {:.2f} s after the start", statistics_.first_step_s));
-  log::progress(observe::progress_line(progress_, statistics_,
-                                       {.epochs = config_.epochs,
-                                        .steps_per_epoch = steps_per_epoch_,
-                                        .lr = lr,
-                                        .loss = loss,
-                                        .validate_every = config_.eval.every_epochs}));
+  require_converging(
+      std::isfinite(loss) || report.skipped(),
+      fmt::format("the loss is {} at step {} (epoch {}): training diverged. Lower optim.lr or "
+                  "lengthen optim.warmup-epochs; earlier checkpoints are in {}",
+                  loss, progress_.step, progress_.epoch + 1,
+                  files_.directory().checkpoints().string()));
+  if (statistics_.steps == 0) statistics_.first_step_s = now_s() - spec_.started_s;
+  end_wall_time(report.times);
+  observe::StepRecord record{.step = progress_.step,
+                             .epoch = progress_.epoch + 1,
+                             .loss = loss,
+                             .lr = lr,
+                             .times = report.times};
+  record.gradient_norm = report.gradient_norm;
+  if (report.loss_scale)
+    record.loss_scale = observe::LossScaling{.scale = report.loss_scale->scale,
+                                             .skipped_steps = report.loss_scale->skipped,
+                                             .skipped = report.skipped()};
+  record.top1 = totals.top1 / totals.rows;
+  record.rows = static_cast<std::uint64_t>(totals.rows);
+  record.samples = data_.rows_until(progress_.epoch, progress_.batch);
+  record.images_per_s = 1e3 * totals.rows / report.times.total_ms();
+  if (is_root()) record.memory_bytes = resident_bytes();
+  files_.records().write(record);
+  if (statistics_.steps > 1) return;
+  // The loader's pages exist only once it has filled them.
+  files_.write_binding(spec_.binding_report(data_.loader_memory()));
+  step_ended_ms_.reset();
+}
+
+/// The step's time by the host's clock goes from the end of the step before it to here.
+void RunLoop::end_wall_time(observe::StepTimes& times) {
+  const double now = now_ms();
+  times.other_ms = std::max(0.0, now - *step_ended_ms_ - times.total_ms());
+  step_ended_ms_ = now;
 }
 
 bool RunLoop::finish_epoch() {
@@ -169,16 +191,17 @@ bool RunLoop::finish_epoch() {
   const bool keep = last || due(epoch, config_.checkpoint.every_epochs) ||
                     due(progress_.step, config_.checkpoint.every_steps);
   observe::EpochRecord record = epoch_record();
-  const double validation_began_s = now_s();
+  const double validation_began_ms = now_ms();
   if (data_.validation() && (last || due(epoch, config_.eval.every_epochs))) {
     // A run that dies in a long validation resumes from here and repeats only the validation.
     if (keep) save(files_.checkpoints().path_of(progress_.step));
     if (!validate(record)) return false;
-    statistics_.validation_s = now_s() - validation_began_s;
+    record.validation_ms = now_ms() - validation_began_ms;
   }
-  record_epoch(record, statistics_.epoch_s + now_s() - validation_began_s);
+  record_epoch(record);
   // Where an average is kept, it is what will be used.
-  const auto& decisive = record.average ? record.average : record.validation;
+  std::optional<observe::Validation> decisive = record.validation;
+  if (record.average) decisive = *record.average;
   const bool best = decisive && decisive->top1 > progress_.best_top1;
   begin_next_epoch();
   if (best) {
@@ -188,24 +211,37 @@ bool RunLoop::finish_epoch() {
     save_best();
   }
   if (keep) save(files_.checkpoints().path_of(progress_.step));
+  step_ended_ms_.reset();
   return true;
 }
 
 /// Everything except the validation. Collective.
-observe::EpochRecord RunLoop::epoch_record() const {
-  const double steps = static_cast<double>(std::max<std::uint64_t>(1, statistics_.epoch_steps));
-  const auto waits = control_.max(
-      {statistics_.epoch_data_ms / steps, statistics_.epoch_data_share()}, "epoch's end");
+observe::EpochRecord RunLoop::epoch_record() {
   const double rows = static_cast<double>(progress_.rows);
-  return {.epoch = progress_.epoch + 1,
-          .step = progress_.step,
-          .train_loss = progress_.loss_sum / rows,
-          .train_top1 = static_cast<double>(progress_.top1) / rows,
-          .validation = std::nullopt,
-          .images_per_s = statistics_.epoch_images_per_s(),
-          .bad_rows = progress_.bad_rows,
-          .data_ms = waits[0],
-          .data_share = waits[1]};
+  observe::EpochRecord record{.epoch = progress_.epoch + 1,
+                              .step = progress_.step,
+                              .train_loss = progress_.loss_sum / rows,
+                              .train_top1 = static_cast<double>(progress_.top1) / rows,
+                              .validation = std::nullopt,
+                              .images_per_s = statistics_.epoch_images_per_s(),
+                              .bad_rows = progress_.bad_rows};
+  record.steps_ms = statistics_.epoch_s * 1e3;
+  if (const auto ranks = record_ranks()) {
+    record.data_ms = ranks->data.max_ms;
+    record.data_share =
+        record.data_ms * static_cast<double>(ranks->steps) / std::max(record.steps_ms, 1e-3);
+  }
+  return record;
+}
+
+/// On rank 0 what it has recorded, if there was anything. Collective.
+std::optional<observe::RanksRecord> RunLoop::record_ranks() {
+  std::optional<observe::RanksRecord> record = rank_times_.end_epoch(control_);
+  if (!record) return record;
+  record->epoch = progress_.epoch + 1;
+  record->step = progress_.step;
+  files_.records().write(*record);
+  return record;
 }
 
 bool RunLoop::validate(observe::EpochRecord& record) {
@@ -227,10 +263,11 @@ std::optional<observe::Validation> RunLoop::evaluate() {
   comm::activity::enter(comm::Phase::evaluation);
   const Evaluation result = evaluator().evaluate();
   if (result.stopped) return std::nullopt;
-  require(std::isfinite(result.mean.loss),
-          fmt::format("the validation's loss is {} after step {} (epoch {}): training diverged. "
-                      "Lower optim.lr or lengthen optim.warmup-epochs",
-                      result.mean.loss, progress_.step, progress_.epoch + 1));
+  require_converging(
+      std::isfinite(result.mean.loss),
+      fmt::format("the validation's loss is {} after step {} (epoch {}): training diverged. "
+                  "Lower optim.lr or lengthen optim.warmup-epochs",
+                  result.mean.loss, progress_.step, progress_.epoch + 1));
   return result.mean;
 }
 
@@ -249,15 +286,9 @@ Evaluator& RunLoop::evaluator() {
   return evaluator_.emplace(spec, backend_, trainer_.parameters(), control_, *data_.validation());
 }
 
-void RunLoop::record_epoch(const observe::EpochRecord& record, double seconds) {
-  if (!is_root()) return;
-  log::end_progress();
-  files_.add_metrics(observe::to_json(record));
+void RunLoop::record_epoch(const observe::EpochRecord& record) {
+  files_.records().write(record);
   files_.flush_metrics();
-  log::info(observe::epoch_line(record, config_.epochs, seconds));
-  if (!record.bad_rows.empty())
-    log::warn(fmt::format("{} row(s) of epoch {} were broken and replaced by others:\n  {}",
-                          record.bad_rows.size(), record.epoch, join(record.bad_rows, "\n  ")));
 }
 
 void RunLoop::begin_next_epoch() {
@@ -266,7 +297,6 @@ void RunLoop::begin_next_epoch() {
   progress_.loss_sum = 0;
   progress_.rows = progress_.top1 = 0;
   progress_.bad_rows.clear();
-  statistics_.begin_epoch();
 }
 
 void RunLoop::audit() {
@@ -289,6 +319,7 @@ void RunLoop::save(const std::filesystem::path& path) {
   header.input = data_.input();
   files_.save(path, std::move(header), trainer_.parameters());
   stop_policy_.add_save(now_s() - began_s);
+  step_ended_ms_.reset();
 }
 
 void RunLoop::save_best() {
@@ -300,29 +331,79 @@ bool RunLoop::wants_stop() const { return stop_policy_.wants_stop(stop_requested
 
 Outcome RunLoop::stop() {
   log::end_progress();
+  record_ranks();
   const std::filesystem::path checkpoint = files_.checkpoints().path_of(progress_.step);
   save(checkpoint);
-  log::info(fmt::format(
-      "stopped after step {} {}; --resume auto continues from {}", progress_.step,
-      stop_policy_.time_is_up(now_s()) ? "because the allocation ends soon" : "as asked",
-      checkpoint.string()));
+  const bool time_is_up = stop_policy_.time_is_up(now_s());
+  log::info(fmt::format("stopped after step {} {}; --resume auto continues from {}", progress_.step,
+                        time_is_up ? "because the allocation ends soon" : "as asked",
+                        checkpoint.string()));
+  record_end("stopped", time_is_up                                ? "the allocation ends soon"
+                        : stop_policy_.ends_after(progress_.step) ? "stop-after"
+                                                                  : "a signal");
   return Outcome::stopped;
 }
 
-void RunLoop::write_summary() {
+void RunLoop::finish() {
   comm::activity::enter(comm::Phase::ending);
   const double seconds = now_s() - spec_.started_s;
   const double peak = control_.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
   if (!is_root()) return;
-  files_.write_summary(observe::summary_json(config_, progress_, statistics_, newest_validation_,
-                                             seconds, static_cast<std::size_t>(peak),
-                                             newest_average_));
+  write_summary(record_end("finished", ""), peak);
   log::info(fmt::format("{}, in {}; {:.0f} images/s; peak memory {} a rank",
                         observe::reached_line(progress_, newest_validation_, newest_average_),
                         human_seconds(seconds), statistics_.images_per_s(), human_bytes(peak)));
   if (statistics_.steps > 0) log::info(observe::times_line(statistics_));
   log::info(fmt::format("{}: config.toml metrics.jsonl binding.json summary.json checkpoints/",
                         files_.directory().root().string()));
+}
+
+/// The exception continues to main, and is what counts: that nothing can be written any more, or
+/// may be because a newer start has begun, is not said as well.
+void RunLoop::record_failure(const std::exception& error) {
+  const bool diverged = dynamic_cast<const Divergence*>(&error) != nullptr;
+  try {
+    files_.require_newest();
+    const auto end = record_end(diverged ? "diverged" : "failed", error.what());
+    if (is_root()) write_summary(end, static_cast<double>(peak_resident_bytes()));
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
+observe::EndRecord RunLoop::record_end(const std::string& status, const std::string& reason) {
+  const observe::EndRecord end{.status = status,
+                               .reason = reason,
+                               .steps = progress_.step,
+                               .epochs = progress_.epoch,
+                               .seconds = now_s() - spec_.started_s};
+  files_.records().write(end);
+  return end;
+}
+
+void RunLoop::write_summary(const observe::EndRecord& end, double peak_bytes) {
+  observe::Summary summary{.model = config_.model,
+                           .precision = to_string(config_.precision),
+                           .batch = config_.batch,
+                           .epochs = end.epochs,
+                           .steps = end.steps,
+                           .validation = newest_validation_,
+                           .average = newest_average_,
+                           .best = std::nullopt};
+  if (progress_.best_top1 >= 0)
+    summary.best = {.top1 = progress_.best_top1, .epoch = progress_.best_epoch};
+  summary.seconds = end.seconds;
+  summary.seconds_to_first_step = statistics_.first_step_s;
+  summary.images_per_s = statistics_.images_per_s();
+  const double steps = static_cast<double>(std::max<std::uint64_t>(statistics_.steps, 1));
+  summary.mean_step = statistics_.times / steps;
+  summary.peak_resident_bytes = static_cast<std::uint64_t>(peak_bytes);
+  summary.status = end.status;
+  summary.reason = end.reason;
+  summary.samples = data_.rows_until(progress_.epoch, progress_.batch);
+  summary.start = files_.start_record();
+  summary.ended_ms = observe::unix_ms();
+  files_.write_summary(summary);
 }
 
 }  // namespace lockstep::train

@@ -1,15 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/model/checkpoint.hpp"
-#include "lockstep/observe/metrics.hpp"
+#include "lockstep/observe/rank_times.hpp"
 #include "lockstep/observe/report.hpp"
-#include "lockstep/observe/stragglers.hpp"
+#include "lockstep/observe/summary.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/run.hpp"
@@ -40,7 +41,8 @@ class RunLoop {
   /// REQUIRES: the trainer's state has consumed `progress` and was audited; the files are claimed;
   /// the loader has started.
   RunLoop(const RunParts& parts, const model::Progress& progress);
-  /// Call it once. Collective.
+  /// Call it once. Collective. However it ends, the records have an end, unless the process is
+  /// killed at once.
   Outcome run();
 
  private:
@@ -51,21 +53,24 @@ class RunLoop {
     bool bad_rows = false;                ///< some rank has replaced rows
   };
 
+  Outcome run_to_end();
   bool step();  ///< true if the ranks agreed to stop after it
   std::optional<NextBatch> next_batch();
   StepTotals add_up(const backend::Metrics& mine, std::size_t bad_rows);
   void note_bad_rows(const std::vector<std::string>& mine);
   void advance(const StepTotals& totals, bool skipped);
-  void record_step(const StepReport& report, const StepTotals& totals, float lr);
+  void record_step(StepReport& report, const StepTotals& totals, float lr);
+  void end_wall_time(observe::StepTimes& times);
 
   bool
   finish_epoch();  ///< false if the ranks agreed to stop in its validation, which is then still due
-  observe::EpochRecord epoch_record() const;
   /// Fills the record's validations; false if the ranks agreed to stop.
   bool validate(observe::EpochRecord& record);
   std::optional<observe::Validation> evaluate();
+  observe::EpochRecord epoch_record();
+  std::optional<observe::RanksRecord> record_ranks();
   Evaluator& evaluator();
-  void record_epoch(const observe::EpochRecord& record, double seconds);
+  void record_epoch(const observe::EpochRecord& record);
   void begin_next_epoch();
 
   void audit();  ///< once after a step, and before each checkpoint
@@ -73,7 +78,10 @@ class RunLoop {
   void save_best();
   bool wants_stop() const;  ///< this rank's wish
   Outcome stop();
-  void write_summary();
+  void finish();
+  void record_failure(const std::exception& error);
+  observe::EndRecord record_end(const std::string& status, const std::string& reason);
+  void write_summary(const observe::EndRecord& end, double peak_bytes);
   bool is_root() const { return control_.rank() == 0; }
 
   const RunSpec& spec_;
@@ -91,7 +99,10 @@ class RunLoop {
   model::Progress progress_;
   std::uint64_t audited_step_;
   observe::RunStatistics statistics_;
-  observe::StragglerWatch stragglers_;
+  std::optional<observe::RunLog> log_;  ///< on rank 0
+  observe::RankTimes rank_times_;
+  /// now_ms() when the newest step ended; empty when the next one starts the clock again.
+  std::optional<double> step_ended_ms_;
   std::optional<Evaluator> evaluator_;  ///< compiled when first needed
   std::optional<observe::Validation> newest_validation_, newest_average_;
 };

@@ -9,6 +9,7 @@
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
+#include "train/divergence.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -240,11 +241,12 @@ StepReport Trainer::report() {
   laps_.clear();
   report.loss_scale = parameters_->loss_scale();
   if (spec_.clip_norm > 0) report.gradient_norm = parameters_->clipped_norm();
-  require(!report.skipped() || report.loss_scale->skipped_in_a_row < most_skipped_steps,
-          fmt::format("{} steps in a row were skipped because their gradients overflowed, down to "
-                      "a loss scale of {}: training diverged. Lower optim.lr, lengthen "
-                      "optim.warmup-epochs or use --precision bf16",
-                      most_skipped_steps, report.loss_scale.value_or(backend::LossScale{}).scale));
+  require_converging(
+      !report.skipped() || report.loss_scale->skipped_in_a_row < most_skipped_steps,
+      fmt::format("{} steps in a row were skipped because their gradients overflowed, down to "
+                  "a loss scale of {}: training diverged. Lower optim.lr, lengthen "
+                  "optim.warmup-epochs or use --precision bf16",
+                  most_skipped_steps, report.loss_scale.value_or(backend::LossScale{}).scale));
   return report;
 }
 

@@ -59,7 +59,7 @@ run "$LOCKSTEP" scaling four one
 verdict $? 'scaling names a run that is too short'
 echo '[{"rank": 0}]' >one/binding.json
 run "$LOCKSTEP" scaling four one
-((status == 2)) && says 'one: is not a run of lockstep: .*host'
+((status == 2)) && says 'one/binding.json: entry 1: it has no "host"'
 verdict $? "scaling names files that another program wrote"
 run "$LOCKSTEP" scaling four nowhere
 ((status == 2)) && says 'nowhere: there is no run'

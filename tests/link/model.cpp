@@ -1,5 +1,6 @@
-// Linked with the folders below `model` alone: that this program exists shows that model::load needs
-// nothing of a training or its configuration. It prints what a checkpoint says about its network.
+// Linked with the folders below `model` alone: that this program exists shows that model::load
+// needs nothing of a training or its configuration. It prints what a checkpoint says about its
+// network.
 #include "lockstep/model/model.hpp"
 
 #include <cstdio>

@@ -38,6 +38,16 @@ TEST_CASE("every rank gets every rank's words in rank order", "[mpi][control]") 
   REQUIRE(on_every_rank(right));
 }
 
+TEST_CASE("rank 0 alone gets every rank's words in rank order", "[mpi][control]") {
+  const auto control = world().make_control(30);
+  const std::vector<std::string> all = control->gather_at_root(words_of(control->rank()), "words");
+  const bool root = control->rank() == 0;
+  bool right = all.size() == (root ? static_cast<std::size_t>(control->world()) : 0);
+  for (std::size_t r = 0; right && r < all.size(); ++r)
+    right = all[r] == words_of(static_cast<int>(r));
+  REQUIRE(on_every_rank(right));
+}
+
 TEST_CASE("a long text arrives whole", "[mpi][control]") {
   const auto control = world().make_control(30);
   const std::string mine(3000000 + static_cast<std::size_t>(control->rank()), 'x');

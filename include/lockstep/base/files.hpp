@@ -64,6 +64,9 @@ std::string human_bytes(double bytes);
 /// "1:23:45" or "2:05" or "8.1 s": a duration for a human.
 std::string human_seconds(double seconds);
 
+/// Resident memory of this process now, bytes; 0 where /proc does not say it.
+std::size_t resident_bytes();
+
 /// Peak resident memory of this process, bytes (VmHWM).
 std::size_t peak_resident_bytes();
 

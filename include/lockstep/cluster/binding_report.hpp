@@ -29,13 +29,4 @@ struct BindingReport {
 /// then failures and remarks.
 std::string describe(const BindingReport& report, const RankInfo& rank);
 
-/// The complete report as one JSON object for the run's directory. CPU sets are texts ("0-3,8").
-/// The second form is for a plan that was not bound: its `ok` is null.
-std::string to_json(const BindingReport& report, const RankInfo& rank);
-std::string to_json(const Plan& plan, const RankInfo& rank);
-
-/// Lines for humans about the ranks whose uploads are slower than half of the fastest one.
-/// `reports`: each rank's JSON, in order. Pure.
-std::vector<std::string> slow_uploads(const std::vector<std::string>& reports);
-
 }  // namespace lockstep::cluster

@@ -18,6 +18,12 @@ class Control {
   virtual void barrier(std::string_view phase) = 0;
   virtual std::vector<std::string> gather(const std::string& mine,
                                           std::string_view phase) = 0;  ///< all ranks get all
+  /// Rank 0 gets all, the others nothing: the traffic grows with the ranks, not with their square.
+  virtual std::vector<std::string> gather_at_root(const std::string& mine, std::string_view phase) {
+    std::vector<std::string> all = gather(mine, phase);
+    if (rank() != 0) all.clear();
+    return all;
+  }
   virtual std::string broadcast(const std::string& from_root,
                                 std::string_view phase) = 0;  ///< rank 0's
   virtual std::vector<double> sum(const std::vector<double>& values, std::string_view phase) = 0;

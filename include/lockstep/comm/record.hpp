@@ -152,6 +152,16 @@ std::vector<Value> gather_records(Control& control, const Value& mine, std::stri
   return all;
 }
 
+/// Collective: the values of all ranks, by rank, on rank 0; nothing on the others.
+template <class Value>
+std::vector<Value> gather_records_at_root(Control& control, const Value& mine,
+                                          std::string_view phase) {
+  std::vector<Value> all;
+  for (const std::string& bytes : control.gather_at_root(write_record(mine), phase))
+    all.push_back(read_record<Value>(bytes));
+  return all;
+}
+
 /// Collective: rank 0's value, on every rank.
 template <class Value>
 Value broadcast_record(Control& control, const Value& from_root, std::string_view phase) {

@@ -6,12 +6,12 @@
 
 #include "lockstep/config/config.hpp"
 #include "lockstep/model/checkpoint.hpp"
-#include "lockstep/observe/metrics.hpp"
+#include "lockstep/observe/sink.hpp"
 
 namespace lockstep::observe {
 
-/// Figures of this process's run, for the lines that it prints.
-struct RunStatistics {
+/// Figures of this process's run, from its records, for the lines that it prints.
+struct RunStatistics final : Sink {
   std::uint64_t steps = 0, rows = 0;  ///< rows: over all ranks
   StepTimes times;                    ///< sums over the steps
   double train_s = 0;                 ///< in steps
@@ -22,6 +22,7 @@ struct RunStatistics {
   double validation_s = 0;  ///< the newest
   double first_step_s = 0;  ///< from the process's start to the end of its first step
 
+  void write(const Record& record) override;
   void add(const StepTimes& step, std::uint64_t step_rows);
   double images_per_s() const;
   double epoch_images_per_s() const;
@@ -32,6 +33,23 @@ struct RunStatistics {
 /// The configuration in lines of at most 100 columns: first the keys that differ from their
 /// defaults, "model = resnet20; batch = 128; ...", then the others.
 std::string summarise(const config::Config& config);
+
+/// The process's log as a sink: the line of progress, and one line for each epoch with its broken
+/// rows. Only rank 0 has one.
+class RunLog final : public Sink {
+ public:
+  /// `statistics` must outlive it and gets each record first.
+  RunLog(const RunStatistics& statistics, const model::Progress& start, std::uint64_t epochs,
+         std::uint64_t steps_per_epoch, std::uint64_t validate_every);
+  void write(const Record& record) override;
+
+ private:
+  void step(const StepRecord& record);
+  void epoch(const EpochRecord& record);
+  const RunStatistics& statistics_;
+  model::Progress progress_;
+  std::uint64_t epochs_, steps_per_epoch_, validate_every_;
+};
 
 struct ProgressFacts {
   std::uint64_t epochs = 0, steps_per_epoch = 0;
@@ -52,13 +70,6 @@ std::string times_line(const RunStatistics& statistics);
 /// average: the validation of the weights' average, where there is one.
 std::string reached_line(const model::Progress& progress,
                          const std::optional<Validation>& validation,
-                         const std::optional<Validation>& average = std::nullopt);
-
-/// summary.json
-std::string summary_json(const config::Config& config, const model::Progress& progress,
-                         const RunStatistics& statistics,
-                         const std::optional<Validation>& validation, double seconds,
-                         std::size_t peak_bytes,
                          const std::optional<Validation>& average = std::nullopt);
 
 }  // namespace lockstep::observe

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "lockstep/comm/activity.hpp"
-#include "lockstep/comm/control.hpp"
-#include "lockstep/observe/metrics.hpp"
+#include "lockstep/observe/records.hpp"
 
 namespace lockstep::observe {
 
@@ -36,29 +35,26 @@ struct DataLimit {
 /// batch that is late on one rank delays all of them: the others wait in the next collective.
 std::optional<DataLimit> find_data_limit(const std::vector<StepTimes>& mean_times, double share);
 
-/// Compares the ranks' work every `window` steps. Rank 0 then logs which rank is late, on which
-/// node and in which phase, and whether data limits all ranks.
+/// Judges the ranks' work, window by window, and warns which rank is late, on which node and in
+/// which phase, and whether data limits all ranks. What lasts is said once. Only rank 0 has one.
 /// **Thread safety:** none; the main thread uses it.
 class StragglerWatch {
  public:
-  /// `data`: the training set's path, for messages.
-  StragglerWatch(std::string host, std::string data)
-      : host_(std::move(host)), data_(std::move(data)) {}
-  /// Collective, once per step; communicates every `window` steps.
-  void add(const StepTimes& times, comm::Control& control);
+  /// `ranks`: how each is called in messages, "rank 3 on n1". `data`: the training set's path.
+  StragglerWatch(std::vector<std::string> ranks, std::string data)
+      : names_(std::move(ranks)), data_(std::move(data)) {}
+  /// `mean_times`: of a window of `steps` steps, by rank.
+  void judge(const std::vector<StepTimes>& mean_times, std::uint64_t steps);
 
  private:
-  static constexpr std::size_t window = 50;
   static constexpr double share = 0.2, data_share = 0.1;
-  void compare(comm::Control& control);
-  void tell_late(const std::vector<StepTimes>& ranks, const std::vector<std::string>& names);
-  void tell_data(const std::vector<StepTimes>& ranks, const std::vector<std::string>& names);
+  void tell_late(const std::vector<StepTimes>& ranks, std::uint64_t steps);
+  void tell_data(const std::vector<StepTimes>& ranks, std::uint64_t steps);
 
-  std::string host_, data_;
-  StepTimes sum_;
-  std::size_t steps_ = 0;
-  std::vector<std::string> told_;  ///< on rank 0: the ranks that were late in the last window
-  bool told_data_ = false;         ///< on rank 0: data was the limit in the last window
+  std::vector<std::string> names_;
+  std::string data_;
+  std::vector<std::string> told_;  ///< the ranks that were late in the last window
+  bool told_data_ = false;         ///< data was the limit in the last window
 };
 
 }  // namespace lockstep::observe

@@ -38,6 +38,7 @@ struct RunSpec {
   /// after it.
   std::function<std::string(const std::vector<std::span<const std::byte>>& loader)> binding_report;
   std::string preflight;  ///< its findings, as JSON for the run's directory; empty: not asked for
+  std::string command;    ///< the command line, for the records
   double started_s = 0;   ///< now_s() when the process began
   Allocation allocation;
   comm::Nodes nodes;  ///< of all ranks

@@ -14,7 +14,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/nn/network.hpp"
-#include "lockstep/observe/metrics.hpp"
+#include "lockstep/observe/records.hpp"
 #include "lockstep/optim/average.hpp"
 #include "lockstep/optim/rule.hpp"
 #include "lockstep/reduce/reducer.hpp"

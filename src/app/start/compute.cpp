@@ -15,6 +15,7 @@
 #include "lockstep/cluster/machine.hpp"
 #include "lockstep/cluster/verify.hpp"
 #include "lockstep/device/gpus.hpp"
+#include "lockstep/observe/binding.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -27,13 +28,14 @@ void judge(const std::vector<std::string>& failures, bool required) {
   log::warn(what);
 }
 
-/// The reports of all ranks, as JSON.
-std::vector<std::string> gather_reports(Launch& launch, const cluster::BindingReport& report) {
-  return launch.control->gather(cluster::to_json(report, launch.rank), "binding report");
-}
-
-void say_slow_uploads(const std::vector<std::string>& reports) {
-  for (const std::string& line : cluster::slow_uploads(reports)) log::warn(line);
+/// The bindings of all ranks, on rank 0.
+std::vector<observe::RankBinding> gather_bindings(Launch& launch,
+                                                  const cluster::BindingReport& report) {
+  const std::string mine = observe::to_json(observe::rank_binding(report, launch.rank));
+  std::vector<observe::RankBinding> all;
+  for (const std::string& json : launch.control->gather_at_root(mine, "binding report"))
+    all.push_back(observe::parse_binding(json));
+  return all;
 }
 
 }  // namespace
@@ -75,9 +77,10 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
         const auto said = static_cast<std::ptrdiff_t>(report.failures.size());
         if (!loader.empty()) cluster::verify_pages(report, "loader", loader);
         judge({report.failures.begin() + said, report.failures.end()}, required);
-        const auto reports = gather_reports(launch, report);
-        if (loader.empty() && launch.rank.rank == 0) say_slow_uploads(reports);
-        return fmt::format("[\n{}\n]\n", join(reports, ",\n"));
+        const auto bindings = gather_bindings(launch, report);
+        if (loader.empty())
+          for (const std::string& line : observe::slow_uploads(bindings)) log::warn(line);
+        return observe::to_json(bindings);
       };
   compute.bind_worker = [cpus = plan.loader] {
     if (!cpus.empty()) cluster::bind_thread(cpus);

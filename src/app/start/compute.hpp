@@ -30,9 +30,9 @@ struct Compute {
   std::unique_ptr<backend::Backend> backend;
   std::function<void()> bind_worker;  ///< binds the calling loader thread
   std::size_t spare_cores = 0;        ///< logical processors that no compute thread uses
-  /// Reports the binding of all ranks as JSON, including where the pages of this rank's loader are,
-  /// if it has filled any. Collective. Throws InputError when a binding was required and the pages
-  /// are elsewhere.
+  /// On rank 0 reports the binding of all ranks as JSON, including where the pages of this rank's
+  /// loader are, if it has filled any. Collective. Throws InputError when a binding was required
+  /// and the pages are elsewhere.
   std::function<std::string(const std::vector<cluster::Memory>& loader)> binding_report;
 };
 

@@ -6,6 +6,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/mpi_library.hpp"
 #include "lockstep/comm/tcp_control.hpp"
+#include "lockstep/observe/metrics.hpp"
 
 namespace lockstep::app {
 
@@ -60,8 +61,13 @@ cluster::RankInfo rank_by_environment() {
 }
 
 liveness::HeartbeatSpec Launch::heartbeat_spec(double deadline_s) const {
-  return {rank.host, silence_s, deadline_s, status_lost_rank,
-          [](int status) { std::_Exit(status); }};
+  return {rank.host, silence_s, deadline_s, status_lost_rank, [](int status) {
+            const bool lost = status == status_lost_rank;
+            observe::end_metrics({.status = "failed",
+                                  .reason = lost ? "another rank was lost: see post-mortem.json"
+                                                 : "another rank failed: see post-mortem.json"});
+            std::_Exit(status);
+          }};
 }
 
 }  // namespace lockstep::app

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/observe/summary.hpp"
 
 namespace lockstep::train {
 
@@ -28,7 +29,8 @@ void RunDirectory::require_unused() const {
 
 void RunDirectory::require_unfinished() const {
   std::error_code ignored;
-  require(!std::filesystem::exists(summary(), ignored),
+  if (!std::filesystem::exists(summary(), ignored)) return;
+  require(!observe::read_summary(summary()).finished(),
           fmt::format("{} holds a finished run without a valid checkpoint: nothing is written "
                       "over; choose another --out",
                       root_.string()));

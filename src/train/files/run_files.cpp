@@ -1,5 +1,7 @@
 #include "train/files/run_files.hpp"
 
+#include <random>
+
 #include <fmt/core.h>
 
 #include "lockstep/base/clock.hpp"
@@ -90,11 +92,28 @@ void RunFiles::begin(const RunStart& start, const std::string& binding) {
   write_text_atomically(directory_.config(), experiment());
   write_binding(binding);
   if (!spec_.preflight.empty()) write_text_atomically(directory_.preflight(), spec_.preflight);
-  metrics_.emplace(directory_.metrics(), start.same_run() ? start.resume->header.metrics_bytes : 0);
-  if (start.changes.empty()) return;
-  add_metrics(observe::to_json(
-      observe::ResumeRecord{.step = start.progress.step, .changes = start.changes}));
+  start_record_ = start.record;
+  start_record_.run_id = run_id(start);
+  start_record_.time_ms = observe::unix_ms();
+  metrics_.emplace(directory_.metrics(), start.same_run() ? start.resume->header.metrics_bytes : 0,
+                   [this] { require_newest(); });
+  records_.subscribe(*metrics_);
+  records_.write(start_record_);
+  if (!start.changes.empty())
+    records_.write(observe::ResumeRecord{.step = start.progress.step, .changes = start.changes});
   flush_metrics();
+}
+
+/// That of the run's first start, where this one continues it; else a new one.
+std::string RunFiles::run_id(const RunStart& start) const {
+  std::string id;
+  if (start.same_run() && std::filesystem::exists(directory_.metrics()))
+    observe::read_records(directory_.metrics(), [&](const observe::Record& first) {
+      if (const auto* begun = std::get_if<observe::StartRecord>(&first)) id = begun->run_id;
+      return false;
+    });
+  std::random_device random;
+  return id.empty() ? fmt::format("{:08x}{:08x}", random(), random()) : id;
 }
 
 /// The configuration as TOML, without the keys that concern only one start of the run.
@@ -112,8 +131,8 @@ void RunFiles::check_generation() {
   generation_->require_newest();
 }
 
-void RunFiles::add_metrics(const std::string& json) {
-  if (metrics_) metrics_->add(json);
+void RunFiles::require_newest() const {
+  if (generation_) generation_->require_newest();
 }
 
 void RunFiles::flush_metrics() {
@@ -139,11 +158,11 @@ void RunFiles::name_best(std::uint64_t step) {
   if (is_root()) checkpoints_.name_best(step);
 }
 
-void RunFiles::write_summary(const std::string& json) {
+void RunFiles::write_summary(const observe::Summary& summary) {
   if (!is_root()) return;
-  metrics_->flush();
-  std::filesystem::remove(comm::activity::post_mortem_room(directory_.root()));
-  write_text_atomically(directory_.summary(), json);
+  if (summary.finished())
+    std::filesystem::remove(comm::activity::post_mortem_room(directory_.root()));
+  write_text_atomically(directory_.summary(), observe::to_json(summary));
 }
 
 }  // namespace lockstep::train

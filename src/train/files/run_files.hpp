@@ -10,6 +10,7 @@
 #include "lockstep/comm/control.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/observe/metrics.hpp"
+#include "lockstep/observe/summary.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "train/files/generation.hpp"
@@ -22,6 +23,7 @@ struct RunStart {
   model::Progress progress;
   std::optional<ResumePoint> resume;  ///< empty: from the beginning
   std::vector<std::string> changes;   ///< by the resume: see judge_resume()
+  observe::StartRecord record = {};   ///< without the run's id
   bool same_run() const { return resume && resume->same_run; }
 };
 
@@ -50,7 +52,12 @@ class RunFiles {
 
   /// Throws Error when a newer start has begun. Looks at most once a second.
   void check_generation();
-  void add_metrics(const std::string& json);
+  /// The same, but looks now.
+  void require_newest() const;
+  /// The run's records. On rank 0 they go to metrics.jsonl, from begin() on.
+  observe::Records& records() { return records_; }
+  /// The record of this start, complete after begin() on rank 0.
+  const observe::StartRecord& start_record() const { return start_record_; }
   void flush_metrics();
   void write_binding(const std::string& json);
   /// Adds the configuration and the length of the metrics to `header`, and writes the checkpoint.
@@ -58,20 +65,23 @@ class RunFiles {
             const backend::Parameters& parameters);
   /// After save(checkpoints().best_of(step)): makes it the run's best.
   void name_best(std::uint64_t step);
-  /// summary.json, which says that the run is finished.
-  void write_summary(const std::string& json);
+  /// summary.json, which says whether the run is finished.
+  void write_summary(const observe::Summary& summary);
 
  private:
   bool is_root() const { return control_.rank() == 0; }
   StartRecord this_start(std::uint64_t step) const;
   void take_generation(std::uint64_t step);
   std::string experiment() const;
+  std::string run_id(const RunStart& start) const;
 
   const RunSpec& spec_;
   const config::Config& config_;
   comm::Control& control_;
   RunDirectory directory_;
   model::CheckpointDirectory checkpoints_;
+  observe::Records records_;
+  observe::StartRecord start_record_;
   // Only on rank 0:
   bool took_over_ = false;  ///< from an earlier start
   std::vector<std::filesystem::path> checkpoints_at_start_;

@@ -10,6 +10,7 @@
 #include "lockstep/cluster/cpuset.hpp"
 #include "lockstep/cluster/machine.hpp"
 #include "lockstep/cluster/plan.hpp"
+#include "lockstep/observe/binding.hpp"
 
 namespace {
 
@@ -122,7 +123,7 @@ TEST_CASE("a binding report tells a human and a script the same") {
   CHECK(describe(report, rank) ==
         "rank 3 on node7: CPUs 4-7, NUMA node 1, 3 compute thread(s) on 4-6, loader on 7: FAIL; "
         "a new page is on NUMA node 0, not on 1; a remark");
-  const auto json = nlohmann::json::parse(to_json(report, rank));
+  const auto json = nlohmann::json::parse(to_json(observe::rank_binding(report, rank)));
   CHECK(json["rank"] == 3);
   CHECK(json["host"] == "node7");
   CHECK(json["compute"] == nlohmann::json{"4", "5", "6"});
@@ -130,5 +131,5 @@ TEST_CASE("a binding report tells a human and a script the same") {
   CHECK(json["memory_node"] == 0);
   CHECK(json["ok"] == false);
   CHECK(json["failures"].size() == 1);
-  CHECK(nlohmann::json::parse(to_json(report.plan, rank))["ok"].is_null());
+  CHECK(nlohmann::json::parse(to_json(observe::rank_binding(report.plan, rank)))["ok"].is_null());
 }

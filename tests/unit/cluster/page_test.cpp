@@ -9,6 +9,7 @@
 #include "lockstep/cluster/binding_report.hpp"
 #include "lockstep/cluster/pages.hpp"
 #include "lockstep/cluster/verify.hpp"
+#include "lockstep/observe/binding.hpp"
 
 namespace {
 
@@ -105,17 +106,18 @@ TEST_CASE("the report holds what was verified: threads, pages, the upload's rate
   report.plan.network = "mlx5_0";
   report.threads = {{"0-3", 2}};
   report.pages = {{"loader", {{-1, 1}, {0, 7}}}};
-  auto json = nlohmann::json::parse(to_json(report, cluster::RankInfo{}));
+  auto json = nlohmann::json::parse(to_json(observe::rank_binding(report, cluster::RankInfo{})));
   CHECK(json["threads"] == nlohmann::json{{"0-3", 2}});
   CHECK(json["pages"] == nlohmann::json{{"loader", {{"unknown", 1}, {"0", 7}}}});
   CHECK(json["network"] == "mlx5_0");
   CHECK(json["upload_bytes_per_s"].is_null());
   report.upload_bytes_per_s = 5e9;
-  CHECK(nlohmann::json::parse(to_json(report, cluster::RankInfo{}))["upload_bytes_per_s"] == 5e9);
+  CHECK(nlohmann::json::parse(to_json(
+            observe::rank_binding(report, cluster::RankInfo{})))["upload_bytes_per_s"] == 5e9);
 }
 
 TEST_CASE("a GPU that is fed at less than half of the fastest one's rate is named") {
-  std::vector<std::string> ranks;
+  std::vector<observe::RankBinding> ranks;
   for (const double rate : {24.9e9, 12.3e9, 12.6e9, 0.0}) {
     cluster::BindingReport report;
     report.plan.gpu_pci_bus_id = "0000:10:00.0";
@@ -123,10 +125,10 @@ TEST_CASE("a GPU that is fed at less than half of the fastest one's rate is name
     cluster::RankInfo rank;
     rank.rank = static_cast<int>(ranks.size());
     rank.host = "gpu7";
-    ranks.push_back(to_json(report, rank));
+    ranks.push_back(observe::rank_binding(report, rank));
   }
-  CHECK(cluster::slow_uploads(ranks) ==
+  CHECK(observe::slow_uploads(ranks) ==
         std::vector<std::string>{"rank 1 on gpu7 copies to its GPU 0000:10:00.0 at 12.3 GB/s, "
                                  "but the fastest rank at 24.9"});
-  CHECK(cluster::slow_uploads({ranks[3]}).empty());
+  CHECK(observe::slow_uploads({ranks[3]}).empty());
 }

@@ -1,4 +1,7 @@
+#include <fcntl.h>
+
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -14,6 +17,22 @@ using namespace lockstep;
 using namespace lockstep::observe;
 using namespace lockstep::test;
 using nlohmann::json;
+
+namespace {
+
+StepRecord step_record(std::uint64_t step) {
+  StepRecord record;
+  record.step = step;
+  return record;
+}
+
+std::string last_line(const std::filesystem::path& path) {
+  std::string text = read_text(path);
+  text.pop_back();
+  return text.substr(text.find_last_of('\n') + 1);
+}
+
+}  // namespace
 
 TEST_CASE("metrics are JSON that says what was recorded", "[metrics]") {
   const StepRecord step{7, 2, 1.25, 0.05f, {0.1, 20, 30, 0.5, 1}, std::nullopt};
@@ -101,6 +120,78 @@ TEST_CASE("no line waits for more than a second once another comes", "[metrics]"
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   log.add("{\"step\":2}");
   CHECK(read_text(path) == "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_CASE("starts and ends after the cut are kept, other lines are not", "[metrics]") {
+  const Folder folder;
+  const auto path = folder.path / "metrics.jsonl";
+  std::uint64_t at_checkpoint = 0;
+  {
+    MetricsLog log(path, 0);
+    log.write(StartRecord{});
+    log.write(step_record(1));
+    at_checkpoint = log.bytes();
+    log.write(step_record(2));
+    log.add("damaged");
+    log.write(EndRecord{"failed", "a reason"});
+    log.write(step_record(3));  // nothing follows an end
+  }
+  { MetricsLog log(path, at_checkpoint); }
+  std::vector<std::size_t> kinds;
+  const StrangeLines strange = read_records(path, [&](const Record& record) {
+    kinds.push_back(record.index());
+    return true;
+  });
+  CHECK(strange.count == 0);
+  CHECK(kinds == std::vector<std::size_t>{Record(StartRecord{}).index(),
+                                          Record(StepRecord{}).index(),
+                                          Record(EndRecord{}).index()});
+}
+
+TEST_CASE("another thread can write what is buffered and the end, once", "[metrics]") {
+  const Folder folder;
+  const auto path = folder.path / "metrics.jsonl";
+  end_metrics(EndRecord{"failed", ""});  // no log is open
+  {
+    MetricsLog log(path, 0);
+    log.write(step_record(7));
+    std::thread([] { end_metrics(EndRecord{"failed", "a rank was lost"}); }).join();
+    const auto end = parse_record(last_line(path));
+    REQUIRE(end);
+    CHECK(std::get<EndRecord>(*end).steps == 7);
+    CHECK(std::get<EndRecord>(*end).time_ms > 0);
+    CHECK(std::get<EndRecord>(*end).reason == "a rank was lost");
+    end_metrics(EndRecord{"failed", "again"});
+    log.write(step_record(8));
+  }
+  CHECK_THAT(last_line(path), Catch::Contains("a rank was lost"));
+  MetricsLog taken_over(folder.path / "other.jsonl", 0, [] { throw Error("a newer start"); });
+  taken_over.write(step_record(1));
+  end_metrics(EndRecord{"failed", ""});
+  CHECK(read_text(folder.path / "other.jsonl").empty());
+}
+
+TEST_CASE("a log whose last lines cannot be written says so when it is destroyed", "[metrics]") {
+  const Folder folder;
+  const auto said = [&](const std::function<void()>& speak) {
+    const auto path = folder.path / "stderr";
+    const Owned<int, ::close, -1> file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644));
+    const Owned<int, ::close, -1> before(::dup(STDERR_FILENO));
+    ::dup2(file.get(), STDERR_FILENO);
+    speak();
+    ::dup2(before.get(), STDERR_FILENO);
+    return read_text(path);
+  };
+  CHECK_THAT(said([] {
+               MetricsLog full("/dev/full", 0);
+               full.add("{}");
+             }),
+             Catch::Contains("error: /dev/full cannot be written: No space"));
+  CHECK(said([] {
+          MetricsLog full("/dev/full", 0);
+          full.add("{}");
+          CHECK_THROWS_AS(full.flush(), InputError);
+        }) == "");  // the caller knows
 }
 
 TEST_CASE("a log that cannot be written is an error that names it", "[metrics]") {

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/observe/records.hpp"
+
+namespace lockstep::observe {
+
+/// The best validation of a run.
+struct BestValidation {
+  double top1 = 0;
+  std::uint64_t epoch = 0;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("best_val_top1", self.top1);
+    visit("best_epoch", self.epoch);
+  }
+};
+
+/// summary.json: what became of a run that finished, diverged or failed. Times are those of its
+/// newest start.
+struct Summary {
+  std::string model, precision;
+  std::uint64_t batch = 0, epochs = 0, steps = 0;  ///< epochs, steps: done
+  std::optional<Validation> validation;            ///< the newest of this start
+  std::optional<AverageValidation> average;        ///< the same
+  std::optional<BestValidation> best;
+  double seconds = 0, seconds_to_first_step = 0, images_per_s = 0;
+  StepTimes mean_step = {};
+  std::uint64_t peak_resident_bytes = 0;  ///< the largest of all ranks; after a failure rank 0's
+  std::string status = "finished";        ///< as in EndRecord, like the next
+  std::string reason = {};
+  std::uint64_t samples = 0;   ///< rows that training has seen
+  StartRecord start = {};      ///< run_id, build, hosts, ... of the newest start
+  std::uint64_t ended_ms = 0;  ///< since 1970
+
+  static void fields(auto& self, auto&& visit) {
+    visit("model", self.model);
+    visit("precision", self.precision);
+    visit("batch", self.batch);
+    visit("epochs", self.epochs);
+    visit("steps", self.steps);
+    visit.group("val_loss", self.validation);
+    visit.group("ema_loss", self.average);
+    visit.group("best_val_top1", self.best);
+    visit("seconds", self.seconds);
+    visit.later("seconds_to_first_step", self.seconds_to_first_step);
+    visit("images_per_s", self.images_per_s);
+    visit("mean_step", self.mean_step);
+    visit.later("peak_resident_bytes", self.peak_resident_bytes);
+    visit.later("status", self.status);
+    visit.later("reason", self.reason);
+    visit.later("samples", self.samples);
+    visit.later("start", self.start);
+    visit.later("ended_ms", self.ended_ms);
+  }
+  bool finished() const { return status == "finished"; }
+};
+
+std::string to_json(const Summary& summary);  ///< with line ends and a final one
+/// Throws InputError naming the file and what is wrong with it.
+Summary read_summary(const std::filesystem::path& path);
+
+}  // namespace lockstep::observe

@@ -1,0 +1,247 @@
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
+#include "lockstep/observe/records.hpp"
+
+namespace lockstep::observe {
+
+/// Visits a record's fields and writes them as JSON: on one line, or one field a line.
+class JsonWriter {
+ public:
+  explicit JsonWriter(bool indented = false) : indented_(indented) {}
+
+  template <class Value>
+  void operator()(const char* name, const Value& value, Form form = Form::plain) {
+    begin(name);
+    put(value, form);
+  }
+  template <class Value>
+  void later(const char* name, const Value& value, Form form = Form::plain) {
+    (*this)(name, value, form);
+  }
+  template <class Value>
+  void later(const char* name, const std::optional<Value>& value, Form form = Form::plain) {
+    if (value) (*this)(name, *value, form);
+  }
+  /// Always written; null without a value.
+  template <class Value>
+  void nullable(const char* name, const std::optional<Value>& value) {
+    (*this)(name, value);
+  }
+  void unless_empty(const char* name, const std::vector<std::string>& values) {
+    if (!values.empty()) (*this)(name, values);
+  }
+  template <class Fields>
+  void group(const char*, const std::optional<Fields>& fields) {
+    if (fields) Fields::fields(*fields, *this);
+  }
+  void stamp(const char* kind, std::uint64_t time_ms) {
+    (*this)("kind", std::string(kind));
+    (*this)("time_ms", time_ms);
+  }
+
+  /// The object of all fields so far.
+  std::string take() {
+    depth_ = 0;
+    return "{" + text_ + (indented_ && !text_.empty() ? "\n}" : "}");
+  }
+
+ private:
+  void begin(const char* name) {
+    if (!text_.empty() && text_.back() != '{') text_ += ',';
+    if (indented_) text_ += '\n' + std::string(2 * (depth_ + 1), ' ');
+    text_ += fmt::format("\"{}\":{}", name, indented_ ? " " : "");
+  }
+  void put(bool value, Form) { text_ += value ? "true" : "false"; }
+  void put(const std::string& value, Form) { text_ += json_text(nlohmann::json(value)); }
+  void put(std::integral auto value, Form) { text_ += fmt::format("{}", value); }
+  void put(float value, Form) { text_ += std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+  void put(double value, Form form) {
+    if (!std::isfinite(value))
+      text_ += "null";
+    else if (form == Form::mean)
+      text_ += fmt::format("{:.9g}", value);
+    else if (form == Form::plain)
+      text_ += json_text(nlohmann::json(value));
+    else
+      text_ += fmt::format("{:.{}f}", value, form == Form::share ? 6 : form == Form::ms ? 3 : 1);
+  }
+  template <class Value>
+  void put(const std::optional<Value>& value, Form form) {
+    if (value)
+      put(*value, form);
+    else
+      text_ += "null";
+  }
+  template <class Value>
+  void put(const std::vector<Value>& values, Form form) {
+    text_ += '[';
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (i > 0) text_ += indented_ ? ", " : ",";
+      put(values[i], form);
+    }
+    text_ += ']';
+  }
+  template <class Value>
+  void put(const std::map<std::string, Value>& values, Form form) {
+    inside([&] {
+      for (const auto& [key, value] : values) {
+        const std::string name = json_text(nlohmann::json(key));
+        (*this)(name.substr(1, name.size() - 2).c_str(), value, form);
+      }
+    });
+  }
+  template <class Value>
+  requires requires(const Value& value, JsonWriter& writer) { Value::fields(value, writer); }
+  void put(const Value& value, Form) {
+    inside([&] { Value::fields(value, *this); });
+  }
+  void inside(auto&& write) {
+    text_ += '{';
+    ++depth_;
+    write();
+    --depth_;
+    if (indented_ && text_.back() != '{') text_ += '\n' + std::string(2 * (depth_ + 1), ' ');
+    text_ += '}';
+  }
+
+  std::string text_;
+  bool indented_;
+  std::size_t depth_ = 0;
+};
+
+/// Visits a record's fields and reads them from JSON; it ignores other fields. Throws InputError
+/// naming the field that is missing or has another type.
+class JsonReader {
+ public:
+  /// Throws InputError unless it is an object.
+  explicit JsonReader(const nlohmann::json& json) : json_(json) {
+    require(json.is_object(), "it is not a JSON object");
+  }
+
+  template <class Value>
+  void operator()(const char* name, Value& value, Form = Form::plain) {
+    const auto found = json_.find(name);
+    require(found != json_.end(), fmt::format("it has no \"{}\"", name));
+    get(name, *found, value);
+  }
+  template <class Value>
+  void later(const char* name, Value& value, Form = Form::plain) {
+    if (const auto found = json_.find(name); found != json_.end()) get(name, *found, value);
+  }
+  template <class Value>
+  void nullable(const char* name, std::optional<Value>& value) {
+    later(name, value);
+  }
+  void unless_empty(const char* name, std::vector<std::string>& values) { later(name, values); }
+  /// `first`: a field that the group always has.
+  template <class Fields>
+  void group(const char* first, std::optional<Fields>& fields) {
+    fields.reset();
+    if (json_.contains(first)) Fields::fields(fields.emplace(), *this);
+  }
+  void stamp(const char*, std::uint64_t& time_ms) { later("time_ms", time_ms); }
+
+ private:
+  using Json = nlohmann::json;
+  static void want(bool good, const char* name, std::string_view what) {
+    require(good, fmt::format("\"{}\" is not {}", name, what));
+  }
+  void get(const char* name, const Json& json, bool& value) {
+    want(json.is_boolean(), name, "true or false");
+    value = json.get<bool>();
+  }
+  void get(const char* name, const Json& json, std::string& value) {
+    want(json.is_string(), name, "a text");
+    value = json.get<std::string>();
+  }
+  template <std::integral Value>
+  void get(const char* name, const Json& json, Value& value) {
+    const bool whole =
+        std::is_signed_v<Value> ? json.is_number_integer() : json.is_number_unsigned();
+    want(whole, name, "a whole number");
+    value = json.get<Value>();
+    want(Json(value) == json, name, "a number of its range");
+  }
+  template <std::floating_point Value>
+  void get(const char* name, const Json& json, Value& value) {
+    want(json.is_number() || json.is_null(), name, "a number");
+    value = json.is_null() ? std::numeric_limits<Value>::quiet_NaN() : json.get<Value>();
+  }
+  template <class Value>
+  void get(const char* name, const Json& json, std::optional<Value>& value) {
+    value.reset();
+    if (!json.is_null()) get(name, json, value.emplace());
+  }
+  template <class Value>
+  void get(const char* name, const Json& json, std::vector<Value>& values) {
+    want(json.is_array(), name, "a list");
+    values.clear();
+    for (const Json& one : json) get(name, one, values.emplace_back());
+  }
+  template <class Value>
+  void get(const char* name, const Json& json, std::map<std::string, Value>& values) {
+    want(json.is_object(), name, "an object");
+    values.clear();
+    for (const auto& [key, one] : json.items()) get(name, one, values[key]);
+  }
+  template <class Value>
+  requires requires(Value& value, JsonReader& reader) { Value::fields(value, reader); }
+  void get(const char* name, const Json& json, Value& value) {
+    want(json.is_object(), name, "an object");
+    JsonReader inner(json);
+    Value::fields(value, inner);
+  }
+
+  const Json& json_;
+};
+
+template <class Value>
+std::string fields_to_json(const Value& value, bool indented = false) {
+  JsonWriter writer(indented);
+  Value::fields(value, writer);
+  return writer.take();
+}
+
+/// REQUIRES: `json` outlives the call.
+template <class Value>
+Value fields_from_json(const nlohmann::json& json) {
+  JsonReader reader(json);
+  Value value{};
+  Value::fields(value, reader);
+  return value;
+}
+
+/// Throws InputError naming the file, and so do the next.
+inline nlohmann::json parse_json_file(const std::filesystem::path& path) {
+  nlohmann::json json = nlohmann::json::parse(read_text(path), nullptr, false);
+  require(!json.is_discarded(), fmt::format("{}: is not JSON", path.string()));
+  return json;
+}
+
+template <class Value>
+Value read_json_file(const std::filesystem::path& path) {
+  const nlohmann::json json = parse_json_file(path);
+  try {
+    return fields_from_json<Value>(json);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", path.string(), error.what()));
+  }
+}
+
+}  // namespace lockstep::observe

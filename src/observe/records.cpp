@@ -1,0 +1,127 @@
+#include "lockstep/observe/records.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "lockstep/base/statistics.hpp"
+#include "observe/json_fields.hpp"
+
+namespace lockstep::observe {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Lines of older programs have no kind.
+std::string kind_of(const Json& json) {
+  require(json.is_object(), "it is not a JSON object");
+  if (const auto kind = json.find("kind"); kind != json.end()) {
+    require(kind->is_string(), "\"kind\" is not a text");
+    return kind->get<std::string>();
+  }
+  for (const auto& [field, kind] :
+       {std::pair{"step", "step"}, {"last_step", "epoch"}, {"resumed_from_step", "resume"}})
+    if (json.contains(field)) return kind;
+  throw InputError("it has no \"kind\"");
+}
+
+std::vector<double> column(const std::vector<StepTimes>& sums, double StepTimes::*part,
+                           std::uint64_t steps) {
+  std::vector<double> values;
+  for (const StepTimes& one : sums) values.push_back(one.*part / static_cast<double>(steps));
+  return values;
+}
+
+}  // namespace
+
+StepTimes& StepTimes::operator+=(const StepTimes& more) {
+  data_ms += more.data_ms;
+  forward_ms += more.forward_ms;
+  backward_ms += more.backward_ms;
+  exposed_comm_ms += more.exposed_comm_ms;
+  update_ms += more.update_ms;
+  other_ms += more.other_ms;
+  return *this;
+}
+
+StepTimes StepTimes::operator/(double divisor) const {
+  return {.data_ms = data_ms / divisor,
+          .forward_ms = forward_ms / divisor,
+          .backward_ms = backward_ms / divisor,
+          .exposed_comm_ms = exposed_comm_ms / divisor,
+          .update_ms = update_ms / divisor,
+          .other_ms = other_ms / divisor};
+}
+
+Spread spread(std::vector<double> ranks_ms) {
+  Spread spread;
+  if (ranks_ms.empty()) return spread;
+  const auto [least, most] = std::minmax_element(ranks_ms.begin(), ranks_ms.end());
+  spread.min_ms = *least;
+  spread.max_ms = *most;
+  spread.slowest = static_cast<std::uint64_t>(most - ranks_ms.begin());
+  spread.median_ms = lower_median(ranks_ms);
+  spread.ranks = std::move(ranks_ms);
+  return spread;
+}
+
+RanksRecord ranks_record(const std::vector<StepTimes>& sums, std::uint64_t steps) {
+  const auto of = [&](double StepTimes::*part) { return spread(column(sums, part, steps)); };
+  RanksRecord record;
+  record.steps = steps;
+  record.data = of(&StepTimes::data_ms);
+  record.forward = of(&StepTimes::forward_ms);
+  record.backward = of(&StepTimes::backward_ms);
+  record.exposed_comm = of(&StepTimes::exposed_comm_ms);
+  record.update = of(&StepTimes::update_ms);
+  record.other = of(&StepTimes::other_ms);
+  return record;
+}
+
+std::string to_json(const Record& record) {
+  return std::visit([](const auto& one) { return fields_to_json(one); }, record);
+}
+
+std::optional<Record> parse_record(std::string_view line) {
+  const Json json = Json::parse(line, nullptr, false);
+  require(!json.is_discarded(), "it is not JSON");
+  const std::string kind = kind_of(json);
+  if (kind == "start") return fields_from_json<StartRecord>(json);
+  if (kind == "resume") return fields_from_json<ResumeRecord>(json);
+  if (kind == "step") return fields_from_json<StepRecord>(json);
+  if (kind == "epoch") return fields_from_json<EpochRecord>(json);
+  if (kind == "ranks") return fields_from_json<RanksRecord>(json);
+  if (kind == "end") return fields_from_json<EndRecord>(json);
+  return std::nullopt;
+}
+
+StrangeLines read_records(const std::filesystem::path& path,
+                          const std::function<bool(const Record&)>& take) {
+  std::ifstream file(path);
+  require(file.good(), fmt::format("{} cannot be read", path.string()));
+  StrangeLines strange;
+  std::size_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    if (file.eof()) break;
+    try {
+      const std::optional<Record> record = parse_record(line);
+      if (record && !take(*record)) break;
+    } catch (const InputError& error) {
+      if (strange.count++ > 0) continue;
+      strange.first = number;
+      strange.reason = error.what();
+    }
+  }
+  require(!file.bad(), fmt::format("{} cannot be read to its end", path.string()));
+  return strange;
+}
+
+std::string describe(const StrangeLines& lines, const std::filesystem::path& path) {
+  if (lines.count == 0) return "";
+  return fmt::format("{}: {} line(s) are not lockstep records; the first is line {}: {}",
+                     path.string(), lines.count, lines.first, lines.reason);
+}
+
+}  // namespace lockstep::observe
