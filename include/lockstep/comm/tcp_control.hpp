@@ -18,6 +18,10 @@ class MissingRanks : public Error {
   const bool told;  ///< rank 0 has reported it; the others need not
 };
 
+/// How long a rank that sees another one gone waits for the heartbeats, which see it within three
+/// seconds, know more, and end this process.
+constexpr double time_for_heartbeat_s = 10;
+
 /// How long ranks wait for each other.
 struct MeetingSpec {
   double deadline_s = 120;
