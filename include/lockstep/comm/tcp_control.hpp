@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <stop_token>
@@ -32,6 +33,8 @@ struct MeetingSpec {
   /// Connect to rank 0 only by its addresses: looking up a name reads the environment, which
   /// another thread may be changing, as MPI's start does.
   bool by_address = false;
+  /// Called in a later meeting when a rank has gone, before MissingRanks is thrown.
+  std::function<void()> rank_gone = {};
 };
 
 /// Control over TCP, for ranks that MPI does not connect: enough to agree and to exchange NCCL's

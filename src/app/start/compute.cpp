@@ -14,6 +14,7 @@
 #include "lockstep/cluster/gpu_choice.hpp"
 #include "lockstep/cluster/machine.hpp"
 #include "lockstep/cluster/verify.hpp"
+#include "lockstep/comm/tcp_communicator.hpp"
 #include "lockstep/device/gpus.hpp"
 
 namespace lockstep::app {
@@ -93,7 +94,10 @@ std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
     nccl.find_absence = launch.find_absence();
     return comm::make_nccl_communicator(*launch.control, nccl);
   }
-  return launch.world->make_communicator(spec.deadline_s);
+  if (launch.world) return launch.world->make_communicator(spec.deadline_s);
+  return comm::make_tcp_communicator(*launch.control, {.host = launch.rank.host,
+                                                       .deadline_s = spec.deadline_s,
+                                                       .find_absence = launch.find_absence()});
 }
 
 }  // namespace lockstep::app

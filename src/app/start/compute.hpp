@@ -42,7 +42,8 @@ struct Compute {
 /// required but reading back does not confirm it, and when there are fewer GPUs than ranks.
 Compute prepare_compute(Launch& launch, const ComputeRequest& request);
 
-/// Connects the ranks for the backend's gradients: MPI between CPUs, NCCL between GPUs. Collective.
+/// Connects the ranks for the backend's gradients: NCCL between GPUs; between CPUs MPI, or TCP
+/// where there is no MPI. Collective.
 std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
                                             const comm::NcclSpec& spec);
 

@@ -163,7 +163,8 @@ bool Wire::ended() const {
 }
 
 Socket Wire::take_socket() {
-  check(incoming_.empty() && outgoing_.empty(), "a connection was taken in the middle of a message");
+  check(incoming_.empty() && outgoing_.empty(),
+        "a connection was taken in the middle of a message");
   return std::move(socket_);
 }
 
