@@ -38,8 +38,9 @@ class Communicator {
   virtual device::Stream& network() = 0;     ///< a group that was split off has its parent's
   virtual void begin_step(std::uint64_t) {}  ///< of all groups: errors name it. Optional.
   /// Makes one group of the ranks of each colour (0 or more), ordered by `key`, then by rank here.
-  /// Null for a rank without a colour. Waits; collective over this group. `name` is the groups'
-  /// name in errors. Throws InputError, on all ranks, when a colour is negative.
+  /// Null for a rank without a colour. Waits; collective over this group, which must live
+  /// longer than the new one. `name` is the groups'
+  /// name in errors. Throws InputError when a colour is negative.
   virtual std::unique_ptr<Communicator> split(std::optional<int> colour, int key,
                                               std::string_view name) = 0;
   /// Every rank gets the sum (or maximum) of the ranks' data, in the same bits. Integers wrap

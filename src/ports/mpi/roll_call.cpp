@@ -24,8 +24,8 @@ std::string answer_of(const Wait& wait) {
          std::string(reinterpret_cast<const char*>(wait.awaited.data()), wait.awaited.size_bytes());
 }
 
-/// The ranks that `asker` waits for, those that they wait for, and so on, as far as the answers
-/// say; ascending.
+/// The ranks that `asker` waits for, those that they wait for, and so on, where the answers
+/// tell; ascending.
 std::vector<int> awaited_by(int asker, const std::map<int, std::string>& answers, int world) {
   std::vector<bool> seen(static_cast<std::size_t>(world), false);
   std::vector<int> found, open{asker};
