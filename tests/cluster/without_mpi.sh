@@ -39,6 +39,9 @@ same_weights() {
   step_on none "$LOCKSTEP" pack --from shapes --out packed --train-rows 250 --val-rows 53 --resize 8 --rows-per-shard 100
   ((status == 0)) && diff -r packed small
   verdict $? 'pack writes the same shards without MPI'
+  step_on none "$LOCKSTEP" preflight --json nodes.json
+  ((status <= 1)) && says 'preflight of 2 node' && (($(grep -c '"round_trip_s"' nodes.json) == 1))
+  verdict $? 'preflight measures the network without MPI'
   step_on none "$LOCKSTEP" topo --json
   ((status == 0)) && (($(grep -c '"ok": true' <<<"$said") == 4))
   verdict $? 'topo binds ranks without MPI'

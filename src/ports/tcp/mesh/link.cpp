@@ -18,12 +18,6 @@ namespace {
 constexpr std::size_t most_at_once = 16;  // messages in one call to the system
 constexpr std::size_t few_bytes = 4096;   // not worth a block
 
-[[noreturn]] void refuse_size(std::size_t got, std::size_t wanted) {
-  throw Error(fmt::format(
-      "a rank sent {} bytes where {} were expected: the ranks differ in a collective's size", got,
-      wanted));
-}
-
 }  // namespace
 
 Arrival::Arrival(std::size_t bytes, Staging& staging) : bytes_(bytes) {
@@ -58,23 +52,25 @@ void Link::put(Outgoing message) {
   if (outgoing_.size() == 1) write();
 }
 
-void Link::expect(const MessageName& name, void* data, std::size_t bytes, std::size_t& missing) {
+void Link::expect(const MessageName& name, void* data, std::size_t bytes, std::size_t& missing,
+                  const std::string& phase) {
   const auto arrived = arrived_.find(name);
   if (arrived == arrived_.end()) {
     ++missing;
-    expected_[name] = {static_cast<std::byte*>(data), bytes, &missing};
+    expected_[name] = {static_cast<std::byte*>(data), bytes, &missing, &phase};
     return;
   }
-  if (arrived->second.bytes() != bytes) refuse_size(arrived->second.bytes(), bytes);
+  check_size(arrived->second.bytes(), bytes, phase);
   if (bytes > 0) std::memcpy(data, arrived->second.data(), bytes);
   arrived->second.give_back(staging_);
   arrived_.erase(arrived);
 }
 
-std::optional<Arrival> Link::take(const MessageName& name, std::size_t bytes) {
+std::optional<Arrival> Link::take(const MessageName& name, std::size_t bytes,
+                                  const std::string& phase) {
   const auto arrived = arrived_.find(name);
   if (arrived == arrived_.end()) return std::nullopt;
-  if (arrived->second.bytes() != bytes) refuse_size(arrived->second.bytes(), bytes);
+  check_size(arrived->second.bytes(), bytes, phase);
   std::optional<Arrival> arrival = std::move(arrived->second);
   arrived_.erase(arrived);
   return arrival;
@@ -187,7 +183,7 @@ void Link::begin_message() {
   if (left_ > piece_bytes) return end();  // not a message of ours
   const auto expected = expected_.find(arriving_.name);
   if (expected != expected_.end()) {
-    if (expected->second.bytes != left_) refuse_size(left_, expected->second.bytes);
+    check_size(left_, expected->second.bytes, *expected->second.phase);
     to_ = expected->second.data;
     missing_ = expected->second.missing;
     expected_.erase(expected);
@@ -206,7 +202,7 @@ void Link::end_message() {
     arrival_.give_back(staging_);
   } else if (const auto late = expected_.find(arriving_.name); late != expected_.end()) {
     // It became expected while it arrived.
-    if (late->second.bytes != arriving_.bytes) refuse_size(arriving_.bytes, late->second.bytes);
+    check_size(arriving_.bytes, late->second.bytes, *late->second.phase);
     if (arriving_.bytes > 0) std::memcpy(late->second.data, arrival_.data(), arriving_.bytes);
     --*late->second.missing;
     expected_.erase(late);
@@ -214,6 +210,12 @@ void Link::end_message() {
   } else {
     arrived_[arriving_.name] = std::move(arrival_);
   }
+}
+
+void Link::check_size(std::size_t got, std::size_t wanted, const std::string& phase) const {
+  if (got != wanted) [[unlikely]]
+    throw Error(fmt::format("{}: rank {} sent {} elements than this rank receives", phase, peer_,
+                            got < wanted ? "fewer" : "more"));
 }
 
 void Link::hear() {

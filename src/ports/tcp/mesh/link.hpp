@@ -14,8 +14,7 @@
 
 namespace lockstep::comm {
 
-/// Names a message between two ranks, so that the receiver knows where it belongs even when its own
-/// operations are behind.
+/// Names a message between two ranks, so that it may come before the receiver's operation begins.
 struct MessageName {
   std::uint32_t group = 0;      ///< the group and kind of operation
   std::uint32_t operation = 0;  ///< its number among these
@@ -50,15 +49,18 @@ class Arrival {
 /// belongs to the link until it was written.
 class Link {
  public:
-  explicit Link(Staging& staging) : staging_(staging) {}
+  /// `peer`: the other rank.
+  Link(int peer, Staging& staging) : peer_(peer), staging_(staging) {}
 
   /// `unsent` counts this message until the system has taken it.
   void send(const MessageName& name, const void* data, std::size_t bytes, std::size_t& unsent);
   void notify(Notice kind, std::uint32_t number, std::string_view text = {});
-  /// The message of this name goes to `data`; `missing` counts it until it has arrived.
-  void expect(const MessageName& name, void* data, std::size_t bytes, std::size_t& missing);
+  /// The message of this name goes to `data`; `missing` counts it until it has arrived. `phase`, of
+  /// which it is a part, must live as long.
+  void expect(const MessageName& name, void* data, std::size_t bytes, std::size_t& missing,
+              const std::string& phase);
   /// The message of this name, `bytes` long, if it has arrived and was not expected.
-  std::optional<Arrival> take(const MessageName& name, std::size_t bytes);
+  std::optional<Arrival> take(const MessageName& name, std::size_t bytes, const std::string& phase);
   /// Forgets the messages that this counter counts, whose memory ends. One that is on its way ends
   /// the connection.
   void forget(const std::size_t* counter);
@@ -92,6 +94,7 @@ class Link {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
     std::size_t* missing = nullptr;
+    const std::string* phase = nullptr;
   };
 
   void put(Outgoing message);
@@ -100,7 +103,9 @@ class Link {
   void end_message();
   void hear();
   void end();
+  void check_size(std::size_t got, std::size_t wanted, const std::string& phase) const;
 
+  const int peer_;
   Staging& staging_;
   Socket socket_;
   bool confirmed_ = false, may_write_ = false, gone_ = false;

@@ -59,7 +59,7 @@ Mesh::Mesh(Control& control, const std::string& host, Staging& staging)
        gather_records(control, MeshCard{card_, host}, "connections between the ranks")) {
     if (theirs.host == host)
       theirs.card.addresses.insert(theirs.card.addresses.begin(), "127.0.0.1");
-    peers_.push_back(std::make_unique<Peer>(staging));
+    peers_.push_back(std::make_unique<Peer>(world(), staging));
     peers_.back()->card = std::move(theirs.card);
   }
 }
@@ -136,7 +136,6 @@ std::vector<int> Mesh::silent(const std::vector<int>& ranks) {
     std::erase_if(silent, [this](int rank) { return peer(rank).link.answered() == questions_; });
     return silent.empty();
   });
-  std::sort(silent.begin(), silent.end());
   return silent;
 }
 

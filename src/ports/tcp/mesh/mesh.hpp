@@ -30,7 +30,7 @@ class Mesh {
   Link& link(int rank);
   bool move();  ///< sends and receives what is possible now; true when there was something
 
-  /// Which of these ranks do not answer within two seconds, ascending. A rank answers when it
+  /// Which of these ranks do not answer within two seconds. A rank answers when it
   /// calls move().
   std::vector<int> silent(const std::vector<int>& ranks);
   void await_finding();                   ///< for the same time
@@ -40,7 +40,7 @@ class Mesh {
 
  private:
   struct Peer {
-    explicit Peer(Staging& staging) : link(staging) {}
+    Peer(int rank, Staging& staging) : link(rank, staging) {}
     Link link;
     ListenerCard card;
     bool wanted = false;

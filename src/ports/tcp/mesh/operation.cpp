@@ -71,12 +71,12 @@ void MeshOperation::send(Other& other, std::size_t part, Elements data) {
 void MeshOperation::expect(Other& other, std::size_t part, Elements data) {
   group_->hub->mesh->link(other.rank)
       .expect({tag_.group, tag_.operation, static_cast<std::uint32_t>(part)}, data.data,
-              data.bytes(), other.missing);
+              data.bytes(), other.missing, phase_);
 }
 
 std::optional<Arrival> MeshOperation::take(Other& other, std::size_t part, Elements like) {
   return group_->hub->mesh->link(other.rank)
-      .take({tag_.group, tag_.operation, static_cast<std::uint32_t>(part)}, like.bytes());
+      .take({tag_.group, tag_.operation, static_cast<std::uint32_t>(part)}, like.bytes(), phase_);
 }
 
 std::size_t MeshOperation::left() const {
@@ -88,18 +88,14 @@ std::size_t MeshOperation::left() const {
 void MeshOperation::look_for_lost_ranks() {
   MeshHub& hub = *group_->hub;
   if (const std::string finding = hub.mesh->finding(); !finding.empty()) throw Error(finding);
-  std::vector<int> gone;
-  for (const Other& other : others_)
-    if (other.unsent + other.missing > 0 && hub.mesh->link(other.rank).gone())
-      gone.push_back(other.rank);
+  std::vector<int> gone = awaited();
+  std::erase_if(gone, [&](int rank) { return !hub.mesh->link(rank).gone(); });
   if (!gone.empty() && !first_gone_s_) first_gone_s_ = now_s();
   // The heartbeat knows which rank was lost first, and ends this process.
   const double patience_s = hub.find_absence ? time_for_heartbeat_s : 0;
-  if (!gone.empty() && now_s() - *first_gone_s_ >= patience_s) {
-    std::sort(gone.begin(), gone.end());
+  if (!gone.empty() && now_s() - *first_gone_s_ >= patience_s)
     throw MissingRanks(
         fmt::format("{}: {} {} gone", phase_, rank_list(gone), gone.size() == 1 ? "has" : "have"));
-  }
   if (deadline_.over()) give_up();
 }
 
@@ -109,7 +105,7 @@ void MeshOperation::give_up() {
   std::vector<int> missing;
   if (const auto absence = hub.find_absence ? hub.find_absence(hub.deadline_s) : std::nullopt)
     missing = absence->ranks;
-  if (missing.empty()) missing = hub.mesh->silent(ranks_of_others());
+  if (missing.empty()) missing = hub.mesh->silent(awaited());
   // When all answer, another one that waits may know more.
   if (missing.empty()) hub.mesh->await_finding();
   if (const std::string finding = hub.mesh->finding(); !finding.empty()) throw Error(finding);
@@ -122,10 +118,11 @@ void MeshOperation::give_up() {
   throw Error(found);
 }
 
-std::vector<int> MeshOperation::ranks_of_others() const {
+std::vector<int> MeshOperation::awaited() const {
   std::vector<int> ranks;
-  for (const int member : others_of(*group_))
-    ranks.push_back(group_->members[static_cast<std::size_t>(member)]);
+  for (const Other& other : others_)
+    if (other.unsent + other.missing > 0) ranks.push_back(other.rank);
+  std::sort(ranks.begin(), ranks.end());
   return ranks;
 }
 

@@ -47,7 +47,7 @@ class MeshOperation : public device::Pending {
   std::size_t left() const;
   void look_for_lost_ranks();
   [[noreturn]] void give_up();
-  std::vector<int> ranks_of_others() const;
+  std::vector<int> awaited() const;  ///< ranks of the world, ascending
 
   const std::shared_ptr<const MeshGroup> group_;
   const MeshTag tag_;
