@@ -49,7 +49,7 @@ TEST_CASE("groups split from a group know their ranks, and a group of one moves 
   require_none(fault_of_nested_groups);
 }
 
-TEST_CASE("wrong arguments are errors that name the collective, and the world goes on",
+TEST_CASE("wrong arguments are errors that name the collective and leave the world usable",
           "[mpi][verbs]") {
   require_none(fault_of_arguments);
 }

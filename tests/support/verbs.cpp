@@ -429,7 +429,7 @@ std::string fault_of_nested_groups(Communicator& world, Memory& memory) {
     alone->receive(nowhere, 0, "nothing", network);
   });
   network.synchronize();
-  return alone->world() == 1 && alone->rank() == 0 ? "" : "a group of one is none";
+  return alone->world() == 1 && alone->rank() == 0 ? "" : "a group of one has other ranks";
 }
 
 std::string fault_of_arguments(Communicator& world, Memory& memory) {
