@@ -18,11 +18,11 @@ namespace lockstep::comm {
 /// the order of the stream, so a sum over one group may be followed by one over another. `name`
 /// says in errors what is moved.
 ///
-/// **Launch order:** all collectives of all groups of a process go through one network stream, and
-/// ranks that share groups put the collectives of these groups into it in the same order. Then some
-/// collective is always at the front of the streams of all its ranks, so none waits for ever.
-/// (NCCL's kernels wait on the GPU for their peers: two that run at once, in different orders on
-/// two ranks, may wait for each other.) A send counts as a collective of the two ranks.
+/// **Launch order:** a run has one order of all collectives of all groups. Each rank puts those
+/// that it takes part in into its one network stream, in this order. Then the first collective that
+/// has not ended is at the front of the streams of all its ranks, so none waits for ever. (Kernels
+/// of two NCCL communicators that run at once, in different orders on two ranks, would.) A send is
+/// a collective of two ranks; what together() holds counts as one.
 ///
 /// For a group of one, and for no elements, a verb does nothing. Throws Error naming the verb's
 /// `name` for a root or peer outside of the group, a count that the group cannot share equally, a
@@ -38,9 +38,9 @@ class Communicator {
   virtual device::Stream& network() = 0;     ///< a group that was split off has its parent's
   virtual void begin_step(std::uint64_t) {}  ///< of all groups: errors name it. Optional.
   /// Makes one group of the ranks of each colour (0 or more), ordered by `key`, then by rank here.
-  /// Null for a rank without a colour. Waits; collective over this group, which must live
-  /// longer than the new one. `name` is the groups'
-  /// name in errors. Throws InputError when a colour is negative.
+  /// Null for a rank without a colour. Waits; collective over this group, which must outlive the
+  /// new ones. `name` is the name of these groups in errors. Throws InputError when a colour is
+  /// negative.
   virtual std::unique_ptr<Communicator> split(std::optional<int> colour, int key,
                                               std::string_view name) = 0;
   /// Every rank gets the sum (or maximum) of the ranks' data, in the same bits. Integers wrap
