@@ -13,6 +13,7 @@
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/comm/tcp_control.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -32,6 +33,10 @@ int run(Launch& launch, const Command& command) {
                 status_bad_input);
   } catch (const InputError& error) {
     return fail(launch, error.what(), status_bad_input);
+  } catch (const comm::MissingRanks& missing) {
+    if (!missing.told) return fail(launch, missing.what(), status_lost_rank);
+    wait_for_turn(launch, status_lost_rank);  // rank 0 says which
+    return status_lost_rank;
   } catch (const std::exception& error) {
     return fail(launch, error.what(), status_failed);
   }

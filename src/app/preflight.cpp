@@ -173,7 +173,7 @@ int run_preflight(const PreflightOptions& options) {
 }
 
 int run_between_nodes(Launch& launch, const PreflightOptions& options) {
-  launch.start(60, Needs::control);
+  launch.start();
   const NodeCheck check = check_nodes(launch, {.directory = options.directory, .paths = {}});
   if (!options.json.empty() && launch.rank.rank == 0) write_report(options.json, check.json);
   return check.passed ? status_done : status_failed;

@@ -109,8 +109,9 @@ int run(Launch& launch, bool json, double deadline_s) {
   const cluster::EnvLookup env = cluster::process_environment();
   launch.rank = cluster::identify(env, std::nullopt);
   const std::string wrong = cluster::launched(env) ? try_mpi(launch, deadline_s) : "";
-  std::string met_by = launch.control ? "MPI" : "nothing";
-  if (!wrong.empty() && launch.meet_without_mpi(deadline_s)) met_by = "TCP, without MPI";
+  const char* without_mpi = "TCP, without MPI";
+  std::string met_by = !launch.control ? "nothing" : launch.world ? "MPI" : without_mpi;
+  if (!wrong.empty() && launch.meet_without_mpi(deadline_s)) met_by = without_mpi;
   const std::string mine = json_text(as_json(launch.rank, wrong));
   std::vector<std::string> texts{mine};
   if (launch.control) texts = launch.control->gather(mine, "who is who");

@@ -15,7 +15,7 @@ TEST_CASE("all links are measured in a tournament, and both ends of each get the
   const auto me = static_cast<std::size_t>(facts.rank);
   const auto count = static_cast<std::size_t>(facts.world);
   const auto control = world().make_control(30);
-  const auto probe = world().make_link_probe(30);
+  const auto probe = comm::make_link_probe(world().make_communicator(30));
   std::vector<double> low(count * count, 0), high(count * count, 0);
   const auto measured = [&] {
     bool sound = true;
@@ -36,7 +36,7 @@ TEST_CASE("all links are measured in a tournament, and both ends of each get the
 TEST_CASE("a link is not measured when one of its ends has no time left", "[mpi][preflight]") {
   const int me = world().facts().rank, partner = me ^ 1;
   if (world().facts().world == 1) return;
-  const auto probe = world().make_link_probe(30);
+  const auto probe = comm::make_link_probe(world().make_communicator(30));
   bool right = true;
   for (const int busy : {0, 1, 2}) {
     const auto rate = probe->measure(partner, 0.03, me % 2 != busy);
@@ -50,7 +50,7 @@ TEST_CASE("a partner that does not come to the measurement is named to all, afte
   const int ranks = world().facts().world;
   if (ranks == 1) return;
   const auto control = world().make_control(30);
-  const auto probe = world().make_link_probe(2);
+  const auto probe = comm::make_link_probe(world().make_communicator(2));
   const int absent = ranks - 1, me = world().facts().rank;
   const std::string said = test::while_absent(absent, [&] {
     if (me == 0) probe->measure(absent, 0.03);

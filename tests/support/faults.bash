@@ -4,6 +4,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/cluster.bash"
 train=(train --batch 16 --threads 1 --optim.lr 0.05 --optim.decay constant --epochs 100000
   --audit.every-steps 0 --checkpoint.every-epochs 0)
 every=20  # steps, a checkpoint
+mpi=pmix  # how srun connects the ranks; none: they meet over TCP
 rows=(--data.train small/train)
 
 # on K: sets $a and $b to the nodes of the K-th scenario; ranks 0 and 1 will be on $a.
@@ -19,7 +20,7 @@ begin() {
   run_name=$1
   run_dir=${run_dir:-$1}
   : >"$1.ends" >"$1.log"
-  srun -J "$1" -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=pmix --kill-on-bad-exit=0 bash -c \
+  srun -J "$1" -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=$mpi --kill-on-bad-exit=0 bash -c \
     '"$@"; status=$?; echo "$SLURM_PROCID $status $EPOCHREALTIME" >>'"$1"'.ends' \
     - "$LOCKSTEP" "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --out "$run_dir" \
     "${@:2}" >"$1.log" 2>&1 &

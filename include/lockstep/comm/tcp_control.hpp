@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <stop_token>
@@ -18,6 +19,10 @@ class MissingRanks : public Error {
   const bool told;  ///< rank 0 has reported it; the others need not
 };
 
+/// How long a rank that sees another one gone waits for the heartbeats, which see it within three
+/// seconds, know more, and end this process.
+constexpr double time_for_heartbeat_s = 10;
+
 /// How long ranks wait for each other.
 struct MeetingSpec {
   double deadline_s = 120;
@@ -28,6 +33,8 @@ struct MeetingSpec {
   /// Connect to rank 0 only by its addresses: looking up a name reads the environment, which
   /// another thread may be changing, as MPI's start does.
   bool by_address = false;
+  /// Called in a later meeting when a rank has gone, before MissingRanks is thrown.
+  std::function<void()> rank_gone = {};
 };
 
 /// Control over TCP, for ranks that MPI does not connect: enough to agree and to exchange NCCL's

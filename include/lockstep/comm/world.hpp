@@ -8,7 +8,6 @@
 #include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
-#include "lockstep/comm/link_probe.hpp"
 
 namespace lockstep::comm {
 
@@ -35,7 +34,6 @@ class World {
   void ask_first(FindAbsence find_absence);
   std::unique_ptr<Control> make_control(double deadline_s);
   std::unique_ptr<Communicator> make_communicator(double deadline_s);
-  std::unique_ptr<LinkProbe> make_link_probe(double deadline_s);
   /// Ends every rank with `status`; does not return. Safe from any thread.
   [[noreturn]] static void abort(int status);
 

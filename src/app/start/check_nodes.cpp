@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "app/cli/table.hpp"
+#include "app/start/compute.hpp"
 #include "app/start/placement.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -18,6 +19,7 @@
 #include "lockstep/cluster/node_measure.hpp"
 #include "lockstep/cluster/node_report.hpp"
 #include "lockstep/cluster/tournament.hpp"
+#include "lockstep/comm/link_probe.hpp"
 #include "lockstep/comm/record.hpp"
 
 namespace lockstep::app {
@@ -58,9 +60,9 @@ std::vector<cluster::LinkFigures> measure_links(Launch& launch, const MeasuredNo
   const bool leads = nodes.where.leads_node(launch.rank.rank);
   const std::size_t all = cluster::tournament_rounds(count), rounds = std::min(all, most_rounds);
   std::vector<cluster::LinkFigures> measured;
-  if (rounds > 0 && launch.world) {
+  if (rounds > 0) {
     const double left_s = std::max(deadline_s - (now_s() - began_s), 1.0);
-    const auto probe = launch.world->make_link_probe(left_s);
+    const auto probe = comm::make_link_probe(connect_cpus(launch, left_s));
     for (std::size_t i = 0; i < rounds && leads; ++i) {
       const auto partner = cluster::partner_in(i * all / rounds, mine, count);
       if (!partner) continue;
@@ -108,12 +110,10 @@ std::string table_of(const MeasuredNodes& nodes, const std::vector<cluster::Link
 }
 
 void say(const MeasuredNodes& nodes, const std::vector<cluster::LinkFigures>& links,
-         const cluster::NodeFindings& findings, double seconds, bool has_mpi) {
+         const cluster::NodeFindings& findings, double seconds) {
   log::info(table_of(nodes, links, findings));
-  if (nodes.figures.size() > 1 && !has_mpi)
-    log::info("the network between the nodes was not measured: that needs MPI");
   if (const std::size_t all = nodes.figures.size() * (nodes.figures.size() - 1) / 2;
-      has_mpi && links.size() < all)
+      links.size() < all)
     log::info(fmt::format("of the network's {} links {} were measured in the time available", all,
                           links.size()));
   for (const std::string& finding : findings.findings) log::warn(finding);
@@ -140,8 +140,7 @@ NodeCheck check_nodes(Launch& launch, const NodeCheckSpec& spec) {
   const MeasuredNodes nodes = gather_figures(launch, mine);
   const std::vector<cluster::LinkFigures> links = measure_links(launch, nodes, began_s);
   const cluster::NodeFindings findings = cluster::judge_nodes(nodes.figures, links);
-  if (launch.rank.rank == 0)
-    say(nodes, links, findings, now_s() - began_s, launch.world != nullptr);
+  if (launch.rank.rank == 0) say(nodes, links, findings, now_s() - began_s);
   require(!spec.require || findings.exclude.empty(),
           fmt::format("the preflight would leave out --exclude={} (--require-preflight makes this "
                       "an error)",

@@ -14,6 +14,7 @@
 #include "lockstep/cluster/gpu_choice.hpp"
 #include "lockstep/cluster/machine.hpp"
 #include "lockstep/cluster/verify.hpp"
+#include "lockstep/comm/tcp_communicator.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/observe/binding.hpp"
 
@@ -96,7 +97,14 @@ std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
     nccl.find_absence = launch.find_absence();
     return comm::make_nccl_communicator(*launch.control, nccl);
   }
-  return launch.world->make_communicator(spec.deadline_s);
+  return connect_cpus(launch, spec.deadline_s);
+}
+
+std::unique_ptr<comm::Communicator> connect_cpus(Launch& launch, double deadline_s) {
+  if (launch.world) return launch.world->make_communicator(deadline_s);
+  return comm::make_tcp_communicator(
+      *launch.control,
+      {.host = launch.rank.host, .deadline_s = deadline_s, .find_absence = launch.find_absence()});
 }
 
 }  // namespace lockstep::app

@@ -42,8 +42,11 @@ struct Compute {
 /// required but reading back does not confirm it, and when there are fewer GPUs than ranks.
 Compute prepare_compute(Launch& launch, const ComputeRequest& request);
 
-/// Connects the ranks for the backend's gradients: MPI between CPUs, NCCL between GPUs. Collective.
+/// Connects the ranks for the backend's gradients: NCCL between GPUs, else connect_cpus().
+/// Collective.
 std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
                                             const comm::NcclSpec& spec);
+/// Connects CPUs by MPI, or by TCP where there is no MPI. Collective.
+std::unique_ptr<comm::Communicator> connect_cpus(Launch& launch, double deadline_s);
 
 }  // namespace lockstep::app

@@ -1,4 +1,6 @@
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "app/start/launch.hpp"
 #include "app/start/start_watch.hpp"
@@ -10,13 +12,14 @@
 
 namespace lockstep::app {
 
-void Launch::start(double deadline_s, Needs needs) {
+void Launch::start(double deadline_s) {
   const cluster::EnvLookup env = cluster::process_environment();
   rank = cluster::identify(env, std::nullopt);
   if (const auto doubt = cluster::doubt_launch(env, comm::mpi_library(), cluster::srun_mpi_types)) {
-    if (doubt->certain && needs == Needs::control && meet_without_mpi(deadline_s)) return;
-    if (doubt->certain) throw cluster::LaunchError(doubt->text);
-    if (rank.rank == 0) log::warn(doubt->text);
+    if (doubt->certain && !meet_without_mpi(deadline_s)) throw cluster::LaunchError(doubt->text);
+    if (rank.rank == 0)
+      log::warn(control ? "the ranks communicate over TCP: " + doubt->text : doubt->text);
+    if (control) return;
   }
   StartWatch watch(rank, heartbeat_spec(deadline_s));
   world = std::make_unique<comm::World>(argc, argv, [&watch] { watch.mpi_has_started(); });
@@ -41,7 +44,14 @@ bool Launch::meet_without_mpi(double deadline_s) {
   const auto place = cluster::meeting_place(env, rank);
   if (!place) return false;
   log::set_rank(rank.rank, rank.world);
-  control = comm::make_tcp_control(*place, rank, {deadline_s});
+  // The heartbeat tells which rank was lost first, and ends this process.
+  const auto wait_for_heartbeat = [this] {
+    if (heartbeat)
+      std::this_thread::sleep_for(std::chrono::duration<double>(comm::time_for_heartbeat_s));
+  };
+  control = comm::make_tcp_control(
+      *place, rank,
+      {.deadline_s = deadline_s, .mates_s = silence_s, .rank_gone = wait_for_heartbeat});
   heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);
   nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
   return true;

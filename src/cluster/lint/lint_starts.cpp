@@ -37,9 +37,10 @@ void lint_srun(const BatchScript& script, const RankStart& start, Findings& find
                        "srun without --mpi= takes the cluster's default, often none: write "
                        "--mpi=pmix");
   } else if ((mpi->second == "none" || mpi->second == "pmi2") && !script.asks_for_gpus()) {
-    findings.error(
-        start.line, "mpi",
-        fmt::format("--mpi={} does not join Open MPI's ranks: write --mpi=pmix", mpi->second));
+    findings.warning(start.line, "mpi",
+                     fmt::format("--mpi={} does not join Open MPI's ranks, which then communicate "
+                                 "over TCP: write --mpi=pmix",
+                                 mpi->second));
   }
   if (!start.has("kill-on-bad-exit"))
     findings.warning(start.line, "kill-on-bad-exit",

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "lockstep/comm/arguments.hpp"
+#include "ports/mpi/channel.hpp"
 #include "ports/mpi/direct.hpp"
 #include "ports/mpi/factories.hpp"
-#include "ports/mpi/network.hpp"
 #include "ports/mpi/relay.hpp"
 
 namespace lockstep::comm {

@@ -4,20 +4,12 @@
 #include <utility>
 
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/chunks.hpp"
 
 namespace lockstep::comm {
 namespace {
 
-constexpr std::size_t line_bytes = 64;           // an all-reduce's chunks start at cache lines
-constexpr std::size_t least_chunk_bytes = 4096;  // below this, one owner is faster than many
 constexpr std::size_t fewest_slots = 4, most_slots = 16;
-
-std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
-
-/// Elements of a message. Those of 16 bits are as many as floats, because their sum needs floats.
-std::size_t piece_size(ElementType type) {
-  return piece_bytes / std::max(bytes_of(type), sizeof(float));
-}
 
 }  // namespace
 
@@ -72,22 +64,10 @@ bool Direct::advance() {
 }
 
 /// An all-reduce may cut as it likes; the others promise equal chunks.
-std::size_t Direct::chunk() const {
-  const std::size_t world = static_cast<std::size_t>(channel_.world);
-  if (!work_.scatter || !work_.gather) return data_.count / world;
-  const std::size_t line = line_bytes / bytes_of(data_.type);
-  const std::size_t even = divide_up(divide_up(data_.count, world), line) * line;
-  return std::max(even, least_chunk_bytes / bytes_of(data_.type));
-}
-
 std::vector<Elements> Direct::pieces_of(int rank) const {
-  const std::size_t size = chunk(), most = piece_size(data_.type);
-  const std::size_t begin = std::min(data_.count, size * static_cast<std::size_t>(rank));
-  const std::size_t end = std::min(data_.count, begin + size);
-  std::vector<Elements> pieces;
-  for (std::size_t at = begin; at < end; at += most)
-    pieces.push_back(data_.part(at, std::min(most, end - at)));
-  return pieces;
+  const bool both = work_.scatter && work_.gather;
+  return comm::pieces_of(both ? owned_chunk(data_, rank, channel_.world)
+                              : equal_chunk(data_, rank, channel_.world));
 }
 
 void Direct::begin(Owner& owner) {

@@ -8,7 +8,7 @@
 
 #include "lockstep/comm/combine.hpp"
 #include "lockstep/device/host_stream.hpp"
-#include "ports/mpi/network.hpp"
+#include "ports/mpi/channel.hpp"
 #include "ports/mpi/rank_deadline.hpp"
 
 namespace lockstep::comm {
@@ -54,7 +54,6 @@ class Direct final : public device::Pending {
   };
 
   std::vector<Elements> pieces_of(int rank) const;
-  std::size_t chunk() const;
   std::size_t parts() const { return work_.scatter ? mine_.size() * owners_.size() : 0; }
   void begin(Owner& owner);
   void open_slots();

@@ -6,7 +6,6 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
-#include "lockstep/comm/link_probe.hpp"
 
 namespace lockstep::comm {
 
@@ -16,7 +15,5 @@ class RollCall;
 std::unique_ptr<Control> make_mpi_control(MPI_Comm comm, double deadline_s, RollCall& roll_call);
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
                                                     RollCall& roll_call);
-std::unique_ptr<LinkProbe> make_mpi_link_probe(MPI_Comm comm, double deadline_s,
-                                               RollCall& roll_call);
 
 }  // namespace lockstep::comm

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/device/host_stream.hpp"
-#include "ports/mpi/network.hpp"
+#include "ports/mpi/channel.hpp"
 #include "ports/mpi/rank_deadline.hpp"
 
 namespace lockstep::comm {

@@ -82,10 +82,6 @@ std::unique_ptr<Communicator> World::make_communicator(double deadline_s) {
   return make_mpi_communicator(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);
 }
 
-std::unique_ptr<LinkProbe> World::make_link_probe(double deadline_s) {
-  return make_mpi_link_probe(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);
-}
-
 void World::abort(int status) {
   int initialized = 0, finalized = 0;
   MPI_Initialized(&initialized);

@@ -53,8 +53,10 @@ class Rank0Control final : public MeetingControl {
         const int number = static_cast<int>(rank);
         const auto message = peers_[rank].wire.receive();
         if (!message) {
-          if (!peers_[rank].wire.open())
+          if (!peers_[rank].wire.open()) {
+            if (spec_.rank_gone) spec_.rank_gone();
             refuse(fmt::format("{}: {} has gone", phase, title_of(number, peers_[rank])));
+          }
           continue;
         }
         const std::size_t end = message->find('\0');
@@ -112,8 +114,10 @@ class OtherRankControl final : public MeetingControl {
         if (answer->front() == refused) throw MissingRanks(answer->substr(1), true);
         return answer->substr(1);
       }
-      if (!host_.wire.open())
+      if (!host_.wire.open()) {
+        if (spec_.rank_gone) spec_.rank_gone();
         throw MissingRanks(fmt::format("{}: {} has gone", phase, title_of(0, host_)));
+      }
       check_not_cancelled(spec_);
       if (left.over())
         throw MissingRanks(fmt::format("{}: {} did not answer within {} s", phase,

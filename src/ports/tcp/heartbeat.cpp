@@ -12,6 +12,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/rank_list.hpp"
 #include "lockstep/comm/record.hpp"
+#include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/handshake_server.hpp"
 #include "ports/tcp/heartbeat_thread.hpp"
 #include "ports/tcp/own_addresses.hpp"
@@ -175,7 +176,7 @@ class HeartbeatServer final : public HeartbeatThread {
 class HeartbeatClient final : public HeartbeatThread {
  public:
   HeartbeatClient(liveness::HeartbeatSpec spec, int rank, std::vector<std::string> hosts,
-                  HeartbeatCard card)
+                  ListenerCard card)
       : HeartbeatThread(std::move(spec), rank, std::move(hosts)), card_(std::move(card)) {
     start();
   }
@@ -230,7 +231,7 @@ class HeartbeatClient final : public HeartbeatThread {
     if (left_) return;
     const bool stalled = now_s() - heard_s_ > std::max(spec_.timeout_s / 4, 1.5 * sudden_s);
     if (!attempt_ && (!wire_.open() || stalled))
-      attempt_.emplace(card_, rank_, static_cast<int>(hosts_.size()));
+      attempt_.emplace(card_, heartbeat_purpose, rank_, static_cast<int>(hosts_.size()));
     if (wire_.open()) wire_.send(make_beat(activity::now()));
   }
 
@@ -240,6 +241,7 @@ class HeartbeatClient final : public HeartbeatThread {
     if (auto again = attempt_->poll()) {
       card_.addresses = {std::string(attempt_->address())};
       wire_ = std::move(*again);
+      wire_.set_limit(heartbeat_message_limit);
       heard_s_ = now_s();
       wire_.send(make_beat(activity::now()));
       attempt_.reset();
@@ -294,7 +296,7 @@ class HeartbeatClient final : public HeartbeatThread {
     return first - hosts_.begin() == rank_;
   }
 
-  HeartbeatCard card_;
+  ListenerCard card_;
   std::optional<ConnectAttempt> attempt_;  ///< the current one
   Wire wire_;
   double heard_s_ = 0;
@@ -309,7 +311,7 @@ namespace lockstep::liveness {
 std::unique_ptr<Heartbeat> start_heartbeat(const HeartbeatSpec& spec, comm::Control& control) {
   if (control.world() == 1) return nullptr;
   const std::vector<std::string> hosts = control.gather(spec.host, "start of the heartbeat");
-  comm::HeartbeatCard card;
+  comm::ListenerCard card;
   comm::Listener listener;
   if (control.rank() == 0) {
     const std::array<std::uint16_t, 1> any{0};

@@ -162,6 +162,12 @@ bool Wire::ended() const {
   return !open() || poll(&entry, 1, 0) == 1;
 }
 
+Socket Wire::take_socket() {
+  check(incoming_.empty() && outgoing_.empty(),
+        "a connection was taken in the middle of a message");
+  return std::move(socket_);
+}
+
 void Wire::fill() {
   std::array<char, 65536> part;
   for (;;) {

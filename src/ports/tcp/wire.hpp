@@ -53,6 +53,9 @@ class Wire {
   void set_limit(std::size_t limit) { limit_ = limit; }
   int handle() const { return socket_.get(); }
   void close() { socket_.reset(); }
+  /// The connection without the messages' frame. Everything that was sent and received must have
+  /// been flushed and taken.
+  Socket take_socket();
 
  private:
   void fill();

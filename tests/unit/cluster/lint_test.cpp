@@ -112,7 +112,7 @@ TEST_CASE("lint: how ranks are started", "[lint]") {
   only(with("#SBATCH --cpus-per-task=8\n", ""), "0 W cpus", "one core");
   only(with(" --mpi=pmix", ""), "12 W mpi", "--mpi=pmix");
   CHECK(findings(with("pmix", "none")) == "");  // NCCL needs no MPI
-  only(with({{"#SBATCH --gpus-per-node=4\n", ""}, {"pmix", "none"}}), "11 E mpi", "pmix");
+  only(with({{"#SBATCH --gpus-per-node=4\n", ""}, {"pmix", "none"}}), "11 W mpi", "over TCP");
   only(with(" --kill-on-bad-exit=1", ""), "12 W kill-on-bad-exit", "--kill-on-bad-exit=1");
   only(with(" -c", " --ntaskss=8 -c"), "12 E option", "srun has no option --ntaskss; --ntasks?");
   only(with(" -c", " -n 9 -c"), "12 E tasks", "9 ranks in a job of 8");

@@ -9,6 +9,7 @@
 
 #include "lockstep/comm/record.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
+#include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/heartbeat_wire.hpp"
 
 using namespace lockstep;
@@ -50,9 +51,9 @@ class Script final : public comm::Control {
 };
 
 /// A rank's wire to rank 0, or a closed one when it is not let in.
-comm::Wire connect(const comm::HeartbeatCard& card, int rank, int world) {
+comm::Wire connect(const comm::ListenerCard& card, int rank, int world) {
   for (int tries = 0; tries < 3; ++tries) {  // a try ends after seconds, even if rank 0 is busy
-    comm::ConnectAttempt attempt(card, rank, world);
+    comm::ConnectAttempt attempt(card, comm::heartbeat_purpose, rank, world);
     for (; !attempt.failed(); pause_ms(1))
       if (auto wire = attempt.poll()) return std::move(*wire);
   }
@@ -108,7 +109,7 @@ TEST_CASE("ranks that live, and then say goodbye in any order, end no rank", "[h
 TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat][slow]") {
   Ranks ranks(3, 20, 2);
   {
-    comm::HeartbeatCard card = comm::read_record<comm::HeartbeatCard>(ranks.word);
+    comm::ListenerCard card = comm::read_record<comm::ListenerCard>(ranks.word);
     card.addresses = {"127.0.0.1"};
     comm::Wire third = connect(card, 2, 3);
     REQUIRE(third.open());
@@ -123,7 +124,7 @@ TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat
 
 TEST_CASE("of several addresses, the one where rank 0 is gets used", "[heartbeat]") {
   Ranks ranks(2, 20, 1);
-  comm::HeartbeatCard card = comm::read_record<comm::HeartbeatCard>(ranks.word);
+  comm::ListenerCard card = comm::read_record<comm::ListenerCard>(ranks.word);
   card.addresses = {"192.0.2.1", "no address", "127.0.0.1"};  // the first has no owner
   CHECK(connect(card, 1, 2).open());
   card.addresses = {"no address"};
@@ -133,7 +134,7 @@ TEST_CASE("of several addresses, the one where rank 0 is gets used", "[heartbeat
 
 TEST_CASE("a stranger without the secret is not let in", "[heartbeat]") {
   Ranks ranks(2, 20);
-  comm::HeartbeatCard card = comm::read_record<comm::HeartbeatCard>(ranks.word);
+  comm::ListenerCard card = comm::read_record<comm::ListenerCard>(ranks.word);
   card.addresses = {"127.0.0.1"};
   card.secret[0] ^= 1;
   CHECK_FALSE(connect(card, 1, 2).open());
@@ -178,8 +179,8 @@ class TestRank {
   }
 
  private:
-  static comm::HeartbeatCard card_of(const std::string& word) {
-    auto card = comm::read_record<comm::HeartbeatCard>(word);
+  static comm::ListenerCard card_of(const std::string& word) {
+    auto card = comm::read_record<comm::ListenerCard>(word);
     card.addresses = {"127.0.0.1"};
     return card;
   }

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/device/idle.hpp"
-#include "ports/mpi/factories.hpp"
-#include "ports/mpi/rank_deadline.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -22,19 +21,17 @@ constexpr int turns = 5;          // the best one counts
 constexpr double most_times = 4;  // no more turns after this many times the requested seconds
 
 /// The rank with the lower number leads: it measures, and decides how much is sent.
-class MpiLinkProbe final : public LinkProbe {
+class VerbLinkProbe final : public LinkProbe {
  public:
-  MpiLinkProbe(MPI_Comm comm, double deadline_s, RollCall& roll_call)
-      : comm_(comm), deadline_s_(deadline_s), roll_call_(roll_call) {
-    must(MPI_Comm_rank(comm, &rank_));
-  }
+  explicit VerbLinkProbe(std::unique_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)), rank_(communicator_->rank()) {}
 
   std::optional<LinkRate> measure(int partner, double seconds, bool has_time) override {
     phase_ = fmt::format("measuring the network between rank {} and rank {}",
                          std::min(rank_, partner), std::max(rank_, partner));
     partner_ = partner;
     out_.assign(1, has_time ? 1 : 0);
-    exchange(1);  // now the other rank is here, and a connection exists
+    exchange(sizeof(std::int32_t));  // now the other rank is here, and a connection exists
     if (!has_time || in_[0] == 0) return std::nullopt;
     const double began_s = now_s();
     LinkRate rate{0, best_round_trip(began_s + seconds / 2)};
@@ -62,12 +59,6 @@ class MpiLinkProbe final : public LinkProbe {
  private:
   bool leads() const { return rank_ < partner_; }
 
-  void finish(std::array<MPI_Request, 2>& requests) {
-    RankDeadline deadline(roll_call_, deadline_s_, phase_);
-    for (MPI_Request& request : requests)
-      for (device::Idle idle; !finished(request); idle()) deadline.poll();
-  }
-
   /// Bytes per second, in each direction.
   double send(const std::array<double, 2>& chunks_of_bytes) {
     const auto chunks = static_cast<std::size_t>(chunks_of_bytes[0]);
@@ -80,7 +71,7 @@ class MpiLinkProbe final : public LinkProbe {
   /// With each round trip the leader says whether another one follows.
   double best_round_trip(double until_s) {
     double best = 1e9;
-    char another = 1;
+    std::int32_t another = 1;
     for (int i = 1; another != 0; ++i) {
       if (leads()) another = i < least_round_trips || (i < most_round_trips && now_s() < until_s);
       best = std::min(best, ping_pong(another));
@@ -90,47 +81,47 @@ class MpiLinkProbe final : public LinkProbe {
 
   /// Both ways at once.
   void exchange(std::size_t bytes) {
-    out_.resize(std::max(out_.size(), bytes));
-    in_.resize(std::max(in_.size(), bytes));
-    std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    must(
-        MPI_Irecv(in_.data(), static_cast<int>(bytes), MPI_BYTE, partner_, 0, comm_, &requests[0]));
-    must(MPI_Isend(out_.data(), static_cast<int>(bytes), MPI_BYTE, partner_, 0, comm_,
-                   &requests[1]));
-    finish(requests);
+    const std::size_t words = bytes / sizeof(std::int32_t);
+    out_.resize(std::max(out_.size(), words));
+    in_.resize(std::max(in_.size(), words));
+    device::Stream& network = communicator_->network();
+    communicator_->together([&] {
+      communicator_->send(elements(out_.data(), words), partner_, phase_, network);
+      communicator_->receive(elements(in_.data(), words), partner_, phase_, network);
+    });
+    network.synchronize();
   }
 
-  void one_way(bool sends, void* data, int bytes) {
-    std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    must(sends ? MPI_Isend(data, bytes, MPI_BYTE, partner_, 0, comm_, &requests[0])
-               : MPI_Irecv(data, bytes, MPI_BYTE, partner_, 0, comm_, &requests[0]));
-    finish(requests);
+  void one_way(bool sends, const Elements& data) {
+    device::Stream& network = communicator_->network();
+    if (sends)
+      communicator_->send(data, partner_, phase_, network);
+    else
+      communicator_->receive(data, partner_, phase_, network);
+    network.synchronize();
   }
 
-  double ping_pong(char& byte) {
+  double ping_pong(std::int32_t& word) {
     const double began_s = now_s();
-    one_way(leads(), &byte, 1);
-    one_way(!leads(), &byte, 1);
+    one_way(leads(), elements(&word, 1));
+    one_way(!leads(), elements(&word, 1));
     return now_s() - began_s;
   }
 
   void tell(std::array<double, 2>& values) {
-    one_way(leads(), values.data(), static_cast<int>(sizeof values));
+    one_way(leads(), {values.data(), sizeof values / sizeof(std::int64_t), ElementType::i64});
   }
 
-  MPI_Comm comm_;
-  double deadline_s_;
-  RollCall& roll_call_;
+  std::unique_ptr<Communicator> communicator_;
   int rank_ = 0, partner_ = 0;
   std::string phase_;
-  std::vector<char> out_, in_;
+  std::vector<std::int32_t> out_, in_;
 };
 
 }  // namespace
 
-std::unique_ptr<LinkProbe> make_mpi_link_probe(MPI_Comm comm, double deadline_s,
-                                               RollCall& roll_call) {
-  return std::make_unique<MpiLinkProbe>(comm, deadline_s, roll_call);
+std::unique_ptr<LinkProbe> make_link_probe(std::unique_ptr<Communicator> communicator) {
+  return std::make_unique<VerbLinkProbe>(std::move(communicator));
 }
 
 }  // namespace lockstep::comm

@@ -1,9 +1,11 @@
-#include "ports/mpi/network.hpp"
+#include "lockstep/comm/network.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "lockstep/base/error.hpp"
 
 namespace lockstep::comm {
 
@@ -85,9 +87,9 @@ bool Network::waits(const Use& use) const {
   });
 }
 
-std::string Channel::phase(std::string_view name) const {
-  return fmt::format("{}{}{}{}", network->step > 0 ? fmt::format("step {}, ", network->step) : "",
-                     name, group.empty() ? "" : " of group ", group);
+std::string Network::phase(std::string_view name, std::string_view group) const {
+  return fmt::format("{}{}{}{}", step > 0 ? fmt::format("step {}, ", step) : "", name,
+                     group.empty() ? "" : " of group ", group);
 }
 
 }  // namespace lockstep::comm

@@ -1,25 +1,22 @@
 #pragma once
 
-#include "ports/mpi/call.hpp"
-
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/comm/elements.hpp"
+#include "lockstep/comm/staging.hpp"
 #include "lockstep/device/host_stream.hpp"
-#include "ports/mpi/roll_call.hpp"
-#include "ports/mpi/staging.hpp"
 
 namespace lockstep::comm {
 
-/// What all groups of a rank share: the stream that their operations go through, and the memory
-/// that these need. Operations on separate memory may overlap in time, which fills the waits for
-/// answers. Operations on the same memory run one after the other.
+/// What all groups of a rank share where collectives run on the host: the stream that their
+/// operations go through, and the memory that these need. Operations on separate memory may overlap
+/// in time, which fills the waits for answers. Operations on the same memory run one after the
+/// other.
 class Network {
  public:
   using Start = std::function<std::unique_ptr<device::Pending>()>;
@@ -31,6 +28,10 @@ class Network {
   void put(Elements data, bool writes, Start start);
   /// What `calls` puts becomes one operation of the stream, whose parts progress together.
   void together(const std::function<void()>& calls);
+
+  /// What an operation is called in errors: "step 12, bucket 3 of group rows". `group` is empty for
+  /// the world.
+  std::string phase(std::string_view name, std::string_view group) const;
 
   std::uint64_t step = 0;  ///< that errors name; 0 before the first one
 
@@ -50,20 +51,6 @@ class Network {
   std::uint64_t next_ = 0;
   std::vector<std::unique_ptr<device::Pending>>* batch_ = nullptr;  ///< of together()
   device::HostStream stream_;  // last: its operations use the others
-};
-
-/// A group, as its operations see it.
-struct Channel {
-  MPI_Comm comm = MPI_COMM_NULL;
-  double deadline_s = 0;  ///< of silence, after which an operation fails
-  RollCall& roll_call;
-  std::shared_ptr<Network> network;
-  std::string group;  ///< its name; empty for the world
-  int rank = 0, world = 1;
-  std::vector<int> members{};  ///< by rank: their ranks in MPI's world
-
-  /// What an operation is called in errors: "step 12, bucket 3 of group rows".
-  std::string phase(std::string_view name) const;
 };
 
 }  // namespace lockstep::comm

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ports/tcp/handshake.hpp"
+#include "ports/tcp/wire.hpp"
+
+namespace lockstep::comm {
+
+/// Where a rank listens, and the secret that lets other ranks in.
+struct ListenerCard {
+  Key secret{};
+  std::uint16_t port = 0;
+  std::vector<std::string> addresses;  ///< of the rank's machine, numeric
+
+  static void fields(auto& self, auto&& visit) { visit(self.secret, self.port, self.addresses); }
+};
+
+/// One try to connect to a rank that listens. It tries one address after the other for a second
+/// each, or for four when the connection is accepted. It never blocks, so the rank can do other
+/// work meanwhile.
+class ConnectAttempt {
+ public:
+  /// `purpose` stands for the job in the hello.
+  ConnectAttempt(const ListenerCard& card, const char* purpose, int rank, int world);
+  /// Advances without waiting. Returns the wire once the listener has let this rank in.
+  std::optional<Wire> poll();
+  bool failed() const { return at_ >= addresses_.size(); }
+  const std::string& address() const { return addresses_.at(at_); }  ///< the one being tried
+  void add_to(std::vector<pollfd>& polled) const;
+
+ private:
+  void try_next(std::size_t at);
+  bool hear();  ///< false when the listener is not at this address
+
+  Key secret_;
+  std::uint16_t port_;
+  std::vector<std::string> addresses_;
+  const char* purpose_;
+  int rank_, world_;
+  std::size_t at_ = 0;
+  double began_s_ = 0;
+  Socket coming_;  ///< until the connection is made
+  Wire wire_;
+  std::optional<Nonce> server_;  ///< the listener's, after its first message
+  Nonce mine_{};
+  bool let_in_ = false;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/owned.hpp"
+#include "lockstep/comm/control.hpp"
+#include "ports/tcp/connect_attempt.hpp"
+#include "ports/tcp/handshake_server.hpp"
+#include "ports/tcp/mesh/link.hpp"
+
+namespace lockstep::comm {
+
+/// A rank's links to all others. Two ranks connect when one of them first needs the other: the one
+/// with the higher number connects, and the other one listens. Each rank has a secret for this
+/// start, which it has given to the others, so no other process comes in. A world of P ranks that
+/// uses direct collectives costs each rank P - 1 connections.
+/// **Thread safety:** none. It has no thread; move() does the work, without waiting.
+class Mesh {
+ public:
+  /// Collective. Throws InputError when this process may not open as many connections.
+  Mesh(Control& control, const std::string& host, Staging& staging);
+
+  int rank() const { return rank_; }
+  int world() const { return static_cast<int>(peers_.size()); }
+  /// From now on these two ranks connect, if they have not yet.
+  Link& link(int rank);
+  bool move();  ///< sends and receives what is possible now; true when there was something
+
+  /// Which of these ranks do not answer within two seconds. A rank answers when it
+  /// calls move().
+  std::vector<int> silent(const std::vector<int>& ranks);
+  void await_finding();                   ///< for the same time
+  void tell(const std::string& finding);  ///< to all ranks that are connected
+  /// What a rank has found out about the missing ones, and told this one; else empty.
+  std::string finding() const;
+
+ private:
+  struct Peer {
+    Peer(int rank, Staging& staging) : link(rank, staging) {}
+    Link link;
+    ListenerCard card;
+    bool wanted = false;
+    std::optional<ConnectAttempt> attempt;
+    double again_s = 0;  ///< when to try again
+  };
+
+  bool connect();
+  void try_to_connect(Peer& peer);
+  void take(int rank, Socket socket);
+  /// Calls move() until `over`.
+  void wait(double within_s, const std::function<bool()>& over);
+  Peer& peer(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
+
+  int rank_;
+  ListenerCard card_;
+  std::optional<HandshakeServer> door_;
+  Owned<int, ::close, -1> events_;            ///< an epoll instance
+  std::vector<std::unique_ptr<Peer>> peers_;  ///< by rank; also for this one
+  int unconnected_ = 0;                       ///< peers that are wanted and not connected
+  std::uint32_t questions_ = 0;
+};
+
+}  // namespace lockstep::comm

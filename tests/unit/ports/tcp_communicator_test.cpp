@@ -1,0 +1,363 @@
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <future>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/comm/chunks.hpp"
+#include "lockstep/comm/link_probe.hpp"
+#include "lockstep/comm/record.hpp"
+#include "lockstep/comm/tcp_communicator.hpp"
+#include "lockstep/comm/tcp_control.hpp"
+#include "ports/tcp/connect_attempt.hpp"
+#include "tests/support/verbs.hpp"
+#include "tests/unit/data/folder_fixture.hpp"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::comm;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+cluster::RankInfo rank_of(int rank, int world) {
+  cluster::RankInfo info;
+  info.rank = rank;
+  info.world = world;
+  info.host = "localhost";
+  info.authority = cluster::Authority::slurm;
+  return info;
+}
+
+/// What a rank reports, or the error that ended it.
+using Story = std::function<std::string(Control&)>;
+
+std::string tell(const Story& story, Control& control) {
+  try {
+    return story(control);
+  } catch (const MissingRanks& error) {
+    return std::string("lost: ") + error.what();
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+/// Ranks that meet over TCP on this machine, each in a thread.
+std::vector<std::string> ranks_tell(int world, const Story& story) {
+  const test::Folder folder;
+  cluster::MeetingPlace place;
+  place.job = "test/8.0/0";
+  place.file = folder.path / "private" / "meeting";
+  place.ports = {0};
+  place.node = "localhost";
+  std::vector<std::future<std::string>> ranks;
+  for (int rank = 0; rank < world; ++rank)
+    ranks.push_back(std::async(std::launch::async, [&, rank] {
+      const auto control = make_tcp_control(place, rank_of(rank, world), {60});
+      return tell(story, *control);
+    }));
+  std::vector<std::string> told;
+  for (auto& rank : ranks) told.push_back(rank.get());
+  return told;
+}
+
+std::unique_ptr<Communicator> connect(Control& control, double deadline_s = 60,
+                                      const FindAbsence& find_absence = {}) {
+  return make_tcp_communicator(
+      control, {.host = "localhost", .deadline_s = deadline_s, .find_absence = find_absence});
+}
+
+using Fault = std::string (*)(Communicator&, test::Memory&);
+
+void require_none(Fault law) {
+  for (const int world : {1, 2, 3, 4, 6}) {
+    INFO(world << " ranks");
+    const auto told = ranks_tell(world, [&](Control& control) {
+      const auto communicator = connect(control);
+      test::HostMemory memory;
+      return law(*communicator, memory);
+    });
+    CHECK(told == std::vector<std::string>(static_cast<std::size_t>(world)));
+  }
+}
+
+/// Reals of very different sizes: each order of additions gives other bits.
+std::vector<float> reals(int rank, std::size_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank) + 1);
+  std::uniform_real_distribution<float> mantissa(-1, 1);
+  std::vector<float> values(count);
+  for (float& value : values) value = std::ldexp(mantissa(random), static_cast<int>(random() % 24));
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("over TCP every verb is exact, for every type, group and length", "[tcp][verbs][slow]") {
+  require_none(test::fault_of_verbs);
+}
+
+TEST_CASE("over TCP collectives of groups in flight together do not mix", "[tcp][verbs]") {
+  require_none(test::fault_of_groups_together);
+}
+
+TEST_CASE("over TCP messages keep their order, and exchanges do not block", "[tcp][verbs]") {
+  require_none(test::fault_of_messages);
+}
+
+TEST_CASE("over TCP sums of 16 bits add in float and round once", "[tcp][verbs]") {
+  require_none(test::fault_of_rounding);
+}
+
+TEST_CASE("over TCP groups of groups know their ranks, and a group of one moves nothing",
+          "[tcp][verbs]") {
+  require_none(test::fault_of_nested_groups);
+}
+
+TEST_CASE("over TCP wrong arguments are errors, and leave the world usable", "[tcp][verbs]") {
+  require_none(test::fault_of_arguments);
+}
+
+TEST_CASE("over TCP a sum begins with its owner's part and takes the others' in their order",
+          "[tcp]") {
+  for (const int world : {2, 3, 4}) {
+    const std::size_t count = 250007;
+    std::vector<float> wanted(count);
+    for (int owner = 0; owner < world; ++owner) {
+      const Elements chunk = owned_chunk(elements(wanted.data(), count), owner, world);
+      const auto first = static_cast<float*>(chunk.data) - wanted.data();
+      for (int i = 0; i < world; ++i) {
+        const std::vector<float> part = reals((owner + i) % world, count);
+        for (std::size_t k = 0; k < chunk.count; ++k)
+          wanted[static_cast<std::size_t>(first) + k] += part[static_cast<std::size_t>(first) + k];
+      }
+    }
+    const auto told = ranks_tell(world, [&](Control& control) {
+      const auto communicator = connect(control);
+      std::vector<float> values = reals(control.rank(), count);
+      communicator->all_reduce(elements(values.data(), count), Reduction::sum, "sum",
+                               communicator->network());
+      communicator->network().synchronize();
+      return std::string(std::memcmp(values.data(), wanted.data(), 4 * count) == 0 ? "" : "other");
+    });
+    CHECK(told == std::vector<std::string>(static_cast<std::size_t>(world)));
+  }
+}
+
+TEST_CASE("over TCP a rank may be far ahead of the others", "[tcp]") {
+  const auto told = ranks_tell(3, [](Control& control) {
+    const auto communicator = connect(control);
+    std::vector<std::vector<float>> all(12, std::vector<float>(100003, 1));
+    if (control.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    for (std::vector<float>& values : all) {
+      communicator->all_reduce(elements(values.data(), values.size()), Reduction::sum, "sum",
+                               communicator->network());
+      if (control.rank() == 1) communicator->network().synchronize();
+    }
+    communicator->network().synchronize();
+    for (const std::vector<float>& values : all)
+      if (values != std::vector<float>(100003, 3)) return "wrong";
+    return "right";
+  });
+  CHECK(told == std::vector<std::string>(3, "right"));
+}
+
+TEST_CASE("over TCP an operation outlives the group that started it", "[tcp]") {
+  const auto told = ranks_tell(3, [](Control& control) {
+    const auto communicator = connect(control);
+    std::vector<std::int64_t> values(200001, control.rank() + 1);
+    communicator->split(0, control.rank(), "brief")
+        ->all_reduce(elements(values.data(), values.size()), Reduction::sum, "sum",
+                     communicator->network());
+    communicator->network().synchronize();
+    return values == std::vector<std::int64_t>(values.size(), 6) ? "right" : "wrong";
+  });
+  CHECK(told == std::vector<std::string>(3, "right"));
+}
+
+TEST_CASE("over TCP only a rank that never joins a sum is named, to all others", "[tcp][slow]") {
+  const auto told = ranks_tell(4, [](Control& control) {
+    const auto communicator = connect(control, 1);
+    std::vector<float> values(100000, 1);
+    const auto sum = [&](const char* name) {
+      communicator->all_reduce(elements(values.data(), values.size()), Reduction::sum, name,
+                               communicator->network());
+      communicator->network().synchronize();
+    };
+    sum("bucket 6");
+    communicator->begin_step(12);
+    if (control.rank() == 2)
+      std::this_thread::sleep_for(std::chrono::seconds(6));
+    else
+      sum("bucket 7");
+    return std::string("absent");
+  });
+  for (const int rank : {0, 1, 3})
+    CHECK(told[static_cast<std::size_t>(rank)] ==
+          "step 12, bucket 7: rank 2 did not arrive within 1 s");
+}
+
+TEST_CASE("over TCP a rank lost inside a group is named by its number in the world",
+          "[tcp][slow]") {
+  const auto told = ranks_tell(4, [](Control& control) {
+    const auto communicator = connect(control, 1);
+    const auto group = communicator->split(control.rank() % 2, control.rank(), "odd and even");
+    std::vector<float> values(5000, 1);
+    if (control.rank() == 3) std::this_thread::sleep_for(std::chrono::seconds(5));
+    if (control.rank() != 1) return std::string("waits for nothing");
+    group->all_reduce(elements(values.data(), values.size()), Reduction::sum, "bucket 7",
+                      communicator->network());
+    communicator->network().synchronize();
+    return std::string("done");
+  });
+  CHECK(told[1] == "bucket 7 of group odd and even: rank 3 did not arrive within 1 s");
+  CHECK(told[0] == "waits for nothing");
+}
+
+TEST_CASE("over TCP the heartbeats' finding comes first", "[tcp][slow]") {
+  const auto told = ranks_tell(2, [](Control& control) {
+    const auto communicator = connect(control, 1, [](double) {
+      return Absence{{7, 8}, "ranks 7 and 8 are silent"};
+    });
+    std::vector<float> values(5000, 1);
+    if (control.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(4));
+    if (control.rank() == 1) return std::string("absent");
+    communicator->all_reduce(elements(values.data(), values.size()), Reduction::sum, "bucket 7",
+                             communicator->network());
+    communicator->network().synchronize();
+    return std::string("done");
+  });
+  CHECK(told[0] == "bucket 7: ranks 7-8 did not arrive within 1 s");
+}
+
+TEST_CASE("over TCP a rank that has gone is named at once, when it is needed", "[tcp]") {
+  const auto told = ranks_tell(3, [](Control& control) {
+    auto communicator = connect(control);
+    std::vector<float> values(100000, 1);
+    const auto sum = [&] {
+      communicator->all_reduce(elements(values.data(), values.size()), Reduction::sum, "sum",
+                               communicator->network());
+      communicator->network().synchronize();
+    };
+    sum();
+    control.barrier("all have it");
+    if (control.rank() == 1) communicator.reset();
+    control.barrier("one has gone");
+    if (control.rank() == 1) return std::string("gone");
+    // The other two do not need it.
+    const auto pair = std::vector<float>(4, 1);
+    if (control.rank() == 0)
+      communicator->send(elements(values.data(), 4), 2, "pair", communicator->network());
+    else
+      communicator->receive(elements(values.data(), 4), 0, "pair", communicator->network());
+    communicator->network().synchronize();
+    sum();
+    return std::string("done");
+  });
+  CHECK(told[1] == "gone");
+  for (const int rank : {0, 2})
+    CHECK_THAT(told[static_cast<std::size_t>(rank)],
+               StartsWith("lost: sum: rank 1 has gone") || StartsWith("lost: sum: ranks "));
+}
+
+TEST_CASE("over TCP both ends of a link measure the same", "[tcp][preflight]") {
+  const auto told = ranks_tell(2, [](Control& control) {
+    const auto probe = make_link_probe(connect(control));
+    const LinkRate rate = *probe->measure(1 - control.rank(), 0.03);
+    if (probe->measure(1 - control.rank(), 0.03, control.rank() == 0)) return std::string("late");
+    if (!(rate.bytes_per_s > 0 && rate.round_trip_s > 0)) return std::string("odd");
+    return std::to_string(rate.bytes_per_s) + " " + std::to_string(1e9 * rate.round_trip_s);
+  });
+  CHECK(told[0] == told[1]);
+  CHECK(told[0].size() > 5);
+}
+
+TEST_CASE("over TCP a message that is shorter than its receiver expects is an error", "[tcp]") {
+  const auto told = ranks_tell(2, [](Control& control) {
+    const auto communicator = connect(control, 2);
+    std::vector<float> values(10);
+    if (control.rank() == 0)
+      communicator->send(elements(values.data(), 9), 1, "halo", communicator->network());
+    else
+      communicator->receive(elements(values.data(), 10), 0, "halo", communicator->network());
+    communicator->network().synchronize();
+    return std::string("done");
+  });
+  CHECK(told[1] == "halo: rank 0 sent fewer elements than this rank receives");
+}
+
+namespace {
+
+/// Notes what the ranks tell each other about their connections.
+class Listening final : public Control {
+ public:
+  explicit Listening(Control& control) : control_(control) {}
+  int rank() const override { return control_.rank(); }
+  int world() const override { return control_.world(); }
+  void barrier(std::string_view phase) override { control_.barrier(phase); }
+  std::vector<std::string> gather(const std::string& mine, std::string_view phase) override {
+    return cards = control_.gather(mine, phase);
+  }
+  std::string broadcast(const std::string& text, std::string_view phase) override {
+    return control_.broadcast(text, phase);
+  }
+  std::vector<double> sum(const std::vector<double>& values, std::string_view phase) override {
+    return control_.sum(values, phase);
+  }
+  std::vector<double> max(const std::vector<double>& values, std::string_view phase) override {
+    return control_.max(values, phase);
+  }
+  ListenerCard card_of(std::size_t rank) const {
+    ListenerCard card;
+    RecordReader reader(cards[rank]);
+    reader(card);
+    card.addresses = {"127.0.0.1"};
+    return card;
+  }
+  std::vector<std::string> cards;
+
+ private:
+  Control& control_;
+};
+
+/// Tries to come in; the rank that listens answers while it waits for others.
+bool comes_in(const ListenerCard& card, const char* purpose, int rank, int world) {
+  ConnectAttempt attempt(card, purpose, rank, world);
+  for (int i = 0; i < 300 && !attempt.failed(); ++i) {
+    if (attempt.poll()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("over TCP no stranger, false rank or other start comes in", "[tcp][slow]") {
+  const auto told = ranks_tell(3, [](Control& control) {
+    Listening listening(control);
+    const auto communicator = connect(listening);
+    std::vector<float> values(3000, 1);
+    if (control.rank() == 2) {  // the others wait for it, and rank 0 listens meanwhile
+      ListenerCard card = listening.card_of(0), wrong = card;
+      wrong.secret[3] ^= 1;
+      const Socket mute = connect_to("127.0.0.1", card.port, 5);
+      const Socket http = connect_to("127.0.0.1", card.port, 5);
+      if (::write(http.get(), "GET / HTTP/1.0\r\n\r\n", 18) != 18) return "cannot connect";
+      if (comes_in(wrong, "tensors", 2, 3)) return "came in with a wrong secret";
+      if (comes_in(card, "heartbeat", 2, 3)) return "came in for something else";
+      if (comes_in(card, "tensors", 2, 4)) return "came in from another world";
+      if (comes_in(card, "tensors", 3, 3)) return "came in as a rank that does not exist";
+      if (comes_in(card, "tensors", 0, 3)) return "came in as rank 0 itself";
+    }
+    communicator->all_reduce(elements(values.data(), values.size()), Reduction::sum, "sum",
+                             communicator->network());
+    communicator->network().synchronize();
+    return values == std::vector<float>(3000, 3) ? "right" : "wrong";
+  });
+  CHECK(told == std::vector<std::string>(3, "right"));
+}
