@@ -87,6 +87,17 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
   numbers("stddev", header.input.stddev);
 }
 
+void write_exchange(h5::Writer& file, const CheckpointHeader& header) {
+  if (header.exchange == exact_exchange) return;
+  file.attribute("exchange", single_shape, header.exchange, h5::Ending::zero);
+  file.make_group("exchange");
+  for (const auto& [name, bytes] : header.exchange_state) {
+    const std::size_t count = bytes.size();
+    file.data_set("exchange/" + name, {&count, 1},
+                  reinterpret_cast<const std::uint8_t*>(bytes.data()));
+  }
+}
+
 /// Only a precision that scales its loss has one; a run that resumes in another ignores it.
 void write_loss_scale(h5::Writer& file, const backend::Parameters& parameters) {
   const std::optional<backend::LossScale> now = parameters.loss_scale();
@@ -131,7 +142,7 @@ class Reader {
     item.expect_rank(1);
     return item.read_fixed_strings(longest_text);
   }
-  std::string bytes(const char* name) const {
+  std::string bytes(const std::string& name) const {
     const h5::Item item = data_set(name);
     std::string found(item.expect_rank(1)[0], '\0');
     item.read(std::span(reinterpret_cast<std::uint8_t*>(found.data()), found.size()));
@@ -199,10 +210,12 @@ void require_same_model(const std::filesystem::path& path, const Reader& file,
 void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                       const backend::Parameters& parameters) {
   const nn::ArenaLayout& layout = parameters.layout();
-  const std::size_t about = 2 * layout.size * sizeof(float) + 512 * layout.slices.size() + 65536;
+  std::size_t about = 2 * layout.size * sizeof(float) + 512 * layout.slices.size() + 65536;
+  for (const auto& [name, bytes] : header.exchange_state) about += bytes.size() + 512;
   const h5::Session session;
   h5::Writer file = h5::Writer::in_memory(path, about, user_block_bytes);
   write_header(file, header);
+  write_exchange(file, header);
   write_loss_scale(file, parameters);
   std::vector<float> plain;
   for (const backend::Part part : {backend::Part::weights, backend::Part::momentum}) {
@@ -271,6 +284,10 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.input.classes = file.texts("classes");
   header.input.mean = file.reals("mean", header.input.channels);
   header.input.stddev = file.reals("stddev", header.input.channels);
+  if (!file.has("exchange")) return header;
+  header.exchange = file.text("exchange");
+  for (const std::string& name : file.names("exchange"))
+    header.exchange_state[name] = file.bytes("exchange/" + name);
   return header;
 }
 

@@ -25,6 +25,8 @@ void resume_from_checkpoint(RunStart& start, Trainer& trainer, const config::Con
                             const ResumeConditions& now) {
   const ResumePoint& point = *start.resume;
   start.changes = judge_resume(point, config, now);
+  reduce::load_state(trainer.exchange(), point.header.exchange, point.header.exchange_state,
+                     point.checkpoint.string());
   model::load_tensors(point.checkpoint, trainer.parameters(), true);
   start.progress = point.header.progress;
 }
@@ -73,7 +75,8 @@ void log_run(const config::Config& config, const backend::Backend& backend, int 
                                     data.dropped_rows())
                       : ""));
   log::info(fmt::format("gradients: {} bucket(s); memory of a rank's step: {} ({} without reuse)",
-                        trainer.buckets(), human_bytes(static_cast<double>(memory.activations)),
+                        trainer.exchange().buckets().size(),
+                        human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse))));
   log::info(observe::summarise(config));
   log::info(fmt::format("files of this run: {}", config.out));

@@ -267,6 +267,8 @@ void RunLoop::save(const std::filesystem::path& path) {
   header.build = build_id();
   header.world = static_cast<std::uint64_t>(control_.world());
   header.input = data_.input();
+  header.exchange = trainer_.exchange().name();
+  header.exchange_state = trainer_.exchange().save(control_);
   files_.save(path, std::move(header), trainer_.parameters());
   stop_policy_.add_save(now_s() - began_s);
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ struct Progress {
   std::uint64_t best_epoch = 0;
 };
 
+/// The exchange that needs no word in a checkpoint: it has no state, and older files have no other.
+inline constexpr const char* exact_exchange = "exact";
+
 /// Everything in a checkpoint except the tensors.
 struct CheckpointHeader {
   Progress progress;
@@ -34,6 +38,8 @@ struct CheckpointHeader {
   std::uint64_t metrics_bytes = 0;  ///< length of metrics.jsonl when this was written
   data::DataSetInfo input;  ///< the training set as the network sees it; a position in it is only
                             ///< meaningful for this number of rows
+  std::string exchange = exact_exchange;  ///< the name of the run's reduce::Exchange
+  std::map<std::string, std::string> exchange_state = {};  ///< its bytes by name; none is empty
 };
 
 /// One named tensor of a file, without its values.
@@ -46,8 +52,9 @@ struct TensorEntry {
 /// Writes the state to `path`, atomically. The file is HDF5 with groups `weights` (learned tensors
 /// and running statistics) and `momentum`, in float32 in the plain layout under torchvision's
 /// names. Header fields are attributes of the root. Class names and the configuration (bytes of
-/// TOML) are data sets `classes` and `config`, because an attribute holds only 64 KiB. A user block
-/// of 512 bytes before the HDF5 part holds the CRC-32C and the length of that part, so that a
+/// TOML) are data sets `classes` and `config`, because an attribute holds only 64 KiB. An exchange
+/// other than the exact one is the attribute `exchange`, its state the group `exchange`. A user
+/// block of 512 bytes before the HDF5 part holds the CRC-32C and the length of that part, so that a
 /// change of any byte is found. The same state gives the same bytes. Throws InputError naming the
 /// path and the reason; a tensor that is not finite is an error, too. An older file at `path` then
 /// stays.
