@@ -203,7 +203,7 @@ $(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
 $(BUILD)/obj/tests/emulated/%.o: EXTRA = $(NUMERIC) -I. $(CUDA_HEADERS)
 $(filter $(BUILD)/obj/src/ports/cuda/% $(BUILD)/obj/src/ports/nccl/% $(BUILD)/obj/tests/gpu/%,\
   $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
-$(foreach room,base ports/cpu ports/mpi,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(NUMERIC)
+$(foreach room,base comm ports/cpu ports/mpi,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(NUMERIC)
 # Pixels must not depend on whether the processor has fused multiplication.
 $(BUILD)/obj/src/data/%.o: EXTRA = $(NUMERIC) -ffp-contract=off
 

@@ -51,8 +51,8 @@ void ExactExchange::ready(std::size_t slice) {
     const Bucket& bucket = buckets_[next_];
     device::Stream& network = communicator_.network();
     network.wait(*compute_.record());  // the bucket's last gradient precedes its reduction
-    communicator_.all_reduce_sum(gradients_ + bucket.offset, bucket.size,
-                                 fmt::format("bucket {}", next_));
+    communicator_.all_reduce(comm::elements(gradients_ + bucket.offset, bucket.size),
+                             comm::Reduction::sum, fmt::format("bucket {}", next_), network);
     done_[next_] = network.record();
   }
 }

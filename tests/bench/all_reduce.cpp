@@ -56,9 +56,13 @@ void mpi_nonblocking(Gradient& gradient) {
   must(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
 }
 
+void sum(lockstep::comm::Communicator& communicator, Gradient& gradient, std::size_t b) {
+  communicator.all_reduce(lockstep::comm::elements(gradient.data(b), gradient.size(b)),
+                          lockstep::comm::Reduction::sum, "bucket", communicator.network());
+}
+
 void lockstep_stream(lockstep::comm::Communicator& communicator, Gradient& gradient) {
-  for (std::size_t b = 0; b < gradient.buckets(); ++b)
-    communicator.all_reduce_sum(gradient.data(b), gradient.size(b), "bucket");
+  for (std::size_t b = 0; b < gradient.buckets(); ++b) sum(communicator, gradient, b);
   communicator.network().synchronize();
 }
 
@@ -79,7 +83,7 @@ void hidden(lockstep::comm::Communicator& communicator, Gradient& gradient, doub
   for (std::size_t step = 0, bucket = 0; step < steps; ++step) {
     compute(ms / steps);
     for (; reduce && bucket < gradient.buckets() * (step + 1) / steps; ++bucket)
-      communicator.all_reduce_sum(gradient.data(bucket), gradient.size(bucket), "bucket");
+      sum(communicator, gradient, bucket);
     communicator.progress();
   }
   communicator.network().synchronize();

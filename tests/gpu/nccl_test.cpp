@@ -18,6 +18,7 @@
 #include "ports/cuda/runtime/check.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/sums.hpp"
+#include "tests/support/verbs.hpp"
 
 using namespace lockstep;
 using namespace lockstep::device;
@@ -40,6 +41,10 @@ struct Ring {
   comm::FindAbsence find_absence() const {
     if (!heartbeat) return {};
     return [this](double waited_s) { return heartbeat->find_absence(waited_s); };
+  }
+
+  void sum(float* data, std::size_t count, std::string_view name) const {
+    nccl->all_reduce(comm::elements(data, count), comm::Reduction::sum, name, nccl->network());
   }
 
   std::unique_ptr<comm::Control> control;
@@ -76,14 +81,83 @@ class OnDevice {
   std::size_t count_;
 };
 
+class DeviceMemory final : public lockstep::test::Memory {
+ public:
+  std::shared_ptr<void> copy_in(const std::vector<std::byte>& bytes) override {
+    auto buffer = std::make_shared<cuda::DeviceBuffer>(bytes.size(), "test");
+    check_cuda(cudaMemcpy(buffer->data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
+               "cudaMemcpy");
+    check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    return {buffer, buffer->data()};
+  }
+  std::vector<std::byte> copy_out(const void* data, std::size_t bytes) override {
+    std::vector<std::byte> copy(bytes);
+    check_cuda(cudaMemcpy(copy.data(), data, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return copy;
+  }
+};
+
+using Fault = std::string (*)(comm::Communicator&, lockstep::test::Memory&);
+
+/// A law that MPI's communicator keeps, too.
+void require_none(Fault law) {
+  if (no_gpu()) return;
+  Ring ring(60);
+  DeviceMemory memory;
+  const std::string fault = law(*ring.nccl, memory);
+  CHECK(fault == "");
+  REQUIRE(on_every_rank(fault.empty()));
+}
+
+/// What this rank's `group` throws when the last rank of the world never joins its second sum.
+/// Nothing on that rank.
+std::string without_last(Ring& ring, comm::Communicator& group) {
+  const OnDevice data(small_integers(ring.nccl->rank(), 100000));
+  const comm::Elements all = comm::elements(data.data(), 100000);
+  // The connections are made in the first sum, with all ranks.
+  group.all_reduce(all, comm::Reduction::sum, "first", group.network());
+  group.network().synchronize();
+  if (ring.nccl->rank() == ring.nccl->world() - 1) return {};
+  ring.nccl->begin_step(12);
+  comm::activity::begin_step(12);
+  group.all_reduce(all, comm::Reduction::sum, "bucket 7", group.network());
+  try {
+    const comm::activity::Waiting waiting(7, 100000);  // as the reducer does
+    group.network().synchronize();                     // the abort wakes it
+    for (;;) group.progress();
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
+
+TEST_CASE("every verb of NCCL is exact, for every type, group and length", "[gpu][nccl]") {
+  require_none(lockstep::test::fault_of_verbs);
+}
+
+TEST_CASE("NCCL's collectives of groups in flight together do not mix", "[gpu][nccl]") {
+  require_none(lockstep::test::fault_of_groups_together);
+}
+
+TEST_CASE("NCCL's messages keep their order, and exchanges do not block", "[gpu][nccl]") {
+  require_none(lockstep::test::fault_of_messages);
+}
+
+TEST_CASE("NCCL's groups split from a group know their ranks", "[gpu][nccl]") {
+  require_none(lockstep::test::fault_of_nested_groups);
+}
+
+TEST_CASE("wrong arguments to NCCL are errors that name the collective", "[gpu][nccl]") {
+  require_none(lockstep::test::fault_of_arguments);
+}
 
 TEST_CASE("NCCL's sum of small integers is exact on every rank, for any length", "[gpu][nccl]") {
   if (no_gpu()) return;
   Ring ring(60);
   for (const std::size_t count : {1, 2, 17, 1023, 4099, 131071, 1000003}) {
     const OnDevice data(small_integers(ring.nccl->rank(), count));
-    ring.nccl->all_reduce_sum(data.data(), count, "test");
+    ring.sum(data.data(), count, "test");
     ring.nccl->network().synchronize();
     INFO(count << " floats");
     REQUIRE(on_every_rank(is_sum(data.values())));
@@ -100,7 +174,7 @@ TEST_CASE("NCCL gives all ranks the same bits, the same in each run", "[gpu][ncc
   std::string first;
   for (int run = 0; run < 3; ++run) {
     const OnDevice data(mine);
-    ring.nccl->all_reduce_sum(data.data(), mine.size(), "test");
+    ring.sum(data.data(), mine.size(), "test");
     ring.nccl->network().synchronize();
     const std::vector<float> got = data.values();
     const std::string bits(reinterpret_cast<const char*>(got.data()), got.size() * sizeof(float));
@@ -117,30 +191,20 @@ TEST_CASE("a rank that never joins NCCL's sum is named to the others within the 
     std::cout << "SKIPPED: one rank has no other rank to miss\n";
     return;
   }
-  Ring ring(3);
-  const OnDevice data(small_integers(ring.nccl->rank(), 100000));
-  // The connections are made in the first sum, with all ranks.
-  ring.nccl->all_reduce_sum(data.data(), 100000, "first");
-  ring.nccl->network().synchronize();
-  bool right = true;
-  if (ring.nccl->rank() != absent) {
+  // The world's sum, and one of a group.
+  for (const bool grouped : {false, true}) {
+    Ring ring(3);
+    const auto group = ring.nccl->split(0, ring.nccl->rank(), "everyone");
     const double start_s = now_s();
-    std::string said;
-    ring.nccl->begin_step(12);
-    comm::activity::begin_step(12);
-    ring.nccl->all_reduce_sum(data.data(), 100000, "bucket 7");
-    try {
-      const comm::activity::Waiting waiting(7, 100000);  // as the reducer does
-      ring.nccl->network().synchronize();                // the abort wakes it
-      for (;;) ring.nccl->progress();
-    } catch (const Error& error) {
-      said = error.what();
-    }
+    const std::string said = without_last(ring, grouped ? *group : *ring.nccl);
     INFO(said);
-    right = said.find("step 12, bucket 7") != std::string::npos &&
-            said.find("rank " + std::to_string(absent)) != std::string::npos &&
-            now_s() - start_s < 20;
+    const std::string where =
+        grouped ? "step 12, bucket 7 of group everyone:" : "step 12, bucket 7:";
+    const bool right = ring.nccl->rank() == absent ||
+                       (said.find(where) != std::string::npos &&
+                        said.find("rank " + std::to_string(absent)) != std::string::npos &&
+                        now_s() - start_s < 20);
     CHECK(right);
+    REQUIRE(on_every_rank(right));
   }
-  REQUIRE(on_every_rank(right));
 }

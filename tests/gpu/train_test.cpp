@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/silent.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -18,17 +19,8 @@ using namespace lockstep::test;
 namespace {
 
 /// A world of one rank: sums stay as they are, in the compute stream's order.
-class Alone final : public comm::Communicator {
- public:
-  explicit Alone(Device& device) : device_(device) {}
-  int rank() const override { return 0; }
-  int world() const override { return 1; }
-  Stream& network() override { return device_.compute(); }
-  void all_reduce_sum(float*, std::size_t, std::string_view) override {}
-  void progress() override {}
-
- private:
-  Device& device_;
+struct Alone final : comm::SilentCommunicator {
+  explicit Alone(Device& device) : SilentCommunicator(0, 1, device.compute()) {}
 };
 
 /// Images whose class is the corner (of four) that is bright: learned in a few steps.

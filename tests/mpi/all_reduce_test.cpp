@@ -31,6 +31,12 @@ std::vector<float> reals(int rank, std::size_t count) {
   return values;
 }
 
+void add_up(comm::Communicator& communicator, float* data, std::size_t count,
+            std::string_view name) {
+  communicator.all_reduce(comm::elements(data, count), comm::Reduction::sum, name,
+                          communicator.network());
+}
+
 std::string bytes_of(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
@@ -43,7 +49,7 @@ TEST_CASE("the sum of small integers is exact on every rank, for any length", "[
        {0, 1, 2, 15, 16, 17, 1023, 1024, 1025, 4099, 32768, 65537, 131071, 1000003}) {
     std::vector<float> values = small_integers(communicator->rank(), count + 1);
     const float guard = values.back();
-    communicator->all_reduce_sum(values.data(), count, "test");
+    add_up(*communicator, values.data(), count, "test");
     communicator->network().synchronize();
     const bool untouched = values.back() == guard;
     values.pop_back();
@@ -59,7 +65,7 @@ TEST_CASE("collectives in flight together do not mix", "[mpi][all_reduce]") {
   std::vector<std::unique_ptr<Event>> events;
   for (int i = 0; i < 60; ++i) {
     all.push_back(small_integers(communicator->rank(), lengths() % (i % 5 == 0 ? 200000 : 3000)));
-    communicator->all_reduce_sum(all.back().data(), all.back().size(), "test");
+    add_up(*communicator, all.back().data(), all.back().size(), "test");
     events.push_back(communicator->network().record());
     for (unsigned calls = pauses() % 4; calls > 0; --calls) communicator->progress();
   }
@@ -76,7 +82,7 @@ TEST_CASE("a rank that waits for each sum works with one that waits for none",
   const auto communicator = world().make_communicator(30);
   std::vector<std::vector<float>> all(8, small_integers(communicator->rank(), 300001));
   for (std::vector<float>& values : all) {
-    communicator->all_reduce_sum(values.data(), values.size(), "test");
+    add_up(*communicator, values.data(), values.size(), "test");
     if (communicator->rank() % 2 == 0) communicator->network().synchronize();
   }
   communicator->network().synchronize();
@@ -92,7 +98,7 @@ TEST_CASE("all ranks end with the same bits, the same in each run", "[mpi][all_r
     std::vector<float> values = reals(communicator->rank(), count);
     if (communicator->rank() == run)  // it does not matter which rank is late
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    communicator->all_reduce_sum(values.data(), count, "test");
+    add_up(*communicator, values.data(), count, "test");
     communicator->network().synchronize();
     if (run == 0) first = bytes_of(values);
     const std::vector<std::string> all = control->gather(bytes_of(values), "bits");
@@ -111,7 +117,7 @@ TEST_CASE("only a rank that never joins a sum is named, to all others, after the
     const int absent = count == 100 ? 0 : ranks - 1;
     std::vector<float> values = small_integers(communicator->rank(), count);
     const std::string said = while_absent(absent, [&] {
-      communicator->all_reduce_sum(values.data(), values.size(), "bucket 7");
+      add_up(*communicator, values.data(), values.size(), "bucket 7");
       communicator->network().synchronize();
     });
     const std::string expected =

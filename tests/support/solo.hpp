@@ -1,28 +1,23 @@
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/silent.hpp"
 #include "lockstep/device/host_stream.hpp"
 
 namespace lockstep::test {
 using namespace lockstep::device;
 
 /// A world of one rank inside this process, for comparison with the real one.
-class SoloCommunicator final : public comm::Communicator {
+class SoloCommunicator final : public comm::SilentCommunicator {
  public:
-  int rank() const override { return 0; }
-  int world() const override { return 1; }
-  Stream& network() override { return network_; }
-  void all_reduce_sum(float*, std::size_t, std::string_view) override {}
-  void progress() override {}
+  SoloCommunicator() : SilentCommunicator(0, 1, stream_) {}
 
  private:
-  HostStream network_;
+  HostStream stream_;
 };
 
 class SoloControl final : public comm::Control {

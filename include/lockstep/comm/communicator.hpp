@@ -1,28 +1,71 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string_view>
 
+#include "lockstep/comm/elements.hpp"
 #include "lockstep/device/device.hpp"
 
 namespace lockstep::comm {
 
-/// Moves tensors between ranks. All ranks put collectives into the network stream in the same
-/// order. The data must not be touched until the stream has finished them.
+/// Moves tensors between the ranks of a group: the world, or a part of it that split() made.
+///
+/// Each verb puts one operation into the network stream and returns. The data must not be touched
+/// until the stream has finished the operation. Operations on the same memory follow each other in
+/// the order of the stream, so a sum over one group may be followed by one over another. `name`
+/// says in errors what is moved.
+///
+/// **Launch order:** a run has one order of all collectives of all groups. Each rank puts those
+/// that it takes part in into its one network stream, in this order. Then the first collective that
+/// has not ended is at the front of the streams of all its ranks, so none waits for ever. (Kernels
+/// of two NCCL communicators that run at once, in different orders on two ranks, would.) A send is
+/// a collective of two ranks; what together() holds counts as one.
+///
+/// For a group of one, and for no elements, a verb does nothing. Throws Error naming the verb's
+/// `name` for a root or peer outside of the group, a count that the group cannot share equally, a
+/// type that the transport lacks, and a stream other than network(). When nothing has moved for the
+/// deadline, a call that waits throws Error naming the step, the collective, its group and, by
+/// their numbers in the world, the ranks that are missing.
+/// **Thread safety:** none; one thread uses a communicator and those split from it.
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  virtual int rank() const = 0;
-  virtual int world() const = 0;
-  virtual device::Stream& network() = 0;
-  /// Later collectives belong to this step, which errors name. Optional.
-  virtual void begin_step(std::uint64_t) {}
-  /// Sums `count` floats at `data` over all ranks, in place, on the network stream. All ranks end
-  /// with the same bits.
-  virtual void all_reduce_sum(float* data, std::size_t count, std::string_view name) = 0;
-  /// Advances collectives in flight (CPU) or checks them for errors (GPU). Cheap: called between a
-  /// step's pieces.
+  virtual int rank() const = 0;              ///< in this group
+  virtual int world() const = 0;             ///< ranks in this group
+  virtual device::Stream& network() = 0;     ///< a group that was split off has its parent's
+  virtual void begin_step(std::uint64_t) {}  ///< of all groups: errors name it. Optional.
+  /// Makes one group of the ranks of each colour (0 or more), ordered by `key`, then by rank here.
+  /// Null for a rank without a colour. Waits; collective over this group, which must outlive the
+  /// new ones. `name` is the name of these groups in errors. Throws InputError when a colour is
+  /// negative.
+  virtual std::unique_ptr<Communicator> split(std::optional<int> colour, int key,
+                                              std::string_view name) = 0;
+  /// Every rank gets the sum (or maximum) of the ranks' data, in the same bits. Integers wrap
+  /// around. On the host, sums of f16 and bf16 add in float and round once; NCCL rounds as it
+  /// likes.
+  virtual void all_reduce(Elements data, Reduction reduction, std::string_view name,
+                          device::Stream& stream) = 0;
+  /// The data is one chunk for each rank, all of one size. Rank r's chunk r becomes the sum (or
+  /// maximum) of the ranks' chunks r; what its other chunks then hold is not defined.
+  virtual void reduce_scatter(Elements data, Reduction reduction, std::string_view name,
+                              device::Stream& stream) = 0;
+  /// The data is one chunk for each rank, all of one size. Rank r gives chunk r and gets the
+  /// others.
+  virtual void all_gather(Elements data, std::string_view name, device::Stream& stream) = 0;
+  virtual void broadcast(Elements data, int root, std::string_view name,
+                         device::Stream& stream) = 0;
+  /// To another rank, which calls receive() with the same number of elements. Messages between two
+  /// ranks keep their order.
+  virtual void send(Elements data, int to, std::string_view name, device::Stream& stream) = 0;
+  virtual void receive(Elements data, int from, std::string_view name, device::Stream& stream) = 0;
+  /// The sends and receives that `calls` makes, on this communicator, progress together: ranks that
+  /// exchange data do not wait for each other. Their memory must not overlap.
+  virtual void together(const std::function<void()>& calls) { calls(); }
+  /// Advances collectives in flight (CPU) or checks them for errors (GPU), for all groups. Cheap:
+  /// called between a step's pieces.
   virtual void progress() = 0;
 };
 

@@ -20,11 +20,11 @@ struct NcclSpec {
 /// one rank never calls NCCL.
 ///
 /// Nothing here makes the host wait for the GPU, so a lost peer shows only in collectives that do
-/// not end. A thread watches them. When none has ended for the deadline, or NCCL reports an error,
-/// it asks the heartbeats which ranks are missing and ends NCCL's kernels (ncclCommAbort). This
-/// wakes threads that wait for the GPU, and the next call into the communicator throws Error with
-/// the step, the collective and the missing ranks. If that does not happen within some seconds, the
-/// thread prints the error and ends the world.
+/// not end. A thread watches those of all groups. When none has ended for the deadline, or NCCL
+/// reports an error, it asks the heartbeats which ranks are missing and ends NCCL's kernels
+/// (ncclCommAbort). This wakes threads that wait for the GPU, and the next call into the
+/// communicator throws Error with the step, the collective and the missing ranks. If that does not
+/// happen within some seconds, the thread prints the error and ends the world.
 std::unique_ptr<Communicator> make_nccl_communicator(Control& control, const NcclSpec& spec);
 
 }  // namespace lockstep::comm

@@ -14,6 +14,7 @@
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/comm/silent.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace lockstep::app {
@@ -25,20 +26,6 @@ struct TrainBenchOptions : StepOptions {
   bool reduction = false, layers = false;
   std::string trace;
   bool times_tape() const { return layers || !trace.empty(); }
-};
-
-/// A communicator that moves nothing: for the time of a step in which ranks do not wait.
-class NoReduction final : public comm::Communicator {
- public:
-  explicit NoReduction(comm::Communicator& real) : real_(real) {}
-  int rank() const override { return real_.rank(); }
-  int world() const override { return real_.world(); }
-  device::Stream& network() override { return real_.network(); }
-  void all_reduce_sum(float*, std::size_t, std::string_view) override {}
-  void progress() override {}
-
- private:
-  comm::Communicator& real_;
 };
 
 struct TapeTimes {
@@ -194,7 +181,8 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   Compute compute = prepare_compute(
       launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
   const auto communicator = connect(launch, compute, {.share_gpu = options.share_gpu});
-  NoReduction no_reduction(*communicator);
+  comm::SilentCommunicator no_reduction(communicator->rank(), communicator->world(),
+                                        communicator->network());
   const nn::Network network = options.network();
   const train::TrainerSpec spec = options.trainer(network, world);
   // Before the training takes the memory; does not count as part of its start.

@@ -1,47 +1,162 @@
 #include "lockstep/comm/communicator.hpp"
 
-#include <string>
+#include <fmt/core.h>
 
-#include "lockstep/device/host_stream.hpp"
-#include "ports/mpi/all_reduce.hpp"
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "lockstep/comm/arguments.hpp"
+#include "ports/mpi/direct.hpp"
 #include "ports/mpi/factories.hpp"
+#include "ports/mpi/network.hpp"
+#include "ports/mpi/relay.hpp"
 
 namespace lockstep::comm {
 namespace {
 
-constexpr int tag_pairs = 8192;  // MPI promises tags up to 32767
+// MPI promises tags up to 32767. The collectives of a group are numbered alike on all its ranks,
+// and the messages between two ranks alike on both.
+constexpr int tag_pairs = 8192, message_tags = 8192;
+constexpr int first_message_tag = 2 * tag_pairs;
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, double deadline_s, RollCall& roll_call)
-      : channel_{comm, deadline_s, roll_call} {
-    must(MPI_Comm_rank(comm, &channel_.rank));
-    must(MPI_Comm_size(comm, &channel_.world));
+  explicit MpiCommunicator(Channel channel)
+      : channel_(std::make_shared<Channel>(std::move(channel))),
+        sent_(channel_->members.size()),
+        received_(channel_->members.size()) {}
+
+  int rank() const override { return channel_->rank; }
+  int world() const override { return channel_->world; }
+  device::Stream& network() override { return channel_->network->stream(); }
+  void begin_step(std::uint64_t step) override { channel_->network->step = step; }
+  std::unique_ptr<Communicator> split(std::optional<int> colour, int key,
+                                      std::string_view name) override;
+
+  void all_reduce(Elements data, Reduction reduction, std::string_view name,
+                  device::Stream& stream) override {
+    if (has_work(*this, data, name, stream)) put_direct(data, {reduction, true}, name);
   }
 
-  int rank() const override { return channel_.rank; }
-  int world() const override { return channel_.world; }
-  device::Stream& network() override { return network_; }
-
-  void all_reduce_sum(float* data, std::size_t count, std::string_view name) override {
-    if (channel_.world == 1 || count == 0) return;
-    network_.put(std::make_unique<AllReduce>(channel_, data, count, 2 * next_, std::string(name)));
-    next_ = (next_ + 1) % tag_pairs;
+  void reduce_scatter(Elements data, Reduction reduction, std::string_view name,
+                      device::Stream& stream) override {
+    chunk_size(*this, data, name);
+    if (has_work(*this, data, name, stream)) put_direct(data, {reduction, false}, name);
   }
 
-  void progress() override { network_.advance(); }
+  void all_gather(Elements data, std::string_view name, device::Stream& stream) override {
+    chunk_size(*this, data, name);
+    if (has_work(*this, data, name, stream)) put_direct(data, {std::nullopt, true}, name);
+  }
+
+  void broadcast(Elements data, int root, std::string_view name, device::Stream& stream) override {
+    check_root(*this, root, name);
+    if (!has_work(*this, data, name, stream)) return;
+    put_relay(data, broadcast_route(rank(), root, world()), next_tags(), name);
+  }
+
+  void send(Elements data, int to, std::string_view name, device::Stream& stream) override {
+    check_peer(*this, to, name);
+    if (has_work(*this, data, name, stream))
+      put_relay(data, {std::nullopt, {to}}, next_message(sent_, to), name);
+  }
+
+  void receive(Elements data, int from, std::string_view name, device::Stream& stream) override {
+    check_peer(*this, from, name);
+    if (has_work(*this, data, name, stream))
+      put_relay(data, {from, {}}, next_message(received_, from), name);
+  }
+
+  void together(const std::function<void()>& calls) override { channel_->network->together(calls); }
+  void progress() override { channel_->network->stream().advance(); }
 
  private:
-  Channel channel_;
-  device::HostStream network_;  // after the channel: its operations return the channel's blocks
+  void put_direct(Elements data, DirectWork work, std::string_view name) {
+    const auto start = [channel = channel_, data, work, tag = next_tags(),
+                        phase = channel_->phase(name)] {
+      return std::make_unique<Direct>(*channel, data, work, tag, phase);
+    };
+    channel_->network->put(data, true, start);
+  }
+
+  void put_relay(Elements data, Route route, int tag, std::string_view name) {
+    const bool writes = route.from.has_value();
+    const auto start = [channel = channel_, data, route = std::move(route), tag,
+                        phase = channel_->phase(name)] {
+      return std::make_unique<Relay>(*channel, data, route, tag, phase);
+    };
+    channel_->network->put(data, writes, start);
+  }
+
+  int next_tags() { return 2 * (std::exchange(next_, (next_ + 1) % tag_pairs)); }
+
+  static int next_message(std::vector<int>& counts, int peer) {
+    int& count = counts[static_cast<std::size_t>(peer)];
+    return first_message_tag + std::exchange(count, (count + 1) % message_tags);
+  }
+
+  std::shared_ptr<Channel> channel_;  // its operations may outlive this
   int next_ = 0;
+  std::vector<int> sent_, received_;  ///< messages to and from each rank
 };
+
+/// What a rank asks of split().
+struct Wish {
+  std::int32_t coloured = 0, colour = 0, key = 0;
+};
+
+/// The ranks of one colour, in the order of their group.
+std::vector<int> group_of(const std::vector<Wish>& wishes, int colour) {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < wishes.size(); ++rank)
+    if (wishes[rank].coloured != 0 && wishes[rank].colour == colour)
+      ranks.push_back(static_cast<int>(rank));
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
+  });
+  return ranks;
+}
+
+// The wishes are exchanged first, in a wait that has a deadline; MPI's own call has none, and
+// begins when all ranks are here. MPI_Finalize frees the new communicator, as it frees the world's.
+std::unique_ptr<Communicator> MpiCommunicator::split(std::optional<int> colour, int key,
+                                                     std::string_view name) {
+  std::vector<Wish> wishes(static_cast<std::size_t>(world()));
+  wishes[static_cast<std::size_t>(rank())] = {colour.has_value(), colour.value_or(0), key};
+  const Elements all{wishes.data(), 3 * wishes.size(), ElementType::i32};
+  all_gather(all, fmt::format("the split into {}", name), network());
+  network().synchronize();
+  for (std::size_t r = 0; r < wishes.size(); ++r)
+    require(wishes[r].coloured == 0 || wishes[r].colour >= 0,
+            fmt::format("the split into {}: rank {} has the colour {}; a colour is 0 or more", name,
+                        channel_->members[r], wishes[r].colour));
+  Channel group = *channel_;
+  if (world() > 1)
+    must(MPI_Comm_split(channel_->comm, colour.value_or(MPI_UNDEFINED), key, &group.comm));
+  if (!colour) return nullptr;
+  group.group = name;
+  group.members.clear();
+  for (const int r : group_of(wishes, *colour)) {
+    if (r == rank()) group.rank = static_cast<int>(group.members.size());
+    group.members.push_back(channel_->members[static_cast<std::size_t>(r)]);
+  }
+  group.world = static_cast<int>(group.members.size());
+  return std::make_unique<MpiCommunicator>(std::move(group));
+}
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
                                                     RollCall& roll_call) {
-  return std::make_unique<MpiCommunicator>(comm, deadline_s, roll_call);
+  Channel world{comm, deadline_s, roll_call, std::make_shared<Network>(), {}};
+  must(MPI_Comm_rank(comm, &world.rank));
+  must(MPI_Comm_size(comm, &world.world));
+  world.members.resize(static_cast<std::size_t>(world.world));
+  std::iota(world.members.begin(), world.members.end(), 0);
+  return std::make_unique<MpiCommunicator>(std::move(world));
 }
 
 }  // namespace lockstep::comm

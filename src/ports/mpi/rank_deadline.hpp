@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "lockstep/base/clock.hpp"
@@ -12,9 +13,14 @@ namespace lockstep::comm {
 /// when it is over.
 class RankDeadline {
  public:
-  /// `phase` tells the others where this rank waits. It must stay alive.
-  RankDeadline(RollCall& roll_call, double deadline_s, std::string_view phase)
-      : roll_call_(roll_call), deadline_s_(deadline_s), phase_(phase), countdown_(deadline_s) {}
+  /// `phase` tells the others where this rank waits, and `awaited` for which ranks of MPI's world:
+  /// for all, when it is empty. Both must stay alive.
+  RankDeadline(RollCall& roll_call, double deadline_s, std::string_view phase,
+               std::span<const int> awaited = {})
+      : roll_call_(roll_call),
+        deadline_s_(deadline_s),
+        wait_{phase, awaited},
+        countdown_(deadline_s) {}
 
   /// Call it when something has arrived.
   void renew() {
@@ -29,15 +35,15 @@ class RankDeadline {
     const double now = now_s();
     if (now < listen_s_) return;
     listen_s_ = now + listen_every_s;
-    roll_call_.listen(phase_);
-    if (over) roll_call_.ask(phase_, deadline_s_);
+    roll_call_.listen(wait_);
+    if (over) roll_call_.ask(wait_, deadline_s_);
   }
 
  private:
   static constexpr double listen_every_s = 0.1;
   RollCall& roll_call_;
   double deadline_s_;
-  std::string_view phase_;
+  Wait wait_;
   Countdown countdown_;
   double listen_s_ = now_s() + listen_every_s;
 };

@@ -18,6 +18,38 @@ enum RollCallTag : int { question, answer, finding };
 // ranks than cores.
 constexpr double time_to_answer_s = 2;
 
+/// What a rank says about its wait: the phase, and for which ranks.
+std::string answer_of(const Wait& wait) {
+  return std::string(wait.phase) + '\0' +
+         std::string(reinterpret_cast<const char*>(wait.awaited.data()), wait.awaited.size_bytes());
+}
+
+/// The ranks that `asker` waits for, those that they wait for, and so on, where the answers
+/// tell; ascending.
+std::vector<int> awaited_by(int asker, const std::map<int, std::string>& answers, int world) {
+  std::vector<bool> seen(static_cast<std::size_t>(world), false);
+  std::vector<int> found, open{asker};
+  const auto add = [&](int rank) {
+    if (seen[static_cast<std::size_t>(rank)]) return;
+    seen[static_cast<std::size_t>(rank)] = true;
+    found.push_back(rank);
+    open.push_back(rank);
+  };
+  while (!open.empty() && found.size() < seen.size()) {
+    const auto said = answers.find(open.back());
+    open.pop_back();
+    if (said == answers.end()) continue;
+    const std::string& text = said->second;
+    const std::size_t begin = text.find('\0') + 1;
+    std::vector<int> ranks((text.size() - begin) / sizeof(int));
+    std::memcpy(ranks.data(), text.data() + begin, ranks.size() * sizeof(int));
+    if (ranks.empty()) ranks = all_but({}, world);
+    for (const int rank : ranks) add(rank);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 }  // namespace
 
 struct RollCall::Note {
@@ -32,29 +64,36 @@ RollCall::RollCall(MPI_Comm comm) : mail_(comm) {
   must(MPI_Comm_size(comm, &world_));
 }
 
-void RollCall::listen(std::string_view phase) {
+void RollCall::listen(const Wait& wait) {
   while (const std::optional<Note> asked = take(question))
-    send({asked->from}, answer, {rank_, round_, asked->sender_round, std::string(phase)});
+    send({asked->from}, answer, {rank_, round_, asked->sender_round, answer_of(wait)});
   while (const std::optional<Note> heard = take(finding))
     if (heard->receiver_round == round_) end(heard->text);
 }
 
-void RollCall::ask(std::string_view phase, double deadline_s) {
-  blame_absent(phase, deadline_s);
+void RollCall::ask(const Wait& wait, double deadline_s) {
+  blame_absent(wait.phase, deadline_s);
   send(all_but({rank_}, world_), question, {rank_, round_, 0, ""});
-  std::map<int, std::string> phases{{rank_, std::string(phase)}};
+  std::map<int, std::string> answers{{rank_, answer_of(wait)}};
   std::map<int, std::uint64_t> rounds;
+  std::vector<int> awaited;
   Countdown left(time_to_answer_s);
   for (device::Idle idle;; idle()) {
     while (const std::optional<Note> note = take(answer)) {
       if (note->receiver_round != round_) continue;
-      phases[note->from] = note->text;
+      answers[note->from] = note->text;
       rounds[note->from] = note->sender_round;
     }
-    listen(phase);
-    if (phases.size() == static_cast<std::size_t>(world_) || left.over()) break;
+    listen(wait);
+    awaited = awaited_by(rank_, answers, world_);
+    const bool complete = std::all_of(awaited.begin(), awaited.end(),
+                                      [&](int rank) { return answers.contains(rank); });
+    if (complete || left.over()) break;
   }
-  const std::string found = describe_missing(phase, deadline_s, world_, phases);
+  std::map<int, std::string> phases;
+  for (const int rank : awaited)
+    if (answers.contains(rank)) phases[rank] = answers[rank].substr(0, answers[rank].find('\0'));
+  const std::string found = describe_missing(wait.phase, deadline_s, awaited, phases);
   for (const auto& [rank, round] : rounds) send({rank}, finding, {rank_, round_, round, found});
   end(found);
 }
@@ -67,7 +106,7 @@ void RollCall::blame_absent(std::string_view phase, double deadline_s) {
   if (std::find(here.begin(), here.end(), rank_) == here.end()) return;
   std::map<int, std::string> phases;
   for (const int rank : here) phases[rank] = phase;
-  const std::string found = describe_missing(phase, deadline_s, world_, phases);
+  const std::string found = describe_missing(phase, deadline_s, all_but({}, world_), phases);
   std::erase(here, rank_);
   // Ranks that have heard as many findings as this one end at once; the others ask on their own.
   send(here, finding, {rank_, round_, round_, found});
@@ -93,15 +132,15 @@ std::optional<RollCall::Note> RollCall::take(int tag) {
   return Note{message->from, rounds[0], rounds[1], message->text.substr(sizeof rounds)};
 }
 
-std::string describe_missing(std::string_view phase, double deadline_s, int world,
+std::string describe_missing(std::string_view phase, double deadline_s,
+                             const std::vector<int>& awaited,
                              const std::map<int, std::string>& phases) {
-  std::vector<int> here;
+  std::vector<int> missing;
+  for (const int rank : awaited)
+    if (!phases.contains(rank)) missing.push_back(rank);
   std::map<std::string, std::vector<int>> elsewhere;
-  for (const auto& [rank, theirs] : phases) {
-    here.push_back(rank);
+  for (const auto& [rank, theirs] : phases)
     if (theirs != phase) elsewhere[theirs].push_back(rank);
-  }
-  const std::vector<int> missing = all_but(here, world);
   std::string text =
       missing.empty()
           ? fmt::format("{}: nothing came for {} s, though all ranks answer", phase, deadline_s)

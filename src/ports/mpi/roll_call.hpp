@@ -2,14 +2,22 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lockstep/comm/absence.hpp"
 #include "ports/mpi/mail.hpp"
 
 namespace lockstep::comm {
+
+/// A wait of this rank.
+struct Wait {
+  std::string_view phase;          ///< where
+  std::span<const int> awaited{};  ///< for which ranks of the world; empty: for all
+};
 
 /// Finds out which ranks are missing when one has waited too long. It asks the heartbeats first,
 /// which mostly know. If they do not (none is running, TCP is blocked, they find no rank late),
@@ -18,18 +26,18 @@ namespace lockstep::comm {
 /// ranks that wait get the finding, so they end at once and with the same message.
 ///
 /// Each rank has one, over all its communicators: a rank that waits in Control answers one that
-/// waits for a reduction.
+/// waits for a reduction. A rank that waits for a group looks only at the ranks of this group, at
+/// those that they wait for, and so on: others may be busy with something else.
 /// **Thread safety:** none; only the main thread waits for MPI's messages.
 class RollCall {
  public:
   explicit RollCall(MPI_Comm comm);
   void ask_first(FindAbsence find_absence) { find_absence_ = std::move(find_absence); }
-  /// Call it now and then while this rank waits in `phase`: answers the ranks that ask. Throws
-  /// Error with another rank's finding when that rank's deadline has passed.
-  void listen(std::string_view phase);
-  /// Call it when this rank has waited in `phase` for `deadline_s`: asks, and throws Error with the
-  /// finding.
-  [[noreturn]] void ask(std::string_view phase, double deadline_s);
+  /// Call it now and then during a wait: answers the ranks that ask. Throws Error with another
+  /// rank's finding when that rank's deadline has passed.
+  void listen(const Wait& wait);
+  /// Call it after a wait of `deadline_s`: asks, and throws Error with the finding.
+  [[noreturn]] void ask(const Wait& wait, double deadline_s);
 
  private:
   struct Note;
@@ -45,9 +53,10 @@ class RollCall {
   std::uint64_t round_ = 0;  ///< findings heard; notes of an earlier round are stale
 };
 
-/// The finding of a rank that waited in `phase` for `deadline_s`. `phases`: where each rank that
-/// answers waits, itself included.
-std::string describe_missing(std::string_view phase, double deadline_s, int world,
+/// The finding of a rank that waited in `phase` for `deadline_s`, directly or indirectly for the
+/// ranks `awaited`, which ascend. `phases`: where each rank that answers waits, itself included.
+std::string describe_missing(std::string_view phase, double deadline_s,
+                             const std::vector<int>& awaited,
                              const std::map<int, std::string>& phases);
 
 }  // namespace lockstep::comm

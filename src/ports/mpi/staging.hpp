@@ -8,13 +8,14 @@
 
 namespace lockstep::comm {
 
-/// Floats per message: few enough to be added while they are in the cache, enough to make a
+/// Bytes per message: few enough to be added while they are in the cache, enough to make a
 /// message's overhead small.
-constexpr std::size_t piece_floats = 32768;
+constexpr std::size_t piece_bytes = std::size_t{128} << 10;
 
-/// Holds another rank's piece until it is added.
+/// Holds another rank's piece until it is added, or a piece's sum.
 struct alignas(64) Block {
-  std::array<float, piece_floats> values;
+  std::array<std::byte, piece_bytes> bytes;
+  float* floats() { return reinterpret_cast<float*>(bytes.data()); }
 };
 
 /// Reuses blocks, so that their pages and cache lines stay warm.

@@ -5,91 +5,29 @@
 #include <nccl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <future>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/comm/arguments.hpp"
 #include "lockstep/comm/world.hpp"
 #include "lockstep/device/idle.hpp"
 #include "lockstep/liveness/watch.hpp"
 #include "ports/cuda/runtime/check.hpp"
 #include "ports/cuda/runtime/range.hpp"
 #include "ports/cuda/runtime/stream.hpp"
+#include "ports/nccl/connection.hpp"
 
 namespace lockstep::comm {
 namespace {
 
-constexpr std::chrono::seconds patience_with_nccl{5};
-
 /// How long a rank that closes NCCL waits for the others to do so.
 double closing_s(double deadline_s) { return std::clamp(deadline_s / 4, 2.0, 30.0); }
-
-/// Wraps NCCL's communicator. It is non-blocking: every call returns at once, and state() tells
-/// when the call has finished. **Thread safety:** the main thread and the watch use it. It is
-/// shared with the thread that aborts it, because that one may hang and outlive both.
-class Connection {
- public:
-  ncclResult_t open(const ncclUniqueId& id, int rank, int world) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    cuda::check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
-    const std::scoped_lock lock(mutex_);
-    return ncclCommInitRankConfig(&comm_, world, id, rank, &config);
-  }
-
-  ncclResult_t all_reduce_sum(float* data, std::size_t count, cudaStream_t stream) {
-    const std::scoped_lock lock(mutex_);
-    return comm_ ? ncclAllReduce(data, data, count, ncclFloat32, ncclSum, comm_, stream)
-                 : ncclInvalidUsage;
-  }
-
-  /// ncclInProgress while a call is in progress. Also ncclInProgress while another thread's call
-  /// holds the lock.
-  ncclResult_t state() {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock || !comm_) return ncclInProgress;
-    ncclResult_t state = ncclSuccess;
-    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
-    return asked == ncclSuccess ? state : asked;
-  }
-
-  std::string describe(ncclResult_t result) {
-    const char* detail = ncclGetLastError(nullptr);
-    return fmt::format("{}{}{}", ncclGetErrorString(result), detail && *detail ? ": " : "",
-                       detail ? detail : "");
-  }
-
-  ncclResult_t begin_to_close() {
-    const std::scoped_lock lock(mutex_);
-    return comm_ ? ncclCommFinalize(comm_) : ncclSuccess;
-  }
-  void close() {
-    const std::scoped_lock lock(mutex_);
-    if (comm_) ncclCommDestroy(std::exchange(comm_, nullptr));
-  }
-
-  /// Ends NCCL's kernels and frees their resources. A stuck call holds the lock for ever: then this
-  /// does nothing, and the watch gives up.
-  void abort() {
-    cudaSetDevice(device_);  // a new thread is on device 0 and would make a context there
-    const std::unique_lock lock(mutex_, patience_with_nccl);
-    if (lock && comm_) ncclCommAbort(std::exchange(comm_, nullptr));
-  }
-
- private:
-  int device_ = 0;
-  std::timed_mutex mutex_;
-  ncclComm_t comm_ = nullptr;
-};
 
 /// Sets the variables that NCCL reads when it starts. Values that the user has set take precedence.
 void prepare_environment(const NcclSpec& spec, int rank) {
@@ -105,60 +43,205 @@ void prepare_environment(const NcclSpec& spec, int rank) {
   }
 }
 
+ncclDataType_t type_of(ElementType type) {
+  switch (type) {
+    case ElementType::f32:
+      return ncclFloat32;
+    case ElementType::f16:
+      return ncclFloat16;
+    case ElementType::bf16:
+      return ncclBfloat16;
+    case ElementType::i32:
+      return ncclInt32;
+    case ElementType::i64:
+      return ncclInt64;
+  }
+  throw Error("a collective of a type that does not exist");
+}
+
+ncclRedOp_t operation_of(Reduction reduction) {
+  return reduction == Reduction::sum ? ncclSum : ncclMax;
+}
+
+/// What all groups of a rank share.
+struct Site {
+  explicit Site(const NcclSpec& spec)
+      : deadline_s(spec.deadline_s), find_absence(spec.find_absence) {}
+
+  const double deadline_s;
+  const FindAbsence find_absence;
+  cuda::CudaStream network{cuda::CudaStream::Priority::high};
+  std::shared_ptr<Connections> connections = std::make_shared<Connections>();
+  std::unique_ptr<liveness::Watch> watch;  // last: its thread uses the others
+
+  void rethrow() const {
+    if (watch) watch->rethrow();
+  }
+  bool failed() const { return watch && watch->failed(); }
+
+  /// Called by the first thread that misses a rank.
+  std::string find_missing(double waited_s) const {
+    const auto absence = find_absence ? find_absence(waited_s) : std::nullopt;
+    return absence ? absence->text : "the ranks' heartbeats do not show which one is missing";
+  }
+
+  void start_watch() {
+    liveness::WatchSpec spec;
+    spec.deadline_s = deadline_s;
+    int device = 0;
+    cuda::check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    // A new thread is on device 0 and would make a context there. This one only looks at events,
+    // which a capture on another thread must not forbid.
+    spec.enter = [device] {
+      cudaSetDevice(device);
+      cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+      cudaThreadExchangeStreamCaptureMode(&mode);
+    };
+    spec.library_error = [all = connections] { return all->error(); };
+    spec.find_missing = [this](double waited_s) { return find_missing(waited_s); };
+    spec.abort = [all = connections] { all->abort_within_patience(); };
+    spec.give_up = [](const std::string& why) {
+      log::error(why);
+      World::abort(EXIT_FAILURE);
+    };
+    watch = std::make_unique<liveness::Watch>(std::move(spec));
+  }
+};
+
 class NcclCommunicator final : public Communicator {
  public:
+  /// The world.
   NcclCommunicator(Control& control, const NcclSpec& spec)
-      : rank_(control.rank()),
-        world_(control.world()),
-        deadline_s_(spec.deadline_s),
-        find_absence_(spec.find_absence) {
+      : rank_(control.rank()), world_(control.world()), site_(std::make_shared<Site>(spec)) {
     if (world_ == 1) return;
     prepare_environment(spec, rank_);
     connect(control);
-    watch_ = std::make_unique<liveness::Watch>(watch_spec());
+    site_->connections->add(connection_);
+    site_->start_watch();
+    leads_ = true;
   }
 
+  /// A part of another group.
+  NcclCommunicator(std::shared_ptr<Site> site, std::shared_ptr<Connection> connection, int rank,
+                   int world, std::string group)
+      : rank_(rank),
+        world_(world),
+        group_(std::move(group)),
+        site_(std::move(site)),
+        connection_(std::move(connection)) {}
+
   ~NcclCommunicator() override {
-    if (!watch_) return;
-    const bool aborted = watch_->failed();
-    watch_.reset();
-    if (aborted) return;
-    if (std::uncaught_exceptions() > 0)
-      abort_within_patience();
-    else
+    const bool aborted = site_->failed();
+    if (leads_) site_->watch.reset();
+    if (aborted || !connected()) return;
+    if (std::uncaught_exceptions() > 0) {
+      site_->connections->abort_within_patience();
+    } else {
+      site_->connections->remove(connection_);
       close();
+    }
   }
 
   int rank() const override { return rank_; }
   int world() const override { return world_; }
-  device::Stream& network() override { return network_; }
-
+  device::Stream& network() override { return site_->network; }
   void begin_step(std::uint64_t step) override {
-    if (watch_) watch_->begin_step(step);
+    if (site_->watch) site_->watch->begin_step(step);
+  }
+  void progress() override { site_->rethrow(); }
+
+  std::unique_ptr<Communicator> split(std::optional<int> colour, int key,
+                                      std::string_view name) override;
+
+  void all_reduce(Elements data, Reduction reduction, std::string_view name,
+                  device::Stream& stream) override {
+    if (!has_work(*this, data, name, stream)) return;
+    start("reduction", name, [=, this](ncclComm_t comm) {
+      return ncclAllReduce(data.data, data.data, data.count, type_of(data.type),
+                           operation_of(reduction), comm, site_->network.get());
+    });
   }
 
-  void all_reduce_sum(float* data, std::size_t count, std::string_view name) override {
-    if (world_ == 1 || count == 0) return;
-    watch_->rethrow();
-    const cuda::Range range(fmt::format("reduction of {}", name));
-    settle(connection_->all_reduce_sum(data, count, network_.get()), name);
-    watch_->started(name, network_.record());
+  void reduce_scatter(Elements data, Reduction reduction, std::string_view name,
+                      device::Stream& stream) override {
+    const std::size_t size = chunk_size(*this, data, name);
+    if (!has_work(*this, data, name, stream)) return;
+    start("reduce-scatter", name, [=, this](ncclComm_t comm) {
+      return ncclReduceScatter(data.data, my_chunk(data, size), size, type_of(data.type),
+                               operation_of(reduction), comm, site_->network.get());
+    });
   }
 
-  void progress() override {
-    if (watch_) watch_->rethrow();
+  void all_gather(Elements data, std::string_view name, device::Stream& stream) override {
+    const std::size_t size = chunk_size(*this, data, name);
+    if (!has_work(*this, data, name, stream)) return;
+    start("all-gather", name, [=, this](ncclComm_t comm) {
+      return ncclAllGather(my_chunk(data, size), data.data, size, type_of(data.type), comm,
+                           site_->network.get());
+    });
   }
+
+  void broadcast(Elements data, int root, std::string_view name, device::Stream& stream) override {
+    check_root(*this, root, name);
+    if (!has_work(*this, data, name, stream)) return;
+    start("broadcast", name, [=, this](ncclComm_t comm) {
+      return ncclBroadcast(data.data, data.data, data.count, type_of(data.type), root, comm,
+                           site_->network.get());
+    });
+  }
+
+  void send(Elements data, int to, std::string_view name, device::Stream& stream) override {
+    check_peer(*this, to, name);
+    if (!has_work(*this, data, name, stream)) return;
+    start("send", name, [=, this](ncclComm_t comm) {
+      return ncclSend(data.data, data.count, type_of(data.type), to, comm, site_->network.get());
+    });
+  }
+
+  void receive(Elements data, int from, std::string_view name, device::Stream& stream) override {
+    check_peer(*this, from, name);
+    if (!has_work(*this, data, name, stream)) return;
+    start("receive", name, [=, this](ncclComm_t comm) {
+      return ncclRecv(data.data, data.count, type_of(data.type), from, comm, site_->network.get());
+    });
+  }
+
+  void together(const std::function<void()>& calls) override;
 
  private:
+  using Start = std::function<ncclResult_t(ncclComm_t)>;
+
+  bool connected() const { return connection_ != nullptr; }
+  void* my_chunk(Elements data, std::size_t size) const {
+    return data.part(static_cast<std::size_t>(rank_) * size, size).data;
+  }
+  std::string of_group(std::string_view name) const {
+    return group_.empty() ? std::string(name) : fmt::format("{} of group {}", name, group_);
+  }
+
+  void start(const char* verb, std::string_view name, Start call) {
+    if (batch_) {
+      if (batch_name_.empty()) batch_name_ = name;
+      batch_->push_back(std::move(call));
+      return;
+    }
+    site_->rethrow();
+    const std::string what = of_group(name);
+    const cuda::Range range(fmt::format("{} of {}", verb, what));
+    settle(connection_->call(call), what);
+    site_->watch->started(what, site_->network.record());
+  }
+
   void connect(Control& control) {
     ncclUniqueId id{};
     if (rank_ == 0) {
       const ncclResult_t made = ncclGetUniqueId(&id);
-      check(made == ncclSuccess, fmt::format("ncclGetUniqueId: {}", connection_->describe(made)));
+      check(made == ncclSuccess, fmt::format("ncclGetUniqueId: {}", describe(made)));
     }
     const std::string bytes =
         control.broadcast(std::string(id.internal, sizeof id.internal), "NCCL's id");
     std::memcpy(id.internal, bytes.data(), sizeof id.internal);
+    connection_ = std::make_shared<Connection>();
     settle(connection_->open(id, rank_, world_), "the start of NCCL");
   }
 
@@ -170,60 +253,18 @@ class NcclCommunicator final : public Communicator {
     // Both results only mean that the call was accepted; state() tells what became of it.
     if (result == ncclSuccess || result == ncclInProgress) result = connection_->state();
     for (; result == ncclInProgress; result = connection_->state()) {
-      if (watch_) watch_->rethrow();
-      if (now_s() - start_s > deadline_s_) {
-        abort_within_patience();
-        throw Error(fmt::format("{} did not end within {:.3g} s; {}", what, deadline_s_,
-                                find_missing(deadline_s_)));
+      site_->rethrow();
+      if (now_s() - start_s > site_->deadline_s) {
+        site_->connections->add(connection_);  // the world's may not be there yet
+        site_->connections->abort_within_patience();
+        throw Error(fmt::format("{} did not end within {:.3g} s; {}", what, site_->deadline_s,
+                                site_->find_missing(site_->deadline_s)));
       }
       idle();
     }
     if (result == ncclSuccess) return;
-    const std::string why = connection_->describe(result);
+    const std::string why = describe(result);
     throw Error(fmt::format("{}: NCCL: {}", what, why));
-  }
-
-  liveness::WatchSpec watch_spec() {
-    liveness::WatchSpec spec;
-    spec.deadline_s = deadline_s_;
-    int device = 0;
-    cuda::check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    // A new thread is on device 0 and would make a context there. This one only looks at events,
-    // which a capture on another thread must not forbid.
-    spec.enter = [device] {
-      cudaSetDevice(device);
-      cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-      cudaThreadExchangeStreamCaptureMode(&mode);
-    };
-    spec.library_error = [connection = connection_] {
-      const ncclResult_t state = connection->state();
-      const bool well = state == ncclSuccess || state == ncclInProgress;
-      return well ? std::string() : "NCCL: " + connection->describe(state);
-    };
-    spec.find_missing = [this](double waited_s) { return find_missing(waited_s); };
-    spec.abort = [connection = connection_] { connection->abort(); };
-    spec.give_up = [](const std::string& why) {
-      log::error(why);
-      World::abort(EXIT_FAILURE);
-    };
-    return spec;
-  }
-
-  /// Called by the first thread that misses a rank.
-  std::string find_missing(double waited_s) const {
-    const auto absence = find_absence_ ? find_absence_(waited_s) : std::nullopt;
-    return absence ? absence->text : "the ranks' heartbeats do not show which one is missing";
-  }
-
-  /// Calls ncclCommAbort, on a separate thread that is abandoned if it hangs.
-  void abort_within_patience() {
-    auto done = std::make_shared<std::promise<void>>();
-    auto ended = done->get_future();
-    std::thread([connection = connection_, done] {
-      connection->abort();
-      done->set_value();
-    }).detach();
-    ended.wait_for(2 * patience_with_nccl);
   }
 
   /// All ranks come here when training is done; a rank that does not come must not hold up the
@@ -231,22 +272,73 @@ class NcclCommunicator final : public Communicator {
   void close() {
     const double start_s = now_s();
     ncclResult_t state = connection_->begin_to_close();
-    for (device::Idle idle; state == ncclInProgress && now_s() - start_s < closing_s(deadline_s_);
-         idle())
+    for (device::Idle idle;
+         state == ncclInProgress && now_s() - start_s < closing_s(site_->deadline_s); idle())
       state = connection_->state();
-    if (state == ncclSuccess)
+    if (state == ncclSuccess) {
       connection_->close();
-    else
-      abort_within_patience();
+    } else {
+      Connections alone;
+      alone.add(connection_);
+      alone.abort_within_patience();
+    }
   }
 
   int rank_, world_;
-  double deadline_s_;
-  cuda::CudaStream network_{cuda::CudaStream::Priority::high};
-  const FindAbsence find_absence_;
-  std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
-  std::unique_ptr<liveness::Watch> watch_;  // last: its thread uses the others
+  bool leads_ = false;  ///< made the watch, and so ends it
+  std::string group_;   ///< its name; empty for the world
+  std::shared_ptr<Site> site_;
+  std::shared_ptr<Connection> connection_;
+  std::vector<Start>* batch_ = nullptr;  ///< of together()
+  std::string batch_name_;
 };
+
+// NCCL wants nothing in flight on a communicator that it splits.
+std::unique_ptr<Communicator> NcclCommunicator::split(std::optional<int> colour, int key,
+                                                      std::string_view name) {
+  const std::string what = fmt::format("the split into {}", name);
+  require(!colour || *colour >= 0,
+          fmt::format("{}: rank {} has the colour {}; a colour is 0 or more", what, rank_,
+                      colour.value_or(0)));
+  if (!connected()) {
+    if (!colour) return nullptr;
+    return std::make_unique<NcclCommunicator>(site_, nullptr, 0, 1, std::string(name));
+  }
+  site_->rethrow();
+  site_->network.synchronize();
+  site_->rethrow();
+  auto part = std::make_shared<Connection>();
+  settle(connection_->split(colour.value_or(NCCL_SPLIT_NOCOLOR), key, part), what);
+  if (!colour) return nullptr;
+  int rank = 0, world = 1;
+  const ncclResult_t asked = part->place(rank, world);
+  check(asked == ncclSuccess, fmt::format("{}: NCCL: {}", what, describe(asked)));
+  site_->connections->add(part);
+  return std::make_unique<NcclCommunicator>(site_, part, rank, world, std::string(name));
+}
+
+void NcclCommunicator::together(const std::function<void()>& calls) {
+  check(!batch_, "together() inside together()");
+  // All calls are judged before NCCL's group begins, because an error must not leave it open.
+  std::vector<Start> batch;
+  batch_ = &batch;
+  batch_name_.clear();
+  try {
+    calls();
+  } catch (...) {
+    batch_ = nullptr;
+    throw;
+  }
+  batch_ = nullptr;
+  if (batch.empty()) return;
+  start("exchange", batch_name_, [&](ncclComm_t comm) {
+    ncclResult_t result = ncclGroupStart();
+    for (const Start& call : batch)
+      if (result == ncclSuccess || result == ncclInProgress) result = call(comm);
+    const ncclResult_t ended = ncclGroupEnd();
+    return result == ncclSuccess || result == ncclInProgress ? ended : result;
+  });
+}
 
 }  // namespace
 

@@ -9,7 +9,7 @@ from lanes import LANES, Job
 
 ALL = ["layers", "unit", "mpi", "gpu", "emulated", "e2e", "cluster", "lint"]
 # Rank numbers; more ranks than cores are normal here.
-WORLDS = {"check": [2], "test": [1, 2, 4], "all": [1, 2, 3, 4, 8]}
+WORLDS = {"check": [2], "test": [1, 2, 4], "all": [1, 2, 3, 4, 6, 8]}
 FUZZ_SECONDS = {"check": 2, "test": 2, "all": 30}
 CATCH = ["-r", "harness", "--use-colour", "no"]
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np"]

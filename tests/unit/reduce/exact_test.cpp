@@ -31,10 +31,19 @@ class Mirror final : public Communicator {
   int rank() const override { return 0; }
   int world() const override { return 2; }
   Stream& network() override { return network_; }
-  void all_reduce_sum(float* data, std::size_t count, std::string_view name) override {
-    calls.push_back({data, count, std::string(name)});
-    network_.put(std::make_unique<Doubling>(data, count));
+  std::unique_ptr<Communicator> split(std::optional<int>, int, std::string_view) override {
+    return nullptr;
   }
+  void all_reduce(Elements data, Reduction, std::string_view name, Stream&) override {
+    auto* values = static_cast<float*>(data.data);
+    calls.push_back({values, data.count, std::string(name)});
+    network_.put(std::make_unique<Doubling>(values, data.count));
+  }
+  void reduce_scatter(Elements, Reduction, std::string_view, Stream&) override {}
+  void all_gather(Elements, std::string_view, Stream&) override {}
+  void broadcast(Elements, int, std::string_view, Stream&) override {}
+  void send(Elements, int, std::string_view, Stream&) override {}
+  void receive(Elements, int, std::string_view, Stream&) override {}
   void progress() override { network_.advance(); }
 
  private:
