@@ -55,6 +55,11 @@ std::vector<std::string> MeetingControl::gather(const std::string& mine, std::st
   return parts;
 }
 
+std::string MeetingControl::combine(const std::string& mine, std::string_view phase,
+                                    const Combine& combine) {
+  return attend(mine, phase, combine);
+}
+
 std::string MeetingControl::broadcast(const std::string& from_root, std::string_view phase) {
   return attend(rank() == 0 ? from_root : "", phase, [](const Parts& parts) { return parts[0]; });
 }

@@ -92,7 +92,7 @@ void StragglerWatch::compare(comm::Control& control) {
   for (const auto& [phase, time] : work_parts) sum_.*time /= static_cast<double>(window);
   sum_.exposed_comm_ms /= static_cast<double>(window);
   const auto all =
-      comm::gather_records(control, RankTimes{sum_, host_}, "comparison of step times");
+      comm::gather_records_at_root(control, RankTimes{sum_, host_}, "comparison of step times");
   sum_ = {};
   steps_ = 0;
   if (control.rank() != 0) return;

@@ -113,8 +113,8 @@ RunLoop::StepTotals RunLoop::add_up(const backend::Metrics& mine, std::size_t ba
 
 /// All ranks keep the list, so that each of them decides alike and can write it to a checkpoint.
 void RunLoop::note_bad_rows(const std::vector<std::string>& mine) {
-  for (const auto& of_rank : comm::gather_records(control_, mine, "bad rows"))
-    progress_.bad_rows.insert(progress_.bad_rows.end(), of_rank.begin(), of_rank.end());
+  for (const std::string& row : comm::join_records(control_, mine, "bad rows"))
+    progress_.bad_rows.push_back(row);
   require(progress_.bad_rows.size() <= config_.data.bad_rows_limit,
           fmt::format("{} rows of epoch {} are broken, more than data.bad-rows-limit = {}; the "
                       "newest: {}. Restore the files, or pack them again",

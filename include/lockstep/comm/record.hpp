@@ -152,6 +152,30 @@ std::vector<Value> gather_records(Control& control, const Value& mine, std::stri
   return all;
 }
 
+/// Collective: the values of all ranks, by rank, on rank 0; elsewhere as Control::gather_at_root().
+template <class Value>
+std::vector<Value> gather_records_at_root(Control& control, const Value& mine,
+                                          std::string_view phase) {
+  std::vector<Value> all;
+  for (const std::string& bytes : control.gather_at_root(write_record(mine), phase))
+    all.push_back(read_record<Value>(bytes));
+  return all;
+}
+
+/// Collective: the lists of all ranks in one, in the order of the ranks, on every rank.
+template <class Value>
+std::vector<Value> join_records(Control& control, const std::vector<Value>& mine,
+                                std::string_view phase) {
+  return read_record<std::vector<Value>>(
+      control.combine(write_record(mine), phase, [](const std::vector<std::string>& by_rank) {
+        std::vector<Value> all;
+        for (const std::string& bytes : by_rank)
+          for (Value& value : read_record<std::vector<Value>>(bytes))
+            all.push_back(std::move(value));
+        return write_record(all);
+      }));
+}
+
 /// Collective: rank 0's value, on every rank.
 template <class Value>
 Value broadcast_record(Control& control, const Value& from_root, std::string_view phase) {

@@ -27,9 +27,9 @@ void judge(const std::vector<std::string>& failures, bool required) {
   log::warn(what);
 }
 
-/// The reports of all ranks, as JSON.
-std::vector<std::string> gather_reports(Launch& launch, const cluster::BindingReport& report) {
-  return launch.control->gather(cluster::to_json(report, launch.rank), "binding report");
+/// The reports of all ranks, as JSON, on rank 0.
+std::vector<std::string> collect_reports(Launch& launch, const cluster::BindingReport& report) {
+  return launch.control->gather_at_root(cluster::to_json(report, launch.rank), "binding report");
 }
 
 void say_slow_uploads(const std::vector<std::string>& reports) {
@@ -75,7 +75,7 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
         const auto said = static_cast<std::ptrdiff_t>(report.failures.size());
         if (!loader.empty()) cluster::verify_pages(report, "loader", loader);
         judge({report.failures.begin() + said, report.failures.end()}, required);
-        const auto reports = gather_reports(launch, report);
+        const auto reports = collect_reports(launch, report);
         if (loader.empty() && launch.rank.rank == 0) say_slow_uploads(reports);
         return fmt::format("[\n{}\n]\n", join(reports, ",\n"));
       };
