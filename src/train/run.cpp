@@ -14,6 +14,7 @@
 #include "lockstep/train/trainer.hpp"
 #include "train/files/resume.hpp"
 #include "train/files/run_files.hpp"
+#include "train/reduction.hpp"
 #include "train/run_data.hpp"
 #include "train/run_loop.hpp"
 
@@ -95,7 +96,15 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   start.resume = find_resume_point(config, files.directory(), control);
   files.require_free(start);
   RunData data(spec, control);
-  Trainer trainer(make_trainer_spec(config, data.input(), control.world()), backend, communicator);
+  const ReductionSetting setting{.flat = communicator,
+                                 .control = control,
+                                 .nodes = spec.nodes,
+                                 .on_host = backend.name() == "cpu",
+                                 .resume = start.resume};
+  const auto two_level = choose_all_reduce(config, setting);
+  comm::Communicator& reducing = two_level ? *two_level : communicator;
+  choose_buckets(config, setting, reducing, make_network(config, data.input()));
+  Trainer trainer(make_trainer_spec(config, data.input(), control.world()), backend, reducing);
   if (start.resume) {
     resume_from_checkpoint(start, trainer, config,
                            {.backend = backend.description(),
@@ -119,7 +128,7 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   data.start_loader(start.progress, backend.device());
   RunLoop loop({.spec = spec,
                 .backend = backend,
-                .communicator = communicator,
+                .communicator = reducing,
                 .control = control,
                 .files = files,
                 .data = data,
