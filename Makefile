@@ -251,7 +251,7 @@ CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(call objects,$(UNIT_SRC) $(MPI_SRC) $(GPU_SRC) $(EMU_SRC)) $(EMU_OBJ))
 
 .PHONY: tests
-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(EMULATED)
+tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(EMULATED) $(BUILD)/bench/two_level
 
 .PHONY: install
 install: $(PROGRAM)  ## install the program below PREFIX (/usr/local), DESTDIR is respected
@@ -343,14 +343,14 @@ asan:  ## unit tests and short fuzzing under the address and undefined-behaviour
 	@$(MAKE) --no-print-directory sanitized PARTS='unit fuzz' $(ASAN)
 
 # Only code without OpenMP, because libgomp's barriers look like races to the thread sanitizer.
-TSAN_TAGS := [loader],[sampler],[reducer],[stage],[lost],[heartbeat],[watch]
+TSAN_TAGS := [loader],[sampler],[exchange],[stage],[lost],[heartbeat],[watch]
 TSAN = BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0
 .PHONY: tsan-built
 tsan-built:
 	@$(MAKE) --no-print-directory $(BUILD)/tsan/unit_tests $(TSAN)
 
 .PHONY: tsan
-tsan:  ## loader, sampler, staging and reducer tests under the thread sanitizer
+tsan:  ## loader, sampler, staging and exchange tests under the thread sanitizer
 	@jobs/setup.sh test
 	@$(MAKE) --no-print-directory sanitized $(TSAN) FILTER='$(or $(FILTER),$(TSAN_TAGS))'
 

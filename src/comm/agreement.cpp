@@ -10,8 +10,9 @@
 
 namespace lockstep::comm {
 
-std::string disagreement(Control& control, const std::string& mine, std::string_view phase) {
-  const std::vector<std::string> said = control.gather(mine, phase);
+namespace {
+
+std::string describe(const std::vector<std::string>& said) {
   std::map<std::string, std::vector<int>> ranks_by_word;
   for (std::size_t rank = 0; rank < said.size(); ++rank)
     ranks_by_word[said[rank]].push_back(static_cast<int>(rank));
@@ -29,6 +30,12 @@ std::string disagreement(Control& control, const std::string& mine, std::string_
     separator = ", ";
   }
   return text;
+}
+
+}  // namespace
+
+std::string disagreement(Control& control, const std::string& mine, std::string_view phase) {
+  return control.combine(mine, phase, describe);
 }
 
 }  // namespace lockstep::comm

@@ -55,14 +55,9 @@ std::vector<std::string> MeetingControl::gather(const std::string& mine, std::st
   return parts;
 }
 
-std::vector<std::string> MeetingControl::gather_at_root(const std::string& mine,
-                                                        std::string_view phase) {
-  std::vector<std::string> all;
-  attend(mine, phase, [&](const Parts& parts) {
-    all = parts;
-    return std::string();
-  });
-  return all;
+std::string MeetingControl::combine(const std::string& mine, std::string_view phase,
+                                    const Combine& combine) {
+  return attend(mine, phase, combine);
 }
 
 std::string MeetingControl::broadcast(const std::string& from_root, std::string_view phase) {

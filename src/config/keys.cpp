@@ -242,8 +242,14 @@ std::vector<ConfigKey> other_keys() {
           .at_least(1)
           .bookkeeping(),
       key("comm.bucket-mb", &C::comm, &C::Comm::bucket_mb,
-          "gradients are reduced in buckets of this size (10^6 bytes)")
-          .within(0.001, 4096),
+          "gradients are reduced in buckets of this size (10^6 bytes; 0 or auto: 1 on one node, 25 "
+          "on GPUs, else by what an all-reduce costs, which is measured)")
+          .within(0.001, 4096)
+          .or_zero()
+          .or_auto(),
+      key("comm.all-reduce", &C::comm, &C::Comm::all_reduce,
+          "on CPUs: sum all ranks alike, or first the ranks of a node, in shared memory; auto: the "
+          "latter on several nodes with several ranks"),
       key("comm.deadline-s", &C::comm, &C::Comm::deadline_s,
           "how long a rank waits for the others before the job ends")
           .within(1, 1e6)

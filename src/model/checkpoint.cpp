@@ -66,6 +66,17 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
   numbers("stddev", header.input.stddev);
 }
 
+void write_exchange(h5::Writer& file, const CheckpointHeader& header) {
+  if (header.exchange == exact_exchange) return;
+  file.attribute("exchange", single_shape, header.exchange, h5::Ending::zero);
+  file.make_group("exchange");
+  for (const auto& [name, bytes] : header.exchange_state) {
+    const std::size_t count = bytes.size();
+    file.data_set("exchange/" + name, {&count, 1},
+                  reinterpret_cast<const std::uint8_t*>(bytes.data()));
+  }
+}
+
 /// Only a precision that scales its loss has one; a run that resumes in another ignores it.
 void write_loss_scale(h5::Writer& file, const backend::Parameters& parameters) {
   const std::optional<backend::LossScale> now = parameters.loss_scale();
@@ -134,7 +145,7 @@ class Reader {
       if (text == name) return {value, short_side};
     fit.refuse(fmt::format("is not {}", join(choice_names<Fit>(), ", ")));
   }
-  std::string bytes(const char* name) const {
+  std::string bytes(const std::string& name) const {
     const h5::Item item = data_set(name);
     std::string found(item.expect_rank(1)[0], '\0');
     item.read(std::span(reinterpret_cast<std::uint8_t*>(found.data()), found.size()));
@@ -214,11 +225,13 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
   const nn::ArenaLayout& layout = parameters.layout();
   std::vector<backend::Part> parts{backend::Part::weights, backend::Part::momentum};
   if (parameters.has_average()) parts.push_back(backend::Part::average);
-  const std::size_t about =
+  std::size_t about =
       parts.size() * layout.size * sizeof(float) + 512 * layout.slices.size() + 65536;
+  for (const auto& [name, bytes] : header.exchange_state) about += bytes.size() + 512;
   const h5::Session session;
   h5::Writer file = h5::Writer::in_memory(path, about, user_block_bytes);
   write_header(file, header);
+  write_exchange(file, header);
   write_loss_scale(file, parameters);
   if (parameters.has_average()) {
     const std::uint64_t tensors = layout.slices.size();
@@ -277,6 +290,10 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.input.classes = file.texts("classes");
   header.input.mean = file.reals("mean", header.input.channels);
   header.input.stddev = file.reals("stddev", header.input.channels);
+  if (!file.has("exchange")) return header;
+  header.exchange = file.text("exchange");
+  for (const std::string& name : file.names("exchange"))
+    header.exchange_state[name] = file.bytes("exchange/" + name);
   return header;
 }
 

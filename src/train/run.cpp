@@ -16,6 +16,7 @@
 #include "lockstep/train/trainer.hpp"
 #include "train/files/resume.hpp"
 #include "train/files/run_files.hpp"
+#include "train/reduction.hpp"
 #include "train/run_data.hpp"
 #include "train/run_loop.hpp"
 
@@ -27,6 +28,8 @@ void resume_from_checkpoint(RunStart& start, Trainer& trainer, const config::Con
                             const ResumeConditions& now) {
   const ResumePoint& point = *start.resume;
   start.changes = judge_resume(point, config, now);
+  reduce::load_state(trainer.exchange(), point.header.exchange, point.header.exchange_state,
+                     point.checkpoint.string());
   model::load_tensors(point.checkpoint, trainer.parameters(), true);
   start.progress = point.header.progress;
   trainer.continue_after(start.progress.step);
@@ -114,7 +117,8 @@ void log_run(const config::Config& config, const backend::Backend& backend, int 
                                     data.dropped_rows())
                       : ""));
   log::info(fmt::format("gradients: {} bucket(s); memory of a rank's step: {} ({} without reuse)",
-                        trainer.buckets(), human_bytes(static_cast<double>(memory.activations)),
+                        trainer.exchange().buckets().size(),
+                        human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse))));
   log::info(observe::summarise(config));
   log::info(fmt::format("files of this run: {}", config.out));
@@ -133,7 +137,15 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   start.resume = find_resume_point(config, files.directory(), control);
   files.require_free(start);
   RunData data(spec, control);
-  Trainer trainer(make_trainer_spec(config, data.input(), control.world()), backend, communicator);
+  const ReductionSetting setting{.flat = communicator,
+                                 .control = control,
+                                 .nodes = spec.nodes,
+                                 .on_host = backend.name() == "cpu",
+                                 .resume = start.resume};
+  const auto two_level = choose_all_reduce(config, setting);
+  comm::Communicator& reducing = two_level ? *two_level : communicator;
+  choose_buckets(config, setting, reducing, make_network(config, data.input()));
+  Trainer trainer(make_trainer_spec(config, data.input(), control.world()), backend, reducing);
   if (start.resume) {
     resume_from_checkpoint(start, trainer, config,
                            {.backend = backend.description(),
@@ -158,7 +170,7 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   data.start_loader(start.progress, backend.device());
   RunLoop loop({.spec = spec,
                 .backend = backend,
-                .communicator = communicator,
+                .communicator = reducing,
                 .control = control,
                 .files = files,
                 .data = data,

@@ -128,8 +128,8 @@ RunLoop::StepTotals RunLoop::add_up(const backend::Metrics& mine, std::size_t ba
 
 /// All ranks keep the list, so that each of them decides alike and can write it to a checkpoint.
 void RunLoop::note_bad_rows(const std::vector<std::string>& mine) {
-  for (const auto& of_rank : comm::gather_records(control_, mine, "bad rows"))
-    progress_.bad_rows.insert(progress_.bad_rows.end(), of_rank.begin(), of_rank.end());
+  for (const std::string& row : comm::join_records(control_, mine, "bad rows"))
+    progress_.bad_rows.push_back(row);
   require(progress_.bad_rows.size() <= config_.data.bad_rows_limit,
           fmt::format("{} rows of epoch {} are broken, more than data.bad-rows-limit = {}; the "
                       "newest: {}. Restore the files, or pack them again",
@@ -317,6 +317,8 @@ void RunLoop::save(const std::filesystem::path& path) {
   header.build = build_id();
   header.world = static_cast<std::uint64_t>(control_.world());
   header.input = data_.input();
+  header.exchange = trainer_.exchange().name();
+  header.exchange_state = trainer_.exchange().save(control_);
   files_.save(path, std::move(header), trainer_.parameters());
   stop_policy_.add_save(now_s() - began_s);
   step_ended_ms_.reset();

@@ -48,6 +48,11 @@ void fill_weights(const nn::Network& network, std::uint64_t seed, backend::Param
   }
 }
 
+/// An overflow in any bucket skips the whole step, and clipping needs the norm of all gradients.
+bool updates_at_once(const TrainerSpec& spec) {
+  return backend::has_loss_scale(spec.program.precision) || spec.clip_norm > 0;
+}
+
 /// A part of a batch as a separate batch.
 data::Batch view(const data::Batch& batch, const MicroBatch& part, std::size_t row_bytes) {
   data::Batch piece = batch;
@@ -102,10 +107,12 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
   fill_weights(spec_.network, spec_.seed, *parameters_);
   if (keeps_average()) parameters_->start_average();
   program_for(spec_.program.batch);
-  reducer_ = std::make_unique<reduce::BucketReducer>(
-      communicator_, backend_.device().compute(),
-      parameters_->device_pointer(backend::Part::gradients),
-      buckets_of(parameters_->layout(), spec_.bucket_bytes));
+  exchange_ =
+      reduce::make_exchange({.kind = spec_.exchange,
+                             .buckets = buckets_of(parameters_->layout(), spec_.bucket_bytes),
+                             .update_at_once = backend::has_loss_scale(spec_.program.precision)},
+                            communicator_, backend_.device().compute(),
+                            parameters_->device_pointer(backend::Part::gradients));
   timeline_ = backend_.device().make_timeline();
   comm::activity::follow(backend_.device().progress_word());
 }
@@ -134,7 +141,7 @@ StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, floa
   check(parts.back().first + parts.back().rows == batch.rows,
         "sampler and trainer share a batch differently");
   optim::StepScalars scalars{.lr = lr, .gradient_scale = 1 / static_cast<float>(global_rows)};
-  reducer_->begin();
+  exchange_->begin();
   timeline_->mark();
   if (batch.rows == 0) {
     contribute_nothing();
@@ -170,8 +177,8 @@ void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part,
     for (const backend::TapeStep& piece : tape) {
       piece.run();
       if (!last) continue;  // with accumulation a gradient is final only in the last micro-batch
-      for (const std::size_t slice : piece.final_slices) reducer_->ready(slice);
-      reducer_->progress();
+      for (const std::size_t slice : piece.final_slices) exchange_->ready(slice);
+      exchange_->progress();
     }
   };
   enter_phase(comm::Phase::forward);
@@ -189,31 +196,25 @@ void Trainer::contribute_nothing() {
   for (std::size_t i = 0; i < slices.size(); ++i) {
     zeros.assign(slices[i].tensor.count(), 0);
     parameters_->import_slice(backend::Part::gradients, i, zeros);
-    reducer_->ready(i);
+    exchange_->ready(i);
   }
 }
 
 void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t micro_batches) {
   const std::size_t learned = parameters_->layout().learned_slices;
-  const auto update = [&](std::size_t first, std::size_t last) {
-    if (first >= last) return;
-    backend_.update(*parameters_, rule_, scalars, first, last);
-    end_lap(&observe::StepTimes::update_ms);
-  };
-  // An overflow in any bucket skips the whole step, and clipping needs the norm of all: then
-  // nothing is updated before all are reduced.
-  const bool clips = spec_.clip_norm > 0;
-  const bool all_at_once = clips || backend::has_loss_scale(spec_.program.precision);
-  const auto& buckets = reducer_->buckets();
   enter_phase(comm::Phase::update);
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    reducer_->wait(b);
+  for (std::size_t b = 0; b < exchange_->buckets().size(); ++b) {
+    exchange_->wait(b);
     end_lap(&observe::StepTimes::exposed_comm_ms);
-    if (!all_at_once) update(buckets[b].first_slice, std::min(buckets[b].last_slice, learned));
+    const reduce::SliceRange slices = exchange_->updates_after(b);
+    const std::size_t last = std::min(slices.last, learned);
+    if (slices.first >= last) continue;
+    backend_.judge_gradients(*parameters_);
+    if (spec_.clip_norm > 0) backend_.clip_gradients(*parameters_, spec_.clip_norm);
+    backend_.update(*parameters_, rule_, scalars, slices.first, last);
+    end_lap(&observe::StepTimes::update_ms);
   }
-  backend_.judge_gradients(*parameters_);
-  if (clips) backend_.clip_gradients(*parameters_, spec_.clip_norm);
-  if (all_at_once) update(0, learned);
+  exchange_->after_update();
   // Running statistics lie after the last learned slice: all buckets are reduced by now.
   backend_.update_statistics(*parameters_, micro_batches);
   if (keeps_average())
@@ -232,8 +233,8 @@ StepReport Trainer::report() {
   StepReport report;
   // Not in a CUDA call, whose lock would keep the watch from checking the collectives.
   const std::unique_ptr<device::Event> end = backend_.device().compute().record();
-  for (device::Idle idle; !end->done(); idle()) communicator_.progress();
-  communicator_.progress();  // aborted reductions end the wait too; this throws the reason
+  for (device::Idle idle; !end->done(); idle()) exchange_->progress();
+  exchange_->progress();  // aborted reductions end the wait too; this throws the reason
   for (const auto& [rows, program] : programs_) add(report.metrics, program->take_metrics());
   const std::vector<double> laps_ms = timeline_->laps_ms();
   check(laps_ms.size() == laps_.size(), "a step's marks and laps differ");
@@ -251,6 +252,7 @@ StepReport Trainer::report() {
 }
 
 void Trainer::audit(comm::Control& control, std::uint64_t step) const {
+  if (!exchange_->keeps_ranks_equal()) return;
   comm::activity::enter(comm::Phase::audit);
   const std::string who =
       comm::disagreement(control, fmt::format("{:08x}", parameters_->hash()), "weight audit");

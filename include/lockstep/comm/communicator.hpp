@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/comm/elements.hpp"
+#include "lockstep/comm/wait_deadline.hpp"
 #include "lockstep/device/device.hpp"
 
 namespace lockstep::comm {
@@ -64,6 +66,11 @@ class Communicator {
   /// The sends and receives that `calls` makes, on this communicator, progress together: ranks that
   /// exchange data do not wait for each other. Their memory must not overlap.
   virtual void together(const std::function<void()>& calls) { calls(); }
+  /// The deadline of a wait for `awaited`, ranks of this group, that happens outside of it. Null
+  /// where the transport cannot tell who is missing.
+  virtual std::unique_ptr<WaitDeadline> make_deadline(std::string_view, std::vector<int>) {
+    return nullptr;
+  }
   /// Advances collectives in flight (CPU) or checks them for errors (GPU), for all groups. Cheap:
   /// called between a step's pieces.
   virtual void progress() = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,7 +10,8 @@ namespace lockstep::comm {
 
 /// Small messages between ranks: agree, gather, exchange. Every call is collective, made by all
 /// ranks in the same order. It throws Error naming the phase and the ranks that did not arrive
-/// within the deadline.
+/// within the deadline. The bytes of a call grow with the number of ranks; those of gather(), which
+/// gives all to all, with its square: not for calls that a run makes again and again.
 class Control {
  public:
   virtual ~Control() = default;
@@ -18,17 +20,28 @@ class Control {
   virtual void barrier(std::string_view phase) = 0;
   virtual std::vector<std::string> gather(const std::string& mine,
                                           std::string_view phase) = 0;  ///< all ranks get all
-  /// Rank 0 gets all, the others nothing: the traffic grows with the ranks, not with their square.
-  virtual std::vector<std::string> gather_at_root(const std::string& mine, std::string_view phase) {
-    std::vector<std::string> all = gather(mine, phase);
-    if (rank() != 0) all.clear();
-    return all;
+  using Combine = std::function<std::string(const std::vector<std::string>& by_rank)>;
+  /// What rank 0 makes of all ranks' texts, on every rank. `combine` runs on rank 0; where all
+  /// ranks know all texts, it may run on each.
+  virtual std::string combine(const std::string& mine, std::string_view phase,
+                              const Combine& combine) {
+    return combine(gather(mine, phase));
   }
   virtual std::string broadcast(const std::string& from_root,
                                 std::string_view phase) = 0;  ///< rank 0's
   virtual std::vector<double> sum(const std::vector<double>& values, std::string_view phase) = 0;
   virtual std::vector<double> max(const std::vector<double>& values, std::string_view phase) = 0;
 
+  /// Rank 0 gets the texts of all ranks, the others nothing.
+  std::vector<std::string> gather_at_root(const std::string& mine, std::string_view phase) {
+    std::vector<std::string> all;
+    combine(mine, phase, [&all](const std::vector<std::string>& by_rank) {
+      all = by_rank;
+      return std::string();
+    });
+    if (rank() != 0) all.clear();
+    return all;
+  }
   bool any(bool mine, std::string_view phase) { return max({mine ? 1.0 : 0.0}, phase)[0] > 0; }
 };
 

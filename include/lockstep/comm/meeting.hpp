@@ -15,14 +15,14 @@ class MeetingControl : public Control {
  public:
   void barrier(std::string_view phase) final;
   std::vector<std::string> gather(const std::string& mine, std::string_view phase) final;
-  std::vector<std::string> gather_at_root(const std::string& mine, std::string_view phase) final;
+  std::string combine(const std::string& mine, std::string_view phase,
+                      const Combine& combine) final;
   std::string broadcast(const std::string& from_root, std::string_view phase) final;
   std::vector<double> sum(const std::vector<double>& values, std::string_view phase) final;
   std::vector<double> max(const std::vector<double>& values, std::string_view phase) final;
 
  protected:
   using Parts = std::vector<std::string>;  ///< by rank
-  using Combine = std::function<std::string(const Parts&)>;
   /// Collective; `combine` runs on rank 0. Throws Error naming the phase and the ranks that did not
   /// come within the deadline, and when the ranks are in different phases.
   virtual std::string meet(const std::string& mine, std::string_view phase,

@@ -162,6 +162,20 @@ std::vector<Value> gather_records_at_root(Control& control, const Value& mine,
   return all;
 }
 
+/// Collective: the lists of all ranks in one, in the order of the ranks, on every rank.
+template <class Value>
+std::vector<Value> join_records(Control& control, const std::vector<Value>& mine,
+                                std::string_view phase) {
+  return read_record<std::vector<Value>>(
+      control.combine(write_record(mine), phase, [](const std::vector<std::string>& by_rank) {
+        std::vector<Value> all;
+        for (const std::string& bytes : by_rank)
+          for (Value& value : read_record<std::vector<Value>>(bytes))
+            all.push_back(std::move(value));
+        return write_record(all);
+      }));
+}
+
 /// Collective: rank 0's value, on every rank.
 template <class Value>
 Value broadcast_record(Control& control, const Value& from_root, std::string_view phase) {

@@ -22,9 +22,19 @@ enum class CropChoice { automatic, random, random_resized };
 /// What happens at a bad training row: the run ends, or another row takes its place.
 enum class OnBadRow { error, skip };
 
+/// How ranks on the host sum their gradients; automatic: over two levels where nodes have them.
+enum class AllReduceChoice { automatic, flat, two_level };
+
 }  // namespace lockstep::config
 
 namespace lockstep {
+
+template <>
+struct Choices<config::AllReduceChoice> {
+  using enum config::AllReduceChoice;
+  static constexpr Choice<config::AllReduceChoice> all[] = {
+      {automatic, "auto"}, {flat, "flat"}, {two_level, "two-level"}};
+};
 
 template <>
 struct Choices<config::BackendChoice> {

@@ -109,7 +109,8 @@ struct Config {
   } checkpoint;
 
   struct Comm {
-    float bucket_mb = 1;
+    float bucket_mb = 0;
+    AllReduceChoice all_reduce = AllReduceChoice::automatic;
     double deadline_s = 120;
     bool share_gpu = false;
   } comm;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct Progress {
 /// The format that is written, and the oldest one that is read. From 3 on a file explains its
 /// network on its own.
 inline constexpr int checkpoint_format = 3, oldest_checkpoint_format = 2;
+/// The exchange that needs no word in a checkpoint: it has no state, and older files have no other.
+inline constexpr const char* exact_exchange = "exact";
 
 /// Everything in a checkpoint except the tensors.
 struct CheckpointHeader {
@@ -43,6 +46,8 @@ struct CheckpointHeader {
   data::DataSetInfo input;  ///< the training set as the network sees it; a position in it is only
                             ///< meaningful for this number of rows
   bool explains_itself() const { return format > oldest_checkpoint_format; }
+  std::string exchange = exact_exchange;  ///< the name of the run's reduce::Exchange
+  std::map<std::string, std::string> exchange_state = {};  ///< its bytes by name; none is empty
 };
 
 /// One named tensor of a file, without its values.

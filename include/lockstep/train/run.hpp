@@ -34,8 +34,8 @@ struct RunSpec {
   std::function<void()> bind_worker;  ///< see data::LoaderSpec
   std::size_t spare_cores = 0;        ///< cores without a compute thread: room for loader threads
   /// Describes the binding of all ranks as JSON for the run's directory, including where the pages
-  /// of this rank's loader are. Collective: called before the first step (without a loader) and
-  /// after it.
+  /// of this rank's loader are; complete on rank 0. Collective: called before the first step
+  /// (without a loader) and after it.
   std::function<std::string(const std::vector<std::span<const std::byte>>& loader)> binding_report;
   std::string preflight;  ///< its findings, as JSON for the run's directory; empty: not asked for
   std::string command;    ///< the command line, for the records

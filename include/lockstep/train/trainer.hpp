@@ -17,7 +17,7 @@
 #include "lockstep/observe/records.hpp"
 #include "lockstep/optim/average.hpp"
 #include "lockstep/optim/rule.hpp"
-#include "lockstep/reduce/reducer.hpp"
+#include "lockstep/reduce/exchange.hpp"
 #include "lockstep/train/micro_batches.hpp"
 
 namespace lockstep::train {
@@ -31,6 +31,7 @@ struct TrainerSpec {
   bool decay_norm_and_bias = true;
   float clip_norm = 0;  ///< the largest norm of a step's gradients; 0: not limited
   optim::AverageSpec average;
+  reduce::ExchangeKind exchange = reduce::ExchangeKind::exact;
   std::size_t bucket_bytes = 1 << 20;
   std::uint64_t seed = 1;  ///< of the initial weights
 };
@@ -58,13 +59,12 @@ constexpr std::uint32_t most_skipped_steps = 50;
 
 /// Runs synchronous training steps with the backend, the communicator and the optimizer's rule. A
 /// step does, for each micro-batch: load, forward, backward. In the last micro-batch it hands each
-/// gradient slice to the reducer as soon as the slice is final, so that reductions overlap the rest
-/// of backward. Then it waits for and updates one bucket after the other; with a loss scale it
-/// waits for all, checks all gradients once and updates once; so it does with clip_norm. Last come
-/// the running statistics, and the average of all weights. A step waits for the device only at its
-/// end.
+/// gradient slice to the exchange as soon as the slice is final, so that communication overlaps the
+/// rest of backward. Then it waits for one bucket after the other and updates what the exchange
+/// releases: all at once, with a loss scale or clip_norm. Last come the running statistics and the
+/// average of all weights. A step waits for the device only at its end.
 /// **Invariants:** all ranks call step() with the same global_rows and lr; afterwards their weights
-/// are equal, bit for bit.
+/// are equal, bit for bit, if the exchange keeps ranks equal.
 /// **Thread safety:** none; the main thread uses it.
 class Trainer {
  public:
@@ -85,8 +85,9 @@ class Trainer {
   StepReport step(const data::Batch& batch, std::size_t global_rows, float lr,
                   const std::function<std::optional<NextBatch>()>& next = {});
 
-  /// Compares all ranks' weights, momentum and average. Throws Error "ranks diverged at step S",
-  /// naming the ranks that differ from the most common state, and tensors that differ in norm.
+  /// If the exchange keeps ranks equal, compares all ranks' weights, momentum and average. Throws
+  /// Error "ranks diverged at step S", naming the ranks that differ from the most common state, and
+  /// tensors that differ in norm.
   void audit(comm::Control& control, std::uint64_t step) const;
 
   backend::Parameters& parameters() { return *parameters_; }
@@ -96,7 +97,8 @@ class Trainer {
   /// The memory of the full micro-batch's program. Smaller ones run in the same memory: a backend's
   /// programs share what they do not keep.
   backend::MemoryPlan memory() const { return programs_.at(spec_.program.batch)->memory(); }
-  std::size_t buckets() const { return reducer_->buckets().size(); }
+  reduce::Exchange& exchange() { return *exchange_; }
+  const reduce::Exchange& exchange() const { return *exchange_; }
 
  private:
   backend::Program& program_for(std::size_t rows);
@@ -117,7 +119,7 @@ class Trainer {
   optim::UpdateRule rule_;
   std::uint64_t steps_done_ = 0;
   std::map<std::size_t, std::unique_ptr<backend::Program>> programs_;  ///< by rows
-  std::unique_ptr<reduce::BucketReducer> reducer_;
+  std::unique_ptr<reduce::Exchange> exchange_;
   std::unique_ptr<device::Timeline> timeline_;
   std::vector<double observe::StepTimes::*> laps_;  ///< of this step: where report() adds each
 };

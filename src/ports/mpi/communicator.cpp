@@ -22,6 +22,22 @@ namespace {
 constexpr int tag_pairs = 8192, message_tags = 8192;
 constexpr int first_message_tag = 2 * tag_pairs;
 
+/// The deadline of a wait that the caller makes.
+class MpiWaitDeadline final : public WaitDeadline {
+ public:
+  MpiWaitDeadline(const Channel& channel, std::string phase, std::vector<int> awaited)
+      : phase_(std::move(phase)),
+        awaited_(std::move(awaited)),
+        deadline_(channel.roll_call, channel.deadline_s, phase_, awaited_) {}
+  void renew() override { deadline_.renew(); }
+  void poll() override { deadline_.poll(); }
+
+ private:
+  std::string phase_;
+  std::vector<int> awaited_;  // by their numbers in MPI's world
+  RankDeadline deadline_;
+};
+
 class MpiCommunicator final : public Communicator {
  public:
   explicit MpiCommunicator(Channel channel)
@@ -71,6 +87,11 @@ class MpiCommunicator final : public Communicator {
   }
 
   void together(const std::function<void()>& calls) override { channel_->network->together(calls); }
+  std::unique_ptr<WaitDeadline> make_deadline(std::string_view name,
+                                              std::vector<int> awaited) override {
+    for (int& rank : awaited) rank = channel_->members.at(static_cast<std::size_t>(rank));
+    return std::make_unique<MpiWaitDeadline>(*channel_, channel_->phase(name), std::move(awaited));
+  }
   void progress() override { channel_->network->stream().advance(); }
 
  private:

@@ -1,5 +1,7 @@
 #include "train/files/resume.hpp"
 
+#include <utility>
+
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
@@ -22,7 +24,20 @@ bool in_directory(const std::filesystem::path& file, const std::filesystem::path
                                      directory, none);
 }
 
+/// A configuration without a word about all-reduces means flat ones: older checkpoints have none.
+config::Config settled(config::Config config) {
+  using enum config::AllReduceChoice;
+  if (config.comm.all_reduce == automatic) config.comm.all_reduce = flat;
+  return config;
+}
+
 }  // namespace
+
+config::Config written_config(const ResumePoint& point) {
+  config::Config config;
+  config::apply_toml(config, point.header.config, point.checkpoint.string());
+  return settled(std::move(config));
+}
 
 std::optional<ResumePoint> find_resume_point(const config::Config& config,
                                              const RunDirectory& directory,
@@ -41,8 +56,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
   require(!header.config.empty(),
           fmt::format("{}: its configuration was removed, so no run can resume from it",
                       point.checkpoint.string()));
-  config::Config before;
-  config::apply_toml(before, header.config, point.checkpoint.string());
+  const config::Config before = written_config(point);
 
   require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
   require(now.stop_after == 0 || now.stop_after > header.progress.step,
@@ -70,7 +84,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
     }
   }
 
-  std::vector<std::string> changes = config::differences(before, now);
+  std::vector<std::string> changes = config::differences(before, settled(now));
   if (header.backend != conditions.backend)
     changes.push_back(fmt::format("backend ({}, now {})", header.backend, conditions.backend));
   if (header.build != conditions.build)

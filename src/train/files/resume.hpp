@@ -26,6 +26,9 @@ struct ResumePoint {
 std::optional<ResumePoint> find_resume_point(const config::Config& config,
                                              const RunDirectory& directory, comm::Control& control);
 
+/// The configuration that the checkpoint was written with.
+config::Config written_config(const ResumePoint& point);
+
 /// What this start has in place of the conditions that the checkpoint was written under.
 struct ResumeConditions {
   std::string backend, build;

@@ -99,6 +99,22 @@ TEST_CASE("a kept average is in the checkpoint, for a resume and to take the wei
   CHECK_THROWS_WITH(load_average(folder.path / "none.h5", evaluated), Contains("none.h5"));
 }
 
+TEST_CASE("an exchange's name and state come back; the exact one takes no byte", "[checkpoint]") {
+  const Folder folder;
+  const auto exact = folder.path / "exact.h5", other = folder.path / "other.h5";
+  CheckpointHeader header = some_header();
+  write_checkpoint(exact, header, FakeParameters(small_model()));
+  CHECK(read_header(exact).exchange == "exact");
+  CHECK(read_header(exact).exchange_state.empty());
+  CHECK(read_text(exact).find("exchange") == std::string::npos);
+  header.exchange = "local";
+  header.exchange_state = {{"error of rank 0", std::string("\0\1", 2)},
+                           {"since", std::string(1 << 20, 'x')}};
+  write_checkpoint(other, header, FakeParameters(small_model()));
+  CHECK(read_header(other).exchange == "local");
+  CHECK(read_header(other).exchange_state == header.exchange_state);
+}
+
 TEST_CASE("ten thousand long class names of any text come back", "[checkpoint]") {
   const Folder folder;
   const auto path = folder.path / "x.h5";

@@ -57,6 +57,20 @@ TEST_CASE("the same configuration and conditions resume without a warning", "[re
   CHECK(judge_resume(written_with(some_config(), 7), now, same_conditions).empty());
 }
 
+TEST_CASE("a checkpoint from before there were two levels was written by flat all-reduces",
+          "[resume]") {
+  ResumePoint point = written_with(some_config(), 7);
+  std::string& text = point.header.config;
+  const std::size_t at = text.find("all-reduce = ");
+  REQUIRE(at != std::string::npos);
+  text.erase(at, text.find('\n', at) + 1 - at);
+  Config now = some_config();
+  now.comm.all_reduce = AllReduceChoice::flat;
+  CHECK(judge_resume(point, now, same_conditions).empty());
+  now.comm.all_reduce = AllReduceChoice::two_level;
+  CHECK(judged(point, now, same_conditions) == "comm.all-reduce (flat, now two-level)");
+}
+
 TEST_CASE("a resume with other bits names what differs", "[resume]") {
   Config now = some_config();
   now.optim.lr = 0.5f;

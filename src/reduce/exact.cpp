@@ -1,4 +1,4 @@
-#include "lockstep/reduce/reducer.hpp"
+#include "reduce/exact.hpp"
 
 #include <fmt/core.h>
 
@@ -10,12 +10,13 @@
 
 namespace lockstep::reduce {
 
-BucketReducer::BucketReducer(comm::Communicator& communicator, device::Stream& compute,
-                             float* gradients, std::vector<Bucket> buckets)
+ExactExchange::ExactExchange(ExchangeSpec spec, comm::Communicator& communicator,
+                             device::Stream& compute, float* gradients)
     : communicator_(communicator),
       compute_(compute),
       gradients_(gradients),
-      buckets_(std::move(buckets)) {
+      buckets_(std::move(spec.buckets)),
+      update_at_once_(spec.update_at_once) {
   std::size_t slices = 0;
   for (const Bucket& bucket : buckets_) {
     check(bucket.first_slice == slices && bucket.last_slice > slices,
@@ -29,7 +30,9 @@ BucketReducer::BucketReducer(comm::Communicator& communicator, device::Stream& c
   begin();
 }
 
-void BucketReducer::begin() {
+std::string ExactExchange::name() const { return choice_name(ExchangeKind::exact); }
+
+void ExactExchange::begin() {
   check(next_ == 0 || next_ == buckets_.size(), "a step began before the last one was reduced");
   final_.assign(bucket_of_slice_.size(), false);
   missing_.clear();
@@ -39,7 +42,7 @@ void BucketReducer::begin() {
   next_ = 0;
 }
 
-void BucketReducer::ready(std::size_t slice) {
+void ExactExchange::ready(std::size_t slice) {
   check(slice < final_.size() && !final_[slice],
         fmt::format("slice {} of {} became final twice or does not exist", slice, final_.size()));
   final_[slice] = true;
@@ -54,13 +57,23 @@ void BucketReducer::ready(std::size_t slice) {
   }
 }
 
-void BucketReducer::progress() { communicator_.progress(); }
+void ExactExchange::progress() { communicator_.progress(); }
 
-void BucketReducer::wait(std::size_t bucket) {
+void ExactExchange::wait(std::size_t bucket) {
   check(bucket < next_, fmt::format("bucket {} was never filled: {} of its slices are missing",
                                     bucket, bucket < missing_.size() ? missing_[bucket] : 0));
   const comm::activity::Waiting waiting(bucket, buckets_[bucket].size * sizeof(float));
   compute_.wait(*done_[bucket]);  // the bucket's reduction precedes its update
+}
+
+SliceRange ExactExchange::updates_after(std::size_t bucket) const {
+  if (!update_at_once_) return {buckets_[bucket].first_slice, buckets_[bucket].last_slice};
+  return bucket + 1 == buckets_.size() ? SliceRange{0, bucket_of_slice_.size()} : SliceRange{};
+}
+
+void ExactExchange::load(const ExchangeState& state) {
+  require(state.empty(), fmt::format("the exchange '{}' has no state, but here is '{}'", name(),
+                                     state.empty() ? "" : state.begin()->first));
 }
 
 }  // namespace lockstep::reduce

@@ -1,4 +1,4 @@
-#include "lockstep/reduce/reducer.hpp"
+#include "reduce/exact.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@ using lockstep::test::on_every_rank;
 using lockstep::test::world;
 
 TEST_CASE("slices that become final in a different order on each rank give the exact sums",
-          "[mpi][reducer]") {
+          "[mpi][exchange]") {
   const auto communicator = world().make_communicator(30);
   const int rank = communicator->rank(), ranks = communicator->world();
   std::vector<Extent> slices;
@@ -27,24 +27,25 @@ TEST_CASE("slices that become final in a different order on each rank give the e
   }
   std::vector<float> gradients(offset);
   HostStream compute;
-  BucketReducer reducer(*communicator, compute, gradients.data(), plan_buckets(slices, 100000));
-  REQUIRE(reducer.buckets().size() > 3);
+  ExactExchange exchange({.buckets = plan_buckets(slices, 100000)}, *communicator, compute,
+                         gradients.data());
+  REQUIRE(exchange.buckets().size() > 3);
 
   std::vector<std::size_t> turn(slices.size());
   std::iota(turn.begin(), turn.end(), 0);
   for (int step = 0; step < 5; ++step) {
-    reducer.begin();
+    exchange.begin();
     std::shuffle(turn.begin(), turn.end(), order);
     for (const std::size_t s : turn) {
       std::fill_n(gradients.begin() + static_cast<std::ptrdiff_t>(slices[s].offset), slices[s].size,
                   static_cast<float>((rank + 1) * (static_cast<int>(s) + step)));
-      reducer.ready(s);
-      reducer.progress();
+      exchange.ready(s);
+      exchange.progress();
     }
-    bool right = reducer.started() == reducer.buckets().size();
-    for (std::size_t b = 0; b < reducer.buckets().size(); ++b) {
-      reducer.wait(b);
-      const Bucket& bucket = reducer.buckets()[b];
+    bool right = exchange.started() == exchange.buckets().size();
+    for (std::size_t b = 0; b < exchange.buckets().size(); ++b) {
+      exchange.wait(b);
+      const Bucket& bucket = exchange.buckets()[b];
       for (std::size_t s = bucket.first_slice; s < bucket.last_slice; ++s) {
         const int sum = ranks * (ranks + 1) / 2 * (static_cast<int>(s) + step);
         for (std::size_t i = 0; i < slices[s].size; ++i)

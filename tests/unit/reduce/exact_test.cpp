@@ -1,4 +1,4 @@
-#include "lockstep/reduce/reducer.hpp"
+#include "reduce/exact.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -8,6 +8,8 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
+#include "lockstep/model/checkpoint.hpp"
+#include "tests/support/solo.hpp"
 
 using namespace lockstep;
 using namespace lockstep::reduce;
@@ -68,21 +70,21 @@ struct Fixture {
   HostStream compute;
   Mirror mirror;
   std::vector<Bucket> buckets{{0, 32, 0, 2}, {32, 32, 2, 4}, {64, 16, 4, 5}};
-  BucketReducer reducer{mirror, compute, gradients.data(), buckets};
+  ExactExchange exchange{{.buckets = buckets}, mirror, compute, gradients.data()};
 };
 
 }  // namespace
 
 TEST_CASE("buckets are started in order, each as soon as it and those before it are final",
-          "[reducer]") {
+          "[exchange]") {
   Fixture f;
-  f.reducer.ready(4);
-  f.reducer.ready(2);
-  f.reducer.ready(3);
-  f.reducer.ready(1);
-  REQUIRE(f.reducer.started() == 0);
-  f.reducer.ready(0);
-  REQUIRE(f.reducer.started() == 3);
+  f.exchange.ready(4);
+  f.exchange.ready(2);
+  f.exchange.ready(3);
+  f.exchange.ready(1);
+  REQUIRE(f.exchange.started() == 0);
+  f.exchange.ready(0);
+  REQUIRE(f.exchange.started() == 3);
   REQUIRE(f.mirror.calls.size() == 3);
   for (std::size_t b = 0; b < 3; ++b) {
     REQUIRE(f.mirror.calls[b].data == f.gradients.data() + f.buckets[b].offset);
@@ -90,28 +92,28 @@ TEST_CASE("buckets are started in order, each as soon as it and those before it 
   }
 }
 
-TEST_CASE("a bucket that was waited for is reduced, later ones may be on their way", "[reducer]") {
+TEST_CASE("a bucket that was waited for is reduced, later ones may be on their way", "[exchange]") {
   Fixture f;
-  for (std::size_t slice = 0; slice < 5; ++slice) f.reducer.ready(slice);
-  f.reducer.wait(0);
+  for (std::size_t slice = 0; slice < 5; ++slice) f.exchange.ready(slice);
+  f.exchange.wait(0);
   REQUIRE(
       std::all_of(f.gradients.begin(), f.gradients.begin() + 32, [](float g) { return g == 2; }));
-  f.reducer.wait(1);
-  f.reducer.wait(2);
+  f.exchange.wait(1);
+  f.exchange.wait(2);
   REQUIRE(std::all_of(f.gradients.begin(), f.gradients.end(), [](float g) { return g == 2; }));
   REQUIRE(f.mirror.calls.size() == 3);
 }
 
-TEST_CASE("progress between backward's pieces finishes what has started", "[reducer]") {
+TEST_CASE("progress between backward's pieces finishes what has started", "[exchange]") {
   Fixture f;
-  f.reducer.ready(0);
-  f.reducer.ready(1);
-  for (int i = 0; i < 3; ++i) f.reducer.progress();
+  f.exchange.ready(0);
+  f.exchange.ready(1);
+  for (int i = 0; i < 3; ++i) f.exchange.progress();
   REQUIRE(f.gradients[0] == 2);
   REQUIRE(f.gradients[32] == 1);
 }
 
-TEST_CASE("any order of slices reduces every bucket once in every step", "[reducer]") {
+TEST_CASE("any order of slices reduces every bucket once in every step", "[exchange]") {
   Fixture f;
   std::mt19937 random(3);
   std::vector<std::size_t> order(5);
@@ -119,25 +121,60 @@ TEST_CASE("any order of slices reduces every bucket once in every step", "[reduc
   for (int step = 1; step <= 50; ++step) {
     std::fill(f.gradients.begin(), f.gradients.end(), 1.0f);
     std::shuffle(order.begin(), order.end(), random);
-    f.reducer.begin();
+    f.exchange.begin();
     for (const std::size_t slice : order) {
-      f.reducer.ready(slice);
-      f.reducer.progress();
+      f.exchange.ready(slice);
+      f.exchange.progress();
     }
-    for (std::size_t b = 0; b < 3; ++b) f.reducer.wait(b);
+    for (std::size_t b = 0; b < 3; ++b) f.exchange.wait(b);
     REQUIRE(f.mirror.calls.size() == 3 * static_cast<std::size_t>(step));
     REQUIRE(std::all_of(f.gradients.begin(), f.gradients.end(), [](float g) { return g == 2; }));
   }
 }
 
-TEST_CASE("broken promises to the reducer are errors", "[reducer]") {
+TEST_CASE("broken promises to the exchange are errors", "[exchange]") {
   Fixture f;
-  f.reducer.ready(0);
-  REQUIRE_THROWS_AS(f.reducer.ready(0), Error);
-  REQUIRE_THROWS_AS(f.reducer.ready(5), Error);
-  REQUIRE_THROWS_AS(f.reducer.wait(0), Error);
-  f.reducer.ready(1);
-  REQUIRE_THROWS_AS(f.reducer.begin(), Error);
+  f.exchange.ready(0);
+  REQUIRE_THROWS_AS(f.exchange.ready(0), Error);
+  REQUIRE_THROWS_AS(f.exchange.ready(5), Error);
+  REQUIRE_THROWS_AS(f.exchange.wait(0), Error);
+  f.exchange.ready(1);
+  REQUIRE_THROWS_AS(f.exchange.begin(), Error);
   const std::vector<Bucket> gap{{0, 16, 0, 1}, {32, 16, 2, 3}};
-  REQUIRE_THROWS_AS(BucketReducer(f.mirror, f.compute, f.gradients.data(), gap), Error);
+  REQUIRE_THROWS_AS(ExactExchange({.buckets = gap}, f.mirror, f.compute, f.gradients.data()),
+                    Error);
+}
+
+TEST_CASE("each bucket's slices may be updated after it, or all slices after the last bucket",
+          "[exchange]") {
+  Fixture f;
+  for (std::size_t b = 0; b < f.buckets.size(); ++b) {
+    CHECK(f.exchange.updates_after(b).first == f.buckets[b].first_slice);
+    CHECK(f.exchange.updates_after(b).last == f.buckets[b].last_slice);
+  }
+  const auto at_once = make_exchange({.buckets = f.buckets, .update_at_once = true}, f.mirror,
+                                     f.compute, f.gradients.data());
+  for (std::size_t b = 0; b < f.buckets.size(); ++b) {
+    const bool last = b + 1 == f.buckets.size();
+    CHECK(at_once->updates_after(b).first == 0);
+    CHECK(at_once->updates_after(b).last == (last ? 5 : 0));
+  }
+}
+
+TEST_CASE("the exact exchange keeps ranks equal and has no state", "[exchange]") {
+  Fixture f;
+  CHECK(f.exchange.keeps_ranks_equal());
+  test::SoloControl control;
+  CHECK(f.exchange.save(control).empty());
+  CHECK_NOTHROW(load_state(f.exchange, model::CheckpointHeader().exchange, {}, "step-7.h5"));
+  CHECK_THROWS_WITH(load_state(f.exchange, "exact", {{"error", "bytes"}}, "step-7.h5"),
+                    Catch::Contains("step-7.h5: ") && Catch::Contains("'error'"));
+}
+
+TEST_CASE("a checkpoint of another exchange is an error that names both and the file",
+          "[exchange]") {
+  Fixture f;
+  CHECK_THROWS_WITH(load_state(f.exchange, "local", {}, "step-7.h5"),
+                    Catch::Contains("step-7.h5 was written with the exchange 'local'") &&
+                        Catch::Contains("this run has 'exact'"));
 }

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "comm/two_level/shared_memory.hpp"
+
+namespace lockstep::comm {
+
+/// What the ranks of a node do with the data of a sum, in this order.
+enum class Stage : std::size_t { gave, summed, took };
+
+/// The shared memory of a node's ranks: for each rank some slots of `slot_floats`, and how far the
+/// rank is. The ranks make the same sums in the same order; sum i uses slot i % slots.
+/// **Thread safety:** each process uses its part from one thread. A rank writes only to its own
+/// slots and counts. A count is written after the data that it announces and read before it.
+class NodeSegment {
+ public:
+  static constexpr std::size_t slots = 4;
+  static std::size_t bytes(std::size_t ranks, std::size_t slot_floats);
+
+  NodeSegment(SharedMemory memory, std::size_t ranks, std::size_t mine, std::size_t slot_floats)
+      : memory_(std::move(memory)), ranks_(ranks), mine_(mine), slot_floats_(slot_floats) {}
+
+  std::size_t ranks() const { return ranks_; }
+  std::size_t mine() const { return mine_; }  ///< this rank's number on the node
+  float* slot(std::size_t rank, std::uint64_t sum) const;
+
+  /// This rank has done this for all sums before `sum`: it is the next one.
+  bool is_next(Stage stage, std::uint64_t sum) const { return count(mine_, stage) == sum; }
+  void tell(Stage stage, std::uint64_t sum) { count(mine_, stage).store(sum + 1); }
+  bool all_have(Stage stage, std::uint64_t sum) const { return missing(stage, sum).empty(); }
+  /// Numbers of the ranks that have not done this for `sum`.
+  std::vector<std::size_t> missing(Stage stage, std::uint64_t sum) const;
+  /// All ranks have taken what was in the slot before.
+  bool slot_is_free(std::uint64_t sum) const {
+    return sum < slots || all_have(Stage::took, sum - slots);
+  }
+
+ private:
+  using Count = std::atomic<std::uint64_t>;
+  static_assert(Count::is_always_lock_free, "processes share counts");
+  struct alignas(64) Counts {
+    std::array<Count, 3> of_stage;  ///< sums
+  };
+  Count& count(std::size_t rank, Stage stage) const;
+
+  SharedMemory memory_;
+  std::size_t ranks_, mine_, slot_floats_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,157 @@
+#include "comm/two_level/two_level_sum.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/combine.hpp"
+#include "lockstep/comm/rank_list.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr std::size_t line_floats = 16;     // chunks start at cache lines
+constexpr std::size_t piece_of_sum = 8192;  // floats that stay in the cache while they are added
+
+}  // namespace
+
+// The data is given at once if possible: then the other ranks need nothing more from this one until
+// their chunks are summed.
+TwoLevelSum::TwoLevelSum(Overlay& overlay, std::shared_ptr<TwoLevelChannel> channel,
+                         Elements floats, std::string name)
+    : Operation(overlay, floats),
+      owned_channel_(std::move(channel)),
+      channel_(*owned_channel_),
+      segment_(channel_.segment),
+      data_(static_cast<float*>(floats.data)),
+      count_(floats.count),
+      name_(std::move(name)),
+      sum_(channel_.next++) {
+  step();
+}
+
+bool TwoLevelSum::advance() {
+  bool moved = false;
+  while (state_ != State::done && step()) moved = true;
+  if (moved) {
+    deadline_.reset();
+    countdown_.reset();
+    activity::moved();
+  } else {
+    wait_for_node();
+  }
+  return state_ == State::done;
+}
+
+TwoLevelSum::Chunk TwoLevelSum::chunk_of(std::size_t owner) const {
+  const std::size_t even = (count_ + channel_.owners - 1) / channel_.owners;
+  const std::size_t most = (even + line_floats - 1) / line_floats * line_floats;
+  const std::size_t begin = std::min(count_, owner < channel_.owners ? most * owner : count_);
+  return {begin, std::min(most, count_ - begin)};
+}
+
+/// True when the operation has come to its next state.
+bool TwoLevelSum::step() {
+  const auto next = [this](bool moved, State state) {
+    if (moved) state_ = state;
+    return moved;
+  };
+  switch (state_) {
+    case State::giving:
+      return next(give(), State::adding);
+    case State::adding:
+      return next(add(), State::across);
+    case State::across:
+      return next(go_across(), State::arriving);
+    case State::arriving:
+      return next(share(), State::taking);
+    case State::taking:
+      return next(take(), State::done);
+    case State::done:
+      break;
+  }
+  return false;
+}
+
+bool TwoLevelSum::give() {
+  if (!segment_.is_next(Stage::gave, sum_) || !owns_memory() || !segment_.slot_is_free(sum_))
+    return false;
+  std::copy_n(data_, count_, segment_.slot(segment_.mine(), sum_));
+  segment_.tell(Stage::gave, sum_);
+  return true;
+}
+
+/// Adds this rank's chunk of all ranks of the node, in the order of the ranks.
+bool TwoLevelSum::add() {
+  if (!segment_.all_have(Stage::gave, sum_)) return false;
+  const auto add_floats = combine_of(ElementType::f32, Reduction::sum).combine;
+  const Chunk chunk = chunk_of(segment_.mine());
+  channel_.total.resize(piece_of_sum);
+  for (std::size_t done = 0; done < chunk.size; done += piece_of_sum) {
+    const std::size_t at = chunk.begin + done, size = std::min(piece_of_sum, chunk.size - done);
+    std::copy_n(segment_.slot(0, sum_) + at, size, channel_.total.data());
+    for (std::size_t rank = 1; rank < segment_.ranks(); ++rank)
+      add_floats(channel_.total.data(), segment_.slot(rank, sum_) + at, size);
+    std::copy_n(channel_.total.data(), size, data_ + at);
+  }
+  return true;
+}
+
+bool TwoLevelSum::go_across() {
+  if (!has_turn()) return false;
+  const Chunk chunk = chunk_of(segment_.mine());
+  issue([&] {
+    if (channel_.across)
+      channel_.across->all_reduce(elements(data_ + chunk.begin, chunk.size), Reduction::sum, name_,
+                                  channel_.across->network());
+  });
+  return true;
+}
+
+/// Shows the node the sum of this rank's chunk, in the place from which only this rank has read.
+bool TwoLevelSum::share() {
+  if (!segment_.is_next(Stage::summed, sum_) || !arrived()) return false;
+  const Chunk chunk = chunk_of(segment_.mine());
+  std::copy_n(data_ + chunk.begin, chunk.size, segment_.slot(segment_.mine(), sum_) + chunk.begin);
+  segment_.tell(Stage::summed, sum_);
+  return true;
+}
+
+bool TwoLevelSum::take() {
+  if (!segment_.is_next(Stage::took, sum_) || !segment_.all_have(Stage::summed, sum_)) return false;
+  for (std::size_t owner = 0; owner < channel_.owners; ++owner) {
+    const Chunk chunk = chunk_of(owner);
+    if (owner == segment_.mine()) continue;
+    std::copy_n(segment_.slot(owner, sum_) + chunk.begin, chunk.size, data_ + chunk.begin);
+  }
+  segment_.tell(Stage::took, sum_);
+  return true;
+}
+
+/// What this operation needs from the ranks of the node; nothing while it waits for others.
+std::optional<Stage> TwoLevelSum::awaited() const {
+  if (state_ == State::adding) return Stage::gave;
+  if (state_ == State::taking) return Stage::summed;
+  return std::nullopt;
+}
+
+void TwoLevelSum::wait_for_node() {
+  const std::optional<Stage> stage = awaited();
+  if (!stage) return;
+  if (!countdown_) {
+    deadline_ = channel_.flat.make_deadline(name_, channel_.node_ranks);
+    countdown_.emplace(channel_.deadline_s);
+  }
+  if (deadline_) return deadline_->poll();
+  if (!countdown_->over()) return;
+  std::vector<int> absent;
+  for (const std::size_t rank : segment_.missing(*stage, sum_))
+    absent.push_back(channel_.node_ranks[rank]);
+  throw Error(fmt::format("{}: {} did not arrive within {} s", name_, rank_list(absent),
+                          channel_.deadline_s));
+}
+
+}  // namespace lockstep::comm

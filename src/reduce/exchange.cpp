@@ -1,0 +1,34 @@
+#include "lockstep/reduce/exchange.hpp"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "lockstep/base/error.hpp"
+#include "reduce/exact.hpp"
+
+namespace lockstep::reduce {
+
+void load_state(Exchange& exchange, const std::string& saved_by, const ExchangeState& state,
+                const std::string& origin) {
+  require(saved_by == exchange.name(),
+          fmt::format("{} was written with the exchange '{}', but this run has '{}': keep the "
+                      "exchange of the run",
+                      origin, saved_by, exchange.name()));
+  try {
+    exchange.load(state);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", origin, error.what()));
+  }
+}
+
+std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, comm::Communicator& communicator,
+                                        device::Stream& compute, float* gradients) {
+  switch (spec.kind) {
+    case ExchangeKind::exact:
+      return std::make_unique<ExactExchange>(std::move(spec), communicator, compute, gradients);
+  }
+  throw Error("this exchange does not exist");
+}
+
+}  // namespace lockstep::reduce

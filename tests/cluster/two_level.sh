@@ -1,0 +1,50 @@
+#!/bin/bash
+# All-reduces on four nodes of two ranks, over links of 1 Gb/s: what the nodes send to each other, and
+# a training over two levels that is interrupted.
+# computes: eight ranks add
+source "$(dirname "$0")/../support/cluster.bash"
+cluster 4
+for node in "$node1" "$node2" "$node3" "$node4"; do mini shape "$node" rate=1gbit; done
+
+# share NAME: the bytes that this scheme sent, as a share of its formula's.
+share() { sed -n "s/^$1 .*, \([0-9.]*\) of the formula.*/\1/p" <<<"$said"; }
+
+# close_to_formula NAME: packets, answers and MPI's own messages take up to 8 %.
+close_to_formula() {
+  awk -v share="$(share "$1")" 'BEGIN { exit !(share != "" && share >= 1 && share <= 1.08) }'
+}
+
+run srun -N4 --ntasks-per-node=2 --mpi=pmix "$(dirname "$LOCKSTEP")/bench/two_level" 25 25 3
+((status == 0)) && says '^8 ranks on 4 nodes' && says "^flat .*formula's 300.00" &&
+  says "^two-level .*formula's 150.00" && close_to_formula flat && close_to_formula two-level
+verdict $? 'over two levels, nodes send each byte 2 (nodes - 1) times: half of what flat ones send'
+sed 's/^/    /' <<<"$said"
+
+"$LOCKSTEP" pack --from shapes --out small --train-rows 512 --val-rows 64 --resize 16 >pack.log 2>&1
+train() {
+  run srun -N4 --ntasks-per-node=2 --mpi=pmix "$LOCKSTEP" train --data.train small/train \
+    --batch 64 --epochs 2 --threads 1 --data.workers 1 "$@"
+}
+
+train --out whole
+((status == 0)) && says 'all-reduces over two levels: 8 ranks on 4 node' &&
+  says 'buckets of [0-9]+ MB: an all-reduce takes' &&
+  grep -q 'all-reduce = "two-level"' whole/config.toml &&
+  grep -Eq 'bucket-mb = [1-9]' whole/config.toml
+verdict $? 'a training on four nodes of two ranks sums over two levels, and notes its buckets'
+
+train --out parts --stop-after 11
+train --out parts --resume auto
+tensors whole/checkpoints/step-00000016.h5 >whole.txt
+tensors parts/checkpoints/step-00000016.h5 >parts.txt
+((status == 0)) && ! says 'may differ' && [[ -s whole.txt ]] && cmp whole.txt parts.txt
+verdict $? 'interrupted and resumed, it ends with the same bits'
+
+train --out flat --comm.all-reduce flat
+train --out began-flat --comm.all-reduce flat --stop-after 11
+train --out began-flat --resume auto
+tensors flat/checkpoints/step-00000016.h5 >flat.txt
+tensors began-flat/checkpoints/step-00000016.h5 >began-flat.txt
+((status == 0)) && ! says 'may differ' && ! says 'two levels' && [[ -s flat.txt ]] &&
+  cmp flat.txt began-flat.txt
+verdict $? 'a run that began with flat all-reduces stays flat'
