@@ -110,7 +110,7 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
   exchange_ =
       reduce::make_exchange({.kind = spec_.exchange,
                              .buckets = buckets_of(parameters_->layout(), spec_.bucket_bytes),
-                             .update_at_once = backend::has_loss_scale(spec_.program.precision)},
+                             .update_at_once = updates_at_once(spec_)},
                             communicator_, backend_.device().compute(),
                             parameters_->device_pointer(backend::Part::gradients));
   timeline_ = backend_.device().make_timeline();

@@ -4,7 +4,7 @@
 
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/comm/record.hpp"
-#include "lockstep/observe/stragglers.hpp"
+#include "lockstep/observe/rank_times.hpp"
 
 using namespace lockstep;
 using namespace lockstep::comm;
@@ -32,11 +32,12 @@ class Crowd final : public MeetingControl {
 /// The bytes of what a run's loop does through Control in 100 steps.
 std::size_t bytes_of_steps(int world) {
   Crowd control(world);
-  observe::StragglerWatch stragglers("node1", "data");
+  const Nodes nodes(std::vector<RankPlace>(static_cast<std::size_t>(world), {"m1", "node1"}));
+  observe::RankTimes times(nodes, "data");
   for (int step = 0; step < 100; ++step) {
     control.sum({2.5, 8, 3, 0, 0}, "step");
     control.any(false, "evaluation batch");
-    stragglers.add({}, control);
+    times.add({}, control);
   }
   disagreement(control, "0123abcd", "weight audit");
   join_records<std::string>(control, {}, "bad rows");
