@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/backend/precision.hpp"
+#include "lockstep/backend/recompute.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/optim/rule.hpp"
 
@@ -33,6 +34,8 @@ struct ProgramSpec {
   /// Training in fp16 on a GPU: each convolution also computes what it can of the batch norms
   /// before and after it.
   bool fuse_norms = false;
+  /// What backward makes again instead of keeping it; the same bits in any case.
+  Recompute recompute;
 };
 
 /// Sums over the rows that are not padding.
@@ -46,6 +49,7 @@ struct MemoryPlan {
   std::size_t activations = 0;  ///< all intermediate values, after planning by liveness
   std::size_t without_reuse = 0;
   std::size_t workspace = 0;  ///< libraries' scratch, weight copies
+  double made_again = 0;      ///< share of forward's operations that backward repeats
 };
 
 /// A network compiled for one micro-batch size and precision. To run it: load a batch, then run

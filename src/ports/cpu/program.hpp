@@ -12,6 +12,7 @@ namespace lockstep::cpu {
 class SharedBlock {
  public:
   std::shared_ptr<HostMemory> of_size(std::size_t bytes);
+  std::size_t size() const { return size_; }
 
  private:
   std::size_t size_ = 0;
@@ -33,22 +34,30 @@ class CpuProgram final : public backend::Program {
   const backend::Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
   backend::Metrics take_metrics() override { return head_->take_metrics(); }
   void copy_logits(std::span<float> logits) const override { head_->copy_logits(logits); }
-  backend::MemoryPlan memory() const override;
+  backend::MemoryPlan memory() const override { return memory_; }
 
  private:
   void make_runners();
   void allocate(SharedBlock& block);
+  void place(SharedBlock& block);
   void make_tapes();
+  backend::Tape make_backward(bool accumulate);
+  std::size_t workspace() const;
   void run_forward(std::size_t region);
+  void run_again(std::size_t region);
   void run_backward(std::size_t region, bool accumulate);
+  template <class Call>
+  void on_lanes(const Call& call) const;
 
   nn::Network network_;
   backend::ProgramSpec spec_;
   Team& team_;
   Context context_;
+  std::unique_ptr<Lifetimes> lifetimes_;
   Image image_;
   std::vector<std::unique_ptr<Runner>> runners_;
   HeadRunner* head_ = nullptr;
+  backend::MemoryPlan memory_;
   backend::Tape forward_, backward_[2];
 };
 

@@ -8,7 +8,7 @@ namespace lockstep::cpu {
 /// lane.
 class HeadRunner final : public Runner {
  public:
-  HeadRunner(Context& context, std::size_t index) : Runner(context, index) {}
+  HeadRunner(Context& context, std::size_t number) : Runner(context, number) {}
   void plan() override;
   void forward(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;

@@ -31,13 +31,9 @@ void PoolRunner::plan() {
   in_bytes_ = c.network.nodes[node.inputs[0]].shape.count() * bytes_of(c.storage);
   for (const std::size_t rows : chunk_sizes(c.regions[unit.level]))
     prepared_.emplace(rows, prepare(rows));
-  std::size_t last = unit.level;
-  for (const std::size_t reader : unit.readers) last = std::max(last, c.units[reader].level);
-  const std::size_t now = c.forward_time(unit.level);
-  const std::size_t until = c.spec.training ? std::max(last, c.backward_time(unit.level)) : last;
-  output_ = c.buffer(out_bytes_ * c.spec.batch, now, until);
+  output_ = c.value_buffer(out_bytes_ * c.spec.batch, index);
   if (!c.spec.training) return;
-  workspace_ = c.buffer(workspace_bytes_ * c.spec.batch, now, until);
+  workspace_ = c.value_buffer(workspace_bytes_ * c.spec.batch, index);
   sum_ = c.scratch(unit.level, out_bytes_);
   if (!inline_input()) dinput_ = c.scratch(unit.level, in_bytes_);
 }
