@@ -36,6 +36,9 @@ struct ProgramSpec {
   bool fuse_norms = false;
   /// What backward makes again instead of keeping it; the same bits in any case.
   Recompute recompute;
+  /// Micro-batches in flight: how many may have run forward before their backward. What a
+  /// micro-batch keeps in between takes memory in each slot; the rest is shared.
+  std::size_t slots = 1;
 };
 
 /// Sums over the rows that are not padding.
@@ -59,6 +62,9 @@ class Program {
  public:
   virtual ~Program() = default;
   virtual const ProgramSpec& spec() const = 0;
+  /// Which of the spec's slots all later calls are about, until the next call; 0 at first. A tape
+  /// runs to its end before another slot's begins. Throws Error for a slot that does not exist.
+  virtual void select(std::size_t slot) = 0;
   virtual void load(const data::Batch& batch) = 0;
   /// Starts to copy the next batch to the device while the current one is processed. The batch must
   /// stay alive until it has been loaded and backward has finished. The batch that is already

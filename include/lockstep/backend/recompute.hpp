@@ -26,6 +26,7 @@ struct Recompute {
 
 /// "auto", "none" or the number of segments, as in --recompute. Throws InputError naming `key`.
 Recompute parse_recompute(const std::string& text, const std::string& key);
+std::string to_string(const Recompute& recompute);  ///< what parse_recompute() reads
 
 /// Consecutive segments [first, last) of a network, handled alike. A segment is what lies between
 /// two neighbouring cut points.

@@ -59,6 +59,10 @@ class Lifetimes {
   bool made_again(std::size_t unit) const;
   /// Nothing for the value of a unit that is not kept.
   std::optional<Lives> lives(const BufferRequest& request) const;
+  /// True when forward writes it and backward reads it.
+  bool outlives_forward(const Life& life) const {
+    return life.first < regions_ && life.last >= regions_;
+  }
   /// A step of the tape after forward: a region's backward, or its forward again.
   struct Step {
     std::size_t region;

@@ -57,22 +57,9 @@ class Choice {
   }
 
  private:
-  Placement place(Spans spans) {
+  Placement place(const Spans& spans) {
     lifetimes_.choose(spans);
-    Placement placement;
-    placement.spans = std::move(spans);
-    for (const BufferRequest& request : requests_) {
-      const auto lives = lifetimes_.lives(request);
-      std::size_t first = 0;
-      if (lives) first = placement.planner.add(request.bytes, lives->life.first, lives->life.last);
-      std::size_t again = first;
-      if (lives && lives->again)
-        again = placement.planner.add(request.bytes, lives->again->first, lives->again->last);
-      placement.buffers[0].push_back(first);
-      placement.buffers[1].push_back(again);
-    }
-    placement.planner.place();
-    return placement;
+    return Placement(requests_, lifetimes_, spec_.slots);
   }
 
   Placement keep_limit(const Chain& chain) {
@@ -85,11 +72,11 @@ class Choice {
     if (auto placement = within(chain, budget)) return std::move(*placement);
     Placement least = place(chain.least_memory());
     require(
-        least.planner.total() <= budget,
+        least.total() <= budget,
         fmt::format("memory-limit = {} is too small: a micro-batch of {} rows of {} in {} needs "
                     "at least {} bytes, with all that can be made again",
                     limit, spec_.batch, network_.name, to_string(spec_.precision),
-                    least.planner.total() + bounds_.fixed));
+                    least.total() + bounds_.fixed));
     return least;
   }
 
@@ -99,7 +86,7 @@ class Choice {
     std::size_t limit = budget;
     while (const auto spans = chain.fewest_operations(limit)) {
       Placement placement = place(*spans);
-      if (placement.planner.total() <= budget) return placement;
+      if (placement.total() <= budget) return placement;
       limit = std::min(limit, chain.peak(*spans)) - 1;
     }
     return std::nullopt;
@@ -114,6 +101,33 @@ class Choice {
 };
 
 }  // namespace
+
+Placement::Placement(const std::vector<BufferRequest>& requests, const Lifetimes& lifetimes,
+                     std::size_t slots)
+    : slots_(slots) {
+  for (const BufferRequest& request : requests) {
+    const std::optional<Lives> lives = lifetimes.lives(request);
+    Place first, again;
+    if (lives) {
+      first.in_slot = slots > 1 && lifetimes.outlives_forward(lives->life);
+      first.buffer =
+          (first.in_slot ? slot_ : shared_).add(request.bytes, lives->life.first, lives->life.last);
+      again = first;
+      if (lives->again)
+        again.buffer = shared_.add(request.bytes, lives->again->first, lives->again->last);
+    }
+    places_[0].push_back(first);
+    places_[1].push_back(again);
+  }
+  shared_.place();
+  slot_.place();
+}
+
+std::size_t Placement::offset(std::size_t request, bool after_forward, std::size_t slot) const {
+  const Place& place = places_[after_forward][request];
+  return place.in_slot ? shared_.total() + slot * slot_.total() + slot_.offset(place.buffer)
+                       : shared_.offset(place.buffer);
+}
 
 std::vector<std::size_t> cut_units(const nn::Network& network, const std::vector<Unit>& units) {
   const std::vector<std::size_t> points = nn::cut_points(network);

@@ -14,12 +14,27 @@ namespace lockstep::cpu {
 /// The units at the network's cut points whose values can be kept, in order.
 std::vector<std::size_t> cut_units(const nn::Network& network, const std::vector<Unit>& units);
 
-/// The places of all buffers in one block, for one choice of what is made again.
-struct Placement {
-  std::vector<backend::Span> spans;
-  backend::MemoryPlanner planner;
-  /// By request: the buffer in the planner in forward, and after it.
-  std::vector<std::size_t> buffers[2];
+/// The places of all buffers in one block, for one choice of what is made again. With several
+/// slots, what a micro-batch keeps from forward to backward has a place in each slot, after what
+/// all share.
+class Placement {
+ public:
+  Placement(const std::vector<BufferRequest>& requests, const Lifetimes& lifetimes,
+            std::size_t slots);
+  std::size_t offset(std::size_t request, bool after_forward, std::size_t slot) const;
+  std::size_t total() const { return shared_.total() + slots_ * slot_.total(); }
+  std::size_t without_reuse() const {
+    return shared_.without_reuse() + slots_ * slot_.without_reuse();
+  }
+
+ private:
+  struct Place {
+    bool in_slot = false;
+    std::size_t buffer = 0;
+  };
+  std::size_t slots_;
+  backend::MemoryPlanner shared_, slot_;
+  std::vector<Place> places_[2];  // by request
 };
 
 /// What a program's memory has to keep to, in bytes.

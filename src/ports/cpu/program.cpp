@@ -33,7 +33,7 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
       team_(team),
       context_(network_, spec_, parameters, storage_of(spec.precision), team.lanes()),
       image_(context_) {
-  check(spec.batch > 0, "a program needs at least one row");
+  check(spec.batch > 0 && spec.slots > 0, "a program needs at least one row and one slot");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
   context_.units = lower(network_);
   context_.regions = make_regions(network_, context_.units, spec_.batch, context_.lanes,
@@ -88,12 +88,15 @@ void CpuProgram::place(SharedBlock& block) {
   const Placement placement =
       place_buffers(network_, spec_, units, context_.requests,
                     {.fixed = parameters + workspace(), .available = block.size()}, *lifetimes_);
-  for (const bool after_forward : {false, true})
-    for (const std::size_t buffer : placement.buffers[after_forward])
-      context_.places[after_forward].push_back(placement.planner.offset(buffer));
+  context_.places.resize(spec_.slots);
+  for (std::size_t slot = 0; slot < spec_.slots; ++slot)
+    for (const bool after_forward : {false, true})
+      for (std::size_t request = 0; request < context_.requests.size(); ++request)
+        context_.places[slot][after_forward].push_back(
+            placement.offset(request, after_forward, slot));
   for (std::size_t u = 0; u < units.size(); ++u) context_.kept.push_back(lifetimes_->kept(u));
-  memory_ = {.activations = placement.planner.total(),
-             .without_reuse = placement.planner.without_reuse(),
+  memory_ = {.activations = placement.total(),
+             .without_reuse = placement.without_reuse(),
              .workspace = workspace(),
              .made_again = share_made_again(network_, units, *lifetimes_)};
   context_.block = block.of_size(memory_.activations);
@@ -103,6 +106,11 @@ std::size_t CpuProgram::workspace() const {
   const std::size_t scratch =
       *std::max_element(context_.scratch_of_region.begin(), context_.scratch_of_region.end());
   return context_.lanes * (scratch + context_.library_scratch);
+}
+
+void CpuProgram::select(std::size_t slot) {
+  check(slot < spec_.slots, fmt::format("a program of {} slots has no slot {}", spec_.slots, slot));
+  context_.slot = slot;
 }
 
 void CpuProgram::make_tapes() {

@@ -26,10 +26,13 @@ class CpuProgram final : public backend::Program {
   CpuProgram(const nn::Network& network, const backend::ProgramSpec& spec,
              CpuParameters& parameters, Team& team, SharedBlock& block, std::size_t chunk_bytes);
   const backend::ProgramSpec& spec() const override { return spec_; }
+  void select(std::size_t slot) override;
   void load(const data::Batch& batch) override;
   void load_normalised(std::span<const float> images,
                        std::span<const data::Target> targets) override;
-  void set_scalars(const optim::StepScalars& scalars) override { context_.scalars = scalars; }
+  void set_scalars(const optim::StepScalars& scalars) override {
+    context_.scalars_of_slot[context_.slot] = scalars;
+  }
   const backend::Tape& forward() const override { return forward_; }
   const backend::Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
   backend::Metrics take_metrics() override { return head_->take_metrics(); }

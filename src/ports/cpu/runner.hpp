@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <dnnl.hpp>
 #include <memory>
@@ -61,7 +62,8 @@ struct Context {
         parameters(parameters_),
         kernels(cpu::kernels(storage_)),
         storage(storage_),
-        lanes(std::min(lanes_at_most, spec_.batch)) {}
+        lanes(std::min(lanes_at_most, spec_.batch)),
+        scalars_of_slot(spec_.slots) {}
 
   const nn::Network& network;
   const backend::ProgramSpec& spec;
@@ -72,7 +74,9 @@ struct Context {
   std::vector<Unit> units;
   std::vector<Region> regions;
   std::vector<Runner*> runners;  ///< by unit
-  optim::StepScalars scalars;
+  std::size_t slot = 0;          ///< whose micro-batch runs
+  std::vector<optim::StepScalars> scalars_of_slot;
+  const optim::StepScalars& scalars() const { return scalars_of_slot[slot]; }
 
   std::vector<BufferRequest> requests;         ///< buffers of the whole batch
   std::vector<std::size_t> scratch_of_region;  ///< bytes that a lane needs in each region
@@ -81,8 +85,8 @@ struct Context {
   std::vector<HostMemory> lane_scratch, lane_library_scratch;
   std::vector<dnnl::stream> streams;  ///< one for each lane
 
-  /// Once planned, each buffer's place in the block: in forward, and in what comes after it.
-  std::vector<std::size_t> places[2];
+  /// Once planned, each buffer's place in the block, by slot: in forward, and in what comes after.
+  std::vector<std::array<std::vector<std::size_t>, 2>> places;
   std::vector<bool> kept;      ///< by unit: its value has a place
   bool after_forward = false;  ///< which of the places hold
 
@@ -113,7 +117,7 @@ struct Context {
   }
   template <class T = std::byte>
   T* at(std::size_t buffer) const {
-    return block->as<T>(places[after_forward][buffer]);
+    return block->as<T>(places[slot][after_forward][buffer]);
   }
   std::byte* lane_at(std::size_t lane, std::size_t offset) const {
     return lane_scratch[lane].data() + offset;
