@@ -51,6 +51,14 @@ class Costs {
         cost.forward = {in_, bytes(in_), bytes(out_)};
         cost.data_gradient = {in_, bytes(out_), bytes(in_)};
         break;
+      case Op::receive:
+        cost.forward = {0, 0, bytes(out_)};
+        cost.data_gradient = {0, bytes(out_), 0};
+        break;
+      case Op::send:
+        cost.forward = {0, bytes(in_), 0};
+        cost.data_gradient = {0, 0, bytes(in_)};
+        break;
       case Op::loss:  // an exponential, a sum, a difference and a product for each logit
         cost.forward = {4 * in_, bytes(in_), bytes(in_)};
         break;

@@ -25,6 +25,7 @@ Shape expected_shape(const Network& network, const Node& node) {
   };
   switch (node.op) {
     case Op::input:
+    case Op::receive:
       return network.input;
     case Op::conv:
       return windowed(node, in(0), node.shape.channels);
@@ -43,6 +44,7 @@ Shape expected_shape(const Network& network, const Node& node) {
     case Op::batch_norm:
     case Op::relu:
     case Op::loss:
+    case Op::send:
       return in(0);
   }
   throw Error("unknown op");
@@ -83,13 +85,16 @@ std::vector<Tensor> tensors(const Network& network) {
 
 void validate(const Network& network) {
   std::set<std::string> names;
-  check(!network.nodes.empty() && network.nodes.front().op == Op::input,
+  check(!network.nodes.empty(), network.name + ": a network has nodes");
+  const Op first = network.nodes.front().op, last = network.nodes.back().op;
+  check(first == Op::input || first == Op::receive,
         network.name + ": the first node must be the input");
-  check(network.nodes.back().op == Op::loss, network.name + ": the last node must be the loss");
+  check(last == Op::loss || last == Op::send, network.name + ": the last node must be the loss");
   for (std::size_t i = 0; i < network.nodes.size(); ++i) {
     const Node& node = network.nodes[i];
     check(names.insert(node.name).second, "two nodes are named " + node.name);
-    const std::size_t arity = node.op == Op::input ? 0 : node.op == Op::add ? 2 : 1;
+    const bool starts = node.op == Op::input || node.op == Op::receive;
+    const std::size_t arity = starts ? 0 : node.op == Op::add ? 2 : 1;
     check(node.inputs.size() == arity, node.name + ": wrong number of inputs");
     for (std::size_t input : node.inputs)
       check(input < i, node.name + ": an input does not come before it");

@@ -55,6 +55,15 @@ struct MemoryPlan {
   double made_again = 0;      ///< share of forward's operations that backward repeats
 };
 
+/// What passes one boundary of a stage for one micro-batch, in the program's own format. The two
+/// stages at a boundary have the same sizes, if they have the same batch and precision.
+struct Boundary {
+  std::span<std::byte> values;
+  /// One after the other from each reader of the values, and not yet added up, so that the sum is
+  /// rounded as in the whole network.
+  std::span<std::byte> gradients;
+};
+
 /// A network compiled for one micro-batch size and precision. To run it: load a batch, then run
 /// every step of forward(), then (in training) every step of backward(). The batch must stay alive
 /// until backward has finished.
@@ -77,6 +86,11 @@ class Program {
   virtual const Tape& forward() const = 0;
   /// accumulate: add to the gradients instead of replacing them.
   virtual const Tape& backward(bool accumulate) const = 0;
+  /// A stage's boundaries, for the selected slot; empty where the network has none. Before forward
+  /// the caller fills received().values, and before backward sent().gradients; the other two are
+  /// filled by forward and backward. received().values must stay until backward has finished.
+  virtual Boundary received() { return {}; }
+  virtual Boundary sent() { return {}; }
   virtual Metrics take_metrics() = 0;  ///< since the last call; synchronises on a GPU
   /// The logits of the last forward: [batch, classes].
   virtual void copy_logits(std::span<float> logits) const = 0;

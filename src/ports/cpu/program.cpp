@@ -55,11 +55,18 @@ void CpuProgram::make_runners() {
       case UnitKind::pool:
         runners_.push_back(std::make_unique<PoolRunner>(context_, u));
         break;
-      case UnitKind::head: {
-        auto head = std::make_unique<HeadRunner>(context_, u);
-        head_ = head.get();
-        runners_.push_back(std::move(head));
-      }
+      case UnitKind::head:
+        runners_.push_back(std::make_unique<HeadRunner>(context_, u));
+        head_ = static_cast<HeadRunner*>(runners_.back().get());
+        break;
+      case UnitKind::receive:
+        runners_.push_back(std::make_unique<ReceiveRunner>(context_, u));
+        receive_ = static_cast<ReceiveRunner*>(runners_.back().get());
+        break;
+      case UnitKind::send:
+        runners_.push_back(std::make_unique<SendRunner>(context_, u));
+        send_ = static_cast<SendRunner*>(runners_.back().get());
+        break;
     }
     context_.runners.push_back(runners_.back().get());
   }
@@ -105,7 +112,8 @@ void CpuProgram::place(SharedBlock& block) {
 std::size_t CpuProgram::workspace() const {
   const std::size_t scratch =
       *std::max_element(context_.scratch_of_region.begin(), context_.scratch_of_region.end());
-  return context_.lanes * (scratch + context_.library_scratch);
+  return context_.lanes * (scratch + context_.library_scratch) +
+         (receive_ ? receive_->bytes() : 0) + (send_ ? send_->bytes() : 0);
 }
 
 void CpuProgram::select(std::size_t slot) {
@@ -143,15 +151,21 @@ void CpuProgram::load(const data::Batch& batch) {
   check(batch.capacity == spec_.batch,
         "the batch does not have the size that the program was compiled for");
   image_.load(batch.images);
-  head_->load(batch.targets);
+  if (head_) head_->load(batch.targets);
 }
 
 void CpuProgram::load_normalised(std::span<const float> images,
                                  std::span<const data::Target> targets) {
-  check(images.size() == spec_.batch * network_.input.count() && targets.size() == spec_.batch,
+  const std::size_t values = receive_ ? 0 : spec_.batch * network_.input.count();
+  check(images.size() == values && targets.size() == (head_ ? spec_.batch : 0),
         "the input does not have the size that the program was compiled for");
   image_.load_normalised(images.data());
-  head_->load(targets.data());
+  if (head_) head_->load(targets.data());
+}
+
+void CpuProgram::copy_logits(std::span<float> logits) const {
+  check(head_, "only a network's last stage makes logits");
+  head_->copy_logits(logits);
 }
 
 template <class Call>

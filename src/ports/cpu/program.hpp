@@ -2,6 +2,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "ports/cpu/team.hpp"
+#include "ports/cpu/units/boundary_runner.hpp"
 #include "ports/cpu/units/head_runner.hpp"
 #include "ports/cpu/units/image.hpp"
 
@@ -35,8 +36,14 @@ class CpuProgram final : public backend::Program {
   }
   const backend::Tape& forward() const override { return forward_; }
   const backend::Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
-  backend::Metrics take_metrics() override { return head_->take_metrics(); }
-  void copy_logits(std::span<float> logits) const override { head_->copy_logits(logits); }
+  backend::Boundary received() override {
+    return receive_ ? receive_->boundary() : backend::Boundary{};
+  }
+  backend::Boundary sent() override { return send_ ? send_->boundary() : backend::Boundary{}; }
+  backend::Metrics take_metrics() override {
+    return head_ ? head_->take_metrics() : backend::Metrics{};
+  }
+  void copy_logits(std::span<float> logits) const override;
   backend::MemoryPlan memory() const override { return memory_; }
 
  private:
@@ -59,7 +66,9 @@ class CpuProgram final : public backend::Program {
   std::unique_ptr<Lifetimes> lifetimes_;
   Image image_;
   std::vector<std::unique_ptr<Runner>> runners_;
-  HeadRunner* head_ = nullptr;
+  HeadRunner* head_ = nullptr;  // nullptr in a stage without it, like the next two
+  ReceiveRunner* receive_ = nullptr;
+  SendRunner* send_ = nullptr;
   backend::MemoryPlan memory_;
   backend::Tape forward_, backward_[2];
 };

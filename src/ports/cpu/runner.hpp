@@ -150,6 +150,8 @@ class Runner {
   virtual const std::byte* value(const Chunk& chunk) = 0;
   /// What this unit adds to the gradient of its input for these stripes; same shape as the input.
   virtual const std::byte* input_gradient(const Chunk& chunk) = 0;
+  /// The second of two gradients that come through a boundary; else nullptr.
+  virtual const std::byte* second_gradient(const Chunk&) { return nullptr; }
   /// The arena's slices whose gradients this unit makes.
   virtual std::vector<std::size_t> slices() const { return {}; }
 

@@ -6,6 +6,7 @@ namespace lockstep::cpu {
 
 Image::Image(Context& context)
     : c(context), row_values_(context.network.input.count()), rows_(context.spec.slots) {
+  if (c.network.nodes.front().op != nn::Op::input) return;  // a later stage
   const std::size_t channels = c.network.input.channels;
   check(48 % channels == 0, "48 values must be whole pixels: 1 to 4 channels");
   check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,

@@ -130,6 +130,8 @@ void PointRunner::backward(const Chunk& chunk) {
     check(unit.readers.size() <= 2, unit.name + ": the CPU backend sums at most two gradients");
     for (std::size_t i = 0; i < unit.readers.size(); ++i)
       contributions[i] = c.runners[unit.readers[i]]->input_gradient(chunk);
+    if (unit.readers.size() == 1)
+      contributions[1] = c.runners[unit.readers[0]]->second_gradient(chunk);
   }
   BatchNorm& norm = main().norm;
   ConvRunner* skip = skip_conv();

@@ -111,11 +111,13 @@ std::byte* PoolRunner::dinput_at(const Chunk& chunk) const {
 
 const std::byte* PoolRunner::output_gradient(const Chunk& chunk) {
   const std::byte* first = c.runners[unit.readers[0]]->input_gradient(chunk);
-  if (unit.readers.size() == 1) return first;
-  check(unit.readers.size() == 2, unit.name + ": the CPU backend sums at most two gradients");
+  check(unit.readers.size() <= 2, unit.name + ": the CPU backend sums at most two gradients");
+  const std::byte* second = unit.readers.size() == 2
+                                ? c.runners[unit.readers[1]]->input_gradient(chunk)
+                                : c.runners[unit.readers[0]]->second_gradient(chunk);
+  if (!second) return first;
   std::byte* sum = c.lane_at(chunk.lane, sum_);
-  c.kernels.sum(first, c.runners[unit.readers[1]]->input_gradient(chunk),
-                chunk.count * out_bytes_ / bytes_of(c.storage), sum);
+  c.kernels.sum(first, second, chunk.count * out_bytes_ / bytes_of(c.storage), sum);
   return sum;
 }
 
