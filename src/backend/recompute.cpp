@@ -24,8 +24,7 @@ Recompute parse_recompute(const std::string& text, const std::string& key) {
 
 std::string to_string(const Recompute& recompute) {
   if (recompute.mode == Recompute::Mode::none) return "none";
-  return recompute.mode == Recompute::Mode::automatic ? "auto"
-                                                      : std::to_string(recompute.segments);
+  return recompute.mode == Recompute::Mode::automatic ? "auto" : std::to_string(recompute.segments);
 }
 
 /// The best way to a place in the chain, among those that are not worse in both figures.

@@ -38,10 +38,10 @@ std::vector<ConfigKey> top_keys() {
           .needs("precision", is_fp16, "it has engines for fp16 only"),
       key("recompute", &C::recompute,
           "which values backward makes again instead of keeping them: none; N: those inside N "
-          "segments of the network; auto: as few as memory-limit allows")
+          "segments of the network; auto: as few as memory-limit allows (CPU backend)")
           .bookkeeping(),
       key("memory-limit", &C::memory_limit,
-          "bytes for the parameters and the values of a rank's step (0: a GPU's free memory)")
+          "recompute = auto: bytes for the parameters, values and scratch of a rank's step")
           .needs("recompute", is_recompute_auto, "'auto' keeps the limit")
           .bookkeeping(),
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),

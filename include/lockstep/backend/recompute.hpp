@@ -19,8 +19,7 @@ struct Recompute {
   };
   Mode mode = Mode::none;
   std::size_t segments = 0;
-  /// automatic: bytes of the parameters and the program together. 0: the device's free memory; a
-  /// CPU needs a number.
+  /// automatic: bytes of the parameters, the values and the scratch together.
   std::size_t memory_limit = 0;
 };
 
