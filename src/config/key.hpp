@@ -35,6 +35,8 @@ template <>
 inline constexpr TomlKind kind_of<bool> = TomlKind::boolean;
 template <Number T>
 inline constexpr TomlKind kind_of<T> = TomlKind::number;
+template <>
+inline constexpr TomlKind kind_of<backend::Recompute> = TomlKind::text;
 
 template <std::floating_point T>
 void parse_key(const std::string& text, const std::string& key, T& value) {
@@ -55,6 +57,11 @@ void parse_key(const std::string& text, const std::string& key, bool& value);
 void parse_key(const std::string& text, const std::string& key, std::string& value);
 void parse_key(const std::string& text, const std::string& key, std::vector<std::uint64_t>& value);
 
+inline void parse_key(const std::string& text, const std::string& key, backend::Recompute& value) {
+  value = backend::parse_recompute(text, key);
+}
+
+inline std::string show_key(const backend::Recompute& value) { return to_string(value); }
 inline std::string show_key(const std::string& value) { return value; }
 inline std::string show_key(const std::vector<std::uint64_t>& value) { return join(value, ","); }
 template <Enumerated T>

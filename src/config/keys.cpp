@@ -10,6 +10,9 @@ using optim::Decay;
 
 // Conditions under which keys have an effect.
 bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
+bool is_recompute_auto(const C& c) {
+  return c.recompute.mode == backend::Recompute::Mode::automatic;
+}
 bool may_cut_boxes(const C& c) { return c.data.crop != CropChoice::random; }
 bool has_momentum(const C& c) { return c.optim.momentum > 0; }
 bool is_lars(const C& c) { return c.optim.rule == optim::Rule::lars; }
@@ -34,6 +37,14 @@ std::vector<ConfigKey> top_keys() {
       key("fuse-norms", &C::fuse_norms,
           "in fp16: fuse batch norms into the convolutions before and after them where possible")
           .needs("precision", is_fp16, "it has engines for fp16 only"),
+      key("recompute", &C::recompute,
+          "which values backward makes again instead of keeping them: none; N: those inside N "
+          "segments of the network; auto: as few as memory-limit allows (CPU backend)")
+          .bookkeeping(),
+      key("memory-limit", &C::memory_limit,
+          "recompute = auto: bytes for the parameters, values and scratch of a rank's step")
+          .needs("recompute", is_recompute_auto, "'auto' keeps the limit")
+          .bookkeeping(),
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
       key("backend", &C::backend, "where to compute"),
       key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)")

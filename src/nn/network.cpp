@@ -19,6 +19,9 @@ Shape windowed(const Node& node, const Shape& in, std::size_t channels) {
           (in.width + 2 * node.padding - node.kernel) / node.stride + 1};
 }
 
+bool starts_network(Op op) { return op == Op::input || op == Op::receive; }
+bool ends_network(Op op) { return op == Op::loss || op == Op::send; }
+
 }  // namespace
 
 std::size_t Tensor::count() const {
@@ -52,7 +55,7 @@ std::vector<Tensor> tensors(const Network& network) {
   return all;
 }
 
-std::size_t arity(Op op) { return op == Op::input ? 0 : op == Op::add ? 2 : 1; }
+std::size_t arity(Op op) { return starts_network(op) ? 0 : op == Op::add ? 2 : 1; }
 
 Shape output_shape(const Network& network, const Node& node) {
   const auto in = [&](std::size_t i) -> const Shape& {
@@ -61,6 +64,7 @@ Shape output_shape(const Network& network, const Node& node) {
   require(node.stride >= 1 && node.kernel >= 1, node.name + ": a stride or window of 0 pixels");
   switch (node.op) {
     case Op::input:
+    case Op::receive:
       return network.input;
     case Op::conv:
       return windowed(node, in(0), node.shape.channels);
@@ -84,6 +88,7 @@ Shape output_shape(const Network& network, const Node& node) {
       return in(0);
     case Op::batch_norm:
     case Op::relu:
+    case Op::send:
       return in(0);
   }
   throw Error("unknown op");
@@ -91,14 +96,14 @@ Shape output_shape(const Network& network, const Node& node) {
 
 void validate(const Network& network) {
   std::set<std::string> names;
-  require(!network.nodes.empty() && network.nodes.front().op == Op::input,
+  require(!network.nodes.empty() && starts_network(network.nodes.front().op),
           network.name + ": the first node must be the input");
-  require(network.nodes.back().op == Op::loss, network.name + ": the last node must be the loss");
+  require(ends_network(network.nodes.back().op), network.name + ": the last node must be the loss");
   for (std::size_t i = 0; i < network.nodes.size(); ++i) {
     const Node& node = network.nodes[i];
     require(names.insert(node.name).second, "two nodes are named " + node.name);
-    require((node.op == Op::input) == (i == 0), node.name + ": only the first node is the input");
-    require((node.op == Op::loss) == (i + 1 == network.nodes.size()),
+    require(starts_network(node.op) == (i == 0), node.name + ": only the first node is the input");
+    require(ends_network(node.op) == (i + 1 == network.nodes.size()),
             node.name + ": only the last node is the loss");
     require(node.inputs.size() == arity(node.op), node.name + ": wrong number of inputs");
     for (std::size_t input : node.inputs)

@@ -120,6 +120,9 @@ void log_run(const config::Config& config, const backend::Backend& backend, int 
                         trainer.exchange().buckets().size(),
                         human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse))));
+  if (memory.made_again > 0)
+    log::info(fmt::format("recompute: backward makes {:.0f} % of forward again",
+                          100 * memory.made_again));
   log::info(observe::summarise(config));
   log::info(fmt::format("files of this run: {}", config.out));
 }

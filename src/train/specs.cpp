@@ -151,6 +151,8 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
   spec.deterministic = config.deterministic;
   spec.fuse_norms = config.fuse_norms;
   spec.keeps_average = config.optim.ema > 0;
+  spec.recompute = config.recompute;
+  spec.recompute.memory_limit = config.memory_limit;
   spec.label_smoothing = config.optim.label_smoothing;
   spec.mean = data.mean;
   spec.stddev = data.stddev;

@@ -229,6 +229,19 @@ TEST_CASE(
   CHECK_THROWS_AS(backend->compile(network, spec, *parameters), InputError);
 }
 
+TEST_CASE("what only the CPU backend can do is an error that says so", "[backend]") {
+  const nn::Network network = bottlenecks();
+  const auto backend = make_cuda_backend(0);
+  ProgramSpec spec;
+  spec.mean = spec.stddev = std::vector<float>(network.input.channels, 1.f);
+  spec.recompute.mode = Recompute::Mode::automatic;
+  CHECK_THROWS_WITH(backend->require_fit(network, spec),
+                    Contains("recompute = auto needs the CPU backend"));
+  spec.recompute = {};
+  spec.slots = 2;
+  CHECK_THROWS_WITH(backend->require_fit(network, spec), Contains("one micro-batch is in flight"));
+}
+
 TEST_CASE("a GPU or library that will not do is reported with what was found and what is needed",
           "[backend]") {
   const auto absence = [](const auto& change) {

@@ -127,6 +127,8 @@ Oracle::Values Oracle::run(std::size_t index) {
       return {loss / static_cast<double>(rows_)};
     }
     case Op::input:
+    case Op::receive:
+    case Op::send:
       break;
   }
   throw Error("the oracle does not know this node");
@@ -254,6 +256,8 @@ void Oracle::differentiate(std::size_t index, const Values& dy) {
       break;
     }
     case Op::input:
+    case Op::receive:
+    case Op::send:
       return;
   }
   add_gradient(input, dx);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/backend/precision.hpp"
+#include "lockstep/backend/recompute.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/optim/rule.hpp"
 
@@ -35,6 +36,11 @@ struct ProgramSpec {
   bool fuse_norms = false;
   /// Its parameters keep an average of the weights: counted where memory is planned.
   bool keeps_average = false;
+  /// What backward makes again instead of keeping it; the same bits in any case.
+  Recompute recompute;
+  /// Micro-batches in flight: how many may have run forward before their backward. What a
+  /// micro-batch keeps in between takes memory in each slot; the rest is shared.
+  std::size_t slots = 1;
 };
 
 /// Sums over the rows that are not padding.
@@ -48,6 +54,16 @@ struct MemoryPlan {
   std::size_t activations = 0;  ///< all intermediate values, after planning by liveness
   std::size_t without_reuse = 0;
   std::size_t workspace = 0;  ///< libraries' scratch, weight copies
+  double made_again = 0;      ///< share of forward's operations that backward repeats
+};
+
+/// What passes one boundary of a stage for one micro-batch, in the program's own format. The two
+/// stages at a boundary have the same sizes, if they have the same batch and precision.
+struct Boundary {
+  std::span<std::byte> values;
+  /// One after the other from each reader of the values, and not yet added up, so that the sum is
+  /// rounded as in the whole network.
+  std::span<std::byte> gradients;
 };
 
 /// A network compiled for one micro-batch size and precision. To run it: load a batch, then run
@@ -57,6 +73,9 @@ class Program {
  public:
   virtual ~Program() = default;
   virtual const ProgramSpec& spec() const = 0;
+  /// Which of the spec's slots all later calls are about, until the next call; 0 at first. A tape
+  /// runs to its end before another slot's begins. Throws Error for a slot that does not exist.
+  virtual void select(std::size_t slot) = 0;
   virtual void load(const data::Batch& batch) = 0;
   /// Starts to copy the next batch to the device while the current one is processed. The batch must
   /// stay alive until it has been loaded and backward has finished. The batch that is already
@@ -69,6 +88,11 @@ class Program {
   virtual const Tape& forward() const = 0;
   /// accumulate: add to the gradients instead of replacing them.
   virtual const Tape& backward(bool accumulate) const = 0;
+  /// A stage's boundaries, for the selected slot; empty where the network has none. Before forward
+  /// the caller fills received().values, and before backward sent().gradients; the other two are
+  /// filled by forward and backward. received().values must stay until backward has finished.
+  virtual Boundary received() { return {}; }
+  virtual Boundary sent() { return {}; }
   virtual Metrics take_metrics() = 0;  ///< since the last call; synchronises on a GPU
   /// The logits of the last forward: [batch, classes].
   virtual void copy_logits(std::span<float> logits) const = 0;

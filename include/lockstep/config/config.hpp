@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/backend/precision.hpp"
+#include "lockstep/backend/recompute.hpp"
 #include "lockstep/config/choices.hpp"
 #include "lockstep/data/sampler.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -32,6 +33,8 @@ struct Config {
   backend::Precision precision = backend::Precision::fp32;
   bool deterministic = false;
   bool fuse_norms = false;
+  backend::Recompute recompute;
+  std::size_t memory_limit = 0;
   std::uint64_t seed = 1;
   BackendChoice backend = BackendChoice::automatic;
   std::size_t threads = 0;

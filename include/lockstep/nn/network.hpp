@@ -18,7 +18,9 @@ enum class Op {
   subsample_pad,
   global_avg_pool,
   linear,
-  loss
+  loss,
+  receive,  ///< the start of a later stage: a value that an earlier stage made
+  send      ///< the end of an earlier stage
 };
 
 /// Rows are implied: every value of the network is [rows, height, width, channels].
@@ -40,11 +42,14 @@ struct Node {
   float momentum = 0.1f;  ///< batch norm: share of the newest statistics in the running ones
   /// Batch norm: scale starts at 0 (the last of a residual branch, on request).
   bool zero_init = false;
+  /// send: gradients that come back, one from each reader of the value in the next stage.
+  std::size_t gradients = 1;
 };
 
 /// A network is a list of nodes in an order in which they can run: the first is the input, the last
-/// the loss. It holds no code: a backend compiles it. Everything that ranks must agree on follows
-/// from it alone.
+/// the loss. A stage of a network begins with `receive`, or ends with `send`, instead; `input` is
+/// then the shape of what it receives. It holds no code: a backend compiles it. Everything that
+/// ranks must agree on follows from it alone.
 struct Network {
   std::string name;
   Shape input;

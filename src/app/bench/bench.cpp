@@ -92,6 +92,13 @@ void add_floor(const backend::Floor& floor, Json& json) {
   json["floor_reached"] = shortest_ms / json["step_ms"].get<double>();
 }
 
+/// Adds a rank's memory of a step, without the parameters.
+void add_memory(const backend::MemoryPlan& memory, Json& json) {
+  json["activation_bytes"] = memory.activations;
+  json["workspace_bytes"] = memory.workspace;
+  json["made_again"] = memory.made_again;
+}
+
 /// The steps of the tape in the format of chrome://tracing and Perfetto.
 Json chrome_trace(const TapeTimes& times) {
   Json events = Json::array();
@@ -213,6 +220,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
     if (alone) one_step(*launch.control, *alone, data, options.batch, &without);
   }
   Json json = to_json(options, world, *compute.backend, with, without, peak, first_step_s);
+  add_memory(trainer.memory(), json);
   if (floor) add_floor(*floor, json);
   if (options.times_tape()) {
     const TapeTimes times = time_tape(options, *compute.backend, trainer, data);

@@ -18,6 +18,8 @@ void StepOptions::add_to(Arguments app) {
       .shows_default();
   app.add_flag("--share-gpu", share_gpu, "ranks may use one GPU together (for tests)");
   app.add_flag("--fuse-norms", fuse_norms, "as for lockstep train");
+  app.add("--recompute", recompute, "as for lockstep train").shows_default();
+  add_count(app, "--memory-limit", memory_limit, {}, "as for lockstep train");
   add_count(app, "--batch", batch, a_batch, "rows of all ranks together");
   add_count(app, "--image", image, an_image_or_usual,
             "side of the images; 0: 32 or 224, by the model");
@@ -48,6 +50,8 @@ train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world) c
   spec.program.batch = batch / static_cast<std::size_t>(world);
   spec.program.precision = backend::parse_precision(precision);
   spec.program.fuse_norms = fuse_norms;
+  spec.program.recompute = backend::parse_recompute(recompute, "--recompute");
+  spec.program.recompute.memory_limit = memory_limit;
   spec.program.mean = std::vector<float>(network.input.channels, 0.5f);
   spec.program.stddev = std::vector<float>(network.input.channels, 0.25f);
   spec.weight_decay = 1e-4f;

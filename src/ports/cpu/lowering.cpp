@@ -44,7 +44,7 @@ class Lowering {
         if (node.shape.channels % 16 != 0) refuse(i, "its channels are not a multiple of 16");
         unit.kind = UnitKind::conv;
         unit.bn = readers_[i][0];
-        if (node.inputs[0] != 0) unit.input = value(node.inputs[0], i);
+        if (network_.nodes[node.inputs[0]].op != Op::input) unit.input = value(node.inputs[0], i);
         put(unit);
         return;
       case Op::relu:
@@ -65,6 +65,15 @@ class Lowering {
         put(unit);
         return;
       }
+      case Op::receive:
+        unit.kind = UnitKind::receive;
+        put(unit);
+        return;
+      case Op::send:
+        unit.kind = UnitKind::send;
+        unit.input = value(node.inputs[0], i);
+        put(unit);
+        return;
       case Op::input:
         return;
       case Op::batch_norm:

@@ -9,14 +9,15 @@
 
 namespace lockstep::cpu {
 
-/// What the CPU backend turns a network into: units of four kinds.
+/// What the CPU backend turns a network into: units of six kinds.
 /// - conv: a convolution, and the sums for the batch norm after it, made while its output is in
 /// cache;
 /// - point: relu(bn(conv) [+ skip]); its region runs it when more than one unit reads it, otherwise
 /// its only reader runs it;
 /// - pool: max pooling;
-/// - head: global average pooling, linear layer and loss.
-enum class UnitKind { conv, point, pool, head };
+/// - head: global average pooling, linear layer and loss;
+/// - receive, send: what passes the boundaries of a stage.
+enum class UnitKind { conv, point, pool, head, receive, send };
 
 struct Unit {
   UnitKind kind = UnitKind::conv;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.hpp"
+#include "ports/cpu/memory.hpp"
 #include "ports/cpu/units/pool_runner.hpp"
 
 namespace lockstep::cpu {
@@ -32,7 +33,7 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
       team_(team),
       context_(network_, spec_, parameters, storage_of(spec.precision), team.lanes()),
       image_(context_) {
-  check(spec.batch > 0, "a program needs at least one row");
+  check(spec.batch > 0 && spec.slots > 0, "a program needs at least one row and one slot");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
   context_.units = lower(network_);
   context_.regions = make_regions(network_, context_.units, spec_.batch, context_.lanes,
@@ -54,11 +55,18 @@ void CpuProgram::make_runners() {
       case UnitKind::pool:
         runners_.push_back(std::make_unique<PoolRunner>(context_, u));
         break;
-      case UnitKind::head: {
-        auto head = std::make_unique<HeadRunner>(context_, u);
-        head_ = head.get();
-        runners_.push_back(std::move(head));
-      }
+      case UnitKind::head:
+        runners_.push_back(std::make_unique<HeadRunner>(context_, u));
+        head_ = static_cast<HeadRunner*>(runners_.back().get());
+        break;
+      case UnitKind::receive:
+        runners_.push_back(std::make_unique<ReceiveRunner>(context_, u));
+        receive_ = static_cast<ReceiveRunner*>(runners_.back().get());
+        break;
+      case UnitKind::send:
+        runners_.push_back(std::make_unique<SendRunner>(context_, u));
+        send_ = static_cast<SendRunner*>(runners_.back().get());
+        break;
     }
     context_.runners.push_back(runners_.back().get());
   }
@@ -67,8 +75,7 @@ void CpuProgram::make_runners() {
 void CpuProgram::allocate(SharedBlock& block) {
   context_.scratch_of_region.assign(context_.regions.size(), 0);
   for (auto& runner : runners_) runner->plan();
-  context_.planner.place();
-  context_.block = block.of_size(context_.planner.total());
+  place(block);
   const std::size_t scratch =
       *std::max_element(context_.scratch_of_region.begin(), context_.scratch_of_region.end());
   for (std::size_t lane = 0; lane < context_.lanes; ++lane) {
@@ -79,84 +86,140 @@ void CpuProgram::allocate(SharedBlock& block) {
   for (auto& runner : runners_) runner->bind();
 }
 
+/// Decides what backward makes again, and places all buffers.
+void CpuProgram::place(SharedBlock& block) {
+  const std::vector<Unit>& units = context_.units;
+  lifetimes_ = std::make_unique<Lifetimes>(units, context_.regions.size(),
+                                           cut_units(network_, units), spec_.training);
+  const std::size_t parameters = 3 * sizeof(float) * context_.parameters.layout().size;
+  const Placement placement =
+      place_buffers(network_, spec_, units, context_.requests,
+                    {.fixed = parameters + workspace(), .available = block.size()}, *lifetimes_);
+  context_.places.resize(spec_.slots);
+  for (std::size_t slot = 0; slot < spec_.slots; ++slot)
+    for (const bool after_forward : {false, true})
+      for (std::size_t request = 0; request < context_.requests.size(); ++request)
+        context_.places[slot][after_forward].push_back(
+            placement.offset(request, after_forward, slot));
+  for (std::size_t u = 0; u < units.size(); ++u) context_.kept.push_back(lifetimes_->kept(u));
+  memory_ = {.activations = placement.total(),
+             .without_reuse = placement.without_reuse(),
+             .workspace = workspace(),
+             .made_again = share_made_again(network_, units, *lifetimes_)};
+  context_.block = block.of_size(memory_.activations);
+}
+
+std::size_t CpuProgram::workspace() const {
+  const std::size_t scratch =
+      *std::max_element(context_.scratch_of_region.begin(), context_.scratch_of_region.end());
+  return context_.lanes * (scratch + context_.library_scratch) +
+         (receive_ ? receive_->bytes() : 0) + (send_ ? send_->bytes() : 0);
+}
+
+void CpuProgram::select(std::size_t slot) {
+  check(slot < spec_.slots, fmt::format("a program of {} slots has no slot {}", spec_.slots, slot));
+  context_.slot = slot;
+}
+
 void CpuProgram::make_tapes() {
   for (std::size_t r = 0; r < context_.regions.size(); ++r)
     forward_.push_back({context_.regions[r].name, [this, r] { run_forward(r); }, {}});
   if (!spec_.training) return;
-  for (const bool accumulate : {false, true}) {
-    for (std::size_t r = context_.regions.size(); r-- > 0;) {
-      const Region& region = context_.regions[r];
-      backend::TapeStep step{
-          region.name + " backward", [this, r, accumulate] { run_backward(r, accumulate); }, {}};
-      for (const std::size_t u : region.units) {
-        const auto slices = runners_[u]->slices();
-        step.final_slices.insert(step.final_slices.end(), slices.begin(), slices.end());
-      }
-      backward_[accumulate].push_back(std::move(step));
+  for (const bool accumulate : {false, true}) backward_[accumulate] = make_backward(accumulate);
+}
+
+backend::Tape CpuProgram::make_backward(bool accumulate) {
+  backend::Tape tape;
+  for (const auto& [region, again] : lifetimes_->after_forward()) {
+    const Region& at = context_.regions[region];
+    if (again) {
+      tape.push_back({at.name + " again", [this, r = region] { run_again(r); }, {}});
+      continue;
     }
+    backend::TapeStep step{
+        at.name + " backward", [this, r = region, accumulate] { run_backward(r, accumulate); }, {}};
+    for (const std::size_t u : at.units) {
+      const auto slices = runners_[u]->slices();
+      step.final_slices.insert(step.final_slices.end(), slices.begin(), slices.end());
+    }
+    tape.push_back(std::move(step));
   }
+  return tape;
 }
 
 void CpuProgram::load(const data::Batch& batch) {
   check(batch.capacity == spec_.batch,
         "the batch does not have the size that the program was compiled for");
   image_.load(batch.images);
-  head_->load(batch.targets);
+  if (head_) head_->load(batch.targets);
 }
 
 void CpuProgram::load_normalised(std::span<const float> images,
                                  std::span<const data::Target> targets) {
-  check(images.size() == spec_.batch * network_.input.count() && targets.size() == spec_.batch,
+  const std::size_t values = receive_ ? 0 : spec_.batch * network_.input.count();
+  check(images.size() == values && targets.size() == (head_ ? spec_.batch : 0),
         "the input does not have the size that the program was compiled for");
   image_.load_normalised(images.data());
-  head_->load(targets.data());
+  if (head_) head_->load(targets.data());
+}
+
+void CpuProgram::copy_logits(std::span<float> logits) const {
+  check(head_, "only a network's last stage makes logits");
+  head_->copy_logits(logits);
+}
+
+template <class Call>
+void CpuProgram::on_lanes(const Call& call) const {
+  team_.run([&](std::size_t lane) {
+    if (lane < context_.lanes) call(lane);
+  });
 }
 
 void CpuProgram::run_forward(std::size_t r) {
   const Region& region = context_.regions[r];
-  const auto each_unit = [&](const auto& call) {
-    for (const std::size_t u : region.units) call(*runners_[u]);
-  };
-  team_.run([&](std::size_t lane) {
-    if (lane < context_.lanes) each_unit([&](Runner& runner) { runner.before_forward(lane); });
+  context_.after_forward = false;
+  on_lanes([&](std::size_t lane) {
+    for (const std::size_t u : region.units) runners_[u]->before_forward(lane);
   });
-  team_.run([&](std::size_t lane) {
-    if (lane >= context_.lanes) return;
+  on_lanes([&](std::size_t lane) {
     for (const Chunk& chunk : region.lanes[lane])
-      each_unit([&](Runner& runner) { runner.forward(chunk); });
+      for (const std::size_t u : region.units) runners_[u]->forward(chunk);
+  });
+}
+
+void CpuProgram::run_again(std::size_t r) {
+  const Region& region = context_.regions[r];
+  context_.after_forward = true;
+  const std::optional<std::size_t> kept = lifetimes_->cut_in(r);
+  on_lanes([&](std::size_t lane) {
+    for (const std::size_t u : region.units)
+      if (u != kept) runners_[u]->before_again(lane);
+  });
+  on_lanes([&](std::size_t lane) {
+    for (const Chunk& chunk : region.lanes[lane])
+      for (const std::size_t u : region.units)
+        if (u != kept) runners_[u]->forward_again(chunk);
   });
 }
 
 void CpuProgram::run_backward(std::size_t r, bool accumulate) {
   const Region& region = context_.regions[r];
+  context_.after_forward = true;
   const auto each_unit = [&](const auto& call) {
     for (std::size_t i = region.units.size(); i-- > 0;) call(*runners_[region.units[i]]);
   };
-  team_.run([&](std::size_t lane) {
-    if (lane < context_.lanes)
-      each_unit([&](Runner& runner) { runner.before_backward(lane, accumulate); });
+  on_lanes([&](std::size_t lane) {
+    each_unit([&](Runner& runner) { runner.before_backward(lane, accumulate); });
   });
-  team_.run([&](std::size_t lane) {
-    if (lane >= context_.lanes) return;
+  on_lanes([&](std::size_t lane) {
     for (const Chunk& chunk : region.lanes[lane]) {
       for (const std::size_t u : region.units) runners_[u]->recompute(chunk);
       each_unit([&](Runner& runner) { runner.backward(chunk); });
     }
   });
-  team_.run([&](std::size_t lane) {
-    if (lane < context_.lanes)
-      each_unit([&](Runner& runner) { runner.after_backward(lane, accumulate); });
+  on_lanes([&](std::size_t lane) {
+    each_unit([&](Runner& runner) { runner.after_backward(lane, accumulate); });
   });
-}
-
-backend::MemoryPlan CpuProgram::memory() const {
-  backend::MemoryPlan plan;
-  plan.activations = context_.planner.total();
-  plan.without_reuse = context_.planner.without_reuse();
-  const std::size_t scratch =
-      *std::max_element(context_.scratch_of_region.begin(), context_.scratch_of_region.end());
-  plan.workspace = context_.lanes * (scratch + context_.library_scratch);
-  return plan;
 }
 
 }  // namespace lockstep::cpu

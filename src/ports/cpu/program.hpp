@@ -2,6 +2,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "ports/cpu/team.hpp"
+#include "ports/cpu/units/boundary_runner.hpp"
 #include "ports/cpu/units/head_runner.hpp"
 #include "ports/cpu/units/image.hpp"
 
@@ -12,6 +13,7 @@ namespace lockstep::cpu {
 class SharedBlock {
  public:
   std::shared_ptr<HostMemory> of_size(std::size_t bytes);
+  std::size_t size() const { return size_; }
 
  private:
   std::size_t size_ = 0;
@@ -25,30 +27,49 @@ class CpuProgram final : public backend::Program {
   CpuProgram(const nn::Network& network, const backend::ProgramSpec& spec,
              CpuParameters& parameters, Team& team, SharedBlock& block, std::size_t chunk_bytes);
   const backend::ProgramSpec& spec() const override { return spec_; }
+  void select(std::size_t slot) override;
   void load(const data::Batch& batch) override;
   void load_normalised(std::span<const float> images,
                        std::span<const data::Target> targets) override;
-  void set_scalars(const optim::StepScalars& scalars) override { context_.scalars = scalars; }
+  void set_scalars(const optim::StepScalars& scalars) override {
+    context_.scalars_of_slot[context_.slot] = scalars;
+  }
   const backend::Tape& forward() const override { return forward_; }
   const backend::Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
-  backend::Metrics take_metrics() override { return head_->take_metrics(); }
-  void copy_logits(std::span<float> logits) const override { head_->copy_logits(logits); }
-  backend::MemoryPlan memory() const override;
+  backend::Boundary received() override {
+    return receive_ ? receive_->boundary() : backend::Boundary{};
+  }
+  backend::Boundary sent() override { return send_ ? send_->boundary() : backend::Boundary{}; }
+  backend::Metrics take_metrics() override {
+    return head_ ? head_->take_metrics() : backend::Metrics{};
+  }
+  void copy_logits(std::span<float> logits) const override;
+  backend::MemoryPlan memory() const override { return memory_; }
 
  private:
   void make_runners();
   void allocate(SharedBlock& block);
+  void place(SharedBlock& block);
   void make_tapes();
+  backend::Tape make_backward(bool accumulate);
+  std::size_t workspace() const;
   void run_forward(std::size_t region);
+  void run_again(std::size_t region);
   void run_backward(std::size_t region, bool accumulate);
+  template <class Call>
+  void on_lanes(const Call& call) const;
 
   nn::Network network_;
   backend::ProgramSpec spec_;
   Team& team_;
   Context context_;
+  std::unique_ptr<Lifetimes> lifetimes_;
   Image image_;
   std::vector<std::unique_ptr<Runner>> runners_;
-  HeadRunner* head_ = nullptr;
+  HeadRunner* head_ = nullptr;  // nullptr in a stage without it, like the next two
+  ReceiveRunner* receive_ = nullptr;
+  SendRunner* send_ = nullptr;
+  backend::MemoryPlan memory_;
   backend::Tape forward_, backward_[2];
 };
 

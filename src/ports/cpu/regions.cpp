@@ -38,6 +38,7 @@ std::size_t chunk_budget(const Weight& weight, std::size_t chunk_bytes) {
 /// True when each pixel depends on that pixel alone, in the unit and in the readers that give it a
 /// gradient.
 bool pointwise(const nn::Network& network, const std::vector<Unit>& units, const Unit& unit) {
+  if (unit.kind == UnitKind::receive || unit.kind == UnitKind::send) return true;
   const nn::Node& node = network.nodes[unit.node];
   const auto needs_images = [&](std::size_t r) {
     return units[r].pad || units[r].kind == UnitKind::pool || units[r].kind == UnitKind::head;
@@ -58,7 +59,8 @@ std::size_t most_stripes(const nn::Network& network, const std::vector<Unit>& un
     if (!pointwise(network, units, unit)) return 1;
     const nn::Node& node = network.nodes[unit.node];
     divisor = std::gcd(divisor, node.shape.height);
-    divisor = std::gcd(divisor, network.nodes[node.inputs[0]].shape.height);
+    if (!node.inputs.empty())
+      divisor = std::gcd(divisor, network.nodes[node.inputs[0]].shape.height);
   }
   return divisor;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <dnnl.hpp>
 #include <memory>
@@ -8,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/backend/memory_plan.hpp"
 #include "lockstep/backend/program.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
+#include "ports/cpu/lifetimes.hpp"
 #include "ports/cpu/lowering.hpp"
 #include "ports/cpu/parameters.hpp"
 
@@ -61,7 +62,8 @@ struct Context {
         parameters(parameters_),
         kernels(cpu::kernels(storage_)),
         storage(storage_),
-        lanes(std::min(lanes_at_most, spec_.batch)) {}
+        lanes(std::min(lanes_at_most, spec_.batch)),
+        scalars_of_slot(spec_.slots) {}
 
   const nn::Network& network;
   const backend::ProgramSpec& spec;
@@ -72,19 +74,36 @@ struct Context {
   std::vector<Unit> units;
   std::vector<Region> regions;
   std::vector<Runner*> runners;  ///< by unit
-  optim::StepScalars scalars;
+  std::size_t slot = 0;          ///< whose micro-batch runs
+  std::vector<optim::StepScalars> scalars_of_slot;
+  const optim::StepScalars& scalars() const { return scalars_of_slot[slot]; }
 
-  backend::MemoryPlanner planner;              ///< buffers of the whole batch
+  std::vector<BufferRequest> requests;         ///< buffers of the whole batch
   std::vector<std::size_t> scratch_of_region;  ///< bytes that a lane needs in each region
   std::size_t library_scratch = 0;             ///< bytes that oneDNN needs in a lane
   std::shared_ptr<HostMemory> block;  ///< shared with other programs: only one runs at a time
   std::vector<HostMemory> lane_scratch, lane_library_scratch;
   std::vector<dnnl::stream> streams;  ///< one for each lane
 
-  std::size_t forward_time(std::size_t region) const { return region; }
-  std::size_t backward_time(std::size_t region) const { return 2 * regions.size() - 1 - region; }
-  std::size_t buffer(std::size_t bytes, std::size_t first, std::size_t last) {
-    return planner.add(bytes, first, last);
+  /// Once planned, each buffer's place in the block, by slot: in forward, and in what comes after.
+  std::vector<std::array<std::vector<std::size_t>, 2>> places;
+  std::vector<bool> kept;      ///< by unit: its value has a place
+  bool after_forward = false;  ///< which of the places hold
+
+  std::size_t buffer(const BufferRequest& request) {
+    requests.push_back(request);
+    return requests.size() - 1;
+  }
+  /// A buffer for what `unit` makes in forward.
+  std::size_t value_buffer(std::size_t bytes, std::size_t unit) {
+    return buffer({BufferRequest::Kind::value, bytes, unit, 0, 0});
+  }
+  std::size_t forward_buffer(std::size_t bytes, std::size_t region) {
+    return buffer({BufferRequest::Kind::forward, bytes, 0, region, region});
+  }
+  /// Regions run backward from the last to the first: `from` is the later one.
+  std::size_t backward_buffer(std::size_t bytes, std::size_t from, std::size_t to) {
+    return buffer({BufferRequest::Kind::backward, bytes, 0, from, to});
   }
   /// Reserves a place in the lane's scratch of this region; returns its offset.
   std::size_t scratch(std::size_t region, std::size_t bytes_an_image) {
@@ -98,7 +117,7 @@ struct Context {
   }
   template <class T = std::byte>
   T* at(std::size_t buffer) const {
-    return block->as<T>(planner.offset(buffer));
+    return block->as<T>(places[slot][after_forward][buffer]);
   }
   std::byte* lane_at(std::size_t lane, std::size_t offset) const {
     return lane_scratch[lane].data() + offset;
@@ -108,15 +127,21 @@ struct Context {
 /// One unit of the network on the CPU. plan() tells how much memory it needs; bind() is called once
 /// the memory is there. Then, for each region: before_forward on every lane, a barrier, forward for
 /// every chunk, a barrier. Backward is the same, then another barrier and after_backward on every
-/// lane. In backward a region's units run in reverse.
+/// lane. In backward a region's units run in reverse. Before its backward a region may run forward
+/// again, to make values that were not kept.
 class Runner {
  public:
-  explicit Runner(Context& context, std::size_t index) : c(context), unit(context.units[index]) {}
+  Runner(Context& context, std::size_t number)
+      : c(context), index(number), unit(context.units[number]) {}
   virtual ~Runner() = default;
   virtual void plan() = 0;
   virtual void bind() {}
   virtual void before_forward(std::size_t /*lane*/) {}
   virtual void forward(const Chunk&) = 0;
+  /// The same for values that backward makes again. What a batch norm learnt from the whole batch
+  /// in forward stays.
+  virtual void before_again(std::size_t /*lane*/) {}
+  virtual void forward_again(const Chunk& chunk) { forward(chunk); }
   virtual void before_backward(std::size_t /*lane*/, bool /*accumulate*/) {}
   virtual void recompute(const Chunk&) {}  ///< in network order, before the chunk's backward
   virtual void backward(const Chunk&) {}
@@ -125,10 +150,13 @@ class Runner {
   virtual const std::byte* value(const Chunk& chunk) = 0;
   /// What this unit adds to the gradient of its input for these stripes; same shape as the input.
   virtual const std::byte* input_gradient(const Chunk& chunk) = 0;
+  /// The second of two gradients that come through a boundary; else nullptr.
+  virtual const std::byte* second_gradient(const Chunk&) { return nullptr; }
   /// The arena's slices whose gradients this unit makes.
   virtual std::vector<std::size_t> slices() const { return {}; }
 
   Context& c;
+  const std::size_t index;
   const Unit& unit;
 
  protected:

@@ -58,6 +58,9 @@ class Lowering {
         break;
       case nn::Op::global_avg_pool:
         return put_head(i);
+      case nn::Op::receive:
+      case nn::Op::send:
+        refuse(i, "stages of a network need the CPU backend");
       case nn::Op::add:
       case nn::Op::relu:
       case nn::Op::linear:

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/base/error.hpp"
 #include "ports/cuda/units/runner.hpp"
 
 namespace lockstep::cuda {
@@ -36,6 +37,7 @@ class CudaProgram final : public backend::Program {
   CudaProgram(const nn::Network& network, const backend::ProgramSpec& spec,
               CudaParameters& parameters, ProgramShares& shares);
   const backend::ProgramSpec& spec() const override { return spec_; }
+  void select(std::size_t slot) override { check(slot == 0, "a program on a GPU has one slot"); }
   void prefetch(const data::Batch& batch) override;
   void load(const data::Batch& batch) override;
   void load_normalised(std::span<const float> images,

@@ -317,6 +317,9 @@ TEST_CASE("a key that cannot have an effect is an error, and a resolved configur
   refused("[optim]\nmomentum = 0\nnesterov = true", "optim.nesterov");
   refused("optim.trust = 0.01", "the trust coefficient belongs to 'lars'");
   refused("fuse-norms = true", "precision is 'fp32'; it has engines for fp16 only");
+  refused("memory-limit = 1000", "recompute is 'none'; 'auto' keeps the limit");
+  accepted("recompute = \"auto\"\nmemory-limit = 1000");
+  accepted("recompute = \"12\"");
   refused("[data]\ncrop = \"random\"\nmin-area = 0.5", "data.min-area = 0.5");
   accepted("[optim]\ndecay = \"constant\"\nwarmup-epochs = 1\nwarmup-start = 0.01");
   accepted("[optim]\ndecay = \"step\"\nmilestones = [0, 8]\nfactor = 0.5");

@@ -18,7 +18,12 @@ void BatchNorm::plan(Context& context, std::size_t node_index, std::size_t stati
   beta_ = p.find(backend::Part::weights, node.name + ".bias");
   running_mean_ = p.find(backend::Part::weights, node.name + ".running_mean");
   running_var_ = p.find(backend::Part::weights, node.name + ".running_var");
-  for (auto* array : {&mean_, &inverse_deviation_, &scale_, &shift_}) array->resize(channels_);
+  moments_.resize(context.spec.slots);
+  for (Moments& m : moments_) {
+    m.variance.resize(channels_);
+    for (auto* array : {&m.mean, &m.inverse_deviation, &m.scale, &m.shift})
+      array->resize(channels_);
+  }
   if (!context.spec.training) return;
   dgamma_ = p.find(backend::Part::gradients, node.name + ".weight");
   dbeta_ = p.find(backend::Part::gradients, node.name + ".bias");
@@ -31,7 +36,6 @@ void BatchNorm::plan(Context& context, std::size_t node_index, std::size_t stati
   gradient_chunks_ = context.regions[gradient_region].chunks;
   sums_.resize(chunks_ * 2 * channels_);
   gradient_sums_.resize(gradient_chunks_ * 2 * channels_);
-  variance_.resize(channels_);
 }
 
 double* BatchNorm::sums(std::size_t chunk) {
@@ -47,6 +51,7 @@ double* BatchNorm::gradient_sums(std::size_t chunk) {
 }
 
 void BatchNorm::normalise(std::size_t begin, std::size_t end) {
+  Moments& m = moments_[context_->slot];
   for (std::size_t i = begin; i < end; ++i) {
     double mean = running_mean_[i], variance = running_var_[i];
     if (context_->spec.training) {
@@ -58,33 +63,34 @@ void BatchNorm::normalise(std::size_t begin, std::size_t end) {
       const double offset = sum / static_cast<double>(values_);
       mean += offset;  // the sums are of x - running mean
       variance = squares / static_cast<double>(values_) - offset * offset;
-      variance_[i] = variance = variance < 0 ? 0 : variance;
+      m.variance[i] = variance = variance < 0 ? 0 : variance;
     }
-    mean_[i] = static_cast<float>(mean);
-    inverse_deviation_[i] = static_cast<float>(1 / std::sqrt(variance + epsilon_));
-    scale_[i] = gamma_[i] * inverse_deviation_[i];
-    shift_[i] = beta_[i] - mean_[i] * scale_[i];
+    m.mean[i] = static_cast<float>(mean);
+    m.inverse_deviation[i] = static_cast<float>(1 / std::sqrt(variance + epsilon_));
+    m.scale[i] = gamma_[i] * m.inverse_deviation[i];
+    m.shift[i] = beta_[i] - m.mean[i] * m.scale[i];
   }
 }
 
 // With g the gradient of the normalised output and x' = (x - mean) / deviation:
 // dx = gamma / deviation * (g - mean(g) - x' * mean(g * x')).
 void BatchNorm::differentiate(std::size_t begin, std::size_t end, bool accumulate) {
+  const Moments& m = now();
   for (std::size_t i = begin; i < end; ++i) {
     double sum = 0, sum_x = 0;
     for (std::size_t k = 0; k < gradient_chunks_; ++k) {
       sum += gradient_sums_[k * 2 * channels_ + i];
       sum_x += gradient_sums_[(k * 2 + 1) * channels_ + i];
     }
-    const double n = static_cast<double>(values_), inverse = inverse_deviation_[i],
-                 scale = scale_[i];
-    a_[i] = scale_[i];
+    const double n = static_cast<double>(values_), inverse = m.inverse_deviation[i],
+                 scale = m.scale[i];
+    a_[i] = m.scale[i];
     b_[i] = static_cast<float>(-scale * inverse * inverse * sum_x / n);
     c_[i] = static_cast<float>(-scale * sum / n);
     const float dgamma = static_cast<float>(sum_x * inverse), dbeta = static_cast<float>(sum);
     dgamma_[i] = accumulate ? dgamma_[i] + dgamma : dgamma;
     dbeta_[i] = accumulate ? dbeta_[i] + dbeta : dbeta;
-    keep_statistics(i, mean_[i], variance_[i], accumulate);
+    keep_statistics(i, m.mean[i], m.variance[i], accumulate);
   }
 }
 
@@ -93,7 +99,7 @@ void BatchNorm::differentiate(std::size_t begin, std::size_t end, bool accumulat
 // one after the other.
 void BatchNorm::keep_statistics(std::size_t i, double mean, double variance, bool accumulate) {
   const double n = static_cast<double>(values_), unbiased = variance * n / std::max(n - 1, 1.0);
-  const double share = context_->scalars.statistics_share * momentum_;
+  const double share = context_->scalars().statistics_share * momentum_;
   const double fade = accumulate ? 1 - momentum_ : 0;
   mean_share_[i] = static_cast<float>((accumulate ? fade * mean_share_[i] : 0) + share * mean);
   var_share_[i] = static_cast<float>((accumulate ? fade * var_share_[i] : 0) + share * unbiased);

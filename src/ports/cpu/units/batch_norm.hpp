@@ -21,9 +21,9 @@ class BatchNorm {
   double* gradient_sums(std::size_t chunk);  ///< [2, channels] of g, g * (x - mean), set to zero
   void differentiate(std::size_t begin, std::size_t end, bool accumulate);
 
-  const float* mean() const { return mean_.data(); }
-  const float* scale() const { return scale_.data(); }
-  const float* shift() const { return shift_.data(); }
+  const float* mean() const { return now().mean.data(); }
+  const float* scale() const { return now().scale.data(); }
+  const float* shift() const { return now().shift.data(); }
   const float* a() const { return a_.data(); }
   const float* b() const { return b_.data(); }
   const float* c() const { return c_.data(); }
@@ -32,6 +32,13 @@ class BatchNorm {
  private:
   void keep_statistics(std::size_t channel, double mean, double variance, bool accumulate);
 
+  /// What one micro-batch's forward learns and its backward needs, by channel.
+  struct Moments {
+    std::vector<double> variance;
+    std::vector<float> mean, inverse_deviation, scale, shift;
+  };
+  const Moments& now() const { return moments_[context_->slot]; }
+
   Context* context_ = nullptr;
   std::size_t channels_ = 0, values_ = 0;  // values: summed over for each channel
   std::size_t chunks_ = 0, gradient_chunks_ = 0;
@@ -39,8 +46,9 @@ class BatchNorm {
   const float *gamma_ = nullptr, *beta_ = nullptr, *running_mean_ = nullptr,
               *running_var_ = nullptr;
   float *dgamma_ = nullptr, *dbeta_ = nullptr, *mean_share_ = nullptr, *var_share_ = nullptr;
-  std::vector<double> sums_, gradient_sums_, variance_;
-  std::vector<float> mean_, inverse_deviation_, scale_, shift_, a_, b_, c_;
+  std::vector<Moments> moments_;  // by slot
+  std::vector<double> sums_, gradient_sums_;
+  std::vector<float> a_, b_, c_;
   std::vector<std::size_t> slices_;
 };
 

@@ -7,8 +7,8 @@
 
 namespace lockstep::cpu {
 
-ConvRunner::ConvRunner(Context& context, std::size_t index, Image& image)
-    : Runner(context, index), image_(image) {}
+ConvRunner::ConvRunner(Context& context, std::size_t number, Image& image)
+    : Runner(context, number), image_(image) {}
 
 void ConvRunner::plan() {
   geometry_ = ConvGeometry::of(c.network, unit.node, c.storage);
@@ -24,23 +24,21 @@ void ConvRunner::plan() {
 
   const std::size_t reader = c.units[unit.readers[0]].level;
   norm.plan(c, unit.bn, unit.level, reader);
-  const std::size_t now = c.forward_time(unit.level);
-  x_ = c.buffer(geometry_.destination_bytes() * c.spec.batch, now,
-                c.spec.training ? c.backward_time(unit.level) : reader);
+  x_ = c.value_buffer(geometry_.destination_bytes() * c.spec.batch, index);
   copy_forward_ = formats_.forward != formats_.gradient;
   if (copy_forward_) {
-    forward_weights_ = c.buffer(formats_.forward.get_size(), now, now);
+    forward_weights_ = c.forward_buffer(formats_.forward.get_size(), unit.level);
     to_forward_ = WeightReorder(formats_.gradient, formats_.forward, c.lanes);
   }
   if (!unit.input) image_.plan(unit.level);
   if (c.spec.training) {
-    const std::size_t then = c.backward_time(unit.level);
+    const std::size_t r = unit.level;
     for (std::size_t lane = 1; lane < c.lanes; ++lane)
-      partials_.push_back(c.buffer(gradient_size_ * sizeof(float), then, then));
+      partials_.push_back(c.backward_buffer(gradient_size_ * sizeof(float), r, r));
     chunk_gradient_ = c.fixed_scratch(unit.level, gradient_size_ * sizeof(float));
     dx_ = c.scratch(unit.level, geometry_.destination_bytes());
     if (unit.input) {
-      backward_weights_ = c.buffer(formats_.backward_data.get_size(), then, then);
+      backward_weights_ = c.backward_buffer(formats_.backward_data.get_size(), r, r);
       to_backward_ = WeightReorder(formats_.gradient, formats_.backward_data, c.lanes);
       if (!inline_input_) dinput_ = c.scratch(unit.level, geometry_.source_bytes());
     }
@@ -80,9 +78,8 @@ void ConvRunner::bind_lane(Prepared& p, std::size_t lane, std::size_t count) {
   const memory source(stripe_.source(count), engine(), nullptr);
   const memory destination(stripe_.destination(count), engine(), nullptr);
   const memory scratch = library_scratch(c, lane);
-  const auto weights = copy_forward_ ? c.at<void>(forward_weights_) : static_cast<void*>(weights_);
   p.forward[lane] = {{DNNL_ARG_SRC, source},
-                     {DNNL_ARG_WEIGHTS, fixed(formats_.forward, weights)},
+                     {DNNL_ARG_WEIGHTS, fixed(formats_.forward, weights_)},
                      {DNNL_ARG_DST, destination},
                      {DNNL_ARG_SCRATCHPAD, scratch}};
   if (!c.spec.training) return;
@@ -104,16 +101,25 @@ const std::byte* ConvRunner::input(const Chunk& chunk) {
 
 void ConvRunner::before_forward(std::size_t lane) {
   if (inline_input_) inline_input_->before_forward(lane);
+  before_again(lane);
+}
+
+void ConvRunner::before_again(std::size_t lane) {
   if (copy_forward_)
     to_forward_.run(weights_, c.at<void>(forward_weights_), lane, c.lanes, c.streams[lane]);
 }
 
-void ConvRunner::forward(const Chunk& chunk) {
+void ConvRunner::forward_again(const Chunk& chunk) {
   Prepared& p = prepared(chunk);
   auto& arguments = p.forward[chunk.lane];
   arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(input(chunk)));
   arguments.at(DNNL_ARG_DST).set_data_handle(output(chunk));
+  if (copy_forward_) arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(c.at<void>(forward_weights_));
   p.primitives.forward.execute(c.streams[chunk.lane], arguments);
+}
+
+void ConvRunner::forward(const Chunk& chunk) {
+  forward_again(chunk);
   if (!c.spec.training) return;
   double* sums = norm.sums(chunk.index);
   c.kernels.statistics(output(chunk), chunk.share(geometry_.out_height * geometry_.out_width),

@@ -18,11 +18,13 @@ dnnl::memory library_scratch(const Context& context, std::size_t lane);
 /// gradient, the data gradient.
 class ConvRunner final : public Runner {
  public:
-  ConvRunner(Context& context, std::size_t index, Image& image);
+  ConvRunner(Context& context, std::size_t number, Image& image);
   void plan() override;
   void bind() override;
   void before_forward(std::size_t lane) override;
   void forward(const Chunk& chunk) override;
+  void before_again(std::size_t lane) override;
+  void forward_again(const Chunk& chunk) override;
   void before_backward(std::size_t lane, bool accumulate) override;
   void backward(const Chunk& chunk) override;
   void after_backward(std::size_t lane, bool accumulate) override;

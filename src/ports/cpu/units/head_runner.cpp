@@ -29,14 +29,17 @@ void HeadRunner::plan() {
   classes_ = node.shape.channels;
   weights_ = c.parameters.find(backend::Part::weights, node.name + ".weight");
   bias_ = c.parameters.find(backend::Part::weights, node.name + ".bias");
-  pooled_.resize(c.spec.batch * features_);
-  logits_.resize(c.spec.batch * classes_);
+  rows_.resize(c.spec.slots);
+  for (Rows& rows : rows_) {
+    rows.pooled.resize(c.spec.batch * features_);
+    rows.logits.resize(c.spec.batch * classes_);
+    if (c.spec.training) rows.dlogits.resize(rows.logits.size());
+  }
   metrics_.resize(c.lanes);
   if (!c.spec.training) return;
   dweights_ = c.parameters.find(backend::Part::gradients, node.name + ".weight");
   dbias_ = c.parameters.find(backend::Part::gradients, node.name + ".bias");
-  dpooled_.resize(pooled_.size());
-  dlogits_.resize(logits_.size());
+  dpooled_.resize(c.spec.batch * features_);
   place_ = c.scratch(c.units[*unit.input].level, input.count() * bytes_of(c.storage));
 }
 
@@ -45,37 +48,40 @@ void HeadRunner::forward(const Chunk& chunk) {
   const std::size_t image_bytes = pixels_ * features_ * bytes_of(c.storage);
   for (std::size_t r = 0; r < chunk.count; ++r)
     c.kernels.average(input + r * image_bytes, pixels_, features_,
-                      pooled_.data() + (chunk.first + r) * features_);
-  float* logits = logits_.data() + chunk.first * classes_;
+                      now().pooled.data() + (chunk.first + r) * features_);
+  float* logits = now().logits.data() + chunk.first * classes_;
   for (std::size_t r = 0; r < chunk.count; ++r) std::copy_n(bias_, classes_, logits + r * classes_);
-  multiply('N', 'T', chunk.count, classes_, features_, pooled_.data() + chunk.first * features_,
-           features_, weights_, features_, 1, logits, classes_);
+  multiply('N', 'T', chunk.count, classes_, features_,
+           now().pooled.data() + chunk.first * features_, features_, weights_, features_, 1, logits,
+           classes_);
   for (std::size_t row = chunk.first; row < chunk.first + chunk.count; ++row)
-    cross_entropy(logits_.data() + row * classes_, classes_, targets_[row], c.spec.label_smoothing,
-                  c.scalars.gradient_scale, metrics_[chunk.lane],
-                  c.spec.training ? dlogits_.data() + row * classes_ : nullptr);
+    cross_entropy(now().logits.data() + row * classes_, classes_, now().targets[row],
+                  c.spec.label_smoothing, c.scalars().gradient_scale, metrics_[chunk.lane],
+                  c.spec.training ? now().dlogits.data() + row * classes_ : nullptr);
 }
 
 void HeadRunner::backward(const Chunk& chunk) {
-  multiply('N', 'N', chunk.count, features_, classes_, dlogits_.data() + chunk.first * classes_,
-           classes_, weights_, features_, 0, dpooled_.data() + chunk.first * features_, features_);
+  multiply('N', 'N', chunk.count, features_, classes_,
+           now().dlogits.data() + chunk.first * classes_, classes_, weights_, features_, 0,
+           dpooled_.data() + chunk.first * features_, features_);
 }
 
 // Each lane takes some of the classes, for all rows.
 void HeadRunner::after_backward(std::size_t lane, bool accumulate) {
   const std::size_t begin = classes_ * lane / c.lanes, end = classes_ * (lane + 1) / c.lanes;
   if (begin == end) return;
-  multiply('T', 'N', end - begin, features_, c.spec.batch, dlogits_.data() + begin, classes_,
-           pooled_.data(), features_, accumulate ? 1 : 0, dweights_ + begin * features_, features_);
+  multiply('T', 'N', end - begin, features_, c.spec.batch, now().dlogits.data() + begin, classes_,
+           now().pooled.data(), features_, accumulate ? 1 : 0, dweights_ + begin * features_,
+           features_);
   for (std::size_t k = begin; k < end; ++k) {
     double sum = 0;
-    for (std::size_t row = 0; row < c.spec.batch; ++row) sum += dlogits_[row * classes_ + k];
+    for (std::size_t row = 0; row < c.spec.batch; ++row) sum += now().dlogits[row * classes_ + k];
     dbias_[k] = static_cast<float>(sum + (accumulate ? dbias_[k] : 0));
   }
 }
 
 const std::byte* HeadRunner::value(const Chunk& chunk) {
-  return reinterpret_cast<const std::byte*>(logits_.data() + chunk.first * classes_);
+  return reinterpret_cast<const std::byte*>(now().logits.data() + chunk.first * classes_);
 }
 
 const std::byte* HeadRunner::input_gradient(const Chunk& chunk) {
@@ -106,8 +112,8 @@ backend::Metrics HeadRunner::take_metrics() {
 }
 
 void HeadRunner::copy_logits(std::span<float> logits) const {
-  check(logits.size() == logits_.size(), "the buffer for the logits has the wrong size");
-  std::copy(logits_.begin(), logits_.end(), logits.begin());
+  check(logits.size() == now().logits.size(), "the buffer for the logits has the wrong size");
+  std::copy(now().logits.begin(), now().logits.end(), logits.begin());
 }
 
 }  // namespace lockstep::cpu

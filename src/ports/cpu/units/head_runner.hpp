@@ -8,7 +8,7 @@ namespace lockstep::cpu {
 /// lane.
 class HeadRunner final : public Runner {
  public:
-  HeadRunner(Context& context, std::size_t index) : Runner(context, index) {}
+  HeadRunner(Context& context, std::size_t number) : Runner(context, number) {}
   void plan() override;
   void forward(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;
@@ -17,7 +17,7 @@ class HeadRunner final : public Runner {
   const std::byte* input_gradient(const Chunk& chunk) override;
   std::vector<std::size_t> slices() const override;
 
-  void load(const data::Target* targets) { targets_ = targets; }
+  void load(const data::Target* targets) { now().targets = targets; }
   backend::Metrics take_metrics();
   void copy_logits(std::span<float> logits) const;
 
@@ -25,9 +25,17 @@ class HeadRunner final : public Runner {
   std::size_t features_ = 0, classes_ = 0, pixels_ = 0, place_ = 0;
   const float *weights_ = nullptr, *bias_ = nullptr;
   float *dweights_ = nullptr, *dbias_ = nullptr;
-  const data::Target* targets_ = nullptr;
-  std::vector<float> pooled_, dpooled_;    // [batch, features]
-  std::vector<float> logits_, dlogits_;    // [batch, classes]
+  /// One micro-batch, from forward to backward.
+  struct Rows {
+    const data::Target* targets = nullptr;
+    std::vector<float> pooled;           // [batch, features]
+    std::vector<float> logits, dlogits;  // [batch, classes]
+  };
+  Rows& now() { return rows_[c.slot]; }
+  const Rows& now() const { return rows_[c.slot]; }
+
+  std::vector<Rows> rows_;                 // by slot
+  std::vector<float> dpooled_;             // [batch, features]
   std::vector<backend::Metrics> metrics_;  // by lane
 };
 

@@ -4,7 +4,9 @@
 
 namespace lockstep::cpu {
 
-Image::Image(Context& context) : c(context), row_values_(context.network.input.count()) {
+Image::Image(Context& context)
+    : c(context), row_values_(context.network.input.count()), rows_(context.spec.slots) {
+  if (c.network.nodes.front().op != nn::Op::input) return;  // a later stage
   const std::size_t channels = c.network.input.channels;
   check(48 % channels == 0, "48 values must be whole pixels: 1 to 4 channels");
   check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,
@@ -23,10 +25,11 @@ void Image::plan(std::size_t region) {
 const std::byte* Image::value(const Chunk& chunk) const {
   std::byte* out = c.lane_at(chunk.lane, place_);
   const std::size_t values = chunk.count * row_values_, first = chunk.first * row_values_;
-  if (floats_)
-    c.kernels.from_float(floats_ + first, values, out);
+  const Rows& rows = rows_[c.slot];
+  if (rows.floats)
+    c.kernels.from_float(rows.floats + first, values, out);
   else
-    c.kernels.normalise(bytes_ + first, values, scale_, shift_, out);
+    c.kernels.normalise(rows.bytes + first, values, scale_, shift_, out);
   return out;
 }
 

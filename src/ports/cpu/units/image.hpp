@@ -11,11 +11,8 @@ class Image {
  public:
   explicit Image(Context& context);
   void plan(std::size_t region);
-  void load(const std::uint8_t* images) {
-    bytes_ = images;
-    floats_ = nullptr;
-  }
-  void load_normalised(const float* images) { floats_ = images; }
+  void load(const std::uint8_t* images) { rows_[c.slot] = {images, nullptr}; }
+  void load_normalised(const float* images) { rows_[c.slot] = {nullptr, images}; }
   /// [rows, height, width, channels] in the lane's scratch.
   const std::byte* value(const Chunk& chunk) const;
 
@@ -24,8 +21,11 @@ class Image {
   std::size_t row_values_;
   std::size_t place_ = 0;
   float scale_[48], shift_[48];  // (v / 255 - mean) / deviation, one period of 48 values
-  const std::uint8_t* bytes_ = nullptr;
-  const float* floats_ = nullptr;
+  struct Rows {
+    const std::uint8_t* bytes = nullptr;
+    const float* floats = nullptr;
+  };
+  std::vector<Rows> rows_;  // by slot
 };
 
 }  // namespace lockstep::cpu

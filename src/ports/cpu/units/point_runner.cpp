@@ -56,14 +56,8 @@ Padding padding_of(const Context& c, const Unit& unit, const Chunk& chunk) {
 void PointRunner::plan() {
   shape_ = c.network.nodes[unit.node].shape;
   image_bytes_ = shape_.count() * bytes_of(c.storage);
-  std::size_t last = unit.level;
-  for (const std::size_t reader : unit.readers) last = std::max(last, c.units[reader].level);
-  kept_ =
-      unit.kept || (unit.in_region && !c.spec.training);  // evaluation frees values early anyway
-  if (kept_) {
-    z_ = c.buffer(image_bytes_ * c.spec.batch, c.forward_time(unit.level),
-                  c.spec.training ? std::max(last, c.backward_time(unit.level)) : last);
-  } else {
+  if (unit.in_region) z_ = c.value_buffer(image_bytes_ * c.spec.batch, index);
+  if (!unit.kept && (c.spec.training || !unit.in_region)) {
     places_[unit.level] = c.scratch(unit.level, image_bytes_);
     for (const std::size_t reader : unit.readers) {
       const std::size_t level = c.units[reader].level;
@@ -73,15 +67,17 @@ void PointRunner::plan() {
   if (unit.pad) padded_ = c.scratch(unit.level, image_bytes_);
   if (!c.spec.training) return;
 
-  std::size_t g_until = c.backward_time(main().unit.level);
-  if (unit.skip) g_until = std::max(g_until, c.backward_time(c.units[*unit.skip].level));
-  g_ = c.buffer(image_bytes_ * c.spec.batch, c.backward_time(unit.level), g_until);
+  std::size_t g_until = main().unit.level;
+  if (unit.skip) g_until = std::min(g_until, c.units[*unit.skip].level);
+  g_ = c.backward_buffer(image_bytes_ * c.spec.batch, unit.level, g_until);
   if (unit.pad) {
     const Unit& source = c.units[*unit.skip];
     unpadded_ =
         c.scratch(source.level, c.network.nodes[source.node].shape.count() * bytes_of(c.storage));
   }
 }
+
+void PointRunner::bind() { kept_ = c.kept[index]; }
 
 ConvRunner* PointRunner::skip_conv() const {
   if (!unit.skip || c.units[*unit.skip].kind != UnitKind::conv) return nullptr;
@@ -134,6 +130,8 @@ void PointRunner::backward(const Chunk& chunk) {
     check(unit.readers.size() <= 2, unit.name + ": the CPU backend sums at most two gradients");
     for (std::size_t i = 0; i < unit.readers.size(); ++i)
       contributions[i] = c.runners[unit.readers[i]]->input_gradient(chunk);
+    if (unit.readers.size() == 1)
+      contributions[1] = c.runners[unit.readers[0]]->second_gradient(chunk);
   }
   BatchNorm& norm = main().norm;
   ConvRunner* skip = skip_conv();

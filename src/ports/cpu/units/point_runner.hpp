@@ -11,8 +11,9 @@ namespace lockstep::cpu {
 /// backward().
 class PointRunner final : public Runner {
  public:
-  PointRunner(Context& context, std::size_t index) : Runner(context, index) {}
+  PointRunner(Context& context, std::size_t number) : Runner(context, number) {}
   void plan() override;
+  void bind() override;
   void before_forward(std::size_t lane) override;
   void forward(const Chunk& chunk) override;
   void recompute(const Chunk& chunk) override;

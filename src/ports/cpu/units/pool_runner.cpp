@@ -31,13 +31,9 @@ void PoolRunner::plan() {
   in_bytes_ = c.network.nodes[node.inputs[0]].shape.count() * bytes_of(c.storage);
   for (const std::size_t rows : chunk_sizes(c.regions[unit.level]))
     prepared_.emplace(rows, prepare(rows));
-  std::size_t last = unit.level;
-  for (const std::size_t reader : unit.readers) last = std::max(last, c.units[reader].level);
-  const std::size_t now = c.forward_time(unit.level);
-  const std::size_t until = c.spec.training ? std::max(last, c.backward_time(unit.level)) : last;
-  output_ = c.buffer(out_bytes_ * c.spec.batch, now, until);
+  output_ = c.value_buffer(out_bytes_ * c.spec.batch, index);
   if (!c.spec.training) return;
-  workspace_ = c.buffer(workspace_bytes_ * c.spec.batch, now, until);
+  workspace_ = c.value_buffer(workspace_bytes_ * c.spec.batch, index);
   sum_ = c.scratch(unit.level, out_bytes_);
   if (!inline_input()) dinput_ = c.scratch(unit.level, in_bytes_);
 }
@@ -115,11 +111,13 @@ std::byte* PoolRunner::dinput_at(const Chunk& chunk) const {
 
 const std::byte* PoolRunner::output_gradient(const Chunk& chunk) {
   const std::byte* first = c.runners[unit.readers[0]]->input_gradient(chunk);
-  if (unit.readers.size() == 1) return first;
-  check(unit.readers.size() == 2, unit.name + ": the CPU backend sums at most two gradients");
+  check(unit.readers.size() <= 2, unit.name + ": the CPU backend sums at most two gradients");
+  const std::byte* second = unit.readers.size() == 2
+                                ? c.runners[unit.readers[1]]->input_gradient(chunk)
+                                : c.runners[unit.readers[0]]->second_gradient(chunk);
+  if (!second) return first;
   std::byte* sum = c.lane_at(chunk.lane, sum_);
-  c.kernels.sum(first, c.runners[unit.readers[1]]->input_gradient(chunk),
-                chunk.count * out_bytes_ / bytes_of(c.storage), sum);
+  c.kernels.sum(first, second, chunk.count * out_bytes_ / bytes_of(c.storage), sum);
   return sum;
 }
 

@@ -9,7 +9,7 @@ namespace lockstep::cpu {
 /// Max pooling, with oneDNN, of a point that its region runs or of one that only this unit reads.
 class PoolRunner final : public Runner {
  public:
-  PoolRunner(Context& context, std::size_t index) : Runner(context, index) {}
+  PoolRunner(Context& context, std::size_t number) : Runner(context, number) {}
   void plan() override;
   void bind() override;
   void before_forward(std::size_t lane) override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/nn/cost.hpp"
 #include "ports/cuda/parameters.hpp"
 
 namespace lockstep::cuda {
@@ -15,93 +16,117 @@ struct StepCost {
   backend::Precision precision = backend::Precision::fp32;  ///< of the operations
 };
 
+/// The costs of the tape's steps, from those of their nodes: what a step's nodes pass to each other
+/// is neither read nor written.
 class Costs {
  public:
-  Costs(const nn::Network& network, const ProgramPlan& plan) : network_(network), plan_(plan) {}
+  Costs(const nn::Network& network, const ProgramPlan& plan) : network_(network), plan_(plan) {
+    const std::size_t pixels = network.input.height * network.input.width;
+    of_values_ = {.rows = plan.units[0].shape.rows / pixels,
+                  .value_bytes = bytes_of(plan.storage),
+                  .image_channels = padded_image_channels(network.input.channels)};
+    of_floats_ = of_values_;
+    of_floats_.value_bytes = sizeof(float);
+  }
 
   StepCost forward(const PlannedUnit& p) const {
-    const double in = input_bytes(p), out = bytes(p.shape);
+    const nn::NodeCost cost = node_cost(p);
     switch (p.unit.kind) {
       case UnitKind::image:
-        return {p.unit.name, 2 * count(p.shape),
-                static_cast<double>(p.shape.rows * network_.input.channels) + out};
-      case UnitKind::conv:
-        return conv(p, p.unit.name);
-      case UnitKind::norm: {  // statistics, then apply; a convolution may have done either
-        const double statistics = plan_.units[p.unit.input].sums == nowhere ? in : 0;
-        const double apply = p.value == nowhere ? 0 : in + (p.unit.skip ? out : 0) + out;
-        return {p.unit.name, 7 * count(p.shape), statistics + apply};
-      }
       case UnitKind::max_pool:
-        return {p.unit.name, 9 * count(p.shape), in + out + count(p.shape)};
       case UnitKind::subsample:
-        return {p.unit.name, 0, in / 4 + out};
+        return step(p.unit.name, cost.forward);
+      case UnitKind::conv:
+        return step(p, p.unit.name, cost.forward);
+      case UnitKind::norm: {  // statistics, then apply; a convolution may have done either
+        const bool sums = plan_.units[p.unit.input].sums == nowhere, applies = p.value != nowhere;
+        const double skip = p.unit.skip ? value_bytes(p) : 0;
+        return {p.unit.name, cost.statistics.operations + cost.forward.operations,
+                (sums ? cost.statistics.bytes() : 0) + (applies ? cost.forward.bytes() + skip : 0)};
+      }
       case UnitKind::head: {
-        StepCost cost = conv(p, p.unit.name);
-        cost.bytes += in;
-        return cost;
+        StepCost whole = step(p, p.unit.name, cost.forward);
+        whole.bytes += value_bytes(p);
+        return whole;
       }
     }
     return {};
   }
 
   std::vector<StepCost> backward(const PlannedUnit& p) const {
-    const double in = input_bytes(p), out = bytes(p.shape);
-    const double gradients = static_cast<double>(p.gradients.size()) * out;
+    const nn::NodeCost cost = node_cost(p);
+    const double more_readers =
+        p.gradients.empty() ? 0 : static_cast<double>(p.gradients.size()) - 1;
     const std::string data = p.unit.name + " data gradient",
                       weights = p.unit.name + " weight gradient";
     switch (p.unit.kind) {
       case UnitKind::image:
         return {};
       case UnitKind::conv:
-        if (!p.conv->data_gradient) return {conv(p, weights)};
-        return {data_gradient(p, data), conv(p, weights)};
-      case UnitKind::norm: {
-        // After a convolution that applied the batch norm, only the input's gradient remains to be
-        // made.
-        if (p.value == nowhere) return {{p.unit.name + " gradient", 4 * count(p.shape), 3 * in}};
-        // Sums over x and g; then dx from them. After a sum, g is written once and read again.
-        const double twice = p.unit.skip ? gradients + out + out + out : 2 * gradients;
-        return {{p.unit.name + " gradient", 14 * count(p.shape), 2 * in + twice + in}};
-      }
+        if (!p.conv->data_gradient) return {step(p, weights, cost.weight_gradient)};
+        return {data_gradient(p, data, cost), step(p, weights, cost.weight_gradient)};
+      case UnitKind::norm:
+        return {norm_gradient(p, cost, more_readers)};
       case UnitKind::max_pool:
-        return {{data, 4 * count(p.shape), gradients + count(p.shape) + in}};
-      case UnitKind::subsample:
-        return {{data, 0, gradients / 2 + in}};
+      case UnitKind::subsample: {
+        StepCost gradient = step(data, cost.data_gradient);
+        const double moved =
+            p.unit.kind == UnitKind::max_pool ? value_bytes(p) : cost.data_gradient.read;
+        gradient.bytes += more_readers * moved;
+        return {gradient};
+      }
       case UnitKind::head: {
-        StepCost spread = conv(p, data);
-        spread.bytes += in;
-        return {spread, conv(p, weights)};
+        StepCost spread = step(p, data, cost.data_gradient);
+        spread.bytes += value_bytes(p);
+        return {spread, step(p, weights, cost.weight_gradient)};
       }
     }
     return {};
   }
 
  private:
-  static double count(const Matrix& shape) { return static_cast<double>(shape.count()); }
-  double bytes(const Matrix& shape) const {
-    return count(shape) * static_cast<double>(bytes_of(plan_.storage));
+  static StepCost step(std::string name, const nn::PassCost& pass) {
+    return {std::move(name), pass.operations, pass.bytes()};
   }
-  double input_bytes(const PlannedUnit& p) const { return bytes(plan_.units[p.unit.input].shape); }
+  static StepCost step(const PlannedUnit& p, std::string name, const nn::PassCost& pass) {
+    return {std::move(name), pass.operations, pass.bytes(), p.conv->precision};
+  }
 
-  static StepCost conv(const PlannedUnit& p, std::string name) {
-    const ConvShape& s = p.conv->shape;
-    const std::size_t values = s.input_count() + s.output_count() + s.weight_count();
-    return {std::move(name), s.flops(),
-            static_cast<double>(values * bytes_of(storage_of(p.conv->precision))),
-            p.conv->precision};
+  /// The head multiplies floats; all else has the program's storage.
+  nn::NodeCost node_cost(const PlannedUnit& p) const {
+    return nn::cost_of(network_, p.unit.node,
+                       p.unit.kind == UnitKind::head ? of_floats_ : of_values_);
+  }
+  double value_bytes(const PlannedUnit& p) const {
+    return static_cast<double>(p.shape.count() * bytes_of(plan_.storage));
+  }
+
+  StepCost norm_gradient(const PlannedUnit& p, const nn::NodeCost& cost,
+                         double more_readers) const {
+    StepCost gradient = step(p.unit.name + " gradient", cost.data_gradient);
+    // After a convolution that applied the batch norm, only the input's gradient remains to be
+    // made.
+    if (p.value == nowhere) return gradient;
+    gradient.flops += cost.weight_gradient.operations;
+    gradient.bytes += cost.weight_gradient.bytes();
+    // Sums over x and g; then dx from them. After a sum, z shows where the ReLU let values through,
+    // and g is written once and read again.
+    const double value = value_bytes(p);
+    gradient.bytes += p.unit.skip ? (2 + more_readers) * value : 2 * more_readers * value;
+    return gradient;
   }
 
   /// A fused data gradient ends before the previous ReLU and also reads the input of its batch
   /// norm.
-  StepCost data_gradient(const PlannedUnit& p, std::string name) const {
-    StepCost cost = conv(p, std::move(name));
-    if (p.conv->fusion.normalised) cost.bytes += input_bytes(p);
-    return cost;
+  StepCost data_gradient(const PlannedUnit& p, std::string name, const nn::NodeCost& cost) const {
+    StepCost whole = step(p, std::move(name), cost.data_gradient);
+    if (p.conv->fusion.normalised) whole.bytes += value_bytes(plan_.units[p.unit.input]);
+    return whole;
   }
 
   const nn::Network& network_;
   const ProgramPlan& plan_;
+  nn::CostSpec of_values_, of_floats_;
 };
 
 std::vector<StepCost> tape_costs(const nn::Network& network, const ProgramPlan& plan) {

@@ -254,6 +254,10 @@ std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::ve
 ProgramPlan plan_program(const nn::Network& network, const backend::ProgramSpec& spec,
                          ConvPlanner& planner) {
   check(spec.batch > 0, "a program needs at least one row");
+  require(spec.recompute.mode == backend::Recompute::Mode::none,
+          "recompute = " + to_string(spec.recompute) +
+              " needs the CPU backend: on a GPU backward keeps all values");
+  require(spec.slots == 1, "on a GPU one micro-batch is in flight at a time");
   return Planning(network, spec, planner).run();
 }
 

@@ -1,0 +1,62 @@
+#include "lockstep/nn/partition.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::nn {
+
+std::vector<std::size_t> cut_points(const Network& network) {
+  const auto read_by = readers(network);
+  std::vector<std::size_t> cuts;
+  std::size_t last_reader = 0;  // of all values before node i
+  for (std::size_t i = 0; i < network.nodes.size(); ++i) {
+    if (i > 0 && last_reader <= i && !read_by[i].empty()) cuts.push_back(i);
+    for (const std::size_t reader : read_by[i]) last_reader = std::max(last_reader, reader);
+  }
+  return cuts;
+}
+
+std::vector<Network> split(const Network& network, const std::vector<std::size_t>& cuts) {
+  const std::vector<std::size_t> possible = cut_points(network);
+  const auto read_by = readers(network);
+  std::vector<Network> stages;
+  std::size_t first = 0;  // of the stage's nodes
+  for (std::size_t s = 0; s <= cuts.size(); ++s) {
+    const std::size_t last = s < cuts.size() ? cuts[s] : network.nodes.size() - 1;
+    check(last >= first && last < network.nodes.size(), "cuts must come in rising order");
+    check(s == cuts.size() || std::binary_search(possible.begin(), possible.end(), last),
+          network.nodes[last].name + " is not a point at which the network can be cut");
+    Network stage{fmt::format("{} stage {}", network.name, s), network.input, network.classes, {}};
+    if (s > 0) {
+      stage.input = network.nodes[first - 1].shape;
+      Node receive;
+      receive.name = "receive";
+      receive.op = Op::receive;
+      receive.shape = stage.input;
+      stage.nodes.push_back(receive);
+    }
+    for (std::size_t i = first; i <= last; ++i) {
+      stage.nodes.push_back(network.nodes[i]);
+      for (std::size_t& input : stage.nodes.back().inputs)
+        input = s == 0 ? input : input + 1 - first;  // node first - 1 is `receive` now
+    }
+    if (s < cuts.size()) {
+      Node send;
+      send.name = "send";
+      send.op = Op::send;
+      send.inputs = {stage.nodes.size() - 1};
+      send.shape = network.nodes[last].shape;
+      send.gradients = read_by[last].size();
+      stage.nodes.push_back(send);
+    }
+    validate(stage);
+    stages.push_back(std::move(stage));
+    first = last + 1;
+  }
+  return stages;
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,150 @@
+// A network cut into stages, each compiled as its own program.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/nn/partition.hpp"
+#include "ports/cpu/memory.hpp"
+#include "tests/support/sketch.hpp"
+
+using namespace lockstep;
+using namespace lockstep::backend;
+using namespace lockstep::test;
+
+namespace {
+
+constexpr std::size_t rows = 4;
+using Tensors = std::map<std::string, std::vector<float>>;
+
+/// One stage, or the whole network.
+struct Stage {
+  Stage(const nn::Network& network, const Case& c, Precision precision)
+      : backend(make_cpu_backend({std::vector<std::vector<int>>(2)})),
+        parameters(backend->make_parameters(network, precision)) {
+    ProgramSpec spec;
+    spec.batch = rows;
+    spec.precision = precision;
+    spec.slots = 2;
+    spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
+    program = backend->compile(network, spec, *parameters);
+    for (std::size_t s = 0; s < parameters->layout().slices.size(); ++s) {
+      const auto& values = c.oracle.parameters.at(parameters->layout().slices[s].tensor.name);
+      parameters->import_slice(Part::weights, s, std::vector<float>(values.begin(), values.end()));
+    }
+  }
+
+  void add_gradients(Tensors& all) const {
+    for (std::size_t s = 0; s < parameters->layout().slices.size(); ++s) {
+      std::vector<float>& plain = all[parameters->layout().slices[s].tensor.name];
+      CHECK(plain.empty());  // each tensor is in one stage
+      plain.resize(parameters->layout().slices[s].tensor.count());
+      parameters->export_slice(Part::gradients, s, plain);
+    }
+  }
+
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Parameters> parameters;
+  std::unique_ptr<Program> program;
+};
+
+void carry(std::span<std::byte> from, std::span<std::byte> to) {
+  REQUIRE(from.size() == to.size());
+  REQUIRE_FALSE(from.empty());
+  std::copy(from.begin(), from.end(), to.begin());
+}
+
+void run(const Tape& tape) {
+  for (const TapeStep& step : tape) step.run();
+}
+
+/// Two micro-batches through the stages, one after the other in each stage; values and gradients
+/// are carried by hand.
+std::pair<double, Tensors> through(const std::vector<nn::Network>& networks, const Case& c,
+                                   Precision precision) {
+  std::vector<Stage> stages;
+  for (const nn::Network& network : networks) stages.emplace_back(network, c, precision);
+  const std::size_t values = rows * c.network.input.count();
+  const std::vector<float> images(c.images.begin(), c.images.end());
+  for (const std::size_t part : {0u, 1u}) {
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      Program& program = *stages[s].program;
+      program.select(part);
+      program.set_scalars({.lr = 0, .gradient_scale = 0.125f, .statistics_share = 0.5f});
+      const bool is_first = s == 0, is_last = s + 1 == stages.size();
+      program.load_normalised({images.data() + part * values, is_first ? values : 0},
+                              {c.targets.data() + part * rows, is_last ? rows : std::size_t{0}});
+      if (!is_first) carry(stages[s - 1].program->sent().values, program.received().values);
+      run(program.forward());
+    }
+  }
+  for (const bool part : {false, true}) {
+    for (std::size_t s = stages.size(); s-- > 0;) {
+      Program& program = *stages[s].program;
+      for (const Stage& stage : stages) stage.program->select(part);
+      if (s + 1 < stages.size())
+        carry(stages[s + 1].program->received().gradients, program.sent().gradients);
+      run(program.backward(part));
+    }
+  }
+  std::pair<double, Tensors> result;
+  for (const Stage& stage : stages) {
+    result.first += stage.program->take_metrics().loss;
+    stage.add_gradients(result.second);
+  }
+  return result;
+}
+
+std::vector<Precision> precisions() {
+  try {
+    make_cpu_backend({})->make_parameters(plain(), Precision::bf16);
+  } catch (const InputError&) {
+    return {Precision::fp32};
+  }
+  return {Precision::fp32, Precision::bf16};
+}
+
+}  // namespace
+
+TEST_CASE("stages give the loss and the gradients of the whole network, bit for bit",
+          "[stages][cpu]") {
+  for (const nn::Network& network : all_sketches()) {
+    const Case c(network, 2 * rows, 3);
+    const std::vector<cpu::Unit> units = cpu::lower(network);
+    std::vector<std::size_t> cuts;
+    for (const std::size_t unit : cpu::cut_units(network, units)) cuts.push_back(units[unit].node);
+    REQUIRE_FALSE(cuts.empty());
+    for (const Precision precision : precisions()) {
+      const auto whole = through({network}, c, precision);
+      for (const std::size_t cut : cuts) {
+        INFO(network.name << " after " << network.nodes[cut].name << " in "
+                          << to_string(precision));
+        const auto parts = through(nn::split(network, {cut}), c, precision);
+        CHECK(parts.first == whole.first);
+        CHECK(parts.second == whole.second);
+      }
+      const auto all = through(nn::split(network, cuts), c, precision);
+      CHECK(all.first == whole.first);
+      CHECK(all.second == whole.second);
+    }
+  }
+}
+
+TEST_CASE("a network can only be cut where one value is all that passes", "[stages][nn]") {
+  const nn::Network network = bottlenecks();
+  const std::vector<std::size_t> cuts = nn::cut_points(network);
+  const auto read_by = nn::readers(network);
+  for (std::size_t i = 1; i + 1 < network.nodes.size(); ++i) {
+    bool passes_alone = true;  // no later node reads an earlier value
+    for (std::size_t before = 0; before < i; ++before)
+      for (const std::size_t reader : read_by[before]) passes_alone = passes_alone && reader <= i;
+    CHECK(passes_alone == std::binary_search(cuts.begin(), cuts.end(), i));
+    if (passes_alone) {
+      const std::vector<nn::Network> stages = nn::split(network, {i});
+      CHECK(nn::tensors(stages[0]).size() + nn::tensors(stages[1]).size() ==
+            nn::tensors(network).size());
+    } else {
+      CHECK_THROWS_WITH(nn::split(network, {i}), Catch::Contains(network.nodes[i].name));
+    }
+  }
+}
