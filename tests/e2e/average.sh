@@ -30,7 +30,7 @@ done
 number() { grep -o "\"$1\": *[0-9.e+-]*" "$2" | tail -n 1 | grep -o '[0-9.e+-]*$'; }
 best=whole-1/checkpoints/best.h5
 epoch=$(number best_epoch whole-1/summary.json)
-of_epoch() { number "$1" <(grep "\"epoch\":$epoch,\"last_step\"" whole-1/metrics.jsonl); }
+of_epoch() { number "$1" <(grep "\"epoch\":$epoch,.*\"last_step\"" whole-1/metrics.jsonl); }
 same() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && (a - b) ^ 2 <= (1e-5 * b) ^ 2) }'; }
 
 run "$LOCKSTEP" eval $best --data small/val --json raw.json
