@@ -60,10 +60,10 @@ def unit(wish):
 
 
 def mpi(wish):
-    """Ranks that outnumber the cores must not start more threads."""
+    """Ranks that outnumber the cores must not start more threads. Mostly they wait for a deadline."""
     return [job for n in WORLDS[wish.tier]
             for job in made(wish, Job(f"mpi on {n}", [*MPIRUN, n, wish.build / "mpi_tests", *CATCH,
-                                                      *wish.cases()], 600,
+                                                      *wish.cases()], 600, lane="waits", apart="mpi",
                                       env={"OMP_NUM_THREADS": "1"}), "tests")]
 
 
