@@ -126,7 +126,8 @@ int evaluate(Launch& launch, const EvalOptions& options) {
   if (launch.rank.rank == 0 && !options.json.empty())
     require_report_fits(options.json, {options.checkpoint, options.data});
   const config::Config config = settings(options);
-  model::Model model = model::load(options.checkpoint, train::describe_by_config);
+  model::Model model = model::load(options.checkpoint, train::describe_by_config,
+                                   options.ema ? backend::Part::average : backend::Part::weights);
   const model::Description& about = model.about;
   const data::DataSetInfo input = input_of(about, nullptr);
   const data::DataSet rows(options.data, train::external_spec(config, &input));
@@ -148,10 +149,7 @@ int evaluate(Launch& launch, const EvalOptions& options) {
   const auto parameters = of_checkpoint(options, [&] {
     return compute.backend->make_parameters(spec.network, spec.program.precision);
   });
-  if (options.ema)
-    model::load_average(options.checkpoint, *parameters);
-  else
-    model::put_weights(model, *parameters);
+  model::put_weights(model, *parameters);
   model.weights.clear();
   const std::string who =
       comm::disagreement(*launch.control, fmt::format("{:08x}", parameters->hash()), "checkpoint");

@@ -90,10 +90,13 @@ Description describe(const std::filesystem::path& path, const DescribeOld& descr
   return about;
 }
 
-Model load(const std::filesystem::path& path, const DescribeOld& describe_old) {
+Model load(const std::filesystem::path& path, const DescribeOld& describe_old, backend::Part part) {
   Model model{describe(path, describe_old), {}};
   PlainWeights weights(model.about.network);
-  load_tensors(path, weights, false);
+  if (part == backend::Part::average)
+    load_average(path, weights);
+  else
+    load_tensors(path, weights, false);
   model.weights = weights.take();
   return model;
 }

@@ -46,7 +46,9 @@ using DescribeOld =
 Description describe(const std::filesystem::path& path, const DescribeOld& describe_old = nullptr);
 
 /// The same, and the weights, which must be those of the network that the file describes.
-Model load(const std::filesystem::path& path, const DescribeOld& describe_old = nullptr);
+/// Part::average: the average in their place; InputError where the file holds none.
+Model load(const std::filesystem::path& path, const DescribeOld& describe_old = nullptr,
+           backend::Part part = backend::Part::weights);
 
 /// Copies the weights into the parameters of a program for this network.
 void put_weights(const Model& model, backend::Parameters& parameters);

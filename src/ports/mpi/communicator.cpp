@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/comm/arguments.hpp"
+#include "lockstep/comm/split.hpp"
 #include "ports/mpi/channel.hpp"
 #include "ports/mpi/direct.hpp"
 #include "ports/mpi/factories.hpp"
@@ -124,43 +125,18 @@ class MpiCommunicator final : public Communicator {
   std::vector<int> sent_, received_;  ///< messages to and from each rank
 };
 
-/// What a rank asks of split().
-struct Wish {
-  std::int32_t coloured = 0, colour = 0, key = 0;
-};
-
-/// The ranks of one colour, in the order of their group.
-std::vector<int> group_of(const std::vector<Wish>& wishes, int colour) {
-  std::vector<int> ranks;
-  for (std::size_t rank = 0; rank < wishes.size(); ++rank)
-    if (wishes[rank].coloured != 0 && wishes[rank].colour == colour)
-      ranks.push_back(static_cast<int>(rank));
-  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
-    return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
-  });
-  return ranks;
-}
-
 // The wishes are exchanged first, in a wait that has a deadline; MPI's own call has none, and
 // begins when all ranks are here. MPI_Finalize frees the new communicator, as it frees the world's.
 std::unique_ptr<Communicator> MpiCommunicator::split(std::optional<int> colour, int key,
                                                      std::string_view name) {
-  std::vector<Wish> wishes(static_cast<std::size_t>(world()));
-  wishes[static_cast<std::size_t>(rank())] = {colour.has_value(), colour.value_or(0), key};
-  const Elements all{wishes.data(), 3 * wishes.size(), ElementType::i32};
-  all_gather(all, fmt::format("the split into {}", name), network());
-  network().synchronize();
-  for (std::size_t r = 0; r < wishes.size(); ++r)
-    require(wishes[r].coloured == 0 || wishes[r].colour >= 0,
-            fmt::format("the split into {}: rank {} has the colour {}; a colour is 0 or more", name,
-                        channel_->members[r], wishes[r].colour));
+  const SplitGroup asked = agree_on_split(*this, channel_->members, colour, key, name);
   Channel group = *channel_;
   if (world() > 1)
     must(MPI_Comm_split(channel_->comm, colour.value_or(MPI_UNDEFINED), key, &group.comm));
   if (!colour) return nullptr;
   group.group = name;
   group.members.clear();
-  for (const int r : group_of(wishes, *colour)) {
+  for (const int r : asked.ranks) {
     if (r == rank()) group.rank = static_cast<int>(group.members.size());
     group.members.push_back(channel_->members[static_cast<std::size_t>(r)]);
   }

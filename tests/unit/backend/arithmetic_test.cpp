@@ -18,6 +18,13 @@ float drawn(std::uint64_t i, float scale = 1) {
   return scale * (2 * unit(philox(77, i, 0).word[0]) - 1);
 }
 
+/// 64 of them, of which i is drawn(first + i).
+std::vector<float> drawn_from(std::uint64_t first) {
+  std::vector<float> values(64);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = drawn(first + i);
+  return values;
+}
+
 constexpr float infinite = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
@@ -39,12 +46,8 @@ TEST_CASE("a pixel is normalised as on the CPU", "[arithmetic]") {
 
 TEST_CASE("one update is the CPU's, with and without Nesterov", "[arithmetic]") {
   for (const bool nesterov : {false, true}) {
-    std::vector<float> gradient(64), weight(64), velocity(64);
-    for (std::size_t i = 0; i < 64; ++i) {
-      gradient[i] = drawn(i);
-      weight[i] = drawn(100 + i);
-      velocity[i] = drawn(200 + i);
-    }
+    std::vector<float> gradient = drawn_from(0), weight = drawn_from(100),
+                       velocity = drawn_from(200);
     std::vector<float> want_weight = weight, want_velocity = velocity;
     cpu::float_kernels().sgd({0.1f, 0.9f, 1e-4f, nesterov}, 64, gradient.data(), want_weight.data(),
                              want_velocity.data());
@@ -83,12 +86,8 @@ TEST_CASE("gradients are clipped by limit / (norm + 1e-6), and only down", "[ari
 
 TEST_CASE("one LARS update is the CPU's, with and without Nesterov", "[arithmetic]") {
   for (const bool nesterov : {false, true}) {
-    std::vector<float> gradient(64), weight(64), velocity(64);
-    for (std::size_t i = 0; i < 64; ++i) {
-      gradient[i] = drawn(i);
-      weight[i] = drawn(100 + i);
-      velocity[i] = drawn(200 + i);
-    }
+    std::vector<float> gradient = drawn_from(0), weight = drawn_from(100),
+                       velocity = drawn_from(200);
     std::vector<float> want_weight = weight, want_velocity = velocity;
     cpu::float_kernels().lars({0.1f, 0.9f, 1e-2f, nesterov}, 64, gradient.data(),
                               want_weight.data(), want_velocity.data());

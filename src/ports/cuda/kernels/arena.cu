@@ -1,13 +1,11 @@
 #include <algorithm>
 
-#include "ports/cuda/kernels/vector.cuh"
+#include "ports/cuda/kernels/update.cuh"
 
 // Kernels over the whole arena: the update, the running statistics, the search for overflows.
 namespace lockstep::cuda {
 
 namespace {
-
-constexpr int quad = 4;  // floats in one access
 
 __global__ void set_step_kernel(DeviceScalars* scalars, optim::StepScalars step) {
   scalars->step = step;
@@ -26,19 +24,10 @@ __global__ void __launch_bounds__(block_threads) sgd_kernel(UpdateArgs args) {
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
   const backend::arithmetic::SgdRule rule{args.scalars->step.lr, args.momentum,
                                           args.weight_decay[chunk.slice], args.nesterov};
-  const float unscale = args.scalars->inverse_scale;
-  float g[quad], w[quad], v[quad];
-  for (std::uint32_t i = threadIdx.x * quad; i < chunk.count; i += block_threads * quad) {
-    const std::size_t at = chunk.offset + i;
-    load(args.gradients + at, g);
-    load(args.weights + at, w);
-    load(args.velocities + at, v);
-#pragma unroll
-    for (int k = 0; k < quad; ++k) backend::arithmetic::sgd(rule, g[k] * unscale, w[k], v[k]);
-    store(args.weights + at, w);
-    store(args.velocities + at, v);
-    if constexpr (copies) store(static_cast<T*>(args.copies) + at, w);
-  }
+  update_chunk<T, copies>(args, chunk, rule,
+                          [](const backend::arithmetic::SgdRule& by, float g, float& w, float& v) {
+                            backend::arithmetic::sgd(by, g, w, v);
+                          });
 }
 
 __global__ void __launch_bounds__(block_threads) running_statistics_kernel(StatisticsArgs args) {
@@ -119,12 +108,9 @@ void set_loss_scale(DeviceScalars* scalars, const backend::LossScale& scale, cud
 void sgd_update(const UpdateArgs& args, cudaStream_t stream) {
   if (args.chunk_count == 0) return;
   const auto blocks = static_cast<unsigned>(args.chunk_count);
-  if (args.copies)
-    with_type(args.storage, [&]<class T>(T) {
-      launch("sgd_kernel", sgd_kernel<T, true>, blocks, block_threads, stream, args);
-    });
-  else
-    launch("sgd_kernel", sgd_kernel<float, false>, blocks, block_threads, stream, args);
+  with_copies(args.copies, args.storage, [&]<class T, bool copies>() {
+    launch("sgd_kernel", sgd_kernel<T, copies>, blocks, block_threads, stream, args);
+  });
 }
 
 void update_running_statistics(const StatisticsArgs& args, cudaStream_t stream) {

@@ -1,11 +1,9 @@
-#include "ports/cuda/kernels/vector.cuh"
+#include "ports/cuda/kernels/update.cuh"
 
 // Kernels over the arena: norms, LARS and clipping by them, the weights' average.
 namespace lockstep::cuda {
 
 namespace {
-
-constexpr int quad = 4;  // floats in one access
 
 // A chunk's sum: each thread adds its quads in order, then the threads' sums meet in a fixed tree.
 __global__ void __launch_bounds__(block_threads) chunk_squares_kernel(NormArgs args) {
@@ -47,18 +45,10 @@ __global__ void __launch_bounds__(block_threads) lars_kernel(UpdateArgs args, La
         lars.coefficient, lars.epsilon, decay, std::sqrt(lars.weight_sums[chunk.slice]),
         std::sqrt(lars.gradient_sums[chunk.slice]) * static_cast<double>(unscale));
   const backend::arithmetic::SgdRule rule{rate, args.momentum, decay, args.nesterov};
-  float g[quad], w[quad], v[quad];
-  for (std::uint32_t i = threadIdx.x * quad; i < chunk.count; i += block_threads * quad) {
-    const std::size_t at = chunk.offset + i;
-    load(args.gradients + at, g);
-    load(args.weights + at, w);
-    load(args.velocities + at, v);
-#pragma unroll
-    for (int k = 0; k < quad; ++k) backend::arithmetic::lars(rule, g[k] * unscale, w[k], v[k]);
-    store(args.weights + at, w);
-    store(args.velocities + at, v);
-    if constexpr (copies) store(static_cast<T*>(args.copies) + at, w);
-  }
+  update_chunk<T, copies>(args, chunk, rule,
+                          [](const backend::arithmetic::SgdRule& by, float g, float& w, float& v) {
+                            backend::arithmetic::lars(by, g, w, v);
+                          });
 }
 
 __global__ void clip_kernel(const double* slice_sums, std::size_t slices, float limit, bool scaled,
@@ -108,12 +98,9 @@ void slice_squares(const NormArgs& args, cudaStream_t stream) {
 void lars_update(const UpdateArgs& args, const LarsArgs& lars, cudaStream_t stream) {
   if (args.chunk_count == 0) return;
   const auto blocks = static_cast<unsigned>(args.chunk_count);
-  if (args.copies)
-    with_type(args.storage, [&]<class T>(T) {
-      launch("lars_kernel", lars_kernel<T, true>, blocks, block_threads, stream, args, lars);
-    });
-  else
-    launch("lars_kernel", lars_kernel<float, false>, blocks, block_threads, stream, args, lars);
+  with_copies(args.copies, args.storage, [&]<class T, bool copies>() {
+    launch("lars_kernel", lars_kernel<T, copies>, blocks, block_threads, stream, args, lars);
+  });
 }
 
 void clip(const double* slice_sums, std::size_t slices, float limit, bool scaled,
@@ -128,14 +115,10 @@ void update_averages(const AverageArgs& args, float share, cudaStream_t stream) 
 
 void swap_averages(const AverageArgs& args, cudaStream_t stream) {
   const unsigned blocks = blocks_for(args.count / quad);
-  if (args.copies)
-    with_type(args.storage, [&]<class T>(T) {
-      launch("swap_averages_kernel", swap_averages_kernel<T, true>, blocks, block_threads, stream,
-             args);
-    });
-  else
-    launch("swap_averages_kernel", swap_averages_kernel<float, false>, blocks, block_threads,
-           stream, args);
+  with_copies(args.copies, args.storage, [&]<class T, bool copies>() {
+    launch("swap_averages_kernel", swap_averages_kernel<T, copies>, blocks, block_threads, stream,
+           args);
+  });
 }
 
 }  // namespace lockstep::cuda

@@ -8,28 +8,11 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/arguments.hpp"
+#include "lockstep/comm/split.hpp"
 #include "ports/tcp/mesh/direct.hpp"
 
 namespace lockstep::comm {
 namespace {
-
-/// What a rank asks of split(), and the first number that it has for a group.
-struct MeshWish {
-  std::int32_t coloured = 0, colour = 0, key = 0, next_group = 0;
-};
-constexpr std::size_t wish_words = sizeof(MeshWish) / sizeof(std::int32_t);
-
-/// The ranks of one colour, in the order of their group.
-std::vector<int> ranks_of_colour(const std::vector<MeshWish>& wishes, int colour) {
-  std::vector<int> ranks;
-  for (std::size_t rank = 0; rank < wishes.size(); ++rank)
-    if (wishes[rank].coloured != 0 && wishes[rank].colour == colour)
-      ranks.push_back(static_cast<int>(rank));
-  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
-    return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
-  });
-  return ranks;
-}
 
 class TcpCommunicator final : public Communicator {
  public:
@@ -110,24 +93,15 @@ class TcpCommunicator final : public Communicator {
 
 std::unique_ptr<Communicator> TcpCommunicator::split(std::optional<int> colour, int key,
                                                      std::string_view name) {
-  std::vector<MeshWish> wishes(static_cast<std::size_t>(world()));
-  wishes[static_cast<std::size_t>(rank())] = {colour.has_value(), colour.value_or(0), key,
-                                              hub_->next_group};
-  const std::string phase = fmt::format("the split into {}", name);
-  all_gather({wishes.data(), wish_words * wishes.size(), ElementType::i32}, phase, network());
-  network().synchronize();
+  const SplitGroup asked =
+      agree_on_split(*this, group_->members, colour, key, name, hub_->next_group);
   MeshGroup group;
   group.hub = hub_.get();
   group.name = name;
-  for (std::size_t r = 0; r < wishes.size(); ++r) {
-    require(wishes[r].coloured == 0 || wishes[r].colour >= 0,
-            fmt::format("{}: rank {} has the colour {}; a colour is 0 or more", phase,
-                        group_->members[r], wishes[r].colour));
-    group.number = std::max(group.number, wishes[r].next_group);
-  }
+  group.number = asked.number;
   hub_->next_group = group.number + 1;
   if (!colour) return nullptr;
-  for (const int r : ranks_of_colour(wishes, *colour)) {
+  for (const int r : asked.ranks) {
     if (r == rank()) group.rank = group.world();
     group.members.push_back(group_->members[static_cast<std::size_t>(r)]);
   }
