@@ -64,7 +64,7 @@ Operand gradient_sum(std::size_t i) {
   return static_cast<Operand>(operand_gradient_sums + static_cast<std::int64_t>(i));
 }
 
-fe::DataType_t storage_of(backend::Precision precision) {
+fe::DataType_t element_of(backend::Precision precision) {
   switch (precision) {
     case backend::Precision::fp32:
     case backend::Precision::tf32:
@@ -96,7 +96,7 @@ class Operation {
       : graph_(graph),
         fusion_(request.fusion),
         s_(request.shape),
-        type_(storage_of(request.precision)) {}
+        type_(element_of(request.precision)) {}
 
   void add(Pass pass) {
     switch (pass) {
