@@ -10,7 +10,7 @@
 #include "lockstep/comm/record.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
 #include "ports/tcp/connect_attempt.hpp"
-#include "ports/tcp/heartbeat_wire.hpp"
+#include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 
 using namespace lockstep;
 using comm::Activity;

@@ -14,7 +14,7 @@
 #include "lockstep/comm/record.hpp"
 #include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/handshake_server.hpp"
-#include "ports/tcp/heartbeat_thread.hpp"
+#include "ports/tcp/heartbeat/heartbeat_thread.hpp"
 #include "ports/tcp/own_addresses.hpp"
 
 namespace lockstep::comm {

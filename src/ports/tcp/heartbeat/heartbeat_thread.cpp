@@ -1,4 +1,4 @@
-#include "ports/tcp/heartbeat_thread.hpp"
+#include "ports/tcp/heartbeat/heartbeat_thread.hpp"
 
 #include <fmt/core.h>
 #include <poll.h>

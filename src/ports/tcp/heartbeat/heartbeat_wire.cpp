@@ -1,4 +1,4 @@
-#include "ports/tcp/heartbeat_wire.hpp"
+#include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 
 #include <fmt/core.h>
 

@@ -14,7 +14,7 @@
 #include "lockstep/base/owned.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
 #include "lockstep/liveness/roster.hpp"
-#include "ports/tcp/heartbeat_wire.hpp"
+#include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 
 namespace lockstep::comm {
 
