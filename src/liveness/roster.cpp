@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/json_text.hpp"
 
 namespace lockstep::liveness {
@@ -60,6 +61,13 @@ bool Roster::stuck(double than_s) const {
     waited = waited || entry.activity.waiting;
   }
   return waited;
+}
+
+bool Roster::all_wait(double than_s) const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [&](const Entry& entry) {
+    return entry.standing == Standing::present && entry.activity.waiting &&
+           clock_s_ - entry.moved_s > than_s;
+  });
 }
 
 std::vector<int> Roster::late(double than_s) const {
@@ -142,11 +150,12 @@ std::string Roster::post_mortem(const std::string& reason, int told_by,
     }
     ranks.push_back(std::move(one));
   }
-  const Json all{{"time", fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)))},
-                 {"reason", reason},
-                 {"told_by_rank", told_by},
-                 {"missing", missing},
-                 {"ranks", std::move(ranks)}};
+  Json all{{"time", fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)))},
+           {"reason", reason},
+           {"told_by_rank", told_by},
+           {"missing", missing}};
+  if (!leave_out_.empty()) all["leave_out"] = join(leave_out_, ",");
+  all["ranks"] = std::move(ranks);
   return json_text(all, 2) + "\n";
 }
 

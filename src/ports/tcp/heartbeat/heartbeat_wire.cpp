@@ -54,4 +54,16 @@ AbsenceFinding read_finding(std::string_view message) {
   return read_record<AbsenceFinding>(message.substr(1));
 }
 
+std::string make_probe(std::uint64_t round) {
+  return probe_mark + write_record(ProbeReport{round, {}});
+}
+
+std::uint64_t read_probe(std::string_view message) { return read_report(message).round; }
+
+std::string make_report(const ProbeReport& report) { return report_mark + write_record(report); }
+
+ProbeReport read_report(std::string_view message) {
+  return read_record<ProbeReport>(message.substr(1));
+}
+
 }  // namespace lockstep::comm
