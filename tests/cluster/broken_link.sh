@@ -45,30 +45,30 @@ srun_names_it() {
 }
 
 # nodes_of ID: those that the job runs on.
-nodes_of() { scontrol show hostnames "$(field "$1" NodeList)"; }
+nodes_of() { scontrol show hostnames "$(scontrol show job "$1" | sed -n 's/^ *NodeList=//p')"; }
 
 multi_node() {
   submit multi --nodes=3 --ntasks-per-node=1 --cpus-per-task=1 --gpus-per-node=0 --mem=1000 \
     --exclude="$node1,$node2,$node3,$node8,$node9,$node10" "$jobs/multi-node.sbatch" "${train[@]}" \
-    "${short[@]}" --epochs 60
+    "${short[@]}" --epochs 30
   local job=$id
   mini shape "$node4" delay=5ms  # it must not end before it is struck
   cut_after multi "$node5" "$node6"
   ends "$job" multi 'network cut between two nodes, multi-node.sbatch' "neither is rank 0's" COMPLETED 0:0 1 &&
     says "the network between $node5 \(rank 1\) and $node6 \(rank 2\) is broken" &&
-    says "the next start is without $node6" && says 'resuming from multi/checkpoints' && steps_are multi 600 &&
+    says "the next start is without $node6" && says 'resuming from multi/checkpoints' && steps_are multi 300 &&
     [[ $(nodes_of "$job" | xargs) == "$node4 $node5 $node7" ]]
   verdict $? 'multi-node.sbatch: the job is requeued without a node of the broken link, and resumes'
 }
 
 resilient() {
   RANKS=1 submit resilient --nodes=3 --cpus-per-task=1 --gpus-per-node=0 --mem=1000 \
-    --nodelist="$node8,$node9,$node10" "$jobs/resilient.sbatch" "${train[@]}" "${short[@]}" --epochs 60
+    --nodelist="$node8,$node9,$node10" "$jobs/resilient.sbatch" "${train[@]}" "${short[@]}" --epochs 30
   local job=$id
   mini shape "$node8" delay=5ms
   cut_after resilient "$node9" "$node10"
   ends "$job" resilient 'network cut between two nodes, resilient.sbatch' "neither is rank 0's" COMPLETED 0:0 0 &&
-    says "start 1, on 2 node\(s\): $node8 $node9" && steps_are resilient 600
+    says "start 1, on 2 node\(s\): $node8 $node9" && steps_are resilient 300
   verdict $? 'resilient.sbatch: the job continues without a node of the broken link'
 }
 at_once 3 srun_names_it multi_node resilient

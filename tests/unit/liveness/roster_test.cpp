@@ -75,6 +75,23 @@ TEST_CASE("when all wait, those in an earlier step are late", "[roster]") {
   CHECK(roster.stuck(29));
 }
 
+TEST_CASE("all ranks wait when each is there, waits, and has not moved", "[roster]") {
+  Roster roster({"a", "b"});
+  roster.heard(0, at(9, Phase::reduction, true, 5));
+  CHECK_FALSE(roster.all_wait(0));
+  roster.heard(1, at(9, Phase::reduction, true, 5));
+  roster.pass(30);
+  CHECK(roster.all_wait(29));
+  CHECK_FALSE(roster.all_wait(30));
+  roster.leave_out({"b", "c"});
+  CHECK_THAT(roster.post_mortem("why", 0, {}), Contains("\n  \"leave_out\": \"b,c\",\n"));
+  roster.heard(1, at(9, Phase::checkpoint, false, 5));
+  CHECK_FALSE(roster.all_wait(29));
+  roster.heard(1, at(9, Phase::reduction, true, 5));
+  roster.left(1);
+  CHECK_FALSE(roster.all_wait(29));
+}
+
 TEST_CASE("a rank that computes long while no rank waits is not late", "[roster]") {
   Roster roster({"a", "b"});
   for (int rank = 0; rank < 2; ++rank) roster.heard(rank, at(0, Phase::start_up, false, 1));
