@@ -31,6 +31,31 @@ lines = [f["line"] for f in report["findings"] if f["severity"] == "error"]
 print(report["file"], report["errors"], lines)' <<<"$said") == 'bad.sbatch 2 [2, 3]' ]]
 verdict $? 'lint --json reports the same for programs'
 
+# What a user mistypes, in a script that is right otherwise.
+good() {  # good LINE...: the script's lines after the directives
+  printf '%s\n' '#!/bin/bash' '#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=8' \
+    '#SBATCH --mem=0 --time=12:00:00 --signal=B:USR1@120' "trap 'kill -USR1 \$step' USR1" "$@"
+}
+good 'srun --mpi=pmix --kill-on-bad-exit=1 -c8 build/lockstep train --model resnet51 --epoch 90 --batch-size 256 \' \
+  '  --data-train x --optim.Lr 0.1 --epochs many --share-gpu &' 'step=$!' 'wait $step' 'exit $?' >typing.sbatch
+run "$LOCKSTEP" lint typing.sbatch
+((status == 2)) && says '^typing.sbatch: 6 error' && says ':5: error: .*resnet51.*resnet50' &&
+  says "error: .*'epoch'.*epochs" && says "error: .*'batch-size'" && says "error: .*'data-train'.*data.train" &&
+  says "error: .*'optim.Lr'.*optim.lr" && says "error: .*'many'"
+verdict $? "lint checks lockstep's options, values and models against its own keys"
+
+good 'LAUNCH="srun --mpi=pmix --kill-on-bad-exit=1 -c8"' 'start() { $LAUNCH "$LOCKSTEP" "$@"; }' \
+  'for lr in 1 2; do' '  start train --optim.lr $lr --out runs/one &' 'done' >loop.sbatch
+run "$LOCKSTEP" lint loop.sbatch
+((status == 2)) && says ':8: error: .*does not wait' && says ':8: error: .*in this folder'
+verdict $? 'lint finds a start in a function, through a variable, in a loop'
+
+good 'srun --mpi=pmix --kill-on-bad-exit=1 -c8 build/lockstep train --config x.toml --out runs/one || true' \
+  'scontrol requeue $SLURM_JOB_ID' 'cat >x.toml <<END' '[optim]' 'rl = 0.1' 'END' 'cd nowhere' >more.sbatch
+run "$LOCKSTEP" lint more.sbatch
+((status == 2)) && says ':6: error: .*for ever' && says ':8: error: .*optim.rl' && says ':11: error: .*no folder nowhere'
+verdict $? 'lint finds an endless requeue, a bad key in a here-document, and a folder that is not there'
+
 run "$LOCKSTEP" lint absent.sbatch
 ((status == 2)) && says 'absent.sbatch: no such file'
 verdict $? 'lint names a missing file'

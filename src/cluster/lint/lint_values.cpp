@@ -1,0 +1,172 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "cluster/lint/batch_script.hpp"
+#include "lockstep/base/numbers.hpp"
+
+namespace lockstep::cluster {
+namespace {
+
+bool is_literal(std::string_view text) { return text.find_first_of("$`*?~") == text.npos; }
+
+/// Each --option of `lockstep train`, with the value that follows it.
+void lint_options(const RankStart& start, const LintContext& context, Findings& findings) {
+  const auto train = std::ranges::find(start.program, "train");
+  if (!context.fault_of_option || train == start.program.end()) return;
+  for (auto word = train + 1; word != start.program.end(); ++word) {
+    if (!word->starts_with("--") || *word == "--") continue;
+    const std::size_t equals = std::min(word->find('='), word->size());
+    const std::string name = word->substr(2, equals - 2);
+    std::optional<std::string> value;
+    if (equals < word->size())
+      value = word->substr(equals + 1);
+    else if (word + 1 != start.program.end() && !(word + 1)->starts_with("--"))
+      value = *(word + 1);
+    if (!is_literal(name)) continue;
+    if (value && !is_literal(*value)) value.reset();
+    const std::string fault = context.fault_of_option(name, value);
+    if (!fault.empty()) findings.error(start.line, "lockstep", fault);
+  }
+}
+
+/// Here-documents that become TOML files; lines with variables are not judged.
+void lint_toml(const BatchScript& script, const LintContext& context, Findings& findings) {
+  if (!context.fault_of_toml) return;
+  for (const ShellCommand& command : script.commands) {
+    const bool toml = std::ranges::any_of(
+        command.words, [](const std::string& word) { return word.ends_with(".toml"); });
+    if (!toml) continue;
+    for (const HereDocument& document : command.documents) {
+      std::istringstream lines(document.text);
+      std::string judged;
+      for (std::string line; std::getline(lines, line);)
+        judged += (document.plain || is_literal(line) ? line : "") + "\n";
+      const std::string fault = context.fault_of_toml(judged);
+      if (!fault.empty()) findings.error(document.line, "lockstep", fault);
+    }
+  }
+}
+
+void lint_threads(const BatchScript& script, const RankStart& start, Findings& findings) {
+  const auto threads = whole_number<long>(start.argument("threads").value_or(""));
+  const auto own = start.options.find("cpus-per-task");
+  const auto cpus = own != start.options.end() && is_literal(own->second)
+                        ? whole_number<long>(own->second)
+                        : script.number("cpus-per-task");
+  if (threads && cpus && *threads > *cpus)
+    findings.error(start.line, "threads",
+                   fmt::format("--threads {} on the {} core(s) that a task has", *threads, *cpus));
+}
+
+/// A list of GPUs that is set by hand holds for each rank.
+void lint_visible_gpus(const BatchScript& script, Findings& findings) {
+  const auto ranks = script.number("ntasks-per-node");
+  constexpr std::string_view variable = "CUDA_VISIBLE_DEVICES=";
+  for (const ShellCommand& command : script.commands)
+    for (const std::string& word : command.words) {
+      if (!word.starts_with(variable) || !is_literal(word) || word.size() == variable.size())
+        continue;
+      const long gpus = std::count(word.begin(), word.end(), ',') + 1;
+      if (ranks && *ranks > gpus)
+        findings.error(
+            command.line, "gpus",
+            fmt::format("with {} the {} ranks of a node see {} GPU(s): leave it to Slurm", word,
+                        *ranks, gpus));
+    }
+}
+
+bool makes_folder(const BatchScript& script, const std::string& folder) {
+  return std::ranges::any_of(script.commands, [&](const ShellCommand& command) {
+    const std::size_t at = program_in(command.words);
+    return at < command.words.size() &&
+           (command.words[at] == "mkdir" || command.words[at] == "git") &&
+           std::ranges::any_of(command.words, [&](const std::string& word) {
+             return word == folder || word.starts_with(folder + "/") || !is_literal(word);
+           });
+  });
+}
+
+void lint_folders(const BatchScript& script, const LintContext& context, Findings& findings) {
+  if (!context.is_folder) return;
+  const bool elsewhere = script.directive("chdir") != nullptr;
+  for (const char* option : {"output", "error"}) {
+    const Setting* file = script.directive(option);
+    const std::size_t slash = file ? file->value.rfind('/') : std::string::npos;
+    if (slash == std::string::npos || slash == 0) continue;
+    const std::string folder = file->value.substr(0, slash);
+    if (folder.find('%') != folder.npos || (elsewhere && folder[0] != '/')) continue;
+    if (!context.is_folder(folder))
+      findings.error(file->line, "folder",
+                     fmt::format("there is no folder {} here: Slurm does not make it, and the job "
+                                 "fails without a word",
+                                 folder));
+  }
+  for (const ShellCommand& command : script.commands) {
+    const bool goes = command.words.size() == 2 && command.words[0] == "cd";
+    const bool judged = command.end == "||" || command.end == "&&" || script.stops_at_errors();
+    if (!goes || judged || elsewhere || !is_literal(command.words[1])) continue;
+    const std::string& folder = command.words[1];
+    if (folder != "-" && !context.is_folder(folder) && !makes_folder(script, folder))
+      findings.error(command.line, "folder",
+                     fmt::format("there is no folder {} here, and the script continues elsewhere: "
+                                 "cd {} || exit",
+                                 folder, folder));
+  }
+}
+
+/// The largest index of --array=0-5%2,9.
+std::optional<long> last_index(std::string_view text) {
+  std::optional<long> last;
+  text = text.substr(0, text.find('%'));
+  while (!text.empty()) {
+    std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(part.size() + 1, text.size()));
+    part = part.substr(0, part.find(':'));
+    if (const std::size_t dash = part.find('-'); dash != part.npos) part.remove_prefix(dash + 1);
+    const auto index = whole_number<long>(part);
+    if (!index) return std::nullopt;
+    last = std::max(last.value_or(0), *index);
+  }
+  return last;
+}
+
+void lint_array_values(const BatchScript& script, Findings& findings) {
+  const Setting* array = script.directive("array");
+  const auto last = array ? last_index(array->value) : std::nullopt;
+  if (!last) return;
+  for (const auto& [name, values] : script.names.values) {
+    const bool literal = std::ranges::all_of(values, [](const std::string& value) {
+      return is_literal(value) && value.find('{') == value.npos;
+    });
+    if (!literal || *last < static_cast<long>(values.size())) continue;
+    const std::string uses[] = {fmt::format("${{{}[$SLURM_ARRAY_TASK_ID]}}", name),
+                                fmt::format("${{{}[SLURM_ARRAY_TASK_ID]}}", name),
+                                fmt::format("${{{}[${{SLURM_ARRAY_TASK_ID}}]}}", name)};
+    for (const ShellCommand& command : script.commands)
+      for (const std::string& word : command.words)
+        for (const std::string& use : uses)
+          if (word.find(use) != word.npos)
+            return findings.error(
+                array->line, "array",
+                fmt::format("--array={} has the index {}, but {} has {} values (line {} takes one)",
+                            array->value, *last, name, values.size(), command.line));
+  }
+}
+
+}  // namespace
+
+void lint_values(const BatchScript& script, const LintContext& context, Findings& findings) {
+  for (const RankStart& start : script.starts) {
+    if (!start.trains()) continue;
+    lint_options(start, context, findings);
+    lint_threads(script, start, findings);
+  }
+  lint_toml(script, context, findings);
+  lint_visible_gpus(script, findings);
+  lint_folders(script, context, findings);
+  lint_array_values(script, findings);
+}
+
+}  // namespace lockstep::cluster
