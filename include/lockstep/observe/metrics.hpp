@@ -34,6 +34,7 @@ class MetricsLog final : public Sink {
   void end(EndRecord record);
   void append(const std::string& json);
   void write_buffer();
+  void begin_again_if_removed();
   std::filesystem::path path_;
   std::function<void()> require_writer_;
   Owned<int, ::close, -1> file_;
