@@ -109,10 +109,9 @@ std::string describe_lack_of_descriptors(std::uint16_t own_port) {
       connections.begin(), connections.end(),
       [](const auto& left, const auto& right) { return left.second < right.second; });
   if (most == connections.end()) return text;
-  return text + fmt::format(", {} of them connections to port {}, which is {}", most->second,
-                            most->first,
-                            most->first == own_port ? "the heartbeat's"
-                                                    : "not lockstep's (Open MPI's?)");
+  return text +
+         fmt::format(", {} of them connections to port {}, which is {}", most->second, most->first,
+                     most->first == own_port ? "the heartbeat's" : "not lockstep's (Open MPI's?)");
 }
 
 }  // namespace lockstep

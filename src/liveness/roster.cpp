@@ -96,9 +96,18 @@ std::optional<comm::Absence> Roster::absence(double silent_s, double unmoved_s) 
   std::sort(gone.begin(), gone.end());
   if (!gone.empty()) return comm::Absence{gone, "missing: " + describe_missing(gone)};
   const std::vector<int> behind = late(unmoved_s);
-  if (!behind.empty()) return comm::Absence{behind, "the others wait for " + describe_late(behind)};
-  return comm::Absence{{},
-                       "all ranks are alive and none is late: does the network between them work?"};
+  if (!behind.empty()) {
+    const bool writing = std::all_of(behind.begin(), behind.end(), [this](int rank) {
+      const Activity& activity = ranks_[static_cast<std::size_t>(rank)].activity;
+      return activity.on_files || (activity.phase == Phase::checkpoint && !activity.waiting);
+    });
+    return comm::Absence{behind,
+                         "the others wait for " + describe_late(behind) +
+                             (writing ? ": does the file system of the run answer?" : ""),
+                         writing};
+  }
+  return comm::Absence{
+      {}, "all ranks are alive and none is late: does the network between them work?", true};
 }
 
 std::string Roster::describe_missing(const std::vector<int>& ranks) const {

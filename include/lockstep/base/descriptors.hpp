@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// File descriptors: a stranger who connects to a port of this process, or a library in it, may take
-/// all that are free. Some are held back, for what must be written even then.
+/// File descriptors: a stranger who connects to a port of this process, or a library in it, may
+/// take all that are free. Some are held back, for what must be written even then.
 
 /// Raises the soft limit of open files to the hard one (at most 65536), and holds some descriptors
 /// back. Call it once, when the process starts. The usual soft limit (1024) only protects programs

@@ -13,6 +13,7 @@
 namespace lockstep::app {
 
 void Launch::start(double deadline_s) {
+  started = true;
   const cluster::EnvLookup env = cluster::process_environment();
   rank = cluster::identify(env, std::nullopt);
   if (const auto doubt = cluster::doubt_launch(env, comm::mpi_library(), cluster::srun_mpi_types)) {

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
@@ -98,8 +99,12 @@ class Rank0Control final : public MeetingControl {
 
 class OtherRankControl final : public MeetingControl {
  public:
-  OtherRankControl(Peer host, int rank, int world, MeetingSpec spec)
-      : host_(std::move(host)), rank_(rank), world_(world), spec_(std::move(spec)) {}
+  OtherRankControl(Peer host, int rank, int world, MeetingSpec spec, std::filesystem::path file)
+      : host_(std::move(host)),
+        rank_(rank),
+        world_(world),
+        spec_(std::move(spec)),
+        file_(std::move(file)) {}
   int rank() const override { return rank_; }
   int world() const override { return world_; }
 
@@ -115,6 +120,7 @@ class OtherRankControl final : public MeetingControl {
         return answer->substr(1);
       }
       if (!host_.wire.open()) {
+        cluster::remove_card(file_, host_.secret);  // rank 0 may have been killed
         if (spec_.rank_gone) spec_.rank_gone();
         throw MissingRanks(fmt::format("{}: {} has gone", phase, title_of(0, host_)));
       }
@@ -128,6 +134,7 @@ class OtherRankControl final : public MeetingControl {
   Peer host_;
   int rank_, world_;
   MeetingSpec spec_;
+  std::filesystem::path file_;  ///< with the meeting's secret
 };
 
 }  // namespace
@@ -140,7 +147,7 @@ std::unique_ptr<Control> make_tcp_control(const cluster::MeetingPlace& place,
   MeetingSpec longer = spec;
   longer.deadline_s = 1.1 * spec.deadline_s + 1;
   return std::make_unique<OtherRankControl>(join_rank_0(place, self, longer), self.rank, self.world,
-                                            spec);
+                                            spec, place.file);
 }
 
 }  // namespace lockstep::comm

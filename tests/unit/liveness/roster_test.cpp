@@ -64,6 +64,24 @@ TEST_CASE("a rank is late when it keeps others waiting, not when it waits", "[ro
   CHECK_FALSE(roster.stuck(29));
 }
 
+TEST_CASE("a late rank that waits for a file system is not at fault", "[roster]") {
+  Roster roster({"a", "b"});
+  roster.heard(1, at(9, Phase::reduction, true, 5));
+  const auto absence = [&](Activity activity) {
+    roster.heard(0, activity);
+    roster.pass(30);
+    return *roster.absence(60, 20);
+  };
+  CHECK_FALSE(absence(at(9, Phase::data, false, 5)).outside);
+  CHECK(absence(at(9, Phase::checkpoint, false, 5)).outside);
+  Activity held = at(9, Phase::end_of_step, false, 5);
+  held.on_files = true;
+  const auto found = absence(held);
+  CHECK(found.outside);
+  CHECK(found.ranks == std::vector<int>{0});
+  CHECK_THAT(found.text, Contains("does the file system of the run answer?"));
+}
+
 TEST_CASE("when all wait, those in an earlier step are late", "[roster]") {
   Roster roster({"a", "b"});
   roster.heard(0, at(9, Phase::reduction, true, 5));

@@ -206,6 +206,7 @@ class HeartbeatServer final : public HeartbeatThread {
   }
 
   void say_goodbye() override { tell_all(std::string(1, goodbye_mark)); }
+  std::uint16_t own_port() const override { return door_.port(); }
 
   void tell_all(const std::string& message) {
     for (auto& [rank, peer] : peers_)

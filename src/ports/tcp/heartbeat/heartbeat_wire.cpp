@@ -8,9 +8,10 @@
 
 namespace lockstep::comm {
 std::string make_beat(const Activity& activity) {
-  return fmt::format("{} {} {} {} {} {} {}", beat_mark, activity.step,
+  return fmt::format("{} {} {} {} {} {} {} {}", beat_mark, activity.step,
                      static_cast<int>(activity.phase), activity.bucket, activity.bytes,
-                     static_cast<int>(activity.waiting), activity.movements);
+                     static_cast<int>(activity.waiting), activity.movements,
+                     static_cast<int>(activity.on_files));
 }
 
 std::optional<Activity> read_beat(std::string_view message) {
@@ -19,7 +20,7 @@ std::optional<Activity> read_beat(std::string_view message) {
   int phase = 0;
   Activity activity;
   words >> mark >> activity.step >> phase >> activity.bucket >> activity.bytes >>
-      activity.waiting >> activity.movements;
+      activity.waiting >> activity.movements >> activity.on_files;
   if (!words || mark != beat_mark) return std::nullopt;
   activity.phase = static_cast<Phase>(phase);
   return activity;

@@ -25,7 +25,7 @@ class NodeProbe {
   NodeProbe(int rank, int world, HandshakeServer door, std::map<int, ListenerCard> cards);
 
   void begin(std::uint64_t round);
-  /// Goes on with the probes. Returns the report once, when all nodes were reached or the time is
+  /// Advances the probes. Returns the report once, when all nodes were reached or the time is
   /// over.
   std::optional<ProbeReport> poll();
   void add_to(std::vector<pollfd>& polled) const;
@@ -42,7 +42,7 @@ class NodeProbe {
 };
 
 /// Where a first rank listens, and where all first ranks do. Collective; the result's cards are
-/// empty where nobody probes: on other ranks, and when rank 0's connections are all there are.
+/// empty on other ranks, and where rank 0 has a connection to every node but one.
 struct ProbePlaces {
   Listener listener;
   std::map<int, ListenerCard> cards;
