@@ -66,9 +66,9 @@ TEST_CASE("a rank is late when it keeps others waiting, not when it waits", "[ro
 
 TEST_CASE("a late rank that waits for a file system is not at fault", "[roster]") {
   Roster roster({"a", "b"});
-  roster.heard(1, at(9, Phase::reduction, true, 5));
   const auto absence = [&](Activity activity) {
     roster.heard(0, activity);
+    roster.heard(1, at(9, Phase::reduction, true, 5));
     roster.pass(30);
     return *roster.absence(60, 20);
   };
