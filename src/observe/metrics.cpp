@@ -98,7 +98,10 @@ MetricsLog::~MetricsLog() {
 }
 
 void MetricsLog::write(const Record& record) {
-  if (const auto* start = std::get_if<StartRecord>(&record)) steps_ = start->from_step;
+  if (const auto* start = std::get_if<StartRecord>(&record)) {
+    steps_ = start->from_step;
+    start_ = to_json(record) + '\n';
+  }
   if (const auto* step = std::get_if<StepRecord>(&record)) steps_ = step->step;
   if (const auto* epoch = std::get_if<EpochRecord>(&record)) epochs_ = epoch->epoch;
   add(to_json(record));
@@ -127,7 +130,7 @@ void MetricsLog::flush() {
 }
 
 /// Someone may remove or replace the file while it is open. What was in it is lost, and what
-/// follows would be lost, too.
+/// follows would be lost, too. A new file begins with the start, which has the run's id.
 void MetricsLog::begin_again_if_removed() {
   struct stat mine = {}, there = {};
   if (::fstat(file_.get(), &mine) != 0) return;
@@ -137,6 +140,7 @@ void MetricsLog::begin_again_if_removed() {
   const off_t end = other ? ::lseek(other.get(), 0, SEEK_END) : -1;
   if (end < 0) return;  // the next checkpoint says what has become of the folder
   file_ = std::move(other);
+  if (end == 0 && buffer_.find(start_) == std::string::npos) buffer_.insert(0, start_);
   bytes_ = static_cast<std::uint64_t>(end) + buffer_.size();
   log::warn(
       fmt::format("{} was {} while it was written: its earlier lines are lost, and it "

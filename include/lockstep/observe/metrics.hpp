@@ -39,6 +39,7 @@ class MetricsLog final : public Sink {
   std::function<void()> require_writer_;
   Owned<int, ::close, -1> file_;
   std::string buffer_;
+  std::string start_;  ///< the line of the newest start
   std::uint64_t bytes_ = 0;
   double wrote_s_ = 0;        ///< now_s() of the last write
   std::uint64_t steps_ = 0;   ///< of the newest record of a step

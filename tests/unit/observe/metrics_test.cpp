@@ -138,6 +138,23 @@ TEST_CASE(
   log.flush();  // the folder is missing: the next checkpoint says so
 }
 
+TEST_CASE("a log that is removed begins again with the start of the run", "[metrics]") {
+  const Folder folder;
+  const std::filesystem::path path = folder.path / "metrics.jsonl";
+  MetricsLog log(path, 0);
+  StartRecord begun;
+  begun.run_id = "the run";
+  log.write(begun);
+  log.flush();
+  const std::string start = read_text(path);
+  std::filesystem::remove(path);
+  log.add("first");
+  log.flush();
+  CHECK_THAT(start, Catch::Matchers::Contains("the run"));
+  CHECK(read_text(path) == start + "first\n");
+  CHECK(log.bytes() == start.size() + 6);
+}
+
 TEST_CASE("no line waits for more than a second once another comes", "[metrics]") {
   const Folder folder;
   const auto path = folder.path / "metrics.jsonl";
