@@ -229,9 +229,25 @@ TEST_CASE("lint finds folders that are not there, hidden GPUs, threads and TOML"
   only(with({{"-c \"$SLURM_CPUS_PER_TASK\"", "-c 8"},
              {"--resume auto", "--resume auto --threads 9"}}),
        "12 E threads", "--threads 9");
-  only(with({{srun, "cat >x.toml <<END\ngood = 1\nbad = 2\nEND\n" + srun}}), "13 E lockstep",
-       "bad key");
-  CHECK(findings(with({{srun, "cat >x.toml <<END\nbad = $x\nEND\n" + srun}})) == "");
+  const Change config{" --resume", " --config $run/x.toml --resume"};
+  const std::string bad_toml = "cat >x.toml <<END\ngood = 1\nbad = 2\nEND\n" + srun;
+  only(with({{srun, bad_toml}, config}), "13 E lockstep", "bad key");
+  CHECK(findings(with({{srun, "cat >x.toml <<END\nbad = $x\nEND\n" + srun}, config})) == "");
+  CHECK(findings(with(
+            {{srun, "cat >x.toml <<END\nlist = [1,\n$x]\nbad = 1\nEND\n" + srun}, config})) == "");
+  CHECK(findings(with({{srun, bad_toml}})) == "");  // another program's
+}
+
+TEST_CASE("lint: what other commands set or make is not at fault", "[lint]") {
+  CHECK(findings(with({{srun, "CUDA_VISIBLE_DEVICES=0 python3 look.py\n" + srun}})) == "");
+  only(with({{srun, "CUDA_VISIBLE_DEVICES=0 " + srun}}), "12 E gpus", "4 ranks");
+  for (const std::string maker :
+       {"mkdir -p work/deep", "tar xf all.tar", "cp -r $HOME/work .", "python3 -m venv work"})
+    CHECK(findings(with({{srun, maker + "\ncd work\n" + srun}})) == "");
+  only(with({{srun, "cd work\nmkdir work\n" + srun}}), "12 E folder", "work");
+  const std::string grown = "values=(a)\nvalues+=(b c)\necho ${values[$SLURM_ARRAY_TASK_ID]}\n";
+  CHECK(findings(with({{"#SBATCH --requeue\n", "#SBATCH --requeue\n#SBATCH --array=0-2%1\n"},
+                       {srun, grown + srun}})) == "");
 }
 
 }  // namespace
