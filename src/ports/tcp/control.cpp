@@ -17,6 +17,12 @@ std::string title_of(int rank, const Peer& peer) {
   return fmt::format("rank {} on {}", rank, peer.node);
 }
 
+/// What the heartbeats know of a file system or network that keeps ranks waiting: "; ..." or "".
+std::string known_fault(const MeetingSpec& spec) {
+  const auto absence = spec.find_absence ? spec.find_absence(spec.deadline_s) : std::nullopt;
+  return absence && absence->outside && !absence->ranks.empty() ? "; " + absence->text : "";
+}
+
 /// Rank 0 has a wire to each other rank and combines the parts. The others have one wire, to rank
 /// 0.
 class Rank0Control final : public MeetingControl {
@@ -72,8 +78,9 @@ class Rank0Control final : public MeetingControl {
       if (here.size() == peers_.size()) return parts;
       check_not_cancelled(spec_);
       if (left.over())
-        refuse(fmt::format("{}: {} did not arrive within {} s", phase,
-                           rank_list(all_but(here, world())), spec_.deadline_s));
+        refuse(fmt::format("{}: {} did not arrive within {} s{}", phase,
+                           rank_list(all_but(here, world())), spec_.deadline_s,
+                           known_fault(spec_)));
     }
   }
 
@@ -126,8 +133,8 @@ class OtherRankControl final : public MeetingControl {
       }
       check_not_cancelled(spec_);
       if (left.over())
-        throw MissingRanks(fmt::format("{}: {} did not answer within {} s", phase,
-                                       title_of(0, host_), spec_.deadline_s));
+        throw MissingRanks(fmt::format("{}: {} did not answer within {} s{}", phase,
+                                       title_of(0, host_), spec_.deadline_s, known_fault(spec_)));
     }
   }
 
