@@ -24,7 +24,8 @@ namespace {
 constexpr const char* program_version = "lockstep 0.1";
 constexpr const char* help_footer =
     "Exit status: 0 done; 1 an error; 2 bad input or usage; 3 stopped by SIGTERM, SIGUSR1 or\n"
-    "--stop-after, with a checkpoint for --resume auto; 4 another rank was lost.\n"
+    "--stop-after, with a checkpoint for --resume auto; 4 another rank was lost, or the network\n"
+    "or a file system does not answer.\n"
     "lockstep COMMAND --help lists a command's options.";
 
 int run(Launch& launch, const Command& command) {

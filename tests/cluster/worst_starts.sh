@@ -1,6 +1,6 @@
 #!/bin/bash
-# Starts that go wrong on one rank only, and what a start that is killed leaves; a file system that
-# freezes, and a node's step daemon that is killed.
+# Starts that go wrong on one rank only, strangers at a start, and what a start that is killed
+# leaves; a file system that freezes, and a node's step daemon that is killed.
 # seconds: 400
 # waits for ranks to be missed
 # apart: crowd
@@ -9,10 +9,10 @@ mkdir frozen
 truncate -s 60M frozen.ext4
 can_freeze=
 mkfs.ext4 -q frozen.ext4 2>/dev/null && mount -o loop frozen.ext4 frozen 2>/dev/null && can_freeze=1
-job_cluster 10
+job_cluster 14
 trap 'fsfreeze -u "$WORK/frozen" 2>/dev/null; show_cores; mini down >/dev/null 2>&1; umount -l "$WORK/frozen" 2>/dev/null' EXIT
 few=(--epochs 1 --checkpoint.every-epochs 0)
-two() { srun -w "$1,$2" -N2 -n2 -c1 --mpi=pmix --kill-on-bad-exit=0 "${@:3}"; }
+two() { srun -w "$1,$2" -N2 -n2 -c1 --mpi="${mpi:-pmix}" --kill-on-bad-exit=0 "${@:3}"; }
 
 # timed COMMAND...: as `run`; `took` is its seconds.
 timed() {
@@ -77,27 +77,61 @@ secrets() {
 }
 
 frozen_disk() {
-  local law='a frozen file system under a checkpoint is named, and the status is 4'
+  local law='a frozen file system under a checkpoint is named, and the status is 4' mpi
   if [[ ! $can_freeze ]]; then
     echo "SKIP $law: no loop device here"
     return
   fi
-  two "$node9" "$node10" "$LOCKSTEP" train "${train[@]}" --epochs 100000 --checkpoint.every-epochs 0 \
-    --checkpoint.every-steps 20 --comm.deadline-s 6 --out frozen/run >frozen.log 2>&1 &
-  local step=$!
-  within 60 has_checkpoint frozen/run
+  # begin MPI NODE NODE: rank 1's status goes to MPI.end.
+  begin() {
+    mpi=$1 two "$2" "$3" bash -c '"$@"; status=$?; ((SLURM_PROCID == 0)) || echo $status >"$MPI.end"' - \
+      "$LOCKSTEP" train "${train[@]}" --epochs 100000 --checkpoint.every-epochs 0 --checkpoint.every-steps 20 \
+      --comm.deadline-s 6 --out "frozen/$1" >"$1.log" 2>&1 &
+  }
+  MPI=pmix begin pmix "$node9" "$node10"
+  MPI=none begin none "$node11" "$node12"
+  within 60 has_checkpoint frozen/pmix
+  within 60 has_checkpoint frozen/none
   local began=$EPOCHREALTIME
   fsfreeze -f frozen
-  ended_by_it() { grep -qaE 'task 1: (Exited|Killed)' frozen.log; }
-  within 40 ended_by_it
-  took=$(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $began }")
-  said="after $took s: $(tr '\r' '\n' <frozen.log | grep -av '^epoch')"
-  echo "| file system frozen under the run | fsfreeze -f (deadline 6 s) | $took | $(first_error) | 4 |"
-  says 'error: .*rank 0 did not arrive within 6 s; the others wait for rank 0 on .*for [0-9]+ s\): does the file system of the run answer\?' &&
-    says 'with errorcode 4' && seconds_at_most 30
-  verdict $? "$law"
+  for mpi in pmix none; do
+    ended_by_it() { grep -qaE 'task 1: (Exited|Killed)' "$mpi.log" || [[ -s $mpi.end ]]; }
+    within 40 ended_by_it
+    took=$(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $began }")
+    said="after $took s: status $(cat "$mpi.end" 2>/dev/null) $(tr '\r' '\n' <"$mpi.log" | grep -av '^epoch')"
+    echo "| file system frozen under the run, srun --mpi=$mpi | fsfreeze -f (deadline 6 s) | $took | $(first_error) | 4 |"
+    says 'error: .*rank 0( on [^ ]*)? did not (arrive|answer) within 6 s; the others wait for rank 0 on .*for [0-9]+ s\): does the file system of the run answer\?' &&
+      says 'with errorcode 4|status 4' && seconds_at_most 30
+    verdict $? "srun --mpi=$mpi: $law"
+  done
   fsfreeze -u frozen
-  wait $step
+  wait
+}
+
+# Rank 1 comes late. Meanwhile rank 0's port has 400 connections that say nothing, and rank 0 may
+# open 300 files.
+strangers() {
+  local folder=$WORK/stranger_meetings mpi
+  cat >strangers.py <<'END'
+import socket, sys, time
+port = int(open(sys.argv[1]).read().split("\n")[2])
+held = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(400)]
+print("400 strangers", flush=True)
+time.sleep(30)
+END
+  for mpi in pmix none; do
+    LOCKSTEP_RENDEZVOUS_DIR=$folder mpi=$mpi timed two "$node13" "$node14" bash -c '
+      if ((SLURM_PROCID == 1)); then
+        sleep 6
+      else
+        { until [[ $(echo "$0"/*) != *\* ]]; do sleep 0.1; done; exec timeout 9 python3 strangers.py "$0"/*; } &
+      fi
+      ulimit -n 300
+      exec "$@"' "$folder" "$LOCKSTEP" train "${train[@]}" "${few[@]}" --out "strangers-$mpi"
+    echo "| 400 silent connections to the meeting, srun --mpi=$mpi | limit of 300 descriptors, rank 1 comes 6 s late | $took | - | $status |"
+    ((status == 0)) && says '400 strangers' && [[ -e strangers-$mpi/summary.json ]]
+    verdict $? "srun --mpi=$mpi: 400 silent connections to the port where ranks meet do not keep them from meeting"
+  done
 }
 
 step_daemon() {
@@ -113,4 +147,4 @@ step_daemon() {
     says 'resuming from daemon/checkpoints' && steps_are daemon 600
   verdict $? 'multi-node.sbatch: a step daemon that is killed costs a restart, not the job'
 }
-at_once 5 builds bad_option secrets frozen_disk step_daemon
+at_once 6 builds bad_option secrets strangers frozen_disk step_daemon
