@@ -28,11 +28,11 @@ while time.time() - began < 60:
 time.sleep(60)
 END
 
-# begin RUN LIMIT: two ranks whose limit of open files is this one, with the usual limit's kind
-# ("-S", soft, or "", both). Sets `mpirun` and `pids`.
+# begin RUN LIMIT OPTION...: two ranks whose limit of open files is this one, with the usual limit's
+# kind ("-S", soft, or "", both). Sets `mpirun` and `pids`.
 begin() {
   mpirun --oversubscribe --bind-to none --mca btl tcp,self -np 2 bash -c "ulimit $2 && exec \"\$@\"" - \
-    "${train[@]}" --out "$1" >"$1.log" 2>&1 &
+    "${train[@]}" --out "$1" "${@:3}" >"$1.log" 2>&1 &
   mpirun=$!
   first_step "$1.log"
   rank_pids $mpirun
@@ -82,7 +82,7 @@ stops() {  # stops RUN: told to, with a checkpoint
 
 at_heartbeat() {
   local run=$1
-  begin "$run" "$2"
+  begin "$run" "$2" --comm.deadline-s 30
   find_ports
   python3 strangers.py 300 "$own" >"$run.strangers" &
   local strangers=$!
@@ -99,7 +99,7 @@ soft_limit() { at_heartbeat soft '-Sn 256' '300 silent connections to the heartb
 hard_limit() { at_heartbeat hard '-n 256' '300 silent connections to the heartbeat do no harm under a low hard limit, and are dropped'; }
 
 at_open_mpi() {
-  begin library '-Sn 256'
+  begin library '-Sn 256' --comm.deadline-s 30
   find_ports
   python3 strangers.py 300 "$other" >library.strangers &
   local strangers=$!
@@ -118,6 +118,7 @@ told() {
   said=$(tr -d '\0' <told.log)
   says "rank 0 on .*: 2[0-9][0-9] of 256 file descriptors are open, [0-9]+ of them connections to port $other, which is not lockstep's \(Open MPI's\?\)"
   verdict $? "when the connections to Open MPI's port take all descriptors, a warning names the port"
+  grep -o 'warning: .*file descriptors are open.*' <<<"$said"
   kill $strangers
   stops told
   verdict $? 'when they are gone, the training continues, and stops with a checkpoint'
