@@ -5,11 +5,15 @@
 #include <cstdlib>
 #include <thread>
 
+#include "app/start/early_end.hpp"
 #include "app/status.hpp"
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
 
 namespace lockstep::app {
 namespace {
+
+constexpr double turn_s = 2;
 
 volatile std::sig_atomic_t g_status = status_failed;
 
@@ -25,12 +29,15 @@ void wait_for_turn(const Launch& launch, int status) {
   // A launcher sends SIGTERM about a second after the end of rank 0. srun returns the highest
   // status of all ranks, so all must be the same.
   std::signal(SIGTERM, [](int) { std::_Exit(g_status); });
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const double end_s = now_s() + turn_s;
+  meet_and_leave(launch, turn_s);
+  std::this_thread::sleep_for(std::chrono::duration<double>(end_s - now_s()));
 }
 
 int fail(const Launch& launch, const char* what, int status) {
   wait_for_turn(launch, status);
   log::error(what);
+  if (likely_rank(launch) == 0) meet_and_leave(launch, turn_s);
   if (launch.heartbeat) launch.heartbeat->fail(what, status);
   if (launch.world && launch.world->facts().world > 1) comm::World::abort(status);
   return status;

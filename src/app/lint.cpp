@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"
@@ -11,6 +12,8 @@
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/cluster/lint.hpp"
+#include "lockstep/config/keys.hpp"
+#include "lockstep/nn/resnet.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -51,12 +54,42 @@ Json as_json(const std::string& file, const std::vector<cluster::Finding>& findi
           {"findings", std::move(list)}};
 }
 
+/// A name is judged with the key's default as its value.
+std::string fault_of_option(const std::string& name, const std::optional<std::string>& value) {
+  if (RunOptions::is_other_name(name)) return "";
+  try {
+    config::Config config;
+    const config::ConfigKey* key = config::find_key(name);
+    if (key == nullptr)
+      config::set_key(config, name, "");
+    else if (value && !(key->kind == config::TomlKind::boolean && value->empty()))
+      config::set_key(config, name, *value);
+    if (name == "model" && value) nn::resnet(nn::usual_resnet(*value, 0, 0));
+    return "";
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+std::string fault_of_toml(const std::string& toml) {
+  try {
+    config::Config config;
+    config::apply_toml(config, toml, "the TOML");
+    return "";
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
 int run(const std::vector<std::string>& files, bool json) {
+  const cluster::LintContext context{fault_of_option, fault_of_toml, [](const std::string& path) {
+                                       return std::filesystem::is_directory(path);
+                                     }};
   std::size_t errors = 0;
   Json all = Json::array();
   for (const std::string& file : files) {
     require(std::filesystem::is_regular_file(file), fmt::format("{}: no such file", file));
-    const auto findings = cluster::lint_batch_script(read_text(file));
+    const auto findings = cluster::lint_batch_script(read_text(file), context);
     errors += count(findings, cluster::Severity::error);
     if (json)
       all.push_back(as_json(file, findings));

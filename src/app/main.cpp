@@ -9,10 +9,13 @@
 
 #include "app/commands.hpp"
 #include "app/fail.hpp"
+#include "app/start/early_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/build_id.hpp"
+#include "lockstep/base/descriptors.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/tcp_control.hpp"
 
 namespace lockstep::app {
@@ -21,7 +24,8 @@ namespace {
 constexpr const char* program_version = "lockstep 0.1";
 constexpr const char* help_footer =
     "Exit status: 0 done; 1 an error; 2 bad input or usage; 3 stopped by SIGTERM, SIGUSR1 or\n"
-    "--stop-after, with a checkpoint for --resume auto; 4 another rank was lost.\n"
+    "--stop-after, with a checkpoint for --resume auto; 4 another rank was lost, or the network\n"
+    "or a file system does not answer.\n"
     "lockstep COMMAND --help lists a command's options.";
 
 int run(Launch& launch, const Command& command) {
@@ -37,6 +41,8 @@ int run(Launch& launch, const Command& command) {
     if (!missing.told) return fail(launch, missing.what(), status_lost_rank);
     wait_for_turn(launch, status_lost_rank);  // rank 0 says which
     return status_lost_rank;
+  } catch (const comm::OutsideFault& error) {
+    return fail(launch, error.what(), status_lost_rank);
   } catch (const std::exception& error) {
     return fail(launch, error.what(), status_failed);
   }
@@ -57,6 +63,7 @@ std::vector<std::string> reversed_arguments(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that exits (`| head`) must not end a training
+  prepare_descriptors();
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", fmt::format("{} (build {})", program_version, build_id()));
   root.footer(help_footer);
@@ -69,7 +76,9 @@ int main(int argc, char** argv) {
     root.parse(reversed_arguments(argc, argv));
   } catch (const CLI::ParseError& error) {
     wait_for_turn(launch, status_bad_input);
-    return root.exit(error) == 0 ? status_done : status_bad_input;
+    const bool is_fault = root.exit(error) != 0;
+    if (is_fault && likely_rank(launch) == 0) meet_and_leave(launch, 2);
+    return is_fault ? status_bad_input : status_done;
   } catch (const InputError& error) {
     return fail(launch, error.what(), status_bad_input);
   }

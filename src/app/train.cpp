@@ -1,14 +1,20 @@
 #include <filesystem>
 
+#include <fmt/core.h>
+
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "app/start/check_nodes.hpp"
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
+#include "lockstep/base/build_id.hpp"
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
+#include "lockstep/base/log.hpp"
 #include "lockstep/base/numbers.hpp"
 #include "lockstep/cluster/walltime.hpp"
+#include "lockstep/comm/agreement.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/stop_signal.hpp"
 
@@ -27,6 +33,15 @@ train::Allocation look_at_allocation() {
   allocation.restarts = whole_number<int>(env("SLURM_RESTART_COUNT").value_or("0")).value_or(0);
   if (const auto left_s = cluster::allocation_left_s(env)) allocation.end_s = now_s() + *left_s;
   return allocation;
+}
+
+/// Different builds may train different bits, and do not know each other's messages. Collective.
+void require_same_build(Launch& launch, bool may_differ) {
+  const std::string builds = comm::disagreement(*launch.control, build_id(), "build");
+  if (builds.empty()) return;
+  const std::string what = fmt::format("the ranks run different builds of lockstep: {}", builds);
+  require(may_differ, what + ". Install one build on all nodes, or give --allow-different-builds");
+  if (launch.rank.rank == 0) log::warn(what + "; the result may differ from that of one build");
 }
 
 /// The findings as JSON; empty if not asked for.
@@ -58,6 +73,7 @@ int train_model(Launch& launch, config::Config config) {
   const train::Allocation allocation = look_at_allocation();
   launch.silence_s = config.liveness.timeout_s;
   launch.start(config.comm.deadline_s);
+  require_same_build(launch, config.comm.allow_different_builds);
   // Again, because MPI's start installs its own handlers.
   train::catch_stop_signals();
   const std::string backend = decide_backend(launch, choice_name(config.backend));

@@ -1,11 +1,13 @@
 #include "lockstep/comm/activity.hpp"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
 
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/io.hpp"
 
 namespace lockstep::comm {
 
@@ -68,6 +70,13 @@ bool in_step(Phase phase) {
          phase == Phase::update;
 }
 
+/// In an uninterruptible wait (state D), as for a disk or a server of files that does not answer.
+bool main_thread_is_held() {
+  const std::string text = first_line(fmt::format("/proc/self/task/{}/stat", ::getpid()));
+  const std::size_t end = text.rfind(')');  // of the program's name
+  return end != text.npos && text.substr(end).starts_with(") D");
+}
+
 struct Place {
   std::mutex mutex;
   std::filesystem::path directory;
@@ -95,7 +104,8 @@ void enter(Phase phase) {
 Activity now() {
   Activity activity{g_marks.step.load(relaxed),    g_marks.phase.load(relaxed),
                     g_marks.bucket.load(relaxed),  g_marks.bytes.load(relaxed),
-                    g_marks.waiting.load(relaxed), g_marks.movements.load(relaxed)};
+                    g_marks.waiting.load(relaxed), g_marks.movements.load(relaxed),
+                    main_thread_is_held()};
   const volatile std::uint64_t* place = g_reached.load();
   if (!place) return activity;
   const std::uint64_t reached = *place;

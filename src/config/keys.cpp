@@ -268,6 +268,9 @@ std::vector<ConfigKey> other_keys() {
       key("comm.share-gpu", &C::comm, &C::Comm::share_gpu,
           "several ranks may use one GPU: for tests, and for the parts of a MIG device")
           .bookkeeping(),
+      key("comm.allow-different-builds", &C::comm, &C::Comm::allow_different_builds,
+          "ranks may run different builds of this program; the bits may then differ")
+          .bookkeeping(),
       key("liveness.timeout-s", &C::liveness, &C::Liveness::timeout_s,
           "a rank that is silent for this long counts as lost, and the job ends")
           .within(2, 1e6)

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/json_text.hpp"
 
 namespace lockstep::liveness {
@@ -62,6 +63,13 @@ bool Roster::stuck(double than_s) const {
   return waited;
 }
 
+bool Roster::all_wait(double than_s) const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [&](const Entry& entry) {
+    return entry.standing == Standing::present && entry.activity.waiting &&
+           clock_s_ - entry.moved_s > than_s;
+  });
+}
+
 std::vector<int> Roster::late(double than_s) const {
   std::vector<int> working, behind;
   std::uint64_t newest = 0;
@@ -88,9 +96,18 @@ std::optional<comm::Absence> Roster::absence(double silent_s, double unmoved_s) 
   std::sort(gone.begin(), gone.end());
   if (!gone.empty()) return comm::Absence{gone, "missing: " + describe_missing(gone)};
   const std::vector<int> behind = late(unmoved_s);
-  if (!behind.empty()) return comm::Absence{behind, "the others wait for " + describe_late(behind)};
-  return comm::Absence{{},
-                       "all ranks are alive and none is late: does the network between them work?"};
+  if (!behind.empty()) {
+    const bool writing = std::all_of(behind.begin(), behind.end(), [this](int rank) {
+      const Activity& activity = ranks_[static_cast<std::size_t>(rank)].activity;
+      return activity.on_files || (activity.phase == Phase::checkpoint && !activity.waiting);
+    });
+    return comm::Absence{behind,
+                         "the others wait for " + describe_late(behind) +
+                             (writing ? ": does the file system of the run answer?" : ""),
+                         writing};
+  }
+  return comm::Absence{
+      {}, "all ranks are alive and none is late: does the network between them work?", true};
 }
 
 std::string Roster::describe_missing(const std::vector<int>& ranks) const {
@@ -142,11 +159,12 @@ std::string Roster::post_mortem(const std::string& reason, int told_by,
     }
     ranks.push_back(std::move(one));
   }
-  const Json all{{"time", fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)))},
-                 {"reason", reason},
-                 {"told_by_rank", told_by},
-                 {"missing", missing},
-                 {"ranks", std::move(ranks)}};
+  Json all{{"time", fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)))},
+           {"reason", reason},
+           {"told_by_rank", told_by},
+           {"missing", missing}};
+  if (!leave_out_.empty()) all["leave_out"] = join(leave_out_, ",");
+  all["ranks"] = std::move(ranks);
   return json_text(all, 2) + "\n";
 }
 

@@ -54,13 +54,17 @@ std::string starts_and_ends(const std::filesystem::path& path, std::uint64_t kee
   return kept;
 }
 
+Owned<int, ::close, -1> open_to_write(const std::filesystem::path& path) {
+  return Owned<int, ::close, -1>(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+}
+
 }  // namespace
 
 MetricsLog::MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes,
                        std::function<void()> require_writer)
     : path_(std::move(path)),
       require_writer_(std::move(require_writer)),
-      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)),
+      file_(open_to_write(path_)),
       wrote_s_(now_s()) {
   if (!file_) fail(path_, "be opened for writing");
   struct stat status = {};
@@ -94,7 +98,10 @@ MetricsLog::~MetricsLog() {
 }
 
 void MetricsLog::write(const Record& record) {
-  if (const auto* start = std::get_if<StartRecord>(&record)) steps_ = start->from_step;
+  if (const auto* start = std::get_if<StartRecord>(&record)) {
+    steps_ = start->from_step;
+    start_ = to_json(record) + '\n';
+  }
   if (const auto* step = std::get_if<StepRecord>(&record)) steps_ = step->step;
   if (const auto* epoch = std::get_if<EpochRecord>(&record)) epochs_ = epoch->epoch;
   add(to_json(record));
@@ -122,8 +129,28 @@ void MetricsLog::flush() {
   if (::fdatasync(file_.get()) != 0 && errno != EINVAL) fail(path_, "be synchronised");
 }
 
+/// Someone may remove or replace the file while it is open. What was in it is lost, and what
+/// follows would be lost, too. A new file begins with the start, which has the run's id.
+void MetricsLog::begin_again_if_removed() {
+  struct stat mine = {}, there = {};
+  if (::fstat(file_.get(), &mine) != 0) return;
+  const bool is_there = ::stat(path_.c_str(), &there) == 0;
+  if (is_there && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) return;
+  Owned<int, ::close, -1> other = open_to_write(path_);
+  const off_t end = other ? ::lseek(other.get(), 0, SEEK_END) : -1;
+  if (end < 0) return;  // the next checkpoint says what has become of the folder
+  file_ = std::move(other);
+  if (end == 0 && buffer_.find(start_) == std::string::npos) buffer_.insert(0, start_);
+  bytes_ = static_cast<std::uint64_t>(end) + buffer_.size();
+  log::warn(
+      fmt::format("{} was {} while it was written: its earlier lines are lost, and it "
+                  "continues with this step's",
+                  path_.string(), is_there ? "replaced" : "removed"));
+}
+
 void MetricsLog::write_buffer() {
   wrote_s_ = now_s();
+  if (!buffer_.empty()) begin_again_if_removed();
   const std::size_t done = write_all(file_.get(), buffer_.data(), buffer_.size());
   if (done < buffer_.size()) {
     const int reason = errno;

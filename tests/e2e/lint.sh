@@ -31,6 +31,122 @@ lines = [f["line"] for f in report["findings"] if f["severity"] == "error"]
 print(report["file"], report["errors"], lines)' <<<"$said") == 'bad.sbatch 2 [2, 3]' ]]
 verdict $? 'lint --json reports the same for programs'
 
+# What a user mistypes, in a script that is right otherwise.
+good() {  # good LINE...: the script's lines after the directives
+  printf '%s\n' '#!/bin/bash' '#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=8' \
+    '#SBATCH --mem=0 --time=12:00:00 --signal=B:USR1@120' "trap 'kill -USR1 \$step' USR1" "$@"
+}
+good 'srun --mpi=pmix --kill-on-bad-exit=1 -c8 build/lockstep train --model resnet51 --epoch 90 --batch-size 256 \' \
+  '  --data-train x --optim.Lr 0.1 --epochs many --share-gpu &' 'step=$!' 'wait $step' 'exit $?' >typing.sbatch
+run "$LOCKSTEP" lint typing.sbatch
+((status == 2)) && says '^typing.sbatch: 6 error' && says ':5: error: .*resnet51.*resnet50' &&
+  says "error: .*'epoch'.*epochs" && says "error: .*'batch-size'" && says "error: .*'data-train'.*data.train" &&
+  says "error: .*'optim.Lr'.*optim.lr" && says "error: .*'many'"
+verdict $? "lint checks lockstep's options, values and models against its own keys"
+
+good 'LAUNCH="srun --mpi=pmix --kill-on-bad-exit=1 -c8"' 'start() { $LAUNCH "$LOCKSTEP" "$@"; }' \
+  'for lr in 1 2; do' '  start train --optim.lr $lr --out runs/one &' 'done' >loop.sbatch
+run "$LOCKSTEP" lint loop.sbatch
+((status == 2)) && says ':8: error: .*does not wait' && says ':8: error: .*in this folder'
+verdict $? 'lint finds a start in a function, through a variable, in a loop'
+
+good 'srun --mpi=pmix --kill-on-bad-exit=1 -c8 build/lockstep train --config x.toml --out runs/one || true' \
+  'scontrol requeue $SLURM_JOB_ID' 'cat >x.toml <<END' '[optim]' 'rl = 0.1' 'END' 'cd nowhere' >more.sbatch
+run "$LOCKSTEP" lint more.sbatch
+((status == 2)) && says ':6: error: .*for ever' && says ':8: error: .*optim.rl' && says ':11: error: .*no folder nowhere'
+verdict $? 'lint finds an endless requeue, a bad key in a here-document, and a folder that is not there'
+
+cat >most.sbatch <<'SCRIPT'
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=8
+#SBATCH --mem=0 --time=12:00:00 --signal=B:USR1@120
+#SBATCH --array=0-3 --output=nowhere/%j.out
+trap 'kill -USR1 $step' USR1
+export CUDA_VISIBLE_DEVICES=0
+rates=(0.1 0.2 0.3)
+srun --mpi=pmix --kill-on-bad-exit=1 -c8 build/lockstep train --threads 9 --optim.lr ${rates[$SLURM_ARRAY_TASK_ID]} \
+  --out runs/$SLURM_ARRAY_TASK_ID &
+step=$!
+wait $step
+exit $?
+SCRIPT
+run "$LOCKSTEP" lint most.sbatch
+((status == 2)) && says '^most.sbatch: 4 error' && says ':4: error: .*no folder nowhere' && says ':4: error: .*rates has 3 values' &&
+  says ':6: error: .*the 4 ranks of a node see 1 GPU' && says ':8: error: --threads 9 on the 8 core'
+verdict $? 'lint finds a missing folder, an array that is too long, a GPU for all ranks, and more threads than cores'
+
+# What such scripts are made of, all of it right.
+mkdir logs
+cat >right.sbatch <<'SCRIPT'
+#!/bin/bash
+#SBATCH --job-name=sweep
+#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=8
+#SBATCH --mem=0 --time=12:00:00 --signal=B:USR1@120
+#SBATCH --array=1-3%2
+#SBATCH --requeue --open-mode=append
+#SBATCH --output=logs/%x-%A-%a.out
+# srun build/lockstep train --epoch 90 is only a comment
+set -uo pipefail
+module purge; module load openmpi/4.1 cuda/12
+source ~/.bashrc
+cd "$SLURM_SUBMIT_DIR"
+mkdir -p scratch/work && cd scratch/work || exit 1
+cd -
+rates=(0.1 0.2 0.3)
+rate=${rates[$((SLURM_ARRAY_TASK_ID - 1))]}
+declare -A widths=([small]=1 [large]=2)
+width=${widths[small]}
+seeds=(
+  1 2
+  3 4  # more than the array has
+)
+seed=${seeds[$SLURM_ARRAY_TASK_ID]}
+say() { echo "$(date +%T) $*"; }
+say "rate $rate, width $width"
+if [[ ! -d data/train ]]; then
+  say "no data"
+  exit 2
+fi
+export OMP_NUM_THREADS=1
+CUDA_VISIBLE_DEVICES= nvidia-smi -L || true
+cat >"runs/$SLURM_ARRAY_TASK_ID.toml" <<END
+[optim]
+lr = $rate
+label-smoothing = 0.1
+END
+cat >notes.txt <<'END'
+[this is = not TOML
+cd nowhere
+END
+time_is_up() {
+  kill -USR1 "$step"
+}
+trap time_is_up USR1
+launcher=(srun --mpi=pmix --kill-on-bad-exit=1 --cpus-per-task="$SLURM_CPUS_PER_TASK")
+train() {
+  "${launcher[@]}" "${LOCKSTEP:-build/lockstep}" train "$@" &
+  step=$!
+  wait "$step"
+  status=$?
+  while ((status == 138)); do
+    wait "$step"
+    status=$?
+  done
+}
+for epochs in 10 90; do
+  train --config "runs/$SLURM_ARRAY_TASK_ID.toml" --model resnet50 --data.train data/train --epochs $epochs \
+    --threads 8 --batch=2048 --data.flip --preflight --seed "$seed" --out "runs/$SLURM_ARRAY_TASK_ID" --resume auto
+  ((status == 0)) || break
+done
+case $status in
+  3 | 4) scontrol requeue "$SLURM_JOB_ID" ;;
+esac
+exit "$status"
+SCRIPT
+run "$LOCKSTEP" lint right.sbatch
+((status == 0)) && says '^right.sbatch: 0 error\(s\), 0 warning\(s\)$'
+verdict $? 'lint finds nothing in a right script with arrays, here-documents, functions, loops, modules and a trap'
+
 run "$LOCKSTEP" lint absent.sbatch
 ((status == 2)) && says 'absent.sbatch: no such file'
 verdict $? 'lint names a missing file'

@@ -6,11 +6,14 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/descriptors.hpp"
+
 namespace lockstep {
 
 /// A file that appears at `path` complete or not at all. Write to temporary(), an empty file in the
 /// same directory; commit() syncs it, renames it and syncs the directory. If it is destroyed
-/// without commit(), no file is left. Throws InputError naming the path and the system's reason.
+/// without commit(), no file is left. It may take the spare descriptors. Throws InputError naming
+/// the path and the system's reason.
 class PendingFile {
  public:
   explicit PendingFile(std::filesystem::path path);
@@ -21,6 +24,7 @@ class PendingFile {
   void commit();
 
  private:
+  SpareDescriptors spare_;
   std::filesystem::path path_, temporary_;
 };
 

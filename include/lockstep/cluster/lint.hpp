@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +22,18 @@ struct Finding {
   std::string text;
 };
 
+/// What lint asks about things outside the script. Functions that are not set are not asked.
+struct LintContext {
+  /// The fault of an option of `lockstep train` (without dashes) and its value; empty when there is
+  /// none. Without a value only the name is judged.
+  std::function<std::string(const std::string& name, const std::optional<std::string>& value)>
+      fault_of_option;
+  std::function<std::string(const std::string& toml)> fault_of_toml;  ///< the same for a TOML file
+  std::function<bool(const std::string& path)> is_folder;
+};
+
 /// Finds faults in an sbatch script that starts lockstep: in its #SBATCH lines, and in its calls of
 /// srun and mpirun. Sorted by line. Values that come from variables are not judged.
-std::vector<Finding> lint_batch_script(std::string_view script);
+std::vector<Finding> lint_batch_script(std::string_view script, const LintContext& context = {});
 
 }  // namespace lockstep::cluster

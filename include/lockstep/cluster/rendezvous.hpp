@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -7,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/owned.hpp"
 #include "lockstep/cluster/identify.hpp"
 
 namespace lockstep::cluster {
@@ -43,8 +46,13 @@ struct MeetingCard {
 MeetingCard new_card(std::vector<std::string> hosts, std::uint16_t port);
 
 /// Writes the card into `file`, mode 0600 in a directory of mode 0700, whole or not at all. It
-/// replaces the card of an earlier start. Throws InputError naming the path and the reason.
-void leave_card(const std::filesystem::path& file, const MeetingCard& card);
+/// replaces the card of an earlier start. Keep the descriptor, which holds a lock, while the card
+/// is of use. First it removes cards in that directory that are older than a minute and that no one
+/// holds: their starts were killed. Throws InputError naming the path and the reason.
+Owned<int, ::close, -1> leave_card(const std::filesystem::path& file, const MeetingCard& card);
+
+/// Removes the file if it still holds this card: for a rank whose rank 0 has gone.
+void remove_card(const std::filesystem::path& file, const std::array<std::uint8_t, 16>& secret);
 
 /// The card, or nothing while there is no file. Throws InputError when the file belongs to another
 /// user or others may read it: then it is not a secret.

@@ -5,14 +5,24 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/error.hpp"
+
 namespace lockstep::comm {
+
+/// What does not answer is the network or a file system. No rank's program has failed, and a new
+/// start may help.
+class OutsideFault : public Error {
+ public:
+  using Error::Error;
+};
 
 /// The ranks that keep others waiting.
 struct Absence {
   std::vector<int> ranks;  ///< ascending; empty when every rank is present and on time
   std::string text;        ///< which ranks, in which step and phase, and for how long
+  bool outside = false;    ///< what is known suggests an OutsideFault
 
-  static void fields(auto& self, auto&& visit) { visit(self.ranks, self.text); }
+  static void fields(auto& self, auto&& visit) { visit(self.ranks, self.text, self.outside); }
 };
 
 /// Finds the ranks that keep this one waiting, after it has waited for `waited_s`. Does not ask

@@ -30,6 +30,7 @@ struct Activity {
   std::uint64_t bytes = 0;      ///< of that bucket
   bool waiting = false;         ///< for other ranks
   std::uint64_t movements = 0;  ///< signs of progress since the start
+  bool on_files = false;        ///< the kernel holds the main thread: it waits for a file system
 };
 
 /// "step 12, reduction of bucket 3 (1.0 MB)"

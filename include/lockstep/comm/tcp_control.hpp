@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/cluster/rendezvous.hpp"
+#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/control.hpp"
 
 namespace lockstep::comm {
@@ -35,6 +36,9 @@ struct MeetingSpec {
   bool by_address = false;
   /// Called in a later meeting when a rank has gone, before MissingRanks is thrown.
   std::function<void()> rank_gone = {};
+  /// Asked in a later meeting when the deadline has passed. An outside fault becomes a part of what
+  /// MissingRanks says.
+  FindAbsence find_absence = {};
 };
 
 /// Control over TCP, for ranks that MPI does not connect: enough to agree and to exchange NCCL's

@@ -116,6 +116,7 @@ struct Config {
     AllReduceChoice all_reduce = AllReduceChoice::automatic;
     double deadline_s = 120;
     bool share_gpu = false;
+    bool allow_different_builds = false;
   } comm;
 
   struct Liveness {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/comm/absence.hpp"
@@ -36,6 +37,9 @@ class Roster {
   /// Whether some rank has waited that long, while no rank has moved.
   bool stuck(double than_s) const;
 
+  /// Whether every rank is present, waits for others, and has not moved for that long.
+  bool all_wait(double than_s) const;
+
   /// The ranks that keep others waiting: those that have ended or were silent for longer than
   /// `silent_s`; else those that are late by more than `unmoved_s`. Nothing while a rank was never
   /// heard from: what it does is not known.
@@ -45,6 +49,8 @@ class Roster {
   std::string describe_missing(const std::vector<int>& ranks) const;
   /// "rank 3 on node2 (in step 12, data for 31 s)"
   std::string describe_late(const std::vector<int>& ranks) const;
+  /// Nodes without which a new start should do; they become part of the post-mortem.
+  void leave_out(std::vector<std::string> nodes) { leave_out_ = std::move(nodes); }
   /// The state of all ranks as JSON.
   std::string post_mortem(const std::string& reason, int told_by,
                           const std::vector<int>& missing) const;
@@ -60,6 +66,7 @@ class Roster {
   const char* name(const Entry& entry) const;
 
   std::vector<Entry> ranks_;
+  std::vector<std::string> leave_out_;
   double clock_s_ = 0;
 };
 

@@ -34,10 +34,12 @@ class MetricsLog final : public Sink {
   void end(EndRecord record);
   void append(const std::string& json);
   void write_buffer();
+  void begin_again_if_removed();
   std::filesystem::path path_;
   std::function<void()> require_writer_;
   Owned<int, ::close, -1> file_;
   std::string buffer_;
+  std::string start_;  ///< the line of the newest start
   std::uint64_t bytes_ = 0;
   double wrote_s_ = 0;        ///< now_s() of the last write
   std::uint64_t steps_ = 0;   ///< of the newest record of a step

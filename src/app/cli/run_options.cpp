@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/config/keys.hpp"
@@ -26,7 +28,21 @@ const char* type_name(config::TomlKind kind) {
   return "";
 }
 
+struct OtherName {
+  std::string_view key, name;
+};
+constexpr OtherName other_names[] = {{"binding.require", "require-binding"},
+                                     {"preflight.check", "preflight"},
+                                     {"preflight.require", "require-preflight"},
+                                     {"comm.share-gpu", "share-gpu"},
+                                     {"comm.allow-different-builds", "allow-different-builds"}};
+
 }  // namespace
+
+bool RunOptions::is_other_name(std::string_view name) {
+  return name == "config" || name == "help" ||
+         std::ranges::find(other_names, name, &OtherName::name) != std::end(other_names);
+}
 
 void RunOptions::add_to(Arguments app) {
   app_ = app;
@@ -37,10 +53,8 @@ void RunOptions::add_to(Arguments app) {
   for (const config::ConfigKey& key : config::config_keys()) {
     const std::size_t dot = key.name.find('.');
     std::string names = "--" + key.name;
-    if (key.name == "binding.require") names += ",--require-binding";
-    if (key.name == "preflight.check") names += ",--preflight";
-    if (key.name == "preflight.require") names += ",--require-preflight";
-    if (key.name == "comm.share-gpu") names += ",--share-gpu";
+    for (const OtherName& other : other_names)
+      if (other.key == key.name) names += fmt::format(",--{}", other.name);
     const auto take = [this, name = key.name](const std::string& value) { given_[name] = value; };
     Argument option = app.add_taken(names, take, key.help);
     // A flag, so that --data.flip alone means true; but a value may follow.

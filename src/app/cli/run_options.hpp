@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "app/cli/arguments.hpp"
 #include "lockstep/config/config.hpp"
@@ -14,6 +15,8 @@ namespace lockstep::app {
 class RunOptions {
  public:
   void add_to(Arguments app);
+  /// Whether this option (without dashes) is not a key's name but another one's: "share-gpu".
+  static bool is_other_name(std::string_view name);
   /// Defaults, then the file, then the command line. Throws InputError naming file, line and key.
   config::Config config() const;
 

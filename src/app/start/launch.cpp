@@ -13,6 +13,7 @@
 namespace lockstep::app {
 
 void Launch::start(double deadline_s) {
+  started = true;
   const cluster::EnvLookup env = cluster::process_environment();
   rank = cluster::identify(env, std::nullopt);
   if (const auto doubt = cluster::doubt_launch(env, comm::mpi_library(), cluster::srun_mpi_types)) {
@@ -49,9 +50,14 @@ bool Launch::meet_without_mpi(double deadline_s) {
     if (heartbeat)
       std::this_thread::sleep_for(std::chrono::duration<double>(comm::time_for_heartbeat_s));
   };
-  control = comm::make_tcp_control(
-      *place, rank,
-      {.deadline_s = deadline_s, .mates_s = silence_s, .rank_gone = wait_for_heartbeat});
+  const auto ask_heartbeat = [this](double waited_s) {
+    return heartbeat ? heartbeat->find_absence(waited_s) : std::nullopt;
+  };
+  control = comm::make_tcp_control(*place, rank,
+                                   {.deadline_s = deadline_s,
+                                    .mates_s = silence_s,
+                                    .rank_gone = wait_for_heartbeat,
+                                    .find_absence = ask_heartbeat});
   heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);
   nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
   return true;

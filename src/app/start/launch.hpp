@@ -16,6 +16,7 @@ struct Launch {
   int argc = 0;
   char** argv = nullptr;
   double silence_s = 20;  ///< after which a rank counts as lost
+  bool started = false;   ///< start() was called: the other ranks may know of this one
   /// Declared before the world, so that it also watches the ranks in MPI_Finalize. Null for one
   /// rank.
   std::unique_ptr<liveness::Heartbeat> heartbeat;

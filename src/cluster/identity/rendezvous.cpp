@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <ctime>
 #include <sstream>
 
 #include "cluster/identity/claims.hpp"
@@ -26,6 +28,8 @@ constexpr std::string_view title = "lockstep meeting 1";
 // Below the range from which Linux takes ports for outgoing connections.
 constexpr std::uint64_t first_port = 20000, port_count = 8000, ports_tried = 16;
 constexpr std::size_t max_card_bytes = 4096;
+constexpr std::string_view card_name = "meeting-";
+constexpr std::time_t young_s = 60;  // another node may not see its lock
 
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string_view doing) {
   throw InputError(fmt::format("{}: {}: {}", path.string(), doing, std::strerror(errno)));
@@ -55,6 +59,19 @@ void place_ranks(const EnvLookup& env, const RankInfo& info, MeetingPlace& place
   if (place.nodes.size() == place.ranks_on_node.size() && ranks == info.world) return;
   place.nodes.clear();
   place.ranks_on_node.clear();
+}
+
+/// Those of starts that were killed before they could remove them.
+void remove_dead_cards(const std::filesystem::path& folder) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    if (!entry.path().filename().string().starts_with(card_name)) continue;
+    const File handle(open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    struct stat facts {};
+    if (!handle || fstat(handle.get(), &facts) != 0 || facts.st_uid != geteuid()) continue;
+    if (time(nullptr) - facts.st_mtime < young_s) continue;
+    if (flock(handle.get(), LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
+  }
 }
 
 std::string text_of(const MeetingCard& card) {
@@ -93,7 +110,7 @@ std::optional<MeetingPlace> meeting_place(const EnvLookup& env, const RankInfo& 
   place.job = fmt::format("{}/{}.{}/{}", said("SLURM_CLUSTER_NAME", "cluster"),
                           said("SLURM_HET_JOB_ID", said("SLURM_JOB_ID", "0")),
                           said("SLURM_STEP_ID", "0"), said("SLURM_RESTART_COUNT", "0"));
-  std::string name = "meeting-" + place.job;
+  std::string name = std::string(card_name) + place.job;
   for (char& c : name)
     if (c == '/') c = '-';
   place.file = directory(env) / name;
@@ -115,21 +132,32 @@ MeetingCard new_card(std::vector<std::string> hosts, std::uint16_t port) {
   return card;
 }
 
-void leave_card(const std::filesystem::path& file, const MeetingCard& card) {
+File leave_card(const std::filesystem::path& file, const MeetingCard& card) {
   const std::filesystem::path folder = file.parent_path();
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse(folder, "cannot be created");
+  remove_dead_cards(folder);
   const std::filesystem::path temporary = file.string() + fmt::format(".{}", getpid());
   unlink(temporary.c_str());
-  const File handle(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  File handle(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!handle) refuse(temporary, "cannot be created");
+  flock(handle.get(), LOCK_EX | LOCK_NB);  // some file systems have no locks: then age decides
   const std::string text = text_of(card);
   const bool written = write_all(handle.get(), text.data(), text.size()) == text.size() &&
                        fsync(handle.get()) == 0 && rename(temporary.c_str(), file.c_str()) == 0;
-  if (written) return;
+  if (written) return handle;
   const int reason = errno;
   unlink(temporary.c_str());
   errno = reason;
   refuse(file, "cannot be written");
+}
+
+void remove_card(const std::filesystem::path& file, const std::array<std::uint8_t, 16>& secret) {
+  try {
+    const auto card = read_card(file);
+    if (card && card->secret == secret) unlink(file.c_str());
+  } catch (const InputError&) {
+    // It is another user's, or cannot be read.
+  }
 }
 
 std::optional<MeetingCard> read_card(const std::filesystem::path& file) {

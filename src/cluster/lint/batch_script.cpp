@@ -43,7 +43,10 @@ class ScriptReader {
   BatchScript read() {
     read_directives();
     script_.commands = shell_commands(text_);
-    for (std::size_t i = 0; i < script_.commands.size(); ++i) read_start(i);
+    script_.names = names_in(script_.commands);
+    for (std::size_t i = 0; i < script_.commands.size(); ++i)
+      read_start(i, with_launcher(script_.commands[i].words, script_.names));
+    read_calls();
     return std::move(script_);
   }
 
@@ -112,28 +115,70 @@ class ScriptReader {
                                     who, parsed.unknown));
   }
 
-  void read_start(std::size_t number) {
+  /// Calls of functions that start ranks: the start is where the call is, with its arguments.
+  void read_calls() {
+    std::vector<RankStart> of_functions, others;
+    for (RankStart& start : script_.starts)
+      (script_.names.in_function(start.command) ? of_functions : others)
+          .push_back(std::move(start));
+    std::vector<bool> called(of_functions.size());
+    for (std::size_t i = 0; i < script_.commands.size(); ++i) {
+      const ShellCommand& call = script_.commands[i];
+      const std::size_t at = program_in(call.words);
+      const auto function = at < call.words.size() ? script_.names.functions.find(call.words[at])
+                                                   : script_.names.functions.end();
+      if (function == script_.names.functions.end() || call.end == "(" ||
+          script_.names.in_function(i))
+        continue;
+      const std::vector<std::string> arguments(
+          call.words.begin() + static_cast<std::ptrdiff_t>(at) + 1, call.words.end());
+      for (std::size_t j = 0; j < of_functions.size(); ++j) {
+        const std::size_t inside = of_functions[j].command;
+        if (inside < function->second.first || inside >= function->second.end) continue;
+        called[j] = true;
+        RankStart start = of_functions[j];
+        start.program = with_arguments(start.program, arguments);
+        start.command = i;
+        start.line = call.line;
+        others.push_back(std::move(start));
+      }
+    }
+    for (std::size_t j = 0; j < of_functions.size(); ++j)
+      if (!called[j]) others.push_back(std::move(of_functions[j]));
+    script_.starts = std::move(others);
+  }
+
+  /// `words`: of that command, with its launcher's name replaced by what it stands for.
+  void read_start(std::size_t number, const std::vector<std::string>& words) {
     const ShellCommand& command = script_.commands[number];
-    const std::size_t at = program_in(command.words);
-    if (at == command.words.size()) return;
-    const std::string& word = command.words[at];
+    const std::size_t at = program_in(words);
+    if (at == words.size() || is_value(number)) return;
+    const std::string& word = words[at];
     const std::string name = word.substr(word.rfind('/') + 1);
     RankStart start;
     start.command = number;
     start.line = command.line;
     if (name == "srun") {
-      ParsedOptions parsed = parse_options(SlurmProgram::srun, command.words, at + 1);
+      ParsedOptions parsed = parse_options(SlurmProgram::srun, words, at + 1);
       report(command.line, parsed, SlurmProgram::srun);
       start.options = std::move(parsed.values);
-      start.program.assign(command.words.begin() + static_cast<std::ptrdiff_t>(parsed.program),
-                           command.words.end());
+      start.program.assign(words.begin() + static_cast<std::ptrdiff_t>(parsed.program),
+                           words.end());
     } else if (name == "mpirun" || name == "mpiexec" || name == "orterun") {
       start.starter = Starter::mpirun;
-      read_mpirun(command.words, at + 1, start);
+      read_mpirun(words, at + 1, start);
     } else {
       return;
     }
     script_.starts.push_back(std::move(start));
+  }
+
+  /// Whether this command is the list of an array, name=(...): it starts nothing.
+  bool is_value(std::size_t number) const {
+    if (number == 0 || script_.commands[number - 1].end != "(") return false;
+    const std::string& before = script_.commands[number - 1].words.back();
+    return before.ends_with('=') &&
+           script_.names.values.contains(before.substr(0, before.size() - 1));
   }
 
   static void read_mpirun(const std::vector<std::string>& words, std::size_t at, RankStart& start) {
@@ -198,6 +243,16 @@ bool BatchScript::asks_for_gpus() const {
   const Setting* gres = directive("gres");
   return directive("gpus") || directive("gpus-per-node") || directive("gpus-per-task") ||
          (gres && gres->value.find("gpu") != std::string::npos);
+}
+
+bool BatchScript::stops_at_errors() const {
+  return std::ranges::any_of(commands, [](const ShellCommand& command) {
+    const std::size_t at = program_in(command.words);
+    return at < command.words.size() && command.words[at] == "set" &&
+           std::ranges::any_of(command.words, [](const std::string& word) {
+             return word == "errexit" || (word.starts_with('-') && word.find('e') != word.npos);
+           });
+  });
 }
 
 bool BatchScript::requeues() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cluster/lint/findings.hpp"
+#include "cluster/lint/program_starts.hpp"
 #include "cluster/lint/shell_commands.hpp"
 
 namespace lockstep::cluster {
@@ -42,6 +43,7 @@ struct BatchScript {
   std::map<std::string, Setting, std::less<>> directives;  ///< of #SBATCH, by long names
   std::vector<ShellCommand> commands;
   std::vector<RankStart> starts;
+  ShellNames names;
 
   const Setting* directive(std::string_view name) const;
   /// A directive's value, if it is a number.
@@ -53,6 +55,7 @@ struct BatchScript {
   /// Whether any command sets this variable, for itself or for all.
   bool sets(std::string_view variable) const;
   bool asks_for_gpus() const;
+  bool stops_at_errors() const;  ///< set -e
   /// Whether Slurm may start the job again: by --requeue, or by the script's scontrol.
   bool requeues() const;
 };
@@ -64,5 +67,9 @@ BatchScript read_batch_script(std::string_view text, Findings& findings);
 void lint_resources(const BatchScript& script, Findings& findings);
 void lint_starts(const BatchScript& script, Findings& findings);
 void lint_ending(const BatchScript& script, Findings& findings);
+/// What the script gives to lockstep: options, TOML, threads, GPUs, folders, arrays' values.
+void lint_values(const BatchScript& script, const LintContext& context, Findings& findings);
+/// Starts in loops, jobs that are started again without end, and scripts without a start.
+void lint_flow(const BatchScript& script, Findings& findings);
 
 }  // namespace lockstep::cluster

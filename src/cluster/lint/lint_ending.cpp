@@ -65,14 +65,6 @@ bool traps(const BatchScript& script, const std::string& signal) {
   });
 }
 
-bool stops_at_errors(const BatchScript& script) {
-  return std::ranges::any_of(calls(script, "set"), [](const ShellCommand* set) {
-    return std::ranges::any_of(set->words, [](const std::string& word) {
-      return word == "errexit" || (word.starts_with('-') && word.find('e') != word.npos);
-    });
-  });
-}
-
 void lint_signal(const BatchScript& script, Findings& findings) {
   const Setting* given = script.directive("signal");
   if (!given)
@@ -149,7 +141,7 @@ void lint_status(const BatchScript& script, const RankStart& start, Findings& fi
   }
   const bool judged = end == "||" || end == "&&" || command.words[0] == "if" ||
                       command.words[0] == "while" || command.words[0] == "until";
-  if (!judged && next < script.commands.size() && !exits && !stops_at_errors(script))
+  if (!judged && next < script.commands.size() && !exits && !script.stops_at_errors())
     findings.warning(start.line, "status",
                      "the script ends with the status of what follows, so a job that failed may "
                      "be COMPLETED: keep $? and exit with it");

@@ -107,11 +107,15 @@ class Reader {
     if (text_follows) return;
     while (at_ < script_.size() && (now() == '-' || now() == ' ')) ++at_;
     std::string mark;
+    bool quoted = false;
     for (; at_ < script_.size() && std::isspace(static_cast<unsigned char>(now())) == 0; ++at_)
-      if (now() != '\'' && now() != '"' && now() != '\\') mark += now();
+      if (now() != '\'' && now() != '"' && now() != '\\')
+        mark += now();
+      else
+        quoted = true;
     // In arithmetic a number follows <<.
     if (!mark.empty() && std::isdigit(static_cast<unsigned char>(mark[0])) == 0)
-      here_marks_.push_back(mark);
+      here_marks_.push_back({mark, quoted});
   }
 
   void separator() {
@@ -125,8 +129,15 @@ class Reader {
     end_command("\n");
     ++at_;
     ++line_;
-    for (const std::string& mark : here_marks_)
-      while (at_ < script_.size() && skipped_line() != mark) continue;
+    for (const HereMark& mark : here_marks_) {
+      HereDocument document{line_, "", mark.quoted};
+      while (at_ < script_.size()) {
+        const std::string_view line = skipped_line();
+        if (line == mark.text) break;
+        document.text.append(line).push_back('\n');
+      }
+      if (!commands_.empty()) commands_.back().documents.push_back(std::move(document));
+    }
     here_marks_.clear();
   }
 
@@ -158,7 +169,11 @@ class Reader {
   std::optional<std::string> word_;  ///< that is being read; an empty one was quoted
   ShellCommand command_;
   std::vector<ShellCommand> commands_;
-  std::vector<std::string> here_marks_;
+  struct HereMark {
+    std::string text;
+    bool quoted = false;
+  };
+  std::vector<HereMark> here_marks_;
 };
 
 bool is_assignment(std::string_view word) {

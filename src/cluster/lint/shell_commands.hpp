@@ -7,15 +7,23 @@
 
 namespace lockstep::cluster {
 
+/// The lines after a command with <<MARK.
+struct HereDocument {
+  std::size_t line = 0;  ///< of its first line
+  std::string text;
+  bool plain = false;  ///< its mark was quoted: $ has no meaning in it
+};
+
 /// One simple command of a shell script: the words between two separators, without their quotes.
 /// Variables and substitutions are left as they are written.
 struct ShellCommand {
   std::size_t line = 0;  ///< where it begins, from 1
   std::vector<std::string> words;
   std::string end;  ///< the separator after it: "\n", ";", "&", "&&", "|", "||", "(", ")"; or none
+  std::vector<HereDocument> documents;  ///< of the line that the command ends
 };
 
-/// The commands of a script, in order, without comments and here-documents. It knows only as much
+/// The commands of a script, in order, without comments. It knows only as much
 /// of the shell as batch scripts need: an array's words also count as a command.
 std::vector<ShellCommand> shell_commands(std::string_view script);
 

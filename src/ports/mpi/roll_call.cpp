@@ -57,6 +57,7 @@ struct RollCall::Note {
   std::uint64_t sender_round = 0;    // when it was written
   std::uint64_t receiver_round = 0;  // the one it belongs to
   std::string text;
+  std::uint64_t outside = 0;  // of a finding: whether it is an OutsideFault
 };
 
 RollCall::RollCall(MPI_Comm comm) : mail_(comm) {
@@ -68,7 +69,7 @@ void RollCall::listen(const Wait& wait) {
   while (const std::optional<Note> asked = take(question))
     send({asked->from}, answer, {rank_, round_, asked->sender_round, answer_of(wait)});
   while (const std::optional<Note> heard = take(finding))
-    if (heard->receiver_round == round_) end(heard->text);
+    if (heard->receiver_round == round_) end({heard->text, heard->outside != 0});
 }
 
 void RollCall::ask(const Wait& wait, double deadline_s) {
@@ -93,33 +94,37 @@ void RollCall::ask(const Wait& wait, double deadline_s) {
   std::map<int, std::string> phases;
   for (const int rank : awaited)
     if (answers.contains(rank)) phases[rank] = answers[rank].substr(0, answers[rank].find('\0'));
-  const std::string found = describe_missing(wait.phase, deadline_s, awaited, phases);
-  for (const auto& [rank, round] : rounds) send({rank}, finding, {rank_, round_, round, found});
+  const Finding found{describe_missing(wait.phase, deadline_s, awaited, phases),
+                      phases.size() == awaited.size()};
+  for (const auto& [rank, round] : rounds)
+    send({rank}, finding, {rank_, round_, round, found.text, found.outside});
   end(found);
 }
 
 void RollCall::blame_absent(std::string_view phase, double deadline_s) {
   std::vector<int> here;
-  if (const auto absence = find_absence_ ? find_absence_(deadline_s) : std::nullopt)
-    here = all_but(absence->ranks, world_);
+  const auto absence = find_absence_ ? find_absence_(deadline_s) : std::nullopt;
+  if (absence) here = all_but(absence->ranks, world_);
   if (here.empty() || here.size() == static_cast<std::size_t>(world_)) return;
   if (std::find(here.begin(), here.end(), rank_) == here.end()) return;
   std::map<int, std::string> phases;
   for (const int rank : here) phases[rank] = phase;
-  const std::string found = describe_missing(phase, deadline_s, all_but({}, world_), phases);
+  std::string found = describe_missing(phase, deadline_s, all_but({}, world_), phases);
+  if (absence->outside) found += "; " + absence->text;
   std::erase(here, rank_);
   // Ranks that have heard as many findings as this one end at once; the others ask on their own.
-  send(here, finding, {rank_, round_, round_, found});
-  end(found);
+  send(here, finding, {rank_, round_, round_, found, absence->outside});
+  end({found, absence->outside});
 }
 
-void RollCall::end(const std::string& finding) {
+void RollCall::end(const Finding& finding) {
   ++round_;
-  throw Error(finding);
+  if (finding.outside) throw OutsideFault(finding.text);
+  throw Error(finding.text);
 }
 
 void RollCall::send(const std::vector<int>& ranks, int tag, const Note& note) {
-  const std::uint64_t rounds[] = {note.sender_round, note.receiver_round};
+  const std::uint64_t rounds[] = {note.sender_round, note.receiver_round, note.outside};
   mail_.send(ranks, tag,
              std::string(reinterpret_cast<const char*>(rounds), sizeof rounds) + note.text);
 }
@@ -127,9 +132,9 @@ void RollCall::send(const std::vector<int>& ranks, int tag, const Note& note) {
 std::optional<RollCall::Note> RollCall::take(int tag) {
   const std::optional<Mail::Message> message = mail_.take(tag);
   if (!message) return std::nullopt;
-  std::uint64_t rounds[2];
+  std::uint64_t rounds[3];
   std::memcpy(rounds, message->text.data(), sizeof rounds);
-  return Note{message->from, rounds[0], rounds[1], message->text.substr(sizeof rounds)};
+  return Note{message->from, rounds[0], rounds[1], message->text.substr(sizeof rounds), rounds[2]};
 }
 
 std::string describe_missing(std::string_view phase, double deadline_s,

@@ -25,6 +25,9 @@ struct Wait {
 /// during their wait; a rank that does not answer is busy with something else, hung or gone. All
 /// ranks that wait get the finding, so they end at once and with the same message.
 ///
+/// Where all ranks answer, or the heartbeats say that one waits for a file system, the finding is
+/// an OutsideFault.
+///
 /// Each rank has one, over all its communicators: a rank that waits in Control answers one that
 /// waits for a reduction. A rank that waits for a group looks only at the ranks of this group, at
 /// those that they wait for, and so on: others may be busy with something else.
@@ -45,7 +48,11 @@ class RollCall {
   std::optional<Note> take(int tag);
   /// Throws Error when the heartbeats name absent ranks; else returns.
   void blame_absent(std::string_view phase, double deadline_s);
-  [[noreturn]] void end(const std::string& finding);
+  struct Finding {
+    std::string text;
+    bool outside = false;
+  };
+  [[noreturn]] void end(const Finding& finding);
 
   Mail mail_;
   FindAbsence find_absence_;

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
@@ -14,6 +15,12 @@ namespace {
 
 std::string title_of(int rank, const Peer& peer) {
   return fmt::format("rank {} on {}", rank, peer.node);
+}
+
+/// What the heartbeats know of a file system or network that keeps ranks waiting: "; ..." or "".
+std::string known_fault(const MeetingSpec& spec) {
+  const auto absence = spec.find_absence ? spec.find_absence(spec.deadline_s) : std::nullopt;
+  return absence && absence->outside && !absence->ranks.empty() ? "; " + absence->text : "";
 }
 
 /// Rank 0 has a wire to each other rank and combines the parts. The others have one wire, to rank
@@ -71,8 +78,9 @@ class Rank0Control final : public MeetingControl {
       if (here.size() == peers_.size()) return parts;
       check_not_cancelled(spec_);
       if (left.over())
-        refuse(fmt::format("{}: {} did not arrive within {} s", phase,
-                           rank_list(all_but(here, world())), spec_.deadline_s));
+        refuse(fmt::format("{}: {} did not arrive within {} s{}", phase,
+                           rank_list(all_but(here, world())), spec_.deadline_s,
+                           known_fault(spec_)));
     }
   }
 
@@ -98,8 +106,12 @@ class Rank0Control final : public MeetingControl {
 
 class OtherRankControl final : public MeetingControl {
  public:
-  OtherRankControl(Peer host, int rank, int world, MeetingSpec spec)
-      : host_(std::move(host)), rank_(rank), world_(world), spec_(std::move(spec)) {}
+  OtherRankControl(Peer host, int rank, int world, MeetingSpec spec, std::filesystem::path file)
+      : host_(std::move(host)),
+        rank_(rank),
+        world_(world),
+        spec_(std::move(spec)),
+        file_(std::move(file)) {}
   int rank() const override { return rank_; }
   int world() const override { return world_; }
 
@@ -115,19 +127,21 @@ class OtherRankControl final : public MeetingControl {
         return answer->substr(1);
       }
       if (!host_.wire.open()) {
+        cluster::remove_card(file_, host_.secret);  // rank 0 may have been killed
         if (spec_.rank_gone) spec_.rank_gone();
         throw MissingRanks(fmt::format("{}: {} has gone", phase, title_of(0, host_)));
       }
       check_not_cancelled(spec_);
       if (left.over())
-        throw MissingRanks(fmt::format("{}: {} did not answer within {} s", phase,
-                                       title_of(0, host_), spec_.deadline_s));
+        throw MissingRanks(fmt::format("{}: {} did not answer within {} s{}", phase,
+                                       title_of(0, host_), spec_.deadline_s, known_fault(spec_)));
     }
   }
 
   Peer host_;
   int rank_, world_;
   MeetingSpec spec_;
+  std::filesystem::path file_;  ///< with the meeting's secret
 };
 
 }  // namespace
@@ -140,7 +154,7 @@ std::unique_ptr<Control> make_tcp_control(const cluster::MeetingPlace& place,
   MeetingSpec longer = spec;
   longer.deadline_s = 1.1 * spec.deadline_s + 1;
   return std::make_unique<OtherRankControl>(join_rank_0(place, self, longer), self.rank, self.world,
-                                            spec);
+                                            spec, place.file);
 }
 
 }  // namespace lockstep::comm

@@ -17,8 +17,10 @@ namespace lockstep::comm {
 /// that has not passed cannot make rank 0 hold more than `handshake_limit` bytes.
 constexpr std::size_t handshake_limit = 1024;
 
-/// The most strangers at a time, since they may say nothing. One more replaces the oldest.
-constexpr std::size_t most_candidates = 1024;
+/// Strangers may say nothing. So there are few at a time, for a few seconds; when others wait for
+/// their place, the oldest have only a moment.
+constexpr std::size_t most_candidates = 64;
+constexpr double silent_s = 10, moment_s = 0.25;
 
 using Nonce = std::array<std::uint8_t, 16>;
 Nonce new_nonce();

@@ -34,7 +34,10 @@ class HandshakeServer {
   struct Candidate {
     Wire wire;
     Nonce nonce;
+    double came_s;
   };
+  bool full() const { return candidates_.size() >= most_candidates; }
+  void make_room();
   bool judged(Candidate& candidate, const Refusal& refusal, const LetIn& let_in);
 
   Key secret_;

@@ -5,6 +5,7 @@
 
 #include "lockstep/cluster/rendezvous.hpp"
 #include "lockstep/comm/tcp_control.hpp"
+#include "ports/tcp/siphash.hpp"
 #include "ports/tcp/wire.hpp"
 
 namespace lockstep::comm {
@@ -13,6 +14,7 @@ namespace lockstep::comm {
 struct Peer {
   Wire wire;
   std::string node;
+  Key secret{};  ///< of the meeting; only of rank 0
 };
 
 /// The largest message between ranks that have been let in; a larger one is an error.

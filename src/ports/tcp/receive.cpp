@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/rank_list.hpp"
@@ -32,6 +33,7 @@ class Reception {
     Countdown left(spec.deadline_s), mates_left(spec.mates_s);
     for (std::size_t came = here_.size(); here_.size() < peers_.size();) {
       check_not_cancelled(spec);
+      keep_card();
       door_.wait();
       door_.admit([this](const Hello& hello) { return reason_against(hello); },
                   [this](const Hello& hello, Wire wire) { let_in(hello, std::move(wire)); });
@@ -53,7 +55,14 @@ class Reception {
         door_(card_.secret, std::move(listener)) {
     peers_.resize(static_cast<std::size_t>(world_));
     peers_[0].node = place.node;
-    cluster::leave_card(place.file, card_);
+    held_ = cluster::leave_card(place.file, card_);
+  }
+
+  /// Where locks do not work, another start may have taken it for a dead one's.
+  void keep_card() {
+    if (now_s() - looked_s_ < 1) return;
+    looked_s_ = now_s();
+    if (access(place_.file.c_str(), F_OK) != 0) held_ = cluster::leave_card(place_.file, card_);
   }
 
   /// First the names, which the site has chosen, then the addresses.
@@ -145,6 +154,8 @@ class Reception {
   const cluster::MeetingPlace& place_;
   int world_;
   cluster::MeetingCard card_;
+  Owned<int, ::close, -1> held_;  ///< the card's file
+  double looked_s_ = now_s();     ///< when it was last there
   HandshakeServer door_;
   std::vector<Peer> peers_;
   std::vector<int> here_{0};

@@ -69,7 +69,7 @@ Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& se
       if (!socket) {
         why = fmt::format("cannot connect to {} port {}", host, card->port);
       } else if (auto wire = introduce(place, self, *card, std::move(socket), why)) {
-        return {std::move(*wire), host};
+        return {std::move(*wire), host, card->secret};
       } else {
         why = fmt::format("{} port {}: {}", host, card->port, why);
       }

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "lockstep/base/countdown.hpp"
+#include "lockstep/base/descriptors.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::comm {
@@ -103,7 +104,16 @@ Listener listen_on(std::span<const std::uint16_t> ports) {
 }
 
 Socket accept_on(const Listener& listener) {
-  Socket socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  const auto accept = [&] {
+    return Socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  };
+  Socket socket = accept();
+  if (!socket && (errno == EMFILE || errno == ENFILE)) {
+    const SpareDescriptors spare;
+    accept();  // and closed: else it would wait, and wake the poll, for ever
+    return {};
+  }
+  if (socket && among_the_last(socket.get())) return {};
   if (socket) prepare(socket.get());
   return socket;
 }

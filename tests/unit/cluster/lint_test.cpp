@@ -40,9 +40,23 @@ std::string with(const std::vector<Change>& changes) {
 
 std::string with(const std::string& what, const std::string& text) { return with({{what, text}}); }
 
+/// Wrong here are the option --epoch, the model resnet51, TOML with "bad", and all folders but
+/// "there".
+LintContext context() {
+  const auto option = [](const std::string& name, const std::optional<std::string>& value) {
+    if (name == "epoch") return std::string("no option epoch");
+    const bool wrong = name == "model" && value && *value == "resnet51";
+    return wrong ? "no model " + *value : std::string();
+  };
+  const auto toml = [](const std::string& text) {
+    return text.find("bad") == text.npos ? std::string() : std::string("a bad key");
+  };
+  return {option, toml, [](const std::string& path) { return path == "there"; }};
+}
+
 std::string findings(const std::string& script) {
   std::string text;
-  for (const Finding& one : lint_batch_script(script))
+  for (const Finding& one : lint_batch_script(script, context()))
     text += std::to_string(one.line) + (one.severity == Severity::error ? " E " : " W ") +
             one.rule + ": " + one.text + "\n";
   return text;
@@ -164,6 +178,76 @@ TEST_CASE("lint: arrays", "[lint]") {
   only(with({{"#SBATCH --mem", "#SBATCH --array=0-3\n#SBATCH --mem"},
              {"runs/$SLURM_JOB_ID", "runs/a"}}),
        "13 E array", "SLURM_ARRAY_TASK_ID");
+}
+
+TEST_CASE("lint judges lockstep's own options and models", "[lint]") {
+  CHECK(findings(with("--resume auto", "--resume auto --model resnet20 --model=$MODEL")) == "");
+  only(with("--resume auto", "--resume auto --epoch 90"), "12 E lockstep", "no option epoch");
+  only(with("--resume auto", "--resume auto --model resnet51"), "12 E lockstep",
+       "no model resnet51");
+}
+
+TEST_CASE("lint finds starts in functions and through variables", "[lint]") {
+  const std::string launch = "LAUNCH=\"" + srun.substr(0, srun.find(" -c")) + " -c8\"\n";
+  CHECK(findings(with({{srun, launch + "$LAUNCH "}})) == "");
+  only(with({{srun + train, launch + "$LAUNCH " + train + " --epoch 3"}}), "13 E lockstep",
+       "epoch");
+  const std::string function = "start() {\n  " + srun + "\"$@\"\n}\n";
+  CHECK(findings(with({{srun, function + "start "}})) == "");
+  only(with({{srun + train, function + "start " + train + " --epoch 3"}}), "15 E lockstep",
+       "epoch");
+  only(with({{srun + train, "launch=(srun\n  --mpi=pmix -c8)\n\"${launch[@]}\" " + train}}),
+       "14 W kill-on-bad-exit", "");
+  only(with({{srun + train, "./run.sh"}, {trap, ""}, {"#SBATCH --signal=B:USR1@120\n", ""}}),
+       "0 W start", "no start of lockstep");
+}
+
+TEST_CASE("lint finds what a loop, an array and a job without end do", "[lint]") {
+  const std::string one = srun + "build/lockstep train --resume auto --out runs/one";
+  only(
+      with({{srun + train + ending, "for lr in 1 2; do\n" + one + " &\ndone\nwait $!\nexit $?\n"}}),
+      "13 E loop", "in this folder");
+  only(with({{srun + train + ending, "for lr in 1 2; do\n" + srun + train + " &\ndone\nexit 0\n"}}),
+       "13 E status", "does not wait");
+  only(with({{"exit $?", "scontrol requeue $SLURM_JOB_ID"}}), "15 E requeue", "for ever");
+  CHECK(findings(with({{"exit $?", "(($? == 3)) && scontrol requeue $SLURM_JOB_ID\nexit $?"}})) ==
+        "");
+  const std::string values = "values=(a b\n c)\necho ${values[$SLURM_ARRAY_TASK_ID]}\n";
+  const std::string array = "#SBATCH --requeue\n#SBATCH --array=";
+  CHECK(findings(with({{"#SBATCH --requeue\n", array + "0-2%1\n"}, {srun, values + srun}})) == "");
+  only(with({{"#SBATCH --requeue\n", array + "0-3%1\n"}, {srun, values + srun}}), "10 E array",
+       "has 3 values");
+}
+
+TEST_CASE("lint finds folders that are not there, hidden GPUs, threads and TOML", "[lint]") {
+  CHECK(findings(with({{srun, "cd there\ncd $HOME/x\ncd absent || exit\n" + srun}})) == "");
+  only(with({{srun, "cd absent\n" + srun}}), "12 E folder", "cd absent || exit");
+  only(with({{"#SBATCH --requeue\n", "#SBATCH --requeue\n#SBATCH --output=logs/%j.out\n"}}),
+       "10 E folder", "no folder logs");
+  only(with({{srun, "export CUDA_VISIBLE_DEVICES=0\n" + srun}}), "12 E gpus", "4 ranks");
+  CHECK(findings(with({{srun, "export CUDA_VISIBLE_DEVICES=0,1,2,3\n" + srun}})) == "");
+  only(with({{"-c \"$SLURM_CPUS_PER_TASK\"", "-c 8"},
+             {"--resume auto", "--resume auto --threads 9"}}),
+       "12 E threads", "--threads 9");
+  const Change config{" --resume", " --config $run/x.toml --resume"};
+  const std::string bad_toml = "cat >x.toml <<END\ngood = 1\nbad = 2\nEND\n" + srun;
+  only(with({{srun, bad_toml}, config}), "13 E lockstep", "bad key");
+  CHECK(findings(with({{srun, "cat >x.toml <<END\nbad = $x\nEND\n" + srun}, config})) == "");
+  CHECK(findings(with(
+            {{srun, "cat >x.toml <<END\nlist = [1,\n$x]\nbad = 1\nEND\n" + srun}, config})) == "");
+  CHECK(findings(with({{srun, bad_toml}})) == "");  // another program's
+}
+
+TEST_CASE("lint: what other commands set or make is not at fault", "[lint]") {
+  CHECK(findings(with({{srun, "CUDA_VISIBLE_DEVICES=0 python3 look.py\n" + srun}})) == "");
+  only(with({{srun, "CUDA_VISIBLE_DEVICES=0 " + srun}}), "12 E gpus", "4 ranks");
+  for (const std::string maker :
+       {"mkdir -p work/deep", "tar xf all.tar", "cp -r $HOME/work .", "python3 -m venv work"})
+    CHECK(findings(with({{srun, maker + "\ncd work\n" + srun}})) == "");
+  only(with({{srun, "cd work\nmkdir work\n" + srun}}), "12 E folder", "work");
+  const std::string grown = "values=(a)\nvalues+=(b c)\necho ${values[$SLURM_ARRAY_TASK_ID]}\n";
+  CHECK(findings(with({{"#SBATCH --requeue\n", "#SBATCH --requeue\n#SBATCH --array=0-2%1\n"},
+                       {srun, grown + srun}})) == "");
 }
 
 }  // namespace

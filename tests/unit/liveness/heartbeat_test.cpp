@@ -10,7 +10,7 @@
 #include "lockstep/comm/record.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
 #include "ports/tcp/connect_attempt.hpp"
-#include "ports/tcp/heartbeat_wire.hpp"
+#include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 
 using namespace lockstep;
 using comm::Activity;
@@ -79,12 +79,13 @@ struct Ranks {
 }  // namespace
 
 TEST_CASE("a beat says what its sender is doing", "[heartbeat]") {
-  const Activity sent{12, comm::Phase::reduction, 3, 1 << 20, true, 99};
+  const Activity sent{12, comm::Phase::reduction, 3, 1 << 20, true, 99, true};
   const auto read = comm::read_beat(comm::make_beat(sent));
   REQUIRE(read);
   CHECK(comm::describe(*read) == "step 12, reduction of bucket 3 (1.0 MB)");
   CHECK(read->waiting);
   CHECK(read->movements == 99);
+  CHECK(read->on_files);
   CHECK_FALSE(comm::read_beat("g"));
   CHECK_FALSE(comm::read_beat("b 1 2"));
 }

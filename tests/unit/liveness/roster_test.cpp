@@ -64,6 +64,24 @@ TEST_CASE("a rank is late when it keeps others waiting, not when it waits", "[ro
   CHECK_FALSE(roster.stuck(29));
 }
 
+TEST_CASE("a late rank that waits for a file system is not at fault", "[roster]") {
+  Roster roster({"a", "b"});
+  const auto absence = [&](Activity activity) {
+    roster.heard(0, activity);
+    roster.heard(1, at(9, Phase::reduction, true, 5));
+    roster.pass(30);
+    return *roster.absence(60, 20);
+  };
+  CHECK_FALSE(absence(at(9, Phase::data, false, 5)).outside);
+  CHECK(absence(at(9, Phase::checkpoint, false, 5)).outside);
+  Activity held = at(9, Phase::end_of_step, false, 5);
+  held.on_files = true;
+  const auto found = absence(held);
+  CHECK(found.outside);
+  CHECK(found.ranks == std::vector<int>{0});
+  CHECK_THAT(found.text, Contains("does the file system of the run answer?"));
+}
+
 TEST_CASE("when all wait, those in an earlier step are late", "[roster]") {
   Roster roster({"a", "b"});
   roster.heard(0, at(9, Phase::reduction, true, 5));
@@ -73,6 +91,23 @@ TEST_CASE("when all wait, those in an earlier step are late", "[roster]") {
   roster.heard(1, at(9, Phase::reduction, true, 5));
   CHECK(roster.late(29).empty());
   CHECK(roster.stuck(29));
+}
+
+TEST_CASE("all ranks wait when each is there, waits, and has not moved", "[roster]") {
+  Roster roster({"a", "b"});
+  roster.heard(0, at(9, Phase::reduction, true, 5));
+  CHECK_FALSE(roster.all_wait(0));
+  roster.heard(1, at(9, Phase::reduction, true, 5));
+  roster.pass(30);
+  CHECK(roster.all_wait(29));
+  CHECK_FALSE(roster.all_wait(30));
+  roster.leave_out({"b", "c"});
+  CHECK_THAT(roster.post_mortem("why", 0, {}), Contains("\n  \"leave_out\": \"b,c\",\n"));
+  roster.heard(1, at(9, Phase::checkpoint, false, 5));
+  CHECK_FALSE(roster.all_wait(29));
+  roster.heard(1, at(9, Phase::reduction, true, 5));
+  roster.left(1);
+  CHECK_FALSE(roster.all_wait(29));
 }
 
 TEST_CASE("a rank that computes long while no rank waits is not late", "[roster]") {

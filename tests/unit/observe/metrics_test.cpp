@@ -1,6 +1,8 @@
 #include <fcntl.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <thread>
@@ -110,6 +112,47 @@ TEST_CASE("a resumed log is cut where the checkpoint says and continues from the
     log.add("{\"step\":\"3 again\"}");
   }
   CHECK(read_text(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":\"3 again\"}\n");
+}
+
+TEST_CASE(
+    "a log that is removed or replaced continues in a new file, and its bytes are that file's",
+    "[metrics]") {
+  const Folder folder;
+  const std::filesystem::path path = folder.path / "metrics.jsonl";
+  MetricsLog log(path, 0);
+  log.add("lost");
+  log.flush();
+  std::filesystem::remove(path);
+  log.add("first");
+  log.flush();
+  CHECK(read_text(path) == "first\n");
+  CHECK(log.bytes() == 6);
+  std::filesystem::rename(path, folder.path / "aside");
+  std::ofstream(path) << "other\n";
+  log.add("second");
+  log.flush();
+  CHECK(read_text(path) == "other\nsecond\n");
+  CHECK(log.bytes() == 13);
+  std::filesystem::remove_all(folder.path);
+  log.add("third");
+  log.flush();  // the folder is missing: the next checkpoint says so
+}
+
+TEST_CASE("a log that is removed begins again with the start of the run", "[metrics]") {
+  const Folder folder;
+  const std::filesystem::path path = folder.path / "metrics.jsonl";
+  MetricsLog log(path, 0);
+  StartRecord begun;
+  begun.run_id = "the run";
+  log.write(begun);
+  log.flush();
+  const std::string start = read_text(path);
+  std::filesystem::remove(path);
+  log.add("first");
+  log.flush();
+  CHECK_THAT(start, Catch::Matchers::Contains("the run"));
+  CHECK(read_text(path) == start + "first\n");
+  CHECK(log.bytes() == start.size() + 6);
 }
 
 TEST_CASE("no line waits for more than a second once another comes", "[metrics]") {

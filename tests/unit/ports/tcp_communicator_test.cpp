@@ -43,6 +43,8 @@ std::string tell(const Story& story, Control& control) {
     return story(control);
   } catch (const MissingRanks& error) {
     return std::string("lost: ") + error.what();
+  } catch (const OutsideFault& error) {
+    return std::string("outside: ") + error.what();
   } catch (const Error& error) {
     return error.what();
   }
@@ -233,6 +235,35 @@ TEST_CASE("over TCP the heartbeats' finding comes first", "[tcp][slow]") {
     return std::string("done");
   });
   CHECK(told[0] == "bucket 7: ranks 7-8 did not arrive within 1 s");
+}
+
+TEST_CASE("over TCP all ranks hear that a file system or the network is at fault", "[tcp][slow]") {
+  const auto frozen = ranks_tell(3, [](Control& control) {
+    const int rank = control.rank();
+    const auto communicator = connect(control, rank == 2 ? 10 : 1, [](double) {
+      return Absence{{1}, "the others wait for rank 1", true};
+    });
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
+    if (rank == 1) return std::string("absent");
+    std::vector<float> values(5000, 1);
+    communicator->all_reduce(elements(values.data(), values.size()), Reduction::sum, "bucket 7",
+                             communicator->network());
+    communicator->network().synchronize();
+    return std::string("done");
+  });
+  for (const int rank : {0, 2})
+    CHECK(frozen[static_cast<std::size_t>(rank)] ==
+          "outside: bucket 7: rank 1 did not arrive within 1 s; the others wait for rank 1");
+
+  const auto cut = ranks_tell(2, [](Control& control) {
+    const auto communicator = connect(control, 1);
+    float value = 0;  // as if the other's message were lost
+    communicator->receive(elements(&value, 1), 1 - control.rank(), "pair", communicator->network());
+    communicator->network().synchronize();
+    return std::string("done");
+  });
+  for (const std::string& told : cut)
+    CHECK(told == "outside: pair: nothing came for 1 s, though all ranks answer");
 }
 
 TEST_CASE("over TCP a rank that has gone is named at once, when it is needed", "[tcp]") {

@@ -226,7 +226,8 @@ void Link::hear() {
       answered_ = arriving_.name.operation;
       return;
     case Notice::finding:
-      finding_.assign(reinterpret_cast<const char*>(arrival_.data()), arriving_.bytes);
+      finding_.text.assign(reinterpret_cast<const char*>(arrival_.data()), arriving_.bytes);
+      finding_.outside = arriving_.name.operation != 0;
       return;
     case Notice::here:
       return;

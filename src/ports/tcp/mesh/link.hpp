@@ -27,6 +27,12 @@ struct MessageName {
 constexpr std::uint32_t notice_group = UINT32_MAX;
 enum class Notice : std::uint32_t { here, question, answer, finding };
 
+/// What a rank has found out about ranks that are missing.
+struct MeshFinding {
+  std::string text;      ///< empty: nothing was found
+  bool outside = false;  ///< it is an OutsideFault
+};
+
 /// A message that came before it was expected, or that is only to be read.
 class Arrival {
  public:
@@ -77,7 +83,7 @@ class Link {
   bool read();   ///< all that has arrived; true when there was something
 
   std::uint32_t answered() const { return answered_; }  ///< the newest question that was answered
-  const std::string& finding() const { return finding_; }
+  const MeshFinding& finding() const { return finding_; }
 
  private:
   struct Head {
@@ -121,7 +127,7 @@ class Link {
   std::size_t* missing_ = nullptr;  ///< of an expected one; null for one that goes to `arrival_`
   Arrival arrival_;
   std::uint32_t answered_ = 0;
-  std::string finding_;
+  MeshFinding finding_;
 };
 
 }  // namespace lockstep::comm

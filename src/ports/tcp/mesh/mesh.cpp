@@ -140,12 +140,12 @@ std::vector<int> Mesh::silent(const std::vector<int>& ranks) {
 }
 
 void Mesh::await_finding() {
-  wait(time_to_answer_s, [this] { return !finding().empty(); });
+  wait(time_to_answer_s, [this] { return !finding().text.empty(); });
 }
 
-void Mesh::tell(const std::string& finding) {
+void Mesh::tell(const MeshFinding& finding) {
   for (const auto& other : peers_)
-    if (other->link.open()) other->link.notify(Notice::finding, 0, finding);
+    if (other->link.open()) other->link.notify(Notice::finding, finding.outside, finding.text);
   wait(last_words_s, [this] {
     return std::none_of(peers_.begin(), peers_.end(), [](const auto& other) {
       return other->link.open() && other->link.unsent();
@@ -158,10 +158,10 @@ void Mesh::wait(double within_s, const std::function<bool()>& over) {
   for (device::Idle idle; !over() && !left.over(); idle()) move();
 }
 
-std::string Mesh::finding() const {
+MeshFinding Mesh::finding() const {
   for (const auto& other : peers_)
-    if (!other->link.finding().empty()) return other->link.finding();
-  return "";
+    if (!other->link.finding().text.empty()) return other->link.finding();
+  return {};
 }
 
 }  // namespace lockstep::comm

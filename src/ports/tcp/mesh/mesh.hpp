@@ -34,9 +34,8 @@ class Mesh {
   /// calls move().
   std::vector<int> silent(const std::vector<int>& ranks);
   void await_finding();                   ///< for the same time
-  void tell(const std::string& finding);  ///< to all ranks that are connected
-  /// What a rank has found out about the missing ones, and told this one; else empty.
-  std::string finding() const;
+  void tell(const MeshFinding& finding);  ///< to all ranks that are connected
+  MeshFinding finding() const;            ///< that another rank has told this one
 
  private:
   struct Peer {

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/rank_list.hpp"
 #include "lockstep/comm/tcp_control.hpp"
@@ -15,6 +16,11 @@ namespace lockstep::comm {
 namespace {
 
 constexpr double look_every_s = 0.1;
+
+[[noreturn]] void end(const MeshFinding& finding) {
+  if (finding.outside) throw OutsideFault(finding.text);
+  throw Error(finding.text);
+}
 
 }  // namespace
 
@@ -87,7 +93,7 @@ std::size_t MeshOperation::left() const {
 
 void MeshOperation::look_for_lost_ranks() {
   MeshHub& hub = *group_->hub;
-  if (const std::string finding = hub.mesh->finding(); !finding.empty()) throw Error(finding);
+  if (const MeshFinding told = hub.mesh->finding(); !told.text.empty()) end(told);
   std::vector<int> gone = awaited();
   std::erase_if(gone, [&](int rank) { return !hub.mesh->link(rank).gone(); });
   if (!gone.empty() && !first_gone_s_) first_gone_s_ = now_s();
@@ -102,20 +108,26 @@ void MeshOperation::look_for_lost_ranks() {
 /// Asks the heartbeats first, which mostly know, then the ranks.
 void MeshOperation::give_up() {
   MeshHub& hub = *group_->hub;
-  std::vector<int> missing;
-  if (const auto absence = hub.find_absence ? hub.find_absence(hub.deadline_s) : std::nullopt)
-    missing = absence->ranks;
-  if (missing.empty()) missing = hub.mesh->silent(awaited());
+  const auto absence = hub.find_absence ? hub.find_absence(hub.deadline_s) : std::nullopt;
+  std::vector<int> missing = absence ? absence->ranks : std::vector<int>();
+  const bool known = !missing.empty();
+  if (!known) missing = hub.mesh->silent(awaited());
   // When all answer, another one that waits may know more.
   if (missing.empty()) hub.mesh->await_finding();
-  if (const std::string finding = hub.mesh->finding(); !finding.empty()) throw Error(finding);
-  const std::string found = missing.empty()
-                                ? fmt::format("{}: nothing came for {} s, though all ranks answer",
-                                              phase_, hub.deadline_s)
-                                : fmt::format("{}: {} did not arrive within {} s", phase_,
-                                              rank_list(missing), hub.deadline_s);
+  if (const MeshFinding told = hub.mesh->finding(); !told.text.empty()) end(told);
+  MeshFinding found;
+  if (missing.empty()) {
+    found = {
+        fmt::format("{}: nothing came for {} s, though all ranks answer", phase_, hub.deadline_s),
+        true};
+  } else {
+    found.text = fmt::format("{}: {} did not arrive within {} s", phase_, rank_list(missing),
+                             hub.deadline_s);
+    found.outside = known && absence->outside;
+    if (found.outside) found.text += "; " + absence->text;
+  }
   hub.mesh->tell(found);
-  throw Error(found);
+  end(found);
 }
 
 std::vector<int> MeshOperation::awaited() const {

@@ -16,7 +16,7 @@ constexpr std::size_t heartbeat_message_limit = 1 << 16;
 
 /// The messages. A beat says what its sender is doing.
 constexpr char beat_mark = 'b', goodbye_mark = 'g', failure_mark = 'f', end_mark = 'e',
-               question_mark = 'q', finding_mark = 'a';
+               question_mark = 'q', finding_mark = 'a', probe_mark = 'p', report_mark = 'r';
 std::string make_beat(const Activity& activity);
 std::optional<Activity> read_beat(std::string_view message);
 /// A failure, or rank 0's order to end: the status to end with, and why.
@@ -43,5 +43,16 @@ struct AbsenceFinding {
 };
 std::string make_finding(const AbsenceFinding& finding);
 AbsenceFinding read_finding(std::string_view message);
+/// Rank 0 asks the first rank of each node which other nodes it reaches.
+std::string make_probe(std::uint64_t round);
+std::uint64_t read_probe(std::string_view message);
+struct ProbeReport {
+  std::uint64_t round = 0;
+  std::vector<int> not_reached;  ///< first ranks of other nodes
+
+  static void fields(auto& self, auto&& visit) { visit(self.round, self.not_reached); }
+};
+std::string make_report(const ProbeReport& report);
+ProbeReport read_report(std::string_view message);
 
 }  // namespace lockstep::comm

@@ -14,7 +14,7 @@
 #include "lockstep/base/owned.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
 #include "lockstep/liveness/roster.hpp"
-#include "ports/tcp/heartbeat_wire.hpp"
+#include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 
 namespace lockstep::comm {
 
@@ -37,7 +37,8 @@ class HeartbeatThread : public liveness::Heartbeat {
   virtual void listen() = 0;
   virtual void beat() = 0;  ///< once every interval
   virtual void say_goodbye() = 0;
-  virtual void report_failure(const End& end) = 0;  ///< of this rank
+  virtual std::uint16_t own_port() const { return 0; }  ///< where others connect to this rank
+  virtual void report_failure(const End& end) = 0;      ///< of this rank
   /// A thread of this process waits in find_absence() for answer(), which may be called later.
   virtual void look_for_absence(const AbsenceQuestion& question) = 0;
   void answer(AbsenceFinding finding);
@@ -62,11 +63,13 @@ class HeartbeatThread : public liveness::Heartbeat {
  private:
   void run();
   void sleep(double seconds);
+  void warn_of_descriptors();
   bool wait_for_failure(double seconds);
   void wake();
   std::optional<AbsenceQuestion> new_question();
 
   std::optional<double> first_lost_s_;
+  bool warned_of_descriptors_ = false;
   Owned<int, ::close, -1> wake_;  // an eventfd
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,4 +1,4 @@
-#include "ports/tcp/heartbeat_thread.hpp"
+#include "ports/tcp/heartbeat/heartbeat_thread.hpp"
 
 #include <fmt/core.h>
 #include <poll.h>
@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/descriptors.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -52,6 +53,7 @@ void within(double seconds, std::function<void()> work) {
 /// Writes a post-mortem; on a full disk into the space that rank 0 has reserved.
 void leave(const std::filesystem::path& directory, const std::string& name,
            const std::string& content) {
+  const SpareDescriptors spare;
   try {
     write_text_atomically(directory / name, content);
   } catch (const std::exception&) {
@@ -113,6 +115,7 @@ void HeartbeatThread::run() {
     if (const auto question = new_question()) look_for_absence(*question);
     if (now >= next_s && !over_) {
       beat();
+      warn_of_descriptors();
       next_s = now_s() + interval_s_;
     }
     sleep(first_lost_s_ ? gather_s / 3 : std::max(next_s - now_s(), 0.0));
@@ -121,6 +124,16 @@ void HeartbeatThread::run() {
   const std::scoped_lock lock(mutex_);
   reported_ = true;
   changed_.notify_all();
+}
+
+/// A rank whose descriptors are used up cannot connect or open anything, and mostly says nothing.
+void HeartbeatThread::warn_of_descriptors() {
+  if (warned_of_descriptors_) return;
+  const std::string lack = describe_lack_of_descriptors(own_port());
+  if (lack.empty()) return;
+  warned_of_descriptors_ = true;
+  log::warn(fmt::format("rank {} on {}: {}. What connects there? A higher limit helps (ulimit -Hn)",
+                        rank_, hosts_[static_cast<std::size_t>(rank_)], lack));
 }
 
 void HeartbeatThread::sleep(double seconds) {

@@ -9,12 +9,15 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/rank_list.hpp"
 #include "lockstep/comm/record.hpp"
+#include "lockstep/liveness/links.hpp"
 #include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/handshake_server.hpp"
-#include "ports/tcp/heartbeat_thread.hpp"
+#include "ports/tcp/heartbeat/heartbeat_thread.hpp"
+#include "ports/tcp/heartbeat/node_probe.hpp"
 #include "ports/tcp/own_addresses.hpp"
 
 namespace lockstep::comm {
@@ -24,6 +27,9 @@ namespace {
 // network's fault, and the timeout decides.
 constexpr double sudden_s = 2.5;
 
+// After it, rank 0 asks for probes again: reports may have been lost with a connection.
+constexpr double longest_round_s = 15;
+
 constexpr std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 /// Rank 0's heartbeat: it watches all others.
@@ -31,7 +37,9 @@ class HeartbeatServer final : public HeartbeatThread {
  public:
   HeartbeatServer(liveness::HeartbeatSpec spec, std::vector<std::string> hosts,
                   HandshakeServer door)
-      : HeartbeatThread(std::move(spec), 0, std::move(hosts)), door_(std::move(door)) {
+      : HeartbeatThread(std::move(spec), 0, std::move(hosts)),
+        door_(std::move(door)),
+        links_(hosts_) {
     start();
   }
   ~HeartbeatServer() override { stop(); }
@@ -79,6 +87,7 @@ class HeartbeatServer final : public HeartbeatThread {
       if (const auto beat = read_beat(*message)) roster_.heard(rank, *beat);
       if (message->front() == question_mark)
         peer.wire.send(make_finding(find(read_question(*message))));
+      if (message->front() == report_mark) hear_report(rank, read_report(*message));
       if (message->front() == goodbye_mark) peer.left = true;
       if (message->front() == failure_mark) {
         peer.left = true;
@@ -100,6 +109,7 @@ class HeartbeatServer final : public HeartbeatThread {
 
   void judge() {
     if (const std::vector<int> ranks = lost(); !ranks.empty()) return end_for(ranks);
+    if (const auto links = find_broken_links(); !links.empty()) return end_for(links);
     // The ranks that wait have the same deadline, and need a little time to report.
     const double patient_s = 1.1 * spec_.deadline_s + 5;
     if (!roster_.stuck(patient_s)) return;
@@ -118,6 +128,42 @@ class HeartbeatServer final : public HeartbeatThread {
                                          roster_.describe_missing(ranks));
     report(fmt::format("{}; rank 0 is in {}; ending the job", what, describe(activity::now())),
            what, ranks);
+    tell_all(make_end(end_mark, spec_.lost_status, what));
+    end_process(spec_.lost_status, 0);
+  }
+
+  void hear_report(int rank, const ProbeReport& report) {
+    if (report.round == round_) links_.heard(rank, report.not_reached);
+  }
+
+  /// All ranks answer, all wait, and none has moved for the timeout: does the network between two
+  /// other nodes work? Asks them, again after each timeout; empty until they have answered, and
+  /// when it works.
+  std::vector<liveness::Links::Link> find_broken_links() {
+    if (links_.first_ranks().size() < 2) return {};
+    if (!roster_.all_wait(spec_.timeout_s)) {
+      asking_ = false;
+      return {};
+    }
+    if (!asking_ || now_s() - asked_s_ > std::max(spec_.timeout_s, longest_round_s)) {
+      asking_ = true;
+      asked_s_ = now_s();
+      ++round_;
+      links_.begin();
+      for (const int rank : links_.first_ranks())
+        if (peers_[rank].wire.open()) peers_[rank].wire.send(make_probe(round_));
+    }
+    return links_.complete() ? links_.broken() : std::vector<liveness::Links::Link>();
+  }
+
+  void end_for(const std::vector<liveness::Links::Link>& links) {
+    const std::string what = links_.describe(links);
+    const std::vector<std::string> without = links_.nodes_to_leave_out(links);
+    roster_.leave_out(without);
+    report(fmt::format("{}; all ranks wait, rank 0 in {}; ending the job. A start without {} does "
+                       "not need it",
+                       what, describe(activity::now()), join(without, ", ")),
+           what, {});
     tell_all(make_end(end_mark, spec_.lost_status, what));
     end_process(spec_.lost_status, 0);
   }
@@ -160,6 +206,7 @@ class HeartbeatServer final : public HeartbeatThread {
   }
 
   void say_goodbye() override { tell_all(std::string(1, goodbye_mark)); }
+  std::uint16_t own_port() const override { return door_.port(); }
 
   void tell_all(const std::string& message) {
     for (auto& [rank, peer] : peers_)
@@ -168,6 +215,10 @@ class HeartbeatServer final : public HeartbeatThread {
 
   HandshakeServer door_;
   std::map<int, Peer> peers_;
+  liveness::Links links_;
+  std::uint64_t round_ = 0;  ///< of probes, the newest
+  bool asking_ = false;      ///< since asked_s_, whether the nodes reach each other
+  double asked_s_ = 0;
   double began_s_ = now_s();
   bool warned_ = false;
 };
@@ -176,8 +227,10 @@ class HeartbeatServer final : public HeartbeatThread {
 class HeartbeatClient final : public HeartbeatThread {
  public:
   HeartbeatClient(liveness::HeartbeatSpec spec, int rank, std::vector<std::string> hosts,
-                  ListenerCard card)
-      : HeartbeatThread(std::move(spec), rank, std::move(hosts)), card_(std::move(card)) {
+                  ListenerCard card, std::optional<NodeProbe> probe)
+      : HeartbeatThread(std::move(spec), rank, std::move(hosts)),
+        card_(std::move(card)),
+        probe_(std::move(probe)) {
     start();
   }
   ~HeartbeatClient() override { stop(); }
@@ -186,11 +239,14 @@ class HeartbeatClient final : public HeartbeatThread {
   void add_to(std::vector<pollfd>& polled) const override {
     if (wire_.open()) polled.push_back({wire_.handle(), POLLIN, 0});
     if (attempt_) attempt_->add_to(polled);
+    if (probe_) probe_->add_to(polled);
   }
 
   void listen() override {
     continue_connecting();
     hear();
+    if (const auto report = probe_ ? probe_->poll() : std::nullopt; report && wire_.open())
+      wire_.send(make_report(*report));
     if (over_ || lost().empty()) return;
     const std::string what =
         fmt::format("{}, or this node is cut off from it", roster_.describe_missing({0}));
@@ -209,6 +265,7 @@ class HeartbeatClient final : public HeartbeatThread {
       if (const auto beat = read_beat(*message)) roster_.heard(0, *beat);
       if (message->front() == finding_mark) answer(read_finding(*message));
       if (message->front() == goodbye_mark) left_ = true;
+      if (message->front() == probe_mark && probe_) probe_->begin(read_probe(*message));
       if (message->front() == end_mark && !over_) end_as_told(read_end(*message));
     }
     if (left_)
@@ -298,6 +355,7 @@ class HeartbeatClient final : public HeartbeatThread {
 
   ListenerCard card_;
   std::optional<ConnectAttempt> attempt_;  ///< the current one
+  std::optional<NodeProbe> probe_;         ///< on the first rank of a node
   Wire wire_;
   double heard_s_ = 0;
   bool left_ = false;  ///< goodbye was said, by rank 0 or to it
@@ -319,12 +377,19 @@ std::unique_ptr<Heartbeat> start_heartbeat(const HeartbeatSpec& spec, comm::Cont
     card = {comm::new_nonce(), listener.port, comm::own_addresses()};
   }
   card = comm::broadcast_record(control, card, "start of the heartbeat");
+  comm::ProbePlaces places = comm::exchange_probe_places(hosts, card.secret, control);
   if (control.rank() == 0)
     return std::make_unique<comm::HeartbeatServer>(
         spec, hosts, comm::HandshakeServer(card.secret, std::move(listener)));
   if (hosts[comm::index(control.rank())] == hosts[0])
     card.addresses.insert(card.addresses.begin(), "127.0.0.1");
-  return std::make_unique<comm::HeartbeatClient>(spec, control.rank(), hosts, std::move(card));
+  std::optional<comm::NodeProbe> probe;
+  if (places.listener.socket)
+    probe.emplace(control.rank(), control.world(),
+                  comm::HandshakeServer(card.secret, std::move(places.listener)),
+                  std::move(places.cards));
+  return std::make_unique<comm::HeartbeatClient>(spec, control.rank(), hosts, std::move(card),
+                                                 std::move(probe));
 }
 
 }  // namespace lockstep::liveness

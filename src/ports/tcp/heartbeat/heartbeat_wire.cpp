@@ -1,4 +1,4 @@
-#include "ports/tcp/heartbeat_wire.hpp"
+#include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 
 #include <fmt/core.h>
 
@@ -8,9 +8,10 @@
 
 namespace lockstep::comm {
 std::string make_beat(const Activity& activity) {
-  return fmt::format("{} {} {} {} {} {} {}", beat_mark, activity.step,
+  return fmt::format("{} {} {} {} {} {} {} {}", beat_mark, activity.step,
                      static_cast<int>(activity.phase), activity.bucket, activity.bytes,
-                     static_cast<int>(activity.waiting), activity.movements);
+                     static_cast<int>(activity.waiting), activity.movements,
+                     static_cast<int>(activity.on_files));
 }
 
 std::optional<Activity> read_beat(std::string_view message) {
@@ -19,7 +20,7 @@ std::optional<Activity> read_beat(std::string_view message) {
   int phase = 0;
   Activity activity;
   words >> mark >> activity.step >> phase >> activity.bucket >> activity.bytes >>
-      activity.waiting >> activity.movements;
+      activity.waiting >> activity.movements >> activity.on_files;
   if (!words || mark != beat_mark) return std::nullopt;
   activity.phase = static_cast<Phase>(phase);
   return activity;
@@ -52,6 +53,18 @@ std::string make_finding(const AbsenceFinding& finding) {
 
 AbsenceFinding read_finding(std::string_view message) {
   return read_record<AbsenceFinding>(message.substr(1));
+}
+
+std::string make_probe(std::uint64_t round) {
+  return probe_mark + write_record(ProbeReport{round, {}});
+}
+
+std::uint64_t read_probe(std::string_view message) { return read_report(message).round; }
+
+std::string make_report(const ProbeReport& report) { return report_mark + write_record(report); }
+
+ProbeReport read_report(std::string_view message) {
+  return read_record<ProbeReport>(message.substr(1));
 }
 
 }  // namespace lockstep::comm
