@@ -299,7 +299,8 @@ Command add_info(Arguments root) {
   for (const config::ConfigKey& key : config::config_keys())
     if (key.for_external) add_key(app, key, options->config);
   app.add_flag("--json", options->json, "print JSON");
-  return {app, [options](Launch&) {
+  return {app, [options](Launch& launch) {
+            launch.all_ranks_alike = false;
             if (rank_by_environment().rank > 0) return 0;  // only rank 0 prints
             const Json found = describe(options->path, train::external_spec(options->config));
             std::string text = options->json ? json_text(found, 2) : as_text(found);

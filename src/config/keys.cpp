@@ -57,7 +57,7 @@ std::vector<ConfigKey> top_keys() {
           "checkpoint file")
           .bookkeeping(),
       key("stop-after", &C::stop_after,
-          "write a checkpoint and stop after this step, as on SIGTERM (0: never)")
+          "write a checkpoint and stop after this step, as on Ctrl-C or SIGTERM (0: never)")
           .bookkeeping(),
   };
 }
@@ -243,10 +243,14 @@ std::vector<ConfigKey> other_keys() {
           "validate every N epochs, and after the last")
           .at_least(1),
       key("checkpoint.every-steps", &C::checkpoint, &C::Checkpoint::every_steps,
-          "write one every N steps (0: only after epochs)")
+          "write one every N steps (0: never)")
           .bookkeeping(),
       key("checkpoint.every-epochs", &C::checkpoint, &C::Checkpoint::every_epochs,
           "write one every N epochs, and after the last (0: only after the last)")
+          .bookkeeping(),
+      key("checkpoint.every-minutes", &C::checkpoint, &C::Checkpoint::every_minutes,
+          "write one after the step at which the newest is this old (0: never)")
+          .within(0, 1e6)
           .bookkeeping(),
       key("checkpoint.keep", &C::checkpoint, &C::Checkpoint::keep,
           "how many of the newest to keep, besides the best")

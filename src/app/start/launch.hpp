@@ -16,6 +16,8 @@ struct Launch {
   int argc = 0;
   char** argv = nullptr;
   double silence_s = 20;  ///< after which a rank counts as lost
+  /// An error before start() is found by every rank; false where only rank 0 works.
+  bool all_ranks_alike = true;
   /// Declared before the world, so that it also watches the ranks in MPI_Finalize. Null for one
   /// rank.
   std::unique_ptr<liveness::Heartbeat> heartbeat;
