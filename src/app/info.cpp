@@ -47,6 +47,9 @@ std::uint64_t stored_bytes(const data::DataSet& rows) {
 
 Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec& external) {
   const data::DataSet rows(path, external);
+  const std::string setting = data::first_setting(external);
+  require(rows.external() || setting.empty(),
+          fmt::format("{} would have no effect: {} holds shards", setting, path.string()));
   const data::DataSetInfo& info = rows.info();
   std::vector<std::uint64_t> per_class(info.classes.size());
   for (const std::int32_t label : rows.labels()) ++per_class[static_cast<std::size_t>(label)];
