@@ -5,7 +5,10 @@
 #include <cstdlib>
 #include <thread>
 
+#include <fmt/core.h>
+
 #include "app/start/early_end.hpp"
+#include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
@@ -34,12 +37,16 @@ void wait_for_turn(const Launch& launch, int status) {
   std::this_thread::sleep_for(std::chrono::duration<double>(end_s - now_s()));
 }
 
-int fail(const Launch& launch, const char* what, int status) {
+int fail(Launch& launch, const char* what, int status) {
+  // Rank 0 speaks first; the others may speak only in its absence.
+  if (likely_rank(launch) != 0) join_to_end(launch, status, fmt::format("error: {}\n", what));
   wait_for_turn(launch, status);
   log::error(what);
+  join_to_end(launch, status, "");
   if (likely_rank(launch) == 0) meet_and_leave(launch, turn_s);
   if (launch.heartbeat) launch.heartbeat->fail(what, status);
-  if (launch.world && launch.world->facts().world > 1) comm::World::abort(status);
+  if (launch.world && (launch.world->facts().world > 1 || under_mpirun()))
+    comm::World::abort(status);
   return status;
 }
 

@@ -17,6 +17,6 @@ void wait_for_turn(const Launch& launch, int status);
 
 /// Calls wait_for_turn(), prints what went wrong and ends all ranks, which may be waiting for this
 /// one. Returns `status` when there are no others to end.
-int fail(const Launch& launch, const char* what, int status);
+int fail(Launch& launch, const char* what, int status);
 
 }  // namespace lockstep::app

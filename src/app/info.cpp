@@ -47,6 +47,9 @@ std::uint64_t stored_bytes(const data::DataSet& rows) {
 
 Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec& external) {
   const data::DataSet rows(path, external);
+  const std::string setting = data::first_setting(external);
+  require(rows.external() || setting.empty(),
+          fmt::format("{} would have no effect: {} holds shards", setting, path.string()));
   const data::DataSetInfo& info = rows.info();
   std::vector<std::uint64_t> per_class(info.classes.size());
   for (const std::int32_t label : rows.labels()) ++per_class[static_cast<std::size_t>(label)];
@@ -299,7 +302,8 @@ Command add_info(Arguments root) {
   for (const config::ConfigKey& key : config::config_keys())
     if (key.for_external) add_key(app, key, options->config);
   app.add_flag("--json", options->json, "print JSON");
-  return {app, [options](Launch&) {
+  return {app, [options](Launch& launch) {
+            launch.all_ranks_alike = false;
             if (rank_by_environment().rank > 0) return 0;  // only rank 0 prints
             const Json found = describe(options->path, train::external_spec(options->config));
             std::string text = options->json ? json_text(found, 2) : as_text(found);

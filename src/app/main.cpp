@@ -10,6 +10,7 @@
 #include "app/commands.hpp"
 #include "app/fail.hpp"
 #include "app/start/early_end.hpp"
+#include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/descriptors.hpp"
@@ -23,14 +24,16 @@ namespace {
 
 constexpr const char* program_version = "lockstep 0.1";
 constexpr const char* help_footer =
-    "Exit status: 0 done; 1 an error; 2 bad input or usage; 3 stopped by SIGTERM, SIGUSR1 or\n"
-    "--stop-after, with a checkpoint for --resume auto; 4 another rank was lost, or the network\n"
-    "or a file system does not answer.\n"
+    "Exit status: 0 done; 1 an error; 2 bad input or usage; 3 stopped by Ctrl-C, SIGTERM,\n"
+    "SIGUSR1 or --stop-after, with a checkpoint for --resume auto; 4 another rank was lost, or\n"
+    "the network or a file system does not answer.\n"
     "lockstep COMMAND --help lists a command's options.";
 
 int run(Launch& launch, const Command& command) {
   try {
-    return command.run(launch);
+    const int status = command.run(launch);
+    if (status == status_stopped) end_ranks(launch, status);
+    return status;
   } catch (const cluster::LaunchError& error) {
     const bool said_by_rank_0 = likely_rank(launch) > 0;
     return fail(launch, said_by_rank_0 ? "the launch cannot work: rank 0 says why" : error.what(),
@@ -61,6 +64,18 @@ std::vector<std::string> reversed_arguments(int argc, char** argv) {
   return arguments;
 }
 
+/// CLI11 prints the error.
+int fail_usage(Launch& launch, const CLI::App& root, const CLI::ParseError& error) {
+  if (likely_rank(launch) != 0)
+    join_to_end(launch, status_bad_input, fmt::format("{}\n", error.what()));
+  wait_for_turn(launch, status_bad_input);
+  root.exit(error);
+  join_to_end(launch, status_bad_input, "");
+  if (likely_rank(launch) == 0) meet_and_leave(launch, 2);
+  if (launch.world) comm::World::abort(status_bad_input);
+  return status_bad_input;
+}
+
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that exits (`| head`) must not end a training
   prepare_descriptors();
@@ -72,18 +87,18 @@ int main(int argc, char** argv) {
                          add_preflight, add_whoami, add_lint, add_scaling})
     commands.push_back(add(Arguments(root)));
   Launch launch;
+  launch.argc = argc;
+  launch.argv = argv;
   try {
     root.parse(reversed_arguments(argc, argv));
   } catch (const CLI::ParseError& error) {
-    wait_for_turn(launch, status_bad_input);
-    const bool is_fault = root.exit(error) != 0;
-    if (is_fault && likely_rank(launch) == 0) meet_and_leave(launch, 2);
-    return is_fault ? status_bad_input : status_done;
+    if (error.get_exit_code() != 0) return fail_usage(launch, root, error);
+    wait_for_turn(launch, status_done);
+    root.exit(error);  // prints what was asked for
+    return status_done;
   } catch (const InputError& error) {
     return fail(launch, error.what(), status_bad_input);
   }
-  launch.argc = argc;
-  launch.argv = argv;
   for (const Command& command : commands)
     if (command.app.given()) return run(launch, command);
   wait_for_turn(launch, status_bad_input);

@@ -193,7 +193,6 @@ std::vector<std::string> lost_classes(const data::Source& source,
 }
 
 void report_skipped(const std::vector<data::SkippedRow>& skipped, const fs::path& out) {
-  if (skipped.empty()) return;
   for (std::size_t i = 0; i < std::min(listed, skipped.size()); ++i)
     log::warn(fmt::format("skipped {}", skipped[i].reason));
   log::warn(fmt::format("{} unreadable image{} skipped; all are listed in {}", skipped.size(),
@@ -280,6 +279,8 @@ class PackJob {
       row_bytes = data::packed_row_bytes(*source_, options_.spec, info_);
     });
     plan_ = data::plan_shards(*source_, options_.spec, row_bytes);
+    const std::string none = data::say_none_held_out(*source_, options_.spec, plan_);
+    if (first() && !none.empty()) log::warn(none);
     images_ = fmt::format("images = {}\nshape = {} x {} x {}\nshards = {}\n", images, info_.height,
                           info_.width, info_.channels, plan_.size());
   }
@@ -354,8 +355,8 @@ class PackJob {
       if (!skipped.empty()) write_text_atomically(partial_ / "skipped.txt", reasons);
       folder_->commit();
     });
-    report_skipped(skipped, options_.out);
     if (skipped.empty() || !first()) return;
+    report_skipped(skipped, options_.out);
     const std::vector<std::string> lost = lost_classes(*source_, plan_, skipped);
     if (!lost.empty())
       log::warn(

@@ -155,7 +155,8 @@ void print_steps(const backend::PreflightSpec& spec, const backend::PreflightRep
                         1e3 * static_cast<double>(spec.program.batch) / sums.shortest_ms));
 }
 
-int run_preflight(const PreflightOptions& options) {
+int run_preflight(Launch& launch, const PreflightOptions& options) {
+  launch.all_ranks_alike = false;
   if (rank_by_environment().rank > 0) return status_done;  // rank 0 answers for all
   const backend::PreflightSpec spec = spec_of(options);
   const backend::PreflightReport report = backend::preflight(spec);
@@ -207,7 +208,7 @@ Command add_preflight(Arguments root) {
   app.add_flag("--layers", options->layers, "list every convolution and every step of the tape");
   app.add("--json", options->json, "write all of it to this file").called("FILE");
   return {app, [options, app](Launch& launch) {
-            if (!options->profile.empty()) return run_preflight(*options);
+            if (!options->profile.empty()) return run_preflight(launch, *options);
             for (const char* name : {"--model", "--batch", "--precision", "--image", "--classes",
                                      "--deterministic", "--fuse-norms", "--layers"})
               require(!app.given(name),

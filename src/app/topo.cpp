@@ -272,6 +272,7 @@ Command add_topo(Arguments root) {
             require(only_plan || !options->hide_cpus,
                     "--hide-cpus is for a plan: give --hwloc FILE.xml or --ranks-per-node N, too");
             if (!only_plan) return bind_and_verify(*options, launch);
+            launch.all_ranks_alike = false;
             return rank_by_environment().rank > 0 ? 0 : show_plan(*options);
           }};
 }

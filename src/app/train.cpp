@@ -32,6 +32,7 @@ train::Allocation look_at_allocation() {
   if (self.rank != 0) return allocation;
   allocation.restarts = whole_number<int>(env("SLURM_RESTART_COUNT").value_or("0")).value_or(0);
   if (const auto left_s = cluster::allocation_left_s(env)) allocation.end_s = now_s() + *left_s;
+  allocation.patience_s = cluster::mpirun_patience_s(env);
   return allocation;
 }
 
@@ -69,13 +70,14 @@ std::string command_line(const Launch& launch) {
 
 int train_model(Launch& launch, config::Config config) {
   const double started_s = now_s();
-  train::catch_stop_signals();  // a signal may come before the other ranks
+  // A signal may come before the other ranks.
+  train::catch_stop_signals(rank_by_environment().rank == 0);
   const train::Allocation allocation = look_at_allocation();
   launch.silence_s = config.liveness.timeout_s;
   launch.start(config.comm.deadline_s);
   require_same_build(launch, config.comm.allow_different_builds);
   // Again, because MPI's start installs its own handlers.
-  train::catch_stop_signals();
+  train::catch_stop_signals(launch.rank.rank == 0);
   const std::string backend = decide_backend(launch, choice_name(config.backend));
   config.backend = parse_choice<config::BackendChoice>(backend, "backend");
   config::resolve(config, launch.rank.world);

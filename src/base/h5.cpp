@@ -63,6 +63,11 @@ void refuse_with_cause(const std::filesystem::path& path, std::string_view what)
   refuse(path, why.empty() ? std::string(what) : fmt::format("{} (HDF5: {})", what, why));
 }
 
+std::string last_cause() {
+  const std::string why = cause();
+  return why.empty() ? "no reason given" : why;
+}
+
 Properties file_access() {
   Properties access(H5Pcreate(H5P_FILE_ACCESS));
   H5Pset_file_locking(access.get(), false, true);

@@ -13,6 +13,13 @@ bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
 bool is_recompute_auto(const C& c) {
   return c.recompute.mode == backend::Recompute::Mode::automatic;
 }
+bool may_use_gpus(const C& c) { return c.backend != BackendChoice::cpu; }
+bool validates(const C& c) { return !c.data.val.empty(); }
+bool has_blocks(const C& c) { return c.data.shuffle != lockstep::data::Shuffle::global; }
+bool mixes_blocks(const C& c) { return c.data.shuffle == lockstep::data::Shuffle::block; }
+bool has_operations(const C& c) { return c.data.randaugment > 0; }
+bool skips_rows(const C& c) { return c.data.on_bad_row == OnBadRow::skip; }
+bool decays(const C& c) { return c.optim.weight_decay > 0; }
 bool may_cut_boxes(const C& c) { return c.data.crop != CropChoice::random; }
 bool has_momentum(const C& c) { return c.optim.momentum > 0; }
 bool is_lars(const C& c) { return c.optim.rule == optim::Rule::lars; }
@@ -33,7 +40,8 @@ std::vector<ConfigKey> top_keys() {
           .within(1, most_batch_rows),
       key("precision", &C::precision, "arithmetic of the convolutions"),
       key("deterministic", &C::deterministic,
-          "on a GPU: use only library routines that give the same bits each time"),
+          "on a GPU: use only library routines that give the same bits each time")
+          .needs("backend", may_use_gpus, "the CPU's routines give the same bits each time"),
       key("fuse-norms", &C::fuse_norms,
           "in fp16: fuse batch norms into the convolutions before and after them where possible")
           .needs("precision", is_fp16, "it has engines for fp16 only"),
@@ -57,7 +65,7 @@ std::vector<ConfigKey> top_keys() {
           "checkpoint file")
           .bookkeeping(),
       key("stop-after", &C::stop_after,
-          "write a checkpoint and stop after this step, as on SIGTERM (0: never)")
+          "write a checkpoint and stop after this step, as on Ctrl-C or SIGTERM (0: never)")
           .bookkeeping(),
   };
 }
@@ -80,8 +88,10 @@ std::vector<ConfigKey> model_and_data_keys() {
           .for_external(),
       key("data.labels", &C::data, &D::labels, "the same for the labels").for_external(),
       key("data.val-images", &C::data, &D::val_images,
-          "name in the validation set (empty: as data.images)"),
-      key("data.val-labels", &C::data, &D::val_labels, "the same for the labels"),
+          "name in the validation set (empty: as data.images)")
+          .needs("data.val", validates),
+      key("data.val-labels", &C::data, &D::val_labels, "the same for the labels")
+          .needs("data.val", validates),
       key("data.layout", &C::data, &D::layout,
           "files that are not shards: position of the channels")
           .for_external(),
@@ -103,10 +113,12 @@ std::vector<ConfigKey> model_and_data_keys() {
           "some blocks mixed (reads large pieces); or each node keeps its rows and mixes them"),
       key("data.block", &C::data, &D::block,
           "shuffle = block, node: consecutive rows of a block (0: those of a chunk, or of 4 MB)")
-          .within(0, 1 << 30),
+          .within(0, 1 << 30)
+          .needs("data.shuffle", has_blocks, "it mixes all rows"),
       key("data.window", &C::data, &D::window,
           "shuffle = block: number of blocks whose rows are mixed")
-          .within(1, 1 << 20),
+          .within(1, 1 << 20)
+          .needs("data.shuffle", mixes_blocks, "'block' mixes the rows of some blocks"),
       key("data.readahead", &C::data, &D::readahead,
           "rows to request ahead of those being read (0: none; chunked files: enough to keep the "
           "threads busy)")
@@ -150,7 +162,8 @@ std::vector<ConfigKey> model_and_data_keys() {
           "RandAugment: number of random operations on each image (usual: 2; 0: none)")
           .within(0, 100),
       key("data.randaugment-magnitude", &C::data, &D::randaugment_magnitude, "their strength")
-          .within(0, 30),
+          .within(0, 30)
+          .needs("data.randaugment", has_operations),
       key("data.erase", &C::data, &D::erase, "random erasing: probability").within(0, 1),
       key("data.mixup", &C::data, &D::mixup,
           "mixup: alpha of the Beta distribution of the shares (usual: 0.2; 0: off)")
@@ -177,6 +190,7 @@ std::vector<ConfigKey> model_and_data_keys() {
           .bookkeeping(),
       key("data.bad-rows-limit", &C::data, &D::bad_rows_limit,
           "skip: an epoch with more bad rows than this ends the run")
+          .needs("data.on-bad-row", skips_rows, "the first bad row ends the run")
           .bookkeeping(),
   };
 }
@@ -201,7 +215,8 @@ std::vector<ConfigKey> optim_keys() {
       key("optim.weight-decay", &C::optim, &O::weight_decay, "L2, added to the gradient")
           .within(0, 1),
       key("optim.decay-norm-and-bias", &C::optim, &O::decay_norm_and_bias,
-          "weight decay on batch norm's scale and shift and on biases, too"),
+          "weight decay on batch norm's scale and shift and on biases, too")
+          .needs("optim.weight-decay", decays),
       key("optim.clip-norm", &C::optim, &O::clip_norm,
           "scale a step's gradients down to this norm of all of them together (0: never)")
           .within(0, 1e6),
@@ -238,15 +253,21 @@ std::vector<ConfigKey> other_keys() {
       key("eval.batch", &C::eval, &C::Eval::batch,
           "rows of a validation batch on each rank (0: as in a training micro-batch)")
           .within(0, most_batch_rows)
+          .needs("data.val", validates, "nothing is validated")
           .bookkeeping(),
       key("eval.every-epochs", &C::eval, &C::Eval::every_epochs,
           "validate every N epochs, and after the last")
-          .at_least(1),
+          .at_least(1)
+          .needs("data.val", validates, "nothing is validated"),
       key("checkpoint.every-steps", &C::checkpoint, &C::Checkpoint::every_steps,
-          "write one every N steps (0: only after epochs)")
+          "write one every N steps (0: never)")
           .bookkeeping(),
       key("checkpoint.every-epochs", &C::checkpoint, &C::Checkpoint::every_epochs,
           "write one every N epochs, and after the last (0: only after the last)")
+          .bookkeeping(),
+      key("checkpoint.every-minutes", &C::checkpoint, &C::Checkpoint::every_minutes,
+          "write one after the step at which the newest is this old (0: never)")
+          .within(0, 1e6)
           .bookkeeping(),
       key("checkpoint.keep", &C::checkpoint, &C::Checkpoint::keep,
           "how many of the newest to keep, besides the best")
@@ -267,6 +288,7 @@ std::vector<ConfigKey> other_keys() {
           .bookkeeping(),
       key("comm.share-gpu", &C::comm, &C::Comm::share_gpu,
           "several ranks may use one GPU: for tests, and for the parts of a MIG device")
+          .needs("backend", may_use_gpus, "no rank uses a GPU")
           .bookkeeping(),
       key("comm.allow-different-builds", &C::comm, &C::Comm::allow_different_builds,
           "ranks may run different builds of this program; the bits may then differ")

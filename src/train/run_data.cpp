@@ -12,6 +12,7 @@
 #include "lockstep/data/workers.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/specs.hpp"
+#include "train/data_checks.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -74,6 +75,10 @@ RunData::RunData(const RunSpec& spec, comm::Control& control)
   input_ = data::delivered(training_.info(), augment_, config_.data.train);
   require_effects_fit();
   if (!config_.data.val.empty()) open_validation();
+  refuse_idle_data_keys(config_, training_, validation());
+  // 'lockstep pack' says so about shards.
+  const std::string empty = training_.external() ? say_empty_classes(training_) : "";
+  if (control_.rank() == 0 && !empty.empty()) log::warn(empty);
   choose_order();
 }
 

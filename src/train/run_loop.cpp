@@ -16,6 +16,7 @@
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/stop_signal.hpp"
 #include "train/divergence.hpp"
+#include "train/ending/launcher_patience.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -43,6 +44,7 @@ RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
       steps_per_epoch_(data_.steps_per_epoch()),
       schedule_(make_schedule(config_, steps_per_epoch_)),
       stop_policy_(stop_spec(spec_, is_root())),
+      save_clock_(60 * config_.checkpoint.every_minutes, now_s()),
       progress_(progress),
       audited_step_(progress.step),
       rank_times_(spec_.nodes, config_.data.train) {
@@ -66,7 +68,7 @@ Outcome RunLoop::run_to_end() {
     while (progress_.batch < steps_per_epoch_) {
       if (step()) return stop();
       // At the end of an epoch finish_epoch() decides.
-      if (due(progress_.step, config_.checkpoint.every_steps) && progress_.batch < steps_per_epoch_)
+      if (checkpoint_due() && progress_.batch < steps_per_epoch_)
         save(files_.checkpoints().path_of(progress_.step));
     }
     if (!finish_epoch()) return stop();
@@ -98,32 +100,51 @@ bool RunLoop::step() {
   const StepTotals totals = add_up(report.metrics, bad_rows.size());
   report.times.exposed_comm_ms += now_ms() - mark_ms;
   check(totals.rows == static_cast<double>(global_rows), "a step has lost rows");
-  stop_policy_.add_step(now_s() - began_s);
+  const double seconds = now_s() - began_s;
+  stop_policy_.add_step(seconds);
+  save_by_time_ = totals.save;
 
   if (totals.bad_rows) note_bad_rows(bad_rows);
   advance(totals, report.skipped());
   record_step(report, totals, lr);
+  if (is_root() && statistics_.steps == 2) judge_launcher(seconds);
   rank_times_.add(report.times, control_);
   if (due(progress_.step, config_.audit.every_steps)) audit();
   return totals.stop || stop_policy_.ends_after(progress_.step);
 }
 
+/// The same answer on all ranks.
+bool RunLoop::checkpoint_due() const {
+  return save_by_time_ || due(progress_.step, config_.checkpoint.every_steps);
+}
+
+/// The first step also compiles, so another one is judged.
+void RunLoop::judge_launcher(double step_s) const {
+  if (!spec_.allocation.patience_s) return;
+  const double state_bytes =
+      static_cast<double>(2 * sizeof(float) * trainer_.parameters().layout().size);
+  const std::string warning = warn_of_launcher(*spec_.allocation.patience_s, step_s, state_bytes);
+  if (!warning.empty()) log::warn(warning);
+}
+
 /// The next batch, if the loader has it and it is of this epoch.
 std::optional<NextBatch> RunLoop::next_batch() { return data_.look_ahead(progress_.batch + 1); }
 
-/// One small exchange serves the metrics and the decision to stop, which all ranks must make after
-/// the same step.
+/// One small exchange serves the metrics and the decisions to stop and to write a checkpoint, which
+/// all ranks must make after the same step.
 RunLoop::StepTotals RunLoop::add_up(const backend::Metrics& mine, std::size_t bad_rows) {
   comm::activity::enter(comm::Phase::end_of_step);
   const auto sums =
       control_.sum({mine.loss, static_cast<double>(mine.rows), static_cast<double>(mine.top1),
-                    wants_stop() ? 1.0 : 0.0, static_cast<double>(bad_rows)},
+                    wants_stop() ? 1.0 : 0.0, static_cast<double>(bad_rows),
+                    is_root() && save_clock_.due(now_s()) ? 1.0 : 0.0},
                    "step");
   return {.loss = sums[0],
           .rows = sums[1],
           .top1 = sums[2],
           .stop = sums[3] > 0,
-          .bad_rows = sums[4] > 0};
+          .bad_rows = sums[4] > 0,
+          .save = sums[5] > 0};
 }
 
 /// All ranks keep the list, so that each of them decides alike and can write it to a checkpoint.
@@ -188,8 +209,7 @@ void RunLoop::end_wall_time(observe::StepTimes& times) {
 bool RunLoop::finish_epoch() {
   const std::uint64_t epoch = progress_.epoch + 1;
   const bool last = epoch >= config_.epochs;
-  const bool keep = last || due(epoch, config_.checkpoint.every_epochs) ||
-                    due(progress_.step, config_.checkpoint.every_steps);
+  const bool keep = last || due(epoch, config_.checkpoint.every_epochs) || checkpoint_due();
   observe::EpochRecord record = epoch_record();
   const double validation_began_ms = now_ms();
   if (data_.validation() && (last || due(epoch, config_.eval.every_epochs))) {
@@ -321,6 +341,7 @@ void RunLoop::save(const std::filesystem::path& path) {
   header.exchange_state = trainer_.exchange().save(control_);
   files_.save(path, std::move(header), trainer_.parameters());
   stop_policy_.add_save(now_s() - began_s);
+  save_clock_.saved(now_s());
   step_ended_ms_.reset();
 }
 
@@ -330,82 +351,5 @@ void RunLoop::save_best() {
 }
 
 bool RunLoop::wants_stop() const { return stop_policy_.wants_stop(stop_requested(), now_s()); }
-
-Outcome RunLoop::stop() {
-  log::end_progress();
-  record_ranks();
-  const std::filesystem::path checkpoint = files_.checkpoints().path_of(progress_.step);
-  save(checkpoint);
-  const bool time_is_up = stop_policy_.time_is_up(now_s());
-  log::info(fmt::format("stopped after step {} {}; --resume auto continues from {}", progress_.step,
-                        time_is_up ? "because the allocation ends soon" : "as asked",
-                        checkpoint.string()));
-  record_end("stopped", time_is_up                                ? "the allocation ends soon"
-                        : stop_policy_.ends_after(progress_.step) ? "stop-after"
-                                                                  : "a signal");
-  return Outcome::stopped;
-}
-
-void RunLoop::finish() {
-  comm::activity::enter(comm::Phase::ending);
-  const double seconds = now_s() - spec_.started_s;
-  const double peak = control_.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
-  if (!is_root()) return;
-  write_summary(record_end("finished", ""), peak);
-  log::info(fmt::format("{}, in {}; {:.0f} images/s; peak memory {} a rank",
-                        observe::reached_line(progress_, newest_validation_, newest_average_),
-                        human_seconds(seconds), statistics_.images_per_s(), human_bytes(peak)));
-  if (statistics_.steps > 0) log::info(observe::times_line(statistics_));
-  log::info(fmt::format("{}: config.toml metrics.jsonl binding.json summary.json checkpoints/",
-                        files_.directory().root().string()));
-}
-
-/// The exception continues to main, and is what counts: that nothing can be written any more, or
-/// may be because a newer start has begun, is not said as well.
-void RunLoop::record_failure(const std::exception& error) {
-  const bool diverged = dynamic_cast<const Divergence*>(&error) != nullptr;
-  try {
-    files_.require_newest();
-    const auto end = record_end(diverged ? "diverged" : "failed", error.what());
-    if (is_root()) write_summary(end, static_cast<double>(peak_resident_bytes()));
-  } catch (const std::exception&) {
-    return;
-  }
-}
-
-observe::EndRecord RunLoop::record_end(const std::string& status, const std::string& reason) {
-  const observe::EndRecord end{.status = status,
-                               .reason = reason,
-                               .steps = progress_.step,
-                               .epochs = progress_.epoch,
-                               .seconds = now_s() - spec_.started_s};
-  files_.records().write(end);
-  return end;
-}
-
-void RunLoop::write_summary(const observe::EndRecord& end, double peak_bytes) {
-  observe::Summary summary{.model = config_.model,
-                           .precision = to_string(config_.precision),
-                           .batch = config_.batch,
-                           .epochs = end.epochs,
-                           .steps = end.steps,
-                           .validation = newest_validation_,
-                           .average = newest_average_,
-                           .best = std::nullopt};
-  if (progress_.best_top1 >= 0)
-    summary.best = {.top1 = progress_.best_top1, .epoch = progress_.best_epoch};
-  summary.seconds = end.seconds;
-  summary.seconds_to_first_step = statistics_.first_step_s;
-  summary.images_per_s = statistics_.images_per_s();
-  const double steps = static_cast<double>(std::max<std::uint64_t>(statistics_.steps, 1));
-  summary.mean_step = statistics_.times / steps;
-  summary.peak_resident_bytes = static_cast<std::uint64_t>(peak_bytes);
-  summary.status = end.status;
-  summary.reason = end.reason;
-  summary.samples = data_.rows_until(progress_.epoch, progress_.batch);
-  summary.start = files_.start_record();
-  summary.ended_ms = observe::unix_ms();
-  files_.write_summary(summary);
-}
 
 }  // namespace lockstep::train

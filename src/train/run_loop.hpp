@@ -15,9 +15,10 @@
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "train/ending/save_clock.hpp"
+#include "train/ending/stop_policy.hpp"
 #include "train/files/run_files.hpp"
 #include "train/run_data.hpp"
-#include "train/stop_policy.hpp"
 
 namespace lockstep::train {
 
@@ -51,10 +52,13 @@ class RunLoop {
     double loss = 0, rows = 0, top1 = 0;  ///< sums; counts are exact
     bool stop = false;                    ///< some rank wants all to stop
     bool bad_rows = false;                ///< some rank has replaced rows
+    bool save = false;                    ///< by rank 0's clock a checkpoint is due
   };
 
   Outcome run_to_end();
   bool step();  ///< true if the ranks agreed to stop after it
+  bool checkpoint_due() const;
+  void judge_launcher(double step_s) const;
   std::optional<NextBatch> next_batch();
   StepTotals add_up(const backend::Metrics& mine, std::size_t bad_rows);
   void note_bad_rows(const std::vector<std::string>& mine);
@@ -96,6 +100,8 @@ class RunLoop {
   const std::uint64_t steps_per_epoch_;
   const optim::ScheduleSpec schedule_;
   StopPolicy stop_policy_;
+  SaveClock save_clock_;
+  bool save_by_time_ = false;  ///< the ranks agreed so in the newest step
   model::Progress progress_;
   std::uint64_t audited_step_;
   observe::RunStatistics statistics_;

@@ -120,7 +120,8 @@ verdict $? 'a run without metrics is described'
 # ---- once -----------------------------------------------------------------------------------------
 said_once() {  # said_once PATTERN COMMAND...
   run "${@:2}"
-  ((status == 2)) && [[ $(grep -Ec -- "$1" <<<"$said") == 1 ]]
+  ((status == 2)) && [[ $(grep -Ec -- "$1" <<<"$said") == 1 ]] &&
+    ! says 'MPI_ABORT|non-zero|aborted'  # what mpirun says about a status
 }
 once() {  # once NAME PATTERN COMMAND...
   thrice said_once "${@:2}"  # the ranks wait for rank 0, which speaks for all, but not for long
@@ -128,6 +129,7 @@ once() {  # once NAME PATTERN COMMAND...
 }
 once 'ranks that find the same error before MPI_Init say it once' "unknown key 'optim.lrr'" \
   ranks 3 "${train[@]}" --optim.lrr 3
+once 'ranks that miss an option say it once' 'data is required' ranks 2 "$LOCKSTEP" eval none.h5
 once 'ranks that find the same error after MPI_Init say it once' 'data.train is missing' \
   ranks 3 "${train[@]}" --batch 126
 run "${train[@]}" --backend cpu --data.train nowhere

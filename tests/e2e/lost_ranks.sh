@@ -107,6 +107,17 @@ finish twice
 ((status == 3)) && stopped twice && (($(compgen -G 'twice/checkpoints/step-*.h5' | wc -l) == 1))
 verdict $? 'signals that come twice, and at a different time to each rank, stop a run once'
 
+# What the shell starts in the background ignores SIGINT, unless it is told not to.
+for signal in INT HUP; do
+  env --default-signal=INT,HUP "${train[@]}" "${long[@]}" --out "$signal" >"$signal.log" 2>&1 &
+  mpirun=$! pids=($!)
+  first_step "$signal.log"
+  kill -$signal $mpirun
+  finish "$signal"
+  ((status == 3)) && stopped "$signal"
+  verdict $? "SIG$signal leaves a checkpoint of the step at which it arrived, with status 3"
+done
+
 # mpirun waits this many seconds before it passes SIGTERM on, and again before it kills. It ends
 # with its own status.
 launch=(--mca odls_base_sigkill_timeout 2)

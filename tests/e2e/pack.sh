@@ -69,7 +69,8 @@ rm -rf out
 pack_on 2 images --skip-bad --held-out 0 --rows-per-shard 5 --out out
 ((status == 0)) && says 'packed 38 images' && says '2 unreadable images were skipped' &&
   [[ $(wc -l <out/skipped.txt) == 2 ]] && grep -q '^images/cat/3.JPG: not' out/skipped.txt &&
-  grep -q '^images/dog/8.JPG: broken JPEG' out/skipped.txt
+  grep -q '^images/dog/8.JPG: broken JPEG' out/skipped.txt &&
+  (($(grep -c 'skipped images/cat/3.JPG' <<<"$said") == 1))
 verdict $? 'pack --skip-bad counts and lists what it skipped'
 mkdir -p images/newt && for i in 1 2 3; do echo text >images/newt/$i.jpg; done
 pack_on 2 images --skip-bad --held-out 0 --rows-per-shard 5 --out lost

@@ -24,6 +24,8 @@ without_times whole >whole.metrics
 verdict $? 'a run of 22 steps and 2 epochs has all of them in its metrics, and leaves its checkpoints'
 
 run ranks 2 "${train[@]}" --out stopped --stop-after 7
+((status == 3)) && ! says 'non-zero|aborted'
+verdict $? 'a run that is stopped ends with status 3, and mpirun says nothing about that'
 ((status == 3)) && run ranks 2 "${train[@]}" --out stopped --resume auto && same_as_whole stopped
 verdict $? 'k steps + save + the rest = all steps, bit for bit'
 
@@ -31,6 +33,14 @@ verdict $? 'k steps + save + the rest = all steps, bit for bit'
 run ranks 2 "${train[@]}" --out edge --stop-after 11
 ((status == 3)) && run ranks 2 "${train[@]}" --out edge --resume auto && same_as_whole edge
 verdict $? 'a run that was stopped before a validation does it when resumed'
+
+# Rank 0's clock decides; here a checkpoint is due after each step. No other key asks for one.
+timed=("${any[@]}" --epochs 2 --checkpoint.every-epochs 0 --checkpoint.keep 30 --out timed)
+run ranks 2 "${timed[@]}" --checkpoint.every-minutes 1e-6 --stop-after 13
+((status == 3)) && (($(compgen -G 'timed/checkpoints/step-*.h5' | wc -l) == 13)) &&
+  run ranks 2 "${timed[@]}" --resume "$(step_file timed 8)" && same_as_whole timed &&
+  (($(compgen -G 'timed/checkpoints/step-*.h5' | wc -l) == 9))
+verdict $? 'checkpoints by time come after the same step on all ranks, and a resume from one ends with the same bits'
 
 # begin RUN STEP: starts a training and waits for the checkpoint of this step; all checkpoints are
 # kept. Sets `mpirun`, the launcher's process, and `pids`, the ranks' processes.

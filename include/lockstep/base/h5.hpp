@@ -53,6 +53,10 @@ class Session {
 /// once: any call in between, even the release of a handle, wipes the cause out.
 [[noreturn]] void refuse_with_cause(const std::filesystem::path& path, std::string_view what);
 
+/// The cause that HDF5 gave for the call that has just failed; "no reason given" if none. The same
+/// warning holds.
+std::string last_cause();
+
 /// File access without locks: many parallel file systems have no locks, and finished files never
 /// change.
 Properties file_access();

@@ -16,4 +16,8 @@ std::optional<double> allocation_left_s(const EnvLookup& env);
 /// such as UNLIMITED.
 std::optional<double> read_time_left(std::string_view text);
 
+/// Seconds from the SIGTERM with which mpirun answers Ctrl-C (or a SIGTERM to itself) to its
+/// SIGKILL. Nothing under other launchers, which wait much longer.
+std::optional<double> mpirun_patience_s(const EnvLookup& env);
+
 }  // namespace lockstep::cluster

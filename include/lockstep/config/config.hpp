@@ -108,6 +108,7 @@ struct Config {
   struct Checkpoint {
     std::uint64_t every_steps = 0;
     std::size_t every_epochs = 1;
+    double every_minutes = 15;
     std::size_t keep = 3;
   } checkpoint;
 

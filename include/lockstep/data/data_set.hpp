@@ -33,6 +33,7 @@ class DataSet {
   const DataSetInfo& info() const;
   std::span<const std::int32_t> labels() const;  ///< [rows]
   std::vector<std::filesystem::path> files() const;
+  bool external() const;  ///< other programs' files, not shards
   Storage storage() const;
   std::uint64_t row_bytes(std::size_t row) const;  ///< as stored
 

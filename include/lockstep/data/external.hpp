@@ -21,4 +21,8 @@ struct ExternalSpec {
   std::size_t cache_bytes = std::size_t{256} << 20;  ///< for decoded chunks
 };
 
+/// The first setting about how to read images and labels that is not at its default, as
+/// "data.images = x"; empty if there is none.
+std::string first_setting(const ExternalSpec& spec);
+
 }  // namespace lockstep::data

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "lockstep/data/data_set_info.hpp"
@@ -42,6 +43,10 @@ struct ShardPlan {
 /// MB.
 std::vector<ShardPlan> plan_shards(const Source& source, const PackSpec& spec,
                                    std::size_t row_bytes);
+
+/// What to say when rows should be held out, but all classes are too small for that; else empty.
+std::string say_none_held_out(const Source& source, const PackSpec& spec,
+                              const std::vector<ShardPlan>& plan);
 
 /// Shape and classes of the packed rows: as `spec` asks, else those of the first readable image.
 /// The normalisation is a placeholder.

@@ -27,6 +27,8 @@ struct Allocation {
   std::string job;              ///< number of the Slurm job; empty outside one
   int restarts = 0;             ///< how often the scheduler has started that job again
   std::optional<double> end_s;  ///< on the clock of now_s(): when every process is killed
+  /// Between mpirun's SIGTERM and its SIGKILL; empty under other launchers.
+  std::optional<double> patience_s = std::nullopt;
 };
 
 struct RunSpec {

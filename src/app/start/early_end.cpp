@@ -7,7 +7,7 @@
 namespace lockstep::app {
 
 void meet_and_leave(const Launch& launch, double within_s) {
-  if (launch.started) return;
+  if (launch.started || launch.world) return;
   try {
     const cluster::RankInfo self = rank_by_environment();
     if (self.world == 1) return;

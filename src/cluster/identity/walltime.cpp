@@ -58,4 +58,11 @@ std::optional<double> allocation_left_s(const EnvLookup& env) {
   return read_time_left(ask_squeue(*job));
 }
 
+std::optional<double> mpirun_patience_s(const EnvLookup& env) {
+  constexpr long usual = 1;
+  if (!env("OMPI_COMM_WORLD_RANK")) return std::nullopt;
+  const auto set = whole_number<long>(env("OMPI_MCA_odls_base_sigkill_timeout").value_or(""));
+  return static_cast<double>(set.value_or(usual));
+}
+
 }  // namespace lockstep::cluster

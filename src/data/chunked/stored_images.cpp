@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "data/chunked/missing_filter.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 
@@ -295,8 +296,11 @@ void StoredImages::read_by_hdf5(std::size_t block, std::uint8_t* numbers) const 
   if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(),
                           nullptr) < 0 ||
       H5Dread(data_.get(), memory_type(form_.number), memory.get(), space.get(), H5P_DEFAULT,
-              numbers) < 0)
-    h5::refuse_with_cause(path_, fmt::format("{} cannot be read", rows_text(block)));
+              numbers) >= 0)
+    return;
+  const std::string cause = h5::last_cause(), filter = missing_filter(data_.get());
+  h5::refuse(path_, fmt::format("{} cannot be read: {}", rows_text(block),
+                                filter.empty() ? "HDF5: " + cause : filter));
 }
 
 }  // namespace lockstep::data

@@ -79,6 +79,24 @@ std::vector<ShardPlan> plan_shards(const Source& source, const PackSpec& spec,
   return plan;
 }
 
+std::string say_none_held_out(const Source& source, const PackSpec& spec,
+                              const std::vector<ShardPlan>& plan) {
+  const bool validates =
+      std::any_of(plan.begin(), plan.end(), [](const ShardPlan& shard) { return !shard.training; });
+  if (spec.held_out == 0 || validates) return {};
+  Rows counts(source.classes().size());
+  for (std::size_t row = 0; row < source.rows(); ++row)
+    ++counts[static_cast<std::size_t>(source.label(row))];
+  const std::size_t most = *std::max_element(counts.begin(), counts.end());
+  const std::string none =
+      fmt::format("no validation set: {:g} % of the rows of each class is less than half a row",
+                  100 * spec.held_out);
+  if (most < 2) return none + ", and no class has two; name images to validate on (--val)";
+  // Rounded up to whole percents, so that the largest class gives a row.
+  const double enough = std::ceil(50 / static_cast<double>(most)) / 100;
+  return none + fmt::format("; give --held-out {:g} or more, or --val", enough);
+}
+
 DataSetInfo packed_info(const Source& source, const PackSpec& spec) {
   DataSetInfo info;
   info.rows = source.rows();

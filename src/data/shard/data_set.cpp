@@ -41,7 +41,8 @@ struct DataSet::Impl {
   std::vector<std::size_t> first_row;  // of each file in the data set
   DataSetInfo info;
   std::vector<std::int32_t> labels;
-  Stager stager;  // stops before the files are closed
+  std::size_t one_hot_classes = 0;  // the most of any file
+  Stager stager;                    // stops before the files are closed
 
   explicit Impl(std::size_t cache_bytes) : cache(cache_bytes) {}
 
@@ -63,6 +64,7 @@ struct DataSet::Impl {
     info.rows += file.info.rows;
     labels.insert(labels.end(), file.labels.begin(), file.labels.end());
     file.labels = {};
+    one_hot_classes = std::max(one_hot_classes, file.one_hot_classes);
   }
 
   bool external() const { return files.front().external(); }
@@ -101,8 +103,24 @@ struct DataSet::Impl {
         h5::refuse(files.front().path,
                    fmt::format("or another file of the data set has label {}: at most 2^20 classes",
                                largest));
-      info.classes = numbered(static_cast<std::size_t>(largest) + 1);
+      info.classes = numbered(std::max(static_cast<std::size_t>(largest) + 1, one_hot_classes));
+      if (spec.like == nullptr) require_likely(largest);
     }
+  }
+
+  // A wrong label must not make a network of a million outputs.
+  void require_likely(std::int32_t largest) const {
+    constexpr std::size_t many = 1000;
+    std::vector<bool> there(info.classes.size());
+    for (const std::int32_t label : labels) there[static_cast<std::size_t>(label)] = true;
+    const auto with_rows = static_cast<std::size_t>(std::count(there.begin(), there.end(), true));
+    if (there.size() - with_rows < std::max(many, with_rows)) return;
+    const auto row = std::find(labels.begin(), labels.end(), largest) - labels.begin();
+    const PlaceInFile at = place(static_cast<std::size_t>(row));
+    h5::refuse(at.file.path,
+               fmt::format("row {} has label {}, which makes {} classes, but only {} of them have "
+                           "rows; if that is right, say --data.classes {}",
+                           at.row, largest, there.size(), with_rows, there.size()));
   }
 
   // Mean and deviation from at most 1024 rows: the same ones on every rank and at every start.
@@ -136,7 +154,15 @@ DataSet::DataSet(const std::filesystem::path& path, const ExternalSpec& external
   const std::vector<std::filesystem::path> files = list_shards(path);
   allow_open_files(files.size());  // every file stays open
   for (const std::filesystem::path& file : files) impl_->open(file, external);
-  if (impl_->external()) impl_->complete(external);
+  if (impl_->external()) {
+    impl_->complete(external);
+    return;
+  }
+  // Classes of a validation set are compared with those of its training set instead.
+  const std::size_t there = impl_->info.classes.size();
+  require(external.classes == 0 || external.classes == there || external.like != nullptr,
+          fmt::format("data.classes = {} contradicts {}, which has {} classes", external.classes,
+                      path.string(), there));
 }
 
 DataSet::~DataSet() = default;
@@ -151,6 +177,8 @@ std::vector<std::filesystem::path> DataSet::files() const {
   for (const ShardFile& file : impl_->files) paths.push_back(file.path);
   return paths;
 }
+
+bool DataSet::external() const { return impl_->external(); }
 
 Storage DataSet::storage() const {
   Storage storage;

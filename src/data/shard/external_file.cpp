@@ -8,157 +8,46 @@
 #include <limits>
 
 #include "data/chunked/stored_images.hpp"
+#include "data/external/external_labels.hpp"
 #include "data/shard/chunked_rows.hpp"
 #include "data/shard/contiguous_rows.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/h5.hpp"
-#include "lockstep/base/join.hpp"
 
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t most_objects = 1 << 16;  // of a file, at most, that are looked at
 constexpr hsize_t longest_external_side = 65535;
 constexpr std::size_t most_channels = 4;
 
-struct Found {
-  std::string name;
-  std::vector<hsize_t> shape;
-  bool floats = false;
-};
-
-std::string shape_text(const Found& one) {
-  return fmt::format("/{} [{}]", one.name, join(one.shape, ", "));
-}
-
-std::string list_text(const std::vector<Found>& all) {
-  std::vector<std::string> texts;
-  for (const Found& one : all) texts.push_back(shape_text(one));
-  return texts.empty() ? "none" : join(texts, ", ");
-}
-
-/// The shape of an object, if it is a data set of numbers.
-bool describe(hid_t file, const char* name, Found& found) {
-  const h5::Data data(H5Dopen2(file, name, H5P_DEFAULT));
-  if (!data) return false;
-  const h5::Type type(H5Dget_type(data.get()));
-  const h5::Space space(H5Dget_space(data.get()));
-  const H5T_class_t kind = H5Tget_class(type.get());
-  if (kind != H5T_INTEGER && kind != H5T_FLOAT) return false;
-  const int rank = H5Sget_simple_extent_ndims(space.get());
-  if (rank < 1 || H5Sget_simple_extent_type(space.get()) != H5S_SIMPLE) return false;
-  found.name = name;
-  found.shape.resize(static_cast<std::size_t>(rank));
-  H5Sget_simple_extent_dims(space.get(), found.shape.data(), nullptr);
-  found.floats = kind == H5T_FLOAT;
-  return true;
-}
-
-std::vector<Found> numbers_in(hid_t file) {
-  struct Walk {
-    hid_t file;
-    std::vector<Found> all;
-    std::size_t seen = 0;
-  } walk{file, {}};
-  const auto visit = [](hid_t, const char* name, const H5O_info_t* info, void* data) -> herr_t {
-    auto& at = *static_cast<Walk*>(data);
-    if (++at.seen > most_objects) return 1;
-    Found found;
-    if (info->type == H5O_TYPE_DATASET && describe(at.file, name, found)) at.all.push_back(found);
-    return 0;
-  };
-  H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &walk, H5O_INFO_BASIC);
-  return walk.all;
-}
-
-std::string last_word(const std::string& name) {
-  std::string word = name.substr(name.rfind('/') + 1);
-  std::transform(word.begin(), word.end(), word.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return word;
-}
-
-/// The only candidate, or the only one with a usual name.
-const Found* choose(const std::vector<Found>& candidates, const std::vector<std::string>& usual) {
-  if (candidates.size() == 1) return &candidates.front();
-  for (const std::string& name : usual) {
-    const auto fits = [&](const Found& one) { return last_word(one.name) == name; };
-    const auto count = std::count_if(candidates.begin(), candidates.end(), fits);
-    if (count > 1) return nullptr;
-    if (count == 1) return &*std::find_if(candidates.begin(), candidates.end(), fits);
-  }
-  return nullptr;
-}
-
-std::string without_slash(const std::string& name) {
-  return name.starts_with('/') ? name.substr(1) : name;
-}
-
-Found named(hid_t file, const std::filesystem::path& path, const std::string& name,
-            std::string_view key, const std::vector<Found>& candidates) {
-  Found found;
-  const h5::Item item = h5::Item::data_set(file, path, without_slash(name));
-  if (!describe(file, without_slash(name).c_str(), found))
-    item.refuse(fmt::format("holds no numbers ({}); there are {}", key, list_text(candidates)));
-  return found;
-}
-
-Found find_images(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
-                  const std::vector<Found>& all) {
-  std::vector<Found> candidates;
+StoredSet find_images(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
+                      const FileContents& contents) {
+  std::vector<StoredSet> candidates;
   for (const std::size_t rank : {4u, 3u}) {
-    for (const Found& one : all)
-      if (one.shape.size() == rank) candidates.push_back(one);
+    for (const StoredSet& one : contents.numbers)
+      if (one.shape.size() == rank && !one.truth) candidates.push_back(one);
     if (!candidates.empty()) break;
   }
   if (!spec.images.empty()) {
-    Found found = named(file, path, spec.images, "data.images", candidates);
+    StoredSet found = find_named(file, path, spec.images, "data.images", candidates);
+    if (found.truth) h5::refuse(path, fmt::format("{} holds true and false", shape_text(found)));
     if (found.shape.size() != 3 && found.shape.size() != 4)
       h5::refuse(path, fmt::format("{}: images have 4 dimensions (rows, height, width, channels; "
                                    "or channels first), or 3 when they are grey",
                                    shape_text(found)));
     return found;
   }
-  const Found* found = choose(candidates, {"images", "image", "x", "data", "imgs", "img"});
+  const StoredSet* found =
+      choose(candidates, contents, {"images", "image", "x", "data", "imgs", "img"});
   if (found != nullptr) return *found;
-  if (candidates.empty())
+  if (candidates.size() < 2)
     h5::refuse(path, fmt::format(
                          "is not a shard and holds no images (numbers of 4 dimensions, or 3); make "
                          "shards with 'lockstep pack'. There are: {}",
-                         list_text(all)));
+                         list_text(contents)));
   h5::refuse(path, fmt::format("holds several data sets that may be the images; say which with "
                                "--data.images (and --data.labels): {}",
                                list_text(candidates)));
-}
-
-Found find_labels(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
-                  const std::vector<Found>& all, const Found& images) {
-  const hsize_t rows = images.shape[0];
-  const auto fits = [&](const Found& one) {
-    return one.shape[0] == rows &&
-           (one.shape.size() == 1 || (one.shape.size() == 2 && one.shape[1] == 1));
-  };
-  std::vector<Found> candidates;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(candidates), fits);
-  if (!spec.labels.empty()) {
-    Found found = named(file, path, spec.labels, "data.labels", candidates);
-    if (!fits(found))
-      h5::refuse(path, fmt::format("{} is not one label for each of the {} rows of {}",
-                                   shape_text(found), rows, shape_text(images)));
-    return found;
-  }
-  const Found* found = choose(
-      candidates, {"labels", "label", "y", "targets", "target", "classes", "class", "class_id"});
-  if (found != nullptr) return *found;
-  h5::refuse(path,
-             candidates.empty()
-                 ? fmt::format("holds no labels for the {} rows of {}; say where they are with "
-                               "--data.labels. There are: {}",
-                               rows, shape_text(images), list_text(all))
-                 : fmt::format("holds several data sets that may be the labels of {}; say which "
-                               "with --data.labels: {}",
-                               shape_text(images), list_text(candidates)));
 }
 
 Number number_of(hid_t type, const h5::Item& item) {
@@ -178,7 +67,7 @@ Number number_of(hid_t type, const h5::Item& item) {
 
 bool are_channels(hsize_t extent) { return extent >= 1 && extent <= most_channels; }
 
-PixelForm form_of(const Found& images, const std::filesystem::path& path,
+PixelForm form_of(const StoredSet& images, const std::filesystem::path& path,
                   const ExternalSpec& spec) {
   const std::vector<hsize_t>& s = images.shape;
   for (std::size_t d = 0; d < s.size(); ++d)
@@ -205,32 +94,6 @@ PixelForm form_of(const Found& images, const std::filesystem::path& path,
   form.height = form.channels_first ? s[2] : s[1];
   form.width = form.channels_first ? s[3] : s[2];
   return form;
-}
-
-std::vector<std::int32_t> read_labels(hid_t file, const std::filesystem::path& path,
-                                      const Found& found) {
-  const h5::Item item = h5::Item::data_set(file, path, found.name);
-  const std::size_t rows = found.shape[0];
-  std::vector<std::int32_t> labels(rows);
-  const auto accept = [&](auto type) {
-    std::vector<decltype(type)> values(rows);
-    item.read(std::span(values));
-    for (std::size_t row = 0; row < rows; ++row) {
-      const auto value = values[row];
-      const bool fits =
-          value >= 0 && value <= std::numeric_limits<std::int32_t>::max();  // false for NaN
-      labels[row] = fits ? static_cast<std::int32_t>(value) : -1;
-      if (!fits || static_cast<decltype(type)>(labels[row]) != value)
-        h5::refuse(path, fmt::format("row {} of /{} is {}: labels are whole numbers from 0", row,
-                                     found.name, value));
-    }
-  };
-  if (found.floats) {
-    accept(double{});
-  } else {
-    accept(std::int64_t{0});
-  }
-  return labels;
 }
 
 std::vector<std::string> read_classes(hid_t file, const std::filesystem::path& path) {
@@ -268,10 +131,9 @@ ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec,
   ShardFile opened;
   opened.path = path;
   const h5::File file = open_hdf5(path);
-  const std::vector<Found> all = numbers_in(file.get());
-  const Found found = find_images(file.get(), path, spec, all);
+  const FileContents contents = look_into(file.get());
+  const StoredSet found = find_images(file.get(), path, spec, contents);
   images.form = form_of(found, path, spec);
-  const Found labels = find_labels(file.get(), path, spec, all, found);
   h5::Item item = h5::Item::data_set(file.get(), path, found.name);
   h5::Data data = item.take_data();
   const h5::Type type(H5Dget_type(data.get()));
@@ -282,7 +144,9 @@ ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec,
   opened.info.width = form.width;
   opened.info.channels = form.channels;
   opened.info.classes = read_classes(file.get(), path);
-  opened.labels = read_labels(file.get(), path, labels);
+  ExternalLabels labels = read_labels(file.get(), path, spec, contents, found);
+  opened.labels = std::move(labels.labels);
+  opened.one_hot_classes = labels.classes;
   std::uint64_t offset = 0;
   if (H5Tequal(type.get(), memory_type(form.number)) > 0 && lies_in_one_piece(data.get(), offset)) {
     const std::size_t row_bytes = form.stored_bytes();

@@ -31,7 +31,8 @@ struct ShardFile {
   DataSetInfo info;
   std::vector<std::int32_t> labels;  ///< [rows]
   std::unique_ptr<Rows> rows;
-  std::optional<Levels> levels;  ///< of another program's file
+  std::size_t one_hot_classes = 0;  ///< of another program's one-hot labels; else 0
+  std::optional<Levels> levels;     ///< of another program's file
   bool external() const { return levels.has_value(); }
 };
 

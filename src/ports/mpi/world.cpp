@@ -1,5 +1,7 @@
 #include "lockstep/comm/world.hpp"
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <exception>
 #include <utility>
@@ -86,7 +88,13 @@ void World::abort(int status) {
   int initialized = 0, finalized = 0;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
-  if (initialized != 0 && finalized == 0) MPI_Abort(MPI_COMM_WORLD, status);
+  if (initialized != 0 && finalized == 0) {
+    // MPI_Abort of Open MPI is this, after six lines that say nothing about the reason.
+    using Abort = int (*)(MPI_Comm, int);
+    if (const auto abort = reinterpret_cast<Abort>(::dlsym(RTLD_DEFAULT, "ompi_mpi_abort")))
+      abort(MPI_COMM_WORLD, status);
+    MPI_Abort(MPI_COMM_WORLD, status);
+  }
   std::_Exit(status);
 }
 

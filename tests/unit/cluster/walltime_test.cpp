@@ -10,14 +10,30 @@ using namespace lockstep::cluster;
 
 namespace {
 
-std::optional<double> left(const std::map<std::string, std::string, std::less<>>& variables) {
-  return allocation_left_s([&](std::string_view name) {
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+EnvLookup among(const Variables& variables) {
+  return [&variables](std::string_view name) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
-  });
+  };
+}
+
+std::optional<double> left(const Variables& variables) {
+  return allocation_left_s(among(variables));
 }
 
 }  // namespace
+
+TEST_CASE("mpirun kills a second after SIGTERM, or as long after it as it was told", "[walltime]") {
+  const auto patience_s = [](const Variables& variables) {
+    return mpirun_patience_s(among(variables));
+  };
+  CHECK(patience_s({{"OMPI_COMM_WORLD_RANK", "0"}}) == 1.0);
+  CHECK(patience_s({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_MCA_odls_base_sigkill_timeout", "60"}}) ==
+        60.0);
+  CHECK(patience_s({{"OMPI_MCA_odls_base_sigkill_timeout", "60"}}) == std::nullopt);
+}
 
 TEST_CASE("the time that squeue says is left is read in all its forms", "[walltime]") {
   CHECK(read_time_left("1-02:03:04") == 93784);

@@ -321,6 +321,26 @@ TEST_CASE("a key that cannot have an effect is an error, and a resolved configur
   accepted("recompute = \"auto\"\nmemory-limit = 1000");
   accepted("recompute = \"12\"");
   refused("[data]\ncrop = \"random\"\nmin-area = 0.5", "data.min-area = 0.5");
+  refused("data.block = 10", "data.shuffle is 'global'; it mixes all rows");
+  refused("data.window = 3", "data.window = 3");
+  refused("[data]\nshuffle = \"node\"\nwindow = 3", "data.shuffle is 'node'");
+  accepted("[data]\nshuffle = \"node\"\nblock = 10");
+  accepted("[data]\nshuffle = \"block\"\nblock = 10\nwindow = 3");
+  refused("data.val-images = \"x\"", "data.val is ''");
+  refused("data.val-labels = \"y\"", "data.val-labels = y");
+  refused("eval.every-epochs = 3", "eval.every-epochs = 3");
+  refused("eval.batch = 7", "nothing is validated");
+  accepted(
+      "[data]\nval = \"v\"\nval-images = \"x\"\nval-labels = \"y\"\n"
+      "[eval]\nbatch = 7\nevery-epochs = 3");
+  refused("data.randaugment-magnitude = 3", "data.randaugment is 0");
+  accepted("[data]\nrandaugment = 2\nrandaugment-magnitude = 3");
+  refused("data.bad-rows-limit = 5", "data.on-bad-row is 'error'; the first bad row ends the run");
+  accepted("[data]\non-bad-row = \"skip\"\nbad-rows-limit = 5");
+  refused("[optim]\nweight-decay = 0\ndecay-norm-and-bias = false", "optim.weight-decay is 0");
+  refused("backend = \"cpu\"\ndeterministic = true", "deterministic = true");
+  refused("backend = \"cpu\"\n[comm]\nshare-gpu = true", "no rank uses a GPU");
+  accepted("backend = \"cuda\"\ndeterministic = true\n[comm]\nshare-gpu = true");
   accepted("[optim]\ndecay = \"constant\"\nwarmup-epochs = 1\nwarmup-start = 0.01");
   accepted("[optim]\ndecay = \"step\"\nmilestones = [0, 8]\nfactor = 0.5");
   accepted("[optim]\ndecay = \"polynomial\"\npower = 1\nfinal-lr = 0.01");

@@ -102,6 +102,22 @@ TEST_CASE("the held-out rows are a share of every class, and a seed's own choice
   CHECK(held_out(0.99, 1).size() == 195);  // each class keeps a row to train on
 }
 
+TEST_CASE("a held-out share that gives no row is said, with one that does", "[pack]") {
+  const auto said = [](std::size_t rows, double share) {
+    const auto source = shapes(rows, 0);
+    PackSpec spec;
+    spec.held_out = share;
+    return say_none_held_out(*source, spec, plan_shards(*source, spec, 3072));
+  };
+  CHECK(said(30, 0.1) ==
+        "no validation set: 10 % of the rows of each class is less than half a row; give "
+        "--held-out 0.17 or more, or --val");
+  CHECK(said(30, 0.17).empty());
+  CHECK(said(100, 0.1).empty());
+  CHECK(said(30, 0).empty());
+  CHECK_THAT(said(10, 0.5), Catch::Contains("no class has two"));
+}
+
 TEST_CASE("any number of ranks writes the same bytes", "[pack]") {
   const Folder folder;
   const auto source = shapes(300, 50);

@@ -103,9 +103,10 @@ TEST_CASE("no folder of images is left out without a message", "[source]") {
   const auto source = open_class_folders(folder.path);
   CHECK(source->rows() == 2);
   CHECK_THAT(source->name(1), Contains("validation/cat/b.png"));
-  REQUIRE(source->remarks().size() == 2);
+  REQUIRE(source->remarks().size() == 3);
   CHECK_THAT(source->remarks()[0], Contains("1 images of test/ were left out"));
   CHECK_THAT(source->remarks()[1], Contains("1 file left out"));
+  CHECK_THAT(source->remarks()[2], Contains("one class, \"cat\""));
   add("val/cat/d.png");
   CHECK_THROWS_WITH(open_class_folders(folder.path),
                     Contains("/val and ") && Contains("/validation: which of them"));

@@ -1,4 +1,4 @@
-#include "train/stop_policy.hpp"
+#include "train/ending/stop_policy.hpp"
 
 #include <catch2/catch.hpp>
 

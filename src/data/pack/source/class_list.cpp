@@ -1,6 +1,7 @@
 #include "data/pack/source/class_list.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <sstream>
 #include <unordered_map>
@@ -38,17 +39,55 @@ Names lines_of(const fs::path& path) {
   return names;
 }
 
+/// -1, +3, 0.0, .5, 1e3: no one calls a class so.
+bool looks_like_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const char* end = text.data() + text.size();
+  double value = 0;
+  const bool digits = text.find_first_of("0123456789") != text.npos;  // not "nan" or "inf"
+  const auto result = std::from_chars(text.data(), end, value);
+  return digits && result.ptr == end && result.ec != std::errc::invalid_argument;
+}
+
+/// A label, and the index that has it.
+struct GivenLabel {
+  const IndexFile& index;
+  std::size_t label;
+  const std::string& name() const { return index.classes()[label]; }
+  std::string place() const { return index.place_of(label); }
+  std::string text() const { return fmt::format("{}: the label \"{}\"", place(), name()); }
+};
+
+/// True if all are whole numbers. Where names list them, they may be anything. Else numbers are
+/// never taken for names: -1 usually means "no label", and sorted as texts 10 comes before 2.
+bool are_whole_numbers(const std::vector<IndexFile>& indexes, bool named) {
+  std::optional<GivenLabel> whole, other, word;
+  for (const IndexFile& index : indexes)
+    for (std::size_t label = 0; label < index.classes().size(); ++label) {
+      const std::string& text = index.classes()[label];
+      auto& kind = whole_number<std::size_t>(text) ? whole : looks_like_number(text) ? other : word;
+      if (!kind) kind.emplace(GivenLabel{index, label});
+    }
+  if (named || (whole && !other && !word)) return !other && !word;
+  if (other)
+    throw InputError(other->text() +
+                     " is a number, but not a whole one from 0; leave out images that have no "
+                     "label");
+  if (whole && word)
+    throw InputError(fmt::format(
+        "{} is a number, but \"{}\" ({}) is a word; if both are names of classes, list all names "
+        "in a file (--class-names)",
+        whole->text(), word->name(), word->place()));
+  return false;
+}
+
 /// Folder names are class names, also when they are 1, 2, 3.
-bool are_numbers(const std::vector<IndexFile>& indexes) {
-  for (const IndexFile& index : indexes) {
+bool are_numbers(const std::vector<IndexFile>& indexes, bool named) {
+  for (const IndexFile& index : indexes)
     require(index.labels_are_given() == indexes[0].labels_are_given(),
             fmt::format("{} and {}: one has labels, the other only class folders",
                         indexes[0].origin().string(), index.origin().string()));
-    if (!index.labels_are_given()) return false;
-    for (const std::string& name : index.classes())
-      if (!whole_number<std::size_t>(name)) return false;
-  }
-  return true;
+  return indexes[0].labels_are_given() && are_whole_numbers(indexes, named);
 }
 
 void count_numbers(const std::vector<IndexFile>& indexes, const fs::path& names_file,
@@ -58,10 +97,11 @@ void count_numbers(const std::vector<IndexFile>& indexes, const fs::path& names_
   std::size_t classes = named;
   for (const IndexFile& index : indexes) {
     std::vector<std::int32_t>& labels = list.labels.emplace_back();
-    for (const std::string& name : index.classes()) {
+    for (std::size_t given = 0; given < index.classes().size(); ++given) {
+      const std::string& name = index.classes()[given];
       const std::size_t label = *whole_number<std::size_t>(name);
       require(label < most,
-              fmt::format("{}: label {} is out of range: {}", index.origin().string(), name,
+              fmt::format("{}: label {} is out of range: {}", index.place_of(given), name,
                           named > 0 ? fmt::format("{} names {} classes, which count from 0",
                                                   names_file.string(), named)
                                     : fmt::format("there are at most {} classes", most)));
@@ -86,11 +126,10 @@ void look_up(const std::vector<IndexFile>& indexes, const fs::path& names_file, 
     label_of.emplace(list.names[c], static_cast<std::int32_t>(c));
   for (const IndexFile& index : indexes) {
     std::vector<std::int32_t>& labels = list.labels.emplace_back();
-    for (const std::string& name : index.classes()) {
-      const auto found = label_of.find(name);
+    for (std::size_t given = 0; given < index.classes().size(); ++given) {
+      const auto found = label_of.find(index.classes()[given]);
       require(found != label_of.end(),
-              fmt::format("{}: the label \"{}\" is not in {}", index.origin().string(), name,
-                          names_file.string()));
+              fmt::format("{} is not in {}", GivenLabel{index, given}.text(), names_file.string()));
       labels.push_back(found->second);
     }
   }
@@ -128,7 +167,7 @@ ClassList merge_classes(const std::vector<IndexFile>& indexes, Part validation,
                         const fs::path& names_file) {
   ClassList list;
   if (!names_file.empty()) list.names = lines_of(names_file);
-  if (are_numbers(indexes))
+  if (are_numbers(indexes, !names_file.empty()))
     count_numbers(indexes, names_file, list);
   else
     look_up(indexes, names_file, list);

@@ -18,8 +18,9 @@ struct ClassList {
 };
 
 /// Names are sorted, or in the order of `names_file`. Labels that were given and are all numbers
-/// are indexes into `names_file`, or become the names. Throws InputError naming a label that is out
-/// of range, not in the file, or only in `validation`.
+/// are indexes into `names_file`, or become the names. Throws InputError naming a label and its
+/// line or file that is out of range, not in the file, or only in `validation`; without
+/// `names_file` also a number that is not a whole one from 0, or that is given among words.
 ClassList merge_classes(const std::vector<IndexFile>& indexes, Part validation,
                         const std::filesystem::path& names_file);
 

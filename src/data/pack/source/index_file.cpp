@@ -22,7 +22,7 @@ namespace {
 
 using Descriptor = Owned<int, ::close, -1>;
 
-constexpr char index_magic[8] = {'l', 's', 'i', 'n', 'd', 'e', 'x', '1'};
+constexpr char index_magic[8] = {'l', 's', 'i', 'n', 'd', 'e', 'x', '2'};
 
 [[noreturn]] void fail(const fs::path& path) {
   throw InputError(fmt::format("{}: {}", path.string(), std::strerror(errno)));
@@ -34,13 +34,13 @@ void append(int descriptor, const void* from, std::size_t bytes, const fs::path&
 
 }  // namespace
 
-/// After it come the texts (origin, content, classes, each ended by a NUL; padded to 8 bytes), the
-/// rows of each part, and the names, each ended by a NUL.
+/// After it come the texts (origin, content, list, first JSON, classes, each ended by a NUL; padded
+/// to 8 bytes), the rows of each part, and the names, each ended by a NUL.
 struct IndexFile::Header {
   char magic[sizeof index_magic];
   std::uint32_t checksum, given;  ///< the checksum covers everything after it
   FileStamp stamp;
-  std::uint64_t part, ignored, classes, text_bytes, name_bytes;
+  std::uint64_t part, ignored, passed_json, classes, text_bytes, name_bytes;
   std::array<std::uint64_t, kinds_of_rows> rows;
 
   std::size_t rows_at(std::size_t which) const {
@@ -122,7 +122,9 @@ void IndexWriter::add(Part part, std::string_view name, std::string_view label,
 void IndexWriter::finish(const fs::path& origin, const fs::path& content, const FileStamp& stamp) {
   std::vector<std::string_view> classes(labels_.size());
   for (const auto& [name, label] : labels_) classes[static_cast<std::size_t>(label)] = name;
-  std::string text = origin.string() + '\0' + content.string() + '\0';
+  std::string text;
+  for (const std::string& one : {origin.string(), content.string(), list_.string(), first_json_})
+    text.append(one).append(1, '\0');
   for (const std::string_view name : classes) text.append(name).append(1, '\0');
   while (text.size() % alignof(IndexRow) != 0) text += '\0';
 
@@ -132,6 +134,7 @@ void IndexWriter::finish(const fs::path& origin, const fs::path& content, const 
   header.stamp = stamp;
   header.part = static_cast<std::uint64_t>(part_);
   header.ignored = ignored_;
+  header.passed_json = passed_json_;
   header.classes = classes.size();
   header.text_bytes = text.size();
   header.name_bytes = names_->bytes;
@@ -185,6 +188,8 @@ IndexFile::IndexFile(const fs::path& path) {
   };
   origin_ = next();
   content_ = next();
+  list_ = next();
+  first_json_ = next();
   for (std::uint64_t c = 0; c < head.classes; ++c) classes_.push_back(next());
 }
 
@@ -195,6 +200,8 @@ IndexFile::~IndexFile() {
 IndexFile::IndexFile(IndexFile&& other) noexcept
     : origin_(std::move(other.origin_)),
       content_(std::move(other.content_)),
+      list_(std::move(other.list_)),
+      first_json_(std::move(other.first_json_)),
       classes_(std::move(other.classes_)),
       begin_(std::exchange(other.begin_, nullptr)),
       bytes_(other.bytes_) {}
@@ -216,10 +223,22 @@ std::string_view IndexFile::name(const IndexRow& row) const {
   return reinterpret_cast<const char*>(begin_ + header().names_at() + row.name);
 }
 
+std::string IndexFile::place_of(std::size_t label) const {
+  for (std::size_t part = 0; part < kinds_of_rows; ++part)
+    for (std::size_t at = 0; at < rows(static_cast<Part>(part)); ++at) {
+      const IndexRow& one = row(static_cast<Part>(part), at);
+      if (static_cast<std::size_t>(one.label) != label) continue;
+      if (!list_.empty()) return fmt::format("{}, line {}", list_.string(), one.offset);
+      return fmt::format("{}: {}", origin_.string(), name(one));
+    }
+  return origin_.string();
+}
+
 FileStamp IndexFile::stamp() const { return header().stamp; }
 Part IndexFile::part() const { return static_cast<Part>(header().part); }
 bool IndexFile::labels_are_given() const { return header().given != 0; }
 std::uint64_t IndexFile::ignored_files() const { return header().ignored; }
+std::uint64_t IndexFile::passed_json() const { return header().passed_json; }
 std::uint32_t IndexFile::checksum() const { return header().checksum; }
 
 }  // namespace lockstep::data

@@ -21,7 +21,7 @@ enum class Part : std::size_t { training, validation, test };
 inline constexpr std::size_t kinds_of_rows = 3;
 
 /// One image of an index. Its name is at `name` among the names; in an archive its bytes begin at
-/// `offset`.
+/// `offset`, in a list it is the line of that number.
 struct IndexRow {
   std::uint64_t offset = 0, name = 0;
   std::uint32_t bytes = 0;
@@ -41,7 +41,13 @@ class IndexWriter {
            std::uint32_t bytes = 0);
   /// The labels come from the data, not from folders: if all are numbers they are used as such.
   void labels_are_given() { given_ = true; }
+  /// The list that has the labels; else they are in the folder or the archive itself.
+  void set_list(std::filesystem::path list) { list_ = std::move(list); }
   void ignore_file() { ++ignored_; }
+  /// A .json does not say the label of an image; `what` describes it. The first one is kept.
+  void pass_over_json(const std::string& what) {
+    if (++passed_json_ == 1) first_json_ = what;
+  }
   /// The part for rows that do not name one.
   void set_part(Part part) { part_ = part; }
   /// `origin`: the folder, list or archive; `content`: the archive or its unpacked copy.
@@ -56,7 +62,9 @@ class IndexWriter {
   std::map<std::string, std::int32_t, std::less<>> labels_;
   std::unique_ptr<Column> names_;
   std::array<std::unique_ptr<Column>, kinds_of_rows> rows_;
-  std::uint64_t ignored_ = 0;
+  std::filesystem::path list_;
+  std::string first_json_;
+  std::uint64_t ignored_ = 0, passed_json_ = 0;
   Part part_ = Part::training;
   bool given_ = false;
 };
@@ -72,6 +80,8 @@ class IndexFile {
   std::size_t rows(Part part) const;
   const IndexRow& row(Part part, std::size_t row) const;
   std::string_view name(const IndexRow& row) const;
+  /// Where a label of classes() is first given, for messages: "names.txt, line 7".
+  std::string place_of(std::size_t label) const;
   const std::vector<std::string>& classes() const { return classes_; }  ///< by IndexRow::label
   const std::filesystem::path& origin() const { return origin_; }
   const std::filesystem::path& content() const { return content_; }  ///< empty for a folder or list
@@ -79,13 +89,16 @@ class IndexFile {
   Part part() const;
   bool labels_are_given() const;
   std::uint64_t ignored_files() const;
+  std::uint64_t passed_json() const;
+  const std::string& first_json() const { return first_json_; }
   std::uint32_t checksum() const;  ///< of the whole content
 
  private:
   friend class IndexWriter;
   struct Header;
   const Header& header() const;
-  std::filesystem::path origin_, content_;
+  std::filesystem::path origin_, content_, list_;
+  std::string first_json_;
   std::vector<std::string> classes_;
   const std::byte* begin_ = nullptr;
   std::size_t bytes_ = 0;

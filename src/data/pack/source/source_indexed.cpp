@@ -161,12 +161,26 @@ class Indexed final : public Source {
   }
 
   void add_remarks() {
-    std::uint64_t ignored = 0;
-    for (const IndexFile& index : indexes_) ignored += index.ignored_files();
+    std::uint64_t ignored = 0, passed_json = 0;
+    for (const IndexFile& index : indexes_) {
+      ignored += index.ignored_files();
+      if (!index.labels_are_given()) passed_json += index.passed_json();
+    }
     if (ignored > 0)
       remarks_.push_back(
           fmt::format("{} file{} left out: not named .jpg, .jpeg or .png, or in no class folder",
                       ignored, ignored == 1 ? "" : "s"));
+    if (passed_json > 0) {
+      const auto first = std::find_if(indexes_.begin(), indexes_.end(),
+                                      [](const IndexFile& one) { return one.passed_json() > 0; });
+      remarks_.push_back(fmt::format(
+          "{} .json give no label (\"label\", \"cls\" or \"class\", next to an image): the folders "
+          "are taken as classes; the first: {}",
+          passed_json, first->first_json()));
+    }
+    if (classes_.names.size() == 1)
+      remarks_.push_back(fmt::format("all images are of one class, \"{}\": a classifier needs 2",
+                                     classes_.names[0]));
   }
 
   void open_archives() {

@@ -27,6 +27,7 @@ void index_list(const fs::path& list, const fs::path& root, Part part, IndexWrit
   std::ifstream lines(list);
   require(lines.good(), fmt::format("{}: {}", list.string(), std::strerror(errno)));
   index.labels_are_given();
+  index.set_list(list);
   std::size_t number = 0, images = 0;
   for (std::string text; std::getline(lines, text);) {
     ++number;
@@ -39,7 +40,7 @@ void index_list(const fs::path& list, const fs::path& root, Part part, IndexWrit
     require(line.find('\0') == line.npos && at != line.npos,
             fmt::format("{}, line {}: expected a path and a label, found \"{}\"", list.string(),
                         number, line.substr(0, 200)));
-    index.add(part, trimmed(line.substr(0, at)), trimmed(line.substr(at)));
+    index.add(part, trimmed(line.substr(0, at)), trimmed(line.substr(at)), number);
     ++images;
   }
   require(lines.eof(), fmt::format("{}: cannot be read after line {}", list.string(), number));

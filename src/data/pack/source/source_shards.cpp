@@ -17,6 +17,9 @@ class Shards final : public Source {
   Shards(const fs::path& training, const fs::path& validation, const SourceSpec& spec) {
     sets_.reserve(2);
     sets_.push_back({training, DataSet(training, spec.external)});
+    const std::string setting = first_setting(spec.external);
+    require(sets_[0].rows.external() || !validation.empty() || setting.empty(),
+            fmt::format("{} would have no effect: {} holds shards", setting, training.string()));
     if (validation.empty()) return;
     ExternalSpec external = spec.validation_external;
     external.like = &sets_[0].rows.info();

@@ -11,6 +11,7 @@
 #include "data/pack/source/source_files.hpp"
 #include "data/pack/source/tar.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -106,7 +107,7 @@ class TarIndexer {
   }
 
   /// From .cls or .json, where the sample has one.
-  std::optional<std::string> sample_label() const {
+  std::optional<std::string> sample_label() {
     const TarMember *cls = nullptr, *json = nullptr, *image = nullptr;
     for (const TarMember& member : sample_) {
       if (ending_of(member.name) == "cls") cls = &member;
@@ -115,6 +116,9 @@ class TarIndexer {
     }
     if (cls != nullptr && image == nullptr)
       refuse(*cls, "has no image next to it: the files of one sample must follow each other");
+    if (image == nullptr && json != nullptr)
+      index_.pass_over_json(
+          fmt::format("{}: {} has no image next to it", tar_.string(), json->name));
     if (image == nullptr) return {};
     if (cls != nullptr) return label_in_cls(*cls);
     return json != nullptr ? label_in_json(*json) : std::nullopt;
@@ -131,11 +135,14 @@ class TarIndexer {
     return text;
   }
 
-  std::optional<std::string> label_in_json(const TarMember& member) const {
+  std::optional<std::string> label_in_json(const TarMember& member) {
     const std::string text = reader_.content(member, largest_json);
     const auto json = nlohmann::json::parse(text, nullptr, false);
     if (json.is_discarded()) refuse(member, "is not JSON");
-    if (!json.is_object()) return {};
+    if (!json.is_object()) {
+      index_.pass_over_json(fmt::format("{}: {}", tar_.string(), member.name));
+      return {};
+    }
     for (const char* key : {"label", "cls", "class"}) {
       const auto found = json.find(key);
       if (found == json.end()) continue;
@@ -148,6 +155,13 @@ class TarIndexer {
                                                     : found->dump().substr(0, 100);
       refuse(member, fmt::format("\"{}\" is {}: expected a name or a number from 0", key, what));
     }
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : json.items())
+      if (keys.size() < 5)
+        keys.push_back(nlohmann::json(key.substr(0, 40))
+                           .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+    index_.pass_over_json(
+        fmt::format("{}: {} has {}", tar_.string(), member.name, join(keys, ", ")));
     return {};
   }
 

@@ -1,0 +1,50 @@
+#include "app/start/quiet_end.hpp"
+
+#include <csignal>
+#include <cstdlib>
+
+#include <unistd.h>
+
+#include "app/fail.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr unsigned patience_s = 3;
+
+volatile std::sig_atomic_t g_status = 0;
+std::string g_last_words;
+
+void give_up(int) {
+  if (::write(STDERR_FILENO, g_last_words.data(), g_last_words.size()) < 0) std::_Exit(g_status);
+  std::_Exit(g_status);
+}
+
+}  // namespace
+
+bool under_mpirun() { return cluster::process_environment()("OMPI_COMM_WORLD_SIZE").has_value(); }
+
+void join_to_end(Launch& launch, int status, const std::string& last_words) {
+  if (launch.world || !launch.all_ranks_alike || !under_mpirun()) return;
+  g_status = status;
+  g_last_words = last_words;
+  std::signal(SIGALRM, give_up);
+  ::alarm(patience_s);
+  try {
+    launch.world = std::make_unique<comm::World>(launch.argc, launch.argv);
+  } catch (const Error&) {
+    // Then mpirun says what it says.
+  }
+  ::alarm(0);
+}
+
+void end_ranks(Launch& launch, int status) {
+  if (!launch.world || !launch.control || !under_mpirun()) return;
+  launch.control->barrier("the end");
+  launch.heartbeat.reset();  // says goodbye, so that no rank is missed
+  wait_for_turn(launch, status);
+  comm::World::abort(status);
+}
+
+}  // namespace lockstep::app

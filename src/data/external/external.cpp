@@ -1,0 +1,13 @@
+#include "lockstep/data/external.hpp"
+
+namespace lockstep::data {
+
+std::string first_setting(const ExternalSpec& spec) {
+  if (!spec.images.empty()) return "data.images = " + spec.images;
+  if (!spec.labels.empty()) return "data.labels = " + spec.labels;
+  if (spec.layout != "auto") return "data.layout = " + spec.layout;
+  if (spec.range != "auto") return "data.range = " + spec.range;
+  return {};
+}
+
+}  // namespace lockstep::data
