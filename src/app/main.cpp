@@ -1,18 +1,19 @@
 #include <csignal>
 #include <exception>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
+#include "app/cli/command_words.hpp"
 #include "app/commands.hpp"
 #include "app/fail.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/cluster/identify.hpp"
 #include "lockstep/comm/tcp_control.hpp"
 
 namespace lockstep::app {
@@ -22,7 +23,7 @@ constexpr const char* program_version = "lockstep 0.1";
 constexpr const char* help_footer =
     "Exit status: 0 done; 1 an error; 2 bad input or usage; 3 stopped by SIGTERM, SIGUSR1 or\n"
     "--stop-after, with a checkpoint for --resume auto; 4 another rank was lost.\n"
-    "lockstep COMMAND --help lists a command's options.";
+    "lockstep help COMMAND lists a command's options.";
 
 int run(Launch& launch, const Command& command) {
   try {
@@ -42,31 +43,30 @@ int run(Launch& launch, const Command& command) {
   }
 }
 
-/// The arguments in reverse, as CLI11 takes them. "--key=" becomes "--key" and an empty text: CLI11
-/// would take the argument after it for the value.
-std::vector<std::string> reversed_arguments(int argc, char** argv) {
-  std::vector<std::string> arguments;
-  for (int i = argc - 1; i > 0; --i) {
-    const std::string_view argument = argv[i];
-    const bool empty = argument.starts_with("--") && argument.find('=') == argument.size() - 1;
-    if (empty) arguments.emplace_back();
-    arguments.emplace_back(argument.substr(0, argument.size() - (empty ? 1 : 0)));
-  }
-  return arguments;
+/// NO_COLOR, where it is set and not empty, means no colours: https://no-color.org
+void use_terminal() {
+  const cluster::EnvLookup env = cluster::process_environment();
+  const bool redraws = env("TERM").value_or("") != "dumb";
+  log::set_terminal(redraws, redraws && env("NO_COLOR").value_or("").empty());
 }
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that exits (`| head`) must not end a training
+  use_terminal();
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", fmt::format("{} (build {})", program_version, build_id()));
   root.footer(help_footer);
   std::vector<Command> commands;
-  for (const auto add : {add_train, add_eval, add_pack, add_topo, add_info, add_bench,
+  for (const auto add : {add_train, add_resume, add_eval, add_pack, add_topo, add_info, add_bench,
                          add_preflight, add_whoami, add_lint, add_scaling})
     commands.push_back(add(Arguments(root)));
   Launch launch;
+  std::vector<std::string> words;
   try {
-    root.parse(reversed_arguments(argc, argv));
+    words = command_words(root, argc, argv);
+    root.parse(for_parser(words));
+  } catch (const CLI::ExtrasError&) {
+    return fail(launch, describe_unexpected(root, words).c_str(), status_bad_input);
   } catch (const CLI::ParseError& error) {
     wait_for_turn(launch, status_bad_input);
     return root.exit(error) == 0 ? status_done : status_bad_input;

@@ -20,6 +20,7 @@
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/normalise.hpp"
 #include "lockstep/data/row_reader.hpp"
+#include "lockstep/train/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
@@ -265,9 +266,10 @@ Command add_bench_data(Arguments bench) {
     add_key(app, key, options->config);
   }
   add_count(app, "--batch", options->batch, a_batch, "rows of a batch");
-  add_count(app, "--workers", options->workers, threads_or_all,
+  add_count(app, "--data.workers,--workers", options->workers, threads_or_all,
             "threads; 0: one for each allowed processor");
-  add_count(app, "--slots", options->slots, {1, config::most_threads}, "batches prepared ahead");
+  add_count(app, "--data.slots,--slots", options->slots, {1, config::most_threads},
+            "batches prepared ahead");
   app.add("--seconds", options->seconds, "of each of the three measurements")
       .within(0.001, 1e6)
       .shows_default();
@@ -280,7 +282,12 @@ Command add_bench_data(Arguments bench) {
   app.add_flag("--loader-only", options->loader_only,
                "measure only the loader: no stages, and no single worker in addition");
   app.add("--json", options->json, "write the figures to this file");
-  return {app, [options](Launch&) { return run(*options); }};
+  return {app, [options](Launch&) {
+            using train::PackedPart;
+            options->path = train::packed_set(
+                options->path, options->validation ? PackedPart::validation : PackedPart::training);
+            return run(*options);
+          }};
 }
 
 }  // namespace lockstep::app
