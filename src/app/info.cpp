@@ -236,6 +236,13 @@ std::string form_as_text(const Json& set) {
                      human_bytes(set["bytes"].get<double>() / set["rows"].get<double>()));
 }
 
+/// On one line, whatever is in it.
+std::string one_line(std::string name) {
+  for (char& c : name)
+    if (static_cast<unsigned char>(c) < ' ') c = '?';
+  return name;
+}
+
 std::string shards_as_text(const Json& set) {
   std::string text = fmt::format("{} {}: {} rows of {}, {} channels, in {} file(s)\n",
                                  set["kind"].get<std::string>(), set["path"].get<std::string>(),
@@ -245,7 +252,8 @@ std::string shards_as_text(const Json& set) {
   text += reading_as_text(set["reading"]);
   text += fmt::format("{} classes:", set["classes"].size());
   for (const Json& one : set["classes"])
-    text += fmt::format("\n  {:>8}  {}", one["rows"].dump(), one["name"].get<std::string>());
+    text +=
+        fmt::format("\n  {:>8}  {}", one["rows"].dump(), one_line(one["name"].get<std::string>()));
   return text;
 }
 

@@ -95,6 +95,20 @@ class Indexed final : public Source {
     return read_bytes(archives_[place.index].get(), place.row->offset, place.row->bytes, name(row));
   }
 
+  std::string file_name(std::size_t row) const override {
+    const Place place = find(row);
+    const IndexFile& index = indexes_[place.index];
+    std::string file(index.name(*place.row));
+    if (index.content().empty()) return file;
+    return fmt::format("{}: {}", index.origin().filename().string(), file);
+  }
+
+  std::size_t file_name_bytes() const override {
+    std::size_t most = 0;
+    for (std::size_t row = 0; row < rows_; ++row) most = std::max(most, file_name(row).size());
+    return most;
+  }
+
   std::string fingerprint() const override {
     std::uint32_t hash = 0;
     for (const IndexFile& index : indexes_) {
@@ -164,9 +178,8 @@ class Indexed final : public Source {
     std::uint64_t ignored = 0;
     for (const IndexFile& index : indexes_) ignored += index.ignored_files();
     if (ignored > 0)
-      remarks_.push_back(
-          fmt::format("{} file{} left out: not named .jpg, .jpeg or .png, or in no class folder",
-                      ignored, ignored == 1 ? "" : "s"));
+      remarks_.push_back(fmt::format("{} file{} left out: not named {}, or in no class folder",
+                                     ignored, ignored == 1 ? "" : "s", image_endings));
   }
 
   void open_archives() {
