@@ -17,7 +17,9 @@ refused 'a misspelt option of another command is named, with a similar one' \
   "lockstep eval has no option --jsn; did you mean '--json'" eval x.h5 --jsn out.json
 refused 'of words that were not expected, the first is named' "'b' was not expected" info a b c
 refused 'bench calls options as train does' 'photos: ' bench data photos --data.workers 2 --data.slots 3
-refused 'a model in other letters is suggested' "did you mean .resnet18" bench train --model ResNet18
+run "$LOCKSTEP" bench train --model ResNet18
+((status == 2)) && says 'model "ResNet18" is not known; did you mean .resnet18'
+verdict $? 'a model in other letters is suggested'
 run "$LOCKSTEP" help eval
 ((status == 0)) && says 'Usage: lockstep eval' && run "$LOCKSTEP" help && says 'Usage: lockstep' &&
   run "$LOCKSTEP" version && says '^lockstep [0-9.]+ \(build [0-9a-f]+\)$'

@@ -86,6 +86,28 @@ TEST_CASE("packed rows keep the names of their files, also when they are packed 
     CHECK(repacked.file_name(row) == rows.file_name(row));
 }
 
+TEST_CASE("a message about a broken row names the file that it was made from", "[pack][shard]") {
+  const Folder folder;
+  write_file(folder.path / "in" / "cat" / "b.png", png_of(picture(4, 4, 3)));
+  write_file(folder.path / "in" / "dog" / "c.png", png_of(picture(4, 5, 3)));
+  PackSpec spec;
+  spec.height = spec.width = 4;
+  pack_as(1, *open_class_folders(folder.path / "in"), spec, folder.path / "out");
+  const fs::path shard = folder.path / "out" / "train" / "train-00000-of-00001.h5";
+  std::vector<std::uint8_t> image(4 * 4 * 3);
+  DataSet(shard).read(1, image);
+  std::string bytes = read_text(shard);
+  const std::size_t at = bytes.find(std::string(image.begin(), image.end()));
+  REQUIRE(at != std::string::npos);
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  write_file(shard, bytes);
+  const DataSet rows(shard);
+  CHECK_THROWS_WITH(
+      rows.read(1, image),
+      Contains("row 1 is damaged") && Contains("(it was made from " + rows.file_name(1) + ")"));
+  CHECK_THAT(rows.file_name(1), Contains(".png"));
+}
+
 TEST_CASE("images are turned by their orientation only when asked to", "[pack][exif]") {
   const Folder folder;
   const std::string jpeg = jpeg_of(picture(8, 16, 3));
