@@ -52,6 +52,18 @@ std::string read_whole(const std::string& path) {
   return bytes;
 }
 
+/// "cat/1.jpg" of "photos/train/cat/1.jpg": whether folders, a list or a tar led to an image, its
+/// name is the same.
+std::string_view below_part(std::string_view name) {
+  for (std::size_t at = 0, end = name.find('/'); end != name.npos;
+       at = end + 1, end = name.find('/', at)) {
+    Part part = Part::training;
+    if (names_a_part(name.substr(at, end - at), part) && name.find('/', end + 1) != name.npos)
+      return name.substr(end + 1);
+  }
+  return name;
+}
+
 class Indexed final : public Source {
  public:
   Indexed(const SourceSpec& spec, std::vector<IndexFile> indexes)
@@ -98,8 +110,9 @@ class Indexed final : public Source {
   std::string file_name(std::size_t row) const override {
     const Place place = find(row);
     const IndexFile& index = indexes_[place.index];
-    std::string file(index.name(*place.row));
-    if (index.content().empty()) return file;
+    const std::string_view file = below_part(index.name(*place.row));
+    // Members with label files have keys, which may be the same in every tar.
+    if (index.content().empty() || !index.labels_are_given()) return std::string(file);
     return fmt::format("{}: {}", index.origin().filename().string(), file);
   }
 
