@@ -19,8 +19,8 @@ struct Image {
 /// chroma upsampling. CMYK and YCCK JPEGs follow Adobe's inverted convention. Transparency is
 /// dropped (the colour under it counts); colour profiles, gamma and EXIF orientation are not
 /// applied. 16-bit PNGs lose their low bytes. Throws InputError with `name` when the bytes have
-/// another format, are damaged or cut off (also where the library would only warn), or have more than
-/// 2^28 pixels.
+/// another format, are damaged or cut off (also where the library would only warn), or have more
+/// than 2^28 pixels.
 Image decode_image(std::string_view bytes, const std::string& name);
 
 /// RGB from grey by repetition; grey from RGB by the luma of ITU-R 601 (Pillow's convert("L")).
