@@ -83,9 +83,9 @@ BENCHES   := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(wildcard tests/benc
 # ---- the compiler and the libraries ----------------------------------------------------------
 MPI_CFLAGS  = $(call once,MPI_CFLAGS,$(MPICXX) --showme:compile)
 MPI_LIBS    = $(call once,MPI_LIBS,$(MPICXX) --showme:link)
-PKGS       := hdf5 hwloc fmt libjpeg libpng zlib libdeflate libzstd blosc
+PKGS       := hdf5 hwloc fmt libjpeg libpng zlib libdeflate libzstd libwebp liblzma blosc
 PKG_CFLAGS  = $(call once,PKG_CFLAGS,pkg-config --cflags $(PKGS))
-PKG_LIBS    = $(call once,PKG_LIBS,pkg-config --libs $(PKGS))
+PKG_LIBS    = $(call once,PKG_LIBS,pkg-config --libs $(PKGS) && echo -lbz2)
 GXX_12      = $(call once,GXX_12,$(CXX) -dumpfullversion 2>/dev/null | grep '^12\.')
 
 # -Werror only with g++ 12, for which the project is kept clean: new warnings of a newer compiler

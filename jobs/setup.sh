@@ -31,6 +31,9 @@ libpng-dev         | build | library libpng         | libpng
 zlib1g-dev         | build | library zlib           | zlib
 libdeflate-dev     | build | library libdeflate     | libdeflate
 libzstd-dev        | build | library libzstd        | zstd
+libwebp-dev        | build | library libwebp        | libwebp
+liblzma-dev        | build | library liblzma        | xz
+libbz2-dev         | build | header bzlib.h         | bzip2
 libblosc-dev       | build | library blosc          | c-blosc
 python3-pip        | cuda  | python pip             | py-pip
 catch2             | test  | header catch2/catch.hpp | catch2@2

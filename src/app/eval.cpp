@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 
 #include <fmt/core.h>
@@ -18,6 +19,8 @@
 #include "lockstep/model/model.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/packed_sets.hpp"
+#include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
@@ -61,6 +64,35 @@ data::DataSetInfo input_of(const model::Description& about, const data::DataSetI
   while (input.classes.size() < classes)
     input.classes.push_back(std::to_string(input.classes.size()));
   return input;
+}
+
+/// The checkpoint that is meant by the folder of a run, or of its checkpoints: the best one, else
+/// the newest intact one.
+std::string choose_checkpoint(const std::string& path) {
+  if (!std::filesystem::is_directory(path)) return path;
+  std::filesystem::path folder = train::RunDirectory(path).checkpoints();
+  if (!std::filesystem::is_directory(folder)) folder = path;
+  const model::CheckpointDirectory found(folder, 1);
+  if (std::filesystem::exists(found.best())) return found.best().string();
+  const auto newest = found.newest_valid();
+  require(newest.has_value(), fmt::format("{}: holds no checkpoint", path));
+  return newest->string();
+}
+
+/// Completes what was given by what the checkpoint and folders say.
+EvalOptions settled(const EvalOptions& asked) {
+  EvalOptions options = asked;
+  options.checkpoint = choose_checkpoint(asked.checkpoint);
+  if (options.data.empty()) {
+    options.data = settings(options).data.val;
+    require(!options.data.empty(), fmt::format("{} was trained without a validation set: name the "
+                                               "data by --data",
+                                               asked.checkpoint));
+  }
+  options.data = train::packed_set(options.data, train::PackedPart::validation);
+  if (options.checkpoint != asked.checkpoint || options.data != asked.data)
+    log::info(fmt::format("evaluating {} on {}", options.checkpoint, options.data));
+  return options;
 }
 
 /// What `build` makes of the checkpoint's network; an error of it names the file.
@@ -121,8 +153,9 @@ void print(const train::Evaluation& result, const std::vector<std::string>& clas
                             usual_mistake(result, c, classes)));
 }
 
-int evaluate(Launch& launch, const EvalOptions& options) {
-  launch.start(options.deadline_s);
+int evaluate(Launch& launch, const EvalOptions& asked) {
+  launch.start(asked.deadline_s);
+  const EvalOptions options = settled(asked);
   if (launch.rank.rank == 0 && !options.json.empty())
     require_report_fits(options.json, {options.checkpoint, options.data});
   const config::Config config = settings(options);
@@ -178,8 +211,11 @@ Command add_eval(Arguments root) {
   auto options = std::make_shared<EvalOptions>();
   Arguments app = root.add_command(
       "eval", "Measure a checkpoint on a data set: each row counts once, for any number of ranks");
-  app.add("checkpoint", options->checkpoint, "checkpoint file").required();
-  app.add("--data", options->data, "a shard or a folder of shards").required();
+  app.add("checkpoint", options->checkpoint,
+          "checkpoint file, or the folder of a run: its best.h5, or its newest")
+      .required();
+  app.add("--data", options->data,
+          "a shard or a folder of shards; default: the validation set of the training");
   app.add("--json", options->json,
           "write loss, top-1, top-5, accuracy per class and confusion matrix to this file")
       .called("FILE");

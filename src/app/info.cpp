@@ -16,7 +16,9 @@
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/model/model.hpp"
 #include "lockstep/observe/records.hpp"
+#include "lockstep/observe/report.hpp"
 #include "lockstep/observe/summary.hpp"
+#include "lockstep/train/packed_sets.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -161,6 +163,8 @@ Json run_as_json(const train::RunDirectory& run) {
   Json checkpoints = Json::array();
   for (const auto& path : model::CheckpointDirectory(run.checkpoints(), 1).newest_first())
     checkpoints.push_back(path.filename().string());
+  const auto best = model::CheckpointDirectory(run.checkpoints(), 1).best();
+  if (std::filesystem::exists(best)) checkpoints.push_back(best.filename().string());
   std::optional<observe::Summary> summary;
   if (std::filesystem::exists(run.summary())) summary = observe::read_summary(run.summary());
   return {{"kind", "run"},
@@ -176,6 +180,15 @@ Json run_as_json(const train::RunDirectory& run) {
           {"config", read_text(run.config())}};
 }
 
+/// The two sets that pack wrote into one folder.
+Json packed_as_json(const std::string& path, const data::ExternalSpec& external) {
+  const std::string validation = train::packed_set(path, train::PackedPart::validation);
+  return {{"kind", "packed"},
+          {"path", path},
+          {"train", shards_as_json(train::packed_set(path, train::PackedPart::training), external)},
+          {"val", validation == path ? Json(nullptr) : shards_as_json(validation, external)}};
+}
+
 Json describe(const std::filesystem::path& path, const data::ExternalSpec& external) {
   const bool pattern = path.string().find_first_of("*?[") != std::string::npos;
   require(pattern || std::filesystem::exists(path),
@@ -185,7 +198,21 @@ Json describe(const std::filesystem::path& path, const data::ExternalSpec& exter
     return run_as_json(run);
   if (std::filesystem::is_regular_file(path) && model::looks_like_checkpoint(path))
     return checkpoint_as_json(path);
+  if (train::packed_set(path, train::PackedPart::training) != path)
+    return packed_as_json(path.string(), external);
   return shards_as_json(path, external);
+}
+
+/// What the saved configuration gives in addition to the defaults; all of it where this lockstep
+/// does not know it.
+std::string given_keys(const std::string& toml) {
+  try {
+    config::Config config;
+    config::apply_toml(config, toml, "config");
+    return observe::summarise(config) + "\n(--json has all keys)";
+  } catch (const InputError&) {
+    return toml;
+  }
 }
 
 std::string percent(const Json& share) {
@@ -212,6 +239,13 @@ std::string form_as_text(const Json& set) {
                      human_bytes(set["bytes"].get<double>() / set["rows"].get<double>()));
 }
 
+/// On one line, whatever is in it.
+std::string one_line(std::string name) {
+  for (char& c : name)
+    if (static_cast<unsigned char>(c) < ' ') c = '?';
+  return name;
+}
+
 std::string shards_as_text(const Json& set) {
   std::string text = fmt::format("{} {}: {} rows of {}, {} channels, in {} file(s)\n",
                                  set["kind"].get<std::string>(), set["path"].get<std::string>(),
@@ -221,7 +255,8 @@ std::string shards_as_text(const Json& set) {
   text += reading_as_text(set["reading"]);
   text += fmt::format("{} classes:", set["classes"].size());
   for (const Json& one : set["classes"])
-    text += fmt::format("\n  {:>8}  {}", one["rows"].dump(), one["name"].get<std::string>());
+    text +=
+        fmt::format("\n  {:>8}  {}", one["rows"].dump(), one_line(one["name"].get<std::string>()));
   return text;
 }
 
@@ -245,7 +280,7 @@ std::string checkpoint_as_text(const Json& checkpoint) {
   text +=
       fmt::format("written by {} rank(s) on {}, by build {}\n\n{}", checkpoint["world"].dump(),
                   checkpoint["backend"].get<std::string>(), checkpoint["build"].get<std::string>(),
-                  checkpoint["config"].get<std::string>());
+                  given_keys(checkpoint["config"].get<std::string>()));
   return text;
 }
 
@@ -276,12 +311,16 @@ std::string run_as_text(const Json& run) {
                     end["steps"].dump(), end["reason"].get<std::string>());
   text += "checkpoints:";
   for (const Json& name : run["checkpoints"]) text += ' ' + name.get<std::string>();
-  return text + "\n\n" + run["config"].get<std::string>();
+  return text + "\n\n" + given_keys(run["config"].get<std::string>());
 }
 
 std::string as_text(const Json& found) {
   if (found["kind"] == "checkpoint") return checkpoint_as_text(found);
   if (found["kind"] == "run") return run_as_text(found);
+  if (found["kind"] == "packed") {
+    const std::string training = shards_as_text(found["train"]);
+    return found["val"].is_null() ? training : training + "\n\n" + shards_as_text(found["val"]);
+  }
   return shards_as_text(found);
 }
 

@@ -1,12 +1,12 @@
 #include <csignal>
 #include <exception>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
+#include "app/cli/command_words.hpp"
 #include "app/commands.hpp"
 #include "app/fail.hpp"
 #include "app/start/early_end.hpp"
@@ -16,6 +16,7 @@
 #include "lockstep/base/descriptors.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/cluster/identify.hpp"
 #include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/tcp_control.hpp"
 
@@ -27,7 +28,7 @@ constexpr const char* help_footer =
     "Exit status: 0 done; 1 an error; 2 bad input or usage; 3 stopped by Ctrl-C, SIGTERM,\n"
     "SIGUSR1 or --stop-after, with a checkpoint for --resume auto; 4 another rank was lost, or\n"
     "the network or a file system does not answer.\n"
-    "lockstep COMMAND --help lists a command's options.";
+    "lockstep help COMMAND lists a command's options.";
 
 int run(Launch& launch, const Command& command) {
   try {
@@ -51,17 +52,11 @@ int run(Launch& launch, const Command& command) {
   }
 }
 
-/// The arguments in reverse, as CLI11 takes them. "--key=" becomes "--key" and an empty text: CLI11
-/// would take the argument after it for the value.
-std::vector<std::string> reversed_arguments(int argc, char** argv) {
-  std::vector<std::string> arguments;
-  for (int i = argc - 1; i > 0; --i) {
-    const std::string_view argument = argv[i];
-    const bool empty = argument.starts_with("--") && argument.find('=') == argument.size() - 1;
-    if (empty) arguments.emplace_back();
-    arguments.emplace_back(argument.substr(0, argument.size() - (empty ? 1 : 0)));
-  }
-  return arguments;
+/// NO_COLOR, where it is set and not empty, means no colours: https://no-color.org
+void use_terminal() {
+  const cluster::EnvLookup env = cluster::process_environment();
+  const bool redraws = env("TERM").value_or("") != "dumb";
+  log::set_terminal(redraws, redraws && env("NO_COLOR").value_or("").empty());
 }
 
 /// CLI11 prints the error.
@@ -79,18 +74,23 @@ int fail_usage(Launch& launch, const CLI::App& root, const CLI::ParseError& erro
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that exits (`| head`) must not end a training
   prepare_descriptors();
+  use_terminal();
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", fmt::format("{} (build {})", program_version, build_id()));
   root.footer(help_footer);
   std::vector<Command> commands;
-  for (const auto add : {add_train, add_eval, add_pack, add_topo, add_info, add_bench,
+  for (const auto add : {add_train, add_resume, add_eval, add_pack, add_topo, add_info, add_bench,
                          add_preflight, add_whoami, add_lint, add_scaling})
     commands.push_back(add(Arguments(root)));
   Launch launch;
   launch.argc = argc;
   launch.argv = argv;
+  std::vector<std::string> words;
   try {
-    root.parse(reversed_arguments(argc, argv));
+    words = command_words(root, argc, argv);
+    root.parse(for_parser(words));
+  } catch (const CLI::ExtrasError&) {
+    return fail(launch, describe_unexpected(root, words).c_str(), status_bad_input);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) return fail_usage(launch, root, error);
     wait_for_turn(launch, status_done);

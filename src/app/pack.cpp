@@ -210,11 +210,12 @@ void summarise(const PackOptions& options, const data::DataSetInfo& info, const 
   log::info(fmt::format("packed {} images of {} classes as {}, {}, in {} ({:.0f} images/s)", rows,
                         info.classes.size(), form, human_bytes(static_cast<double>(all.bytes)),
                         human_seconds(seconds), static_cast<double>(rows_now) / seconds));
-  log::info(fmt::format("  {}: {} rows in {} shards", (options.out / "train").string(),
-                        all.training_rows, training_shards));
-  if (all.validation_rows > 0)
-    log::info(fmt::format("  {}: {} rows in {} shards", (options.out / "val").string(),
-                          all.validation_rows, plan.size() - training_shards));
+  const auto part = [&](const char* name, std::size_t part_rows, std::size_t shards) {
+    log::info(fmt::format("  {}: {} rows in {} shard{}", (options.out / name).string(), part_rows,
+                          shards, shards == 1 ? "" : "s"));
+  };
+  part("train", all.training_rows, training_shards);
+  if (all.validation_rows > 0) part("val", all.validation_rows, plan.size() - training_shards);
   log::info(fmt::format("  mean {:.4f}, deviation {:.4f}; peak memory {} a rank",
                         fmt::join(all.sums.mean(), " "), fmt::join(all.sums.stddev(), " "),
                         human_bytes(static_cast<double>(peak_resident_bytes()))));

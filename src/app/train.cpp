@@ -16,6 +16,7 @@
 #include "lockstep/cluster/walltime.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/train/run.hpp"
+#include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/stop_signal.hpp"
 
 namespace lockstep::app {
@@ -68,7 +69,9 @@ std::string command_line(const Launch& launch) {
   return join(words, " ");
 }
 
-int train_model(Launch& launch, config::Config config) {
+int train_model(Launch& launch, config::Config config, bool dry_run = false) {
+  require(!dry_run || config.resume != "auto",
+          "--dry-run measures a run from its beginning: leave out --resume auto");
   const double started_s = now_s();
   // A signal may come before the other ranks.
   train::catch_stop_signals(rank_by_environment().rank == 0);
@@ -98,6 +101,7 @@ int train_model(Launch& launch, config::Config config) {
                            .preflight = preflight,
                            .command = command_line(launch),
                            .started_s = started_s,
+                           .dry_run = dry_run,
                            .allocation = allocation,
                            .nodes = launch.nodes},
                           *compute.backend, *communicator, *launch.control);
@@ -108,10 +112,27 @@ int train_model(Launch& launch, config::Config config) {
 
 Command add_train(Arguments root) {
   auto options = std::make_shared<RunOptions>();
+  auto dry_run = std::make_shared<bool>(false);
   Arguments app = root.add_command(
       "train", "Train a ResNet on shards. Start it by srun or mpirun, one process for each rank");
   options->add_to(app);
-  return {app, [options](Launch& launch) { return train_model(launch, options->config()); }};
+  app.add_flag("--dry-run", *dry_run,
+               "make some steps, say what memory and time the run would take, and write nothing");
+  return {app, [options, dry_run](Launch& launch) {
+            return train_model(launch, options->config(), *dry_run);
+          }};
+}
+
+Command add_resume(Arguments root) {
+  auto options = std::make_shared<RunOptions>();
+  auto run = std::make_shared<std::string>();
+  Arguments app = root.add_command(
+      "resume", "Continue a run from its newest checkpoint, with the keys that it had");
+  app.add("run", *run, "the run's folder").required();
+  options->add_to(app);
+  return {app, [options, run](Launch& launch) {
+            return train_model(launch, options->config_of_run(train::RunDirectory(*run)));
+          }};
 }
 
 }  // namespace lockstep::app

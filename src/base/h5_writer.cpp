@@ -67,6 +67,11 @@ void Writer::data_set(const std::string& name, const std::vector<std::string>& t
   write(make_data_set(name, type.get(), {&count, 1}), type.get(), characters.data());
 }
 
+std::uint64_t Writer::reserve_texts(const std::string& name, std::size_t count, std::size_t bytes) {
+  const Type type = text_type(bytes, Ending::padding);
+  return place_of(make_data_set(name, type.get(), {&count, 1}));
+}
+
 Type Writer::text_type(std::size_t bytes, Ending ending) const {
   Type type(done(H5Tcopy(H5T_C_S1)));
   done(H5Tset_size(type.get(), bytes));

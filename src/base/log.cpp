@@ -1,6 +1,7 @@
 #include "lockstep/base/log.hpp"
 
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +17,7 @@ namespace {
 
 std::atomic<int> g_rank{0};
 std::atomic<int> g_world{1};
+std::atomic<bool> g_redraw{true}, g_colours{false};
 
 // The state of the terminal's last line, so that other lines do not follow a progress line on it.
 struct ProgressLine {
@@ -54,10 +56,25 @@ void say(int file, std::string_view kind, std::string_view line) {
 // file. stderr stays a pipe then and tells the two cases apart.
 bool can_redraw() {
   static const bool terminal = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
-  return terminal;
+  return terminal && g_redraw;
 }
 
 }  // namespace
+
+void set_terminal(bool redraw, bool with_colours) {
+  g_redraw = redraw;
+  g_colours = with_colours;
+}
+
+int columns() {
+  constexpr int usual = 80;
+  if (!can_redraw()) return 0;
+  winsize size{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : usual;
+}
+
+bool colours() { return g_colours && can_redraw(); }
 
 void set_rank(int rank, int world) {
   g_rank = rank;

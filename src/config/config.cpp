@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/edit_distance.hpp"
+#include "config/unknown_key.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/config/keys.hpp"
@@ -12,22 +12,6 @@
 
 namespace lockstep::config {
 namespace {
-
-std::string unknown_key(const std::string& name) {
-  std::size_t smallest = 4;  // farther is not a typing error
-  const ConfigKey* nearest = nullptr;
-  for (const ConfigKey& key : config_keys()) {
-    if (key.name.size() >= name.size() + smallest || name.size() >= key.name.size() + smallest)
-      continue;
-    const std::size_t distance = edit_distance(key.name, name);
-    if (distance >= smallest) continue;
-    smallest = distance;
-    nearest = &key;
-  }
-  return fmt::format("unknown key '{}'{}", name,
-                     nearest != nullptr ? fmt::format("; did you mean '{}'?", nearest->name)
-                                        : "; 'lockstep train --help' lists all keys");
-}
 
 const char* kind_name(TomlKind kind) {
   switch (kind) {

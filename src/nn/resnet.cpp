@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/edit_distance.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
 
@@ -189,8 +190,9 @@ ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t
 
 Network resnet(const ResNetSpec& spec) {
   const auto found = find_family(spec.model);
-  require(found != families().end(), fmt::format("model \"{}\" is not known; the models are {}",
-                                                 spec.model, join(resnet_models(), ", ")));
+  require(found != families().end(),
+          fmt::format("model \"{}\" is not known{} (the models are {})", spec.model,
+                      did_you_mean(spec.model, resnet_models()), join(resnet_models(), ", ")));
   require(spec.classes >= 2, fmt::format("{}: a classifier needs 2 classes or more, not {}",
                                          spec.model, spec.classes));
   return Builder(spec, *found).build();

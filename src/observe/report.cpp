@@ -9,27 +9,37 @@
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/config/keys.hpp"
+#include "observe/progress_bar.hpp"
 
 namespace lockstep::observe {
 namespace {
 
 double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-double remaining_s(const model::Progress& progress, const RunStatistics& seen,
-                   const ProgressFacts& facts) {
-  const double steps_left =
-      static_cast<double>(facts.epochs * facts.steps_per_epoch) -
-      static_cast<double>(progress.epoch * facts.steps_per_epoch + progress.batch);
-  const std::uint64_t every = facts.validate_every;
-  const std::uint64_t off_beat = facts.epochs % every != 0 ? 1 : 0;  // the last epoch's
-  const std::uint64_t validations_left = facts.epochs / every + off_beat - progress.epoch / every;
-  return steps_left * ratio(seen.train_s, static_cast<double>(seen.steps)) +
-         static_cast<double>(validations_left) * seen.validation_s;
+constexpr std::uint64_t slow_first_steps = 2;  // memory is touched, routines are chosen
+
+std::uint64_t steps_left(const model::Progress& progress, const ProgressFacts& facts) {
+  return facts.epochs * facts.steps_per_epoch -
+         (progress.epoch * facts.steps_per_epoch + progress.batch);
 }
 
-/// Lines of at most 100 characters, broken after semicolons; the last one ends without.
-std::string wrapped(std::string_view text) {
-  constexpr std::size_t limit = 100;
+std::uint64_t validations_left(const model::Progress& progress, const ProgressFacts& facts) {
+  const std::uint64_t every = facts.validate_every;
+  if (every == 0) return 0;
+  const std::uint64_t off_beat = facts.epochs % every != 0 ? 1 : 0;  // the last epoch's
+  return facts.epochs / every + off_beat - progress.epoch / every;
+}
+
+std::optional<double> remaining_s(const model::Progress& progress, const RunStatistics& seen,
+                                  const ProgressFacts& facts) {
+  const std::optional<double> step_s = seen.usual_step_s();
+  if (!step_s) return std::nullopt;
+  return static_cast<double>(steps_left(progress, facts)) * *step_s +
+         static_cast<double>(validations_left(progress, facts)) * seen.validation_s;
+}
+
+/// Lines of at most `limit` characters, broken after semicolons; the last one ends without.
+std::string wrapped(std::string_view text, std::size_t limit) {
   std::string lines;
   for (std::size_t width = 0; !text.empty();) {
     const std::string_view item = text.substr(0, text.find(';') + 1);
@@ -53,6 +63,10 @@ void RunStatistics::add(const StepTimes& step, std::uint64_t step_rows) {
   epoch_rows += step_rows;
   times += step;
   train_s += step.total_ms() / 1e3;
+  if (steps <= slow_first_steps) {
+    ++slow_steps;
+    slow_s += step.total_ms() / 1e3;
+  }
   epoch_s += step.total_ms() / 1e3;
   epoch_data_ms += step.data_ms;
   ++epoch_steps;
@@ -79,23 +93,44 @@ double RunStatistics::epoch_images_per_s() const {
 
 double RunStatistics::epoch_data_share() const { return ratio(epoch_data_ms / 1e3, epoch_s); }
 
-std::string summarise(const config::Config& config) {
+std::optional<double> RunStatistics::usual_step_s() const {
+  if (steps <= slow_steps) return std::nullopt;
+  return (train_s - slow_s) / static_cast<double>(steps - slow_steps);
+}
+
+std::string summarise(const config::Config& config, std::size_t columns) {
   const config::Config defaults;
-  std::string text, given = "configuration:", left = "at their defaults:";
-  for (const config::ConfigKey& key : config::config_keys()) {
-    const bool usual = key.get(config) == key.get(defaults);
-    (usual ? left : given) += fmt::format(" {} = {};", key.name, key.get(config));
-  }
-  return wrapped(given) + "\n" + wrapped(left);
+  std::string text = "configuration:";
+  for (const config::ConfigKey& key : config::config_keys())
+    if (key.get(config) != key.get(defaults))
+      text += fmt::format(" {} = {};", key.name, key.get(config));
+  return wrapped(text, columns);
 }
 
 std::string progress_line(const model::Progress& progress, const RunStatistics& seen,
-                          const ProgressFacts& facts) {
-  return fmt::format(
-      "epoch {}/{}  step {}/{}  loss {:.4f}  top-1 {:.1f} %  lr {:.4g}  {:.0f} images/s  ETA {}",
-      progress.epoch + 1, facts.epochs, progress.batch, facts.steps_per_epoch, facts.loss,
-      100 * ratio(static_cast<double>(progress.top1), static_cast<double>(progress.rows)), facts.lr,
-      seen.epoch_images_per_s(), human_seconds(remaining_s(progress, seen, facts)));
+                          const ProgressFacts& facts, int columns, bool colours) {
+  const ProgressFigures figures{
+      .epoch = progress.epoch + 1,
+      .epochs = facts.epochs,
+      .step = progress.batch,
+      .steps = facts.steps_per_epoch,
+      .loss = facts.loss,
+      .top1 = ratio(static_cast<double>(progress.top1), static_cast<double>(progress.rows)),
+      .lr = facts.lr,
+      .images_per_s = seen.epoch_images_per_s(),
+      .left_s = remaining_s(progress, seen, facts)};
+  return columns > 0 ? progress_bar(figures, columns, colours) : progress_text(figures);
+}
+
+std::string expected_time(double step_s, std::uint64_t steps, double validation_s,
+                          std::uint64_t validations) {
+  const double seconds =
+      static_cast<double>(steps) * step_s + static_cast<double>(validations) * validation_s;
+  std::string line = fmt::format("expected time: {} for {} step(s) of {:.4g} ms",
+                                 human_seconds(seconds), steps, 1e3 * step_s);
+  if (validations == 0) return line;
+  return line + (validation_s > 0 ? fmt::format(" and {} validation(s)", validations)
+                                  : fmt::format(", without {} validation(s)", validations));
 }
 
 std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double seconds) {
@@ -165,12 +200,29 @@ void RunLog::step(const StepRecord& record) {
   }
   if (statistics_.steps == 1)
     log::info(fmt::format("first step done {:.2f} s after the start", statistics_.first_step_s));
+  say_expected_time();
   log::progress(progress_line(progress_, statistics_,
                               {.epochs = epochs_,
                                .steps_per_epoch = steps_per_epoch_,
                                .lr = record.lr,
                                .loss = record.loss,
-                               .validate_every = validate_every_}));
+                               .validate_every = validate_every_},
+                              log::columns(), log::colours()));
+}
+
+/// Once, as soon as some steps of usual length took long enough to tell.
+void RunLog::say_expected_time() {
+  constexpr double telling_s = 1;
+  constexpr std::uint64_t telling_steps = 3;
+  const RunStatistics& seen = statistics_;
+  if (said_expected_ || seen.steps < seen.slow_steps + telling_steps ||
+      seen.train_s - seen.slow_s < telling_s)
+    return;
+  said_expected_ = true;
+  const ProgressFacts facts{
+      .epochs = epochs_, .steps_per_epoch = steps_per_epoch_, .validate_every = validate_every_};
+  log::info(expected_time(*seen.usual_step_s(), steps_left(progress_, facts), seen.validation_s,
+                          validations_left(progress_, facts)));
 }
 
 void RunLog::epoch(const EpochRecord& record) {

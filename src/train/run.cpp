@@ -12,8 +12,10 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/observe/report.hpp"
 #include "lockstep/train/agreement.hpp"
+#include "lockstep/train/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "train/dry_run.hpp"
 #include "train/files/resume.hpp"
 #include "train/files/run_files.hpp"
 #include "train/reduction.hpp"
@@ -96,18 +98,27 @@ observe::StartRecord start_record(const RunSpec& spec, const RunStart& start,
   return record;
 }
 
-/// Logs what is about to be trained, on what and how.
-void log_run(const config::Config& config, const backend::Backend& backend, int world,
-             const RunData& data, const Trainer& trainer) {
+/// "2 rank(s) on one node"
+std::string describe_ranks(int world, const comm::Nodes& nodes) {
+  return fmt::format("{} rank(s) on {}", world,
+                     nodes.count() == 1 ? "one node" : fmt::format("{} nodes", nodes.count()));
+}
+
+/// Logs what is about to be trained, on what and how: it fits on a screen.
+void log_run(const RunSpec& spec, const backend::Backend& backend, int world, const RunData& data,
+             const Trainer& trainer) {
+  const config::Config& config = spec.config;
   const data::DataSetInfo& input = data.input();
   const data::DataSet* validation = data.validation();
   const backend::MemoryPlan memory = trainer.memory();
-  log::info(fmt::format("{}: {} parameters, {} on {}", config.model,
-                        learned_numbers(trainer.network()), to_string(config.precision),
-                        backend.description()));
+  const int columns = log::columns();
+  log::info(observe::summarise(config, columns > 0 ? static_cast<std::size_t>(columns) : 100));
   log::info(fmt::format("training on {} rows of {} x {} pixels in {} classes, validating on {}",
                         input.rows, input.height, input.width, input.classes.size(),
                         validation ? std::to_string(validation->info().rows) : "none"));
+  log::info(fmt::format("{}: {} parameters, {}; {}, each on {}", config.model,
+                        learned_numbers(trainer.network()), to_string(config.precision),
+                        describe_ranks(world, spec.nodes), backend.description()));
   log::info(
       fmt::format("batch {} = {} rank(s) x {}; {} steps an epoch{}", config.batch, world,
                   describe_micro_batches(config.batch, world, trainer.program_spec().batch),
@@ -116,15 +127,14 @@ void log_run(const config::Config& config, const backend::Backend& backend, int 
                       ? fmt::format(", its last {} rows are dropped (--data.keep-last keeps them)",
                                     data.dropped_rows())
                       : ""));
-  log::info(fmt::format("gradients: {} bucket(s); memory of a rank's step: {} ({} without reuse)",
-                        trainer.exchange().buckets().size(),
+  log::info(fmt::format("memory of a rank's step: {} ({} without reuse); gradients in {} bucket(s)",
                         human_bytes(static_cast<double>(memory.activations)),
-                        human_bytes(static_cast<double>(memory.without_reuse))));
+                        human_bytes(static_cast<double>(memory.without_reuse)),
+                        trainer.exchange().buckets().size()));
   if (memory.made_again > 0)
     log::info(fmt::format("recompute: backward makes {:.0f} % of forward again",
                           100 * memory.made_again));
-  log::info(observe::summarise(config));
-  log::info(fmt::format("files of this run: {}", config.out));
+  if (!spec.dry_run) log::info(fmt::format("files of this run, with all keys: {}", config.out));
 }
 
 }  // namespace
@@ -134,6 +144,7 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   config::Config& config = spec.config;
   const bool is_root = control.rank() == 0;
 
+  find_packed_sets(config);
   require_same_options(config, control);
   RunFiles files(spec, control);
   RunStart start;
@@ -163,13 +174,24 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
     return Outcome::finished;
   }
 
+  if (spec.dry_run) {
+    if (is_root) log_run(spec, backend, control.world(), data, trainer);
+    try_steps({.spec = spec,
+               .backend = backend,
+               .communicator = reducing,
+               .control = control,
+               .files = files,
+               .data = data,
+               .trainer = trainer});
+    return Outcome::finished;
+  }
   // Everything that could prevent the start is checked: from here on the run writes.
   data.stage();
   files.claim(start);
   config.out = files.directory().root().string();
   start.record = start_record(spec, start, backend, control, data, trainer);
   files.begin(start, spec.binding_report({}));
-  if (is_root) log_run(config, backend, control.world(), data, trainer);
+  if (is_root) log_run(spec, backend, control.world(), data, trainer);
   data.start_loader(start.progress, backend.device());
   RunLoop loop({.spec = spec,
                 .backend = backend,

@@ -50,7 +50,8 @@ RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
       rank_times_(spec_.nodes, config_.data.train) {
   files_.records().subscribe(statistics_);
   if (!is_root()) return;
-  log_.emplace(statistics_, progress_, config_.epochs, steps_per_epoch_, config_.eval.every_epochs);
+  log_.emplace(statistics_, progress_, config_.epochs, steps_per_epoch_,
+               data_.validation() ? config_.eval.every_epochs : 0);
   files_.records().subscribe(*log_);
 }
 

@@ -70,7 +70,7 @@ def chunked(name, rows, side, chunk):
 def loader(path, workers, *options):
     result = f'{DIR}/result.json'
     subprocess.run([f'{BUILD}/lockstep', 'bench', 'data', path, '--workers', str(workers), '--seconds',
-                    SECONDS, '--loader-only', '--json', result, *options],
+                    SECONDS, '--rounds', '1', '--loader-only', '--json', result, *options],
                    check=True, stdout=subprocess.DEVNULL)
     with open(result) as f:
         return json.load(f)['images_per_s']

@@ -55,7 +55,7 @@ refuses_count --ranks-per-node 1000000 '1 to 1024' topo
 refuses_count --threads -1 '0 to 1024' eval none.h5 --data small/val
 refuses_count --batch -8 '1 to [0-9]+' bench train
 refuses_count --steps -1 '1 to [0-9]+' bench train
-refuses_count --slots -1 '1 to 1024' bench data small/train
+refuses_count --data.slots -1 '1 to 1024' bench data small/train
 refuses_count --image -1 '0 to 65535' preflight --gpu-profile none.json
 refuses_count --val-rows -1 '0 to [0-9]+' pack --from shapes --out run
 refuses_count --rows-per-shard 0 '1 to [0-9]+' pack --from shapes --out run

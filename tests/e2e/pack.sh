@@ -85,7 +85,7 @@ refuses 'an empty class folder, and names it' 'images/bird: an empty class folde
 pack images --out images/out
 ((status == 2)) && says 'is inside the source' && [[ ! -e images/out ]]
 verdict $? 'pack refuses to write into its source'
-refuses 'a missing folder' 'nowhere: no such folder' nowhere
+refuses 'a missing folder' 'nowhere: no such file or folder' nowhere
 refuses 'a folder without class folders' 'images/cat: no class folders' images/cat
 refuses 'to start without a source' 'name the folder of images'
 refuses 'an unknown kind' 'mnist' images --from mnist

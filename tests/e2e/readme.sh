@@ -76,7 +76,7 @@ for command in "${commands[@]}"; do
     'make train') make_train ;;
     'make test') make_test ;;
     'mpirun '*' pack '*) as_written "$command" && says 'packed 75 images of 3 classes' ;;
-    'mpirun '*' train '*--resume\ auto*)
+    'mpirun '*' resume '*)
       as_written "$command" && says '/checkpoints/step-' && says '^done: 10 epoch'
       ;;
     'mpirun '*' train '*) train_and_stop "$command" ;;

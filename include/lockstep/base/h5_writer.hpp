@@ -53,6 +53,9 @@ class Writer {
     return place_of(make_data_set(name, memory_type<Number>(), shape));
   }
 
+  /// The same for texts of `bytes` each, padded with zeros.
+  std::uint64_t reserve_texts(const std::string& name, std::size_t count, std::size_t bytes);
+
   std::span<char> image();  ///< the finished file in memory; valid until the next call
   void close();             ///< the finished file on disk
 

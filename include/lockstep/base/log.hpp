@@ -15,6 +15,13 @@ int rank();
 void info(std::string_view line);
 void warn(std::string_view line);
 void error(std::string_view line);
+/// What the terminal may be sent: lines that are drawn again, and colours. Until this call: lines
+/// that are drawn again, without colours.
+void set_terminal(bool redraw, bool with_colours);
+/// The width of the terminal on which progress() redraws its line; 0: it does not redraw.
+int columns();
+/// Whether lines for that terminal may have colours.
+bool colours();
 /// Redraws one line in place when stdout is a terminal; elsewhere prints at most one line each
 /// `every_s` seconds.
 void progress(std::string_view line, double every_s = 5);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -67,6 +68,10 @@ class DataSet {
   std::array<std::size_t, 2> size(std::size_t row) const;
   /// With Encoding::jpeg: like view(), for a row's JPEG file; `buffer` grows to the largest row.
   std::span<const std::uint8_t> read_jpeg(std::size_t row, std::vector<std::uint8_t>& buffer) const;
+  /// The name of the file that the row was made from; empty where the shard has none. Slow: for
+  /// messages.
+  std::string file_name(std::size_t row) const;
+  std::size_t file_name_bytes() const;  ///< the most that one has
   /// Throws BadRow: "<file>: row <row in it>: <what>".
   [[noreturn]] void refuse_row(std::size_t row, std::string_view what) const;
 

@@ -14,12 +14,13 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
-/// Decodes a JPEG or a PNG, told apart by their first bytes, to 1 (grey) or 3 (RGB) channels. The
-/// pixels are those of Pillow's convert("RGB"): the exact integer DCT and smooth chroma upsampling.
-/// CMYK and YCCK JPEGs follow Adobe's inverted convention. Transparency is dropped (the colour
-/// under it counts); colour profiles, gamma and EXIF orientation are not applied. 16-bit PNGs lose
-/// their low bytes. Throws InputError with `name` when the bytes are neither format, damaged or cut
-/// off (also where the library would only warn), or larger than 2^28 pixels.
+/// Decodes a JPEG, PNG, WebP or BMP, told apart by their first bytes, to 1 (grey) or 3 (RGB)
+/// channels. The pixels are those of Pillow's convert("RGB"): the exact integer DCT and smooth
+/// chroma upsampling. CMYK and YCCK JPEGs follow Adobe's inverted convention. Transparency is
+/// dropped (the colour under it counts); colour profiles, gamma and EXIF orientation are not
+/// applied. 16-bit PNGs lose their low bytes. Throws InputError with `name` when the bytes have
+/// another format, are damaged or cut off (also where the library would only warn), or have more
+/// than 2^28 pixels.
 Image decode_image(std::string_view bytes, const std::string& name);
 
 /// RGB from grey by repetition; grey from RGB by the luma of ITU-R 601 (Pillow's convert("L")).

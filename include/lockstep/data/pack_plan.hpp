@@ -23,6 +23,7 @@ struct PackSpec {
   std::size_t rows_per_shard = 0;  ///< at most; 0: chosen by plan_shards
   bool keep_order = false;         ///< rows stay in the source's order
   bool skip_bad = false;           ///< unreadable images are left out and listed
+  bool exif_orientation = false;   ///< turn images as their files' Exif data say
   bool jpeg = false;               ///< shards of JPEG files: those of the source as they are, other
                                    ///< images (and what does not fit the next line) encoded
   std::size_t short_side = 0;      ///< with jpeg: larger images are resized to it; 0: as they are

@@ -8,6 +8,9 @@
 
 namespace lockstep::data {
 
+/// The image as it is packed, before its channels and size are changed.
+Image read_image(const Source& source, const PackSpec& spec, std::size_t row);
+
 /// Bytes of a row, for plan_shards(). For JPEGs it is the mean of some rows spread over the source.
 std::size_t packed_row_bytes(const Source& source, const PackSpec& spec, const DataSetInfo& info);
 

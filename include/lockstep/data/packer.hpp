@@ -52,6 +52,7 @@ class Packer {
   std::vector<std::size_t> bad_positions_;  ///< in the shard
   FinishedShard now_;
   Tally tally_;
+  std::size_t name_bytes_;  ///< of the longest file name
   std::size_t rows_done_ = 0;
 };
 

@@ -4,18 +4,24 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::data {
 
 /// Writes one shard: rows as info.encoding says, int32 labels, and a CRC-32C of both per row.
-/// Memory does not grow with the rows, except for 20 bytes each. The file appears at `path` only
-/// when finish() returns; an error leaves no file (InputError names the path).
+/// Memory does not grow with the rows, except for 20 bytes and the file name of each. The file
+/// appears at `path` only when finish() returns; an error leaves no file (InputError names the
+/// path).
 class ShardWriter {
  public:
-  ShardWriter(std::filesystem::path path, const DataSetInfo& info, std::size_t rows);
+  /// `name_bytes`: room for the name of the file that each row was made from; 0: there are none.
+  ShardWriter(std::filesystem::path path, const DataSetInfo& info, std::size_t rows,
+              std::size_t name_bytes = 0);
   ~ShardWriter();
+  /// Names the next row's file. Of a name that is too long the end is kept.
+  void name_next(std::string_view file);
   void write(std::span<const std::uint8_t> image, std::int32_t label);  ///< the next row: pixels
   /// The next row: a JPEG file of an image of this size.
   void write_jpeg(std::span<const std::uint8_t> file, std::size_t height, std::size_t width,

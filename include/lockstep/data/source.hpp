@@ -30,6 +30,10 @@ class Source {
   /// The image's file, as it is; empty where rows are not separate files. Throws InputError naming
   /// it when it cannot be read.
   virtual std::string read_file(std::size_t row) const;
+  /// The file that the row was made from, relative to the source; empty where rows are not separate
+  /// files. It has at most file_name_bytes() bytes.
+  virtual std::string file_name(std::size_t) const { return {}; }
+  virtual std::size_t file_name_bytes() const { return 0; }
   /// Identifies these images: their number and a hash of names, labels and classes.
   virtual std::string fingerprint() const;
   /// Throws InputError naming a file of the source that has changed since it was opened.

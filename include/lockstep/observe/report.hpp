@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,18 +22,23 @@ struct RunStatistics final : Sink {
   std::uint64_t epoch_steps = 0;
   double validation_s = 0;  ///< the newest
   double first_step_s = 0;  ///< from the process's start to the end of its first step
+  /// The first steps, which take longer than the others; part of the sums above.
+  std::uint64_t slow_steps = 0;
+  double slow_s = 0;
 
   void write(const Record& record) override;
   void add(const StepTimes& step, std::uint64_t step_rows);
   double images_per_s() const;
   double epoch_images_per_s() const;
   double epoch_data_share() const;  ///< of the time in steps, 0 to 1
+  /// A step's time without the slow first ones; empty until there are others.
+  std::optional<double> usual_step_s() const;
   void begin_epoch();
 };
 
-/// The configuration in lines of at most 100 columns: first the keys that differ from their
-/// defaults, "model = resnet20; batch = 128; ...", then the others.
-std::string summarise(const config::Config& config);
+/// The keys that differ from their defaults, "configuration: model = resnet20; batch = 128", in
+/// lines of at most `columns`.
+std::string summarise(const config::Config& config, std::size_t columns = 100);
 
 /// The process's log as a sink: the line of progress, and one line for each epoch with its broken
 /// rows. Only rank 0 has one.
@@ -45,20 +51,27 @@ class RunLog final : public Sink {
 
  private:
   void step(const StepRecord& record);
+  void say_expected_time();
   void epoch(const EpochRecord& record);
   const RunStatistics& statistics_;
   model::Progress progress_;
   std::uint64_t epochs_, steps_per_epoch_, validate_every_;
+  bool said_expected_ = false;
 };
 
 struct ProgressFacts {
   std::uint64_t epochs = 0, steps_per_epoch = 0;
   float lr = 0;
   double loss = 0;                   ///< of the newest step
-  std::uint64_t validate_every = 1;  ///< epochs
+  std::uint64_t validate_every = 1;  ///< epochs; 0: never
 };
+/// For a log (`columns` is 0), or for a terminal of this width.
 std::string progress_line(const model::Progress& progress, const RunStatistics& statistics,
-                          const ProgressFacts& facts);
+                          const ProgressFacts& facts, int columns = 0, bool colours = false);
+
+/// "expected time: 12:10 for 4680 steps of 156 ms and 10 validations"
+std::string expected_time(double step_s, std::uint64_t steps, double validation_s,
+                          std::uint64_t validations);
 
 std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double seconds);
 

@@ -42,6 +42,7 @@ struct RunSpec {
   std::string preflight;  ///< its findings, as JSON for the run's directory; empty: not asked for
   std::string command;    ///< the command line, for the records
   double started_s = 0;   ///< now_s() when the process began
+  bool dry_run = false;   ///< only say what the run would be; it writes nothing
   Allocation allocation;
   comm::Nodes nodes;  ///< of all ranks
 };

@@ -2,24 +2,25 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <thread>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "app/bench/stage_clock.hpp"
 #include "app/cli/count_option.hpp"
 #include "app/cli/key_option.hpp"
 #include "app/start/launch.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/normalise.hpp"
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/train/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
@@ -30,7 +31,7 @@ using Json = nlohmann::ordered_json;
 struct DataBenchOptions {
   std::string path, json;
   config::Config config;
-  std::size_t batch = 64, workers = 0, slots = 4;
+  std::size_t batch = 64, workers = 0, slots = 4, rounds = 5;
   double seconds = 4, gpu_rate = 6500;
   bool validation = false, normalise = false, loader_only = false;
 };
@@ -55,109 +56,115 @@ data::SamplerSpec sampling(const DataBenchOptions& options, const data::DataSet&
   return order;
 }
 
-/// One stage of the pipeline, on one core.
-struct Stage {
-  const char* name;
-  double seconds = 0, bytes = 0;  ///< of all rows; bytes that it passes on
-};
-
-/// Times the stages for as many rows as fit into the time. What else the loader does (claim rows,
-/// copy labels, mix) is "assemble": a row's share of a whole loader, minus the other stages.
-std::vector<Stage> time_stages(const DataBenchOptions& options, const data::DataSet& rows,
-                               const data::AugmentSpec& how, std::size_t& count) {
-  data::RowReader reader(rows, how);
-  data::StageTimes times;
-  const data::Sampler sampler(sampling(options, rows));
-  std::vector<std::uint8_t> image(reader.row_bytes()), stored;
-  std::vector<float> floats(image.size());
-  double crc_s = 0, normalise_s = 0, stored_bytes = 0;
-  std::uint32_t sum = 0;
-  count = 0;
-  const double end = now_s() + options.seconds;
-  for (bool warm = false; now_s() < end || count == 0; ++count) {
-    const std::size_t position = count % rows.info().rows;
-    if (position == 0 && count > 0 && !warm) {  // the first epoch fills the caches
-      warm = true;
-      times = {};
-      crc_s = normalise_s = stored_bytes = 0;
-      count = 0;
-    }
-    const std::size_t row = sampler.row(count / rows.info().rows, position);
-    reader.measure(&times);
-    reader.read(count / rows.info().rows, row, image);
-    double mark = now_s();
-    data::normalise(rows.info(), image, floats.data());
-    normalise_s += now_s() - mark;
-    stored.resize(std::max<std::size_t>(stored.size(), rows.row_bytes(row)));
-    mark = now_s();
-    sum = crc32c(stored.data(), rows.row_bytes(row), sum);
-    crc_s += now_s() - mark;
-    stored_bytes += static_cast<double>(rows.row_bytes(row));
-  }
-  const double made = static_cast<double>(count) * static_cast<double>(image.size());
-  return {{"read", std::max(0.0, times.read_s - crc_s), stored_bytes},
-          {"crc", crc_s, stored_bytes},
-          {"decode", times.decode_s, stored_bytes},
-          {"crop_resize_flip", times.shape_s, made},
-          {"jitter", times.colour_s, made},
-          {"normalise", normalise_s, made}};
-}
-
 bool counts(const DataBenchOptions& options, const std::string& stage) {
   return stage != "normalise" || options.normalise;  // otherwise the trainer does it
 }
 
-/// One row's time in each stage on one core. `one`: the loader's rows per second with one worker.
-Json describe(const DataBenchOptions& options, const std::vector<Stage>& stages, std::size_t count,
-              double one) {
+/// One row's time in each stage on one core. What else the loader does (claim rows, copy labels,
+/// mix) is "assemble": a row's share of a whole loader with one worker, minus the other stages.
+Json describe(const DataBenchOptions& options, const std::vector<Stage>& stages,
+              const RoundTimes& row_of_one_s) {
   Json all;
   double known_s = 0, made = 0;
-  const auto add = [&](const Stage& stage, double rows) {
-    if (stage.seconds <= 0) return;
-    all[stage.name] = {{"microseconds", stage.seconds / rows * 1e6},
-                       {"rows_per_s", rows / stage.seconds},
-                       {"bytes_per_s", stage.bytes / stage.seconds}};
+  const auto add = [&](const std::string& name, double seconds, double bytes, double spread) {
+    all[name] = {{"microseconds", seconds * 1e6},
+                 {"rows_per_s", 1 / seconds},
+                 {"bytes_per_s", bytes / seconds},
+                 {"spread", spread}};
   };
-  const auto rows = static_cast<double>(count);
   for (const Stage& stage : stages) {
+    const double seconds = stage.seconds.smallest();
     // Clocks take time: a stage that is not used is not shown.
-    if (stage.seconds / rows < 0.1e-6) continue;
-    add(stage, rows);
-    if (counts(options, stage.name)) known_s += stage.seconds / rows;
-    made = stage.bytes / rows;
+    if (seconds < 0.1e-6) continue;
+    add(stage.name, seconds, stage.bytes, stage.seconds.spread());
+    if (counts(options, stage.name)) known_s += seconds;
+    made = stage.bytes;
   }
-  add({"assemble", 1 / one - known_s, made}, 1);
+  const double rest_s = row_of_one_s.smallest() - known_s;
+  if (rest_s > 0) add("assemble", rest_s, made, row_of_one_s.spread());
   return all;
 }
 
-/// Rows per second of the whole loader.
-double run_loader(const DataBenchOptions& options, const data::DataSet& rows,
-                  const data::AugmentSpec& how, std::size_t workers) {
-  HostMemory memory;
-  data::LoaderSpec spec;
-  spec.sampler = sampling(options, rows);
-  spec.augment = how;
-  if (!options.validation) spec.mix = train::training_mix(options.config);
-  spec.workers = workers;
-  spec.slots = options.slots;
-  spec.readahead = options.config.data.readahead;
-  spec.epochs = 1 << 20;
-  data::Loader loader(rows, spec, memory);
-  const std::size_t image = data::delivered(rows.info(), how, options.path).row_bytes();
-  std::vector<float> floats(image);
-  const auto take = [&] {
-    const data::Batch batch = loader.next();
-    for (std::size_t i = 0; options.normalise && i < batch.rows; ++i)
-      data::normalise(rows.info(), {batch.images + i * image, image}, floats.data());
-    loader.release(batch);
+/// The whole loader, running for as long as this lives.
+class LoaderClock {
+ public:
+  LoaderClock(const DataBenchOptions& options, const data::DataSet& rows,
+              const data::AugmentSpec& how, std::size_t workers)
+      : options_(options),
+        rows_(rows),
+        image_(data::delivered(rows.info(), how, options.path).row_bytes()),
+        floats_(image_),
+        loader_(rows, spec_of(options, rows, how, workers), memory_) {}
+
+  /// One round. A row's time is measured from when the batches that were ready are used up.
+  void measure(double seconds) {
+    for (std::size_t i = 0; i < (seconds_.values.empty() ? 2 : 1) * options_.slots; ++i) take();
+    std::size_t done = 0;
+    const double start = now_s();
+    while (now_s() - start < seconds) done += take();
+    seconds_.values.push_back((now_s() - start) / static_cast<double>(done));
+  }
+  const RoundTimes& row_s() const { return seconds_; }
+
+ private:
+  static data::LoaderSpec spec_of(const DataBenchOptions& options, const data::DataSet& rows,
+                                  const data::AugmentSpec& how, std::size_t workers) {
+    data::LoaderSpec spec;
+    spec.sampler = sampling(options, rows);
+    spec.augment = how;
+    if (!options.validation) spec.mix = train::training_mix(options.config);
+    spec.workers = workers;
+    spec.slots = options.slots;
+    spec.readahead = options.config.data.readahead;
+    spec.epochs = 1 << 20;
+    return spec;
+  }
+
+  std::size_t take() {
+    const data::Batch batch = loader_.next();
+    for (std::size_t i = 0; options_.normalise && i < batch.rows; ++i)
+      data::normalise(rows_.info(), {batch.images + i * image_, image_}, floats_.data());
+    loader_.release(batch);
     return batch.rows;
-  };
-  // Now the ring is full, and the threads have what they need.
-  for (std::size_t i = 0; i < 2 * options.slots; ++i) take();
-  std::size_t done = 0;
-  const double start = now_s();
-  while (now_s() - start < options.seconds) done += take();
-  return static_cast<double>(done) / (now_s() - start);
+  }
+
+  const DataBenchOptions& options_;
+  const data::DataSet& rows_;
+  std::size_t image_;
+  std::vector<float> floats_;
+  HostMemory memory_;
+  data::Loader loader_;
+  RoundTimes seconds_;
+};
+
+/// In turns, so that a machine whose speed drifts affects all of them.
+struct Figures {
+  std::vector<Stage> stages;
+  std::optional<RoundTimes> one_s;  ///< a row's time with one worker
+  RoundTimes all_s;
+};
+
+Figures measure_in_turns(const DataBenchOptions& options, const data::DataSet& rows,
+                         const data::AugmentSpec& how, std::size_t workers) {
+  const double seconds = options.seconds / static_cast<double>(options.rounds);
+  std::optional<StageClock> stages;
+  std::optional<LoaderClock> one;
+  if (!options.loader_only) {
+    stages.emplace(rows, how, sampling(options, rows));
+    if (workers > 1) one.emplace(options, rows, how, 1);
+  }
+  LoaderClock all(options, rows, how, workers);
+  for (std::size_t round = 0; round < options.rounds; ++round) {
+    if (stages) stages->measure(seconds);
+    if (one) one->measure(seconds);
+    all.measure(seconds);
+  }
+  Figures figures{.stages = stages ? stages->stages() : std::vector<Stage>(),
+                  .one_s = std::nullopt,
+                  .all_s = all.row_s()};
+  if (one) figures.one_s = one->row_s();
+  if (workers == 1) figures.one_s = all.row_s();
+  return figures;
 }
 
 Json measure(const DataBenchOptions& options) {
@@ -180,23 +187,28 @@ Json measure(const DataBenchOptions& options) {
 
   std::uint64_t bytes = 0;
   for (std::size_t row = 0; row < input.rows; ++row) bytes += rows.row_bytes(row);
-  std::size_t timed = 0;
-  std::vector<Stage> stages;
-  if (!options.loader_only) stages = time_stages(options, rows, how, timed);
-  const double all = run_loader(options, rows, how, workers);
-  const double one = workers == 1 || options.loader_only ? all : run_loader(options, rows, how, 1);
-  return {{"path", options.path},
-          {"rows", input.rows},
-          {"stored_bytes", static_cast<double>(bytes) / static_cast<double>(input.rows)},
-          {"delivered", {input.height, input.width, input.channels}},
-          {"stages", stages.empty() ? Json::object() : describe(options, stages, timed, one)},
-          {"one_worker_images_per_s", one},
-          {"workers", workers},
-          {"images_per_s", all},
-          {"images_per_s_and_core", all / static_cast<double>(workers)},
-          {"gpu_images_per_s", options.gpu_rate},
-          {"gpus_fed", all / options.gpu_rate},
-          {"peak_memory_bytes", peak_resident_bytes()}};
+  const Figures figures = measure_in_turns(options, rows, how, workers);
+  const double rate = 1 / figures.all_s.smallest();
+  Json json{{"path", options.path},
+            {"rows", input.rows},
+            {"stored_bytes", static_cast<double>(bytes) / static_cast<double>(input.rows)},
+            {"delivered", {input.height, input.width, input.channels}},
+            {"stages", Json::object()},
+            {"rounds", options.rounds},
+            {"workers", workers},
+            {"images_per_s", rate},
+            {"spread", figures.all_s.spread()},
+            {"images_per_s_and_core", rate / static_cast<double>(workers)},
+            {"gpu_images_per_s", options.gpu_rate},
+            {"gpus_fed", rate / options.gpu_rate}};
+  if (figures.one_s) json["one_worker_images_per_s"] = 1 / figures.one_s->smallest();
+  if (!figures.stages.empty()) json["stages"] = describe(options, figures.stages, *figures.one_s);
+  json["peak_memory_bytes"] = peak_resident_bytes();
+  return json;
+}
+
+std::string vary(const Json& json) {
+  return fmt::format("{:.0f} %", 100 * json["spread"].get<double>());
 }
 
 void report(const DataBenchOptions& options, const Json& json) {
@@ -209,25 +221,28 @@ void report(const DataBenchOptions& options, const Json& json) {
   std::string slowest;
   double sum = 0, most = 0;
   if (!options.loader_only)
-    log::info("  stage, on one core       us a row      rows/s       per second");
+    log::info("  stage, on one core       us a row      rows/s       per second   vary by");
   for (const auto& [stage, figures] : json["stages"].items()) {
     const double us = figures["microseconds"], bytes = figures["bytes_per_s"];
-    log::info(fmt::format("  {:<20}{:13.2f}{:12.0f}{:>17}{}", stage, us,
-                          figures["rows_per_s"].get<double>(), human_bytes(bytes),
+    log::info(fmt::format("  {:<20}{:13.2f}{:12.0f}{:>17}{:>10}{}", stage, us,
+                          figures["rows_per_s"].get<double>(), human_bytes(bytes), vary(figures),
                           counts(options, stage) ? "" : "  (the trainer's)"));
     if (!counts(options, stage)) continue;
     sum += us;
     if (us > most) most = us, slowest = stage;
   }
   if (sum > 0)
-    log::info(fmt::format("  together {:.2f} us; {} is the limit, {:.0f} % of it", sum, slowest,
-                          100 * most / sum));
-  const double one = json["one_worker_images_per_s"];
-  if (json["workers"] == 1 || !options.loader_only)
-    log::info(fmt::format("loader, 1 worker: {:.0f} images/s", one));
+    log::info(
+        fmt::format("  together {:.2f} us; {} is the limit, {:.0f} % of it; the fastest of {} "
+                    "rounds, and how much they vary",
+                    sum, slowest, 100 * most / sum, options.rounds));
+  const bool with_one = json.contains("one_worker_images_per_s");
+  const double one = with_one ? json["one_worker_images_per_s"].get<double>() : 0;
+  if (with_one) log::info(fmt::format("loader, 1 worker: {:.0f} images/s", one));
   if (json["workers"] != 1)
-    log::info(fmt::format("loader, {} workers: {:.0f} images/s ({:.2f} times one)",
-                          json["workers"].dump(), rate, rate / one));
+    log::info(fmt::format(
+        "loader, {} workers: {:.0f} images/s{}; rounds vary by {}", json["workers"].dump(), rate,
+        with_one ? fmt::format(" ({:.2f} times one)", rate / one) : "", vary(json)));
   const double each = json["images_per_s_and_core"];
   const double cores = options.gpu_rate / each;
   log::info(
@@ -265,10 +280,13 @@ Command add_bench_data(Arguments bench) {
     add_key(app, key, options->config);
   }
   add_count(app, "--batch", options->batch, a_batch, "rows of a batch");
-  add_count(app, "--workers", options->workers, threads_or_all,
+  add_count(app, "--data.workers,--workers", options->workers, threads_or_all,
             "threads; 0: one for each allowed processor");
-  add_count(app, "--slots", options->slots, {1, config::most_threads}, "batches prepared ahead");
-  app.add("--seconds", options->seconds, "of each of the three measurements")
+  add_count(app, "--data.slots,--slots", options->slots, {1, config::most_threads},
+            "batches prepared ahead");
+  add_count(app, "--rounds", options->rounds, {1, 1000},
+            "turns of the three measurements; the fastest of each counts");
+  app.add("--seconds", options->seconds, "of each of the three measurements, over all rounds")
       .within(0.001, 1e6)
       .shows_default();
   app.add("--gpu-rate", options->gpu_rate, "images/s that a GPU trains")
@@ -280,7 +298,12 @@ Command add_bench_data(Arguments bench) {
   app.add_flag("--loader-only", options->loader_only,
                "measure only the loader: no stages, and no single worker in addition");
   app.add("--json", options->json, "write the figures to this file");
-  return {app, [options](Launch&) { return run(*options); }};
+  return {app, [options](Launch&) {
+            using train::PackedPart;
+            options->path = train::packed_set(
+                options->path, options->validation ? PackedPart::validation : PackedPart::training);
+            return run(*options);
+          }};
 }
 
 }  // namespace lockstep::app

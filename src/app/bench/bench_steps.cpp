@@ -16,19 +16,20 @@ void StepOptions::add_to(Arguments app) {
   app.add("--backend", backend, "auto, cpu or cuda")
       .one_of({"auto", "cpu", "cuda"})
       .shows_default();
-  app.add_flag("--share-gpu", share_gpu, "ranks may use one GPU together (for tests)");
+  app.add_flag("--comm.share-gpu,--share-gpu", share_gpu,
+               "ranks may use one GPU together (for tests)");
   app.add_flag("--fuse-norms", fuse_norms, "as for lockstep train");
   app.add("--recompute", recompute, "as for lockstep train").shows_default();
   add_count(app, "--memory-limit", memory_limit, {}, "as for lockstep train");
   add_count(app, "--batch", batch, a_batch, "rows of all ranks together");
-  add_count(app, "--image", image, an_image_or_usual,
+  add_count(app, "--data.size,--image", image, an_image_or_usual,
             "side of the images; 0: 32 or 224, by the model");
   add_count(app, "--classes", classes, classes_or_usual,
             "number of classes; 0: 10 or 1000, by the model");
   add_count(app, "--threads", threads, threads_or_all, "compute threads of a rank; 0: its cores");
   add_count(app, "--steps", steps, {1, 1'000'000}, "steps to measure");
   add_count(app, "--warm-up", warm_up, {0, 1'000'000}, "steps before those");
-  app.add("--bucket-mb", bucket_mb, "megabytes of gradients reduced at once")
+  app.add("--comm.bucket-mb,--bucket-mb", bucket_mb, "megabytes of gradients reduced at once")
       .within(0.001, 4096.0)
       .shows_default();
   app.add("--json", json, "write the figures to this file");

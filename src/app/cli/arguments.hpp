@@ -33,8 +33,9 @@ class Argument {
   CLI::Option* option_;
 };
 
-/// The options of a command: a handle on CLI11's App. Only arguments.cpp and main.cpp include
-/// CLI11, because it takes seconds to compile. Variables must live until the command has run.
+/// The options of a command: a handle on CLI11's App. Only this folder's sources and main.cpp
+/// include CLI11, because it takes seconds to compile. Variables must live until the command has
+/// run.
 class Arguments {
  public:
   explicit Arguments(CLI::App& app) : app_(&app) {}

@@ -30,11 +30,11 @@ void take_count(std::optional<T>& value, std::uint64_t count) {
 /// unless it is 0 or absent. Parsing throws InputError naming the option; `value` must live as long
 /// as the app.
 template <class T>
-Argument add_count(Arguments app, const std::string& name, T& value, CountRange range,
+Argument add_count(Arguments app, const std::string& names, T& value, CountRange range,
                    const std::string& help) {
   Argument option = app.add_taken(
-      name,
-      [&value, name, range](const std::string& text) {
+      names,
+      [&value, name = names.substr(0, names.find(',')), range](const std::string& text) {
         take_count(value, parse_count(text, name, range.low, range.high));
       },
       help);

@@ -175,6 +175,7 @@ std::string describe_pack(const PackOptions& options) {
   line("jpeg", spec.jpeg);
   line("short-side", spec.short_side);
   line("quality", spec.quality);
+  if (spec.exif_orientation) line("exif-orientation", true);
   line("channels", spec.channels);
   line("held-out", options.held_out.value_or(options.default_held_out));
   line("seed", spec.seed);
@@ -188,7 +189,7 @@ std::string describe_pack(const PackOptions& options) {
 void add_pack_options(Arguments app, PackOptions& options) {
   data::SourceSpec& source = options.source;
   app.add("source", options.sources,
-          "folder of images, list of paths and labels, or tars (patterns such as "
+          "folder of images, list of paths and labels (also .csv), or tars (patterns such as "
           "'train-{000..063}.tar' may be quoted); none for --from shapes");
   app.add("--from", source.kind, "kind of source (default: detected)").one_of(data::source_kinds());
   app.add("--val", options.validation_sources,
@@ -202,6 +203,8 @@ void add_pack_options(Arguments app, PackOptions& options) {
           "stretch every image to S x S, or to HxW (antialiased); needed when sizes differ");
   app.add_flag("--jpeg", options.spec.jpeg,
                "keep JPEGs as they are, of any size, and encode other images; training decodes");
+  app.add_flag("--exif-orientation", options.spec.exif_orientation,
+               "turn and mirror images as their Exif data say; default: pixels as they are stored");
   add_count(app, "--short-side", options.spec.short_side, {1, 16384},
             "with --jpeg: encode larger images again, with this shorter side");
   add_count(app, "--quality", options.quality, {1, 100},

@@ -1,5 +1,7 @@
 #include "app/cli/run_options.hpp"
 
+#include <filesystem>
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -67,6 +69,26 @@ void RunOptions::add_to(Arguments app) {
 
 config::Config RunOptions::config() const {
   config::Config config;
+  apply(config);
+  return config;
+}
+
+config::Config RunOptions::config_of_run(const train::RunDirectory& run) const {
+  const std::string root = run.root().string(), file = run.config().string();
+  std::error_code none;
+  require(std::filesystem::exists(file, none),
+          fmt::format("{}: is not the folder of a run: it has no config.toml", root));
+  require(given_.count("resume") == 0 && given_.count("out") == 0,
+          "resume continues the run where it is: --resume and --out belong to train");
+  config::Config config;
+  config::apply_toml(config, read_text(file), file);
+  config.out = root;  // it may have been moved
+  config.resume = "auto";
+  apply(config);
+  return config;
+}
+
+void RunOptions::apply(config::Config& config) const {
   if (const std::vector<std::string> unknown = app_->unknown(); !unknown.empty()) {
     const std::string& first = unknown.front();
     require(first.starts_with("--"),
@@ -78,7 +100,6 @@ config::Config RunOptions::config() const {
     config::apply_toml(config, read_text(file_), file_);
   }
   for (const auto& [name, value] : given_) config::set_key(config, name, value);
-  return config;
 }
 
 }  // namespace lockstep::app

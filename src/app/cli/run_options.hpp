@@ -7,6 +7,7 @@
 
 #include "app/cli/arguments.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/train/run_directory.hpp"
 
 namespace lockstep::app {
 
@@ -19,8 +20,12 @@ class RunOptions {
   static bool is_other_name(std::string_view name);
   /// Defaults, then the file, then the command line. Throws InputError naming file, line and key.
   config::Config config() const;
+  /// To continue a run: its saved configuration takes the place of the defaults.
+  config::Config config_of_run(const train::RunDirectory& run) const;
 
  private:
+  void apply(config::Config& config) const;
+
   std::optional<Arguments> app_;
   std::string file_;
   std::map<std::string, std::string> given_;

@@ -24,13 +24,32 @@ Image allocate_image(std::size_t height, std::size_t width, std::size_t channels
 
 bool looks_like_jpeg(std::string_view bytes) { return bytes.starts_with("\xFF\xD8\xFF"); }
 
+bool looks_like_png(std::string_view bytes) { return bytes.starts_with("\x89PNG\r\n\x1A\n"); }
+
+namespace {
+
+/// What a file that is not decoded is, by its first bytes.
+std::string_view other_format(std::string_view bytes) {
+  constexpr std::string_view tiff("II*\0", 4), other_tiff("MM\0*", 4);
+  if (bytes.starts_with("GIF8")) return " (it is a GIF)";
+  if (bytes.starts_with(tiff) || bytes.starts_with(other_tiff)) return " (it is a TIFF)";
+  const bool heif = bytes.size() > 8 && bytes.substr(4).starts_with("ftyp");
+  return heif ? " (it is an HEIF or AVIF)" : "";
+}
+
+std::string not_an_image(std::string_view bytes) {
+  if (bytes.empty()) return "the file is empty";
+  return fmt::format("neither JPEG, PNG, WebP nor BMP by its first bytes{}", other_format(bytes));
+}
+
+}  // namespace
+
 Image decode_image(std::string_view bytes, const std::string& name) {
-  constexpr std::string_view png = "\x89PNG\r\n\x1A\n";
   if (looks_like_jpeg(bytes)) return decode_jpeg(bytes, name);
-  if (bytes.starts_with(png)) return decode_png(bytes, name);
-  throw InputError(
-      fmt::format("{}: not an image: {}", name,
-                  bytes.empty() ? "the file is empty" : "neither JPEG nor PNG by its first bytes"));
+  if (looks_like_png(bytes)) return decode_png(bytes, name);
+  if (looks_like_webp(bytes)) return decode_webp(bytes, name);
+  if (bytes.starts_with("BM")) return decode_bmp(bytes, name);
+  throw InputError(fmt::format("{}: not an image: {}", name, not_an_image(bytes)));
 }
 
 Image with_channels(Image image, std::size_t channels) {

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/data/pack_row.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -117,7 +118,7 @@ DataSetInfo packed_info(const Source& source, const PackSpec& spec) {
   info.width = spec.width;
   for (std::size_t row = 0; row < source.rows() && info.height == 0; ++row) {
     try {
-      const Image image = source.read(row);
+      const Image image = read_image(source, spec, row);
       info.height = image.height;
       info.width = image.width;
     } catch (const InputError&) {

@@ -13,13 +13,16 @@ bool too_large(const Image& image, const PackSpec& spec) {
   return spec.short_side > 0 && std::min(image.height, image.width) > spec.short_side;
 }
 
-/// A JPEG goes into the shard as it is, unless it must become smaller or grey.
+/// A JPEG goes into the shard as it is, unless it must be turned or become smaller or grey.
 PackedRow prepare_jpeg(const Source& source, const PackSpec& spec, const DataSetInfo& info,
                        std::size_t row) {
   std::string file = source.read_file(row);
   Image image = file.empty() ? source.read(row) : decode_image(file, source.name(row));
+  const int orientation = spec.exif_orientation ? exif_orientation(file) : 1;
+  if (orientation != 1) image = upright(image, orientation);
   const bool grey_enough = info.channels == 3 || image.channels == 1;
-  const bool as_it_is = looks_like_jpeg(file) && grey_enough && !too_large(image, spec);
+  const bool as_it_is =
+      looks_like_jpeg(file) && orientation == 1 && grey_enough && !too_large(image, spec);
   image = with_channels(std::move(image), info.channels);
   if (as_it_is) return {std::move(image), std::move(file)};
   if (too_large(image, spec)) {
@@ -33,10 +36,16 @@ PackedRow prepare_jpeg(const Source& source, const PackSpec& spec, const DataSet
 
 }  // namespace
 
+Image read_image(const Source& source, const PackSpec& spec, std::size_t row) {
+  const std::string file = spec.exif_orientation ? source.read_file(row) : "";
+  if (file.empty()) return source.read(row);
+  return upright(decode_image(file, source.name(row)), exif_orientation(file));
+}
+
 PackedRow prepare_row(const Source& source, const PackSpec& spec, const DataSetInfo& info,
                       std::size_t row) {
   if (spec.jpeg) return prepare_jpeg(source, spec, info, row);
-  Image image = with_channels(source.read(row), info.channels);
+  Image image = with_channels(read_image(source, spec, row), info.channels);
   if (spec.height > 0) image = resize(image, info.height, info.width);
   return {std::move(image), {}};
 }

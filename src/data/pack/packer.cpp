@@ -31,7 +31,8 @@ Packer::Packer(const Source& source, const PackSpec& spec, const DataSetInfo& in
       folder_(std::move(folder)),
       shards_(std::move(shards)),
       now_{0, 0, ChannelSums(info.channels), {}},
-      tally_(info.channels) {}
+      tally_(info.channels),
+      name_bytes_(source.file_name_bytes()) {}
 
 Packer::~Packer() = default;
 
@@ -52,7 +53,8 @@ void Packer::begin_pass() {
   now_.bytes = 0;
   now_.sums = ChannelSums(info_.channels);
   bad_positions_.clear();
-  writer_ = std::make_unique<ShardWriter>(folder_ / shard.file, info_, shard.rows.size());
+  writer_ =
+      std::make_unique<ShardWriter>(folder_ / shard.file, info_, shard.rows.size(), name_bytes_);
 }
 
 void Packer::take_row(std::size_t row) {
@@ -67,11 +69,14 @@ void Packer::take_row(std::size_t row) {
     return;
   }
   const Image& image = packed.image;
-  require(spec_.jpeg || (image.height == info_.height && image.width == info_.width),
-          fmt::format("{}: is {} x {}, but the first image is {} x {}; give all one size with "
-                      "--resize, or keep their JPEGs with --jpeg",
-                      source_.name(row), image.height, image.width, info_.height, info_.width));
+  require(
+      spec_.jpeg || (image.height == info_.height && image.width == info_.width),
+      fmt::format("{}: is {} x {}, but the first image is {} x {} (height x width); give all one "
+                  "size with "
+                  "--resize, or keep their JPEGs with --jpeg",
+                  source_.name(row), image.height, image.width, info_.height, info_.width));
   if (!writer_) return;
+  writer_->name_next(source_.file_name(row));
   if (spec_.jpeg) {
     const auto* file = reinterpret_cast<const std::uint8_t*>(packed.jpeg.data());
     writer_->write_jpeg({file, packed.jpeg.size()}, image.height, image.width, source_.label(row));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "data/bytes/row_names.hpp"
 #include "data/bytes/stager.hpp"
 #include "data/chunked/block_cache.hpp"
 #include "data/shard/external_file.hpp"
@@ -38,7 +39,8 @@ struct PlaceInFile {
 struct DataSet::Impl {
   BlockCache cache;  // outlives the files
   std::vector<ShardFile> files;
-  std::vector<std::size_t> first_row;  // of each file in the data set
+  std::vector<std::size_t> first_row;   // of each file in the data set
+  mutable std::vector<RowNames> names;  // of each file
   DataSetInfo info;
   std::vector<std::int32_t> labels;
   std::size_t one_hot_classes = 0;  // the most of any file
@@ -61,6 +63,7 @@ struct DataSet::Impl {
       info.rows = 0;
     }
     first_row.push_back(info.rows);
+    names.emplace_back(file.path);
     info.rows += file.info.rows;
     labels.insert(labels.end(), file.labels.begin(), file.labels.end());
     file.labels = {};
@@ -141,6 +144,26 @@ struct DataSet::Impl {
     info.stddev = sums.stddev();
   }
 
+  std::string name_of(const PlaceInFile& at) const {
+    return at.file.external() ? "" : names[at.index].of(at.row);
+  }
+
+  // " (daisy/1.jpg)", where the row's file is known.
+  std::string named(const PlaceInFile& at) const {
+    const std::string name = name_of(at);
+    return name.empty() ? "" : fmt::format(" (it was made from {})", name);
+  }
+
+  // Runs `read`, which reads the row there. A message about a broken row names its file.
+  template <class Read>
+  auto naming(const PlaceInFile& at, Read&& read) const {
+    try {
+      return read();
+    } catch (const BadRow& error) {
+      throw BadRow(error.what() + named(at));
+    }
+  }
+
   PlaceInFile place(std::size_t row) const {
     check(row < info.rows, "a row of the data set");
     const auto after = std::upper_bound(first_row.begin(), first_row.end(), row);
@@ -198,18 +221,19 @@ void DataSet::read(std::size_t row, std::span<std::uint8_t> image) const {
   check(impl_->info.encoding == Encoding::raw, "rows of pixels");
   check(image.size() == impl_->info.row_bytes(), "an image buffer of one row");
   const PlaceInFile at = impl_->place(row);
-  at.file.rows->read(at.row, impl_->labels[row], image);
+  impl_->naming(at, [&] { at.file.rows->read(at.row, impl_->labels[row], image); });
 }
 
 std::span<const std::uint8_t> DataSet::view(std::size_t row,
                                             std::vector<std::uint8_t>& buffer) const {
   const PlaceInFile at = impl_->place(row);
-  const auto mapped = at.file.rows->in_place(at.row, impl_->labels[row]);
+  const auto mapped =
+      impl_->naming(at, [&] { return at.file.rows->in_place(at.row, impl_->labels[row]); });
   if (!mapped.empty()) return mapped;
   const std::size_t bytes = impl_->info.row_bytes();
   if (buffer.size() < bytes) buffer.resize(bytes);
   const auto image = std::span(buffer).first(bytes);
-  at.file.rows->read(at.row, impl_->labels[row], image);
+  impl_->naming(at, [&] { at.file.rows->read(at.row, impl_->labels[row], image); });
   return image;
 }
 
@@ -262,13 +286,23 @@ std::span<const std::uint8_t> DataSet::read_jpeg(std::size_t row,
   const std::size_t bytes = at.file.rows->bytes(at.row);
   if (buffer.size() < bytes) buffer.resize(bytes);
   const auto file = std::span(buffer).first(bytes);
-  at.file.rows->read(at.row, impl_->labels[row], file);
+  impl_->naming(at, [&] { at.file.rows->read(at.row, impl_->labels[row], file); });
   return file;
+}
+
+std::string DataSet::file_name(std::size_t row) const { return impl_->name_of(impl_->place(row)); }
+
+std::size_t DataSet::file_name_bytes() const {
+  std::size_t most = 0;
+  for (std::size_t file = 0; file < impl_->files.size(); ++file)
+    if (!impl_->files[file].external()) most = std::max(most, impl_->names[file].bytes());
+  return most;
 }
 
 void DataSet::refuse_row(std::size_t row, std::string_view what) const {
   const PlaceInFile at = impl_->place(row);
-  throw BadRow(fmt::format("{}: row {}: {}", at.file.path.string(), at.row, what));
+  throw BadRow(
+      fmt::format("{}: row {}: {}{}", at.file.path.string(), at.row, what, impl_->named(at)));
 }
 
 }  // namespace lockstep::data

@@ -1,5 +1,6 @@
 #include "data/shard/shard_skeleton.hpp"
 
+#include "data/bytes/row_names.hpp"
 #include "data/shard/shard_file.hpp"
 #include "lockstep/base/h5.hpp"
 #include "lockstep/base/h5_writer.hpp"
@@ -16,8 +17,9 @@ void write_attributes(h5::Writer& file, const DataSetInfo& info) {
   file.attribute("stddev", {&info.channels, 1}, info.stddev.data());
 }
 
-Places reserve_rows(h5::Writer& file, const DataSetInfo& info, std::size_t rows,
-                    std::size_t jpeg_bytes) {
+Places reserve_rows(h5::Writer& file, const ShardLayout& layout) {
+  const DataSetInfo& info = layout.info;
+  const std::size_t rows = layout.rows, jpeg_bytes = layout.jpeg_bytes;
   Places places;
   if (info.encoding == Encoding::jpeg) {
     const std::size_t offsets = rows + 1, sizes[] = {rows, 2};
@@ -30,19 +32,21 @@ Places reserve_rows(h5::Writer& file, const DataSetInfo& info, std::size_t rows,
   }
   places.labels = file.reserve<std::int32_t>("labels", {&rows, 1});
   places.crcs = file.reserve<std::uint32_t>("crc32c", {&rows, 1});
+  if (layout.name_bytes > 0)
+    places.names = file.reserve_texts(file_names_item, rows, layout.name_bytes);
   return places;
 }
 
 }  // namespace
 
 Places write_skeleton(const std::filesystem::path& file, const std::filesystem::path& path,
-                      const DataSetInfo& info, std::size_t rows, std::uint64_t jpeg_bytes) {
+                      const ShardLayout& layout) {
   const h5::Session session;
   h5::Writer writer =
       h5::Writer::on_disk(file, path, least_jpeg_bytes);  // the pixels begin at a page
-  write_attributes(writer, info);
-  writer.data_set("classes", info.classes, h5::Ending::padding);
-  Places places = reserve_rows(writer, info, rows, jpeg_bytes);
+  write_attributes(writer, layout.info);
+  writer.data_set("classes", layout.info.classes, h5::Ending::padding);
+  Places places = reserve_rows(writer, layout);
   writer.close();
   places.end = std::filesystem::file_size(file);
   return places;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "data/bytes/row_names.hpp"
 #include "data/shard/row_checksums.hpp"
 #include "data/shard/shard_skeleton.hpp"
 #include "lockstep/base/error.hpp"
@@ -41,19 +42,30 @@ struct ShardWriter::Impl {
   std::vector<std::uint32_t> crcs;
   std::vector<std::uint64_t> offsets;
   std::vector<std::uint16_t> sizes;
+  std::size_t name_bytes;
+  std::string names;  // name_bytes for each row
 
-  Impl(std::filesystem::path where, const DataSetInfo& what, std::size_t row_count)
-      : pending(where), path(std::move(where)), info(what), rows(row_count) {
+  Impl(std::filesystem::path where, const DataSetInfo& what, std::size_t row_count,
+       std::size_t bytes_of_name)
+      : pending(where),
+        path(std::move(where)),
+        info(what),
+        rows(row_count),
+        name_bytes(std::min(bytes_of_name, longest_file_name)) {
     check(rows > 0 && info.channels > 0, "a shard has rows");
     check(jpeg() || info.row_bytes() > 0, "rows of pixels have pixels");
     check(info.mean.size() == info.channels && info.stddev.size() == info.channels,
           "mean and deviation for every channel");
     check(!info.classes.empty(), "a shard has classes");
     buffer.reserve(std::max(write_buffer_bytes, info.row_bytes()));
-    places = write_skeleton(pending.temporary(), path, info, rows, least_jpeg_bytes);
+    places = write_skeleton(pending.temporary(), path, layout_of(least_jpeg_bytes));
     descriptor = Descriptor(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
     if (!descriptor) fail();
     offsets.push_back(0);
+  }
+
+  ShardLayout layout_of(std::uint64_t jpeg_bytes) const {
+    return {.info = info, .rows = rows, .name_bytes = name_bytes, .jpeg_bytes = jpeg_bytes};
   }
 
   bool jpeg() const { return info.encoding == Encoding::jpeg; }
@@ -86,7 +98,7 @@ struct ShardWriter::Impl {
   void write_layout() {
     const PendingFile layout(path.string() + ".layout");
     const std::uint64_t bytes = std::max(flushed, least_jpeg_bytes);
-    const Places final_places = write_skeleton(layout.temporary(), path, info, rows, bytes);
+    const Places final_places = write_skeleton(layout.temporary(), path, layout_of(bytes));
     check(final_places.images == places.images, "JPEGs begin where they were expected to");
     places = final_places;
     const Descriptor from(::open(layout.temporary().c_str(), O_RDONLY | O_CLOEXEC));
@@ -111,10 +123,19 @@ struct ShardWriter::Impl {
   }
 };
 
-ShardWriter::ShardWriter(std::filesystem::path path, const DataSetInfo& info, std::size_t rows)
-    : impl_(std::make_unique<Impl>(std::move(path), info, rows)) {}
+ShardWriter::ShardWriter(std::filesystem::path path, const DataSetInfo& info, std::size_t rows,
+                         std::size_t name_bytes)
+    : impl_(std::make_unique<Impl>(std::move(path), info, rows, name_bytes)) {}
 
 ShardWriter::~ShardWriter() = default;
+
+void ShardWriter::name_next(std::string_view file) {
+  Impl& self = *impl_;
+  if (self.name_bytes == 0) return;
+  if (file.size() > self.name_bytes) file.remove_prefix(file.size() - self.name_bytes);
+  self.names.append(file);
+  self.names.resize((self.labels.size() + 1) * self.name_bytes);
+}
 
 void ShardWriter::write(std::span<const std::uint8_t> image, std::int32_t label) {
   check(!impl_->jpeg() && image.size() == impl_->info.row_bytes(), "an image of the shard's shape");
@@ -143,6 +164,8 @@ void ShardWriter::finish() {
   }
   self.write_table(self.places.labels, self.labels);
   self.write_table(self.places.crcs, self.crcs);
+  self.names.resize(self.rows * self.name_bytes);
+  self.write_at(self.places.names, self.names.data(), self.names.size());
   self.pending.commit();
 }
 

@@ -174,6 +174,28 @@ TEST_CASE("an unknown key is an error that names file, line, key and its likely 
   CHECK_THROWS_WITH(set_key(config, "optim.mometum", "0.9"), Contains("optim.momentum"));
 }
 
+TEST_CASE("the meaning of an unknown key is looked for in the last parts of keys, too",
+          "[config]") {
+  const std::pair<const char*, const char*> typed[] = {
+      {"lr", "did you mean 'optim.lr'?"},
+      {"train", "did you mean 'data.train'?"},
+      {"data.lr", "did you mean 'optim.lr'?"},
+      {"momentm", "did you mean 'optim.momentum'?"},
+      {"optim.lrr", "did you mean 'optim.lr'?"},
+      {"data.Val_Images", "did you mean 'data.val-images'?"},
+      {"learning-rate", "did you mean 'optim.lr'?"},
+      {"batch_size", "did you mean 'batch'?"},
+      {"every-epochs", "did you mean 'eval.every-epochs' or 'checkpoint.every-epochs'?"},
+      {"data", "is a section, with keys such as 'data.train'"},
+      {"warp", "'lockstep train --help' lists all keys"}};
+  Config config;
+  for (const auto& [key, meant] : typed) {
+    CAPTURE(key);
+    CHECK_THROWS_WITH(set_key(config, key, "1"),
+                      Contains("unknown key '" + std::string(key) + "'") && Contains(meant));
+  }
+}
+
 TEST_CASE("junk in a configuration file is an error with its line", "[config]") {
   CHECK_THROWS_WITH(parsed("epochs = ten"),
                     Contains("run.toml, line 1: 'epochs = ten'") && Contains("quotes"));

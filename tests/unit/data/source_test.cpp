@@ -124,7 +124,7 @@ TEST_CASE("no folder of images is left out without a message", "[source]") {
 
 TEST_CASE("folders without images are errors that name them", "[source]") {
   const Folder folder;
-  CHECK_THROWS_WITH(guess_source(folder.path / "none"), Contains("none: no such folder"));
+  CHECK_THROWS_WITH(guess_source(folder.path / "none"), Contains("none: no such file or folder"));
   CHECK_THROWS_WITH(open_class_folders(folder.path), Contains("no class folders"));
   write_file(folder.path / "a.png", "");
   CHECK_THROWS_WITH(open_class_folders(folder.path / "a.png"), Contains("a.png: is a file"));

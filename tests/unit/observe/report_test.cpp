@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "observe/progress_bar.hpp"
+
 using namespace lockstep;
 using namespace lockstep::observe;
 using namespace lockstep::model;
@@ -54,4 +56,47 @@ TEST_CASE("the end names the newest validation and the best, if there were any",
                      Validation{.loss = 1, .top1 = 0.625, .top5 = 1}) ==
         "done: 3 epoch(s), 6 steps, validation top-1 50.00 %, of the average 62.50 % (best 75.00 % "
         "in epoch 2)");
+}
+
+TEST_CASE("the expected time leaves out the first steps", "[report]") {
+  RunStatistics seen;
+  const auto line = [&] {
+    return progress_line(Progress{.step = 4, .epoch = 0, .batch = seen.steps}, seen,
+                         {.epochs = 1, .steps_per_epoch = 14});
+  };
+  seen.add({.forward_ms = 60'000}, 64);
+  seen.add({.forward_ms = 30'000}, 64);
+  CHECK_FALSE(seen.usual_step_s());
+  CHECK_THAT(line(), !Contains("ETA"));
+  seen.add({.forward_ms = 900}, 64);
+  seen.add({.forward_ms = 1100}, 64);
+  CHECK(*seen.usual_step_s() == Approx(1));
+  CHECK_THAT(line(), Contains("ETA 10.0 s"));
+  CHECK(expected_time(0.156, 4680, 2, 10) ==
+        "expected time: 12:30 for 4680 step(s) of 156 ms and 10 validation(s)");
+}
+
+TEST_CASE("a bar fits into its terminal and shows what matters most", "[report]") {
+  const ProgressFigures figures{.epoch = 100,
+                                .epochs = 1000,
+                                .step = 5004,
+                                .steps = 10008,
+                                .loss = 6.9078,
+                                .top1 = 0.5,
+                                .lr = 0.0123,
+                                .images_per_s = 12345,
+                                .left_s = 100'000};
+  for (int columns = 60; columns <= 200; ++columns) {
+    const std::string line = progress_bar(figures, columns, false);
+    CAPTURE(columns, line);
+    CHECK(line.size() < static_cast<std::size_t>(columns));
+    CHECK_THAT(line,
+               Contains("epoch 100/1000 [=") && Contains(" 50 %") && Contains("  ETA 27:46:40"));
+    CHECK_THAT(line, !Contains("\x1b"));
+  }
+  CHECK_THAT(progress_bar(figures, 100, false),
+             Contains("loss 6.9078") && Contains("12345 images/s"));
+  CHECK_THAT(progress_bar(figures, 140, false),
+             Contains("step 5004/10008") && Contains("lr 0.0123"));
+  CHECK_THAT(progress_bar(figures, 140, true), Contains("[\x1b[32m="));
 }

@@ -34,7 +34,8 @@ bool has_idx_files(const fs::path& folder) {
 
 bool named_as_tar(const fs::path& path) {
   const std::string name = path.filename().string();
-  for (const char* ending : {".tar", ".tgz", ".tar.gz", ".tzst", ".tar.zst", ".tar.zstd"})
+  for (const char* ending : {".tar", ".tgz", ".tar.gz", ".tzst", ".tar.zst", ".tar.zstd", ".txz",
+                             ".tar.xz", ".tbz2", ".tar.bz2"})
     if (name.ends_with(ending)) return true;
   return false;
 }
@@ -165,6 +166,11 @@ std::vector<std::string> source_kinds() {
 
 std::string guess_source(const fs::path& path) {
   std::error_code reason;
+  require(fs::exists(path, reason), fmt::format("{}: no such file or folder", path.string()));
+  require(!fs::is_regular_file(path, reason) || !named_as_image(path.filename().string()),
+          fmt::format("{}: is one image; name the folder that holds the class folders, a list or "
+                      "tars",
+                      path.string()));
   if (fs::is_regular_file(path, reason))
     return named_as_tar(path) ? "tar" : named_as_hdf5(path) ? "shards" : "list";
   require_folder(path);
@@ -183,7 +189,8 @@ void index_piece(const SourceSpec& spec, std::size_t piece, const fs::path& fold
   IndexWriter index(path);
   if (spec.kind == "list") {
     const fs::path root = spec.root.empty() ? folder_of(what.path) : spec.root;
-    index_list(what.path, root, what.part, index);
+    const bool csv = what.path.extension() == ".csv";
+    (csv ? index_csv : index_list)(what.path, root, what.part, index);
     return index.finish(root, {}, {});
   }
   index_class_folders(what.path, what.part, index);
@@ -224,7 +231,8 @@ void require_folder(const fs::path& folder) {
 bool named_as_image(std::string_view name) {
   std::string ending(name.substr(std::min(name.rfind('.'), name.size())));
   for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png" || ending == ".webp" ||
+         ending == ".bmp";
 }
 
 bool names_a_part(std::string_view folder, Part& part) {

@@ -43,16 +43,15 @@ void index_class_folders(const fs::path& folder, Part part, IndexWriter& index) 
   require_folder(folder);
   const std::vector<fs::path> folders = sub_folders(folder);
   require(!folders.empty(),
-          fmt::format("{}: no class folders; expected {}/<class>/<image>.jpg, .jpeg or .png",
-                      folder.string(), folder.string()));
+          fmt::format("{}: no class folders; expected {}/<class>/<image> named {}", folder.string(),
+                      folder.string(), image_endings));
   for (const fs::directory_entry& entry : sorted_entries(folder))
     if (!is_folder(entry)) index.ignore_file();
   for (const fs::path& path : folders) {
     const std::string label = path.filename().string();
     require(add_images(path, label, label, part, index) > 0,
-            fmt::format("{}: an empty class folder: no .jpg, .jpeg or .png in it; add images or "
-                        "remove it from {}",
-                        path.string(), folder.string()));
+            fmt::format("{}: an empty class folder: no {} in it; add images or remove it from {}",
+                        path.string(), image_endings, folder.string()));
   }
 }
 

@@ -22,7 +22,10 @@ std::vector<std::string> file_names(const std::filesystem::path& folder);  ///< 
 /// A folder or a link to one. Throws InputError naming a link that leads in a circle.
 bool is_folder(const std::filesystem::directory_entry& entry);
 
-/// .jpg, .jpeg or .png, in upper or lower case.
+/// The endings that named_as_image() accepts, for messages.
+inline constexpr const char* image_endings = ".jpg, .jpeg, .png, .webp or .bmp";
+
+/// Has one of these endings, in upper or lower case.
 bool named_as_image(std::string_view name);
 
 /// The part that a folder is named after: train, val (valid, validation) or test; false for other
@@ -37,6 +40,10 @@ void index_class_folders(const std::filesystem::path& folder, Part part, IndexWr
 /// "path label" in each line; paths are relative to `root`.
 void index_list(const std::filesystem::path& list, const std::filesystem::path& root, Part part,
                 IndexWriter& index);
+/// A CSV file with a column of paths and one of labels, which a header names; without a header the
+/// two are all that there is.
+void index_csv(const std::filesystem::path& list, const std::filesystem::path& root, Part part,
+               IndexWriter& index);
 /// `content` is the tar itself, or its unpacked copy. Members below a folder train, val or test go
 /// to that part, the others to `part`. If `part` is validation, all go there.
 void index_tar(const std::filesystem::path& tar, const std::filesystem::path& content, Part part,

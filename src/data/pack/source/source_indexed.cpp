@@ -52,6 +52,18 @@ std::string read_whole(const std::string& path) {
   return bytes;
 }
 
+/// "cat/1.jpg" of "photos/train/cat/1.jpg": whether folders, a list or a tar led to an image, its
+/// name is the same.
+std::string_view below_part(std::string_view name) {
+  for (std::size_t at = 0, end = name.find('/'); end != name.npos;
+       at = end + 1, end = name.find('/', at)) {
+    Part part = Part::training;
+    if (names_a_part(name.substr(at, end - at), part) && name.find('/', end + 1) != name.npos)
+      return name.substr(end + 1);
+  }
+  return name;
+}
+
 class Indexed final : public Source {
  public:
   Indexed(const SourceSpec& spec, std::vector<IndexFile> indexes)
@@ -93,6 +105,21 @@ class Indexed final : public Source {
     const Place place = find(row);
     if (indexes_[place.index].content().empty()) return read_whole(path(place));
     return read_bytes(archives_[place.index].get(), place.row->offset, place.row->bytes, name(row));
+  }
+
+  std::string file_name(std::size_t row) const override {
+    const Place place = find(row);
+    const IndexFile& index = indexes_[place.index];
+    const std::string_view file = below_part(index.name(*place.row));
+    // Members with label files have keys, which may be the same in every tar.
+    if (index.content().empty() || !index.labels_are_given()) return std::string(file);
+    return fmt::format("{}: {}", index.origin().filename().string(), file);
+  }
+
+  std::size_t file_name_bytes() const override {
+    std::size_t most = 0;
+    for (std::size_t row = 0; row < rows_; ++row) most = std::max(most, file_name(row).size());
+    return most;
   }
 
   std::string fingerprint() const override {
@@ -167,9 +194,8 @@ class Indexed final : public Source {
       if (!index.labels_are_given()) passed_json += index.passed_json();
     }
     if (ignored > 0)
-      remarks_.push_back(
-          fmt::format("{} file{} left out: not named .jpg, .jpeg or .png, or in no class folder",
-                      ignored, ignored == 1 ? "" : "s"));
+      remarks_.push_back(fmt::format("{} file{} left out: not named {}, or in no class folder",
+                                     ignored, ignored == 1 ? "" : "s", image_endings));
     if (passed_json > 0) {
       const auto first = std::find_if(indexes_.begin(), indexes_.end(),
                                       [](const IndexFile& one) { return one.passed_json() > 0; });

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "data/image/image_codecs.hpp"
@@ -68,6 +70,16 @@ class Shards final : public Source {
     std::vector<std::uint8_t> buffer;
     const auto file = place.set.rows.read_jpeg(place.row, buffer);
     return {file.begin(), file.end()};
+  }
+
+  std::string file_name(std::size_t row) const override {
+    const Place place = find(row);
+    return place.set.rows.file_name(place.row);
+  }
+  std::size_t file_name_bytes() const override {
+    std::size_t most = 0;
+    for (const Set& set : sets_) most = std::max(most, set.rows.file_name_bytes());
+    return most;
   }
 
   /// Rows have no names here. Label and length are all that is known without reading a row.

@@ -80,7 +80,7 @@ class TarIndexer {
                fmt::format("more than {} files share its name up to the dot", most));
     }
     end_sample();
-    require(images_ > 0, fmt::format("{}: holds no .jpg, .jpeg or .png", tar_.string()));
+    require(images_ > 0, fmt::format("{}: holds no {}", tar_.string(), image_endings));
     if (first_given_) index_.labels_are_given();
   }
 

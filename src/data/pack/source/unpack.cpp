@@ -1,7 +1,9 @@
 #include "data/pack/source/unpack.hpp"
 
+#include <bzlib.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <lzma.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -127,6 +129,66 @@ void unpack_zstd(Input& input, Output& output) {
   if (wanted > 0) input.refuse("it is cut off");
 }
 
+/// Several streams may follow each other, with zeros between them.
+void unpack_xz(Input& input, Output& output) {
+  constexpr std::uint64_t most_memory = std::uint64_t{1} << 27;  // xz -9 needs half of it
+  lzma_stream stream = LZMA_STREAM_INIT;
+  check(lzma_stream_decoder(&stream, most_memory, LZMA_CONCATENATED) == LZMA_OK,
+        "liblzma could not start");
+  struct End {
+    lzma_stream* stream;
+    ~End() { lzma_end(stream); }
+  } const end{&stream};
+  lzma_ret result = LZMA_OK;
+  for (bool at_end = false; result != LZMA_STREAM_END;) {
+    if (stream.avail_in == 0 && !at_end) {
+      const std::string_view piece = input.next();
+      stream.next_in = reinterpret_cast<const std::uint8_t*>(piece.data());
+      stream.avail_in = piece.size();
+      at_end = piece.empty();
+    }
+    stream.next_out = reinterpret_cast<std::uint8_t*>(output.room());
+    stream.avail_out = unpacked_piece;
+    result = lzma_code(&stream, at_end ? LZMA_FINISH : LZMA_RUN);
+    if (result == LZMA_MEMLIMIT_ERROR) input.refuse("it needs more than 128 MB of memory");
+    if (result == LZMA_BUF_ERROR) input.refuse("it is cut off");
+    if (result != LZMA_OK && result != LZMA_STREAM_END) input.refuse("damaged");
+    output.write(unpacked_piece - stream.avail_out);
+  }
+}
+
+/// Several streams may follow each other.
+void unpack_bzip2(Input& input, Output& output) {
+  bz_stream stream{};
+  struct End {
+    bz_stream* stream;
+    ~End() { BZ2_bzDecompressEnd(stream); }
+  } const end{&stream};
+  bool inside = false;
+  for (std::string_view piece = input.next(); !piece.empty(); piece = input.next()) {
+    stream.next_in = const_cast<char*>(piece.data());
+    stream.avail_in = static_cast<unsigned>(piece.size());
+    for (bool full = false; stream.avail_in > 0 || full;) {
+      if (!inside) {
+        bz_stream next{};
+        next.next_in = stream.next_in;
+        next.avail_in = stream.avail_in;
+        BZ2_bzDecompressEnd(&stream);
+        stream = next;
+        check(BZ2_bzDecompressInit(&stream, 0, 0) == BZ_OK, "libbz2 could not start");
+      }
+      stream.next_out = output.room();
+      stream.avail_out = unpacked_piece;
+      const int result = BZ2_bzDecompress(&stream);
+      if (result != BZ_OK && result != BZ_STREAM_END) input.refuse("damaged");
+      inside = result != BZ_STREAM_END;
+      output.write(unpacked_piece - stream.avail_out);
+      full = inside && stream.avail_out == 0;
+    }
+  }
+  if (inside) input.refuse("it is cut off");
+}
+
 }  // namespace
 
 Compression compression_of(const fs::path& path) {
@@ -135,11 +197,8 @@ Compression compression_of(const fs::path& path) {
   const std::string_view first = input.next();
   if (first.starts_with("\x1F\x8B"sv)) return Compression::gzip;
   if (first.starts_with("\x28\xB5\x2F\xFD"sv)) return Compression::zstd;
-  require(
-      !first.starts_with("BZh"sv) && !first.starts_with("\xFD\x37zXZ\0"sv),
-      fmt::format("{}: is compressed by bzip2 or xz; gzip and zstd are unpacked here, others you "
-                  "must unpack first",
-                  path.string()));
+  if (first.starts_with("\xFD\x37zXZ\0"sv)) return Compression::xz;
+  if (first.starts_with("BZh"sv)) return Compression::bzip2;
   return Compression::none;
 }
 
@@ -148,6 +207,8 @@ void unpack(const fs::path& path, Compression how, const fs::path& to) {
   Output output(to);
   if (how == Compression::gzip) unpack_gzip(input, output);
   if (how == Compression::zstd) unpack_zstd(input, output);
+  if (how == Compression::xz) unpack_xz(input, output);
+  if (how == Compression::bzip2) unpack_bzip2(input, output);
   output.commit();
 }
 

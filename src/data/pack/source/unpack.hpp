@@ -4,7 +4,7 @@
 
 namespace lockstep::data {
 
-enum class Compression { none, gzip, zstd };
+enum class Compression { none, gzip, zstd, xz, bzip2 };
 
 /// Detects the compression by the first bytes. Throws InputError naming the file when it cannot be
 /// read, or is compressed in an unknown way.

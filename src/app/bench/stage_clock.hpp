@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/sampler.hpp"
+
+namespace lockstep::app {
+
+/// The figures of several rounds of one measurement. Other work on the machine only makes things
+/// slower: the smallest is the best estimate.
+struct RoundTimes {
+  std::vector<double> values;
+  double smallest() const;
+  double largest() const;
+  double spread() const;  ///< how much the largest exceeds the smallest: 0.5 is by half
+};
+
+/// A row's time in one stage of the pipeline, on one core.
+struct Stage {
+  std::string name;
+  RoundTimes seconds;  ///< of one row
+  double bytes = 0;    ///< of one row, that the stage passes on
+};
+
+/// Runs rows through the stages, one after the other, on the calling thread.
+class StageClock {
+ public:
+  StageClock(const data::DataSet& rows, const data::AugmentSpec& how,
+             const data::SamplerSpec& order);
+  /// One round. RoundTimes before the data set was read once are forgotten: they filled caches.
+  void measure(double seconds);
+  const std::vector<Stage>& stages() const { return stages_; }
+
+ private:
+  struct Sums {
+    data::StageTimes times;
+    double crc_s = 0, normalise_s = 0, stored_bytes = 0;
+    std::uint64_t rows = 0;
+  };
+  void take_row(std::uint64_t count, Sums& sums);
+  void add(const Sums& sums);
+
+  const data::DataSet& rows_;
+  data::RowReader reader_;
+  data::Sampler sampler_;
+  std::vector<std::uint8_t> image_, stored_;
+  std::vector<float> floats_;
+  std::vector<Stage> stages_;
+  std::uint64_t taken_ = 0;
+  std::uint32_t checksum_ = 0;
+};
+
+}  // namespace lockstep::app

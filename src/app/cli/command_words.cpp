@@ -1,0 +1,111 @@
+#include "app/cli/command_words.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/core.h>
+#include <CLI/CLI.hpp>
+
+#include "lockstep/base/edit_distance.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
+
+namespace lockstep::app {
+namespace {
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+/// "lockstep bench data"
+std::string full_name(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return (parent != nullptr ? full_name(*parent) + " " : "") + app.get_name();
+}
+
+void require_command(const CLI::App& app, const std::string& word) {
+  const std::vector<std::string> names = command_names(app);
+  const bool known = std::find(names.begin(), names.end(), word) != names.end();
+  require(known, fmt::format("{} has no command '{}'{} (its commands are {})", full_name(app), word,
+                             did_you_mean(word, names), join(names, ", ")));
+}
+
+/// The commands in these words must exist.
+void require_commands(const CLI::App& root, const std::vector<std::string>& words) {
+  const CLI::App* app = &root;
+  for (const std::string& word : words) {
+    if (word.starts_with('-') || command_names(*app).empty()) return;
+    require_command(*app, word);
+    app = app->get_subcommand(word);
+  }
+}
+
+/// The command that was given last: "data" of "bench data".
+const CLI::App& given_command(const CLI::App& root) {
+  const CLI::App* app = &root;
+  for (auto given = app->get_subcommands(); !given.empty(); given = app->get_subcommands())
+    app = given.front();
+  return *app;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+/// An option with this last part: --workers is --data.workers.
+std::string same_last_part(const std::string& name, const std::vector<std::string>& known) {
+  const std::string part = name.substr(name.find_last_of(".-") + 1);
+  for (const std::string& one : known)
+    if (one.substr(one.find_last_of(".-") + 1) == part && one.find('.') != one.npos) return one;
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> command_words(const CLI::App& root, int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.size() == 1 && words[0] == "version") words[0] = "--version";
+  if (!words.empty() && words[0] == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  require_commands(root, words);
+  return words;
+}
+
+std::vector<std::string> for_parser(const std::vector<std::string>& words) {
+  std::vector<std::string> reversed;
+  for (auto word = words.rbegin(); word != words.rend(); ++word) {
+    const bool empty = word->starts_with("--") && word->find('=') == word->size() - 1;
+    if (empty) reversed.emplace_back();
+    reversed.push_back(word->substr(0, word->size() - (empty ? 1 : 0)));
+  }
+  return reversed;
+}
+
+std::string describe_unexpected(const CLI::App& root, const std::vector<std::string>& words) {
+  const CLI::App& command = given_command(root);
+  const std::vector<std::string> left = root.remaining(true);
+  const auto first = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
+    return std::find(left.begin(), left.end(), word) != left.end();
+  });
+  const std::string word = first != words.end() ? *first : left.empty() ? "" : left.front();
+  const std::string who = full_name(command);
+  if (!word.starts_with("--"))
+    return fmt::format("'{}' was not expected; '{} --help' says what is", word, who);
+  const std::string name = word.substr(0, word.find('='));
+  const std::vector<std::string> known = option_names(command);
+  std::string hint = did_you_mean(name, known);
+  if (const std::string same = same_last_part(name, known); hint.empty() && !same.empty())
+    hint = fmt::format("; did you mean '{}'?", same);
+  if (hint.empty()) hint = fmt::format("; '{} --help' lists all", who);
+  return fmt::format("{} has no option {}{}", who, name, hint);
+}
+
+}  // namespace lockstep::app
