@@ -37,7 +37,7 @@ struct Forecast {
   std::size_t ranks = 0, nodes = 0, batch = 0;
   Interval step_ms, images_per_s, efficiency;
   Split split;
-  std::optional<double> epoch_hours, epoch_node_hours;           ///< if the rows are known
+  std::optional<double> epoch_hours, epoch_node_hours;                ///< if the rows are known
   std::optional<double> epochs, training_hours, training_node_hours;  ///< if the epochs are known
   std::string caution;
   double rows() const { return static_cast<double>(batch) / static_cast<double>(ranks); }

@@ -26,6 +26,7 @@ struct Sample {
   double spread_ms = 0;              ///< their robust standard deviation; 0: unknown
   /// Medians of the parts of a step. A benchmark on synthetic rows has no data and other parts.
   std::optional<observe::StepTimes> parts;
+  double mean_exposed_ms = 0;        ///< of a run: exposed communication, on average
   std::size_t epoch_rows = 0;        ///< of the training set; 0: unknown
   std::size_t gradient_numbers = 0;  ///< the network's learned numbers; 0: unknown
 

@@ -24,8 +24,8 @@ struct Analysis {
   std::string network, precision, machine;  ///< empty: unknown or mixed
   bool synthetic = false;                   ///< which measurements the points have
   std::vector<Point> points;
-  std::vector<Rejected> rejected;  ///< not used, and repetitions that are odd
-  std::optional<double> data_cost;  ///< real / synthetic time of equal configurations, median
+  std::vector<Rejected> rejected;        ///< not used, and repetitions that are odd
+  std::optional<double> data_cost;       ///< real / synthetic time of equal configurations, median
   std::optional<double> waits_for_data;  ///< the largest share of a step, if that is a tenth
   std::optional<Fit> fit;
   std::string why_no_fit;

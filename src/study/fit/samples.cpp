@@ -9,6 +9,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
+#include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/observe/binding.hpp"
@@ -47,6 +48,8 @@ void measure(std::vector<StepTimes> steps, const std::string& file, Sample& samp
         &StepTimes::exposed_comm_ms, &StepTimes::update_ms, &StepTimes::other_ms})
     parts.*part = median_of(steps, part);
   sample.parts = parts;
+  for (const StepTimes& one : steps)
+    sample.mean_exposed_ms += one.exposed_comm_ms / static_cast<double>(steps.size());
 }
 
 void take_start(const observe::StartRecord& start, Sample& sample) {
@@ -125,7 +128,8 @@ Sample read_run(const fs::path& folder) {
     }
     return true;
   };
-  observe::read_records(run.metrics(), take);
+  const observe::StrangeLines strange = observe::read_records(run.metrics(), take);
+  if (strange.count > 0) log::warn(describe(strange, run.metrics()));
   count_ranks(run, started, sample);
   measure(std::move(steps), run.metrics().string(), sample);
   require(sample.batch > 0 && sample.step_ms > 0,

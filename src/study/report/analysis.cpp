@@ -11,7 +11,7 @@
 namespace lockstep::study {
 namespace {
 
-std::string common(const std::vector<Sample>& samples, std::string Sample::* value) {
+std::string common(const std::vector<Sample>& samples, std::string Sample::*value) {
   std::string found;
   for (const Sample& sample : samples) {
     if ((sample.*value).empty()) continue;
@@ -21,7 +21,7 @@ std::string common(const std::vector<Sample>& samples, std::string Sample::* val
   return found;
 }
 
-std::size_t largest(const std::vector<Sample>& samples, std::size_t Sample::* value) {
+std::size_t largest(const std::vector<Sample>& samples, std::size_t Sample::*value) {
   std::size_t most = 0;
   for (const Sample& sample : samples) most = std::max(most, sample.*value);
   return most;
@@ -45,11 +45,11 @@ std::string percent(const Interval& share) {
 }
 
 std::string usl_text(const Usl& usl) {
-  std::string text =
-      fmt::format("universal scalability law: alpha {:.3g} ({:.2g} to {:.2g}), beta {:.3g} ({:.2g} "
-                  "to {:.2g}), {:.4g} images/s for one",
-                  usl.alpha.middle, usl.alpha.low, usl.alpha.high, usl.beta.middle, usl.beta.low,
-                  usl.beta.high, usl.gamma.middle);
+  std::string text = fmt::format(
+      "universal scalability law: alpha {:.3g} ({:.2g} to {:.2g}), beta {:.3g} ({:.2g} "
+      "to {:.2g}), {:.4g} images/s for one",
+      usl.alpha.middle, usl.alpha.low, usl.alpha.high, usl.beta.middle, usl.beta.low, usl.beta.high,
+      usl.gamma.middle);
   if (const std::optional<double> peak = usl.peak())
     text += fmt::format("; most images/s on {:.0f} ranks", *peak);
   return text;
@@ -74,9 +74,9 @@ std::vector<std::string> summaries_of(const Fit& fit, const FitSpec& spec) {
 
 void add_fit(const AnalysisSpec& spec, Analysis& analysis) {
   if (analysis.points.size() < std::max<std::size_t>(spec.fit.fewest, 3)) {
-    analysis.why_no_fit = fmt::format(
-        "too few: {} configuration(s) of ranks and batch are a table; a law needs {}",
-        analysis.points.size(), std::max<std::size_t>(spec.fit.fewest, 3));
+    analysis.why_no_fit =
+        fmt::format("too few: {} configuration(s) of ranks and batch are a table; a law needs {}",
+                    analysis.points.size(), std::max<std::size_t>(spec.fit.fewest, 3));
     return;
   }
   analysis.fit = fit_law(analysis.points, spec.fit);
@@ -92,8 +92,7 @@ Analysis analyse(const Samples& samples, const AnalysisSpec& spec) {
   analysis.precision = common(samples.good, &Sample::precision);
   analysis.machine = common(samples.good, &Sample::machine);
   std::vector<Sample> real, synthetic;
-  for (const Sample& sample : samples.good)
-    (sample.synthetic ? synthetic : real).push_back(sample);
+  for (const Sample& sample : samples.good) (sample.synthetic ? synthetic : real).push_back(sample);
   analysis.synthetic = real.empty() || (spec.synthetic && !synthetic.empty());
   analysis.data_cost = cost_of_data(points(real), points(synthetic));
   const std::vector<Sample>& used = analysis.synthetic ? synthetic : real;

@@ -81,7 +81,8 @@ std::vector<double> ticks(const Scale& scale) {
     for (double decade = std::pow(10, std::floor(std::log10(scale.y_low))); decade < scale.y_high;
          decade *= 10)
       for (const double digit : {1.0, 2.0, 5.0})
-        if ((digit == 1 || !wide) && decade * digit >= scale.y_low && decade * digit <= scale.y_high)
+        if ((digit == 1 || !wide) && decade * digit >= scale.y_low &&
+            decade * digit <= scale.y_high)
           values.push_back(decade * digit);
   } else {
     for (double value = 0; value <= scale.y_high + 1e-9; value += 0.25) values.push_back(value);
@@ -141,7 +142,7 @@ std::string spots_svg(const std::vector<Spot>& spots, const Scale& scale, const 
 /// The parts of a step, in the order of a bar from its foot.
 struct Part {
   const char* name;
-  double Split::* ms;
+  double Split::*ms;
   const char* colour;
 };
 constexpr Part parts[] = {

@@ -40,8 +40,8 @@ std::optional<double> EpochsCurve::at(double batch) const {
 }
 
 EpochsCurve reference_epochs() {
-  // mlcommons/logging, mlperf_logging/rcp_checker/training_4.0.0/rcps_resnet.json: means of 10 to 28
-  // runs each, with LARS.
+  // mlcommons/logging, mlperf_logging/rcp_checker/training_4.0.0/rcps_resnet.json: means of 10 to
+  // 28 runs each, with LARS.
   return {.source = "MLPerf's reference convergence points v4.0 (ResNet-50 v1.5 on ImageNet, LARS)",
           .goal = "75.9 % top-1",
           .points = {{1632, 35},

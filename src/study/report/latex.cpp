@@ -27,9 +27,7 @@ std::string tex(const std::string& text) {
 struct Latex {
   std::string text;
 
-  void operator()(const Heading& heading) {
-    text += "\n\\subsection{" + tex(heading.text) + "}\n";
-  }
+  void operator()(const Heading& heading) { text += "\n\\subsection{" + tex(heading.text) + "}\n"; }
   void operator()(const Paragraph& paragraph) { text += "\n" + tex(paragraph.text) + "\n"; }
   void operator()(const Items& items) {
     text += "\n\\begin{itemize}\n";

@@ -43,7 +43,8 @@ std::string what_is_asked(const Analysis& analysis, const Forecast& size, std::s
                         analysis.forecasts->epoch_rows, *size.epoch_hours, *size.epoch_node_hours);
   if (size.training_node_hours)
     text += fmt::format(
-        "A training of {:.1f} epochs takes {:.3g} hours and costs {:.3g} node-hours; for {} of them "
+        "A training of {:.1f} epochs takes {:.3g} hours and costs {:.3g} node-hours; for {} of "
+        "them "
         "we ask for {:.3g} node-hours, to which validation, checkpoints and start-up are to be "
         "added.",
         *size.epochs, *size.training_hours, *size.training_node_hours, trainings,
@@ -51,7 +52,7 @@ std::string what_is_asked(const Analysis& analysis, const Forecast& size, std::s
   return text;
 }
 
-std::vector<Band> bands(const Forecasts& all, Interval Forecast::* value) {
+std::vector<Band> bands(const Forecasts& all, Interval Forecast::*value) {
   std::vector<Band> list;
   for (const Forecast& size : all.sizes)
     list.push_back({static_cast<double>(size.ranks), size.*value});
@@ -75,17 +76,17 @@ Chart with_points(Chart chart, const Analysis& analysis, bool efficiency) {
 
 std::vector<Block> proposal_section(const Analysis& analysis, const AnalysisSpec& spec) {
   if (!analysis.forecasts || !analysis.forecasts->recommendation.size) return {};
-  return {Heading{"For the proposal"},
-          Paragraph{how_measured(analysis) + what_is_asked(analysis,
-                                                           *analysis.forecasts->recommendation.size,
-                                                           spec.trainings)}};
+  return {
+      Heading{"For the proposal"},
+      Paragraph{how_measured(analysis) +
+                what_is_asked(analysis, *analysis.forecasts->recommendation.size, spec.trainings)}};
 }
 
 std::vector<Block> figures_section(const Analysis& analysis) {
   if (!analysis.forecasts || analysis.forecasts->sizes.size() < 2) return {};
   const Forecasts& all = *analysis.forecasts;
-  const std::string series = all.strong ? fmt::format("batch {}", all.rows)
-                                        : fmt::format("{} rows a rank", all.rows);
+  const std::string series =
+      all.strong ? fmt::format("batch {}", all.rows) : fmt::format("{} rows a rank", all.rows);
   Chart rate{.title = "images/s over ranks", .y_name = "images/s", .log_y = true};
   rate.curve = bands(all, &Forecast::images_per_s);
   rate.dashed_name = "ideal";

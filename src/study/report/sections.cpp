@@ -29,7 +29,7 @@ std::string optional_digits(const std::optional<double>& value) {
   return value ? digits(*value) : "?";
 }
 
-std::vector<std::string> number_row(const Fit& fit, const char* name, double Law::* number,
+std::vector<std::string> number_row(const Fit& fit, const char* name, double Law::*number,
                                     const char* meaning) {
   const Interval interval = interval_of(fit, number);
   return {name, digits(interval.middle) + " ms", range(interval), meaning};
@@ -94,9 +94,10 @@ std::vector<Block> measured_section(const Analysis& analysis) {
                              analysis.synthetic ? " on synthetic data" : "", base.text());
   std::vector<Block> blocks = {Heading{"What was measured"}, grid};
   if (analysis.data_cost)
-    blocks.push_back(Paragraph{fmt::format("With real data a step takes {:.2f} times as long as "
-                                           "with synthetic data.",
-                                           *analysis.data_cost)});
+    blocks.push_back(
+        Paragraph{fmt::format("With real data a step takes {:.2f} times as long as "
+                              "with synthetic data.",
+                              *analysis.data_cost)});
   if (analysis.waits_for_data)
     blocks.push_back(Paragraph{fmt::format(
         "Warning: ranks waited for data for up to {} of a step, which no law of computing and "
@@ -131,8 +132,9 @@ std::vector<Block> law_section(const Analysis& analysis) {
   blocks.push_back(grid);
   std::string rest = fmt::format("Points scatter around it by {:.1f} %.", 100 * fit.scatter);
   if (!fit.has_alpha && !fit.has_wire)
-    rest += " The points call for no term of communication: what they lose with more ranks is the "
-            "rows of a rank getting fewer, or part of a.";
+    rest +=
+        " The points call for no term of communication: what they lose with more ranks is the "
+        "rows of a rank getting fewer, or part of a.";
   blocks.push_back(Paragraph{rest + " " + trust(analysis)});
   if (!odd.empty()) blocks.push_back(Items{odd});
   if (!analysis.summaries.empty()) {
@@ -152,13 +154,12 @@ std::vector<Block> forecast_section(const Analysis& analysis) {
   std::vector<std::string> cautions;
   for (const Forecast& size : all.sizes) {
     const auto share = [&](double ms) { return percent(ms / size.split.total()); };
-    grid.rows.push_back({std::to_string(size.ranks), std::to_string(size.nodes),
-                         std::to_string(size.batch), fmt::format("{:.4g}", size.rows()),
-                         digits(size.step_ms.middle), range(size.step_ms),
-                         digits(size.images_per_s.middle), percent(size.efficiency.middle),
-                         percent_range(size.efficiency), share(size.split.compute),
-                         share(size.split.fixed), share(size.split.exposed),
-                         share(size.split.jitter)});
+    grid.rows.push_back(
+        {std::to_string(size.ranks), std::to_string(size.nodes), std::to_string(size.batch),
+         fmt::format("{:.4g}", size.rows()), digits(size.step_ms.middle), range(size.step_ms),
+         digits(size.images_per_s.middle), percent(size.efficiency.middle),
+         percent_range(size.efficiency), share(size.split.compute), share(size.split.fixed),
+         share(size.split.exposed), share(size.split.jitter)});
     if (!size.caution.empty()) cautions.push_back("caution: " + size.caution);
   }
   grid.caption = fmt::format("{}; {} prediction intervals; efficiency relative to {}.",
