@@ -18,9 +18,9 @@ struct ForecastSpec {
   std::size_t rows = 0;            ///< of a rank, for weak scaling
   std::size_t ranks_per_node = 0;
   std::size_t epoch_rows = 0;
-  std::optional<EpochsCurve> epochs;
-  double efficiency = 0.7;           ///< the least that the recommended size has
-  std::optional<double> node_hours;  ///< the most that one training may cost
+  std::optional<EpochsCurve> epochs = {};
+  double efficiency = 0.7;                ///< the least that the recommended size has
+  std::optional<double> node_hours = {};  ///< the most that one training may cost
 };
 
 /// The measurement to which efficiency is relative: the best rate of a rank on the fewest ranks.

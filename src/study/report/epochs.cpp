@@ -90,7 +90,7 @@ EpochsCurve epochs_of_runs(const std::vector<std::string>& folders, double top1)
                                    run.metrics().string(), 100 * top1));
     reached[config.batch].push_back(static_cast<double>(epoch));
   }
-  EpochsCurve curve{.source = fmt::format("{} training(s) of our own", folders.size()),
+  EpochsCurve curve{.source = fmt::format("{} separate training(s)", folders.size()),
                     .goal = fmt::format("{:g} % top-1", 100 * top1),
                     .points = {}};
   for (auto& [batch, epochs] : reached)

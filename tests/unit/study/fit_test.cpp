@@ -100,7 +100,7 @@ TEST_CASE("from up to 32 ranks the law finds a step's time on 256", "[study]") {
   CHECK(interval(errors, 0.9).middle <= 0.05);
 }
 
-TEST_CASE("the law finds the numbers behind exact measurements", "[study]") {
+TEST_CASE("the law finds the numbers that exact measurements were made with", "[study]") {
   const Fit fit = fit_law(measured(known, 1, 0), {.replicates = 10, .buckets = 4, .jitter = 0.0});
   CHECK(fit.law.c_ms == Approx(known.c_ms).epsilon(1e-4));
   CHECK(fit.law.a_ms == Approx(known.a_ms).epsilon(1e-3));
