@@ -58,10 +58,13 @@ struct Fit {
   double most_rows() const;
 };
 
+/// Why no law can be fitted to these points; empty: one can.
+std::string why_no_fit(const std::vector<Point>& points, const FitSpec& spec);
+
 /// Least squares of log(time), with all terms >= 0. Latency and wire are only in the law when the
 /// points call for them (Akaike's criterion, corrected for few points). Points that contradict all
-/// others are named and left out. REQUIRES: points from points(). Throws InputError "too few" when
-/// there are fewer than spec.fewest, and when all have the same rows.
+/// others are named and left out. REQUIRES: points from points(). Throws InputError with
+/// why_no_fit().
 Fit fit_law(const std::vector<Point>& points, const FitSpec& spec);
 
 /// Where a new measurement of a step is expected, in ms.

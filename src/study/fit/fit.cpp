@@ -152,14 +152,23 @@ std::vector<Replicate> bootstrap(const std::vector<Observation>& observations, c
 
 }  // namespace
 
+std::string why_no_fit(const std::vector<Point>& points, const FitSpec& spec) {
+  const std::size_t fewest = std::max<std::size_t>(spec.fewest, 3);
+  if (points.size() < fewest)
+    return fmt::format(
+        "too few: {} configuration(s) of ranks and batch are a table; a law needs {}",
+        points.size(), fewest);
+  if (!rows_differ(points))
+    return fmt::format(
+        "all measurements have {:g} rows a rank: what grows with the rows cannot be "
+        "told from what does not. Measure other batches, too, on few ranks",
+        points.front().rows());
+  return "";
+}
+
 Fit fit_law(const std::vector<Point>& all, const FitSpec& spec) {
-  require(all.size() >= std::max<std::size_t>(spec.fewest, 3),
-          fmt::format("too few: {} configuration(s) of ranks and batch; a fit needs {}", all.size(),
-                      std::max<std::size_t>(spec.fewest, 3)));
-  require(rows_differ(all),
-          fmt::format("all measurements have {:g} rows a rank: what grows with the rows cannot be "
-                      "told from what does not. Measure other batches, too, on few ranks",
-                      all.front().rows()));
+  const std::string obstacle = why_no_fit(all, spec);
+  require(obstacle.empty(), obstacle);
   const Shape shape{.buckets = spec.buckets,
                     .backward = spec.backward,
                     .jitter = spec.jitter.value_or(usual_jitter(all))};

@@ -73,12 +73,8 @@ std::vector<std::string> summaries_of(const Fit& fit, const FitSpec& spec) {
 }
 
 void add_fit(const AnalysisSpec& spec, Analysis& analysis) {
-  if (analysis.points.size() < std::max<std::size_t>(spec.fit.fewest, 3)) {
-    analysis.why_no_fit =
-        fmt::format("too few: {} configuration(s) of ranks and batch are a table; a law needs {}",
-                    analysis.points.size(), std::max<std::size_t>(spec.fit.fewest, 3));
-    return;
-  }
+  analysis.why_no_fit = why_no_fit(analysis.points, spec.fit);
+  if (!analysis.why_no_fit.empty()) return;
   analysis.fit = fit_law(analysis.points, spec.fit);
   analysis.left_out = leave_out_largest(*analysis.fit, spec.fit);
   analysis.summaries = summaries_of(*analysis.fit, spec.fit);

@@ -101,7 +101,7 @@ std::string axes(const Chart& chart, const Scale& scale) {
   const double factor = std::pow(2, std::max(1.0, std::ceil(doublings / 7)));
   double value = chart.curve.empty() ? std::ceil(scale.x_low) : chart.curve.front().x;
   for (; value <= scale.x_high; value *= factor)
-    svg += text_at(scale.x(value), picture_height - bottom + 20, short_number(value));
+    svg += text_at(scale.x(value), picture_height - bottom + 20, fmt::format("{:.0f}", value));
   svg += text_at((left + picture_width - right) / 2, picture_height - 6, "ranks");
   svg += text_at(left, 20, chart.y_name, "start", "var(--ink, #1c2330)");
   return svg;
@@ -190,8 +190,13 @@ std::string bars_svg(const Bars& bars) {
           x - 0.35 * each, y, 0.7 * each, share * height, part.colour, part.name,
           bars.splits[i].*part.ms);
     }
-    svg += text_at(x, y - 5, fmt::format("{:.3g}", bars.splits[i].total()));
-    svg += text_at(x, picture_height - bottom + 20, short_number(bars.ranks[i]));
+    const double total_ms = bars.splits[i].total();
+    svg += text_at(x, y - 5,
+                   fmt::format("{:.{}f}", total_ms,
+                               total_ms < 10    ? 2
+                               : total_ms < 100 ? 1
+                                                : 0));
+    svg += text_at(x, picture_height - bottom + 20, fmt::format("{:.0f}", bars.ranks[i]));
   }
   double x = left;
   for (const Part& part : parts) {

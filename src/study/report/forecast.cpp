@@ -20,9 +20,11 @@ std::vector<Point> fitted_points(const Fit& fit) {
 
 std::vector<std::size_t> usual_ranks(const Fit& fit, std::size_t least, const Forecasts& of) {
   std::vector<std::size_t> ranks;
-  for (std::size_t n = least; n <= 8 * fit.most_ranks(); n *= 2)
-    if (!of.strong || n <= of.rows) ranks.push_back(n);
-  return ranks;
+  for (std::size_t n = least; n <= 8 * fit.most_ranks(); n *= 2) {
+    const double rows = static_cast<double>(of.rows) / static_cast<double>(of.strong ? n : 1);
+    if (rows >= 1 && caution(fit, rows, static_cast<double>(n)).empty()) ranks.push_back(n);
+  }
+  return ranks.empty() ? std::vector<std::size_t>{fit.most_ranks()} : ranks;
 }
 
 /// The batch of the longest strong series; else of the largest measurement.
@@ -87,30 +89,28 @@ std::string objection(const Forecast& size, const ForecastSpec& spec) {
   return "";
 }
 
-/// The fastest training without an objection; without epochs the most ranks.
+/// The fastest training without an objection; without epochs the most images/s.
 Recommendation recommend(const std::vector<Forecast>& sizes, const ForecastSpec& spec) {
   Recommendation best;
-  std::string first_objection;
   const auto faster = [](const Forecast& one, const Forecast& other) {
     if (one.training_hours && other.training_hours)
       return *one.training_hours < *other.training_hours;
     return one.images_per_s.middle > other.images_per_s.middle;
   };
-  for (const Forecast& size : sizes) {
-    if (const std::string why = objection(size, spec); !why.empty()) {
-      if (first_objection.empty()) first_objection = why;
-    } else if (!best.size || faster(size, *best.size)) {
-      best.size = size;
-    }
-  }
+  for (const Forecast& size : sizes)
+    if (objection(size, spec).empty() && (!best.size || faster(size, *best.size))) best.size = size;
   if (!best.size) {
-    best.why = "no size can be recommended: " + first_objection;
+    best.why = "no size can be recommended";
+    if (!sizes.empty()) best.why += ": " + objection(sizes.front(), spec);
     return best;
   }
   best.why = fmt::format("of the sizes with an efficiency of at least {:.0f} % it {}",
                          100 * spec.efficiency,
                          best.size->training_hours ? "ends a training first" : "is the fastest");
-  if (!first_objection.empty()) best.why += "; " + first_objection;
+  const auto larger = std::ranges::find_if(
+      sizes, [&](const Forecast& size) { return size.ranks > best.size->ranks; });
+  if (larger != sizes.end())
+    if (const std::string why = objection(*larger, spec); !why.empty()) best.why += "; " + why;
   return best;
 }
 

@@ -22,9 +22,9 @@ ul { padding-left: 1.2rem; }
 .figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
 figure { margin: 0; padding: .8rem; background: var(--panel); border-radius: 8px; }
 figure svg { width: 100%; height: auto; display: block; }
-figcaption, caption { color: var(--soft); font-size: .85rem; text-align: left; }
-caption { caption-side: bottom; padding-top: .4rem; }
-.wide { overflow-x: auto; margin: .8rem 0; }
+figcaption, .note { color: var(--soft); font-size: .85rem; }
+.note { margin-top: .4rem; }
+.wide { overflow-x: auto; margin: .8rem 0 0; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
@@ -57,7 +57,6 @@ struct Html {
   void operator()(const Grid& grid) {
     end_figures();
     text += "<div class=\"wide\" tabindex=\"0\">\n<table>\n";
-    if (!grid.caption.empty()) text += "<caption>" + escaped(grid.caption) + "</caption>\n";
     for (std::size_t i = 0; i < grid.rows.size(); ++i) {
       text += i == 0 ? "<thead><tr>" : "<tr>";
       const char* cell_name = i == 0 ? "th" : "td";
@@ -66,6 +65,8 @@ struct Html {
       text += i == 0 ? "</tr></thead>\n<tbody>\n" : "</tr>\n";
     }
     text += "</tbody>\n</table>\n</div>\n";
+    // Outside of what scrolls sideways, so that a phone wraps it.
+    if (!grid.caption.empty()) text += "<p class=\"note\">" + escaped(grid.caption) + "</p>\n";
   }
   void operator()(const Figure& figure) {
     if (!in_figures) text += "<div class=\"figures\">\n";

@@ -14,7 +14,7 @@ std::string how_measured(const Analysis& analysis) {
   std::size_t runs = 0, least = analysis.points.front().ranks;
   for (const Point& point : analysis.points) runs += point.times_ms.size();
   std::string text = fmt::format(
-      "We measured the time of a training step of {} in {} run(s) of {} configuration(s) on {} to "
+      "We measured the time of a step of {} in {} run(s) of {} configuration(s) on {} to "
       "{} ranks. ",
       subject(analysis), runs, analysis.points.size(), least, fit.most_ranks());
   text += fmt::format(
