@@ -116,7 +116,7 @@ std::string do_step(const fs::path& folder, const PlanSpec& plan, const Step& st
     return fmt::format("ended with status {}: {} ({})", status, last_line(log), log.string());
   if (const std::string wrong = incomplete(part, plan, step); !wrong.empty())
     return fmt::format("ended with status {}: {} ({})", status, wrong, log.string());
-  fs::remove_all(part / "checkpoints");  // of no use, and large
+  if (!step.synthetic) fs::remove_all(part / "checkpoints");  // of no use, and large
   fs::rename(part, result);
   return "";
 }

@@ -111,9 +111,9 @@ TEST_CASE("few measurements are a table and the words too few", "[study]") {
   samples.good.resize(4);
   const Analysis analysis = analyse(samples, a_spec());
   CHECK_FALSE(analysis.fit);
-  CHECK_THAT(fit_text(analysis), Contains("too few: 3 configuration") && Contains("efficiency"));
+  CHECK_THAT(fit_text(analysis), Contains("too few: 4 configuration") && Contains("efficiency"));
   CHECK_THAT(make_report(analysis, a_spec()).html, Contains("too few"));
-  CHECK(nlohmann::json::parse(analysis_json(analysis))["points"].size() == 3);
+  CHECK(nlohmann::json::parse(analysis_json(analysis))["points"].size() == 4);
 }
 
 TEST_CASE("markup in names stays text in each form of the report", "[study]") {
