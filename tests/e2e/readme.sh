@@ -108,6 +108,7 @@ for page in "${all[@]}"; do
     words=(${BASH_REMATCH[2]})
     [[ ${BASH_REMATCH[1]} == lockstep ]] || words=(train "${words[@]}")
     [[ ${words[0]} != bench ]] || words=("bench ${words[1]}" "${words[@]:2}")
+    [[ "${words[*]:0:2}" != scaling\ @(plan|run|fit|predict|report) ]] || words=("scaling ${words[1]}" "${words[@]:2}")
     mapfile -t options < <(printf '%s\n' "${words[@]:1}" | grep -E '^--')
     known "${words[0]}" "${options[@]}"
   done < <(pages commands "$repo/$page")

@@ -1,0 +1,67 @@
+#include "app/scaling/compare.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/table.hpp"
+#include "app/status.hpp"
+#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/study/points.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Compares each run with the one with the fewest ranks.
+Json compare(std::vector<study::Sample> runs) {
+  std::ranges::stable_sort(runs, {}, &study::Sample::ranks);
+  const study::Sample& least = runs.front();
+  Json list = Json::array();
+  for (const study::Sample& run : runs) {
+    const double speedup = run.images_per_s() / least.images_per_s();
+    const double ranks = static_cast<double>(run.ranks) / static_cast<double>(least.ranks);
+    list.push_back({{"run", run.name},
+                    {"ranks", run.ranks},
+                    {"nodes", run.nodes},
+                    {"batch", run.batch},
+                    {"steps", run.steps},
+                    {"step_ms", run.step_ms},
+                    {"images_per_s", run.images_per_s()},
+                    {"speedup", speedup},
+                    {"efficiency", speedup / ranks},
+                    {"exposed_comm_ms", run.mean_exposed_ms}});
+  }
+  return list;
+}
+
+std::string points_as_text(const Json& points) {
+  std::vector<std::vector<std::string>> rows{{"ranks", "nodes", "batch", "steps", "ms a step",
+                                              "exposed comm.", "images/s", "speed-up",
+                                              "efficiency"}};
+  for (const Json& point : points)
+    rows.push_back({point["ranks"].dump(), point["nodes"].dump(), point["batch"].dump(),
+                    point["steps"].dump(), fmt::format("{:.1f}", point["step_ms"].get<double>()),
+                    fmt::format("{:.1f}", point["exposed_comm_ms"].get<double>()),
+                    fmt::format("{:.0f}", point["images_per_s"].get<double>()),
+                    fmt::format("{:.2f}", point["speedup"].get<double>()),
+                    fmt::format("{:.0f} %", 100 * point["efficiency"].get<double>())});
+  return table(rows) +
+         "speed-up and efficiency are relative to the run with the fewest ranks; ms a step is the "
+         "median, without the first tenth";
+}
+
+}  // namespace
+
+int compare_runs(const std::vector<std::string>& runs, bool json) {
+  std::vector<study::Sample> samples;
+  for (const std::string& path : runs) samples.push_back(study::read_run(path));
+  const Json compared = compare(std::move(samples));
+  log::info(json ? json_text(compared, 2) : points_as_text(compared));
+  return status_done;
+}
+
+}  // namespace lockstep::app

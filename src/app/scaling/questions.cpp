@@ -1,0 +1,175 @@
+#include "app/scaling/questions.hpp"
+
+#include <fmt/core.h>
+
+#include <charconv>
+
+#include "app/cli/count_option.hpp"
+#include "app/status.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/study/report.hpp"
+
+namespace lockstep::app {
+namespace {
+
+/// What fit, predict and report have in common.
+struct Questions {
+  std::vector<std::string> paths;
+  study::ReadSpec read;
+  study::AnalysisSpec analysis;
+  bool json = false;
+
+  void add_to(Arguments app) {
+    app.add("path", paths, "studies, runs' folders, JSON of 'bench train', tables (.csv)")
+        .required();
+    app.add("--match", read.match, "only measurements whose name matches this regular expression")
+        .called("REGEX");
+    app.add_flag("--mixed", read.mixed, "allow different networks, precisions and machines");
+    app.add_flag("--synthetic", analysis.synthetic,
+                 "use the measurements without data, where there are both kinds");
+    add_count(app, "--fewest", analysis.fit.fewest, {3, 1000},
+              "fit a law to at least this many configurations");
+    app.add("--confidence", analysis.fit.confidence, "of the intervals")
+        .within(0.5, 0.99)
+        .shows_default();
+    add_count(app, "--buckets", analysis.fit.buckets, {1, 10000},
+              "parts in which gradients are reduced while backward runs");
+    app.add_taken(
+           "--jitter",
+           [this](const std::string& text) { analysis.fit.jitter = share_of(text, "--jitter"); },
+           "standard deviation of a rank's step, as a share; otherwise from the runs")
+        .called("SHARE");
+  }
+  static double share_of(const std::string& text, const char* option) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    require(error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= 1,
+            fmt::format("{}: '{}' is not a number from 0 to 1", option, text));
+    return value;
+  }
+  study::Analysis answer() const {
+    return study::analyse(study::read_samples(paths, read), analysis);
+  }
+};
+
+void add_sizes(Arguments app, study::ForecastSpec& forecast) {
+  app.add_taken(
+         "-N,--ranks",
+         [&forecast](const std::string& list) { forecast.ranks = counts_of(list, "--ranks"); },
+         "numbers of ranks; otherwise doubled up to 8 times the most measured")
+      .called("N,N,...");
+  add_count(app, "--batch", forecast.batch, {1, config::most_batch_rows},
+            "strong scaling: rows of a step, over all ranks");
+  add_count(app, "--batch-per-rank", forecast.rows, {1, config::most_batch_rows},
+            "weak scaling: rows of a step on each rank");
+  add_count(app, "--ranks-per-node", forecast.ranks_per_node, {1, 100000},
+            "otherwise as in the measurements");
+}
+
+struct ReportOptions : Questions {
+  std::string out, epochs, goal = "the accuracy";
+  std::vector<std::string> trainings;
+  double top1 = 0;
+
+  void take_epochs() {
+    require(epochs.empty() || trainings.empty(), "--epochs and --trained exclude each other");
+    require(trainings.empty() || top1 > 0, "--trained needs --top1, the accuracy that is wanted");
+    if (!epochs.empty()) analysis.forecast.epochs = study::read_epochs(epochs, goal);
+    if (!trainings.empty()) analysis.forecast.epochs = study::epochs_of_runs(trainings, top1 / 100);
+  }
+};
+
+void write_report_files(const std::filesystem::path& folder, const study::Report& report) {
+  make_directories(folder);
+  write_report(folder / "report.html", report.html);
+  write_report(folder / "report.md", report.markdown);
+  write_report(folder / "report.tex", report.latex);
+  for (const auto& [name, svg] : report.figures) write_report(folder / (name + ".svg"), svg);
+}
+
+/// Answers, and says so by its status when there was no law to answer from.
+int say(const study::Analysis& analysis, bool json, const std::string& text) {
+  log::info(json ? study::analysis_json(analysis) : text);
+  return analysis.fit ? status_done : status_bad_input;
+}
+
+}  // namespace
+
+std::vector<std::size_t> counts_of(const std::string& list, const char* option) {
+  std::vector<std::size_t> counts;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    counts.push_back(parse_count(list.substr(at, end - at), option, 1, 1 << 24));
+    at = end + 1;
+  }
+  return counts;
+}
+
+Command add_scaling_fit(Arguments scaling) {
+  auto options = std::make_shared<Questions>();
+  Arguments app = scaling.add_command(
+      "fit", "Fit the law of a step's time to measurements, and name those that contradict it");
+  options->add_to(app);
+  app.add_flag("--json", options->json, "print JSON");
+  return {app, [options](Launch&) {
+            const study::Analysis analysis = options->answer();
+            return say(analysis, options->json, study::fit_text(analysis));
+          }};
+}
+
+Command add_scaling_predict(Arguments scaling) {
+  auto options = std::make_shared<Questions>();
+  Arguments app = scaling.add_command("predict", "Predict speed and efficiency on other ranks");
+  options->add_to(app);
+  add_sizes(app, options->analysis.forecast);
+  app.add_flag("--json", options->json, "print JSON");
+  return {app, [options](Launch&) {
+            const study::Analysis analysis = options->answer();
+            return say(analysis, options->json, study::forecast_text(analysis));
+          }};
+}
+
+Command add_scaling_report(Arguments scaling) {
+  auto options = std::make_shared<ReportOptions>();
+  Arguments app = scaling.add_command(
+      "report",
+      "Write report.html, report.md and report.tex: what was measured, what to expect, what it "
+      "costs, which size to ask for, and the paragraph for a proposal");
+  options->add_to(app);
+  study::AnalysisSpec& analysis = options->analysis;
+  add_sizes(app, analysis.forecast);
+  app.add("--out", options->out, "the folder to write to").required();
+  add_count(app, "--epoch-rows", analysis.forecast.epoch_rows, {1, std::size_t{1} << 40},
+            "rows of an epoch; otherwise as in the runs");
+  app.add_flag("--imagenet", analysis.imagenet,
+               "epochs to accuracy from MLPerf's reference for ResNet-50 on ImageNet");
+  app.add("--epochs", options->epochs, "a table with the columns batch,epochs").called("FILE.csv");
+  app.add("--goal", options->goal, "what these epochs reach").shows_default();
+  app.add("--trained", options->trainings, "trainings of your own to take the epochs from");
+  app.add("--top1", options->top1, "the top-1 in % that they had to reach").within(0, 100);
+  app.add("--efficiency", analysis.forecast.efficiency, "the least of the recommended size")
+      .within(0, 1)
+      .shows_default();
+  app.add("--node-hours", analysis.forecast.node_hours, "the most that a training may cost");
+  add_count(app, "--trainings", analysis.trainings, {1, 1000000}, "how many the proposal asks for");
+  return {app, [options](Launch&) {
+            options->take_epochs();
+            const study::Analysis found = options->answer();
+            write_report_files(options->out, study::make_report(found, options->analysis));
+            log::info(fmt::format("{}: report.html report.md report.tex", options->out));
+            if (!found.fit) log::warn(found.why_no_fit);
+            return found.fit ? status_done : status_bad_input;
+          }};
+}
+
+void report_study(const std::string& folder) {
+  const study::AnalysisSpec spec;
+  const study::Analysis analysis = study::analyse(study::read_samples({folder}, {}), spec);
+  write_report_files(folder, study::make_report(analysis, spec));
+  log::info(study::fit_text(analysis));
+  log::info(fmt::format("{}: report.html report.md report.tex", folder));
+}
+
+}  // namespace lockstep::app

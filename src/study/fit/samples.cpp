@@ -1,0 +1,193 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/statistics.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/observe/binding.hpp"
+#include "lockstep/observe/records.hpp"
+#include "lockstep/study/points.hpp"
+#include "lockstep/train/run_directory.hpp"
+
+namespace lockstep::study {
+namespace {
+
+namespace fs = std::filesystem;
+using observe::StepTimes;
+
+/// The first steps allocate and warm up: skips a tenth of all, at least one.
+constexpr std::size_t warm_up(std::size_t steps) { return std::max<std::size_t>(1, steps / 10); }
+
+double median_of(const std::vector<StepTimes>& steps, double StepTimes::*part) {
+  std::vector<double> values;
+  for (const StepTimes& one : steps) values.push_back(one.*part);
+  return upper_median(std::move(values));
+}
+
+void measure(std::vector<StepTimes> steps, const std::string& file, Sample& sample) {
+  require(steps.size() >= 2,
+          fmt::format("{}: {} step(s) are too few to measure", file, steps.size()));
+  steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(warm_up(steps.size())));
+  std::vector<double> total_ms, distances_ms;
+  for (const StepTimes& one : steps) total_ms.push_back(one.total_ms());
+  sample.steps = steps.size();
+  sample.step_ms = upper_median(total_ms);
+  for (const double ms : total_ms) distances_ms.push_back(std::abs(ms - sample.step_ms));
+  sample.spread_ms = 1.4826 * upper_median(std::move(distances_ms));
+  StepTimes parts;
+  for (double StepTimes::*part :
+       {&StepTimes::data_ms, &StepTimes::forward_ms, &StepTimes::backward_ms,
+        &StepTimes::exposed_comm_ms, &StepTimes::update_ms, &StepTimes::other_ms})
+    parts.*part = median_of(steps, part);
+  sample.parts = parts;
+  for (const StepTimes& one : steps)
+    sample.mean_exposed_ms += one.exposed_comm_ms / static_cast<double>(steps.size());
+}
+
+void take_start(const observe::StartRecord& start, Sample& sample) {
+  sample.network = start.model;
+  sample.precision = start.precision;
+  sample.machine = join(start.devices, "; ");
+  sample.epoch_rows = start.rows;
+  sample.gradient_numbers = start.parameters;
+  if (start.batch > 0) sample.batch = start.batch;
+}
+
+void count_ranks(const train::RunDirectory& run, std::uint64_t started, Sample& sample) {
+  std::set<std::string> hosts;
+  const std::vector<observe::RankBinding> ranks = observe::read_bindings(run.binding());
+  for (const observe::RankBinding& rank : ranks) hosts.insert(rank.host);
+  require(!ranks.empty(), fmt::format("{}: has no ranks", run.binding().string()));
+  const std::uint64_t world =
+      std::max(started, static_cast<std::uint64_t>(std::max(ranks.front().world, 1)));
+  require(ranks.size() >= world, fmt::format("{}: {} of {} ranks are missing",
+                                             run.binding().string(), world - ranks.size(), world));
+  sample.ranks = ranks.size();
+  sample.nodes = hosts.size();
+}
+
+/// A member of a JSON object; throws InputError naming it.
+template <class Value>
+Value member(const nlohmann::json& json, const char* name, const std::string& file) {
+  try {
+    return json.at(name).get<Value>();
+  } catch (const nlohmann::json::exception&) {
+    throw InputError(
+        fmt::format("{}: it has no {}: not what 'lockstep bench train --json' writes", file, name));
+  }
+}
+
+bool is_run(const fs::path& path) { return fs::exists(train::RunDirectory(path).config()); }
+
+/// The measurements of a study's folder: complete ones; the others are still to be done.
+std::vector<fs::path> study_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "points"))
+    if (entry.path().extension() == ".json" ||
+        (entry.is_directory() && entry.path().extension().empty() && is_run(entry.path())))
+      files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files;
+}
+
+void append(Samples& all, Samples more) {
+  std::ranges::move(more.good, std::back_inserter(all.good));
+  std::ranges::move(more.rejected, std::back_inserter(all.rejected));
+}
+
+}  // namespace
+
+Sample read_run(const fs::path& folder) {
+  const train::RunDirectory run(folder);
+  require(is_run(folder), fmt::format("{}: there is no run", folder.string()));
+  Sample sample;
+  sample.name = folder.string();
+  config::Config config;
+  config::apply_toml(config, read_text(run.config()), run.config().string());
+  sample.network = config.model;
+  sample.batch = config.batch;
+  sample.micro_batches = config.accumulate;
+  std::vector<StepTimes> steps;
+  std::uint64_t started = 0;
+  const auto take = [&](const observe::Record& record) {
+    if (const auto* step = std::get_if<observe::StepRecord>(&record)) steps.push_back(step->times);
+    if (const auto* start = std::get_if<observe::StartRecord>(&record)) {
+      require(started == 0 || started == start->ranks,
+              fmt::format("{}: began with {} rank(s) and was resumed with {}: not one measurement",
+                          run.metrics().string(), started, start->ranks));
+      started = start->ranks;
+      take_start(*start, sample);
+    }
+    return true;
+  };
+  const observe::StrangeLines strange = observe::read_records(run.metrics(), take);
+  if (strange.count > 0) log::warn(describe(strange, run.metrics()));
+  count_ranks(run, started, sample);
+  measure(std::move(steps), run.metrics().string(), sample);
+  require(sample.batch > 0 && sample.step_ms > 0,
+          fmt::format("{}: has no measurements", folder.string()));
+  return sample;
+}
+
+Sample read_bench(const fs::path& file) {
+  const std::string name = file.string();
+  const nlohmann::json json = nlohmann::json::parse(read_text(file), nullptr, false);
+  require(json.is_object(), fmt::format("{}: is not JSON of 'lockstep bench train'", name));
+  Sample sample;
+  sample.name = name;
+  sample.synthetic = true;
+  sample.network = member<std::string>(json, "model", name);
+  sample.precision = member<std::string>(json, "precision", name);
+  sample.machine = member<std::string>(json, "backend", name);
+  sample.batch = member<std::size_t>(json, "batch", name);
+  sample.ranks = member<std::size_t>(json, "ranks", name);
+  sample.steps = member<std::size_t>(json, "steps", name);
+  sample.step_ms = member<double>(json, "step_ms", name);
+  require(sample.ranks > 0 && sample.batch > 0 && sample.step_ms > 0,
+          fmt::format("{}: has no measurements", name));
+  sample.parts = StepTimes{.forward_ms = member<double>(json, "forward_ms", name),
+                           .backward_ms = member<double>(json, "backward_ms", name),
+                           .exposed_comm_ms = member<double>(json, "exposed_comm_ms", name),
+                           .update_ms = member<double>(json, "update_ms", name)};
+  return sample;
+}
+
+Samples read_samples(const std::vector<std::string>& paths, const ReadSpec& spec) {
+  Samples all;
+  std::regex match;
+  try {
+    match.assign(spec.match);
+  } catch (const std::regex_error& error) {
+    throw InputError(
+        fmt::format("--match: '{}' is not a regular expression: {}", spec.match, error.what()));
+  }
+  const auto take = [&](Sample sample) {
+    if (spec.match.empty() || std::regex_search(sample.name, match))
+      all.good.push_back(std::move(sample));
+  };
+  const auto take_file = [&](const fs::path& file) {
+    take(file.extension() == ".json" ? read_bench(file) : read_run(file));
+  };
+  for (const std::string& path : paths) {
+    if (fs::is_directory(fs::path(path) / "points"))
+      std::ranges::for_each(study_files(path), take_file);
+    else if (fs::path(path).extension() == ".csv")
+      append(all, read_table(path, spec));
+    else
+      take_file(path);
+  }
+  require(!all.good.empty(), fmt::format("{}: no measurements{}", join(paths, ", "),
+                                         spec.match.empty() ? "" : " match " + spec.match));
+  if (!spec.mixed) require_alike(all.good);
+  return all;
+}
+
+}  // namespace lockstep::study

@@ -1,0 +1,191 @@
+#include "lockstep/study/run_study.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <spawn.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/owned.hpp"
+#include "lockstep/config/keys.hpp"
+#include "lockstep/study/points.hpp"
+
+extern char** environ;
+
+namespace lockstep::study {
+namespace {
+
+namespace fs = std::filesystem;
+using Descriptor = Owned<int, ::close, -1>;
+
+fs::path result_of(const fs::path& folder, const Step& step) {
+  return folder / "points" / (step.name() + (step.synthetic ? ".json" : ""));
+}
+
+/// Empty: another process has the step.
+std::optional<Descriptor> lock(const fs::path& folder, const Step& step) {
+  const fs::path file = folder / "points" / ("." + step.name() + ".lock");
+  Descriptor held(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  require(static_cast<bool>(held), fmt::format("{}: {}", file.string(), std::strerror(errno)));
+  // A file system without locks: then only one process may work on the study.
+  if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
+  return held;
+}
+
+/// Runs a command with its output in `log`; returns its status, or 128 + the signal that ended it.
+int run_command(const std::vector<std::string>& words, const fs::path& log) {
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  pid_t child = 0;
+  const int failed = ::posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  require(failed == 0, fmt::format("{}: {}", words.front(), std::strerror(failed)));
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::vector<std::string> launch_words(const PlanSpec& plan, Launcher launcher, std::size_t ranks) {
+  if (launcher == Launcher::mpirun)
+    return {"mpirun", "--bind-to", "none", "--oversubscribe", "-np", std::to_string(ranks)};
+  const std::size_t each = std::min(ranks, plan.ranks_per_node);
+  return {"srun",
+          "--mpi=pmix",
+          "--kill-on-bad-exit=1",
+          fmt::format("--cpus-per-task={}", plan.cpus_per_rank),
+          fmt::format("--nodes={}", (ranks + each - 1) / each),
+          fmt::format("--ntasks={}", ranks),
+          fmt::format("--ntasks-per-node={}", each)};
+}
+
+std::string last_line(const fs::path& log) {
+  std::string text = read_text(log), last;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    if (line.find("error") != std::string::npos || (last.empty() && !line.empty())) last = line;
+    at = end + 1;
+  }
+  return last;
+}
+
+/// Empty: the result is complete. Otherwise what is wrong with it.
+std::string incomplete(const fs::path& result, const PlanSpec& plan, const Step& step) {
+  try {
+    const Sample sample = step.synthetic ? read_bench(result) : read_run(result);
+    if (sample.ranks != step.ranks || sample.batch != step.batch)
+      return fmt::format("has {} ranks and batch {}", sample.ranks, sample.batch);
+    // A run's sample is without its warm-up.
+    if (sample.steps < plan.steps * 3 / 4) return fmt::format("has only {} steps", sample.steps);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Empty: done. Otherwise why not.
+std::string do_step(const fs::path& folder, const PlanSpec& plan, const Step& step,
+                    const RunSpec& spec) {
+  const fs::path result = result_of(folder, step), log = folder / "logs" / (step.name() + ".log");
+  const fs::path part = folder / "points" / (step.name() + ".part");
+  fs::remove_all(part);
+  std::vector<std::string> words = launch_words(plan, spec.launcher, step.ranks);
+  words.push_back(spec.program);
+  for (std::string& word : command_of(folder, plan, step, part.string()))
+    words.push_back(std::move(word));
+  const int status = run_command(words, log);
+  if (!fs::exists(part))
+    return fmt::format("ended with status {}: {} ({})", status, last_line(log), log.string());
+  if (const std::string wrong = incomplete(part, plan, step); !wrong.empty())
+    return fmt::format("ended with status {}: {} ({})", status, wrong, log.string());
+  if (!step.synthetic) fs::remove_all(part / "checkpoints");  // of no use, and large
+  fs::rename(part, result);
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> command_of(const fs::path& folder, const PlanSpec& plan, const Step& step,
+                                    const std::string& result) {
+  const fs::path toml = folder / "train.toml";
+  if (!step.synthetic)
+    return {"train", "--config", toml.string(), "--batch", std::to_string(step.batch),
+            "--out", result};
+  config::Config training;
+  config::apply_toml(training, read_text(toml), toml.string());
+  std::vector<std::string> words = {"bench", "train"};
+  const auto add = [&](const char* option, const std::string& value) {
+    words.insert(words.end(), {option, value});
+  };
+  for (const config::ConfigKey& key : config::config_keys())
+    if (key.name == "model" || key.name == "precision" || key.name == "backend" ||
+        key.name == "threads" || key.name == "recompute")
+      add(("--" + key.name).c_str(), key.get(training));
+  if (training.comm.bucket_mb > 0) add("--bucket-mb", fmt::format("{:g}", training.comm.bucket_mb));
+  if (training.comm.share_gpu) words.push_back("--share-gpu");
+  if (training.fuse_norms) words.push_back("--fuse-norms");
+  add("--batch", std::to_string(step.batch));
+  add("--steps", std::to_string(plan.steps));
+  add("--warm-up", std::to_string(plan.warm_up));
+  add("--image", std::to_string(plan.image));
+  add("--classes", std::to_string(plan.classes));
+  add("--json", result);
+  return words;
+}
+
+RunReport run_study(const fs::path& folder, const RunSpec& spec) {
+  const PlanSpec plan = read_plan(folder);
+  const std::vector<Step> steps = steps_of(plan);
+  require(spec.ranks == 0 || std::ranges::find(plan.ranks, spec.ranks) != plan.ranks.end(),
+          fmt::format(
+              "--only-ranks {}: the study is on {} ranks", spec.ranks,
+              join(std::vector<unsigned long long>(plan.ranks.begin(), plan.ranks.end()), ", ")));
+  make_directories(folder / "points");
+  make_directories(folder / "logs");
+  RunReport report;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i];
+    if (spec.ranks != 0 && step.ranks != spec.ranks) continue;
+    if (fs::exists(result_of(folder, step))) {
+      ++report.earlier;
+      continue;
+    }
+    const std::optional<Descriptor> held = lock(folder, step);
+    if (!held) {
+      ++report.elsewhere;
+      continue;
+    }
+    if (fs::exists(result_of(folder, step))) continue;  // by another process, meanwhile
+    const double began_s = now_s();
+    const std::string wrong = do_step(folder, plan, step, spec);
+    if (wrong.empty())
+      ++report.done;
+    else
+      report.failed.push_back(step.name() + " " + wrong);
+    log::info(fmt::format("{}/{} {}: {} ({})", i + 1, steps.size(), step.name(),
+                          wrong.empty() ? "done" : wrong, human_seconds(now_s() - began_s)));
+  }
+  report.missing = static_cast<std::size_t>(std::ranges::count_if(
+      steps, [&](const Step& step) { return !fs::exists(result_of(folder, step)); }));
+  return report;
+}
+
+}  // namespace lockstep::study

@@ -1,0 +1,114 @@
+#include <fmt/core.h>
+
+#include "study/report/document.hpp"
+
+namespace lockstep::study {
+namespace {
+
+constexpr const char* style = R"(
+:root { --ink: #1c2330; --soft: #5b6472; --line: #d9dee6; --page: #ffffff; --panel: #f6f8fa;
+  --first: #1f6fb2; --second: #e08214; --third: #b2322f; --fourth: #7a5195; color-scheme: light dark; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --soft: #a2abb9; --line: #39424f;
+  --page: #14181f; --panel: #1d232c; --first: #6db3f2; --second: #f5a94c; --third: #f0746f;
+  --fourth: #c49be0; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 70rem; color: var(--ink);
+  background: var(--page); font: 1rem/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 1rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.2rem; margin: 2.2rem 0 .6rem; padding-top: .8rem;
+  border-top: 1px solid var(--line); }
+p, li { max-width: 46rem; overflow-wrap: anywhere; }
+ul { padding-left: 1.2rem; }
+.figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
+figure { margin: 0; padding: .8rem; background: var(--panel); border-radius: 8px; }
+figure svg { width: 100%; height: auto; display: block; }
+figcaption, .note { color: var(--soft); font-size: .85rem; }
+.note { margin-top: .4rem; }
+.wide { overflow-x: auto; margin: .8rem 0 0; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .7rem; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
+th { color: var(--soft); font-weight: 600; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+)";
+
+struct Html {
+  std::string text;
+  bool in_figures = false;
+
+  void end_figures() {
+    if (in_figures) text += "</div>\n";
+    in_figures = false;
+  }
+  void operator()(const Heading& heading) {
+    end_figures();
+    text += "<h2>" + escaped(heading.text) + "</h2>\n";
+  }
+  void operator()(const Paragraph& paragraph) {
+    end_figures();
+    text += "<p>" + escaped(paragraph.text) + "</p>\n";
+  }
+  void operator()(const Items& items) {
+    end_figures();
+    text += "<ul>\n";
+    for (const std::string& item : items.items) text += "<li>" + escaped(item) + "</li>\n";
+    text += "</ul>\n";
+  }
+  void operator()(const Grid& grid) {
+    end_figures();
+    text += "<div class=\"wide\" tabindex=\"0\">\n<table>\n";
+    for (std::size_t i = 0; i < grid.rows.size(); ++i) {
+      text += i == 0 ? "<thead><tr>" : "<tr>";
+      const char* cell_name = i == 0 ? "th" : "td";
+      for (const std::string& cell : grid.rows[i])
+        text += fmt::format("<{0}>{1}</{0}>", cell_name, escaped(cell));
+      text += i == 0 ? "</tr></thead>\n<tbody>\n" : "</tr>\n";
+    }
+    text += "</tbody>\n</table>\n</div>\n";
+    // Outside of what scrolls sideways, so that a phone wraps it.
+    if (!grid.caption.empty()) text += "<p class=\"note\">" + escaped(grid.caption) + "</p>\n";
+  }
+  void operator()(const Figure& figure) {
+    if (!in_figures) text += "<div class=\"figures\">\n";
+    in_figures = true;
+    text += "<figure>\n" + figure.svg + "<figcaption>" + escaped(figure.caption) +
+            "</figcaption>\n</figure>\n";
+  }
+};
+
+}  // namespace
+
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) switch (c) {
+      case '&':
+        safe += "&amp;";
+        break;
+      case '<':
+        safe += "&lt;";
+        break;
+      case '>':
+        safe += "&gt;";
+        break;
+      case '"':
+        safe += "&quot;";
+        break;
+      default:
+        safe += c;
+    }
+  return safe;
+}
+
+std::string as_html(const Document& document) {
+  Html html;
+  html.text = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
+      escaped(document.title), style);
+  for (const Block& block : document.blocks) std::visit(html, block);
+  html.end_figures();
+  return html.text + "</body>\n</html>\n";
+}
+
+}  // namespace lockstep::study

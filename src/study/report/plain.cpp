@@ -1,0 +1,123 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "study/report/document.hpp"
+
+namespace lockstep::study {
+namespace {
+
+/// Characters, not bytes, of UTF-8.
+std::size_t width(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::vector<std::size_t> widths(const Grid& grid) {
+  std::vector<std::size_t> most(grid.rows.front().size(), 0);
+  for (const auto& row : grid.rows)
+    for (std::size_t i = 0; i < row.size(); ++i) most[i] = std::max(most[i], width(row[i]));
+  return most;
+}
+
+/// The cells, padded, with `between` between them.
+std::string row_of(const std::vector<std::string>& cells, const std::vector<std::size_t>& most,
+                   const char* between) {
+  std::string line;
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    line += (i == 0 ? "" : between) + cells[i] + std::string(most[i] - width(cells[i]), ' ');
+  return line;
+}
+
+/// Lines of at most 100 columns.
+std::string wrapped(const std::string& text, const std::string& indent = "") {
+  std::string lines;
+  std::size_t column = 0, at = 0;
+  while (at < text.size()) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    if (column > 0 && column + 1 + width(word) > 100) {
+      lines += "\n" + indent;
+      column = indent.size();
+    } else if (column > 0) {
+      lines += ' ';
+      ++column;
+    }
+    lines += word;
+    column += width(word);
+    at = end + 1;
+  }
+  return lines + "\n";
+}
+
+struct Text {
+  std::string text;
+  void operator()(const Heading& heading) { text += "\n" + heading.text + "\n"; }
+  void operator()(const Paragraph& paragraph) { text += wrapped(paragraph.text); }
+  void operator()(const Items& items) {
+    for (const std::string& item : items.items) text += "- " + wrapped(item, "  ");
+  }
+  void operator()(const Grid& grid) {
+    const std::vector<std::size_t> most = widths(grid);
+    for (const auto& row : grid.rows) {
+      std::string line = row_of(row, most, "  ");
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + "\n";
+    }
+    if (!grid.caption.empty()) text += wrapped("(" + grid.caption + ")");
+  }
+  void operator()(const Figure&) {}
+};
+
+/// What Markdown would take for markup.
+std::string literal(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '|' || c == '*' || c == '_' || c == '<' || c == '`') safe += '\\';
+    safe += c;
+  }
+  return safe;
+}
+
+struct Markdown {
+  std::string text;
+  void operator()(const Heading& heading) { text += "\n## " + literal(heading.text) + "\n"; }
+  void operator()(const Paragraph& paragraph) { text += "\n" + wrapped(literal(paragraph.text)); }
+  void operator()(const Items& items) {
+    text += "\n";
+    for (const std::string& item : items.items) text += "- " + wrapped(literal(item), "  ");
+  }
+  void operator()(const Grid& grid) {
+    Grid safe = grid;
+    for (auto& row : safe.rows)
+      for (std::string& cell : row) cell = literal(cell);
+    const std::vector<std::size_t> most = widths(safe);
+    text += "\n";
+    for (std::size_t i = 0; i < safe.rows.size(); ++i) {
+      text += "| " + row_of(safe.rows[i], most, " | ") + " |\n";
+      if (i > 0) continue;
+      for (const std::size_t columns : most) text += "| " + std::string(columns, '-') + " ";
+      text += "|\n";
+    }
+    if (!grid.caption.empty()) text += "\n" + wrapped(literal(grid.caption));
+  }
+  void operator()(const Figure& figure) {
+    text += fmt::format("\n![{}]({}.svg)\n", literal(figure.caption), figure.name);
+  }
+};
+
+}  // namespace
+
+std::string as_text(const Document& document) {
+  Text text{document.title + "\n"};
+  for (const Block& block : document.blocks) std::visit(text, block);
+  return text.text;
+}
+
+std::string as_markdown(const Document& document) {
+  Markdown markdown{"# " + literal(document.title) + "\n"};
+  for (const Block& block : document.blocks) std::visit(markdown, block);
+  return markdown.text;
+}
+
+}  // namespace lockstep::study

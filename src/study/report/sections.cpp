@@ -1,0 +1,203 @@
+#include "study/report/sections.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/join.hpp"
+
+namespace lockstep::study {
+namespace {
+
+/// Three digits, more for large numbers: "0.123", "12.3", "12345".
+std::string digits(double value) {
+  return value >= 1000 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
+}
+
+std::string range(const Interval& interval) {
+  return digits(interval.low) + " to " + digits(interval.high);
+}
+
+std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
+
+std::string percent_range(const Interval& share) {
+  return fmt::format("{:.0f} to {:.0f} %", 100 * share.low, 100 * share.high);
+}
+
+std::string optional_digits(const std::optional<double>& value) {
+  return value ? digits(*value) : "?";
+}
+
+std::vector<std::string> number_row(const Fit& fit, const char* name, double Law::*number,
+                                    const char* meaning) {
+  const Interval interval = interval_of(fit, number);
+  return {name, digits(interval.middle) + " ms", range(interval), meaning};
+}
+
+std::string trust(const Analysis& analysis) {
+  if (analysis.left_out.empty()) return "Too few points remain to test the law on its largest.";
+  std::vector<std::string> errors;
+  for (const LeftOut& one : analysis.left_out)
+    errors.push_back(fmt::format("{} ranks, batch {}: {:+.1f} % (measured {}, predicted {}, {})",
+                                 one.point.ranks, one.point.batch, 100 * one.error(),
+                                 digits(one.point.step_ms), digits(one.step_ms.middle),
+                                 range(one.step_ms)));
+  return "Without the largest, the law predicts them: " + join(errors, "; ") + " ms.";
+}
+
+std::vector<std::string> outliers(const Analysis& analysis) {
+  std::vector<std::string> list;
+  if (analysis.fit)
+    for (const Judged& one : analysis.fit->points)
+      if (one.outlier)
+        list.push_back(fmt::format(
+            "outlier: {} ranks, batch {}: {} ms, {:+.0f} % off the law of all others ({})",
+            one.point.ranks, one.point.batch, digits(one.point.step_ms), 100 * one.deviation(),
+            join(one.point.names, ", ")));
+  for (const Rejected& one : analysis.rejected)
+    list.push_back(fmt::format("not used: {}: {}", one.name, one.reason));
+  return list;
+}
+
+std::vector<std::string> measured_row(const Point& point, const Base& base) {
+  return {std::to_string(point.ranks),
+          point.nodes > 0 ? std::to_string(point.nodes) : "?",
+          std::to_string(point.batch),
+          fmt::format("{:.4g}", point.rows()),
+          std::to_string(point.times_ms.size()),
+          digits(point.step_ms),
+          point.has_exposed ? digits(point.exposed_ms) : "?",
+          digits(point.images_per_s()),
+          digits(point.rate()),
+          percent(point.rate() / base.rate())};
+}
+
+}  // namespace
+
+std::string subject(const Analysis& analysis) {
+  std::vector<std::string> parts;
+  for (const std::string* part : {&analysis.network, &analysis.precision})
+    if (!part->empty()) parts.push_back(*part);
+  std::string text = parts.empty() ? "training" : join(parts, ", ");
+  if (!analysis.machine.empty()) text += " on " + analysis.machine;
+  return text;
+}
+
+std::vector<Block> measured_section(const Analysis& analysis) {
+  const Base base = base_of(analysis.points);
+  Grid grid;
+  grid.rows = {{"ranks", "nodes", "batch", "rows a rank", "runs", "ms a step", "exposed comm.",
+                "images/s", "a rank", "efficiency"}};
+  for (const Point& point : analysis.points) grid.rows.push_back(measured_row(point, base));
+  grid.caption = fmt::format("Medians over runs{}. Efficiency is relative to {}.",
+                             analysis.synthetic ? " on synthetic data" : "", base.text());
+  std::vector<Block> blocks = {Heading{"What was measured"}, grid};
+  if (analysis.data_cost)
+    blocks.push_back(
+        Paragraph{fmt::format("With real data a step takes {:.2f} times as long as "
+                              "with synthetic data.",
+                              *analysis.data_cost)});
+  if (analysis.waits_for_data)
+    blocks.push_back(Paragraph{fmt::format(
+        "Warning: ranks waited for data for up to {} of a step, which no law of computing and "
+        "communication explains. More loader threads, or data nearer to the ranks, come first.",
+        percent(*analysis.waits_for_data))});
+  return blocks;
+}
+
+std::vector<Block> law_section(const Analysis& analysis) {
+  std::vector<Block> blocks = {Heading{"The law"}};
+  const std::vector<std::string> odd = outliers(analysis);
+  if (!analysis.fit) {
+    blocks.push_back(Paragraph{analysis.why_no_fit});
+    if (!odd.empty()) blocks.push_back(Items{odd});
+    return blocks;
+  }
+  const Fit& fit = *analysis.fit;
+  blocks.push_back(Paragraph{
+      "Time of a step = c b + a + exposed communication + jitter, for b rows on each rank."});
+  Grid grid;
+  grid.rows = {{"number", "value", percent(fit.confidence) + " interval", "meaning"},
+               number_row(fit, "c", &Law::c_ms, "for each row of a rank"),
+               number_row(fit, "a", &Law::a_ms, "for each step, whatever the rows")};
+  if (fit.has_alpha)
+    grid.rows.push_back(number_row(fit, "alpha", &Law::alpha_ms,
+                                   "latency of a bucket, for each doubling of the ranks"));
+  if (fit.has_wire)
+    grid.rows.push_back(number_row(fit, "wire", &Law::wire_ms, "all gradients over a link"));
+  if (fit.law.jitter > 0)
+    grid.rows.push_back({"jitter", fmt::format("{:.1f} %", 100 * fit.law.jitter), "measured",
+                         "spread of a rank's step"});
+  blocks.push_back(grid);
+  std::string rest = fmt::format("Points scatter around it by {:.1f} %.", 100 * fit.scatter);
+  if (!fit.has_alpha && !fit.has_wire)
+    rest +=
+        " The points call for no term of communication: what they lose with more ranks is the "
+        "rows of a rank getting fewer, or part of a.";
+  blocks.push_back(Paragraph{rest + " " + trust(analysis)});
+  if (!odd.empty()) blocks.push_back(Items{odd});
+  if (!analysis.summaries.empty()) {
+    blocks.push_back(Paragraph{
+        "Derived summaries. They know nothing of rows a rank, so do not extrapolate them:"});
+    blocks.push_back(Items{analysis.summaries});
+  }
+  return blocks;
+}
+
+std::vector<Block> forecast_section(const Analysis& analysis) {
+  if (!analysis.forecasts) return {};
+  const Forecasts& all = *analysis.forecasts;
+  Grid grid;
+  grid.rows = {{"ranks", "nodes", "batch", "rows a rank", "ms a step", "interval", "images/s",
+                "efficiency", "interval", "rows", "fixed", "exposed", "jitter"}};
+  std::vector<std::string> cautions;
+  for (const Forecast& size : all.sizes) {
+    const auto share = [&](double ms) { return percent(ms / size.split.total()); };
+    grid.rows.push_back(
+        {std::to_string(size.ranks), std::to_string(size.nodes), std::to_string(size.batch),
+         fmt::format("{:.4g}", size.rows()), digits(size.step_ms.middle), range(size.step_ms),
+         digits(size.images_per_s.middle), percent(size.efficiency.middle),
+         percent_range(size.efficiency), share(size.split.compute), share(size.split.fixed),
+         share(size.split.exposed), share(size.split.jitter)});
+    if (!size.caution.empty()) cautions.push_back("caution: " + size.caution);
+  }
+  grid.caption = fmt::format("{}; {} prediction intervals; efficiency relative to {}.",
+                             all.strong ? fmt::format("Strong scaling, batch {}", all.rows)
+                                        : fmt::format("Weak scaling, {} rows a rank", all.rows),
+                             percent(analysis.fit->confidence), all.base.text());
+  std::vector<Block> blocks = {Heading{"What to expect"}, grid};
+  if (!cautions.empty()) blocks.push_back(Items{cautions});
+  return blocks;
+}
+
+std::vector<Block> cost_section(const Analysis& analysis, const AnalysisSpec& spec) {
+  if (!analysis.forecasts) return {};
+  const Forecasts& all = *analysis.forecasts;
+  std::vector<Block> blocks = {Heading{"What it costs, and which size to ask for"}};
+  if (!all.sizes.empty() && all.sizes.front().epoch_node_hours) {
+    Grid grid;
+    grid.rows = {{"ranks", "nodes", "batch", "epoch, h", "epoch, node-h", "epochs", "training, h",
+                  "training, node-h"}};
+    for (const Forecast& size : all.sizes)
+      grid.rows.push_back({std::to_string(size.ranks), std::to_string(size.nodes),
+                           std::to_string(size.batch), optional_digits(size.epoch_hours),
+                           optional_digits(size.epoch_node_hours), optional_digits(size.epochs),
+                           optional_digits(size.training_hours),
+                           optional_digits(size.training_node_hours)});
+    grid.caption = "Steps only: validation, checkpoints and start-up come on top.";
+    if (spec.forecast.epochs || spec.imagenet) {
+      const EpochsCurve curve = spec.forecast.epochs.value_or(reference_epochs());
+      grid.caption += fmt::format(" Epochs to {} by {}.", curve.goal, curve.source);
+    }
+    blocks.push_back(grid);
+  }
+  const Recommendation& best = all.recommendation;
+  blocks.push_back(Paragraph{
+      best.size ? fmt::format("Recommended: {} rank(s) on {} node(s) with batch {}: {}.",
+                              best.size->ranks, best.size->nodes, best.size->batch, best.why)
+                : best.why + "."});
+  return blocks;
+}
+
+}  // namespace lockstep::study
