@@ -204,7 +204,7 @@ $(PCH).gch: $(PCH) $(BUILD)/flags
 -include $(PCH:.hpp=.d)
 $(foreach port,cuda nccl,$(BUILD)/obj/src/ports/$(port)/%.o): EXTRA = $(CUDA_CFLAGS)
 $(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
-$(BUILD)/obj/tests/emulated/%.o: EXTRA = $(NUMERIC) -I. $(CUDA_HEADERS)
+$(BUILD)/obj/tests/emulated/%.o: EXTRA = $(NUMERIC) -I. $(CUDA_HEADERS) -Wno-unknown-pragmas
 $(filter $(BUILD)/obj/src/ports/cuda/% $(BUILD)/obj/src/ports/nccl/% $(BUILD)/obj/tests/gpu/%,\
   $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
 $(foreach room,base comm ports/cpu ports/mpi,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(NUMERIC)
