@@ -93,7 +93,11 @@ CudaProgram::CudaProgram(const nn::Network& network, const backend::ProgramSpec&
 void CudaProgram::make_tapes() {
   for (std::size_t u = 0; u < runners_.size(); ++u) {
     Runner& runner = *runners_[u];
-    forward_.push_back(named({plan_.units[u].unit.name, [&runner] { runner.forward(); }, {}}));
+    const PlannedUnit& p = plan_.units[u];
+    forward_.push_back(named({p.unit.name,
+                              [&runner] { runner.forward(); },
+                              {},
+                              p.conv ? p.conv->forward->engine() : std::string()}));
   }
   if (!spec_.training) return;
   for (const bool accumulate : {false, true})
