@@ -152,7 +152,11 @@ done
 cp -r jobs/configs "$new/share/"
 [[ ! -d jobs/gpus ]] || cp -r jobs/gpus "$new/share/"
 cp tests/gpu/gpu-check "$new/gpu-check"
-cp tests/bench/torch_gpu.py tests/bench/torch_networks.py "$new/share/"
+cp tests/gpu/speed.bash tests/bench/torch_gpu.py tests/bench/torch_networks.py "$new/share/"
+
+# What it was made of, for reports from the machine that it is copied to.
+echo "bundle of $(git describe --always --dirty 2>/dev/null || echo sources without git)," \
+  "made $(date -u '+%Y-%m-%d %H:%M UTC')" >"$new/made"
 
 rm -rf "$folder"
 mv "$new" "$folder"

@@ -76,7 +76,18 @@ inline void __syncwarp(unsigned lanes = 0xffffffffu,
                        const std::source_location& where = std::source_location::current()) {
   lockstep::emulated::meet_warp(lanes, 0, 0, where);
 }
-inline void __threadfence_system() {}  // one thread runs at a time
+// One thread runs at a time.
+inline void __threadfence_system() {}
+inline void __threadfence() {}
+inline unsigned atomicInc(unsigned* place, unsigned last) {
+  const unsigned old = *place;
+  *place = old >= last ? 0 : old + 1;
+  return old;
+}
+template <class T>
+T __ldcg(const T* place) {
+  return *place;
+}
 template <class T>
 T __shfl_xor_sync(unsigned lanes, T value, int xor_lane,
                   const std::source_location& where = std::source_location::current()) {

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "tests/emulated/fixture.hpp"
+#include "tests/emulated/norm_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::cuda;
@@ -10,44 +10,9 @@ using namespace lockstep::test;
 
 namespace {
 
-constexpr float epsilon = 1e-5f, momentum = 0.1f;
-
 /// One row; channel counts that no warp or 16-byte access divides; several blocks along rows and
 /// channels.
 const Matrix shapes[] = {{1, 8}, {3, 24}, {130, 40}, {21, 264}, {4500, 8}};
-
-/// A batch norm: its slices, its channels' numbers and the scratch of its sums.
-struct Norm {
-  Norm(const Matrix& of, Storage storage)
-      : shape(of),
-        channels(static_cast<std::size_t>(of.channels)),
-        gamma(Storage::fp32, some_values(channels, 11)),
-        beta(Storage::fp32, some_values(channels, 12)),
-        running_mean(Storage::fp32, some_values(channels, 13)),
-        running_var(Storage::fp32, std::vector<double>(channels, 0.7)),
-        gradients(Storage::fp32, some_values(4 * channels, 14)),
-        numbers(Storage::fp32, norm_channel_arrays * channels),
-        scratch(Storage::fp32, norm_scratch(of, storage) / sizeof(float)) {}
-
-  NormParameters parameters() {
-    float* g = gradients.floats();
-    return {gamma.floats(),
-            beta.floats(),
-            running_mean.floats(),
-            running_var.floats(),
-            g,
-            g + channels,
-            g + 2 * channels,
-            g + 3 * channels,
-            epsilon,
-            momentum};
-  }
-  NormChannels per_channel() { return norm_channels(numbers.floats(), shape.channels); }
-
-  Matrix shape;
-  std::size_t channels;
-  Values gamma, beta, running_mean, running_var, gradients, numbers, scratch;
-};
 
 /// Mean and variance of each channel, in double.
 struct Moments {
@@ -63,15 +28,6 @@ struct Moments {
   std::vector<double> mean, variance;
 };
 
-/// The values of a channel are around 3, with a separate deviation for each channel.
-std::vector<double> input(const Matrix& shape, Storage storage) {
-  std::vector<double> x = some_values(shape.count(), 5);
-  for (std::size_t i = 0; i < x.size(); ++i)
-    x[i] =
-        3 + x[i] * (0.5 + static_cast<double>(i % static_cast<std::size_t>(shape.channels)) / 64);
-  return rounded(storage, x);
-}
-
 }  // namespace
 
 TEST_CASE("a batch's mean and deviation, every storage", "[kernel]") {
@@ -81,9 +37,9 @@ TEST_CASE("a batch's mean and deviation, every storage", "[kernel]") {
       const std::vector<double> x = input(shape, storage);
       const Values stored(storage, x);
       const Outputs got = in_every_order([&](cudaStream_t stream) {
-        Norm norm(shape, storage);
+        Norm norm(shape);
         norm_statistics(stored.data(), shape, storage, norm.parameters(), norm.per_channel(),
-                        norm.scratch.floats(), stream);
+                        norm.scratch(), stream);
         return Outputs{norm.numbers.read(), norm.gamma.read(), norm.beta.read()};
       });
       const Moments want(x, shape);
@@ -111,10 +67,10 @@ TEST_CASE("a channel whose mean is large compared with its deviation keeps its v
   for (double& v : x) v = 1000 + 0.01 * v;
   x = rounded(Storage::fp32, x);
   const Values stored(Storage::fp32, x);
-  Norm norm(shape, Storage::fp32);
+  Norm norm(shape);
   const CudaStream stream;
   norm_statistics(stored.data(), shape, Storage::fp32, norm.parameters(), norm.per_channel(),
-                  norm.scratch.floats(), stream.get());
+                  norm.scratch(), stream.get());
   const Moments want(x, shape);
   const std::vector<double> numbers = norm.numbers.read();
   check_near(std::span(numbers).subspan(4 * 8, 8), want.variance, 1e-4, "variance");
@@ -122,7 +78,7 @@ TEST_CASE("a channel whose mean is large compared with its deviation keeps its v
 
 TEST_CASE("the running statistics give the numbers of evaluation", "[kernel]") {
   const Matrix shape{2, 264};
-  Norm norm(shape, Storage::fp32);
+  Norm norm(shape);
   const CudaStream stream;
   norm_running(shape, norm.parameters(), norm.per_channel(), stream.get());
   const auto mean = norm.running_mean.read(), var = norm.running_var.read(),
@@ -147,7 +103,7 @@ TEST_CASE("scale and shift, with and without a sum and a ReLU; a NaN stays a NaN
           x.back() = NAN;
           const std::vector<double> s = rounded(storage, some_values(shape.count(), 7));
           const Values stored(storage, x), skip(storage, s);
-          Norm norm(shape, storage);
+          Norm norm(shape);
           const Outputs got = in_every_order([&](cudaStream_t stream) {
             norm_running(shape, norm.parameters(), norm.per_channel(), stream);
             Values y(storage, shape.count());
@@ -231,11 +187,11 @@ void check_backward(const Asked& asked, const Matrix& shape, Storage storage) {
   scalars.step.statistics_share = share;
   std::vector<double> before, gamma, beta;
   const Outputs got = in_every_order([&](cudaStream_t stream) {
-    Norm norm(shape, storage);
+    Norm norm(shape);
     before = norm.gradients.read(), gamma = norm.gamma.read(), beta = norm.beta.read();
     Values stored(storage, x), out(storage, y), first(storage, one), second(storage, other);
     norm_statistics(stored.data(), shape, storage, norm.parameters(), norm.per_channel(),
-                    norm.scratch.floats(), stream);
+                    norm.scratch(), stream);
     NormBackward op{};
     op.first = first.data();
     op.second = asked.two ? second.data() : nullptr;
@@ -244,7 +200,7 @@ void check_backward(const Asked& asked, const Matrix& shape, Storage storage) {
     op.mask = asked.mask;
     op.g = asked.keep ? first.data() : nullptr;  // as in a program: in place of the first one
     norm_gradients(op, shape, storage, norm.parameters(), norm.per_channel(), asked.accumulate,
-                   &scalars, norm.scratch.floats(), stream);
+                   &scalars, norm.scratch(), stream);
     norm_input_gradient(op, shape, storage, norm.per_channel(), stored.data(), stream);
     return Outputs{stored.read(), norm.gradients.read(), first.read()};
   });
@@ -282,10 +238,10 @@ TEST_CASE("a NaN spoils only its own channel's statistics", "[kernel]") {
     std::vector<double> x = input(shape, storage);
     x[20 * 16 + 5] = NAN;
     const Values stored(storage, x);
-    Norm norm(shape, storage);
+    Norm norm(shape);
     const CudaStream stream;
     norm_statistics(stored.data(), shape, storage, norm.parameters(), norm.per_channel(),
-                    norm.scratch.floats(), stream.get());
+                    norm.scratch(), stream.get());
     const std::vector<double> numbers = norm.numbers.read();
     for (std::size_t c = 0; c < 16; ++c) {
       INFO("channel " << c);
@@ -319,7 +275,7 @@ TEST_CASE("from a convolution's sums come the same numbers and gradients as from
     for (const bool accumulate : {false, true}) {
       const auto outputs = [&](bool from_sums) {
         return in_every_order([&](cudaStream_t stream) {
-          Norm norm(shape, storage);
+          Norm norm(shape);
           Values sums(Storage::fp32, forward), gradient_sums(Storage::fp32, backward);
           const NormParameters p = norm.parameters();
           const NormChannels n = norm.per_channel();
@@ -328,9 +284,8 @@ TEST_CASE("from a convolution's sums come the same numbers and gradients as from
             norm_gradients_of_sums(gradient_sums.floats(), shape, p, n, accumulate, &scalars,
                                    stream);
           } else {
-            norm_statistics(stored.data(), shape, storage, p, n, norm.scratch.floats(), stream);
-            norm_gradients(op, shape, storage, p, n, accumulate, &scalars, norm.scratch.floats(),
-                           stream);
+            norm_statistics(stored.data(), shape, storage, p, n, norm.scratch(), stream);
+            norm_gradients(op, shape, storage, p, n, accumulate, &scalars, norm.scratch(), stream);
           }
           const std::vector<double> numbers = norm.numbers.read();
           std::vector<double> halves;

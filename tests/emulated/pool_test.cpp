@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "ports/cuda/kernels/divider.cuh"
 #include "tests/emulated/fixture.hpp"
 
 using namespace lockstep;
@@ -17,7 +18,9 @@ Window window(std::size_t batch, int channels, int height, int width, int kernel
 }
 
 const Window windows[] = {window(2, 16, 11, 7, 3, 2, 1), window(3, 8, 8, 8, 3, 2, 1),
-                          window(1, 24, 5, 5, 2, 2, 0), window(2, 8, 1, 1, 3, 1, 1)};
+                          window(1, 24, 5, 5, 2, 2, 0),  window(2, 8, 1, 1, 3, 1, 1),
+                          window(1, 8, 9, 6, 3, 1, 1),   window(1, 8, 11, 8, 2, 3, 0),
+                          window(2, 24, 7, 9, 5, 2, 2)};
 
 std::size_t inputs(const Window& w) {
   return w.batch * static_cast<std::size_t>(w.height * w.width * w.channels);
@@ -106,6 +109,47 @@ TEST_CASE("max pooling's gradient goes where the largest was", "[kernel]") {
         for (std::size_t o = 0; o < count; ++o) want[sources[o]] += a[o] + (two ? b[o] : 0);
         check_near(got[0], want, 0, "dx");  // quarters: exact in every storage
       }
+}
+
+TEST_CASE("max pooling's gradient adds the windows in one order: the input's first place in each",
+          "[kernel]") {
+  for (const Window& w : windows) {
+    INFO(w.height << " x " << w.width << ", kernel " << w.kernel << ", stride " << w.stride);
+    const Storage storage = Storage::fp32;
+    const std::vector<double> x = coarse(inputs(w), 2);
+    const std::size_t count = outputs(w, w.channels);
+    const std::vector<double> a = rounded(storage, some_values(count, 3));
+    const Values stored(storage, x), first(storage, a);
+    const Outputs got = in_every_order([&](cudaStream_t stream) {
+      Values y(storage, count), dx(storage, x.size());
+      std::vector<std::uint8_t> index(count, 255);
+      max_pool(stored.data(), w, storage, y.data(), index.data(), stream);
+      max_pool_gradient(first.data(), nullptr, index.data(), w, storage, dx.data(), stream);
+      return Outputs{dx.read()};
+    });
+    // Outputs in reverse: an input is first in the last window that holds it.
+    const std::vector<std::size_t> sources = chosen(w, x);
+    std::vector<float> want(x.size());
+    for (std::size_t o = count; o-- > 0;) want[sources[o]] += static_cast<float>(a[o]);
+    for (std::size_t i = 0; i < want.size(); ++i)
+      REQUIRE(got[0][i] == static_cast<double>(want[i]));
+  }
+}
+
+TEST_CASE("a divider gives the quotient of every number below 2^31", "[kernel]") {
+  std::vector<int> divisors = {(1 << 30) - 1, 1 << 30, (1 << 30) + 1, 2147483647};
+  for (int d = 1; d < 3000; ++d) divisors.push_back(d);
+  std::size_t wrong = 0;
+  for (const int divisor : divisors) {
+    const Divider by(divisor);
+    const auto d = static_cast<unsigned>(divisor);
+    const unsigned last = 2147483647u / d;  // the largest quotient
+    for (const unsigned q : {0u, 1u, 2u, last / 3, last / 2, last - (last > 0), last})
+      for (const std::uint64_t n :
+           {std::uint64_t{q} * d, std::uint64_t{q} * d + d / 2, std::uint64_t{q} * d + d - 1})
+        if (n < 1u << 31) wrong += by.quotient(static_cast<unsigned>(n)) != n / d;
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("option A takes every second pixel, new channels around, and gives its gradient back",

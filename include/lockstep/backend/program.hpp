@@ -20,6 +20,7 @@ struct TapeStep {
   std::string name;
   std::function<void()> run;
   std::vector<std::size_t> final_slices;
+  std::string engine = {};  ///< of a library, which computes the step, as it names it; or empty
 };
 using Tape = std::vector<TapeStep>;
 

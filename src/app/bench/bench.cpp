@@ -29,7 +29,7 @@ struct TrainBenchOptions : StepOptions {
 };
 
 struct TapeTimes {
-  std::vector<std::string> names;
+  std::vector<std::string> names, engines;
   std::vector<double> medians_ms, last_ms;  ///< last_ms: of the last run alone
 };
 
@@ -56,6 +56,7 @@ TapeTimes time_tape(const TrainBenchOptions& options, backend::Backend& backend,
   TapeTimes times;
   for (std::size_t step = 0; step < tape.size(); ++step) {
     times.names.push_back(tape[step].name);
+    times.engines.push_back(tape[step].engine);
     times.medians_ms.push_back(upper_median(times_ms[step]));
     times.last_ms.push_back(times_ms[step].back());
   }
@@ -67,6 +68,7 @@ Json to_json(const TapeTimes& times, const std::optional<backend::Floor>& floor)
   Json list = Json::array();
   for (std::size_t step = 0; step < times.names.size(); ++step) {
     Json entry = {{"name", times.names[step]}, {"ms", times.medians_ms[step]}};
+    if (!times.engines[step].empty()) entry["engine"] = times.engines[step];
     if (floor) {
       const backend::StepFloor& best = floor->steps.at(step);
       check(best.name == times.names[step],
@@ -152,7 +154,8 @@ std::string line_of(const Json& step) {
         fmt::format("{:8.3f} at best, {:3.0f} %  {:9.2f} GFLOP  {:>9}  ",
                     step["floor_ms"].get<double>(), 100 * step["floor_ms"].get<double>() / ms,
                     step["flops"].get<double>() / 1e9, human_bytes(step["bytes"].get<double>()));
-  return line + step["name"].get<std::string>();
+  line += step["name"].get<std::string>();
+  return step.contains("engine") ? line + ": " + step["engine"].get<std::string>() : line;
 }
 
 void report(const TrainBenchOptions& options, const Json& json) {

@@ -72,6 +72,7 @@ CudaProgram::CudaProgram(const nn::Network& network, const backend::ProgramSpec&
       plan_(plan_program(network_, spec_, shares.planner)),
       input_(network_, spec_, device_),
       metrics_(sizeof(DeviceMetrics), "the metrics"),
+      tickets_(std::max<std::size_t>(plan_.tickets, 1) * sizeof(unsigned), "the sums' tickets"),
       context_{network_, spec_, plan_, parameters_, device_, input_} {
   check(parameters.precision() == spec.precision, "the parameters were made for another precision");
   require_room(shares.block.lacking(plan_.block) + shares.workspace.lacking(plan_.workspace),
@@ -81,8 +82,10 @@ CudaProgram::CudaProgram(const nn::Network& network, const backend::ProgramSpec&
   context_.block = block_->data();
   context_.workspace = workspace_->data();
   context_.metrics = metrics_.as<DeviceMetrics>();
-  check_cuda(cudaMemsetAsync(metrics_.data(), 0, metrics_.size(), context_.stream()),
-             "cudaMemsetAsync");
+  context_.tickets = tickets_.as<unsigned>();
+  for (const DeviceBuffer* zeros : {&metrics_, &tickets_})
+    check_cuda(cudaMemsetAsync(zeros->data(), 0, zeros->size(), context_.stream()),
+               "cudaMemsetAsync");
   for (std::size_t u = 0; u < plan_.units.size(); ++u) runners_.push_back(make_runner(context_, u));
   make_tapes();
 }
@@ -90,7 +93,11 @@ CudaProgram::CudaProgram(const nn::Network& network, const backend::ProgramSpec&
 void CudaProgram::make_tapes() {
   for (std::size_t u = 0; u < runners_.size(); ++u) {
     Runner& runner = *runners_[u];
-    forward_.push_back(named({plan_.units[u].unit.name, [&runner] { runner.forward(); }, {}}));
+    const PlannedUnit& p = plan_.units[u];
+    forward_.push_back(named({p.unit.name,
+                              [&runner] { runner.forward(); },
+                              {},
+                              p.conv ? p.conv->forward->engine() : std::string()}));
   }
   if (!spec_.training) return;
   for (const bool accumulate : {false, true})

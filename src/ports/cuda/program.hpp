@@ -65,7 +65,7 @@ class CudaProgram final : public backend::Program {
   ProgramPlan plan_;
   std::shared_ptr<DeviceBuffer> block_, workspace_;
   InputBatch input_;
-  DeviceBuffer metrics_;
+  DeviceBuffer metrics_, tickets_;
   Context context_;
   std::vector<std::unique_ptr<Runner>> runners_;
   backend::Tape forward_, backward_[2];

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "ports/cuda/kernels/vector.cuh"
 
@@ -33,13 +34,29 @@ __device__ inline int first_channel(int values) {
   return static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) * values;
 }
 
-/// Calls body(offset of the thread's channels) for each of the thread's rows.
-template <class Body>
-__device__ void each_row(const Matrix& shape, int channel, const Body& body) {
-  const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.y;
-  for (std::size_t row = static_cast<std::size_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-       row < shape.rows; row += step)
-    body(row * static_cast<std::size_t>(shape.channels) + static_cast<std::size_t>(channel));
+/// Calls use(offset of the thread's channels, what load(offset) returned) for each of the thread's
+/// rows, in order. The loads of `ahead` rows start before the first one is used: with one load in
+/// flight for each thread, a GPU waits for its memory most of the time.
+template <int ahead, class Load, class Use>
+__device__ void each_row(const Matrix& shape, int channel, const Load& load, const Use& use) {
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.y * channels;
+  const std::size_t end = shape.rows * channels;
+  std::size_t at = (static_cast<std::size_t>(blockIdx.x) * blockDim.y + threadIdx.y) * channels +
+                   static_cast<std::size_t>(channel);
+  std::invoke_result_t<Load, std::size_t> rows[ahead] = {};
+  for (; at + (ahead - 1) * step < end; at += ahead * step) {
+#pragma unroll
+    for (int k = 0; k < ahead; ++k) rows[k] = load(at + k * step);
+#pragma unroll
+    for (int k = 0; k < ahead; ++k) use(at + k * step, rows[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < ahead - 1; ++k)
+    if (at + k * step < end) rows[k] = load(at + k * step);
+#pragma unroll
+  for (int k = 0; k < ahead - 1; ++k)
+    if (at + k * step < end) use(at + k * step, rows[k]);
 }
 
 /// Sums v over the block's rows; the threads of row 0 get them. `shared`: N * block_threads floats.

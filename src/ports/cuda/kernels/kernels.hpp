@@ -15,7 +15,7 @@
 /// Our own kernels, as functions that put them into a stream. All pointers are device pointers.
 /// Values are [rows, channels] (rows = images x height x width), 16-byte aligned, with `channels` a
 /// multiple of 8; `Storage` says how they are stored, and the arithmetic is fp32. Sums are added in
-/// an order that depends on the shape alone: no atomics, the same bits each time.
+/// an order that depends on the shape alone: the same bits each time.
 namespace lockstep::cuda {
 
 enum class Storage { fp32, bf16, fp16 };
@@ -70,13 +70,18 @@ struct NormParameters {
   float epsilon, momentum;
 };
 
-/// Bytes of scratch for the sums of one batch norm.
-std::size_t norm_scratch(const Matrix& shape, Storage storage);
+/// Where the blocks that sum a batch norm meet. Kernels of one stream may share it.
+struct SumScratch {
+  void* lines;        ///< norm_scratch() bytes
+  unsigned* tickets;  ///< norm_tickets() of them: 0 at first, and after each kernel
+};
+std::size_t norm_scratch(const Matrix& shape);
+std::size_t norm_tickets(const Matrix& shape);
 
 /// Mean, deviation, scale and shift of the batch.
 void norm_statistics(const void* x, const Matrix& shape, Storage storage,
-                     const NormParameters& parameters, const NormChannels& channels, float* scratch,
-                     cudaStream_t stream);
+                     const NormParameters& parameters, const NormChannels& channels,
+                     const SumScratch& scratch, cudaStream_t stream);
 /// The same from the sums of x and of x * x, [2, channels], which a convolution has made.
 void norm_statistics_of_sums(const float* sums, const Matrix& shape,
                              const NormParameters& parameters, const NormChannels& channels,
@@ -109,7 +114,7 @@ struct NormBackward {
 /// numbers a, b, c. accumulate: adds to the existing gradients.
 void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage,
                     const NormParameters& parameters, const NormChannels& channels, bool accumulate,
-                    const DeviceScalars* scalars, float* scratch, cudaStream_t stream);
+                    const DeviceScalars* scalars, const SumScratch& scratch, cudaStream_t stream);
 /// The same, without g, from dgamma and dbeta, [2, channels], which a convolution has made.
 void norm_gradients_of_sums(const float* sums, const Matrix& shape,
                             const NormParameters& parameters, const NormChannels& channels,

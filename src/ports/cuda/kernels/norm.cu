@@ -5,30 +5,6 @@ namespace lockstep::cuda {
 
 namespace {
 
-// Any value of the channel is a good pivot, so take the first row: it is within a few deviations of
-// the mean, so no precision is lost where the mean is large.
-template <class T>
-__global__ void __launch_bounds__(block_threads)
-    statistics_kernel(const T* x, Matrix shape, float* scratch) {
-  constexpr int W = width<T>;
-  const int channel = first_channel(W);
-  float sums[2 * W] = {};
-  if (channel < shape.channels) {
-    float pivot[W], v[W];
-    load(x + channel, pivot);
-    each_row(shape, channel, [&](std::size_t at) {
-      load(x + at, v);
-#pragma unroll
-      for (int k = 0; k < W; ++k) {
-        const float d = v[k] - pivot[k];
-        sums[k] += d;
-        sums[W + k] += d * d;
-      }
-    });
-  }
-  store_sums<W>(shape, channel, sums, scratch);
-}
-
 __device__ void set_channel(const NormChannels& to, int c,
                             const backend::arithmetic::NormChannel& n) {
   to.mean[c] = n.mean;
@@ -48,17 +24,34 @@ __device__ void set_batch_channel(const NormChannels& to, int c,
       backend::arithmetic::norm_channel(m.mean, m.variance, p.gamma[c], p.beta[c], p.epsilon));
 }
 
+// Any value of the channel is a good pivot, so take the first row: it is within a few deviations of
+// the mean, so no precision is lost where the mean is large.
 template <class T>
-__global__ void __launch_bounds__(32 * finish_lanes)
-    finish_statistics_kernel(const T* x, Matrix shape, NormParameters p, NormChannels n,
-                             const float* scratch, unsigned lines) {
-  const int c = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
-  double sums[2];
-  add_lines(scratch, lines, shape.channels, c, sums);
-  if (threadIdx.y != 0 || c >= shape.channels) return;
-  const auto m = backend::arithmetic::moments(sums[0], sums[1], static_cast<double>(shape.rows),
-                                              to_float(x[c]));
-  set_batch_channel(n, c, m, p);
+__global__ void __launch_bounds__(block_threads, sum_blocks_each)
+    statistics_kernel(const T* x, Matrix shape, NormParameters p, NormChannels n, SumScratch to) {
+  constexpr int W = sum_width;
+  const int channel = first_channel(W);
+  float sums[2 * W] = {};
+  if (channel < shape.channels) {
+    float pivot[W];
+    load(x + channel, pivot);
+    each_row<64 / (W * sizeof(T))>(
+        shape, channel, [&](std::size_t at) { return access<W>(x + at); },
+        [&](std::size_t, const Pack<T, W>& row) {
+          float v[W];
+          unpack(row, v);
+#pragma unroll
+          for (int k = 0; k < W; ++k) {
+            const float d = v[k] - pivot[k];
+            sums[k] += d;
+            sums[W + k] += d * d;
+          }
+        });
+  }
+  sum_blocks(shape, channel, sums, to, [&](int c, double sum, double squares) {
+    const auto count = static_cast<double>(shape.rows);
+    set_batch_channel(n, c, backend::arithmetic::moments(sum, squares, count, to_float(x[c])), p);
+  });
 }
 
 __global__ void statistics_of_sums_kernel(const float* sums, Matrix shape, NormParameters p,
@@ -83,7 +76,7 @@ __global__ void running_kernel(int channels, NormParameters p, NormChannels n) {
 __device__ float relu(float v) { return v < 0 ? 0.f : v; }
 
 template <class T, bool with_skip>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, 3)
     apply_kernel(NormApply op, Matrix shape, NormChannels n) {
   constexpr int W = width<T>;
   const int channel = first_channel(W);
@@ -91,23 +84,31 @@ __global__ void __launch_bounds__(block_threads)
   const T* x = static_cast<const T*>(op.x);
   const T* skip = static_cast<const T*>(op.skip);
   T* y = static_cast<T*>(op.y);
-  float scale[W], shift[W], v[W], s[W];
+  float scale[W], shift[W];
+  load_floats(n.scale + channel, scale);
+  load_floats(n.shift + channel, shift);
+  struct Row {
+    Pack<T, W> x, skip;
+  };
+  each_row<with_skip ? 2 : 4>(
+      shape, channel,
+      [&](std::size_t at) {
+        Row row{access<W>(x + at), {}};
+        if constexpr (with_skip) row.skip = access<W>(skip + at);
+        return row;
+      },
+      [&](std::size_t at, const Row& row) {
+        float v[W], s[W];
+        unpack(row.x, v);
+        if constexpr (with_skip) unpack(row.skip, s);
 #pragma unroll
-  for (int k = 0; k < W; ++k) {
-    scale[k] = n.scale[channel + k];
-    shift[k] = n.shift[channel + k];
-  }
-  each_row(shape, channel, [&](std::size_t at) {
-    load(x + at, v);
-    if constexpr (with_skip) load(skip + at, s);
-#pragma unroll
-    for (int k = 0; k < W; ++k) {
-      v[k] = v[k] * scale[k] + shift[k];
-      if constexpr (with_skip) v[k] += s[k];
-      if (op.relu) v[k] = relu(v[k]);
-    }
-    store(y + at, v);
-  });
+        for (int k = 0; k < W; ++k) {
+          v[k] = v[k] * scale[k] + shift[k];
+          if constexpr (with_skip) v[k] += s[k];
+          if (op.relu) v[k] = relu(v[k]);
+        }
+        store(y + at, v);
+      });
 }
 
 }  // namespace
@@ -119,22 +120,22 @@ NormChannels norm_channels(float* memory, int channels) {
           array(5), array(6), array(7), halves,   halves + channels};
 }
 
-std::size_t norm_scratch(const Matrix& shape, Storage storage) {
-  std::size_t lines = 0;
-  with_type(storage, [&]<class T>(T) { lines = sum_columns<T>(shape).grid.x; });
-  return lines * 2 * static_cast<std::size_t>(shape.channels) * sizeof(float);
+std::size_t norm_scratch(const Matrix& shape) {
+  const auto sums = 2 * static_cast<std::size_t>(shape.channels);
+  return sums * (sum_lanes * sizeof(double) + sum_columns(shape).grid.x * sizeof(float));
+}
+
+std::size_t norm_tickets(const Matrix& shape) {
+  return std::size_t{sum_columns(shape).grid.y} * column_tickets;
 }
 
 void norm_statistics(const void* x, const Matrix& shape, Storage storage,
-                     const NormParameters& parameters, const NormChannels& channels, float* scratch,
-                     cudaStream_t stream) {
+                     const NormParameters& parameters, const NormChannels& channels,
+                     const SumScratch& scratch, cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
-    const T* values = static_cast<const T*>(x);
-    const Columns cut = sum_columns<T>(shape);
-    launch("statistics_kernel", statistics_kernel<T>, cut.grid, cut.block, stream, values, shape,
-           scratch);
-    launch("finish_statistics_kernel", finish_statistics_kernel<T>, finish_grid(shape),
-           finish_block(), stream, values, shape, parameters, channels, scratch, cut.grid.x);
+    const Columns cut = sum_columns(shape);
+    launch("statistics_kernel", statistics_kernel<T>, cut.grid, cut.block, stream,
+           static_cast<const T*>(x), shape, parameters, channels, scratch);
   });
 }
 

@@ -7,71 +7,53 @@ namespace lockstep::cuda {
 
 namespace {
 
-/// The gradient after the ReLU, for the values of one access.
-template <class T, Mask mask, bool two>
+/// The gradient after the ReLU, for the W values of one access.
+template <class T, int W, Mask mask, bool two>
 struct Gradient {
-  static constexpr int W = width<T>;
-  const T *first, *second, *y;
+  const T *x, *first, *second, *y;
   float scale[W], shift[W];
 
+  /// What it needs of one row, and x itself.
+  struct Row {
+    Pack<T, W> x, first, second, y;
+  };
+
   __device__ Gradient(const NormBackward& op, const NormChannels& n, int channel)
-      : first(static_cast<const T*>(op.first)),
+      : x(static_cast<const T*>(op.x)),
+        first(static_cast<const T*>(op.first)),
         second(static_cast<const T*>(op.second)),
         y(static_cast<const T*>(op.y)) {
     if constexpr (mask == Mask::from_x) {
-#pragma unroll
-      for (int k = 0; k < W; ++k) {
-        scale[k] = n.scale[channel + k];
-        shift[k] = n.shift[channel + k];
-      }
+      load_floats(n.scale + channel, scale);
+      load_floats(n.shift + channel, shift);
     }
   }
-  __device__ void at(std::size_t i, const float (&x)[W], float (&g)[W]) const {
-    load(first + i, g);
+  __device__ Row load(std::size_t at) const {
+    Row row{access<W>(x + at), access<W>(first + at), {}, {}};
+    if constexpr (two) row.second = access<W>(second + at);
+    if constexpr (mask == Mask::from_y) row.y = access<W>(y + at);
+    return row;
+  }
+  __device__ void from(const Row& row, float (&v)[W], float (&g)[W]) const {
+    unpack(row.x, v);
+    unpack(row.first, g);
     if constexpr (two) {
       float more[W];
-      load(second + i, more);
+      unpack(row.second, more);
 #pragma unroll
       for (int k = 0; k < W; ++k) g[k] += more[k];
     }
     if constexpr (mask != Mask::none) {
       float out[W];
-      if constexpr (mask == Mask::from_y) load(y + i, out);
+      if constexpr (mask == Mask::from_y) unpack(row.y, out);
 #pragma unroll
       for (int k = 0; k < W; ++k) {
-        if constexpr (mask == Mask::from_x) out[k] = x[k] * scale[k] + shift[k];
+        if constexpr (mask == Mask::from_x) out[k] = v[k] * scale[k] + shift[k];
         g[k] = out[k] > 0 ? g[k] : 0.f;
       }
     }
   }
 };
-
-template <class T, Mask mask, bool two>
-__global__ void __launch_bounds__(block_threads)
-    gradient_sums_kernel(NormBackward op, Matrix shape, NormChannels n, float* scratch) {
-  constexpr int W = width<T>;
-  const int channel = first_channel(W);
-  float sums[2 * W] = {};
-  if (channel < shape.channels) {
-    const T* x = static_cast<const T*>(op.x);
-    T* kept = static_cast<T*>(op.g);
-    const Gradient<T, mask, two> gradient(op, n, channel);
-    float mean[W], v[W], g[W];
-#pragma unroll
-    for (int k = 0; k < W; ++k) mean[k] = n.mean[channel + k];
-    each_row(shape, channel, [&](std::size_t at) {
-      load(x + at, v);
-      gradient.at(at, v, g);
-      if (kept) store(kept + at, g);
-#pragma unroll
-      for (int k = 0; k < W; ++k) {
-        sums[k] += g[k];
-        sums[W + k] += g[k] * (v[k] - mean[k]);
-      }
-    });
-  }
-  store_sums<W>(shape, channel, sums, scratch);
-}
 
 /// Sets the gradients from the sums of g and of g * (x - mean) over one channel.
 __device__ void set_gradients(int c, double sum_g, double sum_gx, double count,
@@ -92,14 +74,36 @@ __device__ void set_gradients(int c, double sum_g, double sum_gx, double count,
                                           backend::arithmetic::unbiased(n.variance[c], count));
 }
 
-__global__ void __launch_bounds__(32 * finish_lanes)
-    finish_gradients_kernel(Matrix shape, NormParameters p, NormChannels n, bool accumulate,
-                            const DeviceScalars* scalars, const float* scratch, unsigned lines) {
-  const int c = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
-  double sums[2];
-  add_lines(scratch, lines, shape.channels, c, sums);
-  if (threadIdx.y != 0 || c >= shape.channels) return;
-  set_gradients(c, sums[0], sums[1], static_cast<double>(shape.rows), p, n, accumulate, scalars);
+template <class T, Mask mask, bool two>
+__global__ void __launch_bounds__(block_threads, sum_blocks_each)
+    gradient_sums_kernel(NormBackward op, Matrix shape, NormParameters p, NormChannels n,
+                         bool accumulate, const DeviceScalars* scalars, SumScratch to) {
+  constexpr int W = sum_width;
+  const int channel = first_channel(W);
+  float sums[2 * W] = {};
+  if (channel < shape.channels) {
+    T* kept = static_cast<T*>(op.g);
+    using From = Gradient<T, W, mask, two>;
+    const From gradient(op, n, channel);
+    float mean[W];
+    load_floats(n.mean + channel, mean);
+    each_row<two || mask == Mask::from_y || sizeof(T) == 4 ? 2 : 3>(
+        shape, channel, [&](std::size_t at) { return gradient.load(at); },
+        [&](std::size_t at, const typename From::Row& row) {
+          float v[W], g[W];
+          gradient.from(row, v, g);
+          if (kept) store(kept + at, g);
+#pragma unroll
+          for (int k = 0; k < W; ++k) {
+            sums[k] += g[k];
+            sums[W + k] += g[k] * (v[k] - mean[k]);
+          }
+        });
+  }
+  sum_blocks(shape, channel, sums, to, [&](int c, double sum_g, double sum_gx) {
+    const auto count = static_cast<double>(shape.rows);
+    set_gradients(c, sum_g, sum_gx, count, p, n, accumulate, scalars);
+  });
 }
 
 __global__ void gradients_of_sums_kernel(const float* sums, Matrix shape, NormParameters p,
@@ -113,28 +117,27 @@ __global__ void gradients_of_sums_kernel(const float* sums, Matrix shape, NormPa
 }
 
 template <class T, Mask mask, bool two>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, 3)
     input_gradient_kernel(NormBackward op, Matrix shape, NormChannels n, T* dx) {
   constexpr int W = width<T>;
   const int channel = first_channel(W);
   if (channel >= shape.channels) return;
-  const T* x = static_cast<const T*>(op.x);
-  const Gradient<T, mask, two> gradient(op, n, channel);
-  float mean[W], a[W], b[W], c[W], v[W], g[W];
+  using From = Gradient<T, W, mask, two>;
+  const From gradient(op, n, channel);
+  float mean[W], a[W], b[W], c[W];
+  load_floats(n.mean + channel, mean);
+  load_floats(n.a + channel, a);
+  load_floats(n.b + channel, b);
+  load_floats(n.c + channel, c);
+  each_row<two && mask == Mask::from_x ? 1 : 2>(
+      shape, channel, [&](std::size_t at) { return gradient.load(at); },
+      [&](std::size_t at, const typename From::Row& row) {
+        float v[W], g[W];
+        gradient.from(row, v, g);
 #pragma unroll
-  for (int k = 0; k < W; ++k) {
-    mean[k] = n.mean[channel + k];
-    a[k] = n.a[channel + k];
-    b[k] = n.b[channel + k];
-    c[k] = n.c[channel + k];
-  }
-  each_row(shape, channel, [&](std::size_t at) {
-    load(x + at, v);
-    gradient.at(at, v, g);
-#pragma unroll
-    for (int k = 0; k < W; ++k) v[k] = g[k] * a[k] + ((v[k] - mean[k]) * b[k] + c[k]);
-    store(dx + at, v);
-  });
+        for (int k = 0; k < W; ++k) v[k] = g[k] * a[k] + ((v[k] - mean[k]) * b[k] + c[k]);
+        store(dx + at, v);
+      });
 }
 
 template <Mask mask>
@@ -161,16 +164,12 @@ void with_gradient(const NormBackward& op, Storage storage, const Body& body) {
 
 void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage,
                     const NormParameters& parameters, const NormChannels& channels, bool accumulate,
-                    const DeviceScalars* scalars, float* scratch, cudaStream_t stream) {
-  unsigned lines = 0;
+                    const DeviceScalars* scalars, const SumScratch& scratch, cudaStream_t stream) {
   with_gradient(op, storage, [&]<class T, Mask mask, class Two>(T, MaskOf<mask>, Two) {
-    const Columns cut = sum_columns<T>(shape);
-    lines = cut.grid.x;
+    const Columns cut = sum_columns(shape);
     launch("gradient_sums_kernel", gradient_sums_kernel<T, mask, Two::value>, cut.grid, cut.block,
-           stream, op, shape, channels, scratch);
+           stream, op, shape, parameters, channels, accumulate, scalars, scratch);
   });
-  launch("finish_gradients_kernel", finish_gradients_kernel, finish_grid(shape), finish_block(),
-         stream, shape, parameters, channels, accumulate, scalars, scratch, lines);
 }
 
 void norm_gradients_of_sums(const float* sums, const Matrix& shape,

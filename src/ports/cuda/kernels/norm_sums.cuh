@@ -2,16 +2,24 @@
 
 #include "ports/cuda/kernels/columns.cuh"
 
-/// The sums of batch norm's two passes. They are made in two levels: blocks sum rows in fp32 and
-/// each writes one line of sums; a second kernel adds those lines in double, in order.
+/// The sums of batch norm's two passes, each in one kernel. Blocks sum rows in fp32, and each
+/// writes one line of sums. The lines are dealt to at most 32 lanes; the last block of a lane to
+/// arrive adds its lines in double, in order, and the last block of all adds the lanes, in order.
+/// So the order of the sums does not depend on which block is last: atomics only count arrivals.
 namespace lockstep::cuda {
 
-// Fills an H200 (132 processors) four times, and limits what the second level reads.
-constexpr unsigned most_sum_blocks = 528;
+// Three blocks on each of an H200's 132 processors: all run at once. It limits what the next levels
+// read, too.
+constexpr unsigned sum_blocks_each = 3;
+constexpr unsigned most_sum_blocks = sum_blocks_each * 132;
 
-template <class T>
-Columns sum_columns(const Matrix& shape) {
-  return columns(shape, width<T>, 16, most_sum_blocks);
+// Values of one access, in every storage. The sums of more would take the registers in which the
+// next rows arrive from memory.
+constexpr int sum_width = 4;
+
+/// At least 4 rows a thread: they are loaded at once, and fewer would only make more lines.
+inline Columns sum_columns(const Matrix& shape) {
+  return columns(shape, sum_width, 4, most_sum_blocks);
 }
 
 template <class T>
@@ -19,49 +27,72 @@ Columns point_columns(const Matrix& shape) {
   return columns(shape, width<T>, 4, 1u << 20);
 }
 
-/// One line of sums: [2, channels].
-template <int W>
-__device__ void store_sums(const Matrix& shape, int channel, float (&sums)[2 * W], float* scratch) {
-  __shared__ float shared[2 * W * block_threads];
-  sum_rows(sums, shared);
-  if (threadIdx.y != 0 || channel >= shape.channels) return;
-  float* line = scratch + static_cast<std::size_t>(blockIdx.x) * 2 * shape.channels + channel;
-#pragma unroll
-  for (int k = 0; k < W; ++k) {
-    line[k] = sums[k];
-    line[shape.channels + k] = sums[W + k];
-  }
+constexpr unsigned sum_lanes = 32;
+constexpr unsigned column_tickets = sum_lanes + 1;  // for each block along y
+
+/// Whether this block is the last of `count` that come to the ticket; if so, it sees what the
+/// others wrote before. Leaves the ticket as it found it, at 0. All threads of the block call it.
+__device__ inline bool last_to_arrive(unsigned* ticket, unsigned count) {
+  __threadfence();  // what this thread has written is seen before the ticket is taken
+  __syncthreads();
+  const bool asks = threadIdx.x == 0 && threadIdx.y == 0;
+  const bool last = __syncthreads_or(asks && atomicInc(ticket, count - 1) == count - 1) != 0;
+  if (last) __threadfence();
+  return last;
 }
 
-constexpr unsigned finish_lanes = 32;
+/// The sum of `count` values at `from` that are `step` apart, in order.
+template <class T>
+__device__ double add_in_order(const T* from, unsigned count, std::size_t step) {
+  double sum = 0;
+#pragma unroll 8
+  for (unsigned i = 0; i < count; ++i, from += step)
+    sum += static_cast<double>(__ldcg(from));  // not from a cache that other blocks do not write to
+  return sum;
+}
 
-/// Adds the lines for one channel; the threads of row 0 get the two sums. Needs blocks of (32,
-/// finish_lanes) threads, with the thread's channel along x.
-__device__ inline void add_lines(const float* scratch, unsigned lines, int channels, int channel,
-                                 double (&sums)[2]) {
-  __shared__ double shared[2][finish_lanes][32];
-  double a = 0, b = 0;
-  if (channel < channels) {
-    for (unsigned l = threadIdx.y; l < lines; l += finish_lanes) {
-      const float* line = scratch + static_cast<std::size_t>(l) * 2 * channels + channel;
-      a += static_cast<double>(line[0]);
-      b += static_cast<double>(line[channels]);
+/// Adds the sums of all blocks, [2, sum_width] a thread. For each channel of its columns, the last
+/// block calls finish(channel, first sum, second sum) on one thread. All threads of the block call
+/// it.
+template <class Finish>
+__device__ void sum_blocks(const Matrix& shape, int channel, float (&sums)[2 * sum_width],
+                           const SumScratch& to, const Finish& finish) {
+  constexpr int W = sum_width;
+  alignas(double) __shared__ float shared[2 * W * block_threads];
+  sum_rows(sums, shared);
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  const unsigned blocks = gridDim.x, lanes = blocks < sum_lanes ? blocks : sum_lanes,
+                 lane = blockIdx.x % lanes;
+  const std::size_t size = 2 * channels;  // of a line
+  double* of_lanes = static_cast<double*>(to.lines);
+  float* lines = reinterpret_cast<float*>(of_lanes + lanes * size);
+  if (threadIdx.y == 0 && channel < shape.channels) {
+#pragma unroll
+    for (int k = 0; k < 2 * W; ++k) {
+      const std::size_t at = k < W ? channel + k : channels + channel + k - W;
+      if (blocks > lanes)
+        lines[blockIdx.x * size + at] = sums[k];
+      else
+        of_lanes[lane * size + at] = static_cast<double>(sums[k]);
     }
   }
-  shared[0][threadIdx.y][threadIdx.x] = a;
-  shared[1][threadIdx.y][threadIdx.x] = b;
-  __syncthreads();
-  if (threadIdx.y != 0) return;
-  sums[0] = sums[1] = 0;
-  for (unsigned l = 0; l < finish_lanes; ++l) {
-    sums[0] += shared[0][l][threadIdx.x];
-    sums[1] += shared[1][l][threadIdx.x];
+  // From here on, a thread has one sum: the first of the block's `width` channels, or the second.
+  const unsigned width = blockDim.x * W, thread = threadIdx.y * blockDim.x + threadIdx.x;
+  const std::size_t c = std::size_t{blockIdx.y} * width + thread % width;
+  const std::size_t at = thread / width * channels + c;
+  const bool has = thread < 2 * width && c < channels;
+  unsigned* tickets = to.tickets + blockIdx.y * column_tickets;
+  if (blocks > lanes) {
+    const unsigned of_lane = (blocks - lane + lanes - 1) / lanes;
+    if (!last_to_arrive(tickets + 1 + lane, of_lane)) return;
+    if (has)
+      of_lanes[lane * size + at] = add_in_order(lines + lane * size + at, of_lane, lanes * size);
   }
+  if (!last_to_arrive(tickets, lanes)) return;
+  double* both = reinterpret_cast<double*>(shared);
+  if (has) both[thread] = add_in_order(of_lanes + at, lanes, size);
+  __syncthreads();
+  if (has && thread < width) finish(static_cast<int>(c), both[thread], both[thread + width]);
 }
-
-inline dim3 finish_grid(const Matrix& shape) {
-  return dim3(static_cast<unsigned>(shape.channels + 31) / 32);
-}
-inline dim3 finish_block() { return dim3(32, finish_lanes); }
 
 }  // namespace lockstep::cuda

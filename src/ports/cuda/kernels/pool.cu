@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/error.hpp"
+#include "ports/cuda/kernels/divider.cuh"
 #include "ports/cuda/kernels/vector.cuh"
 
 // Each thread writes one 16-byte access of the output. It gathers instead of scattering, so it
@@ -8,64 +11,88 @@ namespace lockstep::cuda {
 
 namespace {
 
-/// The place of a thread's values: image, line, column, first channel.
+/// How the accesses of images [height, columns, channels] are dealt to threads: the blocks along y
+/// take images, the threads along x the accesses of one.
+struct Cut {
+  int height, columns, channels;
+  std::size_t images;
+  unsigned count;  ///< accesses of an image
+  Divider groups, across;
+
+  template <class T>
+  static Cut of(std::size_t images, int height, int columns, int channels) {
+    const int groups = channels / width<T>;
+    const std::size_t count = static_cast<std::size_t>(height) * static_cast<std::size_t>(columns) *
+                              static_cast<std::size_t>(groups);
+    check(count < std::size_t{1} << 31, "an image is too large for the GPU's kernels");
+    return {height,          columns,         channels, images, static_cast<unsigned>(count),
+            Divider(groups), Divider(columns)};
+  }
+  /// Whole warps, but not more than a small image needs.
+  dim3 block() const { return std::min((count + 31) / 32 * 32, block_threads); }
+  dim3 grid() const {
+    return {blocks_for(count), static_cast<unsigned>(std::clamp<std::size_t>(images, 1, 65535))};
+  }
+};
+
+/// The place of a thread's values in an image: line, column, first channel.
 struct Place {
-  int image, y, x, channel;
+  int y, x, channel;
 };
 
 template <class T>
-__device__ Place place_of(std::size_t i, int height, int columns, int channels) {
-  const int groups = channels / width<T>;
-  Place p{};
-  p.channel = static_cast<int>(i % groups) * width<T>;
-  i /= groups;
-  p.x = static_cast<int>(i % columns);
-  i /= columns;
-  p.y = static_cast<int>(i % height);
-  p.image = static_cast<int>(i / height);
-  return p;
+__device__ Place place_of(const Cut& cut, unsigned i) {
+  const unsigned pixel = cut.groups.quotient(i), y = cut.across.quotient(pixel);
+  return {static_cast<int>(y), static_cast<int>(pixel - y * cut.across.divisor),
+          static_cast<int>(i - pixel * cut.groups.divisor) * width<T>};
 }
 
-__device__ std::size_t offset(int image, int y, int x, int height, int columns, int channels,
-                              int channel) {
-  return ((static_cast<std::size_t>(image) * height + y) * columns + x) * channels + channel;
+/// Calls body(image, place, offset of the values) for this thread's access of each image that its
+/// block takes.
+template <class T, class Body>
+__device__ void each_image(const Cut& cut, const Body& body) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= cut.count) return;
+  const Place place = place_of<T>(cut, i);
+  for (std::size_t image = blockIdx.y; image < cut.images; image += gridDim.y)
+    body(image, place, (image * cut.count + i) * width<T>);
 }
 
-/// The number of accesses in a tensor.
+__device__ std::size_t offset(std::size_t image, int y, int x, int height, int columns,
+                              int channels, int channel) {
+  const int pixel = y * columns + x;  // below 2^31: Cut has checked it
+  return image * (static_cast<std::size_t>(height) * columns * channels) +
+         static_cast<std::size_t>(pixel) * channels + channel;
+}
+
 template <class T>
-std::size_t accesses(std::size_t images, int height, int columns, int channels) {
-  return images * static_cast<std::size_t>(height) * static_cast<std::size_t>(columns) *
-         static_cast<std::size_t>(channels / width<T>);
-}
-
-template <class T>
-__global__ void max_pool_kernel(const T* x, Window w, std::size_t count, T* y,
-                                std::uint8_t* index) {
+__global__ void max_pool_kernel(const T* x, Window w, Cut cut, T* y, std::uint8_t* index) {
   constexpr int W = width<T>;
-  const std::size_t i = thread_index();
-  if (i >= count) return;
-  const Place p = place_of<T>(i, w.out_height, w.out_width, w.channels);
-  float best[W], v[W];
-  Pack<std::uint8_t, W> where{};
-  for (int k = 0; k < W; ++k) best[k] = -INFINITY;
-  bool first = true;
-  for (int ky = 0; ky < w.kernel; ++ky) {
-    const int in_y = p.y * w.stride - w.padding + ky;
-    if (in_y < 0 || in_y >= w.height) continue;
-    for (int kx = 0; kx < w.kernel; ++kx) {
-      const int in_x = p.x * w.stride - w.padding + kx;
-      if (in_x < 0 || in_x >= w.width) continue;
-      load(x + offset(p.image, in_y, in_x, w.height, w.width, w.channels, p.channel), v);
-      for (int k = 0; k < W; ++k) {
-        if (!first && !(v[k] > best[k] || isnan(v[k]))) continue;  // a NaN stays a NaN
-        best[k] = v[k];
-        where.v[k] = static_cast<std::uint8_t>(ky * w.kernel + kx);
+  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
+    const int top = p.y * w.stride - w.padding, left = p.x * w.stride - w.padding;
+    const int first_y = std::max(0, -top), last_y = std::min(w.kernel, w.height - top);
+    const int first_x = std::max(0, -left), last_x = std::min(w.kernel, w.width - left);
+    float best[W], v[W];
+    Pack<std::uint8_t, W> where{};
+    for (int k = 0; k < W; ++k) best[k] = -INFINITY;
+    bool first = true;
+    for (int ky = first_y; ky < last_y; ++ky) {
+      const T* from =
+          x + offset(image, top + ky, left + first_x, w.height, w.width, w.channels, p.channel);
+#pragma unroll 3
+      for (int kx = first_x; kx < last_x; ++kx, from += w.channels) {
+        load(from, v);
+        for (int k = 0; k < W; ++k) {
+          if (!first && !(v[k] > best[k] || isnan(v[k]))) continue;  // a NaN stays a NaN
+          best[k] = v[k];
+          where.v[k] = static_cast<std::uint8_t>(ky * w.kernel + kx);
+        }
+        first = false;
       }
-      first = false;
     }
-  }
-  store(y + i * W, best);
-  *reinterpret_cast<Pack<std::uint8_t, W>*>(index + i * W) = where;
+    store(y + to, best);
+    *reinterpret_cast<Pack<std::uint8_t, W>*>(index + to) = where;
+  });
 }
 
 template <class T>
@@ -75,90 +102,97 @@ __device__ void add_from(const T* from, std::size_t at, float (&sum)[width<T>]) 
   for (int k = 0; k < width<T>; ++k) sum[k] += v[k];
 }
 
-template <class T>
-__global__ void max_pool_gradient_kernel(const T* first, const T* second, const std::uint8_t* index,
-                                         Window w, std::size_t count, T* dx) {
-  constexpr int W = width<T>;
-  const std::size_t i = thread_index();
-  if (i >= count) return;
-  const Place p = place_of<T>(i, w.height, w.width, w.channels);
-  float sum[W] = {};
-  for (int ky = 0; ky < w.kernel; ++ky) {
-    const int down = p.y + w.padding - ky;  // out_y * stride
-    if (down < 0 || down % w.stride != 0 || down / w.stride >= w.out_height) continue;
-    for (int kx = 0; kx < w.kernel; ++kx) {
-      const int right = p.x + w.padding - kx;
-      if (right < 0 || right % w.stride != 0 || right / w.stride >= w.out_width) continue;
-      const std::size_t at = offset(p.image, down / w.stride, right / w.stride, w.out_height,
-                                    w.out_width, w.channels, p.channel);
-      float g[W] = {};
-      add_from(first, at, g);
-      if (second) add_from(second, at, g);
-      const auto where = *reinterpret_cast<const Pack<std::uint8_t, W>*>(index + at);
-      for (int k = 0; k < W; ++k)
-        if (where.v[k] == ky * w.kernel + kx) sum[k] += g[k];
-    }
-  }
-  store(dx + i * W, sum);
+/// The outputs along one axis whose windows hold an input, the last one first.
+struct Span {
+  int first, last;
+};
+__device__ Span outputs_of(int input, const Window& w, int outputs, const Divider& stride) {
+  const int end = input + w.padding;  // minus the place in the window: output * stride
+  const int begin = std::max(0, end - w.kernel + 1) + w.stride - 1;
+  return {std::min(static_cast<int>(stride.quotient(static_cast<unsigned>(end))), outputs - 1),
+          static_cast<int>(stride.quotient(static_cast<unsigned>(begin)))};
 }
 
 template <class T>
-__global__ void subsample_kernel(const T* x, Window w, int out_channels, std::size_t count, T* y) {
-  const std::size_t i = thread_index();
-  if (i >= count) return;
-  const Place p = place_of<T>(i, w.out_height, w.out_width, out_channels);
-  const int channel = p.channel - (out_channels - w.channels) / 2;
-  float v[width<T>] = {};
-  if (channel >= 0 && channel < w.channels)
-    load(
-        x + offset(p.image, p.y * w.stride, p.x * w.stride, w.height, w.width, w.channels, channel),
-        v);
-  store(y + i * width<T>, v);
+__global__ void max_pool_gradient_kernel(const T* first, const T* second, const std::uint8_t* index,
+                                         Window w, Cut cut, Divider stride, T* dx) {
+  constexpr int W = width<T>;
+  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
+    const Span lines = outputs_of(p.y, w, w.out_height, stride);
+    const Span columns = outputs_of(p.x, w, w.out_width, stride);
+    float sum[W] = {};
+    for (int y = lines.first; y >= lines.last; --y) {
+      const int ky = p.y + w.padding - y * w.stride;
+#pragma unroll 2
+      for (int x = columns.first; x >= columns.last; --x) {
+        const int kx = p.x + w.padding - x * w.stride;
+        const std::size_t at =
+            offset(image, y, x, w.out_height, w.out_width, w.channels, p.channel);
+        float g[W] = {};
+        add_from(first, at, g);
+        if (second) add_from(second, at, g);
+        const auto where = access<W>(index + at);
+        for (int k = 0; k < W; ++k)
+          if (where.v[k] == ky * w.kernel + kx) sum[k] += g[k];
+      }
+    }
+    store(dx + to, sum);
+  });
+}
+
+template <class T>
+__global__ void subsample_kernel(const T* x, Window w, Cut cut, T* y) {
+  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
+    const int channel = p.channel - (cut.channels - w.channels) / 2;
+    float v[width<T>] = {};
+    if (channel >= 0 && channel < w.channels)
+      load(
+          x + offset(image, p.y * w.stride, p.x * w.stride, w.height, w.width, w.channels, channel),
+          v);
+    store(y + to, v);
+  });
 }
 
 template <class T>
 __global__ void subsample_gradient_kernel(const T* first, const T* second, Window w,
-                                          int out_channels, std::size_t count, T* dx) {
-  const std::size_t i = thread_index();
-  if (i >= count) return;
-  const Place p = place_of<T>(i, w.height, w.width, w.channels);
-  float g[width<T>] = {};
-  if (p.y % w.stride == 0 && p.x % w.stride == 0) {
-    const std::size_t at =
-        offset(p.image, p.y / w.stride, p.x / w.stride, w.out_height, w.out_width, out_channels,
-               p.channel + (out_channels - w.channels) / 2);
-    add_from(first, at, g);
-    if (second) add_from(second, at, g);
-  }
-  store(dx + i * width<T>, g);
+                                          int out_channels, Cut cut, Divider stride, T* dx) {
+  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
+    const auto y = static_cast<int>(stride.quotient(static_cast<unsigned>(p.y)));
+    const auto x = static_cast<int>(stride.quotient(static_cast<unsigned>(p.x)));
+    float g[width<T>] = {};
+    if (y * w.stride == p.y && x * w.stride == p.x) {
+      const std::size_t at = offset(image, y, x, w.out_height, w.out_width, out_channels,
+                                    p.channel + (out_channels - w.channels) / 2);
+      add_from(first, at, g);
+      if (second) add_from(second, at, g);
+    }
+    store(dx + to, g);
+  });
 }
 
 template <class T>
-__global__ void average_kernel(const T* x, std::size_t count, int pixels, int channels,
-                               float* mean) {
+__global__ void average_kernel(const T* x, Cut cut, int pixels, float* mean) {
   constexpr int W = width<T>;
-  const std::size_t i = thread_index();
-  if (i >= count) return;
-  const std::size_t groups = channels / W, image = i / groups;
-  const std::size_t channel = i % groups * W;
-  float sum[W] = {};
-  for (int p = 0; p < pixels; ++p) add_from(x, (image * pixels + p) * channels + channel, sum);
-  for (int k = 0; k < W; ++k)
-    mean[image * channels + channel + k] = sum[k] / static_cast<float>(pixels);
+  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
+    const T* from = x + image * pixels * cut.channels + p.channel;
+    float sum[W] = {};
+#pragma unroll 7
+    for (int pixel = 0; pixel < pixels; ++pixel)
+      add_from(from, static_cast<std::size_t>(pixel) * cut.channels, sum);
+    for (int k = 0; k < W; ++k) mean[to + k] = sum[k] / static_cast<float>(pixels);
+  });
 }
 
 template <class T>
-__global__ void average_gradient_kernel(const float* dmean, std::size_t count, int pixels,
-                                        int channels, T* dx) {
+__global__ void average_gradient_kernel(const float* dmean, Cut cut, T* dx) {
   constexpr int W = width<T>;
-  const std::size_t i = thread_index();
-  if (i >= count) return;
-  const std::size_t groups = channels / W, channel = i % groups * W;
-  const std::size_t image = i / groups / pixels;
-  const float share = 1.f / static_cast<float>(pixels);
-  float g[W];
-  for (int k = 0; k < W; ++k) g[k] = dmean[image * channels + channel + k] * share;
-  store(dx + i * W, g);
+  const float share = 1.f / static_cast<float>(cut.columns);
+  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
+    float g[W];
+    load_floats(dmean + image * cut.channels + p.channel, g);
+    for (int k = 0; k < W; ++k) g[k] *= share;
+    store(dx + to, g);
+  });
 }
 
 }  // namespace
@@ -166,56 +200,56 @@ __global__ void average_gradient_kernel(const float* dmean, std::size_t count, i
 void max_pool(const void* x, const Window& w, Storage storage, void* y, std::uint8_t* index,
               cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
-    const std::size_t count = accesses<T>(w.batch, w.out_height, w.out_width, w.channels);
-    launch("max_pool_kernel", max_pool_kernel<T>, blocks_for(count), block_threads, stream,
-           static_cast<const T*>(x), w, count, static_cast<T*>(y), index);
+    const Cut cut = Cut::of<T>(w.batch, w.out_height, w.out_width, w.channels);
+    launch("max_pool_kernel", max_pool_kernel<T>, cut.grid(), cut.block(), stream,
+           static_cast<const T*>(x), w, cut, static_cast<T*>(y), index);
   });
 }
 
 void max_pool_gradient(const void* first, const void* second, const std::uint8_t* index,
                        const Window& w, Storage storage, void* dx, cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
-    const std::size_t count = accesses<T>(w.batch, w.height, w.width, w.channels);
-    launch("max_pool_gradient_kernel", max_pool_gradient_kernel<T>, blocks_for(count),
-           block_threads, stream, static_cast<const T*>(first), static_cast<const T*>(second),
-           index, w, count, static_cast<T*>(dx));
+    const Cut cut = Cut::of<T>(w.batch, w.height, w.width, w.channels);
+    launch("max_pool_gradient_kernel", max_pool_gradient_kernel<T>, cut.grid(), cut.block(), stream,
+           static_cast<const T*>(first), static_cast<const T*>(second), index, w, cut,
+           Divider(w.stride), static_cast<T*>(dx));
   });
 }
 
 void subsample(const void* x, const Window& w, int out_channels, Storage storage, void* y,
                cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
-    const std::size_t count = accesses<T>(w.batch, w.out_height, w.out_width, out_channels);
-    launch("subsample_kernel", subsample_kernel<T>, blocks_for(count), block_threads, stream,
-           static_cast<const T*>(x), w, out_channels, count, static_cast<T*>(y));
+    const Cut cut = Cut::of<T>(w.batch, w.out_height, w.out_width, out_channels);
+    launch("subsample_kernel", subsample_kernel<T>, cut.grid(), cut.block(), stream,
+           static_cast<const T*>(x), w, cut, static_cast<T*>(y));
   });
 }
 
 void subsample_gradient(const void* first, const void* second, const Window& w, int out_channels,
                         Storage storage, void* dx, cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
-    const std::size_t count = accesses<T>(w.batch, w.height, w.width, w.channels);
-    launch("subsample_gradient_kernel", subsample_gradient_kernel<T>, blocks_for(count),
-           block_threads, stream, static_cast<const T*>(first), static_cast<const T*>(second), w,
-           out_channels, count, static_cast<T*>(dx));
+    const Cut cut = Cut::of<T>(w.batch, w.height, w.width, w.channels);
+    launch("subsample_gradient_kernel", subsample_gradient_kernel<T>, cut.grid(), cut.block(),
+           stream, static_cast<const T*>(first), static_cast<const T*>(second), w, out_channels,
+           cut, Divider(w.stride), static_cast<T*>(dx));
   });
 }
 
 void average(const void* x, std::size_t images, int pixels, int channels, Storage storage,
              float* mean, cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
-    const std::size_t count = accesses<T>(images, 1, 1, channels);
-    launch("average_kernel", average_kernel<T>, blocks_for(count), block_threads, stream,
-           static_cast<const T*>(x), count, pixels, channels, mean);
+    const Cut cut = Cut::of<T>(images, 1, 1, channels);
+    launch("average_kernel", average_kernel<T>, cut.grid(), cut.block(), stream,
+           static_cast<const T*>(x), cut, pixels, mean);
   });
 }
 
 void average_gradient(const float* dmean, std::size_t images, int pixels, int channels,
                       Storage storage, void* dx, cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
-    const std::size_t count = accesses<T>(images, 1, pixels, channels);
-    launch("average_gradient_kernel", average_gradient_kernel<T>, blocks_for(count), block_threads,
-           stream, dmean, count, pixels, channels, static_cast<T*>(dx));
+    const Cut cut = Cut::of<T>(images, 1, pixels, channels);
+    launch("average_gradient_kernel", average_gradient_kernel<T>, cut.grid(), cut.block(), stream,
+           dmean, cut, static_cast<T*>(dx));
   });
 }
 

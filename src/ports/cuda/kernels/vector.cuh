@@ -40,11 +40,31 @@ struct alignas(sizeof(T) * N) Pack {
 };
 
 /// N values from `p`, which is aligned to all of them, in one access.
+template <int N, class T>
+__device__ Pack<T, N> access(const T* p) {
+  return *reinterpret_cast<const Pack<T, N>*>(p);
+}
+
 template <class T, int N>
-__device__ void load(const T* p, float (&out)[N]) {
-  const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(p);
+__device__ void unpack(const Pack<T, N>& pack, float (&out)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) out[i] = to_float(pack.v[i]);
+}
+
+template <class T, int N>
+__device__ void load(const T* p, float (&out)[N]) {
+  unpack(access<N>(p), out);
+}
+
+/// N (a multiple of 4) floats from `p`, which is aligned to four of them.
+template <int N>
+__device__ void load_floats(const float* p, float (&out)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i += 4) {
+    const Pack<float, 4> four = access<4>(p + i);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) out[i + k] = four.v[k];
+  }
 }
 
 template <class T, int N>

@@ -68,7 +68,9 @@ class Planning {
   void choose_plans(PlannedUnit& p, const ConvFusion& fusion) {
     if (p.unit.kind == UnitKind::conv || p.unit.kind == UnitKind::head)
       p.conv = plan_conv(p, fusion);
-    if (p.unit.kind == UnitKind::norm) need_workspace(norm_scratch(p.shape, plan_.storage));
+    if (p.unit.kind != UnitKind::norm) return;
+    need_workspace(norm_scratch(p.shape));
+    plan_.tickets = std::max(plan_.tickets, norm_tickets(p.shape));
   }
 
   std::vector<Unit> units() const {

@@ -58,6 +58,7 @@ struct ProgramPlan {
   std::size_t block = 0;          ///< bytes for all values and gradients, placed by liveness
   std::size_t without_reuse = 0;  ///< the same if nothing shared memory
   std::size_t workspace = 0;      ///< bytes of scratch, which all steps share
+  std::size_t tickets = 0;        ///< norm_tickets() of the largest batch norm
 };
 
 /// The requests of a convolution or head to the planner: one for each pass that it runs.

@@ -37,10 +37,14 @@ class ConvRunner final : public Runner {
   std::vector<backend::TapeStep> backward(bool accumulate) override {
     std::vector<backend::TapeStep> steps;
     if (p.conv->data_gradient)
-      steps.push_back({p.unit.name + " data gradient", [this] { data_gradient(); }, {}});
+      steps.push_back({p.unit.name + " data gradient",
+                       [this] { data_gradient(); },
+                       {},
+                       p.conv->data_gradient->engine()});
     steps.push_back({p.unit.name + " weight gradient",
                      [this, accumulate] { weight_gradient(accumulate); },
-                     {c.parameters.slice_index(node().name + ".weight")}});
+                     {c.parameters.slice_index(node().name + ".weight")},
+                     p.conv->weight_gradient->engine()});
     return steps;
   }
 

@@ -46,7 +46,7 @@ class NormRunner final : public Runner {
 
  private:
   const void* x() const { return c.at(input().value); }
-  float* scratch() const { return reinterpret_cast<float*>(c.workspace); }
+  SumScratch scratch() const { return {c.workspace, c.tickets}; }
 
   void differentiate(bool accumulate) {
     NormBackward op{};

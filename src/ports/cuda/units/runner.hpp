@@ -58,6 +58,7 @@ struct Context {
   InputBatch& input;
   std::byte* block = nullptr;      ///< plan.block bytes
   std::byte* workspace = nullptr;  ///< plan.workspace bytes
+  unsigned* tickets = nullptr;     ///< plan.tickets of them, which its kernels keep at 0
   DeviceMetrics* metrics = nullptr;
 
   cudaStream_t stream() const { return device.compute().get(); }
