@@ -48,12 +48,16 @@ GPU_SRC   := $(wildcard tests/gpu/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPO
 FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp' -o -name '*.cu')
 
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
+# The unit tests' objects; the address sanitizer's build takes those of the plain one.
+TESTS_FROM ?= $(BUILD)
+tests_objects = $(patsubst %.cpp,$(TESTS_FROM)/obj/%.o,$(1))
 
 # Here all sources of a folder are compiled in one piece, because their headers take longer than
 # they do; a new file recompiles only its own folder. With PIECE=1 each source is compiled
 # separately, as `make asan` and `make tsan` do, which finds missing includes.
 PIECE     ?= $(if $(SANITIZE),1,folder)
-IN_PIECES := $(if $(filter-out 1,$(PIECE)),cluster comm liveness config ports/mpi ports/tcp nn data observe train app)
+IN_PIECES := $(if $(filter-out 1,$(PIECE)),base device nn optim cluster data comm liveness backend reduce model config \
+               observe train app ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu))
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_x86_64.cpp
 folders    = $(sort $(patsubst %/,%,$(dir $(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC)))))
 PIECES    := $(addsuffix /piece,$(folders))
@@ -98,9 +102,11 @@ FALSE_ALARMS := -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno
 OPTIMIZE := -O1 -fno-math-errno -fno-trapping-math
 NUMERIC  := -O3
 ifneq ($(SANITIZE),)
-NUMERIC  :=
-OPTIMIZE := -O1 -g1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all \
-            -D_GLIBCXX_ASSERTIONS
+# Loops over numbers are optimized, the rest is not: that halves the time to build. With UNCHECKED,
+# the checks of each pointer are left out, which halves it again; address still sees bad pointers.
+NUMERIC  := -O1
+OPTIMIZE := $(if $(findstring fuzzer,$(SANITIZE)),-O1,-O0) -g1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all \
+            $(UNCHECKED:%=-fno-sanitize=%) -D_GLIBCXX_ASSERTIONS
 FALSE_ALARMS += -Wno-maybe-uninitialized
 WERROR   := # sanitizers make the compiler's flow warnings guess
 endif
@@ -129,9 +135,11 @@ $(LIB): $(LIB_OBJ) $(BUILD)/build_id.o $(BUILD)/sources
 	@echo "  archive $@"
 	@rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
-$(UNIT): $(call objects,$(UNIT_SRC)) $(LIB)
+# What is first here decides which copy of an inline function is linked: under sanitizers, theirs.
+WHOLE = $(if $(SANITIZE),-Wl$(,)--whole-archive $(LIB) -Wl$(,)--no-whole-archive)
+$(UNIT): $(call tests_objects,$(UNIT_SRC)) $(LIB)
 	@echo "  link    $@"
-	@$(LINK) -o $@ $^ $(LIBS)
+	@$(LINK) -o $@ $(WHOLE) $^ $(LIBS)
 
 $(MPI_TESTS): $(call objects,$(MPI_SRC)) $(LIB)
 	@echo "  link    $@"
@@ -179,10 +187,9 @@ $(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
 
 # The command line and the tests take most of the time to compile, and need not be fast.
 $(BUILD)/obj/src/app/%.o: EXTRA = -O0
-# In a sanitized build the product's code is checked for everything, that of the tests only for bad
-# accesses to memory: the other checks would take half the time to compile it. Catch2 is not checked.
-FOR_TESTS := -I. $(if $(findstring address,$(SANITIZE)),-O0 -fno-sanitize=undefined,-O1)
+FOR_TESTS := -I. -O1
 $(BUILD)/obj/tests/%.o: EXTRA = $(FOR_TESTS)
+# Catch2 itself is not checked by sanitizers.
 $(BUILD)/obj/tests/support/main.o: EXTRA = -I. $(if $(SANITIZE),-O0 -g0 -fno-sanitize=all,-O1)
 $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
 # What nearly every test includes is compiled once, into pch.hpp.gch. If the compiler cannot use
@@ -207,9 +214,12 @@ $(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
 $(BUILD)/obj/tests/emulated/%.o: EXTRA = $(NUMERIC) -I. $(CUDA_HEADERS)
 $(filter $(BUILD)/obj/src/ports/cuda/% $(BUILD)/obj/src/ports/nccl/% $(BUILD)/obj/tests/gpu/%,\
   $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
-$(foreach room,base comm ports/cpu ports/mpi,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(NUMERIC)
+$(foreach room,base $(if $(SANITIZE),,comm ports/mpi) ports/cpu,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(NUMERIC)
 # Pixels must not depend on whether the processor has fused multiplication.
 $(BUILD)/obj/src/data/%.o: EXTRA = $(NUMERIC) -ffp-contract=off
+ifneq ($(SANITIZE),)
+$(BUILD)/obj/src/data/pack/%.o: EXTRA =
+endif
 
 # The list of sources and the compile commands: these files are written only when their content
 # changes, and then what depends on them is made again.
@@ -332,14 +342,17 @@ test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this mac
 	@$(MAKE) --no-print-directory $(PROGRAM)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run cluster
 
-ASAN = BUILD=$(BUILD)/asan SANITIZE=address,undefined CUDA=0
+# The tests themselves are the plain build's objects: what is checked is the code that they call.
+POINTERS := null,alignment,vptr,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute
+ASAN = BUILD=$(BUILD)/asan TESTS_FROM=$(BUILD) SANITIZE=address,undefined CUDA=0
 .PHONY: asan-built
-asan-built:
-	@$(MAKE) --no-print-directory $(BUILD)/asan/unit_tests fuzzers $(ASAN)
+asan-built: $(call objects,$(UNIT_SRC))  # with QUICK=1: without checks of each pointer, as CI does
+	@$(MAKE) --no-print-directory $(BUILD)/asan/unit_tests fuzzers $(ASAN) UNCHECKED=$(if $(QUICK),$(POINTERS))
 
 .PHONY: asan
 asan:  ## unit tests and short fuzzing under the address and undefined-behaviour sanitizers
 	@jobs/setup.sh test
+	@$(MAKE) --no-print-directory asan-built
 	@$(MAKE) --no-print-directory sanitized PARTS='unit fuzz' $(ASAN)
 
 # Only code without OpenMP, because libgomp's barriers look like races to the thread sanitizer.
@@ -424,25 +437,34 @@ LINTED      = $(FILES:%=$(BUILD)/lint/%.ok)
 TIDY_FLAGS ?=
 LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) -Wno-unknown-pragmas \
               -idirafter $(call once,GXX_HEADERS,$(CXX) -print-file-name=include) \
-              '-D__malloc__(...)=__malloc__' $(if $(filter %.cu,$<),-x c++ -include tests/emulated/gpu.hpp)
+              '-D__malloc__(...)=__malloc__' $(if $(filter %.cu,$< $*),-x c++ -include tests/emulated/gpu.hpp)
 .PHONY: lint
 lint:  ## plain words, and clang-tidy on src/ (CHANGED=commit: what differs; FILES="a.cpp b.cu ...")
 	@jobs/setup.sh lint
 	@tests/check_words
 	@$(MAKE) --no-print-directory --keep-going --output-sync linted
 
+TIDY = $(CLANG_TIDY) --quiet $(TIDY_FLAGS) $< -- $(LINT_FLAGS) 2>&1 | grep -v ' warnings generated'; \
+       test $${PIPESTATUS[0]} -eq 0
 .PHONY: linted linted-gpu
 linted: $(LINTED)
-linted-gpu: $(filter $(BUILD)/lint/src/ports/cuda/% $(BUILD)/lint/src/ports/nccl/%,$(LINTED))
-	@$(if $^,,echo 'nothing of src/ports/cuda is built here'; false)
 $(BUILD)/lint/%.ok: % .clang-tidy $(BUILD)/flags $(BUILD)/tidy-flags
 	@mkdir -p $(@D)
 	@echo "  lint    $<"
 	@$(CXX) $(LINT_FLAGS) -MM -MP -MT $@ -MF $(@:.ok=.d) $<
-	@$(CLANG_TIDY) --quiet $(TIDY_FLAGS) $< -- $(LINT_FLAGS) 2>&1 | grep -v ' warnings generated'; \
-	  test $${PIPESTATUS[0]} -eq 0
+	@$(TIDY)
 	@touch $@
-$(filter $(BUILD)/lint/src/ports/cuda/% $(BUILD)/lint/src/ports/nccl/%,$(LINTED)): | $(FRONTEND_HEADER)
+# What no test here runs, in two pieces, because its headers take longest: the kernels, and the rest.
+GPU_PIECES := $(BUILD)/lint/gpu.cpp $(BUILD)/lint/gpu.cu
+linted-gpu: $(GPU_PIECES:%=%-checked)
+	@$(if $(KERNELS),,echo 'nothing of src/ports/cuda is built here'; false)
+$(GPU_PIECES:%=%-checked): %-checked: $(filter src/ports/cuda/% src/ports/nccl/%,$(ARCHIVED)) .clang-tidy
+	@mkdir -p $(@D)
+	@printf '#include "%s"\n' $(filter src/%$(suffix $*),$^) > $*
+	@echo "  lint    $(filter src/%$(suffix $*),$^)"
+	@$(subst $<,$*,$(TIDY))
+$(GPU_PIECES:%=%-checked) $(filter $(BUILD)/lint/src/ports/cuda/% $(BUILD)/lint/src/ports/nccl/%,$(LINTED)): \
+  | $(FRONTEND_HEADER)
 -include $(LINTED:.ok=.d)
 
 ##@ GPUs

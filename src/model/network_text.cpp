@@ -20,9 +20,9 @@ using nn::Op;
 
 // What a text may claim before its tensors have been seen. The largest ResNet has 520 nodes and 80
 // kB.
-constexpr std::size_t longest_text = std::size_t{1} << 22, most_nodes = 1 << 14, longest_name = 200,
-                      most_classes = std::size_t{1} << 20;
-constexpr std::uint64_t longest_side = 1 << 16, widest_window = 256;
+constexpr std::size_t longest_network = std::size_t{1} << 22, most_nodes = 1 << 14,
+                      longest_name = 200, most_classes = std::size_t{1} << 20;
+constexpr std::uint64_t widest_input = 1 << 16, widest_window = 256;
 constexpr std::size_t most_values = std::size_t{1} << 28;  // of one node, for one image
 constexpr int deepest = 4;                                 // network, nodes, node, inputs
 
@@ -168,7 +168,7 @@ class NodeReader {
   static void take(Node& node, const Fields& fields, std::string_view field) {
     if (field == "channels") node.shape.channels = fields.count(field, 1, most_classes);
     if (field == "kernel") node.kernel = fields.count(field, 1, widest_window);
-    if (field == "stride") node.stride = fields.count(field, 1, longest_side);
+    if (field == "stride") node.stride = fields.count(field, 1, widest_input);
     if (field == "padding") node.padding = fields.count(field, 0, node.kernel - 1);
     if (field == "epsilon") node.epsilon = fields.share(field);
     if (field == "momentum") node.momentum = fields.share(field);
@@ -192,8 +192,8 @@ class NodeReader {
 };
 
 Parsed parse_json(std::string_view text) {
-  require(text.size() <= longest_text,
-          fmt::format("it has {} bytes; at most {} are read", text.size(), longest_text));
+  require(text.size() <= longest_network,
+          fmt::format("it has {} bytes; at most {} are read", text.size(), longest_network));
   const auto within = [](int depth, Parsed::parse_event_t, Parsed&) {
     require(depth <= deepest, fmt::format("it is nested more than {} deep", deepest));
     return true;
@@ -226,9 +226,9 @@ nn::Network parse_network(std::string_view text) {
   input.allow_only({"height", "width", "channels"});
   nn::Network network;
   network.name = fields.name("name");
-  network.input = {.channels = input.count("channels", 1, longest_side),
-                   .height = input.count("height", 1, longest_side),
-                   .width = input.count("width", 1, longest_side)};
+  network.input = {.channels = input.count("channels", 1, widest_input),
+                   .height = input.count("height", 1, widest_input),
+                   .width = input.count("width", 1, widest_input)};
   network.classes = fields.count("classes", 2, most_classes);
   NodeReader reader(network);
   for (const Parsed& node : fields.list("nodes", most_nodes)) reader.add(node);

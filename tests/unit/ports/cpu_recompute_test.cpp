@@ -113,7 +113,8 @@ std::size_t smallest_limit(const nn::Network& network, Precision precision, std:
 
 }  // namespace
 
-TEST_CASE("ten steps of resnet20 give the same bits whatever is made again", "[recompute][cpu]") {
+TEST_CASE("ten steps of resnet20 give the same bits whatever is made again",
+          "[recompute][cpu][large]") {
   const nn::Network network = small("resnet20", 16);
   for (const Precision precision : precisions()) {
     const Outcome kept = trained(network, precision, {}, {.rows = 3, .micro_batches = 2});
@@ -125,7 +126,7 @@ TEST_CASE("ten steps of resnet20 give the same bits whatever is made again", "[r
 }
 
 TEST_CASE("ten steps of larger models give the same bits whatever is made again",
-          "[recompute][cpu][slow]") {
+          "[recompute][cpu][slow][large]") {
   const auto* model = GENERATE("resnet18", "resnet50");
   const nn::Network network = small(model, 32);
   for (const Precision precision : precisions()) {

@@ -85,7 +85,7 @@ TEST_CASE("PyTorch's single steps of ResNet-20 from its recorded states", "[reco
   }
 }
 
-TEST_CASE("PyTorch's 20 free steps of ResNet-20", "[records]") {
+TEST_CASE("PyTorch's 20 free steps of ResNet-20", "[records][large]") {
   const auto path = reference("resnet20.h5");
   if (!path) return;
   const Records records(*path);
@@ -112,7 +112,8 @@ TEST_CASE("PyTorch's 20 free steps of ResNet-20", "[records]") {
   }
 }
 
-TEST_CASE("torchvision's ResNet-50: logits, loss, gradients and running statistics", "[records]") {
+TEST_CASE("torchvision's ResNet-50: logits, loss, gradients and running statistics",
+          "[records][large]") {
   const auto path = reference("resnet50.h5");
   if (!path) return;
   const Records records(*path);

@@ -47,7 +47,7 @@ void keep_compiler_open() {
   static_cast<void>(compiler);
 }
 
-fe::DataType_t storage_of(backend::Precision precision) {
+fe::DataType_t element_of(backend::Precision precision) {
   switch (precision) {
     case backend::Precision::fp32:
     case backend::Precision::tf32:
@@ -79,7 +79,7 @@ class Operation {
       : graph_(graph),
         fusion_(request.fusion),
         s_(request.shape),
-        type_(storage_of(request.precision)) {}
+        type_(element_of(request.precision)) {}
 
   void add(Pass pass) {
     switch (pass) {
