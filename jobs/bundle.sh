@@ -95,8 +95,13 @@ export LOCKSTEP_WHEELS
 for path in /usr/local/cuda/lib64 /usr/local/cuda/lib "${CUDA_HOME:-/usr/local/cuda}/lib64" \
   /usr/lib/python3*/site-packages/nvidia/*/lib /usr/local/lib/python3*/*-packages/nvidia/*/lib \
   /opt/*/lib/python3*/site-packages/nvidia/*/lib $LOCKSTEP_WHEELS; do
-  for library in "$path"/libcudnn.so.9 "$path"/libnccl.so.2; do
-    [ ! -e "$library" ] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$path
+  # cuDNN opens libnvrtc for the engines that it compiles itself; without it they are missing.
+  for library in "$path"/libcudnn.so.9 "$path"/libnccl.so.2 "$path"/libnvrtc.so.*; do
+    [ -e "$library" ] || continue
+    case :${LD_LIBRARY_PATH-}: in
+      *:"$path":*) ;;
+      *) LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$path ;;
+    esac
   done
 done
 

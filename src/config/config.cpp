@@ -64,6 +64,19 @@ void resolve_batch(Config& config, int world) {
                       config.batch, world, config.accumulate, parts));
 }
 
+/// What a GPU can be asked for together.
+void check_gpu_keys(const Config& config, int world) {
+  require(
+      !(config.tune && config.deterministic),
+      "tune and deterministic contradict each other: which engine is the fastest can differ from "
+      "start to start, and so can the bits; leave one of them out");
+  const std::size_t parts = static_cast<std::size_t>(world) * config.accumulate;
+  require(!config.graph || config.batch % parts == 0,
+          fmt::format("graph = true repeats micro-batches of one size, and batch = {} does not "
+                      "divide among ranks x accumulate = {} x {} = {} of them",
+                      config.batch, world, config.accumulate, parts));
+}
+
 void check_milestones(const Config& config) {
   const auto& milestones = config.optim.milestones;
   for (const std::uint64_t epoch : milestones)
@@ -125,6 +138,7 @@ void resolve(Config& config, int world) {
           "data.train is missing: give --data.train DIR, a folder of shards ('lockstep pack' makes "
           "them)");
   refuse_idle_keys(config);
+  check_gpu_keys(config, world);
   check_milestones(config);
   if (config.optim.lr_for_batch != 0) {
     // The linear scaling rule (Goyal et al. 2017): k times the batch, k times the learning rate.

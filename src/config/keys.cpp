@@ -10,6 +10,7 @@ using optim::Decay;
 
 // Conditions under which keys have an effect.
 bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
+bool is_tuned(const C& c) { return c.tune; }
 bool is_recompute_auto(const C& c) {
   return c.recompute.mode == backend::Recompute::Mode::automatic;
 }
@@ -45,6 +46,18 @@ std::vector<ConfigKey> top_keys() {
       key("fuse-norms", &C::fuse_norms,
           "in fp16: fuse batch norms into the convolutions before and after them where possible")
           .needs("precision", is_fp16, "it has engines for fp16 only"),
+      key("graph", &C::graph,
+          "on a GPU: record the work of a step once, as a CUDA graph, and then repeat it with one "
+          "call; the bits are the same")
+          .bookkeeping(),
+      key("tune", &C::tune,
+          "on a GPU: measure the engines of each convolution and take the fastest; the first start "
+          "on a kind of GPU takes longer"),
+      key("tune-cache", &C::tune_cache,
+          "tune: the file that keeps what was measured, by device, library and shape (empty: "
+          "runs/plans.txt)")
+          .needs("tune", is_tuned, "the file keeps what it measures")
+          .bookkeeping(),
       key("recompute", &C::recompute,
           "which values backward makes again instead of keeping them: none; N: those inside N "
           "segments of the network; auto: as few as memory-limit allows (CPU backend)")

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
 #include "lockstep/device/device.hpp"
 
 namespace lockstep::device {
@@ -14,9 +15,10 @@ class HostTimeline final : public Timeline {
     std::vector<double> laps;
     for (std::size_t i = 1; i < marks_ms_.size(); ++i)
       laps.push_back(marks_ms_[i] - marks_ms_[i - 1]);
-    marks_ms_.clear();
+    restart();
     return laps;
   }
+  void restart() override { marks_ms_.clear(); }
 
  private:
   std::vector<double> marks_ms_;
@@ -25,5 +27,10 @@ class HostTimeline final : public Timeline {
 }  // namespace
 
 std::unique_ptr<Timeline> Device::make_timeline() { return std::make_unique<HostTimeline>(); }
+
+std::unique_ptr<Repeater> Device::make_repeater() {
+  throw InputError(
+      "graph = true needs a GPU: the CPU backend has no streams whose work could be recorded");
+}
 
 }  // namespace lockstep::device

@@ -43,7 +43,8 @@ void ExactExchange::begin() {
 }
 
 void ExactExchange::ready(std::size_t slice) {
-  check(slice < final_.size() && !final_[slice],
+  if (slice >= final_.size() || final_[slice]) [[unlikely]]
+    throw Error(
         fmt::format("slice {} of {} became final twice or does not exist", slice, final_.size()));
   final_[slice] = true;
   --missing_[bucket_of_slice_[slice]];
@@ -60,8 +61,9 @@ void ExactExchange::ready(std::size_t slice) {
 void ExactExchange::progress() { communicator_.progress(); }
 
 void ExactExchange::wait(std::size_t bucket) {
-  check(bucket < next_, fmt::format("bucket {} was never filled: {} of its slices are missing",
-                                    bucket, bucket < missing_.size() ? missing_[bucket] : 0));
+  if (bucket >= next_) [[unlikely]]
+    throw Error(fmt::format("bucket {} was never filled: {} of its slices are missing", bucket,
+                            bucket < missing_.size() ? missing_[bucket] : 0));
   const comm::activity::Waiting waiting(bucket, buckets_[bucket].size * sizeof(float));
   compute_.wait(*done_[bucket]);  // the bucket's reduction precedes its update
 }

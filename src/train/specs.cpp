@@ -150,6 +150,8 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
   spec.precision = config.precision;
   spec.deterministic = config.deterministic;
   spec.fuse_norms = config.fuse_norms;
+  if (config.tune)
+    spec.plan_cache = config.tune_cache.empty() ? "runs/plans.txt" : config.tune_cache;
   spec.keeps_average = config.optim.ema > 0;
   spec.recompute = config.recompute;
   spec.recompute.memory_limit = config.memory_limit;
@@ -183,6 +185,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   spec.average = {.decay = config.optim.ema};
   spec.bucket_bytes = static_cast<std::size_t>(config.comm.bucket_mb * 1e6);
   spec.seed = config.seed;
+  spec.graph = config.graph;
   return spec;
 }
 

@@ -1,6 +1,7 @@
 #include "lockstep/train/trainer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -10,6 +11,7 @@
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
 #include "train/divergence.hpp"
+#include "train/step_laps.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -113,7 +115,9 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
                              .update_at_once = updates_at_once(spec_)},
                             communicator_, backend_.device().compute(),
                             parameters_->device_pointer(backend::Part::gradients));
-  timeline_ = backend_.device().make_timeline();
+  laps_ = std::make_unique<StepLaps>(backend_.device());
+  repeater_ =
+      spec_.graph ? backend_.device().make_repeater() : std::make_unique<device::Repeater>();
   comm::activity::follow(backend_.device().progress_word());
 }
 
@@ -129,6 +133,7 @@ backend::Program& Trainer::program_for(std::size_t rows) {
   if (!program) {
     backend::ProgramSpec spec = spec_.program;
     spec.batch = rows;
+    if (rows != spec_.program.batch) spec.plan_cache.clear();  // not worth measuring
     program = backend_.compile(spec_.network, spec, *parameters_);
   }
   return *program;
@@ -141,16 +146,20 @@ StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, floa
   check(parts.back().first + parts.back().rows == batch.rows,
         "sampler and trainer share a batch differently");
   optim::StepScalars scalars{.lr = lr, .gradient_scale = 1 / static_cast<float>(global_rows)};
+  if (keeps_average()) scalars.average_share = optim::average_share(spec_.average, steps_done_);
+  backend::Program& full = program_for(spec_.program.batch);
+  const std::size_t place = full.input_place();
   exchange_->begin();
-  timeline_->mark();
+  laps_->begin();
   if (batch.rows == 0) {
     contribute_nothing();
+    reduce_and_update(scalars, parts.size());
   } else {
-    for (const MicroBatch& part : parts)
-      run_micro_batch(batch, part, scalars, &part == &parts.front(), &part == &parts.back());
+    for (std::size_t i = 0; i < parts.size(); ++i) run_micro_batch(batch, parts, i, scalars);
   }
-  reduce_and_update(scalars, parts.size());
   ++steps_done_;
+  // Only some ranks may have run the full program, and all must repeat the same recording next.
+  if (!all_full(parts)) full.set_input_place(place);
   if (const auto upcoming = next ? next() : std::nullopt) prefetch(*upcoming);
   return report();
 }
@@ -166,13 +175,24 @@ void Trainer::prefetch(const NextBatch& next) {
     program->second->prefetch(view(next.batch, first, spec_.network.input.count()));
 }
 
-void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part,
-                              optim::StepScalars scalars, bool first, bool last) {
+/// The same on all ranks: a collective must be a recording's on all of them or on none.
+bool Trainer::all_full(const std::vector<MicroBatch>& parts) const {
+  const std::size_t rows = static_cast<std::size_t>(communicator_.world()) * spec_.program.batch;
+  return std::all_of(parts.begin(), parts.end(),
+                     [&](const MicroBatch& part) { return part.global_rows == rows; });
+}
+
+/// The last one reduces and updates, too.
+void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroBatch>& parts,
+                              std::size_t index, optim::StepScalars scalars) {
+  const MicroBatch& part = parts[index];
+  const bool first = index == 0, last = index + 1 == parts.size();
   backend::Program& program = program_for(part.rows);
   scalars.statistics_share = static_cast<float>(part.rows) / static_cast<float>(part.global_rows);
+  ran_.insert(&program);
   program.set_scalars(scalars);
-  const nn::Shape& input = spec_.network.input;
-  program.load(view(batch, part, input.count()));
+  program.load(view(batch, part, spec_.network.input.count()));
+  enter_phase(comm::Phase::forward);
   const auto run = [&](const backend::Tape& tape) {
     for (const backend::TapeStep& piece : tape) {
       piece.run();
@@ -181,12 +201,19 @@ void Trainer::run_micro_batch(const data::Batch& batch, const MicroBatch& part,
       exchange_->progress();
     }
   };
-  enter_phase(comm::Phase::forward);
-  run(program.forward());
-  end_lap(&observe::StepTimes::forward_ms);
-  enter_phase(comm::Phase::backward);
-  run(program.backward(!first));
-  end_lap(&observe::StepTimes::backward_ms);
+  const auto work = [&] {
+    run(program.forward());
+    laps_->end(&observe::StepTimes::forward_ms);
+    enter_phase(comm::Phase::backward);
+    run(program.backward(!first));
+    laps_->end(&observe::StepTimes::backward_ms);
+    if (last) reduce_and_update(scalars, parts.size());
+  };
+  if (!all_full(parts)) return work();
+  const std::uint64_t key =
+      4 * (2 * parts.size() + (last ? 1 : 0)) + (first ? 2 : 0) + program.input_place();
+  if (laps_->repeat(*repeater_, key, work) && last)
+    communicator_.repeated("the step's reductions", backend_.device().compute().record());
 }
 
 /// A rank without rows in an uneven last batch joins every reduction, with zeros.
@@ -205,26 +232,20 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
   enter_phase(comm::Phase::update);
   for (std::size_t b = 0; b < exchange_->buckets().size(); ++b) {
     exchange_->wait(b);
-    end_lap(&observe::StepTimes::exposed_comm_ms);
+    laps_->end(&observe::StepTimes::exposed_comm_ms);
     const reduce::SliceRange slices = exchange_->updates_after(b);
     const std::size_t last = std::min(slices.last, learned);
     if (slices.first >= last) continue;
     backend_.judge_gradients(*parameters_);
     if (spec_.clip_norm > 0) backend_.clip_gradients(*parameters_, spec_.clip_norm);
     backend_.update(*parameters_, rule_, scalars, slices.first, last);
-    end_lap(&observe::StepTimes::update_ms);
+    laps_->end(&observe::StepTimes::update_ms);
   }
   exchange_->after_update();
   // Running statistics lie after the last learned slice: all buckets are reduced by now.
   backend_.update_statistics(*parameters_, micro_batches);
-  if (keeps_average())
-    backend_.update_average(*parameters_, optim::average_share(spec_.average, steps_done_));
-  end_lap(&observe::StepTimes::update_ms);
-}
-
-void Trainer::end_lap(double observe::StepTimes::*time) {
-  timeline_->mark();
-  laps_.push_back(time);
+  if (keeps_average()) backend_.update_average(*parameters_, scalars.average_share);
+  laps_->end(&observe::StepTimes::update_ms);
 }
 
 /// The end of a step, where the host waits for the device.
@@ -235,11 +256,9 @@ StepReport Trainer::report() {
   const std::unique_ptr<device::Event> end = backend_.device().compute().record();
   for (device::Idle idle; !end->done(); idle()) exchange_->progress();
   exchange_->progress();  // aborted reductions end the wait too; this throws the reason
-  for (const auto& [rows, program] : programs_) add(report.metrics, program->take_metrics());
-  const std::vector<double> laps_ms = timeline_->laps_ms();
-  check(laps_ms.size() == laps_.size(), "a step's marks and laps differ");
-  for (std::size_t i = 0; i < laps_.size(); ++i) report.times.*laps_[i] += laps_ms[i];
-  laps_.clear();
+  for (backend::Program* program : std::exchange(ran_, {}))
+    add(report.metrics, program->take_metrics());
+  laps_->add_to(report.times);
   report.loss_scale = parameters_->loss_scale();
   if (spec_.clip_norm > 0) report.gradient_norm = parameters_->clipped_norm();
   require_converging(

@@ -70,6 +70,7 @@ TEST_CASE(
       INFO(to_string(storage) << ", " << apply);
       DeviceScalars scalars;
       scalars.apply = apply;
+      scalars.step.average_share = 0.25f;
       const Outputs got = in_every_order([&](cudaStream_t stream) {
         Values weights(Storage::fp32, w), averages(Storage::fp32, average);
         Values copies(storage, arena);
@@ -79,7 +80,7 @@ TEST_CASE(
                                storage == Storage::fp32 ? nullptr : copies.data(),
                                storage,
                                &scalars};
-        update_averages(args, 0.25f, stream);
+        update_averages(args, stream);
         Outputs out{averages.read(), weights.read()};
         swap_averages(args, stream);
         out.insert(out.end(), {averages.read(), weights.read(), copies.read()});

@@ -178,6 +178,8 @@ void convolve(const ConvRequest& request, const ConvOperands& op) {
   }
 }
 
+std::string engine_name(std::size_t number) { return "engine " + std::to_string(number); }
+
 }  // namespace
 
 struct ConvPlan::Impl {
@@ -208,13 +210,35 @@ ConvPlanner::~ConvPlanner() = default;
 
 const ConvPlan& ConvPlanner::plan(const ConvRequest& request) {
   std::unique_ptr<ConvPlan>& kept = plans_[request];
-  if (!kept) {
-    auto impl = std::make_unique<ConvPlan::Impl>();
-    impl->request = request;
-    impl->stream = target_->stream;
-    kept = std::make_unique<ConvPlan>(std::move(impl));
-  }
+  if (!kept) kept = make(request);
   return *kept;
+}
+
+std::unique_ptr<ConvPlan> ConvPlanner::make(const ConvRequest& request) const {
+  auto impl = std::make_unique<ConvPlan::Impl>();
+  impl->request = request;
+  impl->stream = target_->stream;
+  if (request.measured && tuning_)
+    if (const auto engine = find_fastest(request)) impl->engine = engine_name(*engine);
+  return std::make_unique<ConvPlan>(std::move(impl));
+}
+
+/// As many engines as are measured, and one more; the second one cannot do anything.
+std::optional<std::size_t> ConvPlanner::find_fastest(const ConvRequest& request) const {
+  auto offered = std::make_unique<ConvPlan::Impl>();
+  ConvPlan::Impl& trial = *offered;
+  trial.request = request;
+  trial.stream = target_->stream;
+  const ConvPlan plan(std::move(offered));
+  EngineList engines;
+  engines.count = most_measured + 2;
+  engines.name = engine_name;
+  engines.builds = [](std::size_t i) { return i != 1; };
+  engines.seconds = [&](std::size_t i) {
+    trial.engine = engine_name(i);
+    return tuning_->seconds(request, plan);
+  };
+  return choose_engine(tuning_->cache, describe(request), engines);
 }
 
 bool ConvPlanner::possible(const ConvRequest&) { return true; }

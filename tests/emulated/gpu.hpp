@@ -33,6 +33,14 @@ struct Conditions {
 };
 Conditions& conditions();
 
+/// What the host has done so far.
+struct Counts {
+  std::size_t calls = 0;     ///< work put into streams that did not record
+  std::size_t recorded = 0;  ///< graphs
+  std::size_t launches = 0;  ///< of graphs
+};
+Counts& counts();
+
 /// Runs one thread after the other, each until its next barrier. Throws Error when threads would
 /// wait for ever, at different barriers or for one that has ended.
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel);

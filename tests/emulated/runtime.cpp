@@ -16,16 +16,14 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
+#include "tests/emulated/capture.hpp"
 #include "tests/emulated/gpu.hpp"
 
 using lockstep::check;
 using lockstep::emulated::conditions;
+using lockstep::emulated::counts;
+using lockstep::emulated::Recording;
 using lockstep::emulated::Streams;
-
-struct CUevent_st {
-  std::shared_ptr<bool> done = std::make_shared<bool>(true);  ///< the newest record
-  int asked = 0;
-};
 
 struct CUstream_st {
   struct Work {
@@ -33,6 +31,14 @@ struct CUstream_st {
     std::shared_ptr<bool> behind;  ///< an event of another stream that precedes it
   };
   std::deque<Work> queue;
+  std::shared_ptr<lockstep::emulated::Recording> recording;  ///< while it records
+};
+
+struct CUgraph_st {
+  std::shared_ptr<lockstep::emulated::Recording> recording;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<lockstep::emulated::Recording> recording;
 };
 
 namespace {
@@ -103,11 +109,19 @@ void finish_all() {
 void put(cudaStream_t stream, CUstream_st::Work work) {
   check(gpu().streams.contains(stream),
         "work for a stream that does not exist, or for the default one");
+  if (stream->recording) return stream->recording->put(stream, std::move(work.run));
+  ++counts().calls;
   stream->queue.push_back(std::move(work));
   if (conditions().streams == Streams::eager) finish(stream);
 }
 
 cudaError_t failed(cudaError_t error) { return gpu().last = error; }
+
+/// What a stream that records cannot do.
+cudaError_t spoiled(cudaStream_t stream, cudaError_t error) {
+  stream->recording->spoil();
+  return failed(error);
+}
 
 }  // namespace
 
@@ -218,6 +232,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
         "a copy must have a direction");
   check(on_device(to_device ? to : from, bytes), "a copy beyond an allocation on the device");
   const void* host = to_device ? from : to;
+  if (stream->recording && kind != cudaMemcpyDeviceToDevice && !within(gpu().pinned, host, bytes))
+    return spoiled(stream, cudaErrorStreamCaptureUnsupported);
   if (kind == cudaMemcpyDeviceToDevice) {
     check(on_device(from, bytes), "a copy from beyond an allocation on the device");
     put(stream, {[=] { std::memcpy(to, from, bytes); }, {}});
@@ -251,10 +267,19 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream->recording) return spoiled(stream, cudaErrorStreamCaptureUnsupported);
   finish(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (event->recording) {
+    if (event->recording->origin()->recording != event->recording)  // it is over
+      return failed(cudaErrorCapturedEvent);
+    stream->recording = event->recording;
+    stream->recording->follow(stream, event->point);
+    return cudaSuccess;
+  }
+  if (stream->recording) return spoiled(stream, cudaErrorStreamCaptureIsolation);
   put(stream, {{}, event->done});
   return cudaSuccess;
 }
@@ -271,23 +296,79 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->recording = stream->recording;
+  if (stream->recording) {
+    event->point = stream->recording->end_of(stream);
+    return cudaSuccess;
+  }
   event->done = std::make_shared<bool>(false);
   event->asked = 0;
   put(stream, {[done = event->done] { *done = true; }, {}});
   return cudaSuccess;
 }
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (flags != cudaEventRecordExternal) return cudaEventRecord(event, stream);
+  if (!stream->recording) return failed(cudaErrorIllegalState);
+  stream->recording->stamp(stream, event);
+  return cudaSuccess;
+}
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event->recording) return failed(cudaErrorCapturedEvent);
   // A caller that polls will poll again: meanwhile the streams continue.
   constexpr int patience = 3;
   if (!*event->done && ++event->asked > patience) finish_all();
   return *event->done ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->recording) return failed(cudaErrorCapturedEvent);
   if (!*event->done) finish_all();
   return cudaSuccess;
 }
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  if (from->recording || to->recording) return failed(cudaErrorCapturedEvent);
   *ms = 1;
+  return *from->done && *to->done ? cudaSuccess : failed(cudaErrorNotReady);
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = stream->recording ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (stream->recording) return failed(cudaErrorIllegalState);
+  stream->recording = std::make_shared<Recording>(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  const std::shared_ptr<Recording> recording = stream->recording;
+  if (!recording) return failed(cudaErrorIllegalState);
+  if (recording->origin() != stream) return failed(cudaErrorStreamCaptureUnmatched);
+  for (const cudaStream_t one : recording->streams()) one->recording.reset();
+  const cudaError_t verdict = recording->judge();
+  if (verdict != cudaSuccess) return failed(verdict);
+  ++counts().recorded;
+  *graph = new CUgraph_st{recording};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t graph,
+                                          unsigned long long) {
+  *made = new CUgraphExec_st{graph->recording};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  check(!stream->recording, "a graph is launched into a stream that records");
+  ++counts().launches;
+  graph->recording->begin_launch();
+  put(stream, {[recording = graph->recording] { recording->run(); }, {}});
   return cudaSuccess;
 }
 

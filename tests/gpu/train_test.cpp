@@ -1,9 +1,11 @@
 // The trainer on one GPU, and its state across backends.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "lockstep/comm/silent.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -144,6 +146,48 @@ TEST_CASE("a batch that arrived during the step before it trains like any other"
     hashes.push_back(trainer.parameters().hash());
   }
   CHECK(hashes[0] == hashes[1]);
+}
+
+TEST_CASE("steps that are recorded as CUDA graphs train like others, bit for bit",
+          "[gpu][train][graph]") {
+  if (!gpu()) return;
+  const Corners full(8), uneven(6);
+  std::vector<std::uint32_t> hashes;
+  for (const bool graph : {false, true}) {
+    const auto backend = gpu();
+    Alone world(backend->device());
+    train::TrainerSpec spec = spec_of(Precision::fp16, 4);
+    spec.program.deterministic = spec.program.keeps_average = true;
+    spec.average = {.decay = 0.9};
+    spec.graph = graph;
+    train::Trainer trainer(spec, *backend, world);
+    for (int step = 0; step < 6; ++step) {
+      const data::Batch& batch = step == 3 ? uneven.batch : full.batch;
+      const auto report = trainer.step(batch, batch.rows, 0.05f / static_cast<float>(step + 1));
+      CHECK(report.metrics.rows == batch.rows);
+      CHECK(report.times.backward_ms > 0);
+    }
+    hashes.push_back(trainer.parameters().hash());
+  }
+  CHECK(hashes[0] == hashes[1]);
+}
+
+TEST_CASE("engines are measured once: the next start takes them from the file", "[gpu][train]") {
+  if (!gpu()) return;
+  const Corners data(4);
+  const test::Folder folder;
+  train::TrainerSpec spec = spec_of(Precision::fp16, 4);
+  spec.program.plan_cache = (folder.path / "plans.txt").string();
+  std::vector<std::string> kept;
+  for (int start = 0; start < 2; ++start) {
+    const auto backend = gpu();
+    Alone world(backend->device());
+    train::Trainer trainer(spec, *backend, world);
+    CHECK(std::isfinite(trainer.step(data.batch, 4, 0.05f).metrics.loss));
+    kept.push_back(read_text(spec.program.plan_cache));
+  }
+  CHECK(std::count(kept[0].begin(), kept[0].end(), '\n') > 20);
+  CHECK(kept[0] == kept[1]);
 }
 
 TEST_CASE("overflows in a row stop the run and leave its state as it was", "[gpu][train]") {

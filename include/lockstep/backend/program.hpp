@@ -35,6 +35,9 @@ struct ProgramSpec {
   /// Training in fp16 on a GPU: each convolution also computes what it can of the batch norms
   /// before and after it.
   bool fuse_norms = false;
+  /// On a GPU: choose each convolution's engine by measuring, and keep the choices in this file.
+  /// Empty: take the library's own choice. Contradicts `deterministic`.
+  std::string plan_cache;
   /// Its parameters keep an average of the weights: counted where memory is planned.
   bool keeps_average = false;
   /// What backward makes again instead of keeping it; the same bits in any case.
@@ -85,6 +88,12 @@ class Program {
   /// For tests: loads an input that is already normalised, [batch, height, width, channels].
   virtual void load_normalised(std::span<const float> images,
                                std::span<const data::Target> targets) = 0;
+  /// Which of the program's places holds the loaded batch: 0 or 1. What a Repeater has recorded
+  /// always reads the place that was current then.
+  virtual std::size_t input_place() const { return 0; }
+  /// Makes this the current place, for the next load to go to the other one. The loaded batch is
+  /// lost. REQUIRES: no batch was given to prefetch() since the last load.
+  virtual void set_input_place(std::size_t) {}
   virtual void set_scalars(const optim::StepScalars& scalars) = 0;
   virtual const Tape& forward() const = 0;
   /// accumulate: add to the gradients instead of replacing them.

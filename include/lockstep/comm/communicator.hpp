@@ -66,6 +66,10 @@ class Communicator {
   /// The sends and receives that `calls` makes, on this communicator, progress together: ranks that
   /// exchange data do not wait for each other. Their memory must not overlap.
   virtual void together(const std::function<void()>& calls) { calls(); }
+  /// A recording (device::Repeater) has put collectives of this communicator into the streams
+  /// again, without calls; all of them end before `end`. Where a thread watches collectives, it
+  /// watches these, too.
+  virtual void repeated(std::string_view, std::unique_ptr<device::Event>) {}
   /// The deadline of a wait for `awaited`, ranks of this group, that happens outside of it. Null
   /// where the transport cannot tell who is missing.
   virtual std::unique_ptr<WaitDeadline> make_deadline(std::string_view, std::vector<int>) {

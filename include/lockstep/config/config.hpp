@@ -33,6 +33,9 @@ struct Config {
   backend::Precision precision = backend::Precision::fp32;
   bool deterministic = false;
   bool fuse_norms = false;
+  bool graph = false;
+  bool tune = false;
+  std::string tune_cache;
   backend::Recompute recompute;
   std::size_t memory_limit = 0;
   std::uint64_t seed = 1;

@@ -53,6 +53,25 @@ class Timeline {
   /// Milliseconds between neighbouring marks. Waits until the last mark has been reached, then
   /// forgets all marks.
   virtual std::vector<double> laps_ms() = 0;
+  /// The device makes the next `count` marks itself, in work that a Repeater has recorded.
+  virtual void repeat_marks(std::size_t) {}
+  virtual void restart() = 0;  ///< forgets all marks
+};
+
+/// Puts the same work into a device's streams again and again. This one calls the work each time. A
+/// device that can repeat without the host's calls records it instead.
+class Repeater {
+ public:
+  virtual ~Repeater() = default;
+  /// Work of one key is the same in each run: the same operations on the same memory. It begins and
+  /// ends on the compute stream. True if the streams hold a recording of it: then its events are
+  /// not those of this run, and `work` may not have been called. Throws Error when work cannot be
+  /// recorded, with the reason.
+  virtual bool run(std::uint64_t key, const std::function<void()>& work) {
+    static_cast<void>(key);
+    work();
+    return false;
+  }
 };
 
 /// The processor that a rank computes on.
@@ -67,6 +86,9 @@ class Device {
   virtual std::optional<double> upload_rate(const PinnedBuffer&) { return std::nullopt; }
   /// Uses the host's clock, unless the device has its own.
   virtual std::unique_ptr<Timeline> make_timeline();
+  /// Records work, so that one call of the host repeats it. Throws InputError where the device runs
+  /// as the host calls.
+  virtual std::unique_ptr<Repeater> make_repeater();
   /// Shows the progress of a device that runs later than the host: the word holds the newest mark
   /// that its compute stream has reached. Null where the host is never ahead. **Thread safety:**
   /// any thread may read the word, even when the device hangs.

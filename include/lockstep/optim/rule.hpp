@@ -32,6 +32,7 @@ struct StepScalars {
   /// This rank's rows / rows of the global batch (of one micro-batch): its weight in the averaged
   /// running statistics.
   float statistics_share = 1;
+  float average_share = 0;  ///< how far the average moves towards the weights (optim/average.hpp)
   bool operator==(const StepScalars&) const = default;
 };
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,11 @@ struct TrainerSpec {
   reduce::ExchangeKind exchange = reduce::ExchangeKind::exact;
   std::size_t bucket_bytes = 1 << 20;
   std::uint64_t seed = 1;  ///< of the initial weights
+  /// Record the device's work of a step whose micro-batches are all full, and repeat it.
+  bool graph = false;
 };
+
+class StepLaps;
 
 /// One rank's part of a step.
 struct StepReport {
@@ -62,14 +67,17 @@ constexpr std::uint32_t most_skipped_steps = 50;
 /// gradient slice to the exchange as soon as the slice is final, so that communication overlaps the
 /// rest of backward. Then it waits for one bucket after the other and updates what the exchange
 /// releases: all at once, with a loss scale or clip_norm. Last come the running statistics and the
-/// average of all weights. A step waits for the device only at its end.
+/// average of all weights. A step waits for the device only at its end. With `graph`, a full
+/// micro-batch's work, from forward to the update, is recorded in the first steps and then repeated
+/// by one call each; the bits are the same.
 /// **Invariants:** all ranks call step() with the same global_rows and lr; afterwards their weights
 /// are equal, bit for bit, if the exchange keeps ranks equal.
 /// **Thread safety:** none; the main thread uses it.
 class Trainer {
  public:
   /// Compiles the full micro-batch's program and fills the weights by seed. The references must
-  /// outlive the trainer. Throws InputError as Backend::require_fit() does.
+  /// outlive the trainer. Throws InputError as Backend::require_fit() does, and for `graph` as
+  /// Device::make_repeater() does.
   Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Communicator& communicator);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -102,14 +110,13 @@ class Trainer {
 
  private:
   backend::Program& program_for(std::size_t rows);
-  void run_micro_batch(const data::Batch& batch, const MicroBatch& part, optim::StepScalars scalars,
-                       bool first, bool last);
+  void run_micro_batch(const data::Batch& batch, const std::vector<MicroBatch>& parts,
+                       std::size_t index, optim::StepScalars scalars);
+  bool all_full(const std::vector<MicroBatch>& parts) const;
   void contribute_nothing();
   void enter_phase(comm::Phase phase);  ///< on the host now, on the device when it gets there
   void prefetch(const NextBatch& next);
   void reduce_and_update(const optim::StepScalars& scalars, std::size_t micro_batches);
-  /// Marks the end of a lap, the device time since the last mark; report() adds it to `time`.
-  void end_lap(double observe::StepTimes::*time);
   StepReport report();
 
   TrainerSpec spec_;
@@ -119,9 +126,10 @@ class Trainer {
   optim::UpdateRule rule_;
   std::uint64_t steps_done_ = 0;
   std::map<std::size_t, std::unique_ptr<backend::Program>> programs_;  ///< by rows
+  std::set<backend::Program*> ran_;  ///< in this step: whose metrics report() takes
   std::unique_ptr<reduce::Exchange> exchange_;
-  std::unique_ptr<device::Timeline> timeline_;
-  std::vector<double observe::StepTimes::*> laps_;  ///< of this step: where report() adds each
+  std::unique_ptr<StepLaps> laps_;
+  std::unique_ptr<device::Repeater> repeater_;  ///< last: what it has recorded uses the others
 };
 
 }  // namespace lockstep::train

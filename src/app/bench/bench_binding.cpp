@@ -39,7 +39,7 @@ class Side {
        backend::Backend& backend, comm::Communicator& communicator)
       : cpus_(std::move(cpus)),
         network_(options.network()),
-        spec_(options.trainer(network_, launch.rank.world)),
+        spec_(options.trainer(network_, launch.rank.world, backend.name() == "cuda")),
         data_(network_, spec_.program.batch, static_cast<std::uint64_t>(launch.rank.rank),
               backend.device()),
         trainer_(spec_, backend, communicator) {}

@@ -19,6 +19,9 @@ void StepOptions::add_to(Arguments app) {
   app.add_flag("--comm.share-gpu,--share-gpu", share_gpu,
                "ranks may use one GPU together (for tests)");
   app.add_flag("--fuse-norms", fuse_norms, "as for lockstep train");
+  app.add_flag("--graph", graph, "as for lockstep train");
+  app.add_flag("--tune", tune, "as for lockstep train");
+  app.add("--tune-cache", tune_cache, "as for lockstep train").shows_default();
   app.add("--recompute", recompute, "as for lockstep train").shows_default();
   add_count(app, "--memory-limit", memory_limit, {}, "as for lockstep train");
   add_count(app, "--batch", batch, a_batch, "rows of all ranks together");
@@ -29,8 +32,9 @@ void StepOptions::add_to(Arguments app) {
   add_count(app, "--threads", threads, threads_or_all, "compute threads of a rank; 0: its cores");
   add_count(app, "--steps", steps, {1, 1'000'000}, "steps to measure");
   add_count(app, "--warm-up", warm_up, {0, 1'000'000}, "steps before those");
-  app.add("--comm.bucket-mb,--bucket-mb", bucket_mb, "megabytes of gradients reduced at once")
-      .within(0.001, 4096.0)
+  app.add("--comm.bucket-mb,--bucket-mb", bucket_mb,
+          "megabytes of gradients reduced at once; 0: 1 on CPUs and 25 on GPUs")
+      .within(0.0, 4096.0)
       .shows_default();
   app.add("--json", json, "write the figures to this file");
 }
@@ -45,7 +49,7 @@ nn::Network StepOptions::network() const {
   return nn::resnet(nn::usual_resnet(model, image, classes));
 }
 
-train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world) const {
+train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world, bool on_gpu) const {
   train::TrainerSpec spec;
   spec.network = network;
   spec.program.batch = batch / static_cast<std::size_t>(world);
@@ -56,7 +60,10 @@ train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world) c
   spec.program.mean = std::vector<float>(network.input.channels, 0.5f);
   spec.program.stddev = std::vector<float>(network.input.channels, 0.25f);
   spec.weight_decay = 1e-4f;
-  spec.bucket_bytes = static_cast<std::size_t>(bucket_mb * 1e6f);
+  spec.graph = graph;
+  if (tune) spec.program.plan_cache = tune_cache;
+  const float size_mb = bucket_mb > 0 ? bucket_mb : on_gpu ? 25.f : 1.f;
+  spec.bucket_bytes = static_cast<std::size_t>(size_mb * 1e6f);
   return spec;
 }
 

@@ -17,14 +17,15 @@ struct StepOptions {
   std::string model = "resnet20", precision = "fp32", backend = "auto", recompute = "none", json;
   std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0,
               memory_limit = 0;
-  float bucket_mb = 1;
-  bool share_gpu = false, fuse_norms = false;
+  float bucket_mb = 0;
+  bool share_gpu = false, fuse_norms = false, graph = false, tune = false;
+  std::string tune_cache = "runs/plans.txt";
 
   void add_to(Arguments app);
   /// Throws InputError for numbers that this world, or any, cannot use.
   void require_sound(int world) const;
   nn::Network network() const;
-  train::TrainerSpec trainer(const nn::Network& network, int world) const;
+  train::TrainerSpec trainer(const nn::Network& network, int world, bool on_gpu) const;
 };
 
 /// Random images and labels: one rank's part of a global batch, in memory like a loader's.

@@ -33,12 +33,14 @@ class CudaBackend final : public backend::Backend {
   void require_fit(const nn::Network& network, const backend::ProgramSpec& spec) override {
     std::size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    measure_plans(network, spec);
     cuda::require_fit(network, spec, planner_, free, total);
   }
   std::optional<backend::Floor> floor(const nn::Network& network,
                                       const backend::ProgramSpec& spec) override {
     backend::Floor floor;
     floor.rates = measure_rates(device_, planner_);
+    measure_plans(network, spec);
     floor.steps = floors(network, plan_program(network, spec, planner_), floor.rates);
     return floor;
   }
@@ -49,6 +51,7 @@ class CudaBackend final : public backend::Backend {
   std::unique_ptr<backend::Program> compile(const nn::Network& network,
                                             const backend::ProgramSpec& spec,
                                             backend::Parameters& parameters) override {
+    measure_plans(network, spec);
     return std::make_unique<CudaProgram>(network, spec, state(parameters), shares_);
   }
   void judge_gradients(backend::Parameters& parameters) override {
@@ -79,12 +82,27 @@ class CudaBackend final : public backend::Backend {
   void swap_average(backend::Parameters& parameters) override { state(parameters).swap_average(); }
 
  private:
+  /// Where the spec asks for it, measures the plans that the program will take, and writes down
+  /// what was chosen. The memory for that is free again before anything else is allocated.
+  void measure_plans(const nn::Network& network, const backend::ProgramSpec& spec) {
+    if (spec.plan_cache.empty()) return;
+    if (!cache_ || cache_->file() != spec.plan_cache)
+      cache_.emplace(spec.plan_cache, description());
+    PlanTimer timer(device_);
+    planner_.tune_by(ConvTuning{*cache_, [&](const ConvRequest& request, const ConvPlan& plan) {
+                                  return timer.seconds(request, plan);
+                                }});
+    plan_program(network, spec, planner_);
+    planner_.tune_by(std::nullopt);
+    cache_->save();
+  }
   static CudaParameters& state(backend::Parameters& parameters) {
     return static_cast<CudaParameters&>(parameters);
   }
 
   CudaDevice device_;
   ConvPlanner planner_;
+  std::optional<PlanCache> cache_;
   ProgramShares shares_;
 };
 

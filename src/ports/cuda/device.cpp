@@ -10,6 +10,7 @@
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/graph.hpp"
 
 namespace lockstep::cuda {
 
@@ -27,8 +28,13 @@ class CudaTimeline final : public device::Timeline {
       check_cuda(cudaEventCreate(&event), "cudaEventCreate");
       events_.emplace_back(event);
     }
-    check_cuda(cudaEventRecord(events_[used_++].get(), stream_.get()), "cudaEventRecord");
+    // In a recording: a separate step, so that each repetition stamps the event again.
+    const unsigned kind = stream_.recording() ? cudaEventRecordExternal : cudaEventRecordDefault;
+    check_cuda(cudaEventRecordWithFlags(events_[used_++].get(), stream_.get(), kind),
+               "cudaEventRecordWithFlags");
   }
+  void repeat_marks(std::size_t count) override { used_ += count; }
+  void restart() override { used_ = 0; }
   std::vector<double> laps_ms() override {
     std::vector<double> laps;
     if (used_ > 0)
@@ -79,14 +85,21 @@ std::uint64_t* CudaDevice::new_beacon() {
   return new (memory) std::uint64_t(0);
 }
 
+// A recorded mark is written in each step that repeats it: only its distance from the mark before
+// the recording is the same in all of them.
 void CudaDevice::mark_progress(std::uint64_t number) {
-  light_beacon(beacon_on_device_, number, compute_.get());
+  if (compute_.recording()) return raise_beacon(marks_, number - newest_mark_, compute_.get());
+  newest_mark_ = number;
+  light_beacon(marks_, number, compute_.get());
 }
 
-CudaDevice::CudaDevice(int ordinal) : ordinal_(made_current(ordinal)), beacon_(new_beacon()) {
+CudaDevice::CudaDevice(int ordinal)
+    : ordinal_(made_current(ordinal)),
+      beacon_(new_beacon()),
+      newest_mark_on_device_(sizeof(std::uint64_t), "the newest mark") {
   void* mapped = nullptr;
   check_cuda(cudaHostGetDevicePointer(&mapped, beacon_.get(), 0), "cudaHostGetDevicePointer");
-  beacon_on_device_ = static_cast<std::uint64_t*>(mapped);
+  marks_ = {static_cast<std::uint64_t*>(mapped), newest_mark_on_device_.as<std::uint64_t>()};
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
   name_ = properties.name;
@@ -98,6 +111,10 @@ CudaDevice::CudaDevice(int ordinal) : ordinal_(made_current(ordinal)), beacon_(n
 
 std::unique_ptr<device::Timeline> CudaDevice::make_timeline() {
   return std::make_unique<CudaTimeline>(compute_);
+}
+
+std::unique_ptr<device::Repeater> CudaDevice::make_repeater() {
+  return std::make_unique<GraphRepeater>(compute_);
 }
 
 // The system's own pages, locked. This process's binding decides where they are, and the kernel can

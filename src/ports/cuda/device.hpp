@@ -7,6 +7,7 @@
 
 #include "lockstep/base/owned.hpp"
 #include "lockstep/device/device.hpp"
+#include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::cuda {
@@ -43,6 +44,7 @@ class CudaDevice final : public device::Device {
   CudaStream& compute() override { return compute_; }
   std::optional<double> upload_rate(const device::PinnedBuffer& from) override;
   std::unique_ptr<device::Timeline> make_timeline() override;
+  std::unique_ptr<device::Repeater> make_repeater() override;
   const volatile std::uint64_t* progress_word() const override { return beacon_.get(); }
   void mark_progress(std::uint64_t number) override;
   /// Puts the work of `run` into the compute stream several times; returns the seconds of the
@@ -56,8 +58,10 @@ class CudaDevice final : public device::Device {
   static std::uint64_t* new_beacon();
   int ordinal_;  // first: making it current decides the device of the streams
   Owned<std::uint64_t*, cudaFreeHost> beacon_;  // host memory, mapped for the device
-  std::uint64_t* beacon_on_device_ = nullptr;
   CudaStream compute_, copy_;
+  DeviceBuffer newest_mark_on_device_;
+  Beacon marks_;
+  std::uint64_t newest_mark_ = 0;
   std::string name_;
 };
 

@@ -5,17 +5,11 @@
 #include <utility>
 #include <variant>
 
-#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
+#include "ports/cuda/kernels/checksum.hpp"
 #include "ports/cuda/runtime/check.hpp"
 
 namespace lockstep::cuda {
-
-namespace {
-
-constexpr std::size_t hash_piece = std::size_t{8} << 20;  // bytes copied to the host at a time
-
-}  // namespace
 
 CudaParameters::CudaParameters(const nn::Network& network, backend::Precision precision,
                                CudaDevice& device)
@@ -102,21 +96,26 @@ void CudaParameters::read(const void* from, void* to, std::size_t bytes) const {
   device_.compute().synchronize();
 }
 
+// The device adds up each block; the host adds the blocks.
 std::uint32_t CudaParameters::hash() const {
-  const std::size_t bytes = layout_.size * sizeof(float);
-  std::vector<std::byte> piece(std::min(bytes, hash_piece));
-  std::uint32_t crc = 0;
+  const std::size_t words = layout_.size, blocks = (words + crc_block_words - 1) / crc_block_words;
+  if (crc_sums_.data() == nullptr)
+    crc_sums_ = DeviceBuffer(blocks * sizeof(std::uint32_t), "the weights' checksum");
+  std::vector<std::uint32_t> sums(blocks);
+  const std::uint32_t next_block = crc_shift(crc_block_words);
+  std::uint32_t sum = 0;
+  std::size_t all = 0;
   for (const backend::Part part :
        {backend::Part::weights, backend::Part::momentum, backend::Part::average}) {
     if (part == backend::Part::average && !has_average()) continue;
-    const auto* data = reinterpret_cast<const std::byte*>(at(part, 0));
-    for (std::size_t from = 0; from < bytes; from += piece.size()) {
-      const std::size_t size = std::min(piece.size(), bytes - from);
-      read(data + from, piece.data(), size);
-      crc = crc32c(piece.data(), size, crc);
-    }
+    crc_sums(at(part, 0), words, crc_sums_.as<std::uint32_t>(), device_.compute().get());
+    read(crc_sums_.data(), sums.data(), crc_sums_.size());
+    sum = crc_product(crc_shift(words - (blocks - 1) * crc_block_words), sum) ^ sums[0];
+    for (std::size_t b = 1; b < blocks; ++b) sum = crc_product(next_block, sum) ^ sums[b];
+    all += words;
   }
-  return crc;
+  // CRC-32C begins with ones, multiplies by x^32 and inverts.
+  return ~(crc_product(crc_shift(1), sum) ^ crc_product(crc_shift(all), ~0u));
 }
 
 std::optional<backend::LossScale> CudaParameters::loss_scale() const {
@@ -202,7 +201,7 @@ void CudaParameters::update_statistics(std::size_t micro_batches) {
   args.chunks = device_chunks_.as<Chunk>();
   args.first_chunk = begin;
   args.chunk_count = end - begin;
-  args.kept = table(kept_, kept);
+  args.kept = table(kept_[micro_batches], kept);
   args.fresh = at(backend::Part::gradients, 0);
   args.running = at(backend::Part::weights, 0);
   args.scalars = scalars();

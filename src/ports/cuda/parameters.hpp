@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -100,8 +101,11 @@ class CudaParameters final : public backend::Parameters {
   std::vector<Chunk> chunks_;
   static constexpr auto average_part = static_cast<std::size_t>(backend::Part::average);
   DeviceBuffer parts_[average_part + 1], copies_, scalars_, device_chunks_;
-  mutable DeviceBuffer first_chunks_, chunk_sums_, slice_sums_;  // allocated when first needed
-  Table decay_, kept_, adaptive_;
+  mutable DeviceBuffer first_chunks_, chunk_sums_, slice_sums_,
+      crc_sums_;  // allocated when first needed
+  Table decay_, adaptive_;
+  /// By the number of micro-batches: a recorded step always reads the one that it began with.
+  std::map<std::size_t, Table> kept_;
   std::optional<optim::StepScalars> newest_step_;
 };
 

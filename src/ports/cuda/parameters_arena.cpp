@@ -89,7 +89,10 @@ AverageArgs CudaParameters::average_args() const {
 }
 
 void CudaParameters::update_average(float share) {
-  update_averages(average_args(), share, device_.compute().get());
+  optim::StepScalars step = newest_step_.value_or(optim::StepScalars{});
+  step.average_share = share;
+  set_scalars(step);
+  update_averages(average_args(), device_.compute().get());
 }
 
 void CudaParameters::swap_average() { swap_averages(average_args(), device_.compute().get()); }

@@ -44,6 +44,8 @@ class CudaProgram final : public backend::Program {
                        std::span<const data::Target> targets) override {
     input_.load_normalised(images, targets);
   }
+  std::size_t input_place() const override { return input_.place(); }
+  void set_input_place(std::size_t place) override { input_.set_place(place); }
   void set_scalars(const optim::StepScalars& scalars) override { parameters_.set_scalars(scalars); }
   const backend::Tape& forward() const override { return forward_; }
   const backend::Tape& backward(bool accumulate) const override { return backward_[accumulate]; }

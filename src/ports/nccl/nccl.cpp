@@ -207,6 +207,9 @@ class NcclCommunicator final : public Communicator {
   }
 
   void together(const std::function<void()>& calls) override;
+  void repeated(std::string_view name, std::unique_ptr<device::Event> end) override {
+    if (site_->watch) site_->watch->started(of_group(name), std::move(end));
+  }
 
  private:
   using Start = std::function<ncclResult_t(ncclComm_t)>;
@@ -229,7 +232,8 @@ class NcclCommunicator final : public Communicator {
     const std::string what = of_group(name);
     const cuda::Range range(fmt::format("{} of {}", verb, what));
     settle(connection_->call(call), what);
-    site_->watch->started(what, site_->network.record());
+    // Of a recording, nothing runs yet, and its events may not be asked: repeated() says when.
+    if (!site_->network.recording()) site_->watch->started(what, site_->network.record());
   }
 
   void connect(Control& control) {

@@ -238,6 +238,17 @@ TEST_CASE("a global batch that ranks and micro-batches cannot share is an error"
   CHECK(config.batch == 100);
   config.batch = 3;
   CHECK_THROWS_WITH(resolve(config, 2), Contains("batch = 3") && Contains("2 x 2 = 4"));
+  config.batch = 100;
+  config.graph = true;
+  CHECK_NOTHROW(resolve(config, 2));
+  CHECK_THROWS_WITH(resolve(config, 3), Contains("graph = true") && Contains("3 x 2 = 6"));
+}
+
+TEST_CASE("engines chosen by measuring and bits that must repeat contradict each other",
+          "[config]") {
+  Config config = with_data();
+  config.tune = config.deterministic = true;
+  CHECK_THROWS_WITH(resolve(config, 1), Contains("tune and deterministic contradict"));
 }
 
 TEST_CASE("values out of range are errors that name the key", "[config]") {
@@ -339,6 +350,8 @@ TEST_CASE("a key that cannot have an effect is an error, and a resolved configur
   refused("[optim]\nmomentum = 0\nnesterov = true", "optim.nesterov");
   refused("optim.trust = 0.01", "the trust coefficient belongs to 'lars'");
   refused("fuse-norms = true", "precision is 'fp32'; it has engines for fp16 only");
+  refused("tune-cache = \"plans.txt\"", "tune is false; the file keeps what it measures");
+  accepted("tune = true\ntune-cache = \"plans.txt\"");
   refused("memory-limit = 1000", "recompute is 'none'; 'auto' keeps the limit");
   accepted("recompute = \"auto\"\nmemory-limit = 1000");
   accepted("recompute = \"12\"");

@@ -227,6 +227,14 @@ TEST_CASE("two steps are LARS's formula, also with several buckets and threads",
     CHECK(apart(before, after, oracle.parameters, weights, among) <= 1e-3);
 }
 
+TEST_CASE("a recorded step needs a device that can repeat it, and says so", "[trainer]") {
+  const auto backend = make_cpu_backend({});
+  SoloCommunicator nobody;
+  CHECK_THROWS_WITH(
+      Trainer(make_trainer_spec(given("graph = true"), small_data(), 1), *backend, nobody),
+      Catch::Matchers::Contains("graph = true needs a GPU"));
+}
+
 TEST_CASE("the average is that of the weights after each step, and changes nothing else",
           "[trainer]") {
   const Rows data;

@@ -89,9 +89,18 @@ __global__ void add_kernel(const T* from, std::size_t count, bool accumulate, fl
   store(to + i, v);
 }
 
-__global__ void beacon_kernel(std::uint64_t* place, std::uint64_t number) {
+__device__ void show(std::uint64_t* place, std::uint64_t number) {
   *static_cast<volatile std::uint64_t*>(place) = number;
   __threadfence_system();
+}
+
+__global__ void light_beacon_kernel(Beacon beacon, std::uint64_t number) {
+  *beacon.newest = number;
+  show(beacon.place, number);
+}
+
+__global__ void raise_beacon_kernel(Beacon beacon, std::uint64_t more) {
+  show(beacon.place, *beacon.newest + more);
 }
 
 }  // namespace
@@ -143,8 +152,12 @@ void add_gradient(const void* from, std::size_t count, Storage storage, bool acc
   });
 }
 
-void light_beacon(std::uint64_t* place, std::uint64_t number, cudaStream_t stream) {
-  launch("beacon_kernel", beacon_kernel, 1, 1, stream, place, number);
+void light_beacon(const Beacon& beacon, std::uint64_t number, cudaStream_t stream) {
+  launch("light_beacon_kernel", light_beacon_kernel, 1, 1, stream, beacon, number);
+}
+
+void raise_beacon(const Beacon& beacon, std::uint64_t more, cudaStream_t stream) {
+  launch("raise_beacon_kernel", raise_beacon_kernel, 1, 1, stream, beacon, more);
 }
 
 }  // namespace lockstep::cuda

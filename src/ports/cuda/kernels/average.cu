@@ -60,10 +60,10 @@ __global__ void clip_kernel(const double* slice_sums, std::size_t slices, float 
   scalars->inverse_scale = unscale * backend::arithmetic::clip_factor(scalars->clipped_norm, limit);
 }
 
-__global__ void __launch_bounds__(block_threads)
-    update_averages_kernel(AverageArgs args, float share) {
+__global__ void __launch_bounds__(block_threads) update_averages_kernel(AverageArgs args) {
   const std::size_t i = thread_index() * quad;
   if (i >= args.count || !args.scalars->apply) return;
+  const float share = args.scalars->step.average_share;
   float w[quad], average[quad];
   load(args.weights + i, w);
   load(args.averages + i, average);
@@ -108,9 +108,9 @@ void clip(const double* slice_sums, std::size_t slices, float limit, bool scaled
   launch("clip_kernel", clip_kernel, 1, 1, stream, slice_sums, slices, limit, scaled, scalars);
 }
 
-void update_averages(const AverageArgs& args, float share, cudaStream_t stream) {
+void update_averages(const AverageArgs& args, cudaStream_t stream) {
   launch("update_averages_kernel", update_averages_kernel, blocks_for(args.count / quad),
-         block_threads, stream, args, share);
+         block_threads, stream, args);
 }
 
 void swap_averages(const AverageArgs& args, cudaStream_t stream) {

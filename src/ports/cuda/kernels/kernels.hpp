@@ -192,8 +192,14 @@ void set_scalars(DeviceScalars* scalars, const optim::StepScalars& step, cudaStr
 /// Sets the scale for the next step, and clears its overflow flag.
 void set_loss_scale(DeviceScalars* scalars, const backend::LossScale& scale, cudaStream_t stream);
 
-/// Writes the number to a word in host memory; `place` is its device address.
-void light_beacon(std::uint64_t* place, std::uint64_t number, cudaStream_t stream);
+/// A word in host memory that shows how far a stream is.
+struct Beacon {
+  std::uint64_t* place = nullptr;   ///< its device address
+  std::uint64_t* newest = nullptr;  ///< on the device: what light_beacon() last wrote
+};
+void light_beacon(const Beacon& beacon, std::uint64_t number, cudaStream_t stream);
+/// Writes the newest number plus `more`. Recorded once, it fits each step.
+void raise_beacon(const Beacon& beacon, std::uint64_t more, cudaStream_t stream);
 
 struct UpdateArgs {
   const Chunk* chunks;
@@ -230,6 +236,12 @@ void convert_weights(const float* from, std::size_t count, Storage storage, void
 void add_gradient(const void* from, std::size_t count, Storage storage, bool accumulate, float* to,
                   cudaStream_t stream);
 
+// ---- checksum.cu --------------------------------------------------------------------------------
+
+/// The sums of blocks of crc_block_words words (checksum.hpp), the first of which may have fewer:
+/// sums[i] is the block's words as a polynomial, without CRC-32C's last factor x^32.
+void crc_sums(const void* words, std::size_t count, std::uint32_t* sums, cudaStream_t stream);
+
 // ---- average.cu ---------------------------------------------------------------------------------
 
 struct NormArgs {
@@ -263,8 +275,8 @@ struct AverageArgs {
   Storage storage = Storage::fp32;
   const DeviceScalars* scalars;
 };
-/// averages += share * (weights - averages), unless the step is skipped.
-void update_averages(const AverageArgs& args, float share, cudaStream_t stream);
+/// averages += average_share * (weights - averages), unless the step is skipped.
+void update_averages(const AverageArgs& args, cudaStream_t stream);
 /// Exchanges the two, and writes the copies.
 void swap_averages(const AverageArgs& args, cudaStream_t stream);
 

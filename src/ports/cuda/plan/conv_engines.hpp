@@ -2,12 +2,16 @@
 
 #include <compare>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/nn/network.hpp"
+#include "ports/cuda/plan/plan_cache.hpp"
 #include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::cuda {
@@ -54,6 +58,7 @@ struct ConvRequest {
   backend::Precision precision = backend::Precision::fp32;
   bool deterministic = false;  ///< only engines that give the same bits each time
   ConvFusion fusion;           ///< `sums` applies only to forward
+  bool measured = false;       ///< the fastest engine, if the planner has a ConvTuning
   auto operator<=>(const ConvRequest&) const = default;
 };
 /// "data gradient of a 3x3 convolution, 256 x 56x56x64 -> 56x56x64, stride 1, padding 1, fp16"
@@ -94,6 +99,13 @@ class ConvPlan {
   std::unique_ptr<Impl> impl_;
 };
 
+/// How a planner finds the fastest engines. Both must outlive its use.
+struct ConvTuning {
+  PlanCache& cache;
+  /// Seconds of one run of the plan. Throws Error where it cannot run.
+  std::function<double(const ConvRequest&, const ConvPlan&)> seconds;
+};
+
 /// Builds plans for the GPU of a stream, or for one that is only described in cuDNN's JSON (so that
 /// a login node can ask what a GPU will do). Plans are kept: equal requests get the same one.
 class ConvPlanner {
@@ -101,6 +113,10 @@ class ConvPlanner {
   explicit ConvPlanner(const CudaStream& stream);
   explicit ConvPlanner(const std::string& device_json);
   ~ConvPlanner();
+  /// From now on requests that are `measured` are tuned, or no longer are.
+  void tune_by(std::optional<ConvTuning> tuning) {
+    tuning_ = tuning ? std::make_unique<ConvTuning>(std::move(*tuning)) : nullptr;
+  }
   /// Throws Error naming the convolution and cuDNN's reason when no engine can do it.
   const ConvPlan& plan(const ConvRequest& request);
   /// False where plan() would throw.
@@ -109,7 +125,12 @@ class ConvPlanner {
 
  private:
   struct Target;
+  std::unique_ptr<ConvPlan> make(const ConvRequest& request) const;
+  /// The number of the fastest engine; nothing if none could be measured.
+  std::optional<std::size_t> find_fastest(const ConvRequest& request) const;
+
   std::unique_ptr<Target> target_;
+  std::unique_ptr<ConvTuning> tuning_;
   std::map<ConvRequest, std::unique_ptr<ConvPlan>> plans_;
 };
 

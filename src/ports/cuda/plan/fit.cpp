@@ -18,6 +18,7 @@ constexpr double usable = 0.95;
 bool fits(const nn::Network& network, backend::ProgramSpec spec, std::size_t rows,
           ConvPlanner& planner, double bytes) {
   spec.batch = rows;
+  spec.plan_cache.clear();  // no one may want this batch
   try {
     const ProgramPlan plan = plan_program(network, spec, planner);
     // Above this size cuDNN 9.19 computes weight gradients without matrix units.

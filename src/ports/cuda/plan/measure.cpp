@@ -18,12 +18,17 @@ void fill(const DeviceBuffer& buffer, const CudaStream& stream) {
       std::min(buffer.size() / sizeof(std::uint32_t), std::size_t{1} << 20));
   for (std::size_t i = 0; i < words.size(); ++i)
     words[i] = (philox(1, i, 0).word[0] & 0x8fff8fff) | 0x30003000;
-  const std::size_t bytes = words.size() * sizeof(std::uint32_t);
-  for (std::size_t at = 0; at < buffer.size(); at += bytes)
-    check_cuda(
-        cudaMemcpyAsync(buffer.data() + at, words.data(), std::min(bytes, buffer.size() - at),
-                        cudaMemcpyHostToDevice, stream.get()),
-        "cudaMemcpyAsync");
+  std::size_t filled = std::min(words.size() * sizeof(std::uint32_t), buffer.size());
+  check_cuda(
+      cudaMemcpyAsync(buffer.data(), words.data(), filled, cudaMemcpyHostToDevice, stream.get()),
+      "cudaMemcpyAsync");
+  while (filled > 0 && filled < buffer.size()) {
+    const std::size_t more = std::min(filled, buffer.size() - filled);
+    check_cuda(cudaMemcpyAsync(buffer.data() + filled, buffer.data(), more,
+                               cudaMemcpyDeviceToDevice, stream.get()),
+               "cudaMemcpyAsync");
+    filled += more;
+  }
   check_cuda(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
 }
 
@@ -62,6 +67,56 @@ backend::GpuRates measure_rates(CudaDevice& device, ConvPlanner& planner, std::s
   rates.bf16 = products(backend::Precision::bf16);
   rates.fp16 = products(backend::Precision::fp16);
   return rates;
+}
+
+std::byte* PlanTimer::room(DeviceBuffer& buffer, std::size_t bytes) {
+  if (buffer.size() >= bytes) return buffer.data();
+  buffer = {};  // first, or both would be there for a moment
+  buffer = DeviceBuffer(bytes, "measuring a convolution");
+  fill(buffer, device_.compute());
+  return buffer.data();
+}
+
+double PlanTimer::seconds(const ConvRequest& request, const ConvPlan& plan) {
+  constexpr std::size_t alignment = 256;
+  const ConvShape& s = request.shape;
+  const std::size_t bytes = bytes_of(storage_of(request.precision));
+  const auto rounded = [](std::size_t size) {
+    return (size + alignment - 1) / alignment * alignment;
+  };
+  const std::size_t x = rounded(s.input_count() * bytes), w = rounded(s.weight_count() * bytes),
+                    y = rounded(s.output_count() * bytes),
+                    numbers = rounded(std::max(s.channels, s.outputs) * sizeof(float));
+  std::byte* in = room(inputs_, x + w + y + 6 * numbers);
+  std::byte* out = room(outputs_, std::max({x, w, y}) + x + (2 + gradient_sum_arrays) * numbers);
+  const auto* of_norm = reinterpret_cast<const float*>(in + x + w + y);
+  const std::size_t step = numbers / sizeof(float);
+  auto* sums = reinterpret_cast<float*>(out + std::max({x, w, y}) + x);
+  ConvOperands operands{in, in + x, in + x + w};
+  operands.norm = {.scale = of_norm,
+                   .shift = of_norm + step,
+                   .mean = of_norm + 2 * step,
+                   .inverse_deviation = of_norm + 3 * step,
+                   .gamma = of_norm + 4 * step,
+                   .beta = of_norm + 5 * step,
+                   .sum = sums,
+                   .square_sum = sums + step,
+                   .g = out + std::max({x, w, y}),
+                   .gradient_sums = sums + 2 * step};
+  const bool writes_g = request.pass == Pass::data_gradient && request.fusion.normalised;
+  switch (request.pass) {
+    case Pass::forward:
+      operands.y = out;
+      break;
+    case Pass::data_gradient:
+      if (!writes_g) operands.x = out;
+      break;
+    case Pass::weight_gradient:
+      operands.w = out;
+      break;
+  }
+  std::byte* scratch = room(workspace_, plan.workspace());
+  return device_.fastest_s([&] { plan.run(operands, scratch); });
 }
 
 }  // namespace lockstep::cuda

@@ -230,6 +230,7 @@ std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& u
   request.shape = conv_shape(network, unit.node, spec.batch);
   request.precision = unit.kind == UnitKind::head ? head_precision(spec.precision) : spec.precision;
   request.deterministic = spec.deterministic;
+  request.measured = !spec.plan_cache.empty();
   std::vector<ConvRequest> requests;
   for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::weight_gradient}) {
     if (pass != Pass::forward && !spec.training) continue;

@@ -1,13 +1,47 @@
 #include "ports/cuda/runtime/stream.hpp"
 
+#include <utility>
+
 #include "ports/cuda/runtime/check.hpp"
 
 namespace lockstep::cuda {
 
-CudaEvent::CudaEvent() {
+namespace {
+
+EventPool::Handle new_event() {
   cudaEvent_t event = nullptr;
   check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  event_ = decltype(event_)(event);
+  return EventPool::Handle(event);
+}
+
+}  // namespace
+
+EventPool::Handle EventPool::take() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!free_.empty()) {
+      Handle event = std::move(free_.back());
+      free_.pop_back();
+      return event;
+    }
+  }
+  return new_event();
+}
+
+void EventPool::give_back(Handle event) {
+  const std::scoped_lock lock(mutex_);
+  free_.push_back(std::move(event));
+}
+
+CudaEvent::CudaEvent() : event_(new_event()) {}
+
+CudaEvent::CudaEvent(std::shared_ptr<EventPool> pool)
+    : pool_(std::move(pool)), event_(pool_->take()) {}
+
+// A stream that waits for the event took note of it when it was told to: recording it again for
+// something else does not change that.
+CudaEvent::~CudaEvent() {
+  if (pool_) pool_->give_back(std::move(event_));
 }
 
 bool CudaEvent::done() {
@@ -33,9 +67,15 @@ CudaStream::CudaStream(Priority priority) {
 }
 
 std::unique_ptr<device::Event> CudaStream::record() {
-  auto event = std::make_unique<CudaEvent>();
+  auto event = std::make_unique<CudaEvent>(events_);
   event->record(get());
   return event;
+}
+
+bool CudaStream::recording() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(get(), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
 }
 
 void CudaStream::wait(device::Event& event) {

@@ -2,22 +2,41 @@
 
 #include <cuda_runtime.h>
 
-#include <string>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 #include "lockstep/base/owned.hpp"
 #include "lockstep/device/device.hpp"
 
 namespace lockstep::cuda {
 
+/// Events that are free to be used again, so that a step makes none.
+/// **Thread safety:** any thread.
+class EventPool {
+ public:
+  using Handle = Owned<cudaEvent_t, cudaEventDestroy>;
+  Handle take();
+  void give_back(Handle event);
+
+ private:
+  std::mutex mutex_;
+  std::vector<Handle> free_;
+};
+
 class CudaEvent final : public device::Event {
  public:
   CudaEvent();  ///< not yet recorded: done
+  /// Takes the event from the pool, and gives it back in the end.
+  explicit CudaEvent(std::shared_ptr<EventPool> pool);
+  ~CudaEvent() override;
   bool done() override;
   void record(cudaStream_t stream);
   cudaEvent_t get() const { return event_.get(); }
 
  private:
-  Owned<cudaEvent_t, cudaEventDestroy> event_;
+  std::shared_ptr<EventPool> pool_;
+  EventPool::Handle event_;
 };
 
 /// A CUDA stream that does not wait for the default stream. wait() and record() never block the
@@ -31,8 +50,11 @@ class CudaStream final : public device::Stream {
   void wait(device::Event& event) override;
   void synchronize() override;
   cudaStream_t get() const { return stream_.get(); }
+  /// Whether what is put into the stream now becomes part of a CUDA graph, and does not run.
+  bool recording() const;
 
  private:
+  std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();
   Owned<cudaStream_t, cudaStreamDestroy> stream_;
 };
 

@@ -22,6 +22,10 @@ class InputBatch {
   void load(const data::Batch& batch);
   void load_normalised(std::span<const float> images, std::span<const data::Target> targets);
 
+  std::size_t place() const { return current_; }
+  void set_place(std::size_t place) {
+    if (place != current_) turn_to_other();
+  }
   bool normalised() const { return slots_[current_].normalised; }
   const void* images() const {
     const Slot& slot = slots_[current_];

@@ -1,0 +1,48 @@
+#include "ports/cuda/runtime/graph.hpp"
+
+#include <fmt/core.h>
+
+#include <exception>
+
+#include "lockstep/base/error.hpp"
+#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/range.hpp"
+
+namespace lockstep::cuda {
+
+bool GraphRepeater::run(std::uint64_t key, const std::function<void()>& work) {
+  const auto [known, is_new] = graphs_.try_emplace(key);
+  if (is_new) {
+    work();
+    return false;
+  }
+  if (!known->second) known->second = record(work);
+  const Range range("recorded step");
+  check_cuda(cudaGraphLaunch(known->second.get(), compute_.get()), "cudaGraphLaunch");
+  return true;
+}
+
+GraphRepeater::Graph GraphRepeater::record(const std::function<void()>& work) {
+  // Relaxed: NCCL puts its kernels in from a separate thread, and the loader's threads continue.
+  check_cuda(cudaStreamBeginCapture(compute_.get(), cudaStreamCaptureModeRelaxed),
+             "cudaStreamBeginCapture");
+  cudaGraph_t recorded = nullptr;
+  try {
+    work();
+  } catch (const std::exception& failure) {
+    cudaStreamEndCapture(compute_.get(), &recorded);
+    if (recorded) cudaGraphDestroy(recorded);
+    cudaGetLastError();  // the capture's own, which says less
+    throw Error(fmt::format("while a step was recorded as a CUDA graph (graph = true): {}",
+                            failure.what()));
+  }
+  check_cuda(cudaStreamEndCapture(compute_.get(), &recorded),
+             "recording a step as a CUDA graph (graph = true): cudaStreamEndCapture");
+  const Owned<cudaGraph_t, cudaGraphDestroy> graph(recorded);
+  cudaGraphExec_t made = nullptr;
+  check_cuda(cudaGraphInstantiateWithFlags(&made, graph.get(), 0),
+             "recording a step as a CUDA graph (graph = true): cudaGraphInstantiateWithFlags");
+  return Graph(made);
+}
+
+}  // namespace lockstep::cuda
