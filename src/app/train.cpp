@@ -29,6 +29,15 @@ train::Allocation look_at_allocation() {
   return allocation;
 }
 
+/// Where the user's programs keep what they can find out again; empty without a home.
+std::string algorithm_cache() {
+  const cluster::EnvLookup env = cluster::process_environment();
+  const std::string home = env("HOME").value_or("");
+  const std::string fallback = home.empty() ? "" : home + "/.cache";
+  const std::string caches = env("XDG_CACHE_HOME").value_or(fallback);
+  return caches.empty() ? "" : caches + "/lockstep/convolutions.json";
+}
+
 /// The findings as JSON; empty if not asked for.
 std::string run_preflight(Launch& launch, const config::Config& config) {
   if (!config.preflight.check && !config.preflight.require) return "";
@@ -78,6 +87,7 @@ int train_model(Launch& launch, config::Config config) {
                            .spare_cores = compute.spare_cores,
                            .binding_report = compute.binding_report,
                            .preflight = preflight,
+                           .algorithm_cache = algorithm_cache(),
                            .command = command_line(launch),
                            .started_s = started_s,
                            .allocation = allocation,

@@ -33,10 +33,15 @@ std::vector<ConfigKey> top_keys() {
           .within(1, most_batch_rows),
       key("precision", &C::precision, "arithmetic of the convolutions"),
       key("deterministic", &C::deterministic,
-          "on a GPU: use only library routines that give the same bits each time"),
+          "use only library routines that give the same bits each time, and choose no algorithm by "
+          "measuring"),
       key("fuse-norms", &C::fuse_norms,
           "in fp16: fuse batch norms into the convolutions before and after them where possible")
           .needs("precision", is_fp16, "it has engines for fp16 only"),
+      key("winograd", &C::winograd,
+          "fp32 on CPUs: 3x3 convolutions by Winograd's algorithm; true: all; false: none; auto: "
+          "those that it makes faster, which is measured once (deterministic: all); or their list, "
+          "as auto saves it with the run"),
       key("recompute", &C::recompute,
           "which values backward makes again instead of keeping them: none; N: those inside N "
           "segments of the network; auto: as few as memory-limit allows (CPU backend)")

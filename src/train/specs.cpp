@@ -150,6 +150,7 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
   spec.precision = config.precision;
   spec.deterministic = config.deterministic;
   spec.fuse_norms = config.fuse_norms;
+  spec.winograd = config.winograd;
   spec.keeps_average = config.optim.ema > 0;
   spec.recompute = config.recompute;
   spec.recompute.memory_limit = config.memory_limit;

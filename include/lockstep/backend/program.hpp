@@ -9,6 +9,7 @@
 
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/backend/recompute.hpp"
+#include "lockstep/backend/winograd.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/optim/rule.hpp"
 
@@ -34,6 +35,8 @@ struct ProgramSpec {
   /// Training in fp16 on a GPU: each convolution also computes what it can of the batch norms
   /// before and after it.
   bool fuse_norms = false;
+  /// CPU backend, fp32: which convolutions use Winograd's algorithm.
+  Winograd winograd;
   /// Its parameters keep an average of the weights: counted where memory is planned.
   bool keeps_average = false;
   /// What backward makes again instead of keeping it; the same bits in any case.

@@ -8,6 +8,7 @@
 
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/backend/recompute.hpp"
+#include "lockstep/backend/winograd.hpp"
 #include "lockstep/config/choices.hpp"
 #include "lockstep/data/sampler.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -33,6 +34,7 @@ struct Config {
   backend::Precision precision = backend::Precision::fp32;
   bool deterministic = false;
   bool fuse_norms = false;
+  backend::Winograd winograd = {.mode = backend::Winograd::Mode::automatic, .list = {}};
   backend::Recompute recompute;
   std::size_t memory_limit = 0;
   std::uint64_t seed = 1;
