@@ -109,7 +109,8 @@ class Trial {
   void forward(bool by_winograd, std::size_t lane, std::size_t rows) {
     LaneMemory& m = memory_[lane];
     if (by_winograd)
-      return winograd_.forward(rows, m.x.data(), copy_.data(), m.y.data(), m.scratch.data());
+      return winograd_.forward(rows, m.x.data(), weights_.as<float>(), copy_.data(), m.y.data(),
+                               m.scratch.data());
     execute(m, primitives_.at(rows).forward,
             {{DNNL_ARG_SRC, at(geometry_.source(rows), m.x)},
              {DNNL_ARG_WEIGHTS, at(formats_.forward, copy_)},
@@ -118,7 +119,8 @@ class Trial {
   void data_gradient(bool by_winograd, std::size_t lane, std::size_t rows) {
     LaneMemory& m = memory_[lane];
     if (by_winograd)
-      return winograd_.data_gradient(rows, m.y.data(), copy_.data(), m.x.data(), m.scratch.data());
+      return winograd_.data_gradient(rows, m.y.data(), weights_.as<float>(), copy_.data(),
+                                     m.x.data(), m.scratch.data());
     execute(m, primitives_.at(rows).backward_data,
             {{DNNL_ARG_DIFF_SRC, at(geometry_.source(rows), m.x)},
              {DNNL_ARG_WEIGHTS, at(formats_.backward_data, copy_)},

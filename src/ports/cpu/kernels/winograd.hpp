@@ -42,12 +42,19 @@ inline std::size_t winograd_weights(const WinogradChannels& channels) {
   return winograd_planes * (channels.in * channels.out + channels.out);
 }
 
+/// A convolution's weights: transformed, or as they are in the arena. Those are transformed in the
+/// call, panel by panel, which takes time but no memory.
+struct WinogradWeights {
+  const float *transformed, *plain;
+};
+
 /// Memory that a call may write. `tiles`: how many to transform at a time, at least 1.
 struct WinogradScratch {
   std::size_t tiles;
   float *values, *panel;
-  static constexpr std::size_t panel_floats =
-      winograd_planes * (winograd_inputs * winograd_width + 16);
+  static std::size_t panel_floats(std::size_t inputs) {
+    return winograd_planes * (std::max(inputs, winograd_inputs) * winograd_width + 16);
+  }
   static std::size_t value_floats(std::size_t tiles, const WinogradChannels& channels) {
     const std::size_t out = std::max(channels.out, winograd_width);
     return winograd_planes *
@@ -64,7 +71,7 @@ struct WinogradKernels {
   void (*transform_weights)(const WinogradChannels& channels, const float* weights,
                             std::size_t part, std::size_t parts, float* transformed);
   void (*convolve)(const WinogradImages& images, const float* x, const WinogradChannels& channels,
-                   const float* transformed, float* y, const WinogradScratch& scratch);
+                   const WinogradWeights& weights, float* y, const WinogradScratch& scratch);
   /// gradient (in the weights' format) = or += sum over the rows
   void (*weight_gradient)(const WinogradImages& images, const float* x, const float* dy,
                           const WinogradChannels& channels, bool add, float* gradient,

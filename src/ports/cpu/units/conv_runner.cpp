@@ -128,8 +128,8 @@ void ConvRunner::before_again(std::size_t lane) {
 
 void ConvRunner::forward_again(const Chunk& chunk) {
   if (by_winograd_.forward)
-    return winograd_.forward(chunk.count, input(chunk), c.at<void>(forward_weights_), output(chunk),
-                             scratch(chunk));
+    return winograd_.forward(chunk.count, input(chunk), weights_, c.at<void>(forward_weights_),
+                             output(chunk), scratch(chunk));
   Prepared& p = prepared(chunk);
   auto& arguments = p.forward[chunk.lane];
   arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(input(chunk)));
@@ -172,8 +172,8 @@ void ConvRunner::backward(const Chunk& chunk) {
   weight_gradient(chunk, dx);
   if (!unit.input) return;
   if (by_winograd_.data_gradient) {
-    winograd_.data_gradient(chunk.count, dx, c.at<void>(backward_weights_), data_gradient(chunk),
-                            scratch(chunk));
+    winograd_.data_gradient(chunk.count, dx, weights_, c.at<void>(backward_weights_),
+                            data_gradient(chunk), scratch(chunk));
   } else {
     Prepared& p = prepared(chunk);
     auto& arguments = p.backward_data[chunk.lane];
