@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -61,6 +62,14 @@ Winograd decide(const config::Config& config, const std::string& cache, backend:
   return keep(cache, key, backend.measure_winograd(network, program));
 }
 
+/// True when every rank's processor has it. Collective.
+bool all_offer(const backend::Backend& backend, backend::Precision precision,
+               comm::Control& control) {
+  const std::string mine = backend.offers_winograd(precision) ? "yes" : "no";
+  const auto all = control.gather(mine, "choice of convolutions");
+  return std::all_of(all.begin(), all.end(), [](const std::string& one) { return one == "yes"; });
+}
+
 }  // namespace
 
 void choose_winograd(config::Config& config, const std::optional<ResumePoint>& resume,
@@ -68,11 +77,13 @@ void choose_winograd(config::Config& config, const std::optional<ResumePoint>& r
                      const nn::Network& network, const backend::ProgramSpec& program,
                      comm::Control& control) {
   Winograd& choice = config.winograd;
-  if (!backend.offers_winograd(config.precision)) {
-    require(!choice.decided() || choice.mode == Winograd::Mode::never,
-            fmt::format("winograd = {} would have no effect: it is for fp32 on CPUs with AVX-512; "
-                        "here the backend is {}, the precision {}",
-                        to_string(choice), backend.name(), to_string(config.precision)));
+  if (!all_offer(backend, config.precision, control)) {
+    require(
+        !choice.decided() || choice.mode == Winograd::Mode::never,
+        fmt::format("winograd = {} would have no effect: it is for fp32 where every rank has a CPU "
+                    "with AVX-512; here the backend is {}, the precision {}",
+                    to_string(choice), backend.name(), to_string(config.precision)));
+    if (config.precision == backend::Precision::fp32 && backend.name() == "cpu") choice = {};
     return;
   }
   if (choice.decided()) return;

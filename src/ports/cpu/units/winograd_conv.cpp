@@ -8,7 +8,7 @@ namespace {
 
 // A convolution's tiles stay in the second-level cache or near it. The blocks of a weight gradient
 // are larger where they can be: each ends with a transform of all weights.
-constexpr std::size_t forward_tiles = 56, gradient_bytes = std::size_t{5} << 20;
+constexpr std::size_t forward_tiles = 56, gradient_bytes = std::size_t{7} << 19;
 
 std::size_t gradient_tiles(const WinogradChannels& channels) {
   const std::size_t a_tile = winograd_planes * (channels.in + channels.out + 32) * sizeof(float);
