@@ -306,7 +306,7 @@ cifar10:  ## pack and train CIFAR-10 from SRC=folder of class folders
 	@$(AS_ROOT) LOCKSTEP=$(PROGRAM) RANKS=$(RANKS) jobs/cifar10.sh "$(SRC)"
 
 .PHONY: bench
-bench:  ## measure speed and memory, compared with PyTorch (MODELS= PRECISIONS= ROUNDS= STEPS= PARTS=)
+bench:  ## measure speed and memory, compared with PyTorch (MODELS= PRECISIONS= ROUNDS= STEPS= PARTS= TORCH=)
 	@jobs/setup.sh bench
 	@$(MAKE) --no-print-directory $(PROGRAM) $(BENCHES)
 	@BUILD=$(BUILD) tests/bench/run $(PARTS)

@@ -46,6 +46,15 @@ void require_same_build(Launch& launch, bool may_differ) {
   if (launch.rank.rank == 0) log::warn(what + "; the result may differ from that of one build");
 }
 
+/// Where the user's programs keep what they can find out again; empty without a home.
+std::string algorithm_cache() {
+  const cluster::EnvLookup env = cluster::process_environment();
+  const std::string home = env("HOME").value_or("");
+  const std::string fallback = home.empty() ? "" : home + "/.cache";
+  const std::string caches = env("XDG_CACHE_HOME").value_or(fallback);
+  return caches.empty() ? "" : caches + "/lockstep/convolutions.json";
+}
+
 /// The findings as JSON; empty if not asked for.
 std::string run_preflight(Launch& launch, const config::Config& config) {
   if (!config.preflight.check && !config.preflight.require) return "";
@@ -99,6 +108,7 @@ int train_model(Launch& launch, config::Config config, bool dry_run = false) {
                            .spare_cores = compute.spare_cores,
                            .binding_report = compute.binding_report,
                            .preflight = preflight,
+                           .algorithm_cache = algorithm_cache(),
                            .command = command_line(launch),
                            .started_s = started_s,
                            .dry_run = dry_run,

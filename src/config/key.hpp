@@ -38,6 +38,9 @@ inline constexpr TomlKind kind_of<T> = TomlKind::number;
 template <>
 inline constexpr TomlKind kind_of<backend::Recompute> = TomlKind::text;
 
+template <>
+inline constexpr TomlKind kind_of<backend::Winograd> = TomlKind::text;
+
 template <std::floating_point T>
 void parse_key(const std::string& text, const std::string& key, T& value) {
   const char* end = text.data() + text.size();
@@ -61,6 +64,11 @@ inline void parse_key(const std::string& text, const std::string& key, backend::
   value = backend::parse_recompute(text, key);
 }
 
+inline void parse_key(const std::string& text, const std::string& key, backend::Winograd& value) {
+  value = backend::parse_winograd(text, key);
+}
+
+inline std::string show_key(const backend::Winograd& value) { return to_string(value); }
 inline std::string show_key(const backend::Recompute& value) { return to_string(value); }
 inline std::string show_key(const std::string& value) { return value; }
 inline std::string show_key(const std::vector<std::uint64_t>& value) { return join(value, ","); }

@@ -15,6 +15,9 @@ bool is_recompute_auto(const C& c) {
   return c.recompute.mode == backend::Recompute::Mode::automatic;
 }
 bool may_use_gpus(const C& c) { return c.backend != BackendChoice::cpu; }
+bool may_measure(const C& c) {
+  return may_use_gpus(c) || c.winograd.mode == backend::Winograd::Mode::automatic;
+}
 bool validates(const C& c) { return !c.data.val.empty(); }
 bool has_blocks(const C& c) { return c.data.shuffle != lockstep::data::Shuffle::global; }
 bool mixes_blocks(const C& c) { return c.data.shuffle == lockstep::data::Shuffle::block; }
@@ -41,11 +44,16 @@ std::vector<ConfigKey> top_keys() {
           .within(1, most_batch_rows),
       key("precision", &C::precision, "arithmetic of the convolutions"),
       key("deterministic", &C::deterministic,
-          "on a GPU: use only library routines that give the same bits each time")
-          .needs("backend", may_use_gpus, "the CPU's routines give the same bits each time"),
+          "use only library routines that give the same bits each time, and choose no algorithm by "
+          "measuring")
+          .needs("backend", may_measure, "the CPU's routines give the same bits each time"),
       key("fuse-norms", &C::fuse_norms,
           "in fp16: fuse batch norms into the convolutions before and after them where possible")
           .needs("precision", is_fp16, "it has engines for fp16 only"),
+      key("winograd", &C::winograd,
+          "fp32 on CPUs: 3x3 convolutions by Winograd's algorithm; true: all; false: none; auto: "
+          "those that it makes faster, which is measured once (deterministic: all); or their list, "
+          "as auto saves it with the run"),
       key("graph", &C::graph,
           "on a GPU: record the work of a step once, as a CUDA graph, and then repeat it with one "
           "call; the bits are the same")

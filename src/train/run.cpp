@@ -15,6 +15,7 @@
 #include "lockstep/train/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "train/choices/winograd_choice.hpp"
 #include "train/dry_run.hpp"
 #include "train/files/resume.hpp"
 #include "train/files/run_files.hpp"
@@ -159,7 +160,11 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   const auto two_level = choose_all_reduce(config, setting);
   comm::Communicator& reducing = two_level ? *two_level : communicator;
   choose_buckets(config, setting, reducing, make_network(config, data.input()));
-  Trainer trainer(make_trainer_spec(config, data.input(), control.world()), backend, reducing);
+  TrainerSpec trainer_spec = make_trainer_spec(config, data.input(), control.world());
+  choose_winograd(config, start.resume, spec.algorithm_cache, backend, trainer_spec.network,
+                  trainer_spec.program, control);
+  trainer_spec.program.winograd = config.winograd;
+  Trainer trainer(trainer_spec, backend, reducing);
   if (start.resume) {
     resume_from_checkpoint(start, trainer, config,
                            {.backend = backend.description(),

@@ -152,6 +152,7 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
   spec.fuse_norms = config.fuse_norms;
   if (config.tune)
     spec.plan_cache = config.tune_cache.empty() ? "runs/plans.txt" : config.tune_cache;
+  spec.winograd = config.winograd;
   spec.keeps_average = config.optim.ema > 0;
   spec.recompute = config.recompute;
   spec.recompute.memory_limit = config.memory_limit;

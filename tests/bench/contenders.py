@@ -82,18 +82,50 @@ def conv_floor(case):
     return json.loads(text)
 
 
-def torch(case, limit_s=600):
-    text = call([PYTHON, HERE / 'torch_train.py', *case.options(), '--threads', THREADS,
-                 '--limit-s', limit_s], TORCH_ENVIRONMENT)
+def torch(case, limit_s=600, python=PYTHON, *more):
+    """PyTorch's training steps, by that interpreter's PyTorch."""
+    text = call([python, HERE / 'torch_train.py', *case.options(), '--threads', THREADS,
+                 '--limit-s', limit_s, *more], TORCH_ENVIRONMENT)
     return json.loads(text)
 
 
-def torch_missing():
-    """Why PyTorch cannot take part, or ''."""
-    if not shutil.which(PYTHON):
-        return f'{PYTHON} does not exist'
-    found = subprocess.run([PYTHON, '-c', 'import torch'], capture_output=True)
+def torch_missing(python=PYTHON):
+    """Why that interpreter's PyTorch cannot take part, or ''."""
+    if not shutil.which(python):
+        return f'{python} does not exist'
+    found = subprocess.run([python, '-c', 'import torch'], capture_output=True)
     return '' if found.returncode == 0 else 'install python3-torch to include it here'
+
+
+def pypi_python(version):
+    """The interpreter of a virtual environment with that version of PyPI's PyTorch, made if it does
+    not exist yet: some GB, some minutes."""
+    folder = build() / 'bench' / f'torch-{version}'
+    python = folder / 'bin' / 'python3'
+    if torch_missing(python):
+        progress(f'bench: installing PyTorch {version} into {folder}')
+        call([PYTHON, '-m', 'venv', '--clear', folder])
+        call([python, '-m', 'pip', 'install', '--quiet', '--no-cache-dir', f'torch=={version}'])
+        if torch_missing(python):
+            raise Failure(f'{folder}: its PyTorch cannot be imported')
+    return python
+
+
+def torches(asked):
+    """How each PyTorch that takes part is run, by name; and a note for each that does not."""
+    runs, notes = {}, []
+    why_not = torch_missing()
+    if why_not:
+        notes.append(f'Debian\'s PyTorch did not take part: {why_not}.')
+    else:
+        runs['torch'] = torch
+    if asked['pypi']:
+        python = pypi_python(asked['pypi'])
+        runs['pypi'] = lambda case: torch(case, python=python)
+        runs['compiled'] = lambda case: torch(case, 600, python, '--compile')
+    else:
+        notes.append('PyPI\'s PyTorch did not take part: TORCH=2.15.0 includes that version.')
+    return runs, notes
 
 
 def progress(text):

@@ -18,6 +18,7 @@
 #include "lockstep/cluster/cpuset.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cpu/program.hpp"
+#include "ports/cpu/units/winograd_conv.hpp"
 
 namespace lockstep::cpu {
 namespace {
@@ -28,6 +29,7 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string model = "resnet20", precision = "fp32";
+  bool winograd = true;
   std::size_t image = 32, batch = 128, threads = 2, passes = 10, warm_up = 3;
 };
 
@@ -60,7 +62,7 @@ struct Lane {
 class Layer {
  public:
   Layer(const nn::Network& network, const Unit& unit, const Region& region, Storage storage,
-        std::size_t batch)
+        std::size_t batch, bool winograd)
       : geometry_(ConvGeometry::of(network, unit.node, storage)),
         stripe_(geometry_.stripe(region.stripes)),
         formats_(ConvFormats::choose(stripe_)),
@@ -68,7 +70,10 @@ class Layer {
         has_data_gradient_(unit.input.has_value()),
         output_(geometry_.destination_bytes() * batch),
         forward_weights_(formats_.forward.get_size()),
-        backward_weights_(formats_.backward_data.get_size()) {
+        backward_weights_(formats_.backward_data.get_size()),
+        by_winograd_(winograd && WinogradConv::fits(stripe_, formats_)),
+        winograd_(by_winograd_ ? WinogradConv(stripe_) : WinogradConv()),
+        transformed_(by_winograd_ ? winograd_.weight_bytes() : 0) {
     for (const auto& chunks : region.lanes)
       for (const Chunk& chunk : chunks)
         if (!prepared_.contains(chunk.count))
@@ -83,6 +88,8 @@ class Layer {
     bytes.weights = std::max(bytes.weights, formats_.gradient.get_size());
     for (const auto& [count, prepared] : prepared_)
       bytes.scratch = std::max(bytes.scratch, prepared.primitives.scratch_bytes);
+    if (by_winograd_)
+      bytes.scratch = std::max(bytes.scratch, winograd_.scratch_bytes(region_.chunk_stripes));
   }
 
   void bind(const std::vector<Lane>& lanes) {
@@ -92,6 +99,10 @@ class Layer {
 
   void run(Kind kind, std::size_t number, Lane& lane) {
     for (const Chunk& chunk : region_.lanes[number]) {
+      if (by_winograd_) {
+        run_winograd(kind, chunk, lane);
+        continue;
+      }
       Prepared& prepared = prepared_.at(chunk.count);
       Arguments& arguments = prepared.arguments[number][kind];
       if (kind == forward)
@@ -119,6 +130,22 @@ class Layer {
     ConvPrimitives primitives;
     std::vector<std::array<Arguments, kinds>> arguments;  // by lane
   };
+
+  /// The weights' transforms are left out, as the other copies of weights are.
+  void run_winograd(Kind kind, const Chunk& chunk, Lane& lane) {
+    const auto* weights = backward_weights_.host.as<float>();
+    std::byte* scratch = lane.scratch.host.data();
+    if (kind == forward)
+      winograd_.forward(chunk.count, lane.source.host.data(), weights, transformed_.host.data(),
+                        output_.host.data() + chunk.before(geometry_.destination_bytes()), scratch);
+    else if (kind == data_gradient)
+      winograd_.data_gradient(chunk.count, lane.destination_gradient.host.data(), weights,
+                              transformed_.host.data(), lane.source_gradient.host.data(), scratch);
+    else
+      winograd_.weight_gradient(chunk.count, lane.source.host.data(),
+                                lane.destination_gradient.host.data(), false,
+                                lane.weights_gradient.host.as<float>(), scratch);
+  }
 
   static const dnnl::primitive& primitive(const ConvPrimitives& primitives, Kind kind) {
     if (kind == forward) return primitives.forward;
@@ -154,6 +181,9 @@ class Layer {
   const Region& region_;
   bool has_data_gradient_;
   Values output_, forward_weights_, backward_weights_;
+  bool by_winograd_;
+  WinogradConv winograd_;
+  Values transformed_;
   std::map<std::size_t, Prepared> prepared_;  // by stripes
 };
 
@@ -177,7 +207,8 @@ class Convolutions {
     for (const Region& region : regions_)
       for (const std::size_t u : region.units) {
         if (units_[u].kind != UnitKind::conv) continue;
-        layers_.emplace_back(network_, units_[u], region, storage_, options.batch);
+        layers_.emplace_back(network_, units_[u], region, storage_, options.batch,
+                             options.winograd);
         layers_.back().need(bytes);
       }
     for (std::size_t lane = 0; lane < options.threads; ++lane) lanes_.emplace_back(bytes);
@@ -253,6 +284,9 @@ Options parse(int argc, char** argv) {
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
   app.add_option("--image", options.image, "side of the images")->capture_default_str();
+  app.add_option("--winograd", options.winograd,
+                 "3 x 3 convolutions in fp32 by Winograd's algorithm")
+      ->capture_default_str();
   const auto count = CLI::PositiveNumber;
   app.add_option("--batch", options.batch, "rows")->check(count)->capture_default_str();
   app.add_option("--threads", options.threads, "lanes")->check(count)->capture_default_str();

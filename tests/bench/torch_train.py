@@ -3,7 +3,8 @@
 
   OMP_NUM_THREADS=2 tests/bench/torch_train.py --model resnet20 --precision fp32 --batch 128
 
-Channels last, SGD with momentum and weight decay, bf16 by autocast. Prints one line of JSON.
+Channels last, SGD with momentum and weight decay, bf16 by autocast. With --compile the network is
+compiled by torch.compile, whose time belongs to the warm-up. Prints one line of JSON.
 """
 import argparse
 import json
@@ -24,6 +25,8 @@ def make_step(options):
     network, usual_side, classes = resnet(options.model)
     side = options.image or usual_side
     network = network.to(memory_format=torch.channels_last).train()
+    if options.compile:
+        network = torch.compile(network)
     images = torch.randn(options.batch, 3, side, side)
     images = images.to(memory_format=torch.channels_last)
     labels = torch.randint(0, classes, (options.batch,))
@@ -63,6 +66,7 @@ def main():
     parser.add_argument('--threads', type=int, default=2)
     parser.add_argument('--steps', type=int, default=10, help='measured steps')
     parser.add_argument('--warm-up', type=int, default=3, help='steps before the measured ones')
+    parser.add_argument('--compile', action='store_true', help='by torch.compile')
     parser.add_argument('--limit-s', type=float, default=600, help='seconds for all steps')
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -75,6 +79,7 @@ def main():
         'batch': options.batch,
         'threads': options.threads,
         'torch': torch.__version__,
+        'compiled': options.compile,
         'tuned_allocator': 'MALLOC_MMAP_THRESHOLD_' in os.environ,
         'steps': len(times),
         'step_ms': step_ms,

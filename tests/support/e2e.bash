@@ -2,6 +2,8 @@
 set -uo pipefail
 support=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 cd "$WORK"
+# What is measured on this machine is measured once for all trainings of a script.
+export XDG_CACHE_HOME=$WORK/.cache
 
 said='' status=0
 

@@ -158,7 +158,7 @@ double distance(const std::vector<float>& got, const std::vector<double>& want) 
 }
 
 Compiled::Compiled(const Case& c, std::size_t rows, std::unique_ptr<Backend> on,
-                   Precision precision, bool deterministic, bool fuse_norms)
+                   Precision precision, bool deterministic, bool fuse_norms, Winograd winograd)
     : backend(std::move(on)), parameters(backend->make_parameters(c.network, precision)) {
   ProgramSpec spec;
   spec.batch = rows;
@@ -167,6 +167,7 @@ Compiled::Compiled(const Case& c, std::size_t rows, std::unique_ptr<Backend> on,
   spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
   spec.deterministic = deterministic;
   spec.fuse_norms = fuse_norms;
+  spec.winograd = std::move(winograd);
   program = backend->compile(c.network, spec, *parameters);
   for (std::size_t s = 0; s < parameters->layout().slices.size(); ++s) {
     const std::vector<double>& v =

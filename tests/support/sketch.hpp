@@ -40,7 +40,7 @@ double distance(const std::vector<float>& got, const std::vector<double>& want);
 /// A case's network and weights on a backend, with a program of `rows` rows.
 struct Compiled {
   Compiled(const Case& c, std::size_t rows, std::unique_ptr<Backend> on, Precision precision,
-           bool deterministic = false, bool fuse_norms = false);
+           bool deterministic = false, bool fuse_norms = false, Winograd winograd = {});
   /// Forward and backward over rows [first, first + rows) of the case; the sum of the losses.
   double run(const Case& c, std::size_t first, bool accumulate);
   std::vector<float> exported(Part part, std::size_t slice) const;

@@ -34,6 +34,12 @@ class Backend {
   virtual std::optional<Floor> floor(const nn::Network&, const ProgramSpec&) {
     return std::nullopt;
   }
+  /// True when programs of this precision can use Winograd's algorithm on request. cuDNN chooses
+  /// its algorithms itself.
+  virtual bool offers_winograd(Precision) const { return false; }
+  /// Measures, in some tenths of a second, which passes of the program's convolutions Winograd's
+  /// algorithm makes faster here, and lists them. REQUIRES: offers_winograd().
+  virtual Winograd measure_winograd(const nn::Network&, const ProgramSpec&) { return {}; }
   virtual std::unique_ptr<Parameters> make_parameters(const nn::Network& network,
                                                       Precision precision) = 0;
   /// `parameters` must outlive the program and be made for the same network.

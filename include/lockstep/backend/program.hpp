@@ -9,6 +9,7 @@
 
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/backend/recompute.hpp"
+#include "lockstep/backend/winograd.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/optim/rule.hpp"
 
@@ -38,6 +39,8 @@ struct ProgramSpec {
   /// On a GPU: choose each convolution's engine by measuring, and keep the choices in this file.
   /// Empty: take the library's own choice. Contradicts `deterministic`.
   std::string plan_cache;
+  /// CPU backend, fp32: which convolutions use Winograd's algorithm.
+  Winograd winograd;
   /// Its parameters keep an average of the weights: counted where memory is planned.
   bool keeps_average = false;
   /// What backward makes again instead of keeping it; the same bits in any case.

@@ -8,6 +8,7 @@
 
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/backend/recompute.hpp"
+#include "lockstep/backend/winograd.hpp"
 #include "lockstep/config/choices.hpp"
 #include "lockstep/data/sampler.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -36,6 +37,7 @@ struct Config {
   bool graph = false;
   bool tune = false;
   std::string tune_cache;
+  backend::Winograd winograd;
   backend::Recompute recompute;
   std::size_t memory_limit = 0;
   std::uint64_t seed = 1;

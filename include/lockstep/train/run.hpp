@@ -40,9 +40,11 @@ struct RunSpec {
   /// (without a loader) and after it.
   std::function<std::string(const std::vector<std::span<const std::byte>>& loader)> binding_report;
   std::string preflight;  ///< its findings, as JSON for the run's directory; empty: not asked for
-  std::string command;    ///< the command line, for the records
-  double started_s = 0;   ///< now_s() when the process began
-  bool dry_run = false;   ///< only say what the run would be; it writes nothing
+  /// A file of this user, for choices that were measured on this machine; empty: keep none.
+  std::string algorithm_cache;
+  std::string command;   ///< the command line, for the records
+  double started_s = 0;  ///< now_s() when the process began
+  bool dry_run = false;  ///< only say what the run would be; it writes nothing
   Allocation allocation;
   comm::Nodes nodes;  ///< of all ranks
 };

@@ -194,7 +194,8 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   comm::SilentCommunicator no_reduction(communicator->rank(), communicator->world(),
                                         communicator->network());
   const nn::Network network = options.network();
-  const train::TrainerSpec spec = options.trainer(network, world, backend == "cuda");
+  train::TrainerSpec spec = options.trainer(network, world, backend == "cuda");
+  decide_winograd(*launch.control, *compute.backend, spec);
   // Before the training takes the memory; does not count as part of its start.
   const double asked_s = now_s();
   const auto floor = options.layers ? compute.backend->floor(network, spec.program) : std::nullopt;

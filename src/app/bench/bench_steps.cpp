@@ -24,6 +24,7 @@ void StepOptions::add_to(Arguments app) {
   app.add("--tune-cache", tune_cache, "as for lockstep train").shows_default();
   app.add("--recompute", recompute, "as for lockstep train").shows_default();
   add_count(app, "--memory-limit", memory_limit, {}, "as for lockstep train");
+  app.add("--winograd", winograd, "as for lockstep train").shows_default();
   add_count(app, "--batch", batch, a_batch, "rows of all ranks together");
   add_count(app, "--data.size,--image", image, an_image_or_usual,
             "side of the images; 0: 32 or 224, by the model");
@@ -57,6 +58,7 @@ train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world, b
   spec.program.fuse_norms = fuse_norms;
   spec.program.recompute = backend::parse_recompute(recompute, "--recompute");
   spec.program.recompute.memory_limit = memory_limit;
+  spec.program.winograd = backend::parse_winograd(winograd, "--winograd");
   spec.program.mean = std::vector<float>(network.input.channels, 0.5f);
   spec.program.stddev = std::vector<float>(network.input.channels, 0.25f);
   spec.weight_decay = 1e-4f;
@@ -65,6 +67,15 @@ train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world, b
   const float size_mb = bucket_mb > 0 ? bucket_mb : on_gpu ? 25.f : 1.f;
   spec.bucket_bytes = static_cast<std::size_t>(size_mb * 1e6f);
   return spec;
+}
+
+void decide_winograd(comm::Control& control, backend::Backend& backend, train::TrainerSpec& spec) {
+  backend::ProgramSpec& program = spec.program;
+  if (program.winograd.decided() || !backend.offers_winograd(program.precision)) return;
+  const std::string mine =
+      control.rank() == 0 ? to_string(backend.measure_winograd(spec.network, program)) : "";
+  program.winograd =
+      backend::parse_winograd(control.broadcast(mine, "choice of convolutions"), "rank 0's choice");
 }
 
 Synthetic::Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t seed,

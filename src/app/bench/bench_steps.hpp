@@ -14,7 +14,8 @@ namespace lockstep::app {
 
 /// The options of a benchmark of whole training steps.
 struct StepOptions {
-  std::string model = "resnet20", precision = "fp32", backend = "auto", recompute = "none", json;
+  std::string model = "resnet20", precision = "fp32", backend = "auto", recompute = "none",
+              winograd = "auto", json;
   std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0,
               memory_limit = 0;
   float bucket_mb = 0;
@@ -27,6 +28,9 @@ struct StepOptions {
   nn::Network network() const;
   train::TrainerSpec trainer(const nn::Network& network, int world, bool on_gpu) const;
 };
+
+/// Decides --winograd auto, by what rank 0 measures. Collective.
+void decide_winograd(comm::Control& control, backend::Backend& backend, train::TrainerSpec& spec);
 
 /// Random images and labels: one rank's part of a global batch, in memory like a loader's.
 struct Synthetic {

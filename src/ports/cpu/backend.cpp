@@ -9,6 +9,8 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
 #include "ports/cpu/arena.hpp"
+#include "ports/cpu/kernels/winograd.hpp"
+#include "ports/cpu/measure.hpp"
 #include "ports/cpu/program.hpp"
 
 namespace lockstep::cpu {
@@ -58,11 +60,20 @@ class CpuBackend final : public backend::Backend {
   std::string name() const override { return "cpu"; }
   std::string description() const override {
     const dnnl_version_t* version = dnnl_version();
-    return fmt::format("cpu: oneDNN {}.{}.{} ({}), {}, {} thread{}", version->major, version->minor,
-                       version->patch, library_instruction_set(), instruction_set(), team_.lanes(),
-                       team_.lanes() == 1 ? "" : "s");
+    return fmt::format("cpu: oneDNN {}.{}.{} ({}), {}, {} thread{}{}", version->major,
+                       version->minor, version->patch, library_instruction_set(), instruction_set(),
+                       team_.lanes(), team_.lanes() == 1 ? "" : "s",
+                       winograd_.empty() ? "" : ", Winograd " + winograd_);
   }
   device::Device& device() override { return device_; }
+
+  bool offers_winograd(backend::Precision precision) const override {
+    return precision == backend::Precision::fp32 && winograd_kernels() != nullptr;
+  }
+  backend::Winograd measure_winograd(const nn::Network& network,
+                                     const backend::ProgramSpec& spec) override {
+    return cpu::measure_winograd(network, spec, team_, chunk_bytes_);
+  }
 
   std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
                                                        backend::Precision precision) override {
@@ -74,6 +85,8 @@ class CpuBackend final : public backend::Backend {
   std::unique_ptr<backend::Program> compile(const nn::Network& network,
                                             const backend::ProgramSpec& spec,
                                             backend::Parameters& parameters) override {
+    const bool by_winograd = spec.winograd.mode != backend::Winograd::Mode::never;
+    if (by_winograd && offers_winograd(spec.precision)) winograd_ = to_string(spec.winograd);
     return std::make_unique<CpuProgram>(network, spec, static_cast<CpuParameters&>(parameters),
                                         team_, block_, chunk_bytes_);
   }
@@ -101,6 +114,7 @@ class CpuBackend final : public backend::Backend {
   Team team_;
   SharedBlock block_;
   std::size_t chunk_bytes_;
+  std::string winograd_;  // the choice of the last program; empty: none
 };
 
 void CpuBackend::update_statistics(backend::Parameters& any, std::size_t micro_batches) {

@@ -24,10 +24,12 @@ bool in_directory(const std::filesystem::path& file, const std::filesystem::path
                                      directory, none);
 }
 
-/// A configuration without a word about all-reduces means flat ones: older checkpoints have none.
+/// A configuration without a word about all-reduces or Winograd's algorithm means flat ones, and
+/// direct convolutions: older checkpoints have none.
 config::Config settled(config::Config config) {
   using enum config::AllReduceChoice;
   if (config.comm.all_reduce == automatic) config.comm.all_reduce = flat;
+  if (!config.winograd.decided()) config.winograd = {};
   return config;
 }
 

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "ports/cpu/kernels/kernels_isa.hpp"
+#include "ports/cpu/kernels/winograd.hpp"
 
 namespace lockstep::cpu {
 
@@ -41,6 +42,8 @@ const FloatKernels& float_kernels() {
          : has_avx2() ? kernels_float_avx2
                       : kernels_float_x86_64;
 }
+
+const WinogradKernels* winograd_kernels() { return has_avx512() ? &winograd_avx512 : nullptr; }
 
 const char* instruction_set() { return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "x86-64"; }
 

@@ -15,6 +15,10 @@ void ConvRunner::plan() {
   stripe_ = geometry_.stripe(c.regions[unit.level].stripes);
   formats_ = ConvFormats::choose(stripe_);  // a stripe may prefer other formats than a whole image
   formats_.gradient = c.parameters.formats(unit.node).gradient;
+  if (WinogradConv::fits(stripe_, formats_)) {
+    winograd_ = WinogradConv(stripe_);
+    by_winograd_ = c.spec.winograd.passes(WinogradConv::shape(stripe_));
+  }
   const std::string weight = geometry_.name + ".weight";
   weights_ = c.parameters.find(backend::Part::weights, weight);
   gradient_ = c.parameters.find(backend::Part::gradients, weight);
@@ -25,32 +29,43 @@ void ConvRunner::plan() {
   const std::size_t reader = c.units[unit.readers[0]].level;
   norm.plan(c, unit.bn, unit.level, reader);
   x_ = c.value_buffer(geometry_.destination_bytes() * c.spec.batch, index);
-  copy_forward_ = formats_.forward != formats_.gradient;
+  copy_forward_ = !by_winograd_.forward && formats_.forward != formats_.gradient;
+  if (by_winograd_.forward)
+    forward_weights_ = c.forward_buffer(winograd_.weight_bytes(), unit.level);
   if (copy_forward_) {
     forward_weights_ = c.forward_buffer(formats_.forward.get_size(), unit.level);
     to_forward_ = WeightReorder(formats_.gradient, formats_.forward, c.lanes);
   }
   if (!unit.input) image_.plan(unit.level);
-  if (c.spec.training) {
-    const std::size_t r = unit.level;
-    for (std::size_t lane = 1; lane < c.lanes; ++lane)
-      partials_.push_back(c.backward_buffer(gradient_size_ * sizeof(float), r, r));
-    chunk_gradient_ = c.fixed_scratch(unit.level, gradient_size_ * sizeof(float));
-    dx_ = c.scratch(unit.level, geometry_.destination_bytes());
-    if (unit.input) {
-      backward_weights_ = c.backward_buffer(formats_.backward_data.get_size(), r, r);
-      to_backward_ = WeightReorder(formats_.gradient, formats_.backward_data, c.lanes);
-      if (!inline_input_) dinput_ = c.scratch(unit.level, geometry_.source_bytes());
-    }
-  }
+  if (c.spec.training) plan_backward();
   for (const std::size_t count : chunk_sizes(c.regions[unit.level]))
     prepared_.emplace(count, prepare(count));
 }
 
+void ConvRunner::plan_backward() {
+  const std::size_t r = unit.level;
+  for (std::size_t lane = 1; lane < c.lanes; ++lane)
+    partials_.push_back(c.backward_buffer(gradient_size_ * sizeof(float), r, r));
+  if (!by_winograd_.weight_gradient)
+    chunk_gradient_ = c.fixed_scratch(unit.level, gradient_size_ * sizeof(float));
+  dx_ = c.scratch(unit.level, geometry_.destination_bytes());
+  if (!unit.input) return;
+  if (by_winograd_.data_gradient) {
+    backward_weights_ = c.backward_buffer(winograd_.weight_bytes(), r, r);
+  } else {
+    backward_weights_ = c.backward_buffer(formats_.backward_data.get_size(), r, r);
+    to_backward_ = WeightReorder(formats_.gradient, formats_.backward_data, c.lanes);
+  }
+  if (!inline_input_) dinput_ = c.scratch(unit.level, geometry_.source_bytes());
+}
+
 ConvRunner::Prepared ConvRunner::prepare(std::size_t count) {
   Prepared result;
-  result.primitives = make_conv(stripe_, formats_, count, c.spec.training, unit.input.has_value());
+  result.primitives =
+      make_conv(stripe_, formats_, count, c.spec.training, unit.input.has_value(), by_winograd_);
   c.library_scratch = std::max(c.library_scratch, result.primitives.scratch_bytes);
+  if (by_winograd_.any())
+    c.library_scratch = std::max(c.library_scratch, winograd_.scratch_bytes(count));
   return result;
 }
 
@@ -105,11 +120,16 @@ void ConvRunner::before_forward(std::size_t lane) {
 }
 
 void ConvRunner::before_again(std::size_t lane) {
+  if (by_winograd_.forward)
+    winograd_.transform_forward(weights_, lane, c.lanes, c.at<void>(forward_weights_));
   if (copy_forward_)
     to_forward_.run(weights_, c.at<void>(forward_weights_), lane, c.lanes, c.streams[lane]);
 }
 
 void ConvRunner::forward_again(const Chunk& chunk) {
+  if (by_winograd_.forward)
+    return winograd_.forward(chunk.count, input(chunk), weights_, c.at<void>(forward_weights_),
+                             output(chunk), scratch(chunk));
   Prepared& p = prepared(chunk);
   auto& arguments = p.forward[chunk.lane];
   arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(input(chunk)));
@@ -130,8 +150,12 @@ void ConvRunner::before_backward(std::size_t lane, bool accumulate) {
   if (lane == 0) accumulate_ = accumulate;
   const Range range = part(geometry_.out_channels, lane);
   norm.differentiate(range.begin, range.end, accumulate);
-  if (unit.input)
-    to_backward_.run(weights_, c.at<void>(backward_weights_), lane, c.lanes, c.streams[lane]);
+  if (!unit.input) return;
+  void* weights = c.at<void>(backward_weights_);
+  if (by_winograd_.data_gradient)
+    winograd_.transform_backward(weights_, lane, c.lanes, weights);
+  else
+    to_backward_.run(weights_, weights, lane, c.lanes, c.streams[lane]);
 }
 
 float* ConvRunner::partial(std::size_t lane) const {
@@ -139,30 +163,40 @@ float* ConvRunner::partial(std::size_t lane) const {
 }
 
 void ConvRunner::backward(const Chunk& chunk) {
-  Prepared& p = prepared(chunk);
   const std::size_t values = chunk.share(geometry_.out_height * geometry_.out_width);
   std::byte* dx = c.lane_at(chunk.lane, dx_);
   const PointRunner& reader = static_cast<PointRunner&>(*c.runners[unit.readers[0]]);
   c.kernels.norm_backward(
       {reader.gradient(chunk), output(chunk), norm.mean(), norm.a(), norm.b(), norm.c(), dx},
       values, geometry_.out_channels);
+  weight_gradient(chunk, dx);
+  if (!unit.input) return;
+  if (by_winograd_.data_gradient) {
+    winograd_.data_gradient(chunk.count, dx, weights_, c.at<void>(backward_weights_),
+                            data_gradient(chunk), scratch(chunk));
+  } else {
+    Prepared& p = prepared(chunk);
+    auto& arguments = p.backward_data[chunk.lane];
+    arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(dx);
+    arguments.at(DNNL_ARG_DIFF_SRC).set_data_handle(data_gradient(chunk));
+    p.primitives.backward_data.execute(c.streams[chunk.lane], arguments);
+  }
+  if (inline_input_) inline_input_->backward(chunk);
+}
 
-  auto& weight_arguments = p.backward_weights[chunk.lane];
+void ConvRunner::weight_gradient(const Chunk& chunk, std::byte* dx) {
   float* sum = partial(chunk.lane);
   const bool replaces = chunk.first_of_lane && (chunk.lane > 0 || !accumulate_);
+  if (by_winograd_.weight_gradient)
+    return winograd_.weight_gradient(chunk.count, input(chunk), dx, !replaces, sum, scratch(chunk));
+  Prepared& p = prepared(chunk);
+  auto& arguments = p.backward_weights[chunk.lane];
   float* target = replaces ? sum : reinterpret_cast<float*>(c.lane_at(chunk.lane, chunk_gradient_));
-  weight_arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(input(chunk)));
-  weight_arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(dx);
-  weight_arguments.at(DNNL_ARG_DIFF_WEIGHTS).set_data_handle(target);
-  p.primitives.backward_weights.execute(c.streams[chunk.lane], weight_arguments);
+  arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(input(chunk)));
+  arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(dx);
+  arguments.at(DNNL_ARG_DIFF_WEIGHTS).set_data_handle(target);
+  p.primitives.backward_weights.execute(c.streams[chunk.lane], arguments);
   if (target != sum) float_kernels().add(target, gradient_size_, sum);
-
-  if (!unit.input) return;
-  auto& data_arguments = p.backward_data[chunk.lane];
-  data_arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(dx);
-  data_arguments.at(DNNL_ARG_DIFF_SRC).set_data_handle(data_gradient(chunk));
-  p.primitives.backward_data.execute(c.streams[chunk.lane], data_arguments);
-  if (inline_input_) inline_input_->backward(chunk);
 }
 
 std::byte* ConvRunner::data_gradient(const Chunk& chunk) {

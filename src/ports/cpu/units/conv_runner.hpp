@@ -5,6 +5,7 @@
 #include "ports/cpu/units/batch_norm.hpp"
 #include "ports/cpu/units/convolution.hpp"
 #include "ports/cpu/units/image.hpp"
+#include "ports/cpu/units/winograd_conv.hpp"
 
 namespace lockstep::cpu {
 
@@ -51,11 +52,16 @@ class ConvRunner final : public Runner {
   /// Where a lane sums its chunks' weight gradients: lane 0 in the arena, the others in separate
   /// buffers.
   float* partial(std::size_t lane) const;
+  void plan_backward();
+  void weight_gradient(const Chunk& chunk, std::byte* dx);
+  std::byte* scratch(const Chunk& chunk) const { return c.lane_library_scratch[chunk.lane].data(); }
 
   Image& image_;
   PointRunner* inline_input_ = nullptr;  // a point that this unit runs
   ConvGeometry geometry_, stripe_;
   ConvFormats formats_;
+  WinogradConv winograd_;
+  backend::WinogradPasses by_winograd_;  // the other passes use oneDNN's direct convolution
   float *weights_ = nullptr, *gradient_ = nullptr;
   std::size_t gradient_size_ = 0;  // floats, padding included
   bool accumulate_ = false;

@@ -110,7 +110,8 @@ ConvFormats ConvFormats::choose(const ConvGeometry& g) {
 }
 
 ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std::size_t rows,
-                         bool training, bool needs_data_gradient) {
+                         bool training, bool needs_data_gradient,
+                         const backend::WinogradPasses& without) {
   ConvPrimitives result;
   const auto note = [&](const auto& desc) {
     result.scratch_bytes = std::max(result.scratch_bytes, desc.scratchpad_desc().get_size());
@@ -119,15 +120,17 @@ ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std:
   };
   try {
     const auto forward = forward_desc(g, formats.forward, rows, training);
-    result.forward = dnnl::convolution_forward(forward);
-    note(forward);
-    if (training && needs_data_gradient) {
+    if (!without.forward) {
+      result.forward = dnnl::convolution_forward(forward);
+      note(forward);
+    }
+    if (training && needs_data_gradient && !without.data_gradient) {
       const auto desc =
           backward_desc<dnnl::convolution_backward_data>(g, formats.backward_data, rows, forward);
       result.backward_data = dnnl::convolution_backward_data(desc);
       note(desc);
     }
-    if (training) {
+    if (training && !without.weight_gradient) {
       const auto desc =
           backward_desc<dnnl::convolution_backward_weights>(g, formats.gradient, rows, forward);
       result.backward_weights = dnnl::convolution_backward_weights(desc);

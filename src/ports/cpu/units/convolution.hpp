@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lockstep/backend/winograd.hpp"
 #include "lockstep/nn/network.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
 
@@ -46,16 +47,19 @@ struct ConvFormats {
   static ConvFormats choose(const ConvGeometry& geometry);
 };
 
-/// The three primitives of one convolution for one number of rows, each single-threaded.
+/// The three primitives of one convolution for one number of rows, each single-threaded. Those that
+/// are not needed are empty.
 struct ConvPrimitives {
   dnnl::convolution_forward forward;
-  dnnl::convolution_backward_data backward_data;        ///< empty when the input is the image
-  dnnl::convolution_backward_weights backward_weights;  ///< both empty in evaluation
+  dnnl::convolution_backward_data backward_data;        ///< not needed when the input is the image
+  dnnl::convolution_backward_weights backward_weights;  ///< both not needed in evaluation
   std::size_t scratch_bytes = 0;
   std::string implementations;  ///< oneDNN's names, for reports
 };
+/// `without`: passes that need no primitive, because they use Winograd's algorithm.
 ConvPrimitives make_conv(const ConvGeometry& geometry, const ConvFormats& formats, std::size_t rows,
-                         bool training, bool needs_data_gradient);
+                         bool training, bool needs_data_gradient,
+                         const backend::WinogradPasses& without = {});
 
 /// Reorders one weight tensor from the arena's format into a library's. The work is cut into parts
 /// along the output channels, so that all lanes can share it.

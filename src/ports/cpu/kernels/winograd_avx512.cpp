@@ -1,0 +1,17 @@
+#include <cstdint>
+#include <utility>
+
+#include "ports/cpu/kernels/winograd.hpp"
+
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma")
+
+namespace lockstep::cpu {
+namespace {
+#include "ports/cpu/kernels/vector.inc"
+
+#include "ports/cpu/kernels/winograd.inc"
+}  // namespace
+
+const WinogradKernels winograd_avx512 = {transform_weights, convolve, weight_gradient};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "lockstep/backend/program.hpp"
+#include "lockstep/backend/winograd.hpp"
+#include "lockstep/nn/network.hpp"
+#include "ports/cpu/team.hpp"
+
+namespace lockstep::cpu {
+
+/// Measures each pass of each 3 x 3 convolution of a training program both ways, on all lanes and
+/// in the program's own chunks, the preparation of the weights included. Lists the passes that
+/// Winograd's algorithm makes at least a tenth faster.
+backend::Winograd measure_winograd(const nn::Network& network, const backend::ProgramSpec& spec,
+                                   Team& team, std::size_t chunk_bytes);
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,111 @@
+#include "ports/cpu/units/winograd_conv.hpp"
+
+#include <algorithm>
+
+namespace lockstep::cpu {
+
+namespace {
+
+// A convolution's tiles stay in the second-level cache or near it. The blocks of a weight gradient
+// are larger where they can be: each ends with a transform of all weights.
+constexpr std::size_t forward_tiles = 56, gradient_bytes = std::size_t{7} << 19;
+
+std::size_t gradient_tiles(const WinogradChannels& channels) {
+  const std::size_t a_tile = winograd_planes * (channels.in + channels.out + 32) * sizeof(float);
+  return std::max<std::size_t>(gradient_bytes / a_tile, 28);
+}
+
+// Transformed weights are four times as large as others. From this size on, reading them from
+// memory takes as long as making them.
+constexpr std::size_t most_weight_bytes = std::size_t{16} << 20;
+
+float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
+const float* floats(const std::byte* memory) { return reinterpret_cast<const float*>(memory); }
+
+}  // namespace
+
+bool WinogradConv::fits(const ConvGeometry& g, const ConvFormats& formats) {
+  const dnnl::memory::desc known(g.weight_dims(), dnnl::memory::data_type::f32,
+                                 dnnl::memory::format_tag::OIhw16i16o);
+  const auto sound = [](std::size_t channels) {
+    return channels % 16 == 0 && channels <= winograd_most_channels;
+  };
+  return winograd_kernels() && g.storage == Storage::fp32 && g.kernel == 3 && g.stride == 1 &&
+         g.padding == 1 && sound(g.in_channels) && sound(g.out_channels) &&
+         formats.gradient == known;
+}
+
+backend::WinogradShape WinogradConv::shape(const ConvGeometry& g) {
+  return {g.in_channels, g.out_channels, g.height, g.width};
+}
+
+WinogradConv::WinogradConv(const ConvGeometry& g)
+    : kernels_(winograd_kernels()),
+      height_(g.height),
+      width_(g.width),
+      channels_{g.in_channels, g.out_channels, false},
+      rotated_{g.out_channels, g.in_channels, true} {}
+
+std::size_t WinogradConv::weight_bytes() const {
+  const std::size_t bytes =
+      sizeof(float) * std::max(winograd_weights(channels_), winograd_weights(rotated_));
+  return bytes <= most_weight_bytes ? bytes : 0;
+}
+
+std::size_t WinogradConv::panel_floats() const {
+  return WinogradScratch::panel_floats(weight_bytes() == 0 ? std::max(channels_.in, channels_.out)
+                                                           : 0);
+}
+
+std::size_t WinogradConv::scratch_bytes(std::size_t rows) const {
+  const std::size_t tiles =
+      std::min(std::max(forward_tiles, gradient_tiles(channels_)), images(rows).tiles());
+  return sizeof(float) *
+         (panel_floats() + std::max(WinogradScratch::value_floats(tiles, channels_),
+                                    WinogradScratch::value_floats(tiles, rotated_)));
+}
+
+WinogradScratch WinogradConv::scratch_at(std::byte* memory, std::size_t tiles) const {
+  return {tiles, floats(memory) + panel_floats(), floats(memory)};
+}
+
+WinogradWeights WinogradConv::weights_of(const float* weights, const void* transformed) const {
+  return {weight_bytes() > 0 ? static_cast<const float*>(transformed) : nullptr, weights};
+}
+
+void WinogradConv::transform_forward(const float* weights, std::size_t p, std::size_t parts,
+                                     void* transformed) const {
+  if (weight_bytes() > 0)
+    kernels_->transform_weights(channels_, weights, p, parts, static_cast<float*>(transformed));
+}
+
+void WinogradConv::transform_backward(const float* weights, std::size_t p, std::size_t parts,
+                                      void* transformed) const {
+  if (weight_bytes() > 0)
+    kernels_->transform_weights(rotated_, weights, p, parts, static_cast<float*>(transformed));
+}
+
+void WinogradConv::convolve(const WinogradChannels& channels, std::size_t rows,
+                            const std::byte* from, const WinogradWeights& weights, std::byte* to,
+                            std::byte* scratch) const {
+  kernels_->convolve(images(rows), floats(from), channels, weights, floats(to),
+                     scratch_at(scratch, forward_tiles));
+}
+
+void WinogradConv::forward(std::size_t rows, const std::byte* x, const float* weights,
+                           const void* transformed, std::byte* y, std::byte* scratch) const {
+  convolve(channels_, rows, x, weights_of(weights, transformed), y, scratch);
+}
+
+void WinogradConv::data_gradient(std::size_t rows, const std::byte* dy, const float* weights,
+                                 const void* transformed, std::byte* dx, std::byte* scratch) const {
+  convolve(rotated_, rows, dy, weights_of(weights, transformed), dx, scratch);
+}
+
+void WinogradConv::weight_gradient(std::size_t rows, const std::byte* x, const std::byte* dy,
+                                   bool add, float* gradient, std::byte* scratch) const {
+  kernels_->weight_gradient(images(rows), floats(x), floats(dy), channels_, add, gradient,
+                            scratch_at(scratch, gradient_tiles(channels_)));
+}
+
+}  // namespace lockstep::cpu

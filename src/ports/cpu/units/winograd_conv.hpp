@@ -1,0 +1,52 @@
+#pragma once
+
+#include "lockstep/backend/winograd.hpp"
+#include "ports/cpu/kernels/winograd.hpp"
+#include "ports/cpu/units/convolution.hpp"
+
+namespace lockstep::cpu {
+
+/// One convolution by Winograd's algorithm, for any number of rows. The weights and their gradient
+/// are in the arena's format.
+class WinogradConv {
+ public:
+  /// True for fp32, 3 x 3, stride 1, padding 1, and an arena's format that the kernels know.
+  static bool fits(const ConvGeometry& geometry, const ConvFormats& formats);
+  static backend::WinogradShape shape(const ConvGeometry& geometry);
+
+  WinogradConv() = default;
+  explicit WinogradConv(const ConvGeometry& geometry);  ///< REQUIRES: fits()
+
+  /// Of the transformed weights, of either direction; 0 where they would take too much memory, and
+  /// each call transforms them itself.
+  std::size_t weight_bytes() const;
+  std::size_t scratch_bytes(std::size_t rows) const;  ///< of a call with as many rows
+
+  /// Transforms part `part` of `parts` of the weights, for forward or for the data gradient.
+  void transform_forward(const float* weights, std::size_t part, std::size_t parts,
+                         void* transformed) const;
+  void transform_backward(const float* weights, std::size_t part, std::size_t parts,
+                          void* transformed) const;
+  /// `weights`: the arena's. `transformed` is not read where weight_bytes() is 0.
+  void forward(std::size_t rows, const std::byte* x, const float* weights, const void* transformed,
+               std::byte* y, std::byte* scratch) const;
+  void data_gradient(std::size_t rows, const std::byte* dy, const float* weights,
+                     const void* transformed, std::byte* dx, std::byte* scratch) const;
+  /// gradient = or += this chunk's.
+  void weight_gradient(std::size_t rows, const std::byte* x, const std::byte* dy, bool add,
+                       float* gradient, std::byte* scratch) const;
+
+ private:
+  WinogradImages images(std::size_t rows) const { return {rows, height_, width_}; }
+  void convolve(const WinogradChannels& channels, std::size_t rows, const std::byte* from,
+                const WinogradWeights& weights, std::byte* to, std::byte* scratch) const;
+  WinogradWeights weights_of(const float* weights, const void* transformed) const;
+  WinogradScratch scratch_at(std::byte* memory, std::size_t tiles) const;
+  std::size_t panel_floats() const;
+
+  const WinogradKernels* kernels_ = nullptr;
+  std::size_t height_ = 0, width_ = 0;
+  WinogradChannels channels_{}, rotated_{};
+};
+
+}  // namespace lockstep::cpu

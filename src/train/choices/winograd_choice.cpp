@@ -1,0 +1,104 @@
+#include "train/choices/winograd_choice.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/cluster/machine.hpp"
+
+namespace lockstep::train {
+namespace {
+
+using backend::Winograd;
+using Json = nlohmann::ordered_json;
+
+/// What earlier runs have measured; empty where there is nothing that can be read.
+Json read_cache(const std::string& cache) {
+  if (cache.empty() || !std::filesystem::exists(cache)) return Json::object();
+  Json known = Json::parse(read_text(cache), nullptr, false);
+  return known.is_object() ? known : Json::object();
+}
+
+/// A list that an earlier run has left, or nothing.
+std::optional<Winograd> look_up(const std::string& cache, const std::string& key) try {
+  const Json known = read_cache(cache);
+  const auto found = known.find(key);
+  if (found == known.end() || !found->is_string()) return std::nullopt;
+  return backend::parse_winograd(found->get<std::string>(), cache);
+} catch (const InputError& error) {
+  log::warn(fmt::format("{}: measured again", error.what()));
+  return std::nullopt;
+}
+
+/// Keeps the list, unless another run was faster: then returns that one's.
+Winograd keep(const std::string& cache, const std::string& key, const Winograd& measured) try {
+  if (cache.empty()) return measured;
+  if (const auto other = look_up(cache, key)) return *other;
+  make_directories(std::filesystem::path(cache).parent_path());
+  Json known = read_cache(cache);
+  known[key] = to_string(measured);
+  write_text_atomically(cache, known.dump(1) + "\n");
+  return measured;
+} catch (const InputError& error) {
+  log::warn(fmt::format("the next run will measure convolutions again: {}", error.what()));
+  return measured;
+}
+
+Winograd decide(const config::Config& config, const std::string& cache, backend::Backend& backend,
+                const nn::Network& network, const backend::ProgramSpec& program) {
+  if (config.deterministic) return {Winograd::Mode::everywhere, {}};
+  // From some rows on, more of them change nothing: so runs with other batches choose alike.
+  constexpr std::size_t many_rows = 8;
+  const std::string key =
+      fmt::format("{}; {}; {} {}x{}; {}", cluster::look_at_machine().model, backend.description(),
+                  config.model, network.input.height, network.input.width,
+                  program.batch >= many_rows ? "many rows" : fmt::format("{} rows", program.batch));
+  if (const auto known = look_up(cache, key)) return *known;
+  return keep(cache, key, backend.measure_winograd(network, program));
+}
+
+/// True when every rank's processor has it. Collective.
+bool all_offer(const backend::Backend& backend, backend::Precision precision,
+               comm::Control& control) {
+  const std::string mine = backend.offers_winograd(precision) ? "yes" : "no";
+  const auto all = control.gather(mine, "choice of convolutions");
+  return std::all_of(all.begin(), all.end(), [](const std::string& one) { return one == "yes"; });
+}
+
+}  // namespace
+
+void choose_winograd(config::Config& config, const std::optional<ResumePoint>& resume,
+                     const std::string& cache, backend::Backend& backend,
+                     const nn::Network& network, const backend::ProgramSpec& program,
+                     comm::Control& control) {
+  Winograd& choice = config.winograd;
+  if (!all_offer(backend, config.precision, control)) {
+    require(
+        !choice.decided() || choice.mode == Winograd::Mode::never,
+        fmt::format("winograd = {} would have no effect: it is for fp32 where every rank has a CPU "
+                    "with AVX-512; here the backend is {}, the precision {}",
+                    to_string(choice), backend.name(), to_string(config.precision)));
+    if (config.precision == backend::Precision::fp32 && backend.name() == "cpu") choice = {};
+    return;
+  }
+  if (choice.decided()) return;
+  if (resume) {
+    choice = written_config(*resume).winograd;
+    return;
+  }
+  std::string text;
+  if (control.rank() == 0) {
+    text = to_string(decide(config, cache, backend, network, program));
+    log::info(fmt::format("convolutions by Winograd's algorithm (--winograd false: none): {}",
+                          text == "false" ? "none is faster so" : text));
+  }
+  choice =
+      backend::parse_winograd(control.broadcast(text, "choice of convolutions"), "rank 0's choice");
+}
+
+}  // namespace lockstep::train

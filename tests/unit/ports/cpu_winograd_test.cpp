@@ -1,0 +1,179 @@
+// Compares convolutions by Winograd's algorithm with loops in double precision.
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <iostream>
+
+#include "lockstep/base/rng.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "ports/cpu/units/winograd_conv.hpp"
+#include "tests/support/sketch.hpp"
+
+using namespace lockstep;
+using namespace lockstep::backend;
+using namespace lockstep::cpu;
+using namespace lockstep::test;
+
+namespace {
+
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
+
+bool skipped() {
+  if (!winograd_kernels()) std::cout << "SKIPPED: this processor has no AVX-512\n";
+  return !winograd_kernels();
+}
+
+Floats random(std::size_t count, std::uint64_t seed) {
+  Floats values(count);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = static_cast<float>(static_cast<double>(philox(seed, i, 0).word[0]) / 0x1p31 - 1);
+  return values;
+}
+
+/// With 10 bits after the leading one, as TF32 rounds what it multiplies.
+Floats as_tf32(Floats values) {
+  for (float& v : values)
+    v = std::bit_cast<float>((std::bit_cast<std::uint32_t>(v) + 0x1000) & 0xffffe000);
+  return values;
+}
+
+struct Problem {
+  std::size_t in, out, height, width, rows;
+  ConvGeometry geometry() const {
+    return {"conv", in, height, width, out, height, width, 3, 1, 1, Storage::fp32};
+  }
+  std::size_t x(std::size_t n, std::size_t y, std::size_t x, std::size_t c) const {
+    return ((n * height + y) * width + x) * in + c;
+  }
+  std::size_t y(std::size_t n, std::size_t y, std::size_t x, std::size_t c) const {
+    return ((n * height + y) * width + x) * out + c;
+  }
+  /// in the arena's format
+  std::size_t w(std::size_t o, std::size_t i, std::size_t tap) const {
+    return (((o / 16 * (in / 16) + i / 16) * 9 + tap) * 16 + i % 16) * 16 + o % 16;
+  }
+  /// Calls body(index of x, of y, of w) for each product of the convolution.
+  template <class Body>
+  void each(const Body& body) const {
+    for (std::size_t n = 0; n < rows; ++n)
+      for (std::size_t py = 0; py < height; ++py)
+        for (std::size_t px = 0; px < width; ++px)
+          for (std::size_t tap = 0; tap < 9; ++tap) {
+            const std::size_t iy = py + tap / 3 - 1, ix = px + tap % 3 - 1;
+            if (iy >= height || ix >= width) continue;
+            for (std::size_t o = 0; o < out; ++o)
+              for (std::size_t i = 0; i < in; ++i)
+                body(x(n, iy, ix, i), y(n, py, px, o), w(o, i, tap));
+          }
+  }
+};
+
+struct Results {
+  Floats y, dx, dw;
+};
+
+Results by_winograd(const Problem& p, const Floats& x, const Floats& w, const Floats& dy) {
+  const WinogradConv conv(p.geometry());
+  Floats transformed(conv.weight_bytes() / sizeof(float) + 1),
+      scratch(conv.scratch_bytes(p.rows) / 4);
+  Results r{Floats(dy.size()), Floats(x.size()), Floats(w.size())};
+  const auto in = [](const Floats& v) { return reinterpret_cast<const std::byte*>(v.data()); };
+  const auto out = [](Floats& v) { return reinterpret_cast<std::byte*>(v.data()); };
+  for (const std::size_t part : {1u, 0u, 2u})
+    conv.transform_forward(w.data(), part, 3, transformed.data());
+  conv.forward(p.rows, in(x), w.data(), transformed.data(), out(r.y), out(scratch));
+  conv.transform_backward(w.data(), 0, 1, transformed.data());
+  conv.data_gradient(p.rows, in(dy), w.data(), transformed.data(), out(r.dx), out(scratch));
+  conv.weight_gradient(p.rows, in(x), in(dy), false, r.dw.data(), out(scratch));
+  return r;
+}
+
+struct Exact {
+  Doubles y, dx, dw;
+};
+
+Exact exact(const Problem& p, const Floats& x, const Floats& w, const Floats& dy) {
+  Exact r{Doubles(dy.size()), Doubles(x.size()), Doubles(w.size())};
+  p.each([&](std::size_t i, std::size_t o, std::size_t k) {
+    r.y[o] += static_cast<double>(x[i]) * w[k];
+    r.dx[i] += static_cast<double>(dy[o]) * w[k];
+    r.dw[k] += static_cast<double>(x[i]) * dy[o];
+  });
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("each pass by Winograd's algorithm is the convolution, far closer than TF32",
+          "[cpu][winograd]") {
+  if (skipped()) return;
+  // Sizes that are and are not multiples of a tile; more tiles than a block has; odd panels.
+  const Problem p =
+      GENERATE(Problem{16, 16, 1, 1, 1}, Problem{16, 48, 5, 7, 2}, Problem{80, 32, 8, 3, 3},
+               Problem{32, 16, 26, 30, 3}, Problem{128, 96, 4, 4, 2},
+               Problem{352, 368, 2, 3, 1});  // too many weights to keep transformed
+  const Floats x = random(p.rows * p.height * p.width * p.in, 1), w = random(p.in * p.out * 9, 2),
+               dy = random(p.rows * p.height * p.width * p.out, 3);
+  const Exact want = exact(p, x, w, dy), rounded = exact(p, as_tf32(x), as_tf32(w), as_tf32(dy));
+  const Results got = by_winograd(p, x, w, dy);
+  const auto check_pass = [](const char* name, const Floats& g, const Doubles& e,
+                             const Doubles& t) {
+    const double error = distance(g, e), tf32 = distance(Floats(t.begin(), t.end()), e);
+    INFO(name << ": " << error << ", TF32 " << tf32);
+    CHECK(error <= 4e-6);  // the transforms amplify a rounding some times
+    CHECK(error <= 0.02 * tf32);
+  };
+  check_pass("forward", got.y, want.y, rounded.y);
+  check_pass("data gradient", got.dx, want.dx, rounded.dx);
+  check_pass("weight gradient", got.dw, want.dw, rounded.dw);
+}
+
+TEST_CASE("a row's output by Winograd's algorithm has the same bits among any other rows",
+          "[cpu][winograd]") {
+  if (skipped()) return;
+  const Problem p{32, 48, 18, 11, 5}, one{32, 48, 18, 11, 1};
+  const Floats x = random(p.x(5, 0, 0, 0), 1), w = random(32 * 48 * 9, 2),
+               dy = random(p.y(5, 0, 0, 0), 3);
+  const Results all = by_winograd(p, x, w, dy);
+  const auto part = [](const Floats& v, std::size_t from, std::size_t to) {
+    return Floats(v.begin() + static_cast<std::ptrdiff_t>(from),
+                  v.begin() + static_cast<std::ptrdiff_t>(to));
+  };
+  for (std::size_t n = 0; n < p.rows; ++n) {
+    const auto [a, b] = std::pair(p.x(n, 0, 0, 0), p.x(n + 1, 0, 0, 0));
+    const auto [c, d] = std::pair(p.y(n, 0, 0, 0), p.y(n + 1, 0, 0, 0));
+    const Results alone = by_winograd(one, part(x, a, b), w, part(dy, c, d));
+    CHECK(alone.y == part(all.y, c, d));
+    CHECK(alone.dx == part(all.dx, a, b));
+  }
+}
+
+TEST_CASE("a network's loss and gradients by Winograd's algorithm are the oracle's",
+          "[cpu][winograd]") {
+  if (skipped()) return;
+  const std::size_t threads = GENERATE(1u, 2u);
+  for (const nn::Network& network : all_sketches()) {
+    Case c = settled_case(network, 3);
+    Compiled compiled(c, 3, make_cpu_backend({std::vector<std::vector<int>>(threads)}),
+                      Precision::fp32, false, false, {Winograd::Mode::everywhere, {}});
+    CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(1e-6));
+    CHECK(gradient_distance(compiled, c.oracle.backward()) <= 2e-5);
+    CHECK(compiled.backend->description().find(", Winograd true") != std::string::npos);
+  }
+}
+
+TEST_CASE("what is measured is a list of the network's convolutions", "[cpu][winograd]") {
+  const auto backend = make_cpu_backend({std::vector<std::vector<int>>(2)});
+  if (!backend->offers_winograd(Precision::fp32)) return;
+  ProgramSpec spec;
+  spec.batch = 8;
+  const Winograd measured =
+      backend->measure_winograd(nn::resnet(nn::usual_resnet("resnet20", 0, 0)), spec);
+  for (const auto& [shape, passes] : measured.list) {
+    CHECK(shape.in == shape.out);
+    CHECK(shape.in * shape.height == 16 * 32);
+    CHECK(passes.any());
+  }
+  CHECK_FALSE(backend->offers_winograd(Precision::bf16));
+}
