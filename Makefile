@@ -31,8 +31,8 @@ blank := $() $()
 include src/ports/cuda/cuda.mk
 
 # ---- what goes into the program --------------------------------------------------------------
-ROOMS     := base device nn optim cluster data comm liveness backend reduce model config observe train
-PORTS     := cpu mpi tcp $(if $(WITH_CUDA),cuda nccl,none)
+ROOMS     := base device nn optim cluster data comm liveness backend reduce model config observe train study
+PORTS     := cpu clock mpi tcp $(if $(WITH_CUDA),cuda nccl,none)
 found      = $(sort $(shell find $(1) -name '$(2)' 2>/dev/null))
 LIB_DIRS  := $(ROOMS:%=src/%) $(PORTS:%=src/ports/%)
 LIB_SRC   := $(call found,$(LIB_DIRS),*.cpp)
@@ -53,7 +53,7 @@ objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 # they do; a new file recompiles only its own folder. With PIECE=1 each source is compiled
 # separately, as `make asan` and `make tsan` do, which finds missing includes.
 PIECE     ?= $(if $(SANITIZE),1,folder)
-IN_PIECES := $(if $(filter-out 1,$(PIECE)),cluster comm liveness config ports/mpi ports/tcp nn data observe train app)
+IN_PIECES := $(if $(filter-out 1,$(PIECE)),cluster comm liveness config ports/clock ports/mpi ports/tcp nn data observe train study app)
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_x86_64.cpp
 folders    = $(sort $(patsubst %/,%,$(dir $(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC)))))
 PIECES    := $(addsuffix /piece,$(folders))

@@ -118,6 +118,12 @@ struct Config {
     bool share_gpu = false;
   } comm;
 
+  struct Clock {
+    double row_ms = 0, step_ms = 0;
+    std::string profile;
+    double efficiency = 0.5;
+  } clock;
+
   struct Liveness {
     double timeout_s = 20;
   } liveness;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,15 @@ struct StepOptions {
   std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0,
               memory_limit = 0;
   float bucket_mb = 1;
+  double clock_row_ms = 0, clock_step_ms = 0, clock_efficiency = 0.5;
+  std::string clock_profile;
   bool share_gpu = false, fuse_norms = false;
 
   void add_to(Arguments app);
   /// Throws InputError for numbers that this world, or any, cannot use.
   void require_sound(int world) const;
   nn::Network network() const;
+  std::optional<backend::Pace> pace() const;  ///< of the clock backend; empty for the others
   train::TrainerSpec trainer(const nn::Network& network, int world) const;
 };
 
