@@ -34,9 +34,6 @@ std::vector<CommRegime> fit_regimes(const std::vector<CommPoint>& points);
 /// Sizes from which the bandwidth falls by more than a quarter to the next one. Pure.
 std::vector<CommCliff> find_cliffs(const std::vector<CommPoint>& points);
 
-/// By the regime of this size, or of the nearest.
-double seconds_of(const std::vector<CommRegime>& regimes, double bytes);
-
 /// bytes / seconds, times this, is the bus bandwidth as nccl-tests defines it: what a link must
 /// carry, whatever the number of ranks. `verb`: "all-reduce", "reduce-scatter", "all-gather",
 /// "broadcast" or "send". For the second and third, the bytes are those of all ranks' chunks.
@@ -47,6 +44,9 @@ struct VerbFigures {
   std::vector<CommRegime> regimes;
   std::vector<CommCliff> cliffs;
 };
+
+/// Between two measured sizes in proportion to the bytes; outside of them by the nearest regime.
+double seconds_of(const VerbFigures& figures, double bytes);
 
 /// Fits lines to the points and looks for cliffs.
 VerbFigures figures_of(std::vector<CommPoint> points);

@@ -24,7 +24,7 @@ struct NcclChoice {
 /// table. Pure.
 std::vector<NcclChoice> parse_nccl_table(std::string_view log);
 
-/// What NCCL takes of these, for so many bytes: the shortest time, where trees reach less than
+/// What NCCL takes of these for that many bytes: the shortest time, where trees reach less than
 /// their bandwidth at medium sizes. Empty without choices. Pure.
 std::optional<NcclChoice> nccl_choice(const std::vector<NcclChoice>& choices,
                                       std::string_view function, double bytes);

@@ -20,7 +20,7 @@ inline constexpr double usual_cross_gb_per_s = 40;
 struct RankPath {
   std::string gpu, pci_bus_id;
   std::size_t numa = 0;       ///< index of the GPU's NUMA node; those without one count as 0
-  double bound_gb_per_s = 0;  ///< between the GPU and memory of its own NUMA node
+  double bound_gb_per_s = 0;  ///< between the GPU and memory of its NUMA node
   /// The same where the memory is on any NUMA node, as the kernel chose, on average.
   double unbound_gb_per_s = 0;
   std::string card;           ///< the nearest network card that is up; empty without one

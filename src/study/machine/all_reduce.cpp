@@ -103,9 +103,9 @@ ReduceCost all_reduce_cost(const CommFigures& measured, double bytes) {
   const auto alone = measured.verbs.find("all-reduce");
   const auto queued = measured.verbs.find("all-reduce, queued");
   check(alone != measured.verbs.end(), "the figures have no all-reduce");
-  const double seconds = seconds_of(alone->second.regimes, bytes);
+  const double seconds = seconds_of(alone->second, bytes);
   if (queued == measured.verbs.end()) return {seconds, 0};
-  const double busy = std::min(seconds, seconds_of(queued->second.regimes, bytes));
+  const double busy = std::min(seconds, seconds_of(queued->second, bytes));
   return {busy, seconds - busy};
 }
 

@@ -136,11 +136,16 @@ std::vector<CommCliff> find_cliffs(const std::vector<CommPoint>& points) {
   return cliffs;
 }
 
-double seconds_of(const std::vector<CommRegime>& regimes, double bytes) {
-  check(!regimes.empty(), "no regime was measured");
-  for (const CommRegime& one : regimes)
-    if (bytes <= one.to_bytes) return one.seconds(bytes);
-  return regimes.back().seconds(bytes);
+double seconds_of(const VerbFigures& figures, double bytes) {
+  check(!figures.points.empty(), "nothing was measured");
+  const auto& points = figures.points;
+  const auto above = std::find_if(points.begin(), points.end(),
+                                  [bytes](const CommPoint& p) { return p.bytes >= bytes; });
+  if (above == points.begin()) return figures.regimes.front().seconds(bytes);
+  if (above == points.end()) return figures.regimes.back().seconds(bytes);
+  const CommPoint &high = *above, &low = *(above - 1);
+  return low.seconds +
+         (high.seconds - low.seconds) * (bytes - low.bytes) / (high.bytes - low.bytes);
 }
 
 double bus_factor(const std::string& verb, int ranks) {

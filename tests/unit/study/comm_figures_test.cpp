@@ -26,7 +26,15 @@ TEST_CASE("one line gives one regime with its alpha and beta", "[comm_figures]")
   REQUIRE(regimes.size() == 1);
   CHECK(regimes[0].alpha_s == Approx(50e-6).epsilon(1e-6));
   CHECK(regimes[0].bytes_per_s == Approx(1e9).epsilon(1e-6));
-  CHECK(seconds_of(regimes, 1e6) == Approx(1.05e-3));
+}
+
+TEST_CASE("between measured sizes the time is theirs in proportion, and outside a regime's",
+          "[comm_figures]") {
+  const VerbFigures figures = figures_of({{1000, 2e-3}, {2000, 3e-3}, {3000, 7e-3}});
+  CHECK(seconds_of(figures, 2000) == Approx(3e-3));
+  CHECK(seconds_of(figures, 2500) == Approx(5e-3));
+  CHECK(seconds_of(figures, 500) == Approx(figures.regimes.front().seconds(500)));
+  CHECK(seconds_of(figures, 9000) == Approx(figures.regimes.back().seconds(9000)));
 }
 
 TEST_CASE("two protocols give two regimes, cut where they change", "[comm_figures]") {
