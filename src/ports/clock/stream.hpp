@@ -5,8 +5,8 @@
 namespace lockstep::clock {
 
 /// The compute stream of a device that is not there. It holds one number: when the work in it ends.
-/// Work only moves that time, so the host continues at once, as with a GPU. Work begins when the work
-/// before it ends, even if the host was late: a busy host does not slow this device down.
+/// Work only moves that time, so the host continues at once, as with a GPU. Work begins when the
+/// work before it ends, even if the host was late: a busy host does not slow this device down.
 class ClockStream final : public device::Stream {
  public:
   /// If the host has seen the end of all work, the device is idle, and later work begins now.

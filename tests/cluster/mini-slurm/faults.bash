@@ -94,7 +94,7 @@ cmd_shape() {
   [ -z "$delay" ] || args+=(delay "$delay")
   [ -z "$loss" ] || args+=(loss "$loss")
   [ -z "$rate" ] || args+=(rate "$rate")
-  bucket=(tbf rate "${rate:-1gbit}" burst 32kb limit 64mb)  # where the kernel lacks netem
+  bucket=(tbf rate "${rate:-1gbit}" burst 5kb limit 64mb)  # where the kernel lacks netem
   if tc qdisc add dev "$v" root netem limit 20000 "${args[@]}" 2>/dev/null; then
     inside "$n" -n -- tc qdisc add dev eth0 root netem limit 20000 "${args[@]}"
   elif [ -z "$delay$loss" ] && tc qdisc add dev "$v" root "${bucket[@]}" 2>/dev/null; then

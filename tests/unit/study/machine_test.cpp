@@ -18,7 +18,7 @@ MachineProfile profile(const std::string& name) {
   return parse_machine(read_text(path), path);
 }
 
-/// A step of the profile's own network, on this many ranks with so many rows.
+/// A step of the profile's own network, on this many ranks with this many rows.
 StepTimeline step(const MachineProfile& machine, std::size_t ranks, std::size_t rows) {
   const DeviceProfile& device = machine.device;
   const nn::Network network = nn::resnet(nn::usual_resnet(device.model, device.image, 0));
