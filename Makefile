@@ -32,7 +32,7 @@ include src/ports/cuda/cuda.mk
 
 # ---- what goes into the program --------------------------------------------------------------
 ROOMS     := base device nn optim cluster data comm liveness backend reduce model config observe train study
-PORTS     := cpu mpi tcp $(if $(WITH_CUDA),cuda nccl,none)
+PORTS     := cpu clock mpi tcp $(if $(WITH_CUDA),cuda nccl,none)
 found      = $(sort $(shell find $(1) -name '$(2)' 2>/dev/null))
 LIB_DIRS  := $(ROOMS:%=src/%) $(PORTS:%=src/ports/%)
 LIB_SRC   := $(call found,$(LIB_DIRS),*.cpp)
@@ -57,7 +57,7 @@ tests_objects = $(patsubst %.cpp,$(TESTS_FROM)/obj/%.o,$(1))
 # separately, as `make asan` and `make tsan` do, which finds missing includes.
 PIECE     ?= $(if $(SANITIZE),1,folder)
 IN_PIECES := $(if $(filter-out 1,$(PIECE)),base device nn optim cluster data comm liveness backend reduce model config \
-               observe train study app ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu))
+               observe train study app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu))
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_x86_64.cpp
 folders    = $(sort $(patsubst %/,%,$(dir $(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC)))))
 PIECES    := $(addsuffix /piece,$(folders))

@@ -25,5 +25,6 @@ Command add_whoami(Arguments root);
 Command add_preflight(Arguments root);
 Command add_lint(Arguments root);
 Command add_scaling(Arguments root);
+Command add_simulate(Arguments root);
 
 }  // namespace lockstep::app

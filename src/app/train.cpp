@@ -78,6 +78,14 @@ std::string command_line(const Launch& launch) {
   return join(words, " ");
 }
 
+/// How fast the clock backend is to be; empty for the others.
+std::optional<backend::Pace> pace_of(const config::Config& config) {
+  if (config.backend != config::BackendChoice::clock) return std::nullopt;
+  if (!config.clock.profile.empty())
+    return backend::read_pace(config.clock.profile, config.clock.efficiency);
+  return backend::LinePace{config.clock.row_ms, config.clock.step_ms};
+}
+
 int train_model(Launch& launch, config::Config config, bool dry_run = false) {
   require(!dry_run || config.resume != "auto",
           "--dry-run measures a run from its beginning: leave out --resume auto");
@@ -97,7 +105,8 @@ int train_model(Launch& launch, config::Config config, bool dry_run = false) {
   Compute compute = prepare_compute(launch, {.backend = backend,
                                              .threads = config.threads,
                                              .require_binding = config.binding.require,
-                                             .share_gpu = config.comm.share_gpu});
+                                             .share_gpu = config.comm.share_gpu,
+                                             .pace = pace_of(config)});
   const auto communicator = connect(launch, compute,
                                     {.deadline_s = config.comm.deadline_s,
                                      .share_gpu = config.comm.share_gpu,

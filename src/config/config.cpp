@@ -77,6 +77,14 @@ void check_gpu_keys(const Config& config, int world) {
                       config.batch, world, config.accumulate, parts));
 }
 
+void check_clock(const Config& config) {
+  if (config.backend != BackendChoice::clock) return;
+  const bool line = config.clock.row_ms > 0 || config.clock.step_ms > 0;
+  require(line != !config.clock.profile.empty(),
+          "backend = clock: say how long a step takes, either by clock.row-ms and clock.step-ms or "
+          "by clock.profile");
+}
+
 void check_milestones(const Config& config) {
   const auto& milestones = config.optim.milestones;
   for (const std::uint64_t epoch : milestones)
@@ -140,6 +148,7 @@ void resolve(Config& config, int world) {
   refuse_idle_keys(config);
   check_gpu_keys(config, world);
   check_milestones(config);
+  check_clock(config);
   if (config.optim.lr_for_batch != 0) {
     // The linear scaling rule (Goyal et al. 2017): k times the batch, k times the learning rate.
     config.optim.lr *= static_cast<float>(static_cast<double>(config.batch) /

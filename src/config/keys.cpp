@@ -14,7 +14,9 @@ bool is_tuned(const C& c) { return c.tune; }
 bool is_recompute_auto(const C& c) {
   return c.recompute.mode == backend::Recompute::Mode::automatic;
 }
-bool may_use_gpus(const C& c) { return c.backend != BackendChoice::cpu; }
+bool may_use_gpus(const C& c) {
+  return c.backend != BackendChoice::cpu && c.backend != BackendChoice::clock;
+}
 bool may_measure(const C& c) {
   return may_use_gpus(c) || c.winograd.mode == backend::Winograd::Mode::automatic;
 }
@@ -24,6 +26,8 @@ bool mixes_blocks(const C& c) { return c.data.shuffle == lockstep::data::Shuffle
 bool has_operations(const C& c) { return c.data.randaugment > 0; }
 bool skips_rows(const C& c) { return c.data.on_bad_row == OnBadRow::skip; }
 bool decays(const C& c) { return c.optim.weight_decay > 0; }
+bool is_clock(const C& c) { return c.backend == BackendChoice::clock; }
+bool has_profile(const C& c) { return !c.clock.profile.empty(); }
 bool may_cut_boxes(const C& c) { return c.data.crop != CropChoice::random; }
 bool has_momentum(const C& c) { return c.optim.momentum > 0; }
 bool is_lars(const C& c) { return c.optim.rule == optim::Rule::lars; }
@@ -75,7 +79,8 @@ std::vector<ConfigKey> top_keys() {
           .needs("recompute", is_recompute_auto, "'auto' keeps the limit")
           .bookkeeping(),
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
-      key("backend", &C::backend, "where to compute"),
+      key("backend", &C::backend,
+          "where to compute; clock: nowhere, a rehearsal that waits and trains nothing"),
       key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)")
           .within(0, most_threads),
       key("out", &C::out,
@@ -313,6 +318,25 @@ std::vector<ConfigKey> other_keys() {
           .bookkeeping(),
       key("comm.allow-different-builds", &C::comm, &C::Comm::allow_different_builds,
           "ranks may run different builds of this program; the bits may then differ")
+          .bookkeeping(),
+      key("clock.row-ms", &C::clock, &C::Clock::row_ms,
+          "backend = clock: a step of b rows takes row-ms * b + step-ms")
+          .within(0, 1e6)
+          .needs("backend", is_clock)
+          .bookkeeping(),
+      key("clock.step-ms", &C::clock, &C::Clock::step_ms, "the part of it that rows do not change")
+          .within(0, 1e9)
+          .needs("backend", is_clock)
+          .bookkeeping(),
+      key("clock.profile", &C::clock, &C::Clock::profile,
+          "instead: a tape that 'bench train --layers --json FILE' measured, or a GPU's profile "
+          "(jobs/gpus)")
+          .needs("backend", is_clock)
+          .bookkeeping(),
+      key("clock.efficiency", &C::clock, &C::Clock::efficiency,
+          "share of its stated rates that the profile's GPU reaches")
+          .within(0.001, 1)
+          .needs("clock.profile", has_profile)
           .bookkeeping(),
       key("liveness.timeout-s", &C::liveness, &C::Liveness::timeout_s,
           "a rank that is silent for this long counts as lost, and the job ends")

@@ -9,6 +9,8 @@
 namespace lockstep::device {
 
 constexpr std::size_t most_moving = 4;
+/// What is in flight advances at least this often while the stream waits for another one.
+constexpr double longest_nap_s = 200e-6;
 
 /// Done once all operations that were in the stream when it was recorded have left it.
 class HostEvent final : public Event {
@@ -48,7 +50,10 @@ std::unique_ptr<Event> HostStream::record() {
 }
 
 void HostStream::wait(Event& event) {
-  for (Idle idle; !event.done();) idle();
+  for (Idle idle; !event.done();) {
+    const bool empty = advance();
+    idle(empty ? event.due_in_s() : std::min(event.due_in_s(), longest_nap_s));
+  }
 }
 
 void HostStream::synchronize() {

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/model/network_text.hpp"
 
@@ -74,6 +75,9 @@ nn::Network read_network(const CheckpointHeader& header, const std::filesystem::
 
 Description describe(const std::filesystem::path& path, const DescribeOld& describe_old) {
   CheckpointHeader header = read_header(path);
+  require(!backend::is_rehearsal(header.backend),
+          fmt::format("{}: a rehearsal wrote it (--backend clock): it holds no trained weights",
+                      path.string()));
   Description about;
   if (header.explains_itself()) {
     about.network = read_network(header, path);

@@ -155,7 +155,7 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   const ReductionSetting setting{.flat = communicator,
                                  .control = control,
                                  .nodes = spec.nodes,
-                                 .on_host = backend.name() == "cpu",
+                                 .on_host = backend.name() != "cuda",
                                  .resume = start.resume};
   const auto two_level = choose_all_reduce(config, setting);
   comm::Communicator& reducing = two_level ? *two_level : communicator;

@@ -254,7 +254,7 @@ StepReport Trainer::report() {
   StepReport report;
   // Not in a CUDA call, whose lock would keep the watch from checking the collectives.
   const std::unique_ptr<device::Event> end = backend_.device().compute().record();
-  for (device::Idle idle; !end->done(); idle()) exchange_->progress();
+  for (device::Idle idle; !end->done(); idle(end->due_in_s())) exchange_->progress();
   exchange_->progress();  // aborted reductions end the wait too; this throws the reason
   for (backend::Program* program : std::exchange(ran_, {}))
     add(report.metrics, program->take_metrics());

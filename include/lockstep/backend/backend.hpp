@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/backend/pace.hpp"
 #include "lockstep/backend/parameters.hpp"
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/backend/program.hpp"
@@ -16,12 +17,12 @@
 
 namespace lockstep::backend {
 
-/// One way to compute: cpu (oneDNN) or cuda (cuDNN). All differences between the two are in the
-/// implementations of this class.
+/// One way to compute: cpu (oneDNN) or cuda (cuDNN), or to wait instead: clock. All differences
+/// between them are in the implementations of this class.
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string name() const = 0;  ///< "cpu" or "cuda"
+  virtual std::string name() const = 0;  ///< "cpu", "cuda" or "clock"
   /// Libraries, instruction set, threads: everything that bit-exactness depends on.
   virtual std::string description() const = 0;
   virtual device::Device& device() = 0;
@@ -82,5 +83,11 @@ struct CpuBackendSpec {
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendSpec& spec);
 
 std::unique_ptr<Backend> make_cuda_backend(int device);
+
+/// Computes nothing: the tape's steps take the time that `pace` says, as on a device that works
+/// while the host continues. Gradients are zero, but they are real memory for collectives, small
+/// however large the network is. So ranks, data, communication and files are rehearsed, and
+/// nothing is trained: is_rehearsal().
+std::unique_ptr<Backend> make_clock_backend(const Pace& pace);
 
 }  // namespace lockstep::backend

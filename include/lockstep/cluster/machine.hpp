@@ -24,6 +24,9 @@ struct Gpu {
   std::string name, pci_bus_id;  ///< "0000:17:00.0"
   CpuSet near_cpus;              ///< allowed or not
   PciPath path;
+  double link_gb_per_s = 0;    ///< its own link, 10^9 bytes a second; 0: not described
+  double uplink_gb_per_s = 0;  ///< of the outermost link on its way to a processor
+  std::uint64_t uplink = 0;    ///< names that link: equal for GPUs that share it
 };
 
 /// A network card.
@@ -34,6 +37,7 @@ struct Network {
   bool up = true;    ///< false when the system reports no cable or no peer
   CpuSet near_cpus;
   PciPath path;
+  double link_gb_per_s = 0;  ///< its own link, 10^9 bytes a second; 0: not described
 };
 
 /// The parts of a machine, as hwloc describes them.

@@ -4,8 +4,8 @@
 
 namespace lockstep::config {
 
-/// Where the program computes; automatic: on GPUs if every rank has one.
-enum class BackendChoice { automatic, cpu, cuda };
+/// Where the program computes; automatic: on GPUs if every rank has one; clock: nowhere, it waits.
+enum class BackendChoice { automatic, cpu, cuda, clock };
 
 /// Where the channels are in images of other programs; automatic: inferred from the shape.
 enum class ImageLayout { automatic, nhwc, nchw };
@@ -40,7 +40,7 @@ template <>
 struct Choices<config::BackendChoice> {
   using enum config::BackendChoice;
   static constexpr Choice<config::BackendChoice> all[] = {
-      {automatic, "auto"}, {cpu, "cpu"}, {cuda, "cuda"}};
+      {automatic, "auto"}, {cpu, "cpu"}, {cuda, "cuda"}, {clock, "clock"}};
 };
 
 template <>

@@ -125,6 +125,12 @@ struct Config {
     bool allow_different_builds = false;
   } comm;
 
+  struct Clock {
+    double row_ms = 0, step_ms = 0;
+    std::string profile;
+    double efficiency = 0.5;
+  } clock;
+
   struct Liveness {
     double timeout_s = 20;
   } liveness;

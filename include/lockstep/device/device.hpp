@@ -30,6 +30,9 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual bool done() = 0;  ///< everything recorded before this event has finished; never blocks
+  /// It is certainly not done for this long, so that a waiting host may sleep; 0 where that is not
+  /// known.
+  virtual double due_in_s() const { return 0; }
 };
 
 /// A queue of work that runs in order. A GPU's stream runs later than the host's calls. The CPU's

@@ -13,7 +13,12 @@ namespace lockstep::device {
 /// wait sleeps, so that it does not show as load.
 class Idle {
  public:
-  void operator()() {
+  /// `due_in_s`: how long the wait certainly lasts, where that is known; then it sleeps at once.
+  void operator()(double due_in_s = 0) {
+    if (due_in_s > 2 * wake_up_s) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(due_in_s - wake_up_s));
+      return;
+    }
     const double now = now_s();
     if (started_s_ == 0) started_s_ = now;
     const double waited_s = now - started_s_;
@@ -26,7 +31,7 @@ class Idle {
   }
 
  private:
-  static constexpr double spin_s = 500e-6, yield_s = 20e-3;
+  static constexpr double spin_s = 500e-6, yield_s = 20e-3, wake_up_s = 80e-6;
   double started_s_ = 0;
 };
 

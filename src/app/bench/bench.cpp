@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/bench/bench_binding.hpp"
+#include "app/bench/bench_comm.hpp"
 #include "app/bench/bench_data.hpp"
 #include "app/bench/bench_steps.hpp"
 #include "app/commands.hpp"
@@ -30,6 +31,8 @@ struct TrainBenchOptions : StepOptions {
 
 struct TapeTimes {
   std::vector<std::string> names, engines;
+  std::vector<std::vector<std::string>> final_tensors;  ///< whose gradients are final after it
+  std::size_t forward_steps = 0;
   std::vector<double> medians_ms, last_ms;  ///< last_ms: of the last run alone
 };
 
@@ -54,9 +57,14 @@ TapeTimes time_tape(const TrainBenchOptions& options, backend::Backend& backend,
     for (std::size_t step = 0; step < tape.size(); ++step) times_ms[step].push_back(laps_ms[step]);
   }
   TapeTimes times;
+  times.forward_steps = program->forward().size();
+  const std::vector<nn::Slice>& slices = trainer.parameters().layout().slices;
   for (std::size_t step = 0; step < tape.size(); ++step) {
     times.names.push_back(tape[step].name);
     times.engines.push_back(tape[step].engine);
+    std::vector<std::string>& tensors = times.final_tensors.emplace_back();
+    for (const std::size_t slice : tape[step].final_slices)
+      tensors.push_back(slices.at(slice).tensor.name);
     times.medians_ms.push_back(upper_median(times_ms[step]));
     times.last_ms.push_back(times_ms[step].back());
   }
@@ -69,6 +77,7 @@ Json to_json(const TapeTimes& times, const std::optional<backend::Floor>& floor)
   for (std::size_t step = 0; step < times.names.size(); ++step) {
     Json entry = {{"name", times.names[step]}, {"ms", times.medians_ms[step]}};
     if (!times.engines[step].empty()) entry["engine"] = times.engines[step];
+    entry["final"] = times.final_tensors[step];
     if (floor) {
       const backend::StepFloor& best = floor->steps.at(step);
       check(best.name == times.names[step],
@@ -188,8 +197,10 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   const int world = launch.rank.world;
   options.require_sound(world);
   const std::string backend = decide_backend(launch, options.backend);
-  Compute compute = prepare_compute(
-      launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
+  Compute compute = prepare_compute(launch, {.backend = backend,
+                                             .threads = options.threads,
+                                             .share_gpu = options.share_gpu,
+                                             .pace = options.pace()});
   const auto communicator = connect(launch, compute, {.share_gpu = options.share_gpu});
   comm::SilentCommunicator no_reduction(communicator->rank(), communicator->world(),
                                         communicator->network());
@@ -228,6 +239,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   if (floor) add_floor(*floor, json);
   if (options.times_tape()) {
     const TapeTimes times = time_tape(options, *compute.backend, trainer, data);
+    json["forward_steps"] = times.forward_steps;
     json["tape"] = to_json(times, floor);
     if (launch.rank.rank == 0 && !options.trace.empty())
       write_report(options.trace, json_text(chrome_trace(times), 1) + "\n");
@@ -251,7 +263,8 @@ Command add_bench(Arguments root) {
                  "measured rates allow");
   train.add("--trace", options->trace,
             "write the times of one forward and backward to this file, as a Chrome trace");
-  const std::vector<Command> others = {add_bench_data(app), add_bench_binding(app)};
+  const std::vector<Command> others = {add_bench_data(app), add_bench_binding(app),
+                                       add_bench_comm(app)};
   return {app, [options, others](Launch& launch) {
             for (const Command& other : others)
               if (other.app.given()) return other.run(launch);

@@ -13,8 +13,14 @@ namespace lockstep::app {
 void StepOptions::add_to(Arguments app) {
   app.add("--model", model, "as for lockstep train").shows_default();
   app.add("--precision", precision, "fp32, tf32, bf16 or fp16").shows_default();
-  app.add("--backend", backend, "auto, cpu or cuda")
-      .one_of({"auto", "cpu", "cuda"})
+  app.add("--backend", backend, "auto, cpu, cuda or clock")
+      .one_of({"auto", "cpu", "cuda", "clock"})
+      .shows_default();
+  app.add("--clock.row-ms", clock_row_ms, "as for lockstep train").within(0, 1e6);
+  app.add("--clock.step-ms", clock_step_ms, "as for lockstep train").within(0, 1e9);
+  app.add("--clock.profile", clock_profile, "as for lockstep train").called("FILE");
+  app.add("--clock.efficiency", clock_efficiency, "as for lockstep train")
+      .within(0.001, 1)
       .shows_default();
   app.add_flag("--comm.share-gpu,--share-gpu", share_gpu,
                "ranks may use one GPU together (for tests)");
@@ -44,6 +50,19 @@ void StepOptions::require_sound(int world) const {
   backend::require_fusable(fuse_norms, backend::parse_precision(precision));
   require(batch % static_cast<std::size_t>(world) == 0,
           fmt::format("--batch {}: the global batch must divide among {} ranks", batch, world));
+}
+
+std::optional<backend::Pace> StepOptions::pace() const {
+  const bool line = clock_row_ms > 0 || clock_step_ms > 0, file = !clock_profile.empty();
+  if (backend == "clock")
+    require(line != file,
+            "--backend clock: say how long a step takes, either by --clock.row-ms and "
+            "--clock.step-ms or by --clock.profile");
+  else
+    require(!line && !file, "--clock.* would have no effect: they belong to --backend clock");
+  if (backend != "clock") return std::nullopt;
+  if (file) return backend::read_pace(clock_profile, clock_efficiency);
+  return backend::LinePace{clock_row_ms, clock_step_ms};
 }
 
 nn::Network StepOptions::network() const {

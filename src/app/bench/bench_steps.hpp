@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct StepOptions {
   std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0,
               memory_limit = 0;
   float bucket_mb = 0;
+  double clock_row_ms = 0, clock_step_ms = 0, clock_efficiency = 0.5;
+  std::string clock_profile;
   bool share_gpu = false, fuse_norms = false, graph = false, tune = false;
   std::string tune_cache = "runs/plans.txt";
 
@@ -26,6 +29,7 @@ struct StepOptions {
   /// Throws InputError for numbers that this world, or any, cannot use.
   void require_sound(int world) const;
   nn::Network network() const;
+  std::optional<backend::Pace> pace() const;  ///< of the clock backend; empty for the others
   train::TrainerSpec trainer(const nn::Network& network, int world, bool on_gpu) const;
 };
 

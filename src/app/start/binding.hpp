@@ -17,7 +17,9 @@ struct BoundRank {
 
 /// Binds the process by the plan, makes the backend, whose threads inherit the binding, and reads
 /// back where the threads run, where the memory is that the device copies from, and how fast it
-/// copies. `cuda_device`: CUDA's number of the rank's GPU; empty for the CPU.
-BoundRank bind_rank(const cluster::Plan& plan, std::optional<int> cuda_device);
+/// copies. `cuda_device`: CUDA's number of the rank's GPU; empty for the CPU. `pace`: of the clock
+/// backend, if it is to be that.
+BoundRank bind_rank(const cluster::Plan& plan, std::optional<int> cuda_device,
+                    const std::optional<backend::Pace>& pace = std::nullopt);
 
 }  // namespace lockstep::app

@@ -42,7 +42,11 @@ std::vector<observe::RankBinding> gather_bindings(Launch& launch,
 }  // namespace
 
 std::string decide_backend(Launch& launch, const std::string& asked) {
-  if (asked == "cpu") return asked;
+  if (asked == "clock" && launch.rank.rank == 0)
+    log::warn(
+        "--backend clock is a rehearsal: steps wait, nothing is trained, and checkpoints "
+        "hold zeros instead of a model");
+  if (asked == "cpu" || asked == "clock") return asked;
   const device::VisibleGpus seen = device::look_at_gpus();
   const auto absences = launch.control->gather(seen.absence, "choice of the backend");
   const auto without = std::find_if(absences.begin(), absences.end(),
@@ -67,7 +71,7 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
   const cluster::Plan& plan = placement.plan;
   for (const std::string& remark : plan.remarks)
     if (launch.nodes.leads_node(launch.rank.rank)) log::info(remark);
-  BoundRank bound = bind_rank(plan, gpu.ordinal);
+  BoundRank bound = bind_rank(plan, gpu.ordinal, request.pace);
   judge(bound.report.failures, request.require_binding);
 
   Compute compute;

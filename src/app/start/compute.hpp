@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,11 @@
 namespace lockstep::app {
 
 struct ComputeRequest {
-  std::string backend = "cpu";  ///< "cpu" or "cuda": see decide_backend()
+  std::string backend = "cpu";  ///< "cpu", "cuda" or "clock": see decide_backend()
   std::size_t threads = 0;      ///< compute threads; 0 = one for each core of the rank's share
   bool require_binding = false;
-  bool share_gpu = false;  ///< ranks of a machine may use one GPU
+  bool share_gpu = false;                            ///< ranks of a machine may use one GPU
+  std::optional<backend::Pace> pace = std::nullopt;  ///< of the backend "clock"
 };
 
 /// Decides --backend: "auto" is cuda when every rank sees a GPU, and cpu when none does; rank 0

@@ -188,6 +188,21 @@ PciPath path_of(hwloc_obj_t pci) {
   return path;
 }
 
+/// The outermost link to a PCI device: that of the device itself, or of the last bridge above it.
+hwloc_obj_t uplink_of(hwloc_obj_t pci) {
+  hwloc_obj_t link = pci;
+  for (hwloc_obj_t at = pci->parent; at && at->type == HWLOC_OBJ_BRIDGE; at = at->parent)
+    if (at->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI) link = at;
+  return link;
+}
+
+/// hwloc keeps a link's speed in 10^9 bytes a second, 0 where it is not known.
+double link_speed(hwloc_obj_t object) {
+  const auto& pci =
+      object->type == HWLOC_OBJ_BRIDGE ? object->attr->bridge.upstream.pci : object->attr->pcidev;
+  return static_cast<double>(pci.linkspeed);
+}
+
 CpuSet cpus_near(hwloc_topology_t topology, hwloc_obj_t pci) {
   return to_cpus(hwloc_get_non_io_ancestor_obj(topology, pci)->cpuset);
 }
@@ -197,7 +212,8 @@ std::vector<Gpu> gpus_of(hwloc_topology_t topology) {
   hwloc_obj_t pci = nullptr;
   while ((pci = hwloc_get_next_pcidev(topology, pci))) {
     if (is_gpu(pci))
-      gpus.push_back({gpu_name(pci), bus_id_of(pci), cpus_near(topology, pci), path_of(pci)});
+      gpus.push_back({gpu_name(pci), bus_id_of(pci), cpus_near(topology, pci), path_of(pci),
+                      link_speed(pci), link_speed(uplink_of(pci)), uplink_of(pci)->gp_index});
   }
   std::sort(gpus.begin(), gpus.end(),
             [](const Gpu& a, const Gpu& b) { return a.pci_bus_id < b.pci_bus_id; });
@@ -260,7 +276,8 @@ std::vector<Network> networks_of(hwloc_topology_t topology, bool here) {
     std::string name = network_name(pci);
     if (name.empty() && pci->attr->pcidev.class_id >> 8 != network_class) continue;
     networks.push_back({name.empty() ? pci_name(pci) : std::move(name), bus_id_of(pci),
-                        has_hca(pci), !here || is_up(pci), cpus_near(topology, pci), path_of(pci)});
+                        has_hca(pci), !here || is_up(pci), cpus_near(topology, pci), path_of(pci),
+                        link_speed(pci)});
   }
   std::sort(networks.begin(), networks.end(),
             [](const Network& a, const Network& b) { return a.pci_bus_id < b.pci_bus_id; });

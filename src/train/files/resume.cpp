@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/train/specs.hpp"
@@ -58,6 +59,12 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
   require(!header.config.empty(),
           fmt::format("{}: its configuration was removed, so no run can resume from it",
                       point.checkpoint.string()));
+  require(backend::is_rehearsal(header.backend) == backend::is_rehearsal(conditions.backend),
+          fmt::format("{}: {}: only a run of the same kind can resume from it",
+                      point.checkpoint.string(),
+                      backend::is_rehearsal(header.backend)
+                          ? "a rehearsal wrote it (--backend clock)"
+                          : "a training wrote it, and --backend clock is a rehearsal"));
   const config::Config before = written_config(point);
 
   require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);

@@ -79,7 +79,7 @@ unshape() {
   return 0
 }
 cmd_shape() {
-  local n=${1:?name} a v args=() rate='' loss='' delay='' i; shift
+  local n=${1:?name} a v args=() rate='' loss='' delay='' i bucket; shift
   is_node "$n"; pid_of "init.$n" >/dev/null || die "$n is down"; v=$(veth "$n")
   for a in "$@"; do
     case $a in
@@ -94,8 +94,11 @@ cmd_shape() {
   [ -z "$delay" ] || args+=(delay "$delay")
   [ -z "$loss" ] || args+=(loss "$loss")
   [ -z "$rate" ] || args+=(rate "$rate")
+  bucket=(tbf rate "${rate:-1gbit}" burst 5kb limit 64mb)  # where the kernel lacks netem
   if tc qdisc add dev "$v" root netem limit 20000 "${args[@]}" 2>/dev/null; then
     inside "$n" -n -- tc qdisc add dev eth0 root netem limit 20000 "${args[@]}"
+  elif [ -z "$delay$loss" ] && tc qdisc add dev "$v" root "${bucket[@]}" 2>/dev/null; then
+    inside "$n" -n -- tc qdisc add dev eth0 root "${bucket[@]}"
   else
     [ -e /dev/net/tun ] || { mkdir -p /dev/net; mknod /dev/net/tun c 10 200; }
     number() { awk -v x="$1" 'BEGIN { n = x + 0

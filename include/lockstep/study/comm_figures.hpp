@@ -1,0 +1,65 @@
+#pragma once
+
+// What collectives cost between some ranks: measured figures, their lines, and comm.json.
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep::study {
+
+/// One verb at one size.
+struct CommPoint {
+  double bytes = 0, seconds = 0;
+};
+
+/// Within [from_bytes, to_bytes] the verb takes alpha_s + bytes / bytes_per_s.
+struct CommRegime {
+  double from_bytes = 0, to_bytes = 0, alpha_s = 0, bytes_per_s = 0;
+  double seconds(double bytes) const { return alpha_s + bytes / bytes_per_s; }
+};
+
+/// From one size to the next, the verb became slower per byte than it had been: a protocol
+/// that changes too early, a buffer that is too small.
+struct CommCliff {
+  double from_bytes = 0, to_bytes = 0;  ///< the two sizes
+  double slower = 1;                    ///< how many times the bytes per second fell
+};
+
+/// One or two lines through the points, which are in rising order of size: two where they are at
+/// least twice as near to the points, relative to each point, as one. At least two points. Pure.
+std::vector<CommRegime> fit_regimes(const std::vector<CommPoint>& points);
+
+/// Sizes from which the bandwidth falls by more than a quarter to the next one. Pure.
+std::vector<CommCliff> find_cliffs(const std::vector<CommPoint>& points);
+
+/// bytes / seconds, times this, is the bus bandwidth as nccl-tests defines it: what a link must
+/// carry, whatever the number of ranks. `verb`: "all-reduce", "reduce-scatter", "all-gather",
+/// "broadcast" or "send". For the second and third, the bytes are those of all ranks' chunks.
+double bus_factor(const std::string& verb, int ranks);
+
+struct VerbFigures {
+  std::vector<CommPoint> points;
+  std::vector<CommRegime> regimes;
+  std::vector<CommCliff> cliffs;
+};
+
+/// Between two measured sizes in proportion to the bytes; outside of them by the nearest regime.
+double seconds_of(const VerbFigures& figures, double bytes);
+
+/// Fits lines to the points and looks for cliffs.
+VerbFigures figures_of(std::vector<CommPoint> points);
+
+struct CommFigures {
+  int ranks = 0, nodes = 0;
+  std::string transport;                     ///< "MPI", "TCP", "NCCL"; with "two-level" in front
+  std::map<std::string, VerbFigures> verbs;  ///< and "all-reduce, queued": each of several at once
+  std::string nccl;                          ///< NCCL's own table as text; empty without one
+};
+
+std::string to_json(const CommFigures& figures);
+/// Reads what to_json() wrote. Throws InputError naming `origin` and what is wrong.
+CommFigures parse_comm(const std::string& json, const std::string& origin);
+
+}  // namespace lockstep::study

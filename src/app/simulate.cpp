@@ -1,0 +1,251 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/count_option.hpp"
+#include "app/cli/table.hpp"
+#include "app/commands.hpp"
+#include "app/node_paths.hpp"
+#include "app/status.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
+#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "lockstep/study/machine.hpp"
+#include "lockstep/study/timeline.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double usual_bucket_mb = 25;
+constexpr double tried_buckets_mb[] = {1, 2, 4, 8, 16, 25, 50, 100};
+
+struct SimulateOptions {
+  std::string machine, model, precision, tape, comm, hwloc, json;
+  std::vector<std::string> ranks;
+  std::size_t batch = 0, batch_per_rank = 0, image = 0, classes = 0, per_node = 0;
+  double bucket_mb = 0, efficiency = 0.5;
+  bool buckets = false;
+};
+
+/// What is simulated: the machine with what the options say instead.
+struct Simulation {
+  study::MachineProfile machine;
+  nn::Network network;
+  backend::Precision precision = backend::Precision::fp32;
+  backend::Pace pace;
+  std::optional<study::CommFigures> measured;
+  std::size_t per_node = 1;
+  double bucket_mb = usual_bucket_mb;
+};
+
+Simulation simulation_of(const SimulateOptions& options) {
+  Simulation all;
+  all.machine = study::parse_machine(read_text(options.machine), options.machine);
+  const study::DeviceProfile& device = all.machine.device;
+  const std::string model = options.model.empty() ? device.model : options.model;
+  const std::size_t image =
+      options.image == 0 && model == device.model ? device.image : options.image;
+  all.network = nn::resnet(nn::usual_resnet(model, image, options.classes));
+  all.precision =
+      options.precision.empty() ? device.precision : backend::parse_precision(options.precision);
+  all.pace = options.tape.empty()
+                 ? backend::Pace(study::pace_for(device, all.network, all.precision))
+                 : backend::read_pace(options.tape, options.efficiency);
+  if (!options.comm.empty()) {
+    all.measured = study::parse_comm(read_text(options.comm), options.comm);
+    require(all.measured->verbs.contains("all-reduce"),
+            options.comm + ": has no all-reduce: measure it by bench comm");
+  }
+  all.per_node = options.per_node > 0 ? options.per_node : all.machine.devices_per_node;
+  all.bucket_mb =
+      options.bucket_mb > 0 ? options.bucket_mb : all.machine.bucket_mb.value_or(usual_bucket_mb);
+  return all;
+}
+
+/// The numbers of ranks to simulate: those given; the measured one; or 1, a node, and on from there
+/// to 10,000.
+std::vector<std::size_t> worlds_of(const SimulateOptions& options, const Simulation& all) {
+  std::vector<std::size_t> worlds;
+  for (const std::string& text : options.ranks)
+    worlds.push_back(parse_count(text, "--ranks", 1, 1'000'000));
+  if (all.measured) {
+    const auto measured = static_cast<std::size_t>(all.measured->ranks);
+    for (const std::size_t world : worlds)
+      require(
+          world == 1 || world == measured,
+          fmt::format("--ranks {}: {} was measured with {} ranks, and says nothing about others",
+                      world, options.comm, measured));
+    if (worlds.empty()) worlds = {1, measured};
+  }
+  if (!worlds.empty()) return worlds;
+  worlds = {1};
+  for (std::size_t world = std::max<std::size_t>(2, all.per_node); world < 10'000; world *= 2)
+    worlds.push_back(world);
+  worlds.push_back(10'000);
+  return worlds;
+}
+
+std::size_t rows_of(const SimulateOptions& options, std::size_t world) {
+  if (options.batch == 0) return options.batch_per_rank > 0 ? options.batch_per_rank : 32;
+  require(options.batch % world == 0 && options.batch >= world,
+          fmt::format("--batch {} does not divide among {} ranks", options.batch, world));
+  return options.batch / world;
+}
+
+study::StepTimeline step_of(const Simulation& all, std::size_t world, std::size_t rows,
+                            double bucket_mb) {
+  const study::Layout layout{.ranks = world, .per_node = all.per_node};
+  const auto cost = [&](double bytes) {
+    if (world == 1) return study::ReduceCost{};
+    return all.measured ? study::all_reduce_cost(*all.measured, bytes)
+                        : study::all_reduce_cost(all.machine.network, layout, bytes);
+  };
+  study::StepTimeline step = study::simulate_step(
+      time_tape(all.network, rows, all.precision, all.pace), backend::plain_layout(all.network),
+      static_cast<std::size_t>(bucket_mb * 1e6), cost);
+  // What the slowest of one node loses is in the device's pace already.
+  const double ranks_more =
+      study::slowest_of(world) - study::slowest_of(std::min(world, all.per_node));
+  step.jitter_ms = all.machine.device.jitter * ranks_more * step.compute_ms();
+  return step;
+}
+
+double best_bucket_mb(const Simulation& all, std::size_t world, std::size_t rows) {
+  const auto step_ms = [&](double mb) { return step_of(all, world, rows, mb).step_ms(); };
+  return *std::min_element(std::begin(tried_buckets_mb), std::end(tried_buckets_mb),
+                           [&](double a, double b) { return step_ms(a) < step_ms(b); });
+}
+
+Json to_json(const study::StepTimeline& step) {
+  Json buckets = Json::array();
+  for (const study::BucketTimes& one : step.buckets)
+    buckets.push_back({{"bytes", one.bytes},
+                       {"ready_ms", one.ready_ms},
+                       {"start_ms", one.start_ms},
+                       {"end_ms", one.end_ms}});
+  return buckets;
+}
+
+Json simulate(const SimulateOptions& options, const Simulation& all) {
+  Json points = Json::array();
+  double base = 0;
+  for (const std::size_t world : worlds_of(options, all)) {
+    const std::size_t rows = rows_of(options, world);
+    const study::StepTimeline step = step_of(all, world, rows, all.bucket_mb);
+    const double rate = 1e3 * static_cast<double>(rows * world) / step.step_ms();
+    const double each = rate / static_cast<double>(world);
+    if (base == 0) base = each;
+    points.push_back({{"ranks", world},
+                      {"nodes", study::Layout{world, all.per_node}.nodes()},
+                      {"batch", rows * world},
+                      {"step_ms", step.step_ms()},
+                      {"compute_ms", step.compute_ms()},
+                      {"exposed_comm_ms", step.exposed_ms},
+                      {"jitter_ms", step.jitter_ms},
+                      {"images_per_s", rate},
+                      {"images_per_s_and_rank", each},
+                      {"efficiency", each / base},
+                      {"bucket_mb", all.bucket_mb},
+                      {"best_bucket_mb", best_bucket_mb(all, world, rows)},
+                      {"buckets", to_json(step)}});
+  }
+  return {{"machine", all.machine.name}, {"source", all.machine.source},
+          {"model", all.network.name},   {"precision", to_string(all.precision)},
+          {"pace", describe(all.pace)},  {"points", std::move(points)}};
+}
+
+std::string cell(const Json& point, const char* key, int digits) {
+  return fmt::format("{:.{}f}", point[key].get<double>(), digits);
+}
+
+void report(const Json& json, bool buckets) {
+  log::info(fmt::format("{} in {} on {}: {}", json["model"].get<std::string>(),
+                        json["precision"].get<std::string>(), json["machine"].get<std::string>(),
+                        json["pace"].get<std::string>()));
+  std::vector<std::vector<std::string>> rows{{"ranks", "nodes", "batch", "ms a step", "compute",
+                                              "exposed comm.", "jitter", "images/s", "a rank",
+                                              "efficiency", "best bucket"}};
+  for (const Json& point : json["points"])
+    rows.push_back({point["ranks"].dump(), point["nodes"].dump(), point["batch"].dump(),
+                    cell(point, "step_ms", 2), cell(point, "compute_ms", 2),
+                    cell(point, "exposed_comm_ms", 2), cell(point, "jitter_ms", 2),
+                    cell(point, "images_per_s", 0), cell(point, "images_per_s_and_rank", 1),
+                    fmt::format("{:.1f} %", 100 * point["efficiency"].get<double>()),
+                    fmt::format("{} MB", point["best_bucket_mb"].get<double>())});
+  log::info(table(rows) +
+            fmt::format("buckets of {} MB; efficiency is a rank's images/s relative to the first "
+                        "line's, {:.1f}",
+                        json["points"][0]["bucket_mb"].get<double>(),
+                        json["points"][0]["images_per_s_and_rank"].get<double>()));
+  if (!buckets) return;
+  const Json& last = json["points"].back();
+  log::info(fmt::format("buckets on {} ranks, ms from the step's start:", last["ranks"].dump()));
+  for (const Json& one : last["buckets"])
+    log::info(fmt::format("  {:>9}: full at {:.2f}, sent from {:.2f}, summed at {:.2f}",
+                          human_bytes(one["bytes"].get<double>()), one["ready_ms"].get<double>(),
+                          one["start_ms"].get<double>(), one["end_ms"].get<double>()));
+}
+
+int run(const SimulateOptions& options) {
+  if (rank_by_environment().rank > 0) return status_done;  // rank 0 answers for all
+  require(options.batch == 0 || options.batch_per_rank == 0,
+          "give one of --batch and --batch-per-rank");
+  const Simulation all = simulation_of(options);
+  Json json = simulate(options, all);
+  report(json, options.buckets);
+  if (!options.hwloc.empty()) json["paths"] = show_node_paths(options.hwloc, all.machine);
+  if (!options.json.empty()) write_report(options.json, json_text(json, 1) + "\n");
+  return status_done;
+}
+
+}  // namespace
+
+Command add_simulate(Arguments root) {
+  auto options = std::make_shared<SimulateOptions>();
+  Arguments app = root.add_command(
+      "simulate", "Predict a step on a machine that is not here, from 1 to 10,000 ranks");
+  app.add("--machine", options->machine, "description of the machine: jobs/machines/*.toml")
+      .required()
+      .called("FILE");
+  app.add("--model", options->model, "as for lockstep train (default: the machine's)");
+  app.add("--precision", options->precision, "fp32, tf32, bf16 or fp16 (default: the machine's)");
+  add_count(app, "--image", options->image, an_image_or_usual,
+            "side of the images; 0: 32 or 224, by the model");
+  add_count(app, "--classes", options->classes, classes_or_usual,
+            "number of classes; 0: 10 or 1000, by the model");
+  add_count(app, "--batch", options->batch, {0, config::most_batch_rows},
+            "rows of all ranks together: strong scaling");
+  add_count(app, "--batch-per-rank", options->batch_per_rank, {0, config::most_batch_rows},
+            "rows of each rank: weak scaling (0: 32)");
+  app.add("--ranks", options->ranks, "numbers of ranks (default: 1, a node, ... up to 10,000)")
+      .called("NUMBER");
+  add_count(app, "--per-node", options->per_node, {0, 4096},
+            "ranks of each node (0: the machine's devices)");
+  app.add("--bucket-mb", options->bucket_mb, "as comm.bucket-mb (0: the machine's, else 25)")
+      .within(0, 4096);
+  app.add("--tape", options->tape,
+          "instead of the machine's pace: a tape that bench train --layers --json measured, or a "
+          "GPU's profile (jobs/gpus)")
+      .called("FILE");
+  app.add("--efficiency", options->efficiency,
+          "share of its stated rates that the profile's GPU reaches")
+      .within(0.001, 1)
+      .shows_default();
+  app.add("--comm", options->comm,
+          "instead of the machine's network: what bench comm --json measured")
+      .called("FILE");
+  app.add("--hwloc", options->hwloc,
+          "also show the paths inside a node that this describes (lstopo --of xml)")
+      .called("FILE");
+  app.add_flag("--buckets", options->buckets, "list the buckets of the last line's step");
+  app.add("--json", options->json, "write all of it to this file").called("FILE");
+  return {app, [options](Launch&) { return run(*options); }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,153 @@
+#include "lockstep/backend/timed_tape.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/nn/cost.hpp"
+
+namespace lockstep::backend {
+namespace {
+
+/// A device of 100 operations for each byte, as those that train ResNets in 16 bits roughly are:
+/// only the ratio counts.
+constexpr GpuRates balanced{.bandwidth = 1, .fp32 = 100, .tf32 = 100, .bf16 = 100, .fp16 = 100};
+
+/// An update reads weights, gradients and momentum, and writes weights and momentum.
+constexpr double update_floats = 5;
+
+constexpr const char* backward_of = " backward";
+
+double pass_ms(const nn::PassCost& cost, Precision precision, const GpuRates& rates) {
+  return 1e3 * std::max(cost.operations / rates.of(precision), cost.bytes() / rates.bandwidth);
+}
+
+std::vector<std::vector<std::size_t>> slices_by_node(const nn::Network& network) {
+  std::vector<std::vector<std::size_t>> slices(network.nodes.size());
+  const nn::ArenaLayout layout = plain_layout(network);
+  for (std::size_t s = 0; s < layout.slices.size(); ++s)
+    slices[layout.slices[s].tensor.node].push_back(s);
+  return slices;
+}
+
+TimedTape floors(const nn::Network& network, std::size_t rows, Precision precision,
+                 const GpuRates& rates) {
+  const nn::CostSpec spec{.rows = rows, .value_bytes = value_bytes(precision)};
+  const auto slices = slices_by_node(network);
+  TimedTape tape;
+  for (std::size_t n = 0; n < network.nodes.size(); ++n) {
+    const nn::NodeCost cost = nn::cost_of(network, n, spec);
+    const double ms =
+        pass_ms(cost.statistics, precision, rates) + pass_ms(cost.forward, precision, rates);
+    tape.forward.push_back({network.nodes[n].name, ms, {}});
+  }
+  for (std::size_t n = network.nodes.size(); n-- > 0;) {
+    const nn::NodeCost cost = nn::cost_of(network, n, spec);
+    const double ms = pass_ms(cost.weight_gradient, precision, rates) +
+                      pass_ms(cost.data_gradient, precision, rates);
+    if (ms > 0 || !slices[n].empty())
+      tape.backward.push_back({network.nodes[n].name + backward_of, ms, slices[n]});
+  }
+  const double floats = update_floats * static_cast<double>(plain_layout(network).size);
+  tape.update_ms = 1e3 * floats * sizeof(float) / rates.bandwidth;
+  return tape;
+}
+
+void scale(TimedTape& tape, double factor) {
+  for (auto* steps : {&tape.forward, &tape.backward})
+    for (TimedStep& step : *steps) step.ms *= factor;
+}
+
+bool has_both_gradients(const nn::Node& node) {
+  return node.op == nn::Op::conv || node.op == nn::Op::linear || node.op == nn::Op::batch_norm;
+}
+
+/// Spreads a time over the kernels: one for each node in forward and for each of its gradients in
+/// backward.
+void add_evenly(TimedTape& tape, const nn::Network& network, double ms) {
+  std::map<std::string, double> kernels;
+  for (const nn::Node& node : network.nodes)
+    kernels[node.name + backward_of] = has_both_gradients(node) ? 2 : 1;
+  double sum = static_cast<double>(tape.forward.size());
+  for (const TimedStep& step : tape.backward) sum += kernels.at(step.name);
+  for (TimedStep& step : tape.forward) step.ms += ms / sum;
+  for (TimedStep& step : tape.backward) step.ms += ms * kernels.at(step.name) / sum;
+}
+
+TimedTape of_pace(const nn::Network& network, std::size_t rows, Precision precision,
+                  const LinePace& pace) {
+  TimedTape tape = floors(network, rows, precision, balanced);
+  const double floor = tape.forward_ms() + tape.backward_ms();
+  scale(tape, pace.row_ms * static_cast<double>(rows) / floor);
+  add_evenly(tape, network, pace.step_ms);
+  tape.update_ms = 0;  // part of step_ms
+  return tape;
+}
+
+TimedTape of_pace(const nn::Network& network, std::size_t rows, Precision precision,
+                  const GpuPace& pace) {
+  TimedTape tape = floors(network, rows, precision, pace.rates);
+  scale(tape, 1 / pace.efficiency);
+  tape.update_ms /= pace.efficiency;
+  return tape;
+}
+
+TimedTape of_pace(const nn::Network& network, std::size_t rows, Precision,
+                  const MeasuredPace& pace) {
+  const auto other = [&](const std::string& what) {
+    return InputError(fmt::format("{}: its tape is of {} and does not fit {}: {}", pace.origin,
+                                  pace.model, network.name, what));
+  };
+  std::map<std::string, std::size_t> waiting;
+  const nn::ArenaLayout layout = plain_layout(network);
+  for (std::size_t s = 0; s < layout.slices.size(); ++s) waiting[layout.slices[s].tensor.name] = s;
+  const double factor = static_cast<double>(rows) / static_cast<double>(pace.rows);
+  TimedTape tape;
+  tape.update_ms = pace.update_ms;
+  for (std::size_t i = 0; i < pace.tape.size(); ++i) {
+    TimedStep step{pace.tape[i].name, pace.tape[i].ms * factor, {}};
+    for (const std::string& tensor : pace.tape[i].final_tensors) {
+      const auto found = waiting.find(tensor);
+      if (found == waiting.end()) throw other(tensor + " is not there, or there twice");
+      step.final_slices.push_back(found->second);
+      waiting.erase(found);
+    }
+    (i < pace.forward_steps ? tape.forward : tape.backward).push_back(std::move(step));
+  }
+  if (!waiting.empty()) throw other(waiting.begin()->first + " is never final");
+  return tape;
+}
+
+double sum_ms(const std::vector<TimedStep>& steps) {
+  double sum = 0;
+  for (const TimedStep& step : steps) sum += step.ms;
+  return sum;
+}
+
+}  // namespace
+
+double TimedTape::forward_ms() const { return sum_ms(forward); }
+double TimedTape::backward_ms() const { return sum_ms(backward); }
+
+nn::ArenaLayout plain_layout(const nn::Network& network) {
+  return nn::arena_layout(network, [](const nn::Tensor& tensor) { return tensor.count(); });
+}
+
+TimedTape time_tape(const nn::Network& network, std::size_t rows, Precision precision,
+                    const Pace& pace) {
+  return std::visit([&](const auto& one) { return of_pace(network, rows, precision, one); }, pace);
+}
+
+double floor_ms(const nn::Network& network, std::size_t rows, Precision precision,
+                const GpuRates& rates) {
+  const TimedTape tape = floors(network, rows, precision, rates);
+  return tape.forward_ms() + tape.backward_ms() + tape.update_ms;
+}
+
+std::size_t value_bytes(Precision precision) {
+  return precision == Precision::bf16 || precision == Precision::fp16 ? 2 : 4;
+}
+
+}  // namespace lockstep::backend

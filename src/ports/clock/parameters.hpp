@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/backend/parameters.hpp"
+#include "lockstep/nn/network.hpp"
+
+namespace lockstep::clock {
+
+/// Memory that looks as large as asked for and takes at most two megabytes: one block of it appears
+/// again and again. Good only for values that mean nothing.
+class FoldedMemory {
+ public:
+  FoldedMemory() = default;
+  explicit FoldedMemory(std::size_t bytes);  ///< throws std::bad_alloc
+  FoldedMemory(FoldedMemory&& other) noexcept;
+  FoldedMemory& operator=(FoldedMemory&& other) noexcept;
+  ~FoldedMemory();
+  float* data() const { return static_cast<float*>(base_); }
+
+ private:
+  void* base_ = nullptr;
+  std::size_t mapped_ = 0;
+};
+
+/// An arena whose values are all zero. What is imported is forgotten.
+class ClockParameters final : public backend::Parameters {
+ public:
+  /// `update_ms`: of all slices.
+  ClockParameters(const nn::Network& network, double update_ms);
+  const nn::ArenaLayout& layout() const override { return layout_; }
+  float* device_pointer(backend::Part part) override;
+  void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
+  void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
+  void start_average() override { has_average_ = true; }
+  bool has_average() const override { return has_average_; }
+  std::uint32_t hash() const override { return 0; }
+
+  double update_ms(std::size_t first, std::size_t last) const;  ///< of slices [first, last)
+
+ private:
+  nn::ArenaLayout layout_;
+  double update_ms_;
+  FoldedMemory memory_[4];  // by part
+  bool has_average_ = false;
+};
+
+}  // namespace lockstep::clock

@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/study/machine.hpp"
+#include "lockstep/study/nccl_table.hpp"
+
+namespace lockstep::study {
+namespace {
+
+// NCCL's model of an all-reduce (src/graph/tuning.cc of NCCL 2.28): a base latency, one for each
+// step inside of a node and between nodes, and a bandwidth. Microseconds, for LL, LL128, Simple.
+constexpr std::array<const char*, 3> protocols = {"LL", "LL128", "Simple"};
+constexpr std::array<double, 3> tree_base = {6.8, 14.0, 8.4}, ring_base = {6.6, 14.0, 8.4},
+                                tree_nvlink = {0.6, 1.25, 4.0}, ring_nvlink = {0.6, 1.9, 3.4},
+                                tree_net = {5.0, 8.5, 14.0}, ring_net = {2.7, 4.0, 14.0};
+constexpr double ring_plateau = 1.4;  // Simple between nodes, for large data
+constexpr double host_overhead_us = 1;
+
+/// The share of the bus that a protocol reaches.
+double ring_share(std::size_t protocol) { return std::array{0.25, 0.92, 1.0}[protocol]; }
+double tree_bus_share(std::size_t protocol) {
+  return 0.92 * std::array{1 / 3.8, 0.915, 1.0}[protocol];
+}
+
+struct Case {
+  double ranks, nodes, per_node;
+};
+
+NcclChoice ring(const NetworkProfile& network, const Case& at, std::size_t protocol, double bytes) {
+  const double steps = 2 * (at.ranks - 1), between = 2 * (at.nodes - 1);
+  const double overhead = protocol == 2 ? 3 * host_overhead_us : host_overhead_us;
+  double latency = ring_base[protocol] +
+                   (steps - between) * std::max(ring_nvlink[protocol], overhead) +
+                   between * ring_net[protocol];
+  const bool plateau = at.nodes > 1 && protocol == 2 && bytes >= at.ranks / 16 * 65536;
+  if (plateau) latency *= ring_plateau;
+  const double bus = at.nodes > 1 ? std::min(network.inside_gb_per_s, network.node_gb_per_s)
+                                  : network.inside_gb_per_s;
+  return {"AllReduce", "Ring", protocols[protocol], latency,
+          bus * ring_share(protocol) * at.ranks / steps};
+}
+
+NcclChoice tree(const NetworkProfile& network, const Case& at, std::size_t protocol) {
+  const double latency = tree_base[protocol] + 2 * ((at.per_node - 1) * tree_nvlink[protocol] +
+                                                    std::log2(at.nodes) * tree_net[protocol]);
+  const double bus = at.nodes > 1 ? std::min(network.inside_gb_per_s, network.node_gb_per_s)
+                                  : network.inside_gb_per_s;
+  return {"AllReduce", "Tree", protocols[protocol], latency, bus * tree_bus_share(protocol) / 2};
+}
+
+double nccl_s(const NetworkProfile& network, const Case& at, double bytes) {
+  double best = std::numeric_limits<double>::infinity();
+  for (std::size_t p = 0; p < protocols.size(); ++p)
+    for (const NcclChoice& one : {ring(network, at, p, bytes), tree(network, at, p)})
+      best = std::min(best, seconds_of(one, bytes));
+  return best;
+}
+
+double ring_s(const NetworkProfile& network, const Case& at, double bytes) {
+  const double steps = 2 * (at.ranks - 1), between = at.nodes > 1 ? 2 * (at.nodes - 1) : 0;
+  const double bus = at.nodes > 1 ? std::min(network.node_gb_per_s, network.inside_gb_per_s)
+                                  : network.inside_gb_per_s;
+  return ((steps - between) * network.inside_latency_us + between * network.latency_us) * 1e-6 +
+         steps / at.ranks * bytes / (bus * 1e9);
+}
+
+/// Each rank sends a part to each other one and gets their sums: two delays, whatever the number of
+/// ranks. Over two levels only a node's owners of equal parts talk to other nodes.
+ReduceCost direct(const NetworkProfile& network, const Case& at, double bytes) {
+  const double inside =
+      2 * (at.per_node - 1) / at.per_node * bytes / (network.inside_gb_per_s * 1e9);
+  if (at.nodes <= 1)
+    return {inside + 2 * (at.ranks - 1) * network.message_us * 1e-6,
+            2 * network.inside_latency_us * 1e-6};
+  const double across = 2 * (at.nodes - 1) / at.nodes * bytes / (network.node_gb_per_s * 1e9);
+  const double messages = 2 * (at.nodes - 1) * network.message_us * 1e-6;
+  return {across + messages, 2 * network.latency_us * 1e-6 + inside};
+}
+
+}  // namespace
+
+ReduceCost all_reduce_cost(const NetworkProfile& network, const Layout& layout, double bytes) {
+  if (layout.ranks <= 1) return {};
+  const Case at{.ranks = static_cast<double>(layout.ranks),
+                .nodes = static_cast<double>(layout.nodes()),
+                .per_node = static_cast<double>(std::min(layout.ranks, layout.per_node))};
+  const double sent = bytes * network.value_bytes / 4;
+  switch (network.by) {
+    case SumBy::nccl:
+      return {nccl_s(network, at, sent), 0};
+    case SumBy::ring:
+      return {ring_s(network, at, sent), 0};
+    case SumBy::direct:
+      return direct(network, at, sent);
+  }
+  throw Error("a way to sum without a formula");
+}
+
+ReduceCost all_reduce_cost(const CommFigures& measured, double bytes) {
+  const auto alone = measured.verbs.find("all-reduce");
+  const auto queued = measured.verbs.find("all-reduce, queued");
+  check(alone != measured.verbs.end(), "the figures have no all-reduce");
+  const double seconds = seconds_of(alone->second, bytes);
+  if (queued == measured.verbs.end()) return {seconds, 0};
+  const double busy = std::min(seconds, seconds_of(queued->second, bytes));
+  return {busy, seconds - busy};
+}
+
+}  // namespace lockstep::study

@@ -1,0 +1,99 @@
+#include <catch2/catch.hpp>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/timed_tape.hpp"
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/comm/silent.hpp"
+#include "lockstep/device/host_stream.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "lockstep/train/trainer.hpp"
+
+using namespace lockstep;
+using namespace lockstep::backend;
+
+namespace {
+
+/// A step of its spec's rows: the times that a trainer reports, over `communicator`.
+observe::StepTimes times_of_step(Backend& backend, comm::Communicator& communicator,
+                                 std::size_t rows) {
+  train::TrainerSpec spec;
+  spec.network = nn::resnet(nn::usual_resnet("resnet20", 8, 4));
+  spec.program.batch = rows;
+  spec.program.mean = spec.program.stddev = {0.5f, 0.5f, 0.5f};
+  spec.bucket_bytes = 100'000;
+  train::Trainer trainer(spec, backend, communicator);
+  const std::vector<std::uint8_t> images(rows * spec.network.input.count());
+  const std::vector<data::Target> targets(rows, {1, 1, 1});
+  data::Batch batch;
+  batch.images = images.data();
+  batch.targets = targets.data();
+  batch.rows = batch.capacity = rows;
+  const train::StepReport report =
+      trainer.step(batch, rows * static_cast<std::size_t>(communicator.world()), 0.1f);
+  CHECK(report.metrics.rows == rows);
+  CHECK(report.metrics.loss == 0);
+  return report.times;
+}
+
+}  // namespace
+
+TEST_CASE("a step of the clock takes what its pace says, on the stream and on the host's clock",
+          "[clock]") {
+  const auto backend = make_clock_backend(LinePace{0.5, 6});
+  device::HostStream network;
+  comm::SilentCommunicator silent(0, 2, network);
+  const double began_ms = now_ms();
+  const observe::StepTimes times = times_of_step(*backend, silent, 8);
+  CHECK(now_ms() - began_ms >= 10);
+  CHECK(times.forward_ms + times.backward_ms == Approx(10).epsilon(1e-6));
+  CHECK(times.exposed_comm_ms == Approx(0).margin(1e-9));
+  CHECK(times.update_ms == Approx(0).margin(1e-9));
+}
+
+TEST_CASE("the clock's memory holds floats of any place, and costs two megabytes at most",
+          "[clock]") {
+  const auto backend = make_clock_backend(LinePace{0.5, 6});
+  const nn::Network network = nn::resnet(nn::usual_resnet("resnet50", 0, 0));
+  const auto parameters = backend->make_parameters(network, Precision::fp32);
+  const nn::ArenaLayout& layout = parameters->layout();
+  REQUIRE(layout.size > 25'000'000);
+  float* gradients = parameters->device_pointer(Part::gradients);
+  gradients[0] = 3;
+  gradients[layout.size - 1] = 4;
+  CHECK(gradients[std::size_t{512} << 10] == 3);  // 2 MB on: the same memory
+  CHECK(gradients[layout.size - 1] == 4);
+  std::vector<float> plain(layout.slices[0].tensor.count(), 7);
+  parameters->import_slice(Part::weights, 0, plain);
+  parameters->export_slice(Part::weights, 0, plain);
+  CHECK(plain == std::vector<float>(plain.size(), 0));
+}
+
+TEST_CASE("an event of the clock says how long it is still due", "[clock]") {
+  const auto backend = make_clock_backend(LinePace{0, 1000});
+  const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 8, 4));
+  const auto parameters = backend->make_parameters(network, Precision::fp32);
+  const auto program = backend->compile(network, ProgramSpec(), *parameters);
+  device::Stream& compute = backend->device().compute();
+  CHECK(compute.record()->done());
+  data::Batch batch;
+  batch.rows = batch.capacity = 1;
+  program->load(batch);
+  for (const TapeStep& step : program->forward()) step.run();
+  const auto event = compute.record();
+  CHECK_FALSE(event->done());
+  CHECK(event->due_in_s() > 0.1);
+  CHECK(event->due_in_s() < 1);
+}
+
+TEST_CASE("what has no meaning on the clock is an error", "[clock]") {
+  const auto backend = make_clock_backend(LinePace{1, 1});
+  const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 8, 4));
+  const auto parameters = backend->make_parameters(network, Precision::fp32);
+  ProgramSpec spec;
+  spec.recompute.mode = Recompute::Mode::segments;
+  spec.recompute.segments = 2;
+  CHECK_THROWS_AS(backend->compile(network, spec, *parameters), InputError);
+  CHECK(is_rehearsal(backend->description()));
+  CHECK_FALSE(is_rehearsal("cpu: oneDNN"));
+}
