@@ -1,7 +1,8 @@
 #!/bin/bash
 # The preflight on several nodes: all nodes good; a node with a slow network, with little time on
 # its cores, or with another limit; and a data set that is not mounted.
-# computes: it measures nodes
+# computes
+# alone: it measures nodes
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 3
 

@@ -58,11 +58,11 @@ law 'retries are counted by name' <<'END'
 assert found("RETRIED a", "RETRIED b", "RETRIED a", "PASS c").retries == {"a": 2, "b": 1}
 END
 
-law 'one job computes, at most four wait, and jobs with the same "apart" never overlap' <<'END'
-jobs = [Job(f"c{i}", CLOCK, 9) for i in range(3)]
+law 'one job computes while others build, at most four wait, and jobs with the same "apart" never overlap' <<'END'
+jobs = [Job(f"c{i}", CLOCK, 9) for i in range(3)] + [Job(f"b{i}", CLOCK, 9, lane="builds") for i in range(4)]
 jobs += [Job(f"w{i}", CLOCK, 9, lane="waits", apart="crowd" if i < 2 else "") for i in range(8)]
 ended = run(*jobs)
-assert len(ended) == 11
+assert len(ended) == 15
 
 def most(some):
     edges = sorted(edge for result in some for edge in zip(times(result), (1, -1)))
@@ -78,6 +78,14 @@ for result in ended:
     lane[result.job.apart].append(result)
 assert most(lane["computes"]) == 1 and most(lane["crowd"]) == 1, lane
 assert 2 <= most(lane["waits"]) <= 4, lane
+END
+
+law 'two jobs compute when nothing is left to build, but not beside one that must be alone' <<'END'
+ended = run(*(Job(f"c{i}", CLOCK, 9, alone=i == 1) for i in range(4)))
+spans = {result.job.name: times(result) for result in ended}
+beside = lambda a, b: spans[a][0] < spans[b][1] and spans[b][0] < spans[a][1]
+assert not any(beside("c1", other) for other in ("c0", "c2", "c3")), spans
+assert beside("c2", "c3") or beside("c0", "c2"), spans
 END
 
 law 'a job waits for the job that builds it, and fails when that one fails' <<'END'

@@ -1,7 +1,8 @@
 #!/bin/bash
 # A slow rank keeps all others waiting: it is named, with its host and phase, and the waiting ranks
 # are not.
-# computes, so that no other part slows its ranks
+# computes
+# alone, so that no other part slows its ranks
 # apart: crowd (its own training must be the busiest)
 source "$(dirname "$0")/../support/e2e.bash"
 pack_small

@@ -1,4 +1,4 @@
-"""Runs jobs in parallel: one that computes, up to four that wait, one that builds."""
+"""Runs jobs in parallel: up to four that wait, one that builds, one that computes; two when nothing builds."""
 
 import os
 import shutil
@@ -12,6 +12,7 @@ from pathlib import Path
 # How many jobs of a lane run at the same time, and how they are started. Jobs that wait have
 # deadlines, so the others get a lower priority; what is built decides when the last tests can start.
 LANES = {"waits": (4, []), "computes": (1, ["nice", "-n", "5"]), "builds": (1, ["nice", "-n", "2"])}
+WHEN_BUILT = {"computes": 2}  # when no job is left to build
 
 
 @dataclass
@@ -21,6 +22,7 @@ class Job:
     seconds: int  # time limit
     lane: str = "computes"
     apart: str = ""  # jobs with the same word do not run at the same time
+    alone: bool = False  # no other job of its lane runs at the same time
     after: str = ""  # name of the job that has to end well before this one starts
     script: bool = False  # gets an empty folder, $WORK, and may be run again
     may_be_empty: bool = False  # no verdict is not a failure
@@ -68,7 +70,10 @@ def run(jobs, logs, env, finished):
 
     def may_start(job):
         alongside = [other.job for other in running.values()]
-        return (sum(other.lane == job.lane for other in alongside) < LANES[job.lane][0]
+        mates = [other for other in alongside if other.lane == job.lane]
+        building = any(other.lane == "builds" for other in left + alongside)
+        most = LANES[job.lane][0] if building else WHEN_BUILT.get(job.lane, LANES[job.lane][0])
+        return (len(mates) < most and not (mates and (job.alone or mates[0].alone))
                 and not (job.apart and any(other.apart == job.apart for other in alongside))
                 and job.after not in names)
 

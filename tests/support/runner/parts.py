@@ -89,13 +89,13 @@ def script(path):
     for line in path.read_text().split("\n"):
         if not line.startswith("#"):
             break
-        if told := re.match(r"# (waits|computes|nightly|seconds|apart)\b:? ?(\w*)", line):
+        if told := re.match(r"# (waits|computes|nightly|seconds|apart|alone)\b:? ?(\w*)", line):
             words.setdefault(told[1], told[2])
     lanes = [lane for lane in LANES if lane in words]
     if len(lanes) != 1:
         raise Wrong(f'{path}: its first lines must say "# waits" or "# computes"')
     job = Job(f"{path.parent.name}/{path.stem}", ["bash", str(path)], int(words.get("seconds", 600)),
-              lane=lanes[0], apart=words.get("apart", ""), script=True)
+              lane=lanes[0], apart=words.get("apart", ""), alone="alone" in words, script=True)
     return job, "nightly" in words
 
 
