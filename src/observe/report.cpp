@@ -42,7 +42,7 @@ std::optional<double> remaining_s(const model::Progress& progress, const RunStat
 std::string wrapped(std::string_view text, std::size_t limit) {
   std::string lines;
   for (std::size_t width = 0; !text.empty();) {
-    const std::string_view item = text.substr(0, text.find(';') + 1);
+    const std::string_view item = text.substr(0, std::min(text.find(';'), text.size() - 1) + 1);
     if (width > 0 && width + item.size() > limit) {
       lines += "\n ";
       width = 1;
@@ -104,6 +104,7 @@ std::string summarise(const config::Config& config, std::size_t columns) {
   for (const config::ConfigKey& key : config::config_keys())
     if (key.get(config) != key.get(defaults))
       text += fmt::format(" {} = {};", key.name, key.get(config));
+  if (text.ends_with(':')) text += " the defaults";
   return wrapped(text, columns);
 }
 

@@ -4,6 +4,7 @@
 # computes
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 source "$repo/tests/support/e2e.bash"
+unset XDG_CACHE_HOME  # a bundle has its own rules for caches
 
 build=$(dirname "$LOCKSTEP")
 name='a bundle trains on 2 ranks in a root folder with only glibc, gzip and coreutils'

@@ -129,7 +129,7 @@ once() {  # once NAME PATTERN COMMAND...
 }
 once 'ranks that find the same error before MPI_Init say it once' "unknown key 'optim.lrr'" \
   ranks 3 "${train[@]}" --optim.lrr 3
-once 'ranks that miss an option say it once' 'data is required' ranks 2 "$LOCKSTEP" eval none.h5
+once 'ranks that miss an option say it once' 'out is required' ranks 2 "$LOCKSTEP" pack --from shapes
 once 'ranks that find the same error after MPI_Init say it once' 'data.train is missing' \
   ranks 3 "${train[@]}" --batch 126
 run "${train[@]}" --backend cpu --data.train nowhere

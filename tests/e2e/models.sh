@@ -36,7 +36,7 @@ evaluate old.h5
 ((status == 0)) && agrees "$old.json" 1 && ((status == 0))
 verdict $? 'a checkpoint of format 2 evaluates as with the lockstep that wrote it'
 run "$LOCKSTEP" info old.h5
-((status == 0)) && says 'format 2; network resnet20 of 72 nodes' && says '^\[optim\]'
+((status == 0)) && says 'format 2; network resnet20 of 72 nodes' && says 'optim.lr = 0.02'
 verdict $? 'info describes a checkpoint of format 2'
 run "$LOCKSTEP" train --data.train small/train --batch 250 --threads 1 --optim.weight-decay 0 \
   --epochs 4 --optim.lr 0.02 --optim.warmup-epochs 0 --resume old.h5 --out resumed

@@ -80,12 +80,12 @@ assert most(lane["computes"]) == 1 and most(lane["crowd"]) == 1, lane
 assert 2 <= most(lane["waits"]) <= 4, lane
 END
 
-law 'two jobs compute when nothing is left to build, but not beside one that must be alone' <<'END'
+law 'two jobs compute when nothing is left to build, but not with one that must be alone' <<'END'
 ended = run(*(Job(f"c{i}", CLOCK, 9, alone=i == 1) for i in range(4)))
 spans = {result.job.name: times(result) for result in ended}
-beside = lambda a, b: spans[a][0] < spans[b][1] and spans[b][0] < spans[a][1]
-assert not any(beside("c1", other) for other in ("c0", "c2", "c3")), spans
-assert beside("c2", "c3") or beside("c0", "c2"), spans
+overlap = lambda a, b: spans[a][0] < spans[b][1] and spans[b][0] < spans[a][1]
+assert not any(overlap("c1", other) for other in ("c0", "c2", "c3")), spans
+assert overlap("c2", "c3") or overlap("c0", "c2"), spans
 END
 
 law 'a job waits for the job that builds it, and fails when that one fails' <<'END'

@@ -72,7 +72,7 @@ def options_of(command):
 def check_command(words, where):
     """Checks that lockstep has every option that a call of it uses."""
     for i, word in enumerate(words):
-        if os.path.basename(word) != "lockstep" or i + 1 == len(words) or words[i + 1].startswith("-"):
+        if os.path.basename(word) != "lockstep" or i + 1 == len(words) or words[i + 1].startswith(("-", '"$')):
             continue
         known = options_of(words[i + 1])
         check(known, f"{where}: lockstep knows no command {words[i + 1]}")

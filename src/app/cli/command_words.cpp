@@ -33,11 +33,16 @@ void require_command(const CLI::App& app, const std::string& word) {
                              did_you_mean(word, names), join(names, ", ")));
 }
 
-/// The commands in these words must exist.
+bool takes_words(const CLI::App& app) {
+  return !app.get_options([](const CLI::Option* one) { return one->get_positional(); }).empty();
+}
+
+/// The commands in these words must exist. After a command that takes other words, too, any may be
+/// one of them.
 void require_commands(const CLI::App& root, const std::vector<std::string>& words) {
   const CLI::App* app = &root;
   for (const std::string& word : words) {
-    if (word.starts_with('-') || command_names(*app).empty()) return;
+    if (word.starts_with('-') || command_names(*app).empty() || takes_words(*app)) return;
     require_command(*app, word);
     app = app->get_subcommand(word);
   }

@@ -33,9 +33,10 @@ class ClockTimeline final : public device::Timeline {
     std::vector<double> laps;
     for (std::size_t i = 1; i < marks_s_.size(); ++i)
       laps.push_back(1e3 * (marks_s_[i] - marks_s_[i - 1]));
-    marks_s_.clear();
+    restart();
     return laps;
   }
+  void restart() override { marks_s_.clear(); }
 
  private:
   ClockStream& stream_;

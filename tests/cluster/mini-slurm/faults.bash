@@ -94,7 +94,9 @@ cmd_shape() {
   [ -z "$delay" ] || args+=(delay "$delay")
   [ -z "$loss" ] || args+=(loss "$loss")
   [ -z "$rate" ] || args+=(rate "$rate")
-  bucket=(tbf rate "${rate:-1gbit}" burst 5kb limit 64mb)  # where the kernel lacks netem
+  # Where the kernel lacks netem. At high rates a burst holds one unsegmented packet of 64 kB.
+  bucket=(tbf rate "${rate:-1gbit}" burst 5kb limit 64mb)
+  case $rate in *gbit) bucket[4]=128kb ;; esac
   if tc qdisc add dev "$v" root netem limit 20000 "${args[@]}" 2>/dev/null; then
     inside "$n" -n -- tc qdisc add dev eth0 root netem limit 20000 "${args[@]}"
   elif [ -z "$delay$loss" ] && tc qdisc add dev "$v" root "${bucket[@]}" 2>/dev/null; then

@@ -27,6 +27,13 @@ TEST_CASE("an epoch's line says how much of it was waiting for data, if it was m
   CHECK(seen.epoch_data_share() == 0);
 }
 
+TEST_CASE("a configuration is told by what differs from the defaults", "[report]") {
+  config::Config config;
+  CHECK(summarise(config) == "configuration: the defaults");
+  config.epochs += 1;
+  CHECK(summarise(config) == "configuration: epochs = " + std::to_string(config.epochs));
+}
+
 TEST_CASE("the time that is left counts the validations that will be made", "[report]") {
   RunStatistics seen;
   seen.steps = 10;
