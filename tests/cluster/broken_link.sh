@@ -7,7 +7,7 @@
 # apart: crowd
 source "$(dirname "$0")/../support/jobs.bash"
 job_cluster 13
-short=(--liveness.timeout-s 5 --checkpoint.every-steps 20 --eval.every-epochs 100000)
+short=(--liveness.timeout-s 5 --checkpoint.every-steps 20)
 cat >noted <<'END'
 #!/bin/bash
 "$REAL" "$@"
