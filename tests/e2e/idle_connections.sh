@@ -116,7 +116,7 @@ told() {
   local strangers=$!
   until_it 600 grep -q 'file descriptors are open' told.log
   said=$(tr -d '\0' <told.log)
-  says "rank 0 on .*: 2[0-9][0-9] of 256 file descriptors are open, [0-9]+ of them connections to port $other, which is not lockstep's \(Open MPI's\?\)"
+  says "rank [01] on .*: 2[0-9][0-9] of 256 file descriptors are open, [0-9]+ of them connections to port $other, which is not lockstep's \(Open MPI's\?\)"
   verdict $? "when the connections to Open MPI's port take all descriptors, a warning names the port"
   grep -o 'warning: .*file descriptors are open.*' <<<"$said"
   kill $strangers
