@@ -49,8 +49,8 @@ ports() {
 greets() {  # greets PORT: what listens there is lockstep's
   python3 -c "
 import socket, sys
-with socket.create_connection(('127.0.0.1', $1), 2) as one:
-    one.settimeout(1)
+with socket.create_connection(('127.0.0.1', $1), 10) as one:
+    one.settimeout(8)  # a busy machine's answer may take seconds; Open MPI is silent
     try: sys.exit(b'lockstep meeting' not in one.recv(64))
     except OSError: sys.exit(1)" 2>/dev/null
 }
