@@ -147,7 +147,11 @@ asked_to_end() {
   says 'stopped after step [0-9]+ as asked' && ! grep -qv '^[0-9] 3 ' "$run_name.ends"
 }
 
-over() {  # what is left of the run's processes ends
+# What is left of the run's processes ends. While the network is cut, Slurm itself may lose the word
+# that a task has ended; then srun would wait forever.
+over() {
   scancel --name="$run_name"
+  until_it 200 step_is_over || pkill -KILL -P $step
   wait $step 2>/dev/null
 }
+step_is_over() { ! kill -0 $step 2>/dev/null; }
