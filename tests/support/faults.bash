@@ -151,7 +151,7 @@ asked_to_end() {
 # that a task has ended; then srun would wait forever.
 over() {
   scancel --name="$run_name"
-  until_it 200 step_is_over || pkill -KILL -P $step
+  until_it 200 step_is_over || pkill -KILL -P $step || kill -KILL $step
   wait $step 2>/dev/null
 }
 step_is_over() { ! kill -0 $step 2>/dev/null; }
