@@ -49,19 +49,22 @@ ports() {
 greets() {  # greets PORT: what listens there is lockstep's
   python3 -c "
 import socket, sys
-with socket.create_connection(('127.0.0.1', $1), 10) as one:
-    one.settimeout(8)  # a busy machine's answer may take seconds; Open MPI is silent
+with socket.create_connection(('127.0.0.1', $1), 2) as one:
+    one.settimeout(1)
     try: sys.exit(b'lockstep meeting' not in one.recv(64))
     except OSError: sys.exit(1)" 2>/dev/null
 }
 # find_ports: sets `own` and `other`: rank 0's port that is lockstep's heartbeat, and Open MPI's.
 find_ports() {
   local port
-  own='' other=''
-  for port in $(ports "${pids[0]}"); do
-    if greets "$port"; then own=$port; else other=$port; fi
+  for _ in 1 2 3 4 5 6 7 8 9 10; do  # a busy machine may be late to greet
+    own='' other=''
+    for port in $(ports "${pids[0]}"); do
+      if greets "$port"; then own=$port; else other=$port; fi
+    done
+    [[ ! $own || ! $other ]] || return 0
   done
-  [[ $own && $other ]]
+  return 1
 }
 
 newest() { ls "$1"/checkpoints/step-*.h5 2>/dev/null | tail -n 1; }
