@@ -13,7 +13,10 @@ cat >strangers.py <<'END'
 import select, socket, sys, time
 held = []
 for _ in range(int(sys.argv[1])):
-    held.append(socket.create_connection(("127.0.0.1", int(sys.argv[2])), 5))
+    try:
+        held.append(socket.create_connection(("127.0.0.1", int(sys.argv[2])), 5))
+    except OSError:  # it accepts no more
+        break
 print("connected", flush=True)
 began, dropped, poll = time.time(), set(), select.poll()
 for one in held:
@@ -127,5 +130,6 @@ told() {
   verdict $? 'when they are gone, the training continues, and stops with a checkpoint'
 }
 more=()
-nightly && more=(soft_limit)  # at_open_mpi shows, too, that the soft limit is raised
-at_once 2 "${more[@]}" hard_limit at_open_mpi told
+# at_open_mpi shows, too, that the soft limit is raised; told depends on when Open MPI stands still.
+nightly && more=(soft_limit told)
+at_once 2 "${more[@]}" hard_limit at_open_mpi
