@@ -130,6 +130,6 @@ told() {
   verdict $? 'when they are gone, the training continues, and stops with a checkpoint'
 }
 more=()
-# at_open_mpi shows, too, that the soft limit is raised; told depends on when Open MPI stands still.
+# at_open_mpi shows, too, that the soft limit is raised; told depends on the moment Open MPI stops accepting.
 nightly && more=(soft_limit told)
 at_once 2 "${more[@]}" hard_limit at_open_mpi
