@@ -37,17 +37,21 @@ void wait_for_turn(const Launch& launch, int status) {
   std::this_thread::sleep_for(std::chrono::duration<double>(end_s - now_s()));
 }
 
-int fail(Launch& launch, const char* what, int status) {
+int end_all(Launch& launch, int status, const std::string& what, const std::function<void()>& say) {
   // Rank 0 speaks first; the others may speak only in its absence.
   if (likely_rank(launch) != 0) join_to_end(launch, status, fmt::format("error: {}\n", what));
   wait_for_turn(launch, status);
-  log::error(what);
+  say();
   join_to_end(launch, status, "");
   if (likely_rank(launch) == 0) meet_and_leave(launch, turn_s);
-  if (launch.heartbeat) launch.heartbeat->fail(what, status);
+  if (launch.heartbeat) launch.heartbeat->fail(what.c_str(), status);
   if (launch.world && (launch.world->facts().world > 1 || under_mpirun()))
     comm::World::abort(status);
   return status;
+}
+
+int fail(Launch& launch, const char* what, int status) {
+  return end_all(launch, status, what, [what] { log::error(what); });
 }
 
 }  // namespace lockstep::app

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "app/start/launch.hpp"
 
 namespace lockstep::app {
@@ -15,8 +18,12 @@ int likely_rank(const Launch& launch);
 /// in which the launcher's SIGTERM ends them with `status`.
 void wait_for_turn(const Launch& launch, int status);
 
-/// Calls wait_for_turn(), prints what went wrong and ends all ranks, which may be waiting for this
-/// one. Returns `status` when there are no others to end.
+/// Calls wait_for_turn(), then `say`, and ends all ranks, which may be waiting for this one. A rank
+/// that cannot wait for its turn writes `what` to stderr instead. Returns `status` when there are
+/// no others to end.
+int end_all(Launch& launch, int status, const std::string& what, const std::function<void()>& say);
+
+/// end_all() that logs an error.
 int fail(Launch& launch, const char* what, int status);
 
 }  // namespace lockstep::app

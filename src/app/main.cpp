@@ -59,18 +59,6 @@ void use_terminal() {
   log::set_terminal(redraws, redraws && env("NO_COLOR").value_or("").empty());
 }
 
-/// CLI11 prints the error.
-int fail_usage(Launch& launch, const CLI::App& root, const CLI::ParseError& error) {
-  if (likely_rank(launch) != 0)
-    join_to_end(launch, status_bad_input, fmt::format("{}\n", error.what()));
-  wait_for_turn(launch, status_bad_input);
-  root.exit(error);
-  join_to_end(launch, status_bad_input, "");
-  if (likely_rank(launch) == 0) meet_and_leave(launch, 2);
-  if (launch.world) comm::World::abort(status_bad_input);
-  return status_bad_input;
-}
-
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that exits (`| head`) must not end a training
   prepare_descriptors();
@@ -92,7 +80,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ExtrasError&) {
     return fail(launch, describe_unexpected(root, words).c_str(), status_bad_input);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return fail_usage(launch, root, error);
+    if (error.get_exit_code() != 0)
+      return end_all(launch, status_bad_input, error.what(), [&] { root.exit(error); });
     wait_for_turn(launch, status_done);
     root.exit(error);  // prints what was asked for
     return status_done;

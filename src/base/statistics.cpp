@@ -1,7 +1,9 @@
 #include "lockstep/base/statistics.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -20,5 +22,10 @@ double lower_median(std::vector<double> values) {
 }
 
 double upper_median(std::vector<double> values) { return in_order(values, values.size() / 2); }
+
+double robust_spread(std::vector<double> values, double centre) {
+  for (double& value : values) value = std::abs(value - centre);
+  return 1.4826 * upper_median(std::move(values));
+}
 
 }  // namespace lockstep

@@ -18,9 +18,9 @@ namespace {
 /// The spread of repetitions, as a share of their median; 0 where there is one.
 double repetition_spread(const Point& point) {
   if (point.times_ms.size() < 2) return 0;
-  std::vector<double> distances;
-  for (const double ms : point.times_ms) distances.push_back(std::abs(ms / point.step_ms - 1));
-  return 1.4826 * upper_median(std::move(distances));
+  std::vector<double> shares;
+  for (const double ms : point.times_ms) shares.push_back(ms / point.step_ms);
+  return robust_spread(std::move(shares), 1);
 }
 
 double usual_jitter(const std::vector<Point>& points) {

@@ -36,12 +36,11 @@ void measure(std::vector<StepTimes> steps, const std::string& file, Sample& samp
   require(steps.size() >= 2,
           fmt::format("{}: {} step(s) are too few to measure", file, steps.size()));
   steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(warm_up(steps.size())));
-  std::vector<double> total_ms, distances_ms;
+  std::vector<double> total_ms;
   for (const StepTimes& one : steps) total_ms.push_back(one.total_ms());
   sample.steps = steps.size();
   sample.step_ms = upper_median(total_ms);
-  for (const double ms : total_ms) distances_ms.push_back(std::abs(ms - sample.step_ms));
-  sample.spread_ms = 1.4826 * upper_median(std::move(distances_ms));
+  sample.spread_ms = robust_spread(std::move(total_ms), sample.step_ms);
   StepTimes parts;
   for (double StepTimes::*part :
        {&StepTimes::data_ms, &StepTimes::forward_ms, &StepTimes::backward_ms,
