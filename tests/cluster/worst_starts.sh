@@ -82,9 +82,10 @@ frozen_disk() {
     echo "SKIP $law: no loop device here"
     return
   fi
-  # begin MPI NODE NODE: rank 1's status goes to MPI.end.
+  # begin MPI NODE NODE: rank 1's status goes to MPI.end, its words to MPI.err: srun may lose both.
   begin() {
-    mpi=$1 two "$2" "$3" bash -c '"$@"; status=$?; ((SLURM_PROCID == 0)) || echo $status >"$MPI.end"' - \
+    mpi=$1 two "$2" "$3" bash -c '((SLURM_PROCID == 0)) || exec 2>"$MPI.err"
+      "$@"; status=$?; ((SLURM_PROCID == 0)) || echo $status >"$MPI.end"' - \
       "$LOCKSTEP" train "${train[@]}" --epochs 100000 --checkpoint.every-epochs 0 --checkpoint.every-steps 20 \
       --comm.deadline-s 6 --out "frozen/$1" >"$1.log" 2>&1 &
   }
@@ -98,7 +99,7 @@ frozen_disk() {
     ended_by_it() { grep -qaE 'task 1: (Exited|Killed)' "$mpi.log" || [[ -s $mpi.end ]]; }
     within 40 ended_by_it
     took=$(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $began }")
-    said="after $took s: status $(cat "$mpi.end" 2>/dev/null) $(tr '\r' '\n' <"$mpi.log" | grep -av '^epoch')"
+    said="after $took s: status $(cat "$mpi.end" 2>/dev/null) $(cat "$mpi.err" "$mpi.log" | tr '\r' '\n' | grep -av '^epoch')"
     echo "| file system frozen under the run, srun --mpi=$mpi | fsfreeze -f (deadline 6 s) | $took | $(first_error) | 4 |"
     says 'error: .*rank 0( on [^ ]*)? did not (arrive|answer) within 6 s; the others wait for rank 0 on .*for [0-9]+ s\): does the file system of the run answer\?' &&
       says 'with errorcode 4|status 4' && seconds_at_most 30
