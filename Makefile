@@ -260,7 +260,9 @@ CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))
 
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(call objects,$(UNIT_SRC) $(MPI_SRC) $(GPU_SRC) $(EMU_SRC)) $(EMU_OBJ))
 
-.PHONY: tests
+.PHONY: unit-built mpi-built tests
+unit-built: $(UNIT)
+mpi-built: $(MPI_TESTS)
 tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(EMULATED) $(BUILD)/bench/two_level
 
 .PHONY: install

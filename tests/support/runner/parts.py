@@ -56,7 +56,7 @@ def layers(wish):
 
 def unit(wish):
     slow = "~[slow]" if wish.tier == "check" else ""
-    return made(wish, Job("unit", [wish.build / "unit_tests", *CATCH, *wish.cases(slow)], 900), "tests")
+    return made(wish, Job("unit", [wish.build / "unit_tests", *CATCH, *wish.cases(slow)], 900), "unit-built")
 
 
 def mpi(wish):
@@ -64,7 +64,7 @@ def mpi(wish):
     return [job for n in WORLDS[wish.tier]
             for job in made(wish, Job(f"mpi on {n}", [*MPIRUN, n, wish.build / "mpi_tests", *CATCH,
                                                       *wish.cases()], 600, lane="waits", apart="mpi",
-                                      env={"OMP_NUM_THREADS": "1"}), "tests")]
+                                      env={"OMP_NUM_THREADS": "1"}), "mpi-built")]
 
 
 def gpu(wish):
