@@ -69,10 +69,7 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
     const data::Batch batch = loader.next();
     const backend::Metrics got = evaluate_batch(batch, with_confusion ? &confusion : nullptr);
     loader.release(batch);
-    mine.loss += got.loss;
-    mine.rows += got.rows;
-    mine.top1 += got.top1;
-    mine.top5 += got.top5;
+    mine += got;
     if (control_.any(spec_.stop && spec_.stop(), "evaluation batch")) {
       Evaluation left;
       left.stopped = true;

@@ -130,7 +130,8 @@ void RunData::start_loader(const model::Progress& progress, device::Device& devi
   loading.augment = augment_;
   loading.mix = training_mix(config_);
   loading.replace_bad_rows = config_.data.on_bad_row == config::OnBadRow::skip;
-  loading.slots = config_.data.slots;
+  // A batch is lent until its step has ended.
+  loading.slots = config_.data.slots + device.steps_ahead();
   loading.bind_worker = spec_.bind_worker;
   loading.epoch = progress.epoch;
   loading.batch = progress.batch;

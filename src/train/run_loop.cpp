@@ -21,8 +21,6 @@
 namespace lockstep::train {
 namespace {
 
-bool due(std::uint64_t count, std::uint64_t every) { return every != 0 && count % every == 0; }
-
 /// Only the allocation of rank 0 counts.
 StopSpec stop_spec(const RunSpec& spec, bool is_root) {
   return {.allocation_end_s = is_root ? spec.allocation.end_s : std::nullopt,
@@ -69,49 +67,13 @@ Outcome RunLoop::run_to_end() {
     while (progress_.batch < steps_per_epoch_) {
       if (step()) return stop();
       // At the end of an epoch finish_epoch() decides.
-      if (checkpoint_due() && progress_.batch < steps_per_epoch_)
+      if (launched_.empty() && checkpoint_due() && progress_.batch < steps_per_epoch_)
         save(files_.checkpoints().path_of(progress_.step));
     }
     if (!finish_epoch()) return stop();
   }
   finish();
   return Outcome::finished;
-}
-
-bool RunLoop::step() {
-  if (!step_ended_ms_) step_ended_ms_ = now_ms();
-  files_.check_generation();
-  comm::activity::begin_step(progress_.step + 1);
-  const double began_s = now_s();
-  const std::size_t global_rows = data_.global_rows(progress_.batch);
-  const float lr =
-      optim::learning_rate(schedule_, progress_.epoch * steps_per_epoch_ + progress_.batch);
-
-  double mark_ms = now_ms();
-  const data::Batch batch = data_.next(progress_.batch);
-  const double data_ms = now_ms() - mark_ms;
-  const std::vector<std::string> bad_rows = data_.bad_rows(batch);
-
-  communicator_.begin_step(progress_.step + 1);
-  StepReport report = trainer_.step(batch, global_rows, lr, [this] { return next_batch(); });
-  data_.release(batch);
-  report.times.data_ms = data_ms;
-
-  mark_ms = now_ms();
-  const StepTotals totals = add_up(report.metrics, bad_rows.size());
-  report.times.exposed_comm_ms += now_ms() - mark_ms;
-  check(totals.rows == static_cast<double>(global_rows), "a step has lost rows");
-  const double seconds = now_s() - began_s;
-  stop_policy_.add_step(seconds);
-  save_by_time_ = totals.save;
-
-  if (totals.bad_rows) note_bad_rows(bad_rows);
-  advance(totals, report.skipped());
-  record_step(report, totals, lr);
-  if (is_root() && statistics_.steps == 2) judge_launcher(seconds);
-  rank_times_.add(report.times, control_);
-  if (due(progress_.step, config_.audit.every_steps)) audit();
-  return totals.stop || stop_policy_.ends_after(progress_.step);
 }
 
 /// The same answer on all ranks.
@@ -126,26 +88,6 @@ void RunLoop::judge_launcher(double step_s) const {
       static_cast<double>(2 * sizeof(float) * trainer_.parameters().layout().size);
   const std::string warning = warn_of_launcher(*spec_.allocation.patience_s, step_s, state_bytes);
   if (!warning.empty()) log::warn(warning);
-}
-
-/// The next batch, if the loader has it and it is of this epoch.
-std::optional<NextBatch> RunLoop::next_batch() { return data_.look_ahead(progress_.batch + 1); }
-
-/// One small exchange serves the metrics and the decisions to stop and to write a checkpoint, which
-/// all ranks must make after the same step.
-RunLoop::StepTotals RunLoop::add_up(const backend::Metrics& mine, std::size_t bad_rows) {
-  comm::activity::enter(comm::Phase::end_of_step);
-  const auto sums =
-      control_.sum({mine.loss, static_cast<double>(mine.rows), static_cast<double>(mine.top1),
-                    wants_stop() ? 1.0 : 0.0, static_cast<double>(bad_rows),
-                    is_root() && save_clock_.due(now_s()) ? 1.0 : 0.0},
-                   "step");
-  return {.loss = sums[0],
-          .rows = sums[1],
-          .top1 = sums[2],
-          .stop = sums[3] > 0,
-          .bad_rows = sums[4] > 0,
-          .save = sums[5] > 0};
 }
 
 /// All ranks keep the list, so that each of them decides alike and can write it to a checkpoint.
@@ -168,7 +110,7 @@ void RunLoop::advance(const StepTotals& totals, bool skipped) {
   progress_.top1 += static_cast<std::uint64_t>(totals.top1);
 }
 
-void RunLoop::record_step(StepReport& report, const StepTotals& totals, float lr) {
+void RunLoop::record_step(const StepReport& report, const StepTotals& totals, float lr) {
   const double loss = totals.loss / totals.rows;
   require_converging(
       std::isfinite(loss) || report.skipped(),
@@ -177,7 +119,6 @@ void RunLoop::record_step(StepReport& report, const StepTotals& totals, float lr
                   loss, progress_.step, progress_.epoch + 1,
                   files_.directory().checkpoints().string()));
   if (statistics_.steps == 0) statistics_.first_step_s = now_s() - spec_.started_s;
-  end_wall_time(report.times);
   observe::StepRecord record{.step = progress_.step,
                              .epoch = progress_.epoch + 1,
                              .loss = loss,
@@ -198,13 +139,6 @@ void RunLoop::record_step(StepReport& report, const StepTotals& totals, float lr
   // The loader's pages exist only once it has filled them.
   files_.write_binding(spec_.binding_report(data_.loader_memory()));
   step_ended_ms_.reset();
-}
-
-/// The step's time by the host's clock goes from the end of the step before it to here.
-void RunLoop::end_wall_time(observe::StepTimes& times) {
-  const double now = now_ms();
-  times.other_ms = std::max(0.0, now - *step_ended_ms_ - times.total_ms());
-  step_ended_ms_ = now;
 }
 
 bool RunLoop::finish_epoch() {

@@ -47,24 +47,40 @@ class RunLoop {
   Outcome run();
 
  private:
-  /// The sum of all ranks' reports after a step.
+  /// The sum of all ranks' reports of a step; counts are exact.
   struct StepTotals {
-    double loss = 0, rows = 0, top1 = 0;  ///< sums; counts are exact
-    bool stop = false;                    ///< some rank wants all to stop
-    bool bad_rows = false;                ///< some rank has replaced rows
-    bool save = false;                    ///< by rank 0's clock a checkpoint is due
+    double loss = 0, rows = 0, top1 = 0;
+  };
+  /// What the ranks tell each other when they read steps.
+  struct Agreed {
+    std::vector<StepTotals> steps;
+    bool stop = false;           ///< some rank wants all to stop
+    bool bad_rows = false;       ///< some rank has replaced rows
+    bool save = false;           ///< by rank 0's clock a checkpoint is due
+    std::size_t read_after = 1;  ///< how many steps they read together next
+  };
+  /// A step that the device runs and the host has not read. progress_ does not count it.
+  struct LaunchedStep {
+    std::optional<data::Batch> batch;  ///< until it is given back to the loader
+    std::size_t global_rows = 0;
+    float lr = 0;
+    double began_s = 0, data_ms = 0;
   };
 
   Outcome run_to_end();
   bool step();  ///< true if the ranks agreed to stop after it
+  void launch();
+  void release_ended();
+  bool reads_now() const;
+  bool read_steps();
   bool checkpoint_due() const;
   void judge_launcher(double step_s) const;
-  std::optional<NextBatch> next_batch();
-  StepTotals add_up(const backend::Metrics& mine, std::size_t bad_rows);
+  Agreed add_up(const std::vector<StepReport>& mine, std::size_t bad_rows);
+  std::size_t steps_to_read() const;
   void note_bad_rows(const std::vector<std::string>& mine);
   void advance(const StepTotals& totals, bool skipped);
-  void record_step(StepReport& report, const StepTotals& totals, float lr);
-  void end_wall_time(observe::StepTimes& times);
+  void record_step(const StepReport& report, const StepTotals& totals, float lr);
+  void add_wall_times(const std::vector<LaunchedStep>& steps, std::vector<StepReport>& reports);
 
   bool
   finish_epoch();  ///< false if the ranks agreed to stop in its validation, which is then still due
@@ -87,6 +103,9 @@ class RunLoop {
   observe::EndRecord record_end(const std::string& status, const std::string& reason);
   void write_summary(const observe::EndRecord& end, double peak_bytes);
   bool is_root() const { return control_.rank() == 0; }
+  static bool due(std::uint64_t count, std::uint64_t every) {
+    return every != 0 && count % every == 0;
+  }
 
   const RunSpec& spec_;
   const config::Config& config_;
@@ -107,7 +126,10 @@ class RunLoop {
   observe::RunStatistics statistics_;
   std::optional<observe::RunLog> log_;  ///< on rank 0
   observe::RankTimes rank_times_;
-  /// now_ms() when the newest step ended; empty when the next one starts the clock again.
+  std::vector<LaunchedStep> launched_;
+  std::vector<std::string> bad_rows_;  ///< in them, on this rank
+  std::size_t read_after_ = 1;         ///< agreed: that many steps are read together
+  /// now_ms() when the newest step was read; empty when the next one starts the clock again.
   std::optional<double> step_ended_ms_;
   std::optional<Evaluator> evaluator_;  ///< compiled when first needed
   std::optional<observe::Validation> newest_validation_, newest_average_;

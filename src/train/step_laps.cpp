@@ -1,43 +1,70 @@
 #include "train/step_laps.hpp"
 
+#include <utility>
+
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::train {
 
 void StepLaps::begin() {
-  timeline_->restart();
-  laps_.clear();
+  running_ = nullptr;
   timeline_->mark();
+  steps_.emplace_back();
 }
 
 void StepLaps::end(Time time) {
-  timeline_->mark();
-  laps_.push_back(time);
+  (running_ ? running_->timeline : timeline_)->mark();
+  if (running_)
+    running_->laps.push_back(time);
+  else
+    steps_.back().push_back({.time = time});
 }
 
 bool StepLaps::repeat(device::Repeater& repeater, std::uint64_t key,
                       const std::function<void()>& work) {
-  const auto before = static_cast<std::ptrdiff_t>(laps_.size());
-  bool called = false;
+  Work& known = works_[key];
+  if (!known.timeline) known.timeline = device_.make_timeline();
   const bool repeated = repeater.run(key, [&] {
-    called = true;
+    known.timeline->restart();
+    known.laps.clear();
+    running_ = &known;
+    known.timeline->mark();
     work();
+    running_ = nullptr;
   });
-  std::vector<Time>& recorded = recorded_[key];
-  if (called) {
-    recorded.assign(laps_.begin() + before, laps_.end());
-  } else {
-    timeline_->repeat_marks(recorded.size());
-    laps_.insert(laps_.end(), recorded.begin(), recorded.end());
-  }
+  timeline_->mark();
+  steps_.back().push_back({.work = &known});
   return repeated;
 }
 
-void StepLaps::add_to(observe::StepTimes& times) {
+void StepLaps::share_out(double ms, const Work& work, observe::StepTimes& times) {
+  work.timeline->restart();
+  work.timeline->repeat_marks(work.laps.size() + 1);
+  const std::vector<double> newest_ms = work.timeline->laps_ms();
+  check(newest_ms.size() == work.laps.size(), "the marks and laps of repeated work differ");
+  double sum = 0;
+  for (const double lap : newest_ms) sum += lap;
+  for (std::size_t i = 0; i < work.laps.size(); ++i)
+    times.*work.laps[i] += sum > 0 ? ms * newest_ms[i] / sum : 0;
+}
+
+std::vector<StepLap> StepLaps::take() {
   const std::vector<double> laps_ms = timeline_->laps_ms();
-  check(laps_ms.size() == laps_.size(), "a step's marks and laps differ");
-  for (std::size_t i = 0; i < laps_.size(); ++i) times.*laps_[i] += laps_ms[i];
-  laps_.clear();
+  std::vector<StepLap> taken;
+  std::size_t next = 0;
+  for (const std::vector<Lap>& laps : std::exchange(steps_, {})) {
+    StepLap& step = taken.emplace_back();
+    if (taken.size() > 1) step.idle_ms = laps_ms.at(next++);
+    for (const Lap& lap : laps) {
+      const double ms = laps_ms.at(next++);
+      if (lap.work)
+        share_out(ms, *lap.work, step.times);
+      else
+        step.times.*lap.time += ms;
+    }
+  }
+  check(next == laps_ms.size(), "the steps' marks and laps differ");
+  return taken;
 }
 
 }  // namespace lockstep::train

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lockstep/device/device.hpp"
@@ -11,23 +12,44 @@
 
 namespace lockstep::train {
 
-/// How the newest step used the device's time. **Thread safety:** none.
+/// How one step used the device's time.
+struct StepLap {
+  observe::StepTimes times;
+  /// From the end of the step before it; empty for the first one since times were taken.
+  std::optional<double> idle_ms = std::nullopt;
+};
+
+/// How the newest steps used the device's time. **Thread safety:** none.
 class StepLaps {
  public:
   using Time = double observe::StepTimes::*;
-  explicit StepLaps(device::Device& device) : timeline_(device.make_timeline()) {}
-  void begin();         ///< a step begins here; forgets the one before
+  explicit StepLaps(device::Device& device) : device_(device), timeline_(device.make_timeline()) {}
+  void begin();         ///< a step begins here
   void end(Time time);  ///< a lap ends here: the device's time since the mark before
-  /// Runs `work` by the repeater. The laps that it ended when it was recorded are those of each
-  /// later run. True as Repeater::run().
+  /// Runs `work` by the repeater, as one lap. It is divided among the laps that `work` ended, as
+  /// they were in the newest run of this work: the device keeps only those. True as
+  /// Repeater::run().
   bool repeat(device::Repeater& repeater, std::uint64_t key, const std::function<void()>& work);
-  /// Waits for the device. Adds the step's laps to their times, and forgets them.
-  void add_to(observe::StepTimes& times);
+  /// Waits for the device. The times of all steps since the last call, in order, and forgets them.
+  std::vector<StepLap> take();
 
  private:
+  /// Work that a repeater runs: its own marks, and the laps between them.
+  struct Work {
+    std::unique_ptr<device::Timeline> timeline;
+    std::vector<Time> laps;
+  };
+  struct Lap {
+    Time time = nullptr;
+    const Work* work = nullptr;  ///< whose laps share this one
+  };
+  static void share_out(double ms, const Work& work, observe::StepTimes& times);
+
+  device::Device& device_;
   std::unique_ptr<device::Timeline> timeline_;
-  std::vector<Time> laps_;
-  std::map<std::uint64_t, std::vector<Time>> recorded_;  ///< laps by the key of the work
+  std::vector<std::vector<Lap>> steps_;  ///< the laps of each
+  std::map<std::uint64_t, Work> works_;  ///< by key
+  Work* running_ = nullptr;              ///< the work that is called now
 };
 
 }  // namespace lockstep::train

@@ -1,6 +1,7 @@
 #include "lockstep/train/trainer.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include <fmt/core.h>
@@ -55,6 +56,15 @@ bool updates_at_once(const TrainerSpec& spec) {
   return backend::has_loss_scale(spec.program.precision) || spec.clip_norm > 0;
 }
 
+/// Gradients are divided by the global batch: with this, a rank's own are as large as if it trained
+/// alone.
+backend::LossScale first_loss_scale(int world) {
+  backend::LossScale scale;
+  const auto ranks = static_cast<float>(std::bit_floor(static_cast<unsigned>(world)));
+  scale.scale = std::min(scale.scale * ranks, backend::arithmetic::largest_scale);
+  return scale;
+}
+
 /// A part of a batch as a separate batch.
 data::Batch view(const data::Batch& batch, const MicroBatch& part, std::size_t row_bytes) {
   data::Batch piece = batch;
@@ -90,13 +100,6 @@ std::string where_ranks_differ(backend::Backend& backend, const backend::Paramet
                      others > 0 ? fmt::format(" and {} more", others) : "");
 }
 
-void add(backend::Metrics& sum, const backend::Metrics& more) {
-  sum.loss += more.loss;
-  sum.rows += more.rows;
-  sum.top1 += more.top1;
-  sum.top5 += more.top5;
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
@@ -107,6 +110,7 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
       parameters_(make_parameters(spec, backend)),
       rule_(update_rule(spec, parameters_->layout())) {
   fill_weights(spec_.network, spec_.seed, *parameters_);
+  parameters_->set_loss_scale(first_loss_scale(communicator_.world()));
   if (keeps_average()) parameters_->start_average();
   program_for(spec_.program.batch);
   exchange_ =
@@ -116,8 +120,7 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
                             communicator_, backend_.device().compute(),
                             parameters_->device_pointer(backend::Part::gradients));
   laps_ = std::make_unique<StepLaps>(backend_.device());
-  repeater_ =
-      spec_.graph ? backend_.device().make_repeater() : std::make_unique<device::Repeater>();
+  if (spec_.graph) repeater_ = backend_.device().make_repeater();
   comm::activity::follow(backend_.device().progress_word());
 }
 
@@ -141,6 +144,14 @@ backend::Program& Trainer::program_for(std::size_t rows) {
 
 StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, float lr,
                          const std::function<std::optional<NextBatch>()>& next) {
+  launch(batch, global_rows, lr, next);
+  const StepReport mine = report();
+  require_scaling(mine);
+  return mine;
+}
+
+void Trainer::launch(const data::Batch& batch, std::size_t global_rows, float lr,
+                     const std::function<std::optional<NextBatch>()>& next) {
   const auto parts = plan_micro_batches(global_rows, communicator_.world(), communicator_.rank(),
                                         spec_.program.batch);
   check(parts.back().first + parts.back().rows == batch.rows,
@@ -160,8 +171,10 @@ StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, floa
   ++steps_done_;
   // Only some ranks may have run the full program, and all must repeat the same recording next.
   if (!all_full(parts)) full.set_input_place(place);
+  const auto ran = std::exchange(ran_, {});
+  backend::ReadFigures figures = backend_.put_aside({ran.begin(), ran.end()}, *parameters_);
+  launched_.push_back({backend_.device().compute().record(), std::move(figures)});
   if (const auto upcoming = next ? next() : std::nullopt) prefetch(*upcoming);
-  return report();
 }
 
 /// Copies the first micro-batch, unless its program would have to be compiled early.
@@ -209,7 +222,7 @@ void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroB
     laps_->end(&observe::StepTimes::backward_ms);
     if (last) reduce_and_update(scalars, parts.size());
   };
-  if (!all_full(parts)) return work();
+  if (!spec_.graph || !all_full(parts)) return work();
   const std::uint64_t key =
       4 * (2 * parts.size() + (last ? 1 : 0)) + (first ? 2 : 0) + program.input_place();
   if (laps_->repeat(*repeater_, key, work) && last)
@@ -248,26 +261,47 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
   laps_->end(&observe::StepTimes::update_ms);
 }
 
-/// The end of a step, where the host waits for the device.
-StepReport Trainer::report() {
+void Trainer::let_run(std::size_t most) {
+  if (launched_.size() <= most) return;
   const comm::activity::Waiting waiting;
-  StepReport report;
   // Not in a CUDA call, whose lock would keep the watch from checking the collectives.
-  const std::unique_ptr<device::Event> end = backend_.device().compute().record();
-  for (device::Idle idle; !end->done(); idle(end->due_in_s())) exchange_->progress();
+  device::Event& end = *launched_[launched_.size() - 1 - most].end;
+  for (device::Idle idle; !end.done(); idle(end.due_in_s())) exchange_->progress();
   exchange_->progress();  // aborted reductions end the wait too; this throws the reason
-  for (backend::Program* program : std::exchange(ran_, {}))
-    add(report.metrics, program->take_metrics());
-  laps_->add_to(report.times);
-  report.loss_scale = parameters_->loss_scale();
-  if (spec_.clip_norm > 0) report.gradient_norm = parameters_->clipped_norm();
+}
+
+StepReport Trainer::report() {
+  if (reports_.empty()) read_reports();
+  check(!reports_.empty(), "a report without a step");
+  StepReport oldest = std::move(reports_.front());
+  reports_.pop_front();
+  return oldest;
+}
+
+void Trainer::read_reports() {
+  let_run(0);
+  for (const Launched& step : std::exchange(launched_, {})) {
+    const backend::StepFigures figures = step.figures();
+    StepReport& report = reports_.emplace_back();
+    report.metrics = figures.metrics;
+    report.loss_scale = figures.loss_scale;
+    if (spec_.clip_norm > 0) report.gradient_norm = figures.clipped_norm;
+  }
+  const std::vector<StepLap> laps = laps_->take();
+  check(laps.size() == reports_.size(), "a step's figures and times differ");
+  for (std::size_t i = 0; i < laps.size(); ++i) {
+    reports_[i].times = laps[i].times;
+    reports_[i].idle_ms = laps[i].idle_ms;
+  }
+}
+
+void Trainer::require_scaling(const StepReport& report) {
   require_converging(
       !report.skipped() || report.loss_scale->skipped_in_a_row < most_skipped_steps,
       fmt::format("{} steps in a row were skipped because their gradients overflowed, down to "
                   "a loss scale of {}: training diverged. Lower optim.lr, lengthen "
                   "optim.warmup-epochs or use --precision bf16",
                   most_skipped_steps, report.loss_scale.value_or(backend::LossScale{}).scale));
-  return report;
 }
 
 void Trainer::audit(comm::Control& control, std::uint64_t step) const {

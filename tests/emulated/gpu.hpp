@@ -38,6 +38,7 @@ struct Counts {
   std::size_t calls = 0;     ///< work put into streams that did not record
   std::size_t recorded = 0;  ///< graphs
   std::size_t launches = 0;  ///< of graphs
+  std::size_t waits = 0;     ///< calls in which the host may wait for the device
 };
 Counts& counts();
 

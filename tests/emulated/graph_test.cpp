@@ -87,7 +87,7 @@ train::TrainerSpec spec_of(const nn::Network& network, Precision precision, bool
 /// What a training leaves, and what the host did for it.
 struct Trained {
   std::uint32_t hash = 0;
-  std::vector<double> figures;  ///< losses, norms, times and scales
+  std::vector<double> figures;  ///< losses, norms and scales
   std::vector<std::uint64_t> marks;
   std::size_t repetitions = 0;
   std::size_t calls = 0;  ///< of the last step
@@ -102,6 +102,8 @@ Trained run_training(const nn::Network& network, Precision precision, std::size_
   Mirror world;
   const train::TrainerSpec spec = spec_of(network, precision, graph);
   train::Trainer trainer(spec, *backend, world);
+  if (const auto scale = trainer.parameters().loss_scale())
+    CHECK(scale->scale == 65536 * world.world());
   backend::ProgramSpec evaluation = spec.program;
   evaluation.training = false;
   const auto program = backend->compile(network, evaluation, trainer.parameters());
@@ -120,9 +122,12 @@ Trained run_training(const nn::Network& network, Precision precision, std::size_
     trained.calls = emulated::counts().calls - before;
     trained.marks.push_back(std::uint64_t{*backend->device().progress_word()});
     CHECK(trained.marks.back() == comm::activity::code(comm::Phase::update));
-    trained.figures.insert(trained.figures.end(),
-                           {report.metrics.loss, static_cast<double>(report.metrics.rows),
-                            *report.gradient_norm, report.times.total_ms()});
+    trained.figures.insert(
+        trained.figures.end(),
+        {report.metrics.loss, static_cast<double>(report.metrics.rows), *report.gradient_norm});
+    for (const double ms : {report.times.forward_ms, report.times.backward_ms,
+                            report.times.exposed_comm_ms, report.times.update_ms})
+      CHECK(ms > 0);
     if (report.loss_scale) trained.figures.push_back(static_cast<double>(report.loss_scale->scale));
     if (step != 6) continue;
     program->load(data.batch(0, 2));

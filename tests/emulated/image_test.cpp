@@ -42,3 +42,25 @@ TEST_CASE("images are normalised and padded to four channels with zeros, every s
         check_near(got[1], b, precision_of(storage), "floats");
       }
 }
+
+TEST_CASE("images are padded to any multiple of four channels", "[kernel]") {
+  for (const int padded : {8, 12, 20})
+    for (const int channels : {3, 7}) {
+      INFO(channels << " to " << padded);
+      constexpr std::size_t pixels = 301;
+      const auto from = static_cast<std::size_t>(channels), to = static_cast<std::size_t>(padded);
+      std::vector<std::uint8_t> bytes(pixels * from);
+      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 37);
+      const std::vector<float> scale(from, 0.5f), shift(from, -1);
+      const Outputs got = in_every_order([&](cudaStream_t stream) {
+        Values out(Storage::fp32, pixels * to);
+        normalise_bytes({bytes.data(), pixels, channels, padded, scale.data(), shift.data()},
+                        Storage::fp32, out.data(), stream);
+        return Outputs{out.read()};
+      });
+      std::vector<double> want(pixels * to);
+      for (std::size_t i = 0; i < bytes.size(); ++i)
+        want[i / from * to + i % from] = 0.5 * bytes[i] - 1;
+      CHECK(got[0] == want);
+    }
+}

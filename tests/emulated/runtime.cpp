@@ -178,6 +178,7 @@ const char* cudaGetErrorString(cudaError_t) { return "an emulated error"; }
 const char* cudaGetErrorName(cudaError_t) { return "cudaError"; }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  ++counts().waits;
   if (gpu().used + bytes > conditions().memory) return failed(cudaErrorMemoryAllocation);
   check(posix_memalign(memory, 256, bytes) == 0, "no memory on the host");
   std::memset(*memory, 0xff, bytes);  // a NaN in every type
@@ -187,6 +188,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 }
 cudaError_t cudaFree(void* memory) {
   if (!memory) return cudaSuccess;
+  ++counts().waits;
   finish_all();
   const auto found = gpu().allocated.find(static_cast<std::byte*>(memory));
   check(found != gpu().allocated.end(), "cudaFree of what was not allocated");
@@ -205,6 +207,7 @@ cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  ++counts().waits;
   *memory = std::malloc(bytes);
   return cudaSuccess;
 }
@@ -240,10 +243,12 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   } else if (within(gpu().pinned, host, bytes)) {
     put(stream, {[=] { std::memcpy(to, from, bytes); }, {}});
   } else if (to_device) {
+    ++counts().waits;
     const auto* data = static_cast<const std::byte*>(from);
     const auto taken = std::make_shared<std::vector<std::byte>>(data, data + bytes);
     put(stream, {[=] { std::memcpy(to, taken->data(), bytes); }, {}});
   } else {
+    ++counts().waits;
     put(stream, {[=] { std::memcpy(to, from, bytes); }, {}});
     finish(stream);
   }
@@ -268,6 +273,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (stream->recording) return spoiled(stream, cudaErrorStreamCaptureUnsupported);
+  ++counts().waits;
   finish(stream);
   return cudaSuccess;
 }
@@ -321,6 +327,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->recording) return failed(cudaErrorCapturedEvent);
+  ++counts().waits;
   if (!*event->done) finish_all();
   return cudaSuccess;
 }

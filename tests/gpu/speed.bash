@@ -63,6 +63,10 @@ measure() {
   rm -f "$results/$name.json"
   with_peak_memory logged "$name" within 90 "${bench[@]}" --steps 30 --warm-up 10 \
     --json "$results/$name.json"
+  if [[ $BACKEND != cuda ]] && grep -q 'needs a GPU' "$results/$name.log"; then
+    note "skipped: ${name#speed-} needs a GPU"
+    return 0
+  fi
   [[ -s $results/$name.json ]]
   verdict $? "${name#speed-} is measured"
   [[ -s $results/$name.json ]] || return 0

@@ -120,6 +120,44 @@ TEST_CASE("an uneven last batch trains on the GPU as on the CPU", "[gpu][train]"
   }
 }
 
+TEST_CASE("steps that are launched without waiting, called or recorded, have the figures of others",
+          "[gpu][train]") {
+  if (!gpu()) return;
+  const Corners data(4);
+  std::vector<double> want;
+  std::uint32_t hash = 0;
+  for (const auto& [graph, waits] :
+       {std::pair{false, true}, std::pair{false, false}, std::pair{true, false}}) {
+    INFO((graph ? "recorded" : "called") << (waits ? ", each read" : ", read at the end"));
+    const auto backend = gpu();
+    Alone world(backend->device());
+    train::TrainerSpec spec = spec_of(Precision::fp16, 4);
+    spec.program.deterministic = true;
+    spec.clip_norm = 1;
+    spec.graph = graph;
+    train::Trainer trainer(spec, *backend, world);
+    std::vector<double> got;
+    const auto note = [&](const train::StepReport& report) {
+      got.insert(got.end(), {report.metrics.loss, *report.gradient_norm,
+                             static_cast<double>(report.loss_scale->scale)});
+      CHECK(report.metrics.rows == 4);
+    };
+    constexpr int steps = 6;
+    for (int step = 0; step < steps; ++step) {
+      trainer.launch(data.batch, 4, 0.05f);
+      trainer.let_run(backend->device().steps_ahead());
+      if (waits) note(trainer.report());
+    }
+    for (int step = 0; step < steps && !waits; ++step) note(trainer.report());
+    if (want.empty()) {
+      want = got;
+      hash = trainer.parameters().hash();
+    }
+    CHECK(got == want);
+    CHECK(trainer.parameters().hash() == hash);
+  }
+}
+
 TEST_CASE("a batch that arrived during the step before it trains like any other", "[gpu][train]") {
   if (!gpu()) return;
   const Corners full(8), uneven(6);

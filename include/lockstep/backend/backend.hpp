@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,15 @@
 #include "lockstep/optim/rule.hpp"
 
 namespace lockstep::backend {
+
+/// What a step leaves for the host to read.
+struct StepFigures {
+  Metrics metrics;
+  std::optional<LossScale> loss_scale = std::nullopt;  ///< after the step
+  double clipped_norm = 0;                             ///< as Parameters::clipped_norm()
+};
+/// Reads the figures of one step. Call it once.
+using ReadFigures = std::function<StepFigures()>;
 
 /// One way to compute: cpu (oneDNN) or cuda (cuDNN), or to wait instead: clock. All differences
 /// between them are in the implementations of this class.
@@ -46,6 +56,11 @@ class Backend {
   /// `parameters` must outlive the program and be made for the same network.
   virtual std::unique_ptr<Program> compile(const nn::Network& network, const ProgramSpec& spec,
                                            Parameters& parameters) = 0;
+  /// Puts the figures of the step that ends here aside: the metrics of the programs that ran in it,
+  /// taken from them, and the state of `parameters`. The host does not wait. What is returned may
+  /// be called once the compute stream has come here; a device without steps_ahead() only then
+  /// takes them, so the next step must not begin before.
+  virtual ReadFigures put_aside(std::vector<Program*> ran, const Parameters& parameters);
   /// Call it once all gradients of a step are reduced and before its first update. In a precision
   /// with a loss scale it adapts the scale; if any gradient overflowed, this step's update() and
   /// update_statistics() change nothing. In other precisions it does nothing, and each bucket may

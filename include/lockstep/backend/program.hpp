@@ -54,6 +54,7 @@ struct ProgramSpec {
 struct Metrics {
   double loss = 0;  ///< a sum, not a mean; includes label smoothing if trained with it
   std::uint64_t rows = 0, top1 = 0, top5 = 0;
+  Metrics& operator+=(const Metrics& more);
 };
 
 /// Bytes of memory that a program takes in addition to the parameters.

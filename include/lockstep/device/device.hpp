@@ -87,6 +87,9 @@ class Device {
   /// Measures the bytes per second at which the device copies from this memory; nothing where it
   /// computes in the host's memory itself.
   virtual std::optional<double> upload_rate(const PinnedBuffer&) { return std::nullopt; }
+  /// How many steps may still run while the host puts the next one into the streams; 0: the host
+  /// ends each step before the next one, as on a device that runs as the host calls.
+  virtual std::size_t steps_ahead() const { return 0; }
   /// Uses the host's clock, unless the device has its own.
   virtual std::unique_ptr<Timeline> make_timeline();
   /// Records work, so that one call of the host repeats it. Throws InputError where the device runs

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,6 +46,9 @@ class StepLaps;
 struct StepReport {
   backend::Metrics metrics;
   observe::StepTimes times;
+  /// How long the device had no work of a step before this one. Empty when the host has read the
+  /// step before this one: then it is not known.
+  std::optional<double> idle_ms = std::nullopt;
   /// The state after the step, the same on all ranks; empty in a precision without loss scaling.
   /// skipped_in_a_row > 0: this step's gradients overflowed and nothing was updated.
   std::optional<backend::LossScale> loss_scale;
@@ -59,7 +63,7 @@ struct NextBatch {
   std::size_t global_rows = 0;
 };
 
-/// step() gives up after this many overflows in a row.
+/// require_scaling() gives up after this many overflows in a row.
 constexpr std::uint32_t most_skipped_steps = 50;
 
 /// Runs synchronous training steps with the backend, the communicator and the optimizer's rule. A
@@ -67,7 +71,8 @@ constexpr std::uint32_t most_skipped_steps = 50;
 /// gradient slice to the exchange as soon as the slice is final, so that communication overlaps the
 /// rest of backward. Then it waits for one bucket after the other and updates what the exchange
 /// releases: all at once, with a loss scale or clip_norm. Last come the running statistics and the
-/// average of all weights. A step waits for the device only at its end. With `graph`, a full
+/// average of all weights. launch() does not wait for a device that runs later than the host; what
+/// the step has found is put aside on the device, and report() reads it. With `graph`, a full
 /// micro-batch's work, from forward to the update, is recorded in the first steps and then repeated
 /// by one call each; the bits are the same.
 /// **Invariants:** all ranks call step() with the same global_rows and lr; afterwards their weights
@@ -87,9 +92,19 @@ class Trainer {
   void continue_after(std::uint64_t steps_done) { steps_done_ = steps_done; }
 
   /// Trains on one global batch; `batch` is this rank's part of it and may be empty. Once all work
-  /// is queued, step() calls `next`; if that returns a batch, it is copied to the device meanwhile
-  /// and must be the one of the next step. Throws InputError on all ranks when most_skipped_steps
-  /// in a row have overflowed.
+  /// is queued, it calls `next`; if that returns a batch, it is copied to the device meanwhile and
+  /// must be the one of the next step. The batch must stay alive until the step has ended.
+  /// REQUIRES: at most Device::steps_ahead() steps before it have not ended.
+  void launch(const data::Batch& batch, std::size_t global_rows, float lr,
+              const std::function<std::optional<NextBatch>()>& next = {});
+  /// Waits until at most `most` of the launched steps have not ended.
+  void let_run(std::size_t most);
+  /// The oldest launched step that was not reported yet. Waits until all launched ones have ended.
+  /// REQUIRES: there is one.
+  StepReport report();
+  /// Throws InputError on all ranks when most_skipped_steps in a row have overflowed.
+  static void require_scaling(const StepReport& report);
+  /// One step to its end: launch(), report(), require_scaling(). REQUIRES: nothing is unreported.
   StepReport step(const data::Batch& batch, std::size_t global_rows, float lr,
                   const std::function<std::optional<NextBatch>()>& next = {});
 
@@ -117,7 +132,7 @@ class Trainer {
   void enter_phase(comm::Phase phase);  ///< on the host now, on the device when it gets there
   void prefetch(const NextBatch& next);
   void reduce_and_update(const optim::StepScalars& scalars, std::size_t micro_batches);
-  StepReport report();
+  void read_reports();
 
   TrainerSpec spec_;
   backend::Backend& backend_;
@@ -126,10 +141,18 @@ class Trainer {
   optim::UpdateRule rule_;
   std::uint64_t steps_done_ = 0;
   std::map<std::size_t, std::unique_ptr<backend::Program>> programs_;  ///< by rows
-  std::set<backend::Program*> ran_;  ///< in this step: whose metrics report() takes
+  std::set<backend::Program*> ran_;  ///< in this step: whose metrics are put aside
+  /// A step whose figures are on the device.
+  struct Launched {
+    std::unique_ptr<device::Event> end;
+    backend::ReadFigures figures;
+  };
+  std::deque<Launched> launched_;
+  std::deque<StepReport> reports_;  ///< read, but not given out
   std::unique_ptr<reduce::Exchange> exchange_;
   std::unique_ptr<StepLaps> laps_;
-  std::unique_ptr<device::Repeater> repeater_;  ///< last: what it has recorded uses the others
+  std::unique_ptr<device::Repeater>
+      repeater_;  ///< of `graph`; last: what it has recorded uses the others
 };
 
 }  // namespace lockstep::train

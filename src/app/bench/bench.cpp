@@ -191,6 +191,15 @@ void report(const TrainBenchOptions& options, const Json& json) {
   if (!options.json.empty()) write_report(options.json, json_text(json, 2) + "\n");
 }
 
+void measure_in_a_row(comm::Control& control, const TrainBenchOptions& options,
+                      train::Trainer& trainer, const Synthetic& data, std::size_t ahead,
+                      Series& series) {
+  constexpr std::size_t most = 64;  // read together
+  while (series.step.size() < options.steps)
+    steps_in_a_row(control, trainer, data, options.batch, ahead,
+                   std::min(most, options.steps - series.step.size()), series);
+}
+
 int run_bench(Launch& launch, const TrainBenchOptions& options) {
   double started_s = now_s();
   launch.start();
@@ -230,7 +239,9 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
       one_step(*launch.control, *alone, data, options.batch);
   }
   Series with, without;
-  for (std::size_t i = 0; i < options.steps; ++i) {
+  const std::size_t ahead = compute.backend->device().steps_ahead();
+  if (ahead > 0 && !alone) measure_in_a_row(*launch.control, options, trainer, data, ahead, with);
+  while (with.step.size() < options.steps) {
     one_step(*launch.control, trainer, data, options.batch, &with);
     if (alone) one_step(*launch.control, *alone, data, options.batch, &without);
   }

@@ -129,4 +129,26 @@ void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& 
   series->update.push_back(slowest_ms[4]);
 }
 
+void steps_in_a_row(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
+                    std::size_t global_rows, std::size_t ahead, std::size_t steps, Series& series) {
+  const train::NextBatch same{data.batch, global_rows};
+  for (std::size_t i = 0; i <= steps; ++i) {
+    trainer.launch(data.batch, global_rows, 1e-3f, [&] { return std::optional(same); });
+    trainer.let_run(ahead);
+  }
+  std::vector<double> mine_ms;
+  for (std::size_t i = 0; i <= steps; ++i) {
+    const train::StepReport report = trainer.report();
+    train::Trainer::require_scaling(report);
+    if (i == 0) continue;
+    const observe::StepTimes& times = report.times;
+    mine_ms.insert(mine_ms.end(), {report.idle_ms.value() + times.total_ms(), times.forward_ms,
+                                   times.backward_ms, times.exposed_comm_ms, times.update_ms});
+  }
+  const std::vector<double> slowest_ms = control.max(mine_ms, "steps");
+  std::vector<double>* const columns[] = {&series.step, &series.forward, &series.backward,
+                                          &series.exposed, &series.update};
+  for (std::size_t i = 0; i < slowest_ms.size(); ++i) columns[i % 5]->push_back(slowest_ms[i]);
+}
+
 }  // namespace lockstep::app

@@ -55,4 +55,10 @@ struct Series {
 void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
               std::size_t global_rows, Series* series = nullptr);
 
+/// Runs one step that does not count, and then `steps`, as a training does on a device that runs
+/// later than the host: no wait in between, but for the step `ahead` steps before. Times are by the
+/// device's clock, from the end of the step before. Collective.
+void steps_in_a_row(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
+                    std::size_t global_rows, std::size_t ahead, std::size_t steps, Series& series);
+
 }  // namespace lockstep::app

@@ -9,6 +9,7 @@
 #include "ports/cuda/program.hpp"
 #include "ports/cuda/runtime/check.hpp"
 #include "ports/cuda/runtime/range.hpp"
+#include "ports/cuda/step_words.hpp"
 
 namespace lockstep::cuda {
 
@@ -53,6 +54,23 @@ class CudaBackend final : public backend::Backend {
                                             backend::Parameters& parameters) override {
     measure_plans(network, spec);
     return std::make_unique<CudaProgram>(network, spec, state(parameters), shares_);
+  }
+  backend::ReadFigures put_aside(std::vector<backend::Program*> ran,
+                                 const backend::Parameters& parameters) override {
+    const Range range("figures of the step");
+    const auto& of = static_cast<const CudaParameters&>(parameters);
+    std::vector<StepPlaces::Place> places;
+    const auto put = [&](DeviceMetrics* metrics) {
+      places.push_back(places_.take());
+      cuda::put_aside(metrics, of.scalars(), places.back().there, device_.compute().get());
+    };
+    for (backend::Program* program : ran) put(static_cast<CudaProgram*>(program)->metrics());
+    if (ran.empty()) put(nullptr);
+    return [this, places, has_scale = backend::has_loss_scale(of.precision())] {
+      const backend::StepFigures figures = figures_in(places, has_scale);
+      for (const StepPlaces::Place& place : places) places_.give_back(place);
+      return figures;
+    };
   }
   void judge_gradients(backend::Parameters& parameters) override {
     const Range range("search for overflows");
@@ -103,6 +121,7 @@ class CudaBackend final : public backend::Backend {
   CudaDevice device_;
   ConvPlanner planner_;
   std::optional<PlanCache> cache_;
+  StepPlaces places_;
   ProgramShares shares_;
 };
 

@@ -43,6 +43,8 @@ class CudaDevice final : public device::Device {
   device::PinnedBuffer allocate_pinned(std::size_t bytes) override;
   CudaStream& compute() override { return compute_; }
   std::optional<double> upload_rate(const device::PinnedBuffer& from) override;
+  /// One that runs, and one that waits for it: a host that is late by a step costs nothing.
+  std::size_t steps_ahead() const override { return 2; }
   std::unique_ptr<device::Timeline> make_timeline() override;
   std::unique_ptr<device::Repeater> make_repeater() override;
   const volatile std::uint64_t* progress_word() const override { return beacon_.get(); }

@@ -8,6 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/runtime/check.hpp"
 #include "ports/cuda/runtime/range.hpp"
+#include "ports/cuda/step_words.hpp"
 
 namespace lockstep::cuda {
 
@@ -124,7 +125,7 @@ backend::Metrics CudaProgram::take_metrics() {
   check_cuda(cudaMemsetAsync(metrics_.data(), 0, sizeof(sums), context_.stream()),
              "cudaMemsetAsync");
   device_.compute().synchronize();
-  return {.loss = sums.loss, .rows = sums.rows, .top1 = sums.top1, .top5 = sums.top5};
+  return metrics_of(sums);
 }
 
 void CudaProgram::copy_logits(std::span<float> logits) const {

@@ -50,6 +50,7 @@ class CudaProgram final : public backend::Program {
   const backend::Tape& forward() const override { return forward_; }
   const backend::Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
   backend::Metrics take_metrics() override;
+  DeviceMetrics* metrics() const { return context_.metrics; }
   void copy_logits(std::span<float> logits) const override;
   backend::MemoryPlan memory() const override {
     return {plan_.block, plan_.without_reuse, plan_.workspace};

@@ -2,12 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/error.hpp"
+#include "lockstep/base/clock.hpp"
+#include "lockstep/device/idle.hpp"
 #include "ports/cuda/runtime/check.hpp"
 
 namespace lockstep::comm {
@@ -15,36 +17,58 @@ namespace {
 
 constexpr std::chrono::seconds patience_with_nccl{5};
 
-}  // namespace
+/// In progress: where the user's NCCL_COMM_BLOCKING=0 overrides what we ask for.
+bool accepted(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
-ncclResult_t Connection::open(const ncclUniqueId& id, int rank, int world) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  cuda::check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
-  const std::scoped_lock lock(mutex_);
-  return ncclCommInitRankConfig(&comm_, world, id, rank, &config);
+ncclResult_t state_of(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
+  return asked == ncclSuccess ? state : asked;
 }
 
-ncclResult_t Connection::split(int colour, int key, std::shared_ptr<Connection> part) {
+}  // namespace
+
+void Connection::run_aside(std::function<ncclResult_t()> what) {
+  aside_ = true;
+  std::thread([self = shared_from_this(), what = std::move(what)] {
+    cudaSetDevice(self->device_);  // a new thread is on device 0 and would make a context there
+    const std::scoped_lock lock(self->mutex_);
+    self->aside_result_ = what();
+    self->aside_ = false;
+  }).detach();
+}
+
+void Connection::open(const ncclUniqueId& id, int rank, int world) {
+  cuda::check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
+  run_aside([this, id, rank, world] {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    return ncclCommInitRankConfig(&comm_, world, id, rank, &config);
+  });
+}
+
+void Connection::split(int colour, int key, std::shared_ptr<Connection> part) {
   part_ = std::move(part);
   part_->device_ = device_;
-  return call([&](ncclComm_t comm) {
-    // A part inherits the configuration, so it does not block either.
-    return ncclCommSplit(comm, colour, key, &part_->comm_, nullptr);
+  // A part inherits the configuration.
+  run_aside([this, colour, key] {
+    return comm_ ? ncclCommSplit(comm_, colour, key, &part_->comm_, nullptr) : ncclInvalidUsage;
   });
 }
 
 ncclResult_t Connection::call(const std::function<ncclResult_t(ncclComm_t)>& start) {
   const std::scoped_lock lock(mutex_);
-  return comm_ ? start(comm_) : ncclInvalidUsage;
+  ++calls_;
+  const ncclResult_t result = comm_ ? start(comm_) : ncclInvalidUsage;
+  ++calls_;
+  return result;
 }
 
 ncclResult_t Connection::state() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || !comm_) return ncclInProgress;
-  ncclResult_t state = ncclSuccess;
-  const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
-  return asked == ncclSuccess ? state : asked;
+  if (!lock || aside_) return ncclInProgress;
+  if (!accepted(aside_result_) || !comm_) return aside_result_;
+  return state_of(comm_);
 }
 
 ncclResult_t Connection::place(int& rank, int& world) {
@@ -54,18 +78,19 @@ ncclResult_t Connection::place(int& rank, int& world) {
   });
 }
 
-ncclResult_t Connection::begin_to_close() {
-  const std::scoped_lock lock(mutex_);
-  return comm_ ? ncclCommFinalize(comm_) : ncclSuccess;
-}
-
 void Connection::close() {
-  const std::scoped_lock lock(mutex_);
-  if (comm_) ncclCommDestroy(std::exchange(comm_, nullptr));
+  run_aside([this] {
+    if (!comm_) return ncclSuccess;
+    ncclResult_t ended = ncclCommFinalize(comm_);
+    for (device::Idle idle; ended == ncclInProgress; idle()) ended = state_of(comm_);
+    ncclCommDestroy(std::exchange(comm_, nullptr));
+    return ended;
+  });
 }
 
 void Connection::abort() {
-  cudaSetDevice(device_);  // a new thread is on device 0 and would make a context there
+  if (aside_) return;  // it holds the lock
+  cudaSetDevice(device_);
   const std::unique_lock lock(mutex_, patience_with_nccl);
   if (lock && comm_) ncclCommAbort(std::exchange(comm_, nullptr));
 }
@@ -86,12 +111,25 @@ void Connections::remove(const std::shared_ptr<Connection>& connection) {
   std::erase(open_, connection);
 }
 
-std::string Connections::error() const {
+std::string Connections::error(double deadline_s) {
+  std::uint64_t calls = 0;
+  bool in_call = false;
   for (const std::shared_ptr<Connection>& connection : all()) {
     const ncclResult_t state = connection->state();
-    if (state != ncclSuccess && state != ncclInProgress) return "NCCL: " + describe(state);
+    if (!accepted(state)) return "NCCL: " + describe(state);
+    calls += connection->calls();
+    in_call = in_call || connection->calls() % 2 == 1;
   }
-  return {};
+  if (seconds_in_call(in_call ? calls : 0) <= deadline_s) return {};
+  return fmt::format("NCCL: a call has not returned for {:.3g} s", deadline_s);
+}
+
+/// How long the same call has been seen; time in which the process was suspended does not count.
+double Connections::seconds_in_call(std::uint64_t calls) {
+  const double now = now_s(), passed_s = std::min(now - std::exchange(last_look_s_, now), 1.0);
+  const bool same = std::exchange(seen_calls_, calls) == calls && calls != 0;
+  in_call_s_ = same ? in_call_s_ + passed_s : 0;
+  return in_call_s_;
 }
 
 void Connections::abort_within_patience() const {

@@ -97,7 +97,7 @@ struct Site {
       cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
       cudaThreadExchangeStreamCaptureMode(&mode);
     };
-    spec.library_error = [all = connections] { return all->error(); };
+    spec.library_error = [all = connections, s = deadline_s] { return all->error(s); };
     spec.find_missing = [this](double waited_s) { return find_missing(waited_s); };
     spec.abort = [all = connections] { all->abort_within_patience(); };
     spec.give_up = [](const std::string& why) {
@@ -246,11 +246,12 @@ class NcclCommunicator final : public Communicator {
         control.broadcast(std::string(id.internal, sizeof id.internal), "NCCL's id");
     std::memcpy(id.internal, bytes.data(), sizeof id.internal);
     connection_ = std::make_shared<Connection>();
-    settle(connection_->open(id, rank_, world_), "the start of NCCL");
+    connection_->open(id, rank_, world_);
+    settle(ncclInProgress, "the start of NCCL");
   }
 
-  /// Waits until NCCL has finished the call: only then are its kernels in the stream, and only then
-  /// may another call follow.
+  /// Waits until NCCL has finished the call, if it has not: only then are its kernels in the
+  /// stream, and only then may another call follow.
   void settle(ncclResult_t result, std::string_view what) {
     const double start_s = now_s();
     device::Idle idle;
@@ -275,17 +276,15 @@ class NcclCommunicator final : public Communicator {
   /// others.
   void close() {
     const double start_s = now_s();
-    ncclResult_t state = connection_->begin_to_close();
+    connection_->close();
+    ncclResult_t state = connection_->state();
     for (device::Idle idle;
          state == ncclInProgress && now_s() - start_s < closing_s(site_->deadline_s); idle())
       state = connection_->state();
-    if (state == ncclSuccess) {
-      connection_->close();
-    } else {
-      Connections alone;
-      alone.add(connection_);
-      alone.abort_within_patience();
-    }
+    if (state == ncclSuccess) return;
+    Connections alone;
+    alone.add(connection_);
+    alone.abort_within_patience();
   }
 
   int rank_, world_;
@@ -312,7 +311,8 @@ std::unique_ptr<Communicator> NcclCommunicator::split(std::optional<int> colour,
   site_->network.synchronize();
   site_->rethrow();
   auto part = std::make_shared<Connection>();
-  settle(connection_->split(colour.value_or(NCCL_SPLIT_NOCOLOR), key, part), what);
+  connection_->split(colour.value_or(NCCL_SPLIT_NOCOLOR), key, part);
+  settle(ncclInProgress, what);
   if (!colour) return nullptr;
   int rank = 0, world = 1;
   const ncclResult_t asked = part->place(rank, world);

@@ -89,6 +89,13 @@ __global__ void add_kernel(const T* from, std::size_t count, bool accumulate, fl
   store(to + i, v);
 }
 
+__global__ void put_aside_kernel(DeviceMetrics* metrics, const DeviceScalars* scalars,
+                                 StepWords* there) {
+  there->scalars = *scalars;
+  there->metrics = metrics ? *metrics : DeviceMetrics{};
+  if (metrics) *metrics = {};
+}
+
 __device__ void show(std::uint64_t* place, std::uint64_t number) {
   *static_cast<volatile std::uint64_t*>(place) = number;
   __threadfence_system();
@@ -150,6 +157,11 @@ void add_gradient(const void* from, std::size_t count, Storage storage, bool acc
     launch("add_kernel", add_kernel<T>, blocks_for(count / quad), block_threads, stream,
            static_cast<const T*>(from), count, accumulate, to);
   });
+}
+
+void put_aside(DeviceMetrics* metrics, const DeviceScalars* scalars, StepWords* there,
+               cudaStream_t stream) {
+  launch("put_aside_kernel", put_aside_kernel, 1, 1, stream, metrics, scalars, there);
 }
 
 void light_beacon(const Beacon& beacon, std::uint64_t number, cudaStream_t stream) {

@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "ports/cuda/kernels/divider.cuh"
 #include "ports/cuda/kernels/vector.cuh"
 
 namespace lockstep::cuda {
@@ -9,30 +12,38 @@ __device__ float entered(std::uint8_t pixel, float scale, float shift) {
 }
 __device__ float entered(float value, float, float) { return value; }
 
-/// One thread writes four channels of one pixel.
+/// One thread writes four channels of one pixel. REQUIRES: fewer than 2^31 threads.
 template <class In, class T>
-__global__ void image_kernel(ImageInput in, T* out) {
-  const std::size_t quads = static_cast<std::size_t>(in.padded) / 4;
-  const std::size_t i = thread_index();
-  if (i >= in.count * quads) return;
-  const std::size_t pixel = i / quads;
-  const int first = static_cast<int>(i % quads) * 4;
-  const In* from = static_cast<const In*>(in.pixels) + pixel * in.channels;
+__global__ void image_kernel(ImageInput in, Divider quads, T* out) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= static_cast<unsigned>(in.count) * quads.divisor) return;
+  const unsigned pixel = quads.quotient(i);
+  const int first = static_cast<int>(i - pixel * quads.divisor) * 4;
+  const In* from = static_cast<const In*>(in.pixels) + std::size_t{pixel} * in.channels;
   float values[4] = {};
   for (int k = 0; k < 4; ++k) {
     const int c = first + k;
     if (c < in.channels)
       values[k] = entered(from[c], in.scale ? in.scale[c] : 1.f, in.shift ? in.shift[c] : 0.f);
   }
-  store(out + i * 4, values);
+  store(out + std::size_t{i} * 4, values);
 }
 
+/// More pixels than one launch can count take several.
 template <class In>
 void enter(const ImageInput& in, Storage storage, void* out, cudaStream_t stream) {
-  const unsigned blocks = blocks_for(in.count * static_cast<std::size_t>(in.padded) / 4);
+  const Divider quads(in.padded / 4);
+  const std::size_t most = (std::size_t{1} << 30) / quads.divisor;
   with_type(storage, [&]<class T>(T) {
-    launch("image_kernel", image_kernel<In, T>, blocks, block_threads, stream, in,
-           static_cast<T*>(out));
+    for (std::size_t done = 0; done < in.count; done += most) {
+      ImageInput part = in;
+      part.pixels =
+          static_cast<const In*>(in.pixels) + done * static_cast<std::size_t>(in.channels);
+      part.count = std::min(most, in.count - done);
+      launch("image_kernel", image_kernel<In, T>, blocks_for(part.count * quads.divisor),
+             block_threads, stream, part, quads,
+             static_cast<T*>(out) + done * static_cast<std::size_t>(in.padded));
+    }
   });
 }
 

@@ -192,6 +192,15 @@ void set_scalars(DeviceScalars* scalars, const optim::StepScalars& step, cudaStr
 /// Sets the scale for the next step, and clears its overflow flag.
 void set_loss_scale(DeviceScalars* scalars, const backend::LossScale& scale, cudaStream_t stream);
 
+/// What a step leaves for the host, in memory of the host that the device writes to.
+struct StepWords {
+  DeviceMetrics metrics;
+  DeviceScalars scalars;
+};
+/// Copies both to `there`, a device address, and clears the metrics. metrics: nullptr for none.
+void put_aside(DeviceMetrics* metrics, const DeviceScalars* scalars, StepWords* there,
+               cudaStream_t stream);
+
 /// A word in host memory that shows how far a stream is.
 struct Beacon {
   std::uint64_t* place = nullptr;   ///< its device address

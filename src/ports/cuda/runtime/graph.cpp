@@ -23,7 +23,7 @@ bool GraphRepeater::run(std::uint64_t key, const std::function<void()>& work) {
 }
 
 GraphRepeater::Graph GraphRepeater::record(const std::function<void()>& work) {
-  // Relaxed: NCCL puts its kernels in from a separate thread, and the loader's threads continue.
+  // Relaxed: other threads call CUDA meanwhile: the watch, the loader, NCCL.
   check_cuda(cudaStreamBeginCapture(compute_.get(), cudaStreamCaptureModeRelaxed),
              "cudaStreamBeginCapture");
   cudaGraph_t recorded = nullptr;

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/comm/activity.hpp"
+#include "train/run_loop.hpp"
+
+// How a run makes its steps: it launches each, and reads one or several together. A device that
+// runs as the host calls has each step read at once. Another one would be idle meanwhile, so its
+// steps are read only after a short time, and where the run must know them: at the end of an epoch,
+// before an audit and a checkpoint, and where it stops.
+namespace lockstep::train {
+namespace {
+
+constexpr std::size_t most_unread = 64;
+constexpr double unread_s = 0.25;  // a stop, or a log line, may be so late
+
+}  // namespace
+
+bool RunLoop::step() {
+  if (!step_ended_ms_) step_ended_ms_ = now_ms();
+  files_.check_generation();
+  launch();
+  release_ended();
+  return reads_now() && read_steps();
+}
+
+void RunLoop::launch() {
+  const std::uint64_t number = progress_.step + launched_.size() + 1;
+  const std::uint64_t index = progress_.batch + launched_.size();
+  comm::activity::begin_step(number);
+  LaunchedStep step;
+  step.began_s = now_s();
+  step.global_rows = data_.global_rows(index);
+  step.lr = optim::learning_rate(schedule_, progress_.epoch * steps_per_epoch_ + index);
+  const double mark_ms = now_ms();
+  const data::Batch batch = data_.next(index);
+  step.data_ms = now_ms() - mark_ms;
+  step.batch = batch;
+  for (std::string& row : data_.bad_rows(batch)) bad_rows_.push_back(std::move(row));
+  communicator_.begin_step(number);
+  trainer_.launch(batch, step.global_rows, step.lr, [&] { return data_.look_ahead(index + 1); });
+  launched_.push_back(std::move(step));
+}
+
+/// The batches of the steps that have ended.
+void RunLoop::release_ended() {
+  const std::size_t ahead = backend_.device().steps_ahead();
+  trainer_.let_run(ahead);
+  for (std::size_t i = 0; i + ahead < launched_.size(); ++i)
+    if (const auto batch = std::exchange(launched_[i].batch, std::nullopt)) data_.release(*batch);
+}
+
+/// The same answer on all ranks.
+bool RunLoop::reads_now() const {
+  const std::uint64_t step = progress_.step + launched_.size();
+  return launched_.size() >= read_after_ ||
+         progress_.batch + launched_.size() >= steps_per_epoch_ ||
+         due(step, config_.audit.every_steps) || due(step, config_.checkpoint.every_steps) ||
+         stop_policy_.ends_after(step);
+}
+
+/// Waits for all launched steps. True if the ranks agreed to stop after them.
+bool RunLoop::read_steps() {
+  std::vector<StepReport> reports;
+  for (std::size_t i = 0; i < launched_.size(); ++i) reports.push_back(trainer_.report());
+  for (LaunchedStep& step : launched_)
+    if (const auto batch = std::exchange(step.batch, std::nullopt)) data_.release(*batch);
+  const std::vector<LaunchedStep> steps = std::exchange(launched_, {});
+  const std::vector<std::string> bad_rows = std::exchange(bad_rows_, {});
+
+  const double mark_ms = now_ms();
+  const Agreed agreed = add_up(reports, bad_rows.size());
+  reports.back().times.exposed_comm_ms += now_ms() - mark_ms;
+  const double seconds = now_s() - steps.front().began_s;
+  stop_policy_.add_step(seconds);
+  save_by_time_ = agreed.save;
+  read_after_ = agreed.read_after;
+  if (agreed.bad_rows) note_bad_rows(bad_rows);
+  add_wall_times(steps, reports);
+
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    check(agreed.steps[i].rows == static_cast<double>(steps[i].global_rows),
+          "a step has lost rows");
+    Trainer::require_scaling(reports[i]);
+    advance(agreed.steps[i], reports[i].skipped());
+    record_step(reports[i], agreed.steps[i], steps[i].lr);
+    if (is_root() && statistics_.steps == 2) judge_launcher(seconds);
+    rank_times_.add(reports[i].times, control_);
+  }
+  if (due(progress_.step, config_.audit.every_steps)) audit();
+  return agreed.stop || stop_policy_.ends_after(progress_.step);
+}
+
+/// One small exchange serves the metrics and the decisions to stop and to write a checkpoint, which
+/// all ranks must make after the same step.
+RunLoop::Agreed RunLoop::add_up(const std::vector<StepReport>& mine, std::size_t bad_rows) {
+  comm::activity::enter(comm::Phase::end_of_step);
+  std::vector<double> values;
+  for (const StepReport& report : mine)
+    values.insert(values.end(), {report.metrics.loss, static_cast<double>(report.metrics.rows),
+                                 static_cast<double>(report.metrics.top1)});
+  values.insert(values.end(), {wants_stop() ? 1.0 : 0.0, static_cast<double>(bad_rows),
+                               is_root() && save_clock_.due(now_s()) ? 1.0 : 0.0,
+                               is_root() ? static_cast<double>(steps_to_read()) : 0.0});
+  const std::vector<double> sums = control_.sum(values, "step");
+  Agreed agreed;
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    agreed.steps.push_back({.loss = sums[3 * i], .rows = sums[3 * i + 1], .top1 = sums[3 * i + 2]});
+  const auto decisions = sums.end() - 4;
+  agreed.stop = decisions[0] > 0;
+  agreed.bad_rows = decisions[1] > 0;
+  agreed.save = decisions[2] > 0;
+  agreed.read_after = static_cast<std::size_t>(decisions[3]);
+  return agreed;
+}
+
+/// Rank 0's proposal: as many steps as end in a short time.
+std::size_t RunLoop::steps_to_read() const {
+  const std::optional<double> step_s = statistics_.usual_step_s();
+  if (backend_.device().steps_ahead() == 0 || !step_s) return 1;
+  return static_cast<std::size_t>(
+      std::clamp(unread_s / *step_s, 1.0, static_cast<double>(most_unread)));
+}
+
+/// A step goes from the end of the one before it to its own end, by the device's clock, where the
+/// host has not read in between; the first one by what the host's clock leaves to it.
+void RunLoop::add_wall_times(const std::vector<LaunchedStep>& steps,
+                             std::vector<StepReport>& reports) {
+  const double now = now_ms();
+  double left_ms = now - *step_ended_ms_;
+  step_ended_ms_ = now;
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    observe::StepTimes& times = reports[i].times;
+    times.data_ms = steps[i].data_ms;
+    if (reports[i].idle_ms) {
+      // While the device was busy, a wait for the loader cost nothing.
+      times.data_ms = std::min(times.data_ms, *reports[i].idle_ms);
+      times.other_ms = *reports[i].idle_ms - times.data_ms;
+    }
+    left_ms -= times.total_ms();
+  }
+  reports.front().times.other_ms = std::max(0.0, left_ms);
+}
+
+}  // namespace lockstep::train
