@@ -114,8 +114,9 @@ void log_run(const RunSpec& spec, const backend::Backend& backend, int world, co
   const backend::MemoryPlan memory = trainer.memory();
   const int columns = log::columns();
   log::info(observe::summarise(config, columns > 0 ? static_cast<std::size_t>(columns) : 100));
-  log::info(fmt::format("training on {} rows of {} x {} pixels in {} classes, validating on {}",
-                        input.rows, input.height, input.width, input.classes.size(),
+  log::info(fmt::format("training on {} of {} x {} pixels in {}, validating on {}",
+                        counted(input.rows, "row"), input.height, input.width,
+                        counted(input.classes.size(), "class"),
                         validation ? std::to_string(validation->info().rows) : "none"));
   log::info(fmt::format("{}: {} parameters, {}; {}, each on {}", config.model,
                         learned_numbers(trainer.network()), to_string(config.precision),

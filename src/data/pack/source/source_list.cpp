@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -20,6 +21,12 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
+/// A path may have any other byte, in any encoding.
+bool is_text(std::string_view line) {
+  return std::none_of(line.begin(), line.end(),
+                      [](char c) { return (c >= '\0' && c < ' ' && c != '\t') || c == '\x7F'; });
+}
+
 }  // namespace
 
 void index_list(const fs::path& list, const fs::path& root, Part part, IndexWriter& index) {
@@ -32,15 +39,22 @@ void index_list(const fs::path& list, const fs::path& root, Part part, IndexWrit
   for (std::string text; std::getline(lines, text);) {
     ++number;
     if (text.ends_with('\r')) text.pop_back();
+    require(is_text(text), fmt::format("{}, line {}: is not text; a list has a path and a label in "
+                                       "each line",
+                                       list.string(), number));
     const std::string_view line = trimmed(text);
     if (line.empty() || line.starts_with('#')) continue;
     // If the line has a tab, the path and the label may contain spaces.
     const bool tab = line.find('\t') != line.npos;
     const std::size_t at = line.find_last_of(tab ? "\t" : " ");
-    require(line.find('\0') == line.npos && at != line.npos,
-            fmt::format("{}, line {}: expected a path and a label, found \"{}\"", list.string(),
-                        number, line.substr(0, 200)));
-    index.add(part, trimmed(line.substr(0, at)), trimmed(line.substr(at)), number);
+    const auto refuse = [&](const char* why) {
+      throw InputError(fmt::format("{}, line {}: expected a path and a label, found \"{}\"{}",
+                                   list.string(), number, line.substr(0, 200), why));
+    };
+    if (at == line.npos) refuse("");
+    const std::string_view path = trimmed(line.substr(0, at)), label = trimmed(line.substr(at));
+    if (named_as_image(label) && !named_as_image(path)) refuse("; the label comes last");
+    index.add(part, path, label, number);
     ++images;
   }
   require(lines.eof(), fmt::format("{}: cannot be read after line {}", list.string(), number));
