@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -22,9 +23,19 @@ std::string_view trimmed(std::string_view text) {
 }
 
 /// A path may have any other byte, in any encoding.
-bool is_text(std::string_view line) {
-  return std::none_of(line.begin(), line.end(),
-                      [](char c) { return (c >= '\0' && c < ' ' && c != '\t') || c == '\x7F'; });
+bool is_text(std::string_view some) {
+  return std::none_of(some.begin(), some.end(), [](char c) {
+    return (c >= '\0' && c < ' ' && c != '\t' && c != '\r' && c != '\n') || c == '\x7F';
+  });
+}
+
+/// A PNG's first line, say, looks like text.
+bool begins_as_text(const fs::path& list) {
+  if (!fs::is_regular_file(list)) return true;  // a pipe is read once
+  std::array<char, 512> first{};
+  std::ifstream file(list);
+  file.read(first.data(), first.size());
+  return is_text({first.data(), static_cast<std::size_t>(file.gcount())});
 }
 
 }  // namespace
@@ -33,15 +44,15 @@ void index_list(const fs::path& list, const fs::path& root, Part part, IndexWrit
   require_folder(root);
   std::ifstream lines(list);
   require(lines.good(), fmt::format("{}: {}", list.string(), std::strerror(errno)));
+  const std::string not_text = "is not text; a list has a path and a label in each line";
+  require(begins_as_text(list), fmt::format("{}: {}", list.string(), not_text));
   index.labels_are_given();
   index.set_list(list);
   std::size_t number = 0, images = 0;
   for (std::string text; std::getline(lines, text);) {
     ++number;
     if (text.ends_with('\r')) text.pop_back();
-    require(is_text(text), fmt::format("{}, line {}: is not text; a list has a path and a label in "
-                                       "each line",
-                                       list.string(), number));
+    require(is_text(text), fmt::format("{}, line {}: {}", list.string(), number, not_text));
     const std::string_view line = trimmed(text);
     if (line.empty() || line.starts_with('#')) continue;
     // If the line has a tab, the path and the label may contain spaces.
