@@ -8,6 +8,7 @@
 #include "app/cli/reading.hpp"
 #include "app/commands.hpp"
 #include "app/start/quiet_end.hpp"
+#include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
@@ -83,8 +84,10 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
 
 Json checkpoint_as_json(const std::filesystem::path& path) {
   const model::CheckpointHeader header = model::read_header(path);
-  const model::Model model = model::load(path, train::describe_by_config);
-  const data::DataSetInfo& input = model.about.input;
+  const model::Description about = backend::is_rehearsal(header.backend)
+                                       ? model::describe(path, train::describe_by_config)
+                                       : model::load(path, train::describe_by_config).about;
+  const data::DataSetInfo& input = about.input;
   Json tensors = Json::array();
   std::size_t numbers = 0;
   for (const model::TensorEntry& tensor : model::list_tensors(path)) {
@@ -106,13 +109,13 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
           {"steps_in_epoch", at.batch},
           {"best", best},
           {"format", header.format},
-          {"network", model.about.network.name},
-          {"nodes", model.about.network.nodes.size()},
+          {"network", about.network.name},
+          {"nodes", about.network.nodes.size()},
           {"input", {input.height, input.width, input.channels}},
           {"mean", input.mean},
           {"stddev", input.stddev},
-          {"fit", choice_name(model.about.preparation.fit)},
-          {"short_side", model.about.preparation.short_side},
+          {"fit", choice_name(about.preparation.fit)},
+          {"short_side", about.preparation.short_side},
           {"classes", input.classes},
           {"world", header.world},
           {"backend", header.backend},

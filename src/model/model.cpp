@@ -75,9 +75,6 @@ nn::Network read_network(const CheckpointHeader& header, const std::filesystem::
 
 Description describe(const std::filesystem::path& path, const DescribeOld& describe_old) {
   CheckpointHeader header = read_header(path);
-  require(!backend::is_rehearsal(header.backend),
-          fmt::format("{}: a rehearsal wrote it (--backend clock): it holds no trained weights",
-                      path.string()));
   Description about;
   if (header.explains_itself()) {
     about.network = read_network(header, path);
@@ -95,6 +92,9 @@ Description describe(const std::filesystem::path& path, const DescribeOld& descr
 }
 
 Model load(const std::filesystem::path& path, const DescribeOld& describe_old, backend::Part part) {
+  require(!backend::is_rehearsal(read_header(path).backend),
+          fmt::format("{}: a rehearsal wrote it (--backend clock): it holds no trained weights",
+                      path.string()));
   Model model{describe(path, describe_old), {}};
   PlainWeights weights(model.about.network);
   if (part == backend::Part::average)

@@ -7,7 +7,7 @@
 # apart: crowd
 source "$(dirname "$0")/../support/jobs.bash"
 job_cluster 13
-short=(--liveness.timeout-s 5 --checkpoint.every-steps 20)
+short=("${pace[@]/20/50}" --liveness.timeout-s 5 --checkpoint.every-steps 20)
 cat >noted <<'END'
 #!/bin/bash
 "$REAL" "$@"
@@ -37,7 +37,7 @@ srun_names_it() {
   took=$(awk -v struck="$struck" '$3 > last { last = $3 } END { printf "%.1f", last - struck }' "$run.ends")
   said="after $took s: $(cat "$run.ends") $(tr '\r' '\n' <"$run.out" | grep -av '^epoch')"
   echo "| network cut between two nodes, srun --mpi=$mpi | neither is rank 0's (timeout 5 s) | $took | $(
-    grep -ao 'error: .*' "$run.out" | head -n 1) | 4 |"
+    grep -ao 'error: .*' "$run.out" | head -n 1) | $(cut -d' ' -f2 "$run.ends" | sort -u | xargs) |"
   all_ended && ! grep -qv '^[012] 4 ' "$run.ends" && awk "BEGIN { exit !($took < 20) }" &&
     says "error: the network between $two \(rank 1\) and $three \(rank 2\) is broken"
   verdict $? "srun --mpi=$mpi: when the network between two other nodes than rank 0's is cut, all ranks end in time with status 4, and the link is named"

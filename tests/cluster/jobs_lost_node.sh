@@ -9,7 +9,7 @@ job_cluster 5
 # The slow network keeps it from ending before its node is lost.
 mini shape "$node2" delay=30ms
 RANKS=2 submit lost --exclude="$node4,$node5" --gpus-per-node=2 "$jobs/resilient.sbatch" \
-  "${train[@]/24/25}" --epochs 60 --checkpoint.every-steps 20 --liveness.timeout-s 5
+  "${train[@]/24/25}" "${pace[@]}" --epochs 60 --checkpoint.every-steps 20 --liveness.timeout-s 5
 lost=$id
 
 # Two jobs on one of the other nodes, which is then set to DOWN: one of them may start again on the

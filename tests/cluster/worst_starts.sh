@@ -86,7 +86,7 @@ frozen_disk() {
   begin() {
     mpi=$1 two "$2" "$3" bash -c '((SLURM_PROCID == 0)) || exec 2>"$MPI.err"
       "$@"; status=$?; ((SLURM_PROCID == 0)) || echo $status >"$MPI.end"' - \
-      "$LOCKSTEP" train "${train[@]}" --epochs 100000 --checkpoint.every-epochs 0 --checkpoint.every-steps 20 \
+      "$LOCKSTEP" train "${train[@]}" "${pace[@]}" --epochs 100000 --checkpoint.every-epochs 0 --checkpoint.every-steps 20 \
       --comm.deadline-s 6 --out "frozen/$1" >"$1.log" 2>&1 &
   }
   MPI=pmix begin pmix "$node9" "$node10"
@@ -99,10 +99,13 @@ frozen_disk() {
     ended_by_it() { grep -qaE 'task 1: (Exited|Killed)' "$mpi.log" || [[ -s $mpi.end ]]; }
     within 40 ended_by_it
     took=$(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $began }")
-    said="after $took s: status $(cat "$mpi.end" 2>/dev/null) $(cat "$mpi.err" "$mpi.log" | tr '\r' '\n' | grep -av '^epoch')"
-    echo "| file system frozen under the run, srun --mpi=$mpi | fsfreeze -f (deadline 6 s) | $took | $(first_error) | 4 |"
+    # Under PMIx, srun learns of the end first, and may kill rank 1 before it has ended itself.
+    local ending=$(cat "$mpi.end" 2>/dev/null)
+    [[ $ending || $mpi == none ]] || ending=$(grep -aoE 'task 1: Killed' "$mpi.log")
+    said="after $took s: status $ending $(cat "$mpi.err" "$mpi.log" | tr '\r' '\n' | grep -av '^epoch')"
+    echo "| file system frozen under the run, srun --mpi=$mpi | fsfreeze -f (deadline 6 s) | $took | $(first_error) | $ending |"
     says 'error: .*rank 0( on [^ ]*)? did not (arrive|answer) within 6 s; the others wait for rank 0 on .*for [0-9]+ s\): does the file system of the run answer\?' &&
-      says 'with errorcode 4|status 4' && seconds_at_most 30
+      says 'with errorcode 4|status (4|task 1: Killed) ' && seconds_at_most 30
     verdict $? "srun --mpi=$mpi: $law"
   done
   fsfreeze -u frozen
@@ -137,7 +140,7 @@ END
 
 step_daemon() {
   submit daemon --nodes=2 --ntasks-per-node=2 --cpus-per-task=1 --gpus-per-node=0 --mem=1000 \
-    --nodelist="$node7,$node8" "$jobs/multi-node.sbatch" "${train[@]}" --checkpoint.every-steps 20 --epochs 60
+    --nodelist="$node7,$node8" "$jobs/multi-node.sbatch" "${train[@]}" "${pace[@]}" --checkpoint.every-steps 20 --epochs 60
   local job=$id pid
   within 120 has_checkpoint daemon
   for pid in $(pgrep -f 'lockstep train .*--out daemon'); do

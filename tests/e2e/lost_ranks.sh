@@ -120,7 +120,7 @@ done
 
 # mpirun waits this many seconds before it passes SIGTERM on, and again before it kills. It ends
 # with its own status.
-launch=(--mca odls_base_sigkill_timeout 2)
+launch=(--mca odls_base_sigkill_timeout 4)
 begin 2 all "${long[@]}"
 kill -TERM $mpirun
 finish all

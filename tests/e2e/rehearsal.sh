@@ -31,6 +31,10 @@ run "$LOCKSTEP" eval r/checkpoints/best.h5 --data small/val
 ((status == 2)) && says 'best.h5: a rehearsal wrote it \(--backend clock\): it holds no trained weights'
 verdict $? 'its checkpoint is not a model'
 
+run "$LOCKSTEP" info r/checkpoints/best.h5
+((status == 0)) && says 'on clock: a rehearsal that waits'
+verdict $? 'info shows what it is'
+
 run "${train[@]}" --epochs 3 --out other --resume r/checkpoints/best.h5
 ((status == 2)) && says 'best.h5: a rehearsal wrote it .*only a run of the same kind can resume'
 verdict $? 'no training resumes from a rehearsal'
