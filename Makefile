@@ -377,6 +377,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,\
               $(filter-out %/driver.cpp,$(wildcard tests/fuzz/*.cpp)))
 FUZZED   := $(filter-out src/data/pack/pack% %/loader.cpp %/replacement.cpp %/shapes.cpp,\
             $(call found,src/base src/data,*.cpp)) $(wildcard src/config/*.cpp src/nn/*.cpp) \
+            $(addprefix src/backend/,precision.cpp recompute.cpp winograd.cpp) \
             $(addprefix src/model/,checkpoint.cpp model.cpp network_text.cpp seal.cpp)
 .PHONY: fuzz
 fuzz:  ## fuzz the code that reads files, with sanitizers (SECONDS=5 for each target, TARGETS=)

@@ -12,6 +12,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/agreement.hpp"
@@ -136,7 +137,7 @@ std::string usual_mistake(const train::Evaluation& result, std::size_t label,
     const std::uint64_t count = result.confusion[label * classes.size() + c];
     if (c != label && count > most) worst = c, most = count;
   }
-  return most == 0 ? "" : fmt::format("  {} times taken for {}", most, classes[worst]);
+  return most == 0 ? "" : fmt::format("  {} taken for {}", counted(most, "time"), classes[worst]);
 }
 
 void print(const train::Evaluation& result, const std::vector<std::string>& classes,

@@ -7,6 +7,7 @@
 #include "app/cli/key_option.hpp"
 #include "app/cli/reading.hpp"
 #include "app/commands.hpp"
+#include "app/start/quiet_end.hpp"
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
@@ -250,13 +251,13 @@ std::string one_line(std::string name) {
 }
 
 std::string shards_as_text(const Json& set) {
-  std::string text = fmt::format("{} {}: {} rows of {}, {} channels, in {} file(s)\n",
-                                 set["kind"].get<std::string>(), set["path"].get<std::string>(),
-                                 set["rows"].dump(), form_as_text(set), set["channels"].dump(),
-                                 set["files"].size());
+  std::string text =
+      fmt::format("{} {}: {} of {}, {}, in {}\n", set["kind"].get<std::string>(),
+                  set["path"].get<std::string>(), counted(set["rows"], "row"), form_as_text(set),
+                  counted(set["channels"], "channel"), counted(set["files"].size(), "file"));
   text += fmt::format("mean {}, deviation {}\n", numbers(set["mean"]), numbers(set["stddev"]));
   text += reading_as_text(set["reading"]);
-  text += fmt::format("{} classes:", set["classes"].size());
+  text += counted(set["classes"].size(), "class") + ":";
   for (const Json& one : set["classes"])
     text +=
         fmt::format("\n  {:>8}  {}", one["rows"].dump(), one_line(one["name"].get<std::string>()));
@@ -276,10 +277,10 @@ std::string checkpoint_as_text(const Json& checkpoint) {
   const Json& input = checkpoint["input"];
   text += fmt::format("\nformat {}; network {} of {} nodes", checkpoint["format"].dump(),
                       checkpoint["network"].get<std::string>(), checkpoint["nodes"].dump());
-  text += fmt::format(
-      "\n{} tensors, weights and statistics of {} numbers; input {} x {} x {}; {} classes\n",
-      checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(), input[1].dump(),
-      input[2].dump(), checkpoint["classes"].size());
+  text +=
+      fmt::format("\n{} tensors, weights and statistics of {} numbers; input {} x {} x {}; {}\n",
+                  checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(),
+                  input[1].dump(), input[2].dump(), counted(checkpoint["classes"].size(), "class"));
   text +=
       fmt::format("written by {} rank(s) on {}, by build {}\n\n{}", checkpoint["world"].dump(),
                   checkpoint["backend"].get<std::string>(), checkpoint["build"].get<std::string>(),
@@ -345,8 +346,7 @@ Command add_info(Arguments root) {
     if (key.for_external) add_key(app, key, options->config);
   app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch& launch) {
-            launch.all_ranks_alike = false;
-            if (rank_by_environment().rank > 0) return 0;  // only rank 0 prints
+            if (leave_to_rank_0(launch)) return 0;
             const Json found = describe(options->path, train::external_spec(options->config));
             std::string text = options->json ? json_text(found, 2) : as_text(found);
             while (text.ends_with('\n')) text.pop_back();

@@ -34,6 +34,7 @@ int run(Launch& launch, const Command& command) {
   try {
     const int status = command.run(launch);
     if (status == status_stopped) end_ranks(launch, status);
+    release_ranks(launch, status);
     return status;
   } catch (const cluster::LaunchError& error) {
     const bool said_by_rank_0 = likely_rank(launch) > 0;

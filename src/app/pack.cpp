@@ -207,12 +207,13 @@ void summarise(const PackOptions& options, const data::DataSetInfo& info, const 
   const std::string form =
       options.spec.jpeg ? std::string("JPEGs")
                         : fmt::format("{} x {} x {}", info.height, info.width, info.channels);
-  log::info(fmt::format("packed {} images of {} classes as {}, {}, in {} ({:.0f} images/s)", rows,
-                        info.classes.size(), form, human_bytes(static_cast<double>(all.bytes)),
-                        human_seconds(seconds), static_cast<double>(rows_now) / seconds));
+  log::info(fmt::format("packed {} of {} as {}, {}, in {} ({:.0f} images/s)",
+                        counted(rows, "image"), counted(info.classes.size(), "class"), form,
+                        human_bytes(static_cast<double>(all.bytes)), human_seconds(seconds),
+                        static_cast<double>(rows_now) / seconds));
   const auto part = [&](const char* name, std::size_t part_rows, std::size_t shards) {
-    log::info(fmt::format("  {}: {} rows in {} shard{}", (options.out / name).string(), part_rows,
-                          shards, shards == 1 ? "" : "s"));
+    log::info(fmt::format("  {}: {} in {}", (options.out / name).string(),
+                          counted(part_rows, "row"), counted(shards, "shard")));
   };
   part("train", all.training_rows, training_shards);
   if (all.validation_rows > 0) part("val", all.validation_rows, plan.size() - training_shards);
@@ -311,8 +312,8 @@ class PackJob {
       }
     }
     if (finished > 0)
-      log::info(fmt::format("resuming an interrupted pack: {} of {} shards are finished", finished,
-                            plan_.size()));
+      log::info(fmt::format("resuming an interrupted pack: {} of {} finished", finished,
+                            counted(plan_.size(), "shard")));
     packer_.emplace(*source_, options_.spec, info_, partial_, std::move(own));
     return rows;
   }
@@ -329,10 +330,9 @@ class PackJob {
       write_all(control_, *packer_, before, source_->rows());
     } catch (const InputError&) {
       if (first() && folder_->finished_shards() > 0)
-        log::info(
-            fmt::format("{} of {} shards are finished and stay in {}: run the same command again "
-                        "for the others",
-                        folder_->finished_shards(), plan_.size(), partial_.string()));
+        log::info(fmt::format(
+            "{} of {} finished, kept in {}: run the same command again for the others",
+            folder_->finished_shards(), counted(plan_.size(), "shard"), partial_.string()));
       throw;
     }
   }
@@ -361,9 +361,9 @@ class PackJob {
     const std::vector<std::string> lost = lost_classes(*source_, plan_, skipped);
     if (!lost.empty())
       log::warn(
-          fmt::format("{} of {} classes lost all of their training images, nothing is left to "
-                      "learn them from: {}",
-                      lost.size(), info_.classes.size(), first_of(lost)));
+          fmt::format("{} of {} lost all of their training images, nothing is left to learn them "
+                      "from: {}",
+                      lost.size(), counted(info_.classes.size(), "class"), first_of(lost)));
   }
 
   PackOptions& options_;

@@ -6,6 +6,7 @@
 #include "app/cli/count_option.hpp"
 #include "app/commands.hpp"
 #include "app/start/check_nodes.hpp"
+#include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
@@ -156,8 +157,7 @@ void print_steps(const backend::PreflightSpec& spec, const backend::PreflightRep
 }
 
 int run_preflight(Launch& launch, const PreflightOptions& options) {
-  launch.all_ranks_alike = false;
-  if (rank_by_environment().rank > 0) return status_done;  // rank 0 answers for all
+  if (leave_to_rank_0(launch)) return status_done;
   const backend::PreflightSpec spec = spec_of(options);
   const backend::PreflightReport report = backend::preflight(spec);
   log::info(fmt::format("{} in {}, {} rows a micro-batch, on {}{}", spec.network.name,

@@ -8,9 +8,11 @@
 #include "app/cli/table.hpp"
 #include "app/commands.hpp"
 #include "app/node_paths.hpp"
+#include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -185,15 +187,16 @@ void report(const Json& json, bool buckets) {
                         json["points"][0]["images_per_s_and_rank"].get<double>()));
   if (!buckets) return;
   const Json& last = json["points"].back();
-  log::info(fmt::format("buckets on {} ranks, ms from the step's start:", last["ranks"].dump()));
+  log::info(
+      fmt::format("buckets on {}, ms from the step's start:", counted(last["ranks"], "rank")));
   for (const Json& one : last["buckets"])
     log::info(fmt::format("  {:>9}: full at {:.2f}, sent from {:.2f}, summed at {:.2f}",
                           human_bytes(one["bytes"].get<double>()), one["ready_ms"].get<double>(),
                           one["start_ms"].get<double>(), one["end_ms"].get<double>()));
 }
 
-int run(const SimulateOptions& options) {
-  if (rank_by_environment().rank > 0) return status_done;  // rank 0 answers for all
+int run(Launch& launch, const SimulateOptions& options) {
+  if (leave_to_rank_0(launch)) return status_done;
   require(options.batch == 0 || options.batch_per_rank == 0,
           "give one of --batch and --batch-per-rank");
   const Simulation all = simulation_of(options);
@@ -245,7 +248,7 @@ Command add_simulate(Arguments root) {
       .called("FILE");
   app.add_flag("--buckets", options->buckets, "list the buckets of the last line's step");
   app.add("--json", options->json, "write all of it to this file").called("FILE");
-  return {app, [options](Launch&) { return run(*options); }};
+  return {app, [options](Launch& launch) { return run(launch, *options); }};
 }
 
 }  // namespace lockstep::app

@@ -9,8 +9,10 @@
 #include "app/commands.hpp"
 #include "app/start/binding.hpp"
 #include "app/start/placement.hpp"
+#include "app/start/quiet_end.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/cluster/bind.hpp"
@@ -98,8 +100,7 @@ std::string compute_cell(const RankBinding& rank) {
     for (int cpu : cluster::parse_cpus(thread)) all.push_back(cpu);
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
-  const std::size_t threads = rank.compute.size();
-  return fmt::format("{} ({} thread{})", to_string(all), threads, threads == 1 ? "" : "s");
+  return fmt::format("{} ({})", to_string(all), counted(rank.compute.size(), "thread"));
 }
 
 std::string verdict(const RankBinding& rank) {
@@ -166,7 +167,7 @@ std::string text_of(const std::vector<RankBinding>& ranks) {
   }
   std::string text;
   if (ranks.front().ok)
-    text = fmt::format("{} rank{}, identified by: {}\n", ranks.size(), ranks.size() == 1 ? "" : "s",
+    text = fmt::format("{}, identified by: {}\n", counted(ranks.size(), "rank"),
                        ranks.front().authority);
   drop_empty_columns(rows);
   text += table(rows);
@@ -213,11 +214,13 @@ int show_plan(const TopoOptions& options) {
     cluster::Plan plan =
         cluster::plan_binding(machine, cluster::request_among(local, rank, options.threads));
     if (gpu_each && local.size() < machine.gpus.size())
-      plan.remarks.push_back(fmt::format("{} ranks but {} GPUs: {} stay idle", count,
-                                         machine.gpus.size(), machine.gpus.size() - local.size()));
+      plan.remarks.push_back(fmt::format("{} but {}: {} stay idle", counted(local.size(), "rank"),
+                                         counted(machine.gpus.size(), "GPU"),
+                                         machine.gpus.size() - local.size()));
     if (!machine.gpus.empty() && !gpu_each)
-      plan.remarks.push_back(
-          fmt::format("{} ranks but {} GPUs: planned as CPU ranks", count, machine.gpus.size()));
+      plan.remarks.push_back(fmt::format("{} but {}: planned as CPU ranks",
+                                         counted(local.size(), "rank"),
+                                         counted(machine.gpus.size(), "GPU")));
     ranks.push_back(observe::rank_binding(plan, info));
   }
   print(options, machine, ranks, {});
@@ -272,8 +275,7 @@ Command add_topo(Arguments root) {
             require(only_plan || !options->hide_cpus,
                     "--hide-cpus is for a plan: give --hwloc FILE.xml or --ranks-per-node N, too");
             if (!only_plan) return bind_and_verify(*options, launch);
-            launch.all_ranks_alike = false;
-            return rank_by_environment().rank > 0 ? 0 : show_plan(*options);
+            return leave_to_rank_0(launch) ? 0 : show_plan(*options);
           }};
 }
 

@@ -28,4 +28,8 @@ std::string join(std::span<const double> list, std::string_view between) {
   return fmt::format("{}", fmt::join(list, between));
 }
 
+std::string counted(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : noun.ends_with('s') ? "es" : "s");
+}
+
 }  // namespace lockstep

@@ -42,6 +42,14 @@ void write_all(int file, std::string_view text) {
   }
 }
 
+/// A name in a message may have any bytes; control characters would move the cursor.
+std::string printable(std::string_view line) {
+  std::string text(line);
+  for (char& c : text)
+    if ((c >= '\0' && c < ' ' && c != '\n' && c != '\t') || c == '\x7F') c = '?';
+  return text;
+}
+
 void say(int file, std::string_view kind, std::string_view line) {
   ProgressLine& bar = progress_line();
   const std::lock_guard lock(bar.mutex);
@@ -49,7 +57,7 @@ void say(int file, std::string_view kind, std::string_view line) {
   bar.drawn = false;
   const int world = g_world;
   const std::string who = !kind.empty() && world > 1 ? fmt::format("rank {}: ", rank()) : "";
-  write_all(file, fmt::format("{}{}{}\n", who, kind, line));
+  write_all(file, fmt::format("{}{}{}\n", who, kind, printable(line)));
 }
 
 // Open MPI gives each rank a pseudo-terminal as stdout, even when mpirun's own output goes to a

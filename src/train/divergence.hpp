@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,11 @@ class Divergence : public InputError {
 /// Throws Divergence when `condition` does not hold.
 inline void require_converging(bool condition, std::string_view what) {
   if (!condition) throw Divergence(std::string(what));
+}
+
+/// What a loss is that is not finite.
+inline const char* strange_loss(double loss) {
+  return std::isnan(loss) ? "not a number" : "infinite";
 }
 
 }  // namespace lockstep::train

@@ -105,6 +105,13 @@ std::string describe_ranks(int world, const comm::Nodes& nodes) {
                      nodes.count() == 1 ? "one node" : fmt::format("{} nodes", nodes.count()));
 }
 
+std::string describe_dropped(std::uint64_t rows) {
+  if (rows == 0) return "";
+  return fmt::format(", its last {} dropped (--data.keep-last keeps {})",
+                     rows == 1 ? "row is" : fmt::format("{} rows are", rows),
+                     rows == 1 ? "it" : "them");
+}
+
 /// Logs what is about to be trained, on what and how: it fits on a screen.
 void log_run(const RunSpec& spec, const backend::Backend& backend, int world, const RunData& data,
              const Trainer& trainer) {
@@ -114,20 +121,17 @@ void log_run(const RunSpec& spec, const backend::Backend& backend, int world, co
   const backend::MemoryPlan memory = trainer.memory();
   const int columns = log::columns();
   log::info(observe::summarise(config, columns > 0 ? static_cast<std::size_t>(columns) : 100));
-  log::info(fmt::format("training on {} rows of {} x {} pixels in {} classes, validating on {}",
-                        input.rows, input.height, input.width, input.classes.size(),
+  log::info(fmt::format("training on {} of {} x {} pixels in {}, validating on {}",
+                        counted(input.rows, "row"), input.height, input.width,
+                        counted(input.classes.size(), "class"),
                         validation ? std::to_string(validation->info().rows) : "none"));
   log::info(fmt::format("{}: {} parameters, {}; {}, each on {}", config.model,
                         learned_numbers(trainer.network()), to_string(config.precision),
                         describe_ranks(world, spec.nodes), backend.description()));
-  log::info(
-      fmt::format("batch {} = {} rank(s) x {}; {} steps an epoch{}", config.batch, world,
-                  describe_micro_batches(config.batch, world, trainer.program_spec().batch),
-                  data.steps_per_epoch(),
-                  data.dropped_rows() > 0
-                      ? fmt::format(", its last {} rows are dropped (--data.keep-last keeps them)",
-                                    data.dropped_rows())
-                      : ""));
+  log::info(fmt::format("batch {} = {} rank(s) x {}; {} an epoch{}", config.batch, world,
+                        describe_micro_batches(config.batch, world, trainer.program_spec().batch),
+                        counted(data.steps_per_epoch(), "step"),
+                        describe_dropped(data.dropped_rows())));
   log::info(fmt::format("memory of a rank's step: {} ({} without reuse); gradients in {} bucket(s)",
                         human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse)),

@@ -18,12 +18,15 @@ Outcome RunLoop::stop() {
   const std::filesystem::path checkpoint = files_.checkpoints().path_of(progress_.step);
   save(checkpoint);
   const bool time_is_up = stop_policy_.time_is_up(now_s());
+  const bool planned = stop_policy_.ends_after(progress_.step);
   log::info(fmt::format("stopped after step {} {}; --resume auto continues from {}", progress_.step,
-                        time_is_up ? "because the allocation ends soon" : "as asked",
+                        time_is_up ? "because the allocation ends soon"
+                        : planned  ? "as stop-after asked"
+                                   : "on a signal",
                         checkpoint.string()));
-  record_end("stopped", time_is_up                                ? "the allocation ends soon"
-                        : stop_policy_.ends_after(progress_.step) ? "stop-after"
-                                                                  : "a signal");
+  record_end("stopped", time_is_up ? "the allocation ends soon"
+                        : planned  ? "stop-after"
+                                   : "a signal");
   return Outcome::stopped;
 }
 

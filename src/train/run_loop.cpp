@@ -28,6 +28,15 @@ StopSpec stop_spec(const RunSpec& spec, bool is_root) {
           .stop_after = spec.config.stop_after};
 }
 
+std::string diverged_at(double loss, const model::Progress& at, const RunFiles& files) {
+  const bool saved = !files.checkpoints().newest_first().empty();
+  return fmt::format(
+      "the loss is {} at step {} (epoch {}): training diverged. Lower optim.lr or lengthen "
+      "optim.warmup-epochs{}",
+      strange_loss(loss), at.step, at.epoch + 1,
+      saved ? "; earlier checkpoints are in " + files.directory().checkpoints().string() : "");
+}
+
 }  // namespace
 
 RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
@@ -112,12 +121,8 @@ void RunLoop::advance(const StepTotals& totals, bool skipped) {
 
 void RunLoop::record_step(const StepReport& report, const StepTotals& totals, float lr) {
   const double loss = totals.loss / totals.rows;
-  require_converging(
-      std::isfinite(loss) || report.skipped(),
-      fmt::format("the loss is {} at step {} (epoch {}): training diverged. Lower optim.lr or "
-                  "lengthen optim.warmup-epochs; earlier checkpoints are in {}",
-                  loss, progress_.step, progress_.epoch + 1,
-                  files_.directory().checkpoints().string()));
+  if (!std::isfinite(loss) && !report.skipped())
+    throw Divergence(diverged_at(loss, progress_, files_));
   if (statistics_.steps == 0) statistics_.first_step_s = now_s() - spec_.started_s;
   observe::StepRecord record{.step = progress_.step,
                              .epoch = progress_.epoch + 1,
@@ -222,7 +227,7 @@ std::optional<observe::Validation> RunLoop::evaluate() {
       std::isfinite(result.mean.loss),
       fmt::format("the validation's loss is {} after step {} (epoch {}): training diverged. "
                   "Lower optim.lr or lengthen optim.warmup-epochs",
-                  result.mean.loss, progress_.step, progress_.epoch + 1));
+                  strange_loss(result.mean.loss), progress_.step, progress_.epoch + 1));
   return result.mean;
 }
 

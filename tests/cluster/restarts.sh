@@ -125,7 +125,7 @@ cancelled() {
   submit cancelled "$node3" -N1 -n2 --
   until_it 600 has_checkpoint
   strike scancel "$job"
-  wait_for 15 'stopped after step [0-9]+ as asked'
+  wait_for 15 'stopped after step [0-9]+ on a signal'
   took=$(since_strike)
   says 'stopped after step' && (($(newest) >= $(steps_done))) &&
     row 'scancel' 'scancel of the job' "$took" "$(log_line 'stopped after')" $(($(steps_done) - $(newest)))

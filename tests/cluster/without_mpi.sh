@@ -93,7 +93,7 @@ cancelled() {
   wait $step
   until_it 20 ranks_ended 4
   said=$(tr -d '\0' <cancelled.log)
-  says 'stopped after step [0-9]+ as asked' && ! grep -qv '^[0-9] 3 ' cancelled.ends &&
+  says 'stopped after step [0-9]+ on a signal' && ! grep -qv '^[0-9] 3 ' cancelled.ends &&
     (($(newest) >= $(steps_done)))
   verdict $? 'without MPI, SIGTERM leaves a checkpoint of the last step'
 }

@@ -87,7 +87,7 @@ verdict $? 'a run whose name has control characters can be resumed and evaluated
 
 went=(train --out gone --epochs 1 "${data[@]}" --batch 50)
 run "$LOCKSTEP" "${went[@]}" --stop-after 3
-((status == 3))
+((status == 3)) && says 'stopped after step 3 as stop-after asked'
 verdict $? 'a run stops after the step that was asked for'
 refused 'stopping after a step that has already passed is an error' \
   'stop-after = 2, but .*step-00000003.h5 resumes after step 3' \
@@ -135,6 +135,11 @@ once 'ranks that find the same error after MPI_Init say it once' 'data.train is 
 run "${train[@]}" --backend cpu --data.train nowhere
 ((status == 2)) && [[ $said == 'error: nowhere: '* && $(wc -l <<<"$said") == 1 ]]
 verdict $? 'a single rank says its error and nothing else'
+
+once 'info ends like this, too, though only rank 0 does something' 'none: no such file or folder' \
+  ranks 3 "$LOCKSTEP" info none
+once 'so does a plan' 'none.xml' ranks 2 "$LOCKSTEP" topo --hwloc none.xml
+once 'so does a forecast for a GPU' 'none.json' ranks 2 "$LOCKSTEP" preflight --gpu-profile none.json
 
 for command in "info gone" "topo --ranks-per-node 1"; do
   run ranks 3 "$LOCKSTEP" $command

@@ -84,7 +84,7 @@ goes_on() {
 stops() {  # stops RUN: told to, with a checkpoint
   kill -USR1 "${pids[0]}"
   finish "$1"
-  ((status == 3)) && says 'stopped after step [0-9]+ as asked'
+  ((status == 3)) && says 'stopped after step [0-9]+ on a signal'
 }
 
 at_heartbeat() {

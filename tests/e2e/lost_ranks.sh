@@ -62,7 +62,7 @@ verdict $? 'a run that lost a rank is described as not finished'
 # ---- signals --------------------------------------------------------------------------------------
 stopped() {  # stopped RUN: it says after which step it stopped, and has that step's checkpoint
   local file
-  says "stopped after step [0-9]+ as asked" && none_left &&
+  says "stopped after step [0-9]+ on a signal" && none_left &&
     file=$(grep -o "$1/checkpoints/step-[0-9]*.h5" <<<"$said") && "$LOCKSTEP" info "$file" >/dev/null
 }
 
@@ -97,7 +97,7 @@ heeds_usr1() {
 until_it 600 heeds_usr1 && kill -USR1 "${pids[0]}"
 touch signalled
 finish early
-((status == 3)) && says 'stopped after step 1 as asked'
+((status == 3)) && says 'stopped after step 1 on a signal'
 verdict $? 'a signal that arrives before the ranks have met stops the run after its first step'
 
 begin 2 twice "${long[@]}"

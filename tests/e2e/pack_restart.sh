@@ -33,7 +33,7 @@ done
 finished=$(notes out)
 stat -c '%n %i %Y' out/.partial/train/*.h5 >before
 run "$LOCKSTEP" "${shapes[@]}" --out out
-((status == 0)) && says "resuming an interrupted pack: $finished of 22 shards are finished" &&
+((status == 0)) && says "resuming an interrupted pack: $finished of 22 shards finished" &&
   [[ $(digest out) == $(digest whole) && ! -e out/.partial ]]
 verdict $? 'the same command resumes the pack, and ends with the bytes of an uninterrupted one'
 stat -c '%n %i' out/train/*.h5 | sed 's,out/train,out/.partial/train,' >after
@@ -91,7 +91,7 @@ run "$LOCKSTEP" "${folders[@]}" --out out
 ((status == 2)) && says 'images/dog/7.jpg: not an image' && [[ ! -e out/train ]]
 verdict $? 'a broken image ends a pack and is named'
 if (($(notes out) > 0)); then
-  says 'shards are finished and stay in out/.partial: run the same command again'
+  says 'shards finished, kept in out/.partial: run the same command again'
   verdict $? 'shards that were finished before the broken image stay'
 fi
 cp -r out out2 2>/dev/null

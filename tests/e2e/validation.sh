@@ -23,7 +23,7 @@ begin() {
 begin stopped
 kill -USR1 "${pids[1]}"
 finish stopped
-((status == 3)) && says 'stopped after step 2 as asked' &&
+((status == 3)) && says 'stopped after step 2 on a signal' &&
   [[ $(grep -c '"step"' stopped/metrics.jsonl) == 2 ]] &&
   ! grep -q '"last_step"' stopped/metrics.jsonl
 verdict $? 'a signal during a validation ends it with status 3 and a checkpoint, and without a result'

@@ -144,7 +144,7 @@ asked_to_end() {
   wait $step
   said=$(tr -d '\0' <"$run_name.log")
   until_it 20 ranks_ended 4
-  says 'stopped after step [0-9]+ as asked' && ! grep -qv '^[0-9] 3 ' "$run_name.ends"
+  says 'stopped after step [0-9]+ on a signal' && ! grep -qv '^[0-9] 3 ' "$run_name.ends"
 }
 
 # What is left of the run's processes ends. While the network is cut, Slurm itself may lose the word

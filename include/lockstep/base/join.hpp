@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,5 +16,8 @@ std::string join(std::span<const unsigned long long> list, std::string_view betw
 std::string join(std::span<const int> list, std::string_view between);
 std::string join(std::span<const float> list, std::string_view between);
 std::string join(std::span<const double> list, std::string_view between);
+
+/// "1 rank", "2 ranks", "3 classes": for nouns whose plural ends with s.
+std::string counted(std::size_t count, std::string_view noun);
 
 }  // namespace lockstep

@@ -245,8 +245,9 @@ int run(Launch& launch, const CommBenchOptions& options) {
                              .verbs = {},
                              .nccl = {}};
   if (leads)
-    log::info(fmt::format("{} ranks on {} node(s) by {}; busbw as nccl-tests defines it",
-                          figures.ranks, figures.nodes, figures.transport));
+    log::info(fmt::format("{} on {} by {}; busbw as nccl-tests defines it",
+                          counted(static_cast<std::size_t>(figures.ranks), "rank"),
+                          counted(launch.nodes.count(), "node"), figures.transport));
   for (const std::string& verb : verbs) {
     figures.verbs[verb] = measure_verb(launch, wires, options, verb);
     if (leads) report_verb(verb, figures.verbs[verb], figures.ranks);

@@ -6,12 +6,13 @@
 #include <unistd.h>
 
 #include "app/fail.hpp"
+#include "app/status.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::app {
 namespace {
 
-constexpr unsigned patience_s = 3;
+constexpr unsigned patience_s = 3, patience_with_the_waiting_s = 60;
 
 volatile std::sig_atomic_t g_status = 0;
 std::string g_last_words;
@@ -26,17 +27,35 @@ void give_up(int) {
 bool under_mpirun() { return cluster::process_environment()("OMPI_COMM_WORLD_SIZE").has_value(); }
 
 void join_to_end(Launch& launch, int status, const std::string& last_words) {
-  if (launch.world || !launch.all_ranks_alike || !under_mpirun()) return;
+  if (launch.world || !under_mpirun()) return;
   g_status = status;
   g_last_words = last_words;
   std::signal(SIGALRM, give_up);
-  ::alarm(patience_s);
+  ::alarm(launch.left_to_rank_0 ? patience_with_the_waiting_s : patience_s);
   try {
     launch.world = std::make_unique<comm::World>(launch.argc, launch.argv);
   } catch (const Error&) {
     // Then mpirun says what it says.
   }
   ::alarm(0);
+}
+
+bool leave_to_rank_0(Launch& launch) {
+  launch.left_to_rank_0 = true;
+  if (rank_by_environment().rank == 0) return false;
+  if (!under_mpirun()) return true;
+  try {
+    launch.world = std::make_unique<comm::World>(launch.argc, launch.argv);
+  } catch (const Error&) {
+    // Rank 0 says what is wrong, or mpirun does.
+  }
+  return true;
+}
+
+void release_ranks(Launch& launch, int status) {
+  if (!launch.left_to_rank_0 || rank_by_environment().rank != 0) return;
+  join_to_end(launch, status, "");
+  if (launch.world && status != status_done) comm::World::abort(status);
 }
 
 void end_ranks(Launch& launch, int status) {

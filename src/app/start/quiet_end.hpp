@@ -13,10 +13,18 @@ namespace lockstep::app {
 bool under_mpirun();
 
 /// Starts MPI on a rank that ends before Launch::start(), so that end_ranks() can follow. The other
-/// ranks have the same fault, or start MPI anyway. If they do not come within 3 s, this process
-/// ends with `status`, after `last_words` on stderr. Does nothing under other launchers, and for
-/// commands of which only rank 0 does something.
+/// ranks have the same fault, or start MPI anyway. If they do not come within 3 s (60 s if they
+/// left the work to rank 0, because they will come), this process ends with `status`, after
+/// `last_words` on stderr. Does nothing under other launchers.
 void join_to_end(Launch& launch, int status, const std::string& last_words);
+
+/// For a command of which only rank 0 does something: true on the other ranks, which then have
+/// nothing to do. Under mpirun they wait in MPI's start until rank 0 joins them, so that an error
+/// of rank 0 can end all.
+bool leave_to_rank_0(Launch& launch);
+
+/// Call it on rank 0 after a command that the others left to it: lets them end, with `status`.
+void release_ranks(Launch& launch, int status);
 
 /// Ends all ranks after a run that was stopped: mpirun's status is `status`. Collective. Returns
 /// under other launchers.

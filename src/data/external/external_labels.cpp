@@ -103,6 +103,12 @@ void accept(const std::vector<Number>& values, hsize_t first, const std::filesys
   }
 }
 
+/// Whole numbers without a sign, of which 64 bits with a sign do not hold all.
+bool has_no_sign(const h5::Data& data) {
+  const h5::Type type(H5Dget_type(data.get()));
+  return H5Tget_sign(type.get()) == H5T_SGN_NONE;
+}
+
 /// The place of the only 1 among zeros.
 std::optional<std::size_t> only_one(std::span<const double> row) {
   std::optional<std::size_t> place;
@@ -176,6 +182,8 @@ ExternalLabels read_labels(hid_t file, const std::filesystem::path& path, const 
   const hsize_t block = one_hot ? std::max<hsize_t>(1, block_values / set.shape[1]) : rows;
   std::vector<double> reals;
   std::vector<std::int64_t> whole;
+  std::vector<std::uint64_t> natural;
+  const bool no_sign = has_no_sign(data);
   for (hsize_t first = 0; first < rows; first += block) {
     const hsize_t count = std::min(block, rows - first);
     if (one_hot) {
@@ -184,6 +192,9 @@ ExternalLabels read_labels(hid_t file, const std::filesystem::path& path, const 
     } else if (set.floats) {
       read_rows(data, path, set, first, count, reals);
       accept(reals, first, path, set, read.labels);
+    } else if (no_sign) {
+      read_rows(data, path, set, first, count, natural);
+      accept(natural, first, path, set, read.labels);
     } else {
       read_rows(data, path, set, first, count, whole);
       accept(whole, first, path, set, read.labels);

@@ -13,6 +13,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/h5.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/data/channel_sums.hpp"
 
 namespace lockstep::data {
@@ -96,8 +97,8 @@ struct DataSet::Impl {
     if (spec.like != nullptr && info.classes.empty()) info.classes = spec.like->classes;
     if (spec.classes > 0 && info.classes.size() != spec.classes) {
       require(info.classes.empty() || spec.like != nullptr,
-              fmt::format("{} names {} classes, but data.classes = {}", files.front().path.string(),
-                          info.classes.size(), spec.classes));
+              fmt::format("{} names {}, but data.classes = {}", files.front().path.string(),
+                          counted(info.classes.size(), "class"), spec.classes));
       info.classes = numbered(spec.classes);
     }
     if (info.classes.empty()) {
@@ -184,8 +185,8 @@ DataSet::DataSet(const std::filesystem::path& path, const ExternalSpec& external
   // Classes of a validation set are compared with those of its training set instead.
   const std::size_t there = impl_->info.classes.size();
   require(external.classes == 0 || external.classes == there || external.like != nullptr,
-          fmt::format("data.classes = {} contradicts {}, which has {} classes", external.classes,
-                      path.string(), there));
+          fmt::format("data.classes = {} contradicts {}, which has {}", external.classes,
+                      path.string(), counted(there, "class")));
 }
 
 DataSet::~DataSet() = default;

@@ -159,6 +159,13 @@ ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec,
   return opened;
 }
 
+/// Pixels that were normalised for a network cannot be read: its mean is not in the file.
+const char* how_to_mend(double smallest, double largest) {
+  if (smallest >= -1.002 && largest <= 1.002) return "for -1 to 1 say --data.range -1-1";
+  return smallest < 0 ? "if a mean was subtracted from them, write the pixels without that"
+                      : "write them in one of these ranges";
+}
+
 Levels judge_levels(const std::filesystem::path& path, const Images& images, std::size_t rows) {
   constexpr std::size_t looks = 8;
   double smallest = 0, largest = 0;
@@ -170,8 +177,8 @@ Levels judge_levels(const std::filesystem::path& path, const Images& images, std
   }
   if (smallest < -0.002 || largest > 255.5)
     h5::refuse(path, fmt::format("its floats go from {:.4g} to {:.4g}, which are neither 0 to 1 "
-                                 "nor 0 to 255; for -1 to 1 say --data.range -1-1",
-                                 smallest, largest));
+                                 "nor 0 to 255; {}",
+                                 smallest, largest, how_to_mend(smallest, largest)));
   return {0, largest <= 1.002 ? 1.0 : 255.0};  // allows half a level more
 }
 

@@ -92,7 +92,7 @@ std::string incomplete(const fs::path& result, const PlanSpec& plan, const Step&
   try {
     const Sample sample = step.synthetic ? read_bench(result) : read_run(result);
     if (sample.ranks != step.ranks || sample.batch != step.batch)
-      return fmt::format("has {} ranks and batch {}", sample.ranks, sample.batch);
+      return fmt::format("has {} and batch {}", counted(sample.ranks, "rank"), sample.batch);
     // A run's sample is without its warm-up.
     if (sample.steps < plan.steps * 3 / 4) return fmt::format("has only {} steps", sample.steps);
   } catch (const InputError& error) {

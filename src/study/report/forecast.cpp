@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/study/summaries.hpp"
 
 namespace lockstep::study {
@@ -79,13 +80,14 @@ Forecast forecast_of(const Fit& fit, const ForecastSpec& spec, const Forecasts& 
 std::string objection(const Forecast& size, const ForecastSpec& spec) {
   if (!size.caution.empty()) return size.caution;
   if (size.efficiency.middle < spec.efficiency)
-    return fmt::format("{} ranks would have an efficiency of {:.0f} %, less than {:.0f} %",
-                       size.ranks, 100 * size.efficiency.middle, 100 * spec.efficiency);
+    return fmt::format("{} would have an efficiency of {:.0f} %, less than {:.0f} %",
+                       counted(size.ranks, "rank"), 100 * size.efficiency.middle,
+                       100 * spec.efficiency);
   if (spec.epochs && !size.epochs)
     return fmt::format("no one has shown that batch {} reaches {}", size.batch, spec.epochs->goal);
   if (spec.node_hours && size.training_node_hours.value_or(0) > *spec.node_hours)
-    return fmt::format("a training on {} ranks would cost {:.3g} node-hours, more than {:g}",
-                       size.ranks, *size.training_node_hours, *spec.node_hours);
+    return fmt::format("a training on {} would cost {:.3g} node-hours, more than {:g}",
+                       counted(size.ranks, "rank"), *size.training_node_hours, *spec.node_hours);
   return "";
 }
 

@@ -39,10 +39,10 @@ std::string trust(const Analysis& analysis) {
   if (analysis.left_out.empty()) return "Too few points remain to test the law on its largest.";
   std::vector<std::string> errors;
   for (const LeftOut& one : analysis.left_out)
-    errors.push_back(fmt::format("{} ranks, batch {}: {:+.1f} % (measured {}, predicted {}, {})",
-                                 one.point.ranks, one.point.batch, 100 * one.error(),
-                                 digits(one.point.step_ms), digits(one.step_ms.middle),
-                                 range(one.step_ms)));
+    errors.push_back(fmt::format("{}, batch {}: {:+.1f} % (measured {}, predicted {}, {})",
+                                 counted(one.point.ranks, "rank"), one.point.batch,
+                                 100 * one.error(), digits(one.point.step_ms),
+                                 digits(one.step_ms.middle), range(one.step_ms)));
   return "Without the largest, the law predicts them: " + join(errors, "; ") + " ms.";
 }
 
@@ -52,9 +52,9 @@ std::vector<std::string> outliers(const Analysis& analysis) {
     for (const Judged& one : analysis.fit->points)
       if (one.outlier)
         list.push_back(fmt::format(
-            "outlier: {} ranks, batch {}: {} ms, {:+.0f} % off the law of all others ({})",
-            one.point.ranks, one.point.batch, digits(one.point.step_ms), 100 * one.deviation(),
-            join(one.point.names, ", ")));
+            "outlier: {}, batch {}: {} ms, {:+.0f} % off the law of all others ({})",
+            counted(one.point.ranks, "rank"), one.point.batch, digits(one.point.step_ms),
+            100 * one.deviation(), join(one.point.names, ", ")));
   for (const Rejected& one : analysis.rejected)
     list.push_back(fmt::format("not used: {}: {}", one.name, one.reason));
   return list;

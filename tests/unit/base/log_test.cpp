@@ -45,6 +45,11 @@ TEST_CASE("a single process prints lines as they are", "[log]") {
   CHECK(said(STDERR_FILENO, [] { log::error("stop"); }) == "error: stop\n");
 }
 
+TEST_CASE("a message with control characters does not move the terminal's cursor", "[log]") {
+  CHECK(said(STDERR_FILENO, [] { log::error("no \x1B[2J\r\x7F, a\n\tb \xC3\xA9"); }) ==
+        "error: no ?[2J??, a\n\tb \xC3\xA9\n");
+}
+
 TEST_CASE("of several ranks only rank 0 informs, and all warn with their rank", "[log]") {
   {
     const AsRank first(0, 4);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/join.hpp"
 
 using namespace lockstep;
 using Catch::Contains;
@@ -45,4 +46,11 @@ TEST_CASE("signs, blanks, fractions and other words are not whole numbers", "[co
     CHECK_FALSE(whole_number<long>(text));
     CHECK_FALSE(whole_number<std::uint64_t>(text));
   }
+}
+
+TEST_CASE("one thing is not many things", "[count]") {
+  CHECK(counted(1, "rank") == "1 rank");
+  CHECK(counted(0, "rank") == "0 ranks");
+  CHECK(counted(1, "class") == "1 class");
+  CHECK(counted(12, "class") == "12 classes");
 }

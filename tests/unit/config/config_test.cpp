@@ -212,6 +212,7 @@ TEST_CASE("junk in a configuration file is an error with its line", "[config]") 
   CHECK_THROWS_WITH(parsed("model = \"resnet20"), Contains("string") && Contains("end-of-file"));
   CHECK_THROWS_WITH(parsed("[optim\nlr = 1"),
                     Contains("line 1: '[optim'") && Contains("expected ']'"));
+  CHECK_THROWS_WITH(parsed("[nosuch]\n"), Contains("line 1: unknown key 'nosuch'"));
   CHECK_THROWS_WITH(parsed("data.flip = 1"), Contains("true or false"));
   CHECK_THROWS_WITH(parsed("optim.lr = nan"), Contains("optim.lr"));
   CHECK_THROWS_WITH(parsed("precision = \"fp8\""), Contains("fp8") && Contains("bf16"));

@@ -235,6 +235,17 @@ TEST_CASE("a filter that is not installed is named with its number and the plugi
   }
 }
 
+TEST_CASE("a label without a sign is named as it is written", "[external][label]") {
+  const Folder folder;
+  Foreign file(folder.path / "a.h5");
+  file.write_images();
+  std::vector<double> labels(row_count, 1);
+  labels[7] = 18446744073709549568.0;  // the largest double below 2^64
+  file.write("labels", {row_count}, labels, H5T_STD_U64LE);
+  CHECK_THROWS_WITH(DataSet(file.close()),
+                    Contains("a.h5: row 7 of /labels is 18446744073709549568: labels are whole"));
+}
+
 TEST_CASE("one wrong label does not make a million classes", "[external][label]") {
   const Folder folder;
   std::vector<double> labels = counting();

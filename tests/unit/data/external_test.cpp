@@ -470,7 +470,11 @@ TEST_CASE("numbers that are not pixels are errors that name file and row", "[ext
     CHECK_THAT(error_of_row({H5T_IEEE_F32LE, false, chunk, nullptr, 1, 0}, "0-1"),
                Contains("a.h5: row 0 holds the number ") && Contains("0 to 1 are expected"));
     CHECK_THAT(error_of_row({H5T_IEEE_F32LE, false, chunk, nullptr, 1, -100}, "auto"),
-               Contains("its floats go from -100 to ") && Contains("--data.range"));
+               Contains("its floats go from -100 to ") && Contains("if a mean was subtracted"));
+    CHECK_THAT(error_of_row({H5T_IEEE_F32LE, false, chunk, nullptr, 0.001, -0.5}, "auto"),
+               Contains("its floats go from -0.5 to ") && Contains("--data.range -1-1"));
+    CHECK_THAT(error_of_row({H5T_IEEE_F32LE, false, chunk, nullptr, 100, 0}, "auto"),
+               Contains("its floats go from 0 to ") && Contains("in one of these ranges"));
     const double nan = std::numeric_limits<double>::quiet_NaN();
     CHECK_THAT(error_of_row({H5T_IEEE_F64LE, false, chunk, nullptr, nan, 0}, "0-255"),
                Contains("a.h5: row 0 holds the number "));

@@ -261,6 +261,12 @@ TEST_CASE("lists name images and labels, one in each line", "[source]") {
         std::vector<std::string>{"blue cat", "dog"});
   CHECK(open("c.png 3")->remarks()[0] == "3 of 4 classes have no training image");
   CHECK_THROWS_WITH(open("c.png 3\nc.png\n"), Contains("list.txt, line 2: expected a path and"));
+  CHECK_THROWS_WITH(open("c.png 3\n4 c.png\n"),
+                    Contains("list.txt, line 2: ") && Contains("; the label comes last"));
+  CHECK_THROWS_WITH(open("c.png 3\n\xFF\xD8\x1B[2J 1\n"),
+                    Contains("list.txt: is not text") && !Contains("\xFF"));
+  CHECK_THROWS_WITH(open(std::string(600, '#') + "\n\x1B[2J 1\n"),
+                    Contains("list.txt, line 2: is not text"));
   CHECK_THROWS_WITH(open("\n#\n"), Contains("list.txt: lists no images"));
   CHECK_THROWS_WITH(open("gone.png 0")->read(0), Contains("images/gone.png: No such file"));
   spec.validation_files = {folder.path / "val.txt"};

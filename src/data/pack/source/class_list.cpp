@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/join.hpp"
 #include "lockstep/base/numbers.hpp"
 
 namespace lockstep::data {
@@ -102,8 +103,8 @@ void count_numbers(const std::vector<IndexFile>& indexes, const fs::path& names_
       const std::size_t label = *whole_number<std::size_t>(name);
       require(label < most,
               fmt::format("{}: label {} is out of range: {}", index.place_of(given), name,
-                          named > 0 ? fmt::format("{} names {} classes, which count from 0",
-                                                  names_file.string(), named)
+                          named > 0 ? fmt::format("{} names {}, counted from 0",
+                                                  names_file.string(), counted(named, "class"))
                                     : fmt::format("there are at most {} classes", most)));
       classes = std::max(classes, label + 1);
       labels.push_back(static_cast<std::int32_t>(label));

@@ -21,6 +21,10 @@ using Fields = std::vector<std::string>;
 
 constexpr std::size_t longest_line = 1 << 16;
 
+struct Columns {
+  std::size_t path = 0, label = 1;
+};
+
 /// Reads CSV (RFC 4180), whose fields stay on one line.
 class CsvList {
  public:
@@ -48,10 +52,6 @@ class CsvList {
   }
 
  private:
-  struct Columns {
-    std::size_t path = 0, label = 1;
-  };
-
   [[noreturn]] void refuse(std::string_view what) const {
     throw InputError(fmt::format("{}, line {}: {}", path_.string(), number_, what));
   }
