@@ -66,12 +66,13 @@ def call(command, environment=None):
     return done.stdout
 
 
-def lockstep(case, ranks, *more):
-    """`lockstep bench train` on ranks that share THREADS threads; `more` options for it."""
+def lockstep(case, ranks, *more, what='train'):
+    """`lockstep bench train`, or `inference`, on ranks that share THREADS threads; `more` options
+    for it."""
     launcher = [*mpirun(), '-np', ranks, '--bind-to', 'none'] if ranks > 1 else []
     with tempfile.TemporaryDirectory() as folder:
         result = pathlib.Path(folder) / 'result.json'
-        call([*launcher, program(), 'bench', 'train', *case.options(),
+        call([*launcher, program(), 'bench', what, *case.options(),
               '--threads', THREADS // ranks, '--json', result, *more])
         return json.loads(result.read_text())
 
@@ -84,8 +85,13 @@ def conv_floor(case):
 
 def torch(case, limit_s=600, python=PYTHON, *more):
     """PyTorch's training steps, by that interpreter's PyTorch."""
-    text = call([python, HERE / 'torch_train.py', *case.options(), '--threads', THREADS,
-                 '--limit-s', limit_s, *more], TORCH_ENVIRONMENT)
+    return torch_script('torch_train.py', case, python, '--limit-s', limit_s, *more)
+
+
+def torch_script(script, case, python, *more):
+    """The figures of one of the scripts here, by that interpreter's PyTorch."""
+    text = call([python, HERE / script, *case.options(), '--threads', THREADS, *more],
+                TORCH_ENVIRONMENT)
     return json.loads(text)
 
 

@@ -14,6 +14,7 @@ MODELS = {
 COLUMNS = ['model', 'batch', 'precision', 'configuration', 'images/s', '× PyTorch', 'exposed ms',
            'step / without reduction', 'peak MB', 'of PyTorch', 'convolutions alone', 'of them']
 NAMES = {'threads': '1 process × 2 threads', 'ranks': '2 ranks × 1 thread',
+         'threads-direct': '1 × 2, without Winograd', 'ranks-direct': '2 × 1, without Winograd',
          'torch': 'PyTorch, 2 threads', 'pypi': 'PyTorch of PyPI, eager',
          'compiled': 'PyTorch of PyPI, compiled'}
 TORCHES = ('torch', 'pypi', 'compiled')
@@ -26,10 +27,18 @@ def cases(asked):
             yield contenders.Case(model, batch, image, precision, asked['steps'] or steps)
 
 
+def directs():
+    """The same trainings with direct convolutions only: Winograd's algorithm is for fp32."""
+    direct = ('--winograd', 'false')
+    return {'threads-direct': lambda one: contenders.lockstep(one, 1, *direct),
+            'ranks-direct': lambda one: contenders.lockstep(one, 2, '--reduction', *direct)}
+
+
 def one_round(case, torches, report):
     """Figures of each contender, measured one after the other, and of the best PyTorch."""
     takes_part = {'threads': lambda one: contenders.lockstep(one, 1), **torches,
                   'ranks': lambda one: contenders.lockstep(one, 2, '--reduction'),
+                  **(directs() if case.precision == 'fp32' else {}),
                   'floor': contenders.conv_floor}
     figures = {}
     for name, measure in takes_part.items():
@@ -71,7 +80,7 @@ def row(case, rounds, name):
     if name not in TORCHES:
         cells['× PyTorch'] = show(paired(rounds, name, 'best', 'images_per_s'), 2)
         cells['of PyTorch'] = show(paired(rounds, name, 'best', 'peak_memory_bytes'), 2)
-    if name == 'ranks':
+    if name.startswith('ranks'):
         cells['exposed ms'] = show(middle(rounds, name, 'exposed_comm_ms'), 2)
         cells['step / without reduction'] = show(middle(rounds, name, 'reduction_ratio'), 3)
     return cells

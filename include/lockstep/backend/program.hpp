@@ -39,7 +39,7 @@ struct ProgramSpec {
   /// On a GPU: choose each convolution's engine by measuring, and keep the choices in this file.
   /// Empty: take the library's own choice. Contradicts `deterministic`.
   std::string plan_cache;
-  /// CPU backend, fp32: which convolutions use Winograd's algorithm.
+  /// CPU backend: which convolutions use Winograd's algorithm.
   Winograd winograd;
   /// Its parameters keep an average of the weights: counted where memory is planned.
   bool keeps_average = false;

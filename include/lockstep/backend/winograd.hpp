@@ -20,9 +20,10 @@ struct WinogradPasses {
   bool operator==(const WinogradPasses&) const = default;
 };
 
-/// Which convolutions of a program use Winograd's minimal filtering (CPU backend, fp32): a quarter
-/// of the multiplications, other bits, and errors some times as large as those of a direct
-/// convolution. The bits of a training depend on this choice, so a run saves it.
+/// Which convolutions of a program use Winograd's minimal filtering (CPU backend): a quarter of
+/// the multiplications, and other bits. In fp32 its errors are some times as large as those of a
+/// direct convolution; in bf16 they are not, since it computes in fp32. The bits of a training
+/// depend on this choice, so a run saves it.
 struct Winograd {
   enum class Mode {
     never,

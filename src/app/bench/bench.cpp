@@ -6,6 +6,7 @@
 #include "app/bench/bench_binding.hpp"
 #include "app/bench/bench_comm.hpp"
 #include "app/bench/bench_data.hpp"
+#include "app/bench/bench_inference.hpp"
 #include "app/bench/bench_steps.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
@@ -275,7 +276,7 @@ Command add_bench(Arguments root) {
   train.add("--trace", options->trace,
             "write the times of one forward and backward to this file, as a Chrome trace");
   const std::vector<Command> others = {add_bench_data(app), add_bench_binding(app),
-                                       add_bench_comm(app)};
+                                       add_bench_comm(app), add_bench_inference(app)};
   return {app, [options, others](Launch& launch) {
             for (const Command& other : others)
               if (other.app.given()) return other.run(launch);

@@ -68,7 +68,9 @@ class CpuBackend final : public backend::Backend {
   device::Device& device() override { return device_; }
 
   bool offers_winograd(backend::Precision precision) const override {
-    return precision == backend::Precision::fp32 && winograd_kernels() != nullptr;
+    using backend::Precision;
+    return (precision == Precision::fp32 || precision == Precision::bf16) &&
+           winograd_kernels(storage_of(precision)) != nullptr;
   }
   backend::Winograd measure_winograd(const nn::Network& network,
                                      const backend::ProgramSpec& spec) override {

@@ -43,7 +43,10 @@ const FloatKernels& float_kernels() {
                       : kernels_float_x86_64;
 }
 
-const WinogradKernels* winograd_kernels() { return has_avx512() ? &winograd_avx512 : nullptr; }
+const WinogradKernels* winograd_kernels(Storage storage) {
+  if (storage == Storage::bf16) return has_bf16() ? &winograd_avx512_bf16 : nullptr;
+  return has_avx512() ? &winograd_avx512 : nullptr;
+}
 
 const char* instruction_set() { return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "x86-64"; }
 

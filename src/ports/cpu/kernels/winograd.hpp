@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "ports/cpu/kernels/kernels.hpp"
+
 namespace lockstep::cpu {
 
 // Convolutions of 3 x 3 with stride 1 and padding 1 by Winograd's minimal filtering F(4 x 4, 3 x 3)
 // (Lavin and Gray 2016). A tile of 4 x 4 outputs reads 6 x 6 inputs. Both are transformed to 36
 // planes, in each of which a convolution is one product of matrices: a quarter of the
-// multiplications. Images are float [rows, height, width, channels]; channels are multiples of 16.
+// multiplications. Images are float or bf16 [rows, height, width, channels]; channels are multiples
+// of 16. Transforms and products are in float either way, and weights are float.
 
 /// The images of both sides of a convolution.
 struct WinogradImages {
@@ -70,17 +73,18 @@ struct WinogradKernels {
   /// 16 of out] of the convolution itself, also for rotated ones.
   void (*transform_weights)(const WinogradChannels& channels, const float* weights,
                             std::size_t part, std::size_t parts, float* transformed);
-  void (*convolve)(const WinogradImages& images, const float* x, const WinogradChannels& channels,
-                   const WinogradWeights& weights, float* y, const WinogradScratch& scratch);
+  void (*convolve)(const WinogradImages& images, const void* x, const WinogradChannels& channels,
+                   const WinogradWeights& weights, void* y, const WinogradScratch& scratch);
   /// gradient (in the weights' format) = or += sum over the rows
-  void (*weight_gradient)(const WinogradImages& images, const float* x, const float* dy,
+  void (*weight_gradient)(const WinogradImages& images, const void* x, const void* dy,
                           const WinogradChannels& channels, bool add, float* gradient,
                           const WinogradScratch& scratch);
 };
 
-extern const WinogradKernels winograd_avx512;
+extern const WinogradKernels winograd_avx512, winograd_avx512_bf16;
 
-/// nullptr where this processor has no AVX-512.
-const WinogradKernels* winograd_kernels();
+/// For images in that storage; nullptr where this processor has no AVX-512, for bf16 no
+/// AVX512-BF16.
+const WinogradKernels* winograd_kernels(Storage storage);
 
 }  // namespace lockstep::cpu

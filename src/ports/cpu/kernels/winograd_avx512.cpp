@@ -12,6 +12,6 @@ namespace {
 #include "ports/cpu/kernels/winograd.inc"
 }  // namespace
 
-const WinogradKernels winograd_avx512 = {transform_weights, convolve, weight_gradient};
+const WinogradKernels winograd_avx512 = winograd_table<float>();
 
 }  // namespace lockstep::cpu

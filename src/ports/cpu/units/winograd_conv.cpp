@@ -8,7 +8,7 @@ namespace {
 
 // A convolution's tiles stay in the second-level cache or near it. The blocks of a weight gradient
 // are larger where they can be: each ends with a transform of all weights.
-constexpr std::size_t forward_tiles = 56, gradient_bytes = std::size_t{7} << 19;
+constexpr std::size_t forward_tiles = 56, gradient_bytes = std::size_t{8} << 20;
 
 std::size_t gradient_tiles(const WinogradChannels& channels) {
   const std::size_t a_tile = winograd_planes * (channels.in + channels.out + 32) * sizeof(float);
@@ -20,7 +20,6 @@ std::size_t gradient_tiles(const WinogradChannels& channels) {
 constexpr std::size_t most_weight_bytes = std::size_t{16} << 20;
 
 float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
-const float* floats(const std::byte* memory) { return reinterpret_cast<const float*>(memory); }
 
 }  // namespace
 
@@ -30,9 +29,8 @@ bool WinogradConv::fits(const ConvGeometry& g, const ConvFormats& formats) {
   const auto sound = [](std::size_t channels) {
     return channels % 16 == 0 && channels <= winograd_most_channels;
   };
-  return winograd_kernels() && g.storage == Storage::fp32 && g.kernel == 3 && g.stride == 1 &&
-         g.padding == 1 && sound(g.in_channels) && sound(g.out_channels) &&
-         formats.gradient == known;
+  return winograd_kernels(g.storage) && g.kernel == 3 && g.stride == 1 && g.padding == 1 &&
+         sound(g.in_channels) && sound(g.out_channels) && formats.gradient == known;
 }
 
 backend::WinogradShape WinogradConv::shape(const ConvGeometry& g) {
@@ -40,7 +38,7 @@ backend::WinogradShape WinogradConv::shape(const ConvGeometry& g) {
 }
 
 WinogradConv::WinogradConv(const ConvGeometry& g)
-    : kernels_(winograd_kernels()),
+    : kernels_(winograd_kernels(g.storage)),
       height_(g.height),
       width_(g.width),
       channels_{g.in_channels, g.out_channels, false},
@@ -88,8 +86,7 @@ void WinogradConv::transform_backward(const float* weights, std::size_t p, std::
 void WinogradConv::convolve(const WinogradChannels& channels, std::size_t rows,
                             const std::byte* from, const WinogradWeights& weights, std::byte* to,
                             std::byte* scratch) const {
-  kernels_->convolve(images(rows), floats(from), channels, weights, floats(to),
-                     scratch_at(scratch, forward_tiles));
+  kernels_->convolve(images(rows), from, channels, weights, to, scratch_at(scratch, forward_tiles));
 }
 
 void WinogradConv::forward(std::size_t rows, const std::byte* x, const float* weights,
@@ -104,7 +101,7 @@ void WinogradConv::data_gradient(std::size_t rows, const std::byte* dy, const fl
 
 void WinogradConv::weight_gradient(std::size_t rows, const std::byte* x, const std::byte* dy,
                                    bool add, float* gradient, std::byte* scratch) const {
-  kernels_->weight_gradient(images(rows), floats(x), floats(dy), channels_, add, gradient,
+  kernels_->weight_gradient(images(rows), x, dy, channels_, add, gradient,
                             scratch_at(scratch, gradient_tiles(channels_)));
 }
 

@@ -10,7 +10,8 @@ namespace lockstep::cpu {
 /// are in the arena's format.
 class WinogradConv {
  public:
-  /// True for fp32, 3 x 3, stride 1, padding 1, and an arena's format that the kernels know.
+  /// True for 3 x 3, stride 1, padding 1, a processor that has the kernels, and
+  /// an arena's format that they know.
   static bool fits(const ConvGeometry& geometry, const ConvFormats& formats);
   static backend::WinogradShape shape(const ConvGeometry& geometry);
 
