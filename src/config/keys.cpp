@@ -75,7 +75,7 @@ std::vector<ConfigKey> top_keys() {
           "segments of the network; auto: as few as memory-limit allows (CPU backend)")
           .bookkeeping(),
       key("memory-limit", &C::memory_limit,
-          "recompute = auto: bytes for the parameters, values and scratch of a rank's step")
+          "recompute = auto: the most bytes of memory that a rank's process may take")
           .needs("recompute", is_recompute_auto, "'auto' keeps the limit")
           .bookkeeping(),
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),

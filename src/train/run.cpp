@@ -12,6 +12,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/observe/report.hpp"
 #include "lockstep/train/agreement.hpp"
+#include "lockstep/train/memory_limit.hpp"
 #include "lockstep/train/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -168,6 +169,11 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   choose_winograd(config, start.resume, spec.algorithm_cache, backend, trainer_spec.network,
                   trainer_spec.program, control);
   trainer_spec.program.winograd = config.winograd;
+  count_process(trainer_spec.program.recompute, trainer_spec.network,
+                {.loader_bytes = data.loader_bytes(),
+                 .average = trainer_spec.average.kept(),
+                 .checkpoints = true},
+                control);
   Trainer trainer(trainer_spec, backend, reducing);
   if (start.resume) {
     resume_from_checkpoint(start, trainer, config,

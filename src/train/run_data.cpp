@@ -154,6 +154,12 @@ std::size_t RunData::loader_threads() const {
   return std::clamp<std::size_t>(spec_.spare_cores, 1, 8);
 }
 
+std::size_t RunData::loader_bytes() const {
+  const std::size_t rows = (config_.batch + static_cast<std::size_t>(control_.world()) - 1) /
+                           static_cast<std::size_t>(control_.world());
+  return config_.data.slots * rows * input_.channels * input_.height * input_.width;
+}
+
 void RunData::measure_workers(const data::LoaderSpec& loading) {
   const std::size_t most = std::clamp<std::size_t>(spec_.spare_cores, 1, 64);
   const data::WorkerChoice choice = data::choose_workers(training_, loading, most);

@@ -40,6 +40,8 @@ class RunData {
   /// Of all ranks, from the beginning of the run to `batch` batches into `epoch`.
   std::uint64_t rows_until(std::uint64_t epoch, std::uint64_t batch) const;
   std::size_t loader_threads() const;
+  /// What the loader's batches will take.
+  std::size_t loader_bytes() const;
 
   /// Has both sets copied to the folder of data.stage. Call it before start_loader(). Collective.
   void stage();

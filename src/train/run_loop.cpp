@@ -279,6 +279,8 @@ void RunLoop::save(const std::filesystem::path& path) {
   header.input = data_.input();
   header.exchange = trainer_.exchange().name();
   header.exchange_state = trainer_.exchange().save(control_);
+  // The file is first made in memory.
+  if (is_root() && config_.memory_limit > 0) backend_.release_idle_memory();
   files_.save(path, std::move(header), trainer_.parameters());
   stop_policy_.add_save(now_s() - began_s);
   save_clock_.saved(now_s());

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -16,7 +18,10 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/cluster/identify.hpp"
+#include "lockstep/cluster/rendezvous.hpp"
 #include "lockstep/comm/nodes.hpp"
+#include "lockstep/comm/tcp_control.hpp"
 #include "lockstep/comm/two_level.hpp"
 #include "lockstep/comm/world.hpp"
 
@@ -81,18 +86,29 @@ void report(const char* name, const Figures& figures, double formula) {
   fmt::print("\n");
 }
 
+/// Starts MPI. Under srun, a message that reaches a rank still in MPI_Init makes it crash (see
+/// World), so the ranks first meet over TCP.
+std::unique_ptr<comm::World> start(int& argc, char**& argv) {
+  const cluster::EnvLookup env = cluster::process_environment();
+  const cluster::RankInfo self = cluster::identify(env, std::nullopt);
+  const auto place = cluster::meeting_place(env, self);  // MPI's start changes the environment
+  return std::make_unique<comm::World>(argc, argv, [&] {
+    if (place) comm::make_tcp_control(*place, self, {})->barrier("start of MPI");
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  comm::World world(argc, argv);
+  const std::unique_ptr<comm::World> world = start(argc, argv);
   const double megabytes = argc > 1 ? std::atof(argv[1]) : 25;
   const double bucket_megabytes = argc > 2 ? std::atof(argv[2]) : 25;
   const int rounds = argc > 3 ? std::atoi(argv[3]) : 7;
   std::vector<float> values(static_cast<std::size_t>(megabytes * 1e6 / sizeof(float)));
   const auto bucket = static_cast<std::size_t>(bucket_megabytes * 1e6 / sizeof(float));
 
-  const auto control = world.make_control(120);
-  const auto flat = world.make_communicator(120);
+  const auto control = world->make_control(120);
+  const auto flat = world->make_communicator(120);
   const comm::Nodes nodes = comm::gather_nodes(*control, comm::place_of_process(host_name()));
   const comm::TwoLevel made = comm::make_two_level(*flat, *control, nodes, {.deadline_s = 120});
   check(made.communicator != nullptr, made.obstacle);
@@ -104,7 +120,7 @@ int main(int argc, char** argv) {
     measure(*flat, *control, nodes, values, bucket, of_flat);
     measure(*made.communicator, *control, nodes, values, bucket, of_two);
   }
-  if (world.facts().rank != 0) return 0;
+  if (world->facts().rank != 0) return 0;
   // A rank sends (and gets) the chunks of all others, both ways; a node those of all other nodes.
   const auto ranks = static_cast<double>(nodes.world()), count = static_cast<double>(nodes.count());
   const double bytes = static_cast<double>(values.size() * sizeof(float));

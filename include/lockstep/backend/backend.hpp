@@ -85,6 +85,9 @@ class Backend {
   /// Exchanges weights and running statistics with their averages, for an evaluation; a second call
   /// restores both, bit for bit. REQUIRES: has_average().
   virtual void swap_average(Parameters& parameters) = 0;
+  /// Gives memory that only programs use, while they run, back to the system; the next run takes it
+  /// again. Optional.
+  virtual void release_idle_memory() {}
 };
 
 struct CpuBackendSpec {

@@ -19,8 +19,10 @@ struct Recompute {
   };
   Mode mode = Mode::none;
   std::size_t segments = 0;
-  /// automatic: bytes of the parameters, the values and the scratch together.
+  /// automatic: bytes of the parameters, the values, the scratch and `reserved` together.
   std::size_t memory_limit = 0;
+  std::size_t reserved = 0;       ///< bytes of the limit that the process needs for other things
+  std::size_t between_steps = 0;  ///< bytes that it needs in place of the values, when no step runs
 };
 
 /// "auto", "none" or the number of segments, as in --recompute. Throws InputError naming `key`.

@@ -17,6 +17,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/comm/silent.hpp"
+#include "lockstep/train/memory_limit.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace lockstep::app {
@@ -224,6 +225,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   const Synthetic data(network, spec.program.batch, static_cast<std::uint64_t>(launch.rank.rank),
                        compute.backend->device());
 
+  train::count_process(spec.program.recompute, network, {}, *launch.control);
   train::Trainer trainer(spec, *compute.backend, *communicator);
   one_step(*launch.control, trainer, data, options.batch);
   const double first_step_s = now_s() - started_s;

@@ -54,7 +54,9 @@ bool StartWatch::wait_for_mpi(double seconds) {
 void StartWatch::mpi_has_started() {
   met();
   std::unique_lock lock(mutex_);
-  if (place_) changed_.wait_for(lock, std::chrono::seconds(1), [this] { return all_met_; });
+  const auto all_met = [this] { return all_met_; };
+  if (!place_ || changed_.wait_for(lock, std::chrono::seconds(1), all_met)) return;
+  if (heartbeat_) changed_.wait(lock, all_met);  // they meet over TCP, which has a deadline
 }
 
 void StartWatch::run() {

@@ -28,7 +28,8 @@ class StartWatch {
   StartWatch(const cluster::RankInfo& self, liveness::HeartbeatSpec spec);
   ~StartWatch();
   /// Call it when MPI has connected this rank; from then on the watch reports no missing ranks.
-  /// Waits for the others, at most a second, so that none gets a message while still in MPI_Init.
+  /// Waits for the others, so that none gets a message while still in MPI_Init; at most a second
+  /// where the ranks have not met over TCP.
   void mpi_has_started();
   /// Call it after mpi_has_started(). The heartbeat, if it runs on all ranks, else null on all.
   /// Collective.

@@ -110,6 +110,7 @@ class CpuBackend final : public backend::Backend {
   void swap_average(backend::Parameters& parameters) override {
     cpu::swap_average(static_cast<CpuParameters&>(parameters), team_);
   }
+  void release_idle_memory() override { block_.discard(); }
 
  private:
   CpuDevice device_;

@@ -65,18 +65,21 @@ class Choice {
   Placement keep_limit(const Chain& chain) {
     const std::size_t limit = spec_.recompute.memory_limit;
     require(limit > 0, "recompute = auto needs memory-limit on a CPU");
-    const std::size_t budget = limit - std::min(limit, bounds_.fixed);
+    const std::size_t others = bounds_.fixed + spec_.recompute.reserved;
+    const std::size_t between_steps = spec_.recompute.between_steps;
+    const std::size_t budget = limit - std::min(limit, others);
     // Programs for fewer rows use the block of the first one.
     if (bounds_.available > 0 && bounds_.available < budget)
       if (auto placement = within(chain, bounds_.available)) return std::move(*placement);
-    if (auto placement = within(chain, budget)) return std::move(*placement);
+    if (between_steps <= budget)
+      if (auto placement = within(chain, budget)) return std::move(*placement);
     Placement least = place(chain.least_memory());
-    require(
-        least.total() <= budget,
-        fmt::format("memory-limit = {} is too small: a micro-batch of {} rows of {} in {} needs "
-                    "at least {} bytes, with all that can be made again",
-                    limit, spec_.batch, network_.name, to_string(spec_.precision),
-                    least.total() + bounds_.fixed));
+    const std::size_t smallest = std::max(least.total(), between_steps);
+    require(smallest <= budget,
+            fmt::format(
+                "memory-limit = {} is too small: a micro-batch of {} rows of {} in {} needs "
+                "at least {} bytes, with all that can be made again",
+                limit, spec_.batch, network_.name, to_string(spec_.precision), smallest + others));
     return least;
   }
 

@@ -52,6 +52,10 @@ HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
   return *this;
 }
 
+void HostMemory::discard() {
+  if (base_) madvise(base_, mapped_, MADV_DONTNEED);
+}
+
 HostMemory::~HostMemory() {
   if (base_) munmap(base_, mapped_);
 }

@@ -19,6 +19,8 @@ class HostMemory {
   HostMemory& operator=(HostMemory&& other) noexcept;
   ~HostMemory();
   std::byte* data() const { return data_; }
+  /// Gives the pages back to the system: zero again, and resident once they are touched.
+  void discard();
   template <class T>
   T* as(std::size_t offset = 0) const {
     return reinterpret_cast<T*>(data_ + offset);

@@ -14,6 +14,10 @@ class SharedBlock {
  public:
   std::shared_ptr<HostMemory> of_size(std::size_t bytes);
   std::size_t size() const { return size_; }
+  /// REQUIRES: no program runs.
+  void discard() {
+    if (block_) block_->discard();
+  }
 
  private:
   std::size_t size_ = 0;

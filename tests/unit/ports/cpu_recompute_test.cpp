@@ -182,6 +182,25 @@ TEST_CASE("a limit is kept; the smallest possible one is named, and is possible"
                     Catch::Contains("recompute = auto needs memory-limit"));
 }
 
+TEST_CASE("what a process needs for other things, or between steps, is a part of the limit",
+          "[recompute][cpu]") {
+  const nn::Network network = small("resnet20", 16);
+  const auto fits = [&](const Recompute& recompute) {
+    return trained(network, Precision::fp32, recompute, {.rows = 4, .steps = 0}).memory;
+  };
+  const std::size_t least = smallest_limit(network, Precision::fp32, 4);
+  Recompute recompute = within(least + 4095);
+  recompute.reserved = 4096;
+  CHECK_THROWS_WITH(fits(recompute),
+                    Catch::Contains("at least " + std::to_string(least + 4096) + " bytes"));
+  recompute.memory_limit = least + 4096;
+  recompute.between_steps = fits(recompute).activations;
+  CHECK_NOTHROW(fits(recompute));
+  recompute.between_steps += 64;
+  CHECK_THROWS_WITH(fits(recompute),
+                    Catch::Contains("at least " + std::to_string(least + 4096 + 64) + " bytes"));
+}
+
 TEST_CASE("the planner's costs add up to the memory of any plan, and its plan is the best of all",
           "[recompute][cpu]") {
   for (const char* model : {"resnet20", "resnet18"}) {

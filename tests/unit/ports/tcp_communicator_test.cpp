@@ -2,8 +2,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <future>
 #include <memory>
 #include <random>
 #include <string>
@@ -13,76 +11,25 @@
 #include "lockstep/comm/chunks.hpp"
 #include "lockstep/comm/link_probe.hpp"
 #include "lockstep/comm/record.hpp"
-#include "lockstep/comm/tcp_communicator.hpp"
-#include "lockstep/comm/tcp_control.hpp"
 #include "ports/tcp/connect_attempt.hpp"
 #include "tests/support/verbs.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/unit/ports/tcp_ranks.hpp"
 
 namespace {
 
 using namespace lockstep;
 using namespace lockstep::comm;
-using Catch::Matchers::Contains;
+using namespace lockstep::test;
 using Catch::Matchers::StartsWith;
 
-cluster::RankInfo rank_of(int rank, int world) {
-  cluster::RankInfo info;
-  info.rank = rank;
-  info.world = world;
-  info.host = "localhost";
-  info.authority = cluster::Authority::slurm;
-  return info;
-}
-
-/// What a rank reports, or the error that ended it.
-using Story = std::function<std::string(Control&)>;
-
-std::string tell(const Story& story, Control& control) {
-  try {
-    return story(control);
-  } catch (const MissingRanks& error) {
-    return std::string("lost: ") + error.what();
-  } catch (const OutsideFault& error) {
-    return std::string("outside: ") + error.what();
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
-/// Ranks that meet over TCP on this machine, each in a thread.
-std::vector<std::string> ranks_tell(int world, const Story& story) {
-  const test::Folder folder;
-  cluster::MeetingPlace place;
-  place.job = "test/8.0/0";
-  place.file = folder.path / "private" / "meeting";
-  place.ports = {0};
-  place.node = "localhost";
-  std::vector<std::future<std::string>> ranks;
-  for (int rank = 0; rank < world; ++rank)
-    ranks.push_back(std::async(std::launch::async, [&, rank] {
-      const auto control = make_tcp_control(place, rank_of(rank, world), {60});
-      return tell(story, *control);
-    }));
-  std::vector<std::string> told;
-  for (auto& rank : ranks) told.push_back(rank.get());
-  return told;
-}
-
-std::unique_ptr<Communicator> connect(Control& control, double deadline_s = 60,
-                                      const FindAbsence& find_absence = {}) {
-  return make_tcp_communicator(
-      control, {.host = "localhost", .deadline_s = deadline_s, .find_absence = find_absence});
-}
-
-using Fault = std::string (*)(Communicator&, test::Memory&);
+using Fault = std::string (*)(Communicator&, Memory&);
 
 void require_none(Fault law) {
   for (const int world : {1, 2, 3, 4, 6}) {
     INFO(world << " ranks");
     const auto told = ranks_tell(world, [&](Control& control) {
       const auto communicator = connect(control);
-      test::HostMemory memory;
+      HostMemory memory;
       return law(*communicator, memory);
     });
     CHECK(told == std::vector<std::string>(static_cast<std::size_t>(world)));
@@ -101,28 +48,28 @@ std::vector<float> reals(int rank, std::size_t count) {
 }  // namespace
 
 TEST_CASE("over TCP every verb is exact, for every type, group and length", "[tcp][verbs][slow]") {
-  require_none(test::fault_of_verbs);
+  require_none(fault_of_verbs);
 }
 
 TEST_CASE("over TCP collectives of groups in flight together do not mix", "[tcp][verbs]") {
-  require_none(test::fault_of_groups_together);
+  require_none(fault_of_groups_together);
 }
 
 TEST_CASE("over TCP messages keep their order, and exchanges do not block", "[tcp][verbs]") {
-  require_none(test::fault_of_messages);
+  require_none(fault_of_messages);
 }
 
 TEST_CASE("over TCP sums of 16 bits add in float and round once", "[tcp][verbs]") {
-  require_none(test::fault_of_rounding);
+  require_none(fault_of_rounding);
 }
 
 TEST_CASE("over TCP groups of groups know their ranks, and a group of one moves nothing",
           "[tcp][verbs]") {
-  require_none(test::fault_of_nested_groups);
+  require_none(fault_of_nested_groups);
 }
 
 TEST_CASE("over TCP wrong arguments are errors, and leave the world usable", "[tcp][verbs]") {
-  require_none(test::fault_of_arguments);
+  require_none(fault_of_arguments);
 }
 
 TEST_CASE("over TCP a sum begins with its owner's part and takes the others' in their order",

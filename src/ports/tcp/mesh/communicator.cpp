@@ -14,6 +14,28 @@
 namespace lockstep::comm {
 namespace {
 
+/// The deadline of a wait that the caller makes.
+class TcpWaitDeadline final : public WaitDeadline {
+ public:
+  TcpWaitDeadline(std::shared_ptr<MeshHub> hub, std::string phase, std::vector<int> awaited)
+      : hub_(std::move(hub)),
+        phase_(std::move(phase)),
+        awaited_(std::move(awaited)),
+        deadline_(*hub_, phase_) {}
+  void renew() override { deadline_.renew(); }
+  void poll() override {
+    if (!deadline_.due()) return;
+    hub_->mesh->move();  // answers other ranks
+    deadline_.look(awaited_);
+  }
+
+ private:
+  const std::shared_ptr<MeshHub> hub_;
+  const std::string phase_;
+  const std::vector<int> awaited_;  // by their numbers in the world
+  MeshDeadline deadline_;
+};
+
 class TcpCommunicator final : public Communicator {
  public:
   TcpCommunicator(std::shared_ptr<MeshHub> hub, MeshGroup group)
@@ -66,6 +88,8 @@ class TcpCommunicator final : public Communicator {
     hub_->network.together(calls);
     progress();
   }
+  std::unique_ptr<WaitDeadline> make_deadline(std::string_view name,
+                                              std::vector<int> awaited) override;
   void progress() override { hub_->network.stream().advance(); }
 
  private:
@@ -90,6 +114,16 @@ class TcpCommunicator final : public Communicator {
   std::shared_ptr<MeshHub> hub_;
   std::shared_ptr<MeshGroup> group_;
 };
+
+std::unique_ptr<WaitDeadline> TcpCommunicator::make_deadline(std::string_view name,
+                                                             std::vector<int> awaited) {
+  if (!hub_->mesh) return nullptr;
+  std::erase(awaited, rank());
+  for (int& rank : awaited) rank = group_->members.at(static_cast<std::size_t>(rank));
+  std::sort(awaited.begin(), awaited.end());
+  return std::make_unique<TcpWaitDeadline>(hub_, hub_->network.phase(name, group_->name),
+                                           std::move(awaited));
+}
 
 std::unique_ptr<Communicator> TcpCommunicator::split(std::optional<int> colour, int key,
                                                      std::string_view name) {

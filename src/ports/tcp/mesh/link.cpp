@@ -219,14 +219,16 @@ void Link::check_size(std::size_t got, std::size_t wanted, const std::string& ph
 }
 
 void Link::hear() {
+  const std::string_view text(reinterpret_cast<const char*>(arrival_.data()), arriving_.bytes);
   switch (static_cast<Notice>(arriving_.name.part)) {
     case Notice::question:
-      return notify(Notice::answer, arriving_.name.operation);
+      return notify(Notice::answer, arriving_.name.operation, mine_);
     case Notice::answer:
       answered_ = arriving_.name.operation;
+      answer_ = text;
       return;
     case Notice::finding:
-      finding_.text.assign(reinterpret_cast<const char*>(arrival_.data()), arriving_.bytes);
+      finding_.text = text;
       finding_.outside = arriving_.name.operation != 0;
       return;
     case Notice::here:

@@ -55,8 +55,9 @@ class Arrival {
 /// belongs to the link until it was written.
 class Link {
  public:
-  /// `peer`: the other rank.
-  Link(int peer, Staging& staging) : peer_(peer), staging_(staging) {}
+  /// `peer`: the other rank. `mine`: what this rank answers when that one asks.
+  Link(int peer, Staging& staging, const std::string& mine)
+      : peer_(peer), staging_(staging), mine_(mine) {}
 
   /// `unsent` counts this message until the system has taken it.
   void send(const MessageName& name, const void* data, std::size_t bytes, std::size_t& unsent);
@@ -82,7 +83,8 @@ class Link {
   bool write();  ///< as much as the connection takes; true when something was written
   bool read();   ///< all that has arrived; true when there was something
 
-  std::uint32_t answered() const { return answered_; }  ///< the newest question that was answered
+  std::uint32_t answered() const { return answered_; }   ///< the newest question that was answered
+  const std::string& answer() const { return answer_; }  ///< to that one
   const MeshFinding& finding() const { return finding_; }
 
  private:
@@ -113,6 +115,7 @@ class Link {
 
   const int peer_;
   Staging& staging_;
+  const std::string& mine_;
   Socket socket_;
   bool confirmed_ = false, may_write_ = false, gone_ = false;
   std::deque<Outgoing> outgoing_;
@@ -127,6 +130,7 @@ class Link {
   std::size_t* missing_ = nullptr;  ///< of an expected one; null for one that goes to `arrival_`
   Arrival arrival_;
   std::uint32_t answered_ = 0;
+  std::string answer_;
   MeshFinding finding_;
 };
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <set>
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
@@ -59,7 +61,7 @@ Mesh::Mesh(Control& control, const std::string& host, Staging& staging)
        gather_records(control, MeshCard{card_, host}, "connections between the ranks")) {
     if (theirs.host == host)
       theirs.card.addresses.insert(theirs.card.addresses.begin(), "127.0.0.1");
-    peers_.push_back(std::make_unique<Peer>(world(), staging));
+    peers_.push_back(std::make_unique<Peer>(world(), staging, answer_));
     peers_.back()->card = std::move(theirs.card);
   }
 }
@@ -127,16 +129,40 @@ void Mesh::take(int rank, Socket socket) {
   link.connect(std::move(socket), rank < rank_);
 }
 
+void Mesh::note_wait(const void* owner, const std::vector<int>& awaited) {
+  if (awaited.empty())
+    waits_.erase(owner);
+  else if (std::exchange(waits_[owner], awaited) == awaited)
+    return;
+  answer_.clear();
+  for (const auto& [waiting, ranks] : waits_)
+    answer_.append(reinterpret_cast<const char*>(ranks.data()), ranks.size() * sizeof(int));
+}
+
 std::vector<int> Mesh::silent(const std::vector<int>& ranks) {
   ++questions_;
-  for (const int rank : ranks)
-    if (Link& link = peer(rank).link; link.open()) link.notify(Notice::question, questions_);
-  std::vector<int> silent = ranks;
+  std::set<int> asked, mute;
+  const auto ask = [&](int rank) {
+    if (rank < 0 || rank >= world() || rank == rank_ || !asked.insert(rank).second) return;
+    mute.insert(rank);
+    if (Link& other = link(rank); !other.gone()) other.notify(Notice::question, questions_);
+  };
+  for (const int rank : ranks) ask(rank);
   wait(time_to_answer_s, [&] {
-    std::erase_if(silent, [this](int rank) { return peer(rank).link.answered() == questions_; });
-    return silent.empty();
+    std::vector<int> more;
+    std::erase_if(mute, [&](int rank) {
+      const Link& other = peer(rank).link;
+      if (other.answered() != questions_) return false;
+      const std::size_t before = more.size();
+      more.resize(before + other.answer().size() / sizeof(int));
+      std::memcpy(more.data() + before, other.answer().data(),
+                  (more.size() - before) * sizeof(int));
+      return true;
+    });
+    for (const int rank : more) ask(rank);
+    return mute.empty();
   });
-  return silent;
+  return {mute.begin(), mute.end()};
 }
 
 void Mesh::await_finding() {

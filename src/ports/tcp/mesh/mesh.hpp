@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,8 +31,11 @@ class Mesh {
   Link& link(int rank);
   bool move();  ///< sends and receives what is possible now; true when there was something
 
-  /// Which of these ranks do not answer within two seconds. A rank answers when it
-  /// calls move().
+  /// From now on `owner`, an object of this rank, waits for these ranks; for none: its wait is
+  /// over. Ranks that ask learn of all waits.
+  void note_wait(const void* owner, const std::vector<int>& awaited);
+  /// Which of these ranks, of those that they wait for, and so on, do not answer within two
+  /// seconds; ascending. A rank answers when it calls move().
   std::vector<int> silent(const std::vector<int>& ranks);
   void await_finding();                   ///< for the same time
   void tell(const MeshFinding& finding);  ///< to all ranks that are connected
@@ -39,7 +43,7 @@ class Mesh {
 
  private:
   struct Peer {
-    Peer(int rank, Staging& staging) : link(rank, staging) {}
+    Peer(int rank, Staging& staging, const std::string& answer) : link(rank, staging, answer) {}
     Link link;
     ListenerCard card;
     bool wanted = false;
@@ -57,7 +61,9 @@ class Mesh {
   int rank_;
   ListenerCard card_;
   std::optional<HandshakeServer> door_;
-  Owned<int, ::close, -1> events_;            ///< an epoll instance
+  Owned<int, ::close, -1> events_;  ///< an epoll instance
+  std::map<const void*, std::vector<int>> waits_;
+  std::string answer_;                        ///< the ranks of all waits
   std::vector<std::unique_ptr<Peer>> peers_;  ///< by rank; also for this one
   int unconnected_ = 0;                       ///< peers that are wanted and not connected
   std::uint32_t questions_ = 0;

@@ -1,28 +1,11 @@
 #include "ports/tcp/mesh/operation.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/base/clock.hpp"
-#include "lockstep/base/error.hpp"
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/activity.hpp"
-#include "lockstep/comm/rank_list.hpp"
-#include "lockstep/comm/tcp_control.hpp"
 
 namespace lockstep::comm {
-namespace {
-
-constexpr double look_every_s = 0.1;
-
-[[noreturn]] void end(const MeshFinding& finding) {
-  if (finding.outside) throw OutsideFault(finding.text);
-  throw Error(finding.text);
-}
-
-}  // namespace
 
 std::vector<int> others_of(const MeshGroup& group) {
   std::vector<int> others;
@@ -35,7 +18,7 @@ MeshOperation::MeshOperation(std::shared_ptr<const MeshGroup> group, MeshTag tag
     : group_(std::move(group)),
       tag_(tag),
       phase_(std::move(phase)),
-      deadline_(group_->hub->deadline_s) {
+      deadline_(*group_->hub, phase_) {
   for (const int member : others)
     others_.push_back({member, group_->members[static_cast<std::size_t>(member)]});
 }
@@ -58,12 +41,10 @@ bool MeshOperation::advance() {
   const std::size_t left = this->left();
   if (left == 0) return true;
   if (std::exchange(left_, left) != left) {
-    deadline_ = Countdown(group_->hub->deadline_s);
-    look_s_ = now_s() + look_every_s;
+    deadline_.renew();
     activity::moved();
-  } else if (now_s() >= look_s_) {
-    look_s_ = now_s() + look_every_s;
-    look_for_lost_ranks();
+  } else if (deadline_.due()) {
+    deadline_.look(awaited());
   }
   return false;
 }
@@ -89,45 +70,6 @@ std::size_t MeshOperation::left() const {
   std::size_t left = 0;
   for (const Other& other : others_) left += other.unsent + other.missing;
   return left;
-}
-
-void MeshOperation::look_for_lost_ranks() {
-  MeshHub& hub = *group_->hub;
-  if (const MeshFinding told = hub.mesh->finding(); !told.text.empty()) end(told);
-  std::vector<int> gone = awaited();
-  std::erase_if(gone, [&](int rank) { return !hub.mesh->link(rank).gone(); });
-  if (!gone.empty() && !first_gone_s_) first_gone_s_ = now_s();
-  // The heartbeat knows which rank was lost first, and ends this process.
-  const double patience_s = hub.find_absence ? time_for_heartbeat_s : 0;
-  if (!gone.empty() && now_s() - *first_gone_s_ >= patience_s)
-    throw MissingRanks(
-        fmt::format("{}: {} {} gone", phase_, rank_list(gone), gone.size() == 1 ? "has" : "have"));
-  if (deadline_.over()) give_up();
-}
-
-/// Asks the heartbeats first, which mostly know, then the ranks.
-void MeshOperation::give_up() {
-  MeshHub& hub = *group_->hub;
-  const auto absence = hub.find_absence ? hub.find_absence(hub.deadline_s) : std::nullopt;
-  std::vector<int> missing = absence ? absence->ranks : std::vector<int>();
-  const bool known = !missing.empty();
-  if (!known) missing = hub.mesh->silent(awaited());
-  // When all answer, another one that waits may know more.
-  if (missing.empty()) hub.mesh->await_finding();
-  if (const MeshFinding told = hub.mesh->finding(); !told.text.empty()) end(told);
-  MeshFinding found;
-  if (missing.empty()) {
-    found = {
-        fmt::format("{}: nothing came for {} s, though all ranks answer", phase_, hub.deadline_s),
-        true};
-  } else {
-    found.text = fmt::format("{}: {} did not arrive within {} s", phase_, rank_list(missing),
-                             hub.deadline_s);
-    found.outside = known && absence->outside;
-    if (found.outside) found.text += "; " + absence->text;
-  }
-  hub.mesh->tell(found);
-  end(found);
 }
 
 std::vector<int> MeshOperation::awaited() const {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/countdown.hpp"
 #include "lockstep/comm/elements.hpp"
 #include "lockstep/device/host_stream.hpp"
+#include "ports/tcp/mesh/deadline.hpp"
 #include "ports/tcp/mesh/group.hpp"
 
 namespace lockstep::comm {
@@ -45,18 +45,14 @@ class MeshOperation : public device::Pending {
 
  private:
   std::size_t left() const;
-  void look_for_lost_ranks();
-  [[noreturn]] void give_up();
   std::vector<int> awaited() const;  ///< ranks of the world, ascending
 
   const std::shared_ptr<const MeshGroup> group_;
   const MeshTag tag_;
   const std::string phase_;
-  Countdown deadline_;
+  MeshDeadline deadline_;
   bool begun_ = false;
   std::size_t left_ = 0;
-  double look_s_ = 0;                   ///< when to look for lost ranks again
-  std::optional<double> first_gone_s_;  ///< when a rank was first seen to be gone
 };
 
 /// The others of a group, starting with the next rank.

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/backend/recompute.hpp"
+#include "lockstep/comm/control.hpp"
+#include "lockstep/nn/network.hpp"
+
+namespace lockstep::train {
+
+/// What a rank's process keeps in memory next to a step's parameters, values and scratch.
+struct OtherMemory {
+  std::size_t loader_bytes = 0;  ///< of the loader's batches
+  bool average = false;          ///< of all weights
+  bool checkpoints = false;      ///< rank 0 makes them in memory, while no step runs
+};
+
+/// A limit holds for the whole process: this tells the planner how much of it other things need,
+/// the same for all ranks. Call it when all but the parameters and the loader is there. Does
+/// nothing without a limit. Collective.
+void count_process(backend::Recompute& recompute, const nn::Network& network,
+                   const OtherMemory& other, comm::Control& control);
+
+}  // namespace lockstep::train

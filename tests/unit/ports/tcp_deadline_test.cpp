@@ -1,0 +1,120 @@
+// Waits that a caller makes next to a communicator over TCP.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/comm/two_level.hpp"
+#include "lockstep/device/idle.hpp"
+#include "tests/unit/ports/tcp_ranks.hpp"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::comm;
+using namespace lockstep::test;
+
+/// Waits for `ranks` of the group until the deadline throws.
+std::string wait_in_vain(Communicator& group, const std::vector<int>& ranks) {
+  const auto deadline = group.make_deadline("chunk", ranks);
+  for (device::Idle idle;; idle()) deadline->poll();
+}
+
+}  // namespace
+
+TEST_CASE("over TCP a caller's own wait has a deadline, and only the absent rank is named",
+          "[tcp][slow]") {
+  const auto told = ranks_tell(4, [](Control& control) {
+    const auto world = connect(control, 0.5);
+    world->begin_step(12);
+    control.barrier("all are here");
+    std::string said = "absent";
+    if (control.rank() != 2)
+      said = tell([&](Control&) { return wait_in_vain(*world, {0, 1, 2, 3}); }, control);
+    control.barrier("all have told");
+    return said;
+  });
+  for (const int rank : {0, 1, 3})
+    CHECK(told[static_cast<std::size_t>(rank)] ==
+          "step 12, chunk: rank 2 did not arrive within 0.5 s");
+}
+
+TEST_CASE("over TCP a caller's wait inside a group names ranks by their numbers in the world",
+          "[tcp][slow]") {
+  const auto told = ranks_tell(4, [](Control& control) {
+    const auto world = connect(control, 0.5);
+    const auto group = world->split(control.rank() % 2, control.rank(), "odd and even");
+    control.barrier("all are here");
+    std::string said = "waits for nothing";
+    if (control.rank() == 1)
+      said = tell([&](Control&) { return wait_in_vain(*group, {0, 1}); }, control);
+    control.barrier("all have told");
+    return said;
+  });
+  CHECK(told[1] == "chunk of group odd and even: rank 3 did not arrive within 0.5 s");
+}
+
+TEST_CASE("over TCP what arrives renews a caller's deadline", "[tcp]") {
+  const auto told = ranks_tell(2, [](Control& control) {
+    const auto world = connect(control, 0.2);
+    const auto deadline = world->make_deadline("chunk", {0, 1});
+    for (int i = 0; i < 5; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(110));
+      deadline->renew();
+      deadline->poll();
+    }
+    control.barrier("both have waited");
+    return std::string("in time");
+  });
+  CHECK(told == std::vector<std::string>(2, "in time"));
+}
+
+TEST_CASE("over TCP a rank that keeps others waiting through a second one is named",
+          "[tcp][slow]") {
+  // Rank 0 waits for rank 1, whose own wait for rank 2 is not over for a long time.
+  const auto told = ranks_tell(3, [](Control& control) {
+    const int rank = control.rank();
+    const auto world = connect(control, rank == 0 ? 0.5 : 20);
+    world->split(0, 0, "all of them");
+    control.barrier("all are here");
+    std::string said = "absent";
+    if (rank < 2) said = tell([&](Control&) { return wait_in_vain(*world, {rank + 1}); }, control);
+    control.barrier("all have told");
+    return said;
+  });
+  for (const std::size_t rank : {0u, 1u})
+    CHECK(told[rank] == "chunk: rank 2 did not arrive within 0.5 s");
+}
+
+TEST_CASE("over TCP only a rank that never joins a sum over two levels is named, to all others",
+          "[tcp][two_level][slow]") {
+  std::vector<RankPlace> places;
+  for (int rank = 0; rank < 4; ++rank)
+    places.push_back({"machine", "node" + std::to_string(rank / 2)});
+  const Nodes nodes(places);
+  for (const int absent : {0, 3}) {
+    const auto told = ranks_tell(4, [&](Control& control) {
+      const auto flat = connect(control, 0.5);
+      TwoLevel made = make_two_level(*flat, control, nodes, {.deadline_s = 0.5});
+      if (!made.communicator) return made.obstacle;
+      std::vector<float> values(100000, 1);
+      std::string said = "absent";
+      if (control.rank() != absent)
+        said = tell(
+            [&](Control&) {
+              made.communicator->all_reduce(elements(values.data(), values.size()), Reduction::sum,
+                                            "bucket 7", made.communicator->network());
+              made.communicator->network().synchronize();
+              return std::string("done");
+            },
+            control);
+      control.barrier("all have told");
+      return said;
+    });
+    for (int rank = 0; rank < 4; ++rank)
+      if (rank != absent)
+        CHECK(told[static_cast<std::size_t>(rank)].ends_with(": rank " + std::to_string(absent) +
+                                                             " did not arrive within 0.5 s"));
+  }
+}
