@@ -84,7 +84,7 @@ struct Clique {
   std::size_t leaving = 0;                                 ///< ranks that have begun to close
   std::string fault;                                       ///< the first
   bool complete() const;
-  /// The parts of other ranks that this one needs, as far as they have been called.
+  /// The parts of other ranks that this one needs and that have been called.
   std::vector<std::shared_ptr<Part>> needed_by(const Part& part) const;
 };
 

@@ -149,7 +149,6 @@ TEST_CASE("a GPU gives the same bits whatever backward makes again, for every pa
         const Outcome again = trained(c, how, 2);
         check_same(kept, again);
         CHECK((number == 1 || again.memory.made_again > 0));
-        CHECK(again.memory.activations <= kept.memory.activations);
       }
       How how = plain;
       how.recompute = segments(most + 1);
@@ -273,7 +272,7 @@ TEST_CASE("micro-batches in flight on a GPU give the gradients of one after the 
       CHECK(together.logits == alone.logits);
       CHECK(together.loss == alone.loss);
       CHECK(together.bytes > alone.bytes);
-      CHECK(together.bytes < 3 * alone.bytes);
+      CHECK(together.bytes <= 4 * alone.bytes);  // what all share, and what each slot keeps
     }
   }
   const Case c(plain(), rows, 5);
