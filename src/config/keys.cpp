@@ -72,7 +72,7 @@ std::vector<ConfigKey> top_keys() {
           .bookkeeping(),
       key("recompute", &C::recompute,
           "which values backward makes again instead of keeping them: none; N: those inside N "
-          "segments of the network; auto: as few as memory-limit allows (CPU backend)")
+          "segments of the network; auto: as few as memory-limit allows")
           .bookkeeping(),
       key("memory-limit", &C::memory_limit,
           "recompute = auto: the most bytes of memory that a rank's process may take")

@@ -63,9 +63,20 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
+struct How {
+  Precision precision = Precision::fp32;
+  bool prefetch = false;
+  std::size_t slots = 1;  ///< 2: both micro-batches run forward before the first one's backward
+  Recompute recompute = {};
+};
+
 /// A slot's bytes change as soon as its step has ended.
-Trained train(const Case& c, Precision precision, bool prefetch) {
-  Compiled compiled(c, rows, make_cuda_backend(0), precision);
+Trained train(const Case& c, const How& how) {
+  Compiled compiled(c, rows, make_cuda_backend(0), how.precision);
+  ProgramSpec spec = compiled.program->spec();
+  spec.slots = how.slots;
+  spec.recompute = how.recompute;
+  compiled.program = compiled.backend->compile(c.network, spec, *compiled.parameters);
   Program& program = *compiled.program;
   Feed feed(c, compiled.backend->device());
   const nn::ArenaLayout& layout = compiled.parameters->layout();
@@ -76,17 +87,24 @@ Trained train(const Case& c, Precision precision, bool prefetch) {
   Trained trained;
   feed.fill(0);
   for (std::size_t step = 0; step < steps; ++step) {
+    const auto backward = [&](bool second) {
+      program.select(second ? how.slots - 1 : 0);
+      for (const TapeStep& piece : program.backward(second)) piece.run();
+    };
     for (const bool second : {false, true}) {
+      program.select(second ? how.slots - 1 : 0);
       program.set_scalars(scalars);
       program.load(feed.batch(step, second));
       for (const TapeStep& piece : program.forward()) piece.run();
-      for (const TapeStep& piece : program.backward(second)) piece.run();
+      if (how.slots == 1) backward(second);
     }
+    if (how.slots == 2)
+      for (const bool second : {false, true}) backward(second);
     compiled.backend->judge_gradients(*compiled.parameters);
     compiled.backend->update(*compiled.parameters, rule, scalars, 0, layout.learned_slices);
     compiled.backend->update_statistics(*compiled.parameters, 2);
     feed.fill(step + 1);
-    if (prefetch) program.prefetch(feed.batch(step + 1, false));
+    if (how.prefetch) program.prefetch(feed.batch(step + 1, false));
     trained.losses.push_back(program.take_metrics().loss);
     feed.spoil(step);
   }
@@ -104,7 +122,7 @@ TEST_CASE(
   using emulated::Streams;
   for (const Precision precision : {Precision::fp32, Precision::fp16}) {
     const Case c(bottlenecks(), rows, 5);
-    const Trained usual = train(c, precision, false);
+    const Trained usual = train(c, {precision});
     CHECK(usual.losses.size() == steps);
     CHECK(usual.losses.back() == usual.losses.back());
     for (const bool prefetch : {false, true})
@@ -117,7 +135,28 @@ TEST_CASE(
         const Under under(conditions);
         INFO(to_string(precision) << ", streams " << static_cast<int>(streams) << ", threads "
                                   << static_cast<int>(order) << (prefetch ? ", prefetched" : ""));
-        CHECK(train(c, precision, prefetch) == usual);
+        CHECK(train(c, {precision, prefetch}) == usual);
+      }
+  }
+}
+
+TEST_CASE(
+    "with two micro-batches in flight and values made again, training gives the same bits in any "
+    "order of streams",
+    "[backend][slots][recompute]") {
+  using emulated::Streams;
+  const Case c(padded_shortcuts(), rows, 5);
+  const Recompute again{.mode = Recompute::Mode::segments, .segments = 3};
+  for (const Precision precision : {Precision::fp32, Precision::fp16}) {
+    const Trained usual = train(c, {precision});
+    for (const Streams streams : {Streams::eager, Streams::late, Streams::others_first})
+      for (const std::size_t slots : {1u, 2u}) {
+        emulated::Conditions conditions;
+        conditions.streams = streams;
+        const Under under(conditions);
+        INFO(to_string(precision) << ", streams " << static_cast<int>(streams) << ", " << slots
+                                  << " slots");
+        CHECK(train(c, {precision, true, slots, again}) == usual);
       }
   }
 }
@@ -166,9 +205,11 @@ TEST_CASE("a copy of the next batch does not wait for the step that runs", "[bac
 TEST_CASE("a step's floors are those of the tape's steps, in their order, and of the update",
           "[backend]") {
   const bool fused = GENERATE(false, true);
+  const std::size_t segments = GENERATE(0u, 3u);
   const Case c(bottlenecks(), 2, 5);
   ProgramSpec spec;
   spec.batch = 2;
+  if (segments > 0) spec.recompute = {.mode = Recompute::Mode::segments, .segments = segments};
   spec.precision = fused ? Precision::fp16 : Precision::fp32;
   spec.fuse_norms = fused;
   spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
@@ -227,19 +268,6 @@ TEST_CASE(
   CHECK_NOTHROW(backend->compile(network, spec, *parameters));
   spec.batch = 2 * rows_that_fit;
   CHECK_THROWS_AS(backend->compile(network, spec, *parameters), InputError);
-}
-
-TEST_CASE("what only the CPU backend can do is an error that says so", "[backend]") {
-  const nn::Network network = bottlenecks();
-  const auto backend = make_cuda_backend(0);
-  ProgramSpec spec;
-  spec.mean = spec.stddev = std::vector<float>(network.input.channels, 1.f);
-  spec.recompute.mode = Recompute::Mode::automatic;
-  CHECK_THROWS_WITH(backend->require_fit(network, spec),
-                    Contains("recompute = auto needs the CPU backend"));
-  spec.recompute = {};
-  spec.slots = 2;
-  CHECK_THROWS_WITH(backend->require_fit(network, spec), Contains("one micro-batch is in flight"));
 }
 
 TEST_CASE("a GPU or library that will not do is reported with what was found and what is needed",

@@ -1,5 +1,4 @@
-// The calls of CUDA's runtime that the backend uses, implemented in host memory. Streams are
-// queues, and conditions() decides when their work runs.
+// The calls of CUDA's runtime that the backend uses, implemented in host memory.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #include <nccl.h>
@@ -16,23 +15,20 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "tests/emulated/capture.hpp"
 #include "tests/emulated/gpu.hpp"
+#include "tests/emulated/streams.hpp"
 
 using lockstep::check;
 using lockstep::emulated::conditions;
 using lockstep::emulated::counts;
+using lockstep::emulated::device_of_thread;
+using lockstep::emulated::finish;
+using lockstep::emulated::finish_all;
+using lockstep::emulated::gpus;
+using lockstep::emulated::Lock;
+using lockstep::emulated::put;
 using lockstep::emulated::Recording;
-using lockstep::emulated::Streams;
-
-struct CUstream_st {
-  struct Work {
-    std::function<void()> run;
-    std::shared_ptr<bool> behind;  ///< an event of another stream that precedes it
-  };
-  std::deque<Work> queue;
-  std::shared_ptr<lockstep::emulated::Recording> recording;  ///< while it records
-};
+using lockstep::emulated::run_until;
 
 struct CUgraph_st {
   std::shared_ptr<lockstep::emulated::Recording> recording;
@@ -43,17 +39,6 @@ struct CUgraphExec_st {
 
 namespace {
 
-struct Gpu {
-  std::map<const std::byte*, std::size_t> allocated, pinned;
-  std::set<cudaStream_t> streams;
-  std::size_t used = 0;
-  cudaError_t last = cudaSuccess;
-};
-Gpu& gpu() {
-  static Gpu gpu;
-  return gpu;
-}
-
 bool within(const std::map<const std::byte*, std::size_t>& ranges, const void* data,
             std::size_t bytes) {
   const auto* from = static_cast<const std::byte*>(data);
@@ -63,59 +48,7 @@ bool within(const std::map<const std::byte*, std::size_t>& ranges, const void* d
   return from + bytes <= range->first + range->second;
 }
 
-bool one_step(CUstream_st& stream) {
-  if (stream.queue.empty()) return false;
-  CUstream_st::Work& next = stream.queue.front();
-  if (next.behind && !*next.behind) return false;
-  const CUstream_st::Work work = std::move(next);
-  stream.queue.pop_front();
-  if (work.run) work.run();
-  return true;
-}
-
-/// Runs all streams but `last`, until none can continue.
-void others_go(cudaStream_t last) {
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (const cudaStream_t stream : gpu().streams)
-      if (stream != last) moved = one_step(*stream) || moved;
-  }
-}
-
-/// Runs the work that `wanted` says is missing, in one stream and those that it waits for.
-template <class Done>
-void go_until(cudaStream_t stream, const Done& done) {
-  if (conditions().streams == Streams::others_first) others_go(stream);
-  while (!done()) {
-    if (one_step(*stream)) continue;
-    bool moved = false;
-    for (const cudaStream_t other : gpu().streams) {
-      if (other == stream) continue;
-      moved = one_step(*other);
-      if (moved) break;
-    }
-    check(moved, "streams wait for one another, or for an event that is never recorded");
-  }
-}
-
-void finish(cudaStream_t stream) {
-  go_until(stream, [&] { return stream->queue.empty(); });
-}
-
-void finish_all() {
-  for (const cudaStream_t stream : gpu().streams) finish(stream);
-}
-
-void put(cudaStream_t stream, CUstream_st::Work work) {
-  check(gpu().streams.contains(stream),
-        "work for a stream that does not exist, or for the default one");
-  if (stream->recording) return stream->recording->put(stream, std::move(work.run));
-  ++counts().calls;
-  stream->queue.push_back(std::move(work));
-  if (conditions().streams == Streams::eager) finish(stream);
-}
-
-cudaError_t failed(cudaError_t error) { return gpu().last = error; }
+cudaError_t failed(cudaError_t error) { return gpus().last = error; }
 
 /// What a stream that records cannot do.
 cudaError_t spoiled(cudaStream_t stream, cudaError_t error) {
@@ -127,11 +60,10 @@ cudaError_t spoiled(cudaStream_t stream, cudaError_t error) {
 
 namespace lockstep::emulated {
 
-void enqueue(cudaStream_t stream, std::function<void()> work) {
-  put(stream, {std::move(work), {}});
+bool on_device(const void* data, std::size_t bytes) {
+  const Lock lock;
+  return within(gpus().allocated, data, bytes);
 }
-
-bool on_device(const void* data, std::size_t bytes) { return within(gpu().allocated, data, bytes); }
 
 }  // namespace lockstep::emulated
 
@@ -148,13 +80,17 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
+  const Lock lock;
   *count = conditions().devices;
   if (conditions().driver < CUDART_VERSION) return failed(cudaErrorInsufficientDriver);
   return conditions().devices == 0 ? failed(cudaErrorNoDevice) : cudaSuccess;
 }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  device_of_thread() = device;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = device_of_thread();
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -173,37 +109,44 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *greatest = -5;
   return cudaSuccess;
 }
-cudaError_t cudaGetLastError() { return std::exchange(gpu().last, cudaSuccess); }
+cudaError_t cudaGetLastError() {
+  const Lock lock;
+  return std::exchange(gpus().last, cudaSuccess);
+}
 const char* cudaGetErrorString(cudaError_t) { return "an emulated error"; }
 const char* cudaGetErrorName(cudaError_t) { return "cudaError"; }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  const Lock lock;
   ++counts().waits;
-  if (gpu().used + bytes > conditions().memory) return failed(cudaErrorMemoryAllocation);
+  if (gpus().used + bytes > conditions().memory) return failed(cudaErrorMemoryAllocation);
   check(posix_memalign(memory, 256, bytes) == 0, "no memory on the host");
   std::memset(*memory, 0xff, bytes);  // a NaN in every type
-  gpu().allocated[static_cast<std::byte*>(*memory)] = bytes;
-  gpu().used += bytes;
+  gpus().allocated[static_cast<std::byte*>(*memory)] = bytes;
+  gpus().used += bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
+  const Lock lock;
   if (!memory) return cudaSuccess;
   ++counts().waits;
   finish_all();
-  const auto found = gpu().allocated.find(static_cast<std::byte*>(memory));
-  check(found != gpu().allocated.end(), "cudaFree of what was not allocated");
-  gpu().used -= found->second;
-  gpu().allocated.erase(found);
+  const auto found = gpus().allocated.find(static_cast<std::byte*>(memory));
+  check(found != gpus().allocated.end(), "cudaFree of what was not allocated");
+  gpus().used -= found->second;
+  gpus().allocated.erase(found);
   std::free(memory);
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const Lock lock;
   *total = conditions().memory;
-  *free = *total - gpu().used;
+  *free = *total - gpus().used;
   return cudaSuccess;
 }
 cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
-  gpu().pinned[static_cast<std::byte*>(memory)] = bytes;
+  const Lock lock;
+  gpus().pinned[static_cast<std::byte*>(memory)] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
@@ -220,7 +163,8 @@ cudaError_t cudaHostGetDevicePointer(void** there, void* here, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void* memory) {
-  gpu().pinned.erase(static_cast<std::byte*>(memory));
+  const Lock lock;
+  gpus().pinned.erase(static_cast<std::byte*>(memory));
   return cudaSuccess;
 }
 
@@ -229,18 +173,19 @@ cudaError_t cudaHostUnregister(void* memory) {
 // device only the stream decides.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
+  const Lock lock;
   const bool to_device = kind != cudaMemcpyDeviceToHost;
   check(kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToHost ||
             kind == cudaMemcpyDeviceToDevice,
         "a copy must have a direction");
   check(on_device(to_device ? to : from, bytes), "a copy beyond an allocation on the device");
   const void* host = to_device ? from : to;
-  if (stream->recording && kind != cudaMemcpyDeviceToDevice && !within(gpu().pinned, host, bytes))
+  if (stream->recording && kind != cudaMemcpyDeviceToDevice && !within(gpus().pinned, host, bytes))
     return spoiled(stream, cudaErrorStreamCaptureUnsupported);
   if (kind == cudaMemcpyDeviceToDevice) {
     check(on_device(from, bytes), "a copy from beyond an allocation on the device");
     put(stream, {[=] { std::memcpy(to, from, bytes); }, {}});
-  } else if (within(gpu().pinned, host, bytes)) {
+  } else if (within(gpus().pinned, host, bytes)) {
     put(stream, {[=] { std::memcpy(to, from, bytes); }, {}});
   } else if (to_device) {
     ++counts().waits;
@@ -255,29 +200,35 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  const Lock lock;
   check(on_device(to, bytes), "a memset beyond an allocation on the device");
   put(stream, {[=] { std::memset(to, value, bytes); }, {}});
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  const Lock lock;
   *stream = new CUstream_st;
-  gpu().streams.insert(*stream);
+  (*stream)->device = device_of_thread();
+  gpus().streams.insert(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock;
   finish(stream);
-  gpu().streams.erase(stream);
+  gpus().streams.erase(stream);
   delete stream;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Lock lock;
   if (stream->recording) return spoiled(stream, cudaErrorStreamCaptureUnsupported);
   ++counts().waits;
   finish(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Lock lock;
   if (event->recording) {
     if (event->recording->origin()->recording != event->recording)  // it is over
       return failed(cudaErrorCapturedEvent);
@@ -298,10 +249,12 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return cudaEventCreate(event);
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const Lock lock;
   delete event;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock;
   event->recording = stream->recording;
   if (stream->recording) {
     event->point = stream->recording->end_of(stream);
@@ -313,40 +266,52 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  const Lock lock;
   if (flags != cudaEventRecordExternal) return cudaEventRecord(event, stream);
   if (!stream->recording) return failed(cudaErrorIllegalState);
   stream->recording->stamp(stream, event);
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Lock lock;
   if (event->recording) return failed(cudaErrorCapturedEvent);
   // A caller that polls will poll again: meanwhile the streams continue.
   constexpr int patience = 3;
-  if (!*event->done && ++event->asked > patience) finish_all();
+  if (!*event->done && ++event->asked > patience) run_until([&] { return *event->done; }, false);
   return *event->done ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Lock lock;
   if (event->recording) return failed(cudaErrorCapturedEvent);
   ++counts().waits;
-  if (!*event->done) finish_all();
+  run_until([&] { return *event->done; }, true);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  const Lock lock;
   if (from->recording || to->recording) return failed(cudaErrorCapturedEvent);
   *ms = 1;
   return *from->done && *to->done ? cudaSuccess : failed(cudaErrorNotReady);
 }
 
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  thread_local cudaStreamCaptureMode of_thread = cudaStreamCaptureModeGlobal;
+  std::swap(*mode, of_thread);
+  return cudaSuccess;
+}
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const Lock lock;
   *status = stream->recording ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const Lock lock;
   if (stream->recording) return failed(cudaErrorIllegalState);
   stream->recording = std::make_shared<Recording>(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Lock lock;
   *graph = nullptr;
   const std::shared_ptr<Recording> recording = stream->recording;
   if (!recording) return failed(cudaErrorIllegalState);
@@ -372,6 +337,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  const Lock lock;
   check(!stream->recording, "a graph is launched into a stream that records");
   ++counts().launches;
   graph->recording->begin_launch();

@@ -41,32 +41,33 @@ ProgramSpec program(std::size_t batch, Precision precision, bool training = true
 ConvPlanner h200() { return ConvPlanner(read_gpu_profile("jobs/gpus/h200.json").cudnn); }
 
 /// A span of the tape during which a place in memory must keep its content.
-struct Life {
+struct Stay {
   std::string what;
-  Place at;
+  std::size_t at;
   std::size_t bytes, first, last;
 };
 
 /// Derived independently from what each kernel reads and writes, without a look at the planner.
-std::vector<Life> lives_of(const ProgramPlan& plan) {
+std::vector<Stay> lives_of(const ProgramPlan& plan) {
   const std::size_t units = plan.units.size(), each = bytes_of(plan.storage);
   const auto back = [&](std::size_t u) { return 2 * units - 1 - u; };
+  const auto at = [&](Place place) { return place == nowhere ? 0 : plan.offset(place); };
   const auto channels = [](const PlannedUnit& p) {
     return static_cast<std::size_t>(p.shape.channels);
   };
-  std::vector<Life> lives;
+  std::vector<Stay> lives;
   for (std::size_t u = 0; u < units; ++u) {
     const PlannedUnit& p = plan.units[u];
     if (p.unit.kind == UnitKind::head) continue;
     if (p.sums != nowhere)
-      lives.push_back({p.unit.name + " sums", p.sums, 8 * channels(p), u, p.unit.readers[0]});
+      lives.push_back({p.unit.name + " sums", at(p.sums), 8 * channels(p), u, p.unit.readers[0]});
     if (p.gradient_sums != nowhere)
-      lives.push_back({p.unit.name + " gradient sums", p.gradient_sums,
+      lives.push_back({p.unit.name + " gradient sums", at(p.gradient_sums),
                        20 * channels(plan.units[p.unit.input]), back(u), back(p.unit.input)});
     if (p.unit.kind == UnitKind::norm)
-      lives.push_back(
-          {p.unit.name + " channels", p.extra, 36 * channels(p), u, plan.training ? back(u) : u});
-    Life value{p.unit.name, p.value, p.shape.count() * each, u, u};
+      lives.push_back({p.unit.name + " channels", at(p.extra), 36 * channels(p), u,
+                       plan.training ? back(u) : u});
+    Stay value{p.unit.name, at(p.value), p.shape.count() * each, u, u};
     for (const std::size_t r : p.unit.readers) {
       value.last = std::max(value.last, r);
       const Unit& reader = plan.units[r].unit;
@@ -77,7 +78,7 @@ std::vector<Life> lives_of(const ProgramPlan& plan) {
     if (p.value != nowhere) lives.push_back(value);
     if (!plan.training || u == 0) continue;
     for (std::size_t k = 0; k < p.gradients.size(); ++k)
-      lives.push_back({p.unit.name + " gradient", p.gradients[k], p.shape.count() * each,
+      lives.push_back({p.unit.name + " gradient", at(p.gradients[k]), p.shape.count() * each,
                        back(p.unit.readers[k]), back(u)});
   }
   return lives;
@@ -122,13 +123,13 @@ TEST_CASE(
       spec.fuse_norms = fused;
       const ProgramPlan plan = plan_program(network, spec, planner);
       CHECK(plan.block < plan.without_reuse);
-      const std::vector<Life> lives = lives_of(plan);
+      const std::vector<Stay> lives = lives_of(plan);
       for (std::size_t i = 0; i < lives.size(); ++i) {
-        const Life& a = lives[i];
+        const Stay& a = lives[i];
         CHECK(a.at % 256 == 0);
         CHECK(a.at + a.bytes <= plan.block);
         for (std::size_t k = i + 1; k < lives.size(); ++k) {
-          const Life& b = lives[k];
+          const Stay& b = lives[k];
           // A gradient may take the place of what its own kernel reads last.
           if (a.last <= b.first || b.last <= a.first) continue;
           INFO(network.name << ": " << a.what << " and " << b.what);

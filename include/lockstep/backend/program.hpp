@@ -66,7 +66,8 @@ struct MemoryPlan {
 };
 
 /// What passes one boundary of a stage for one micro-batch, in the program's own format. The two
-/// stages at a boundary have the same sizes, if they have the same batch and precision.
+/// stages at a boundary have the same sizes, if they have the same batch and precision. On a GPU
+/// the memory is the device's, and the tapes use it in the order of the compute stream.
 struct Boundary {
   std::span<std::byte> values;
   /// One after the other from each reader of the values, and not yet added up, so that the sum is

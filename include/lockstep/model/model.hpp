@@ -45,9 +45,9 @@ using DescribeOld =
 /// 2 and `describe_old` is not given.
 Description describe(const std::filesystem::path& path, const DescribeOld& describe_old = nullptr);
 
-/// The same, and the weights, which must be those of the network that the file describes. InputError
-/// for the zeros of a rehearsal, too.
-/// Part::average: the average in their place; InputError where the file holds none.
+/// The same, and the weights, which must be those of the network that the file describes.
+/// InputError for the zeros of a rehearsal, too. Part::average: the average in their place;
+/// InputError where the file holds none.
 Model load(const std::filesystem::path& path, const DescribeOld& describe_old = nullptr,
            backend::Part part = backend::Part::weights);
 

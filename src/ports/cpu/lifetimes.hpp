@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/backend/memory_plan.hpp"
+#include "lockstep/backend/placement.hpp"
 #include "lockstep/backend/recompute.hpp"
 #include "ports/cpu/lowering.hpp"
 
@@ -30,15 +30,8 @@ struct Stretch {
   bool again = false;
 };
 
-/// Tape steps [first, last] in which a buffer is in use.
-struct Life {
-  std::size_t first, last;
-};
-/// In forward; and after it, for what is made again.
-struct Lives {
-  Life life;
-  std::optional<Life> again;
-};
+using backend::Life;
+using backend::Lives;
 
 /// Which buffer is in use when, for any choice of the spans that are made again. The tape's steps
 /// are counted: forward, then backward with the steps that make values again.

@@ -92,7 +92,7 @@ void CpuProgram::place(SharedBlock& block) {
   lifetimes_ = std::make_unique<Lifetimes>(units, context_.regions.size(),
                                            cut_units(network_, units), spec_.training);
   const std::size_t parameters = 3 * sizeof(float) * context_.parameters.layout().size;
-  const Placement placement =
+  const backend::Placement placement =
       place_buffers(network_, spec_, units, context_.requests,
                     {.fixed = parameters + workspace(), .available = block.size()}, *lifetimes_);
   context_.places.resize(spec_.slots);

@@ -59,15 +59,18 @@ class Lowering {
       case nn::Op::global_avg_pool:
         return put_head(i);
       case nn::Op::receive:
+        unit.kind = UnitKind::receive;
+        break;
       case nn::Op::send:
-        refuse(i, "stages of a network need the CPU backend");
+        unit.kind = UnitKind::send;
+        break;
       case nn::Op::add:
       case nn::Op::relu:
       case nn::Op::linear:
       case nn::Op::loss:
         refuse(i, "it must follow a batch norm or pooling that nothing else reads");
     }
-    if (unit.kind != UnitKind::image) unit.input = unit_of_node_.at(node(i).inputs[0]);
+    if (!node(i).inputs.empty()) unit.input = unit_of_node_.at(node(i).inputs[0]);
     if (unit.kind == UnitKind::norm) take_in_what_follows(unit);
     finish(std::move(unit));
   }
@@ -133,6 +136,14 @@ class Lowering {
       const std::size_t channels = node(unit.value).shape.channels;
       const std::size_t readers = unit.readers.size();
       if (unit.kind == UnitKind::head) continue;
+      if (unit.kind == UnitKind::send) {
+        const UnitKind sent = units_[unit.input].kind;
+        if (sent != UnitKind::norm && sent != UnitKind::max_pool)
+          refuse(unit.node, "a stage must end after a batch norm, with its ReLU, or after pooling");
+        if (node(unit.node).gradients > 2)
+          refuse(unit.node, "one or two others must read what it sends");
+        continue;
+      }
       if (readers == 0 || readers > 2) refuse(unit.node, "one or two others must read it");
       if (unit.kind == UnitKind::image) {
         for (const std::size_t reader : unit.readers)
@@ -145,7 +156,7 @@ class Lowering {
            units_[unit.readers[0]].input != u))
         refuse(unit.node, "a batch norm must follow it");
       if (unit.kind == UnitKind::norm && units_[unit.input].kind != UnitKind::conv)
-        refuse(unit.node, "it must follow a convolution");
+        refuse(unit.node, "it must follow a convolution, in the same stage");
       const std::size_t added = channels - node(units_[unit.input].value).shape.channels;
       if (unit.kind == UnitKind::subsample && added % (2 * channel_multiple) != 0)
         refuse(unit.node, "the new channels must be a multiple of 16");

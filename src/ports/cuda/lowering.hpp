@@ -15,15 +15,22 @@ namespace lockstep::cuda {
 /// - conv: a convolution;
 /// - norm: a batch norm, with the sum and the ReLU after it where nothing else reads them;
 /// - max_pool; subsample: option A's shortcut;
-/// - head: global average pooling, linear layer and loss.
-enum class UnitKind { image, conv, norm, max_pool, subsample, head };
+/// - head: global average pooling, linear layer and loss;
+/// - receive, send: what passes the boundaries of a stage. They are no steps of forward: the caller
+///   and the unit before `send` write where they pass.
+enum class UnitKind { image, conv, norm, max_pool, subsample, head, receive, send };
+
+/// False for units that are no steps of forward.
+constexpr bool runs_forward(UnitKind kind) {
+  return kind != UnitKind::receive && kind != UnitKind::send;
+}
 
 struct Unit {
   UnitKind kind = UnitKind::image;
   std::string name;                  ///< of the main node: "layer1.0.bn2"
-  std::size_t node = 0;              ///< input, conv, batch_norm, max_pool, subsample_pad or linear
+  std::size_t node = 0;              ///< the main one, which has the parameters
   std::size_t value = 0;             ///< node whose value this unit makes: its last node
-  std::size_t input = 0;             ///< unit whose value it reads; its own index for the image
+  std::size_t input = 0;             ///< unit whose value it reads; its own index for the first
   std::optional<std::size_t> skip;   ///< norm: unit that makes the other summand
   bool relu = false;                 ///< norm
   std::vector<std::size_t> readers;  ///< units that read this one's value, in order

@@ -14,15 +14,6 @@ namespace lockstep::cuda {
 
 namespace {
 
-backend::TapeStep named(backend::TapeStep step) {
-  auto run = [name = step.name, inner = std::move(step.run)] {
-    const Range range(name);
-    inner();
-  };
-  step.run = std::move(run);
-  return step;
-}
-
 std::unique_ptr<Runner> make_runner(Context& context, std::size_t unit) {
   switch (context.plan.units[unit].unit.kind) {
     case UnitKind::image:
@@ -37,6 +28,10 @@ std::unique_ptr<Runner> make_runner(Context& context, std::size_t unit) {
       return make_subsample_runner(context, unit);
     case UnitKind::head:
       return make_head_runner(context, unit);
+    case UnitKind::receive:
+      return make_receive_runner(context, unit);
+    case UnitKind::send:
+      return make_send_runner(context, unit);
   }
   throw Error("a unit without a runner");
 }
@@ -70,11 +65,12 @@ CudaProgram::CudaProgram(const nn::Network& network, const backend::ProgramSpec&
       spec_(spec),
       parameters_(parameters),
       device_(shares.device),
-      plan_(plan_program(network_, spec_, shares.planner)),
+      plan_(plan_program(network_, spec_, shares.planner, shares.block.size())),
       input_(network_, spec_, device_),
       metrics_(sizeof(DeviceMetrics), "the metrics"),
       tickets_(std::max<std::size_t>(plan_.tickets, 1) * sizeof(unsigned), "the sums' tickets"),
-      context_{network_, spec_, plan_, parameters_, device_, input_} {
+      context_{network_, spec_, plan_, parameters_, device_, input_},
+      scalars_(spec_.slots) {
   check(parameters.precision() == spec.precision, "the parameters were made for another precision");
   require_room(shares.block.lacking(plan_.block) + shares.workspace.lacking(plan_.workspace),
                spec_.batch);
@@ -91,20 +87,64 @@ CudaProgram::CudaProgram(const nn::Network& network, const backend::ProgramSpec&
   make_tapes();
 }
 
+/// The step with its range in a profile, and with the places that hold in its part of the tape.
+backend::TapeStep CudaProgram::placed(backend::TapeStep step, bool after_forward) {
+  auto run = [this, after_forward, name = step.name, inner = std::move(step.run)] {
+    context_.after_forward = after_forward;
+    const Range range(name);
+    inner();
+  };
+  step.run = std::move(run);
+  return step;
+}
+
 void CudaProgram::make_tapes() {
+  const auto engine = [&](std::size_t u) {
+    const PlannedUnit& p = plan_.units[u];
+    return p.conv ? p.conv->forward->engine() : std::string();
+  };
   for (std::size_t u = 0; u < runners_.size(); ++u) {
     Runner& runner = *runners_[u];
-    const PlannedUnit& p = plan_.units[u];
-    forward_.push_back(named({p.unit.name,
-                              [&runner] { runner.forward(); },
-                              {},
-                              p.conv ? p.conv->forward->engine() : std::string()}));
+    const Unit& unit = plan_.units[u].unit;
+    if (runs_forward(unit.kind))
+      forward_.push_back(
+          placed({unit.name, [&runner] { runner.forward(); }, {}, engine(u)}, false));
   }
   if (!spec_.training) return;
-  for (const bool accumulate : {false, true})
-    for (std::size_t u = runners_.size(); u-- > 0;)
-      for (backend::TapeStep& step : runners_[u]->backward(accumulate))
-        backward_[accumulate].push_back(named(std::move(step)));
+  for (const bool accumulate : {false, true}) {
+    for (const auto& [unit, again] : plan_.after_forward) {
+      Runner& runner = *runners_[unit];
+      if (again)
+        backward_[accumulate].push_back(placed({plan_.units[unit].unit.name + made_again_suffix,
+                                                [&runner] { runner.again(); },
+                                                {},
+                                                engine(unit)},
+                                               true));
+      else
+        for (backend::TapeStep& step : runner.backward(accumulate))
+          backward_[accumulate].push_back(placed(std::move(step), true));
+    }
+  }
+}
+
+// The formulas read one set of scalars on the device: another slot's replaces it.
+void CudaProgram::select(std::size_t slot) {
+  check(slot < spec_.slots, fmt::format("a program of {} slots has no slot {}", spec_.slots, slot));
+  context_.slot = slot;
+  input_.select(slot);
+  if (scalars_[slot]) parameters_.set_scalars(*scalars_[slot]);
+}
+
+void CudaProgram::set_scalars(const optim::StepScalars& scalars) {
+  scalars_[context_.slot] = scalars;
+  parameters_.set_scalars(scalars);
+}
+
+backend::Boundary CudaProgram::boundary(const BoundaryPlaces& places) const {
+  if (places.values == nowhere) return {};
+  return {{context_.at<std::byte>(places.values), places.bytes},
+          {context_.at<std::byte>(places.gradients),
+           places.gradients == nowhere ? 0 : places.readers * places.bytes}};
 }
 
 void CudaProgram::prefetch(const data::Batch& batch) {
@@ -129,6 +169,7 @@ backend::Metrics CudaProgram::take_metrics() {
 }
 
 void CudaProgram::copy_logits(std::span<float> logits) const {
+  check(plan_.units.back().unit.kind == UnitKind::head, "only a network's last stage makes logits");
   const Place place = plan_.units.back().head.logits;
   check(logits.size() == spec_.batch * network_.classes,
         "the buffer for the logits has the wrong size");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lockstep/base/error.hpp"
@@ -13,6 +14,7 @@ namespace lockstep::cuda {
 class SharedMemory {
  public:
   std::shared_ptr<DeviceBuffer> of_size(std::size_t bytes, const char* what);
+  std::size_t size() const { return memory_ ? memory_->size() : 0; }
   /// Bytes that of_size() would have to allocate.
   std::size_t lacking(std::size_t bytes) const {
     return memory_ && bytes <= memory_->size() ? 0 : bytes;
@@ -37,7 +39,7 @@ class CudaProgram final : public backend::Program {
   CudaProgram(const nn::Network& network, const backend::ProgramSpec& spec,
               CudaParameters& parameters, ProgramShares& shares);
   const backend::ProgramSpec& spec() const override { return spec_; }
-  void select(std::size_t slot) override { check(slot == 0, "a program on a GPU has one slot"); }
+  void select(std::size_t slot) override;
   void prefetch(const data::Batch& batch) override;
   void load(const data::Batch& batch) override;
   void load_normalised(std::span<const float> images,
@@ -46,20 +48,26 @@ class CudaProgram final : public backend::Program {
   }
   std::size_t input_place() const override { return input_.place(); }
   void set_input_place(std::size_t place) override { input_.set_place(place); }
-  void set_scalars(const optim::StepScalars& scalars) override { parameters_.set_scalars(scalars); }
+  void set_scalars(const optim::StepScalars& scalars) override;
   const backend::Tape& forward() const override { return forward_; }
   const backend::Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
+  backend::Boundary received() override { return boundary(plan_.received); }
+  backend::Boundary sent() override { return boundary(plan_.sent); }
   backend::Metrics take_metrics() override;
   DeviceMetrics* metrics() const { return context_.metrics; }
   void copy_logits(std::span<float> logits) const override;
   backend::MemoryPlan memory() const override {
-    return {plan_.block, plan_.without_reuse, plan_.workspace};
+    return {plan_.block, plan_.without_reuse, plan_.workspace, plan_.made_again};
   }
+  const nn::Network& network() const { return network_; }
+  const ProgramPlan& plan() const { return plan_; }
   /// For tests: fills all memory that the program writes with NaN.
   void poison();
 
  private:
   void make_tapes();
+  backend::TapeStep placed(backend::TapeStep step, bool after_forward);
+  backend::Boundary boundary(const BoundaryPlaces& places) const;
 
   nn::Network network_;
   backend::ProgramSpec spec_;
@@ -70,6 +78,7 @@ class CudaProgram final : public backend::Program {
   InputBatch input_;
   DeviceBuffer metrics_, tickets_;
   Context context_;
+  std::vector<std::optional<optim::StepScalars>> scalars_;  // by slot
   std::vector<std::unique_ptr<Runner>> runners_;
   backend::Tape forward_, backward_[2];
 };

@@ -49,8 +49,23 @@ class Costs {
         whole.bytes += value_bytes(p);
         return whole;
       }
+      case UnitKind::receive:
+      case UnitKind::send:
+        break;
     }
     return {};
+  }
+
+  /// A batch norm that runs again makes no sums.
+  StepCost again(const PlannedUnit& p) const {
+    StepCost cost = forward(p);
+    if (p.unit.kind == UnitKind::norm) {
+      const nn::NodeCost each = node_cost(p);
+      cost.flops = each.forward.operations;
+      cost.bytes = each.forward.bytes() + (p.unit.skip ? value_bytes(p) : 0);
+    }
+    cost.name += made_again_suffix;
+    return cost;
   }
 
   std::vector<StepCost> backward(const PlannedUnit& p) const {
@@ -80,6 +95,12 @@ class Costs {
         spread.bytes += value_bytes(p);
         return {spread, step(p, weights, cost.weight_gradient)};
       }
+      case UnitKind::receive: {  // copies what its readers made
+        const double copied = 2 * static_cast<double>(p.gradients.size()) * value_bytes(p);
+        return {{p.unit.name + " gradients", 0, copied}};
+      }
+      case UnitKind::send:
+        break;
     }
     return {};
   }
@@ -132,10 +153,15 @@ class Costs {
 std::vector<StepCost> tape_costs(const nn::Network& network, const ProgramPlan& plan) {
   const Costs costs(network, plan);
   std::vector<StepCost> tape;
-  for (const PlannedUnit& p : plan.units) tape.push_back(costs.forward(p));
-  if (!plan.training) return tape;
-  for (std::size_t u = plan.units.size(); u-- > 0;)
-    for (StepCost& cost : costs.backward(plan.units[u])) tape.push_back(std::move(cost));
+  for (const PlannedUnit& p : plan.units)
+    if (runs_forward(p.unit.kind)) tape.push_back(costs.forward(p));
+  for (const Lifetimes::Step& step : plan.after_forward) {
+    const PlannedUnit& p = plan.units[step.unit];
+    if (step.again)
+      tape.push_back(costs.again(p));
+    else
+      for (StepCost& cost : costs.backward(p)) tape.push_back(std::move(cost));
+  }
   return tape;
 }
 

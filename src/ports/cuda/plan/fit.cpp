@@ -44,7 +44,9 @@ backend::PreflightMemory memory_of(const nn::Network& network, const backend::Pr
   const std::size_t buffers = spec.keeps_average ? 3 : 2;  // weights, momentum, their average
   memory.parameters = floats * (buffers * sizeof(float) + copies);
   memory.gradients = floats * sizeof(float);
-  memory.input = 2 * spec.batch * network.input.count();  // the next one is copied meanwhile
+  // The next one is copied meanwhile. A later stage has none.
+  if (network.nodes[0].op == nn::Op::input)
+    memory.input = (spec.slots + 1) * spec.batch * network.input.count();
   memory.activations = plan.block;
   memory.without_reuse = plan.without_reuse;
   memory.workspace = plan.workspace;

@@ -2,55 +2,45 @@
 
 #include <algorithm>
 
-#include "lockstep/backend/memory_plan.hpp"
+#include "lockstep/backend/placement.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/nn/cost.hpp"
+#include "lockstep/nn/partition.hpp"
+#include "ports/cuda/plan/fit.hpp"
 #include "ports/cuda/plan/fusion.hpp"
 
 namespace lockstep::cuda {
 
 namespace {
 
-constexpr std::size_t alignment = 256;  // bytes: what cudaMalloc gives and cuDNN prefers
-
-std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
-
-/// Plans one program: first kernels, then lifetimes, then places. Places hold buffer numbers until
-/// all lifetimes are known.
+/// Plans one program: first kernels, then buffers, then what is made again and all places.
 class Planning {
  public:
   Planning(const nn::Network& network, const backend::ProgramSpec& spec, ConvPlanner& planner)
-      : network_(network), spec_(spec), planner_(planner) {
+      : network_(network), spec_(spec), planner_(planner), units_(lower(network)) {
     plan_.storage = storage_of(spec.precision);
     plan_.training = spec.training;
-    for (Unit& unit : lower(network)) {
+    for (const Unit& unit : units_) {
       PlannedUnit planned;
       planned.shape = shape_of(unit);
-      planned.unit = std::move(unit);
+      planned.unit = unit;
       plan_.units.push_back(std::move(planned));
     }
   }
 
-  ProgramPlan run() {
-    const std::vector<ConvFusion> fusions = choose_fusions(network_, units(), spec_, planner_);
+  ProgramPlan run(std::size_t available) {
+    const std::vector<ConvFusion> fusions = choose_fusions(network_, units_, spec_, planner_);
     for (std::size_t u = 0; u < count(); ++u) choose_plans(plan_.units[u], fusions[u]);
     for (std::size_t u = 0; u < count(); ++u) keep_values(u);
     if (plan_.training)
       for (std::size_t u = count(); u-- > 1;) keep_gradients(u);
-    memory_.place();
-    for (PlannedUnit& p : plan_.units) resolve(p);
-    plan_.block = memory_.total();
-    plan_.without_reuse = memory_.without_reuse();
+    if (plan_.training) receive_gradients();
+    place(available);
     return std::move(plan_);
   }
 
  private:
   std::size_t count() const { return plan_.units.size(); }
-  std::size_t forward_time(std::size_t u) const { return u; }
-  std::size_t backward_time(std::size_t u) const { return 2 * count() - 1 - u; }
-  /// When the unit is done with what it needs in backward, or in forward if there is no backward.
-  std::size_t last_time(std::size_t u) const {
-    return plan_.training ? backward_time(u) : forward_time(u);
-  }
 
   Matrix shape_of(const Unit& unit) const {
     const bool head = unit.kind == UnitKind::head;
@@ -71,12 +61,6 @@ class Planning {
     if (p.unit.kind != UnitKind::norm) return;
     need_workspace(norm_scratch(p.shape));
     plan_.tickets = std::max(plan_.tickets, norm_tickets(p.shape));
-  }
-
-  std::vector<Unit> units() const {
-    std::vector<Unit> all;
-    for (const PlannedUnit& p : plan_.units) all.push_back(p.unit);
-    return all;
   }
 
   PlannedConv plan_conv(const PlannedUnit& p, const ConvFusion& fusion) {
@@ -106,23 +90,50 @@ class Planning {
     return conv;
   }
 
-  // ---- lifetimes --------------------------------------------------------------------------------
+  // ---- buffers ----------------------------------------------------------------------------------
 
   std::size_t bytes(const Matrix& shape) const { return shape.count() * bytes_of(plan_.storage); }
 
-  /// The last time that a unit reads the value of unit u.
-  std::size_t last_read(std::size_t u) const {
+  Place add(const BufferRequest& request) {
+    requests_.push_back(request);
+    places_.push_back({requests_.size() - 1, 0});
+    return places_.size() - 1;
+  }
+  /// A part of what another place begins.
+  Place part(Place whole, std::size_t from) {
+    places_.push_back({places_[whole].request, places_[whole].from + from});
+    return places_.size() - 1;
+  }
+  /// What only the forward of one unit uses, or what that leaves to its own backward.
+  Place add_own(std::size_t u, std::size_t size, bool is_kept, bool repeated) {
+    BufferRequest request{.bytes = size, .unit = u, .last_forward = u, .repeated = repeated};
+    if (is_kept) request.last_backward = u;
+    return add(request);
+  }
+  /// From the backward of one unit to that of an earlier one.
+  Place add_of_backward(std::size_t u, std::size_t size, std::size_t last) {
+    return add({.bytes = size, .unit = u, .of_backward = true, .last_backward = last});
+  }
+
+  BufferRequest value_of(std::size_t u) const {
     const PlannedUnit& p = plan_.units[u];
-    std::size_t last = forward_time(u);
+    BufferRequest value{.bytes = bytes(p.shape), .unit = u, .last_forward = u, .repeated = true};
+    const auto reads_again = [&](std::size_t unit) {
+      value.last_backward = std::min(unit, value.last_backward.value_or(unit));
+    };
     for (const std::size_t reader : p.unit.readers) {
-      const Unit& r = plan_.units[reader].unit;
-      const bool again = r.kind == UnitKind::conv || (r.kind == UnitKind::norm && r.input == u);
-      last = std::max(last, again ? last_time(reader) : forward_time(reader));
+      const Unit& r = units_[reader];
+      value.last_forward = std::max(value.last_forward, reader);
+      if (r.kind == UnitKind::conv) reads_again(reader);
+      if (r.kind != UnitKind::norm || r.input != u) continue;
+      reads_again(u);  // the batch norm's input gradient takes the place of its input
+      // A convolution that applies the batch norm reads its input.
+      if (applied_by_its_reader(plan_.units[reader]))
+        value.last_forward = std::max(value.last_forward, r.readers[0]);
     }
     // After a sum, the output itself shows where the ReLU let values through.
-    if (p.unit.kind == UnitKind::norm && p.unit.relu && p.unit.skip)
-      last = std::max(last, last_time(u));
-    return last;
+    if (p.unit.kind == UnitKind::norm && p.unit.relu && p.unit.skip) reads_again(u);
+    return value;
   }
 
   std::size_t channel_bytes(const Matrix& shape) const {
@@ -130,74 +141,150 @@ class Planning {
   }
 
   bool applied_by_its_reader(const PlannedUnit& p) const {
+    if (p.unit.kind != UnitKind::norm) return false;
     const PlannedUnit& reader = plan_.units[p.unit.readers.at(0)];
-    return p.unit.kind == UnitKind::norm && reader.conv && reader.conv->fusion.normalised;
+    return reader.conv && reader.conv->fusion.normalised;
   }
 
   void keep_values(std::size_t u) {
     PlannedUnit& p = plan_.units[u];
-    const std::size_t now = forward_time(u), end = last_time(u);
-    if (p.unit.kind == UnitKind::head) return keep_head(p, now, end);
-    if (!applied_by_its_reader(p)) p.value = memory_.add(bytes(p.shape), now, last_read(u));
+    if (p.unit.kind == UnitKind::head) return keep_head(p, u);
+    if (p.unit.kind == UnitKind::send) return;
+    if (p.unit.kind == UnitKind::receive) {
+      plan_.received = boundary(u, p.unit.readers.size());
+      p.value = plan_.received.values;
+      return;
+    }
+    const PlannedUnit& reader = plan_.units[p.unit.readers[0]];
+    if (reader.unit.kind == UnitKind::send) {
+      plan_.sent = boundary(p.unit.readers[0], network_.nodes[reader.unit.node].gradients);
+      p.value = plan_.sent.values;
+    } else if (!applied_by_its_reader(p)) {
+      p.value = add(value_of(u));
+    }
     if (p.conv && p.conv->fusion.sums)
-      p.sums = memory_.add(2 * channel_bytes(p.shape), now, forward_time(p.unit.readers[0]));
+      p.sums = add({.bytes = 2 * channel_bytes(p.shape),
+                    .unit = u,
+                    .last_forward = p.unit.readers[0],
+                    .repeated = true});
     if (p.conv && p.conv->fusion.normalised)
-      p.gradient_sums =
-          memory_.add(gradient_sum_arrays * channel_bytes(plan_.units[p.unit.input].shape), end,
-                      backward_time(p.unit.input));
+      p.gradient_sums = add_of_backward(
+          u, gradient_sum_arrays * channel_bytes(plan_.units[p.unit.input].shape), p.unit.input);
+    // A batch norm that runs again takes the moments of the first time.
     if (p.unit.kind == UnitKind::norm)
-      p.extra = memory_.add(norm_channel_arrays * channel_bytes(p.shape), now, end);
-    if (p.unit.kind == UnitKind::max_pool) p.extra = memory_.add(p.shape.count(), now, end);
+      p.extra = add_own(u, norm_channel_arrays * channel_bytes(p.shape), true, false);
+    if (p.unit.kind == UnitKind::max_pool) p.extra = add_own(u, p.shape.count(), true, true);
   }
 
-  void keep_head(PlannedUnit& p, std::size_t now, std::size_t end) {
+  BoundaryPlaces boundary(std::size_t u, std::size_t readers) {
+    BoundaryPlaces places{.bytes = bytes(plan_.units[u].shape), .readers = readers};
+    places.values = add({.bytes = places.bytes, .unit = u, .always = true});
+    if (plan_.training)
+      places.gradients = add({.bytes = readers * places.bytes, .unit = u, .always = true});
+    return places;
+  }
+
+  void keep_head(PlannedUnit& p, std::size_t u) {
     HeadPlaces& head = p.head;
     const std::size_t pooled = spec_.batch * p.conv->shape.channels * sizeof(float);
     const std::size_t logits = spec_.batch * network_.classes * sizeof(float);
-    head.pooled = memory_.add(pooled, now, end);
+    head.pooled = add_own(u, pooled, true, false);
     // Kept until the host has copied them.
-    head.logits = memory_.add(logits, now, std::max(now, last_time(0)));
-    head.row_metrics = memory_.add(spec_.batch * sizeof(RowMetrics), now, now);
+    head.logits = add({.bytes = logits, .unit = u, .last_forward = u, .last_backward = 0});
+    head.row_metrics = add_own(u, spec_.batch * sizeof(RowMetrics), false, false);
     if (!plan_.training) return;
-    head.dlogits = memory_.add(logits, now, end);
-    head.dpooled = memory_.add(pooled, end, end);
+    head.dlogits = add_own(u, logits, true, false);
+    head.dpooled = add_of_backward(u, pooled, u);
   }
 
   /// In backward order: all readers of u's value have made their gradients.
   void keep_gradients(std::size_t u) {
     PlannedUnit& p = plan_.units[u];
-    for (const std::size_t reader : p.unit.readers) {
-      const PlannedUnit& r = plan_.units[reader];
-      p.gradients.push_back(r.unit.input == u ? r.input_gradient : r.skip_gradient);
-    }
-    const PlannedUnit& input = plan_.units[p.unit.input];
-    if (input.unit.kind == UnitKind::image) return;
-    const std::size_t read = backward_time(p.unit.input);
+    if (p.unit.kind == UnitKind::send) return;
+    collect_gradients(p, u);
+    const std::size_t input = p.unit.input;
+    if (units_[input].kind == UnitKind::image) return;
     if (p.unit.kind == UnitKind::norm) {
-      p.input_gradient = input.value;
+      p.input_gradient = plan_.units[input].value;
       if (p.unit.skip) p.skip_gradient = p.gradients[0];
     } else {
-      p.input_gradient = memory_.add(bytes(input.shape), backward_time(u), read);
+      p.input_gradient = add_of_backward(u, bytes(plan_.units[input].shape), input);
     }
-    memory_.keep_alive(p.input_gradient, read);
-    if (p.unit.skip) memory_.keep_alive(p.skip_gradient, backward_time(*p.unit.skip));
+    if (!p.unit.skip) return;
+    BufferRequest& skip = requests_[places_[p.skip_gradient].request];
+    if (!skip.always) skip.last_backward = std::min(*skip.last_backward, *p.unit.skip);
   }
 
-  void resolve(PlannedUnit& p) const {
-    const auto to_offset = [&](Place& place) {
-      if (place != nowhere) place = memory_.offset(place);
-    };
-    for (Place* place : {&p.value, &p.extra, &p.sums, &p.gradient_sums, &p.head.pooled,
-                         &p.head.logits, &p.head.dlogits, &p.head.dpooled, &p.head.row_metrics,
-                         &p.input_gradient, &p.skip_gradient})
-      to_offset(*place);
-    for (Place& place : p.gradients) to_offset(place);
+  void collect_gradients(PlannedUnit& p, std::size_t u) {
+    for (const std::size_t reader : p.unit.readers) {
+      const PlannedUnit& r = plan_.units[reader];
+      if (r.unit.kind == UnitKind::send)
+        for (std::size_t i = 0; i < plan_.sent.readers; ++i)
+          p.gradients.push_back(part(plan_.sent.gradients, i * plan_.sent.bytes));
+      else
+        p.gradients.push_back(r.unit.input == u ? r.input_gradient : r.skip_gradient);
+    }
   }
+
+  /// The readers' gradients of what the stage receives.
+  void receive_gradients() {
+    if (units_[0].kind == UnitKind::receive) collect_gradients(plan_.units[0], 0);
+  }
+
+  // ---- what is made again, and where everything is ----------------------------------------------
+
+  void place(std::size_t available) {
+    std::vector<bool> applied;
+    std::vector<double> operations;
+    for (const PlannedUnit& p : plan_.units) {
+      applied.push_back(applied_by_its_reader(p));
+      operations.push_back(nn::cost_of(network_, p.unit.node, {}).forward.operations);
+    }
+    Lifetimes lifetimes(units_, requests_, cut_units(network_, units_, applied), plan_.training);
+    backend::Segments segments;
+    segments.network = network_.name;
+    segments.count = lifetimes.segments();
+    segments.cost = [&](const backend::Span& span) { return lifetimes.cost(span, operations); };
+    segments.place = [&](const std::vector<backend::Span>& spans) {
+      lifetimes.choose(spans);
+      std::vector<backend::PlannedBuffer> buffers;
+      for (const BufferRequest& request : requests_)
+        buffers.push_back({request.bytes, lifetimes.lives(request), lifetimes.in_slot(request)});
+      return backend::Placement(buffers, spec_.slots, block_alignment);
+    };
+    const std::size_t fixed = memory_of(network_, spec_, plan_).total();
+    resolve(backend::choose_placement(spec_, segments, {fixed, available}));
+    plan_.after_forward = lifetimes.after_forward();
+    double all = 0, again = 0;
+    for (std::size_t u = 0; u < count(); ++u) {
+      all += operations[u];
+      if (lifetimes.made_again(u)) again += operations[u];
+    }
+    plan_.made_again = again / all;
+  }
+
+  void resolve(const backend::Placement& placement) {
+    plan_.block = placement.total();
+    plan_.without_reuse = placement.without_reuse();
+    plan_.offsets.resize(spec_.slots);
+    for (std::size_t slot = 0; slot < spec_.slots; ++slot)
+      for (const bool after_forward : {false, true})
+        for (const auto& [request, from] : places_)
+          plan_.offsets[slot][after_forward].push_back(
+              placement.offset(request, after_forward, slot) + from);
+  }
+
+  /// A buffer, or a part of one.
+  struct PlaceInRequest {
+    std::size_t request, from;
+  };
 
   const nn::Network& network_;
   const backend::ProgramSpec& spec_;
   ConvPlanner& planner_;
-  backend::MemoryPlanner memory_{alignment};
+  const std::vector<Unit> units_;
+  std::vector<BufferRequest> requests_;
+  std::vector<PlaceInRequest> places_;
   ProgramPlan plan_;
 };
 
@@ -254,14 +341,23 @@ std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::ve
   });
 }
 
+std::vector<std::size_t> cut_units(const nn::Network& network, const std::vector<Unit>& units,
+                                   const std::vector<bool>& applied) {
+  const std::vector<std::size_t> points = nn::cut_points(network);
+  std::vector<std::size_t> cuts;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const bool has_place =
+        (units[u].kind == UnitKind::norm && !applied[u]) || units[u].kind == UnitKind::max_pool;
+    if (has_place && std::binary_search(points.begin(), points.end(), units[u].value))
+      cuts.push_back(u);
+  }
+  return cuts;
+}
+
 ProgramPlan plan_program(const nn::Network& network, const backend::ProgramSpec& spec,
-                         ConvPlanner& planner) {
-  check(spec.batch > 0, "a program needs at least one row");
-  require(spec.recompute.mode == backend::Recompute::Mode::none,
-          "recompute = " + to_string(spec.recompute) +
-              " needs the CPU backend: on a GPU backward keeps all values");
-  require(spec.slots == 1, "on a GPU one micro-batch is in flight at a time");
-  return Planning(network, spec, planner).run();
+                         ConvPlanner& planner, std::size_t available) {
+  check(spec.batch > 0 && spec.slots > 0, "a program needs at least one row and one slot");
+  return Planning(network, spec, planner).run(available);
 }
 
 }  // namespace lockstep::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -8,12 +9,16 @@
 #include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/lowering.hpp"
 #include "ports/cuda/plan/conv_engines.hpp"
+#include "ports/cuda/plan/lifetimes.hpp"
 
 namespace lockstep::cuda {
 
-/// An offset in a program's block of memory, in bytes.
+/// The number of a place in a program's block of memory; ProgramPlan::offset() says where it is.
 using Place = std::size_t;
 constexpr Place nowhere = static_cast<Place>(-1);
+
+/// What the names of steps that backward runs again end with.
+constexpr const char* made_again_suffix = " again";
 
 /// A convolution (or linear layer) with its three passes; a pass that is not run has no plan.
 struct PlannedConv {
@@ -28,6 +33,13 @@ struct PlannedConv {
 struct HeadPlaces {
   Place pooled = nowhere, logits = nowhere, dlogits = nowhere, dpooled = nowhere,
         row_metrics = nowhere;
+};
+
+/// What passes a boundary of a stage: the values, then the gradients from each of their readers.
+struct BoundaryPlaces {
+  Place values = nowhere, gradients = nowhere;
+  std::size_t bytes = 0;  ///< of the values, and of each reader's gradients
+  std::size_t readers = 0;
 };
 
 struct PlannedUnit {
@@ -55,6 +67,14 @@ struct ProgramPlan {
   Storage storage = Storage::fp32;
   bool training = true;
   std::vector<PlannedUnit> units;
+  std::vector<Lifetimes::Step> after_forward;  ///< what follows forward on the tape
+  double made_again = 0;                       ///< share of forward's operations
+  BoundaryPlaces received, sent;
+  /// By slot, for forward and for what comes after it, and by place: bytes from the block's start.
+  std::vector<std::array<std::vector<std::size_t>, 2>> offsets;
+  std::size_t offset(Place place, bool later = false, std::size_t slot = 0) const {
+    return offsets[slot][later][place];
+  }
   std::size_t block = 0;          ///< bytes for all values and gradients, placed by liveness
   std::size_t without_reuse = 0;  ///< the same if nothing shared memory
   std::size_t workspace = 0;      ///< bytes of scratch, which all steps share
@@ -71,9 +91,16 @@ std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& u
 std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::vector<Unit>& units,
                                        const backend::ProgramSpec& spec, ConvPlanner& planner);
 
-/// Throws Error like lower() and ConvPlanner::plan().
+/// The units at the network's cut points whose values can be kept, in order. `applied`: by unit,
+/// the batch norms that their readers apply.
+std::vector<std::size_t> cut_units(const nn::Network& network, const std::vector<Unit>& units,
+                                   const std::vector<bool>& applied);
+
+/// `available`: bytes of the block that other programs already have, which a program with a memory
+/// limit tries to use. Throws Error like lower() and ConvPlanner::plan(), and InputError like
+/// backend::choose_placement().
 ProgramPlan plan_program(const nn::Network& network, const backend::ProgramSpec& spec,
-                         ConvPlanner& planner);
+                         ConvPlanner& planner, std::size_t available = 0);
 
 /// The precision that multiplies the pooled features: the head is small, so it keeps all digits.
 backend::Precision head_precision(backend::Precision precision);

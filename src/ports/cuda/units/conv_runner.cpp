@@ -21,16 +21,14 @@ class ConvRunner final : public Runner {
       : Runner(context, unit),
         weights_(c.parameters.readable(node().name + ".weight")),
         gradient_(c.parameters.find(backend::Part::gradients, node().name + ".weight")) {
-    const std::size_t outputs = static_cast<std::size_t>(p.shape.channels);
-    if (p.conv->fusion.sums) {
-      norm_.sum = c.at<float>(p.sums);
-      norm_.square_sum = norm_.sum + outputs;
-    }
-    if (p.conv->fusion.normalised) take_in(input());
+    if (!p.conv->fusion.normalised) return;
+    const std::string& name = c.network.nodes[input().unit.node].name;
+    gamma_ = c.parameters.find(backend::Part::weights, name + ".weight");
+    beta_ = c.parameters.find(backend::Part::weights, name + ".bias");
   }
 
   void forward() override {
-    p.conv->forward->run({x(), weights_, c.at(p.value), norm_}, c.workspace);
+    p.conv->forward->run({x(), weights_, c.at(p.value), norms()}, c.workspace);
   }
 
   // The weight gradient comes last: after it nothing reads this convolution's weights.
@@ -49,18 +47,26 @@ class ConvRunner final : public Runner {
   }
 
  private:
-  /// Adds the batch norm before this convolution, which the convolution applies as it reads.
-  void take_in(const PlannedUnit& batch_norm) {
-    const NormChannels n = norm_channels(c.at<float>(batch_norm.extra), batch_norm.shape.channels);
-    const std::string& name = c.network.nodes[batch_norm.unit.node].name;
-    norm_.scale = n.half_scale;
-    norm_.shift = n.half_shift;
-    norm_.mean = n.mean;
-    norm_.inverse_deviation = n.inverse_deviation;
-    norm_.gamma = c.parameters.find(backend::Part::weights, name + ".weight");
-    norm_.beta = c.parameters.find(backend::Part::weights, name + ".bias");
-    norm_.g = c.at(p.input_gradient);
-    norm_.gradient_sums = c.at<float>(p.gradient_sums);
+  /// The batch norm before this convolution, which the convolution applies as it reads, and the
+  /// sums for the one after it.
+  NormOperands norms() const {
+    NormOperands norm;
+    if (p.conv->fusion.sums) {
+      norm.sum = c.at<float>(p.sums);
+      norm.square_sum = norm.sum + p.shape.channels;
+    }
+    if (!p.conv->fusion.normalised) return norm;
+    const PlannedUnit& applied = input();
+    const NormChannels n = norm_channels(c.at<float>(applied.extra), applied.shape.channels);
+    norm.scale = n.half_scale;
+    norm.shift = n.half_shift;
+    norm.mean = n.mean;
+    norm.inverse_deviation = n.inverse_deviation;
+    norm.gamma = gamma_;
+    norm.beta = beta_;
+    norm.g = c.at(p.input_gradient);
+    norm.gradient_sums = c.at<float>(p.gradient_sums);
+    return norm;
   }
 
   const void* x() const {
@@ -69,15 +75,16 @@ class ConvRunner final : public Runner {
 
   void data_gradient() {
     const void* at_x = p.conv->fusion.normalised ? x() : c.at(p.input_gradient);
-    p.conv->data_gradient->run({at_x, weights_, first_gradient(), norm_}, c.workspace);
+    p.conv->data_gradient->run({at_x, weights_, first_gradient(), norms()}, c.workspace);
   }
   void weight_gradient(bool accumulate) {
-    run_weight_gradient(c, *p.conv, {x(), nullptr, first_gradient(), norm_}, accumulate, gradient_);
+    run_weight_gradient(c, *p.conv, {x(), nullptr, first_gradient(), norms()}, accumulate,
+                        gradient_);
   }
 
   const void* weights_;
   float* gradient_;
-  NormOperands norm_;
+  const float *gamma_ = nullptr, *beta_ = nullptr;  // of the batch norm that it applies
 };
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/runtime/check.hpp"
 #include "ports/cuda/units/runner.hpp"
@@ -6,32 +8,39 @@ namespace lockstep::cuda {
 
 InputBatch::InputBatch(const nn::Network& network, const backend::ProgramSpec& spec,
                        CudaDevice& device)
-    : rows_(spec.batch), row_values_(network.input.count()), device_(device) {
-  for (Slot& slot : slots_) {
-    slot.bytes = DeviceBuffer(rows_ * row_values_, "a batch of images");
-    slot.targets = DeviceBuffer(rows_ * sizeof(data::Target), "a batch of labels");
+    : rows_(spec.batch), device_(device), places_(spec.slots + 1) {
+  if (network.nodes.front().op == nn::Op::input) image_values_ = rows_ * network.input.count();
+  if (network.nodes.back().op == nn::Op::loss) targets_ = rows_;
+  for (Place& place : places_) {
+    if (image_values_ > 0) place.bytes = DeviceBuffer(image_values_, "a batch of images");
+    if (targets_ > 0)
+      place.targets = DeviceBuffer(targets_ * sizeof(data::Target), "a batch of labels");
   }
+  for (std::size_t slot = 0; slot < spec.slots; ++slot) place_of_slot_.push_back(slot);
+  spare_ = spec.slots;
 }
 
-void InputBatch::copy(DeviceBuffer& to, const void* from, std::size_t bytes) {
-  check_cuda(cudaMemcpyAsync(to.data(), from, bytes, cudaMemcpyHostToDevice, device_.copy().get()),
-             "cudaMemcpyAsync of a batch");
+void InputBatch::copy(DeviceBuffer& to, const void* from) {
+  if (to.size() > 0)
+    check_cuda(
+        cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyHostToDevice, device_.copy().get()),
+        "cudaMemcpyAsync of a batch");
 }
 
-void InputBatch::fill(Slot& slot, const void* images, DeviceBuffer& to, const void* targets) {
+void InputBatch::fill(Place& place, const void* images, DeviceBuffer& to, const void* targets) {
   device_.copy().wait(
-      slot.read);  // the readers of the slot's last batch precede the next one's bytes
-  copy(to, images, to.size());
-  copy(slot.targets, targets, slot.targets.size());
-  slot.written.record(device_.copy().get());
-  slot.normalised = &to == &slot.floats;
-  slot.holds = {};
+      place.read);  // the readers of the place's last batch precede the next one's bytes
+  copy(to, images);
+  copy(place.targets, targets);
+  place.written.record(device_.copy().get());
+  place.normalised = &to == &place.floats;
+  place.holds = {};
 }
 
 void InputBatch::turn_to_other() {
-  slots_[current_].read.record(device_.compute().get());
-  current_ = 1 - current_;
-  device_.compute().wait(slots_[current_].written);  // the batch precedes its normalisation
+  places_[current()].read.record(device_.compute().get());
+  std::swap(place_of_slot_[slot_], spare_);
+  device_.compute().wait(places_[current()].written);  // the batch precedes its normalisation
 }
 
 void InputBatch::prefetch(const data::Batch& batch) {
@@ -52,10 +61,11 @@ void InputBatch::load(const data::Batch& batch) {
 
 void InputBatch::load_normalised(std::span<const float> images,
                                  std::span<const data::Target> targets) {
-  check(images.size() == rows_ * row_values_ && targets.size() == rows_,
+  check(images.size() == image_values_ && targets.size() == targets_,
         "the input does not have the size that the program was compiled for");
   DeviceBuffer& floats = other().floats;
-  if (floats.size() == 0) floats = DeviceBuffer(images.size_bytes(), "a normalised batch");
+  if (floats.size() == 0 && !images.empty())
+    floats = DeviceBuffer(images.size_bytes(), "a normalised batch");
   fill(other(), images.data(), floats, targets.data());
   turn_to_other();
 }

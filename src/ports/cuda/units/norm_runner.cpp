@@ -6,8 +6,7 @@ namespace {
 
 class NormRunner final : public Runner {
  public:
-  NormRunner(Context& context, std::size_t unit)
-      : Runner(context, unit), channels_(norm_channels(c.at<float>(p.extra), p.shape.channels)) {
+  NormRunner(Context& context, std::size_t unit) : Runner(context, unit) {
     const auto find = [&](backend::Part part, const char* name) {
       return c.parameters.find(part, node().name + name);
     };
@@ -25,14 +24,18 @@ class NormRunner final : public Runner {
 
   void forward() override {
     if (input().sums != nowhere)
-      norm_statistics_of_sums(c.at<float>(input().sums), p.shape, numbers_, channels_, c.stream());
+      norm_statistics_of_sums(c.at<float>(input().sums), p.shape, numbers_, channels(), c.stream());
     else if (c.plan.training)
-      norm_statistics(x(), p.shape, c.plan.storage, numbers_, channels_, scratch(), c.stream());
+      norm_statistics(x(), p.shape, c.plan.storage, numbers_, channels(), scratch(), c.stream());
     else
-      norm_running(p.shape, numbers_, channels_, c.stream());
-    if (p.value == nowhere) return;  // its reader applies it
+      norm_running(p.shape, numbers_, channels(), c.stream());
+    if (p.value != nowhere) again();  // else its reader applies it
+  }
+
+  /// From the moments that the first pass left.
+  void again() override {
     const void* skip = p.unit.skip ? c.at(c.unit(*p.unit.skip).value) : nullptr;
-    norm_apply({x(), skip, p.unit.relu, c.at(p.value)}, p.shape, c.plan.storage, channels_,
+    norm_apply({x(), skip, p.unit.relu, c.at(p.value)}, p.shape, c.plan.storage, channels(),
                c.stream());
   }
 
@@ -46,6 +49,7 @@ class NormRunner final : public Runner {
 
  private:
   const void* x() const { return c.at(input().value); }
+  NormChannels channels() const { return norm_channels(c.at<float>(p.extra), p.shape.channels); }
   SumScratch scratch() const { return {c.workspace, c.tickets}; }
 
   void differentiate(bool accumulate) {
@@ -57,20 +61,21 @@ class NormRunner final : public Runner {
     op.y = c.at(p.value);
     op.mask = !p.unit.relu ? Mask::none : p.unit.skip ? Mask::from_y : Mask::from_x;
     op.g = c.at(p.skip_gradient);
-    norm_gradients(op, p.shape, c.plan.storage, numbers_, channels_, accumulate,
+    norm_gradients(op, p.shape, c.plan.storage, numbers_, channels(), accumulate,
                    c.parameters.scalars(), scratch(), c.stream());
-    norm_input_gradient(op, p.shape, c.plan.storage, channels_, c.at(p.input_gradient), c.stream());
+    norm_input_gradient(op, p.shape, c.plan.storage, channels(), c.at(p.input_gradient),
+                        c.stream());
   }
 
   /// The reader's data gradient ended before the ReLU and made the sums.
   void differentiate_applied(NormBackward& op, bool accumulate) {
     op.x = x();
     norm_gradients_of_sums(c.at<float>(c.unit(p.unit.readers[0]).gradient_sums), p.shape, numbers_,
-                           channels_, accumulate, c.parameters.scalars(), c.stream());
-    norm_input_gradient(op, p.shape, c.plan.storage, channels_, c.at(p.input_gradient), c.stream());
+                           channels(), accumulate, c.parameters.scalars(), c.stream());
+    norm_input_gradient(op, p.shape, c.plan.storage, channels(), c.at(p.input_gradient),
+                        c.stream());
   }
 
-  NormChannels channels_;
   NormParameters numbers_{};
 };
 

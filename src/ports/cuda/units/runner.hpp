@@ -6,50 +6,57 @@
 #include <vector>
 
 #include "lockstep/backend/program.hpp"
+#include "lockstep/base/error.hpp"
 #include "ports/cuda/device.hpp"
 #include "ports/cuda/parameters.hpp"
 #include "ports/cuda/plan/plan.hpp"
 
 namespace lockstep::cuda {
 
-/// Batches on the device: the current one, and the next one, which the copy stream brings at the
-/// same time if it was given to prefetch().
+/// Batches on the device: one for each slot of the program, and the next one, which the copy stream
+/// brings at the same time if it was given to prefetch().
 class InputBatch {
  public:
   InputBatch(const nn::Network& network, const backend::ProgramSpec& spec, CudaDevice& device);
+  /// Which of the program's slots all later calls are about, but prefetch().
+  void select(std::size_t slot) { slot_ = slot; }
   void prefetch(const data::Batch& batch);
   /// Work that is put into the compute stream from now on uses this batch.
   void load(const data::Batch& batch);
   void load_normalised(std::span<const float> images, std::span<const data::Target> targets);
 
-  std::size_t place() const { return current_; }
+  std::size_t place() const { return current(); }
   void set_place(std::size_t place) {
-    if (place != current_) turn_to_other();
+    check(place == current() || place == spare_, "another slot's batch is in that place");
+    if (place != current()) turn_to_other();
   }
-  bool normalised() const { return slots_[current_].normalised; }
+  bool normalised() const { return places_[current()].normalised; }
   const void* images() const {
-    const Slot& slot = slots_[current_];
-    return slot.normalised ? slot.floats.data() : slot.bytes.data();
+    const Place& place = places_[current()];
+    return place.normalised ? place.floats.data() : place.bytes.data();
   }
-  const data::Target* targets() const { return slots_[current_].targets.as<data::Target>(); }
+  const data::Target* targets() const { return places_[current()].targets.as<data::Target>(); }
 
  private:
-  struct Slot {
+  struct Place {
     DeviceBuffer bytes, floats, targets;
     CudaEvent written;        ///< in the copy stream
     CudaEvent read;           ///< in the compute stream: work after it does not need the batch
     data::Batch holds;        ///< images: nullptr unless it is a prefetched batch
     bool normalised = false;  ///< the batch is in floats
   };
-  Slot& other() { return slots_[1 - current_]; }
-  void copy(DeviceBuffer& to, const void* from, std::size_t bytes);
-  void fill(Slot& slot, const void* images, DeviceBuffer& to, const void* targets);
+  std::size_t current() const { return place_of_slot_[slot_]; }
+  Place& other() { return places_[spare_]; }
+  void copy(DeviceBuffer& to, const void* from);
+  void fill(Place& place, const void* images, DeviceBuffer& to, const void* targets);
   void turn_to_other();
 
-  std::size_t rows_, row_values_;
+  std::size_t rows_;
+  std::size_t image_values_ = 0, targets_ = 0;  ///< of a batch; 0 in a stage that has none
   CudaDevice& device_;
-  Slot slots_[2];
-  std::size_t current_ = 0;
+  std::vector<Place> places_;
+  std::vector<std::size_t> place_of_slot_;
+  std::size_t slot_ = 0, spare_ = 1;
 };
 
 /// What the steps of one program share.
@@ -64,11 +71,14 @@ struct Context {
   std::byte* workspace = nullptr;  ///< plan.workspace bytes
   unsigned* tickets = nullptr;     ///< plan.tickets of them, which its kernels keep at 0
   DeviceMetrics* metrics = nullptr;
+  std::size_t slot = 0;        ///< whose micro-batch runs
+  bool after_forward = false;  ///< what is made again has another place then
 
   cudaStream_t stream() const { return device.compute().get(); }
   template <class T = void>
   T* at(Place place) const {
-    return place == nowhere ? nullptr : reinterpret_cast<T*>(block + place);
+    if (place == nowhere) return nullptr;
+    return reinterpret_cast<T*>(block + plan.offset(place, after_forward, slot));
   }
   const PlannedUnit& unit(std::size_t u) const { return plan.units[u]; }
 };
@@ -79,6 +89,9 @@ class Runner {
   Runner(Context& context, std::size_t index) : c(context), p(context.plan.units[index]) {}
   virtual ~Runner() = default;
   virtual void forward() = 0;
+  /// The same for values that backward makes again. What a batch norm learnt from the whole batch
+  /// stays.
+  virtual void again() { forward(); }
   /// The unit's steps in backward, in order; empty where nothing has a gradient.
   virtual std::vector<backend::TapeStep> backward(bool accumulate) = 0;
 
@@ -101,6 +114,8 @@ std::unique_ptr<Runner> make_norm_runner(Context& context, std::size_t unit);
 std::unique_ptr<Runner> make_max_pool_runner(Context& context, std::size_t unit);
 std::unique_ptr<Runner> make_subsample_runner(Context& context, std::size_t unit);
 std::unique_ptr<Runner> make_head_runner(Context& context, std::size_t unit);
+std::unique_ptr<Runner> make_receive_runner(Context& context, std::size_t unit);
+std::unique_ptr<Runner> make_send_runner(Context& context, std::size_t unit);
 
 /// Computes the weight gradient of a convolution or linear layer from x and y of `operands` into
 /// its slice of the arena. cuDNN writes in the storage of its operands and never adds, so the

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/memory_plan.hpp"
+#include "lockstep/backend/program.hpp"
+#include "lockstep/backend/recompute.hpp"
+
+namespace lockstep::backend {
+
+/// Tape steps [first, last] in which a buffer is in use. The tape's steps are counted: forward,
+/// then backward with the steps that make values again.
+struct Life {
+  std::size_t first = 0, last = 0;
+};
+/// In forward; and after it, for what is made again.
+struct Lives {
+  Life life;
+  std::optional<Life> again;
+};
+
+/// A buffer, for one choice of what is made again.
+struct PlannedBuffer {
+  std::size_t bytes = 0;
+  std::optional<Lives> lives;  ///< nothing: it needs no place
+  bool in_slot = false;        ///< a micro-batch in flight keeps it
+};
+
+/// The places of all buffers in one block. With several slots, what a micro-batch keeps from
+/// forward to backward has a place in each slot, after what all share. Pure.
+class Placement {
+ public:
+  Placement(const std::vector<PlannedBuffer>& buffers, std::size_t slots, std::size_t alignment);
+  /// For a buffer that has no place: any number.
+  std::size_t offset(std::size_t buffer, bool after_forward, std::size_t slot) const;
+  std::size_t total() const { return shared_.total() + slots_ * slot_.total(); }
+  std::size_t without_reuse() const {
+    return shared_.without_reuse() + slots_ * slot_.without_reuse();
+  }
+
+ private:
+  struct Place {
+    bool in_slot = false;
+    std::size_t buffer = 0;
+  };
+  std::size_t slots_;
+  MemoryPlanner shared_, slot_;
+  std::vector<Place> places_[2];  // by buffer
+};
+
+/// What a program's memory has to keep to, in bytes.
+struct MemoryBounds {
+  std::size_t fixed = 0;      ///< parameters and workspace, whatever is made again
+  std::size_t available = 0;  ///< of the block that other programs already have; 0: there is none
+};
+
+/// A network as the segments of a chain, for which a backend plans memory.
+struct Segments {
+  std::string network;  ///< its name
+  std::size_t count = 1;
+  std::function<SpanCost(const Span&)> cost;
+  std::function<Placement(const std::vector<Span>&)> place;
+};
+
+/// Chooses what is made again, as `spec.recompute` says, and places all buffers; the last call of
+/// `segments.place` is the one that is returned. Throws InputError when the limit is too small,
+/// naming the smallest possible one, or when the network has fewer segments than asked for.
+Placement choose_placement(const ProgramSpec& spec, const Segments& segments,
+                           const MemoryBounds& bounds);
+
+}  // namespace lockstep::backend

@@ -1,0 +1,397 @@
+// Values made again, micro-batches in flight and stages, on a GPU: the bits stay. The tests in
+// tests/emulated run the same cases on the host.
+#include <cuda_runtime.h>
+
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/nn/partition.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "ports/cuda/device.hpp"
+#include "ports/cuda/plan/plan.hpp"
+#include "ports/cuda/program.hpp"
+#include "ports/cuda/runtime/check.hpp"
+#include "tests/gpu/fixture.hpp"
+
+using namespace lockstep;
+using namespace lockstep::backend;
+using namespace lockstep::test;
+
+namespace {
+
+constexpr std::size_t rows = 3;
+using Tensors = std::map<std::string, std::vector<float>>;
+
+/// How a program is compiled. Only deterministic engines give the same bits twice.
+struct How {
+  Precision precision = Precision::fp32;
+  bool fused = false;
+  Recompute recompute = {};
+  std::size_t slots = 1;
+};
+
+Recompute segments(std::size_t number) {
+  return {.mode = Recompute::Mode::segments, .segments = number};
+}
+
+/// A network, or a stage of one, with a case's weights.
+struct Ready {
+  Ready(const nn::Network& network, const Case& c, const How& how)
+      : backend(gpu()), parameters(backend->make_parameters(network, how.precision)) {
+    ProgramSpec spec;
+    spec.batch = rows;
+    spec.precision = how.precision;
+    spec.fuse_norms = how.fused;
+    spec.recompute = how.recompute;
+    spec.slots = how.slots;
+    spec.deterministic = true;
+    spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
+    program = backend->compile(network, spec, *parameters);
+    const auto& slices = parameters->layout().slices;
+    for (std::size_t s = 0; s < slices.size(); ++s) {
+      const auto& values = c.oracle.parameters.at(slices[s].tensor.name);
+      parameters->import_slice(Part::weights, s, std::vector<float>(values.begin(), values.end()));
+    }
+    parameters->set_loss_scale({1024, 0, 0, 0});
+  }
+
+  void run(const Tape& tape) const {
+    for (const TapeStep& step : tape) step.run();
+  }
+  void load(const Case& c, std::size_t part) {
+    const std::size_t values = rows * c.network.input.count();
+    images.assign(c.images.begin(), c.images.end());
+    program->load_normalised({images.data() + part * values, values},
+                             {c.targets.data() + part * rows, rows});
+  }
+  Tensors gradients() const {
+    Tensors all;
+    for (std::size_t s = 0; s < parameters->layout().slices.size(); ++s) {
+      std::vector<float>& plain = all[parameters->layout().slices[s].tensor.name];
+      plain.resize(parameters->layout().slices[s].tensor.count());
+      parameters->export_slice(Part::gradients, s, plain);
+    }
+    return all;
+  }
+  std::size_t most_segments() const {
+    const auto& planned = dynamic_cast<cuda::CudaProgram&>(*program).plan();
+    std::vector<bool> applied;
+    std::vector<cuda::Unit> units;
+    for (const cuda::PlannedUnit& p : planned.units) {
+      units.push_back(p.unit);
+      applied.push_back(p.value == cuda::nowhere);
+    }
+    return cuda::cut_units(network(), units, applied).size() + 1;
+  }
+  const nn::Network& network() const {
+    return dynamic_cast<cuda::CudaProgram&>(*program).network();
+  }
+
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Parameters> parameters;
+  std::unique_ptr<Program> program;
+  std::vector<float> images;
+};
+
+/// Weights, momentum and running statistics after some steps of two micro-batches.
+struct Outcome {
+  std::uint32_t hash = 0;
+  double loss = 0;
+  MemoryPlan memory;
+};
+
+Outcome trained(const Case& c, const How& how, std::size_t steps) {
+  Ready compiled(c.network, c, how);
+  const nn::ArenaLayout& layout = compiled.parameters->layout();
+  const optim::UpdateRule rule{.formula = optim::Sgd{.momentum = 0.9f},
+                               .weight_decay = std::vector<float>(layout.slices.size(), 1e-3f)};
+  const optim::StepScalars scalars{
+      .lr = 0.02f, .gradient_scale = 0.5f / rows, .statistics_share = 0.5f};
+  for (std::size_t step = 0; step < steps; ++step) {
+    for (const bool second : {false, true}) {
+      compiled.program->set_scalars(scalars);
+      compiled.load(c, second);
+      compiled.run(compiled.program->forward());
+      compiled.run(compiled.program->backward(second));
+    }
+    compiled.backend->judge_gradients(*compiled.parameters);
+    compiled.backend->update(*compiled.parameters, rule, scalars, 0, layout.learned_slices);
+    compiled.backend->update_statistics(*compiled.parameters, 2);
+  }
+  return {compiled.parameters->hash(), compiled.program->take_metrics().loss,
+          compiled.program->memory()};
+}
+
+void check_same(const Outcome& kept, const Outcome& again) {
+  CHECK(again.hash == kept.hash);
+  CHECK(kept.loss == kept.loss);
+  CHECK(again.loss == kept.loss);
+}
+
+}  // namespace
+
+TEST_CASE("a GPU gives the same bits whatever backward makes again, for every pattern and fused",
+          "[gpu][recompute]") {
+  if (!gpu()) return;
+  for (const nn::Network& network : all_sketches()) {
+    const Case c(network, 2 * rows, 5);
+    for (const How& plain : {How{}, How{.precision = Precision::fp16, .fused = true}}) {
+      const Outcome kept = trained(c, plain, 2);
+      CHECK(kept.memory.made_again == 0);
+      const std::size_t most = Ready(network, c, plain).most_segments();
+      CHECK(most > 1);
+      for (std::size_t number = 1; number <= most; ++number) {
+        INFO(network.nodes.size() << " nodes in " << number << " segments"
+                                  << (plain.fused ? ", fused" : ""));
+        How how = plain;
+        how.recompute = segments(number);
+        const Outcome again = trained(c, how, 2);
+        check_same(kept, again);
+        CHECK((number == 1 || again.memory.made_again > 0));
+      }
+      How how = plain;
+      how.recompute = segments(most + 1);
+      CHECK_THROWS_WITH(Ready(network, c, how),
+                        Catch::Contains("at most " + std::to_string(most) + " segments"));
+    }
+  }
+}
+
+TEST_CASE(
+    "a small ResNet-20 on a GPU gives the same bits with less memory when values are made again",
+    "[gpu][recompute]") {
+  if (!gpu()) return;
+  const Case c(nn::resnet(nn::usual_resnet("resnet20", 8, 10)), 2 * rows, 5);
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const Outcome kept = trained(c, {.precision = precision}, 1);
+    const Outcome again = trained(c, {.precision = precision, .recompute = segments(4)}, 1);
+    INFO(to_string(precision));
+    check_same(kept, again);
+    CHECK(again.memory.activations < 0.6 * static_cast<double>(kept.memory.activations));
+    CHECK(again.memory.made_again > 0.3);
+  }
+}
+
+TEST_CASE("a memory limit is kept on a GPU; the smallest possible one is named, and is possible",
+          "[gpu][recompute]") {
+  if (!gpu()) return;
+  const Case c(nn::resnet(nn::usual_resnet("resnet20", 32, 10)), rows, 5);
+  const auto within = [&](std::size_t limit) {
+    return Ready(c.network, c,
+                 {.recompute = {.mode = Recompute::Mode::automatic, .memory_limit = limit}})
+        .program->memory();
+  };
+  std::size_t least = 0;
+  try {
+    within(1);
+  } catch (const InputError& error) {
+    const std::string said = error.what();
+    INFO(said);
+    CHECK(said.find("memory-limit = 1 is too small") == 0);
+    const std::size_t at = said.find("at least ");
+    REQUIRE(at != std::string::npos);
+    least = std::stoull(said.substr(at + 9));
+  }
+  REQUIRE(least > 0);
+  CHECK_THROWS_WITH(within(0), Catch::Contains("recompute = auto needs memory-limit"));
+  CHECK_THROWS_WITH(within(least - 1), Catch::Contains("at least " + std::to_string(least)));
+  const MemoryPlan kept = Ready(c.network, c, {}).program->memory();
+  const MemoryPlan tightest = within(least);
+  const std::size_t fixed = least - tightest.activations;
+  double before = 1;
+  for (const std::size_t part : {0u, 1u, 4u, 10u}) {
+    const std::size_t limit = least + (kept.activations - tightest.activations) * part / 10;
+    const MemoryPlan plan = within(limit);
+    CHECK(fixed + plan.activations <= limit);
+    CHECK(plan.made_again <= before);
+    before = plan.made_again;
+  }
+  CHECK(before == 0);
+}
+
+namespace {
+
+struct Pass {
+  bool backward;
+  std::size_t part;
+};
+
+/// What a program gives for micro-batches in this order.
+struct Flown {
+  double loss = 0;
+  std::vector<std::vector<float>> logits;
+  Tensors gradients;
+  std::size_t bytes = 0;
+};
+
+Flown fly(const Case& c, const How& how, const std::vector<Pass>& schedule) {
+  Ready compiled(c.network, c, how);
+  Program& program = *compiled.program;
+  Flown flown;
+  bool accumulate = false;
+  for (const Pass& pass : schedule) {
+    program.select(pass.part % how.slots);
+    if (!pass.backward) {
+      // Each part has another share of the step's rows.
+      program.set_scalars({.lr = 0,
+                           .gradient_scale = 1.f / static_cast<float>(2 + pass.part),
+                           .statistics_share = 0.5f / static_cast<float>(1 + pass.part)});
+      compiled.load(c, pass.part);
+      compiled.run(program.forward());
+      flown.logits.emplace_back(rows * c.network.classes);
+      program.copy_logits(flown.logits.back());
+      continue;
+    }
+    compiled.run(program.backward(accumulate));
+    accumulate = true;
+  }
+  flown.loss = program.take_metrics().loss;
+  flown.gradients = compiled.gradients();
+  flown.bytes = program.memory().activations;
+  return flown;
+}
+
+}  // namespace
+
+TEST_CASE("micro-batches in flight on a GPU give the gradients of one after the other, bit for bit",
+          "[gpu][slots]") {
+  if (!gpu()) return;
+  for (const nn::Network& network : all_sketches()) {
+    const Case c(network, 3 * rows, 5);
+    for (const bool again : {false, true}) {
+      How how{.precision = again ? Precision::fp16 : Precision::fp32, .fused = again};
+      if (again) how.recompute = segments(2);
+      const Flown alone =
+          fly(c, how, {{false, 0}, {true, 0}, {false, 1}, {true, 1}, {false, 2}, {true, 2}});
+      how.slots = 3;
+      const Flown together =
+          fly(c, how, {{false, 0}, {false, 1}, {true, 0}, {false, 2}, {true, 1}, {true, 2}});
+      INFO(network.nodes.size() << " nodes" << (again ? ", making values again" : ""));
+      CHECK(together.gradients == alone.gradients);
+      CHECK(together.logits == alone.logits);
+      CHECK(together.loss == alone.loss);
+      CHECK(together.bytes > alone.bytes);
+      CHECK(together.bytes <= 4 * alone.bytes);  // what all share, and what each slot keeps
+    }
+  }
+  const Case c(plain(), rows, 5);
+  CHECK_THROWS_WITH(Ready(c.network, c, {.slots = 2}).program->select(2),
+                    Catch::Contains("2 slots has no slot 2"));
+}
+
+namespace {
+
+cudaStream_t stream_of(const Ready& compiled) {
+  return dynamic_cast<cuda::CudaDevice&>(compiled.backend->device()).compute().get();
+}
+
+void carry(Ready& from, std::span<std::byte> what, Ready& to, std::span<std::byte> where) {
+  REQUIRE(what.size() == where.size());
+  REQUIRE_FALSE(what.empty());
+  from.backend->device().compute().synchronize();
+  cuda::check_cuda(cudaMemcpyAsync(where.data(), what.data(), what.size(), cudaMemcpyDeviceToDevice,
+                                   stream_of(to)),
+                   "cudaMemcpyAsync");
+}
+
+/// Two micro-batches through the stages; values and gradients are carried by hand.
+std::pair<double, Tensors> through(const std::vector<nn::Network>& networks, const Case& c,
+                                   const How& how) {
+  std::vector<Ready> stages;
+  for (const nn::Network& network : networks) stages.emplace_back(network, c, how);
+  const std::size_t values = rows * c.network.input.count();
+  const std::vector<float> images(c.images.begin(), c.images.end());
+  for (const std::size_t part : {0u, 1u}) {
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      Program& program = *stages[s].program;
+      program.select(part);
+      program.set_scalars({.lr = 0, .gradient_scale = 0.125f, .statistics_share = 0.5f});
+      const bool is_first = s == 0, is_last = s + 1 == stages.size();
+      program.load_normalised({images.data() + part * values, is_first ? values : 0},
+                              {c.targets.data() + part * rows, is_last ? rows : std::size_t{0}});
+      if (!is_first) {
+        stages[s - 1].program->select(part);
+        carry(stages[s - 1], stages[s - 1].program->sent().values, stages[s],
+              program.received().values);
+      }
+      stages[s].run(program.forward());
+    }
+  }
+  for (const bool part : {false, true})
+    for (std::size_t s = stages.size(); s-- > 0;) {
+      Program& program = *stages[s].program;
+      for (const Ready& stage : stages) stage.program->select(part);
+      if (s + 1 < stages.size())
+        carry(stages[s + 1], stages[s + 1].program->received().gradients, stages[s],
+              program.sent().gradients);
+      stages[s].run(program.backward(part));
+    }
+  std::pair<double, Tensors> result;
+  for (const Ready& stage : stages) {
+    result.first += stage.program->take_metrics().loss;
+    result.second.merge(stage.gradients());
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("stages on a GPU give the loss and the gradients of the whole network, bit for bit",
+          "[gpu][stages]") {
+  if (!gpu()) return;
+  for (const nn::Network& network : all_sketches()) {
+    const Case c(network, 2 * rows, 3);
+    const std::vector<cuda::Unit> units = cuda::lower(network);
+    std::vector<std::size_t> cuts;
+    for (const std::size_t unit :
+         cuda::cut_units(network, units, std::vector<bool>(units.size(), false)))
+      cuts.push_back(units[unit].value);
+    REQUIRE_FALSE(cuts.empty());
+    for (const Precision precision : {Precision::fp32, Precision::fp16}) {
+      How how{.precision = precision, .slots = 2};
+      const auto whole = through({network}, c, how);
+      for (const std::size_t cut : cuts) {
+        INFO("after " << network.nodes[cut].name << " in " << to_string(precision));
+        const auto parts = through(nn::split(network, {cut}), c, how);
+        CHECK(parts.first == whole.first);
+        CHECK(parts.second == whole.second);
+      }
+      how.recompute = segments(1);  // each stage is cut into the one span that it always has
+      CHECK(through(nn::split(network, cuts), c, how) == whole);
+    }
+  }
+}
+
+TEST_CASE("a stage that ends inside a block's arithmetic is an error that names the node",
+          "[gpu][stages]") {
+  if (!gpu()) return;
+  const nn::Network network = plain();
+  const std::vector<nn::Network> stages = nn::split(network, {1});  // after the convolution
+  CHECK_THROWS_WITH(cuda::lower(stages[0]), Catch::Contains("send: ") || Catch::Contains("c1: "));
+  CHECK_THROWS_WITH(cuda::lower(stages[1]), Catch::Contains("in the same stage"));
+}
+
+TEST_CASE("whole networks on a GPU give the same bits whatever is made again, every precision",
+          "[gpu][recompute][whole]") {
+  if (!gpu()) return;
+  struct Whole {
+    const char* model;
+    std::size_t side, parts;
+  };
+  for (const Whole& whole : {Whole{"resnet20", 32, 5}, Whole{"resnet50", 64, 6}}) {
+    const Case c(nn::resnet(nn::usual_resnet(whole.model, whole.side, 10)), 2 * rows, 5);
+    for (const auto& [precision, fused] : {std::pair{Precision::fp32, false},
+                                           {Precision::tf32, false},
+                                           {Precision::bf16, false},
+                                           {Precision::fp16, false},
+                                           {Precision::fp16, true}}) {
+      INFO(whole.model << " in " << to_string(precision) << (fused ? ", fused" : ""));
+      const Outcome kept = trained(c, {.precision = precision, .fused = fused}, 3);
+      const Outcome again = trained(
+          c, {.precision = precision, .fused = fused, .recompute = segments(whole.parts)}, 3);
+      check_same(kept, again);
+      CHECK(again.memory.activations < kept.memory.activations);
+    }
+  }
+}
