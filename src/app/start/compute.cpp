@@ -1,6 +1,7 @@
 #include "app/start/compute.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include <fmt/core.h>
 
@@ -15,7 +16,9 @@
 #include "lockstep/cluster/machine.hpp"
 #include "lockstep/cluster/verify.hpp"
 #include "lockstep/comm/tcp_communicator.hpp"
+#include "lockstep/comm/two_level.hpp"
 #include "lockstep/device/gpus.hpp"
+#include "lockstep/device/idle.hpp"
 #include "lockstep/observe/binding.hpp"
 
 namespace lockstep::app {
@@ -64,6 +67,7 @@ std::string decide_backend(Launch& launch, const std::string& asked) {
 }
 
 Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
+  if (request.backend == "clock") share_cores(launch);
   const ChosenGpu gpu = choose_gpu(launch.rank, request.backend, request.share_gpu);
   const Placement placement =
       plan_rank(launch, cluster::look_at_machine(), request.threads, gpu.pci_bus_id);
@@ -94,6 +98,11 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
   return compute;
 }
 
+void share_cores(const Launch& launch) {
+  device::Idle::crowded =
+      launch.nodes.local_size(launch.rank.rank) > std::thread::hardware_concurrency();
+}
+
 std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
                                             const comm::NcclSpec& spec) {
   if (compute.backend->name() == "cuda") {
@@ -109,6 +118,23 @@ std::unique_ptr<comm::Communicator> connect_cpus(Launch& launch, double deadline
   return comm::make_tcp_communicator(
       *launch.control,
       {.host = launch.rank.host, .deadline_s = deadline_s, .find_absence = launch.find_absence()});
+}
+
+std::unique_ptr<comm::Communicator> connect_two_level(Launch& launch, comm::Communicator& flat,
+                                                      const std::string& all_reduce,
+                                                      double deadline_s) {
+  const bool asked = all_reduce == "two-level";
+  if (flat.world() == 1 || (!asked && (all_reduce == "flat" || !has_two_levels(launch.nodes))))
+    return nullptr;
+  comm::TwoLevel made =
+      comm::make_two_level(flat, *launch.control, launch.nodes, {.deadline_s = deadline_s});
+  require(made.communicator || !asked,
+          fmt::format("--comm.all-reduce two-level: the ranks of a node cannot share memory: {}",
+                      made.obstacle));
+  if (!made.communicator && flat.rank() == 0)
+    log::info(fmt::format("all-reduces are flat: the ranks of a node cannot share memory: {}",
+                          made.obstacle));
+  return std::move(made.communicator);
 }
 
 }  // namespace lockstep::app

@@ -44,11 +44,21 @@ struct Compute {
 /// required but reading back does not confirm it, and when there are fewer GPUs than ranks.
 Compute prepare_compute(Launch& launch, const ComputeRequest& request);
 
+/// For ranks that wait instead of computing: where a node has more of them than cores, a wait gives
+/// its core away at once.
+void share_cores(const Launch& launch);
+
 /// Connects the ranks for the backend's gradients: NCCL between GPUs, else connect_cpus().
 /// Collective.
 std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
                                             const comm::NcclSpec& spec);
 /// Connects CPUs by MPI, or by TCP where there is no MPI. Collective.
 std::unique_ptr<comm::Communicator> connect_cpus(Launch& launch, double deadline_s);
+/// Puts two levels above `flat`, a communicator of CPUs, as comm.all-reduce of a training does:
+/// null for "flat", and for "auto" where they have no use or a node's ranks cannot share memory.
+/// Collective. Throws InputError where "two-level" is not possible.
+std::unique_ptr<comm::Communicator> connect_two_level(Launch& launch, comm::Communicator& flat,
+                                                      const std::string& all_reduce,
+                                                      double deadline_s);
 
 }  // namespace lockstep::app
