@@ -204,7 +204,7 @@ std::string bars_svg(const Bars& bars) {
         "<rect x=\"{:.1f}\" y=\"9\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/>\n", x,
         part.colour);
     svg += text_at(x + 17, 20, part.name, "start", "var(--ink, #1c2330)");
-    x += 100;
+    x += 104;
   }
   svg += text_at((left + picture_width - right) / 2, picture_height - 6, "ranks");
   return svg + "</svg>\n";
