@@ -79,7 +79,7 @@ std::string computed_exposed(const Fit& fit) {
   for (const Judged& one : fit.points)
     if (!one.outlier && one.point.has_exposed) most = &one;
   std::string text = fmt::format(
-      " Exposed communication is computed from what bench comm measured, for {} bucket(s).",
+      "Exposed communication is computed from what bench comm measured, for {} bucket(s).",
       fit.law.buckets);
   if (most)
     text += fmt::format(
@@ -154,12 +154,12 @@ std::vector<Block> law_section(const Analysis& analysis) {
                          "spread of a rank's step"});
   blocks.push_back(grid);
   std::string rest = fmt::format("Points scatter around it by {:.1f} %.", 100 * fit.scatter);
-  if (fit.measured_sums) rest += computed_exposed(fit);
   if (!fit.measured_sums && !fit.has_alpha && !fit.has_wire)
     rest +=
         " The points call for no term of communication: what they lose with more ranks is the "
         "rows of a rank getting fewer, or part of a.";
   blocks.push_back(Paragraph{rest + " " + trust(analysis)});
+  if (fit.measured_sums) blocks.push_back(Paragraph{computed_exposed(fit)});
   if (!odd.empty()) blocks.push_back(Items{odd});
   if (!analysis.summaries.empty()) {
     blocks.push_back(Paragraph{
