@@ -13,10 +13,6 @@ namespace lockstep::device {
 /// wait sleeps, so that it does not show as load.
 class Idle {
  public:
-  /// Set before ranks wait for each other: this node has more ranks than cores, and all of them
-  /// wait most of the time. Then a wait yields its core at once, to a rank that has work.
-  static inline bool crowded = false;
-
   /// `due_in_s`: how long the wait certainly lasts, where that is known; then it sleeps at once.
   void operator()(double due_in_s = 0) {
     if (due_in_s > 2 * wake_up_s) {
@@ -26,7 +22,7 @@ class Idle {
     const double now = now_s();
     if (started_s_ == 0) started_s_ = now;
     const double waited_s = now - started_s_;
-    if (waited_s < spin_s && !crowded) return;
+    if (waited_s < spin_s) return;
     if (waited_s < yield_s) {
       std::this_thread::yield();
     } else {

@@ -100,7 +100,6 @@ Wires connect_wires(Launch& launch, const CommBenchOptions& options, const std::
     wires.transport = "NCCL";
     return wires;
   }
-  share_cores(launch);
   wires.flat = connect_cpus(launch, options.deadline_s);
   wires.on_host.assign(wires.floats, 0.f);
   wires.data = wires.on_host.data();

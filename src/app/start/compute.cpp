@@ -1,7 +1,6 @@
 #include "app/start/compute.hpp"
 
 #include <algorithm>
-#include <thread>
 
 #include <fmt/core.h>
 
@@ -18,7 +17,6 @@
 #include "lockstep/comm/tcp_communicator.hpp"
 #include "lockstep/comm/two_level.hpp"
 #include "lockstep/device/gpus.hpp"
-#include "lockstep/device/idle.hpp"
 #include "lockstep/observe/binding.hpp"
 
 namespace lockstep::app {
@@ -67,7 +65,6 @@ std::string decide_backend(Launch& launch, const std::string& asked) {
 }
 
 Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
-  if (request.backend == "clock") share_cores(launch);
   const ChosenGpu gpu = choose_gpu(launch.rank, request.backend, request.share_gpu);
   const Placement placement =
       plan_rank(launch, cluster::look_at_machine(), request.threads, gpu.pci_bus_id);
@@ -96,11 +93,6 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
   };
   compute.spare_cores = plan.loader_shares_cores ? 0 : plan.loader.size();
   return compute;
-}
-
-void share_cores(const Launch& launch) {
-  device::Idle::crowded =
-      launch.nodes.local_size(launch.rank.rank) > std::thread::hardware_concurrency();
 }
 
 std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,

@@ -44,10 +44,6 @@ struct Compute {
 /// required but reading back does not confirm it, and when there are fewer GPUs than ranks.
 Compute prepare_compute(Launch& launch, const ComputeRequest& request);
 
-/// For ranks that wait instead of computing: where a node has more of them than cores, a wait gives
-/// its core away at once.
-void share_cores(const Launch& launch);
-
 /// Connects the ranks for the backend's gradients: NCCL between GPUs, else connect_cpus().
 /// Collective.
 std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
