@@ -38,9 +38,15 @@ assert "http" not in page.replace("http://www.w3.org/2000/svg", ""), "needs the 
 PY
 verdict $status 'the report is one page with three pictures, and needs nothing else'
 
+run ranks 2 "$LOCKSTEP" bench comm --verb all-reduce --from-kb 64 --to-mb 1 --longest-s 0.2 --json comm.json &&
+  scaling fit study --comm comm.json && ((status == 0)) && says 'Exposed communication is computed from what bench comm' &&
+  says '^wire .* bench comm ' && cp comm.json study/comm-2.json && scaling fit study && says '^wire .* bench comm ' &&
+  rm study/comm-2.json && scaling fit study && ! says 'bench comm'
+verdict $? 'exposed communication is computed from what bench comm measured'
+
 scaling plan --out tiny --ranks 1,2 --batch-per-rank 8 "${small[@]}"
 ((status == 0)) && says 'warning: 2 configurations are too few' && scaling run tiny && ((status == 0)) &&
-  scaling fit tiny && ((status == 2)) && says '^2 +\? +16 ' && says 'too few: 2 configuration'
+  scaling fit tiny && ((status == 2)) && says '^2 +1 +16 ' && says 'too few: 2 configuration'
 verdict $? 'few measurements are a table and the words "too few"'
 
 cp -r study/points/real-00001-b32-1 other && sed -i 's/"model":"resnet20"/"model":"resnet32"/' other/metrics.jsonl
@@ -50,6 +56,7 @@ ranks = json.load(open("halved/binding.json"))
 json.dump(ranks[:1], open("halved/binding.json", "w"))'
 printf 'ranks,batch,images_per_s\n1,32,500\n2,thirty,900\n' >words.csv
 printf 'ranks,images_per_s\n1,32\n' >columns.csv
+printf 'ranks,batch,step_ms\n1,32,9\n2,32,7\n1,64,15\n' >more.csv
 refused() { scaling "${@:2}" && ((status == 2)) && says "error: .*$1" && (($(grep -c error <<<"$said") == 1)); }
 refused "has the network 'resnet20' and other has 'resnet32': one fit needs one network" fit study other &&
   refused 'halved/binding.json: 1 of 2 ranks are missing' fit study halved &&
@@ -59,6 +66,8 @@ refused "has the network 'resnet20' and other has 'resnet32': one fit needs one 
   refused '3 ranks do not fill nodes of 2' plan --out x --ranks 3 --ranks-per-node 2 --batch 8 &&
   refused 'batch 2 has fewer rows than the 4 ranks' plan --out x --ranks 1,4 --batch 2 &&
   refused '64 ranks are more than the 32 rows' predict study --batch 32 -N 64 &&
+  refused "words.csv is not a JSON object" fit study --comm words.csv &&
+  refused 'says how many gradients are summed' fit more.csv --fewest 3 --comm comm.json &&
   refused "regular expression" fit study --match '(' && refused 'no measurements match none' fit study --match none
 verdict $? 'bad input is one line that says what is wrong'
 
@@ -76,7 +85,7 @@ mapfile -t commands < <(python3 "$repo/tests/support/pages.py" commands "$repo/j
 ((${#commands[@]} >= 10))
 verdict $? 'jobs/SCALING.md has commands'
 for command in "${commands[@]}"; do
-  [[ $command == sbatch* ]] && continue  # tests/cluster/jobs_endings.sh submits scripts
+  [[ $command == sbatch* || $command == srun* ]] && continue  # tests/cluster/jobs_endings.sh submits scripts
   here=$command
   [[ $command == *' plan '* ]] || here=${command//studies\/r50/study}
   run bash -c "$here"

@@ -52,6 +52,8 @@ a100=(--machine "$machines/dgx-a100-hdr.toml")
 grep -v '^row-ms' "$machines/dgx-a100-hdr.toml" >lacks.toml
 refused 'lacks.toml: lacks .device.row-ms' simulate --machine lacks.toml
 refused 'none.toml' simulate --machine none.toml
+refused 'another network or precision needs its rates, device.memory-gb-per-s and device.fp32-tflops' \
+  simulate --machine "$machines/pcie-8.toml" --model resnet18
 refused '.nonsense. is not known' simulate "${a100[@]}" --model nonsense
 refused 'does not divide among 3 ranks' simulate "${a100[@]}" --batch 64 --ranks 3
 refused 'give one of --batch and --batch-per-rank' simulate "${a100[@]}" --batch 64 --batch-per-rank 8

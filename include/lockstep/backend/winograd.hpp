@@ -4,8 +4,12 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 
 namespace lockstep::backend {
+
+/// Before the choice in a backend's description: the same machine may choose differently each time.
+constexpr std::string_view winograd_mark = ", Winograd ";
 
 /// A convolution of 3 x 3 with stride 1 and padding 1: its channels and the size of its images.
 struct WinogradShape {

@@ -12,6 +12,7 @@ namespace lockstep::study {
 /// One verb at one size.
 struct CommPoint {
   double bytes = 0, seconds = 0;
+  double typical_s = 0;  ///< with what else the machine does at times; 0: as `seconds`
 };
 
 /// Within [from_bytes, to_bytes] the verb takes alpha_s + bytes / bytes_per_s.
@@ -28,7 +29,8 @@ struct CommCliff {
 };
 
 /// One or two lines through the points, which are in rising order of size: two where they are at
-/// least twice as near to the points, relative to each point, as one. At least two points. Pure.
+/// least 1.6 times as near to the points, relative to each point, as one. At least two points.
+/// Pure.
 std::vector<CommRegime> fit_regimes(const std::vector<CommPoint>& points);
 
 /// Sizes from which the bandwidth falls by more than a quarter to the next one. Pure.
@@ -45,7 +47,8 @@ struct VerbFigures {
   std::vector<CommCliff> cliffs;
 };
 
-/// Between two measured sizes in proportion to the bytes; outside of them by the nearest regime.
+/// The typical time: between two measured sizes in proportion to the bytes; outside of them by the
+/// nearest regime, as much longer as at the nearest size.
 double seconds_of(const VerbFigures& figures, double bytes);
 
 /// Fits lines to the points and looks for cliffs.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/study/comm_figures.hpp"
 #include "lockstep/study/law.hpp"
 #include "lockstep/study/points.hpp"
 
@@ -15,6 +16,17 @@ namespace lockstep::study {
 /// Fewer points than this are a table, not a fit.
 constexpr std::size_t fewest_points = 5;
 
+/// What sums between ranks cost, as bench comm measured it: two of the law's numbers.
+struct MeasuredSums {
+  double alpha_ms = 0, wire_ms = 0;
+};
+
+/// The law's numbers for `gradient_bytes` in `buckets` parts, from the line of each file's
+/// all-reduces that holds for a bucket; the mean over the files, of different numbers of ranks.
+/// REQUIRES: at least one file. Throws InputError for one without all-reduces or with one rank.
+MeasuredSums measured_sums(const std::vector<CommFigures>& files, double gradient_bytes,
+                           std::size_t buckets);
+
 struct FitSpec {
   std::size_t fewest = fewest_points;
   std::size_t replicates = 1000;  ///< of the bootstrap
@@ -22,7 +34,8 @@ struct FitSpec {
   std::uint64_t seed = 1;
   std::size_t buckets = 1;
   double backward = 2.0 / 3;
-  std::optional<double> jitter = {};  ///< as Law::jitter; empty: from the points' spread
+  std::optional<double> jitter = {};      ///< as Law::jitter; empty: from the points' spread
+  std::optional<MeasuredSums> sums = {};  ///< latency and wire are these and are not fitted
 };
 
 struct Interval {
@@ -48,6 +61,7 @@ struct Replicate {
 struct Fit {
   Law law;
   bool has_alpha = false, has_wire = false;  ///< which terms the points call for
+  bool measured_sums = false;                ///< they are FitSpec::sums
   double scatter = 0;                        ///< relative standard deviation around the law
   double confidence = 0;
   std::vector<Judged> points;
@@ -61,10 +75,10 @@ struct Fit {
 /// Why no law can be fitted to these points; empty: one can.
 std::string why_no_fit(const std::vector<Point>& points, const FitSpec& spec);
 
-/// Least squares of log(time), with all terms >= 0. Latency and wire are only in the law when the
-/// points call for them (Akaike's criterion, corrected for few points). Points that contradict all
-/// others are named and left out. REQUIRES: points from points(). Throws InputError with
-/// why_no_fit().
+/// Least squares of log(time), with all terms >= 0. Unless they were measured, latency and wire are
+/// only in the law when the points call for them (Akaike's criterion, corrected for few points).
+/// Points that contradict all others are named and left out. REQUIRES: points from points(). Throws
+/// InputError with why_no_fit().
 Fit fit_law(const std::vector<Point>& points, const FitSpec& spec);
 
 /// Where a new measurement of a step is expected, in ms.

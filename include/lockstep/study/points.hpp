@@ -28,7 +28,8 @@ struct Sample {
   std::optional<observe::StepTimes> parts;
   double mean_exposed_ms = 0;        ///< of a run: exposed communication, on average
   std::size_t epoch_rows = 0;        ///< of the training set; 0: unknown
-  std::size_t gradient_numbers = 0;  ///< the network's learned numbers; 0: unknown
+  std::size_t gradient_numbers = 0;  ///< that are summed in a step; 0: unknown
+  std::size_t buckets = 0;           ///< parts in which they are summed; 0: unknown
 
   double rows() const { return static_cast<double>(batch) / static_cast<double>(ranks); }
   double images_per_s() const { return 1e3 * static_cast<double>(batch) / step_ms; }

@@ -12,7 +12,8 @@
 namespace lockstep::study {
 
 struct AnalysisSpec {
-  FitSpec fit;
+  FitSpec fit;                    ///< buckets 0: as in the measurements, else 1
+  std::vector<CommFigures> sums;  ///< measured by bench comm: fills fit.sums
   ForecastSpec forecast;
   bool imagenet = false;      ///< epochs to accuracy: MLPerf's reference, unless others are given
   bool synthetic = false;     ///< measurements without data, where there are both kinds
@@ -29,6 +30,7 @@ struct Analysis {
   std::optional<double> waits_for_data;  ///< the largest share of a step, if that is a tenth
   std::optional<Fit> fit;
   std::string why_no_fit;
+  std::size_t gradient_bytes = 0;  ///< that are summed in a step; 0: unknown
   std::vector<LeftOut> left_out;
   std::vector<std::string> summaries;  ///< one sentence for each series
   std::optional<Forecasts> forecasts;

@@ -105,8 +105,12 @@ void add_floor(const backend::Floor& floor, Json& json) {
   json["floor_reached"] = shortest_ms / json["step_ms"].get<double>();
 }
 
-/// Adds a rank's memory of a step, without the parameters.
-void add_memory(const backend::MemoryPlan& memory, Json& json) {
+/// Adds what is summed, and a rank's memory of a step, without the parameters.
+void add_sizes(const train::Trainer& trainer, Json& json) {
+  const backend::MemoryPlan memory = trainer.memory();
+  const std::vector<reduce::Bucket>& buckets = trainer.exchange().buckets();
+  json["gradient_numbers"] = buckets.back().offset + buckets.back().size;
+  json["buckets"] = buckets.size();
   json["activation_bytes"] = memory.activations;
   json["workspace_bytes"] = memory.workspace;
   json["made_again"] = memory.made_again;
@@ -212,9 +216,14 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
                                              .threads = options.threads,
                                              .share_gpu = options.share_gpu,
                                              .pace = options.pace()});
-  const auto communicator = connect(launch, compute, {.share_gpu = options.share_gpu});
-  comm::SilentCommunicator no_reduction(communicator->rank(), communicator->world(),
-                                        communicator->network());
+  const comm::NcclSpec network_spec{.share_gpu = options.share_gpu};
+  const auto communicator = connect(launch, compute, network_spec);
+  const auto two_level =
+      backend == "cuda"
+          ? nullptr
+          : connect_two_level(launch, *communicator, options.all_reduce, network_spec.deadline_s);
+  comm::Communicator& reducing = two_level ? *two_level : *communicator;
+  comm::SilentCommunicator no_reduction(reducing.rank(), reducing.world(), reducing.network());
   const nn::Network network = options.network();
   train::TrainerSpec spec = options.trainer(network, world, backend == "cuda");
   decide_winograd(*launch.control, *compute.backend, spec);
@@ -225,8 +234,9 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   const Synthetic data(network, spec.program.batch, static_cast<std::uint64_t>(launch.rank.rank),
                        compute.backend->device());
 
-  train::count_process(spec.program.recompute, network, {}, *launch.control);
-  train::Trainer trainer(spec, *compute.backend, *communicator);
+  if (compute.backend->name() != "cuda")
+    train::count_process(spec.program.recompute, network, {}, *launch.control);
+  train::Trainer trainer(spec, *compute.backend, reducing);
   one_step(*launch.control, trainer, data, options.batch);
   const double first_step_s = now_s() - started_s;
   for (std::size_t i = 0; i < options.warm_up; ++i)
@@ -249,7 +259,8 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
     if (alone) one_step(*launch.control, *alone, data, options.batch, &without);
   }
   Json json = to_json(options, world, *compute.backend, with, without, peak, first_step_s);
-  add_memory(trainer.memory(), json);
+  json["nodes"] = launch.nodes.count();
+  add_sizes(trainer, json);
   if (floor) add_floor(*floor, json);
   if (options.times_tape()) {
     const TapeTimes times = time_tape(options, *compute.backend, trainer, data);

@@ -17,7 +17,7 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/two_level.hpp"
+#include "lockstep/base/statistics.hpp"
 #include "lockstep/study/comm_figures.hpp"
 #include "lockstep/study/nccl_table.hpp"
 
@@ -104,15 +104,8 @@ Wires connect_wires(Launch& launch, const CommBenchOptions& options, const std::
   wires.on_host.assign(wires.floats, 0.f);
   wires.data = wires.on_host.data();
   wires.transport = launch.world ? "MPI" : "TCP";
-  const bool has_two = comm::has_two_levels(launch.nodes);
-  if (options.all_reduce == "flat" || (options.all_reduce == "auto" && !has_two)) return wires;
-  comm::TwoLevel made = comm::make_two_level(*wires.flat, *launch.control, launch.nodes,
-                                             {.deadline_s = options.deadline_s});
-  require(made.communicator != nullptr,
-          fmt::format("--all-reduce {}: the ranks of a node cannot share memory: {}",
-                      options.all_reduce, made.obstacle));
-  wires.two_level = std::move(made.communicator);
-  wires.transport = "two-level, " + wires.transport;
+  wires.two_level = connect_two_level(launch, *wires.flat, options.all_reduce, options.deadline_s);
+  if (wires.two_level) wires.transport = "two-level, " + wires.transport;
   return wires;
 }
 
@@ -147,9 +140,11 @@ void do_verb(Wires& wires, const std::string& verb, std::size_t floats, std::siz
   }
 }
 
-/// Seconds of one call, of the slowest rank, in the fastest of some batches of calls: what other
-/// processes cost is not the network's. A first, untimed pair decides how many calls.
-double time_verb(Launch& launch, Wires& wires, const std::string& verb, std::size_t floats) {
+/// Seconds of one call, of the slowest rank, in the fastest of some batches of calls, for what
+/// other processes cost is not the network's; and in the middle one, for a step meets those, too. A
+/// first, untimed pair decides how many calls.
+study::CommPoint time_verb(Launch& launch, Wires& wires, const std::string& verb,
+                           std::size_t floats) {
   constexpr double batch_s = 0.05;
   const auto run = [&](std::size_t times) {
     launch.control->barrier("bench comm");
@@ -161,10 +156,12 @@ double time_verb(Launch& launch, Wires& wires, const std::string& verb, std::siz
   run(2);  // makes connections and pages
   const double first_s = run(2);
   const auto calls = 2 * static_cast<std::size_t>(std::clamp(batch_s / first_s / 2, 1.0, 200.0));
-  double best_s = first_s;
-  for (int batch = 0; batch < (first_s > 0.2 ? 3 : 7); ++batch)
-    best_s = std::min(best_s, run(calls));
-  return best_s / (verb == queued ? in_queue : 1);
+  std::vector<double> batches_s;
+  for (int batch = 0; batch < (first_s > 0.2 ? 3 : 7); ++batch) batches_s.push_back(run(calls));
+  const double each = verb == queued ? in_queue : 1;
+  return {.bytes = static_cast<double>(floats * sizeof(float)),
+          .seconds = std::min(first_s, *std::ranges::min_element(batches_s)) / each,
+          .typical_s = upper_median(batches_s) / each};
 }
 
 /// From small to large, until one call takes too long.
@@ -177,16 +174,21 @@ study::VerbFigures measure_verb(Launch& launch, Wires& wires, const CommBenchOpt
        floats <= most; floats *= 2) {
     const std::size_t count = std::max<std::size_t>(1, floats / world) * world;  // equal chunks
     if (count > wires.floats) break;
-    const double seconds = time_verb(launch, wires, verb, count);
-    points.push_back({static_cast<double>(count * sizeof(float)), seconds});
-    if (seconds * (verb == queued ? in_queue : 1) > options.longest_s && points.size() >= 3) break;
+    points.push_back(time_verb(launch, wires, verb, count));
+    if (points.back().seconds * (verb == queued ? in_queue : 1) > options.longest_s &&
+        points.size() >= 3)
+      break;
   }
   require(points.size() >= 2,
           "--from-kb and --to-mb leave less than two sizes, one twice the other");
   return study::figures_of(std::move(points));
 }
 
-std::string rate_text(double bytes_per_s) { return human_bytes(bytes_per_s) + "/s"; }
+/// A line through small sizes may not rise at all.
+std::string rate_text(double bytes_per_s) {
+  constexpr double no_limit = 1e15;
+  return bytes_per_s < no_limit ? human_bytes(bytes_per_s) + "/s" : "not limited";
+}
 
 std::string time_text(double seconds) {
   return seconds < 1e-3 ? fmt::format("{:.1f} us", 1e6 * seconds)
@@ -275,7 +277,8 @@ Command add_bench_comm(Arguments bench) {
   app.add("--longest-s", options->longest_s, "larger sizes are left out once one call takes longer")
       .within(0.001, 1e4)
       .shows_default();
-  app.add("--all-reduce", options->all_reduce, "as comm.all-reduce of lockstep train")
+  app.add("--comm.all-reduce,--all-reduce", options->all_reduce,
+          "as comm.all-reduce of lockstep train")
       .one_of({"auto", "flat", "two-level"})
       .shows_default();
   app.add("--backend", options->backend, "auto, cpu or cuda: whose memory is moved")

@@ -43,6 +43,9 @@ void StepOptions::add_to(Arguments app) {
           "megabytes of gradients reduced at once; 0: 1 on CPUs and 25 on GPUs")
       .within(0.0, 4096.0)
       .shows_default();
+  app.add("--comm.all-reduce,--all-reduce", all_reduce, "as for lockstep train, on CPUs")
+      .one_of({"auto", "flat", "two-level"})
+      .shows_default();
   app.add("--json", json, "write the figures to this file");
 }
 

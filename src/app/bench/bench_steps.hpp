@@ -16,7 +16,7 @@ namespace lockstep::app {
 /// The options of a benchmark of whole training steps.
 struct StepOptions {
   std::string model = "resnet20", precision = "fp32", backend = "auto", recompute = "none",
-              winograd = "auto", json;
+              winograd = "auto", all_reduce = "auto", json;
   std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0,
               memory_limit = 0;
   float bucket_mb = 0;

@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "app/cli/count_option.hpp"
 #include "app/status.hpp"
@@ -14,14 +16,35 @@
 namespace lockstep::app {
 namespace {
 
+/// What bench comm measured for these studies: `comm*.json` in their folders.
+std::vector<std::string> comm_files(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    if (!std::filesystem::is_directory(path)) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(path))
+      if (const std::string name = entry.path().filename().string();
+          name.starts_with("comm") && name.ends_with(".json"))
+        files.push_back(entry.path().string());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+void take_sums(const std::vector<std::string>& files, study::AnalysisSpec& analysis) {
+  for (const std::string& file : files)
+    analysis.sums.push_back(study::parse_comm(read_text(file), file));
+}
+
 /// What fit, predict and report have in common.
 struct Questions {
   std::vector<std::string> paths;
   study::ReadSpec read;
   study::AnalysisSpec analysis;
+  std::vector<std::string> comm;
   bool json = false;
 
   void add_to(Arguments app) {
+    analysis.fit.buckets = 0;
     app.add("path", paths, "studies, runs' folders, JSON of 'bench train', tables (.csv)")
         .required();
     app.add("--match", read.match, "only measurements whose name matches this regular expression")
@@ -35,7 +58,11 @@ struct Questions {
         .within(0.5, 0.99)
         .shows_default();
     add_count(app, "--buckets", analysis.fit.buckets, {1, 10000},
-              "parts in which gradients are reduced while backward runs");
+              "parts in which gradients are reduced while backward runs; otherwise as measured");
+    app.add("--comm", comm,
+            "what bench comm --json measured: exposed communication is computed from it, not "
+            "fitted (default: the comm*.json in a study's folder)")
+        .called("FILE");
     app.add_taken(
            "--jitter",
            [this](const std::string& text) { analysis.fit.jitter = share_of(text, "--jitter"); },
@@ -49,7 +76,8 @@ struct Questions {
             fmt::format("{}: '{}' is not a number from 0 to 1", option, text));
     return value;
   }
-  study::Analysis answer() const {
+  study::Analysis answer() {
+    take_sums(comm.empty() ? comm_files(paths) : comm, analysis);
     return study::analyse(study::read_samples(paths, read), analysis);
   }
 };
@@ -165,7 +193,9 @@ Command add_scaling_report(Arguments scaling) {
 }
 
 void report_study(const std::string& folder) {
-  const study::AnalysisSpec spec;
+  study::AnalysisSpec spec;
+  spec.fit.buckets = 0;
+  take_sums(comm_files({folder}), spec);
   const study::Analysis analysis = study::analyse(study::read_samples({folder}, {}), spec);
   write_report_files(folder, study::make_report(analysis, spec));
   log::info(study::fit_text(analysis));

@@ -15,6 +15,7 @@
 #include "lockstep/cluster/machine.hpp"
 #include "lockstep/cluster/verify.hpp"
 #include "lockstep/comm/tcp_communicator.hpp"
+#include "lockstep/comm/two_level.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/observe/binding.hpp"
 
@@ -109,6 +110,23 @@ std::unique_ptr<comm::Communicator> connect_cpus(Launch& launch, double deadline
   return comm::make_tcp_communicator(
       *launch.control,
       {.host = launch.rank.host, .deadline_s = deadline_s, .find_absence = launch.find_absence()});
+}
+
+std::unique_ptr<comm::Communicator> connect_two_level(Launch& launch, comm::Communicator& flat,
+                                                      const std::string& all_reduce,
+                                                      double deadline_s) {
+  const bool asked = all_reduce == "two-level";
+  if (flat.world() == 1 || (!asked && (all_reduce == "flat" || !has_two_levels(launch.nodes))))
+    return nullptr;
+  comm::TwoLevel made =
+      comm::make_two_level(flat, *launch.control, launch.nodes, {.deadline_s = deadline_s});
+  require(made.communicator || !asked,
+          fmt::format("--comm.all-reduce two-level: the ranks of a node cannot share memory: {}",
+                      made.obstacle));
+  if (!made.communicator && flat.rank() == 0)
+    log::info(fmt::format("all-reduces are flat: the ranks of a node cannot share memory: {}",
+                          made.obstacle));
+  return std::move(made.communicator);
 }
 
 }  // namespace lockstep::app

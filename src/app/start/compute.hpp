@@ -50,5 +50,11 @@ std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
                                             const comm::NcclSpec& spec);
 /// Connects CPUs by MPI, or by TCP where there is no MPI. Collective.
 std::unique_ptr<comm::Communicator> connect_cpus(Launch& launch, double deadline_s);
+/// Puts two levels above `flat`, a communicator of CPUs, as comm.all-reduce of a training does:
+/// null for "flat", and for "auto" where they have no use or a node's ranks cannot share memory.
+/// Collective. Throws InputError where "two-level" is not possible.
+std::unique_ptr<comm::Communicator> connect_two_level(Launch& launch, comm::Communicator& flat,
+                                                      const std::string& all_reduce,
+                                                      double deadline_s);
 
 }  // namespace lockstep::app

@@ -63,7 +63,7 @@ class CpuBackend final : public backend::Backend {
     return fmt::format("cpu: oneDNN {}.{}.{} ({}), {}, {} thread{}{}", version->major,
                        version->minor, version->patch, library_instruction_set(), instruction_set(),
                        team_.lanes(), team_.lanes() == 1 ? "" : "s",
-                       winograd_.empty() ? "" : ", Winograd " + winograd_);
+                       winograd_.empty() ? "" : std::string(backend::winograd_mark) + winograd_);
   }
   device::Device& device() override { return device_; }
 

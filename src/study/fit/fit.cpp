@@ -171,7 +171,8 @@ Fit fit_law(const std::vector<Point>& all, const FitSpec& spec) {
   require(obstacle.empty(), obstacle);
   const Shape shape{.buckets = spec.buckets,
                     .backward = spec.backward,
-                    .jitter = spec.jitter.value_or(usual_jitter(all))};
+                    .jitter = spec.jitter.value_or(usual_jitter(all)),
+                    .sums = spec.sums};
   std::vector<Point> kept = all;
   const std::vector<Point> outliers = take_outliers(kept, shape);
   std::vector<Observation> observations;
@@ -180,6 +181,7 @@ Fit fit_law(const std::vector<Point>& all, const FitSpec& spec) {
   fit.law = fitted.law;
   fit.has_alpha = fitted.has_alpha;
   fit.has_wire = fitted.has_wire;
+  fit.measured_sums = spec.sums.has_value();
   fit.scatter = fitted.scatter();
   fit.confidence = spec.confidence;
   std::vector<double> residuals(kept.size());

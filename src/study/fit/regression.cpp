@@ -70,8 +70,9 @@ Regression regress_with(const Residuals& residuals, const Parameters& start, boo
   problem.held = {false, false, !has_alpha, !has_wire};
   problem.high.fill(HUGE_VAL);
   Parameters at = start;
-  if (!has_alpha) at[alpha] = 0;
-  if (!has_wire) at[wire] = 0;
+  const MeasuredSums held = residuals.shape.sums.value_or(MeasuredSums{});
+  if (!has_alpha) at[alpha] = held.alpha_ms;
+  if (!has_wire) at[wire] = held.wire_ms;
   const Solution solution = minimise(problem, at, residuals);
   Regression fitted{.has_alpha = has_alpha, .has_wire = has_wire, .squares = solution.squares};
   fitted.law = {.c_ms = solution.parameters[c],
@@ -124,7 +125,7 @@ Regression regress(const std::vector<Observation>& observations, const Shape& sh
   const Parameters start = start_at(observations, near);
   Regression best = regress_with(residuals, start, false, false);
   for (const auto& [has_alpha, has_wire] : {std::pair{true, false}, {false, true}, {true, true}}) {
-    if (residuals.count() < 6) break;  // the criterion does not allow a third number
+    if (shape.sums || residuals.count() < 6) break;  // the criterion does not allow a third number
     const Regression other = regress_with(residuals, start, has_alpha, has_wire);
     if (criterion(other) < criterion(best)) best = other;
   }
@@ -139,7 +140,7 @@ double leverage(const std::vector<Observation>& observations, const Shape& shape
   std::size_t n = 0;
   std::array<std::size_t, most_parameters> free = {};
   for (std::size_t j = 0; j < most_parameters; ++j)
-    if (p[j] > 0) free[n++] = j;
+    if (p[j] > 0 && (j <= a || !shape.sums)) free[n++] = j;
   for (std::size_t i = 0; i < residuals.count(); ++i) {
     Parameters slopes = {};
     residuals(i, p, slopes);

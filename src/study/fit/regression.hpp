@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "lockstep/study/fit.hpp"
@@ -21,6 +22,7 @@ struct Observation {
 struct Shape {
   std::size_t buckets = 1;
   double backward = 0, jitter = 0;
+  std::optional<MeasuredSums> sums = {};
 };
 
 /// The law, and which of its terms took part.

@@ -6,6 +6,7 @@
 #include <regex>
 #include <set>
 
+#include "lockstep/backend/winograd.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
@@ -51,10 +52,18 @@ void measure(std::vector<StepTimes> steps, const std::string& file, Sample& samp
     sample.mean_exposed_ms += one.exposed_comm_ms / static_cast<double>(steps.size());
 }
 
+/// Of a backend's description: without its choice of convolutions, which each run measures again.
+std::string machine_of(std::string description) {
+  const std::size_t choice = description.find(backend::winograd_mark);
+  return choice == std::string::npos ? description : description.erase(choice);
+}
+
 void take_start(const observe::StartRecord& start, Sample& sample) {
   sample.network = start.model;
   sample.precision = start.precision;
-  sample.machine = join(start.devices, "; ");
+  std::vector<std::string> machines;
+  for (const std::string& device : start.devices) machines.push_back(machine_of(device));
+  sample.machine = join(machines, "; ");
   sample.epoch_rows = start.rows;
   sample.gradient_numbers = start.parameters;
   if (start.batch > 0) sample.batch = start.batch;
@@ -145,13 +154,16 @@ Sample read_bench(const fs::path& file) {
   sample.synthetic = true;
   sample.network = member<std::string>(json, "model", name);
   sample.precision = member<std::string>(json, "precision", name);
-  sample.machine = member<std::string>(json, "backend", name);
+  sample.machine = machine_of(member<std::string>(json, "backend", name));
   sample.batch = member<std::size_t>(json, "batch", name);
   sample.ranks = member<std::size_t>(json, "ranks", name);
   sample.steps = member<std::size_t>(json, "steps", name);
   sample.step_ms = member<double>(json, "step_ms", name);
   require(sample.ranks > 0 && sample.batch > 0 && sample.step_ms > 0,
           fmt::format("{}: has no measurements", name));
+  sample.nodes = json.value("nodes", std::size_t{0});
+  sample.gradient_numbers = json.value("gradient_numbers", std::size_t{0});
+  sample.buckets = json.value("buckets", std::size_t{0});
   sample.parts = StepTimes{.forward_ms = member<double>(json, "forward_ms", name),
                            .backward_ms = member<double>(json, "backward_ms", name),
                            .exposed_comm_ms = member<double>(json, "exposed_comm_ms", name),

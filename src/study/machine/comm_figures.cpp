@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t fewest_points = 3;  // of a regime, where there are two
-constexpr double far_better = 4;          // the sum of squares of two lines against one
+constexpr double far_better = 2.5;        // the sum of squares of two lines against one
 constexpr double steep = 1.25;            // a cliff
 constexpr double exact = 1e-9;            // relative errors that only rounding makes
 
@@ -58,11 +58,16 @@ CommRegime regime(std::span<const CommPoint> points, const Line& line) {
           .bytes_per_s = 1 / line.per_byte_s};
 }
 
+double typical(const CommPoint& point) {
+  return point.typical_s > 0 ? point.typical_s : point.seconds;
+}
+
 Json to_json(const VerbFigures& figures, double factor) {
   Json points = Json::array(), regimes = Json::array(), cliffs = Json::array();
   for (const CommPoint& p : figures.points)
     points.push_back({{"bytes", p.bytes},
                       {"seconds", p.seconds},
+                      {"typical_s", typical(p)},
                       {"algbw", p.bytes / p.seconds},
                       {"busbw", factor * p.bytes / p.seconds}});
   for (const CommRegime& r : figures.regimes)
@@ -99,7 +104,8 @@ VerbFigures parse_verb(const Json& json, const std::string& where) {
           where + " has less than two points");
   std::vector<CommPoint> points;
   for (const Json& point : json["points"]) {
-    points.push_back({number(point, "bytes", where), number(point, "seconds", where)});
+    points.push_back({number(point, "bytes", where), number(point, "seconds", where),
+                      point.contains("typical_s") ? number(point, "typical_s", where) : 0});
     const bool rises = points.size() == 1 || points.back().bytes > points[points.size() - 2].bytes;
     require(points.back().seconds > 0 && points.back().bytes > 0 && rises,
             where + ": its points are not in rising order, or take no time");
@@ -141,11 +147,14 @@ double seconds_of(const VerbFigures& figures, double bytes) {
   const auto& points = figures.points;
   const auto above = std::find_if(points.begin(), points.end(),
                                   [bytes](const CommPoint& p) { return p.bytes >= bytes; });
-  if (above == points.begin()) return figures.regimes.front().seconds(bytes);
-  if (above == points.end()) return figures.regimes.back().seconds(bytes);
+  if (above == points.begin())
+    return figures.regimes.front().seconds(bytes) * typical(points.front()) /
+           points.front().seconds;
+  if (above == points.end())
+    return figures.regimes.back().seconds(bytes) * typical(points.back()) / points.back().seconds;
   const CommPoint &high = *above, &low = *(above - 1);
-  return low.seconds +
-         (high.seconds - low.seconds) * (bytes - low.bytes) / (high.bytes - low.bytes);
+  return typical(low) +
+         (typical(high) - typical(low)) * (bytes - low.bytes) / (high.bytes - low.bytes);
 }
 
 double bus_factor(const std::string& verb, int ranks) {

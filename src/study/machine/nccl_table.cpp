@@ -62,12 +62,17 @@ struct Columns {
       over_.assign(cells.begin() + 1, cells.end());
       return true;
     }
-    if (cells[0] != "Protocol" || over_.empty() || (cells.size() - 1) % over_.size() != 0)
-      return false;
-    protocols.assign(cells.begin() + 1, cells.end());
+    if (cells[0] != "Protocol" || over_.empty()) return false;
+    // The names repeat for each algorithm, and in the last block (from NCCL 2.23 on) once more.
+    const auto again = std::find(cells.begin() + 2, cells.end(), cells[1]);
+    const auto each = static_cast<std::size_t>(again - cells.begin()) - 1;
+    if (cells.size() - 1 < each * over_.size()) return false;
+    protocols.clear();
     algorithms.clear();
-    const std::size_t each = protocols.size() / over_.size();
-    for (std::size_t i = 0; i < protocols.size(); ++i) algorithms.push_back(over_[i / each]);
+    for (std::size_t i = 0; i < each * over_.size(); ++i) {
+      algorithms.push_back(over_[i / each]);
+      protocols.push_back(cells[i + 1]);
+    }
     return true;
   }
 

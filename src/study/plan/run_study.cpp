@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <set>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -135,13 +136,20 @@ std::vector<std::string> command_of(const fs::path& folder, const PlanSpec& plan
   const auto add = [&](const char* option, const std::string& value) {
     words.insert(words.end(), {option, value});
   };
+  const std::set<std::string> always = {"model", "precision", "backend", "threads"};
+  const std::set<std::string> others = {"recompute",      "winograd",        "tune-cache",
+                                        "comm.bucket-mb", "comm.all-reduce", "clock.row-ms",
+                                        "clock.step-ms",  "clock.profile",   "clock.efficiency"};
+  const config::Config usual;
   for (const config::ConfigKey& key : config::config_keys())
-    if (key.name == "model" || key.name == "precision" || key.name == "backend" ||
-        key.name == "threads" || key.name == "recompute")
+    if (always.contains(key.name) ||
+        (others.contains(key.name) && key.get(training) != key.get(usual)))
       add(("--" + key.name).c_str(), key.get(training));
-  if (training.comm.bucket_mb > 0) add("--bucket-mb", fmt::format("{:g}", training.comm.bucket_mb));
+  if (training.memory_limit > 0) add("--memory-limit", std::to_string(training.memory_limit));
   if (training.comm.share_gpu) words.push_back("--share-gpu");
   if (training.fuse_norms) words.push_back("--fuse-norms");
+  if (training.graph) words.push_back("--graph");
+  if (training.tune) words.push_back("--tune");
   add("--batch", std::to_string(step.batch));
   add("--steps", std::to_string(plan.steps));
   add("--warm-up", std::to_string(plan.warm_up));

@@ -100,6 +100,16 @@ Analysis analyse(const Samples& samples, const AnalysisSpec& spec) {
   analysis.rejected = samples.rejected;
   for (Rejected& odd : odd_repetitions(analysis.points)) analysis.rejected.push_back(odd);
   AnalysisSpec filled = spec;
+  if (filled.fit.buckets == 0)
+    filled.fit.buckets = std::max<std::size_t>(1, largest(used, &Sample::buckets));
+  analysis.gradient_bytes = sizeof(float) * largest(samples.good, &Sample::gradient_numbers);
+  if (!spec.sums.empty()) {
+    require(analysis.gradient_bytes > 0,
+            "--comm: no measurement says how many gradients are summed: give runs or files of "
+            "bench train");
+    filled.fit.sums =
+        measured_sums(spec.sums, static_cast<double>(analysis.gradient_bytes), filled.fit.buckets);
+  }
   add_fit(filled, analysis);
   if (!analysis.fit) return analysis;
   ForecastSpec& asked = filled.forecast;

@@ -33,7 +33,7 @@ std::string line_at(double x1, double y1, double x2, double y2) {
 std::string open_svg(const std::string& title) {
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:g} {:g}\" role=\"img\" "
-      "aria-label=\"{}\" font-family=\"system-ui, sans-serif\" font-size=\"14\">\n",
+      "aria-label=\"{}\" font-family=\"system-ui, sans-serif\" font-size=\"17\">\n",
       picture_width, picture_height, escaped(title));
 }
 
@@ -204,7 +204,7 @@ std::string bars_svg(const Bars& bars) {
         "<rect x=\"{:.1f}\" y=\"9\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/>\n", x,
         part.colour);
     svg += text_at(x + 17, 20, part.name, "start", "var(--ink, #1c2330)");
-    x += 96;
+    x += 104;
   }
   svg += text_at((left + picture_width - right) / 2, picture_height - 6, "ranks");
   return svg + "</svg>\n";

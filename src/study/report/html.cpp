@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "study/report/document.hpp"
 
 namespace lockstep::study {
@@ -19,18 +21,28 @@ h2 { font-size: 1.2rem; margin: 2.2rem 0 .6rem; padding-top: .8rem;
   border-top: 1px solid var(--line); }
 p, li { max-width: 46rem; overflow-wrap: anywhere; }
 ul { padding-left: 1.2rem; }
-.figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
+.figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
 figure { margin: 0; padding: .8rem; background: var(--panel); border-radius: 8px; }
 figure svg { width: 100%; height: auto; display: block; }
 figcaption, .note { color: var(--soft); font-size: .85rem; }
 .note { margin-top: .4rem; }
-.wide { overflow-x: auto; margin: .8rem 0 0; }
+.wide { overflow-x: auto; margin: .8rem 0 0;
+  background: linear-gradient(to right, var(--page) 30%, transparent) 0 0 / 2rem 100% no-repeat local,
+    linear-gradient(to left, var(--page) 30%, transparent) 100% 0 / 2rem 100% no-repeat local,
+    linear-gradient(to left, var(--line), transparent) 100% 0 / .8rem 100% no-repeat scroll; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
+th.words, td.words { text-align: left; }
 )";
+
+/// Whether a column has sentences, which begin on the left.
+bool has_words(const Grid& grid, std::size_t column) {
+  return std::ranges::any_of(
+      grid.rows, [column](const auto& row) { return std::ranges::count(row[column], ' ') > 3; });
+}
 
 struct Html {
   std::string text;
@@ -60,8 +72,10 @@ struct Html {
     for (std::size_t i = 0; i < grid.rows.size(); ++i) {
       text += i == 0 ? "<thead><tr>" : "<tr>";
       const char* cell_name = i == 0 ? "th" : "td";
-      for (const std::string& cell : grid.rows[i])
-        text += fmt::format("<{0}>{1}</{0}>", cell_name, escaped(cell));
+      for (std::size_t column = 0; column < grid.rows[i].size(); ++column)
+        text += fmt::format("<{0}{1}>{2}</{0}>", cell_name,
+                            has_words(grid, column) ? " class=\"words\"" : "",
+                            escaped(grid.rows[i][column]));
       text += i == 0 ? "</tr></thead>\n<tbody>\n" : "</tr>\n";
     }
     text += "</tbody>\n</table>\n</div>\n";

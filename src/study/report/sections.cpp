@@ -73,6 +73,23 @@ std::vector<std::string> measured_row(const Point& point, const Base& base) {
           percent(point.rate() / base.rate())};
 }
 
+/// What the measured sums leave exposed, compared with what was, on the most ranks.
+std::string computed_exposed(const Fit& fit) {
+  const Judged* most = nullptr;
+  for (const Judged& one : fit.points)
+    if (!one.outlier && one.point.has_exposed) most = &one;
+  std::string text = fmt::format(
+      "Exposed communication is computed from what bench comm measured, for {} bucket(s).",
+      fit.law.buckets);
+  if (most)
+    text += fmt::format(
+        " On {} ranks with {:g} rows it is {:.2f} ms; measured were {:.2f} ms.", most->point.ranks,
+        most->point.rows(),
+        fit.law.split(most->point.rows(), static_cast<double>(most->point.ranks)).exposed,
+        most->point.exposed_ms);
+  return text;
+}
+
 }  // namespace
 
 std::string subject(const Analysis& analysis) {
@@ -121,6 +138,12 @@ std::vector<Block> law_section(const Analysis& analysis) {
   grid.rows = {{"number", "value", percent(fit.confidence) + " interval", "meaning"},
                number_row(fit, "c", &Law::c_ms, "for each row of a rank"),
                number_row(fit, "a", &Law::a_ms, "for each step, whatever the rows")};
+  if (fit.measured_sums) {
+    grid.rows.push_back({"alpha", fmt::format("{:.3g} ms", fit.law.alpha_ms), "bench comm",
+                         "latency of a bucket, for each doubling of the ranks"});
+    grid.rows.push_back({"wire", fmt::format("{:.3g} ms", fit.law.wire_ms), "bench comm",
+                         "all gradients over a link"});
+  }
   if (fit.has_alpha)
     grid.rows.push_back(number_row(fit, "alpha", &Law::alpha_ms,
                                    "latency of a bucket, for each doubling of the ranks"));
@@ -131,11 +154,12 @@ std::vector<Block> law_section(const Analysis& analysis) {
                          "spread of a rank's step"});
   blocks.push_back(grid);
   std::string rest = fmt::format("Points scatter around it by {:.1f} %.", 100 * fit.scatter);
-  if (!fit.has_alpha && !fit.has_wire)
+  if (!fit.measured_sums && !fit.has_alpha && !fit.has_wire)
     rest +=
         " The points call for no term of communication: what they lose with more ranks is the "
         "rows of a rank getting fewer, or part of a.";
   blocks.push_back(Paragraph{rest + " " + trust(analysis)});
+  if (fit.measured_sums) blocks.push_back(Paragraph{computed_exposed(fit)});
   if (!odd.empty()) blocks.push_back(Items{odd});
   if (!analysis.summaries.empty()) {
     blocks.push_back(Paragraph{

@@ -35,6 +35,10 @@ TEST_CASE("between measured sizes the time is theirs in proportion, and outside 
   CHECK(seconds_of(figures, 2500) == Approx(5e-3));
   CHECK(seconds_of(figures, 500) == Approx(figures.regimes.front().seconds(500)));
   CHECK(seconds_of(figures, 9000) == Approx(figures.regimes.back().seconds(9000)));
+  // What is typical counts, where it was measured.
+  const VerbFigures busy = figures_of({{1000, 2e-3, 4e-3}, {2000, 3e-3, 6e-3}});
+  CHECK(seconds_of(busy, 1500) == Approx(5e-3));
+  CHECK(seconds_of(busy, 500) == Approx(2 * busy.regimes.front().seconds(500)));
 }
 
 TEST_CASE("two protocols give two regimes, cut where they change", "[comm_figures]") {

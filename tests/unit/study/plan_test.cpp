@@ -63,6 +63,14 @@ TEST_CASE("a plan comes back from its folder, and is never written over", "[stud
                  Contains("--batch 512 --steps 50 --warm-up 5") && Contains("--json x.json"));
   CHECK_THAT(join(command_of(folder, back, {8, 512, 1, false}, "x"), " "),
              Contains("train --config") && Contains("--batch 512 --out x"));
+  const std::string beside = (folder / "other").string();
+  training.backend = config::BackendChoice::clock;
+  training.clock.row_ms = 2.5;
+  training.comm.all_reduce = config::AllReduceChoice::flat;
+  write_plan(beside, plan, training);
+  CHECK_THAT(join(command_of(beside, back, step, "x.json"), " "),
+             Contains("--backend clock") && Contains("--clock.row-ms 2.5") &&
+                 Contains("--comm.all-reduce flat") && !Contains("--clock.profile"));
   config::Config each;
   config::apply_toml(each, read_text(folder / "train.toml"), "train.toml");
   CHECK((each.stop_after == 55 && each.model == "resnet18" && each.batch == 0));
