@@ -1,4 +1,5 @@
 #include "lockstep/config/config.hpp"
+#include "config/key_rules.hpp"
 
 #include <utility>
 

@@ -48,12 +48,4 @@ const std::vector<ConfigKey>& config_keys();
 /// Null if there is no key of this name.
 const ConfigKey* find_key(std::string_view name);
 
-/// Throws InputError naming the key, the value and the range when a value is out of range.
-void check_ranges(const Config& config);
-
-/// Throws InputError naming a key that was given but cannot have an effect, and the reason. A value
-/// at its default counts as not given, so that a saved configuration, which has all keys, reads
-/// back.
-void refuse_idle_keys(const Config& config);
-
 }  // namespace lockstep::config

@@ -1,0 +1,54 @@
+#include "config/key_rules.hpp"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <cmath>
+#include <string>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/config/keys.hpp"
+
+namespace lockstep::config {
+namespace {
+
+double number_of(const ConfigKey& key, const Config& config) {
+  const std::string text = key.get(config);
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+void check_range(const ConfigKey& key, const Config& config) {
+  const KeyRange& range = *key.range;
+  const double value = number_of(key, config);
+  if (range.or_zero && value == 0) return;
+  const double high =
+      range.high_key.empty() ? range.high : number_of(*find_key(range.high_key), config);
+  const std::string given = fmt::format("{} = {}: must ", key.name, key.get(config));
+  require(value >= range.low || std::isfinite(high),
+          given + fmt::format("be at least {}", range.low));
+  require(value >= range.low && value <= high,
+          given + fmt::format("lie between {} and {}", range.low, high));
+}
+
+}  // namespace
+
+void check_ranges(const Config& config) {
+  for (const ConfigKey& key : config_keys())
+    if (key.range) check_range(key, config);
+}
+
+void refuse_idle_keys(const Config& config) {
+  const Config defaults;
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.need || key.need->met(config) || key.get(config) == key.get(defaults)) continue;
+    const ConfigKey& other = *find_key(key.need->key);
+    const char* quote = other.kind == TomlKind::text ? "'" : "";
+    throw InputError(fmt::format("{} = {} would have no effect: {} is {}{}{}{}", key.name,
+                                 key.get(config), other.name, quote, other.get(config), quote,
+                                 key.need->why.empty() ? "" : "; " + key.need->why));
+  }
+}
+
+}  // namespace lockstep::config
