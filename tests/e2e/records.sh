@@ -70,7 +70,7 @@ finish signal
 verdict $? 'a run that a signal stops says so, and has the times of every rank'
 
 run "${any[@]}" --batch 50 --out diverged --epochs 20 --optim.lr 1e6 --checkpoint.every-epochs 0
-((status == 2)) && ended diverged diverged 'loss is -?(nan|inf) (at|after) step' &&
+((status == 2)) && ended diverged diverged 'loss is (not a number|infinite) (at|after) step' &&
   grep -q '"status": "diverged"' diverged/summary.json && grep -q '"command": ' diverged/summary.json &&
   run "$LOCKSTEP" info diverged && says 'not finished' && says '^the newest start diverged after step [0-9]+: .*loss is'
 verdict $? 'a run that diverges leaves an end with the reason, and a summary'
