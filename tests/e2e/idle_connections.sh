@@ -32,10 +32,13 @@ while time.time() - began < 60:
 time.sleep(60)
 END
 
+library_port=21000  # from here on Open MPI chooses its ports, below those that the system gives
+
 # begin RUN LIMIT OPTION...: two ranks whose limit of open files is this one, with the usual limit's
 # kind ("-S", soft, or "", both). Sets `mpirun` and `pids`.
 begin() {
-  mpirun --oversubscribe --bind-to none --mca btl tcp,self -np 2 bash -c "ulimit $2 && exec \"\$@\"" - \
+  mpirun --oversubscribe --bind-to none --mca btl tcp,self --mca btl_tcp_port_min_v4 $library_port \
+    --mca btl_tcp_port_range_v4 500 -np 2 bash -c "ulimit $2 && exec \"\$@\"" - \
     "${train[@]}" --out "$1" "${@:3}" >"$1.log" 2>&1 &
   mpirun=$!
   first_step "$1.log"
@@ -50,25 +53,14 @@ ports() {
     [[ ! $address ]] || echo $((16#${address##*:}))
   done
 }
-greets() {  # greets PORT: what listens there is lockstep's
-  python3 -c "
-import socket, sys
-with socket.create_connection(('127.0.0.1', $1), 2) as one:
-    one.settimeout(1)
-    try: sys.exit(b'lockstep meeting' not in one.recv(64))
-    except OSError: sys.exit(1)" 2>/dev/null
-}
 # find_ports: sets `own` and `other`: rank 0's port that is lockstep's heartbeat, and Open MPI's.
 find_ports() {
   local port
-  for _ in 1 2 3 4 5 6 7 8 9 10; do  # a busy machine may be late to greet
-    own='' other=''
-    for port in $(ports "${pids[0]}"); do
-      if greets "$port"; then own=$port; else other=$port; fi
-    done
-    [[ ! $own || ! $other ]] || return 0
+  own='' other=''
+  for port in $(ports "${pids[0]}"); do
+    if ((port >= library_port && port < library_port + 500)); then other=$port; else own=$port; fi
   done
-  return 1
+  [[ $own && $other ]] || echo "ports of ${pids[0]}: $(ports "${pids[0]}" | xargs)"
 }
 
 newest() { ls "$1"/checkpoints/step-*.h5 2>/dev/null | tail -n 1; }
