@@ -55,6 +55,12 @@ std::vector<Tensor> tensors(const Network& network) {
   return all;
 }
 
+std::size_t numbers(const Network& network) {
+  std::size_t count = 0;
+  for (const Tensor& tensor : tensors(network)) count += tensor.count();
+  return count;
+}
+
 std::size_t arity(Op op) { return starts_network(op) ? 0 : op == Op::add ? 2 : 1; }
 
 Shape output_shape(const Network& network, const Node& node) {

@@ -38,20 +38,15 @@ std::unique_ptr<comm::Communicator> choose_all_reduce(config::Config& config,
   const bool asked = choice == AllReduceChoice::two_level;
   if (choice == AllReduceChoice::automatic) choice = decide(setting);
   if (choice == AllReduceChoice::flat || setting.control.world() == 1) return nullptr;
-  comm::TwoLevel made = comm::make_two_level(setting.flat, setting.control, setting.nodes,
-                                             {.deadline_s = config.comm.deadline_s});
-  require(made.communicator || !asked,
-          fmt::format("comm.all-reduce = two-level: the ranks of a node cannot share memory: {}",
-                      made.obstacle));
-  if (made.communicator) {
+  auto two_level = comm::two_level_or_flat(setting.flat, setting.control, setting.nodes,
+                                           {.deadline_s = config.comm.deadline_s},
+                                           asked ? "comm.all-reduce = two-level" : "");
+  if (two_level)
     log::info(fmt::format("all-reduces over two levels: {} ranks on {} node(s)",
                           setting.nodes.world(), setting.nodes.count()));
-  } else {
+  else
     choice = AllReduceChoice::flat;
-    log::info(fmt::format("all-reduces are flat: the ranks of a node cannot share memory: {}",
-                          made.obstacle));
-  }
-  return std::move(made.communicator);
+  return two_level;
 }
 
 void choose_buckets(config::Config& config, const ReductionSetting& setting,
@@ -62,8 +57,7 @@ void choose_buckets(config::Config& config, const ReductionSetting& setting,
   if (size_mb > 0) return;
   size_mb = setting.on_host ? one_node_mb : gpu_mb;
   if (!setting.on_host || setting.nodes.count() == 1) return;
-  std::size_t bytes = 0;
-  for (const nn::Tensor& tensor : nn::tensors(network)) bytes += tensor.count() * sizeof(float);
+  const std::size_t bytes = nn::numbers(network) * sizeof(float);
   const reduce::AllReduceCost cost = reduce::measure_all_reduce(communicator, setting.control);
   size_mb = reduce::best_bucket_mb(cost, bytes);
   log::info(

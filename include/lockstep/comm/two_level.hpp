@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
@@ -42,5 +43,12 @@ bool has_two_levels(const Nodes& nodes);
 /// it after a crash, and the size of /dev/shm does not matter. Collective.
 TwoLevel make_two_level(Communicator& flat, Control& control, const Nodes& nodes,
                         const TwoLevelSpec& spec);
+
+/// make_two_level() for a user's choice. Where the ranks of some node cannot share memory: throws
+/// InputError with `asked`, the option that asks for two levels; logs that and returns null when
+/// none does. Collective.
+std::unique_ptr<Communicator> two_level_or_flat(Communicator& flat, Control& control,
+                                                const Nodes& nodes, const TwoLevelSpec& spec,
+                                                std::string_view asked);
 
 }  // namespace lockstep::comm

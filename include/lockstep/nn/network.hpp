@@ -81,6 +81,9 @@ struct Tensor {
 /// shift, running mean, running variance).
 std::vector<Tensor> tensors(const Network& network);
 
+/// How many numbers they hold together.
+std::size_t numbers(const Network& network);
+
 /// True for the tensors that are learned by gradients; false for running statistics.
 bool learned(Role role);
 

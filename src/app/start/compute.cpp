@@ -118,15 +118,8 @@ std::unique_ptr<comm::Communicator> connect_two_level(Launch& launch, comm::Comm
   const bool asked = all_reduce == "two-level";
   if (flat.world() == 1 || (!asked && (all_reduce == "flat" || !has_two_levels(launch.nodes))))
     return nullptr;
-  comm::TwoLevel made =
-      comm::make_two_level(flat, *launch.control, launch.nodes, {.deadline_s = deadline_s});
-  require(made.communicator || !asked,
-          fmt::format("--comm.all-reduce two-level: the ranks of a node cannot share memory: {}",
-                      made.obstacle));
-  if (!made.communicator && flat.rank() == 0)
-    log::info(fmt::format("all-reduces are flat: the ranks of a node cannot share memory: {}",
-                          made.obstacle));
-  return std::move(made.communicator);
+  return comm::two_level_or_flat(flat, *launch.control, launch.nodes, {.deadline_s = deadline_s},
+                                 asked ? "--comm.all-reduce two-level" : "");
 }
 
 }  // namespace lockstep::app

@@ -8,6 +8,7 @@
 
 #include "comm/two_level/two_level_sum.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/log.hpp"
 #include "lockstep/comm/arguments.hpp"
 
 namespace lockstep::comm {
@@ -111,6 +112,17 @@ TwoLevel make_two_level(Communicator& flat, Control& control, const Nodes& nodes
   made.communicator =
       std::make_unique<TwoLevelCommunicator>(std::make_shared<Overlay>(flat), below, channel);
   return made;
+}
+
+std::unique_ptr<Communicator> two_level_or_flat(Communicator& flat, Control& control,
+                                                const Nodes& nodes, const TwoLevelSpec& spec,
+                                                std::string_view asked) {
+  TwoLevel made = make_two_level(flat, control, nodes, spec);
+  if (made.communicator) return std::move(made.communicator);
+  const std::string why = "the ranks of a node cannot share memory: " + made.obstacle;
+  require(asked.empty(), fmt::format("{}: {}", asked, why));
+  log::info("all-reduces are flat: " + why);
+  return nullptr;
 }
 
 }  // namespace lockstep::comm
