@@ -1,10 +1,10 @@
 #include "lockstep/config/config.hpp"
-#include "config/key_rules.hpp"
 
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "config/key_rules.hpp"
 #include "config/unknown_key.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"

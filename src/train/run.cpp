@@ -169,13 +169,11 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   choose_winograd(config, start.resume, spec.algorithm_cache, backend, trainer_spec.network,
                   trainer_spec.program, control);
   trainer_spec.program.winograd = config.winograd;
-  if (setting.on_host)  // on a GPU the limit is of its memory, which holds nothing else of this
-                        // process
-    count_process(trainer_spec.program.recompute, trainer_spec.network,
-                  {.loader_bytes = data.loader_bytes(),
-                   .average = trainer_spec.average.kept(),
-                   .checkpoints = true},
-                  control);
+  count_process(trainer_spec.program.recompute, trainer_spec.network, backend,
+                {.loader_bytes = data.loader_bytes(),
+                 .average = trainer_spec.average.kept(),
+                 .checkpoints = true},
+                control);
   Trainer trainer(trainer_spec, backend, reducing);
   if (start.resume) {
     resume_from_checkpoint(start, trainer, config,

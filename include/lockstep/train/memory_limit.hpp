@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "lockstep/backend/backend.hpp"
 #include "lockstep/backend/recompute.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/nn/network.hpp"
@@ -17,8 +18,10 @@ struct OtherMemory {
 
 /// A limit holds for the whole process: this tells the planner how much of it other things need,
 /// the same for all ranks. Call it when all but the parameters and the loader is there. Does
-/// nothing without a limit. Collective.
+/// nothing without a limit, and for a GPU, whose memory holds nothing else of this process.
+/// Collective.
 void count_process(backend::Recompute& recompute, const nn::Network& network,
-                   const OtherMemory& other, comm::Control& control);
+                   const backend::Backend& backend, const OtherMemory& other,
+                   comm::Control& control);
 
 }  // namespace lockstep::train

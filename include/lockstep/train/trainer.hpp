@@ -151,8 +151,8 @@ class Trainer {
   std::deque<StepReport> reports_;  ///< read, but not given out
   std::unique_ptr<reduce::Exchange> exchange_;
   std::unique_ptr<StepLaps> laps_;
-  std::unique_ptr<device::Repeater>
-      repeater_;  ///< of `graph`; last: what it has recorded uses the others
+  /// Of `graph`. Last: what it has recorded uses the others.
+  std::unique_ptr<device::Repeater> repeater_;
 };
 
 }  // namespace lockstep::train

@@ -234,8 +234,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   const Synthetic data(network, spec.program.batch, static_cast<std::uint64_t>(launch.rank.rank),
                        compute.backend->device());
 
-  if (compute.backend->name() != "cuda")
-    train::count_process(spec.program.recompute, network, {}, *launch.control);
+  train::count_process(spec.program.recompute, network, *compute.backend, {}, *launch.control);
   train::Trainer trainer(spec, *compute.backend, reducing);
   one_step(*launch.control, trainer, data, options.batch);
   const double first_step_s = now_s() - started_s;

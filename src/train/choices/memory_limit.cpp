@@ -13,12 +13,14 @@ constexpr std::size_t rounding = std::size_t{4} << 20;
 }  // namespace
 
 void count_process(backend::Recompute& recompute, const nn::Network& network,
-                   const OtherMemory& other, comm::Control& control) {
-  if (recompute.mode != backend::Recompute::Mode::automatic || recompute.memory_limit == 0) return;
+                   const backend::Backend& backend, const OtherMemory& other,
+                   comm::Control& control) {
+  if (recompute.mode != backend::Recompute::Mode::automatic || recompute.memory_limit == 0 ||
+      backend.name() == "cuda")
+    return;
   const double most =
       control.max({static_cast<double>(resident_bytes())}, "memory of the processes")[0];
-  std::size_t weights = 0;
-  for (const nn::Tensor& tensor : nn::tensors(network)) weights += tensor.count() * sizeof(float);
+  const std::size_t weights = nn::numbers(network) * sizeof(float);
   const std::size_t needed = static_cast<std::size_t>(most) + libraries_bytes + other.loader_bytes +
                              (other.average ? weights : 0);
   recompute.reserved = (needed + rounding - 1) / rounding * rounding;
