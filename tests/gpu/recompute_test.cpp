@@ -3,7 +3,6 @@
 #include <cuda_runtime.h>
 
 #include <catch2/catch.hpp>
-#include <map>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/partition.hpp"
@@ -13,6 +12,7 @@
 #include "ports/cuda/program.hpp"
 #include "ports/cuda/runtime/check.hpp"
 #include "tests/gpu/fixture.hpp"
+#include "tests/support/stages.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
@@ -21,7 +21,6 @@ using namespace lockstep::test;
 namespace {
 
 constexpr std::size_t rows = 3;
-using Tensors = std::map<std::string, std::vector<float>>;
 
 /// How a program is compiled. Only deterministic engines give the same bits twice.
 struct How {
@@ -295,44 +294,12 @@ void carry(Ready& from, std::span<std::byte> what, Ready& to, std::span<std::byt
                    "cudaMemcpyAsync");
 }
 
-/// Two micro-batches through the stages; values and gradients are carried by hand.
+/// Two micro-batches through the stages of these networks.
 std::pair<double, Tensors> through(const std::vector<nn::Network>& networks, const Case& c,
                                    const How& how) {
   std::vector<Ready> stages;
   for (const nn::Network& network : networks) stages.emplace_back(network, c, how);
-  const std::size_t values = rows * c.network.input.count();
-  const std::vector<float> images(c.images.begin(), c.images.end());
-  for (const std::size_t part : {0u, 1u}) {
-    for (std::size_t s = 0; s < stages.size(); ++s) {
-      Program& program = *stages[s].program;
-      program.select(part);
-      program.set_scalars({.lr = 0, .gradient_scale = 0.125f, .statistics_share = 0.5f});
-      const bool is_first = s == 0, is_last = s + 1 == stages.size();
-      program.load_normalised({images.data() + part * values, is_first ? values : 0},
-                              {c.targets.data() + part * rows, is_last ? rows : std::size_t{0}});
-      if (!is_first) {
-        stages[s - 1].program->select(part);
-        carry(stages[s - 1], stages[s - 1].program->sent().values, stages[s],
-              program.received().values);
-      }
-      stages[s].run(program.forward());
-    }
-  }
-  for (const bool part : {false, true})
-    for (std::size_t s = stages.size(); s-- > 0;) {
-      Program& program = *stages[s].program;
-      for (const Ready& stage : stages) stage.program->select(part);
-      if (s + 1 < stages.size())
-        carry(stages[s + 1], stages[s + 1].program->received().gradients, stages[s],
-              program.sent().gradients);
-      stages[s].run(program.backward(part));
-    }
-  std::pair<double, Tensors> result;
-  for (const Ready& stage : stages) {
-    result.first += stage.program->take_metrics().loss;
-    result.second.merge(stage.gradients());
-  }
-  return result;
+  return test::through(stages, c, rows, carry);
 }
 
 }  // namespace

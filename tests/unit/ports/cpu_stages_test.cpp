@@ -1,12 +1,12 @@
 // A network cut into stages, each compiled as its own program.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <map>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/partition.hpp"
 #include "ports/cpu/memory.hpp"
 #include "tests/support/sketch.hpp"
+#include "tests/support/stages.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
@@ -15,7 +15,6 @@ using namespace lockstep::test;
 namespace {
 
 constexpr std::size_t rows = 4;
-using Tensors = std::map<std::string, std::vector<float>>;
 
 /// One stage, or the whole network.
 struct Stage {
@@ -34,13 +33,18 @@ struct Stage {
     }
   }
 
-  void add_gradients(Tensors& all) const {
+  void run(const Tape& tape) {
+    for (const TapeStep& step : tape) step.run();
+  }
+
+  Tensors gradients() const {
+    Tensors all;
     for (std::size_t s = 0; s < parameters->layout().slices.size(); ++s) {
-      std::vector<float>& plain = all[parameters->layout().slices[s].tensor.name];
-      CHECK(plain.empty());  // each tensor is in one stage
-      plain.resize(parameters->layout().slices[s].tensor.count());
-      parameters->export_slice(Part::gradients, s, plain);
+      const nn::Tensor& tensor = parameters->layout().slices[s].tensor;
+      all[tensor.name].resize(tensor.count());
+      parameters->export_slice(Part::gradients, s, all[tensor.name]);
     }
+    return all;
   }
 
   std::unique_ptr<Backend> backend;
@@ -48,51 +52,18 @@ struct Stage {
   std::unique_ptr<Program> program;
 };
 
-void carry(std::span<std::byte> from, std::span<std::byte> to) {
-  REQUIRE(from.size() == to.size());
-  REQUIRE_FALSE(from.empty());
-  std::copy(from.begin(), from.end(), to.begin());
+void carry(Stage&, std::span<std::byte> what, Stage&, std::span<std::byte> where) {
+  REQUIRE(what.size() == where.size());
+  REQUIRE_FALSE(what.empty());
+  std::copy(what.begin(), what.end(), where.begin());
 }
 
-void run(const Tape& tape) {
-  for (const TapeStep& step : tape) step.run();
-}
-
-/// Two micro-batches through the stages, one after the other in each stage; values and gradients
-/// are carried by hand.
+/// Two micro-batches through the stages of these networks.
 std::pair<double, Tensors> through(const std::vector<nn::Network>& networks, const Case& c,
                                    Precision precision) {
   std::vector<Stage> stages;
   for (const nn::Network& network : networks) stages.emplace_back(network, c, precision);
-  const std::size_t values = rows * c.network.input.count();
-  const std::vector<float> images(c.images.begin(), c.images.end());
-  for (const std::size_t part : {0u, 1u}) {
-    for (std::size_t s = 0; s < stages.size(); ++s) {
-      Program& program = *stages[s].program;
-      program.select(part);
-      program.set_scalars({.lr = 0, .gradient_scale = 0.125f, .statistics_share = 0.5f});
-      const bool is_first = s == 0, is_last = s + 1 == stages.size();
-      program.load_normalised({images.data() + part * values, is_first ? values : 0},
-                              {c.targets.data() + part * rows, is_last ? rows : std::size_t{0}});
-      if (!is_first) carry(stages[s - 1].program->sent().values, program.received().values);
-      run(program.forward());
-    }
-  }
-  for (const bool part : {false, true}) {
-    for (std::size_t s = stages.size(); s-- > 0;) {
-      Program& program = *stages[s].program;
-      for (const Stage& stage : stages) stage.program->select(part);
-      if (s + 1 < stages.size())
-        carry(stages[s + 1].program->received().gradients, program.sent().gradients);
-      run(program.backward(part));
-    }
-  }
-  std::pair<double, Tensors> result;
-  for (const Stage& stage : stages) {
-    result.first += stage.program->take_metrics().loss;
-    stage.add_gradients(result.second);
-  }
-  return result;
+  return test::through(stages, c, rows, carry);
 }
 
 std::vector<Precision> precisions() {
