@@ -25,10 +25,8 @@ def lockstep(case, ranks, *more):
 
 
 def ours(case):
-    runs = {'threads': lambda: lockstep(case, 1), 'ranks': lambda: lockstep(case, 2)}
-    if case.precision == 'fp32':
-        runs['threads-direct'] = lambda: lockstep(case, 1, '--winograd', 'false')
-    return runs
+    return {'threads': lambda: lockstep(case, 1), 'ranks': lambda: lockstep(case, 2),
+            'threads-direct': lambda: lockstep(case, 1, '--winograd', 'false')}
 
 
 def form(case, python, name):

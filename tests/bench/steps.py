@@ -28,7 +28,7 @@ def cases(asked):
 
 
 def directs():
-    """The same trainings with direct convolutions only: Winograd's algorithm is for fp32."""
+    """The same trainings with direct convolutions only."""
     direct = ('--winograd', 'false')
     return {'threads-direct': lambda one: contenders.lockstep(one, 1, *direct),
             'ranks-direct': lambda one: contenders.lockstep(one, 2, '--reduction', *direct)}
@@ -38,7 +38,7 @@ def one_round(case, torches, report):
     """Figures of each contender, measured one after the other, and of the best PyTorch."""
     takes_part = {'threads': lambda one: contenders.lockstep(one, 1), **torches,
                   'ranks': lambda one: contenders.lockstep(one, 2, '--reduction'),
-                  **(directs() if case.precision == 'fp32' else {}),
+                  **directs(),
                   'floor': contenders.conv_floor}
     figures = {}
     for name, measure in takes_part.items():

@@ -8,15 +8,11 @@ Forms: eager; frozen (traced, frozen and optimized for inference: batch norms be
 convolutions); compiled by torch.compile. Prints one line of JSON.
 """
 import argparse
-import json
-import os
-import resource
-import statistics
 import time
 
 import torch
 
-from torch_networks import resnet
+from torch_networks import add_options, print_figures, resnet
 
 
 def make_forward(options):
@@ -52,33 +48,11 @@ def measure(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--model', default='resnet20')
-    parser.add_argument('--precision', default='fp32', choices=('fp32', 'bf16'))
+    add_options(parser)
     parser.add_argument('--form', default='eager', choices=('eager', 'frozen', 'compiled'))
-    parser.add_argument('--image', type=int, default=0, help="side of the images (0: the model's usual)")
-    parser.add_argument('--batch', type=int, default=128)
-    parser.add_argument('--threads', type=int, default=2)
-    parser.add_argument('--steps', type=int, default=10, help='measured batches')
-    parser.add_argument('--warm-up', type=int, default=4, help='batches before the measured ones')
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    times = measure(options)
-    step_ms = statistics.median(times)
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({
-        'model': options.model,
-        'precision': options.precision,
-        'form': options.form,
-        'batch': options.batch,
-        'threads': options.threads,
-        'torch': torch.__version__,
-        'tuned_allocator': 'MALLOC_MMAP_THRESHOLD_' in os.environ,
-        'steps': len(times),
-        'step_ms': step_ms,
-        'best_step_ms': min(times),
-        'images_per_s': options.batch / step_ms * 1e3,
-        'peak_memory_bytes': peak_kib * 1024,
-    }))
+    print_figures(options, measure(options), form=options.form)
 
 
 if __name__ == '__main__':

@@ -1,4 +1,11 @@
-"""The ResNets that the benchmarks train in PyTorch: the same as lockstep's, layer for layer."""
+"""The ResNets that the benchmarks run in PyTorch, the same as lockstep's, layer for layer; and the
+options and figures that those of training and of inference share."""
+import json
+import os
+import resource
+import statistics
+
+import torch
 from torch import nn
 from torch.nn import functional as F
 
@@ -89,3 +96,34 @@ def resnet(model):
     blocks = (int(model.removeprefix('resnet')) - 2) // 6
     first = [*conv(3, 16, 3), relu()]
     return stages(first, 16, 16, (blocks,) * 3, basic, Subsample, 10), 32, 10
+
+
+def add_options(parser):
+    """What to run; batches are steps."""
+    parser.add_argument('--model', default='resnet20')
+    parser.add_argument('--precision', default='fp32', choices=('fp32', 'bf16'))
+    parser.add_argument('--image', type=int, default=0, help="side of the images (0: the model's usual)")
+    parser.add_argument('--batch', type=int, default=128)
+    parser.add_argument('--threads', type=int, default=2)
+    parser.add_argument('--steps', type=int, default=10, help='measured steps')
+    parser.add_argument('--warm-up', type=int, default=4, help='steps before the measured ones')
+
+
+def print_figures(options, times_ms, **form):
+    """One line of JSON: what ran, in which form, and how fast."""
+    step_ms = statistics.median(times_ms)
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({
+        'model': options.model,
+        'precision': options.precision,
+        'batch': options.batch,
+        'threads': options.threads,
+        'torch': torch.__version__,
+        **form,
+        'tuned_allocator': 'MALLOC_MMAP_THRESHOLD_' in os.environ,
+        'steps': len(times_ms),
+        'step_ms': step_ms,
+        'best_step_ms': min(times_ms),
+        'images_per_s': options.batch / step_ms * 1e3,
+        'peak_memory_bytes': peak_kib * 1024,
+    }))

@@ -7,16 +7,12 @@ Channels last, SGD with momentum and weight decay, bf16 by autocast. With --comp
 compiled by torch.compile, whose time belongs to the warm-up. Prints one line of JSON.
 """
 import argparse
-import json
-import os
-import resource
-import statistics
 import time
 
 import torch
 from torch.nn import functional as F
 
-from torch_networks import resnet
+from torch_networks import add_options, print_figures, resnet
 
 
 def make_step(options):
@@ -59,34 +55,12 @@ def measure(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--model', default='resnet20')
-    parser.add_argument('--precision', default='fp32', choices=('fp32', 'bf16'))
-    parser.add_argument('--image', type=int, default=0, help="side of the images (0: the model's usual)")
-    parser.add_argument('--batch', type=int, default=128)
-    parser.add_argument('--threads', type=int, default=2)
-    parser.add_argument('--steps', type=int, default=10, help='measured steps')
-    parser.add_argument('--warm-up', type=int, default=3, help='steps before the measured ones')
+    add_options(parser)
     parser.add_argument('--compile', action='store_true', help='by torch.compile')
     parser.add_argument('--limit-s', type=float, default=600, help='seconds for all steps')
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    times = measure(options)
-    step_ms = statistics.median(times)
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({
-        'model': options.model,
-        'precision': options.precision,
-        'batch': options.batch,
-        'threads': options.threads,
-        'torch': torch.__version__,
-        'compiled': options.compile,
-        'tuned_allocator': 'MALLOC_MMAP_THRESHOLD_' in os.environ,
-        'steps': len(times),
-        'step_ms': step_ms,
-        'best_step_ms': min(times),
-        'images_per_s': options.batch / step_ms * 1e3,
-        'peak_memory_bytes': peak_kib * 1024,
-    }))
+    print_figures(options, measure(options), compiled=options.compile)
 
 
 if __name__ == '__main__':
