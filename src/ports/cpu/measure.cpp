@@ -33,12 +33,15 @@ class Trial {
         team_(team),
         lanes_(lanes),
         winograd_(geometry),
+        tap_gradient_(tap_gradient_of(geometry, formats)),
         to_forward_(formats.gradient, formats.forward, lanes),
         to_backward_(formats.gradient, formats.backward_data, lanes),
         weights_(filled(formats.gradient.get_size())),
         copy_(filled(std::max({formats.forward.get_size(), formats.backward_data.get_size(),
                                winograd_.weight_bytes()}))) {
-    std::size_t scratch = winograd_.scratch_bytes(region.chunk_stripes);
+    std::size_t scratch =
+        std::max(winograd_.scratch_bytes(region.chunk_stripes),
+                 tap_gradient_ ? tap_scratch_bytes(geometry.taps()) : std::size_t{0});
     for (const std::size_t count : chunk_sizes(region)) {
       primitives_[count] = make_conv(geometry, formats, count, true, true);
       scratch = std::max(scratch, primitives_[count].scratch_bytes);
@@ -131,6 +134,9 @@ class Trial {
     if (by_winograd)
       return winograd_.weight_gradient(rows, m.x.data(), m.y.data(), false, m.gradient.as<float>(),
                                        m.scratch.data());
+    if (tap_gradient_)
+      return tap_gradient_(geometry_.taps(), rows, m.x.data(), m.y.data(), false,
+                           m.gradient.as<float>(), m.scratch.data());
     execute(m, primitives_.at(rows).backward_weights,
             {{DNNL_ARG_SRC, at(geometry_.source(rows), m.x)},
              {DNNL_ARG_DIFF_WEIGHTS, at(formats_.gradient, m.gradient)},
@@ -154,6 +160,7 @@ class Trial {
   Team& team_;
   std::size_t lanes_;
   WinogradConv winograd_;
+  TapGradient tap_gradient_;
   WeightReorder to_forward_, to_backward_;
   HostMemory weights_, copy_;
   std::map<std::size_t, ConvPrimitives> primitives_;

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "ports/cpu/kernels/kernels_isa.hpp"
+#include "ports/cpu/kernels/tap_gradient.hpp"
 #include "ports/cpu/kernels/winograd.hpp"
 
 namespace lockstep::cpu {
@@ -46,6 +47,12 @@ const FloatKernels& float_kernels() {
 const WinogradKernels* winograd_kernels(Storage storage) {
   if (storage == Storage::bf16) return has_bf16() ? &winograd_avx512_bf16 : nullptr;
   return has_avx512() ? &winograd_avx512 : nullptr;
+}
+
+TapGradient tap_gradient(Storage storage) {
+  constexpr unsigned amx = dnnl_cpu_isa_avx512_core_amx;
+  const bool has_amx = (dnnl_get_effective_cpu_isa() & amx) == amx;
+  return storage == Storage::bf16 && has_bf16() && !has_amx ? tap_gradient_avx512_bf16 : nullptr;
 }
 
 const char* instruction_set() { return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "x86-64"; }

@@ -19,6 +19,7 @@ void ConvRunner::plan() {
     winograd_ = WinogradConv(stripe_);
     by_winograd_ = c.spec.winograd.passes(WinogradConv::shape(stripe_));
   }
+  if (!by_winograd_.weight_gradient) tap_gradient_ = tap_gradient_of(stripe_, formats_);
   const std::string weight = geometry_.name + ".weight";
   weights_ = c.parameters.find(backend::Part::weights, weight);
   gradient_ = c.parameters.find(backend::Part::gradients, weight);
@@ -46,7 +47,7 @@ void ConvRunner::plan_backward() {
   const std::size_t r = unit.level;
   for (std::size_t lane = 1; lane < c.lanes; ++lane)
     partials_.push_back(c.backward_buffer(gradient_size_ * sizeof(float), r, r));
-  if (!by_winograd_.weight_gradient)
+  if (!by_winograd_.weight_gradient && !tap_gradient_)
     chunk_gradient_ = c.fixed_scratch(unit.level, gradient_size_ * sizeof(float));
   dx_ = c.scratch(unit.level, geometry_.destination_bytes());
   if (!unit.input) return;
@@ -61,11 +62,15 @@ void ConvRunner::plan_backward() {
 
 ConvRunner::Prepared ConvRunner::prepare(std::size_t count) {
   Prepared result;
+  backend::WinogradPasses without = by_winograd_;
+  if (tap_gradient_) without.weight_gradient = true;
   result.primitives =
-      make_conv(stripe_, formats_, count, c.spec.training, unit.input.has_value(), by_winograd_);
+      make_conv(stripe_, formats_, count, c.spec.training, unit.input.has_value(), without);
   c.library_scratch = std::max(c.library_scratch, result.primitives.scratch_bytes);
   if (by_winograd_.any())
     c.library_scratch = std::max(c.library_scratch, winograd_.scratch_bytes(count));
+  if (tap_gradient_ && c.spec.training)
+    c.library_scratch = std::max(c.library_scratch, tap_scratch_bytes(stripe_.taps()));
   return result;
 }
 
@@ -189,6 +194,9 @@ void ConvRunner::weight_gradient(const Chunk& chunk, std::byte* dx) {
   const bool replaces = chunk.first_of_lane && (chunk.lane > 0 || !accumulate_);
   if (by_winograd_.weight_gradient)
     return winograd_.weight_gradient(chunk.count, input(chunk), dx, !replaces, sum, scratch(chunk));
+  if (tap_gradient_)
+    return tap_gradient_(stripe_.taps(), chunk.count, input(chunk), dx, !replaces, sum,
+                         scratch(chunk));
   Prepared& p = prepared(chunk);
   auto& arguments = p.backward_weights[chunk.lane];
   float* target = replaces ? sum : reinterpret_cast<float*>(c.lane_at(chunk.lane, chunk_gradient_));

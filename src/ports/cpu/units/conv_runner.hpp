@@ -61,7 +61,8 @@ class ConvRunner final : public Runner {
   ConvGeometry geometry_, stripe_;
   ConvFormats formats_;
   WinogradConv winograd_;
-  backend::WinogradPasses by_winograd_;  // the other passes use oneDNN's direct convolution
+  backend::WinogradPasses by_winograd_;  // the other passes use direct convolutions, oneDNN's or:
+  TapGradient tap_gradient_ = nullptr;
   float *weights_ = nullptr, *gradient_ = nullptr;
   std::size_t gradient_size_ = 0;  // floats, padding included
   bool accumulate_ = false;

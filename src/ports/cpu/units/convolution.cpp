@@ -97,6 +97,22 @@ std::size_t ConvGeometry::weight_count() const {
   return out_channels * in_channels * kernel * kernel;
 }
 
+TapShape ConvGeometry::taps() const {
+  return {in_channels, out_channels, height, width, out_height, out_width, kernel, stride, padding};
+}
+
+TapGradient tap_gradient_of(const ConvGeometry& g, const ConvFormats& formats) {
+  const Desc known(g.weight_dims(), memory::data_type::f32, memory::format_tag::OIhw16i16o);
+  if (formats.gradient != known || g.in_channels % 16 != 0 || g.out_channels % 32 != 0)
+    return nullptr;
+  // oneDNN loses time at strides and at the ends of short lines. With fewer channels, copying the
+  // pixels costs more than it wins. (tests/bench/RESULTS.md has the figures.)
+  constexpr std::size_t fewest_channels = 32, short_line = 8;
+  const bool wins = (g.kernel == 1 || g.stride > 1 || g.out_width <= short_line) &&
+                    g.in_channels >= fewest_channels;
+  return wins ? tap_gradient(g.storage) : nullptr;
+}
+
 ConvFormats ConvFormats::choose(const ConvGeometry& g) {
   constexpr std::size_t typical_rows = 4;
   const Desc any(g.weight_dims(), type_of(g.storage), memory::format_tag::any);

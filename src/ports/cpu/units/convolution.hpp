@@ -8,7 +8,7 @@
 
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/nn/network.hpp"
-#include "ports/cpu/kernels/kernels.hpp"
+#include "ports/cpu/kernels/tap_gradient.hpp"
 
 namespace lockstep::cpu {
 
@@ -36,6 +36,7 @@ struct ConvGeometry {
   std::size_t source_bytes() const;  ///< of one row
   std::size_t destination_bytes() const;
   std::size_t weight_count() const;
+  TapShape taps() const;
 };
 
 /// The formats that oneDNN prefers for one convolution's weights; in general all different. They
@@ -46,6 +47,9 @@ struct ConvFormats {
   dnnl::memory::desc forward, backward_data, gradient;
   static ConvFormats choose(const ConvGeometry& geometry);
 };
+
+/// How the weight gradient is computed tap by tap; nullptr where oneDNN does it.
+TapGradient tap_gradient_of(const ConvGeometry& geometry, const ConvFormats& formats);
 
 /// The three primitives of one convolution for one number of rows, each single-threaded. Those that
 /// are not needed are empty.
