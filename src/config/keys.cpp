@@ -18,7 +18,8 @@ bool may_use_gpus(const C& c) {
   return c.backend != BackendChoice::cpu && c.backend != BackendChoice::clock;
 }
 bool may_measure(const C& c) {
-  return may_use_gpus(c) || c.winograd.mode == backend::Winograd::Mode::automatic;
+  return may_use_gpus(c) || (c.backend != BackendChoice::clock &&
+                             c.winograd.mode == backend::Winograd::Mode::automatic);
 }
 bool validates(const C& c) { return !c.data.val.empty(); }
 bool has_blocks(const C& c) { return c.data.shuffle != lockstep::data::Shuffle::global; }

@@ -37,7 +37,7 @@ struct Config {
   bool graph = false;
   bool tune = false;
   std::string tune_cache;
-  backend::Winograd winograd;
+  backend::Winograd winograd{backend::Winograd::Mode::automatic, {}};
   backend::Recompute recompute;
   std::size_t memory_limit = 0;
   std::uint64_t seed = 1;

@@ -375,7 +375,9 @@ TEST_CASE("a key that cannot have an effect is an error, and a resolved configur
   refused("data.bad-rows-limit = 5", "data.on-bad-row is 'error'; the first bad row ends the run");
   accepted("[data]\non-bad-row = \"skip\"\nbad-rows-limit = 5");
   refused("[optim]\nweight-decay = 0\ndecay-norm-and-bias = false", "optim.weight-decay is 0");
-  refused("backend = \"cpu\"\ndeterministic = true", "deterministic = true");
+  refused("backend = \"cpu\"\nwinograd = \"false\"\ndeterministic = true", "deterministic = true");
+  refused("backend = \"clock\"\ndeterministic = true", "deterministic = true");
+  accepted("backend = \"cpu\"\ndeterministic = true");
   refused("backend = \"cpu\"\n[comm]\nshare-gpu = true", "no rank uses a GPU");
   accepted("backend = \"cuda\"\ndeterministic = true\n[comm]\nshare-gpu = true");
   accepted("[optim]\ndecay = \"constant\"\nwarmup-epochs = 1\nwarmup-start = 0.01");
