@@ -72,10 +72,10 @@ if nightly; then
   done
 fi
 
-# simulates NODES RANKS ROW_MS STEP_MS: measures the sums, then a rehearsal, and compares it with the
-# simulation.
+# simulates NODES RANKS ROW_MS STEP_MS: a rehearsal, between two measurements of the sums, because a
+# small machine's pace changes; the simulation is the mean of both.
 simulates() {
-  local world=$(($1 * $2)) comm=()
+  local world=$(($1 * $2)) when comm
   cat >machine.toml <<END
 name = "here"
 devices-per-node = 1
@@ -90,34 +90,41 @@ sum-by = "direct"
 node-gb-per-s = 0.125
 inside-gb-per-s = 1
 END
-  if ((world > 1)); then
-    on_ranks "$1" "$2" bench comm --verb all-reduce --from-kb 128 --to-mb 2 --longest-s 0.3 --json comm.json
+  for when in before after; do
+    comm=()
+    if ((world > 1)); then
+      comm=(--comm comm.json)
+      on_ranks "$1" "$2" bench comm --verb all-reduce --from-kb 128 --to-mb 2 --longest-s 0.3 \
+        --json comm.json
+      ((status == 0)) || return
+    fi
+    run "$LOCKSTEP" simulate --machine machine.toml "${comm[@]}" --ranks $world \
+      --batch-per-rank 8 --bucket-mb 0.25 --json $when.json
     ((status == 0)) || return
-    comm=(--comm comm.json)
-  fi
-  on_ranks "$1" "$2" bench train --backend clock --clock.row-ms "$3" --clock.step-ms "$4" \
-    --batch $((8 * world)) --bucket-mb 0.25 --steps 15 --json measured.json
-  ((status == 0)) || return
-  run "$LOCKSTEP" simulate --machine machine.toml "${comm[@]}" --ranks $world --batch-per-rank 8 \
-    --bucket-mb 0.25 --json simulated.json
-  ((status == 0)) && python3 - <<'END'
+    [[ $when == after ]] && break
+    on_ranks "$1" "$2" bench train --backend clock --clock.row-ms "$3" --clock.step-ms "$4" \
+      --batch $((8 * world)) --bucket-mb 0.25 --steps 15 --json measured.json
+    ((status == 0)) || return
+  done
+  python3 - <<'END'
 import json
-measured, simulated = json.load(open("measured.json")), json.load(open("simulated.json"))["points"][-1]
+def simulated(name):
+    return sum(json.load(open(f"{when}.json"))["points"][-1][name] for when in ("before", "after")) / 2
+measured = json.load(open("measured.json"))
 step, exposed = measured["step_ms"], measured["exposed_comm_ms"]
-print(f"    {measured['ranks']} ranks: step {step:.1f} ms, simulated {simulated['step_ms']:.1f}; "
-      f"exposed {exposed:.1f} ms, simulated {simulated['exposed_comm_ms']:.1f}")
-assert abs(simulated["step_ms"] / step - 1) <= 0.10
-if measured["ranks"] <= 2:  # where more ranks share the cores, sums wait for a core, too
-    assert abs(simulated["exposed_comm_ms"] - exposed) <= max(1, 0.15 * exposed)
+print(f"    {measured['ranks']} ranks: step {step:.1f} ms, simulated {simulated('step_ms'):.1f}; "
+      f"exposed {exposed:.2f} ms, simulated {simulated('exposed_comm_ms'):.2f}")
+assert abs(simulated("step_ms") / step - 1) <= 0.10
+assert abs(simulated("exposed_comm_ms") - exposed) <= max(1, 0.15 * exposed)
 END
 }
-# Nodes, ranks of each, and the pace. Many ranks on few cores make sums wait for a core, so their
-# steps are longer; 32 ranks are too many for two cores (tests/bench/RESULTS.md).
+# Nodes, ranks of each, and the pace. Where 32 ranks share two cores, sums take longer than a short
+# step and vary, so their steps are longer (tests/bench/RESULTS.md).
 worlds=()
-! nightly || worlds=('1 1 10 50' '2 1 10 50' '4 1 10 50' '4 2 10 50' '4 4 40 80')
+! nightly || worlds=('1 1 10 50' '2 1 10 50' '4 1 10 50' '4 2 10 50' '4 4 10 50' '8 4 100 200')
 links rate=1gbit delay=50us
 for world in "${worlds[@]}"; do
   read -ra one <<<"$world"
   thrice simulates "${one[@]}"
-  verdict $? "on $((one[0] * one[1])) ranks a simulation gives the step of a rehearsal within 10 %, and its exposed part"
+  verdict $? "on $((one[0] * one[1])) ranks a simulation gives the step of a rehearsal within 10 %, and its exposed part within 1 ms or 15 %"
 done
