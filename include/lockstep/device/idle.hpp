@@ -43,7 +43,7 @@ class Idle {
     if (late) shared_until_s_ = after_s + remembered_s;
   }
   static constexpr double spin_s = 500e-6, yield_s = 20e-3, wake_up_s = 80e-6;
-  static constexpr double longest_yield_s = 100e-6;  ///< of a core that this thread has alone
+  static constexpr double longest_yield_s = 300e-6;  ///< of a core that this thread has alone
   static constexpr double late_s = 250e-6;
   static constexpr double shortest_nap_s = 50e-6, longest_nap_s = 2e-3;
   static constexpr double remembered_s = 1;
