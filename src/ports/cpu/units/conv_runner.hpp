@@ -61,8 +61,8 @@ class ConvRunner final : public Runner {
   ConvGeometry geometry_, stripe_;
   ConvFormats formats_;
   WinogradConv winograd_;
-  backend::WinogradPasses by_winograd_;  // the other passes use direct convolutions, oneDNN's or:
-  TapGradient tap_gradient_ = nullptr;
+  backend::WinogradPasses by_winograd_;  // the other passes are direct convolutions
+  TapGradient tap_gradient_ = nullptr;   // a direct weight gradient that is not oneDNN's
   float *weights_ = nullptr, *gradient_ = nullptr;
   std::size_t gradient_size_ = 0;  // floats, padding included
   bool accumulate_ = false;

@@ -101,10 +101,13 @@ TapShape ConvGeometry::taps() const {
   return {in_channels, out_channels, height, width, out_height, out_width, kernel, stride, padding};
 }
 
+bool in_blocks_of_16(const ConvGeometry& g, const ConvFormats& formats) {
+  const Desc blocks(g.weight_dims(), memory::data_type::f32, memory::format_tag::OIhw16i16o);
+  return formats.gradient == blocks && g.in_channels % 16 == 0 && g.out_channels % 16 == 0;
+}
+
 TapGradient tap_gradient_of(const ConvGeometry& g, const ConvFormats& formats) {
-  const Desc known(g.weight_dims(), memory::data_type::f32, memory::format_tag::OIhw16i16o);
-  if (formats.gradient != known || g.in_channels % 16 != 0 || g.out_channels % 32 != 0)
-    return nullptr;
+  if (!in_blocks_of_16(g, formats) || g.out_channels % 32 != 0) return nullptr;
   // oneDNN loses time at strides and at the ends of short lines. With fewer channels, copying the
   // pixels costs more than it wins. (tests/bench/RESULTS.md has the figures.)
   constexpr std::size_t fewest_channels = 32, short_line = 8;

@@ -48,6 +48,9 @@ struct ConvFormats {
   static ConvFormats choose(const ConvGeometry& geometry);
 };
 
+/// True where gradients are [out / 16, in / 16, kernel, kernel, 16, 16 of out], without padding.
+bool in_blocks_of_16(const ConvGeometry& geometry, const ConvFormats& formats);
+
 /// How the weight gradient is computed tap by tap; nullptr where oneDNN does it.
 TapGradient tap_gradient_of(const ConvGeometry& geometry, const ConvFormats& formats);
 

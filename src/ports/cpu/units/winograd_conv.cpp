@@ -24,13 +24,9 @@ float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
 }  // namespace
 
 bool WinogradConv::fits(const ConvGeometry& g, const ConvFormats& formats) {
-  const dnnl::memory::desc known(g.weight_dims(), dnnl::memory::data_type::f32,
-                                 dnnl::memory::format_tag::OIhw16i16o);
-  const auto sound = [](std::size_t channels) {
-    return channels % 16 == 0 && channels <= winograd_most_channels;
-  };
   return winograd_kernels(g.storage) && g.kernel == 3 && g.stride == 1 && g.padding == 1 &&
-         sound(g.in_channels) && sound(g.out_channels) && formats.gradient == known;
+         std::max(g.in_channels, g.out_channels) <= winograd_most_channels &&
+         in_blocks_of_16(g, formats);
 }
 
 backend::WinogradShape WinogradConv::shape(const ConvGeometry& g) {
