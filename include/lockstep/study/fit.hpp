@@ -67,6 +67,7 @@ struct Fit {
   std::vector<Judged> points;
   std::vector<Replicate> replicates;
 
+  bool has_communication() const { return measured_sums || has_alpha || has_wire; }
   std::size_t most_ranks() const;  ///< of the points that the law was fitted to
   double fewest_rows() const;
   double most_rows() const;

@@ -12,7 +12,7 @@
 namespace lockstep::study {
 
 struct AnalysisSpec {
-  FitSpec fit;                    ///< buckets 0: as in the measurements, else 1
+  FitSpec fit{.buckets = 0};      ///< buckets 0: as in the measurements, else 1
   std::vector<CommFigures> sums;  ///< measured by bench comm: fills fit.sums
   ForecastSpec forecast;
   bool imagenet = false;      ///< epochs to accuracy: MLPerf's reference, unless others are given

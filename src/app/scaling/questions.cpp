@@ -44,7 +44,6 @@ struct Questions {
   bool json = false;
 
   void add_to(Arguments app) {
-    analysis.fit.buckets = 0;
     app.add("path", paths, "studies, runs' folders, JSON of 'bench train', tables (.csv)")
         .required();
     app.add("--match", read.match, "only measurements whose name matches this regular expression")
@@ -194,7 +193,6 @@ Command add_scaling_report(Arguments scaling) {
 
 void report_study(const std::string& folder) {
   study::AnalysisSpec spec;
-  spec.fit.buckets = 0;
   take_sums(comm_files({folder}), spec);
   const study::Analysis analysis = study::analyse(study::read_samples({folder}, {}), spec);
   write_report_files(folder, study::make_report(analysis, spec));

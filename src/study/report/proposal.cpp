@@ -20,8 +20,8 @@ std::string how_measured(const Analysis& analysis) {
   text += fmt::format(
       "It follows t = c b + a{} with c = {:.3g} ms for each of the b rows of a rank and a = {:.3g} "
       "ms, and scatters around this law by {:.1f} %. ",
-      fit.measured_sums || fit.has_alpha || fit.has_wire ? " + exposed communication" : "",
-      fit.law.c_ms, fit.law.a_ms, 100 * fit.scatter);
+      fit.has_communication() ? " + exposed communication" : "", fit.law.c_ms, fit.law.a_ms,
+      100 * fit.scatter);
   double worst = 0;
   for (const LeftOut& one : analysis.left_out) worst = std::max(worst, std::abs(one.error()));
   if (!analysis.left_out.empty())

@@ -138,23 +138,22 @@ std::vector<Block> law_section(const Analysis& analysis) {
   grid.rows = {{"number", "value", percent(fit.confidence) + " interval", "meaning"},
                number_row(fit, "c", &Law::c_ms, "for each row of a rank"),
                number_row(fit, "a", &Law::a_ms, "for each step, whatever the rows")};
-  if (fit.measured_sums) {
-    grid.rows.push_back({"alpha", fmt::format("{:.3g} ms", fit.law.alpha_ms), "bench comm",
-                         "latency of a bucket, for each doubling of the ranks"});
-    grid.rows.push_back({"wire", fmt::format("{:.3g} ms", fit.law.wire_ms), "bench comm",
-                         "all gradients over a link"});
-  }
-  if (fit.has_alpha)
-    grid.rows.push_back(number_row(fit, "alpha", &Law::alpha_ms,
-                                   "latency of a bucket, for each doubling of the ranks"));
-  if (fit.has_wire)
-    grid.rows.push_back(number_row(fit, "wire", &Law::wire_ms, "all gradients over a link"));
+  const auto add_term = [&](const char* name, double Law::*number, bool takes_part,
+                            const char* meaning) {
+    if (fit.measured_sums)
+      grid.rows.push_back({name, fmt::format("{:.3g} ms", fit.law.*number), "bench comm", meaning});
+    else if (takes_part)
+      grid.rows.push_back(number_row(fit, name, number, meaning));
+  };
+  add_term("alpha", &Law::alpha_ms, fit.has_alpha,
+           "latency of a bucket, for each doubling of the ranks");
+  add_term("wire", &Law::wire_ms, fit.has_wire, "all gradients over a link");
   if (fit.law.jitter > 0)
     grid.rows.push_back({"jitter", fmt::format("{:.1f} %", 100 * fit.law.jitter), "measured",
                          "spread of a rank's step"});
   blocks.push_back(grid);
   std::string rest = fmt::format("Points scatter around it by {:.1f} %.", 100 * fit.scatter);
-  if (!fit.measured_sums && !fit.has_alpha && !fit.has_wire)
+  if (!fit.has_communication())
     rest +=
         " The points call for no term of communication: what they lose with more ranks is the "
         "rows of a rank getting fewer, or part of a.";
