@@ -18,7 +18,7 @@
 #include "lockstep/cluster/cpuset.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cpu/program.hpp"
-#include "ports/cpu/units/winograd_conv.hpp"
+#include "ports/cpu/units/conv/winograd_conv.hpp"
 
 namespace lockstep::cpu {
 namespace {
@@ -78,7 +78,7 @@ class Layer {
       for (const Chunk& chunk : chunks)
         if (!prepared_.contains(chunk.count))
           prepared_[chunk.count].primitives =
-              make_conv(stripe_, formats_, chunk.count, true, has_data_gradient_);
+              make_conv(stripe_, formats_, chunk.count, has_data_gradient_);
   }
 
   void need(Lane::Bytes& bytes) const {

@@ -95,6 +95,7 @@ class CpuBackend final : public backend::Backend {
 
   void update(backend::Parameters& parameters, const optim::UpdateRule& rule,
               const optim::StepScalars& scalars, std::size_t first, std::size_t last) override {
+    static_cast<CpuParameters&>(parameters).weights_changed();
     cpu::update(static_cast<CpuParameters&>(parameters), rule, scalars, {first, last}, team_);
   }
   void update_statistics(backend::Parameters& parameters, std::size_t micro_batches) override;
@@ -108,6 +109,7 @@ class CpuBackend final : public backend::Backend {
     cpu::update_average(static_cast<CpuParameters&>(parameters), share, team_);
   }
   void swap_average(backend::Parameters& parameters) override {
+    static_cast<CpuParameters&>(parameters).weights_changed();
     cpu::swap_average(static_cast<CpuParameters&>(parameters), team_);
   }
   void release_idle_memory() override { block_.discard(); }
@@ -122,6 +124,7 @@ class CpuBackend final : public backend::Backend {
 
 void CpuBackend::update_statistics(backend::Parameters& any, std::size_t micro_batches) {
   auto& parameters = static_cast<CpuParameters&>(any);
+  parameters.weights_changed();
   const nn::ArenaLayout& layout = parameters.layout();
   for (std::size_t s = layout.learned_slices; s < layout.slices.size(); ++s) {
     const double share = parameters.statistics_momentum(s);

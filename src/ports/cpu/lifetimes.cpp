@@ -83,6 +83,8 @@ std::size_t Lifetimes::last_read(std::size_t unit) const {
     last = std::max(last, units_[reader].level);
     if (!kept_[reader] && units_[reader].kind == UnitKind::point)
       last = std::max(last, last_read(reader));
+    if (units_[reader].in_place && units_[reader].skip == unit)
+      last = std::max(last, last_read(reader));
   }
   return last;
 }
@@ -106,7 +108,7 @@ std::optional<Lives> Lifetimes::lives(const BufferRequest& request) const {
       if (!kept_[request.unit] && units_[request.unit].kind == UnitKind::point) return std::nullopt;
       return value_lives(request.unit);
     case BufferRequest::Kind::forward: {
-      Lives lives{{request.first, request.first}, std::nullopt};
+      Lives lives{{request.first, request.last}, std::nullopt};
       if (const std::size_t step = again_[request.first]) lives.again = Life{step, step};
       return lives;
     }

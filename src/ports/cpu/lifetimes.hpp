@@ -14,7 +14,7 @@ namespace lockstep::cpu {
 struct BufferRequest {
   enum class Kind {
     value,    ///< made by `unit` in forward; read by its readers, and by its own backward
-    forward,  ///< used while region `first` runs forward
+    forward,  ///< used while regions `first` to `last` run forward
     backward  ///< from the backward of region `first` to that of region `last`
   };
   Kind kind = Kind::value;

@@ -179,6 +179,67 @@ class Lowering {
 
 std::vector<Unit> lower(const nn::Network& network) { return Lowering(network).run(); }
 
+namespace {
+
+/// True when no other unit reads the skip's value after this one has begun.
+bool can_replace_skip(const std::vector<Unit>& units, std::size_t reader) {
+  const Unit& unit = units[reader];
+  if (unit.kind != UnitKind::folded || !unit.skip || unit.pad) return false;
+  const Unit& skip = units[*unit.skip];
+  return (skip.kind == UnitKind::folded || skip.kind == UnitKind::pool) &&
+         std::all_of(skip.readers.begin(), skip.readers.end(), [&](std::size_t other) {
+           return units[other].level < unit.level ||
+                  (units[other].level == unit.level && other <= reader);
+         });
+}
+
+/// True when a convolution had better take each chunk from the unit before at once, while it is in
+/// cache: when an image has more values than the weights, which every chunk reads again.
+bool runs_on(const std::vector<Node>& nodes, const Unit& from, const Unit& unit) {
+  const Node &conv = nodes[unit.node], &before = nodes[from.node];
+  const std::size_t weights =
+      conv.shape.channels * before.shape.channels * conv.kernel * conv.kernel;
+  return conv.stride == 1 && weights <= before.shape.count() + conv.shape.count();
+}
+
+}  // namespace
+
+std::vector<Unit> fold(const nn::Network& network, const std::vector<Unit>& units) {
+  std::vector<Unit> folded;
+  std::vector<std::size_t> place(units.size());  // of the unit that makes the same value
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const bool is_conv = units[u].kind == UnitKind::conv;
+    if (is_conv && units[units[u].readers[0]].skip != u) continue;  // its point stands for both
+    Unit unit = units[u];
+    if (is_conv || unit.kind == UnitKind::point) {
+      const Unit& conv = is_conv ? unit : units[*unit.input];
+      unit.kind = UnitKind::folded;
+      unit.relu = !is_conv;
+      unit.name = conv.name;
+      unit.node = conv.node;
+      unit.bn = conv.bn;
+      unit.input = conv.input;
+    }
+    unit.in_region = unit.kept = true;
+    unit.readers.clear();
+    unit.level = 0;
+    place[u] = folded.size();
+    for (auto* source : {&unit.input, &unit.skip}) {
+      if (!*source) continue;
+      *source = place[**source];
+      Unit& from = folded[**source];
+      from.readers.push_back(folded.size());
+      const bool follows = from.kind == UnitKind::folded && unit.kind == UnitKind::folded;
+      const bool new_region =
+          unit.kind == UnitKind::head || (follows && !runs_on(network.nodes, from, unit));
+      unit.level = std::max(unit.level, from.level + (new_region ? 1 : 0));
+    }
+    folded.push_back(std::move(unit));
+  }
+  for (std::size_t u = 0; u < folded.size(); ++u) folded[u].in_place = can_replace_skip(folded, u);
+  return folded;
+}
+
 std::vector<std::vector<std::size_t>> regions(const std::vector<Unit>& units) {
   std::vector<std::vector<std::size_t>> result;
   for (std::size_t u = 0; u < units.size(); ++u) {

@@ -9,26 +9,32 @@
 
 namespace lockstep::cpu {
 
-/// What the CPU backend turns a network into: units of six kinds.
+/// What the CPU backend turns a network into: units of seven kinds.
 /// - conv: a convolution, and the sums for the batch norm after it, made while its output is in
 /// cache;
 /// - point: relu(bn(conv) [+ skip]); its region runs it when more than one unit reads it, otherwise
 /// its only reader runs it;
+/// - folded: in evaluation, both of these as one: [relu](bn(conv) [+ skip]), with the batch norm in
+/// the convolution's weights;
 /// - pool: max pooling;
 /// - head: global average pooling, linear layer and loss;
 /// - receive, send: what passes the boundaries of a stage.
-enum class UnitKind { conv, point, pool, head, receive, send };
+enum class UnitKind { conv, point, folded, pool, head, receive, send };
 
 struct Unit {
   UnitKind kind = UnitKind::conv;
   std::string name;      ///< the tape's: the network node's
-  std::size_t node = 0;  ///< conv, relu, max_pool or linear node
-  std::size_t bn = 0;    ///< conv: the batch-norm node after it
+  std::size_t node = 0;  ///< conv, relu, max_pool or linear node; folded: the conv
+  std::size_t bn = 0;    ///< conv, folded: the batch-norm node after it
   /// The unit that produces the input; empty: the image. point: the conv in its main branch.
   std::optional<std::size_t> input;
-  /// point: the unit of the other summand, a point in a region, a pool, or a conv (through its bn).
+  /// point, folded: the unit of the other summand: a point in a region, a pool, or a conv (through
+  /// its bn); in evaluation a folded or a pool.
   std::optional<std::size_t> skip;
-  bool pad = false;        ///< point: the skip is subsampled and zero-padded in channels (option A)
+  bool relu = true;       ///< folded: false for a convolution in a skip branch
+  bool in_place = false;  ///< folded: its value replaces the skip's, which nothing reads later
+  bool pad =
+      false;  ///< point, folded: the skip is subsampled and zero-padded in channels (option A)
   std::size_t stride = 1;  ///< of that subsampling
   bool in_region = true;   ///< point: it has its own place in its region
   bool kept = true;  ///< point: its value stays in memory; else each reader computes it again from
@@ -43,6 +49,10 @@ struct Unit {
 /// The units in network order, with levels. Throws Error naming a node that does not fit these
 /// patterns.
 std::vector<Unit> lower(const nn::Network& network);
+
+/// The same network for evaluation, in folded units. No batch norm needs the whole batch there: a
+/// new region begins only where the next unit had better not take each chunk at once.
+std::vector<Unit> fold(const nn::Network& network, const std::vector<Unit>& units);
 
 /// Units by level, each level in network order. Points without their own place in a region are left
 /// out; their reader runs them.

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "ports/cpu/program.hpp"
-#include "ports/cpu/units/winograd_conv.hpp"
+#include "ports/cpu/units/conv/winograd_conv.hpp"
 
 namespace lockstep::cpu {
 
@@ -43,8 +43,8 @@ class Trial {
         std::max(winograd_.scratch_bytes(region.chunk_stripes),
                  tap_gradient_ ? tap_scratch_bytes(geometry.taps()) : std::size_t{0});
     for (const std::size_t count : chunk_sizes(region)) {
-      primitives_[count] = make_conv(geometry, formats, count, true, true,
-                                     {.weight_gradient = tap_gradient_ != nullptr});
+      primitives_[count] =
+          make_conv(geometry, formats, count, true, {.weight_gradient = tap_gradient_ != nullptr});
       scratch = std::max(scratch, primitives_[count].scratch_bytes);
     }
     for (std::size_t lane = 0; lane < lanes; ++lane)

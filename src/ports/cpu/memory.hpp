@@ -24,4 +24,11 @@ backend::Placement place_buffers(const nn::Network& network, const backend::Prog
 double share_made_again(const nn::Network& network, const std::vector<Unit>& units,
                         const Lifetimes& lifetimes);
 
+struct Context;
+struct ValuePlace;
+
+/// The places of all units' values in evaluation; a unit that is in place has that of its skip.
+/// Reserves the memory in `context`, whose regions are known.
+std::vector<ValuePlace> place_values(Context& context);
+
 }  // namespace lockstep::cpu

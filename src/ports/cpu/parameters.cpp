@@ -91,6 +91,7 @@ void CpuParameters::import_slice(backend::Part part, std::size_t index,
                                  std::span<const float> plain) {
   const nn::Slice& slice = layout_.slices.at(index);
   check(plain.size() == slice.tensor.count(), slice.tensor.name + ": wrong size on import");
+  if (part == backend::Part::weights) weights_changed();
   float* target = at(part, slice.offset);
   if (slice.tensor.role != nn::Role::conv_weight) {
     std::copy(plain.begin(), plain.end(), target);

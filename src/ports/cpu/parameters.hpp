@@ -6,7 +6,7 @@
 #include "lockstep/backend/parameters.hpp"
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/nn/network.hpp"
-#include "ports/cpu/units/convolution.hpp"
+#include "ports/cpu/units/conv/convolution.hpp"
 
 namespace lockstep::cpu {
 
@@ -37,12 +37,18 @@ class CpuParameters final : public backend::Parameters {
  public:
   CpuParameters(const nn::Network& network, Storage storage);
   const nn::ArenaLayout& layout() const override { return layout_; }
-  float* device_pointer(backend::Part part) override { return at(part, 0); }
+  float* device_pointer(backend::Part part) override {
+    if (part == backend::Part::weights) weights_changed();
+    return at(part, 0);
+  }
   void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
   void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
   void start_average() override;
   bool has_average() const override { return memory_[average_part].data() != nullptr; }
   std::uint32_t hash() const override;
+  /// Counts the calls after which the weights may differ.
+  std::uint64_t version() const { return version_; }
+  void weights_changed() { ++version_; }
   double clipped_norm() const override { return clipped_norm_; }
   void set_clipped_norm(double norm) { clipped_norm_ = norm; }
 
@@ -66,6 +72,7 @@ class CpuParameters final : public backend::Parameters {
   static constexpr auto average_part = static_cast<std::size_t>(backend::Part::average);
   HostMemory memory_[average_part + 1];  // by part; the average's is empty until it is kept
   double clipped_norm_ = 0;
+  std::uint64_t version_ = 0;
 };
 
 }  // namespace lockstep::cpu

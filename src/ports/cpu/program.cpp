@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "ports/cpu/memory.hpp"
+#include "ports/cpu/units/conv/folded_runner.hpp"
 #include "ports/cpu/units/pool_runner.hpp"
 
 namespace lockstep::cpu {
@@ -31,11 +32,12 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
     : network_(network),
       spec_(spec),
       team_(team),
+      block_(block),
       context_(network_, spec_, parameters, storage_of(spec.precision), team.lanes()),
       image_(context_) {
   check(spec.batch > 0 && spec.slots > 0, "a program needs at least one row and one slot");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
-  context_.units = lower(network_);
+  context_.units = spec_.training ? lower(network_) : fold(network_, lower(network_));
   context_.regions = make_regions(network_, context_.units, spec_.batch, context_.lanes,
                                   context_.storage, chunk_bytes);
   make_runners();
@@ -51,6 +53,9 @@ void CpuProgram::make_runners() {
         break;
       case UnitKind::point:
         runners_.push_back(std::make_unique<PointRunner>(context_, u));
+        break;
+      case UnitKind::folded:
+        runners_.push_back(std::make_unique<FoldedRunner>(context_, u, image_));
         break;
       case UnitKind::pool:
         runners_.push_back(std::make_unique<PoolRunner>(context_, u));
@@ -74,6 +79,7 @@ void CpuProgram::make_runners() {
 
 void CpuProgram::allocate(SharedBlock& block) {
   context_.scratch_of_region.assign(context_.regions.size(), 0);
+  if (!spec_.training) context_.value_places = place_values(context_);
   for (auto& runner : runners_) runner->plan();
   place(block);
   const std::size_t scratch =
@@ -175,9 +181,22 @@ void CpuProgram::on_lanes(const Call& call) const {
   });
 }
 
+/// Folds the weights, if what was folded last time is lost or out of date.
+void CpuProgram::begin_forward() {
+  const bool mine = block_.claim(this);
+  if (spec_.training) return;
+  const std::uint64_t version = context_.parameters.version();
+  if (mine && folded_version_ == version) return;
+  on_lanes([&](std::size_t lane) {
+    for (std::size_t u = lane; u < runners_.size(); u += context_.lanes) runners_[u]->fold();
+  });
+  folded_version_ = version;
+}
+
 void CpuProgram::run_forward(std::size_t r) {
   const Region& region = context_.regions[r];
   context_.after_forward = false;
+  if (r == 0) begin_forward();
   on_lanes([&](std::size_t lane) {
     for (const std::size_t u : region.units) runners_[u]->before_forward(lane);
   });

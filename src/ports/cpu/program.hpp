@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include "lockstep/backend/backend.hpp"
 #include "ports/cpu/team.hpp"
 #include "ports/cpu/units/boundary_runner.hpp"
@@ -14,14 +16,19 @@ class SharedBlock {
  public:
   std::shared_ptr<HostMemory> of_size(std::size_t bytes);
   std::size_t size() const { return size_; }
+  /// True when no program but this one has claimed it since this one last did, and nothing in it is
+  /// lost.
+  bool claim(const void* program) { return std::exchange(user_, program) == program; }
   /// REQUIRES: no program runs.
   void discard() {
+    user_ = nullptr;
     if (block_) block_->discard();
   }
 
  private:
   std::size_t size_ = 0;
   std::shared_ptr<HostMemory> block_;
+  const void* user_ = nullptr;
 };
 
 /// A network on a CPU. All lanes run the regions one after the other; inside a region each lane
@@ -57,6 +64,7 @@ class CpuProgram final : public backend::Program {
   void make_tapes();
   backend::Tape make_backward(bool accumulate);
   std::size_t workspace() const;
+  void begin_forward();
   void run_forward(std::size_t region);
   void run_again(std::size_t region);
   void run_backward(std::size_t region, bool accumulate);
@@ -66,6 +74,7 @@ class CpuProgram final : public backend::Program {
   nn::Network network_;
   backend::ProgramSpec spec_;
   Team& team_;
+  SharedBlock& block_;
   Context context_;
   std::unique_ptr<Lifetimes> lifetimes_;
   Image image_;
@@ -74,6 +83,7 @@ class CpuProgram final : public backend::Program {
   ReceiveRunner* receive_ = nullptr;
   SendRunner* send_ = nullptr;
   backend::MemoryPlan memory_;
+  std::uint64_t folded_version_ = 0;  // of the weights that evaluation has folded
   backend::Tape forward_, backward_[2];
 };
 

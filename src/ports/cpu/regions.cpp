@@ -2,11 +2,15 @@
 #include <numeric>
 
 #include "ports/cpu/program.hpp"
-#include "ports/cpu/units/convolution.hpp"
+#include "ports/cpu/units/conv/convolution.hpp"
 
 namespace lockstep::cpu {
 
 namespace {
+
+bool has_conv(const Unit& unit) {
+  return unit.kind == UnitKind::conv || unit.kind == UnitKind::folded;
+}
 
 struct Weight {
   std::size_t image_bytes = 0;   // activations that one image takes through the region
@@ -18,7 +22,7 @@ Weight weigh(const nn::Network& network, const std::vector<Unit>& units,
   Weight weight;
   for (const std::size_t u : region) {
     const Unit& unit = units[u];
-    if (unit.kind == UnitKind::conv) {
+    if (has_conv(unit)) {
       const ConvGeometry g = ConvGeometry::of(network, unit.node, storage);
       weight.image_bytes += g.source_bytes() + g.destination_bytes();
       weight.shared_bytes += g.weight_count() * bytes_of(storage);
@@ -46,7 +50,7 @@ bool pointwise(const nn::Network& network, const std::vector<Unit>& units, const
   return unit.input && !unit.pad &&
          std::none_of(unit.readers.begin(), unit.readers.end(), needs_images) &&
          (unit.kind == UnitKind::point ||
-          (unit.kind == UnitKind::conv && node.kernel == 1 && node.padding == 0));
+          (has_conv(unit) && node.kernel == 1 && node.padding == 0));
 }
 
 /// The most stripes that an image may be cut into: a common divisor of the heights of all values in
@@ -102,7 +106,7 @@ std::vector<Region> make_regions(const nn::Network& network, const std::vector<U
     bool head = false;
     for (const std::size_t u : members) {
       head = head || units[u].kind == UnitKind::head;
-      if (units[u].kind == UnitKind::conv || units[u].kind == UnitKind::head)
+      if (has_conv(units[u]) || units[u].kind == UnitKind::head)
         region.name += (region.name.empty() ? "" : "+") + units[u].name;
     }
     if (region.name.empty()) region.name = units[members.back()].name;

@@ -52,6 +52,13 @@ inline std::set<std::size_t> chunk_sizes(const Region& region) {
 
 class Runner;
 
+/// Where evaluation keeps a unit's value: in a buffer for the whole batch, or, where only its own
+/// region reads it, chunk by chunk in each lane's scratch.
+struct ValuePlace {
+  bool passing = false;
+  std::size_t at = 0;  ///< the buffer's number, or the offset in the scratch
+};
+
 /// What the runners of one program share: sizes while planning, memory while running.
 struct Context {
   /// The references must outlive it. `lanes_at_most`: every lane has at least one image.
@@ -73,8 +80,9 @@ struct Context {
   const std::size_t lanes;
   std::vector<Unit> units;
   std::vector<Region> regions;
-  std::vector<Runner*> runners;  ///< by unit
-  std::size_t slot = 0;          ///< whose micro-batch runs
+  std::vector<Runner*> runners;          ///< by unit
+  std::vector<ValuePlace> value_places;  ///< by unit, in evaluation
+  std::size_t slot = 0;                  ///< whose micro-batch runs
   std::vector<optim::StepScalars> scalars_of_slot;
   const optim::StepScalars& scalars() const { return scalars_of_slot[slot]; }
 
@@ -101,6 +109,10 @@ struct Context {
   std::size_t forward_buffer(std::size_t bytes, std::size_t region) {
     return buffer({BufferRequest::Kind::forward, bytes, 0, region, region});
   }
+  /// One that all of forward uses, and the next forward again, unless another program runs between.
+  std::size_t lasting_buffer(std::size_t bytes) {
+    return buffer({BufferRequest::Kind::forward, bytes, 0, 0, regions.size() - 1});
+  }
   /// Regions run backward from the last to the first: `from` is the later one.
   std::size_t backward_buffer(std::size_t bytes, std::size_t from, std::size_t to) {
     return buffer({BufferRequest::Kind::backward, bytes, 0, from, to});
@@ -122,6 +134,11 @@ struct Context {
   std::byte* lane_at(std::size_t lane, std::size_t offset) const {
     return lane_scratch[lane].data() + offset;
   }
+  /// Evaluation: a unit's value for these stripes.
+  std::byte* value_at(std::size_t unit, const Chunk& chunk, std::size_t image_bytes) const {
+    const ValuePlace& place = value_places[unit];
+    return place.passing ? lane_at(chunk.lane, place.at) : at(place.at) + chunk.before(image_bytes);
+  }
 };
 
 /// One unit of the network on the CPU. plan() tells how much memory it needs; bind() is called once
@@ -136,6 +153,8 @@ class Runner {
   virtual ~Runner() = default;
   virtual void plan() = 0;
   virtual void bind() {}
+  /// Evaluation: makes what forward needs of the weights, which have changed. Any thread calls it.
+  virtual void fold() {}
   virtual void before_forward(std::size_t /*lane*/) {}
   virtual void forward(const Chunk&) = 0;
   /// The same for values that backward makes again. What a batch norm learnt from the whole batch

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "ports/cpu/units/winograd_conv.hpp"
+#include "ports/cpu/units/conv/winograd_conv.hpp"
 #include "tests/support/sketch.hpp"
 
 using namespace lockstep;

@@ -1,63 +1,17 @@
 #include "ports/cpu/units/point_runner.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "lockstep/base/error.hpp"
+#include "ports/cpu/units/shortcut.hpp"
 
 namespace lockstep::cpu {
-
-namespace {
-
-/// Copies images [rows, height, width, channels] between the two sides of an option-A shortcut:
-/// every stride-th pixel of the wide side to or from channel `offset` of the deep side. Everything
-/// else becomes zero.
-struct Padding {
-  std::size_t rows, height, width, channels;  // of the shortcut's source
-  std::size_t out_height, out_width, out_channels, stride, value_bytes;
-
-  template <class Copy>
-  void each_pixel(const Copy& copy) const {
-    const std::size_t wide = channels * value_bytes, deep = out_channels * value_bytes;
-    const std::size_t offset = (out_channels - channels) / 2 * value_bytes;
-    for (std::size_t n = 0; n < rows; ++n)
-      for (std::size_t y = 0; y < out_height; ++y)
-        for (std::size_t x = 0; x < out_width; ++x)
-          copy(((n * height + y * stride) * width + x * stride) * wide,
-               ((n * out_height + y) * out_width + x) * deep + offset, wide);
-  }
-  std::size_t wide_bytes() const { return rows * height * width * channels * value_bytes; }
-  std::size_t deep_bytes() const {
-    return rows * out_height * out_width * out_channels * value_bytes;
-  }
-};
-
-void pad(const Padding& p, const std::byte* wide, std::byte* deep) {
-  std::memset(deep, 0, p.deep_bytes());
-  p.each_pixel(
-      [&](std::size_t w, std::size_t d, std::size_t n) { std::memcpy(deep + d, wide + w, n); });
-}
-
-void unpad(const Padding& p, const std::byte* deep, std::byte* wide) {
-  std::memset(wide, 0, p.wide_bytes());
-  p.each_pixel(
-      [&](std::size_t w, std::size_t d, std::size_t n) { std::memcpy(wide + w, deep + d, n); });
-}
-
-Padding padding_of(const Context& c, const Unit& unit, const Chunk& chunk) {
-  const nn::Shape& from = c.network.nodes[c.units[*unit.skip].node].shape;
-  const nn::Shape& to = c.network.nodes[unit.node].shape;
-  return {chunk.count, from.height, from.width,  from.channels,      to.height,
-          to.width,    to.channels, unit.stride, bytes_of(c.storage)};
-}
-
-}  // namespace
 
 void PointRunner::plan() {
   shape_ = c.network.nodes[unit.node].shape;
   image_bytes_ = shape_.count() * bytes_of(c.storage);
   if (unit.in_region) z_ = c.value_buffer(image_bytes_ * c.spec.batch, index);
-  if (!unit.kept && (c.spec.training || !unit.in_region)) {
+  if (!unit.kept) {
     places_[unit.level] = c.scratch(unit.level, image_bytes_);
     for (const std::size_t reader : unit.readers) {
       const std::size_t level = c.units[reader].level;
@@ -65,7 +19,6 @@ void PointRunner::plan() {
     }
   }
   if (unit.pad) padded_ = c.scratch(unit.level, image_bytes_);
-  if (!c.spec.training) return;
 
   std::size_t g_until = main().unit.level;
   if (unit.skip) g_until = std::min(g_until, c.units[*unit.skip].level);
@@ -100,7 +53,7 @@ const std::byte* PointRunner::skip_value(const Chunk& chunk) {
   const std::byte* skip = c.runners[*unit.skip]->value(chunk);
   if (!unit.pad) return skip;
   std::byte* padded = c.lane_at(chunk.lane, padded_);
-  pad(padding_of(c, unit, chunk), skip, padded);
+  Shortcut(c, unit, chunk).pad(skip, padded);
   return padded;
 }
 
@@ -163,7 +116,7 @@ void PointRunner::backward(const Chunk& chunk) {
 const std::byte* PointRunner::input_gradient(const Chunk& chunk) {
   if (!unit.pad) return gradient(chunk);
   std::byte* unpadded = c.lane_at(chunk.lane, unpadded_);
-  unpad(padding_of(c, unit, chunk), gradient(chunk), unpadded);
+  Shortcut(c, unit, chunk).unpad(gradient(chunk), unpadded);
   return unpadded;
 }
 

@@ -2,13 +2,13 @@
 
 #include <map>
 
-#include "ports/cpu/units/conv_runner.hpp"
+#include "ports/cpu/units/conv/conv_runner.hpp"
 
 namespace lockstep::cpu {
 
-/// relu(bn(conv) [+ skip]). A point with a place in a region is run by the region, any other by its
-/// only reader: that asks for value(), writes the gradient of the value to gradient() and calls
-/// backward().
+/// Training's relu(bn(conv) [+ skip]). A point with a place in a region is run by the region, any
+/// other by its only reader: that asks for value(), writes the gradient of the value to gradient()
+/// and calls backward().
 class PointRunner final : public Runner {
  public:
   PointRunner(Context& context, std::size_t number) : Runner(context, number) {}

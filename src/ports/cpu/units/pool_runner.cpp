@@ -31,8 +31,8 @@ void PoolRunner::plan() {
   in_bytes_ = c.network.nodes[node.inputs[0]].shape.count() * bytes_of(c.storage);
   for (const std::size_t rows : chunk_sizes(c.regions[unit.level]))
     prepared_.emplace(rows, prepare(rows));
-  output_ = c.value_buffer(out_bytes_ * c.spec.batch, index);
   if (!c.spec.training) return;
+  output_ = c.value_buffer(out_bytes_ * c.spec.batch, index);
   workspace_ = c.value_buffer(workspace_bytes_ * c.spec.batch, index);
   sum_ = c.scratch(unit.level, out_bytes_);
   if (!inline_input()) dinput_ = c.scratch(unit.level, in_bytes_);

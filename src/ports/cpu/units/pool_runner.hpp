@@ -16,7 +16,8 @@ class PoolRunner final : public Runner {
   void forward(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;
   const std::byte* value(const Chunk& chunk) override {
-    return c.at(output_) + chunk.first * out_bytes_;
+    return c.spec.training ? c.at(output_) + chunk.first * out_bytes_
+                           : c.value_at(index, chunk, out_bytes_);
   }
   const std::byte* input_gradient(const Chunk& chunk) override { return dinput_at(chunk); }
 

@@ -1,4 +1,4 @@
-#include "ports/cpu/units/batch_norm.hpp"
+#include "ports/cpu/units/conv/batch_norm.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -17,14 +17,12 @@ void BatchNorm::plan(Context& context, std::size_t node_index, std::size_t stati
   gamma_ = p.find(backend::Part::weights, node.name + ".weight");
   beta_ = p.find(backend::Part::weights, node.name + ".bias");
   running_mean_ = p.find(backend::Part::weights, node.name + ".running_mean");
-  running_var_ = p.find(backend::Part::weights, node.name + ".running_var");
   moments_.resize(context.spec.slots);
   for (Moments& m : moments_) {
     m.variance.resize(channels_);
     for (auto* array : {&m.mean, &m.inverse_deviation, &m.scale, &m.shift})
       array->resize(channels_);
   }
-  if (!context.spec.training) return;
   dgamma_ = p.find(backend::Part::gradients, node.name + ".weight");
   dbeta_ = p.find(backend::Part::gradients, node.name + ".bias");
   mean_share_ = p.find(backend::Part::gradients, node.name + ".running_mean");
@@ -53,18 +51,15 @@ double* BatchNorm::gradient_sums(std::size_t chunk) {
 void BatchNorm::normalise(std::size_t begin, std::size_t end) {
   Moments& m = moments_[context_->slot];
   for (std::size_t i = begin; i < end; ++i) {
-    double mean = running_mean_[i], variance = running_var_[i];
-    if (context_->spec.training) {
-      double sum = 0, squares = 0;
-      for (std::size_t k = 0; k < chunks_; ++k) {
-        sum += sums_[k * 2 * channels_ + i];
-        squares += sums_[(k * 2 + 1) * channels_ + i];
-      }
-      const double offset = sum / static_cast<double>(values_);
-      mean += offset;  // the sums are of x - running mean
-      variance = squares / static_cast<double>(values_) - offset * offset;
-      m.variance[i] = variance = variance < 0 ? 0 : variance;
+    double sum = 0, squares = 0;
+    for (std::size_t k = 0; k < chunks_; ++k) {
+      sum += sums_[k * 2 * channels_ + i];
+      squares += sums_[(k * 2 + 1) * channels_ + i];
     }
+    const double offset = sum / static_cast<double>(values_);
+    const double mean = running_mean_[i] + offset;  // the sums are of x - running mean
+    const double variance = std::max(squares / static_cast<double>(values_) - offset * offset, 0.0);
+    m.variance[i] = variance;
     m.mean[i] = static_cast<float>(mean);
     m.inverse_deviation[i] = static_cast<float>(1 / std::sqrt(variance + epsilon_));
     m.scale[i] = gamma_[i] * m.inverse_deviation[i];

@@ -54,19 +54,18 @@ bool in_blocks_of_16(const ConvGeometry& geometry, const ConvFormats& formats);
 /// How the weight gradient is computed tap by tap; nullptr where oneDNN does it.
 TapGradient tap_gradient_of(const ConvGeometry& geometry, const ConvFormats& formats);
 
-/// The three primitives of one convolution for one number of rows, each single-threaded. Those that
-/// are not needed are empty.
+/// Training's three primitives of one convolution for one number of rows, each single-threaded.
+/// Those that are not needed are empty.
 struct ConvPrimitives {
   dnnl::convolution_forward forward;
-  dnnl::convolution_backward_data backward_data;        ///< not needed when the input is the image
-  dnnl::convolution_backward_weights backward_weights;  ///< both not needed in evaluation
+  dnnl::convolution_backward_data backward_data;  ///< not needed when the input is the image
+  dnnl::convolution_backward_weights backward_weights;
   std::size_t scratch_bytes = 0;
   std::string implementations;  ///< oneDNN's names, for reports
 };
 /// `without`: passes that need no primitive, because they use Winograd's algorithm.
 ConvPrimitives make_conv(const ConvGeometry& geometry, const ConvFormats& formats, std::size_t rows,
-                         bool training, bool needs_data_gradient,
-                         const backend::WinogradPasses& without = {});
+                         bool needs_data_gradient, const backend::WinogradPasses& without = {});
 
 /// Reorders one weight tensor from the arena's format into a library's. The work is cut into parts
 /// along the output channels, so that all lanes can share it.

@@ -1,4 +1,4 @@
-#include "ports/cpu/units/winograd_conv.hpp"
+#include "ports/cpu/units/conv/winograd_conv.hpp"
 
 #include <algorithm>
 

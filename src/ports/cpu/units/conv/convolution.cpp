@@ -1,4 +1,4 @@
-#include "ports/cpu/units/convolution.hpp"
+#include "ports/cpu/units/conv/convolution.hpp"
 
 #include <fmt/core.h>
 
@@ -23,10 +23,10 @@ memory::data_type type_of(Storage storage) {
 }
 
 dnnl::convolution_forward::primitive_desc forward_desc(const ConvGeometry& g, const Desc& weights,
-                                                       std::size_t rows, bool training) {
+                                                       std::size_t rows) {
   const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
-  const auto kind = training ? prop_kind::forward_training : prop_kind::forward_inference;
-  return {{kind, direct, g.source(rows), weights, g.destination(rows), stride, padding, padding},
+  return {{prop_kind::forward_training, direct, g.source(rows), weights, g.destination(rows),
+           stride, padding, padding},
           user_scratchpad(),
           engine()};
 }
@@ -120,7 +120,7 @@ ConvFormats ConvFormats::choose(const ConvGeometry& g) {
   constexpr std::size_t typical_rows = 4;
   const Desc any(g.weight_dims(), type_of(g.storage), memory::format_tag::any);
   const Desc any_float(g.weight_dims(), memory::data_type::f32, memory::format_tag::any);
-  const auto forward = forward_desc(g, any, typical_rows, true);
+  const auto forward = forward_desc(g, any, typical_rows);
   return {
       forward.weights_desc(),
       backward_desc<dnnl::convolution_backward_data>(g, any, typical_rows, forward).weights_desc(),
@@ -129,8 +129,7 @@ ConvFormats ConvFormats::choose(const ConvGeometry& g) {
 }
 
 ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std::size_t rows,
-                         bool training, bool needs_data_gradient,
-                         const backend::WinogradPasses& without) {
+                         bool needs_data_gradient, const backend::WinogradPasses& without) {
   ConvPrimitives result;
   const auto note = [&](const auto& desc) {
     result.scratch_bytes = std::max(result.scratch_bytes, desc.scratchpad_desc().get_size());
@@ -138,18 +137,18 @@ ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std:
         std::string(result.implementations.empty() ? "" : " | ") + desc.impl_info_str();
   };
   try {
-    const auto forward = forward_desc(g, formats.forward, rows, training);
+    const auto forward = forward_desc(g, formats.forward, rows);
     if (!without.forward) {
       result.forward = dnnl::convolution_forward(forward);
       note(forward);
     }
-    if (training && needs_data_gradient && !without.data_gradient) {
+    if (needs_data_gradient && !without.data_gradient) {
       const auto desc =
           backward_desc<dnnl::convolution_backward_data>(g, formats.backward_data, rows, forward);
       result.backward_data = dnnl::convolution_backward_data(desc);
       note(desc);
     }
-    if (training && !without.weight_gradient) {
+    if (!without.weight_gradient) {
       const auto desc =
           backward_desc<dnnl::convolution_backward_weights>(g, formats.gradient, rows, forward);
       result.backward_weights = dnnl::convolution_backward_weights(desc);

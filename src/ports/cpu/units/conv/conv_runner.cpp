@@ -1,4 +1,4 @@
-#include "ports/cpu/units/conv_runner.hpp"
+#include "ports/cpu/units/conv/conv_runner.hpp"
 
 #include <algorithm>
 
@@ -38,7 +38,7 @@ void ConvRunner::plan() {
     to_forward_ = WeightReorder(formats_.gradient, formats_.forward, c.lanes);
   }
   if (!unit.input) image_.plan(unit.level);
-  if (c.spec.training) plan_backward();
+  plan_backward();
   for (const std::size_t count : chunk_sizes(c.regions[unit.level]))
     prepared_.emplace(count, prepare(count));
 }
@@ -64,12 +64,11 @@ ConvRunner::Prepared ConvRunner::prepare(std::size_t count) {
   Prepared result;
   backend::WinogradPasses without = by_winograd_;
   if (tap_gradient_) without.weight_gradient = true;
-  result.primitives =
-      make_conv(stripe_, formats_, count, c.spec.training, unit.input.has_value(), without);
+  result.primitives = make_conv(stripe_, formats_, count, unit.input.has_value(), without);
   c.library_scratch = std::max(c.library_scratch, result.primitives.scratch_bytes);
   if (by_winograd_.any())
     c.library_scratch = std::max(c.library_scratch, winograd_.scratch_bytes(count));
-  if (tap_gradient_ && c.spec.training)
+  if (tap_gradient_)
     c.library_scratch = std::max(c.library_scratch, tap_scratch_bytes(stripe_.taps()));
   return result;
 }
@@ -102,7 +101,6 @@ void ConvRunner::bind_lane(Prepared& p, std::size_t lane, std::size_t count) {
                      {DNNL_ARG_WEIGHTS, fixed(formats_.forward, weights_)},
                      {DNNL_ARG_DST, destination},
                      {DNNL_ARG_SCRATCHPAD, scratch}};
-  if (!c.spec.training) return;
   p.backward_weights[lane] = {{DNNL_ARG_SRC, source},
                               {DNNL_ARG_DIFF_WEIGHTS, memory(formats_.gradient, engine(), nullptr)},
                               {DNNL_ARG_DIFF_DST, destination},
@@ -145,7 +143,6 @@ void ConvRunner::forward_again(const Chunk& chunk) {
 
 void ConvRunner::forward(const Chunk& chunk) {
   forward_again(chunk);
-  if (!c.spec.training) return;
   double* sums = norm.sums(chunk.index);
   c.kernels.statistics(output(chunk), chunk.share(geometry_.out_height * geometry_.out_width),
                        geometry_.out_channels, norm.pivot(), sums, sums + geometry_.out_channels);

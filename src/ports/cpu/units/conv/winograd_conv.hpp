@@ -2,7 +2,7 @@
 
 #include "lockstep/backend/winograd.hpp"
 #include "ports/cpu/kernels/winograd.hpp"
-#include "ports/cpu/units/convolution.hpp"
+#include "ports/cpu/units/conv/convolution.hpp"
 
 namespace lockstep::cpu {
 

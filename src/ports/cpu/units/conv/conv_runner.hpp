@@ -2,10 +2,10 @@
 
 #include <map>
 
-#include "ports/cpu/units/batch_norm.hpp"
-#include "ports/cpu/units/convolution.hpp"
+#include "ports/cpu/units/conv/batch_norm.hpp"
+#include "ports/cpu/units/conv/convolution.hpp"
+#include "ports/cpu/units/conv/winograd_conv.hpp"
 #include "ports/cpu/units/image.hpp"
-#include "ports/cpu/units/winograd_conv.hpp"
 
 namespace lockstep::cpu {
 
@@ -14,9 +14,9 @@ class PointRunner;
 /// The scratch memory of one lane for oneDNN's primitives.
 dnnl::memory library_scratch(const Context& context, std::size_t lane);
 
-/// A convolution and the sums of the batch norm after it. Backward computes for each chunk: the
-/// gradient of the convolution's output from the gradient after the batch norm, the weight
-/// gradient, the data gradient.
+/// Training's convolution and the sums of the batch norm after it. Backward computes for each
+/// chunk: the gradient of the convolution's output from the gradient after the batch norm, the
+/// weight gradient, the data gradient.
 class ConvRunner final : public Runner {
  public:
   ConvRunner(Context& context, std::size_t number, Image& image);

@@ -4,8 +4,9 @@
 
 namespace lockstep::cpu {
 
-/// The batch norm after one convolution: its per-channel numbers, from the sums over the batch to
-/// what the kernels use. Ioffe and Szegedy 2015; running variance is unbiased, like PyTorch's.
+/// Training's batch norm after one convolution: its per-channel numbers, from the sums over the
+/// batch to what the kernels use. Ioffe and Szegedy 2015; running variance is unbiased, like
+/// PyTorch's.
 class BatchNorm {
  public:
   void plan(Context& context, std::size_t node, std::size_t statistics_region,
@@ -43,8 +44,7 @@ class BatchNorm {
   std::size_t channels_ = 0, values_ = 0;  // values: summed over for each channel
   std::size_t chunks_ = 0, gradient_chunks_ = 0;
   float epsilon_ = 0, momentum_ = 0;
-  const float *gamma_ = nullptr, *beta_ = nullptr, *running_mean_ = nullptr,
-              *running_var_ = nullptr;
+  const float *gamma_ = nullptr, *beta_ = nullptr, *running_mean_ = nullptr;
   float *dgamma_ = nullptr, *dbeta_ = nullptr, *mean_share_ = nullptr, *var_share_ = nullptr;
   std::vector<Moments> moments_;  // by slot
   std::vector<double> sums_, gradient_sums_;
