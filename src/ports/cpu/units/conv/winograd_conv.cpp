@@ -7,12 +7,13 @@ namespace lockstep::cpu {
 namespace {
 
 // A convolution's tiles stay in the second-level cache or near it. The blocks of a weight gradient
-// are larger where they can be: each ends with a transform of all weights.
+// are larger with many channels: each ends with a transform of all weights.
 constexpr std::size_t forward_tiles = 56, gradient_bytes = std::size_t{8} << 20;
+constexpr std::size_t fewest_gradient_tiles = 28, most_gradient_tiles = 112;
 
 std::size_t gradient_tiles(const WinogradChannels& channels) {
   const std::size_t a_tile = winograd_planes * (channels.in + channels.out + 32) * sizeof(float);
-  return std::max<std::size_t>(gradient_bytes / a_tile, 28);
+  return std::clamp(gradient_bytes / a_tile, fewest_gradient_tiles, most_gradient_tiles);
 }
 
 // Transformed weights are four times as large as others. From this size on, reading them from
