@@ -36,7 +36,7 @@ library_port=21000  # from here on Open MPI chooses its ports, below those that 
 
 # begin RUN LIMIT OPTION...: two ranks whose limit of open files is this one, with the usual limit's
 # kind ("-S", soft, or "", both). Sets `mpirun` and `pids`. They use the loopback alone: Open MPI
-# takes any interface, also one that a cluster test beside this one makes and removes.
+# takes any interface, also one that a cluster test makes and removes meanwhile.
 begin() {
   mpirun --oversubscribe --bind-to none --mca btl tcp,self --mca btl_tcp_port_min_v4 $library_port \
     --mca btl_tcp_port_range_v4 500 --mca btl_tcp_if_include lo -np 2 bash -c "ulimit $2 && exec \"\$@\"" - \
