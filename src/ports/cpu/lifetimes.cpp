@@ -26,9 +26,7 @@ std::size_t Lifetimes::region_at(std::size_t segment) const {
 void Lifetimes::choose(const std::vector<backend::Span>& spans) {
   stretches_.clear();
   kept_.assign(units_.size(), false);
-  // Evaluation frees values early anyway, so that it keeps all.
-  for (std::size_t u = 0; u < units_.size(); ++u)
-    kept_[u] = units_[u].kept || (units_[u].in_region && !training_);
+  for (std::size_t u = 0; u < units_.size(); ++u) kept_[u] = units_[u].kept;
   for (const backend::Span& span : spans) {
     stretches_.push_back({region_at(span.first), region_at(span.last), span.again});
     if (span.first > 0) kept_[cuts_[span.first - 1]] = true;

@@ -184,7 +184,8 @@ namespace {
 /// True when no other unit reads the skip's value after this one has begun.
 bool can_replace_skip(const std::vector<Unit>& units, std::size_t reader) {
   const Unit& unit = units[reader];
-  if (unit.kind != UnitKind::folded || !unit.skip || unit.pad) return false;
+  if (unit.kind != UnitKind::folded || !unit.skip || unit.pad || unit.input == unit.skip)
+    return false;
   const Unit& skip = units[*unit.skip];
   return (skip.kind == UnitKind::folded || skip.kind == UnitKind::pool) &&
          std::all_of(skip.readers.begin(), skip.readers.end(), [&](std::size_t other) {
@@ -229,7 +230,8 @@ std::vector<Unit> fold(const nn::Network& network, const std::vector<Unit>& unit
       *source = place[**source];
       Unit& from = folded[**source];
       from.readers.push_back(folded.size());
-      const bool follows = from.kind == UnitKind::folded && unit.kind == UnitKind::folded;
+      const bool follows =
+          source == &unit.input && from.kind == UnitKind::folded && unit.kind == UnitKind::folded;
       const bool new_region =
           unit.kind == UnitKind::head || (follows && !runs_on(network.nodes, from, unit));
       unit.level = std::max(unit.level, from.level + (new_region ? 1 : 0));

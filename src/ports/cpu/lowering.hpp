@@ -41,8 +41,8 @@ struct Unit {
                      ///< kept values
   /// Units that read this unit's value (a conv's: through its batch norm).
   std::vector<std::size_t> readers;
-  /// The region that runs it. Batch norm needs all of a conv's output, so each batch norm starts a
-  /// new region; inside a region everything runs chunk by chunk in cache.
+  /// The region that runs it. In training, batch norm needs all of a conv's output, so each batch
+  /// norm starts a new region; inside a region everything runs chunk by chunk in cache.
   std::size_t level = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "lockstep/base/error.hpp"
 #include "ports/cpu/memory.hpp"
@@ -24,6 +25,20 @@ std::shared_ptr<HostMemory> SharedBlock::of_size(std::size_t bytes) {
     size_ = bytes;
   }
   return block_;
+}
+
+bool SharedBlock::claim(const void* program, const std::shared_ptr<HostMemory>& memory) {
+  if (user_ == program) return true;
+  if (used_ && used_ != memory) used_->discard();
+  user_ = program;
+  used_ = memory;
+  return false;
+}
+
+void SharedBlock::discard() {
+  user_ = nullptr;
+  for (const auto& block : {block_, used_})
+    if (block) block->discard();
 }
 
 CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& spec,
@@ -98,9 +113,18 @@ void CpuProgram::place(SharedBlock& block) {
   lifetimes_ = std::make_unique<Lifetimes>(units, context_.regions.size(),
                                            cut_units(network_, units), spec_.training);
   const std::size_t parameters = 3 * sizeof(float) * context_.parameters.layout().size;
-  const backend::Placement placement =
-      place_buffers(network_, spec_, units, context_.requests,
-                    {.fixed = parameters + workspace(), .available = block.size()}, *lifetimes_);
+  const auto placed = [&] {
+    return place_buffers(network_, spec_, units, context_.requests,
+                         {.fixed = parameters + workspace(), .available = block.size()},
+                         *lifetimes_);
+  };
+  backend::Placement placement = placed();
+  folds_by_region_ = !spec_.training && block.size() > 0 && placement.total() > block.size();
+  if (folds_by_region_) {
+    for (const auto& [request, region] : context_.lasting)
+      context_.requests[request].first = context_.requests[request].last = region;
+    placement = placed();
+  }
   context_.places.resize(spec_.slots);
   for (std::size_t slot = 0; slot < spec_.slots; ++slot)
     for (const bool after_forward : {false, true})
@@ -181,15 +205,22 @@ void CpuProgram::on_lanes(const Call& call) const {
   });
 }
 
-/// Folds the weights, if what was folded last time is lost or out of date.
-void CpuProgram::begin_forward() {
-  const bool mine = block_.claim(this);
-  if (spec_.training) return;
-  const std::uint64_t version = context_.parameters.version();
-  if (mine && folded_version_ == version) return;
+void CpuProgram::fold_units(const std::vector<std::size_t>& units) const {
   on_lanes([&](std::size_t lane) {
-    for (std::size_t u = lane; u < runners_.size(); u += context_.lanes) runners_[u]->fold();
+    for (std::size_t i = lane; i < units.size(); i += context_.lanes) runners_[units[i]]->fold();
   });
+}
+
+/// Folds all weights, if what was folded last time is lost or out of date.
+void CpuProgram::begin_forward() {
+  const bool kept = block_.claim(this, context_.block);
+  if (spec_.training || folds_by_region_) return;
+  const std::uint64_t version = context_.parameters.version();
+  if (kept && folded_version_ == version) return;
+  folded_version_.reset();
+  std::vector<std::size_t> all(runners_.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  fold_units(all);
   folded_version_ = version;
 }
 
@@ -197,6 +228,7 @@ void CpuProgram::run_forward(std::size_t r) {
   const Region& region = context_.regions[r];
   context_.after_forward = false;
   if (r == 0) begin_forward();
+  if (folds_by_region_) fold_units(region.units);
   on_lanes([&](std::size_t lane) {
     for (const std::size_t u : region.units) runners_[u]->before_forward(lane);
   });

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <utility>
-
 #include "lockstep/backend/backend.hpp"
 #include "ports/cpu/team.hpp"
 #include "ports/cpu/units/boundary_runner.hpp"
@@ -11,23 +9,22 @@
 namespace lockstep::cpu {
 
 /// One block of memory for the values of all programs of a backend. It is as large as the largest
-/// program so far needs: nothing in it outlives a step.
+/// program so far needs. A program's values do not outlive its step; only the weights that
+/// evaluation has folded stay, until another program runs.
 class SharedBlock {
  public:
   std::shared_ptr<HostMemory> of_size(std::size_t bytes);
   std::size_t size() const { return size_; }
-  /// True when no program but this one has claimed it since this one last did, and nothing in it is
-  /// lost.
-  bool claim(const void* program) { return std::exchange(user_, program) == program; }
+  /// To be called before a program's forward; `memory` is its block. False when what it left there
+  /// may be lost. Programs that were made before the block grew have an older one: only the last
+  /// user's keeps its pages.
+  bool claim(const void* program, const std::shared_ptr<HostMemory>& memory);
   /// REQUIRES: no program runs.
-  void discard() {
-    user_ = nullptr;
-    if (block_) block_->discard();
-  }
+  void discard();
 
  private:
   std::size_t size_ = 0;
-  std::shared_ptr<HostMemory> block_;
+  std::shared_ptr<HostMemory> block_, used_;
   const void* user_ = nullptr;
 };
 
@@ -65,6 +62,7 @@ class CpuProgram final : public backend::Program {
   backend::Tape make_backward(bool accumulate);
   std::size_t workspace() const;
   void begin_forward();
+  void fold_units(const std::vector<std::size_t>& units) const;
   void run_forward(std::size_t region);
   void run_again(std::size_t region);
   void run_backward(std::size_t region, bool accumulate);
@@ -83,7 +81,10 @@ class CpuProgram final : public backend::Program {
   ReceiveRunner* receive_ = nullptr;
   SendRunner* send_ = nullptr;
   backend::MemoryPlan memory_;
-  std::uint64_t folded_version_ = 0;  // of the weights that evaluation has folded
+  /// Of the weights that evaluation has folded. Where memory is short, it folds those of each
+  /// region when this runs.
+  std::optional<std::uint64_t> folded_version_;
+  bool folds_by_region_ = false;
   backend::Tape forward_, backward_[2];
 };
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/backend/program.hpp"
@@ -33,7 +34,8 @@ struct Chunk {
   std::size_t share(std::size_t of_image) const { return count * of_image / stripes; }
 };
 
-/// The units between two batch norms' statistics, and the cut of the batch into chunks.
+/// Units that run one after the other on each chunk: in training those between two batch norms'
+/// statistics. And the cut of the batch into chunks.
 struct Region {
   std::string name;
   std::vector<std::size_t> units;
@@ -86,7 +88,8 @@ struct Context {
   std::vector<optim::StepScalars> scalars_of_slot;
   const optim::StepScalars& scalars() const { return scalars_of_slot[slot]; }
 
-  std::vector<BufferRequest> requests;         ///< buffers of the whole batch
+  std::vector<BufferRequest> requests;                       ///< buffers of the whole batch
+  std::vector<std::pair<std::size_t, std::size_t>> lasting;  ///< requests of lasting_buffer()
   std::vector<std::size_t> scratch_of_region;  ///< bytes that a lane needs in each region
   std::size_t library_scratch = 0;             ///< bytes that oneDNN needs in a lane
   std::shared_ptr<HostMemory> block;  ///< shared with other programs: only one runs at a time
@@ -109,8 +112,10 @@ struct Context {
   std::size_t forward_buffer(std::size_t bytes, std::size_t region) {
     return buffer({BufferRequest::Kind::forward, bytes, 0, region, region});
   }
-  /// One that all of forward uses, and the next forward again, unless another program runs between.
-  std::size_t lasting_buffer(std::size_t bytes) {
+  /// One that region `region` uses, in the next forward again; unless memory is short, or another
+  /// program runs between.
+  std::size_t lasting_buffer(std::size_t bytes, std::size_t region) {
+    lasting.emplace_back(requests.size(), region);
     return buffer({BufferRequest::Kind::forward, bytes, 0, 0, regions.size() - 1});
   }
   /// Regions run backward from the last to the first: `from` is the later one.

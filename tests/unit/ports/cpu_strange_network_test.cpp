@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/support/evaluation.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
@@ -57,7 +57,8 @@ std::optional<nn::Network> changed(nn::Network network, Dice& dice) {
   return network;
 }
 
-/// Runs forward on the CPU; the greatest distance of its logits from the oracle's.
+/// Runs forward on the CPU, in training and in evaluation; the greatest distance of their logits
+/// from the oracle's.
 double distance_of_logits(const Case& c) {
   Compiled compiled(c, 2, make_cpu_backend({}), Precision::fp32);
   compiled.program->set_scalars({0.1f, 0.5f, 1});
@@ -66,7 +67,12 @@ double distance_of_logits(const Case& c) {
   for (const TapeStep& step : compiled.program->forward()) step.run();
   std::vector<float> logits(2 * c.network.classes);
   compiled.program->copy_logits(logits);
-  return distance(logits, c.oracle.logits());
+  double away = distance(logits, c.oracle.logits());
+  for (const Winograd::Mode winograd : {Winograd::Mode::never, Winograd::Mode::everywhere}) {
+    Evaluation evaluation(c, 2, {.winograd = winograd});
+    away = std::max(away, distance(evaluation.logits(c), c.oracle.logits()));
+  }
+  return away;
 }
 
 }  // namespace

@@ -19,11 +19,11 @@ Image::Image(Context& context)
 }
 
 void Image::plan(std::size_t region) {
-  place_ = c.scratch(region, row_values_ * bytes_of(c.storage));
+  places_[region] = c.scratch(region, row_values_ * bytes_of(c.storage));
 }
 
 const std::byte* Image::value(const Chunk& chunk) const {
-  std::byte* out = c.lane_at(chunk.lane, place_);
+  std::byte* out = c.lane_at(chunk.lane, places_.at(chunk.region));
   const std::size_t values = chunk.count * row_values_, first = chunk.first * row_values_;
   const Rows& rows = rows_[c.slot];
   if (rows.floats)

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+
 #include "ports/cpu/runner.hpp"
 
 namespace lockstep::cpu {
@@ -19,7 +21,7 @@ class Image {
  private:
   Context& c;
   std::size_t row_values_;
-  std::size_t place_ = 0;
+  std::map<std::size_t, std::size_t> places_;  // in the scratch of each region that reads it
   float scale_[48], shift_[48];  // (v / 255 - mean) / deviation, one period of 48 values
   struct Rows {
     const std::uint8_t* bytes = nullptr;

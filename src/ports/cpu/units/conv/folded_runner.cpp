@@ -32,7 +32,8 @@ class DenormalsAreZero {
 
 /// What follows the products: the sum with what is in the destination, and the ReLU. oneDNN's plain
 /// ReLU makes 0 of a NaN, which would hide a network that has diverged. Its leaky one keeps it, and
-/// with the smallest slope there is, taken for zero (above), it is a ReLU.
+/// with the smallest slope there is, taken for zero (above), it is a ReLU; only minus
+/// infinity becomes a NaN.
 dnnl::primitive_attr followed_by(bool sum, bool relu) {
   constexpr float least = 1e-45f;
   dnnl::post_ops after;
@@ -88,7 +89,7 @@ void FoldedRunner::plan() {
   shift_.resize(geometry_.out_channels);
   if (!unit.input) image_.plan(unit.level);
   if (!by_winograd_) return plan_direct();
-  folded_ = c.lasting_buffer(winograd_.weight_bytes());
+  folded_ = c.lasting_buffer(winograd_.weight_bytes(), unit.level);
   if (unit.skip) product_ = c.scratch(unit.level, geometry_.destination_bytes());
   c.library_scratch =
       std::max(c.library_scratch, winograd_.scratch_bytes(c.regions[unit.level].chunk_stripes));
@@ -105,7 +106,7 @@ void FoldedRunner::plan_direct() {
     c.library_scratch = std::max(c.library_scratch, desc.scratchpad_desc().get_size());
     prepared_[count].primitive = dnnl::convolution_forward(desc);
   }
-  folded_ = c.lasting_buffer(format_.get_size());
+  folded_ = c.lasting_buffer(format_.get_size(), unit.level);
 }
 
 void FoldedRunner::bind() {
