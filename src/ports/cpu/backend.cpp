@@ -70,7 +70,7 @@ class CpuBackend final : public backend::Backend {
   bool offers_winograd(backend::Precision precision) const override {
     using backend::Precision;
     return (precision == Precision::fp32 || precision == Precision::bf16) &&
-           winograd_kernels(storage_of(precision)) != nullptr;
+           winograd_kernels(storage_of(precision), 16) != nullptr;
   }
   backend::Winograd measure_winograd(const nn::Network& network,
                                      const backend::ProgramSpec& spec) override {

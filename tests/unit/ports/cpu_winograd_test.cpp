@@ -20,7 +20,7 @@ using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
 bool skipped() {
-  const bool missing = !winograd_kernels(Storage::fp32);
+  const bool missing = !winograd_kernels(Storage::fp32, 16);
   if (missing) std::cout << "SKIPPED: this processor has no AVX-512\n";
   return missing;
 }
@@ -165,7 +165,7 @@ TEST_CASE("each pass by Winograd's algorithm is the convolution, far closer than
 
 TEST_CASE("in bf16 each pass by Winograd's algorithm is the convolution, rounded once",
           "[cpu][winograd]") {
-  if (!winograd_kernels(Storage::bf16)) {
+  if (!winograd_kernels(Storage::bf16, 16)) {
     std::cout << "SKIPPED: this processor has no AVX512-BF16\n";
     return;
   }
@@ -221,7 +221,7 @@ TEST_CASE("a network's loss and gradients by Winograd's algorithm are the oracle
 
 TEST_CASE("in bf16 a network by Winograd's algorithm is the oracle's within bf16's rounding",
           "[cpu][winograd]") {
-  if (!winograd_kernels(Storage::bf16)) {
+  if (!winograd_kernels(Storage::bf16, 16)) {
     std::cout << "SKIPPED: this processor has no AVX512-BF16\n";
     return;
   }

@@ -44,8 +44,13 @@ const FloatKernels& float_kernels() {
                       : kernels_float_x86_64;
 }
 
-const WinogradKernels* winograd_kernels(Storage storage) {
-  if (storage == Storage::bf16) return has_bf16() ? &winograd_avx512_bf16 : nullptr;
+const WinogradKernels* winograd_kernels(Storage storage, std::size_t channels) {
+  // With fewer channels the products are too short for what the transforms take.
+  constexpr std::size_t fewest_for_pairs = 64;
+  if (storage == Storage::bf16) {
+    if (!has_bf16()) return nullptr;
+    return channels < fewest_for_pairs ? &winograd_avx512_bf16 : &winograd_pairs_avx512_bf16;
+  }
   return has_avx512() ? &winograd_avx512 : nullptr;
 }
 

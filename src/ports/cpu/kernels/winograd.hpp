@@ -7,16 +7,23 @@
 
 namespace lockstep::cpu {
 
-// Convolutions of 3 x 3 with stride 1 and padding 1 by Winograd's minimal filtering F(4 x 4, 3 x 3)
-// (Lavin and Gray 2016). A tile of 4 x 4 outputs reads 6 x 6 inputs. Both are transformed to 36
-// planes, in each of which a convolution is one product of matrices: a quarter of the
-// multiplications. Images are float or bf16 [rows, height, width, channels]; channels are multiples
-// of 16. Transforms and products are in float either way, and weights are float.
+// Convolutions of 3 x 3 with stride 1 and padding 1 by Winograd's minimal filtering (Lavin and Gray
+// 2016). Images are float or bf16 [rows, height, width, channels]; channels are multiples of 16.
+// Weights and transforms are float. A tile of outputs and the inputs that it reads are transformed
+// to planes, in each of which a convolution is one product of matrices. There are two forms:
+// - F(4 x 4, 3 x 3): tiles of 4 x 4 outputs, 36 planes, products in float: a quarter of the
+//   multiplications;
+// - F(2 x 2, 3 x 3): tiles of 2 x 2 outputs, 16 planes, products of values rounded to bf16: 2.25
+//   times fewer multiplications, twice as many at a time. Its transforms only add, and halve
+//   weights, so that the rounding costs about as much as that of direct convolutions in bf16 again.
 
 /// The images of both sides of a convolution.
 struct WinogradImages {
   std::size_t rows, height, width;
-  std::size_t tiles() const { return rows * ((height + 3) / 4) * ((width + 3) / 4); }
+  /// Tiles of `side` x `side` outputs.
+  std::size_t tiles(std::size_t side) const {
+    return rows * ((height + side - 1) / side) * ((width + side - 1) / side);
+  }
 };
 
 /// The channels of one pass. A data gradient is a convolution from the gradient of the outputs to
@@ -34,16 +41,10 @@ struct WinogradPlane {
   std::size_t row, size;
 };
 
-inline constexpr std::size_t winograd_planes = 36;
 /// The widest panel of transformed weights, and the inputs of a block of their gradients.
 inline constexpr std::size_t winograd_width = 32, winograd_inputs = 64;
 /// Channels that the kernels can have.
 inline constexpr std::size_t winograd_most_channels = 2048;
-
-/// Floats of one convolution's transformed weights.
-inline std::size_t winograd_weights(const WinogradChannels& channels) {
-  return winograd_planes * (channels.in * channels.out + channels.out);
-}
 
 /// A convolution's weights: transformed, or as they are in the arena. Those are transformed in the
 /// call, panel by panel, which takes time but no memory.
@@ -55,13 +56,26 @@ struct WinogradWeights {
 struct WinogradScratch {
   std::size_t tiles;
   float *values, *panel;
-  static std::size_t panel_floats(std::size_t inputs) {
-    return winograd_planes * (std::max(inputs, winograd_inputs) * winograd_width + 16);
+};
+
+/// One of the two forms, and the memory that it needs.
+struct WinogradForm {
+  std::size_t side;  ///< of a tile, in outputs
+  std::size_t planes;
+  std::size_t value_bytes;  ///< of a transformed value
+
+  /// Of one convolution's transformed weights.
+  std::size_t weight_bytes(const WinogradChannels& channels) const {
+    return planes * (channels.in * value_bytes + sizeof(float)) * channels.out;
   }
-  static std::size_t value_floats(std::size_t tiles, const WinogradChannels& channels) {
-    const std::size_t out = std::max(channels.out, winograd_width);
-    return winograd_planes *
-           (WinogradPlane(tiles, channels.in).size + WinogradPlane(tiles, out).size);
+  std::size_t panel_floats(std::size_t inputs) const {
+    return planes * (std::max(inputs, winograd_inputs) * winograd_width + 16);
+  }
+  std::size_t value_floats(std::size_t tiles, const WinogradChannels& channels) const {
+    const std::size_t in = (channels.in + 32) * value_bytes,
+                      out = std::max((channels.out + 32) * value_bytes,
+                                     winograd_width * sizeof(float));
+    return planes * ((tiles + 1) * (in + out) + 256) / sizeof(float);
   }
 };
 
@@ -69,6 +83,7 @@ struct WinogradScratch {
 /// rows in one call nor on `tiles`, but for a weight gradient, which is summed over blocks of
 /// tiles.
 struct WinogradKernels {
+  WinogradForm form;
   /// Part `part` of `parts` of the transformed weights. `weights` is [out / 16, in / 16, 3, 3, 16,
   /// 16 of out] of the convolution itself, also for rotated ones.
   void (*transform_weights)(const WinogradChannels& channels, const float* weights,
@@ -81,10 +96,10 @@ struct WinogradKernels {
                           const WinogradScratch& scratch);
 };
 
-extern const WinogradKernels winograd_avx512, winograd_avx512_bf16;
+extern const WinogradKernels winograd_avx512, winograd_avx512_bf16, winograd_pairs_avx512_bf16;
 
-/// For images in that storage; nullptr where this processor has no AVX-512, for bf16 no
-/// AVX512-BF16.
-const WinogradKernels* winograd_kernels(Storage storage);
+/// For images in that storage and a convolution of so many channels; nullptr where this processor
+/// has no AVX-512, for bf16 no AVX512-BF16.
+const WinogradKernels* winograd_kernels(Storage storage, std::size_t channels);
 
 }  // namespace lockstep::cpu

@@ -7,8 +7,7 @@
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")
 
-// F(2 x 2, 3 x 3): its transforms only add, and halve weights, so that rounding what is multiplied
-// to bf16 costs little; of F(4 x 4, 3 x 3) it would cost ten times as much.
+// F(2 x 2, 3 x 3) with products of bf16; see winograd.hpp.
 namespace lockstep::cpu {
 namespace {
 #include "ports/cpu/kernels/vector.inc"
@@ -70,8 +69,7 @@ alignas(64) const float zeros[winograd_most_channels] = {};
 
 /// The distances of tiles and of planes, in bf16.
 struct Plane {
-  Plane(std::size_t tiles, std::size_t channels)
-      : row(channels + 32), size(tiles * row + 32) {}
+  Plane(std::size_t tiles, std::size_t channels) : row(channels + 32), size(tiles * row + 32) {}
   std::size_t row, size;
 };
 
@@ -104,7 +102,7 @@ INLINE Square output_square(const bf16* const (&from)[4], std::size_t c) {
 
 template <int size, int border>
 INLINE void find(const Tiles& tiles, const bf16* x, std::size_t tile,
-                 const bf16* (&from)[static_cast<std::size_t>(size* size)]) {
+                 const bf16* (&from)[static_cast<std::size_t>(size * size)]) {
   const auto* outside = reinterpret_cast<const bf16*>(zeros);
   tiles.pixels<size, border>(
       tile, [&](int k, std::size_t at) { from[k] = at == Tiles::none ? outside : x + at; });
@@ -180,8 +178,8 @@ void weight_panel(const WinogradChannels& channels, const float* weights, std::s
   for (std::size_t k = 0; k < channels.in; k += 16)
     for (std::size_t n = 0; n < width; n += 16) {
       const std::size_t in = k / 16, out = (first + n) / 16;
-      const std::size_t block = channels.rotated ? in * (channels.out / 16) + out
-                                                 : out * (channels.in / 16) + in;
+      const std::size_t block =
+          channels.rotated ? in * (channels.out / 16) + out : out * (channels.in / 16) + in;
       const float* g = weights + block * 9 * 256;
       alignas(64) float block_of_g[9 * 256];
       if (channels.rotated)
@@ -234,14 +232,14 @@ constexpr ProductBlock product_block_of(std::size_t r, std::integer_sequence<int
   return all[r - 1];
 }
 
-void products(const Pair* a, std::size_t a_row, std::size_t tiles, const Pair* b,
-              std::size_t pairs, std::size_t width, float* c) {
+void products(const Pair* a, std::size_t a_row, std::size_t tiles, const Pair* b, std::size_t pairs,
+              std::size_t width, float* c) {
   const std::size_t blocks = (tiles + most_rows - 1) / most_rows;
   for (std::size_t i = 0; i < blocks; ++i) {
     const std::size_t from = tiles * i / blocks, rows = tiles * (i + 1) / blocks - from;
     constexpr std::make_integer_sequence<int, most_rows> all;
-    const ProductBlock block = width == 16 ? product_block_of<1>(rows, all)
-                                           : product_block_of<panel_vectors>(rows, all);
+    const ProductBlock block =
+        width == 16 ? product_block_of<1>(rows, all) : product_block_of<panel_vectors>(rows, all);
     block(a + from * a_row, a_row, b, pairs, c + from * width);
   }
 }
@@ -249,7 +247,7 @@ void products(const Pair* a, std::size_t a_row, std::size_t tiles, const Pair* b
 void convolve(const WinogradImages& images, const void* x, const WinogradChannels& channels,
               const WinogradWeights& weights, void* y, const WinogradScratch& scratch) {
   const Tiles in(images, channels.in), out(images, channels.out);
-  const std::size_t all = images.rows * in.each, most = 2 * scratch.tiles;
+  const std::size_t all = images.rows * in.each, most = scratch.tiles;
   const std::size_t blocks = (all + most - 1) / most;
   for (std::size_t i = 0; i < blocks; ++i) {
     const std::size_t first = all * i / blocks, count = all * (i + 1) / blocks - first;
@@ -361,17 +359,19 @@ void weight_gradient(const WinogradImages& images, const void* x, const void* dy
                      const WinogradChannels& channels, bool add, float* gradient,
                      const WinogradScratch& scratch) {
   const Tiles in(images, channels.in), out(images, channels.out);
-  const std::size_t all = images.rows * in.each, most = 4 * scratch.tiles;
+  const std::size_t all = images.rows * in.each, most = scratch.tiles;
   const std::size_t blocks = (all + most - 1) / most;
   for (std::size_t i = 0; i < blocks; ++i, add = true) {
     const std::size_t first = all * i / blocks, count = all * (i + 1) / blocks - first;
     const PairPlane in_plane(count, channels.in), out_plane(count, channels.out);
     auto* v = reinterpret_cast<Pair*>(scratch.values);
     Pair* d = v + planes * in_plane.size;
-    pair_tiles<4, 1>(in, static_cast<const bf16*>(x), first, count,
-                     [](const auto& from, std::size_t c) { return input_square(from, c); }, v);
-    pair_tiles<2, 0>(out, static_cast<const bf16*>(dy), first, count,
-                     [](const auto& from, std::size_t c) { return output_square(from, c); }, d);
+    pair_tiles<4, 1>(
+        in, static_cast<const bf16*>(x), first, count,
+        [](const auto& from, std::size_t c) { return input_square(from, c); }, v);
+    pair_tiles<2, 0>(
+        out, static_cast<const bf16*>(dy), first, count,
+        [](const auto& from, std::size_t c) { return output_square(from, c); }, d);
     for (std::size_t n = 0; n < channels.out; n += panel_width) {
       const std::size_t width = std::min<std::size_t>(panel_width, channels.out - n);
       for (std::size_t k = 0; k < channels.in; k += winograd_inputs) {
@@ -392,6 +392,7 @@ void weight_gradient(const WinogradImages& images, const void* x, const void* dy
 
 }  // namespace
 
-const WinogradKernels winograd_avx512_bf16 = {transform_weights, convolve, weight_gradient};
+const WinogradKernels winograd_pairs_avx512_bf16 = {
+    {2, planes, sizeof(bf16)}, transform_weights, convolve, weight_gradient};
 
 }  // namespace lockstep::cpu

@@ -7,13 +7,20 @@ namespace lockstep::cpu {
 namespace {
 
 // A convolution's tiles stay in the second-level cache or near it. The blocks of a weight gradient
-// are larger with many channels: each ends with a transform of all weights.
-constexpr std::size_t forward_tiles = 56, gradient_bytes = std::size_t{8} << 20;
-constexpr std::size_t fewest_gradient_tiles = 28, most_gradient_tiles = 112;
+// are larger with many channels: each ends with a transform of all weights. In outputs:
+constexpr std::size_t forward_outputs[] = {448, 896};  // of tiles with 2 and with 4 on a side
+constexpr std::size_t fewest_gradient_outputs = 448, most_gradient_outputs = 1792;
+constexpr std::size_t gradient_bytes = std::size_t{8} << 20;
 
-std::size_t gradient_tiles(const WinogradChannels& channels) {
-  const std::size_t a_tile = winograd_planes * (channels.in + channels.out + 32) * sizeof(float);
-  return std::clamp(gradient_bytes / a_tile, fewest_gradient_tiles, most_gradient_tiles);
+std::size_t forward_tiles(const WinogradForm& form) {
+  return forward_outputs[form.side / 4] / (form.side * form.side);
+}
+
+std::size_t gradient_tiles(const WinogradForm& form, const WinogradChannels& channels) {
+  const std::size_t area = form.side * form.side;
+  const std::size_t a_tile = form.planes * (channels.in + channels.out + 32) * form.value_bytes;
+  return std::clamp(gradient_bytes / a_tile, fewest_gradient_outputs / area,
+                    most_gradient_outputs / area);
 }
 
 // Transformed weights are four times as large as others. From this size on, reading them from
@@ -25,7 +32,8 @@ float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
 }  // namespace
 
 bool WinogradConv::fits(const ConvGeometry& g, const ConvFormats& formats) {
-  return winograd_kernels(g.storage) && g.kernel == 3 && g.stride == 1 && g.padding == 1 &&
+  return winograd_kernels(g.storage, std::min(g.in_channels, g.out_channels)) && g.kernel == 3 &&
+         g.stride == 1 && g.padding == 1 &&
          std::max(g.in_channels, g.out_channels) <= winograd_most_channels &&
          in_blocks_of_16(g, formats);
 }
@@ -35,7 +43,7 @@ backend::WinogradShape WinogradConv::shape(const ConvGeometry& g) {
 }
 
 WinogradConv::WinogradConv(const ConvGeometry& g)
-    : kernels_(winograd_kernels(g.storage)),
+    : kernels_(winograd_kernels(g.storage, std::min(g.in_channels, g.out_channels))),
       height_(g.height),
       width_(g.width),
       channels_{g.in_channels, g.out_channels, false},
@@ -43,21 +51,21 @@ WinogradConv::WinogradConv(const ConvGeometry& g)
 
 std::size_t WinogradConv::weight_bytes() const {
   const std::size_t bytes =
-      sizeof(float) * std::max(winograd_weights(channels_), winograd_weights(rotated_));
+      std::max(kernels_->form.weight_bytes(channels_), kernels_->form.weight_bytes(rotated_));
   return bytes <= most_weight_bytes ? bytes : 0;
 }
 
 std::size_t WinogradConv::panel_floats() const {
-  return WinogradScratch::panel_floats(weight_bytes() == 0 ? std::max(channels_.in, channels_.out)
-                                                           : 0);
+  return kernels_->form.panel_floats(weight_bytes() == 0 ? std::max(channels_.in, channels_.out)
+                                                         : 0);
 }
 
 std::size_t WinogradConv::scratch_bytes(std::size_t rows) const {
-  const std::size_t tiles =
-      std::min(std::max(forward_tiles, gradient_tiles(channels_)), images(rows).tiles());
-  return sizeof(float) *
-         (panel_floats() + std::max(WinogradScratch::value_floats(tiles, channels_),
-                                    WinogradScratch::value_floats(tiles, rotated_)));
+  const WinogradForm& form = kernels_->form;
+  const std::size_t tiles = std::min(std::max(forward_tiles(form), gradient_tiles(form, channels_)),
+                                     images(rows).tiles(form.side));
+  return sizeof(float) * (panel_floats() + std::max(form.value_floats(tiles, channels_),
+                                                    form.value_floats(tiles, rotated_)));
 }
 
 WinogradScratch WinogradConv::scratch_at(std::byte* memory, std::size_t tiles) const {
@@ -83,7 +91,8 @@ void WinogradConv::transform_backward(const float* weights, std::size_t p, std::
 void WinogradConv::convolve(const WinogradChannels& channels, std::size_t rows,
                             const std::byte* from, const WinogradWeights& weights, std::byte* to,
                             std::byte* scratch) const {
-  kernels_->convolve(images(rows), from, channels, weights, to, scratch_at(scratch, forward_tiles));
+  kernels_->convolve(images(rows), from, channels, weights, to,
+                     scratch_at(scratch, forward_tiles(kernels_->form)));
 }
 
 void WinogradConv::forward(std::size_t rows, const std::byte* x, const float* weights,
@@ -99,7 +108,7 @@ void WinogradConv::data_gradient(std::size_t rows, const std::byte* dy, const fl
 void WinogradConv::weight_gradient(std::size_t rows, const std::byte* x, const std::byte* dy,
                                    bool add, float* gradient, std::byte* scratch) const {
   kernels_->weight_gradient(images(rows), x, dy, channels_, add, gradient,
-                            scratch_at(scratch, gradient_tiles(channels_)));
+                            scratch_at(scratch, gradient_tiles(kernels_->form, channels_)));
 }
 
 }  // namespace lockstep::cpu
