@@ -185,6 +185,29 @@ TEST_CASE("in bf16 each pass by Winograd's algorithm is the convolution, rounded
   CHECK(distance(got.dw, want.dw) <= 4e-6);
 }
 
+TEST_CASE("with many channels in bf16 the products' rounding costs at most what bf16 costs again",
+          "[cpu][winograd]") {
+  if (!winograd_kernels(Storage::bf16, 64)) {
+    std::cout << "SKIPPED: this processor has no AVX512-BF16\n";
+    return;
+  }
+  const Problem p =
+      GENERATE(Problem{64, 80, 5, 7, 2, Storage::bf16}, Problem{80, 64, 14, 14, 3, Storage::bf16});
+  const Halves x = as_bf16(random(p.rows * p.height * p.width * p.in, 1)),
+               dy = as_bf16(random(p.rows * p.height * p.width * p.out, 3));
+  const Floats w = random(p.in * p.out * 9, 2);
+  const Exact want = exact(p, from_bf16(x), w, from_bf16(dy));
+  const Exact direct = exact(p, from_bf16(x), from_bf16(as_bf16(w)), from_bf16(dy));
+  const auto got = run(p, x, w, dy);
+  const auto as_direct = [](const Halves& g, const Doubles& d, const Doubles& e) {
+    const Floats rounded = from_bf16(as_bf16(Floats(d.begin(), d.end())));
+    CHECK(distance(from_bf16(g), e) <= 2 * distance(rounded, e));
+  };
+  as_direct(got.y, direct.y, want.y);
+  as_direct(got.dx, direct.dx, want.dx);
+  CHECK(distance(got.dw, want.dw) <= 5e-3);
+}
+
 TEST_CASE("a row's output by Winograd's algorithm has the same bits among any other rows",
           "[cpu][winograd]") {
   if (skipped()) return;
