@@ -9,6 +9,19 @@
 
 namespace lockstep::test {
 
+/// The logits of a case's first rows, as many as the program has.
+inline std::vector<float> forward_logits(Program& program, const Case& c) {
+  const std::size_t rows = program.spec().batch;
+  const std::vector<float> images(
+      c.images.begin(),
+      c.images.begin() + static_cast<std::ptrdiff_t>(rows * c.network.input.count()));
+  program.load_normalised(images, std::span(c.targets).first(rows));
+  for (const TapeStep& step : program.forward()) step.run();
+  std::vector<float> logits(rows * c.network.classes);
+  program.copy_logits(logits);
+  return logits;
+}
+
 /// How the CPU backend evaluates.
 struct EvaluationOptions {
   Precision precision = Precision::fp32;
@@ -44,18 +57,7 @@ class Evaluation {
 
   const nn::ArenaLayout& layout() const { return compiled_.parameters->layout(); }
 
-  /// The logits of the case's first rows.
-  std::vector<float> logits(const Case& c) {
-    const std::size_t rows = program_->spec().batch;
-    const std::vector<float> images(
-        c.images.begin(),
-        c.images.begin() + static_cast<std::ptrdiff_t>(rows * c.network.input.count()));
-    program_->load_normalised(images, std::span(c.targets).first(rows));
-    for (const TapeStep& step : program_->forward()) step.run();
-    std::vector<float> values(rows * c.network.classes);
-    program_->copy_logits(values);
-    return values;
-  }
+  std::vector<float> logits(const Case& c) { return forward_logits(*program_, c); }
 
   /// Of evaluation, and of training before it.
   std::size_t bytes() const { return program_->memory().activations; }

@@ -2,8 +2,10 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <iostream>
 #include <utility>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 
 namespace lockstep::test {
@@ -145,6 +147,16 @@ Case settled_case(const nn::Network& network, std::size_t rows) {
     Case c(network, rows, seed);
     if (c.oracle.margin() > 2e-5) return c;
     REQUIRE(seed < 500);
+  }
+}
+
+bool has_bf16() {
+  try {
+    make_cpu_backend({})->make_parameters(plain(), Precision::bf16);
+    return true;
+  } catch (const InputError& error) {
+    std::cout << "SKIPPED: " << error.what() << '\n';
+    return false;
   }
 }
 

@@ -34,6 +34,9 @@ struct Case {
 /// A case in which rounding cannot change the branch that any ReLU or pooling takes.
 Case settled_case(const nn::Network& network, std::size_t rows);
 
+/// Whether this processor computes in bf16; says that the test is skipped where not.
+bool has_bf16();
+
 /// |got - want| / |want|; NaN if anything is.
 double distance(const std::vector<float>& got, const std::vector<double>& want);
 

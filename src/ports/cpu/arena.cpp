@@ -87,6 +87,7 @@ void update_average(CpuParameters& parameters, float share, Team& team) {
 
 void swap_average(CpuParameters& parameters, Team& team) {
   check(parameters.has_average(), "no average is kept");
+  parameters.weights_changed();
   each_part(parameters.layout().size, team, [&](std::size_t first, std::size_t count) {
     float* weights = parameters.at(backend::Part::weights, first);
     std::swap_ranges(weights, weights + count, parameters.at(backend::Part::average, first));

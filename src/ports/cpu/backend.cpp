@@ -95,7 +95,6 @@ class CpuBackend final : public backend::Backend {
 
   void update(backend::Parameters& parameters, const optim::UpdateRule& rule,
               const optim::StepScalars& scalars, std::size_t first, std::size_t last) override {
-    static_cast<CpuParameters&>(parameters).weights_changed();
     cpu::update(static_cast<CpuParameters&>(parameters), rule, scalars, {first, last}, team_);
   }
   void update_statistics(backend::Parameters& parameters, std::size_t micro_batches) override;
@@ -109,7 +108,6 @@ class CpuBackend final : public backend::Backend {
     cpu::update_average(static_cast<CpuParameters&>(parameters), share, team_);
   }
   void swap_average(backend::Parameters& parameters) override {
-    static_cast<CpuParameters&>(parameters).weights_changed();
     cpu::swap_average(static_cast<CpuParameters&>(parameters), team_);
   }
   void release_idle_memory() override { block_.discard(); }

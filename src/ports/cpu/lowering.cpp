@@ -205,7 +205,8 @@ bool runs_on(const std::vector<Node>& nodes, const Unit& from, const Unit& unit)
 
 }  // namespace
 
-std::vector<Unit> fold(const nn::Network& network, const std::vector<Unit>& units) {
+std::vector<Unit> fold(const nn::Network& network) {
+  const std::vector<Unit> units = lower(network);
   std::vector<Unit> folded;
   std::vector<std::size_t> place(units.size());  // of the unit that makes the same value
   for (std::size_t u = 0; u < units.size(); ++u) {

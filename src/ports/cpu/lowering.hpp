@@ -52,7 +52,7 @@ std::vector<Unit> lower(const nn::Network& network);
 
 /// The same network for evaluation, in folded units. No batch norm needs the whole batch there: a
 /// new region begins only where the next unit had better not take each chunk at once.
-std::vector<Unit> fold(const nn::Network& network, const std::vector<Unit>& units);
+std::vector<Unit> fold(const nn::Network& network);
 
 /// Units by level, each level in network order. Points without their own place in a region are left
 /// out; their reader runs them.

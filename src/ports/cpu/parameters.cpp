@@ -15,18 +15,6 @@ namespace {
 
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-void reorder(const dnnl::memory::desc& from, const void* source, const dnnl::memory::desc& to,
-             void* target) {
-  dnnl::stream stream(engine());
-  dnnl::memory a(from, engine(), const_cast<void*>(source)), b(to, engine(), target);
-  dnnl::reorder(a, b).execute(stream, a, b);
-  stream.wait();
-}
-
-dnnl::memory::desc plain_desc(const dnnl::memory::desc& like) {
-  return {like.dims(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::oihw};
-}
-
 }  // namespace
 
 // Fresh pages from the system: zero, and resident only once they are touched. So unused scratch
@@ -98,7 +86,7 @@ void CpuParameters::import_slice(backend::Part part, std::size_t index,
     return;
   }
   const dnnl::memory::desc& format = formats(slice.tensor.node).gradient;
-  reorder(plain_desc(format), plain.data(), format, target);
+  reorder(plain_weights(format), plain.data(), format, target);
 }
 
 void CpuParameters::export_slice(backend::Part part, std::size_t index,
@@ -111,7 +99,7 @@ void CpuParameters::export_slice(backend::Part part, std::size_t index,
     return;
   }
   const dnnl::memory::desc& format = formats(slice.tensor.node).gradient;
-  reorder(format, source, plain_desc(format), plain.data());
+  reorder(format, source, plain_weights(format), plain.data());
 }
 
 std::uint32_t CpuParameters::hash() const {

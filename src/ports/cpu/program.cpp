@@ -52,11 +52,11 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
       image_(context_) {
   check(spec.batch > 0 && spec.slots > 0, "a program needs at least one row and one slot");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
-  context_.units = spec_.training ? lower(network_) : fold(network_, lower(network_));
+  context_.units = spec_.training ? lower(network_) : fold(network_);
   context_.regions = make_regions(network_, context_.units, spec_.batch, context_.lanes,
                                   context_.storage, chunk_bytes);
   make_runners();
-  allocate(block);
+  allocate();
   make_tapes();
 }
 
@@ -92,11 +92,12 @@ void CpuProgram::make_runners() {
   }
 }
 
-void CpuProgram::allocate(SharedBlock& block) {
+void CpuProgram::allocate() {
   context_.scratch_of_region.assign(context_.regions.size(), 0);
+  context_.value_places.resize(context_.units.size());
   if (!spec_.training) context_.value_places = place_values(context_);
   for (auto& runner : runners_) runner->plan();
-  place(block);
+  place();
   const std::size_t scratch =
       *std::max_element(context_.scratch_of_region.begin(), context_.scratch_of_region.end());
   for (std::size_t lane = 0; lane < context_.lanes; ++lane) {
@@ -108,18 +109,18 @@ void CpuProgram::allocate(SharedBlock& block) {
 }
 
 /// Decides what backward makes again, and places all buffers.
-void CpuProgram::place(SharedBlock& block) {
+void CpuProgram::place() {
   const std::vector<Unit>& units = context_.units;
   lifetimes_ = std::make_unique<Lifetimes>(units, context_.regions.size(),
                                            cut_units(network_, units), spec_.training);
   const std::size_t parameters = 3 * sizeof(float) * context_.parameters.layout().size;
   const auto placed = [&] {
     return place_buffers(network_, spec_, units, context_.requests,
-                         {.fixed = parameters + workspace(), .available = block.size()},
+                         {.fixed = parameters + workspace(), .available = block_.size()},
                          *lifetimes_);
   };
   backend::Placement placement = placed();
-  folds_by_region_ = !spec_.training && block.size() > 0 && placement.total() > block.size();
+  folds_by_region_ = !spec_.training && block_.size() > 0 && placement.total() > block_.size();
   if (folds_by_region_) {
     for (const auto& [request, region] : context_.lasting)
       context_.requests[request].first = context_.requests[request].last = region;
@@ -136,7 +137,7 @@ void CpuProgram::place(SharedBlock& block) {
              .without_reuse = placement.without_reuse(),
              .workspace = workspace(),
              .made_again = share_made_again(network_, units, *lifetimes_)};
-  context_.block = block.of_size(memory_.activations);
+  context_.block = block_.of_size(memory_.activations);
 }
 
 std::size_t CpuProgram::workspace() const {

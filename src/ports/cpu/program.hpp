@@ -56,8 +56,8 @@ class CpuProgram final : public backend::Program {
 
  private:
   void make_runners();
-  void allocate(SharedBlock& block);
-  void place(SharedBlock& block);
+  void allocate();
+  void place();
   void make_tapes();
   backend::Tape make_backward(bool accumulate);
   std::size_t workspace() const;

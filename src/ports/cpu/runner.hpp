@@ -54,7 +54,7 @@ inline std::set<std::size_t> chunk_sizes(const Region& region) {
 
 class Runner;
 
-/// Where evaluation keeps a unit's value: in a buffer for the whole batch, or, where only its own
+/// Where a unit's value is: in a buffer for the whole batch, or, in evaluation, where only its own
 /// region reads it, chunk by chunk in each lane's scratch.
 struct ValuePlace {
   bool passing = false;
@@ -83,7 +83,7 @@ struct Context {
   std::vector<Unit> units;
   std::vector<Region> regions;
   std::vector<Runner*> runners;          ///< by unit
-  std::vector<ValuePlace> value_places;  ///< by unit, in evaluation
+  std::vector<ValuePlace> value_places;  ///< by unit; in training of pools alone
   std::size_t slot = 0;                  ///< whose micro-batch runs
   std::vector<optim::StepScalars> scalars_of_slot;
   const optim::StepScalars& scalars() const { return scalars_of_slot[slot]; }
@@ -139,7 +139,7 @@ struct Context {
   std::byte* lane_at(std::size_t lane, std::size_t offset) const {
     return lane_scratch[lane].data() + offset;
   }
-  /// Evaluation: a unit's value for these stripes.
+  /// The value of a unit that has its place there, for these stripes.
   std::byte* value_at(std::size_t unit, const Chunk& chunk, std::size_t image_bytes) const {
     const ValuePlace& place = value_places[unit];
     return place.passing ? lane_at(chunk.lane, place.at) : at(place.at) + chunk.before(image_bytes);

@@ -56,6 +56,7 @@ void update(CpuParameters& parameters, const optim::UpdateRule& rule,
   const std::vector<nn::Slice>& slices = parameters.layout().slices;
   check(which.last <= parameters.layout().learned_slices,
         "only learned slices are updated by gradients");
+  parameters.weights_changed();
   const Task task{parameters, rule, scalars.lr, which, team};
   const Prepared prepared =
       std::visit([&task](const auto& formula) { return prepare(formula, task); }, rule.formula);

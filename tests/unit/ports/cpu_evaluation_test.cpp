@@ -1,32 +1,15 @@
 // Evaluation, whose batch norms are folded into the convolutions, compared with the oracle.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <iostream>
 #include <limits>
 
-#include "lockstep/base/error.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "ports/cpu/kernels/winograd.hpp"
 #include "ports/cpu/lowering.hpp"
 #include "tests/support/evaluation.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
 using namespace lockstep::test;
-
-namespace {
-
-bool has_bf16() {
-  try {
-    make_cpu_backend({})->make_parameters(plain(), Precision::bf16);
-    return true;
-  } catch (const InputError& error) {
-    std::cout << "SKIPPED: " << error.what() << '\n';
-    return false;
-  }
-}
-
-}  // namespace
 
 TEST_CASE("evaluation gives the oracle's logits, every node", "[cpu][evaluation]") {
   const auto winograd = GENERATE(Winograd::Mode::never, Winograd::Mode::everywhere);
@@ -91,7 +74,7 @@ TEST_CASE("no ReLU hides a NaN in evaluation", "[cpu][evaluation]") {
 TEST_CASE("a folded value takes the place of a skip that nothing reads later",
           "[cpu][evaluation]") {
   const nn::Network network = nn::resnet(nn::usual_resnet("resnet50", 0, 0));
-  const auto units = cpu::fold(network, cpu::lower(network));
+  const auto units = cpu::fold(network);
   std::size_t folded = 0, in_place = 0;
   for (std::size_t u = 0; u < units.size(); ++u) {
     folded += units[u].kind == cpu::UnitKind::folded;

@@ -62,12 +62,7 @@ std::optional<nn::Network> changed(nn::Network network, Dice& dice) {
 double distance_of_logits(const Case& c) {
   Compiled compiled(c, 2, make_cpu_backend({}), Precision::fp32);
   compiled.program->set_scalars({0.1f, 0.5f, 1});
-  const std::vector<float> images(c.images.begin(), c.images.end());
-  compiled.program->load_normalised(images, c.targets);
-  for (const TapeStep& step : compiled.program->forward()) step.run();
-  std::vector<float> logits(2 * c.network.classes);
-  compiled.program->copy_logits(logits);
-  double away = distance(logits, c.oracle.logits());
+  double away = distance(forward_logits(*compiled.program, c), c.oracle.logits());
   for (const Winograd::Mode winograd : {Winograd::Mode::never, Winograd::Mode::everywhere}) {
     Evaluation evaluation(c, 2, {.winograd = winograd});
     away = std::max(away, distance(evaluation.logits(c), c.oracle.logits()));

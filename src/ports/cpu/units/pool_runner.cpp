@@ -32,7 +32,7 @@ void PoolRunner::plan() {
   for (const std::size_t rows : chunk_sizes(c.regions[unit.level]))
     prepared_.emplace(rows, prepare(rows));
   if (!c.spec.training) return;
-  output_ = c.value_buffer(out_bytes_ * c.spec.batch, index);
+  c.value_places[index] = {false, c.value_buffer(out_bytes_ * c.spec.batch, index)};
   workspace_ = c.value_buffer(workspace_bytes_ * c.spec.batch, index);
   sum_ = c.scratch(unit.level, out_bytes_);
   if (!inline_input()) dinput_ = c.scratch(unit.level, in_bytes_);

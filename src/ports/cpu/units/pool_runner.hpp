@@ -16,8 +16,7 @@ class PoolRunner final : public Runner {
   void forward(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;
   const std::byte* value(const Chunk& chunk) override {
-    return c.spec.training ? c.at(output_) + chunk.first * out_bytes_
-                           : c.value_at(index, chunk, out_bytes_);
+    return c.value_at(index, chunk, out_bytes_);
   }
   const std::byte* input_gradient(const Chunk& chunk) override { return dinput_at(chunk); }
 
@@ -35,7 +34,7 @@ class PoolRunner final : public Runner {
 
   std::size_t in_bytes_ = 0, out_bytes_ = 0;
   std::size_t workspace_bytes_ = 0;  // of one row: oneDNN's record of which input was the largest
-  std::size_t output_ = 0, workspace_ = 0, dinput_ = 0, sum_ = 0;
+  std::size_t workspace_ = 0, dinput_ = 0, sum_ = 0;
   std::map<std::size_t, Prepared> prepared_;  // by rows
 };
 

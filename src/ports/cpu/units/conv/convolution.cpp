@@ -22,11 +22,18 @@ memory::data_type type_of(Storage storage) {
   return storage == Storage::fp32 ? memory::data_type::f32 : memory::data_type::bf16;
 }
 
+/// How a convolution's window moves: the strides, and the padding on each side, which is the same.
+struct Window {
+  explicit Window(const ConvGeometry& g)
+      : stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)} {}
+  memory::dims stride, padding;
+};
+
 dnnl::convolution_forward::primitive_desc forward_desc(const ConvGeometry& g, const Desc& weights,
                                                        std::size_t rows) {
-  const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
+  const Window w(g);
   return {{prop_kind::forward_training, direct, g.source(rows), weights, g.destination(rows),
-           stride, padding, padding},
+           w.stride, w.padding, w.padding},
           user_scratchpad(),
           engine()};
 }
@@ -36,8 +43,8 @@ template <class Backward>
 typename Backward::primitive_desc backward_desc(
     const ConvGeometry& g, const Desc& weights, std::size_t rows,
     const dnnl::convolution_forward::primitive_desc& hint) {
-  const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
-  return {{direct, g.source(rows), weights, g.destination(rows), stride, padding, padding},
+  const Window w(g);
+  return {{direct, g.source(rows), weights, g.destination(rows), w.stride, w.padding, w.padding},
           user_scratchpad(),
           engine(),
           hint};
@@ -159,6 +166,49 @@ ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std:
         fmt::format("oneDNN has no implementation of {} for {} rows: {}", g.name, rows, e.what()));
   }
   return result;
+}
+
+// oneDNN's plain ReLU makes 0 of a NaN, which would hide a network that has diverged. Its leaky one
+// keeps it, and with the smallest slope there is, taken for zero, it is a ReLU.
+dnnl::primitive_attr followed_by(bool sum, bool relu) {
+  constexpr float least = 1e-45f;
+  dnnl::post_ops after;
+  if (sum) after.append_sum(1);
+  if (relu) after.append_eltwise(1, dnnl::algorithm::eltwise_relu, least, 0);
+  dnnl::primitive_attr attributes = user_scratchpad();
+  attributes.set_post_ops(after);
+  return attributes;
+}
+
+Desc bias_desc(const ConvGeometry& g) {
+  return {{dim(g.out_channels)}, memory::data_type::f32, memory::format_tag::a};
+}
+
+dnnl::convolution_forward::primitive_desc folded_desc(const ConvGeometry& g, const Desc& weights,
+                                                      std::size_t rows,
+                                                      const dnnl::primitive_attr& attributes) {
+  const Window w(g);
+  try {
+    return {
+        {dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, g.source(rows),
+         weights, bias_desc(g), g.destination(rows), w.stride, w.padding, w.padding},
+        attributes,
+        engine()};
+  } catch (const dnnl::error& error) {
+    throw Error(fmt::format("oneDNN has no implementation of {} for {} rows of evaluation: {}",
+                            g.name, rows, error.what()));
+  }
+}
+
+Desc plain_weights(const Desc& like) {
+  return {like.dims(), memory::data_type::f32, memory::format_tag::oihw};
+}
+
+void reorder(const Desc& from, const void* source, const Desc& to, void* target) {
+  dnnl::stream stream(engine());
+  memory a(from, engine(), const_cast<void*>(source)), b(to, engine(), target);
+  dnnl::reorder(a, b).execute(stream, a, b);
+  stream.wait();
 }
 
 WeightReorder::WeightReorder(const Desc& from, const Desc& to, std::size_t parts) {

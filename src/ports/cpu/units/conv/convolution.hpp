@@ -67,6 +67,26 @@ struct ConvPrimitives {
 ConvPrimitives make_conv(const ConvGeometry& geometry, const ConvFormats& formats, std::size_t rows,
                          bool needs_data_gradient, const backend::WinogradPasses& without = {});
 
+/// What follows the products of an evaluation's convolution: the sum with what is in the
+/// destination, and the ReLU, which keeps a NaN but makes one of minus infinity. REQUIRES: the
+/// thread that runs the primitive takes denormals for zero.
+dnnl::primitive_attr followed_by(bool sum, bool relu);
+
+dnnl::memory::desc bias_desc(const ConvGeometry& geometry);  ///< float
+
+/// Evaluation's convolution with a bias. Throws Error where oneDNN has no implementation.
+dnnl::convolution_forward::primitive_desc folded_desc(const ConvGeometry& geometry,
+                                                      const dnnl::memory::desc& weights,
+                                                      std::size_t rows,
+                                                      const dnnl::primitive_attr& attributes);
+
+/// Weights like these as they are stored in files: float, [out, in, kernel, kernel].
+dnnl::memory::desc plain_weights(const dnnl::memory::desc& like);
+
+/// Copies a tensor into another format, on the calling thread, and waits for the end.
+void reorder(const dnnl::memory::desc& from, const void* source, const dnnl::memory::desc& to,
+             void* target);
+
 /// Reorders one weight tensor from the arena's format into a library's. The work is cut into parts
 /// along the output channels, so that all lanes can share it.
 class WeightReorder {

@@ -1,13 +1,11 @@
 #include "ports/cpu/units/conv/folded_runner.hpp"
 
-#include <fmt/core.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "lockstep/base/error.hpp"
 #include "ports/cpu/units/conv/conv_runner.hpp"
 #include "ports/cpu/units/shortcut.hpp"
 
@@ -30,47 +28,6 @@ class DenormalsAreZero {
   unsigned before_ = _mm_getcsr();
 };
 
-/// What follows the products: the sum with what is in the destination, and the ReLU. oneDNN's plain
-/// ReLU makes 0 of a NaN, which would hide a network that has diverged. Its leaky one keeps it, and
-/// with the smallest slope there is, taken for zero (above), it is a ReLU; only minus
-/// infinity becomes a NaN.
-dnnl::primitive_attr followed_by(bool sum, bool relu) {
-  constexpr float least = 1e-45f;
-  dnnl::post_ops after;
-  if (sum) after.append_sum(1);
-  if (relu) after.append_eltwise(1, dnnl::algorithm::eltwise_relu, least, 0);
-  dnnl::primitive_attr attributes = user_scratchpad();
-  attributes.set_post_ops(after);
-  return attributes;
-}
-
-memory::desc bias_desc(const ConvGeometry& g) {
-  return {
-      {static_cast<memory::dim>(g.out_channels)}, memory::data_type::f32, memory::format_tag::a};
-}
-
-dnnl::convolution_forward::primitive_desc folded_desc(const ConvGeometry& g,
-                                                      const memory::desc& weights, std::size_t rows,
-                                                      const dnnl::primitive_attr& attributes) {
-  const auto dim = [](std::size_t n) { return static_cast<memory::dim>(n); };
-  const memory::dims stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)};
-  try {
-    return {{dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-             g.source(rows), weights, bias_desc(g), g.destination(rows), stride, padding, padding},
-            attributes,
-            engine()};
-  } catch (const dnnl::error& error) {
-    throw Error(fmt::format("oneDNN has no implementation of {} for {} rows of evaluation: {}",
-                            g.name, rows, error.what()));
-  }
-}
-
-void reorder(const memory& from, const memory& to) {
-  dnnl::stream stream(engine());
-  dnnl::reorder(from, to).execute(stream, const_cast<memory&>(from), const_cast<memory&>(to));
-  stream.wait();
-}
-
 }  // namespace
 
 FoldedRunner::FoldedRunner(Context& context, std::size_t number, Image& image)
@@ -84,6 +41,7 @@ void FoldedRunner::plan() {
     winograd_ = WinogradConv(stripe_);
     by_winograd_ = c.spec.winograd.passes(WinogradConv::shape(stripe_)).forward;
   }
+  weights_slice_ = c.parameters.slice_index(geometry_.name + ".weight");
   weights_ = c.parameters.find(backend::Part::weights, geometry_.name + ".weight");
   scale_.resize(geometry_.out_channels);
   shift_.resize(geometry_.out_channels);
@@ -143,15 +101,11 @@ void FoldedRunner::find_norm() {
 }
 
 void FoldedRunner::fold_weights() {
-  const memory::desc& arena = c.parameters.formats(unit.node).gradient;
-  const memory::desc plain(geometry_.weight_dims(), memory::data_type::f32,
-                           memory::format_tag::oihw);
   std::vector<float> weights(geometry_.weight_count());
-  const memory between(plain, engine(), weights.data());
-  reorder(memory(arena, engine(), weights_), between);
+  c.parameters.export_slice(backend::Part::weights, weights_slice_, weights);
   const std::size_t of_channel = weights.size() / scale_.size();
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] *= scale_[i / of_channel];
-  reorder(between, memory(format_, engine(), c.at<void>(folded_)));
+  reorder(plain_weights(format_), weights.data(), format_, c.at<void>(folded_));
 }
 
 const std::byte* FoldedRunner::input(const Chunk& chunk) {
