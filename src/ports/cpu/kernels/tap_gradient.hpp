@@ -19,7 +19,7 @@ struct TapShape {
 
 /// Pixels of the output that are copied at a time: they stay in the second-level cache.
 inline std::size_t tap_pixels(const TapShape& shape) {
-  constexpr std::size_t bytes = std::size_t{1} << 20, fewest = 128, most = 512;
+  constexpr std::size_t bytes = std::size_t{1} << 20, fewest = 256, most = 512;
   return std::clamp(bytes / 2 / (shape.in + shape.out), fewest, most) / 2 * 2;
 }
 

@@ -104,9 +104,11 @@ void multiply_tap(const TapShape& s, const Pair* x, const Pair* dy, std::size_t 
 void tap_gradient_avx512_bf16(const TapShape& s, std::size_t rows, const void* x, const void* dy,
                               bool add, float* gradient, std::byte* scratch) {
   const std::size_t pixels = rows * s.out_height * s.out_width, most = tap_pixels(s);
+  const std::size_t blocks = (pixels + most - 1) / most;
   const auto* from = static_cast<const Bf16*>(x);
-  for (std::size_t first = 0; first < pixels; first += most, add = true) {
-    const std::size_t count = std::min(most, pixels - first), pairs = (count + 1) / 2;
+  for (std::size_t block = 0; block < blocks; ++block, add = true) {
+    const std::size_t first = pixels * block / blocks;
+    const std::size_t count = pixels * (block + 1) / blocks - first, pairs = (count + 1) / 2;
     Pair* x_pairs = reinterpret_cast<Pair*>(scratch);
     Pair* dy_pairs = x_pairs + pairs * s.in;
     const Bf16* out = static_cast<const Bf16*>(dy) + first * s.out;
