@@ -33,14 +33,6 @@ struct WinogradChannels {
   bool rotated = false;
 };
 
-/// Floats between two planes, and between two tiles, are padded, so that they do not all fall into
-/// a few sets of a cache.
-struct WinogradPlane {
-  WinogradPlane(std::size_t tiles, std::size_t channels)
-      : row(channels + 16), size(tiles * row + 16) {}
-  std::size_t row, size;
-};
-
 /// The widest panel of transformed weights, and the inputs of a block of their gradients.
 inline constexpr std::size_t winograd_width = 32, winograd_inputs = 64;
 /// Channels that the kernels can have.
@@ -49,33 +41,44 @@ inline constexpr std::size_t winograd_most_channels = 2048;
 /// A convolution's weights: transformed, or as they are in the arena. Those are transformed in the
 /// call, panel by panel, which takes time but no memory.
 struct WinogradWeights {
-  const float *transformed, *plain;
+  const void* transformed;
+  const float* plain;
 };
 
 /// Memory that a call may write. `tiles`: how many to transform at a time, at least 1.
 struct WinogradScratch {
   std::size_t tiles;
-  float *values, *panel;
+  void *values, *panel;
 };
 
-/// One of the two forms, and the memory that it needs.
-struct WinogradForm {
-  std::size_t side;  ///< of a tile, in outputs
-  std::size_t planes;
-  std::size_t value_bytes;  ///< of a transformed value
+/// The distances of planes and of their rows, in words of 4 bytes: a float or two bf16. They are
+/// padded, so that they do not all fall into a few sets of a cache.
+struct WinogradPlane {
+  WinogradPlane(std::size_t rows, std::size_t words) : row(words + 16), size(rows * row + 16) {}
+  std::size_t row, size;
+};
 
+/// One of the two forms, and the memory that it needs, in floats.
+struct WinogradForm {
+  std::size_t side;   ///< of a tile, in outputs
+  std::size_t depth;  ///< values in a word, which are multiplied together
+
+  std::size_t planes() const { return (side + 2) * (side + 2); }
   /// Of one convolution's transformed weights.
-  std::size_t weight_bytes(const WinogradChannels& channels) const {
-    return planes * (channels.in * value_bytes + sizeof(float)) * channels.out;
+  std::size_t weights(const WinogradChannels& channels) const {
+    return planes() * (channels.in / depth * channels.out + channels.out);
   }
-  std::size_t panel_floats(std::size_t inputs) const {
-    return planes * (std::max(inputs, winograd_inputs) * winograd_width + 16);
+  /// Of a panel of weights that are transformed in the call; 0 inputs: of a weight gradient alone.
+  std::size_t panel(std::size_t inputs) const {
+    return planes() * (std::max(inputs / depth, winograd_inputs) * winograd_width + 16);
   }
-  std::size_t value_floats(std::size_t tiles, const WinogradChannels& channels) const {
-    const std::size_t in = (channels.in + 32) * value_bytes,
-                      out = std::max((channels.out + 32) * value_bytes,
-                                     winograd_width * sizeof(float));
-    return planes * ((tiles + 1) * (in + out) + 256) / sizeof(float);
+  std::size_t values(std::size_t tiles, const WinogradChannels& channels) const {
+    const auto plane = [](std::size_t rows, std::size_t words) {
+      return WinogradPlane(rows, words).size;
+    };
+    const std::size_t rows = (tiles + depth - 1) / depth;  // of a weight gradient
+    return planes() * (std::max(plane(tiles, channels.in / depth), plane(rows, channels.in)) +
+                       std::max(plane(tiles, winograd_width), plane(rows, channels.out)));
   }
 };
 
@@ -87,7 +90,7 @@ struct WinogradKernels {
   /// Part `part` of `parts` of the transformed weights. `weights` is [out / 16, in / 16, 3, 3, 16,
   /// 16 of out] of the convolution itself, also for rotated ones.
   void (*transform_weights)(const WinogradChannels& channels, const float* weights,
-                            std::size_t part, std::size_t parts, float* transformed);
+                            std::size_t part, std::size_t parts, void* transformed);
   void (*convolve)(const WinogradImages& images, const void* x, const WinogradChannels& channels,
                    const WinogradWeights& weights, void* y, const WinogradScratch& scratch);
   /// gradient (in the weights' format) = or += sum over the rows
@@ -98,8 +101,8 @@ struct WinogradKernels {
 
 extern const WinogradKernels winograd_avx512, winograd_avx512_bf16, winograd_pairs_avx512_bf16;
 
-/// For images in that storage and a convolution of so many channels; nullptr where this processor
-/// has no AVX-512, for bf16 no AVX512-BF16.
+/// For images in that storage and a convolution with that many channels on the side that has fewer;
+/// nullptr where this processor has no AVX-512, for bf16 no AVX512-BF16.
 const WinogradKernels* winograd_kernels(Storage storage, std::size_t channels);
 
 }  // namespace lockstep::cpu

@@ -10,8 +10,9 @@ namespace {
 #include "ports/cpu/kernels/vector.inc"
 
 #include "ports/cpu/kernels/winograd.inc"
+#include "ports/cpu/kernels/winograd_forms.inc"
 }  // namespace
 
-const WinogradKernels winograd_avx512 = winograd_table<float>();
+const WinogradKernels winograd_avx512 = winograd_table<Four, Floats, float>();
 
 }  // namespace lockstep::cpu

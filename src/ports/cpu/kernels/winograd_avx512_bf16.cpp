@@ -13,8 +13,9 @@ namespace {
 
 #include "ports/cpu/kernels/bf16.inc"
 #include "ports/cpu/kernels/winograd.inc"
+#include "ports/cpu/kernels/winograd_forms.inc"
 }  // namespace
 
-const WinogradKernels winograd_avx512_bf16 = winograd_table<bf16>();
+const WinogradKernels winograd_avx512_bf16 = winograd_table<Four, Floats, bf16>();
 
 }  // namespace lockstep::cpu

@@ -18,7 +18,8 @@ std::size_t forward_tiles(const WinogradForm& form) {
 
 std::size_t gradient_tiles(const WinogradForm& form, const WinogradChannels& channels) {
   const std::size_t area = form.side * form.side;
-  const std::size_t a_tile = form.planes * (channels.in + channels.out + 32) * form.value_bytes;
+  const std::size_t a_tile =
+      form.planes() * (channels.in + channels.out + 32) * sizeof(float) / form.depth;
   return std::clamp(gradient_bytes / a_tile, fewest_gradient_outputs / area,
                     most_gradient_outputs / area);
 }
@@ -26,8 +27,6 @@ std::size_t gradient_tiles(const WinogradForm& form, const WinogradChannels& cha
 // Transformed weights are four times as large as others. From this size on, reading them from
 // memory takes as long as making them.
 constexpr std::size_t most_weight_bytes = std::size_t{16} << 20;
-
-float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
 
 }  // namespace
 
@@ -50,42 +49,40 @@ WinogradConv::WinogradConv(const ConvGeometry& g)
       rotated_{g.out_channels, g.in_channels, true} {}
 
 std::size_t WinogradConv::weight_bytes() const {
+  const WinogradForm& form = kernels_->form;
   const std::size_t bytes =
-      std::max(kernels_->form.weight_bytes(channels_), kernels_->form.weight_bytes(rotated_));
+      sizeof(float) * std::max(form.weights(channels_), form.weights(rotated_));
   return bytes <= most_weight_bytes ? bytes : 0;
 }
 
 std::size_t WinogradConv::panel_floats() const {
-  return kernels_->form.panel_floats(weight_bytes() == 0 ? std::max(channels_.in, channels_.out)
-                                                         : 0);
+  return kernels_->form.panel(weight_bytes() == 0 ? std::max(channels_.in, channels_.out) : 0);
 }
 
 std::size_t WinogradConv::scratch_bytes(std::size_t rows) const {
   const WinogradForm& form = kernels_->form;
   const std::size_t tiles = std::min(std::max(forward_tiles(form), gradient_tiles(form, channels_)),
                                      images(rows).tiles(form.side));
-  return sizeof(float) * (panel_floats() + std::max(form.value_floats(tiles, channels_),
-                                                    form.value_floats(tiles, rotated_)));
+  return sizeof(float) *
+         (panel_floats() + std::max(form.values(tiles, channels_), form.values(tiles, rotated_)));
 }
 
 WinogradScratch WinogradConv::scratch_at(std::byte* memory, std::size_t tiles) const {
-  return {tiles, floats(memory) + panel_floats(), floats(memory)};
+  return {tiles, memory + panel_floats() * sizeof(float), memory};
 }
 
 WinogradWeights WinogradConv::weights_of(const float* weights, const void* transformed) const {
-  return {weight_bytes() > 0 ? static_cast<const float*>(transformed) : nullptr, weights};
+  return {weight_bytes() > 0 ? transformed : nullptr, weights};
 }
 
 void WinogradConv::transform_forward(const float* weights, std::size_t p, std::size_t parts,
                                      void* transformed) const {
-  if (weight_bytes() > 0)
-    kernels_->transform_weights(channels_, weights, p, parts, static_cast<float*>(transformed));
+  if (weight_bytes() > 0) kernels_->transform_weights(channels_, weights, p, parts, transformed);
 }
 
 void WinogradConv::transform_backward(const float* weights, std::size_t p, std::size_t parts,
                                       void* transformed) const {
-  if (weight_bytes() > 0)
-    kernels_->transform_weights(rotated_, weights, p, parts, static_cast<float*>(transformed));
+  if (weight_bytes() > 0) kernels_->transform_weights(rotated_, weights, p, parts, transformed);
 }
 
 void WinogradConv::convolve(const WinogradChannels& channels, std::size_t rows,
