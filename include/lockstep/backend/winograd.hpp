@@ -24,10 +24,10 @@ struct WinogradPasses {
   bool operator==(const WinogradPasses&) const = default;
 };
 
-/// Which convolutions of a program use Winograd's minimal filtering (CPU backend): a quarter of
-/// the multiplications, and other bits. In fp32 its errors are some times as large as those of a
-/// direct convolution; in bf16 they are not, since it computes in fp32. The bits of a training
-/// depend on this choice, so a run saves it.
+/// Which convolutions of a program use Winograd's minimal filtering (CPU backend): a quarter to
+/// half of the multiplications, and other bits. Its errors are some times as large as those of a
+/// direct convolution in fp32, and about twice as large in bf16 (less than 64 channels: smaller).
+/// The bits of a training depend on this choice, so a run saves it.
 struct Winograd {
   enum class Mode {
     never,

@@ -54,10 +54,12 @@ Winograd decide(const config::Config& config, const std::string& cache, backend:
   if (config.deterministic) return {Winograd::Mode::everywhere, {}};
   // From some rows on, more of them change nothing: so runs with other batches choose alike.
   constexpr std::size_t many_rows = 8;
+  constexpr int kernels = 2;  // a larger number has all measured again
   const std::string key = fmt::format(
-      "{}; {}; {} {} {}x{}; {}", cluster::look_at_machine().model, backend.description(),
-      config.model, to_string(config.precision), network.input.height, network.input.width,
-      program.batch >= many_rows ? "many rows" : fmt::format("{} rows", program.batch));
+      "{}; {}; {} {} {}x{}; {}; kernels {}", cluster::look_at_machine().model,
+      backend.description(), config.model, to_string(config.precision), network.input.height,
+      network.input.width,
+      program.batch >= many_rows ? "many rows" : fmt::format("{} rows", program.batch), kernels);
   if (const auto known = look_up(cache, key)) return *known;
   return keep(cache, key, backend.measure_winograd(network, program));
 }
@@ -80,10 +82,10 @@ void choose_winograd(config::Config& config, const std::optional<ResumePoint>& r
   if (!all_offer(backend, config.precision, control)) {
     require(
         !choice.decided() || choice.mode == Winograd::Mode::never,
-        fmt::format(
-            "winograd = {} would have no effect: it is for fp32 and bf16 where every rank has a "
-            "CPU with AVX-512; here the backend is {}, the precision {}",
-            to_string(choice), backend.name(), to_string(config.precision)));
+        fmt::format("winograd = {} would have no effect: every rank needs a CPU with AVX-512 for "
+                    "fp32, with "
+                    "AVX512-BF16 but not AMX for bf16; here the backend is {}, the precision {}",
+                    to_string(choice), backend.name(), to_string(config.precision)));
     if (config.precision == backend::Precision::fp32 && backend.name() == "cpu") choice = {};
     return;
   }

@@ -24,6 +24,11 @@ bool has_bf16() {
          (dnnl_get_effective_cpu_isa() & needed) == needed;
 }
 
+bool has_amx() {
+  constexpr unsigned needed = dnnl_cpu_isa_avx512_core_amx;
+  return (dnnl_get_effective_cpu_isa() & needed) == needed;
+}
+
 bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
 }  // namespace
@@ -48,16 +53,14 @@ const WinogradKernels* winograd_kernels(Storage storage, std::size_t channels) {
   // With fewer channels the products are too short for what the transforms take.
   constexpr std::size_t fewest_for_pairs = 64;
   if (storage == Storage::bf16) {
-    if (!has_bf16()) return nullptr;
+    if (!has_bf16() || has_amx()) return nullptr;
     return channels < fewest_for_pairs ? &winograd_avx512_bf16 : &winograd_pairs_avx512_bf16;
   }
   return has_avx512() ? &winograd_avx512 : nullptr;
 }
 
 TapGradient tap_gradient(Storage storage) {
-  constexpr unsigned amx = dnnl_cpu_isa_avx512_core_amx;
-  const bool has_amx = (dnnl_get_effective_cpu_isa() & amx) == amx;
-  return storage == Storage::bf16 && has_bf16() && !has_amx ? tap_gradient_avx512_bf16 : nullptr;
+  return storage == Storage::bf16 && has_bf16() && !has_amx() ? tap_gradient_avx512_bf16 : nullptr;
 }
 
 const char* instruction_set() { return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "x86-64"; }
