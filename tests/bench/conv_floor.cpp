@@ -70,7 +70,8 @@ class Layer {
         has_data_gradient_(unit.input.has_value()),
         output_(geometry_.destination_bytes() * batch),
         forward_weights_(formats_.forward.get_size()),
-        backward_weights_(formats_.backward_data.get_size()),
+        backward_weights_(
+            std::max(formats_.backward_data.get_size(), formats_.gradient.get_size())),
         by_winograd_(winograd && WinogradConv::fits(stripe_, formats_)),
         winograd_(by_winograd_ ? WinogradConv(stripe_) : WinogradConv()),
         transformed_(by_winograd_ ? winograd_.weight_bytes() : 0) {
@@ -131,7 +132,8 @@ class Layer {
     std::vector<std::array<Arguments, kinds>> arguments;  // by lane
   };
 
-  /// The weights' transforms are left out, as the other copies of weights are.
+  /// Weights' transforms are left out, as other copies of weights are, unless each call makes its
+  /// own.
   void run_winograd(Kind kind, const Chunk& chunk, Lane& lane) {
     const auto* weights = backward_weights_.host.as<float>();
     std::byte* scratch = lane.scratch.host.data();
@@ -285,7 +287,7 @@ Options parse(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--image", options.image, "side of the images")->capture_default_str();
   app.add_option("--winograd", options.winograd,
-                 "3 x 3 convolutions in fp32 by Winograd's algorithm")
+                 "3 x 3 convolutions by Winograd's algorithm, where it fits")
       ->capture_default_str();
   const auto count = CLI::PositiveNumber;
   app.add_option("--batch", options.batch, "rows")->check(count)->capture_default_str();

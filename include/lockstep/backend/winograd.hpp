@@ -26,8 +26,9 @@ struct WinogradPasses {
 
 /// Which convolutions of a program use Winograd's minimal filtering (CPU backend): a quarter to
 /// half of the multiplications, and other bits. Its errors are some times as large as those of a
-/// direct convolution in fp32, and about twice as large in bf16 (less than 64 channels: smaller).
-/// The bits of a training depend on this choice, so a run saves it.
+/// direct convolution in fp32. In bf16 with 64 channels or more they are about twice as large,
+/// those of weight gradients some thousandths; with fewer channels it computes in fp32. The bits of
+/// a training depend on this choice, so a run saves it.
 struct Winograd {
   enum class Mode {
     never,

@@ -93,9 +93,12 @@ train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world, b
 
 void decide_winograd(comm::Control& control, backend::Backend& backend, train::TrainerSpec& spec) {
   backend::ProgramSpec& program = spec.program;
-  if (program.winograd.decided() || !backend.offers_winograd(program.precision)) return;
-  const std::string mine =
-      control.rank() == 0 ? to_string(backend.measure_winograd(spec.network, program)) : "";
+  if (program.winograd.decided()) return;
+  std::string mine;
+  if (control.rank() == 0)
+    mine = backend.offers_winograd(program.precision)
+               ? to_string(backend.measure_winograd(spec.network, program))
+               : "false";
   program.winograd =
       backend::parse_winograd(control.broadcast(mine, "choice of convolutions"), "rank 0's choice");
 }

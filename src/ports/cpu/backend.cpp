@@ -69,8 +69,9 @@ class CpuBackend final : public backend::Backend {
 
   bool offers_winograd(backend::Precision precision) const override {
     using backend::Precision;
+    constexpr std::size_t fewest_channels = 16;
     return (precision == Precision::fp32 || precision == Precision::bf16) &&
-           winograd_kernels(storage_of(precision), 16) != nullptr;
+           winograd_kernels(storage_of(precision), fewest_channels) != nullptr;
   }
   backend::Winograd measure_winograd(const nn::Network& network,
                                      const backend::ProgramSpec& spec) override {

@@ -86,7 +86,9 @@ void choose_winograd(config::Config& config, const std::optional<ResumePoint>& r
                     "fp32, with "
                     "AVX512-BF16 but not AMX for bf16; here the backend is {}, the precision {}",
                     to_string(choice), backend.name(), to_string(config.precision)));
-    if (config.precision == backend::Precision::fp32 && backend.name() == "cpu") choice = {};
+    const bool may_offer = config.precision == backend::Precision::fp32 ||
+                           config.precision == backend::Precision::bf16;
+    if (may_offer && backend.name() == "cpu") choice = {};
     return;
   }
   if (choice.decided()) return;

@@ -17,7 +17,8 @@ struct TapShape {
   std::size_t in, out, height, width, out_height, out_width, kernel, stride, padding;
 };
 
-/// Pixels of the output that are copied at a time: they stay in the second-level cache.
+/// Pixels of the output that are copied at a time: they stay in the second-level cache or
+/// near it.
 inline std::size_t tap_pixels(const TapShape& shape) {
   constexpr std::size_t bytes = std::size_t{1} << 20, fewest = 256, most = 512;
   return std::clamp(bytes / 2 / (shape.in + shape.out), fewest, most) / 2 * 2;

@@ -60,25 +60,28 @@ struct WinogradPlane {
 
 /// One of the two forms, and the memory that it needs, in floats.
 struct WinogradForm {
-  std::size_t side;   ///< of a tile, in outputs
-  std::size_t depth;  ///< values in a word, which are multiplied together
+  std::size_t side;      ///< of a tile, in outputs
+  std::size_t per_word;  ///< values in a word, whose products are added at once
 
   std::size_t planes() const { return (side + 2) * (side + 2); }
   /// Of one convolution's transformed weights.
   std::size_t weights(const WinogradChannels& channels) const {
-    return planes() * (channels.in / depth * channels.out + channels.out);
+    return planes() * (channels.in / per_word * channels.out + channels.out);
   }
   /// Of a panel of weights that are transformed in the call; 0 inputs: of a weight gradient alone.
   std::size_t panel(std::size_t inputs) const {
-    return planes() * (std::max(inputs / depth, winograd_inputs) * winograd_width + 16);
+    return planes() * (std::max(inputs / per_word, winograd_inputs) * winograd_width + 16);
   }
+  /// Of these tiles' pixels and products.
   std::size_t values(std::size_t tiles, const WinogradChannels& channels) const {
-    const auto plane = [](std::size_t rows, std::size_t words) {
-      return WinogradPlane(rows, words).size;
-    };
-    const std::size_t rows = (tiles + depth - 1) / depth;  // of a weight gradient
-    return planes() * (std::max(plane(tiles, channels.in / depth), plane(rows, channels.in)) +
-                       std::max(plane(tiles, winograd_width), plane(rows, channels.out)));
+    return planes() * (WinogradPlane(tiles, channels.in / per_word).size +
+                       WinogradPlane(tiles, winograd_width).size);
+  }
+  /// Of both sides of these tiles, for a weight gradient.
+  std::size_t gradient_values(std::size_t tiles, const WinogradChannels& channels) const {
+    const std::size_t rows = (tiles + per_word - 1) / per_word;
+    return planes() *
+           (WinogradPlane(rows, channels.in).size + WinogradPlane(rows, channels.out).size);
   }
 };
 

@@ -20,7 +20,7 @@ struct Pairs {
   using Value = bf16;
   using Word = std::uint32_t;
   using Vector = __m512bh;
-  static constexpr std::size_t depth = 2;
+  static constexpr std::size_t per_word = 2;
   static INLINE Vector load_words(const Word* p) { return (Vector)_mm512_loadu_si512(p); }
   static INLINE v16 add_product(v16 sum, Word a, Vector b) {
     return (v16)_mm512_dpbf16_ps((__m512)sum, (Vector)_mm512_set1_epi32(static_cast<int>(a)), b);

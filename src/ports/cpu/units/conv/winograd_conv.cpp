@@ -8,31 +8,33 @@ namespace {
 
 // A convolution's tiles stay in the second-level cache or near it. The blocks of a weight gradient
 // are larger with many channels: each ends with a transform of all weights. In outputs:
-constexpr std::size_t forward_outputs[] = {448, 896};  // of tiles with 2 and with 4 on a side
 constexpr std::size_t fewest_gradient_outputs = 448, most_gradient_outputs = 1792;
 constexpr std::size_t gradient_bytes = std::size_t{8} << 20;
 
 std::size_t forward_tiles(const WinogradForm& form) {
-  return forward_outputs[form.side / 4] / (form.side * form.side);
+  return (form.side == 2 ? 448 : 896) / (form.side * form.side);
 }
 
 std::size_t gradient_tiles(const WinogradForm& form, const WinogradChannels& channels) {
   const std::size_t area = form.side * form.side;
   const std::size_t a_tile =
-      form.planes() * (channels.in + channels.out + 32) * sizeof(float) / form.depth;
+      form.planes() * (channels.in + channels.out + 32) * sizeof(float) / form.per_word;
   return std::clamp(gradient_bytes / a_tile, fewest_gradient_outputs / area,
                     most_gradient_outputs / area);
 }
 
-// Transformed weights are four times as large as others. From this size on, reading them from
-// memory takes as long as making them.
+// Of tiles with 4 on a side, transformed weights are four times as large as others. From this size
+// on, reading them from memory takes as long as making them.
 constexpr std::size_t most_weight_bytes = std::size_t{16} << 20;
+
+const WinogradKernels* kernels_of(const ConvGeometry& g) {
+  return winograd_kernels(g.storage, std::min(g.in_channels, g.out_channels));
+}
 
 }  // namespace
 
 bool WinogradConv::fits(const ConvGeometry& g, const ConvFormats& formats) {
-  return winograd_kernels(g.storage, std::min(g.in_channels, g.out_channels)) && g.kernel == 3 &&
-         g.stride == 1 && g.padding == 1 &&
+  return kernels_of(g) && g.kernel == 3 && g.stride == 1 && g.padding == 1 &&
          std::max(g.in_channels, g.out_channels) <= winograd_most_channels &&
          in_blocks_of_16(g, formats);
 }
@@ -42,7 +44,7 @@ backend::WinogradShape WinogradConv::shape(const ConvGeometry& g) {
 }
 
 WinogradConv::WinogradConv(const ConvGeometry& g)
-    : kernels_(winograd_kernels(g.storage, std::min(g.in_channels, g.out_channels))),
+    : kernels_(kernels_of(g)),
       height_(g.height),
       width_(g.width),
       channels_{g.in_channels, g.out_channels, false},
@@ -61,10 +63,12 @@ std::size_t WinogradConv::panel_floats() const {
 
 std::size_t WinogradConv::scratch_bytes(std::size_t rows) const {
   const WinogradForm& form = kernels_->form;
-  const std::size_t tiles = std::min(std::max(forward_tiles(form), gradient_tiles(form, channels_)),
-                                     images(rows).tiles(form.side));
+  const std::size_t all = images(rows).tiles(form.side);
+  const std::size_t tiles = std::min(forward_tiles(form), all),
+                    of_gradient = std::min(gradient_tiles(form, channels_), all);
   return sizeof(float) *
-         (panel_floats() + std::max(form.values(tiles, channels_), form.values(tiles, rotated_)));
+         (panel_floats() + std::max({form.values(tiles, channels_), form.values(tiles, rotated_),
+                                     form.gradient_values(of_gradient, channels_)}));
 }
 
 WinogradScratch WinogradConv::scratch_at(std::byte* memory, std::size_t tiles) const {
