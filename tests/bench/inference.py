@@ -6,9 +6,9 @@ import steps
 TITLE = 'Inference, 2 cores'
 #        batch, side of the images, measured batches in a round
 MODELS = {
-    'resnet20': (128, 32, 60),
+    'resnet20': (128, 32, 150),
     'resnet18': (16, 224, 20),
-    'resnet50': (8, 224, 15),
+    'resnet50': (8, 224, 20),
 }
 COLUMNS = ['model', 'batch', 'precision', 'configuration', 'images/s', '× PyTorch', 'peak MB',
            'of PyTorch']
