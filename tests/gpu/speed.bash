@@ -1,11 +1,12 @@
 # gpu-check's sections speed and torch, which it sources: our training steps, and PyTorch's.
 
-used_memory() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits "$@" 2>/dev/null; }
+used_memory=(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits)
 # Peak of the device's used memory in MiB while a command runs, beyond what was used before it.
 with_peak_memory() {
   local watcher before status
-  before=$(used_memory | head -n 1)
-  used_memory -lms 100 >"$work/memory" & watcher=$!
+  before=$("${used_memory[@]}" 2>/dev/null | head -n 1)
+  # Not in a function: `kill` would end the subshell alone, and nvidia-smi would run for ever.
+  "${used_memory[@]}" -lms 100 >"$work/memory" 2>/dev/null & watcher=$!
   "$@"
   status=$?
   kill $watcher 2>/dev/null
@@ -16,7 +17,7 @@ with_peak_memory() {
 }
 
 # What is measured, in order: the model and batch, the precision, and the ways to run a step. What
-# the time does not suffice for is named.
+# the time does not suffice for is named. CASES= (an extended regular expression) selects of them.
 speed_cases='resnet50 256 fp16
 resnet20 128 fp16
 resnet50 256 fp16-fused
@@ -31,6 +32,10 @@ resnet20 1024 bf16
 resnet18 512 fp32
 resnet20 128 fp32'
 [[ $BACKEND == cuda ]] || more_speed_cases=
+selected() { grep -E -e "${CASES:-.}" <<<"$1"; }
+# What --tune has measured serves the next call on the same machine.
+plans=$bundle/plans.txt
+[[ -w $bundle ]] || plans=$results/plans.txt
 
 # The options of `bench train` that change how a step runs, of those that this program has.
 ways_to_run() {
@@ -57,7 +62,7 @@ measure() {
     name+=-$way
     bench+=($(option_of "$way"))
     [[ $way != tune || $bench_help != *--tune-cache* ]] ||
-      bench+=(--tune-cache "$results/plans.txt")
+      bench+=(--tune-cache "$plans")
   done
   (($(left_s) >= 12)) || { note "not measured, no time was left: ${name#speed-}"; return 0; }
   rm -f "$results/$name.json"
@@ -112,18 +117,30 @@ section_speed() {
   bench_help=$(lockstep bench train --help 2>&1)
   mapfile -t ways < <(ways_to_run)
   note "ways to run a step: plain${ways[*]:+, ${ways[*]}}"
-  # First each case as it is and in the fastest way, then its layers, then each way alone.
+  # The first case in all ways and step by step. Then the others as they are and in the fastest
+  # way, then their layers, then each way alone.
+  local first=1
   while read -r model batch how; do
     measure $model $batch $how
     ((${#ways[@]} == 0)) || measure $model $batch $how "${ways[@]}"
-  done <<<"$speed_cases"
-  while read -r model batch how; do measure_layers $model $batch $how; done <<<"$speed_cases"
-  ((${#ways[@]} < 2)) || while read -r model batch how; do
-    for way in "${ways[@]}"; do measure $model $batch $how $way; done
-  done <<<"$speed_cases"
+    ((first)) || continue
+    first=0
+    measure_layers $model $batch $how
+    measure_each_way $model $batch $how
+  done < <(selected "$speed_cases")
   while read -r model batch how; do
-    [[ -z $model ]] || measure $model $batch $how
-  done <<<"$more_speed_cases"
+    measure_layers $model $batch $how
+  done < <(selected "$speed_cases" | tail -n +2)
+  while read -r model batch how; do
+    measure_each_way $model $batch $how
+  done < <(selected "$speed_cases" | tail -n +2)
+  while read -r model batch how; do measure $model $batch $how; done < <(selected "$more_speed_cases")
+  [[ ! -e $plans || $plans == "$results"/* ]] || cp "$plans" "$results/"
+}
+# measure_each_way MODEL BATCH PRECISION: one way at a time, where there are several.
+measure_each_way() {
+  local way
+  ((${#ways[@]} < 2)) || for way in "${ways[@]}"; do measure "$@" $way; done
 }
 
 # Python finds its own libraries, not the bundle's.
@@ -161,6 +178,6 @@ section_torch() {
     else
       note "$name: $(tail -n 1 "$results/torch.log")"
     fi
-  done <<<"$torch_cases"
+  done < <(selected "$torch_cases")
   verdict $((measured == 0)) 'PyTorch is measured'
 }

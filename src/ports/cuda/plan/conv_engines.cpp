@@ -340,7 +340,7 @@ std::optional<std::size_t> ConvPlanner::find_fastest(const ConvRequest& request)
     trial.engine = engines.name(i);
     try {
       return tuning_->seconds(request, plan);
-    } catch (const Error&) {
+    } catch (const std::exception&) {  // the library's own ones, too
       return std::nullopt;
     }
   };

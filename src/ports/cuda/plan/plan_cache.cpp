@@ -55,7 +55,9 @@ std::string PlanCache::find(const std::string& request) const {
 }
 
 void PlanCache::keep(const std::string& request, const std::string& engine) {
+  constexpr double most_s = 10;
   engines_[{site_, request}] = added_[{site_, request}] = engine;
+  if (now_s() - saved_s_ > most_s) save();
 }
 
 void PlanCache::save() {
@@ -68,6 +70,7 @@ void PlanCache::save() {
   if (file_.has_parent_path()) make_directories(file_.parent_path());
   write_text_atomically(file_, text);
   added_.clear();
+  saved_s_ = now_s();
 }
 
 std::optional<std::size_t> choose_engine(PlanCache& cache, const std::string& request,

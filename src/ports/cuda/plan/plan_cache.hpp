@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/base/clock.hpp"
+
 namespace lockstep::cuda {
 
 /// Which engine was the fastest for which convolution, in a file that all ranks and all starts
@@ -22,6 +24,7 @@ class PlanCache {
   const std::filesystem::path& file() const { return file_; }
   /// The name of the engine; empty if none is known.
   std::string find(const std::string& request) const;
+  /// Also writes the file now and then, so that a start which is cut off has not measured in vain.
   void keep(const std::string& request, const std::string& engine);
   /// Writes what keep() has added since the last call. Throws InputError naming the file.
   void save();
@@ -33,6 +36,7 @@ class PlanCache {
   std::filesystem::path file_;
   std::string site_;
   std::map<Key, std::string> engines_, added_;
+  double saved_s_ = now_s();
 };
 
 /// The engines that a library offers for one request, best first by its own estimate.
