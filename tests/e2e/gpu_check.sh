@@ -31,10 +31,13 @@ cat >bundle/lockstep <<'END'
 case "$*" in
   --version) echo 'lockstep of some build' ;;
   topo) echo "${TOPO:-no device}" ;;
-  'bench train --help') printf '  --graph [true|false]=false\n      as in train\n  --tune\n' ;;
+  'bench train --help')
+    printf '  --graph [true|false]=false\n      as in train\n  --tune\n  --tune-cache TEXT\n' ;;
   *'bench train'*'--json'*)
     echo "$*" >>"$ASKED"
     json=$(sed 's/.*--json \([^ ]*\).*/\1/' <<<"$*")
+    plans=$(sed -n 's/.*--tune-cache \([^ ]*\).*/\1/p' <<<"$*")
+    [[ -z $plans ]] || printf 'lockstep plans 1\n0\tcard\tconv1\teng7\n' >"$plans"
     printf '%s\n' '{"images_per_s": 100.5,' '"step_ms": 2.5, "first_step_s": 1,' \
       '"floor_ms": 2.0, "floor_reached": 0.8, "tape": [' \
       '{ "name": "conv1", "ms": 1.0, "engine": "eng4{k2=1}", "floor_ms": 0.9 },' \
@@ -98,7 +101,9 @@ check good speed
 [[ $status == 0 ]] && says '^NOTE resnet20-8-fp32-graph-tune: 100.5 images/s' &&
   says 'engine: 1 eng4.k2=1' &&
   says 'slow: 1.5 ms, at best 0.5: bn1' && ! says 'slow: .*conv1' &&
-  grep -q -e '--graph true --tune --steps' "$ASKED" && grep -q -e '--layers' "$ASKED"
+  says 'tuned: 1 eng7' && [[ -s bundle/plans.txt ]] &&
+  grep -q -e '--graph true --tune --tune-cache [^ ]* --steps' "$ASKED" &&
+  grep -q -e '--layers' "$ASKED"
 verdict $? 'speed is measured with and without each way to run a step, with engines and slow steps'
 
 check good speed CASES='resnet50|fp16'

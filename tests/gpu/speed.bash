@@ -112,6 +112,12 @@ engines() {
     sed 's/^ */NOTE   engine: /'
 }
 
+# Those that --tune took, and for how many convolutions.
+tuned_engines() {
+  awk -F'\t' 'NF == 4 { print $4 }' "$1" | sort | uniq -c | sort -rn |
+    sed 's/^ */NOTE   tuned: /'
+}
+
 section_speed() {
   local model batch how ways way
   bench_help=$(lockstep bench train --help 2>&1)
@@ -135,6 +141,7 @@ section_speed() {
     measure_each_way $model $batch $how
   done < <(selected "$speed_cases" | tail -n +2)
   while read -r model batch how; do measure $model $batch $how; done < <(selected "$more_speed_cases")
+  [[ ! -e $plans ]] || tuned_engines "$plans"
   [[ ! -e $plans || $plans == "$results"/* ]] || cp "$plans" "$results/"
 }
 # measure_each_way MODEL BATCH PRECISION: one way at a time, where there are several.
