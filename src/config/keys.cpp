@@ -57,8 +57,7 @@ std::vector<ConfigKey> top_keys() {
           .needs("precision", is_fp16, "it has engines for fp16 only"),
       key("winograd", &C::winograd,
           "on CPUs, in fp32 and, without AMX, bf16: 3x3 convolutions by Winograd's algorithm; "
-          "true: "
-          "all; false: none; auto: those that it makes faster, which is measured once "
+          "true: all; false: none; auto: those that it makes faster, which is measured once "
           "(deterministic: all); or their list, as auto saves it with the run"),
       key("graph", &C::graph,
           "on a GPU: record the work of a step once, as a CUDA graph, and then repeat it with one "

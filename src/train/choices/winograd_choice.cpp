@@ -83,8 +83,8 @@ void choose_winograd(config::Config& config, const std::optional<ResumePoint>& r
     require(
         !choice.decided() || choice.mode == Winograd::Mode::never,
         fmt::format("winograd = {} would have no effect: every rank needs a CPU with AVX-512 for "
-                    "fp32, with "
-                    "AVX512-BF16 but not AMX for bf16; here the backend is {}, the precision {}",
+                    "fp32, with AVX512-BF16 but not AMX for bf16; here the backend is {}, the "
+                    "precision {}",
                     to_string(choice), backend.name(), to_string(config.precision)));
     const bool may_offer = config.precision == backend::Precision::fp32 ||
                            config.precision == backend::Precision::bf16;

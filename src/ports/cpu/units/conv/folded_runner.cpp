@@ -41,7 +41,6 @@ void FoldedRunner::plan() {
     winograd_ = WinogradConv(stripe_);
     by_winograd_ = c.spec.winograd.passes(WinogradConv::shape(stripe_)).forward;
   }
-  weights_slice_ = c.parameters.slice_index(geometry_.name + ".weight");
   weights_ = c.parameters.find(backend::Part::weights, geometry_.name + ".weight");
   scale_.resize(geometry_.out_channels);
   shift_.resize(geometry_.out_channels);
@@ -102,7 +101,8 @@ void FoldedRunner::find_norm() {
 
 void FoldedRunner::fold_weights() {
   std::vector<float> weights(geometry_.weight_count());
-  c.parameters.export_slice(backend::Part::weights, weights_slice_, weights);
+  const std::size_t slice = c.parameters.slice_index(geometry_.name + ".weight");
+  c.parameters.export_slice(backend::Part::weights, slice, weights);
   const std::size_t of_channel = weights.size() / scale_.size();
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] *= scale_[i / of_channel];
   reorder(plain_weights(format_), weights.data(), format_, c.at<void>(folded_));

@@ -44,8 +44,7 @@ class FoldedRunner final : public Runner {
   dnnl::memory::desc format_;  // of the folded weights, by direct convolution
   WinogradConv winograd_;
   bool by_winograd_ = false;
-  std::size_t weights_slice_ = 0;             // of the arena
-  float* weights_ = nullptr;                  // there
+  float* weights_ = nullptr;                  // the arena's
   std::vector<float> scale_, shift_;          // of the batch norm
   std::size_t folded_ = 0;                    // a buffer
   std::size_t product_ = 0;                   // offset in the lane's scratch
