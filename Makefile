@@ -45,7 +45,7 @@ SUPPORT   := $(filter %/main.cpp,$(SUPPORT)) $(filter-out %/main.cpp,$(SUPPORT))
 UNIT_SRC  := $(filter-out %/mpi_world.cpp,$(SUPPORT)) $(sort $(shell find tests/unit -name '*.cpp'))
 MPI_SRC   := $(filter-out %/unit_process.cpp,$(SUPPORT)) $(wildcard tests/mpi/*.cpp)
 GPU_SRC   := $(wildcard tests/gpu/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPORT))
-FORMATTED := $(shell find include src tests -name '*.hpp' -o -name '*.cpp' -o -name '*.cu')
+FORMATTED := $(foreach kind,hpp cpp inc cu cuh,$(call found,include src tests,*.$(kind)))
 
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 # The unit tests' objects; the address sanitizer's build takes those of the plain one.
@@ -426,8 +426,9 @@ check-words:  ## fail on words that the project does not use (WORDS="file folder
 	@tests/check_words $(WORDS)
 
 .PHONY: check-layers
-check-layers:  ## fail on an include that points upward or sideways, and on similar faults
+check-layers:  ## fail on an include that points upward or sideways, on a long function, and so on
 	@tests/check_layers
+	@tests/check_sizes
 
 # Headers are checked through the sources that include them. clang 16 is the first that knows
 # std::source_location. omp.h is among g++'s own headers; its malloc attribute has arguments that
