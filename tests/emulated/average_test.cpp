@@ -118,19 +118,18 @@ TEST_CASE("a LARS step of some slices: trust ratios, momentum, Nesterov, loss sc
         norms.values = gradients.floats();
         norms.slice_sums = sums.data() + 4;
         slice_squares(norms, stream);
-        UpdateArgs args{};
-        args.chunks = chunks.data();
-        args.first_chunk = 1;
-        args.chunk_count = 4;
-        args.weight_decay = decay.data();
-        args.momentum = 0.9f;
-        args.nesterov = nesterov;
-        args.gradients = gradients.floats();
-        args.weights = weights.floats();
-        args.velocities = velocities.floats();
-        args.copies = storage == Storage::fp32 ? nullptr : copies.data();
-        args.storage = storage;
-        args.scalars = &scalars;
+        const UpdateArgs args{.chunks = chunks.data(),
+                              .first_chunk = 1,
+                              .chunk_count = 4,
+                              .weight_decay = decay.data(),
+                              .momentum = 0.9f,
+                              .nesterov = nesterov,
+                              .gradients = gradients.floats(),
+                              .weights = weights.floats(),
+                              .velocities = velocities.floats(),
+                              .copies = storage == Storage::fp32 ? nullptr : copies.data(),
+                              .storage = storage,
+                              .scalars = &scalars};
         lars_update(args, {0.01f, 0.5f, adaptive.data(), sums.data(), sums.data() + 4}, stream);
         return Outputs{weights.read(), velocities.read(), copies.read()};
       });

@@ -96,11 +96,9 @@ Oracle::Values Oracle::run(std::size_t index) {
       each_kept(node, from, rows_, [&](auto kept, auto source) { out[kept] = in[source]; });
       return out;
     case Op::global_avg_pool:
-      for (std::size_t n = 0; n < rows_; ++n)
-        for (std::size_t p = 0; p < from.height * from.width; ++p)
-          for (std::size_t c = 0; c < from.channels; ++c)
-            out[n * from.channels + c] +=
-                in[at(from, n, 0, p, c)] / static_cast<double>(from.height * from.width);
+      for (std::size_t i = 0; i < in.size(); ++i)
+        out[i / from.count() * from.channels + i % from.channels] +=
+            in[i] / static_cast<double>(from.height * from.width);
       return out;
     case Op::linear: {
       const Values &w = parameters.at(node.name + ".weight"),
@@ -238,10 +236,9 @@ void Oracle::differentiate(std::size_t index, const Values& dy) {
       each_kept(node, from, rows_, [&](auto kept, auto source) { dx[source] += dy[kept]; });
       break;
     case Op::global_avg_pool:
-      for (std::size_t i = 0; i < in.size(); ++i) {
-        const std::size_t n = i / from.count(), c = i % from.channels;
-        dx[i] = dy[n * from.channels + c] / static_cast<double>(from.height * from.width);
-      }
+      for (std::size_t i = 0; i < in.size(); ++i)
+        dx[i] = dy[i / from.count() * from.channels + i % from.channels] /
+                static_cast<double>(from.height * from.width);
       break;
     case Op::loss: {
       const std::size_t classes = node.shape.channels;

@@ -206,6 +206,15 @@ void measure_in_a_row(comm::Control& control, const TrainBenchOptions& options,
                    std::min(most, options.steps - series.step.size()), series);
 }
 
+/// What each step of the tape takes; also as a trace, on rank 0, if one is asked for.
+void add_tape(const TrainBenchOptions& options, const TapeTimes& times,
+              const std::optional<backend::Floor>& floor, bool is_root, Json& json) {
+  json["forward_steps"] = times.forward_steps;
+  json["tape"] = to_json(times, floor);
+  if (is_root && !options.trace.empty())
+    write_report(options.trace, json_text(chrome_trace(times), 1) + "\n");
+}
+
 int run_bench(Launch& launch, const TrainBenchOptions& options) {
   double started_s = now_s();
   launch.start();
@@ -233,7 +242,6 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   started_s += now_s() - asked_s;
   const Synthetic data(network, spec.program.batch, static_cast<std::uint64_t>(launch.rank.rank),
                        compute.backend->device());
-
   train::count_process(spec.program.recompute, network, *compute.backend, {}, *launch.control);
   train::Trainer trainer(spec, *compute.backend, reducing);
   one_step(*launch.control, trainer, data, options.batch);
@@ -261,13 +269,9 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   json["nodes"] = launch.nodes.count();
   add_sizes(trainer, json);
   if (floor) add_floor(*floor, json);
-  if (options.times_tape()) {
-    const TapeTimes times = time_tape(options, *compute.backend, trainer, data);
-    json["forward_steps"] = times.forward_steps;
-    json["tape"] = to_json(times, floor);
-    if (launch.rank.rank == 0 && !options.trace.empty())
-      write_report(options.trace, json_text(chrome_trace(times), 1) + "\n");
-  }
+  if (options.times_tape())
+    add_tape(options, time_tape(options, *compute.backend, trainer, data), floor,
+             launch.rank.rank == 0, json);
   if (launch.rank.rank == 0) report(options, json);
   return status_done;
 }

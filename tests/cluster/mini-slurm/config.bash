@@ -5,10 +5,9 @@ has_pmix() {
     compgen -G '/usr/lib*/libpmix.so' >/dev/null
 }
 
-write_config() {
-  local n k v c m g f kv ctl line key any=0 max=0 most=0 i
-  ctl=$(uname -n); ctl=${ctl%%.*}
-  [[ $ctl =~ ^(c[0-9])?node[0-9]+$ ]] && die "this machine is itself called $ctl"
+# Sets the caller's any, max and most: whether nodes have GPUs, the most GPUs and CPUs of one.
+write_nodes() {
+  local n k v c m g f kv i
   { echo "127.0.0.1 localhost"
    echo "$NET.1 $ctl"
    for n in $(nodes); do echo "$(addr "$n") $n"; done; } > "$S/hosts"
@@ -39,9 +38,13 @@ write_config() {
     mknod -m 666 "$S/dev/nvidia$i" c 240 "$i" 2>/dev/null || : > "$S/dev/nvidia$i"
   done
   [ $any = 0 ] || echo "AutoDetect=off" >> "$S/gres.conf"
+}
 
+# Sets the caller's track and task.
+choose_plugins() {
+  local k
   # A task can be bound only to CPUs that exist.
-  local track=proctrack/linuxproc task=task/none
+  track=proctrack/linuxproc task=task/none
   if [ -n "$BIND" ]; then
     [ "$most" -le "$(nproc --all)" ] ||
       die "--bind: a node cannot claim more CPUs than the $(nproc --all) of this machine (--cpus)"
@@ -58,6 +61,27 @@ write_config() {
       > "$S/cgroup.conf"
     : > "$S/cgroup"
   fi
+}
+
+apply_settings() { # of --conf, in place of ours
+  local line key
+  while IFS= read -r line; do
+    [ -n "$line" ] || continue
+    key=${line%%=*}
+    case $key in
+      NodeName|PartitionName|NodeSet|DownNodes) ;;
+      *) sed -i "/^$key=/Id" "$S/slurm.conf";;
+    esac
+    echo "$line" >> "$S/slurm.conf"
+  done <<< "$EXTRA"
+}
+
+write_config() {
+  local ctl any=0 max=0 most=0 track task
+  ctl=$(uname -n); ctl=${ctl%%.*}
+  [[ $ctl =~ ^(c[0-9])?node[0-9]+$ ]] && die "this machine is itself called $ctl"
+  write_nodes
+  choose_plugins
   cat > "$S/slurm.conf" <<CONF
 ClusterName=mini$SUF
 SlurmctldHost=$ctl($NET.1)
@@ -104,15 +128,7 @@ JobRequeue=1
 MinJobAge=600
 CONF
   [ $any = 0 ] || echo GresTypes=gpu >> "$S/slurm.conf"
-  while IFS= read -r line; do
-    [ -n "$line" ] || continue
-    key=${line%%=*}
-    case $key in
-      NodeName|PartitionName|NodeSet|DownNodes) ;;
-      *) sed -i "/^$key=/Id" "$S/slurm.conf";;
-    esac
-    echo "$line" >> "$S/slurm.conf"
-  done <<< "$EXTRA"
+  apply_settings
   cat "$S/nodes.conf" >> "$S/slurm.conf"
   echo "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP" >> "$S/slurm.conf"
 }

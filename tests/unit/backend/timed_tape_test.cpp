@@ -24,7 +24,8 @@ std::string tape_of(const nn::Network& net) {
   std::string steps = R"({"name": "all", "ms": 3, "final": []})";
   for (const nn::Slice& slice : plain_layout(net).slices)
     steps += R"(, {"name": "back", "ms": 2, "final": [")" + slice.tensor.name + "\"]}";
-  return R"({"model": "x", "batch": 16, "ranks": 2, "forward_steps": 1, "update_ms": 5, "tape": [)" +
+  return R"({"model": "x", "batch": 16, "ranks": 2, "forward_steps": 1, "update_ms": 5, )"
+         R"("tape": [)" +
          steps + "]}";
 }
 
