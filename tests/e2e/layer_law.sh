@@ -1,15 +1,16 @@
 #!/bin/bash
-# tests/check_layers finds each violation: one at a time is planted in a small tree that keeps the
-# law.
+# tests/check_layers and tests/check_sizes find each violation: one at a time is planted in a small
+# tree that keeps the law.
 # waits
 source "$(dirname "$0")/../support/e2e.bash"
-check_layers=$(realpath "$support/../check_layers")
+checks=$(realpath "$support/..")
+check=$checks/check_layers
 tree=$WORK/tree
 
 plant() {  # plant FILE LINE...: a lawful tree with one more file
   rm -rf "$tree"
-  mkdir -p "$tree"/include/lockstep/{base,nn} "$tree"/src/{base,nn,train} "$tree/src/cluster/nodes" \
-    "$tree/$(dirname "$1")"
+  mkdir -p "$tree"/include/lockstep/{base,nn} "$tree"/src/{base,nn,train} \
+    "$tree/src/cluster/nodes" "$tree/$(dirname "$1")"
   printf '#pragma once\n#include <vector>\nnamespace lockstep {\n}\n' \
     >"$tree/include/lockstep/base/error.hpp"
   printf '#pragma once\n#include "lockstep/base/error.hpp"\nnamespace lockstep::nn {\n}\n' \
@@ -23,13 +24,13 @@ plant() {  # plant FILE LINE...: a lawful tree with one more file
 
 refuses() {  # refuses NAME FILE LINE...: and names the file
   plant "${@:2}"
-  run "$check_layers" "$tree"
+  run "$check" "$tree"
   ((status == 1)) && says "^$2:"
-  verdict $? "the layer law refuses $1"
+  verdict $? "the law refuses $1"
 }
 
 plant src/nn/resnet.cpp '#include <fmt/core.h>' '#include "lockstep/nn/network.hpp"'
-run "$check_layers" "$tree"
+run "$check" "$tree"
 verdict $status 'the layer law accepts a lawful tree'
 
 refuses 'an upward include' src/nn/a.cpp '#include "lockstep/train/trainer.hpp"'
@@ -52,11 +53,56 @@ refuses 'conditional compilation' src/nn/a.cpp '#ifdef NDEBUG' '#endif'
 refuses 'unfinished work' src/nn/a.cpp '// TODO: finish'
 refuses 'a header without #pragma once' include/lockstep/nn/a.hpp '#include <vector>'
 refuses 'a folder that is not a layer' src/misc/a.cpp '#include <vector>'
-mapfile -t long < <(seq -f '// %g' 501)
-refuses 'a file of 501 lines' src/nn/a.cpp "${long[@]}"
+refuses 'a library outside of all of its homes' src/data/pack/a.cpp '#include <hdf5.h>'
+refuses 'a library that has no home' src/nn/a.cpp '#include <boost/any.hpp>'
 
-plant src/nn/a.cpp
-for i in {1..20}; do touch "$tree/src/nn/more_$i.cpp"; done
-run "$check_layers" "$tree"
-((status == 1)) && says '^src/nn:1: 2[0-9] files in one folder'
-verdict $? 'the layer law refuses a folder of more than 20 files'
+# ---- sizes ---------------------------------------------------------------------------------------
+check=$checks/check_sizes
+lines() { seq -f "$1" "$2"; }                                 # lines FORMAT COUNT
+wide() { printf '%s%0*d' "$1" "$(($2 - ${#1}))" 0; }          # wide BEGIN COLUMNS: one line
+
+mapfile -t most < <(lines '// %g' 399)
+plant src/nn/a.cpp "${most[@]}" "$(wide '// ' 100)"
+mapfile -t most < <(lines '  work(%g);' 58)
+printf '%s\n' 'void work() {' "${most[@]}" '}' >"$tree/src/nn/b.cpp"
+printf '| %s\nhttps://%s\n' "$(wide x 200)" "$(wide x 200)" >"$tree/README.md"
+run "$check" "$tree"
+verdict $status 'sizes up to the limits, wide rows of tables and long addresses are accepted'
+
+mapfile -t long < <(lines '// %g' 401)
+refuses 'a source of 401 lines' src/nn/a.cpp "${long[@]}"
+for name in a.hpp a.inc a.cu a.cuh; do
+  refuses "$name of 401 lines" "src/nn/$name" "${long[@]}"
+done
+mapfile -t long < <(lines '# %g' 401)
+refuses 'a script of 401 lines' tests/run '#!/bin/bash' "${long[@]}"
+refuses 'a page of 401 lines' jobs/README.md "${long[@]}"
+
+mapfile -t long < <(lines '    work(%g);' 59)
+refuses 'a function of 61 lines' src/nn/a.cpp 'template <class T>' 'void work(T) {' \
+  "${long[@]:1}" '}'
+refuses 'a member function of 61 lines' src/nn/a.cpp 'namespace lockstep {' 'class Work {' \
+  '  void work() const {' "${long[@]}" '  }' '};' '}'
+refuses 'a constructor of 61 lines' src/nn/a.cpp 'Work::Work(int a)' '    : a_{a} {' \
+  "${long[@]}" '}'
+refuses 'a test of 61 lines' tests/unit/nn/a_test.cpp 'TEST_CASE("a brace: {", "[nn]") {' \
+  "${long[@]}" '}'
+mapfile -t long < <(lines '    work(%g)' 60)
+refuses 'a function of 61 lines in Python' tests/a.py 'def work():' "${long[@]}"
+mapfile -t long < <(lines '  work %g' 59)
+refuses 'a function of 61 lines in a script' tests/e2e/a.sh 'work() {' "${long[@]}" '}'
+
+refuses 'a source that is 101 columns wide' src/nn/a.cpp "$(wide '// ' 101)"
+refuses 'a wide text in quotes of a source' src/nn/a.cpp "$(wide 'f("' 101)\");"
+refuses 'a script that is 101 columns wide' jobs/a.sh "$(wide '# ' 101)"
+refuses 'a job that is 101 columns wide' jobs/a.sbatch "$(wide '# ' 101)"
+refuses 'a wide program without an ending' tests/a '#!/usr/bin/env python3' "$(wide '# ' 101)"
+refuses 'a page that is 101 columns wide' data/a.md "$(wide '' 101)"
+
+for folder in src/nn tests/unit/nn; do
+  plant "$folder/a.cpp"
+  for i in {1..20}; do touch "$tree/$folder/more_$i.cpp"; done
+  run "$check" "$tree"
+  ((status == 1)) && says "^$folder:1: 2[0-9] files in one folder"
+  verdict $? "the law refuses more than 20 files in $folder"
+done

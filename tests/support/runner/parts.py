@@ -51,26 +51,29 @@ def made(wish, job, target, *options):
 
 
 def layers(wish):
-    return [Job("layers", ["tests/check_layers"], 60)] if wish.matches("layers") else []
+    checks = shell("tests/check_layers; status=$?; tests/check_sizes && exit $status")
+    return [Job("layers", checks, 60)] if wish.matches("layers") else []
 
 
 def unit(wish):
     slow = "~[slow]" if wish.tier == "check" else ""
-    return made(wish, Job("unit", [wish.build / "unit_tests", *CATCH, *wish.cases(slow)], 900), "unit-built")
+    command = [wish.build / "unit_tests", *CATCH, *wish.cases(slow)]
+    return made(wish, Job("unit", command, 900), "unit-built")
 
 
 def mpi(wish):
     """Ranks that outnumber the cores must not start more threads. Mostly they wait for a deadline."""
+    command = [wish.build / "mpi_tests", *CATCH, *wish.cases()]
     return [job for n in WORLDS[wish.tier]
-            for job in made(wish, Job(f"mpi on {n}", [*MPIRUN, n, wish.build / "mpi_tests", *CATCH,
-                                                      *wish.cases()], 600, lane="waits", apart="mpi",
-                                      env={"OMP_NUM_THREADS": "1"}), "mpi-built")]
+            for job in made(wish, Job(f"mpi on {n}", [*MPIRUN, n, *command], 600, lane="waits",
+                                      apart="mpi", env={"OMP_NUM_THREADS": "1"}), "mpi-built")]
 
 
 def gpu(wish):
     """Without a GPU, tests that need none still run; the rest skips."""
     program = wish.build / "gpu_tests"
-    command = shell('[[ ! -e $1 ]] || exec "${@:2}"', program, *MPIRUN, 1, program, *CATCH, *wish.cases())
+    command = shell('[[ ! -e $1 ]] || exec "${@:2}"', program, *MPIRUN, 1, program, *CATCH,
+                    *wish.cases())
     return made(wish, Job("gpu", command, 900, may_be_empty=True), "tests")
 
 
@@ -78,8 +81,8 @@ def emulated(wish):
     """The GPU's kernels and the backend around them, on the host. Whole networks need a GPU."""
     program = wish.build / "emulated_tests"
     absent = "SKIP the GPU's kernels on the host: CUDA's headers were not found"
-    command = shell('if [[ -e $1 ]]; then exec "${@:3}"; else echo "$2"; fi', program, absent, program,
-                    *CATCH, *wish.cases("~[whole]"))
+    command = shell('if [[ -e $1 ]]; then exec "${@:3}"; else echo "$2"; fi', program, absent,
+                    program, *CATCH, *wish.cases("~[whole]"))
     return made(wish, Job("emulated", command, 300), "tests")
 
 
@@ -94,8 +97,9 @@ def script(path):
     lanes = [lane for lane in LANES if lane in words]
     if len(lanes) != 1:
         raise Wrong(f'{path}: its first lines must say "# waits" or "# computes"')
-    job = Job(f"{path.parent.name}/{path.stem}", ["bash", str(path)], int(words.get("seconds", 600)),
-              lane=lanes[0], apart=words.get("apart", ""), alone="alone" in words, script=True)
+    name, seconds = f"{path.parent.name}/{path.stem}", int(words.get("seconds", 600))
+    job = Job(name, ["bash", str(path)], seconds, lane=lanes[0],
+              apart=words.get("apart", ""), alone="alone" in words, script=True)
     return job, "nightly" in words
 
 
@@ -129,8 +133,8 @@ def asan(wish):
     short = wish.tier != "all"
     build = wish.build / "asan"
     env = {"LOCKSTEP": str(build / "lockstep"), "LOCKSTEP_TEST_SECONDS": "300"}
-    cases = Job("asan unit", [build / "unit_tests", *CATCH, *wish.cases("~[large]" if short else "")], 900,
-                lane="waits", env=env)
+    command = [build / "unit_tests", *CATCH, *wish.cases("~[large]" if short else "")]
+    cases = Job("asan unit", command, 900, lane="waits", env=env)
     jobs = made(wish, cases, "asan-built", "PIECE=folder", *(["QUICK=1"] if short else []))
     for job in fuzz(Wish(build, wish.filter, wish.tier, False)):
         job.name, job.after = "asan fuzz", cases.after
@@ -142,24 +146,28 @@ def tsan(wish):
     """Threads, under the thread sanitizer: without OpenMP, because its barriers look like races."""
     tags = Wish(wish.build, wish.filter or os.environ.get("TSAN_TAGS", ""), wish.tier, wish.make)
     command = [wish.build / "tsan" / "unit_tests", *CATCH, *tags.cases()]
-    return made(wish, Job("tsan unit", command, 900, lane="waits", env={"LOCKSTEP_TEST_SECONDS": "300"}),
-                "tsan-built", "PIECE=folder")
+    env = {"LOCKSTEP_TEST_SECONDS": "300"}
+    return made(wish, Job("tsan unit", command, 900, lane="waits", env=env), "tsan-built",
+                "PIECE=folder")
 
 
 def lint(wish):
     """Code that runs only on GPUs is at least checked by clang-tidy; kernels as host code.
 
-    The analyzer takes longer than all other checks together: `make lint` and `make test-all` run it."""
+    The analyzer takes longer than all other checks together: `make lint` and `make test-all` run
+    it."""
     if not wish.matches("lint"):
         return []
-    quick = "--checks=-bugprone-suspicious-include" + ("" if wish.tier == "all" else ",-clang-analyzer-*")
+    quick = "--checks=-bugprone-suspicious-include"
+    quick += "" if wish.tier == "all" else ",-clang-analyzer-*"
     program = """
         if [[ ! -e $1/gpu_tests ]]; then
           echo 'SKIP clang-tidy on src/ports/cuda: built without CUDA'
         elif ! command -v "${CLANG_TIDY:-clang-tidy-16}" >/dev/null; then
           echo 'SKIP clang-tidy on src/ports/cuda: clang-tidy-16 is not here (jobs/setup.sh lint)'
         else
-          make --no-print-directory --keep-going --output-sync linted-gpu BUILD="$1" TIDY_FLAGS="$2" &&
+          make --no-print-directory --keep-going --output-sync linted-gpu \\
+            BUILD="$1" TIDY_FLAGS="$2" &&
             echo 'PASS clang-tidy finds nothing in src/ports/cuda'
         fi"""
     build = wish.build
