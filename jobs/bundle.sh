@@ -30,7 +30,9 @@ needs() { readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
 unused='io|fs|fbtl|fcoll|sharedfp|osc|topo_treematch|vprotocol|[a-z]+_monitoring'
 unused+='|coll_(adapt|han)|op_avx|pml_cm|plm_rsh|filem|crs|ras|schizo_(jsm|flux)|pmix_flux'
 for plugin in "$(where pkglibdir)"/mca_*.so; do
-  [[ ${plugin##*/} =~ ^mca_($unused)(_|\.) ]] || grep -Eq '^lib(fabric|ibverbs|psm|psm_infinipath|psm2|ucp|ucs|oshmem|nl-3)\.so' <(needs "$plugin") ||
+  [[ ${plugin##*/} =~ ^mca_($unused)(_|\.) ]] ||
+    grep -Eq '^lib(fabric|ibverbs|psm|psm_infinipath|psm2|ucp|ucs|oshmem|nl-3)\.so' \
+      <(needs "$plugin") ||
     cp "$plugin" "$new/lib/openmpi/"
 done
 cp "$(where pkgdatadir)"/help-*.txt "$new/share/openmpi/"
@@ -90,7 +92,8 @@ bundle=$(cd "$bundle" && pwd -P)
 
 # CUDA's libraries come from the machine: from the loader's default folders, a toolkit or Python's
 # wheels.
-: "${LOCKSTEP_WHEELS=$(python3 -c 'import nvidia; print(*(path + "/*/lib" for path in nvidia.__path__))' 2>/dev/null)}"
+: "${LOCKSTEP_WHEELS=$(python3 -c 'import nvidia
+print(*(path + "/*/lib" for path in nvidia.__path__))' 2>/dev/null)}"
 export LOCKSTEP_WHEELS
 for path in /usr/local/cuda/lib64 /usr/local/cuda/lib "${CUDA_HOME:-/usr/local/cuda}/lib64" \
   /usr/lib/python3*/site-packages/nvidia/*/lib /usr/local/lib/python3*/*-packages/nvidia/*/lib \
@@ -120,7 +123,8 @@ unpacked_in() {  # unpacked_in FOLDER
     fi
   fi
   new=$(mktemp "$1/.unpack.XXXXXX" 2>/dev/null) || return 1
-  if gzip -dc "$bundle/lib/$packed.gz" >"$new" && chmod 755 "$new" && mv -f "$new" "$1/$packed"; then
+  if gzip -dc "$bundle/lib/$packed.gz" >"$new" && chmod 755 "$new" &&
+    mv -f "$new" "$1/$packed"; then
     place=$1
   else
     rm -f "$new"

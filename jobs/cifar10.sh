@@ -17,7 +17,8 @@ lockstep=${LOCKSTEP:-build/lockstep}
 mpirun="${MPIRUN:-mpirun --bind-to none --oversubscribe} -np ${RANKS:-2}"
 
 # This lockstep may not read what an older one packed.
-if [ ! -d "$data/train" ] || "$lockstep" info "$data/train" 2>&1 | grep -q 'pack the data again'; then
+if [ ! -d "$data/train" ] ||
+    "$lockstep" info "$data/train" 2>&1 | grep -q 'pack the data again'; then
   $mpirun "$lockstep" pack "$source" --out "$data" --force
 fi
 

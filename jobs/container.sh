@@ -13,6 +13,7 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get -qq install -y --no-install-recommends openssh-server openssh-client >/dev/null
 mkdir -p /run/sshd
 # Pods start with new host keys, and the operator mounts its own keys with another owner.
-printf 'Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n' >/etc/ssh/ssh_config.d/pods.conf
+printf 'Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n' \
+  >/etc/ssh/ssh_config.d/pods.conf
 printf 'StrictModes no\n' >/etc/ssh/sshd_config.d/pods.conf
 rm -rf /var/lib/apt/lists/*

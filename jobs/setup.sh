@@ -144,7 +144,9 @@ fi
 if [ -n "$check_only" ] || [ "$as_root" = none ] || ! command -v apt-get >/dev/null 2>&1; then
   echo 'setup: lockstep needs these, and they are missing:'
   printf '  %-20s %s\n' 'Debian package' 'module or Spack package'
-  echo "$missing" | while read -r package module; do printf '  %-20s %s\n' "$package" "$module"; done
+  echo "$missing" | while read -r package module; do
+    printf '  %-20s %s\n' "$package" "$module"
+  done
   if command -v apt-get >/dev/null 2>&1; then
     if [ "$as_root" != none ]; then
       echo "setup: install them with: jobs/setup.sh$wanted"

@@ -1,4 +1,5 @@
 """The table of inference: lockstep as a validation runs it, and each PyTorch in each of its forms."""
+
 import contenders
 import machine
 import steps
@@ -41,7 +42,11 @@ def torches(asked, case):
             runs[key] = form(case, contenders.PYTHON, name)
     if asked['pypi']:
         python = contenders.pypi_python(asked['pypi'])
-        for name, key in (('eager', 'pypi'), ('frozen', 'pypi-frozen'), ('compiled', 'pypi-compiled')):
+        for name, key in (
+            ('eager', 'pypi'),
+            ('frozen', 'pypi-frozen'),
+            ('compiled', 'pypi-compiled'),
+        ):
             runs[key] = form(case, python, name)
     return runs
 

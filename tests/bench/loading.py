@@ -59,9 +59,25 @@ def lockstep(data):
 
 def data_loader(photos, how):
     """Images/s and versions; the reason in place of both where it cannot take part."""
-    done = subprocess.run([python(), SCRIPT, '--photos', photos, '--how', how, '--workers',
-                           str(contenders.THREADS), '--batch', str(BATCH), '--seconds', str(SECONDS)],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            python(),
+            SCRIPT,
+            '--photos',
+            photos,
+            '--how',
+            how,
+            '--workers',
+            str(contenders.THREADS),
+            '--batch',
+            str(BATCH),
+            '--seconds',
+            str(SECONDS),
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
     said = done.stderr.strip().splitlines()
     if done.returncode == LACKS:
         return None, said[-1] if said else 'a library is missing'

@@ -7,8 +7,8 @@
   small  32 x 32 x 3 bytes, padded crop, flip and cutout
   gzip   chunks that h5py wrote (images with noise, gzip 4), in order, against one thread of h5py
 
-BUILD=build, DIR=/dev/shm/lockstep-reading for the files, SECONDS=2 for each figure, ROUNDS=3. All files are in
-the page cache. The contenders take turns; medians over the rounds.
+BUILD=build, DIR=/dev/shm/lockstep-reading for the files, SECONDS=2 for each figure, ROUNDS=3. All
+files are in the page cache. The contenders take turns; medians over the rounds.
 """
 import json
 import os
@@ -69,16 +69,39 @@ def chunked(name, rows, side, chunk):
 
 def loader(path, workers, *options):
     result = f'{DIR}/result.json'
-    subprocess.run([f'{BUILD}/lockstep', 'bench', 'data', path, '--workers', str(workers), '--seconds',
-                    SECONDS, '--rounds', '1', '--loader-only', '--json', result, *options],
-                   check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [
+            f'{BUILD}/lockstep',
+            'bench',
+            'data',
+            path,
+            '--workers',
+            str(workers),
+            '--seconds',
+            SECONDS,
+            '--rounds',
+            '1',
+            '--loader-only',
+            '--json',
+            result,
+            *options,
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     with open(result) as f:
         return json.load(f)['images_per_s']
 
 
 def pread(path, row_bytes, threads):
-    return float(subprocess.run([f'{BUILD}/bench/pread', path, str(row_bytes), str(threads), SECONDS],
-                                check=True, capture_output=True, text=True).stdout)
+    return float(
+        subprocess.run(
+            [f'{BUILD}/bench/pread', path, str(row_bytes), str(threads), SECONDS],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    )
 
 
 def by_h5py(path):

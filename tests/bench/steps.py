@@ -1,4 +1,5 @@
 """The table of whole training steps: lockstep in two shapes, each PyTorch, the convolutions alone."""
+
 import statistics
 
 import contenders

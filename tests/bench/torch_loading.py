@@ -85,7 +85,9 @@ def measure(asked):
     torch.set_num_threads(1)  # of each process: the workers share the cores
     data = Photographs(asked.photos, asked.how)
     if len(data) < asked.batch:
-        sys.exit(f'{asked.photos}: holds {len(data)} JPEGs in class folders; a batch has {asked.batch}')
+        sys.exit(
+            f'{asked.photos}: holds {len(data)} JPEGs in class folders; a batch has {asked.batch}'
+        )
     loader = torch.utils.data.DataLoader(data, batch_size=asked.batch, shuffle=True, drop_last=True,
                                          num_workers=asked.workers, persistent_workers=True)
     for _ in loader:  # the workers start, and files come into the system's cache

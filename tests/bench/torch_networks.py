@@ -102,7 +102,9 @@ def add_options(parser):
     """What to run; batches are steps."""
     parser.add_argument('--model', default='resnet20')
     parser.add_argument('--precision', default='fp32', choices=('fp32', 'bf16'))
-    parser.add_argument('--image', type=int, default=0, help="side of the images (0: the model's usual)")
+    parser.add_argument(
+        '--image', type=int, default=0, help="side of the images (0: the model's usual)"
+    )
     parser.add_argument('--batch', type=int, default=128)
     parser.add_argument('--threads', type=int, default=2)
     parser.add_argument('--steps', type=int, default=10, help='measured steps')

@@ -5,7 +5,8 @@
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 3
 whoami=("$LOCKSTEP" whoami --deadline-s 20)
-two=(-N2 -w "$node1,$node2")  # fixed, because Slurm would skip a node that is still ending its last step
+# fixed, because Slurm would skip a node that is still ending its last step
+two=(-N2 -w "$node1,$node2")
 
 # are AUTHORITY WORLD RANK:LOCAL:SIZE:NODE...: the ranks reported these identities, in order.
 are() {
@@ -38,7 +39,8 @@ verdict $? 'nodes with different numbers of ranks give the right identities'
 
 # After such a step srun 22.05 sometimes hangs at its end, in its PMIx plugin
 # (pmixp_abort_agent_stop).
-timeout --signal=KILL 40 srun -N1 -w "$node1" -n2 "${whoami[@]}" : -N2 -w "$node2,$node3" -n3 "${whoami[@]}" >het.log 2>&1
+timeout --signal=KILL 40 srun -N1 -w "$node1" -n2 "${whoami[@]}" : -N2 -w "$node2,$node3" \
+  -n3 "${whoami[@]}" >het.log 2>&1
 status=$? said=$(tr -d '\0' <het.log)
 ((status == 0)) || squeue -h -o %A | xargs -r scancel
 ((status == 0 || status == 137)) &&
@@ -76,7 +78,7 @@ for type in none pmi2; do
   verdict $? "srun --mpi=$type: the ranks meet without MPI; whoami says why once, and the line that gives them MPI"
 done
 
-# ---- what cannot work -----------------------------------------------------------------------------
+# ---- what cannot work ----------------------------------------------------------------------------
 mkdir small
 in_batch "export OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=9 OMPI_COMM_WORLD_LOCAL_RANK=1 \
   OMPI_COMM_WORLD_LOCAL_SIZE=9" "srun '$LOCKSTEP' train --data.train small --out run"

@@ -16,6 +16,7 @@ within 120 has_checkpoint requeued && scontrol requeue "$requeued"
 ends "$cancelled" cancelled 'scancel' 'scancel' CANCELLED '*' 0 && says 'stopped after step'
 verdict $? 'a job that is cancelled leaves a checkpoint and is CANCELLED, not started again'
 
-ends "$requeued" requeued 'requeue' 'scontrol requeue' COMPLETED 0:0 1 && says 'stopped after step' &&
+ends "$requeued" requeued 'requeue' 'scontrol requeue' COMPLETED 0:0 1 &&
+  says 'stopped after step' &&
   says 'resuming from requeued/checkpoints' && steps_are requeued 1500
 verdict $? 'a job that is requeued stops with a checkpoint and continues from it: no step is missing or done twice'

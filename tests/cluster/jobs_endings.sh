@@ -14,8 +14,10 @@ printf '%s\n' '#!/bin/bash' "mpirun --bind-to none -np 2 $LOCKSTEP train ${train
 submit badly --ntasks=2 badly.sh
 badly=$id
 
-ends "$multi" multi 'done' 'nothing' COMPLETED '*' '*' && steps_are multi 10 && says 'batch 24 = 8 rank' &&
-  [[ $(grep -o '"host": "[^"]*"' multi/binding.json | sort | uniq -c | awk '{ print $1 }') == $'4\n4' ]]
+ends "$multi" multi 'done' 'nothing' COMPLETED '*' '*' && steps_are multi 10 &&
+  says 'batch 24 = 8 rank' &&
+  [[ $(grep -o '"host": "[^"]*"' multi/binding.json | sort | uniq -c | awk '{ print $1 }') == \
+    $'4\n4' ]]
 verdict $? 'multi-node.sbatch: one rank for each GPU of two nodes, COMPLETED'
 
 ends "$typo" typo 'bad input' 'an unknown key' FAILED 2:0 0
@@ -28,7 +30,8 @@ STEPS=10 sbatch -W --array=0-1 --ntasks-per-node=1 --gpus-per-node=1 --output=sc
 status=$?
 said=$("$LOCKSTEP" scaling runs/scaling-* 2>&1; cat sbatch.log scaling-*.out)
 ((status == 0)) && says '^1 +1 +24 +9 .* 100 %$' && says '^2 +2 +24 +9 '
-verdict $? 'scaling.sbatch: a job array trains on 1, 2, ... ranks, and lockstep scaling compares the runs'
+verdict $? \
+  'scaling.sbatch: a job array trains on 1, 2, ... ranks, and lockstep scaling compares the runs'
 
 known=$(sbatch --help | grep -oE -- '--[a-z][a-z0-9-]+' | sort -u)
 { echo '#!/bin/bash'; sed 's/^/#SBATCH /' <<<"$known"; } >all.sbatch
@@ -36,7 +39,8 @@ run "$LOCKSTEP" lint all.sbatch
 (($(wc -l <<<"$known") > 60)) && ! says 'has no option'
 verdict $? "lint knows all of sbatch's options"
 same=0
-for option in --mem=1.5G --mem=16GB --time=4h --time=1-2:30 --signal=B:USR1@9 --signal=USR1@x --nodes=x --nodes=1-2 \
+for option in --mem=1.5G --mem=16GB --time=4h --time=1-2:30 --signal=B:USR1@9 --signal=USR1@x \
+    --nodes=x --nodes=1-2 \
   --ntasks=two --ntask=2 --gpus-per-node=1; do
   printf '%s\n' '#!/bin/bash' "#SBATCH $option" "trap : USR1" "srun lockstep train" >one.sbatch
   refused=0 named=0

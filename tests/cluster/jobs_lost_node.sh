@@ -27,7 +27,8 @@ scontrol update NodeName="$on" State=DOWN Reason=lost
 more_than() { (($(steps "$1" | wc -l) > $2)); }
 within 180 more_than lost 25
 mini kill-node "$node3"
-within 180 saw lost "start 1, on 2 node\(s\): $node1 $node2" && within 120 saw lost 'batch 25 = 4 rank'
+within 180 saw lost "start 1, on 2 node\(s\): $node1 $node2" &&
+  within 120 saw lost 'batch 25 = 4 rank'
 judged "$lost" lost
 says '2 of 6 ranks missing' && says 'batch 25 = 6 rank\(s\) x 1 micro-batch\(es\) x 5 or 4 rows' &&
   says 'batch 25 = 4 rank\(s\) x 1 micro-batch\(es\) x 7 or 6 rows' &&
@@ -36,11 +37,13 @@ verdict $? 'resilient.sbatch: the nodes that are left resume from the last check
 scontrol update NodeName="$node3" State=DOWN Reason=lost
 mini shape "$node2"
 
-ends "$down" down 'node DOWN (NODE_FAIL)' 'scontrol update State=DOWN' COMPLETED 0:0 1 && says 'resuming from down/checkpoints' &&
+ends "$down" down 'node DOWN (NODE_FAIL)' 'scontrol update State=DOWN' COMPLETED 0:0 1 &&
+  says 'resuming from down/checkpoints' &&
   steps_are down 1500
 verdict $? 'Slurm starts a job whose node fails again, and it resumes'
 ends "$gone" gone 'node DOWN, --no-requeue' 'scontrol update State=DOWN' NODE_FAIL '*' 0
 verdict $? 'a job whose node fails and that may not be requeued is NODE_FAIL'
-ends "$lost" lost 'node lost, resilient.sbatch' 'node killed, then DOWN in Slurm' COMPLETED '*' 1 && steps_are lost 600 &&
+ends "$lost" lost 'node lost, resilient.sbatch' 'node killed, then DOWN in Slurm' COMPLETED \
+  '*' 1 && steps_are lost 600 &&
   [[ $(grep -c 'resuming from' lost.out) == 2 ]]
 verdict $? 'resilient.sbatch: when Slurm ends the job because of the node, it resumes, and each step is done once'

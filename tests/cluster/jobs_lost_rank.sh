@@ -30,7 +30,8 @@ printf '%s\n' '#!/bin/bash' "mpirun --bind-to none -np 2 ./struck train ${train[
 strike KILL 1 submit broken --ntasks=2 broken.sh
 broken=$id
 
-ends "$killed" killed 'a rank lost after a checkpoint' 'kill -9 (srun --kill-on-bad-exit=1)' COMPLETED 0:0 1 &&
+ends "$killed" killed 'a rank lost after a checkpoint' \
+  'kill -9 (srun --kill-on-bad-exit=1)' COMPLETED 0:0 1 &&
   says 'resuming from killed/checkpoints' && steps_are killed 600
 verdict $? 'a job that loses a rank is requeued, and resumes from its checkpoint: no step is missing or done twice'
 
@@ -38,5 +39,6 @@ ends "$fatal" fatal 'a rank lost in each start, before any checkpoint' 'kill -9'
   says 'was started twice from step 0'
 verdict $? 'a job that loses a rank is requeued, and after two starts without progress it is FAILED'
 
-ends "$broken" broken 'a rank of mpirun lost' 'kill -9, a script that only calls mpirun' FAILED 137:0 0
+ends "$broken" broken 'a rank of mpirun lost' \
+  'kill -9, a script that only calls mpirun' FAILED 137:0 0
 verdict $? "mpirun's status for a killed rank makes a job FAILED"

@@ -7,7 +7,8 @@
 # apart: crowd (seven trainings of four ranks each at a time)
 source "$(dirname "$0")/../support/faults.bash"
 mkdir full
-mount -t tmpfs -o size=12m tmpfs full 2>/dev/null  # before the nodes are created, because they inherit it
+# before the nodes are created, because they inherit it
+mount -t tmpfs -o size=12m tmpfs full 2>/dev/null
 trap 'umount -l "$WORK/full"' EXIT
 cluster 26 --conf SlurmdTimeout=120
 trap 'show_cores; mini down >/dev/null 2>&1; umount -l "$WORK/full"' EXIT
@@ -31,7 +32,8 @@ cut_for_good() {  # with the default timeout
   ended_well 4 30 'network cut for good' 'the node'\''s bridge port drops everything' \
     "2 of 4 ranks missing: rank 2 on $b \(silent for 2[0-9] s, last in step.*, rank 3 on $b" \
     'when the network is cut for good, both sides end within 30 s, and each names the other'
-  grep -q '^[01] 4 ' cut_for_good.ends && grep -q '^[23] 4 ' cut_for_good.ends && [[ -s cut_for_good/post-mortem.json && -s cut_for_good/post-mortem-rank2.json ]]
+  grep -q '^[01] 4 ' cut_for_good.ends && grep -q '^[23] 4 ' cut_for_good.ends &&
+    [[ -s cut_for_good/post-mortem.json && -s cut_for_good/post-mortem-rank2.json ]]
   verdict $? 'each side of a cut network ends on its own and leaves a post-mortem'
   mini mend "$b"
   over
@@ -132,7 +134,8 @@ slow_network() {
   from=$(steps_done)
   until_it 1200 goes_on_to $((from + 20)) && asked_to_end && ! says 'missing' &&
     row '2 % loss, 20 ms delay' 'netem or a relay that drops and delays' \
-      "continues: $(median_step 1 "$from") ms a step, then $(median_step $((from + 5)) $((from + 20)))" \
+      "continues: $(median_step 1 "$from") ms a step, then $(median_step $((from + 5)) \
+      $((from + 20)))" \
       'nothing' 0
   verdict $? 'a network that loses 2 % and delays by 20 ms only slows a training'
   mini shape "$b"
@@ -151,7 +154,8 @@ disk_full() {
       "$(error_line)" "$lost"
   verdict $? 'a full disk ends the run and is named; the checkpoint before it is intact'
   said+=$(cat full/run/post-mortem.json)
-  says '"reason": "rank 0 on .*: No space left on device' && says "\"host\": \"$b\"" && [[ ! -e full/run/.post-mortem ]]
+  says '"reason": "rank 0 on .*: No space left on device' && says "\"host\": \"$b\"" &&
+    [[ ! -e full/run/.post-mortem ]]
   verdict $? 'even on a full disk there is reserved space for the post-mortem'
   rm full/filler
   begin disk_full --resume auto --stop-after $(($(newest) + 3))
@@ -180,8 +184,10 @@ never_came() {
   start never_came '((SLURM_PROCID != 3)) || kill -KILL $$;'
   ended 4 60 && told "rank 3 did not come to $a within 20 s: from $b came 1 of 2" &&
     (($(grep -c 'did not come' <<<"$said") == 1)) && [[ ! -e never_came ]] &&
-    row 'rank killed before its start' 'kill -9 of rank 3 before it began' "$took" "$(error_line)" 'nothing'
-  verdict $? 'when a rank dies before its program starts, the others end in MPI_Init, and it is named once'
+    row 'rank killed before its start' 'kill -9 of rank 3 before it began' "$took" "$(error_line)" \
+      'nothing'
+  verdict $? \
+    'when a rank dies before its program starts, the others end in MPI_Init, and it is named once'
   over
 }
 
@@ -204,7 +210,8 @@ start_up() {
 # came RANK: it has a connection to rank 0, at the port in rank 0's file of the meeting.
 came() {
   local pid port inode
-  port=$(sed -n 3p "$LOCKSTEP_RENDEZVOUS_DIR"/meeting-*-0 2>/dev/null) && [[ $port ]] && pid=$(rank_pid "$1") || return
+  port=$(sed -n 3p "$LOCKSTEP_RENDEZVOUS_DIR"/meeting-*-0 2>/dev/null) && [[ $port ]] &&
+    pid=$(rank_pid "$1") || return
   for inode in $(awk -v port="$(printf ':%04X$' "$port")" '$3 ~ port && $4 == "01" { print $10 }' \
     "/proc/$pid/net/tcp" "/proc/$pid/net/tcp6"); do
     [[ $(ls -l "/proc/$pid/fd") == *"socket:[$inode]"* ]] && return
@@ -212,7 +219,8 @@ came() {
   return 1
 }
 
-scenarios=(cut_for_good never_came crash crash_of_the_first stopped disk_full forward reduction checkpoint
+scenarios=(cut_for_good never_came crash crash_of_the_first stopped disk_full forward reduction \
+  checkpoint
   evaluation start_up)
 ! nightly || scenarios+=(cut_for_a_while slow_network)  # restarts.sh does both to one training
 at_once 7 "${scenarios[@]}"

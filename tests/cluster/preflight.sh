@@ -33,7 +33,8 @@ verdict $? 'three sound nodes with three links pass in less than 15 s'
 
 slow() {
   preflight "$LOCKSTEP" preflight
-  ((status == 1)) && says "$node2: 2 of its 2 links are slow: at best [0-9.]+ MB/s" && left_out "$node2"
+  ((status == 1)) && says "$node2: 2 of its 2 links are slow: at best [0-9.]+ MB/s" &&
+    left_out "$node2"
 }
 mini shape "$node2" rate=40mbit
 thrice slow
@@ -48,7 +49,8 @@ thrice far
 verdict $? 'a node that is very far away is named, in less than 15 s'
 
 pair() {
-  run srun -N2 -w "$node1,$node2" --ntasks-per-node=1 --mpi=pmix "$LOCKSTEP" preflight --json two.json
+  run srun -N2 -w "$node1,$node2" --ntasks-per-node=1 --mpi=pmix "$LOCKSTEP" preflight \
+    --json two.json
   says "between all nodes: [0-9.]+ MB/s, .*: slow for a cluster's network" &&
     awk -F '[:,]' '/"bytes_per_s"/ { exit !($2 < 6e6) }' <(grep -A4 '"nodes"' two.json)
 }

@@ -34,10 +34,12 @@ verdict $? 'ranks that find no rank 0 say where they looked'
 
 # Three strangers connect: one says nothing, one speaks HTTP, one sends an impossible size.
 stranger='for _ in $(seq 300); do
-    port=$(sed -n 3p "$LOCKSTEP_RENDEZVOUS_DIR"/meeting-*-0 2>/dev/null) && [[ $port ]] && break; sleep 0.1
+    port=$(sed -n 3p "$LOCKSTEP_RENDEZVOUS_DIR"/meeting-*-0 2>/dev/null) && [[ $port ]] && break
+    sleep 0.1
   done
   exec 3<>/dev/tcp/'$node1'/$port 4<>/dev/tcp/'$node1'/$port 5<>/dev/tcp/'$node1'/$port
-  printf "GET / HTTP/1.0\r\n\r\n" >&4; printf "\377\377\377\177xxxx" >&5; sleep 2; cat <&4 >&2; echo >&2'
+  printf "GET / HTTP/1.0\r\n\r\n" >&4; printf "\377\377\377\177xxxx" >&5
+  sleep 2; cat <&4 >&2; echo >&2'
 run "${plain[@]}" bash -c "if ((SLURM_PROCID == 3)); then $stranger; fi; $whoami 20"
 all_four
 verdict $? 'strangers cannot join, and do not keep a rank from joining'

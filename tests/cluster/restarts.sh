@@ -28,7 +28,8 @@ srun --mpi=pmix --kill-on-bad-exit=1 '$LOCKSTEP' ${train[@]} ${rows[@]} \\
   --checkpoint.every-steps $every --out $run_name --resume auto $@
 status=\$?
 echo "ended on \$(hostname) with \$status"
-if ((status != 0 && \${SLURM_RESTART_COUNT:-0} + 1 < $most_starts)) && [[ ! -e $run_name.enough ]]; then
+if ((status != 0 && \${SLURM_RESTART_COUNT:-0} + 1 < $most_starts)) &&
+    [[ ! -e $run_name.enough ]]; then
   until scontrol requeue \$SLURM_JOB_ID; do sleep 1; done
   sleep 60
 fi
@@ -76,7 +77,8 @@ steps_of() { tr -d '\0' <"$1/metrics.jsonl" | grep -o '^{"step":[0-9]*,' | sort;
 # resilient COMMAND...: submits jobs/resilient.sbatch by this command, with the scenario's variables
 # and arguments.
 resilient() {
-  RUN=$run_dir RANKS=2 LOCKSTEP=$LOCKSTEP "$@" "$support/../../jobs/resilient.sbatch" "${train[@]:1}" "${rows[@]}" \
+  RUN=$run_dir RANKS=2 LOCKSTEP=$LOCKSTEP "$@" "$support/../../jobs/resilient.sbatch" \
+    "${train[@]:1}" "${rows[@]}" \
     --checkpoint.every-steps $every --liveness.timeout-s 6
 }
 went_down() { sinfo -h -n "$1" -o %T | grep -q down; }
@@ -91,12 +93,16 @@ no_kill() {
   strike mini kill-node "$node11"
   before=$(steps_done)
   wait_for 150 'start 1, on 2 node' && wait_for 60 'resuming from' && took=$(since_strike) &&
-    from=$(went_on_from) && ((before - from <= every)) && wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
-    row 'node killed in salloc --no-kill' 'all its processes and its network at once (timeout 6 s)' \
-      "$took, until the next start trained" "$(error_line)" $((before > from ? before - from : 0)) &&
+    from=$(went_on_from) && ((before - from <= every)) &&
+    wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
+    row 'node killed in salloc --no-kill' \
+      'all its processes and its network at once (timeout 6 s)' \
+      "$took, until the next start trained" "$(error_line)" \
+      $((before > from ? before - from : 0)) &&
     until_it 600 went_down "$node11" && until_it 300 goes_on_to $(($(steps_done) + 20)) &&
     [[ $(squeue -h -n no_kill -o %T) == RUNNING ]] && ! log_says 'start 2'
-  verdict $? 'salloc --no-kill: the nodes that are left continue, also after Slurm has noticed the loss'
+  verdict $? \
+    'salloc --no-kill: the nodes that are left continue, also after Slurm has noticed the loss'
   scancel --name=no_kill
 }
 
@@ -105,7 +111,8 @@ head_lost() {
   run_name=head_lost run_dir=head_lost
   local head
   job=$(resilient sbatch --parsable -J head_lost -o head_lost.log --nodes=1-3 --gpus-per-node=0 \
-    --cpus-per-task=1 --exclude="$(sinfo -h -N -o %N | grep -vxE "$node14|$node15|$node16" | sort -u | paste -sd,)")
+    --cpus-per-task=1 \
+    --exclude="$(sinfo -h -N -o %N | grep -vxE "$node14|$node15|$node16" | sort -u | paste -sd,)")
   until_it 600 has_checkpoint
   has_head() { head=$(squeue -h -j "$job" -o %B) && [[ $head ]]; }
   until_it 100 has_head
@@ -114,8 +121,10 @@ head_lost() {
   wait_for 200 'start 1, on [12] node' && wait_for 60 'resuming from' && took=$(since_strike) &&
     from=$(went_on_from) && ((before - from <= every)) && until_it 300 goes_on_to $((from + 20)) &&
     [[ -z $(steps_of head_lost | uniq -d) ]] &&
-    row "node of the job's script killed" 'all its processes and its network at once (timeout 6 s)' \
-      "$took, until the next start trained" "in post-mortem-rank*.json: $(grep -ohE 'missing: rank 0[^,]*' \
+    row "node of the job's script killed" \
+      'all its processes and its network at once (timeout 6 s)' \
+      "$took, until the next start trained" \
+      "in post-mortem-rank*.json: $(grep -ohE 'missing: rank 0[^,]*' \
       head_lost/post-mortem-rank*.json | head -n 1)" $((before > from ? before - from : 0))
   verdict $? "when the node of the job's own script is lost, Slurm starts the job again on the others, which resume"
   scancel "$job"
@@ -128,7 +137,8 @@ cancelled() {
   wait_for 15 'stopped after step [0-9]+ on a signal'
   took=$(since_strike)
   says 'stopped after step' && (($(newest) >= $(steps_done))) &&
-    row 'scancel' 'scancel of the job' "$took" "$(log_line 'stopped after')" $(($(steps_done) - $(newest)))
+    row 'scancel' 'scancel of the job' "$took" \
+      "$(log_line 'stopped after')" $(($(steps_done) - $(newest)))
   verdict $? 'scancel leaves a checkpoint of the last step'
 }
 
@@ -149,7 +159,8 @@ time_limit() {
 uninterrupted() {
   run_name=uninterrupted run_dir=uninterrupted
   srun -J uninterrupted -w "$node9,$node10" -N2 --ntasks-per-node=2 --mpi=pmix "$LOCKSTEP" \
-    "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --checkpoint.keep 10000 --out uninterrupted >uninterrupted.log 2>&1
+    "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --checkpoint.keep 10000 \
+    --out uninterrupted >uninterrupted.log 2>&1
   true
 }
 
@@ -213,7 +224,8 @@ all_faults() {
 
   on_nodes
   strike mini kill-node "$b"
-  starts_again 2 'node killed, job requeued' 'all its processes and its network at once (timeout 12 s)' \
+  starts_again 2 'node killed, job requeued' \
+    'all its processes and its network at once (timeout 12 s)' \
     '[0-9]* of 4 ranks missing'
 
   touch all_faults.enough
@@ -221,7 +233,8 @@ all_faults() {
   scancel --signal=USR1 "$job"
   wait_for 60 'stopped after step' $((had + 1))
   as_uninterrupted
-  verdict $? 'a training that survived all these faults has the weights and metrics of an uninterrupted one'
+  verdict $? \
+    'a training that survived all these faults has the weights and metrics of an uninterrupted one'
   scancel "$job"
   scancel --name=uninterrupted
 }
@@ -236,7 +249,8 @@ as_uninterrupted() {
   lines=$(without_times uninterrupted | grep -n "^{\"step\":$step," | cut -d: -f1)
   said="at step $step, line $lines: $(diff faults.tensors uninterrupted.tensors)"
   [[ -s faults.tensors ]] && cmp faults.tensors uninterrupted.tensors &&
-    cmp <(without_times all_faults | head -n "$lines") <(without_times uninterrupted | head -n "$lines")
+    cmp <(without_times all_faults | head -n "$lines") \
+      <(without_times uninterrupted | head -n "$lines")
 }
 
 at_once 7 uninterrupted all_faults head_lost no_kill time_limit split_brain cancelled

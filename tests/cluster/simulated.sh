@@ -23,7 +23,8 @@ print(json.load(open('comm.json'))['verbs']['$1']['regimes'][${3:--1}]['$2'])"
 # TCP sends 1448 bytes of data in each 1514 on the wire.
 finds_the_rate() {
   on_ranks 2 1 bench comm --verb send --from-kb 128 --to-mb 4 --longest-s 0.3 --json comm.json
-  ((status == 0)) && awk -v found="$(regime send bytes_per_s)" -v set="$((12500000 * 1448 / 1514))" \
+  ((status == 0)) && awk -v found="$(regime send bytes_per_s)" \
+    -v set="$((12500000 * 1448 / 1514))" \
     'BEGIN { exit !(found > 0.9 * set && found < 1.1 * set) }'
 }
 links rate=100mbit
@@ -68,7 +69,8 @@ if nightly; then
     '1gbit 125000000 50us 1e-4 16' '1gbit 125000000 500us 1e-3 16'; do
     read -ra one <<<"$both"
     thrice finds_both "${one[@]}"
-    verdict $? "at ${one[0]} and ${one[3]} s bench comm finds beta within 10 % and alpha within 25 %"
+    verdict $? \
+      "at ${one[0]} and ${one[3]} s bench comm finds beta within 10 % and alpha within 25 %"
   done
 fi
 
@@ -109,7 +111,8 @@ END
   python3 - <<'END'
 import json
 def simulated(name):
-    return sum(json.load(open(f"{when}.json"))["points"][-1][name] for when in ("before", "after")) / 2
+    points = [json.load(open(f"{when}.json"))["points"] for when in ("before", "after")]
+    return sum(each[-1][name] for each in points) / 2
 measured = json.load(open("measured.json"))
 step, exposed = measured["step_ms"], measured["exposed_comm_ms"]
 print(f"    {measured['ranks']} ranks: step {step:.1f} ms, simulated {simulated('step_ms'):.1f}; "

@@ -1,6 +1,6 @@
 #!/bin/bash
-# All-reduces on four nodes of two ranks, over links of 1 Gb/s: what the nodes send to each other, and
-# a training over two levels that is interrupted.
+# All-reduces on four nodes of two ranks, over links of 1 Gb/s: what the nodes send to each other,
+# and a training over two levels that is interrupted.
 # computes: eight ranks add
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 4

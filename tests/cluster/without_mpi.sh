@@ -17,10 +17,12 @@ fixed=("$LOCKSTEP" "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every)
 same_weights() {
   on 1
   step_on pmix "${fixed[@]}" --out with --stop-after 60
-  ((status == 3)) && tensors with/checkpoints/step-00000060.h5 >with.tensors && [[ -s with.tensors ]]
+  ((status == 3)) && tensors with/checkpoints/step-00000060.h5 >with.tensors &&
+    [[ -s with.tensors ]]
   verdict $? 'a training over MPI stops after 60 steps'
   step_on none "${fixed[@]}" --out without --stop-after 30
-  ((status == 3)) && (($(grep -c 'the ranks communicate over TCP: .*srun --mpi=pmix' <<<"$said") == 1)) &&
+  ((status == 3)) &&
+    (($(grep -c 'the ranks communicate over TCP: .*srun --mpi=pmix' <<<"$said") == 1)) &&
     ! says 'OPAL|MPI_ERRORS_ARE_FATAL'
   verdict $? 'srun --mpi=none: training works, and says once that it does without MPI, and why'
   step_on none "${fixed[@]}" --out without --stop-after 60 --resume auto
@@ -30,13 +32,15 @@ same_weights() {
   verdict $? 'a training over TCP that is resumed has the weights and metrics of one over MPI'
 
   step_on none "$LOCKSTEP" eval with/checkpoints/step-00000060.h5 --data small/val --json none.json
-  ((status == 0)) && step_on pmix "$LOCKSTEP" eval with/checkpoints/step-00000060.h5 --data small/val --json pmix.json
+  ((status == 0)) && step_on pmix "$LOCKSTEP" eval with/checkpoints/step-00000060.h5 \
+    --data small/val --json pmix.json
   ((status == 0)) && cmp none.json pmix.json
   verdict $? 'eval gives the same results without MPI'
   step_on none "$LOCKSTEP" bench train --model resnet20 --batch 16 --steps 2 --warm-up 1
   ((status == 0)) && says '4 ranks'
   verdict $? 'bench train works without MPI'
-  step_on none "$LOCKSTEP" pack --from shapes --out packed --train-rows 250 --val-rows 53 --resize 8 --rows-per-shard 100
+  step_on none "$LOCKSTEP" pack --from shapes --out packed --train-rows 250 --val-rows 53 \
+    --resize 8 --rows-per-shard 100
   ((status == 0)) && diff -r packed small
   verdict $? 'pack writes the same shards without MPI'
   step_on none "$LOCKSTEP" preflight --json nodes.json
@@ -104,7 +108,8 @@ never_came() {
     '((SLURM_PROCID != 3)) || exit 0; "$@"; status=$?; echo "ended with $status"; exit $status' \
     - "${fixed[@]}" --out never_came "${sooner[@]}"
   (($(grep -c 'ended with 4' <<<"$said") == 3)) && [[ ! -e never_came ]] &&
-    (($(grep -c 'error: .*rank 3 did not come to .* within 6 s: from .* came 1 of 2' <<<"$said") == 1))
+    late='error: .*rank 3 did not come to .* within 6 s: from .* came 1 of 2' &&
+    (($(grep -c "$late" <<<"$said") == 1))
   verdict $? 'without MPI, a rank that never comes is named once, and the others end'
 }
 

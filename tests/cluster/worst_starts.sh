@@ -42,8 +42,10 @@ END
   ((status == 2)) && says "error: the ranks run different builds of lockstep: $id on rank 0, but $other on rank 1" &&
     says '--allow-different-builds' && [[ ! -e builds ]]
   verdict $? 'a different build on a node is an error at the start'
-  timed two "$node1" "$node2" bash -c "$one" - train "${train[@]}" "${few[@]}" --out builds --allow-different-builds
-  ((status == 0)) && says "warning: the ranks run different builds of lockstep: $id on rank 0" && [[ -e builds/summary.json ]]
+  timed two "$node1" "$node2" bash -c "$one" - train "${train[@]}" "${few[@]}" --out builds \
+    --allow-different-builds
+  ((status == 0)) && says "warning: the ranks run different builds of lockstep: $id on rank 0" &&
+    [[ -e builds/summary.json ]]
   verdict $? '--allow-different-builds makes that a warning'
 }
 
@@ -56,7 +58,8 @@ bad_option() {
       train "${train[@]}" "${few[@]}" --out option
     law="when only rank $one has a bad option, the other does not wait for it"
     echo "| a bad option on rank $one only | --no-such-option | $took | $(first_error) | $status |"
-    says 'error: .*no-such-option' && says 'came, and its process has ended|has gone' && seconds_at_most 8 &&
+    says 'error: .*no-such-option' && says 'came, and its process has ended|has gone' &&
+      seconds_at_most 8 &&
       [[ -z $(ls "$LOCKSTEP_RENDEZVOUS_DIR" 2>/dev/null) ]]
     verdict $? "$law"
   done
@@ -86,7 +89,8 @@ frozen_disk() {
   begin() {
     mpi=$1 two "$2" "$3" bash -c '((SLURM_PROCID == 0)) || exec 2>"$MPI.err"
       "$@"; status=$?; ((SLURM_PROCID == 0)) || echo $status >"$MPI.end"' - \
-      "$LOCKSTEP" train "${train[@]}" "${pace[@]}" --epochs 100000 --checkpoint.every-epochs 0 --checkpoint.every-steps 20 \
+      "$LOCKSTEP" train "${train[@]}" "${pace[@]}" --epochs 100000 --checkpoint.every-epochs 0 \
+      --checkpoint.every-steps 20 \
       --comm.deadline-s 6 --out "frozen/$1" >"$1.log" 2>&1 &
   }
   MPI=pmix begin pmix "$node9" "$node10"
@@ -102,7 +106,8 @@ frozen_disk() {
     # Under PMIx, srun learns of the end first, and may kill rank 1 before it has ended itself.
     local ending=$(cat "$mpi.end" 2>/dev/null)
     [[ $ending || $mpi == none ]] || ending=$(grep -aoE 'task 1: Killed' "$mpi.log")
-    said="after $took s: status $ending $(cat "$mpi.err" "$mpi.log" | tr '\r' '\n' | grep -av '^epoch')"
+    said="after $took s: status $ending $(cat "$mpi.err" "$mpi.log" | tr '\r' '\n' |
+      grep -av '^epoch')"
     echo "| file system frozen under the run, srun --mpi=$mpi | fsfreeze -f (deadline 6 s) | $took | $(first_error) | $ending |"
     says 'error: .*rank 0( on [^ ]*)? did not (arrive|answer) within 6 s; the others wait for rank 0 on .*for [0-9]+ s\): does the file system of the run answer\?' &&
       says 'with errorcode 4|status (4|task 1: Killed) ' && seconds_at_most 30
@@ -128,7 +133,8 @@ END
       if ((SLURM_PROCID == 1)); then
         for ((i = 0; i < 300; ++i)); do [[ -e came-$mpi ]] && break || sleep 0.1; done
       else
-        { until [[ $(echo "$0"/*) != *\* ]]; do sleep 0.1; done; exec python3 strangers.py "$0"/* "came-$mpi"; } &
+        { until [[ $(echo "$0"/*) != *\* ]]; do sleep 0.1; done
+          exec python3 strangers.py "$0"/* "came-$mpi"; } &
       fi
       ulimit -n 300
       exec "$@"' "$folder" "$LOCKSTEP" train "${train[@]}" "${few[@]}" --out "strangers-$mpi"
@@ -140,14 +146,17 @@ END
 
 step_daemon() {
   submit daemon --nodes=2 --ntasks-per-node=2 --cpus-per-task=1 --gpus-per-node=0 --mem=1000 \
-    --nodelist="$node7,$node8" "$jobs/multi-node.sbatch" "${train[@]}" "${pace[@]}" --checkpoint.every-steps 20 --epochs 60
+    --nodelist="$node7,$node8" "$jobs/multi-node.sbatch" "${train[@]}" "${pace[@]}" \
+    --checkpoint.every-steps 20 --epochs 60
   local job=$id pid
   within 120 has_checkpoint daemon
   for pid in $(pgrep -f 'lockstep train .*--out daemon'); do
-    grep -qzx 'SLURM_PROCID=3' "/proc/$pid/environ" 2>/dev/null && [[ $(readlink "/proc/$pid/exe") == "$LOCKSTEP" ]] &&
+    grep -qzx 'SLURM_PROCID=3' "/proc/$pid/environ" 2>/dev/null &&
+      [[ $(readlink "/proc/$pid/exe") == "$LOCKSTEP" ]] &&
       kill -KILL "$(awk '{ print $4 }' "/proc/$pid/stat")" && break
   done
-  ends "$job" daemon 'slurmstepd of a node killed, multi-node.sbatch' 'kill -9' COMPLETED 0:0 '[1-9]*' &&
+  ends "$job" daemon 'slurmstepd of a node killed, multi-node.sbatch' 'kill -9' COMPLETED 0:0 \
+    '[1-9]*' &&
     says 'resuming from daemon/checkpoints' && steps_are daemon 600
   verdict $? 'multi-node.sbatch: a step daemon that is killed costs a restart, not the job'
 }

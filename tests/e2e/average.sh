@@ -23,7 +23,8 @@ for world in 1 4; do
   ((status == 3)) && run ranks $world "${train[@]}" --epochs 2 --out stopped-$world --resume auto &&
     tensors "$(step_file stopped-$world 22)" | cmp whole.tensors - &&
     cmp <(without_times whole-$world) <(without_times stopped-$world)
-  verdict $? "on $world ranks k steps + save + the rest = all steps, bit for bit, with their average"
+  verdict $? \
+    "on $world ranks k steps + save + the rest = all steps, bit for bit, with their average"
 done
 
 # number KEY FILE: the last number that a JSON file has under this key.
@@ -31,16 +32,19 @@ number() { grep -o "\"$1\": *[0-9.e+-]*" "$2" | tail -n 1 | grep -o '[0-9.e+-]*$
 best=whole-1/checkpoints/best.h5
 epoch=$(number best_epoch whole-1/summary.json)
 of_epoch() { number "$1" <(grep "\"epoch\":$epoch,.*\"last_step\"" whole-1/metrics.jsonl); }
-same() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && (a - b) ^ 2 <= (1e-5 * b) ^ 2) }'; }
+same() { awk -v a="$1" -v b="$2" \
+  'BEGIN { exit !(a != "" && b != "" && (a - b) ^ 2 <= (1e-5 * b) ^ 2) }'; }
 
 run "$LOCKSTEP" eval $best --data small/val --json raw.json
 ((status == 0)) && run "$LOCKSTEP" eval $best --data small/val --ema --json ema.json
 ((status == 0)) && same "$(number loss raw.json)" "$(of_epoch val_loss)" &&
   same "$(number loss ema.json)" "$(of_epoch ema_loss)" && ! cmp -s raw.json ema.json
-verdict $? 'eval gives the losses that training printed: of the weights, and with --ema of the average'
+verdict $? \
+  'eval gives the losses that training printed: of the weights, and with --ema of the average'
 
 same "$(number best_val_top1 whole-1/summary.json)" "$(of_epoch ema_top1)" &&
-  best_of_all=$(grep -o '"ema_top1":[0-9.]*' whole-1/metrics.jsonl | cut -d: -f2 | sort -g | tail -n 1) &&
+  best_of_all=$(grep -o '"ema_top1":[0-9.]*' whole-1/metrics.jsonl | cut -d: -f2 | sort -g |
+  tail -n 1) &&
   same "$best_of_all" "$(of_epoch ema_top1)"
 verdict $? 'the best checkpoint is the one whose average validates best'
 
@@ -54,7 +58,8 @@ run "${plain[@]}" --epochs 1 --out plain
 verdict $? 'without the two keys, no file of a run mentions an average or a norm'
 
 run "${plain[@]}" --epochs 1 --optim.ema 0.9 --optim.clip-norm 1e6 --out together
-((status == 0)) && tensors "$(step_file together 11)" | grep -A 1 -E '"(weights|momentum)/' | grep -v -- -- |
+((status == 0)) && tensors "$(step_file together 11)" | grep -A 1 -E '"(weights|momentum)/' |
+  grep -v -- -- |
   cmp - <(grep -A 1 -E '"(weights|momentum)/' plain.tensors | grep -v -- --)
 verdict $? 'an average and a limit above all norms leave the weights as they are, bit for bit'
 

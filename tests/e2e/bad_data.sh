@@ -18,13 +18,16 @@ copy_set() { cp -r small/train "$1"; }
 
 copy_set cut && truncate -s 15000 "cut/$shard"
 start=(ranks 2)
-refused 'a truncated shard is an error that names it, on 2 ranks' "cut/$shard: .*truncated" --data.train cut
+refused 'a truncated shard is an error that names it, on 2 ranks' "cut/$shard: .*truncated" \
+  --data.train cut
 start=()  # one rank finds the rest as several do
 copy_set text && echo 'no pixels' >text/train-00009.h5
-refused 'a text file named .h5 is an error that names it' 'text/train-00009.h5: is not an HDF5 file' \
+refused 'a text file named .h5 is an error that names it' \
+  'text/train-00009.h5: is not an HDF5 file' \
   --data.train text
 mkdir none
-refused 'a folder without shards is an error that names it' 'none: holds no \*.h5 file' --data.train none
+refused 'a folder without shards is an error that names it' 'none: holds no \*.h5 file' \
+  --data.train none
 refused 'an absent validation set is an error that names it' 'nowhere: ' --data.train small/train \
   --data.val nowhere
 
@@ -50,10 +53,11 @@ refused 'shards that disagree about the classes are both named' \
 
 "$LOCKSTEP" pack --from shapes --out few --train-rows 3 --val-rows 2 --resize 8 >/dev/null
 start=(ranks 4)
-refused 'more ranks than rows are an error that gives both numbers' '4 ranks are more than the 3 rows' \
+refused 'more ranks than rows are an error that gives both numbers' \
+  '4 ranks are more than the 3 rows' \
   --data.train few/train --batch 4 --data.keep-last
 
-# ---- damage inside -----------------------------------------------------------------------------------
+# ---- damage inside -------------------------------------------------------------------------------
 if ! command -v h5dump >/dev/null; then
   echo 'SKIP damaged rows and labels are errors: h5dump is not here'
   exit
@@ -63,7 +67,8 @@ patch() {
   local at byte
   at=$(($(h5dump -p -H -d "$2" "$1" | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p') + $3))
   byte=$(od -An -tu1 -j $at -N 1 "$1")
-  printf "\\x$(printf %02x $((byte ^ ${4:-0x55})))" | dd of="$1" bs=1 seek=$at conv=notrunc status=none
+  printf "\\x$(printf %02x $((byte ^ ${4:-0x55})))" |
+    dd of="$1" bs=1 seek=$at conv=notrunc status=none
 }
 start=()
 copy_set labels && patch "labels/$shard" /labels $((41 * 4))
@@ -117,7 +122,7 @@ cut_off() {
 cut_off 'a shard that becomes shorter during a training ends both ranks, and file and row are named'
 cut_off 'a mapped shard that becomes shorter does the same' --data.read mmap
 
-# ---- broken rows that are replaced -------------------------------------------------------------------
+# ---- broken rows that are replaced ---------------------------------------------------------------
 copy_set several && for row in 3 41 77; do patch "several/$shard" /images $((row * 192 + 7)); done
 listed() { grep -o '"bad_rows":\[[^]]*\]' "$1/metrics.jsonl"; }
 skip=(train --data.train several --data.on-bad-row skip --threads 1 --batch 16 --epochs 2

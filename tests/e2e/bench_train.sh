@@ -1,9 +1,11 @@
 #!/bin/bash
-# What `lockstep bench train` and `bench inference` write: figures that agree with each other, and a trace of one step.
+# What `lockstep bench train` and `bench inference` write: figures that agree with each other, and a
+# trace of one step.
 # computes
 source "$(dirname "$0")/../support/e2e.bash"
 
-run ranks 2 "$LOCKSTEP" bench train --batch 16 --steps 3 --warm-up 1 --threads 1 --layers --reduction \
+run ranks 2 "$LOCKSTEP" bench train --batch 16 --steps 3 --warm-up 1 --threads 1 \
+  --layers --reduction \
   --json figures.json --trace trace.json
 ((status == 0)) && says 'resnet20 fp32 batch 16 on 2 x .* images/s' && python3 - <<'END'
 import json
@@ -20,7 +22,8 @@ assert figures["steps"] == 3 and figures["step_without_reduction_ms"] > 0
 END
 verdict $? 'a training step and each step of its tape are measured, and a trace of them is written'
 
-run ranks 2 "$LOCKSTEP" bench inference --batch 16 --steps 3 --warm-up 1 --threads 1 --json inference.json
+run ranks 2 "$LOCKSTEP" bench inference --batch 16 --steps 3 --warm-up 1 --threads 1 \
+  --json inference.json
 ((status == 0)) && says 'inference: resnet20 fp32 batch 16 on 2 x .* images/s' && python3 - <<'END'
 import json
 figures = json.load(open("inference.json"))

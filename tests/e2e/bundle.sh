@@ -46,7 +46,9 @@ set -e
 mount --bind /dev root/dev
 mount -t proc proc root/proc
 for library in root/usr/local/cuda/lib/*; do
-  [ ! -e "\$library" ] || mount --bind "\$(ldd "$LOCKSTEP" | awk -v name="\${library##*/}" '\$1 == name { print \$3 }')" "\$library"
+  [ ! -e "\$library" ] ||
+    mount --bind "\$(ldd "$LOCKSTEP" |
+      awk -v name="\${library##*/}" '\$1 == name { print \$3 }')" "\$library"
 done
 exec chroot root /bin/sh -c "\$*"
 END
@@ -71,7 +73,8 @@ sed -i 's|^exec chroot|mount --bind root/bundle root/bundle; mount -o remount,bi
 inside HOME=/work /bundle/lockstep topo '&&' \
   HOME=/bundle TMPDIR=/tmp /bundle/lockstep topo
 says '^no CUDA device: ' && [[ ! -e root/bundle/lib/libdnnl.so.2 ]] &&
-  compgen -G 'root/work/.cache/lockstep-*/libdnnl.so.2' && compgen -G 'root/tmp/lockstep-*/libdnnl.so.2'
+  compgen -G 'root/work/.cache/lockstep-*/libdnnl.so.2' &&
+  compgen -G 'root/tmp/lockstep-*/libdnnl.so.2'
 verdict $? 'a read-only bundle unpacks into a cache, or else into TMPDIR'
 
 # Only the library itself is used from there, and only if no one else can write to the folder.

@@ -39,7 +39,7 @@ run "${train[@]}" --out run --resume auto
   diff -r run as_it_was
 verdict $? 'a run whose checkpoints are all damaged is an error, and nothing is overwritten'
 
-# ---- damaged, with a correct checksum ---------------------------------------------------------------
+# ---- damaged, with a correct checksum ------------------------------------------------------------
 if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
   /usr/bin/python3 "$support/edit_checkpoint.py" sound/checkpoints/step-00000010.h5 hostile.h5 \
     texts backend
@@ -51,12 +51,13 @@ if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
   }
   hostile info info hostile.h5
   hostile eval eval hostile.h5 --data small/val
-  hostile '--resume' "${any[@]:1}" --data.train small/train --batch 25 --out other --resume hostile.h5
+  hostile '--resume' "${any[@]:1}" --data.train small/train --batch 25 --out other \
+    --resume hostile.h5
 else
   echo 'SKIP a checkpoint that would overflow a buffer is an error: /usr/bin/python3 has no h5py'
 fi
 
-# ---- of another run ---------------------------------------------------------------------------------
+# ---- of another run ------------------------------------------------------------------------------
 refused() {  # refused NAME PATTERN OPTION...
   run "${any[@]}" --out other "${@:3}"
   ((status == 2)) && says "$2" && [[ ! -e other ]]
@@ -77,7 +78,7 @@ refused 'resuming in the middle of an epoch with another batch is an error' \
 refused 'a shard in place of a checkpoint is an error' 'not a lockstep checkpoint' \
   --data.train small/train --batch 25 --resume "$(echo small/val/*.h5)"
 
-# ---- no room ----------------------------------------------------------------------------------------
+# ---- no room -------------------------------------------------------------------------------------
 # Files may not grow beyond 6 MiB: MPI's own files fit, a checkpoint of 7 MB does not.
 rm -rf run && cp -r sound run
 (cd run/checkpoints && sha256sum ./*) >sums

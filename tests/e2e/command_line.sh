@@ -14,7 +14,7 @@ refused() {
 }
 train=("$LOCKSTEP" train --out run)
 
-# ---- values ---------------------------------------------------------------------------------------
+# ---- values --------------------------------------------------------------------------------------
 # resolves NAME PATTERN OPTION...: trains; then two lines of the saved configuration match PATTERN.
 resolves() {
   run "${train[@]}" "${data[@]}" --batch 125 "${@:3}"
@@ -31,7 +31,8 @@ resolves 'a bare switch is true and does not take the next word' '^(flip = true|
 resolves 'a switch takes false after = or a space' '^(flip|keep-last) = false$' --epochs 1 \
   --data.flip=false --data.keep-last false
 printf 'epochs = 7\n[data]\nflip = true\n' >file.toml
-resolves 'the command line takes precedence over the file' '^(epochs = 1|flip = true)$' --config file.toml \
+resolves 'the command line takes precedence over the file' '^(epochs = 1|flip = true)$' \
+  --config file.toml \
   --epochs=1
 refused 'an empty number is an error that names the key' "epochs: '' is not a whole number" \
   "${train[@]}" "${data[@]}" --epochs= --batch 125
@@ -39,7 +40,8 @@ refused 'an empty switch is an error that names the key' "data.flip: '' is neith
   "${train[@]}" "${data[@]}" --data.flip= --epochs 1
 refused 'a negative count is an error that names the key' "epochs: '-1' is not a whole number" \
   "${train[@]}" "${data[@]}" --epochs=-1
-refused 'a number followed by junk is an error that names the key' "optim.lr: '0.1x' is not a number" \
+refused 'a number followed by junk is an error that names the key' \
+  "optim.lr: '0.1x' is not a number" \
   "${train[@]}" "${data[@]}" --optim.lr 0.1x
 refused 'a configuration file without a name is an error' 'config names no file' \
   "${train[@]}" --config=
@@ -60,14 +62,15 @@ refuses_count --image -1 '0 to 65535' preflight --gpu-profile none.json
 refuses_count --val-rows -1 '0 to [0-9]+' pack --from shapes --out run
 refuses_count --rows-per-shard 0 '1 to [0-9]+' pack --from shapes --out run
 refuses_count --seed -1 '0 on' pack --from shapes --out run
-refused 'other commands check a key of the configuration just as strictly' "data.flip: '1x' is neither" \
+refused 'other commands check a key of the configuration just as strictly' \
+  "data.flip: '1x' is neither" \
   "$LOCKSTEP" bench data small/train --data.flip 1x
 within_20_s() { (ulimit -t 20 && exec "$@"); }  # of computing: the machine may be busy
 run within_20_s "$LOCKSTEP" topo --ranks-per-node 1024 --threads 1024 --json
 ((status == 0)) && [[ $(grep -c '"local_rank"' <<<"$said") == 1024 ]]
 verdict $? 'topo plans the largest number of ranks within seconds'
 
-# ---- names ----------------------------------------------------------------------------------------
+# ---- names ---------------------------------------------------------------------------------------
 refused 'an unknown key is named, with a similar key' \
   "unknown key 'optim.lrr'; did you mean 'optim.lr'" "${train[@]}" "${data[@]}" --optim.lrr=3
 refused 'a word that belongs to no option is named' "'stray' was not expected" \
@@ -77,7 +80,7 @@ refused 'a key given twice is named' 'model: At Most 1' \
 refused 'an unknown command is named' 'trian' "$LOCKSTEP" trian
 refused 'without a command the commands are listed' 'Subcommands:' "$LOCKSTEP"
 
-# ---- saved and read back --------------------------------------------------------------------------
+# ---- saved and read back -------------------------------------------------------------------------
 out=$'new\nline "\x01"'
 run "$LOCKSTEP" train --out "$out" "${data[@]}" --epochs 1 --batch 125
 ((status == 0)) && run "$LOCKSTEP" train --config "$out/config.toml" --resume auto --epochs 2 &&
@@ -98,9 +101,10 @@ run "$LOCKSTEP" "${went[@]}" --resume auto --optim.lr 0.03 && run "$LOCKSTEP" in
   without_times gone | sed -n 4p | grep -Fx '{"resumed_from_step":3,"kind":"resume","changes":["optim.lr (0.1, now 0.03)"]}' >/dev/null
 verdict $? 'a run that resumes with another value of a key says from which step'
 
-# ---- metrics with lines that another program wrote -------------------------------------------------
+# ---- metrics with lines that another program wrote -----------------------------------------------
 cp gone/metrics.jsonl whole.jsonl
-printf '%s\n' '{"epoch":1,"last_step":5}' '{"step":"x"}' '[1]' 'text' '' '{"resumed_from_step":1,"changes":[2]}' \
+printf '%s\n' '{"epoch":1,"last_step":5}' '{"step":"x"}' '[1]' 'text' '' \
+  '{"resumed_from_step":1,"changes":[2]}' \
   >gone/metrics.jsonl
 cat whole.jsonl >>gone/metrics.jsonl
 printf '{"step":7,' >>gone/metrics.jsonl
@@ -117,7 +121,7 @@ run "$LOCKSTEP" info gone
 ((status == 0)) && says '^run gone: finished, 0 steps'
 verdict $? 'a run without metrics is described'
 
-# ---- once -----------------------------------------------------------------------------------------
+# ---- once ----------------------------------------------------------------------------------------
 said_once() {  # said_once PATTERN COMMAND...
   run "${@:2}"
   ((status == 2)) && [[ $(grep -Ec -- "$1" <<<"$said") == 1 ]] &&
@@ -129,7 +133,8 @@ once() {  # once NAME PATTERN COMMAND...
 }
 once 'ranks that find the same error before MPI_Init say it once' "unknown key 'optim.lrr'" \
   ranks 3 "${train[@]}" --optim.lrr 3
-once 'ranks that miss an option say it once' 'out is required' ranks 2 "$LOCKSTEP" pack --from shapes
+once 'ranks that miss an option say it once' 'out is required' ranks 2 "$LOCKSTEP" pack \
+  --from shapes
 once 'ranks that find the same error after MPI_Init say it once' 'data.train is missing' \
   ranks 3 "${train[@]}" --batch 126
 run "${train[@]}" --backend cpu --data.train nowhere
@@ -139,7 +144,8 @@ verdict $? 'a single rank says its error and nothing else'
 once 'info ends like this, too, though only rank 0 does something' 'none: no such file or folder' \
   ranks 3 "$LOCKSTEP" info none
 once 'so does a plan' 'none.xml' ranks 2 "$LOCKSTEP" topo --hwloc none.xml
-once 'so does a forecast for a GPU' 'none.json' ranks 2 "$LOCKSTEP" preflight --gpu-profile none.json
+once 'so does a forecast for a GPU' 'none.json' ranks 2 "$LOCKSTEP" preflight \
+  --gpu-profile none.json
 
 for command in "info gone" "topo --ranks-per-node 1"; do
   run ranks 3 "$LOCKSTEP" $command
@@ -149,7 +155,7 @@ done
 once 'bench data under mpirun is an error' 'measures one process, but 3 were started' \
   ranks 3 "$LOCKSTEP" bench data small/train
 
-# ---- launcher variables ---------------------------------------------------------------------------
+# ---- launcher variables --------------------------------------------------------------------------
 job=(train --out run "${data[@]}" --batch 24 --epochs 1)
 left_over=(env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1
   OMPI_COMM_WORLD_LOCAL_SIZE=4)

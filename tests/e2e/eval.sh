@@ -10,7 +10,7 @@ best=run/checkpoints/best.h5
 python=/usr/bin/python3
 "$python" -c 'import json' 2>/dev/null || python=
 
-# ---- eval -----------------------------------------------------------------------------------------
+# ---- eval ----------------------------------------------------------------------------------------
 cat >compare.py <<'PYTHON'
 import json, sys
 
@@ -24,7 +24,10 @@ assert one["rows"] == rows == sum(map(sum, one["confusion"])), one
 right = 0
 for label, (name, row) in enumerate(zip(one["classes"], one["confusion"])):
     assert name["rows"] == sum(row), name
-    assert name["top1"] is None if name["rows"] == 0 else abs(name["top1"] - row[label] / sum(row)) < 1e-12, name
+    if name["rows"] == 0:
+        assert name["top1"] is None, name
+    else:
+        assert abs(name["top1"] - row[label] / sum(row)) < 1e-12, name
     right += row[label]
 assert abs(one["top1"] - right / rows) < 1e-12 and one["top1"] <= one["top5"] <= 1, one
 PYTHON
@@ -32,7 +35,8 @@ PYTHON
 same() {
   local name=$1 data=$2 rows=$3 files=() pair
   for pair in "${@:4}"; do
-    run ranks "${pair%:*}" "$LOCKSTEP" eval "$best" --data "$data" --batch "${pair#*:}" --threads 1 \
+    run ranks "${pair%:*}" "$LOCKSTEP" eval "$best" --data "$data" --batch "${pair#*:}" \
+      --threads 1 \
       --json "$pair.json"
     ((status == 0)) || break
     files+=("$pair.json")
@@ -61,14 +65,16 @@ refused() {  # refused NAME PATTERN ARGUMENT...
 }
 "$LOCKSTEP" pack --from shapes --out large --train-rows 20 --val-rows 3 --resize 9 >/dev/null
 head -c 100000 $best >cut.h5
-refused 'a truncated checkpoint, and names it' 'cut.h5: this checkpoint is torn' cut.h5 --data small/val
+refused 'a truncated checkpoint, and names it' 'cut.h5: this checkpoint is torn' cut.h5 \
+  --data small/val
 refused 'a shard in place of a checkpoint' '00001.h5: not a lockstep checkpoint' small/val/*.h5 \
   --data small/val
 refused 'images of another shape, and names both' \
   "$best has images of 8 x 8 .* large/val of 9 x 9" $best --data large/val
 "$LOCKSTEP" pack --from shapes --out grey --train-rows 20 --val-rows 3 --resize 8 --channels 1 \
   >/dev/null
-refused 'images with another number of channels' 'grey/val of 8 x 8 pixels of 1 channel' $best --data grey/val
+refused 'images with another number of channels' 'grey/val of 8 x 8 pixels of 1 channel' $best \
+  --data grey/val
 refused 'a data set that is not there' 'nowhere: ' $best --data nowhere
 refused 'a batch of no rows' 'batch: .*0' $best --data small/val --batch 0
 refused 'an unknown precision' "precision: 'fp8' is not known" $best --data small/val \
@@ -76,16 +82,18 @@ refused 'an unknown precision' "precision: 'fp8' is not known" $best --data smal
 
 cp "$best" kept.h5
 run "$LOCKSTEP" eval kept.h5 --data small/val --json kept.h5
-((status == 2)) && says 'cannot write the report to kept.h5: it is an input file' && cmp "$best" kept.h5
+((status == 2)) && says 'cannot write the report to kept.h5: it is an input file' &&
+  cmp "$best" kept.h5
 verdict $? 'a report does not overwrite the checkpoint'
 run "$LOCKSTEP" eval "$best" --data small/val --json /dev/stdout
 ((status == 0)) && says '"confusion"'
 verdict $? 'a report can be written to a device'
-cp -r small other && run ranks 1 "$LOCKSTEP" eval "$best" --data small/val : -np 1 "$LOCKSTEP" eval "$best" --data small/train
+cp -r small other && run ranks 1 "$LOCKSTEP" eval "$best" --data small/val : -np 1 \
+  "$LOCKSTEP" eval "$best" --data small/train
 ((status == 2)) && says '.--data: the ranks see different data: .* on rank 0, but .* on rank 1'
 verdict $? 'ranks that evaluate on different data are an error'
 
-# ---- info -----------------------------------------------------------------------------------------
+# ---- info ----------------------------------------------------------------------------------------
 describes() {  # describes NAME PATH PATTERN KIND
   run "$LOCKSTEP" info "$2"
   ((status == 0)) && says "$3" && run "$LOCKSTEP" info --json "$2" && says "\"kind\": \"$4\"" &&
@@ -96,7 +104,8 @@ describes 'a shard' small/val/val-00000-of-00001.h5 '53 rows of 8 x 8 pixels, 3 
 describes 'a set of shards' small/train '250 rows .* in 3 file' 'data set'
 describes 'a checkpoint' $best 'valid, .*' checkpoint
 describes 'a run' run 'run run: finished, 15 steps' run
-head -c 700 run/metrics.jsonl >half && mkdir torn && cp run/config.toml torn && mv half torn/metrics.jsonl
+head -c 700 run/metrics.jsonl >half && mkdir torn && cp run/config.toml torn &&
+  mv half torn/metrics.jsonl
 describes 'a run that was killed while writing' torn 'not finished' run
 
 unknown() {  # unknown NAME PATTERN PATH

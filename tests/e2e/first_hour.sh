@@ -11,12 +11,14 @@ refused() {  # refused LAW PATTERN COMMAND...: one line with the pattern, status
   ((status == 2)) && says "^error: .*$2" && (($(wc -l <<<"$said") == 1))
   verdict $? "$1"
 }
-refused 'a misspelt command is named, with a similar one' "no command 'trian'; did you mean 'train'" trian --epochs 3
+refused 'a misspelt command is named, with a similar one' \
+  "no command 'trian'; did you mean 'train'" trian --epochs 3
 refused 'so is one of bench' "bench has no command 'dta'; did you mean 'data'" bench dta
 refused 'a misspelt option of another command is named, with a similar one' \
   "lockstep eval has no option --jsn; did you mean '--json'" eval x.h5 --jsn out.json
 refused 'of words that were not expected, the first is named' "'b' was not expected" info a b c
-refused 'bench calls options as train does' 'photos: ' bench data photos --data.workers 2 --data.slots 3
+refused 'bench calls options as train does' 'photos: ' bench data photos --data.workers 2 \
+  --data.slots 3
 run "$LOCKSTEP" bench train --model ResNet18
 ((status == 2)) && says 'model "ResNet18" is not known; did you mean .resnet18'
 verdict $? 'a model in other letters is suggested'
@@ -55,16 +57,21 @@ END
 TERM=xterm NO_COLOR= run python3 terminal.py "$LOCKSTEP" "${train[@]}" --stop-after 4
 said=$(tr '\r' '\n' <<<"$said")
 ((status == 3)) && says 'epoch 1/2 \[.\[32m=*>.\[0m *\] +80 %' &&
-  (($(sed 's/\x1b\[[?0-9;]*[a-zA-Z]//g' <<<"$said" | grep '^epoch 1/2 \[' | awk 'length > 69' | wc -l) == 0)) &&
+  (($(sed 's/\x1b\[[?0-9;]*[a-zA-Z]//g' <<<"$said" | grep '^epoch 1/2 \[' |
+    awk 'length > 69' | wc -l) == 0)) &&
   says '^training on 81 rows .* validating on 9$' && ! says 'audit.every-steps'
-verdict $? 'a terminal gets a bar that fits it, and the start says only what differs from the defaults'
+verdict $? \
+  'a terminal gets a bar that fits it, and the start says only what differs from the defaults'
 
 run ranks 2 "$LOCKSTEP" resume run
 ((status == 0)) && says 'resuming from run/checkpoints/step-00000004.h5' && says '^done: 2 epoch'
 verdict $? 'resume needs only the folder of the run'
-refused 'resume of another folder is an error that says so' 'flowers: is not the folder of a run' resume flowers
+refused 'resume of another folder is an error that says so' \
+  'flowers: is not the folder of a run' resume flowers
 
 run "$LOCKSTEP" eval run
-((status == 0)) && says '^evaluating run/checkpoints/best.h5 on packed/val$' && says '^9 rows: loss' &&
-  run "$LOCKSTEP" info run && says '^checkpoints: .* best.h5$' && says '^configuration: .*batch = 16'
+((status == 0)) && says '^evaluating run/checkpoints/best.h5 on packed/val$' &&
+  says '^9 rows: loss' &&
+  run "$LOCKSTEP" info run && says '^checkpoints: .* best.h5$' &&
+  says '^configuration: .*batch = 16'
 verdict $? "eval of a run takes its best checkpoint and its validation set"

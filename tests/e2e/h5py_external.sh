@@ -32,7 +32,8 @@ write("doubles.h5", smooth.astype(">f8"))
 write("halves.h5", smooth.astype("f2"), chunks=(7, 16, 16, 3))
 for part in range(3):
     with h5py.File(f"part{part}.hdf5", "w") as f:
-        f["images"], f["labels"] = smooth[part * 32 : part * 32 + 32], labels[part * 32 : part * 32 + 32]
+        rows = slice(part * 32, part * 32 + 32)
+        f["images"], f["labels"] = smooth[rows], labels[rows]
 with h5py.File("virtual.h5", "w") as f:
     layout = h5py.VirtualLayout(smooth.shape, np.uint8)
     for part in range(3):
@@ -63,7 +64,8 @@ like_plain() {  # like_plain DATA
 }
 
 law 'a file of uint8 images and labels is trained on' train plain.h5 run-plainh5
-for data in gzip.h5 rows.h5 lzf.h5 planes.h5 floats.h5 doubles.h5 halves.h5 virtual.h5 'part*.hdf5'; do
+for data in gzip.h5 rows.h5 lzf.h5 planes.h5 floats.h5 doubles.h5 halves.h5 virtual.h5 \
+    'part*.hdf5'; do
   law "$data gives the same losses" like_plain "$data"
 done
 for data in blosc.h5 zstd.h5; do
@@ -101,7 +103,8 @@ named() {
   ! train split.h5 run-split >said.log 2>&1 && grep -F -- '--data.images' said.log &&
     train split.h5 run-split --data.val split.h5 --data.images x_train --data.labels y_train \
       --data.val-images x_test --data.val-labels y_test | tee said.log &&
-    grep 'validating on 40' said.log && [[ $(losses run-split | head -3) == "$(losses run-plainh5)" ]]
+    grep 'validating on 40' said.log &&
+    [[ $(losses run-split | head -3) == "$(losses run-plainh5)" ]]
 }
 law 'training and validation rows in one file are distinguished by name' named
 evaluated() {
@@ -121,6 +124,7 @@ import h5py
 with h5py.File("lzf.h5", "r+") as f:
     f["images"].id.write_direct_chunk((90, 0, 0, 0), b"\xff" * 50)
 PYTHON
-  ! train lzf.h5 run-damaged >said.log 2>&1 && cat said.log && grep -F 'lzf.h5: row 90 to 95 cannot be decoded' said.log
+  ! train lzf.h5 run-damaged >said.log 2>&1 && cat said.log &&
+    grep -F 'lzf.h5: row 90 to 95 cannot be decoded' said.log
 }
 law 'a damaged chunk is an error that names file and rows' damaged

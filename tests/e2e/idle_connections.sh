@@ -39,7 +39,8 @@ library_port=21000  # from here on Open MPI chooses its ports, below those that 
 # takes any interface, also one that a cluster test makes and removes meanwhile.
 begin() {
   mpirun --oversubscribe --bind-to none --mca btl tcp,self --mca btl_tcp_port_min_v4 $library_port \
-    --mca btl_tcp_port_range_v4 500 --mca btl_tcp_if_include lo -np 2 bash -c "ulimit $2 && exec \"\$@\"" - \
+    --mca btl_tcp_port_range_v4 500 --mca btl_tcp_if_include lo -np 2 bash \
+    -c "ulimit $2 && exec \"\$@\"" - \
     "${train[@]}" --out "$1" "${@:3}" >"$1.log" 2>&1 &
   mpirun=$!
   first_step "$1.log"
@@ -50,7 +51,8 @@ begin() {
 ports() {
   local inode address
   for inode in $(ls -l "/proc/$1/fd" | grep -o 'socket:\[[0-9]*' | grep -o '[0-9]*$'); do
-    address=$(awk -v inode="$inode" '$4 == "0A" && $10 == inode { print $2 }' "/proc/$1/net/tcp" "/proc/$1/net/tcp6")
+    address=$(awk -v inode="$inode" '$4 == "0A" && $10 == inode { print $2 }' "/proc/$1/net/tcp" \
+      "/proc/$1/net/tcp6")
     [[ ! $address ]] || echo $((16#${address##*:}))
   done
 }
@@ -117,13 +119,15 @@ told() {
   until_it 600 grep -q 'file descriptors are open' told.log
   said=$(tr -d '\0' <told.log)
   says "rank [01] on .*: 2[0-9][0-9] of 256 file descriptors are open, [0-9]+ of them connections to port $other, which is not lockstep's \(Open MPI's\?\)"
-  verdict $? "when the connections to Open MPI's port take all descriptors, a warning names the port"
+  verdict $? \
+    "when the connections to Open MPI's port take all descriptors, a warning names the port"
   grep -o 'warning: .*file descriptors are open.*' <<<"$said"
   kill $strangers
   stops told
   verdict $? 'when they are gone, the training continues, and stops with a checkpoint'
 }
 more=()
-# at_open_mpi shows, too, that the soft limit is raised; told depends on the moment Open MPI stops accepting.
+# at_open_mpi shows, too, that the soft limit is raised; told depends on the moment Open MPI stops
+# accepting.
 nightly && more=(soft_limit told)
 at_once 2 "${more[@]}" hard_limit at_open_mpi

@@ -37,10 +37,12 @@ good() {  # good LINE...: the script's lines after the directives
     '#SBATCH --mem=0 --time=12:00:00 --signal=B:USR1@120' "trap 'kill -USR1 \$step' USR1" "$@"
 }
 good 'srun --mpi=pmix --kill-on-bad-exit=1 -c8 build/lockstep train --model resnet51 --epoch 90 --batch-size 256 \' \
-  '  --data-train x --optim.Lr 0.1 --epochs many --share-gpu &' 'step=$!' 'wait $step' 'exit $?' >typing.sbatch
+  '  --data-train x --optim.Lr 0.1 --epochs many --share-gpu &' 'step=$!' 'wait $step' \
+  'exit $?' >typing.sbatch
 run "$LOCKSTEP" lint typing.sbatch
 ((status == 2)) && says '^typing.sbatch: 6 error' && says ':5: error: .*resnet51.*resnet50' &&
-  says "error: .*'epoch'.*epochs" && says "error: .*'batch-size'" && says "error: .*'data-train'.*data.train" &&
+  says "error: .*'epoch'.*epochs" && says "error: .*'batch-size'" &&
+  says "error: .*'data-train'.*data.train" &&
   says "error: .*'optim.Lr'.*optim.lr" && says "error: .*'many'"
 verdict $? "lint checks lockstep's options, values and models against its own keys"
 
@@ -51,10 +53,13 @@ run "$LOCKSTEP" lint loop.sbatch
 verdict $? 'lint finds a start in a function, through a variable, in a loop'
 
 good 'srun --mpi=pmix --kill-on-bad-exit=1 -c8 build/lockstep train --config x.toml --out runs/one || true' \
-  'scontrol requeue $SLURM_JOB_ID' 'cat >x.toml <<END' '[optim]' 'rl = 0.1' 'END' 'cd nowhere' >more.sbatch
+  'scontrol requeue $SLURM_JOB_ID' 'cat >x.toml <<END' '[optim]' 'rl = 0.1' 'END' \
+  'cd nowhere' >more.sbatch
 run "$LOCKSTEP" lint more.sbatch
-((status == 2)) && says ':6: error: .*for ever' && says ':8: error: .*optim.rl' && says ':11: error: .*no folder nowhere'
-verdict $? 'lint finds an endless requeue, a bad key in a here-document, and a folder that is not there'
+((status == 2)) && says ':6: error: .*for ever' && says ':8: error: .*optim.rl' &&
+  says ':11: error: .*no folder nowhere'
+verdict $? \
+  'lint finds an endless requeue, a bad key in a here-document, and a folder that is not there'
 
 cat >most.sbatch <<'SCRIPT'
 #!/bin/bash
@@ -64,14 +69,15 @@ cat >most.sbatch <<'SCRIPT'
 trap 'kill -USR1 $step' USR1
 export CUDA_VISIBLE_DEVICES=0
 rates=(0.1 0.2 0.3)
-srun --mpi=pmix --kill-on-bad-exit=1 -c8 build/lockstep train --threads 9 --optim.lr ${rates[$SLURM_ARRAY_TASK_ID]} \
-  --out runs/$SLURM_ARRAY_TASK_ID &
+srun --mpi=pmix --kill-on-bad-exit=1 -c8 build/lockstep train --threads 9 \
+  --optim.lr ${rates[$SLURM_ARRAY_TASK_ID]} --out runs/$SLURM_ARRAY_TASK_ID &
 step=$!
 wait $step
 exit $?
 SCRIPT
 run "$LOCKSTEP" lint most.sbatch
-((status == 2)) && says '^most.sbatch: 4 error' && says ':4: error: .*no folder nowhere' && says ':4: error: .*rates has 3 values' &&
+((status == 2)) && says '^most.sbatch: 4 error' && says ':4: error: .*no folder nowhere' &&
+  says ':4: error: .*rates has 3 values' &&
   says ':6: error: .*the 4 ranks of a node see 1 GPU' && says ':8: error: --threads 9 on the 8 core'
 verdict $? 'lint finds a missing folder, an array that is too long, a GPU for all ranks, and more threads than cores'
 
@@ -134,8 +140,9 @@ train() {
   done
 }
 for epochs in 10 90; do
-  train --config "runs/$SLURM_ARRAY_TASK_ID.toml" --model resnet50 --data.train data/train --epochs $epochs \
-    --threads 8 --batch=2048 --data.flip --preflight --seed "$seed" --out "runs/$SLURM_ARRAY_TASK_ID" --resume auto
+  train --config "runs/$SLURM_ARRAY_TASK_ID.toml" --model resnet50 --data.train data/train \
+    --epochs $epochs --threads 8 --batch=2048 --data.flip --preflight --seed "$seed" \
+    --out "runs/$SLURM_ARRAY_TASK_ID" --resume auto
   ((status == 0)) || break
 done
 case $status in
@@ -159,7 +166,8 @@ run_of() {  # run_of NAME RANKS HOSTS MS
   for ((i = 0; i < $2; i++)); do echo "{\"rank\": $i, \"host\": \"h$((i % $3))\"}"; done |
     paste -sd, | sed 's/.*/[&]/' >"$1/binding.json"
   for ((i = 1; i <= 20; i++)); do
-    echo "{\"step\":$i,\"epoch\":1,\"loss\":1,\"lr\":1,\"data_ms\":0,\"forward_ms\":$((i < 3 ? 900 : $4 - 5)),"\
+    echo "{\"step\":$i,\"epoch\":1,\"loss\":1,\"lr\":1,\"data_ms\":0,"\
+"\"forward_ms\":$((i < 3 ? 900 : $4 - 5)),"\
 "\"backward_ms\":2,\"exposed_comm_ms\":2,\"update_ms\":1}"
   done >"$1/metrics.jsonl"
 }

@@ -59,11 +59,12 @@ run "$LOCKSTEP" info hung1
 ((status == 0)) && says 'not finished'
 verdict $? 'a run that lost a rank is described as not finished'
 
-# ---- signals --------------------------------------------------------------------------------------
+# ---- signals -------------------------------------------------------------------------------------
 stopped() {  # stopped RUN: it says after which step it stopped, and has that step's checkpoint
   local file
   says "stopped after step [0-9]+ on a signal" && none_left &&
-    file=$(grep -o "$1/checkpoints/step-[0-9]*.h5" <<<"$said") && "$LOCKSTEP" info "$file" >/dev/null
+    file=$(grep -o "$1/checkpoints/step-[0-9]*.h5" <<<"$said") &&
+    "$LOCKSTEP" info "$file" >/dev/null
 }
 
 ranks 2 "${train[@]}" "${short[@]}" --out whole >whole.log 2>&1 || cat whole.log

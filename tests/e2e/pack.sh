@@ -32,7 +32,8 @@ END
 # ---- generated shapes, 1, 2 and 3 ranks ---------------------------------------------------------
 shapes=(--from shapes --train-rows 2000 --val-rows 300 --rows-per-shard 300 --seed 5)
 pack "${shapes[@]}" --out one
-((status == 0)) && says 'packed 2300 images of 10 classes' && says 'one/train: 2000 rows in 7 shards' &&
+((status == 0)) && says 'packed 2300 images of 10 classes' &&
+  says 'one/train: 2000 rows in 7 shards' &&
   [[ -e one/val/val-00000-of-00001.h5 && ! -e one/.partial ]]
 verdict $? 'pack says what it wrote, and where'
 for n in 2 3; do
@@ -49,7 +50,7 @@ pack_on 2 --from shapes --train-rows 50 --val-rows 0 --held-out 0 --out one --fo
 ((status == 0)) && [[ $(find one -type f) == one/train/train-00000-of-00001.h5 ]]
 verdict $? 'pack --force replaces the whole data set'
 
-# ---- class folders --------------------------------------------------------------------------------
+# ---- class folders -------------------------------------------------------------------------------
 for name in cat dog; do
   mkdir -p "images/$name"
   for i in $(seq 20); do jpeg >"images/$name/$i.JPG"; done
@@ -91,10 +92,12 @@ refuses 'to start without a source' 'name the folder of images'
 refuses 'an unknown kind' 'mnist' images --from mnist
 refuses 'a folder together with generated shapes' 'what is images for' images --from shapes
 refuses 'a size with junk' '--resize 12y' images --resize 12y
-refuses 'a number of shapes together with a folder' '--train-rows and --val-rows' images --train-rows 5
-refuses 'to hold out rows of a source that has its own test split' 'has its own' --from shapes --held-out 0.5
+refuses 'a number of shapes together with a folder' '--train-rows and --val-rows' images \
+  --train-rows 5
+refuses 'to hold out rows of a source that has its own test split' 'has its own' --from shapes \
+  --held-out 0.5
 
-# ---- IDX ---------------------------------------------------------------------------------------------
+# ---- IDX -----------------------------------------------------------------------------------------
 mkdir idx
 { printf '\0\0\010\003\0\0\0\012\0\0\0\002\0\0\0\003' && head -c 60 "$LOCKSTEP"; } \
   >idx/train-images-idx3-ubyte
@@ -110,7 +113,7 @@ rm -rf out
 truncate -s -5 idx/train-images-idx3-ubyte
 refuses 'a truncated IDX file' 'expected 60 bytes after the header, found 55' idx
 
-# ---- the CIFAR-10 JPEGs --------------------------------------------------------------------------------
+# ---- the CIFAR-10 JPEGs --------------------------------------------------------------------------
 archive=$repo/../shared/cifar10/cifar10-jpeg.tar.gz
 if [[ ! -e $archive ]]; then
   echo 'SKIP pack takes real JPEGs: ../shared/cifar10 is not there'

@@ -19,7 +19,7 @@ until_notes() {
   done
 }
 
-# ---- one rank, killed twice -----------------------------------------------------------------------
+# ---- one rank, killed twice ----------------------------------------------------------------------
 for n in 2 9; do
   "$LOCKSTEP" "${shapes[@]}" --out out >log 2>&1 &
   job=$!
@@ -42,7 +42,7 @@ said=$(join <(cut -d' ' -f1,2 before | sort) <(sort after) | awk '$2 != $3'; wc 
 verdict $? 'finished shards are not written again'
 rm -rf out
 
-# ---- several ranks; another number of ranks resumes ---------------------------------------------------
+# ---- several ranks; another number of ranks resumes ----------------------------------------------
 ranks 3 "$LOCKSTEP" "${shapes[@]}" --out out >log 2>&1 &
 job=$!
 until_notes 3
@@ -57,7 +57,7 @@ run ranks 2 "$LOCKSTEP" "${shapes[@]}" --out out
 verdict $? 'two ranks resume what three began, with the same bytes'
 rm -rf out
 
-# ---- another command, another source ------------------------------------------------------------------
+# ---- another command, another source -------------------------------------------------------------
 interrupt() {
   "$LOCKSTEP" "$@" --out out >log 2>&1 &
   job=$!
@@ -66,7 +66,8 @@ interrupt() {
 }
 interrupt "${shapes[@]}"
 run "$LOCKSTEP" "${shapes[@]}" --resize 16 --out out
-((status == 2)) && says 'had "resize = 0x0" where this one has "resize = 16x16"' && (($(notes out) >= 2))
+((status == 2)) && says 'had "resize = 0x0" where this one has "resize = 16x16"' &&
+  (($(notes out) >= 2))
 verdict $? 'resuming with another command is an error that says what differs'
 run "$LOCKSTEP" "${shapes[@]}" --resize 16 --out out --force
 ((status == 0)) && ! says 'resuming' && "$LOCKSTEP" info out/train | grep -q '16 x 16'
@@ -105,7 +106,8 @@ verdict $? 'when the image is repaired, the same command resumes, with the same 
 rm -rf out
 
 for i in $(seq 1600); do ln image.jpg images/cat/more$i.jpg; done
-many=(pack images --held-out 0 --rows-per-shard 2)  # enough shards that it does not end before it is killed
+# enough shards that it does not end before it is killed
+many=(pack images --held-out 0 --rows-per-shard 2)
 interrupt "${many[@]}"
 cp image.jpg images/cat/new.jpg
 run "$LOCKSTEP" "${many[@]}" --out out

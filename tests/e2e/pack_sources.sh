@@ -15,7 +15,8 @@ refuses() {
   rm -rf out
 }
 
-"$LOCKSTEP" pack --from shapes --train-rows 60 --val-rows 0 --held-out 0 --jpeg --out shapes >/dev/null
+"$LOCKSTEP" pack --from shapes --train-rows 60 --val-rows 0 --held-out 0 \
+  --jpeg --out shapes >/dev/null
 cat >unpack.py <<'PYTHON'
 import glob, os, sys, h5py
 n = 0
@@ -41,7 +42,7 @@ run "$LOCKSTEP" pack images --jpeg --rows-per-shard 10 --out folder
 verdict $? 'a folder of JPEGs is packed'
 want=$(digest folder)
 
-# ---- tars of class folders -------------------------------------------------------------------------
+# ---- tars of class folders -----------------------------------------------------------------------
 tar cf images.tar --sort=name images
 tar czf images.tar.gz --sort=name --format=pax images
 for source in images.tar images.tar.gz; do
@@ -62,17 +63,18 @@ else
   echo 'SKIP a tar compressed by zstd gives the same: no zstd'
 fi
 
-# ---- lists -------------------------------------------------------------------------------------------
+# ---- lists ---------------------------------------------------------------------------------------
 (cd images && find train -name '*.jpg' | sort | sed -E 's,.*/(c[0-9]+)/.*,& \1,') >train.txt
 (cd images && find val -name '*.jpg' | sort | sed -E 's,.*/(c[0-9]+)/.*,& \1,') >val.txt
 for n in 1 2 4; do
-  run ranks $n "$LOCKSTEP" pack train.txt --val val.txt --root images --jpeg --rows-per-shard 10 --out out
+  run ranks $n "$LOCKSTEP" pack train.txt --val val.txt --root images --jpeg --rows-per-shard 10 \
+    --out out
   ((status == 0)) && [[ $(digest out) == "$want" ]]
   verdict $? "$n rank(s) pack two lists to the same shards as the folder"
   rm -rf out
 done
 
-# ---- WebDataset ----------------------------------------------------------------------------------------
+# ---- WebDataset ----------------------------------------------------------------------------------
 mkdir web
 i=0
 for file in $(cd images && find train -name '*.jpg' | sort); do
@@ -81,7 +83,8 @@ for file in $(cd images && find train -name '*.jpg' | sort); do
   echo "${class%%/*}" >web/$(printf %06d $i).cls
   ((++i))
 done
-(cd web && ls | head -60 | tar cf ../web-00.tar -T - && ls | tail -n +61 | tar czf ../web-01.tar -T -)
+(cd web && ls | head -60 | tar cf ../web-00.tar -T - &&
+  ls | tail -n +61 | tar czf ../web-01.tar -T -)
 seq 10 19 | sed 's/^/class /' >names.txt
 pack 'web-{00..01}.tar' --held-out 0 --class-names names.txt
 ((status == 0)) && says "packed 48 images of 10 classes" &&
@@ -89,7 +92,7 @@ pack 'web-{00..01}.tar' --held-out 0 --class-names names.txt
 verdict $? 'WebDataset tars are given by a pattern, with numbers as labels and a list of names'
 rm -rf out
 
-# ---- errors ------------------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------
 head -c 20000 images.tar >cut.tar
 refuses 'a truncated tar, and names member and byte' \
   'cut.tar: at byte [0-9]+: .*(cut off|ends [0-9]+ bytes after)' cut.tar
@@ -105,7 +108,8 @@ refuses 'several folders' 'only tars may be more than one' images images.tar.gz
 printf 'train/a.jpg 0\ntrain/b.jpg\n' >bad.txt
 refuses 'a list with a malformed line' 'bad.txt, line 2: expected a path and a label' bad.txt
 echo 'gone.jpg 0' >gone.txt
-refuses 'a list with a missing file, and names it' 'images/gone.jpg: No such file' gone.txt --root images
+refuses 'a list with a missing file, and names it' 'images/gone.jpg: No such file' gone.txt \
+  --root images
 run ranks 2 "$LOCKSTEP" pack images.tar cut.tar --jpeg --out out
 ((status == 2)) && says 'cut.tar: at byte' && [[ ! -e out ]]
 verdict $? 'a tar that one of two ranks finds damaged ends both, and no data set is left'

@@ -22,7 +22,10 @@ same plain staged && says 'each node copies .* to .*/stage' &&
 verdict $? 'staged rows give the same losses'
 train validated --data.val small/val --data.stage "$PWD/stage-both"
 train unstaged --data.val small/val
-((status == 0)) && [[ -n $(grep -o '"val_loss":[^,]*' validated/metrics.jsonl) && $(grep -o '"val_loss":[^,]*' validated/metrics.jsonl) == "$(grep -o '"val_loss":[^,]*' unstaged/metrics.jsonl)" && $(ls stage-both/lockstep-stage-*/*.h5 | wc -l) == 4 ]]
+((status == 0)) && [[ -n $(grep -o '"val_loss":[^,]*' validated/metrics.jsonl) &&
+  $(grep -o '"val_loss":[^,]*' validated/metrics.jsonl) == \
+    "$(grep -o '"val_loss":[^,]*' unstaged/metrics.jsonl)" &&
+    $(ls stage-both/lockstep-stage-*/*.h5 | wc -l) == 4 ]]
 verdict $? 'the validation set is also staged, and gives the same losses'
 train staged-again --data.stage "$PWD/stage" --data.read mmap
 same plain staged-again && says 'each node copies .* \(([0-9.]+ .?B) are there already\)' &&
@@ -37,11 +40,13 @@ for order in block node; do
   verdict $? "$order: training uses another order"
   train $order-cut $how --stop-after 20
   [[ $status == 3 ]] && train $order-cut $how --resume auto
-  same $order $order-cut && [[ $(tensors $order/checkpoints/step-00000030.h5) == "$(tensors $order-cut/checkpoints/step-00000030.h5)" ]]
+  same $order $order-cut && [[ $(tensors $order/checkpoints/step-00000030.h5) == \
+    "$(tensors $order-cut/checkpoints/step-00000030.h5)" ]]
   verdict $? "$order: a run that was stopped in the middle of an epoch ends with the same bits"
 done
 
-run "$LOCKSTEP" train --model resnet20 --data.train small/train --data.stage /proc/none --out refused
+run "$LOCKSTEP" train --model resnet20 --data.train small/train --data.stage /proc/none \
+  --out refused
 [[ $status == 2 && ! -e refused ]] && says 'data.stage: /proc/none'
 verdict $? 'a folder that cannot be created is an error that names it'
 run "$LOCKSTEP" train --data.train small/train --data.shuffle blocks --out refused

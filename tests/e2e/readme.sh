@@ -94,11 +94,13 @@ known() {  # known NAME OPTION...: lockstep has this command with these options
   help=$("$LOCKSTEP" $1 --help 2>&1)
   [[ $help == *"Usage: lockstep $1"* ]] || missing "lockstep $1: no such command"
   for option in "${@:2}"; do
-    grep -Eq -- "(^|[ ,])${option%%=*}([ ,=]|$)" <<<"$help" || missing "lockstep $1 knows no $option"
+    grep -Eq -- "(^|[ ,])${option%%=*}([ ,=]|$)" <<<"$help" ||
+      missing "lockstep $1 knows no $option"
   done
 }
 said=''
-mapfile -t all < <(cd "$repo" && find README.md jobs data/*.md src tests -name '*.md' ! -name RESULTS.md)
+mapfile -t all < \
+  <(cd "$repo" && find README.md jobs data/*.md src tests -name '*.md' ! -name RESULTS.md)
 for page in "${all[@]}"; do
   for target in $(grep -oE '`make [a-z0-9-]+' "$repo/$page" | cut -d' ' -f2 | sort -u); do
     grep -q "^$target:" "$repo/Makefile" || missing "make $target: no such target"
@@ -108,7 +110,8 @@ for page in "${all[@]}"; do
     words=(${BASH_REMATCH[2]})
     [[ ${BASH_REMATCH[1]} == lockstep ]] || words=(train "${words[@]}")
     [[ ${words[0]} != bench ]] || words=("bench ${words[1]}" "${words[@]:2}")
-    [[ "${words[*]:0:2}" != scaling\ @(plan|run|fit|predict|report) ]] || words=("scaling ${words[1]}" "${words[@]:2}")
+    [[ "${words[*]:0:2}" != scaling\ @(plan|run|fit|predict|report) ]] ||
+      words=("scaling ${words[1]}" "${words[@]:2}")
     mapfile -t options < <(printf '%s\n' "${words[@]:1}" | grep -E '^--')
     known "${words[0]}" "${options[@]}"
   done < <(pages commands "$repo/$page")

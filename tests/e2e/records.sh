@@ -27,14 +27,18 @@ ended() {
 
 run "${train[@]}" --out finished --epochs 2
 ((status == 0)) && ended finished finished '^$' &&
-  record finished start 'all[0] is r and r["ranks"] == 1 and r["rows"] == 250 and r["validation_rows"] == 53
-    and len(r["run_id"]) == 16 and len(r["build"]) == 16 and "--out finished" in r["command"] and len(r["hosts"]) == 1
+  record finished start \
+    'all[0] is r and r["ranks"] == 1 and r["rows"] == 250 and r["validation_rows"] == 53
+    and len(r["run_id"]) == 16 and len(r["build"]) == 16
+    and "--out finished" in r["command"] and len(r["hosts"]) == 1
     and r["devices"][0].startswith("cpu") and r["data"] == "small/train" and r["from_step"] == 0' &&
   record finished end 'r["steps"] == 10 and r["epochs"] == 2 and r["seconds"] > 0'
 verdict $? 'a run begins with a line that says what it is, and ends with one that says how it ended'
 
-record finished step 'r["samples"] == 500 and r["rows"] == 50 and 0 <= r["top1"] <= 1 and r["memory_bytes"] > 1e6
-    and abs(r["images_per_s"] * sum(v for k, v in r.items() if k.endswith("_ms") and k != "time_ms") - 5e4) < 50' &&
+record finished step \
+  'r["samples"] == 500 and r["rows"] == 50 and 0 <= r["top1"] <= 1 and r["memory_bytes"] > 1e6
+    and abs(r["images_per_s"]
+            * sum(v for k, v in r.items() if k.endswith("_ms") and k != "time_ms") - 5e4) < 50' &&
   record finished step 'all[1]["step"] == 1 and all[1]["samples"] == 50'
 verdict $? 'each step has its share of right answers, rows seen, speed by the clock, and memory'
 
@@ -43,7 +47,8 @@ wall() {
   rm -rf timed
   run "${any[@]}" --out timed --epochs 1 --batch 10
   record timed step 'abs(r["time_ms"] - [s for s in all if s.get("step") == 5][0]["time_ms"]
-    - sum(s[k] for s in all if s.get("step", 0) > 5 for k in s if k.endswith("_ms") and k != "time_ms")) < 4'
+    - sum(s[k] for s in all if s.get("step", 0) > 5 for k in s
+          if k.endswith("_ms") and k != "time_ms")) < 4'
 }
 thrice wall
 verdict $? 'the parts of steps add up to the time by the clock'
@@ -52,37 +57,46 @@ run "${train[@]}" --out stopped --epochs 2 --stop-after 3
 ((status == 3)) && ended stopped stopped '^stop-after$' && [[ ! -e stopped/summary.json ]] &&
   run "$LOCKSTEP" info stopped && says 'not finished, 3 steps' &&
   says '^the newest start was stopped after step 3: stop-after$' &&
-  id=$(grep -o '"run_id":"[^"]*"' stopped/metrics.jsonl) && run "${train[@]}" --out stopped --epochs 2 --resume auto &&
-  ((status == 0)) && ended stopped finished '' && [[ $(grep -o '"run_id":"[^"]*"' stopped/metrics.jsonl | sort -u) == "$id" ]] &&
+  id=$(grep -o '"run_id":"[^"]*"' stopped/metrics.jsonl) &&
+  run "${train[@]}" --out stopped --epochs 2 --resume auto &&
+  ((status == 0)) && ended stopped finished '' &&
+  [[ $(grep -o '"run_id":"[^"]*"' stopped/metrics.jsonl | sort -u) == "$id" ]] &&
   record stopped start 'r["from_step"] == 3 and r["resumed_from"].endswith("step-00000003.h5")
-    and [one["kind"] for one in all].count("start") == 2 and [one["kind"] for one in all].count("end") == 2' &&
+    and [one["kind"] for one in all].count("start") == 2
+    and [one["kind"] for one in all].count("end") == 2' &&
   cmp <(without_times stopped) <(without_times finished)
 verdict $? 'a resume keeps the lines of earlier starts and ends, and the id of the run'
 
-mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --epochs 2000 --out signal >signal.log 2>&1 &
+mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --epochs 2000 \
+  --out signal >signal.log 2>&1 &
 mpirun=$!
 first_step signal.log
 kill -USR1 $mpirun
 finish signal
-((status == 3)) && ended signal stopped '^a signal$' && record signal ranks 'len(r["data"]["ranks"]) == 2
+((status == 3)) && ended signal stopped '^a signal$' &&
+  record signal ranks 'len(r["data"]["ranks"]) == 2
     and r["forward"]["min_ms"] <= r["forward"]["median_ms"] <= r["forward"]["max_ms"]
     and r["forward"]["ranks"][r["forward"]["slowest"]] == r["forward"]["max_ms"] and r["steps"] > 0'
 verdict $? 'a run that a signal stops says so, and has the times of every rank'
 
 run "${any[@]}" --batch 50 --out diverged --epochs 20 --optim.lr 1e6 --checkpoint.every-epochs 0
 ((status == 2)) && ended diverged diverged 'loss is (not a number|infinite) (at|after) step' &&
-  grep -q '"status": "diverged"' diverged/summary.json && grep -q '"command": ' diverged/summary.json &&
-  run "$LOCKSTEP" info diverged && says 'not finished' && says '^the newest start diverged after step [0-9]+: .*loss is'
+  grep -q '"status": "diverged"' diverged/summary.json &&
+  grep -q '"command": ' diverged/summary.json &&
+  run "$LOCKSTEP" info diverged && says 'not finished' &&
+  says '^the newest start diverged after step [0-9]+: .*loss is'
 verdict $? 'a run that diverges leaves an end with the reason, and a summary'
 run "${train[@]}" --out diverged --epochs 1 --resume auto
-((status == 0)) && ended diverged finished '' && grep -q '"status": "finished"' diverged/summary.json
+((status == 0)) && ended diverged finished '' &&
+  grep -q '"status": "finished"' diverged/summary.json
 verdict $? 'a summary of a run that diverged does not count as finished'
 
 mkdir full
 law='a run that fails leaves an end with the reason'
 if mount -t tmpfs -o size=3m tmpfs full 2>/dev/null; then
   run "${any[@]}" --out full/run --epochs 9 --batch 20
-  ((status == 2)) && says 'full/run/checkpoints/.*No space left' && (($(grep -c 'No space' <<<"$said") == 1)) &&
+  ((status == 2)) && says 'full/run/checkpoints/.*No space left' &&
+    (($(grep -c 'No space' <<<"$said") == 1)) &&
     { ! grep -q '"kind":"end"' full/run/metrics.jsonl || ended full/run failed 'No space left'; }
   verdict $? 'a full disk is named once, with or without room for the end'
   umount full
@@ -102,7 +116,8 @@ for name in __import__("glob").glob("broken/small/train/*.h5"):
             f.write(bytes([byte[0] ^ 255]))
 PY
 run "$LOCKSTEP" train --data.train broken/small/train --batch 50 --threads 1 --epochs 1 --out failed
-((status == 2)) && says 'row [0-9]+' && ended failed failed 'row [0-9]+' && grep -q '"status": "failed"' failed/summary.json
+((status == 2)) && says 'row [0-9]+' && ended failed failed 'row [0-9]+' &&
+  grep -q '"status": "failed"' failed/summary.json
 verdict $? "$law"
 
 mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --epochs 2000 --out lost >lost.log 2>&1 &
@@ -114,7 +129,7 @@ finish lost
 ((status != 0)) && ended lost failed 'lost|rank 1' && record lost end 'r["steps"] > 0'
 verdict $? 'a run that loses a rank leaves an end'
 
-# ---- files of an older program ----------------------------------------------------------------------
+# ---- files of an older program -------------------------------------------------------------------
 cp -r "$fixtures/old-run" old
 run "$LOCKSTEP" info old
 ((status == 0)) && says '^run old: finished, 6 steps$' && says '^  epoch 2: loss 2.4343, top-1 20.08 %; validation loss 2.4204, top-1 3.77 %$' &&

@@ -39,10 +39,13 @@ run "${train[@]}" --epochs 3 --out other --resume r/checkpoints/best.h5
 ((status == 2)) && says 'best.h5: a rehearsal wrote it .*only a run of the same kind can resume'
 verdict $? 'no training resumes from a rehearsal'
 
-run "$LOCKSTEP" bench train --batch 8 --image 8 --classes 8 --steps 1 --warm-up 1 --threads 1 --layers \
+run "$LOCKSTEP" bench train --batch 8 --image 8 --classes 8 --steps 1 --warm-up 1 --threads 1 \
+  --layers \
   --json tape.json
-((status == 0)) && run "$LOCKSTEP" bench train --batch 8 --image 8 --classes 8 --steps 3 --warm-up 1 \
-  --backend clock --clock.profile tape.json --json again.json && ((status == 0)) && python3 - <<'END'
+((status == 0)) && run "$LOCKSTEP" bench train --batch 8 --image 8 --classes 8 --steps 3 \
+  --warm-up 1 \
+  --backend clock --clock.profile tape.json --json again.json && ((status == 0)) &&
+  python3 - <<'END'
 import json
 tape, again = json.load(open("tape.json")), json.load(open("again.json"))
 sum_ms = sum(step["ms"] for step in tape["tape"])
@@ -62,6 +65,7 @@ refused 'either by clock.row-ms and clock.step-ms or by clock.profile' 'a rehear
   "${clock[@]}" --clock.profile tape.json
 refused 'clock.row-ms = 1 would have no effect: backend is' 'a training has no pace' \
   --backend cpu --clock.row-ms 1
-refused 'tape.json: its tape is of resnet20 and does not fit resnet32' 'a tape fits its network only' \
+refused 'tape.json: its tape is of resnet20 and does not fit resnet32' \
+  'a tape fits its network only' \
   --backend clock --clock.profile tape.json --model resnet32
 refused 'nothing.json: ' 'a missing profile is named' --backend clock --clock.profile nothing.json

@@ -1,11 +1,12 @@
 #!/bin/bash
-# A rehearsal of 64 ranks on this machine, as on a login node: it starts, reads data, sums, and makes
-# 100 steps within a minute, in little memory.
+# A rehearsal of 64 ranks on this machine, as on a login node: it starts, reads data, sums, and
+# makes 100 steps within a minute, in little memory.
 # nightly
 # computes
 # apart: crowd
 source "$(dirname "$0")/../support/e2e.bash"
-"$LOCKSTEP" pack --from shapes --out small --train-rows 12800 --val-rows 64 --resize 8 >pack.log 2>&1
+"$LOCKSTEP" pack --from shapes --out small --train-rows 12800 --val-rows 64 \
+  --resize 8 >pack.log 2>&1
 
 rehearse() {
   local began=$SECONDS

@@ -34,8 +34,10 @@ for form in raw jpeg; do
   options=(--rows-per-shard 40)
   [[ $form == raw ]] || options+=(--jpeg)
   repack $form "${options[@]}" --out $form-again
-  ((status == 0)) && says 'again/train: 230 rows in 6 shards' && says 'again/val: 60 rows in 2 shards' &&
-    [[ $(rows $form/train) == "$(rows $form-again/train)" && $(rows $form/val) == "$(rows $form-again/val)" ]]
+  ((status == 0)) && says 'again/train: 230 rows in 6 shards' &&
+    says 'again/val: 60 rows in 2 shards' &&
+    [[ $(rows $form/train) == "$(rows $form-again/train)" &&
+    $(rows $form/val) == "$(rows $form-again/val)" ]]
   verdict $? "repacking $form to $form in smaller shards keeps the rows and their order"
   run ranks 3 "$LOCKSTEP" pack --repack $form "${options[@]}" --out of3
   ((status == 0)) && [[ $(digest of3) == "$(digest $form-again)" ]]

@@ -4,7 +4,8 @@
 # also in the middle of an epoch, with batches prefetched.
 # computes
 source "$(dirname "$0")/../support/e2e.bash"
-"$LOCKSTEP" pack --from shapes --out shapes --train-rows 250 --val-rows 50 >pack.log 2>&1 || cat pack.log
+"$LOCKSTEP" pack --from shapes --out shapes --train-rows 250 --val-rows 50 >pack.log 2>&1 ||
+  cat pack.log
 
 # Ten full steps an epoch and an uneven eleventh of 10 rows.
 any=("$LOCKSTEP" train --data.train shapes/train --data.val shapes/val
@@ -21,7 +22,8 @@ run ranks 2 "${train[@]}" --out whole
 tensors "$(step_file whole 22)" >whole.tensors
 without_times whole >whole.metrics
 ((status == 0)) && (($(grep -c crc32c whole.tensors) == 156)) && (($(wc -l <whole.metrics) == 24))
-verdict $? 'a run of 22 steps and 2 epochs has all of them in its metrics, and leaves its checkpoints'
+verdict $? \
+  'a run of 22 steps and 2 epochs has all of them in its metrics, and leaves its checkpoints'
 
 run ranks 2 "${train[@]}" --out stopped --stop-after 7
 ((status == 3)) && ! says 'non-zero|aborted'
@@ -45,7 +47,8 @@ verdict $? 'checkpoints by time come after the same step on all ranks, and a res
 # begin RUN STEP: starts a training and waits for the checkpoint of this step; all checkpoints are
 # kept. Sets `mpirun`, the launcher's process, and `pids`, the ranks' processes.
 begin() {
-  mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --checkpoint.keep 20 --out "$1" >"$1.log" 2>&1 &
+  mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --checkpoint.keep 20 \
+    --out "$1" >"$1.log" 2>&1 &
   mpirun=$!
   until_it 900 test -e "$(step_file "$1" "$2")"
   rank_pids $mpirun
@@ -64,7 +67,8 @@ begin terminated 3
 kill -TERM "${pids[1]}"
 finish terminated
 ((status == 3)) && resumed terminated
-verdict $? 'a run in which one rank got SIGTERM ends with status 3, and when resumed with the same bits'
+verdict $? \
+  'a run in which one rank got SIGTERM ends with status 3, and when resumed with the same bits'
 
 begin killed 6
 kill -KILL "${pids[@]}"
@@ -72,7 +76,8 @@ finish killed
 newest=$(ls killed/checkpoints/step-*.h5 | tail -n 1)  # not a file that was being written
 truncate -s 5000 "$newest"
 resumed killed && says "$newest: this checkpoint is torn"
-verdict $? 'a killed run with a torn newest checkpoint names it, and when resumed ends with the same bits'
+verdict $? \
+  'a killed run with a torn newest checkpoint names it, and when resumed ends with the same bits'
 
 # The checkpoint of an epoch's last step is written before the validation.
 begin validating 11
@@ -84,14 +89,16 @@ verdict $? 'a run killed during a validation, or just before or after it, ends w
 # A run that resumes from an earlier checkpoint: best.h5 is the best up to that step; before the
 # first validation there is none.
 best_epoch() { "$LOCKSTEP" info --json "$1" | grep -A 3 '"best": {' | grep -o '"epoch": [0-9]*'; }
-best_is_of() { [[ -n $(best_epoch back/checkpoints/best.h5) && $(best_epoch back/checkpoints/best.h5) == "$(best_epoch "$(step_file back "$1")")" ]]; }
+best_is_of() { [[ -n $(best_epoch back/checkpoints/best.h5) &&
+  $(best_epoch back/checkpoints/best.h5) == "$(best_epoch "$(step_file back "$1")")" ]]; }
 back() {  # back STEP: resumes from this step in the same directory, for one step
   run ranks 2 "${train[@]}" --out back --checkpoint.keep 20 --stop-after $(($1 + 1)) \
     --resume "$(step_file back "$1")"
   ((status == 3))
 }
 run ranks 2 "${train[@]}" --out back --checkpoint.keep 20
-((status == 0)) && best_is_of 22 && back 15 && best_is_of 15 && back 9 && [[ ! -e back/checkpoints/best.h5 ]]
+((status == 0)) && best_is_of 22 && back 15 && best_is_of 15 && back 9 &&
+  [[ ! -e back/checkpoints/best.h5 ]]
 verdict $? 'a run that goes back to an earlier checkpoint has the best of the steps up to there'
 
 # Killed after its best checkpoint was written and before any other, a run starts again without it.
@@ -114,9 +121,11 @@ run "${one[@]}" --epochs 2 --resume auto --stop-after 12
 verdict $? 'a finished run that is resumed does not count as finished until its new end'
 
 run ranks 2 "${train[@]}" --out whole
-((status != 0)) && says 'already holds a run' && tensors "$(step_file whole 22)" | cmp - whole.tensors
+((status != 0)) && says 'already holds a run' &&
+  tensors "$(step_file whole 22)" | cmp - whole.tensors
 verdict $? 'an existing run is not overwritten'
 
 run ranks 2 "${train[@]}" --out other --model resnet32 --resume whole/checkpoints/best.h5
 ((status != 0)) && says "best.h5: a checkpoint of another model: .*layer1.3" && [[ ! -e other ]]
-verdict $? "another model's checkpoint is an error that names file and tensor, and nothing is written"
+verdict $? \
+  "another model's checkpoint is an error that names file and tensor, and nothing is written"

@@ -34,7 +34,8 @@ END
 }
 
 law 'a failure is shown with all output before it, and with what its ranks say after it' <<'END'
-it = found("PASS one", "word", "FAIL two", "late word", "PASS three", "unseen", "SKIP four: why", status=1)
+it = found("PASS one", "word", "FAIL two", "late word", "PASS three", "unseen", "SKIP four: why",
+           status=1)
 assert counts(it) == (2, 1, 1), it
 assert it.shown == "FAIL two\nword\nlate word\nSKIP four: why\n", it.shown
 END
@@ -46,7 +47,8 @@ END
 
 law 'a job that ends with an error in a case or after it, or that says nothing, has failed' <<'END'
 it = found("TEST one", "PASS one", "TEST two", "word", status=124)
-assert counts(it) == (1, 1, 0) and "two (part ran out of time in it" in it.shown and "word" in it.shown, it
+assert counts(it) == (1, 1, 0) and "word" in it.shown, it
+assert "two (part ran out of time in it" in it.shown, it
 it = found("PASS one", status=3)
 assert counts(it) == (1, 1, 0) and "part: ended with status 3" in it.shown, it
 it = found()
@@ -59,7 +61,8 @@ assert found("RETRIED a", "RETRIED b", "RETRIED a", "PASS c").retries == {"a": 2
 END
 
 law 'one job computes while others build, at most four wait, and jobs with the same "apart" never overlap' <<'END'
-jobs = [Job(f"c{i}", CLOCK, 9) for i in range(3)] + [Job(f"b{i}", CLOCK, 9, lane="builds") for i in range(4)]
+jobs = [Job(f"c{i}", CLOCK, 9) for i in range(3)]
+jobs += [Job(f"b{i}", CLOCK, 9, lane="builds") for i in range(4)]
 jobs += [Job(f"w{i}", CLOCK, 9, lane="waits", apart="crowd" if i < 2 else "") for i in range(8)]
 ended = run(*jobs)
 assert len(ended) == 15
@@ -93,7 +96,8 @@ good = run(Job("later", CLOCK, 9, after="build"), Job("build", CLOCK, 9, lane="b
 assert [result.job.name for result in good] == ["build", "later"]
 assert times(good[0])[1] <= times(good[1])[0]
 bad = run(Job("later", CLOCK, 9, after="build"), Job("build", ["false"], 9, lane="builds"))
-assert [result.status for result in bad] == [1, 1] and bad[1].said == "FAIL later: was not built\n", bad
+assert [result.status for result in bad] == [1, 1], bad
+assert bad[1].said == "FAIL later: was not built\n", bad
 END
 
 law 'a job that runs out of time is ended, and its folder is removed' <<'END'

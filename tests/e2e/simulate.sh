@@ -1,6 +1,6 @@
 #!/bin/bash
-# lockstep simulate on the machines in jobs/machines, what-ifs, and bad input; bench comm between two
-# ranks, and a simulation from its figures.
+# lockstep simulate on the machines in jobs/machines, what-ifs, and bad input; bench comm between
+# two ranks, and a simulation from its figures.
 # waits
 source "$(dirname "$0")/../support/e2e.bash"
 machines=$(realpath "$support/../../jobs/machines")
@@ -14,7 +14,8 @@ verdict $worst 'every machine is simulated from 1 to 10,000 ranks'
 
 # step_ms OPTION...: of the last line.
 step_ms() {
-  "$LOCKSTEP" simulate --machine "$machines/dgx-a100-hdr.toml" --ranks 64 --json one.json "$@" >/dev/null &&
+  "$LOCKSTEP" simulate --machine "$machines/dgx-a100-hdr.toml" --ranks 64 --json one.json \
+    "$@" >/dev/null &&
     python3 -c 'import json; print(json.load(open("one.json"))["points"][-1]["step_ms"])'
 }
 usual=$(step_ms) && larger=$(step_ms --model resnet152) && float=$(step_ms --precision fp32) &&
@@ -30,7 +31,8 @@ verdict $? 'the paths inside of an absent node are shown, bound and unbound'
 
 run ranks 2 "$LOCKSTEP" bench comm --from-kb 16 --to-mb 2 --longest-s 0.2 --json comm.json
 ((status == 0)) && says '2 ranks on 1 node' && says 'alpha .*, beta .*/s \(bus' &&
-  python3 - <<'END' && run "$LOCKSTEP" simulate --machine "$machines/cpu-100gbe.toml" --comm comm.json
+  python3 - <<'END' && run "$LOCKSTEP" simulate --machine "$machines/cpu-100gbe.toml" \
+    --comm comm.json
 import json
 verbs = json.load(open("comm.json"))["verbs"]
 for verb in ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "send"):
@@ -52,11 +54,13 @@ a100=(--machine "$machines/dgx-a100-hdr.toml")
 grep -v '^row-ms' "$machines/dgx-a100-hdr.toml" >lacks.toml
 refused 'lacks.toml: lacks .device.row-ms' simulate --machine lacks.toml
 refused 'none.toml' simulate --machine none.toml
-refused 'another network or precision needs its rates, device.memory-gb-per-s and device.fp32-tflops' \
+refused \
+  'another network or precision needs its rates, device.memory-gb-per-s and device.fp32-tflops' \
   simulate --machine "$machines/pcie-8.toml" --model resnet18
 refused '.nonsense. is not known' simulate "${a100[@]}" --model nonsense
 refused 'does not divide among 3 ranks' simulate "${a100[@]}" --batch 64 --ranks 3
-refused 'give one of --batch and --batch-per-rank' simulate "${a100[@]}" --batch 64 --batch-per-rank 8
+refused 'give one of --batch and --batch-per-rank' simulate "${a100[@]}" --batch 64 \
+  --batch-per-rank 8
 refused 'says nothing about others' simulate "${a100[@]}" --comm comm.json --ranks 5
 refused 'lacks.toml is not a JSON object' simulate "${a100[@]}" --comm lacks.toml
 refused 'start two or more' bench comm

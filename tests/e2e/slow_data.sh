@@ -38,16 +38,19 @@ verdict $? 'on a slow disk training says that data is the limit, and by how much
 awk -v ms="$(data_ms slow)" 'BEGIN { exit !(ms > 50 && ms < 5000) }' &&
   grep -Eq '"epoch":4,.*"data_ms":([5-9][0-9]|[1-9][0-9]{2,})' slow/metrics.jsonl
 verdict $? 'the records of a training on a slow disk have the waiting time'
-same() { [[ $(grep -o '"loss":[^,]*' quick/metrics.jsonl) == "$(grep -o '"loss":[^,]*' "$1/metrics.jsonl")" ]]; }
+same() { [[ $(grep -o '"loss":[^,]*' quick/metrics.jsonl) == \
+  "$(grep -o '"loss":[^,]*' "$1/metrics.jsonl")" ]]; }
 same slow
 verdict $? 'a slow disk gives the same losses as a quick one'
 
-run on_disk delay_enter=4000 mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --epochs 4 --out two
+run on_disk delay_enter=4000 mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --epochs 4 \
+  --out two
 ((status == 0)) && says 'data is the limit: over 50 steps rank [01] on'
 verdict $? 'two ranks on a slow disk say that data is the limit, too'
 
 began=$SECONDS
-run on_disk error=EIO:when=200+ timeout 60 mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" \
+run on_disk error=EIO:when=200+ timeout 60 mpirun --oversubscribe --bind-to none -np 2 \
+  "${train[@]}" \
   --epochs 100 --out failing
 ((status == 2 && SECONDS - began < 55)) &&
   says 'error: small/train/train-0000[0-2]-of-00003.h5: row [0-9]+ cannot be read: Input/output error'

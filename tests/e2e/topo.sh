@@ -42,7 +42,8 @@ refused 'half a file is an error that names it' 'half.xml' --hwloc half.xml
 refused 'a file with unknown objects is an error that names it' 'broken.xml' --hwloc broken.xml
 refused 'a missing file is an error that names it' 'no.xml: no such file' --hwloc no.xml
 refused 'a machine without a usable CPU is an error' 'none.xml' --hwloc none.xml
-refused 'junk in place of a list of CPUs is an error that gives an example' "'7-x' is not a list of CPUs such as" \
+refused 'junk in place of a list of CPUs is an error that gives an example' \
+  "'7-x' is not a list of CPUs such as" \
   --hwloc "$machines/smt.xml" --hide-cpus 7-x
 refused 'CPUs that do not exist cannot be hidden' 'CPUs 8-9 cannot be hidden: the machine has 0-7' \
   --hwloc "$machines/smt.xml" --hide-cpus 8-9

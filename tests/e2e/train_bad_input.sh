@@ -3,7 +3,8 @@
 # status 2, and nothing is written.
 # computes
 source "$(dirname "$0")/../support/e2e.bash"
-"$LOCKSTEP" pack --from shapes --out shapes --train-rows 40 --val-rows 20 >pack.log 2>&1 || cat pack.log
+"$LOCKSTEP" pack --from shapes --out shapes --train-rows 40 --val-rows 20 >pack.log 2>&1 ||
+  cat pack.log
 
 # refuses LAW PATTERN RANKS OPTION...: status 2 and this message (an extended regular expression).
 refuses() {
@@ -15,15 +16,18 @@ refuses() {
 }
 data=(--data.train shapes/train)
 
-refuses 'an unknown option is an error that names it' 'optim.learnrate' 1 "${data[@]}" --optim.learnrate 1
-refuses 'a value that is not a number is an error that names the key' "epochs: 'ten'" 1 "${data[@]}" --epochs ten
+refuses 'an unknown option is an error that names it' 'optim.learnrate' 1 "${data[@]}" \
+  --optim.learnrate 1
+refuses 'a value that is not a number is an error that names the key' "epochs: 'ten'" 1 \
+  "${data[@]}" --epochs ten
 refuses 'a missing configuration file is an error that names it' 'none.toml: No such file' 1 \
   --config none.toml
 printf '[data]\ntrain = "shapes/train"\n[optim]\nlearning-rate = 0.1\n' >unknown.toml
 refuses 'an unknown key in a file is an error that gives the line' \
   "unknown.toml, line 4: unknown key 'optim.learning-rate'" 1 --config unknown.toml
 printf 'epochs = 3\nepochs = 4\n' >twice.toml
-refuses 'a key that appears twice is an error that gives the line' "twice.toml, line 2: 'epochs = 4': .*redefine.*'epochs'" 1 \
+refuses 'a key that appears twice is an error that gives the line' \
+  "twice.toml, line 2: 'epochs = 4': .*redefine.*'epochs'" 1 \
   --config twice.toml
 refuses 'a training without a training set says which key is missing' 'data.train is missing' 1
 refuses 'a missing data set is an error that names it' 'nowhere' 1 --data.train nowhere
@@ -40,24 +44,29 @@ refuses 'a precision that this backend lacks is an error' 'fp16' 1 "${data[@]}" 
 refuses 'a missing checkpoint is an error that names it' 'none.h5: No such file' 2 \
   "${data[@]}" --batch 20 --resume none.h5
 echo 'a text' >text.h5
-refuses 'a text file named .h5 in place of a checkpoint is an error' 'text.h5: not a lockstep checkpoint' 1 \
+refuses 'a text file named .h5 in place of a checkpoint is an error' \
+  'text.h5: not a lockstep checkpoint' 1 \
   "${data[@]}" --batch 20 --resume text.h5
 
 for key in data.pad data.cutout; do
-  refuses "a $key as large as the images is an error that gives both sizes" "$key = 32 .*shapes/train .*32 x 32" 1 \
+  refuses "a $key as large as the images is an error that gives both sizes" \
+    "$key = 32 .*shapes/train .*32 x 32" 1 \
     "${data[@]}" --batch 20 --$key 32
 done
 
 for run in 1 2; do
-  "$LOCKSTEP" train --out 'both-{n}' "${data[@]}" --batch 20 --epochs 1 --threads 1 >both$run.log 2>&1 &
+  "$LOCKSTEP" train --out 'both-{n}' "${data[@]}" --batch 20 --epochs 1 \
+    --threads 1 >both$run.log 2>&1 &
 done
 wait
 said=$(cat both1.log both2.log)
 [[ -e both-1/summary.json && -e both-2/summary.json && ! -e both-3 ]]
 verdict $? 'two runs that begin at once have separate directories'
 
-run "$LOCKSTEP" train --out diverged "${data[@]}" --batch 20 --optim.lr 1e6 --epochs 20 --checkpoint.every-epochs 0
-((status == 2)) && says 'the loss is (not a number|infinite) at step [0-9]+' && ! says 'earlier checkpoints'
+run "$LOCKSTEP" train --out diverged "${data[@]}" --batch 20 --optim.lr 1e6 --epochs 20 \
+  --checkpoint.every-epochs 0
+((status == 2)) && says 'the loss is (not a number|infinite) at step [0-9]+' &&
+  ! says 'earlier checkpoints'
 verdict $? 'a training that diverges ends at the step where its loss is not a number'
 
 law='a full disk ends the run and is named, and the checkpoint before it stays valid'

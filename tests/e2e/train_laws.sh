@@ -9,7 +9,8 @@ pack_small
 # what the bound of near() is for.
 train() {
   run ranks "$2" "$LOCKSTEP" train --data.train small/train --data.val small/val --epochs 2 \
-    --threads 1 --optim.lr 0.01 --data.flip --data.pad 1 --audit.every-steps 1 --winograd "${winograd:-false}" \
+    --threads 1 --optim.lr 0.01 --data.flip --data.pad 1 --audit.every-steps 1 \
+    --winograd "${winograd:-false}" \
     --out "$1" "${@:3}"
 }
 
@@ -55,14 +56,16 @@ verdict $? 'ranks that cannot share a batch evenly take shares that differ by a 
 # Another number of ranks trains on the rows that are left in the epoch.
 train moved 1 --batch 63 --accumulate 4 --stop-after 2
 train moved 4 --batch 63 --resume auto
-((status == 0)) && says 'resuming from moved/checkpoints/step-00000002.h5' && says 'ranks \(1, now 4\)' && near 6 alone moved
-verdict $? 'another number of ranks can resume in the middle of an epoch, with the same global batches'
+((status == 0)) && says 'resuming from moved/checkpoints/step-00000002.h5' &&
+  says 'ranks \(1, now 4\)' && near 6 alone moved
+verdict $? \
+  'another number of ranks can resume in the middle of an epoch, with the same global batches'
 
 train dropped 2 --batch 248
 ((status == 0)) && [[ $(losses dropped | wc -l) == 2 ]] && says 'its last 2 rows are dropped'
 verdict $? 'rows that are dropped by default are reported'
 
-# ---- bf16 -----------------------------------------------------------------------------------------
+# ---- bf16 ----------------------------------------------------------------------------------------
 # oneDNN believes this variable instead of the processor.
 export ONEDNN_MAX_CPU_ISA=AVX512_CORE
 train hidden 1 --batch 125 --precision bf16
@@ -90,7 +93,8 @@ run ranks 1 "${alike[@]}" : -np 1 "${alike[@]}" --optim.lr 0.9
   [[ ! -e odd ]]
 verdict $? 'ranks with different options are an error that names the key and both values'
 cp -r small/train elsewhere
-run ranks 1 "${alike[@]}" --epochs 1 --data.stage here : -np 1 "${alone[@]}" --data.train elsewhere --batch 50 --epochs 1 \
+run ranks 1 "${alike[@]}" --epochs 1 --data.stage here : -np 1 "${alone[@]}" \
+  --data.train elsewhere --batch 50 --epochs 1 \
   --data.workers 2
 ((status == 0))
 verdict $? 'ranks may have their data in different places and read it differently'

@@ -35,7 +35,8 @@ winograd=32x32@4x4:f train listed && [[ $(last listed) == "$(last second)" ]]
 verdict $? 'the same list gives the same bits'
 
 echo 'no JSON' >$cache
-run "$LOCKSTEP" train --data.train small/train --data.val small/val --epochs 1 --batch 50 --threads 1 \
+run "$LOCKSTEP" train --data.train small/train --data.val small/val --epochs 1 --batch 50 \
+  --threads 1 \
   --stop-after 3 --out second --winograd auto --resume auto
 ((status == 3)) && [[ $(chosen second) == 32x32@4x4:f ]] && ! says 'may differ'
 verdict $? 'a resume keeps the choice of its run, whatever the machine would measure'
@@ -43,7 +44,8 @@ verdict $? 'a resume keeps the choice of its run, whatever the machine would mea
 train sure --deterministic true && [[ $(chosen sure) == true ]]
 verdict $? 'a deterministic run measures nothing'
 
-winograd=false train none && winograd=false train again && ! says Winograd && [[ $(last none) == "$(last again)" ]] &&
+winograd=false train none && winograd=false train again && ! says Winograd &&
+  [[ $(last none) == "$(last again)" ]] &&
   [[ $(last none) != "$(last sure)" ]]
 verdict $? 'without the algorithm the bits are others'
 

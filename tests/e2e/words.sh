@@ -19,8 +19,10 @@ passes() {
   [[ $status == 0 && $said == "PASS the project's words are plain" ]]
 }
 
-for text in 'it ends behind step 3' 'the note beside it' 'it stands there' 'it goes on' 'begun anew' \
-  'an undisturbed run' 'whoever asks' 'nobody asks' 'so many rows' 'a file of its own' 'it goes before' \
+for text in 'it ends behind step 3' 'the note beside it' 'it stands there' 'it goes on' \
+    'begun anew' \
+  'an undisturbed run' 'whoever asks' 'nobody asks' 'so many rows' 'a file of its own' \
+  'it goes before' \
   'it is refused' 'a key that is none' 'as far as here' 'what is at hand' 'it works by itself'; do
   printf '%s\n' "# $text" >planted.sh
   run "$words" planted.sh
@@ -29,9 +31,11 @@ for text in 'it ends behind step 3' 'the note beside it' 'it stands there' 'it g
 done
 
 finds behind page.md '# A page' '' 'What comes behind it.' &&
-  finds 'goes on' page.md '```sh' 'sleep 1  # then it goes on' && finds anew page.md '- an item, anew'
+  finds 'goes on' page.md '```sh' 'sleep 1  # then it goes on' && finds anew page.md \
+    '- an item, anew'
 verdict $? 'words are found in pages'
-finds behind a.cpp 'int behind = 0;' '/// What is behind.' && finds anew a.hpp '// One.' 'f("made anew");' &&
+finds behind a.cpp 'int behind = 0;' '/// What is behind.' && finds anew a.hpp '// One.' \
+  'f("made anew");' &&
   finds Nobody a.cu 'g(R"(x' 'Nobody)");' && finds speaker a.cpp 'bool speaker();'
 verdict $? 'words are found in comments and literals of C++, and names in its code'
 finds beside Makefile 'all:' '	@echo beside' && finds anew a.toml 'x = 1  # anew'
@@ -41,7 +45,8 @@ run "$words" a.cpp
 ((status == 1)) && says 'a.cpp:1: goes on -> '
 verdict $? 'a phrase that crosses the end of a line is found'
 
-passes a.cpp '#include "behind.hpp"' 'int behind = so(many);' "char c = '\"'; int beside = 1'000;  // fine" &&
+passes a.cpp '#include "behind.hpp"' 'int behind = so(many);' \
+  "char c = '\"'; int beside = 1'000;  // fine" &&
   passes page.md '```text' 'error: stands behind' '```' '' '    nobody goes on' &&
   passes a.sh '# what a dead start left behind; 0 stands for none; where there is none; besides' &&
   passes b.sh 'x=1  # the row behind  plain: behind'

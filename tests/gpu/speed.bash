@@ -140,7 +140,9 @@ section_speed() {
   while read -r model batch how; do
     measure_each_way $model $batch $how
   done < <(selected "$speed_cases" | tail -n +2)
-  while read -r model batch how; do measure $model $batch $how; done < <(selected "$more_speed_cases")
+  while read -r model batch how; do
+    measure $model $batch $how
+  done < <(selected "$more_speed_cases")
   [[ ! -e $plans ]] || tuned_engines "$plans"
   [[ ! -e $plans || $plans == "$results"/* ]] || cp "$plans" "$results/"
 }

@@ -1,5 +1,5 @@
-"""edit_checkpoint.py FROM TO CHANGE VALUE: writes the checkpoint FROM with one change as TO, with a right
-checksum:
+"""edit_checkpoint.py FROM TO CHANGE VALUE: writes the checkpoint FROM with one change as TO, with a
+right checksum:
 
     drop NAME       without this data set or attribute
     config TEXT     with this configuration
@@ -52,4 +52,8 @@ with open(target, "r+b") as file:
     file.seek(USER_BLOCK)
     rest = file.read()
     file.seek(0)
-    file.write((first_line + f"crc32c 0x{crc32c(rest):08x}\nbytes {len(rest)}\n".encode()).ljust(USER_BLOCK, b"\0"))
+    file.write(
+        (first_line + f"crc32c 0x{crc32c(rest):08x}\nbytes {len(rest)}\n".encode()).ljust(
+            USER_BLOCK, b"\0"
+        )
+    )

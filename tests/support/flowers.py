@@ -22,9 +22,17 @@ def png(colour, draw):
         lines.append(0)
         for x in range(WIDTH):
             inside = (x - x0) ** 2 + (y - y0) ** 2 < radius**2
-            lines += bytes(min(255, max(0, c + draw.randint(-20, 20))) for c in (colour if inside else (40, 120, 50)))
+            lines += bytes(
+                min(255, max(0, c + draw.randint(-20, 20)))
+                for c in (colour if inside else (40, 120, 50))
+            )
     header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 8, 2, 0, 0, 0)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(lines), 1)) + chunk(b"IEND", b""))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(bytes(lines), 1))
+        + chunk(b"IEND", b"")
+    )
 
 
 folder, count = pathlib.Path(sys.argv[1]), int(sys.argv[2])

@@ -1,9 +1,9 @@
 """hold.py PID SECONDS [--in PHASE] [--while-there GLOB] [--kill]
 
 Holds the main thread of a rank, like a disk that does not answer, while its other threads continue.
-With --in: when the rank is in that phase (comm::Phase's name). With --while-there: while such a file
-exists. With --kill: at the end the process is killed by SIGKILL where it was held, and the time of
-that is printed.
+With --in: when the rank is in that phase (comm::Phase's name). With --while-there: while such a
+file exists. With --kill: at the end the process is killed by SIGKILL where it was held, and the
+time of that is printed.
 If the system does not allow it, prints why and ends with a status other than 0.
 """
 

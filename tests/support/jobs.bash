@@ -7,7 +7,8 @@ train=(--data.train small/train --threads 1 --optim.lr 0.01 --audit.every-steps 
 pace=(--backend clock --clock.step-ms 20)
 ! nightly || pace=()
 # Two ranks on one node: what most jobs are.
-small=(--ntasks-per-node=2 --cpus-per-task=1 "$jobs/single-node.sbatch" "${train[@]}" "${pace[@]}" --checkpoint.every-steps 20)
+small=(--ntasks-per-node=2 --cpus-per-task=1 "$jobs/single-node.sbatch" "${train[@]}" "${pace[@]}" \
+  --checkpoint.every-steps 20)
 
 job_cluster() {
   cluster "$1" --cpus 96 --gpus-per-node 12 --mem 256000 --conf SlurmdTimeout=120 --conf KillWait=8
@@ -15,7 +16,8 @@ job_cluster() {
   export LOCKSTEP
 }
 
-# submit NAME OPTION... SCRIPT ARGUMENT...: its number in `id`, its output in NAME.out, its run in NAME.
+# submit NAME OPTION... SCRIPT ARGUMENT...: its number in `id`, its output in NAME.out, its run in
+# NAME.
 submit() { id=$(RUN=$1 sbatch --parsable --output="$1.out" "${@:2}"); }
 
 # field ID NAME: what Slurm says of the job; asked again when slurmctld is too busy to answer.
@@ -29,7 +31,8 @@ field() {
 }
 state() { field "$1" JobState; }
 ended() { [[ $(state "$1") =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)$ ]]; }
-saw() { tr '\r' '\n' <"$1.out" 2>/dev/null | grep -aE -- "$2" >/dev/null; }  # saw NAME PATTERN: in its output
+# saw NAME PATTERN: in its output
+saw() { tr '\r' '\n' <"$1.out" 2>/dev/null | grep -aE -- "$2" >/dev/null; }
 has_checkpoint() { compgen -G "$1/checkpoints/step-*.h5" >/dev/null; }
 steps() { grep -ao '^{"step":[0-9]*' "$1/metrics.jsonl" 2>/dev/null | cut -d: -f2; }
 steps_are() { [[ $(steps "$1") == "$(seq "$2")" ]]; }  # each from 1 to the last, once
@@ -50,7 +53,8 @@ $(tr '\r' '\n' <"$2.out" | grep -av '^epoch')"
 }
 
 # row WHAT HOW ID: a line of the table of endings, which is the lines with | of these scripts' logs.
-row() { printf '| %s | %s | %s | %s | %s |\n' "$1" "$2" "$(state "$3")" "$(field "$3" ExitCode)" "$(field "$3" Restarts)"; }
+row() { printf '| %s | %s | %s | %s | %s |\n' "$1" "$2" "$(state "$3")" "$(field "$3" ExitCode)" \
+  "$(field "$3" Restarts)"; }
 
 # ends ID NAME WHAT HOW STATE EXIT_CODE RESTARTS: within its time the job ends like that (patterns).
 ends() {
@@ -60,12 +64,13 @@ ends() {
   [[ $(state "$1") == $5 && $(field "$1" ExitCode) == $6 && $(field "$1" Restarts) == $7 ]]
 }
 
-# strike SIGNAL RANKS SUBMIT...: submits a job whose ranks get this signal, KILL or STOP, in its first start,
-# when there is a checkpoint. Again and again: Slurm lets stopped processes continue.
+# strike SIGNAL RANKS SUBMIT...: submits a job whose ranks get this signal, KILL or STOP, in its
+# first start, when there is a checkpoint. Again and again: Slurm lets stopped processes continue.
 strike() {
   cat >struck <<'END_OF_SCRIPT'
 #!/bin/bash
-if ((${SLURM_RESTART_COUNT:-0} == 0)) && [[ $STRIKES == *" ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID} "* ]]; then
+if ((${SLURM_RESTART_COUNT:-0} == 0)) &&
+    [[ $STRIKES == *" ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID} "* ]]; then
   (until compgen -G "$RUN/checkpoints/step-*.h5" >/dev/null; do sleep 0.01; done
     while kill "-$STRIKE" $$; do sleep 0.1; done) 2>/dev/null &
 fi

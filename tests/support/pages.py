@@ -67,7 +67,11 @@ def check(root, page):
         if len(line) > 100 and not line.startswith("|"):
             wrong.append((number, f"{len(line)} columns"))
         if language is None:
-            wrong += [(number, text) for text in map(lambda t: wrong_link(page, t), LINK.findall(line)) if text]
+            wrong += [
+                (number, text)
+                for text in map(lambda t: wrong_link(page, t), LINK.findall(line))
+                if text
+            ]
     for number, text in wrong:
         print(f"{page.relative_to(pathlib.Path(root).resolve())}:{number}: {text}")
     return wrong

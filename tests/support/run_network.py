@@ -1,6 +1,6 @@
 """run_network.py CHECKPOINT SHARD: runs the network of a checkpoint on a shard of pixels, by numpy
-alone and in double precision, and prints rows, loss and top-1 as JSON. What it knows of the network is what
-the checkpoint says (data/CHECKPOINT.md). The pixels must have the input's size."""
+alone and in double precision, and prints rows, loss and top-1 as JSON. What it knows of the network
+is what the checkpoint says (data/CHECKPOINT.md). The pixels must have the input's size."""
 
 import json
 import sys
@@ -29,7 +29,9 @@ def subsample_pad(x, node, of):
 
 
 OPS = {
-    "conv": lambda x, node, of: np.einsum("nhwklc,ockl->nhwo", windows(x, node, 0), of("weight"), optimize=True),
+    "conv": lambda x, node, of: np.einsum(
+        "nhwklc,ockl->nhwo", windows(x, node, 0), of("weight"), optimize=True
+    ),
     "batch_norm": batch_norm,
     "relu": lambda x, node, of: np.maximum(x, 0),
     "max_pool": lambda x, node, of: windows(x, node, -np.inf).max((3, 4)),
@@ -45,7 +47,9 @@ def logits(checkpoint, images):
         x = (images / 255 - file.attrs["mean"]) / file.attrs["stddev"]
         values = {"input": x.astype(np.float64)}
         for node in network["nodes"]:
-            of = lambda what: file[f"weights/{node['name']}.{what}"][()].astype(np.float64)  # noqa: E731
+            of = lambda what: file[f"weights/{node['name']}.{what}"][()].astype(
+                np.float64
+            )  # noqa: E731
             inputs = [values[name] for name in node.get("inputs", [])]
             if node["op"] == "add":
                 values[node["name"]] = inputs[0] + inputs[1]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 # How many jobs of a lane run at the same time, and how they are started. Jobs that wait have
-# deadlines, so the others get a lower priority; what is built decides when the last tests can start.
+# deadlines, so the others get a lower priority; what is built decides when the last tests can
+# start.
 LANES = {"waits": (4, []), "computes": (1, ["nice", "-n", "5"]), "builds": (1, ["nice", "-n", "2"])}
 WHEN_BUILT = {"computes": 2}  # when no job is left to build
 
