@@ -71,7 +71,7 @@ goes_on() {
   local before
   for _ in 1 2; do
     before=$(newest "$1")
-    until_it 300 newer_than "$1" "$before" || return
+    happens 300 newer_than "$1" "$before" || return
   done
 }
 stops() {  # stops RUN: told to, with a checkpoint
@@ -90,7 +90,7 @@ at_heartbeat() {
   sleep 0.5
   goes_on "$run"
   local wrote=$?
-  until_it 250 grep -q dropped "$run.strangers"
+  happens 250 grep -q dropped "$run.strangers"
   stops "$run" && ((wrote == 0)) && grep 'dropped' "$run.strangers"
   verdict $? "$3"
   kill $strangers
@@ -114,7 +114,7 @@ told() {
   find_ports
   python3 strangers.py 300 "$other" >told.strangers &
   local strangers=$!
-  until_it 600 grep -q 'file descriptors are open' told.log
+  happens 600 grep -q 'file descriptors are open' told.log
   said=$(tr -d '\0' <told.log)
   says "rank [01] on .*: 2[0-9][0-9] of 256 file descriptors are open, [0-9]+ of them connections to port $other, which is not lockstep's \(Open MPI's\?\)"
   verdict $? "when the connections to Open MPI's port take all descriptors, a warning names the port"
