@@ -66,12 +66,18 @@ find_ports() {
 
 newest() { ls "$1"/checkpoints/step-*.h5 2>/dev/null | tail -n 1; }
 newer_than() { [[ $(newest "$1") > $2 ]]; }
-# goes_on RUN: it writes two more checkpoints.
+# goes_on RUN: it writes two more checkpoints. If not, what waits shows which rank is late, and
+# whether a message is lost in a connection.
 goes_on() {
   local before
   for _ in 1 2; do
     before=$(newest "$1")
-    happens 300 newer_than "$1" "$before" || return
+    happens 300 newer_than "$1" "$before" && continue
+    missed+="$(ps -L -o pid,tid,stat,wchan:20,time,comm -p "${pids[0]},${pids[1]}")
+$(ss -tinp 2>&1 | grep -A 1 -E "pid=(${pids[0]}|${pids[1]}),")
+$(cat "$1"/post-mortem*.json 2>/dev/null)
+"
+    return 1
   done
 }
 stops() {  # stops RUN: told to, with a checkpoint
