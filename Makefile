@@ -11,7 +11,6 @@ MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
 endif
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.SECONDARY:
 .DEFAULT_GOAL := all
 
 BUILD    ?= build
@@ -222,17 +221,20 @@ $(BUILD)/obj/src/data/pack/%.o: EXTRA =
 endif
 
 # The list of sources and the compile commands: these files are written only when their content
-# changes, and then what depends on them is made again.
+# changes, and then what depends on them is made again. Objects in a build folder that was copied
+# from another place are newer than the sources here, but made from other ones.
 record = mkdir -p $(@D); echo '$($(1))' | cmp -s - $@ || echo '$($(1))' > $@
 COMPILED = $(PIECE) $(ARCHIVED) $(APP_SRC)
+COMPILE_HERE = $(COMPILE) in $(CURDIR)
+COMPILE_CUDA_HERE = $(COMPILE_CUDA) in $(CURDIR)
 $(BUILD)/sources: FORCE
 	@$(call record,COMPILED)
 $(BUILD)/flags: FORCE | $(BUILD)/found
-	@$(call record,COMPILE)
+	@$(call record,COMPILE_HERE)
 $(BUILD)/archs: FORCE | $(BUILD)/found
 	@$(call record,CUDA_ARCHS)
 $(BUILD)/cuda-flags: FORCE | $(BUILD)/found
-	@$(call record,COMPILE_CUDA)
+	@$(call record,COMPILE_CUDA_HERE)
 $(BUILD)/tidy-flags: FORCE
 	@$(call record,TIDY_FLAGS)
 .PHONY: FORCE

@@ -12,13 +12,22 @@
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/comm/activity.hpp"
 
 namespace lockstep::app {
 namespace {
 
-constexpr double turn_s = 2;
+constexpr double turn_s = 2, turn_at_the_start_s = 10;
 
 volatile std::sig_atomic_t g_status = status_failed;
+
+/// How long rank 0 may take to find the fault that this rank has found. At the start all ranks do
+/// the same, but on a busy node not at the same time. Another launcher than mpirun would let the
+/// others wait for this rank.
+double patience(const Launch& launch) {
+  const bool starting = comm::activity::now().phase == comm::Phase::start_up;
+  return launch.world && under_mpirun() && starting ? turn_at_the_start_s : turn_s;
+}
 
 }  // namespace
 
@@ -32,7 +41,7 @@ void wait_for_turn(const Launch& launch, int status) {
   // A launcher sends SIGTERM about a second after the end of rank 0. srun returns the highest
   // status of all ranks, so all must be the same.
   std::signal(SIGTERM, [](int) { std::_Exit(g_status); });
-  const double end_s = now_s() + turn_s;
+  const double end_s = now_s() + patience(launch);
   meet_and_leave(launch, turn_s);
   std::this_thread::sleep_for(std::chrono::duration<double>(end_s - now_s()));
 }

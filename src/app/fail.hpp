@@ -14,8 +14,9 @@ namespace lockstep::app {
 int likely_rank(const Launch& launch);
 
 /// Lets rank 0 speak first. Its end ends the others, so an error that all ranks find (a missing
-/// file, a typing error) is printed once. Rank 0 returns at once; the others wait for two seconds,
-/// in which the launcher's SIGTERM ends them with `status`.
+/// file, a typing error) is printed once. Rank 0 returns at once; the others wait for two seconds
+/// (ten before the first step under mpirun), in which the launcher's SIGTERM ends them with
+/// `status`.
 void wait_for_turn(const Launch& launch, int status);
 
 /// Calls wait_for_turn(), then `say`, and ends all ranks, which may be waiting for this one. A rank

@@ -20,7 +20,7 @@ chmod +x noted
 # cut_after RUN FROM TO: cuts the link when the run has a checkpoint, and notes the time in
 # `struck`.
 cut_after() {
-  within 120 has_checkpoint "$1" || return
+  until_it 1200 has_checkpoint "$1"
   struck=$EPOCHREALTIME
   mini cut "$2" "$3"
 }
@@ -36,9 +36,8 @@ srun_names_it() {
     ./noted train "${train[@]}" "${short[@]}" --epochs 100000 --out "$run" >"$run.out" 2>&1 &
   local step=$!
   cut_after "$run" "$two" "$three"
-  within 60 all_ended
-  took=$(awk -v struck="$struck" '$3 > last { last = $3 } END { printf "%.1f", last - struck }' \
-    "$run.ends")
+  happens 600 all_ended
+  took=$(awk -v struck="$struck" '$3 > last { last = $3 } END { printf "%.1f", last - struck }' "$run.ends")
   said="after $took s: $(cat "$run.ends") $(tr '\r' '\n' <"$run.out" | grep -av '^epoch')"
   local cut="network cut between two nodes, srun --mpi=$mpi"
   echo "| $cut | neither is rank 0's (timeout 5 s) | $took | $(

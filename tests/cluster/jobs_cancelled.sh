@@ -10,8 +10,10 @@ submit cancelled "${small[@]}" --epochs 100000
 cancelled=$id
 submit requeued "${small[@]}" --epochs 150
 requeued=$id
-within 120 saw cancelled 'first step done' && scancel "$cancelled"
-within 120 has_checkpoint requeued && scontrol requeue "$requeued"
+until_it 1200 saw cancelled 'first step done'
+scancel "$cancelled"
+until_it 1200 has_checkpoint requeued
+scontrol requeue "$requeued"
 
 ends "$cancelled" cancelled 'scancel' 'scancel' CANCELLED '*' 0 && says 'stopped after step'
 verdict $? 'a job that is cancelled leaves a checkpoint and is CANCELLED, not started again'

@@ -17,18 +17,18 @@ lost=$id
 submit down --exclude="$node1,$node2,$node3" "${small[@]}" --epochs 150
 down=$id
 runs_on() { on=$(squeue -h -t R -j "$down" -o %N) && [[ $on ]]; }
-within 120 runs_on
+until_it 1200 runs_on
 submit gone --no-requeue --nodelist="$on" "${small[@]}" --epochs 100000
 gone=$id
-within 120 has_checkpoint down && within 120 has_checkpoint gone
+until_it 1200 has_checkpoint down
+until_it 1200 has_checkpoint gone
 scontrol update NodeName="$on" State=DOWN Reason=lost
 
 # The other job's node is lost: first only the ranks notice, then Slurm.
 more_than() { (($(steps "$1" | wc -l) > $2)); }
-within 180 more_than lost 25
+until_it 1800 more_than lost 25
 mini kill-node "$node3"
-within 180 saw lost "start 1, on 2 node\(s\): $node1 $node2" &&
-  within 120 saw lost 'batch 25 = 4 rank'
+happens 1800 saw lost "start 1, on 2 node\(s\): $node1 $node2" && happens 1200 saw lost 'batch 25 = 4 rank'
 judged "$lost" lost
 says '2 of 6 ranks missing' && says 'batch 25 = 6 rank\(s\) x 1 micro-batch\(es\) x 5 or 4 rows' &&
   says 'batch 25 = 4 rank\(s\) x 1 micro-batch\(es\) x 7 or 6 rows' &&

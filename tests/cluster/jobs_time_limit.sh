@@ -15,7 +15,8 @@ hard=$id
 STUCK_AFTER=2 strike STOP '0 1' submit stuck --nodelist="$node1" "${limit[@]}" "${small[@]}" \
   --epochs 30
 stuck=$id
-within 20 has_checkpoint hard && within 20 has_checkpoint stuck
+until_it 200 has_checkpoint hard
+until_it 200 has_checkpoint stuck
 
 # On a slow network steps take equally long on any machine: all together longer than a job may run
 # before Slurm signals.

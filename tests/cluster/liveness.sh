@@ -76,7 +76,7 @@ crash_of_the_first() {
 # enough to report the phase; the options are hold.py's.
 killed_in() {
   struck=$(python3 "$support/hold.py" "$(rank_pid "$1")" 2 --in "$2" "${@:3}" --kill)
-  until_it 100 ranks_ended 4
+  happens 100 ranks_ended 4
   sed -i "/^$1 137 /d" "$run_name.ends"
   ended_well 3 19 "rank killed in $2" "kill -9 of rank $1" \
     "missing: rank $1 on ($a|$b) \(its process has ended, last in step [0-9]+, $2" \
@@ -118,9 +118,9 @@ cut_for_a_while() {
   sleep 5
   from=$(steps_done)
   strike mini mend "$b"
-  until_it 600 goes_on_to $((from + 1))
+  happens 600 goes_on_to $((from + 1))
   took=$(since_strike)
-  until_it 600 goes_on_to $((from + 50)) && asked_to_end && ! says 'missing' &&
+  happens 600 goes_on_to $((from + 50)) && asked_to_end && ! says 'missing' &&
     row 'network cut for 5 s' "the node's bridge port drops everything" \
       "continues ${took} s after the mend" 'nothing' 0
   verdict $? 'a network that is cut for 5 s ends no rank'
@@ -132,7 +132,7 @@ slow_network() {
   sleep 2
   mini shape "$b" delay=20ms loss=2%
   from=$(steps_done)
-  until_it 1200 goes_on_to $((from + 20)) && asked_to_end && ! says 'missing' &&
+  happens 1200 goes_on_to $((from + 20)) && asked_to_end && ! says 'missing' &&
     row '2 % loss, 20 ms delay' 'netem or a relay that drops and delays' \
       "continues: $(median_step 1 "$from") ms a step, then $(median_step $((from + 5)) \
       $((from + 20)))" \
@@ -201,7 +201,7 @@ start_up() {
   until_it 300 came 3
   sleep 1  # greetings
   strike kill -KILL "$(rank_pid 3)"
-  until_it 180 grep -q '^0 4 ' start_up.ends
+  happens 180 grep -q '^0 4 ' start_up.ends
   ended 3 19 && told "start-up: rank 3 on $b came, and its process has ended" &&
     row 'rank killed in start-up' 'kill -9 of rank 3 in MPI_Init' "$took" "$(error_line)" 'nothing'
   verdict $? 'when a rank is killed in MPI_Init, the others that are there end at once and name it'

@@ -15,11 +15,11 @@ address=$(awk -v node="$node2" '$2 == node { print $1 }' "/run/mini-slurm-$MINI_
 port=$(scontrol show config | awk '$1 == "SlurmdPort" { print $3 }')
 reaches() { mini exec "$node1" timeout 2 bash -c "exec 3<>/dev/tcp/$address/$port" 2>/dev/null; }
 open_before=1 shut=1 mended=1
-until_it 5 reaches && open_before=0
+try_for 5 reaches && open_before=0
 mini cut "$node2"
 reaches || shut=0
 mini mend "$node2"
-until_it 5 reaches && mended=0
+try_for 5 reaches && mended=0
 said="before $open_before, cut $shut, mended $mended"
 ((open_before + shut + mended == 0))
 verdict $? 'a cut network carries nothing, and a mended one carries data again'

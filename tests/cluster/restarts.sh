@@ -44,14 +44,14 @@ log_says() {  # log_says PATTERN [TIMES]: the job's output has it
   said=$(tr -d '\0' <"$run_name.log" 2>/dev/null)
   (($(grep -cE -- "$1" <<<"$said") >= ${2:-1}))
 }
-wait_for() { until_it $(($1 * 10)) log_says "${@:2}"; }  # wait_for SECONDS PATTERN [TIMES]
+wait_for() { happens $(($1 * 10)) log_says "${@:2}"; }  # wait_for SECONDS PATTERN [TIMES]
 went_on_from() { log_line 'resuming from' | sed 's/.*: step \([0-9]*\),.*/\1/'; }
 log_line() { tr -d '\0' <"$run_name.log" | grep -o "$1.*" | tail -n 1; }
 
 # On a node that is cut off, the old processes still train and write into the same directory.
 split_brain() {
   submit split_brain "$node1 $node2" -N1 -n2 --
-  until_it 600 has_checkpoint
+  until_it 1200 has_checkpoint
   first=$(sed -n 's/^start 0 on //p' split_brain.log)
   strike mini cut "$first"
   wait_for 150 'start 1 on' && before=$(steps_done) &&
@@ -62,8 +62,8 @@ split_brain() {
       $((before > from ? before - from : 0))
   verdict $? 'the old start ends when it sees the new one, which resumes from the last checkpoint'
 
-  wait_for 10 "ended on $first with [1-9]"
-  until_it 600 goes_on_to $((from + 80))
+  wait_for 60 "ended on $first with [1-9]"
+  happens 600 goes_on_to $((from + 80))
   status=$?
   said="from $from, reached $(steps_done)
 $(tr -d '\0' <split_brain.log)"
@@ -89,17 +89,14 @@ no_kill() {
   run_name=no_kill run_dir=no_kill
   resilient salloc -J no_kill --no-kill --exclusive --nodes=3 -w "$node11,$node12,$node13" \
     --cpus-per-task=1 >no_kill.log 2>&1 &
-  until_it 600 has_checkpoint
+  until_it 1200 has_checkpoint
   strike mini kill-node "$node11"
   before=$(steps_done)
   wait_for 150 'start 1, on 2 node' && wait_for 60 'resuming from' && took=$(since_strike) &&
-    from=$(went_on_from) && ((before - from <= every)) &&
-    wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
-    row 'node killed in salloc --no-kill' \
-      'all its processes and its network at once (timeout 6 s)' \
-      "$took, until the next start trained" "$(error_line)" \
-      $((before > from ? before - from : 0)) &&
-    until_it 600 went_down "$node11" && until_it 300 goes_on_to $(($(steps_done) + 20)) &&
+    from=$(went_on_from) && ((before - from <= every)) && wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
+    row 'node killed in salloc --no-kill' 'all its processes and its network at once (timeout 6 s)' \
+      "$took, until the next start trained" "$(error_line)" $((before > from ? before - from : 0)) &&
+    happens 600 went_down "$node11" && happens 300 goes_on_to $(($(steps_done) + 20)) &&
     [[ $(squeue -h -n no_kill -o %T) == RUNNING ]] && ! log_says 'start 2'
   verdict $? \
     'salloc --no-kill: the nodes that are left continue, also after Slurm has noticed the loss'
@@ -111,15 +108,14 @@ head_lost() {
   run_name=head_lost run_dir=head_lost
   local head
   job=$(resilient sbatch --parsable -J head_lost -o head_lost.log --nodes=1-3 --gpus-per-node=0 \
-    --cpus-per-task=1 \
-    --exclude="$(sinfo -h -N -o %N | grep -vxE "$node14|$node15|$node16" | sort -u | paste -sd,)")
-  until_it 600 has_checkpoint
+    --cpus-per-task=1 --exclude="$(sinfo -h -N -o %N | grep -vxE "$node14|$node15|$node16" | sort -u | paste -sd,)")
+  until_it 1200 has_checkpoint
   has_head() { head=$(squeue -h -j "$job" -o %B) && [[ $head ]]; }
   until_it 100 has_head
   strike mini kill-node "$head"
   before=$(steps_done)
   wait_for 200 'start 1, on [12] node' && wait_for 60 'resuming from' && took=$(since_strike) &&
-    from=$(went_on_from) && ((before - from <= every)) && until_it 300 goes_on_to $((from + 20)) &&
+    from=$(went_on_from) && ((before - from <= every)) && happens 300 goes_on_to $((from + 20)) &&
     [[ -z $(steps_of head_lost | uniq -d) ]] &&
     row "node of the job's script killed" \
       'all its processes and its network at once (timeout 6 s)' \
@@ -132,7 +128,7 @@ head_lost() {
 
 cancelled() {
   submit cancelled "$node3" -N1 -n2 --
-  until_it 600 has_checkpoint
+  until_it 1200 has_checkpoint
   strike scancel "$job"
   wait_for 15 'stopped after step [0-9]+ on a signal'
   took=$(since_strike)
@@ -145,7 +141,7 @@ cancelled() {
 time_limit() {
   most_starts=2
   submit time_limit "$node4" -N1 -n2 -t 1 -- --walltime.margin-s 25
-  until_it 600 has_checkpoint
+  until_it 1200 has_checkpoint
   struck=$EPOCHREALTIME
   wait_for 60 'because the allocation ends soon' && took=$(since_strike) &&
     wait_for 150 'start 1 on' && wait_for 60 'resuming from time_limit/checkpoints/step-[0-9]+' &&
@@ -165,7 +161,7 @@ uninterrupted() {
 }
 
 goes_on() {  # goes_on STEPS: the training does that many more steps
-  until_it 300 goes_on_to $(($(steps_done) + $1)) && ! log_says '^(rank [0-9]+: )?error:'
+  happens 300 goes_on_to $(($(steps_done) + $1)) && ! log_says '^(rank [0-9]+: )?error:'
 }
 
 # survived FAULT HOW: the training continues as if nothing had happened.
@@ -181,7 +177,7 @@ starts_again() {
   before=$(steps_done)
   wait_for 150 "start $1 on" && wait_for 150 'resuming from' "$1" && took=$(since_strike) &&
     from=$(went_on_from) &&
-    ((before - from <= every)) && until_it 300 goes_on_to $((from + 10)) &&
+    ((before - from <= every)) && happens 300 goes_on_to $((from + 10)) &&
     row "$2" "$3" "$took, until the next start trained" \
       "$(log_line "$4" | sed 's/; rank [0-9]* is in .*//')" \
       $((before > from ? before - from : 0))
@@ -198,7 +194,7 @@ on_nodes() {  # $a and $b are the job's nodes
 all_faults() {
   local had
   submit all_faults "$node5 $node6 $node7" -N2 --ntasks-per-node=2 -- --liveness.timeout-s 12
-  until_it 600 has_checkpoint
+  until_it 1200 has_checkpoint
   on_nodes
   mini cut "$b"
   sleep 5
@@ -244,7 +240,7 @@ as_uninterrupted() {
   local step file lines
   step=$(($(newest) / every * every))
   file=checkpoints/step-$(printf %08d "$step").h5
-  until_it 600 test -e "uninterrupted/$file" || return
+  happens 600 test -e "uninterrupted/$file" || return
   tensors "all_faults/$file" >faults.tensors && tensors "uninterrupted/$file" >uninterrupted.tensors
   lines=$(without_times uninterrupted | grep -n "^{\"step\":$step," | cut -d: -f1)
   said="at step $step, line $lines: $(diff faults.tensors uninterrupted.tensors)"

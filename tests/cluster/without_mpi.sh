@@ -60,7 +60,7 @@ one_rank() {
 # killed_in RANK PHASE: kill -9 of a rank in this phase.
 killed_in() {
   struck=$(python3 "$support/hold.py" "$(rank_pid "$1")" 2 --in "$2" --kill)
-  until_it 100 ranks_ended 4
+  happens 100 ranks_ended 4
   sed -i "/^$1 137 /d" "$run_name.ends"
   ended 3 19 && lost_steps &&
     told "missing: rank $1 on ($a|$b) \(its process has ended, last in step [0-9]+, $2" &&
@@ -95,7 +95,7 @@ cancelled() {
   begin cancelled
   strike scancel --signal=TERM --name=cancelled
   wait $step
-  until_it 20 ranks_ended 4
+  happens 20 ranks_ended 4
   said=$(tr -d '\0' <cancelled.log)
   says 'stopped after step [0-9]+ on a signal' && ! grep -qv '^[0-9] 3 ' cancelled.ends &&
     (($(newest) >= $(steps_done)))

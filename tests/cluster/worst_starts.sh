@@ -95,13 +95,13 @@ frozen_disk() {
   }
   MPI=pmix begin pmix "$node9" "$node10"
   MPI=none begin none "$node11" "$node12"
-  within 60 has_checkpoint frozen/pmix
-  within 60 has_checkpoint frozen/none
+  until_it 600 has_checkpoint frozen/pmix
+  until_it 600 has_checkpoint frozen/none
   local began=$EPOCHREALTIME
   fsfreeze -f frozen
   for mpi in pmix none; do
     ended_by_it() { grep -qaE 'task 1: (Exited|Killed)' "$mpi.log" || [[ -s $mpi.end ]]; }
-    within 40 ended_by_it
+    happens 400 ended_by_it
     took=$(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $began }")
     # Under PMIx, srun learns of the end first, and may kill rank 1 before it has ended itself.
     local ending=$(cat "$mpi.end" 2>/dev/null)
@@ -149,7 +149,7 @@ step_daemon() {
     --nodelist="$node7,$node8" "$jobs/multi-node.sbatch" "${train[@]}" "${pace[@]}" \
     --checkpoint.every-steps 20 --epochs 60
   local job=$id pid
-  within 120 has_checkpoint daemon
+  until_it 1200 has_checkpoint daemon
   for pid in $(pgrep -f 'lockstep train .*--out daemon'); do
     grep -qzx 'SLURM_PROCID=3' "/proc/$pid/environ" 2>/dev/null &&
       [[ $(readlink "/proc/$pid/exe") == "$LOCKSTEP" ]] &&

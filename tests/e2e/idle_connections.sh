@@ -68,12 +68,18 @@ find_ports() {
 
 newest() { ls "$1"/checkpoints/step-*.h5 2>/dev/null | tail -n 1; }
 newer_than() { [[ $(newest "$1") > $2 ]]; }
-# goes_on RUN: it writes two more checkpoints.
+# goes_on RUN: it writes two more checkpoints. If not, what waits shows which rank is late, and
+# whether a message is lost in a connection.
 goes_on() {
   local before
   for _ in 1 2; do
     before=$(newest "$1")
-    until_it 300 newer_than "$1" "$before" || return
+    happens 300 newer_than "$1" "$before" && continue
+    missed+="$(ps -L -o pid,tid,stat,wchan:20,time,comm -p "${pids[0]},${pids[1]}")
+$(ss -tinp 2>&1 | grep -A 1 -E "pid=(${pids[0]}|${pids[1]}),")
+$(cat "$1"/post-mortem*.json 2>/dev/null)
+"
+    return 1
   done
 }
 stops() {  # stops RUN: told to, with a checkpoint
@@ -92,7 +98,7 @@ at_heartbeat() {
   sleep 0.5
   goes_on "$run"
   local wrote=$?
-  until_it 250 grep -q dropped "$run.strangers"
+  happens 250 grep -q dropped "$run.strangers"
   stops "$run" && ((wrote == 0)) && grep 'dropped' "$run.strangers"
   verdict $? "$3"
   kill $strangers
@@ -116,7 +122,7 @@ told() {
   find_ports
   python3 strangers.py 300 "$other" >told.strangers &
   local strangers=$!
-  until_it 600 grep -q 'file descriptors are open' told.log
+  happens 600 grep -q 'file descriptors are open' told.log
   said=$(tr -d '\0' <told.log)
   says "rank [01] on .*: 2[0-9][0-9] of 256 file descriptors are open, [0-9]+ of them connections to port $other, which is not lockstep's \(Open MPI's\?\)"
   verdict $? \

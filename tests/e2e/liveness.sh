@@ -95,7 +95,7 @@ stopped() {
   local name=stopped$1 other=$((1 - $1))
   begin 2 "$name" "${usual[@]}" --liveness.timeout-s 3
   kill -STOP "${pids[$1]}"
-  until_it 180 gone "${pids[other]}"
+  happens 180 gone "${pids[other]}"
   ended=$?
   kill -KILL "${pids[$1]}" 2>/dev/null
   finish "$name"

@@ -91,11 +91,12 @@ mpirun --oversubscribe --bind-to none -np 2 bash -c \
   - "${train[@]}" "${long[@]}" --out early >early.log 2>&1 &
 mpirun=$!
 heeds_usr1() {
-  rank_pids $mpirun
+  find_ranks $mpirun
   [[ ${pids[0]:-} && $(readlink "/proc/${pids[0]}/exe") == "$LOCKSTEP" ]] &&
     ((0x$(awk '/^SigCgt/ { print $2 }' "/proc/${pids[0]}/status") & 0x200))
 }
-until_it 600 heeds_usr1 && kill -USR1 "${pids[0]}"
+until_it 600 heeds_usr1
+kill -USR1 "${pids[0]}"
 touch signalled
 finish early
 ((status == 3)) && says 'stopped after step 1 on a signal'

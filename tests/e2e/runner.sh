@@ -103,5 +103,63 @@ END
 law 'a job that runs out of time is ended, and its folder is removed' <<'END'
 result, = run(Job("long", ["bash", "-c", "echo $WORK; sleep 60"], 1, lane="waits", script=True))
 assert result.status == 124 and result.seconds < 20, result
-assert not os.path.exists(result.said.strip()), result
+assert not os.path.exists(result.said.split()[0]), result
 END
+
+law 'a job that runs out of time says what its processes wait for' <<'END'
+result, = run(Job("long", ["bash", "-c", "echo last words; sleep 61 & wait"], 1, lane="waits"))
+lines = result.said.splitlines()
+assert lines[:2] == ["last words", "ran out of time after 1 s; its processes:"], lines
+assert "bash -c" in lines[2] and lines[3].startswith("  ") and "sleep 61" in lines[3], lines
+it = verdicts.judge("long", result.said, result.status, False)
+assert it.failed == 1 and "FAIL long: ran out of time" in it.shown and "sleep 61" in it.shown, it.shown
+END
+
+law 'what a job leaves running ends with it' <<'END'
+result, = run(Job("left", ["bash", "-c", "sleep 62 & echo $!"], 9, lane="waits"))
+pid, ends = result.said.strip(), time.monotonic() + 5
+def is_there():
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+while is_there():
+    assert time.monotonic() < ends, "sleep 62 is still there"
+    time.sleep(0.05)
+END
+
+# ---- e2e.bash ------------------------------------------------------------------------------------
+# script: runs the lines of standard input as a test script; what it reports must not be read as a
+# verdict of this one.
+script() {
+  rm -rf inner && mkdir inner
+  { echo "source '$support/e2e.bash'"; cat; } >inner.sh
+  run env WORK="$PWD/inner" bash inner.sh
+  said=$(sed 's/^/script: /' <<<"$said")
+}
+
+script <<'END'
+echo 'rank 0: error: word' >run.log
+begin() { until_it 2 test -e nothing; }
+begin
+echo "PASS after it"
+END
+((status == 1)) && says 'FAIL e2e.bash:[0-9]* < inner.sh:[0-9]* < inner.sh:[0-9]*: ' && says 'rank 0: error: word' &&
+  says 'this, which did not happen: test -e nothing' && says 'bash inner.sh' && ! says 'PASS'
+verdict $? 'a script that waits in vain for what it needs fails there, with its place, its logs and its processes'
+
+script <<'END'
+happens 2 test -e nothing
+verdict 0 'one'
+verdict 0 'two'
+END
+says 'did not happen: test -e nothing' && says 'FAIL one' && says 'PASS two'
+verdict $? 'a verdict fails when what was waited for before it did not happen, and only that verdict'
+
+script <<'END'
+broken() { echo "$unset"; verdict 0 'one'; }
+fine() { verdict 0 'two'; }
+at_once 2 broken fine
+END
+says 'unset: unbound variable' && says 'FAIL broken: it stopped in the middle' && says 'PASS two'
+verdict $? 'one of several functions at once that stops in the middle has failed'

@@ -38,8 +38,7 @@ for tries in 1 2 3; do
   before=$(wc -l <slow.log)
   slow_down &
   slowed=$!
-  # 4 windows in which it stays late
-  until_it 100 late && until_it 600 goes_on_to $(($(steps_done) + 200))
+  try_for 100 late && try_for 600 goes_on_to $(($(steps_done) + 200))  # 4 windows in which it stays late
   said=$(lines | sed -n '/rank 1 on .* is late/,$p')
   kill $slowed
   wait $slowed

@@ -20,7 +20,7 @@ cluster() {
   unshare --net --uts --ipc --pid --mount --fork true 2>/dev/null ||
     skip_all 'this machine gives no namespaces (a container needs --privileged)'
   unset ${!SLURM_*} ${!SBATCH_*} ${!SALLOC_*} ${!PMI*}  # the tests may run in a job themselves
-  until_it 600 free_number || skip_all 'five other scripts have clusters up'
+  try_for 600 free_number || skip_all 'five other scripts have clusters up'
   export MINI_SLURM_ID=$number
   "$mini_slurm" down >/dev/null 2>&1
   trap 'show_cores; "$mini_slurm" down >/dev/null 2>&1' EXIT

@@ -6,6 +6,7 @@ cd "$WORK"
 export XDG_CACHE_HOME=$WORK/.cache
 
 said='' status=0
+missed=''  # what was waited for since the last verdict, and did not happen
 
 # run COMMAND...: keeps its output in `said` and its status in `status`.
 run() {
@@ -16,13 +17,15 @@ run() {
 # says PATTERN: the last command's output has it (an extended regular expression).
 says() { grep -Eq -- "$1" <<<"$said"; }
 
-# verdict STATUS NAME: the law NAME holds when STATUS is 0; otherwise this shows the last output.
+# verdict STATUS NAME: the law NAME holds when STATUS is 0 and everything that was waited for has
+# happened; otherwise this shows the last output.
 verdict() {
-  if (($1 == 0)); then
+  if (($1 == 0)) && [[ ! $missed ]]; then
     echo "PASS $2"
   else
-    printf '%s\nended with status %s\nFAIL %s\n' "$said" "$status" "$2"
+    printf '%s%s\nended with status %s\nFAIL %s\n' "$missed" "$said" "$status" "$2"
   fi
+  missed=''
 }
 
 # ranks N COMMAND...: starts ranks as users do; more ranks than cores are normal here.
@@ -40,14 +43,21 @@ at_once() {
   [[ ! ${ONLY:-} ]] || set -- $ONLY
   for one in "$@"; do
     while (($(jobs -rp | wc -l) >= most)); do wait -n; done
-    "$one" >"$one.verdicts" 2>&1 &
+    ("$one"; touch "$one.ended") >"$one.verdicts" 2>&1 &
   done
   wait
-  for one in "$@"; do cat "$one.verdicts"; done
+  for one in "$@"; do
+    cat "$one.verdicts"
+    [[ -e $one.ended ]] || grep -q '^FAIL ' "$one.verdicts" || echo "FAIL $one: it stopped in the middle"
+  done
 }
 
 # rank_pids MPIRUN: sets `pids` to its ranks' processes, by rank: process numbers may start over.
 rank_pids() {
+  find_ranks "$1"
+  ((${#pids[@]} > 0)) || stop_here "no rank of mpirun is left (process $1)"
+}
+find_ranks() {
   local pid rank
   pids=()
   for pid in $(ps -o pid= --ppid "$1"); do
@@ -56,8 +66,9 @@ rank_pids() {
   done
 }
 
-# until_it TENTHS COMMAND...: tries the command ten times a second until it succeeds.
-until_it() {
+# Three ways to wait for an event: each tries a command ten times a second until it succeeds.
+# try_for TENTHS COMMAND...: false when it did not succeed.
+try_for() {
   local left
   for ((left = $1; left > 0; left--)); do
     "${@:2}" && return
@@ -65,10 +76,35 @@ until_it() {
   done
   return 1
 }
+# happens TENTHS COMMAND...: for a verdict's conditions; the next verdict fails if it is false.
+happens() {
+  local began=$SECONDS
+  try_for "$@" && return
+  missed+="waited $((SECONDS - began)) s for this, which did not happen: ${*:2}"$'\n'
+  return 1
+}
+# until_it TENTHS COMMAND...: for what a script needs to go on; the script fails here if it is false.
+until_it() { happens "$@" || stop_here; }
 
-# first_step LOG: waits until the training that writes LOG has done its first step; else shows the
-# log.
-first_step() { until_it 900 grep -q 'first step done' "$1" || cat "$1"; }
+# stop_here [WHY]: a failure with its place, the newest logs and the processes; ends this shell.
+stop_here() {
+  local log i place=''
+  printf '%s\n' "$missed${1:-}"
+  for log in $(ls -t -- *.log *.out *.ends 2>/dev/null | head -n 4); do
+    echo "the end of $log:"
+    tail -n 25 "$log" | tr '\r' '\n' | tr -d '\0' | tail -n 25 | sed 's/^/    /'
+  done
+  log=$(pgrep -d , -g 0)
+  ps -o pid,ppid,stat,wchan:20,time,args -p "$log" --ppid "$log" | cut -c 1-200
+  for ((i = 1; i < ${#FUNCNAME[@]}; i++)); do
+    place+="${place:+ < }${BASH_SOURCE[i]##*/}:${BASH_LINENO[i - 1]}"
+  done
+  echo "FAIL $place: what it needs did not happen"
+  exit 1
+}
+
+# first_step LOG: waits until the training that writes LOG has done its first step.
+first_step() { until_it 900 grep -q 'first step done' "$1"; }
 
 # finish RUN: waits for the launcher, process `mpirun`, which writes RUN.log; `seconds` is its
 # duration.
@@ -80,8 +116,9 @@ finish() {
   said=$(tr -d '\0' <"$1.log")
 }
 
-# thrice COMMAND...: three tries for what can fail by chance on a busy machine; a real error fails
-# in each. tests/run counts the lines RETRIED and prints their number at its end.
+# thrice COMMAND...: three tries, only for a law about a measurement on this machine, which others
+# use, too; next to each call is why. tests/run counts the lines RETRIED and prints their number at
+# its end.
 thrice() {
   local tries
   for tries in 1 2 3; do

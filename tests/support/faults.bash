@@ -25,7 +25,7 @@ begin() {
     - "$LOCKSTEP" "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --out "$run_dir" \
     "${@:2}" >"$1.log" 2>&1 &
   step=$!
-  until_it 600 has_checkpoint
+  until_it 1200 has_checkpoint
 }
 has_checkpoint() { compgen -G "$run_dir/checkpoints/step-*.h5" >/dev/null; }
 
@@ -64,7 +64,7 @@ since_strike() { awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $struck }"; }
 # (or `with`), except those that srun was faster to kill. `took` is when the last one had ended.
 with=4
 ended() {
-  until_it $(($2 * 10)) ranks_ended "$1"
+  happens $(($2 * 10)) ranks_ended "$1"
   took=$(awk -v struck="$struck" '$3 > last { last = $3 } END { printf "%.1f", last - struck }' \
     "$run_name.ends")
   says_so_far
@@ -76,7 +76,7 @@ ended() {
 says_so_far() { said="after $took s: $(cat "$run_name.ends") $(tr -d '\0' <"$run_name.log")"; }
 # told PATTERN: it was said, or is within 10 s: srun passes on the last words of ranks that have
 # ended.
-told() { until_it 100 now_says "$1"; }
+told() { happens 100 now_says "$1"; }
 now_says() {
   says_so_far
   says "$1"
@@ -143,7 +143,7 @@ asked_to_end() {
   scancel --name="$run_name" --signal=USR1
   wait $step
   said=$(tr -d '\0' <"$run_name.log")
-  until_it 20 ranks_ended 4
+  happens 20 ranks_ended 4
   says 'stopped after step [0-9]+ on a signal' && ! grep -qv '^[0-9] 3 ' "$run_name.ends"
 }
 
@@ -151,7 +151,7 @@ asked_to_end() {
 # that a task has ended; then srun would wait forever.
 over() {
   scancel --name="$run_name"
-  until_it 200 step_is_over || pkill -KILL -P $step || kill -KILL $step
+  try_for 200 step_is_over || pkill -KILL -P $step || kill -KILL $step
   wait $step 2>/dev/null
 }
 step_is_over() { ! kill -0 $step 2>/dev/null; }

@@ -37,15 +37,6 @@ has_checkpoint() { compgen -G "$1/checkpoints/step-*.h5" >/dev/null; }
 steps() { grep -ao '^{"step":[0-9]*' "$1/metrics.jsonl" 2>/dev/null | cut -d: -f2; }
 steps_are() { [[ $(steps "$1") == "$(seq "$2")" ]]; }  # each from 1 to the last, once
 
-# within SECONDS COMMAND...: tries it about three times a second.
-within() {
-  local end=$((SECONDS + $1))
-  until "${@:2}"; do
-    ((SECONDS < end)) || return 1
-    sleep 0.3
-  done
-}
-
 # judged ID NAME: what is shown when the law does not hold.
 judged() {
   said="job $1: $(state "$1"), exit code $(field "$1" ExitCode), $(field "$1" Restarts) restart(s)
@@ -58,7 +49,7 @@ row() { printf '| %s | %s | %s | %s | %s |\n' "$1" "$2" "$(state "$3")" "$(field
 
 # ends ID NAME WHAT HOW STATE EXIT_CODE RESTARTS: within its time the job ends like that (patterns).
 ends() {
-  within 240 ended "$1"
+  happens 2400 ended "$1"
   judged "$1" "$2"
   row "$3" "$4" "$1"
   [[ $(state "$1") == $5 && $(field "$1" ExitCode) == $6 && $(field "$1" Restarts) == $7 ]]

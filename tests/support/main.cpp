@@ -4,39 +4,15 @@
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 
-#include <unistd.h>
-
 #include "tests/support/harness.hpp"
+#include "tests/support/watchdog.hpp"
 
 namespace {
 
 using namespace lockstep;
-
-std::string running;
-
-/// Seconds that one run through a test case may take: LOCKSTEP_TEST_SECONDS, else 120. A case runs
-/// once for each value that it generates.
-unsigned patience() {
-  const char* seconds = std::getenv("LOCKSTEP_TEST_SECONDS");
-  return seconds ? static_cast<unsigned>(std::strtoul(seconds, nullptr, 10)) : 120;
-}
-
-void say(const char* text) { [[maybe_unused]] auto written = write(2, text, std::strlen(text)); }
-
-/// The watchdog: a case that hangs ends its process, and so (under mpirun) all ranks.
-void too_late(int) {
-  test::dying();
-  say("the watchdog ended a test case that hung: ");
-  say(running.c_str());
-  say("\n");
-  _exit(124);
-}
 
 /// Catch2's console reporter, with a verdict for each case in place of a summary.
 class HarnessReporter : public Catch::ConsoleReporter {
@@ -51,14 +27,14 @@ class HarnessReporter : public Catch::ConsoleReporter {
 
   void testCaseStarting(const Catch::TestCaseInfo& info) override {
     ConsoleReporter::testCaseStarting(info);
-    running = info.name;
+    running_ = info.name;
     if (test::speaks()) print("TEST", info.name);
     test::begin_case(info.name);
   }
 
   void sectionStarting(const Catch::SectionInfo& info) override {
     ConsoleReporter::sectionStarting(info);
-    alarm(patience());
+    test::watch(running_);
   }
 
   void fatalErrorEncountered(Catch::StringRef) override { dying_ = true; }
@@ -69,7 +45,7 @@ class HarnessReporter : public Catch::ConsoleReporter {
     std::fflush(stdout);
     if (dying_) return test::dying();
     const bool passed = test::end_case(stats.totals.assertions.allOk());
-    alarm(0);
+    test::stop_watching();
     if (test::speaks()) print(passed ? "PASS" : "FAIL", stats.testInfo.name);
   }
 
@@ -82,6 +58,7 @@ class HarnessReporter : public Catch::ConsoleReporter {
     std::fflush(stdout);
   }
 
+  std::string running_;
   bool dying_ = false;
 };
 CATCH_REGISTER_REPORTER("harness", HarnessReporter)
@@ -89,7 +66,6 @@ CATCH_REGISTER_REPORTER("harness", HarnessReporter)
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGALRM, too_late);
   return test::run_process(
       argc, argv, [](int count, char** words) { return Catch::Session().run(count, words); });
 }

@@ -12,7 +12,7 @@
 namespace lockstep::app {
 namespace {
 
-constexpr unsigned patience_s = 3, patience_with_the_waiting_s = 60;
+constexpr unsigned patience_s = 60;
 
 volatile std::sig_atomic_t g_status = 0;
 std::string g_last_words;
@@ -31,7 +31,7 @@ void join_to_end(Launch& launch, int status, const std::string& last_words) {
   g_status = status;
   g_last_words = last_words;
   std::signal(SIGALRM, give_up);
-  ::alarm(launch.left_to_rank_0 ? patience_with_the_waiting_s : patience_s);
+  ::alarm(patience_s);
   try {
     launch.world = std::make_unique<comm::World>(launch.argc, launch.argv);
   } catch (const Error&) {

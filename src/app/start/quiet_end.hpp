@@ -13,9 +13,9 @@ namespace lockstep::app {
 bool under_mpirun();
 
 /// Starts MPI on a rank that ends before Launch::start(), so that end_ranks() can follow. The other
-/// ranks have the same fault, or start MPI anyway. If they do not come within 3 s (60 s if they
-/// left the work to rank 0, because they will come), this process ends with `status`, after
-/// `last_words` on stderr. Does nothing under other launchers.
+/// ranks have the same fault, or start MPI anyway: on a busy node some seconds later. If they do
+/// not come within a minute, this process ends with `status`, after `last_words` on stderr. Does
+/// nothing under other launchers.
 void join_to_end(Launch& launch, int status, const std::string& last_words);
 
 /// For a command of which only rank 0 does something: true on the other ranks, which then have

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pathlib import Path
 # start.
 LANES = {"waits": (4, []), "computes": (1, ["nice", "-n", "5"]), "builds": (1, ["nice", "-n", "2"])}
 WHEN_BUILT = {"computes": 2}  # when no job is left to build
+LIMITED = Path(__file__).with_name("limited.py")  # ends a job whose time is over
 
 
 @dataclass
@@ -25,7 +27,7 @@ class Job:
     apart: str = ""  # jobs with the same word do not run at the same time
     alone: bool = False  # no other job of its lane runs at the same time
     after: str = ""  # name of the job that has to end well before this one starts
-    script: bool = False  # gets an empty folder, $WORK, and may be run again
+    script: bool = False  # gets an empty folder, $WORK
     may_be_empty: bool = False  # no verdict is not a failure
     env: dict = field(default_factory=dict)
 
@@ -52,7 +54,7 @@ class Running:
         first = LANES[job.lane][1]
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(
-                [*first, "timeout", "-k", "10", str(job.seconds), *job.command],
+                [*first, sys.executable, LIMITED, str(job.seconds), *job.command],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env)
 
     def end(self, status, usage):
@@ -104,7 +106,7 @@ def run(jobs, logs, env, finished):
             start_some()
     except BaseException:
         for started in running.values():
-            started.process.send_signal(signal.SIGTERM)  # timeout passes it on
+            started.process.send_signal(signal.SIGTERM)  # limited.py passes it on
         for started in running.values():
             started.process.wait()
         raise

@@ -68,7 +68,7 @@ class Reader:
             self.said += line + "\n"
 
     def end(self, status, may_be_empty):
-        how = "ran out of time" if status in (124, 137) else f"ended with status {status}"
+        how = "ran out of time" if status == 124 else f"ended with status {status}"
         found = self.verdicts
         if self.running:
             self.fail(f"{self.running} ({self.part} {how} in it; the tests after it did not run)")
