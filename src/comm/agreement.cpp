@@ -12,7 +12,7 @@ namespace lockstep::comm {
 
 namespace {
 
-std::string describe(const std::vector<std::string>& said) {
+std::string describe_disagreement(const std::vector<std::string>& said) {
   std::map<std::string, std::vector<int>> ranks_by_word;
   for (std::size_t rank = 0; rank < said.size(); ++rank)
     ranks_by_word[said[rank]].push_back(static_cast<int>(rank));
@@ -35,7 +35,7 @@ std::string describe(const std::vector<std::string>& said) {
 }  // namespace
 
 std::string disagreement(Control& control, const std::string& mine, std::string_view phase) {
-  return control.combine(mine, phase, describe);
+  return control.combine(mine, phase, describe_disagreement);
 }
 
 }  // namespace lockstep::comm

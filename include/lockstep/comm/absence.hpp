@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/error.hpp"
@@ -29,5 +30,15 @@ struct Absence {
 /// those ranks. Nothing when they are not known. Takes a second at most.
 /// **Thread safety:** any thread may call it.
 using FindAbsence = std::function<std::optional<Absence>(double waited_s)>;
+
+/// How long a rank looks for movement after its deadline, when all ranks answer: a late one may
+/// have come just then.
+constexpr double look_longer_s = 2;
+
+/// Call it when something came then, after a wait of `waited_s` in `phase`, on rank `self`. Warns
+/// that the ranks `late` (ascending; empty: not known) came after the deadline. Of the ranks that
+/// were on time, the first one speaks.
+void warn_of_late(std::string_view phase, const std::vector<int>& late, double waited_s,
+                  double deadline_s, int self);
 
 }  // namespace lockstep::comm

@@ -36,8 +36,8 @@ struct MeetingSpec {
   bool by_address = false;
   /// Called in a later meeting when a rank has gone, before MissingRanks is thrown.
   std::function<void()> rank_gone = {};
-  /// Asked in a later meeting when the deadline has passed. An outside fault becomes a part of what
-  /// MissingRanks says.
+  /// Asked in a later meeting when the deadline has passed or a connection has ended. What it knows
+  /// becomes a part of what MissingRanks says.
   FindAbsence find_absence = {};
 };
 
@@ -48,7 +48,7 @@ struct MeetingSpec {
 /// Throws MissingRanks when not all came in time or one has gone again. On rank 0 it names the
 /// missing ranks and the nodes from which too few came; rank 0 reports the same to those that came.
 /// Throws InputError when the place cannot be used. Later calls throw MissingRanks naming a rank
-/// that has gone.
+/// that has gone, or whose connection has ended though it may be alive.
 std::unique_ptr<Control> make_tcp_control(const cluster::MeetingPlace& place,
                                           const cluster::RankInfo& self, const MeetingSpec& spec);
 

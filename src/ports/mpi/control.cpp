@@ -56,6 +56,7 @@ class MpiControl final : public MeetingControl {
         idle();
         continue;
       }
+      deadline.moved();
       ++here;
       const std::size_t end = message->text.find('\0');
       const std::string theirs = message->text.substr(0, end);
@@ -76,6 +77,7 @@ class MpiControl final : public MeetingControl {
     device::Idle idle;
     std::optional<Mail::Message> answer;
     for (; !(answer = mail_.take(release)); idle()) deadline.poll();
+    deadline.moved();
     if (answer->text[0] == refused) throw Error(answer->text.substr(1));
     return answer->text;
   }

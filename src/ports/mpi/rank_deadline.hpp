@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -10,7 +11,8 @@
 namespace lockstep::comm {
 
 /// The deadline of a wait for other ranks. Answers their questions during the wait, and asks them
-/// when it is over.
+/// when it is over. When all answer, it looks two seconds longer: a late rank may have come just
+/// then.
 class RankDeadline {
  public:
   /// `phase` tells the others where this rank waits, and `awaited` for which ranks of MPI's world:
@@ -19,13 +21,23 @@ class RankDeadline {
                std::span<const int> awaited = {})
       : roll_call_(roll_call),
         deadline_s_(deadline_s),
-        wait_{phase, awaited},
+        wait_{phase, awaited, now_s()},
         countdown_(deadline_s) {}
 
-  /// Call it when something has arrived.
+  /// Call it when something has arrived, and the wait begins again.
   void renew() {
+    moved();
     countdown_ = Countdown(deadline_s_);
-    listen_s_ = now_s() + listen_every_s;
+    wait_.began_s = now_s();
+    listen_s_ = wait_.began_s + listen_every_s;
+  }
+
+  /// Call it when something has arrived that does not renew the deadline.
+  void moved() {
+    if (!all_answer_) return;
+    roll_call_.warn_of_late(wait_, deadline_s_, *all_answer_);
+    all_answer_.reset();
+    countdown_ = Countdown(look_longer_s);
   }
 
   /// Call it after a poll that found nothing. Throws Error naming the missing ranks when the
@@ -36,7 +48,10 @@ class RankDeadline {
     if (now < listen_s_) return;
     listen_s_ = now + listen_every_s;
     roll_call_.listen(wait_);
-    if (over) roll_call_.ask(wait_, deadline_s_);
+    if (!over) return;
+    if (all_answer_) roll_call_.give_up(wait_, deadline_s_, *all_answer_);
+    all_answer_ = roll_call_.ask(wait_, deadline_s_);
+    countdown_ = Countdown(look_longer_s);
   }
 
  private:
@@ -45,6 +60,7 @@ class RankDeadline {
   double deadline_s_;
   Wait wait_;
   Countdown countdown_;
+  std::optional<RollCall::Answers> all_answer_;  ///< until something arrives
   double listen_s_ = now_s() + listen_every_s;
 };
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/countdown.hpp"
 #include "lockstep/comm/rank_list.hpp"
 #include "lockstep/device/idle.hpp"
@@ -57,7 +59,8 @@ struct RollCall::Note {
   std::uint64_t sender_round = 0;    // when it was written
   std::uint64_t receiver_round = 0;  // the one it belongs to
   std::string text;
-  std::uint64_t outside = 0;  // of a finding: whether it is an OutsideFault
+  std::uint64_t outside = 0;    // of a finding: whether it is an OutsideFault
+  std::uint64_t waited_ms = 0;  // of an answer
 };
 
 RollCall::RollCall(MPI_Comm comm) : mail_(comm) {
@@ -67,23 +70,28 @@ RollCall::RollCall(MPI_Comm comm) : mail_(comm) {
 
 void RollCall::listen(const Wait& wait) {
   while (const std::optional<Note> asked = take(question))
-    send({asked->from}, answer, {rank_, round_, asked->sender_round, answer_of(wait)});
+    send({asked->from}, answer,
+         {rank_, round_, asked->sender_round, answer_of(wait), 0,
+          static_cast<std::uint64_t>(1e3 * (now_s() - wait.began_s))});
   while (const std::optional<Note> heard = take(finding))
     if (heard->receiver_round == round_) end({heard->text, heard->outside != 0});
 }
 
-void RollCall::ask(const Wait& wait, double deadline_s) {
+RollCall::Answers RollCall::ask(const Wait& wait, double deadline_s) {
   blame_absent(wait.phase, deadline_s);
   send(all_but({rank_}, world_), question, {rank_, round_, 0, ""});
   std::map<int, std::string> answers{{rank_, answer_of(wait)}};
-  std::map<int, std::uint64_t> rounds;
-  std::vector<int> awaited;
+  Answers said;
+  std::vector<int> awaited, late;
+  const double asked_s = now_s();
   Countdown left(time_to_answer_s);
   for (device::Idle idle;; idle()) {
     while (const std::optional<Note> note = take(answer)) {
       if (note->receiver_round != round_) continue;
       answers[note->from] = note->text;
-      rounds[note->from] = note->sender_round;
+      said.rounds[note->from] = note->sender_round;
+      if (1e-3 * static_cast<double>(note->waited_ms) < now_s() - asked_s)
+        late.push_back(note->from);
     }
     listen(wait);
     awaited = awaited_by(rank_, answers, world_);
@@ -91,12 +99,29 @@ void RollCall::ask(const Wait& wait, double deadline_s) {
                                       [&](int rank) { return answers.contains(rank); });
     if (complete || left.over()) break;
   }
-  std::map<int, std::string> phases;
   for (const int rank : awaited)
-    if (answers.contains(rank)) phases[rank] = answers[rank].substr(0, answers[rank].find('\0'));
-  const Finding found{describe_missing(wait.phase, deadline_s, awaited, phases),
-                      phases.size() == awaited.size()};
-  for (const auto& [rank, round] : rounds)
+    if (answers.contains(rank))
+      said.phases[rank] = answers[rank].substr(0, answers[rank].find('\0'));
+  std::sort(late.begin(), late.end());
+  std::set_intersection(awaited.begin(), awaited.end(), late.begin(), late.end(),
+                        std::back_inserter(said.late));
+  if (said.phases.size() < awaited.size())
+    tell(said, {describe_missing(wait.phase, deadline_s, awaited, said.phases), false});
+  return said;
+}
+
+void RollCall::give_up(const Wait& wait, double deadline_s, const Answers& answers) {
+  std::vector<int> all;
+  for (const auto& [rank, phase] : answers.phases) all.push_back(rank);
+  tell(answers, {describe_missing(wait.phase, deadline_s, all, answers.phases), true});
+}
+
+void RollCall::warn_of_late(const Wait& wait, double deadline_s, const Answers& answers) const {
+  comm::warn_of_late(wait.phase, answers.late, now_s() - wait.began_s, deadline_s, rank_);
+}
+
+void RollCall::tell(const Answers& answers, const Finding& found) {
+  for (const auto& [rank, round] : answers.rounds)
     send({rank}, finding, {rank_, round_, round, found.text, found.outside});
   end(found);
 }
@@ -124,7 +149,8 @@ void RollCall::end(const Finding& finding) {
 }
 
 void RollCall::send(const std::vector<int>& ranks, int tag, const Note& note) {
-  const std::uint64_t rounds[] = {note.sender_round, note.receiver_round, note.outside};
+  const std::uint64_t rounds[] = {note.sender_round, note.receiver_round, note.outside,
+                                  note.waited_ms};
   mail_.send(ranks, tag,
              std::string(reinterpret_cast<const char*>(rounds), sizeof rounds) + note.text);
 }
@@ -132,9 +158,10 @@ void RollCall::send(const std::vector<int>& ranks, int tag, const Note& note) {
 std::optional<RollCall::Note> RollCall::take(int tag) {
   const std::optional<Mail::Message> message = mail_.take(tag);
   if (!message) return std::nullopt;
-  std::uint64_t rounds[3];
+  std::uint64_t rounds[4];
   std::memcpy(rounds, message->text.data(), sizeof rounds);
-  return Note{message->from, rounds[0], rounds[1], message->text.substr(sizeof rounds), rounds[2]};
+  return Note{message->from, rounds[0], rounds[1], message->text.substr(sizeof rounds),
+              rounds[2],     rounds[3]};
 }
 
 std::string describe_missing(std::string_view phase, double deadline_s,

@@ -17,6 +17,7 @@ namespace lockstep::comm {
 struct Wait {
   std::string_view phase;          ///< where
   std::span<const int> awaited{};  ///< for which ranks of the world; empty: for all
+  double began_s = 0;
 };
 
 /// Finds out which ranks are missing when one has waited too long. It asks the heartbeats first,
@@ -25,8 +26,8 @@ struct Wait {
 /// during their wait; a rank that does not answer is busy with something else, hung or gone. All
 /// ranks that wait get the finding, so they end at once and with the same message.
 ///
-/// Where all ranks answer, or the heartbeats say that one waits for a file system, the finding is
-/// an OutsideFault.
+/// Where all ranks answer and still nothing comes, or the heartbeats say that one waits for a file
+/// system, the finding is an OutsideFault.
 ///
 /// Each rank has one, over all its communicators: a rank that waits in Control answers one that
 /// waits for a reduction. A rank that waits for a group looks only at the ranks of this group, at
@@ -39,8 +40,19 @@ class RollCall {
   /// Call it now and then during a wait: answers the ranks that ask. Throws Error with another
   /// rank's finding when that rank's deadline has passed.
   void listen(const Wait& wait);
-  /// Call it after a wait of `deadline_s`: asks, and throws Error with the finding.
-  [[noreturn]] void ask(const Wait& wait, double deadline_s);
+  /// What all ranks that matter have said.
+  struct Answers {
+    std::map<int, std::string> phases;    ///< where each of them waits, this one included
+    std::map<int, std::uint64_t> rounds;  ///< of those that answered
+    std::vector<int> late;                ///< they began to wait after they were asked
+  };
+  /// Call it after a wait of `deadline_s`: asks. Throws Error with the finding when some do not
+  /// answer.
+  Answers ask(const Wait& wait, double deadline_s);
+  /// Call it when nothing has come for look_longer_s since all answered.
+  [[noreturn]] void give_up(const Wait& wait, double deadline_s, const Answers& answers);
+  /// Call it when something has come within this time.
+  void warn_of_late(const Wait& wait, double deadline_s, const Answers& answers) const;
 
  private:
   struct Note;
@@ -52,6 +64,7 @@ class RollCall {
     std::string text;
     bool outside = false;
   };
+  [[noreturn]] void tell(const Answers& answers, const Finding& finding);
   [[noreturn]] void end(const Finding& finding);
 
   Mail mail_;

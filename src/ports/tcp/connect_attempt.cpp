@@ -7,7 +7,7 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr double until_connected_s = 1, until_let_in_s = 4;
+constexpr double until_connected_s = 1, until_answered_s = 4;
 
 }  // namespace
 
@@ -34,7 +34,7 @@ void ConnectAttempt::try_next(std::size_t at) {
 std::optional<Wire> ConnectAttempt::poll() {
   if (failed()) return std::nullopt;
   const bool heard = hear();
-  const bool patient = now_s() - began_s_ < (coming_ ? until_connected_s : until_let_in_s);
+  const bool patient = now_s() - began_s_ < (coming_ ? until_connected_s : until_answered_s);
   if (!heard || (!let_in_ && !patient)) try_next(at_ + 1);
   if (!let_in_) return std::nullopt;
   return std::move(wire_);
@@ -56,6 +56,7 @@ bool ConnectAttempt::hear() {
   }
   server_ = read_greeting(*message);
   if (!server_) return false;
+  began_s_ = now_s();
   mine_ = new_nonce();
   wire_.send(make_hello(secret_, *server_, mine_, {purpose_, rank_, world_, ""}));
   return true;

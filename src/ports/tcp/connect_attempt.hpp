@@ -21,8 +21,9 @@ struct ListenerCard {
   static void fields(auto& self, auto&& visit) { visit(self.secret, self.port, self.addresses); }
 };
 
-/// One try to connect to a rank that listens. It tries one address after the other for a second
-/// each, or for four when the connection is accepted. It never blocks, so the rank can do other
+/// One try to connect to a rank that listens. It tries one address after the other: for a second
+/// until the connection is made, for four until a rank greets, and for four more until that rank,
+/// which may compute between the two, lets this one in. It never blocks, so this rank can do other
 /// work meanwhile.
 class ConnectAttempt {
  public:
@@ -44,8 +45,8 @@ class ConnectAttempt {
   const char* purpose_;
   int rank_, world_;
   std::size_t at_ = 0;
-  double began_s_ = 0;
-  Socket coming_;  ///< until the connection is made
+  double began_s_ = 0;  ///< when the address was first tried, or its rank's greeting came
+  Socket coming_;       ///< until the connection is made
   Wire wire_;
   std::optional<Nonce> server_;  ///< the listener's, after its first message
   Nonce mine_{};

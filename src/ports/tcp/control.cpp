@@ -17,10 +17,32 @@ std::string title_of(int rank, const Peer& peer) {
   return fmt::format("rank {} on {}", rank, peer.node);
 }
 
-/// What the heartbeats know of a file system or network that keeps ranks waiting: "; ..." or "".
-std::string known_fault(const MeetingSpec& spec) {
+/// After the deadline. The heartbeats mostly know which ranks keep the others waiting; else it is
+/// those that did not come to this meeting.
+std::string describe_late(std::string_view phase, const std::vector<int>& not_here,
+                          const MeetingSpec& spec) {
   const auto absence = spec.find_absence ? spec.find_absence(spec.deadline_s) : std::nullopt;
-  return absence && absence->outside && !absence->ranks.empty() ? "; " + absence->text : "";
+  const bool known = absence && !absence->ranks.empty();
+  return fmt::format("{}: {} did not arrive within {:g} s{}", phase,
+                     rank_list(known ? absence->ranks : not_here), spec.deadline_s,
+                     absence && absence->outside ? "; " + absence->text : "");
+}
+
+/// The connection between this rank and another one has ended. The heartbeats, which connect again,
+/// know whether its process has.
+std::string describe_gone(std::string_view phase, const std::string& title,
+                          const MeetingSpec& spec) {
+  if (spec.rank_gone) spec.rank_gone();
+  const auto absence = spec.find_absence ? spec.find_absence(0) : std::nullopt;
+  if (!absence) return fmt::format("{}: {} has gone", phase, title);
+  return fmt::format("{}: the connection to {} has ended; {}", phase, title, absence->text);
+}
+
+/// A larger one would end the connection.
+void check_size(std::size_t bytes, std::string_view phase) {
+  if (bytes > message_limit)
+    throw Error(fmt::format("{}: a message of {} MiB between ranks is larger than {} MiB", phase,
+                            bytes >> 20, message_limit >> 20));
 }
 
 /// Rank 0 has a wire to each other rank and combines the parts. The others have one wire, to rank
@@ -38,6 +60,7 @@ class Rank0Control final : public MeetingControl {
   std::string meet(const std::string& mine, std::string_view phase,
                    const Combine& combine) override {
     std::string result = combine(collect(mine, phase));
+    check_size(result.size() + 1, phase);
     answer(agreed + result);
     Countdown left(spec_.deadline_s);
     for (; unsent(); wait_for(wires_)) {
@@ -58,12 +81,11 @@ class Rank0Control final : public MeetingControl {
       for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
         if (came[rank]) continue;
         const int number = static_cast<int>(rank);
-        const auto message = peers_[rank].wire.receive();
+        auto message = peers_[rank].wire.receive();
+        if (message == confirmation) message = peers_[rank].wire.receive();
         if (!message) {
-          if (!peers_[rank].wire.open()) {
-            if (spec_.rank_gone) spec_.rank_gone();
-            refuse(fmt::format("{}: {} has gone", phase, title_of(number, peers_[rank])));
-          }
+          if (!peers_[rank].wire.open())
+            refuse(describe_gone(phase, title_of(number, peers_[rank]), spec_));
           continue;
         }
         const std::size_t end = message->find('\0');
@@ -77,10 +99,7 @@ class Rank0Control final : public MeetingControl {
       }
       if (here.size() == peers_.size()) return parts;
       check_not_cancelled(spec_);
-      if (left.over())
-        refuse(fmt::format("{}: {} did not arrive within {} s{}", phase,
-                           rank_list(all_but(here, world())), spec_.deadline_s,
-                           known_fault(spec_)));
+      if (left.over()) refuse(describe_late(phase, all_but(here, world()), spec_));
     }
   }
 
@@ -117,6 +136,7 @@ class OtherRankControl final : public MeetingControl {
 
  private:
   std::string meet(const std::string& mine, std::string_view phase, const Combine&) override {
+    check_size(phase.size() + 1 + mine.size(), phase);
     host_.wire.send(std::string(phase) + '\0' + mine);
     Wire* const only[] = {&host_.wire};
     // Rank 0 has its own deadline, and if it is alive it knows better which ranks are missing.
@@ -128,13 +148,10 @@ class OtherRankControl final : public MeetingControl {
       }
       if (!host_.wire.open()) {
         cluster::remove_card(file_, host_.secret);  // rank 0 may have been killed
-        if (spec_.rank_gone) spec_.rank_gone();
-        throw MissingRanks(fmt::format("{}: {} has gone", phase, title_of(0, host_)));
+        throw MissingRanks(describe_gone(phase, title_of(0, host_), spec_));
       }
       check_not_cancelled(spec_);
-      if (left.over())
-        throw MissingRanks(fmt::format("{}: {} did not answer within {} s{}", phase,
-                                       title_of(0, host_), spec_.deadline_s, known_fault(spec_)));
+      if (left.over()) throw MissingRanks(describe_late(phase, {0}, spec_));
     }
   }
 

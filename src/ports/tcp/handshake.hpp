@@ -18,8 +18,9 @@ namespace lockstep::comm {
 constexpr std::size_t handshake_limit = 1024;
 
 /// Strangers may say nothing. So there are few at a time, for a few seconds; when others wait for
-/// their place, the oldest have only a moment.
-constexpr std::size_t most_candidates = 64;
+/// their place, the oldest that have said nothing have only a moment. A thousand ranks take four
+/// turns of one that computes.
+constexpr std::size_t most_candidates = 256;
 constexpr double silent_s = 10, moment_s = 0.25;
 
 using Nonce = std::array<std::uint8_t, 16>;

@@ -5,12 +5,33 @@
 #include "lockstep/base/clock.hpp"
 
 namespace lockstep::comm {
+namespace {
+
+constexpr int most_rounds = 16;  // of new connections in one call: strangers must not hold it up
+
+}  // namespace
 
 HandshakeServer::HandshakeServer(const Key& secret, Listener listener)
     : secret_(secret), listener_(std::move(listener)) {}
 
 void HandshakeServer::admit(const Refusal& refusal, const LetIn& let_in) {
+  // First those who have spoken come in: when they had to wait for this, it was not their fault.
+  judge(refusal, let_in);
   make_room();
+  // Peers that have given up since they connected leave their places at once.
+  for (int round = 0; round < most_rounds && !full(); ++round) {
+    accept_all();
+    const bool more = full();
+    judge(refusal, let_in);
+    if (!more) break;
+  }
+}
+
+void HandshakeServer::judge(const Refusal& refusal, const LetIn& let_in) {
+  candidates_.remove_if([&](Candidate& candidate) { return judged(candidate, refusal, let_in); });
+}
+
+void HandshakeServer::accept_all() {
   while (!full()) {
     Socket socket = accept_on(listener_);
     if (!socket) break;
@@ -18,7 +39,6 @@ void HandshakeServer::admit(const Refusal& refusal, const LetIn& let_in) {
         candidates_.emplace_back(Wire(std::move(socket), handshake_limit), new_nonce(), now_s());
     candidate.wire.send(make_greeting(candidate.nonce));
   }
-  candidates_.remove_if([&](Candidate& candidate) { return judged(candidate, refusal, let_in); });
 }
 
 void HandshakeServer::make_room() {
@@ -38,12 +58,13 @@ bool HandshakeServer::judged(Candidate& candidate, const Refusal& refusal, const
   }
   const std::string why_not = refusal(heard->hello);
   candidate.wire.send(make_answer(secret_, candidate.nonce, heard->peer, why_not));
-  if (why_not.empty()) let_in(heard->hello, std::move(candidate.wire));
+  // A peer that has given up meanwhile comes again.
+  const bool told = candidate.wire.open() && !candidate.wire.unsent();
+  if (why_not.empty() && told) let_in(heard->hello, std::move(candidate.wire));
   return true;
 }
 
-void HandshakeServer::wait() {
-  std::vector<Wire*> wires;
+void HandshakeServer::wait(std::vector<Wire*> wires) {
   for (Candidate& candidate : candidates_) wires.push_back(&candidate.wire);
   wait_for(wires, full() ? nullptr : &listener_);
 }

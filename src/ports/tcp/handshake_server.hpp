@@ -13,7 +13,8 @@
 namespace lockstep::comm {
 
 /// Rank 0's side of the handshake, for any number of peers at once: accepts connections, lets in
-/// the peers that know the secret, and drops the others. Never blocks.
+/// the peers that know the secret, and drops the others. Never blocks. A peer may give up at any
+/// moment and come again, even when it has just been let in.
 class HandshakeServer {
  public:
   HandshakeServer(const Key& secret, Listener listener);
@@ -26,7 +27,11 @@ class HandshakeServer {
 
   std::uint16_t port() const { return listener_.port; }
   int strangers() const { return strangers_; }  ///< how many did not know the secret
-  void wait();  ///< until there is something to do, but no longer than a twentieth of a second
+  /// Until there is something to do here or to read from `others`, but no longer than a twentieth
+  /// of a second.
+  void wait(std::vector<Wire*> others = {});
+  bool busy() const { return !candidates_.empty(); }  ///< handshakes are in progress
+  int handle() const { return listener_.socket.get(); }
   void add_to(std::vector<pollfd>& polled) const;
 
  private:
@@ -37,7 +42,9 @@ class HandshakeServer {
     double came_s;
   };
   bool full() const { return candidates_.size() >= most_candidates; }
+  void judge(const Refusal& refusal, const LetIn& let_in);
   void make_room();
+  void accept_all();
   bool judged(Candidate& candidate, const Refusal& refusal, const LetIn& let_in);
 
   Key secret_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/cluster/rendezvous.hpp"
@@ -23,6 +24,9 @@ constexpr std::size_t message_limit = std::size_t{1} << 28;
 /// The first byte of rank 0's answer to a meeting's parts. The result follows, or the reason why
 /// there is no result.
 constexpr char agreed = 'y', refused = 'n';
+
+/// What a rank says when it has heard that it was let in. Until then it may have given up.
+constexpr std::string_view confirmation = "";
 
 /// Throws Error when the meeting was cancelled.
 void check_not_cancelled(const MeetingSpec& spec);

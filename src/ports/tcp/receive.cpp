@@ -1,14 +1,14 @@
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
-#include "lockstep/base/clock.hpp"
 #include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/rank_list.hpp"
+#include "ports/tcp/card_keeper.hpp"
 #include "ports/tcp/handshake_server.hpp"
 #include "ports/tcp/meet.hpp"
 #include "ports/tcp/own_addresses.hpp"
@@ -17,6 +17,8 @@ namespace lockstep::comm {
 namespace {
 
 constexpr double last_words_s = 1;
+// A rank that was let in too late hangs up and comes again.
+constexpr double come_again_s = 1;
 constexpr std::size_t most_addresses = 32;
 
 /// Rank 0 while the other ranks arrive.
@@ -24,27 +26,26 @@ class Reception {
  public:
   Reception(const cluster::MeetingPlace& place, const cluster::RankInfo& self)
       : Reception(place, self, listen_on(place.ports)) {}
-  // The card is of no use later, and would mislead a later start.
-  ~Reception() { unlink(place_.file.c_str()); }
-  Reception(const Reception&) = delete;
-  Reception& operator=(const Reception&) = delete;
-
   std::vector<Peer> wait(const MeetingSpec& spec) {
     Countdown left(spec.deadline_s), mates_left(spec.mates_s);
-    for (std::size_t came = here_.size(); here_.size() < peers_.size();) {
+    std::size_t came = 0;
+    // A rank that goes after it has confirmed is named in the next meeting.
+    while (!all_confirmed()) {
       check_not_cancelled(spec);
-      keep_card();
-      door_.wait();
+      card_keeper_.check_left();
+      door_.wait(unconfirmed());
       door_.admit([this](const Hello& hello) { return reason_against(hello); },
                   [this](const Hello& hello, Wire wire) { let_in(hello, std::move(wire)); });
-      if (here_.size() == peers_.size()) break;  // the next meeting names ranks that go now
+      if (all_confirmed()) break;
       look_for_gone();
-      if (std::exchange(came, here_.size()) != here_.size()) mates_left = Countdown(spec.mates_s);
+      if (std::exchange(came, here().size()) != here().size()) mates_left = Countdown(spec.mates_s);
       if (left.over()) give_up(absence(spec.deadline_s));
       // A node from which no rank came may still be starting; a rank whose mates are here is not.
       if (mates_left.over() && somewhere_mates_wait()) give_up(absence(spec.mates_s));
     }
-    return std::move(peers_);
+    std::vector<Peer> peers;
+    for (Guest& guest : guests_) peers.push_back(std::move(guest.peer));
+    return peers;
   }
 
  private:
@@ -52,17 +53,11 @@ class Reception {
       : place_(place),
         world_(self.world),
         card_(cluster::new_card(own_names(self), listener.port)),
+        card_keeper_(place.file, card_),
         door_(card_.secret, std::move(listener)) {
-    peers_.resize(static_cast<std::size_t>(world_));
-    peers_[0].node = place.node;
-    held_ = cluster::leave_card(place.file, card_);
-  }
-
-  /// Where locks do not work, another start may have taken it for a dead one's.
-  void keep_card() {
-    if (now_s() - looked_s_ < 1) return;
-    looked_s_ = now_s();
-    if (access(place_.file.c_str(), F_OK) != 0) held_ = cluster::leave_card(place_.file, card_);
+    guests_.resize(static_cast<std::size_t>(world_));
+    guests_[0].came = guests_[0].confirmed = true;
+    guests_[0].peer.node = place.node;
   }
 
   /// First the names, which the site has chosen, then the addresses.
@@ -74,40 +69,67 @@ class Reception {
     return names;
   }
 
+  /// A rank, as rank 0 sees it.
+  struct Guest {
+    Peer peer;
+    bool came = false;                  ///< it was let in
+    bool confirmed = false;             ///< and has heard so
+    std::optional<Countdown> missed{};  ///< since it has hung up
+  };
+
   void let_in(const Hello& hello, Wire wire) {
-    Peer& peer = peers_[static_cast<std::size_t>(hello.rank)];
-    peer.node = hello.node;
-    peer.wire = std::move(wire);
-    peer.wire.set_limit(message_limit);
-    here_.push_back(hello.rank);
+    Guest& guest = guests_[static_cast<std::size_t>(hello.rank)];
+    guest = {{std::move(wire), hello.node}, true};
+    guest.peer.wire.set_limit(message_limit);
   }
 
-  std::string reason_against(const Hello& hello) const {
+  /// A rank that has not confirmed, or has hung up, may come again.
+  std::string reason_against(const Hello& hello) {
     if (hello.job != place_.job)
       return fmt::format("rank 0 belongs to {}, this peer to {}", place_.job, hello.job);
     if (hello.world != world_)
       return fmt::format("rank 0 has a world of {}, this peer one of {}", world_, hello.world);
     if (hello.rank <= 0 || hello.rank >= world_)
       return fmt::format("a world of {} has no other rank {}", world_, hello.rank);
-    if (std::find(here_.begin(), here_.end(), hello.rank) != here_.end())
-      return fmt::format("rank {} is already here, from {}", hello.rank,
-                         peers_[static_cast<std::size_t>(hello.rank)].node);
+    Guest& guest = guests_[static_cast<std::size_t>(hello.rank)];
+    if (confirmed(guest) && !guest.peer.wire.ended())
+      return fmt::format("rank {} is already here, from {}", hello.rank, guest.peer.node);
     return "";
   }
 
+  static bool confirmed(Guest& guest) {
+    guest.confirmed = guest.confirmed || guest.peer.wire.spoken_to();
+    return guest.confirmed;
+  }
+
+  bool all_confirmed() { return std::all_of(guests_.begin(), guests_.end(), confirmed); }
+
+  std::vector<Wire*> unconfirmed() {
+    std::vector<Wire*> wires;
+    for (Guest& guest : guests_)
+      if (guest.came && !guest.confirmed) wires.push_back(&guest.peer.wire);
+    return wires;
+  }
+
   void look_for_gone() {
-    for (std::size_t rank = 1; rank < peers_.size(); ++rank)
-      if (peers_[rank].wire.open() && peers_[rank].wire.ended())
+    for (std::size_t rank = 1; rank < guests_.size(); ++rank) {
+      Guest& guest = guests_[rank];
+      if (!guest.came || !guest.peer.wire.ended())
+        guest.missed.reset();
+      else if (!guest.missed)
+        guest.missed.emplace(come_again_s);
+      else if (guest.missed->over())
         give_up(fmt::format("start-up: rank {} on {} came, and its process has ended", rank,
-                            peers_[rank].node));
+                            guest.peer.node));
+    }
   }
 
   /// The ranks that came get the reason, as the answer to their first meeting.
   [[noreturn]] void give_up(const std::string& why) {
     std::vector<Wire*> wires;
-    for (Peer& peer : peers_) {
-      if (peer.wire.open()) peer.wire.send(refused + why);
-      wires.push_back(&peer.wire);
+    for (Guest& guest : guests_) {
+      if (guest.peer.wire.open()) guest.peer.wire.send(refused + why);
+      wires.push_back(&guest.peer.wire);
     }
     // Closing a connection with unread data would discard what was just sent: read it first.
     const auto open = [](const Wire* wire) { return wire->open(); };
@@ -118,9 +140,17 @@ class Reception {
     throw MissingRanks(why);
   }
 
+  std::vector<int> here() const {
+    std::vector<int> ranks;
+    for (std::size_t rank = 0; rank < guests_.size(); ++rank)
+      if (guests_[rank].came) ranks.push_back(static_cast<int>(rank));
+    return ranks;
+  }
+
   std::map<std::string, int> came_from() const {
     std::map<std::string, int> came;
-    for (const int rank : here_) ++came[peers_[static_cast<std::size_t>(rank)].node];
+    for (const Guest& guest : guests_)
+      if (guest.came) ++came[guest.peer.node];
     return came;
   }
 
@@ -136,7 +166,7 @@ class Reception {
   std::string absence(double deadline_s) const {
     std::map<std::string, int> came = came_from();
     std::string text = fmt::format("start-up: {} did not come to {} within {} s",
-                                   rank_list(all_but(here_, world_)), place_.node, deadline_s);
+                                   rank_list(all_but(here(), world_)), place_.node, deadline_s);
     const char* separator = ": from ";
     for (std::size_t i = 0; i < place_.nodes.size(); ++i) {
       const std::string& node = place_.nodes[i];
@@ -154,11 +184,9 @@ class Reception {
   const cluster::MeetingPlace& place_;
   int world_;
   cluster::MeetingCard card_;
-  Owned<int, ::close, -1> held_;  ///< the card's file
-  double looked_s_ = now_s();     ///< when it was last there
+  CardKeeper card_keeper_;
   HandshakeServer door_;
-  std::vector<Peer> peers_;
-  std::vector<int> here_{0};
+  std::vector<Guest> guests_;  ///< by rank; with rank 0
 };
 
 }  // namespace

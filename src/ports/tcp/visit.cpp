@@ -15,13 +15,15 @@ namespace {
 constexpr double connect_s = 2, answer_s = 5;
 constexpr std::chrono::milliseconds first_pause{20}, longest_pause{500};
 
-/// One try to be let in: returns the wire, or writes the fault into `why`. Throws InputError when
-/// rank 0 refuses this rank.
+/// One try to be let in: returns the wire, or writes the fault into `why`. `greeted`: a rank
+/// listens there. Throws InputError when rank 0 refuses this rank.
 std::optional<Wire> introduce(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
-                              const cluster::MeetingCard& card, Socket socket, std::string& why) {
+                              const cluster::MeetingCard& card, Socket socket, std::string& why,
+                              bool& greeted) {
   Wire wire(std::move(socket), handshake_limit);
   const auto greeting = next_message(wire, answer_s);
   const auto host = greeting ? read_greeting(*greeting) : std::nullopt;
+  greeted = host.has_value();
   if (!host) {
     why = "what listens there is not a rank of lockstep";
     return std::nullopt;
@@ -31,17 +33,38 @@ std::optional<Wire> introduce(const cluster::MeetingPlace& place, const cluster:
   const auto answer = next_message(wire, answer_s);
   const auto refusal = answer ? read_answer(card.secret, *host, mine, *answer) : std::nullopt;
   if (!refusal) {
-    why = "what listens there does not know this meeting's secret";
+    why = !answer && wire.open() ? "the rank that listens there does not answer"
+                                 : "what listens there does not know this meeting's secret";
     return std::nullopt;
   }
   require(refusal->empty(), fmt::format("refused by rank 0: {}", *refusal));
   wire.set_limit(message_limit);
+  wire.send(confirmation);
   return wire;
 }
 
 Socket connect_by_address(const std::string& address, std::uint16_t port) {
   Socket socket = begin_connection(address, port);
   return socket && connected(socket, connect_s).value_or(false) ? std::move(socket) : Socket();
+}
+
+/// Tries one host of the card. A rank that listens there and was too busy to answer is asked once
+/// more at once: it may have let this one in, and does not wait long for it to come again.
+std::optional<Wire> visit(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
+                          const cluster::MeetingCard& card, const std::string& host,
+                          bool by_address, std::string& why) {
+  bool greeted = true;
+  for (int tries = 0; greeted && tries < 2; ++tries) {
+    Socket socket =
+        by_address ? connect_by_address(host, card.port) : connect_to(host, card.port, connect_s);
+    if (!socket) {
+      why = fmt::format("cannot connect to {} port {}", host, card.port);
+      return std::nullopt;
+    }
+    if (auto wire = introduce(place, self, card, std::move(socket), why, greeted)) return wire;
+  }
+  why = fmt::format("{} port {}: {}", host, card.port, why);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -63,19 +86,11 @@ Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& se
           "(LOCKSTEP_RENDEZVOUS_DIR names another)";
       continue;
     }
-    for (const std::string& host : card->hosts) {
-      Socket socket = spec.by_address ? connect_by_address(host, card->port)
-                                      : connect_to(host, card->port, connect_s);
-      if (!socket) {
-        why = fmt::format("cannot connect to {} port {}", host, card->port);
-      } else if (auto wire = introduce(place, self, *card, std::move(socket), why)) {
+    for (const std::string& host : card->hosts)
+      if (auto wire = visit(place, self, *card, host, spec.by_address, why))
         return {std::move(*wire), host, card->secret};
-      } else {
-        why = fmt::format("{} port {}: {}", host, card->port, why);
-      }
-    }
   }
-  throw MissingRanks(fmt::format("start-up: rank 0 was not found within {} s by {}: {}",
+  throw MissingRanks(fmt::format("start-up: rank 0 was not found within {:g} s by {}: {}",
                                  spec.deadline_s, place.file.string(), why));
 }
 

@@ -167,6 +167,11 @@ std::optional<std::string> Wire::receive() {
   return take();
 }
 
+bool Wire::spoken_to() {
+  if (incoming_.empty() && open()) fill();
+  return !incoming_.empty();
+}
+
 bool Wire::ended() const {
   pollfd entry{socket_.get(), POLLRDHUP, 0};
   return !open() || poll(&entry, 1, 0) == 1;

@@ -47,6 +47,7 @@ class Wire {
   void send(std::string_view message);   ///< appended; flush() moves it
   void flush();                          ///< writes what the connection accepts now
   std::optional<std::string> receive();  ///< the next message, if it has arrived whole
+  bool spoken_to();                      ///< some of the next message has arrived
   bool open() const { return static_cast<bool>(socket_); }
   bool ended() const;  ///< the other side has closed it; its last messages may still be unread
   bool unsent() const { return open() && !outgoing_.empty(); }

@@ -52,11 +52,9 @@ class Script final : public comm::Control {
 
 /// A rank's wire to rank 0, or a closed one when it is not let in.
 comm::Wire connect(const comm::ListenerCard& card, int rank, int world) {
-  for (int tries = 0; tries < 3; ++tries) {  // a try ends after seconds, even if rank 0 is busy
-    comm::ConnectAttempt attempt(card, comm::heartbeat_purpose, rank, world);
-    for (; !attempt.failed(); pause_ms(1))
-      if (auto wire = attempt.poll()) return std::move(*wire);
-  }
+  comm::ConnectAttempt attempt(card, comm::heartbeat_purpose, rank, world);
+  for (; !attempt.failed(); pause_ms(1))
+    if (auto wire = attempt.poll()) return std::move(*wire);
   return {};
 }
 

@@ -1,6 +1,8 @@
 // Waits that a caller makes next to a communicator over TCP.
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,6 +40,95 @@ TEST_CASE("over TCP a caller's own wait has a deadline, and only the absent rank
   for (const int rank : {0, 1, 3})
     CHECK(told[static_cast<std::size_t>(rank)] ==
           "step 12, chunk: rank 2 did not arrive within 0.5 s");
+}
+
+TEST_CASE("over TCP a rank that comes just after the deadline, while others ask, is in time",
+          "[tcp][slow]") {
+  std::atomic<bool> asked = false;
+  const auto told = ranks_tell(2, [&](Control& control) {
+    const auto world = connect(control, control.rank() == 1 ? 0.5 : 60, [&](double) {
+      asked = true;  // the deadline has passed
+      return std::optional<Absence>();
+    });
+    while (control.rank() == 0 && !asked) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::vector<float> values(100000, 1);
+    world->all_reduce(elements(values.data(), values.size()), Reduction::sum, "sum",
+                      world->network());
+    world->network().synchronize();
+    return std::string(values == std::vector<float>(100000, 2) ? "right" : "wrong");
+  });
+  CHECK(told == std::vector<std::string>(2, "right"));
+}
+
+TEST_CASE("over TCP a rank that answers and has something else to do is named", "[tcp][slow]") {
+  std::atomic<bool> over = false;
+  const auto told = ranks_tell(3, [&](Control& control) {
+    const auto world = connect(control, control.rank() == 1 ? 0.5 : 60);
+    float value = 1, more = 1;
+    const auto talk = [&](int peer, bool first) {
+      first ? world->send(elements(&value, 1), peer, "talk", world->network())
+            : world->receive(elements(&value, 1), peer, "talk", world->network());
+      world->network().synchronize();
+    };
+    if (control.rank() == 1) {
+      const std::string said = tell(
+          [&](Control&) {
+            world->receive(elements(&more, 1), 0, "pair", world->network());
+            world->network().synchronize();
+            return std::string("came");
+          },
+          control);
+      over = true;
+      return said;
+    }
+    for (; value != 0; talk(2 - control.rank(), control.rank() == 2)) {
+      talk(2 - control.rank(), control.rank() == 0);
+      if (control.rank() == 2 && over) value = 0;
+    }
+    return std::string("talked");
+  });
+  CHECK(told[1] == "pair: rank 0 did not arrive within 0.5 s, though it answers");
+}
+
+TEST_CASE("over TCP a rank that needs no connection answers, and is not named", "[tcp][slow]") {
+  // Rank 0 waits for rank 1, that for rank 2, and that for rank 3, which does not come.
+  const auto told = ranks_tell(4, [](Control& control) {
+    const int rank = control.rank();
+    const auto world = connect(control, rank == 0 ? 0.5 : 20);
+    control.barrier("all are here");
+    std::string said = "absent";
+    if (rank < 3) said = tell([&](Control&) { return wait_in_vain(*world, {rank + 1}); }, control);
+    control.barrier("all have told");
+    return said;
+  });
+  for (const std::size_t rank : {0u, 1u, 2u})
+    CHECK(told[rank] == "chunk: rank 3 did not arrive within 0.5 s");
+}
+
+TEST_CASE("over TCP a rank that sends and ends at once is known to have gone", "[tcp]") {
+  const auto told = ranks_tell(2, [](Control& control) {
+    auto world = connect(control);
+    float value = 1;
+    const auto first = elements(&value, 1);
+    world->all_reduce(first, Reduction::sum, "sum", world->network());
+    world->network().synchronize();
+    if (control.rank() == 1) {
+      world->send(first, 0, "last", world->network());
+      world.reset();
+    }
+    control.barrier("it has ended");
+    if (control.rank() == 1) return std::string("sent");
+    return tell(
+        [&](Control&) {
+          world->receive(first, 1, "last", world->network());
+          world->network().synchronize();
+          world->receive(first, 1, "more", world->network());
+          world->network().synchronize();
+          return std::string("received");
+        },
+        control);
+  });
+  CHECK_THAT(told[0], Catch::Matchers::EndsWith("rank 1 has gone"));
 }
 
 TEST_CASE("over TCP a caller's wait inside a group names ranks by their numbers in the world",

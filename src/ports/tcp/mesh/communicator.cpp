@@ -24,9 +24,9 @@ class TcpWaitDeadline final : public WaitDeadline {
         deadline_(*hub_, phase_) {}
   void renew() override { deadline_.renew(); }
   void poll() override {
-    if (!deadline_.due()) return;
-    hub_->mesh->move();  // answers other ranks
-    deadline_.look(awaited_);
+    const bool due = deadline_.due();
+    if (due || hub_->mesh->connecting()) hub_->mesh->move();  // answers other ranks
+    if (due) deadline_.look(awaited_);
   }
 
  private:

@@ -10,7 +10,8 @@
 namespace lockstep::comm {
 
 /// The deadline of a wait for other ranks. During the wait this rank tells those that ask for which
-/// ranks it waits; when it is over, this rank asks.
+/// ranks it waits; when it is over, this rank asks. When all answer, it looks two seconds longer: a
+/// late rank may have come just then.
 class MeshDeadline {
  public:
   /// `phase` is what errors call the wait. Both must stay alive.
@@ -29,14 +30,18 @@ class MeshDeadline {
   void look(const std::vector<int>& awaited);
 
  private:
-  [[noreturn]] void give_up(const std::vector<int>& awaited);
+  void ask(const std::vector<int>& awaited);
+  [[noreturn]] void give_up();
+  [[noreturn]] void end_all(const MeshFinding& found);
 
   MeshHub& hub_;
   std::string_view phase_;
+  double began_s_;  ///< when this rank began to wait
   Countdown left_;
-  bool told_ = false;                   ///< that this rank waits
-  double look_s_;                       ///< when to look for lost ranks again
-  std::optional<double> first_gone_s_;  ///< when a rank was first seen to be gone
+  std::optional<std::vector<int>> free_;  ///< all answered; these did not wait for others
+  bool told_ = false;                     ///< that this rank waits
+  double look_s_;                         ///< when to look for lost ranks again
+  std::optional<double> first_gone_s_;    ///< when a rank was first seen to be gone
 };
 
 }  // namespace lockstep::comm

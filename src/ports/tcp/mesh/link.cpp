@@ -146,7 +146,7 @@ void Link::written(std::size_t bytes) {
   }
 }
 
-bool Link::read() {
+bool Link::read(bool ends) {
   bool moved = false;
   while (open()) {
     // The rest of this message, and the head of the next one.
@@ -170,7 +170,7 @@ bool Link::read() {
     if (payload > 0 && left_ == 0) end_message();
     head_got_ += got - payload;
     if (head_got_ == sizeof(Head)) begin_message();
-    if (got < wanted) break;  // there is no more
+    if (got < wanted && !ends) break;  // there is no more
   }
   return moved;
 }

@@ -81,7 +81,9 @@ class Link {
   bool gone() const { return gone_; }  ///< it was confirmed, and has ended
   bool unsent() const { return !outgoing_.empty(); }
   bool write();  ///< as much as the connection takes; true when something was written
-  bool read();   ///< all that has arrived; true when there was something
+  /// Reads all that has arrived; true when there was something. `ends`: after it comes the
+  /// connection's end, of which the system tells only once.
+  bool read(bool ends);
 
   std::uint32_t answered() const { return answered_; }   ///< the newest question that was answered
   const std::string& answer() const { return answer_; }  ///< to that one

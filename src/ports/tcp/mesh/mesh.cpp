@@ -20,8 +20,10 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr const char* purpose = "tensors";  // stands for the job in a hello
-constexpr double pause_s = 0.2;             // between two tries to connect
+// Stand for the job in a hello. A rank calls one with a higher number, which then connects.
+constexpr const char *purpose = "tensors", *call = "call";
+constexpr double pause_s = 0.2;        // between two tries to connect
+constexpr double door_every_s = 0.01;  // of a rank that needs no more connections
 constexpr double time_to_answer_s = 2, last_words_s = 1;
 
 /// Where a rank listens, and on which host.
@@ -57,6 +59,7 @@ Mesh::Mesh(Control& control, const std::string& host, Staging& staging)
   Listener listener = listen_on(any);
   card_ = {new_nonce(), listener.port, own_addresses()};
   door_.emplace(card_.secret, std::move(listener));
+  watch(door_->handle(), rank_, EPOLLIN);
   for (MeshCard& theirs :
        gather_records(control, MeshCard{card_, host}, "connections between the ranks")) {
     if (theirs.host == host)
@@ -73,45 +76,68 @@ Link& Mesh::link(int rank) {
 }
 
 bool Mesh::move() {
-  bool moved = unconnected_ > 0 && connect();
+  bool moved = false, knocked = false;
   std::array<epoll_event, 64> ready;
   const int count = epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
   for (int i = 0; i < count; ++i) {
-    Peer& other = peer(static_cast<int>(ready[static_cast<std::size_t>(i)].data.u32));
-    moved = other.link.read() || moved;
+    const epoll_event& event = ready[static_cast<std::size_t>(i)];
+    const int from = static_cast<int>(event.data.u32);
+    knocked = knocked || from == rank_;
+    if (from == rank_) continue;
+    Peer& other = peer(from);
+    moved = other.link.read((event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) || moved;
     moved = other.link.write() || moved;
     const bool lost = !other.link.open() && !other.link.gone();
     if (lost && other.wanted) ++unconnected_;  // the other side has given up this connection
   }
+  // A rank that needs no connection is asked by others, too. It must not take long when strangers
+  // stand at the door.
+  const bool idle_door = unconnected_ == 0 && (knocked || door_->busy()) && now_s() >= door_s_;
+  if (unconnected_ > 0 || idle_door) moved = connect() || moved;
+  if (idle_door) door_s_ = now_s() + door_every_s;
   return moved;
+}
+
+void Mesh::watch(int handle, int rank, std::uint32_t events) {
+  epoll_event interest{};
+  interest.events = events;
+  interest.data.u32 = static_cast<std::uint32_t>(rank);
+  check(epoll_ctl(events_.get(), EPOLL_CTL_ADD, handle, &interest) == 0, "epoll_ctl");
 }
 
 /// Continues what is on the way to a connection; true when one was made.
 bool Mesh::connect() {
   const int before = unconnected_;
-  for (int rank = 0; rank < rank_; ++rank)
-    if (Peer& other = peer(rank); other.wanted && !other.link.open() && !other.link.gone())
-      try_to_connect(other);
+  for (int rank = 0; rank < world(); ++rank) {
+    const Peer& other = peer(rank);
+    if (other.link.open() || other.link.gone()) continue;
+    if (rank < rank_ ? other.wanted : other.called) try_to_connect(rank);
+  }
   const auto refusal = [this](const Hello& hello) -> std::string {
-    const bool right = hello.job == purpose && hello.world == world() && hello.rank > rank_ &&
-                       hello.rank < world() && !peer(hello.rank).link.confirmed();
-    return right ? "" : "not a rank that is expected here";
+    const bool known = hello.world == world() && hello.rank >= 0 && hello.rank < world();
+    const bool calls = known && hello.job == call && hello.rank < rank_;
+    const bool comes =
+        known && hello.job == purpose && hello.rank > rank_ && !peer(hello.rank).link.confirmed();
+    return calls || comes ? "" : "not a rank that is expected here";
   };
-  door_->admit(refusal,
-               [this](const Hello& hello, Wire wire) { take(hello.rank, wire.take_socket()); });
+  door_->admit(refusal, [this](const Hello& hello, Wire wire) {
+    if (hello.job == call)
+      link(hello.rank);
+    else
+      take(hello.rank, wire.take_socket());
+  });
   return unconnected_ < before;
 }
 
-void Mesh::try_to_connect(Peer& other) {
+void Mesh::try_to_connect(int rank) {
+  Peer& other = peer(rank);
   if (!other.attempt) {
     if (now_s() < other.again_s) return;
-    other.attempt.emplace(other.card, purpose, rank_, world());
+    other.attempt.emplace(other.card, rank < rank_ ? purpose : call, rank_, world());
   }
   if (auto wire = other.attempt->poll()) {
     other.attempt.reset();
-    const auto at = std::find_if(peers_.begin(), peers_.end(),
-                                 [&](const auto& one) { return one.get() == &other; });
-    take(static_cast<int>(at - peers_.begin()), wire->take_socket());
+    if (!std::exchange(other.called, false)) take(rank, wire->take_socket());
   } else if (other.attempt->failed()) {
     other.attempt.reset();
     other.again_s = now_s() + pause_s;
@@ -121,10 +147,7 @@ void Mesh::try_to_connect(Peer& other) {
 /// A new connection, which replaces one that the other side has given up.
 void Mesh::take(int rank, Socket socket) {
   Link& link = peer(rank).link;
-  epoll_event interest{};
-  interest.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-  interest.data.u32 = static_cast<std::uint32_t>(rank);
-  check(epoll_ctl(events_.get(), EPOLL_CTL_ADD, socket.get(), &interest) == 0, "epoll_ctl");
+  watch(socket.get(), rank, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   if (!link.open() && peer(rank).wanted) --unconnected_;
   link.connect(std::move(socket), rank < rank_);
 }
@@ -139,13 +162,15 @@ void Mesh::note_wait(const void* owner, const std::vector<int>& awaited) {
     answer_.append(reinterpret_cast<const char*>(ranks.data()), ranks.size() * sizeof(int));
 }
 
-std::vector<int> Mesh::silent(const std::vector<int>& ranks) {
+RollCallResult Mesh::ask(const std::vector<int>& ranks) {
   ++questions_;
-  std::set<int> asked, mute;
+  std::set<int> asked, mute, free;
   const auto ask = [&](int rank) {
     if (rank < 0 || rank >= world() || rank == rank_ || !asked.insert(rank).second) return;
     mute.insert(rank);
-    if (Link& other = link(rank); !other.gone()) other.notify(Notice::question, questions_);
+    Link& other = link(rank);
+    if (!other.gone()) other.notify(Notice::question, questions_);
+    if (!other.open() && rank > rank_) peer(rank).called = true;
   };
   for (const int rank : ranks) ask(rank);
   wait(time_to_answer_s, [&] {
@@ -153,6 +178,7 @@ std::vector<int> Mesh::silent(const std::vector<int>& ranks) {
     std::erase_if(mute, [&](int rank) {
       const Link& other = peer(rank).link;
       if (other.answered() != questions_) return false;
+      if (other.answer().empty()) free.insert(rank);
       const std::size_t before = more.size();
       more.resize(before + other.answer().size() / sizeof(int));
       std::memcpy(more.data() + before, other.answer().data(),
@@ -162,11 +188,7 @@ std::vector<int> Mesh::silent(const std::vector<int>& ranks) {
     for (const int rank : more) ask(rank);
     return mute.empty();
   });
-  return {mute.begin(), mute.end()};
-}
-
-void Mesh::await_finding() {
-  wait(time_to_answer_s, [this] { return !finding().text.empty(); });
+  return {{mute.begin(), mute.end()}, {free.begin(), free.end()}};
 }
 
 void Mesh::tell(const MeshFinding& finding) {

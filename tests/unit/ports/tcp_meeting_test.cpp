@@ -1,0 +1,214 @@
+// Ranks that meet over TCP while rank 0 or its file system is slow.
+#include <catch2/catch.hpp>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/comm/tcp_control.hpp"
+#include "ports/tcp/handshake.hpp"
+#include "ports/tcp/wire.hpp"
+#include "tests/unit/data/folder_fixture.hpp"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::comm;
+using Catch::Matchers::Contains;
+using test::Folder;
+using namespace std::chrono_literals;
+
+cluster::MeetingPlace place_in(const Folder& folder) {
+  cluster::MeetingPlace place;
+  place.job = "test/9.0/0";
+  place.file = folder.path / "private" / "meeting-9";
+  place.ports = {0};
+  place.node = "localhost";
+  return place;
+}
+
+/// What a rank of three says of a meeting and a barrier. `here` is called between the two.
+std::future<std::string> join(
+    const cluster::MeetingPlace& place, int rank, const MeetingSpec& spec = {.deadline_s = 60},
+    const std::function<void()>& here = [] {}) {
+  return std::async(std::launch::async, [&place, rank, spec, here] {
+    cluster::RankInfo self;
+    self.rank = rank;
+    self.world = 3;
+    self.host = "localhost";
+    self.authority = cluster::Authority::slurm;
+    try {
+      const auto control = make_tcp_control(place, self, spec);
+      here();
+      control->barrier("first");
+      return std::string("met");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  });
+}
+
+bool becomes(const std::function<bool()>& condition) {
+  for (const double end = now_s() + 60; now_s() < end && !condition();)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return condition();
+}
+
+cluster::MeetingCard card_at(const cluster::MeetingPlace& place) {
+  std::optional<cluster::MeetingCard> card;
+  if (!becomes([&] { return (card = cluster::read_card(place.file)).has_value(); }))
+    throw Error("rank 0 left no card");
+  return *card;
+}
+
+/// Says hello as `rank`; with `waits` until it is answered.
+Wire say_hello(const cluster::MeetingPlace& place, int rank, bool waits) {
+  const cluster::MeetingCard card = card_at(place);
+  Wire wire(connect_to("127.0.0.1", card.port, 5), handshake_limit);
+  const auto host = read_greeting(next_message(wire, 30).value_or(""));
+  if (!host) throw Error("no greeting");
+  const Nonce mine = new_nonce();
+  wire.send(make_hello(card.secret, *host, mine, {place.job, rank, 3, "localhost"}));
+  if (!waits) return wire;
+  const auto answer = next_message(wire, 30);
+  if (!answer || read_answer(card.secret, *host, mine, *answer) != "") throw Error("not let in");
+  return wire;
+}
+
+/// Opens a pipe for writing, which ends the wait of a thread that opens it for reading; false when
+/// there is none.
+bool let_reader_go(const std::filesystem::path& pipe) {
+  const Owned<int, ::close, -1> writer(open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  return static_cast<bool>(writer);
+}
+
+}  // namespace
+
+TEST_CASE("a rank that gave up waiting for rank 0's answer comes in when it tries again",
+          "[tcp][meeting]") {
+  for (const bool answered : {false, true})
+    for (const bool last : {false, true}) {
+      INFO("the first hello was " << (answered ? "answered" : "not answered") << ", the rank came "
+                                  << (last ? "last" : "first"));
+      const Folder folder;
+      const cluster::MeetingPlace place = place_in(folder);
+      auto zero = join(place, 0);
+      std::promise<void> here;
+      std::future<std::string> two;
+      if (last) {
+        two = join(place, 2, {.deadline_s = 60}, [&] { here.set_value(); });
+        here.get_future().wait();
+      }
+      say_hello(place, 1, answered).close();
+      std::atomic<bool> in = false;
+      auto one = join(place, 1, {.deadline_s = 60}, [&] { in = true; });
+      const auto ended = [&] { return one.wait_for(0s) == std::future_status::ready; };
+      becomes([&] { return in || ended(); });
+      if (!last) two = join(place, 2);
+      CHECK(one.get() == "met");
+      CHECK(zero.get() == "met");
+      CHECK(two.get() == "met");
+    }
+}
+
+TEST_CASE("a rank whose process has ended is named when it does not come again",
+          "[tcp][meeting][slow]") {
+  const Folder folder;
+  const cluster::MeetingPlace place = place_in(folder);
+  auto zero = join(place, 0);
+  say_hello(place, 1, true).close();
+  CHECK_THAT(zero.get(), Contains("rank 1 on localhost came, and its process has ended"));
+}
+
+TEST_CASE("a file system that hangs does not keep rank 0 from answering", "[tcp][meeting][slow]") {
+  const Folder folder;
+  const cluster::MeetingPlace place = place_in(folder);
+  auto zero = join(place, 0);
+  // Rank 0 looks through the folder when its card has vanished. To open this file takes until
+  // another process opens it, too.
+  const cluster::MeetingCard card = card_at(place);
+  const auto pipe = place.file.parent_path() / "meeting-slow";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  std::filesystem::remove(place.file);
+  for (const double until_s = now_s() + 2.5; now_s() < until_s;) {
+    Wire wire(connect_to("127.0.0.1", card.port, 5), handshake_limit);
+    CHECK(read_greeting(next_message(wire, 5).value_or("")));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  CHECK_FALSE(std::filesystem::exists(place.file));
+  CHECK(becomes([&] { return let_reader_go(pipe); }));
+  CHECK(becomes([&] { return std::filesystem::exists(place.file); }));
+  std::filesystem::remove(pipe);
+  auto one = join(place, 1), other = join(place, 2);
+  CHECK(zero.get() == "met");
+  CHECK(one.get() == "met");
+  CHECK(other.get() == "met");
+}
+
+TEST_CASE("a meeting ends though its file system hangs", "[tcp][meeting][slow]") {
+  const Folder folder;
+  const cluster::MeetingPlace place = place_in(folder);
+  const auto pipe = place.file.parent_path() / "meeting-slow";
+  std::filesystem::create_directory(place.file.parent_path());
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  const auto threads = [] { return test::names_in("/proc/self/task").size(); };
+  const std::size_t before = threads();
+  CHECK_THAT(join(place, 0, {.deadline_s = 0.5}).get(), Contains("ranks 1-2 did not come"));
+  CHECK(let_reader_go(pipe));  // it was still there
+  CHECK(becomes([&] { return threads() <= before; }));
+  CHECK_FALSE(std::filesystem::exists(place.file));
+}
+
+TEST_CASE("a connection that has ended says whether its rank is alive", "[tcp][meeting]") {
+  for (const bool alive : {false, true}) {
+    const Folder folder;
+    const cluster::MeetingPlace place = place_in(folder);
+    const auto knows = [alive](double) -> std::optional<Absence> {
+      if (!alive) return Absence{{1}, "missing: rank 1 (its process has ended)"};
+      return Absence{{}, "all ranks are alive", true};
+    };
+    const MeetingSpec spec{.deadline_s = 60, .find_absence = knows};
+    auto zero = join(place, 0, spec), two = join(place, 2, spec);
+    {
+      Wire wire = say_hello(place, 1, true);
+      wire.send("");  // it is here, and then its connection ends
+      wire.flush();
+      CHECK(becomes([&] { return !std::filesystem::exists(place.file); }));
+    }
+    const char* wanted = alive
+                             ? "first: the connection to rank 1 on localhost has ended; all ranks "
+                               "are alive"
+                             : "first: the connection to rank 1 on localhost has ended; missing: "
+                               "rank 1 (its process has ended)";
+    CHECK(zero.get() == wanted);
+    CHECK(two.get() == wanted);
+  }
+}
+
+TEST_CASE("after the deadline of a meeting the heartbeats say which rank is late",
+          "[tcp][meeting][slow]") {
+  const Folder folder;
+  const cluster::MeetingPlace place = place_in(folder);
+  std::optional<Absence> known = Absence{{2}, "the others wait for rank 2"};
+  const MeetingSpec spec{.deadline_s = 4, .find_absence = [&](double) { return known; }};
+  for (const bool late : {true, false}) {
+    if (!late) known = Absence{{}, "does the network work?", true};
+    auto zero = join(place, 0, spec), two = join(place, 2, spec);
+    Wire wire = say_hello(place, 1, true);
+    wire.send("");
+    CHECK(zero.get() == (late ? "first: rank 2 did not arrive within 4 s"
+                              : "first: rank 1 did not arrive within 4 s; does the network work?"));
+    two.get();
+  }
+}
