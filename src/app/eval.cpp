@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -114,10 +115,9 @@ Json to_json(const EvalOptions& options, const train::Evaluation& result,
     per_class.push_back({{"name", classes[c]},
                          {"rows", result.rows_of(c)},
                          {"top1", std::isnan(accuracy) ? Json(nullptr) : Json(accuracy)}});
-    const auto row = result.confusion.begin() + static_cast<std::ptrdiff_t>(c * classes.size());
-    confusion.push_back(
-        std::vector<std::uint64_t>(row, row + static_cast<std::ptrdiff_t>(classes.size())));
   }
+  for (const train::Confused& one : result.confusion)
+    confusion.push_back(std::array<std::uint64_t, 3>{one.label, one.predicted, one.count});
   return {{"checkpoint", options.checkpoint},
           {"data", options.data},
           {"rows", result.rows},
@@ -133,10 +133,8 @@ std::string usual_mistake(const train::Evaluation& result, std::size_t label,
                           const std::vector<std::string>& classes) {
   std::size_t worst = label;
   std::uint64_t most = 0;
-  for (std::size_t c = 0; c < classes.size(); ++c) {
-    const std::uint64_t count = result.confusion[label * classes.size() + c];
-    if (c != label && count > most) worst = c, most = count;
-  }
+  for (const train::Confused& one : result.confusion_of(label))
+    if (one.predicted != label && one.count > most) worst = one.predicted, most = one.count;
   return most == 0 ? "" : fmt::format("  {} taken for {}", counted(most, "time"), classes[worst]);
 }
 
@@ -218,7 +216,9 @@ Command add_eval(Arguments root) {
   app.add("--data", options->data,
           "a shard or a folder of shards; default: the validation set of the training");
   app.add("--json", options->json,
-          "write loss, top-1, top-5, accuracy per class and confusion matrix to this file")
+          "write loss, top-1, top-5, accuracy per class and confusion matrix to this file; the "
+          "matrix "
+          "as its entries above 0: [class, taken for, rows]")
       .called("FILE");
   add_count(app, "--batch", options->batch, a_batch, "batch size of each rank");
   add_count(app, "--threads", options->threads, threads_or_all,

@@ -1,5 +1,8 @@
+#include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -23,6 +26,7 @@
 namespace lockstep::app {
 namespace {
 
+constexpr const char* out_of_memory = "out of memory";
 constexpr const char* program_version = "lockstep 0.1";
 constexpr const char* help_footer =
     "Exit status: 0 done; 1 an error; 2 bad input or usage; 3 stopped by Ctrl-C, SIGTERM,\n"
@@ -48,9 +52,23 @@ int run(Launch& launch, const Command& command) {
     return status_lost_rank;
   } catch (const comm::OutsideFault& error) {
     return fail(launch, error.what(), status_lost_rank);
+  } catch (const std::bad_alloc&) {
+    return fail(launch, out_of_memory, status_failed);
   } catch (const std::exception& error) {
     return fail(launch, error.what(), status_failed);
   }
+}
+
+/// Given back when memory runs out, so that there is some to say so.
+std::atomic<char*> g_reserve = nullptr;
+
+void keep_reserve() {
+  constexpr std::size_t bytes = 1 << 20;
+  g_reserve = new char[bytes];
+  std::set_new_handler([] {
+    delete[] g_reserve.exchange(nullptr);
+    throw std::bad_alloc();
+  });
 }
 
 /// NO_COLOR, where it is set and not empty, means no colours: https://no-color.org
@@ -63,6 +81,7 @@ void use_terminal() {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that exits (`| head`) must not end a training
   prepare_descriptors();
+  keep_reserve();
   use_terminal();
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", fmt::format("{} (build {})", program_version, build_id()));
@@ -99,4 +118,11 @@ int main(int argc, char** argv) {
 }  // namespace
 }  // namespace lockstep::app
 
-int main(int argc, char** argv) { return lockstep::app::main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return lockstep::app::main(argc, argv);
+  } catch (const std::bad_alloc&) {  // before a command began
+    std::fprintf(stderr, "error: %s\n", lockstep::app::out_of_memory);
+    return lockstep::app::status_failed;
+  }
+}

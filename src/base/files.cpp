@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +15,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/io.hpp"
-#include "lockstep/base/owned.hpp"
 
 namespace lockstep {
 namespace {
@@ -45,6 +45,14 @@ void write_into(const std::filesystem::path& path, std::string_view text,
   if (!out) fail("cannot write", wanted, errno);
   if (write_all(out.get(), text.data(), text.size()) != text.size())
     fail("cannot write", wanted, errno);
+}
+
+void require_regular(const std::filesystem::path& path, const struct stat& status) {
+  if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return;
+  const char* what = S_ISFIFO(status.st_mode)   ? "a pipe"
+                     : S_ISSOCK(status.st_mode) ? "a socket"
+                                                : "a device";
+  throw InputError(fmt::format("{}: is {}, and not a regular file", path.string(), what));
 }
 
 }  // namespace
@@ -108,9 +116,27 @@ void require_report_fits(const std::filesystem::path& path,
   if (!special) const PendingFile tried(path);
 }
 
+Owned<int, ::close, -1> open_regular(const std::filesystem::path& path, int more_flags) {
+  const int flags = O_RDONLY | O_CLOEXEC | more_flags;
+  FileDescriptor file(::open(path.c_str(), flags | O_NONBLOCK, 0644));
+  // A file that another machine holds a lease of: it gives that back.
+  if (!file && errno == EWOULDBLOCK) {
+    require_regular(path);
+    file = FileDescriptor(::open(path.c_str(), flags, 0644));
+  }
+  struct stat status {};
+  if (file && ::fstat(file.get(), &status) == 0) require_regular(path, status);
+  return file;
+}
+
+void require_regular(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) require_regular(path, status);
+}
+
 std::string read_text(const std::filesystem::path& path) {
   // We want the system's reason, and a directory can be opened but not read: hence no stream.
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file = open_regular(path);
   if (!file) fail("cannot read", path, errno);
   std::string text;
   char buffer[1 << 16];

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 
 namespace lockstep::h5 {
 namespace {
@@ -75,6 +76,7 @@ Properties file_access() {
 }
 
 File open_file(const std::filesystem::path& path) {
+  require_regular(path);
   const Properties access = file_access();
   File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
   if (!file) refuse_with_cause(path, "cannot be opened; is it whole?");

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/io.hpp"
 #include "lockstep/cluster/identify.hpp"
+#include "lockstep/comm/rank_list.hpp"
 #include "lockstep/comm/record.hpp"
 
 namespace lockstep::comm {
@@ -31,6 +32,13 @@ Nodes::Nodes(std::vector<RankPlace> places) : places_(std::move(places)) {
 
 const std::string& Nodes::name_of(std::size_t node) const {
   return places_[static_cast<std::size_t>(ranks_of(node).front())].node;
+}
+
+std::string Nodes::placement() const {
+  std::string text;
+  for (const std::vector<int>& ranks : nodes_)
+    text += (text.empty() ? "" : ";") + rank_ranges(ranks, ",");
+  return text;
 }
 
 const std::string& Nodes::machine_of(int rank) const {

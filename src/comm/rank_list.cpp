@@ -7,13 +7,16 @@
 namespace lockstep::comm {
 
 std::string rank_list(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank" : "ranks";
-  const char* separator = " ";
-  for (std::size_t i = 0; i < ranks.size(); separator = ", ") {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + rank_ranges(ranks);
+}
+
+std::string rank_ranges(const std::vector<int>& ranks, std::string_view separator) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
     std::size_t last = i;
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    text += last == i ? fmt::format("{}{}", separator, ranks[i])
-                      : fmt::format("{}{}-{}", separator, ranks[i], ranks[last]);
+    if (i > 0) text += separator;
+    text += last == i ? std::to_string(ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
     i = last + 1;
   }
   return text;

@@ -41,15 +41,26 @@ std::vector<Numbered> list(const fs::path& directory, std::string_view prefix) {
   return found;
 }
 
+/// What the file holds. Throws InputError when it is torn, or not of the step in its name: then it
+/// was renamed or copied, and no step of this run.
+Progress progress_in(const Numbered& file) {
+  const Progress its = read_header(file.path).progress;
+  require(its.step == file.step,
+          fmt::format("{}: by its name it is of step {}, but it holds step {}", file.path.string(),
+                      file.step, its.step));
+  return its;
+}
+
 void set_aside(const fs::path& path) {
   fs::path aside = path;
   aside += ".aside";
   std::error_code error;
   fs::rename(path, aside, error);
   require(!error, fmt::format("{}: cannot be set aside: {}", path.string(), error.message()));
-  log::warn(
-      fmt::format("{} is later than the step that the run resumes from, or is torn; it is now {}",
-                  path.string(), aside.filename().string()));
+  log::warn(fmt::format(
+      "{} is later than the step that the run resumes from, torn, or of another step than its "
+      "name says; it is now {}",
+      path.string(), aside.filename().string()));
 }
 
 }  // namespace
@@ -74,10 +85,10 @@ std::vector<fs::path> CheckpointDirectory::newest_first() const {
 }
 
 std::optional<fs::path> CheckpointDirectory::newest_valid() const {
-  for (const auto& path : newest_first()) {
+  for (const Numbered& one : list(directory_, newest_prefix)) {
     try {
-      verify_checkpoint(path);
-      return path;
+      progress_in(one);
+      return one.path;
     } catch (const InputError& error) {
       log::warn(fmt::format("{}; looking for an earlier one", error.what()));
     }
@@ -102,7 +113,7 @@ std::optional<fs::path> CheckpointDirectory::best_counted_by(const Progress& at)
   for (const Numbered& one : list(directory_, best_prefix)) {
     if (one.step > at.step) continue;
     try {
-      const Progress its = read_header(one.path).progress;
+      const Progress its = progress_in(one);
       if (its.best_epoch == at.best_epoch && its.best_top1 == at.best_top1) return one.path;
     } catch (const InputError& error) {
       log::warn(error.what());

@@ -52,6 +52,7 @@ int verified_format(const std::filesystem::path& path) {
 }
 
 bool looks_like_checkpoint(const std::filesystem::path& path) {
+  require_regular(path);
   std::array<char, checkpoint_magic.size()> begin{};
   std::ifstream file(path, std::ios::binary);
   return file.read(begin.data(), begin.size()) &&

@@ -55,7 +55,7 @@ std::string starts_and_ends(const std::filesystem::path& path, std::uint64_t kee
 }
 
 Owned<int, ::close, -1> open_to_write(const std::filesystem::path& path) {
-  return Owned<int, ::close, -1>(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  return open_regular(path, O_WRONLY | O_CREAT);
 }
 
 }  // namespace
@@ -98,15 +98,16 @@ MetricsLog::~MetricsLog() {
 }
 
 void MetricsLog::write(const Record& record) {
+  const std::scoped_lock lock(g_mutex);
   if (const auto* start = std::get_if<StartRecord>(&record)) {
     steps_ = start->from_step;
     start_ = to_json(record) + '\n';
   }
   if (const auto* step = std::get_if<StepRecord>(&record)) steps_ = step->step;
   if (const auto* epoch = std::get_if<EpochRecord>(&record)) epochs_ = epoch->epoch;
-  add(to_json(record));
+  append(to_json(record));
   if (broken_ || !std::holds_alternative<EndRecord>(record)) return;
-  flush();
+  synchronise();
   ended_ = true;
 }
 
@@ -125,6 +126,10 @@ void MetricsLog::append(const std::string& json) {
 
 void MetricsLog::flush() {
   const std::scoped_lock lock(g_mutex);
+  synchronise();
+}
+
+void MetricsLog::synchronise() {
   write_buffer();
   if (::fdatasync(file_.get()) != 0 && errno != EINVAL) fail(path_, "be synchronised");
 }

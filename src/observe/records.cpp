@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "lockstep/base/files.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "observe/json_fields.hpp"
 
@@ -98,6 +99,7 @@ std::optional<Record> parse_record(std::string_view line) {
 
 StrangeLines read_records(const std::filesystem::path& path,
                           const std::function<bool(const Record&)>& take) {
+  require_regular(path);
   std::ifstream file(path);
   require(file.good(), fmt::format("{} cannot be read", path.string()));
   StrangeLines strange;

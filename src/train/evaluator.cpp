@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/record.hpp"
 #include "lockstep/data/loader.hpp"
 
 namespace lockstep::train {
@@ -25,16 +28,61 @@ std::size_t likeliest(std::span<const float> logits, std::size_t label) {
   return best;
 }
 
-}  // namespace
-
-std::uint64_t Evaluation::rows_of(std::size_t label) const {
-  const auto row = confusion.begin() + static_cast<std::ptrdiff_t>(label * classes);
-  return std::accumulate(row, row + static_cast<std::ptrdiff_t>(classes), std::uint64_t{0});
+/// Sorts the counts, and makes those of one pair one.
+void merge(std::vector<Confused>& counts) {
+  const auto pair = [](const Confused& one) { return std::pair(one.label, one.predicted); };
+  std::sort(counts.begin(), counts.end(),
+            [&](const Confused& a, const Confused& b) { return pair(a) < pair(b); });
+  std::size_t kept = 0;
+  for (const Confused& one : counts) {
+    if (kept > 0 && pair(counts[kept - 1]) == pair(one))
+      counts[kept - 1].count += one.count;
+    else
+      counts[kept++] = one;
+  }
+  counts.resize(kept);
 }
 
+std::uint64_t rows_in(std::span<const Confused> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const Confused& one) { return sum + one.count; });
+}
+
+}  // namespace
+
+std::span<const Confused> Evaluation::confusion_of(std::size_t label) const {
+  const auto begin = std::partition_point(confusion.begin(), confusion.end(),
+                                          [&](const auto& one) { return one.label < label; });
+  return {begin, std::partition_point(begin, confusion.end(),
+                                      [&](const auto& one) { return one.label == label; })};
+}
+
+std::uint64_t Evaluation::rows_of(std::size_t label) const { return rows_in(confusion_of(label)); }
+
 double Evaluation::accuracy_of(std::size_t label) const {
-  return static_cast<double>(confusion[label * classes + label]) /
-         static_cast<double>(rows_of(label));
+  std::uint64_t right = 0;
+  for (const Confused& one : confusion_of(label))
+    if (one.predicted == label) right = one.count;
+  return static_cast<double>(right) / static_cast<double>(rows_of(label));
+}
+
+std::vector<Confused> gather_confusion(comm::Control& control, std::vector<Confused> mine,
+                                       std::size_t at_once) {
+  constexpr std::string_view phase = "evaluation: counts of classes";
+  merge(mine);
+  const std::size_t piece =
+      std::max<std::size_t>(1, at_once / static_cast<std::size_t>(control.world()));
+  const double most = control.max({static_cast<double>(mine.size())}, phase)[0];
+  std::vector<Confused> all;
+  for (std::size_t sent = 0; static_cast<double>(sent) < most; sent += piece) {
+    const auto part = std::span(mine).subspan(std::min(sent, mine.size()));
+    const auto now = part.first(std::min(piece, part.size()));
+    for (const auto& theirs : comm::gather_records_at_root(
+             control, std::vector<Confused>(now.begin(), now.end()), phase))
+      all.insert(all.end(), theirs.begin(), theirs.end());
+    merge(all);
+  }
+  return all;
 }
 
 Evaluator::Evaluator(const EvaluatorSpec& spec, backend::Backend& backend,
@@ -47,7 +95,6 @@ Evaluator::Evaluator(const EvaluatorSpec& spec, backend::Backend& backend,
 }
 
 Evaluation Evaluator::evaluate(bool with_confusion) {
-  const std::size_t classes = spec_.network.classes;
   const auto world = static_cast<std::size_t>(control_.world());
   data::LoaderSpec loading;
   loading.sampler = {.rows = rows_.info().rows,
@@ -63,13 +110,18 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
   data::Loader loader(rows_, loading, backend_.device());
 
   backend::Metrics mine;
-  std::vector<double> confusion(with_confusion ? classes * classes : 0);
+  std::vector<Confused> confusion;
+  std::size_t merge_at = 1 << 16;
   for (std::size_t i = 0; i < loader.sampler().batches(); ++i) {
     comm::activity::enter(comm::Phase::evaluation);
     const data::Batch batch = loader.next();
     const backend::Metrics got = evaluate_batch(batch, with_confusion ? &confusion : nullptr);
     loader.release(batch);
     mine += got;
+    if (confusion.size() >= merge_at) {
+      merge(confusion);
+      merge_at = std::max(merge_at, 2 * confusion.size());
+    }
     if (control_.any(spec_.stop && spec_.stop(), "evaluation batch")) {
       Evaluation left;
       left.stopped = true;
@@ -77,21 +129,21 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
     }
   }
 
-  std::vector<double> sums{mine.loss, static_cast<double>(mine.rows),
-                           static_cast<double>(mine.top1), static_cast<double>(mine.top5)};
-  sums.insert(sums.end(), confusion.begin(), confusion.end());
-  sums = control_.sum(sums, "evaluation");
+  const std::vector<double> sums =
+      control_.sum({mine.loss, static_cast<double>(mine.rows), static_cast<double>(mine.top1),
+                    static_cast<double>(mine.top5)},
+                   "evaluation");
   check(sums[1] == static_cast<double>(rows_.info().rows),
         fmt::format("evaluation counted {} of {} rows", sums[1], rows_.info().rows));
-  return {false,
-          static_cast<std::uint64_t>(sums[1]),
-          {sums[0] / sums[1], sums[2] / sums[1], sums[3] / sums[1]},
-          classes,
-          {sums.begin() + 4, sums.end()}};
+  Evaluation result;
+  result.rows = static_cast<std::uint64_t>(sums[1]);
+  result.mean = {sums[0] / sums[1], sums[2] / sums[1], sums[3] / sums[1]};
+  if (with_confusion) result.confusion = gather_confusion(control_, std::move(confusion));
+  return result;
 }
 
 backend::Metrics Evaluator::evaluate_batch(const data::Batch& batch,
-                                           std::vector<double>* confusion) {
+                                           std::vector<Confused>* confusion) {
   if (batch.rows == 0) return {};
   program_->load(batch);
   for (const backend::TapeStep& piece : program_->forward()) piece.run();
@@ -103,7 +155,8 @@ backend::Metrics Evaluator::evaluate_batch(const data::Batch& batch,
       const auto label = static_cast<std::size_t>(batch.targets[row].label_a);
       const std::size_t taken_for =
           likeliest(std::span(logits_).subspan(row * classes, classes), label);
-      (*confusion)[label * classes + taken_for] += 1;
+      confusion->push_back(
+          {static_cast<std::uint32_t>(label), static_cast<std::uint32_t>(taken_for), 1});
     }
   }
   return program_->take_metrics();

@@ -180,7 +180,9 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
                            {.backend = backend.description(),
                             .build = build_id(),
                             .world = control.world(),
-                            .data = data.input()});
+                            .data = data.input(),
+                            .placement = spec.nodes.placement(),
+                            .on_gpus = backend.name() == "cuda"});
     if (is_root) log_resume(start);
   }
   trainer.audit(control, start.progress.step);

@@ -276,6 +276,7 @@ void RunLoop::save(const std::filesystem::path& path) {
   header.backend = backend_.description();
   header.build = build_id();
   header.world = static_cast<std::uint64_t>(control_.world());
+  header.placement = spec_.nodes.placement();
   header.input = data_.input();
   header.exchange = trainer_.exchange().name();
   header.exchange_state = trainer_.exchange().save(control_);

@@ -32,6 +32,15 @@ run "${train[@]}" --out run --resume auto
 verdict $? '--resume auto sets a damaged checkpoint aside, takes the one before, and ends with the same bits'
 
 rm -r run && cp -r sound run
+mkfifo run/checkpoints/step-00000014.h5
+cp $before run/checkpoints/step-00000019.h5
+run timeout -s KILL 300 "${train[@]}" --out run --resume auto
+((status == 0)) && says 'warning: .*step-00000014.h5: is a pipe, and not a regular file; looking for an earlier one' &&
+  says 'warning: .*step-00000019.h5: by its name it is of step 19, but it holds step 12; looking for an' &&
+  says "resuming from $newest: step 13" && [[ ! -e $newest.aside && -e $before ]] && same_end run
+verdict $? '--resume auto passes over a pipe, and over a copy of a checkpoint under the name of another step'
+
+rm -r run && cp -r sound run
 for file in run/checkpoints/step-*; do flip "$file" 4000; done
 cp -r run as_it_was
 run "${train[@]}" --out run --resume auto

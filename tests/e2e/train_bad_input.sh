@@ -43,6 +43,18 @@ refuses 'a precision that this backend lacks is an error' 'fp16' 1 "${data[@]}" 
   --precision fp16
 refuses 'a missing checkpoint is an error that names it' 'none.h5: No such file' 2 \
   "${data[@]}" --batch 20 --resume none.h5
+mkfifo pipe.h5 pipe.toml
+refuses_pipe() {  # refuses_pipe LAW COMMAND...: at once, though no process ever writes to the pipe
+  run timeout -s KILL 60 "$LOCKSTEP" "${@:2}"
+  ((status == 2)) && says 'error: pipe.(h5|toml): is a pipe, and not a regular file' && [[ ! -e run ]]
+  verdict $? "a pipe in place of $1 is an error that names it"
+}
+refuses_pipe 'a configuration' train --out run --config pipe.toml
+refuses_pipe 'a data set' train --out run --data.train pipe.h5 --batch 20
+refuses_pipe 'a checkpoint' train --out run "${data[@]}" --batch 20 --resume pipe.h5
+refuses_pipe 'a checkpoint to measure' eval pipe.h5 --data shapes/val
+refuses_pipe 'what is to be described' info pipe.h5
+refuses_pipe 'a list' pack pipe.toml --from list --out run
 echo 'a text' >text.h5
 refuses 'a text file named .h5 in place of a checkpoint is an error' \
   'text.h5: not a lockstep checkpoint' 1 \

@@ -175,10 +175,11 @@ TEST_CASE("evaluation counts every row once, for any ranks, batch and uneven end
     train::Evaluator evaluator(spec, *ranks.backend, trainer.parameters(), *ranks.control, set);
     const auto got = evaluator.evaluate(true);
     REQUIRE(on_every_rank(got.rows == count));
-    REQUIRE(on_every_rank(got.confusion == want.confusion));
+    REQUIRE(on_every_rank(ranks.control->rank() != 0 || got.confusion == want.confusion));
     REQUIRE(on_every_rank(got.mean.top1 == want.mean.top1 && got.mean.top5 == want.mean.top5));
     REQUIRE(on_every_rank(std::abs(got.mean.loss - want.mean.loss) <= 1e-5 * want.mean.loss));
-    REQUIRE(on_every_rank(got.rows_of(7) == 4 && got.rows_of(3) == 3));
+    REQUIRE(
+        on_every_rank(ranks.control->rank() != 0 || (got.rows_of(7) == 4 && got.rows_of(3) == 3)));
     REQUIRE(on_every_rank(evaluator.evaluate().mean.loss == got.mean.loss));
   }
 }

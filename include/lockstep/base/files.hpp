@@ -6,7 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include <unistd.h>
+
 #include "lockstep/base/descriptors.hpp"
+#include "lockstep/base/owned.hpp"
 
 namespace lockstep {
 
@@ -51,6 +54,16 @@ void write_report(const std::filesystem::path& path, std::string_view text);
 /// written or is one of the files that are read.
 void require_report_fits(const std::filesystem::path& path,
                          const std::vector<std::filesystem::path>& inputs = {});
+
+/// Opens a file to be read, one that a user named or that lies in a folder of ours; with more flags
+/// also to be written (O_CREAT makes it with mode 0644). Never waits: a pipe without a writer would
+/// keep open() and then the process for ever. Empty, with errno, when it cannot be opened. Throws
+/// InputError naming the path when it is neither a regular file nor a folder.
+Owned<int, ::close, -1> open_regular(const std::filesystem::path& path, int more_flags = 0);
+
+/// The same check for libraries that open a file by its name: throws InputError naming the path
+/// when it is there, and is neither a regular file nor a folder.
+void require_regular(const std::filesystem::path& path);
 
 /// The whole file as text. Throws InputError naming the path and the reason.
 std::string read_text(const std::filesystem::path& path);

@@ -16,6 +16,10 @@ std::optional<double> allocation_left_s(const EnvLookup& env);
 /// such as UNLIMITED.
 std::optional<double> read_time_left(std::string_view text);
 
+/// A value of --time in seconds. Infinite and 0, which mean no limit, are 0; nothing for a text
+/// that Slurm does not accept.
+std::optional<double> read_time_limit(std::string_view text);
+
 /// Seconds from the SIGTERM with which mpirun answers Ctrl-C (or a SIGTERM to itself) to its
 /// SIGKILL. Nothing under other launchers, which wait much longer.
 std::optional<double> mpirun_patience_s(const EnvLookup& env);

@@ -48,6 +48,9 @@ class Nodes {
   std::size_t local_size(int rank) const { return ranks_of(node_of(rank)).size(); }
   bool leads_node(int rank) const { return local_index(rank) == 0; }
 
+  /// Which ranks share a node, without the nodes' names: "0-3;4-7".
+  std::string placement() const;
+
   const std::string& machine_of(int rank) const;
   /// All ranks on this rank's machine, on any of its nodes, ascending.
   std::vector<int> ranks_on_machine_of(int rank) const;

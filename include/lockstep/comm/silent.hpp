@@ -2,8 +2,10 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/comm/communicator.hpp"
 
 namespace lockstep::comm {
@@ -18,9 +20,12 @@ class SilentCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int world() const override { return world_; }
   device::Stream& network() override { return network_; }
-  std::unique_ptr<Communicator> split(std::optional<int> colour, int, std::string_view) override {
+  /// It cannot ask the others for their colours: the new group has this rank alone.
+  std::unique_ptr<Communicator> split(std::optional<int> colour, int,
+                                      std::string_view name) override {
     if (!colour) return nullptr;
-    return std::make_unique<SilentCommunicator>(rank_, world_, network_);
+    require(*colour >= 0, std::string(name) + ": a colour is 0 or more");
+    return std::make_unique<SilentCommunicator>(0, 1, network_);
   }
   void all_reduce(Elements, Reduction, std::string_view, device::Stream&) override {}
   void reduce_scatter(Elements, Reduction, std::string_view, device::Stream&) override {}

@@ -42,6 +42,7 @@ struct CheckpointHeader {
   std::string backend;              ///< Backend::description(); bit-exactness depends on it
   std::string build;                ///< build_id(); bit-exactness depends on it, too
   std::uint64_t world = 1;          ///< ranks
+  std::string placement = {};       ///< Nodes::placement(); empty in an older file
   std::uint64_t metrics_bytes = 0;  ///< length of metrics.jsonl when this was written
   data::DataSetInfo input;  ///< the training set as the network sees it; a position in it is only
                             ///< meaningful for this number of rows
@@ -103,7 +104,8 @@ class CheckpointDirectory {
   std::filesystem::path best_of(std::uint64_t step) const;  ///< DIR/best-00000390.h5
   std::filesystem::path best() const;                       ///< DIR/best.h5
   std::vector<std::filesystem::path> newest_first() const;  ///< without the best
-  /// The newest one that is intact; a warning names torn or altered ones, which are skipped.
+  /// The newest one that is intact and of the step in its name; a warning names the others, which
+  /// are skipped.
   std::optional<std::filesystem::path> newest_valid() const;
   /// Makes best.h5 another name of best_of(step), which must exist.
   void name_best(std::uint64_t step) const;

@@ -31,8 +31,10 @@ class MetricsLog final : public Sink {
 
  private:
   friend void end_metrics(const EndRecord& record);
+  // With the mutex locked:
   void end(EndRecord record);
   void append(const std::string& json);
+  void synchronise();
   void write_buffer();
   void begin_again_if_removed();
   std::filesystem::path path_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
@@ -24,17 +25,34 @@ struct EvaluatorSpec {
   std::function<bool()> stop;         ///< optional; true on one rank: all stop after the same batch
 };
 
+/// How many rows of one class were taken for one class, which may be the same.
+struct Confused {
+  std::uint32_t label = 0, predicted = 0;
+  std::uint64_t count = 0;
+
+  bool operator==(const Confused&) const = default;
+  static void fields(auto& self, auto&& visit) { visit(self.label, self.predicted, self.count); }
+};
+
 /// The result over all ranks. Each row of the data set counts exactly once.
 struct Evaluation {
   bool stopped = false;  ///< EvaluatorSpec::stop was true: nothing below is filled
   std::uint64_t rows = 0;
   observe::Validation mean;
-  std::size_t classes = 0;
-  std::vector<std::uint64_t> confusion;  ///< [true class, predicted class]; empty unless asked for
+  /// Ascending by label, then predicted class; each pair that occurred is in it once. Only on rank
+  /// 0, and only where it was asked for.
+  std::vector<Confused> confusion;
 
-  std::uint64_t rows_of(std::size_t label) const;  ///< of that true class
-  double accuracy_of(std::size_t label) const;     ///< NaN for a class without rows
+  std::span<const Confused> confusion_of(std::size_t label) const;  ///< of that true class
+  std::uint64_t rows_of(std::size_t label) const;
+  double accuracy_of(std::size_t label) const;  ///< NaN for a class without rows
 };
+
+/// Rank 0 gets the sums of all ranks' counts, the others nothing. `mine` may have a pair more than
+/// once. The ranks send it in pieces, `at_once` counts of all ranks together, so that neither a
+/// message nor rank 0's memory grows with ranks or classes. Collective.
+std::vector<Confused> gather_confusion(comm::Control& control, std::vector<Confused> mine,
+                                       std::size_t at_once = std::size_t{1} << 21);
 
 /// Runs a network forward over a whole data set, with running statistics. The last batch is padded
 /// and the padding masked, so that every row counts once for any number of ranks and rows. The
@@ -44,12 +62,13 @@ class Evaluator {
  public:
   Evaluator(const EvaluatorSpec& spec, backend::Backend& backend, backend::Parameters& parameters,
             comm::Control& control, const data::DataSet& rows);
-  /// Collective. All ranks get the same result. They meet after every batch, so that the deadline
-  /// applies to one batch and not to the data set. with_confusion: also fills `confusion`.
+  /// Collective. All ranks get the same result, but `confusion`. They meet after every batch, so
+  /// that the deadline applies to one batch and not to the data set. with_confusion: also fills
+  /// `confusion`, with at most one entry a row.
   Evaluation evaluate(bool with_confusion = false);
 
  private:
-  backend::Metrics evaluate_batch(const data::Batch& batch, std::vector<double>* confusion);
+  backend::Metrics evaluate_batch(const data::Batch& batch, std::vector<Confused>* confusion);
   EvaluatorSpec spec_;
   backend::Backend& backend_;
   comm::Control& control_;

@@ -15,6 +15,7 @@
 
 #include "cluster/identity/claims.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "lockstep/base/io.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/cluster/hostlist.hpp"
@@ -66,7 +67,7 @@ void remove_dead_cards(const std::filesystem::path& folder) {
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
     if (!entry.path().filename().string().starts_with(card_name)) continue;
-    const File handle(open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    const File handle(open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     struct stat facts {};
     if (!handle || fstat(handle.get(), &facts) != 0 || facts.st_uid != geteuid()) continue;
     if (time(nullptr) - facts.st_mtime < young_s) continue;
@@ -161,7 +162,7 @@ void remove_card(const std::filesystem::path& file, const std::array<std::uint8_
 }
 
 std::optional<MeetingCard> read_card(const std::filesystem::path& file) {
-  const File handle(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const File handle(open_regular(file, O_NOFOLLOW));
   if (!handle) {
     if (errno == ENOENT || errno == ESTALE) return std::nullopt;
     refuse(file, "cannot be read");

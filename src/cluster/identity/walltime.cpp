@@ -47,6 +47,22 @@ std::optional<double> read_time_left(std::string_view text) {
   return days * 86400 + seconds;
 }
 
+std::optional<double> read_time_limit(std::string_view text) {
+  if (text == "UNLIMITED" || text == "INFINITE" || text == "infinite" || text == "unlimited")
+    return 0;
+  const auto colons = std::count(text.begin(), text.end(), ':');
+  const std::size_t dash = text.find('-');
+  if (dash == text.npos && colons == 0) {
+    const auto minutes = whole_number<long>(text);
+    return minutes ? std::optional(static_cast<double>(*minutes) * 60) : std::nullopt;
+  }
+  if (dash == text.npos) return read_time_left(text);
+  // After days come hours, which may be followed by minutes and seconds.
+  std::string full(text);
+  for (auto missing = colons; missing < 2; ++missing) full += ":00";
+  return read_time_left(full);
+}
+
 std::optional<double> allocation_left_s(const EnvLookup& env) {
   const auto job = env("SLURM_JOB_ID");
   const bool number = job && !job->empty() && std::all_of(job->begin(), job->end(), [](char c) {

@@ -6,6 +6,7 @@
 #include "cluster/lint/batch_script.hpp"
 #include "cluster/lint/slurm_options.hpp"
 #include "lockstep/base/numbers.hpp"
+#include "lockstep/cluster/walltime.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -260,22 +260,6 @@ ParsedOptions parse_options(SlurmProgram program, const std::vector<std::string>
   return parsed;
 }
 
-std::optional<double> read_time_limit(std::string_view text) {
-  if (text == "UNLIMITED" || text == "INFINITE" || text == "infinite" || text == "unlimited")
-    return 0;
-  const auto colons = std::count(text.begin(), text.end(), ':');
-  const std::size_t dash = text.find('-');
-  if (dash == text.npos && colons == 0) {
-    const auto minutes = whole_number<long>(text);
-    return minutes ? std::optional(static_cast<double>(*minutes) * 60) : std::nullopt;
-  }
-  if (dash == text.npos) return read_time_left(text);
-  // After days come hours, which may be followed by minutes and seconds.
-  std::string full(text);
-  for (auto missing = colons; missing < 2; ++missing) full += ":00";
-  return read_time_left(full);
-}
-
 std::optional<double> read_memory_mb(std::string_view text) {
   if (text.ends_with('B') || text.ends_with('b')) text.remove_suffix(1);
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());

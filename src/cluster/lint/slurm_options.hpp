@@ -36,10 +36,6 @@ struct ParsedOptions {
 ParsedOptions parse_options(SlurmProgram program, const std::vector<std::string>& words,
                             std::size_t first);
 
-/// A value of --time in seconds. Infinite and 0, which mean no limit, are 0; nothing for a text
-/// that Slurm does not accept.
-std::optional<double> read_time_limit(std::string_view text);
-
 /// A value of --mem and the like in MB; nothing for a text that Slurm does not accept.
 std::optional<double> read_memory_mb(std::string_view text);
 

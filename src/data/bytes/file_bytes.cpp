@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "lockstep/base/io.hpp"
 
 namespace lockstep::data {
@@ -23,10 +24,8 @@ FileBytes::FileBytes(std::filesystem::path path, std::uint64_t begin, std::uint6
     : path_(std::move(path)), begin_(begin), checksums_(checksums) {
   // Noting the time of each read would cost work for each row, and nothing uses it. Only the file's
   // owner may turn it off.
-  constexpr int how = O_RDONLY | O_CLOEXEC;
-  descriptor_ = Owned<int, ::close, -1>(::open(path_.c_str(), how | O_NOATIME));
-  if (!descriptor_ && errno == EPERM)
-    descriptor_ = Owned<int, ::close, -1>(::open(path_.c_str(), how));
+  descriptor_ = open_regular(path_, O_NOATIME);
+  if (!descriptor_ && errno == EPERM) descriptor_ = open_regular(path_);
   if (!descriptor_) {
     const char* hint = errno == EMFILE ? " (raise 'ulimit -n' or pack into fewer shards)" : "";
     refuse(fmt::format("cannot be opened: {}{}", std::strerror(errno), hint));

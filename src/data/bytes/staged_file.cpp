@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/clock.hpp"
@@ -20,9 +21,10 @@
 namespace lockstep::data {
 namespace {
 
-// A piece's state: absent, there, or the number of the process that copies it.
-constexpr std::uint32_t piece_absent = 0, piece_there = 0xFFFFFFFF;
-constexpr double copy_patience_s = 30;  // how long to wait for a process that copies a piece
+// A piece's state: absent, there, or the process that copies it: its number and when it began,
+// because numbers are given again.
+constexpr std::uint64_t piece_absent = 0, piece_there = ~std::uint64_t{0};
+constexpr double look_s = 0.1;  // how often to ask when that process began
 constexpr std::size_t table_header_bytes = 4096;
 
 [[noreturn]] void cannot(const std::filesystem::path& path, const char* what) {
@@ -30,12 +32,36 @@ constexpr std::size_t table_header_bytes = 4096;
       fmt::format("data.stage: {}: cannot be {}: {}", path.string(), what, std::strerror(errno)));
 }
 
+/// In the system's ticks since it was started; 0: not known.
+std::uint32_t start_of(pid_t process) {
+  const std::string line = first_line(fmt::format("/proc/{}/stat", process));
+  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
+  constexpr int fields_before = 19;  // proc(5): the start is the 22nd; the name is the 2nd
+  std::string field;
+  for (int i = 0; i < fields_before; ++i) fields >> field;
+  std::uint64_t ticks = 0;
+  return fields >> ticks ? static_cast<std::uint32_t>(ticks) : 0;
+}
+
+std::uint64_t claim_of(pid_t process) {
+  return std::uint64_t{static_cast<std::uint32_t>(process)} << 32 | start_of(process);
+}
+
+/// A process that is gone will not finish its piece. `thorough`: also if another one has its
+/// number.
+bool gone(std::uint64_t claim, bool thorough) {
+  const auto process = static_cast<pid_t>(claim >> 32);
+  if (::kill(process, 0) != 0 && errno == ESRCH) return true;
+  const std::uint32_t start = thorough ? start_of(process) : 0;
+  return start != 0 && start != static_cast<std::uint32_t>(claim);
+}
+
 /// Identifies what a copy was made of: this file as it is now, and since this machine was started
 /// (after a crash the table may have reached the disk before the bytes).
 std::string identity(const std::filesystem::path& original, const struct stat& status) {
   std::error_code error;
   const auto real = std::filesystem::canonical(original, error);
-  return fmt::format("{} {} {}.{:09} {} {}", (error ? original : real).string(), status.st_size,
+  return fmt::format("{} {} {}.{:09} {} {} 2", (error ? original : real).string(), status.st_size,
                      status.st_mtim.tv_sec, status.st_mtim.tv_nsec, StagedFile::piece_bytes,
                      boot_id());
 }
@@ -73,8 +99,8 @@ void make_table(const std::filesystem::path& path, const std::string& text, std:
 }  // namespace
 
 StagedFile::StagedFile(const std::filesystem::path& original, int descriptor,
-                       const std::filesystem::path& directory)
-    : original_(descriptor) {
+                       const std::filesystem::path& directory, double patience_s)
+    : original_(descriptor), patience_s_(patience_s), mine_(claim_of(::getpid())) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) cannot(original, "read");
   size_ = static_cast<std::uint64_t>(status.st_size);
@@ -91,7 +117,7 @@ StagedFile::StagedFile(const std::filesystem::path& original, int descriptor,
   }
   path_ = folder / (name_of(text) + "-" + original.filename().string());
   const std::filesystem::path table = path_.string() + ".pieces";
-  table_bytes_ = table_header_bytes + pieces() * sizeof(std::uint32_t);
+  table_bytes_ = table_header_bytes + pieces() * sizeof(std::uint64_t);
   make_table(table, text, table_bytes_);
   const Owned<int, ::close, -1> file(::open(table.c_str(), O_RDWR | O_CLOEXEC));
   if (!file || ::fstat(file.get(), &owner) != 0) cannot(table, "opened");
@@ -114,10 +140,10 @@ StagedFile::~StagedFile() {
   if (table_ != nullptr) ::munmap(table_, table_bytes_);
 }
 
-std::atomic_ref<std::uint32_t> StagedFile::state(std::uint64_t piece) const {
+std::atomic_ref<std::uint64_t> StagedFile::state(std::uint64_t piece) const {
   auto* states =
-      reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(table_) + table_header_bytes);
-  return std::atomic_ref<std::uint32_t>(states[piece]);
+      reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(table_) + table_header_bytes);
+  return std::atomic_ref<std::uint64_t>(states[piece]);
 }
 
 bool StagedFile::is_there(std::uint64_t piece) const {
@@ -142,34 +168,38 @@ bool StagedFile::copy_claimed(std::uint64_t piece) {
 
 bool StagedFile::copy(std::uint64_t piece) {
   if (error_ != 0) return false;
-  std::uint32_t found = piece_absent;
-  const auto mine = static_cast<std::uint32_t>(::getpid());
-  if (!state(piece).compare_exchange_strong(found, mine, std::memory_order_acq_rel)) return true;
+  std::uint64_t found = piece_absent;
+  if (!state(piece).compare_exchange_strong(found, mine_, std::memory_order_acq_rel)) return true;
   return copy_claimed(piece);
 }
 
 bool StagedFile::ensure(std::uint64_t begin, std::uint64_t end) {
-  const auto mine = static_cast<std::uint32_t>(::getpid());
-  for (std::uint64_t piece = begin / piece_bytes; piece * piece_bytes < end; ++piece) {
-    double waiting_since = 0;
-    for (;;) {
-      std::uint32_t found = state(piece).load(std::memory_order_acquire);
-      if (found == piece_there) break;
-      if (error_ != 0) return false;
-      // A process that is gone will not finish the piece.
-      const bool free =
-          found == piece_absent || (::kill(static_cast<pid_t>(found), 0) != 0 && errno == ESRCH);
-      if (free && state(piece).compare_exchange_strong(found, mine, std::memory_order_acq_rel)) {
-        if (!copy_claimed(piece)) return false;
-        break;
-      }
-      const double now = now_s();
-      if (waiting_since == 0) waiting_since = now;
-      if (now - waiting_since > copy_patience_s) return false;
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-  }
+  for (std::uint64_t piece = begin / piece_bytes; piece * piece_bytes < end; ++piece)
+    if (!ensure_piece(piece)) return false;
   return true;
+}
+
+bool StagedFile::ensure_piece(std::uint64_t piece) {
+  double waiting_since = 0, looked_s = 0;
+  for (;;) {
+    std::uint64_t found = state(piece).load(std::memory_order_acquire);
+    if (found == piece_there) return true;
+    if (error_ != 0) return false;
+    const double now = now_s();
+    if (waiting_since == 0) waiting_since = looked_s = now;
+    const bool look = now - looked_s > look_s;
+    if (look) looked_s = now;
+    const bool free = found == piece_absent || gone(found, look);
+    if (free && state(piece).compare_exchange_strong(found, mine_, std::memory_order_acq_rel))
+      return copy_claimed(piece);
+    // One wait is enough: else a process that is stopped would cost as much for each row.
+    if (found == stuck_claim_) return false;
+    if (now - waiting_since > patience_s_) {
+      stuck_claim_ = found;
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
 }
 
 }  // namespace lockstep::data

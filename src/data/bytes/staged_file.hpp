@@ -24,9 +24,11 @@ class StagedFile {
   static constexpr std::uint64_t piece_bytes = 1 << 20;
 
   /// Starts or joins the copy of `original`, open as `descriptor`, in `directory` (which is made if
-  /// need be, for this user alone). Throws InputError naming what cannot be made.
+  /// need be, for this user alone). `patience_s`: how long to wait for another process that copies
+  /// a piece; its pieces are then read from the original. Throws InputError naming what cannot be
+  /// made.
   StagedFile(const std::filesystem::path& original, int descriptor,
-             const std::filesystem::path& directory);
+             const std::filesystem::path& directory, double patience_s = 30);
   ~StagedFile();
   StagedFile(const StagedFile&) = delete;
   StagedFile& operator=(const StagedFile&) = delete;
@@ -47,15 +49,19 @@ class StagedFile {
 
  private:
   bool copy_claimed(std::uint64_t piece);
-  std::atomic_ref<std::uint32_t> state(std::uint64_t piece) const;
+  bool ensure_piece(std::uint64_t piece);
+  std::atomic_ref<std::uint64_t> state(std::uint64_t piece) const;
 
   int original_;
+  double patience_s_;
+  std::uint64_t mine_;  // what this process writes into the table for a piece that it copies
   std::uint64_t size_ = 0;
   std::filesystem::path path_;  // of the copy
   Owned<int, ::close, -1> copy_;
   void* table_ = nullptr;  // mapped
   std::size_t table_bytes_ = 0;
-  std::atomic<int> error_{0};  // errno of the first failure
+  std::atomic<int> error_{0};                  // errno of the first failure
+  std::atomic<std::uint64_t> stuck_claim_{0};  // of a process that was waited for in vain
 };
 
 }  // namespace lockstep::data

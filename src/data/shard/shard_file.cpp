@@ -11,6 +11,7 @@
 #include "data/shard/contiguous_rows.hpp"
 #include "data/shard/jpeg_rows.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "lockstep/base/h5.hpp"
 
 namespace lockstep::data {
@@ -202,6 +203,7 @@ void open_jpegs(Opened& opened, hid_t file) {
 }  // namespace
 
 h5::File open_hdf5(const std::filesystem::path& path) {
+  require_regular(path);
   if (::access(path.c_str(), R_OK) != 0) {
     h5::refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
   }

@@ -10,6 +10,7 @@
 #include <hdf5.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "lockstep/base/h5.hpp"
 
 namespace lockstep::data {
@@ -39,6 +40,7 @@ void set_normalisation(const std::filesystem::path& shard, std::span<const float
   {
     const h5::Session session;
     const h5::Properties access = h5::file_access();
+    require_regular(shard);
     h5::File file(H5Fopen(shard.c_str(), H5F_ACC_RDWR, access.get()));
     if (!file) h5::refuse_with_cause(shard, "cannot be opened for writing");
     replace(file.get(), shard, "mean", mean);

@@ -46,6 +46,7 @@ FoldedMemory::~FoldedMemory() {
 
 ClockParameters::ClockParameters(const nn::Network& network, double update_ms)
     : layout_(backend::plain_layout(network)), update_ms_(update_ms) {
+  for (std::size_t s = 0; s < layout_.learned_slices; ++s) learned_ += layout_.slices[s].size;
   for (FoldedMemory& part : memory_) part = FoldedMemory(layout_.size * sizeof(float));
 }
 
@@ -67,7 +68,7 @@ void ClockParameters::export_slice(backend::Part, std::size_t slice, std::span<f
 double ClockParameters::update_ms(std::size_t first, std::size_t last) const {
   std::size_t floats = 0;
   for (std::size_t s = first; s < last; ++s) floats += layout_.slices.at(s).size;
-  return update_ms_ * static_cast<double>(floats) / static_cast<double>(layout_.size);
+  return update_ms_ * static_cast<double>(floats) / static_cast<double>(learned_);
 }
 
 }  // namespace lockstep::clock

@@ -26,7 +26,7 @@ class FoldedMemory {
 /// An arena whose values are all zero. What is imported is forgotten.
 class ClockParameters final : public backend::Parameters {
  public:
-  /// `update_ms`: of all slices.
+  /// `update_ms`: of all learned slices.
   ClockParameters(const nn::Network& network, double update_ms);
   const nn::ArenaLayout& layout() const override { return layout_; }
   float* device_pointer(backend::Part part) override;
@@ -41,7 +41,8 @@ class ClockParameters final : public backend::Parameters {
  private:
   nn::ArenaLayout layout_;
   double update_ms_;
-  FoldedMemory memory_[4];  // by part
+  std::size_t learned_ = 0;  ///< floats of the slices that are updated
+  FoldedMemory memory_[4];   // by part
   bool has_average_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 
 #include "lockstep/base/error.hpp"
@@ -96,7 +97,15 @@ void CpuProgram::allocate() {
   context_.scratch_of_region.assign(context_.regions.size(), 0);
   context_.value_places.resize(context_.units.size());
   if (!spec_.training) context_.value_places = place_values(context_);
-  for (auto& runner : runners_) runner->plan();
+  for (auto& runner : runners_) {
+    require_room_for_kernels();
+    try {
+      runner->plan();
+    } catch (const dnnl::error& error) {
+      if (error.status == dnnl_out_of_memory) throw std::bad_alloc();
+      throw;
+    }
+  }
   place();
   const std::size_t scratch =
       *std::max_element(context_.scratch_of_region.begin(), context_.scratch_of_region.end());

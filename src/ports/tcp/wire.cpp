@@ -150,10 +150,13 @@ void Wire::send(std::string_view message) {
 
 void Wire::flush() {
   while (unsent()) {
-    const ssize_t sent =
-        ::send(socket_.get(), outgoing_.data(), outgoing_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = ::send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_,
+                                MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0) {
-      outgoing_.erase(0, static_cast<std::size_t>(sent));
+      sent_ += static_cast<std::size_t>(sent);
+      if (2 * sent_ < outgoing_.size()) continue;  // so each byte moves once at most, on average
+      outgoing_.erase(0, sent_);
+      sent_ = 0;
     } else if (errno != EINTR) {
       if (errno != EAGAIN) close();
       return;

@@ -65,6 +65,7 @@ class Wire {
   Socket socket_;
   std::size_t limit_ = 0;
   std::string incoming_, outgoing_;
+  std::size_t sent_ = 0;  ///< of outgoing_'s first bytes
 };
 
 /// Sleeps until a wire (or `listener`) has something to read or room for unsent data, but no longer

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
+#include <type_traits>
 
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/base/error.hpp"
@@ -86,7 +87,11 @@ void count_ranks(const train::RunDirectory& run, std::uint64_t started, Sample& 
 template <class Value>
 Value member(const nlohmann::json& json, const char* name, const std::string& file) {
   try {
-    return json.at(name).get<Value>();
+    const nlohmann::json& found = json.at(name);
+    if constexpr (std::is_same_v<Value, std::size_t>)
+      require(found.is_number_unsigned(),
+              fmt::format("{}: {} is not a whole number of 0 or more", file, name));
+    return found.get<Value>();
   } catch (const nlohmann::json::exception&) {
     throw InputError(
         fmt::format("{}: it has no {}: not what 'lockstep bench train --json' writes", file, name));
@@ -161,9 +166,12 @@ Sample read_bench(const fs::path& file) {
   sample.step_ms = member<double>(json, "step_ms", name);
   require(sample.ranks > 0 && sample.batch > 0 && sample.step_ms > 0,
           fmt::format("{}: has no measurements", name));
-  sample.nodes = json.value("nodes", std::size_t{0});
-  sample.gradient_numbers = json.value("gradient_numbers", std::size_t{0});
-  sample.buckets = json.value("buckets", std::size_t{0});
+  const auto later = [&](const char* count) {
+    return json.contains(count) ? member<std::size_t>(json, count, name) : 0;
+  };
+  sample.nodes = later("nodes");
+  sample.gradient_numbers = later("gradient_numbers");
+  sample.buckets = later("buckets");
   sample.parts = StepTimes{.forward_ms = member<double>(json, "forward_ms", name),
                            .backward_ms = member<double>(json, "backward_ms", name),
                            .exposed_comm_ms = member<double>(json, "exposed_comm_ms", name),

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
+#include <type_traits>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/json_text.hpp"
+#include "lockstep/cluster/walltime.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -48,9 +51,35 @@ void require_sound(const PlanSpec& spec) {
           "there is nothing to measure: give --data.train, or leave out --no-synthetic");
   require(spec.repetitions > 0 && spec.steps >= 2, "needs a repetition and two steps at least");
   require(spec.ranks_per_node > 0, "--ranks-per-node: needs at least one rank");
+  require(cluster::read_time_limit(spec.time).has_value(),
+          fmt::format("--time: \"{}\" is not a time limit: write minutes, H:MM:SS or D-HH:MM:SS",
+                      spec.time));
   for (const std::size_t n : spec.ranks)
     require(n <= spec.ranks_per_node || n % spec.ranks_per_node == 0,
             fmt::format("{} ranks do not fill nodes of {} ranks", n, spec.ranks_per_node));
+}
+
+/// JSON's own conversion would make 2^64 - 1 of -1.
+bool counts_only(const Json& json) {
+  const auto count = [](const Json& one) { return one.is_number_unsigned(); };
+  return json.is_array() ? std::ranges::all_of(json, count) : count(json);
+}
+
+/// Throws InputError naming the file and the key.
+template <class Value>
+void read_field(const Json& json, const char* name, Value& value, const fs::path& file) {
+  const auto refuse = [&](std::string_view what) {
+    throw InputError(fmt::format("{}: {} {}", file.string(), name, what));
+  };
+  constexpr bool counts =
+      std::is_same_v<Value, std::size_t> || std::is_same_v<Value, std::vector<std::size_t>>;
+  try {
+    const Json& found = json.at(name);
+    found.get_to(value);
+    if (counts && !counts_only(found)) refuse("is not a whole number of 0 or more");
+  } catch (const Json::exception&) {
+    refuse("is missing or has another type");
+  }
 }
 
 }  // namespace
@@ -87,6 +116,8 @@ std::size_t configurations(const std::vector<Step>& steps) {
 
 void write_plan(const fs::path& folder, const PlanSpec& spec, const config::Config& training) {
   steps_of(spec);  // throws for a plan without sense
+  require(folder.string().find('\n') == std::string::npos,
+          "a study's folder is named in its batch script, so its name has no line break");
   require(training.resume.empty() && training.stop_after == 0,
           "resume and stop-after: a study sets them itself");
   require(
@@ -118,14 +149,12 @@ PlanSpec read_plan(const fs::path& folder) {
   const Json json = Json::parse(read_text(file), nullptr, false);
   require(json.is_object(), fmt::format("{}: is not JSON", file.string()));
   PlanSpec spec;
-  fields(spec, [&](const char* name, auto& value) {
-    try {
-      json.at(name).get_to(value);
-    } catch (const Json::exception&) {
-      throw InputError(fmt::format("{}: {} is missing or has another type", file.string(), name));
-    }
-  });
-  require_sound(spec);
+  fields(spec, [&](const char* name, auto& value) { read_field(json, name, value, file); });
+  try {
+    require_sound(spec);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", file.string(), error.what()));
+  }
   return spec;
 }
 

@@ -1,5 +1,6 @@
 #include "train/files/resume.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
@@ -32,6 +33,50 @@ config::Config settled(config::Config config) {
   if (config.comm.all_reduce == automatic) config.comm.all_reduce = flat;
   if (!config.winograd.decided()) config.winograd = {};
   return config;
+}
+
+/// The rest of an epoch must be the rows that were not seen before.
+void require_same_rows(const ResumePoint& point, const config::Config& before,
+                       const config::Config& now, const ResumeConditions& conditions) {
+  const model::CheckpointHeader& header = point.header;
+  const auto same = [&](std::string_view what, auto then, auto today) {
+    require(then == today,
+            fmt::format("{} was written in the middle of an epoch with {} = {}; now it is {}, "
+                        "and that place would mean other rows. Keep it, or resume from a "
+                        "checkpoint of an epoch's end",
+                        point.checkpoint.string(), what, then, today));
+  };
+  same("batch", before.batch, now.batch);
+  same("seed", before.seed, now.seed);
+  same("data.keep-last", before.data.keep_last, now.data.keep_last);
+  same("rows of the training set", header.input.rows, std::uint64_t{conditions.data.rows});
+  const std::string shuffle = choice_name(now.data.shuffle);
+  same("data.shuffle", std::string(choice_name(before.data.shuffle)), shuffle);
+  if (now.data.shuffle == data::Shuffle::global) return;
+  // The order depends on the number of ranks, and by node also on where they are.
+  same("data.block", before.data.block, now.data.block);
+  same("data.window", before.data.window, now.data.window);
+  same(fmt::format("data.shuffle = {} and the number of ranks", shuffle), header.world,
+       static_cast<std::uint64_t>(conditions.world));
+  if (now.data.shuffle == data::Shuffle::node && !header.placement.empty())
+    same(fmt::format("data.shuffle = {} and the ranks of each node", shuffle),
+         "'" + header.placement + "'", "'" + conditions.placement + "'");
+}
+
+/// Why ranks on other nodes give other bits; empty where they do not. A file without a placement is
+/// by another build, which is named anyway.
+std::string changed_placement(const model::CheckpointHeader& header, const config::Config& before,
+                              const config::Config& now, const ResumeConditions& conditions) {
+  using enum config::AllReduceChoice;
+  const bool counts = conditions.on_gpus || before.comm.all_reduce == two_level ||
+                      now.comm.all_reduce == two_level || now.data.shuffle == data::Shuffle::node;
+  if (!counts || header.placement.empty() || header.placement == conditions.placement ||
+      header.world != static_cast<std::uint64_t>(conditions.world))
+    return "";
+  constexpr std::size_t longest = 60;
+  if (std::max(header.placement.size(), conditions.placement.size()) > longest)
+    return "the ranks of each node";
+  return fmt::format("the ranks of each node ({}, now {})", header.placement, conditions.placement);
 }
 
 }  // namespace
@@ -71,27 +116,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
   require(now.stop_after == 0 || now.stop_after > header.progress.step,
           fmt::format("stop-after = {}, but {} resumes after step {}: name a later step",
                       now.stop_after, point.checkpoint.string(), header.progress.step));
-  if (header.progress.batch != 0) {
-    const auto same = [&](std::string_view what, auto then, auto today) {
-      require(then == today,
-              fmt::format("{} was written in the middle of an epoch with {} = {}; now it is {}, "
-                          "and that place would mean other rows. Keep it, or resume from a "
-                          "checkpoint of an epoch's end",
-                          point.checkpoint.string(), what, then, today));
-    };
-    same("batch", before.batch, now.batch);
-    same("seed", before.seed, now.seed);
-    same("data.keep-last", before.data.keep_last, now.data.keep_last);
-    same("rows of the training set", header.input.rows, std::uint64_t{conditions.data.rows});
-    const std::string shuffle = choice_name(now.data.shuffle);
-    same("data.shuffle", std::string(choice_name(before.data.shuffle)), shuffle);
-    if (now.data.shuffle != data::Shuffle::global) {  // the order depends on the number of ranks
-      same("data.block", before.data.block, now.data.block);
-      same("data.window", before.data.window, now.data.window);
-      same(fmt::format("data.shuffle = {} and the number of ranks", shuffle), header.world,
-           static_cast<std::uint64_t>(conditions.world));
-    }
-  }
+  if (header.progress.batch != 0) require_same_rows(point, before, now, conditions);
 
   std::vector<std::string> changes = config::differences(before, settled(now));
   if (header.backend != conditions.backend)
@@ -100,6 +125,8 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
     changes.push_back(fmt::format("build ({}, now {})", header.build, conditions.build));
   if (header.world != static_cast<std::uint64_t>(conditions.world))
     changes.push_back(fmt::format("ranks ({}, now {})", header.world, conditions.world));
+  if (const std::string moved = changed_placement(header, before, now, conditions); !moved.empty())
+    changes.push_back(moved);
   if (header.input.rows != conditions.data.rows)
     changes.push_back(fmt::format("rows of the training set ({}, now {})", header.input.rows,
                                   conditions.data.rows));

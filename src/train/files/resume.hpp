@@ -33,7 +33,9 @@ config::Config written_config(const ResumePoint& point);
 struct ResumeConditions {
   std::string backend, build;
   int world = 1;
-  data::DataSetInfo data;  ///< of the training set
+  data::DataSetInfo data;      ///< of the training set
+  std::string placement = {};  ///< Nodes::placement()
+  bool on_gpus = false;        ///< the library that adds there looks at the placement
 };
 
 /// Judges whether a run may resume from `point`. Throws InputError, naming checkpoint, keys and

@@ -1,5 +1,6 @@
 #include "lockstep/base/files.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/h5.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 
 namespace fs = std::filesystem;
@@ -120,4 +122,19 @@ TEST_CASE("peak memory grows with what was touched", "[files]") {
   std::vector<char> touched(before + 50'000'000, 1);
   CHECK(touched.back() == 1);
   CHECK(peak_resident_bytes() >= before + 40'000'000);
+}
+
+TEST_CASE("a pipe or device in place of a file is an error that names it, and nothing waits",
+          "[files]") {
+  const Folder folder;
+  const fs::path pipe = folder.path / "pipe.h5", file = folder.path / "file";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(read_text(pipe), Contains("pipe.h5: is a pipe, and not a regular file"));
+  CHECK_THROWS_WITH(require_regular(pipe), Contains("pipe.h5: is a pipe"));
+  CHECK_THROWS_WITH(h5::open_file(pipe), Contains("pipe.h5: is a pipe"));
+  CHECK_THROWS_WITH(read_text("/dev/zero"), Contains("/dev/zero: is a device"));
+  CHECK_NOTHROW(require_regular(folder.path / "not there"));
+  CHECK_FALSE(open_regular(folder.path / "not there"));
+  CHECK(open_regular(file, O_WRONLY | O_CREAT));
+  CHECK(open_regular(file));
 }

@@ -102,3 +102,15 @@ TEST_CASE("a process alone is one rank on one node", "[nodes]") {
   CHECK(alone.leads_node(0));
   CHECK(alone.ranks_on_machine_of(0) == std::vector<int>{0});
 }
+
+TEST_CASE("a placement says which ranks share a node, without the nodes' names", "[nodes]") {
+  const auto on = [](const std::vector<std::string>& names) {
+    std::vector<RankPlace> places;
+    for (const std::string& name : names) places.push_back({"boot", name});
+    return Nodes(places).placement();
+  };
+  CHECK(on({"a", "a", "a", "b", "b"}) == "0-2;3-4");
+  CHECK(on({"y", "y", "y", "x", "x"}) == "0-2;3-4");
+  CHECK(on({"a", "b", "a", "b"}) == "0,2;1,3");
+  CHECK(on({"a"}) == "0");
+}

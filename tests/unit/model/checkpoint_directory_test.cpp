@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/files.hpp"
@@ -9,6 +11,12 @@ using namespace lockstep::model;
 using namespace lockstep::test;
 
 namespace {
+
+CheckpointHeader header_of(std::uint64_t step) {
+  CheckpointHeader header = some_header();
+  header.progress.step = step;
+  return header;
+}
 
 /// A run of 10 steps per epoch, validated after each with `top1`, and all that it saves.
 void save_epochs(const CheckpointDirectory& directory, const std::vector<double>& top1) {
@@ -39,7 +47,7 @@ TEST_CASE("the newest valid checkpoint is taken, the newest K are kept", "[check
   const FakeParameters state(small_model());
   CHECK_FALSE(directory.newest_valid());
   for (const std::uint64_t step : {5, 90, 100000000, 700})
-    write_checkpoint(directory.path_of(step), some_header(), state);
+    write_checkpoint(directory.path_of(step), header_of(step), state);
   write_file(folder.path / "step-00000900.h5.tmp12-0", "left over");
 
   CHECK(directory.newest_valid() == directory.path_of(100000000));
@@ -47,7 +55,7 @@ TEST_CASE("the newest valid checkpoint is taken, the newest K are kept", "[check
   write_file(directory.path_of(100000000), whole.substr(0, 1000));
   CHECK(directory.newest_valid() == directory.path_of(700));
 
-  write_checkpoint(directory.path_of(800), some_header(), state);
+  write_checkpoint(directory.path_of(800), header_of(800), state);
   directory.go_on_from({.step = 800}, directory);
   CHECK(directory.newest_first().front() == directory.path_of(800));
   CHECK(fs::exists(folder.path / "step-100000000.h5.aside"));
@@ -107,4 +115,29 @@ TEST_CASE("a damaged best is named and not taken", "[checkpoint]") {
   write_file(directory.best(), bytes);  // through its other name, too
   directory.go_on_from(read_header(directory.path_of(20)).progress, directory);
   CHECK_FALSE(fs::exists(directory.best()));
+}
+
+TEST_CASE("a checkpoint under the name of another step is passed over, and sound ones stay",
+          "[checkpoint]") {
+  const Folder folder;
+  const CheckpointDirectory directory(folder.path, 9);
+  save_epochs(directory, {0.1, 0.5, 0.4});
+  fs::copy_file(directory.path_of(10), directory.path_of(90));
+  fs::copy_file(directory.best_of(10), directory.best_of(25));
+  const auto newest = directory.newest_valid();
+  REQUIRE(newest == directory.path_of(30));
+  directory.go_on_from(read_header(*newest).progress, directory);
+  CHECK(names_in(folder.path) ==
+        std::vector<std::string>{"best-00000010.h5", "best-00000020.h5", "best-00000025.h5",
+                                 "best.h5", "step-00000010.h5", "step-00000020.h5",
+                                 "step-00000030.h5", "step-00000090.h5.aside"});
+  CHECK(read_header(directory.best()).progress.step == 20);
+}
+
+TEST_CASE("a pipe among the checkpoints is passed over", "[checkpoint]") {
+  const Folder folder;
+  const CheckpointDirectory directory(folder.path, 9);
+  save_epochs(directory, {0.1});
+  REQUIRE(::mkfifo(directory.path_of(20).c_str(), 0600) == 0);
+  CHECK(directory.newest_valid() == directory.path_of(10));
 }

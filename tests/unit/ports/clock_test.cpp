@@ -51,6 +51,31 @@ TEST_CASE("a step of the clock takes what its pace says, on the stream and on th
   CHECK(times.update_ms == Approx(0).margin(1e-9));
 }
 
+TEST_CASE("a step of the clock updates for as long as its profile says", "[clock]") {
+  MeasuredPace pace;
+  pace.model = "resnet20";
+  pace.rows = 8;
+  pace.update_ms = 100;
+  const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 8, 4));
+  MeasuredPace::Step all{"all", 1, {}};
+  for (const nn::Tensor& tensor : nn::tensors(network)) all.final_tensors.push_back(tensor.name);
+  pace.tape = {{"conv1", 1, {}}, all};
+  pace.forward_steps = 1;
+  const auto backend = make_clock_backend(pace);
+  device::HostStream stream;
+  comm::SilentCommunicator silent(0, 2, stream);
+  CHECK(times_of_step(*backend, silent, 8).update_ms == Approx(100).epsilon(1e-9));
+}
+
+TEST_CASE("a group that is split from a silent one has one rank", "[clock]") {
+  device::HostStream stream;
+  comm::SilentCommunicator silent(3, 8, stream);
+  const auto group = silent.split(1, 3, "odd");
+  CHECK((group->rank() == 0 && group->world() == 1));
+  CHECK_FALSE(silent.split(std::nullopt, 0, "none"));
+  CHECK_THROWS_AS(silent.split(-1, 0, "negative"), InputError);
+}
+
 TEST_CASE("the clock's memory holds floats of any place, and costs two megabytes at most",
           "[clock]") {
   const auto backend = make_clock_backend(LinePace{0.5, 6});

@@ -79,6 +79,42 @@ TEST_CASE("a plan comes back from its folder, and is never written over", "[stud
   CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: ranks"));
 }
 
+TEST_CASE("a plan that was edited wrongly is an error that names the file and the key", "[study]") {
+  const Folder place("study");
+  const auto folder = place.path / "study";
+  write_plan(folder, a_plan(), {});
+  const std::string sound = read_text(folder / "study.json");
+  const auto edited = [&](const std::string& from, const std::string& to) {
+    std::string text = sound;
+    const std::size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    write_text_atomically(folder / "study.json", text.replace(at, from.size(), to));
+  };
+  edited("\"steps\": 50", "\"steps\": -1");
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: steps is not a whole number"));
+  edited("\"steps\": 50", "\"steps\": 2.5");
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: steps is not a whole number"));
+  edited("\"ranks\": [", "\"ranks\": [-4,");
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: ranks is not a whole number"));
+  edited("\"time\": \"", "\"time\": \"1 hour\\n");
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: --time") && Contains("D-HH:MM:SS"));
+}
+
+TEST_CASE("what goes into a batch script is one line, and a time that Slurm takes", "[study]") {
+  const Folder place("study");
+  PlanSpec plan = a_plan();
+  for (const char* time : {"1 hour", "1:00:00\nrm -r /", "", "4h"}) {
+    plan.time = time;
+    CHECK_THROWS_WITH(write_plan(place.path / "bad", plan, {}), Contains("--time: "));
+  }
+  for (const char* time : {"90", "1:30:00", "1-12", "1-12:30:00"}) {
+    plan.time = time;
+    CHECK_NOTHROW(write_plan(place.path / time, plan, {}));
+  }
+  CHECK_THROWS_WITH(write_plan(place.path / "a\nrm -r b", plan, {}), Contains("no line break"));
+  CHECK_FALSE(std::filesystem::exists(place.path / "bad"));
+}
+
 TEST_CASE("a study's batch script has no fault that lint knows", "[study]") {
   for (const bool array : {false, true})
     for (const std::size_t gpus : {0, 4}) {

@@ -151,3 +151,32 @@ TEST_CASE("stopping after a step that has passed is an error that names both ste
   now.stop_after = 4;
   CHECK(judge_resume(point, now, same_conditions).empty());
 }
+
+TEST_CASE("ranks on other nodes give other bits where sums or rows depend on their nodes",
+          "[resume]") {
+  Config two_level = some_config(), by_node = some_config(), flat = some_config();
+  two_level.comm.all_reduce = AllReduceChoice::two_level;
+  by_node.data.shuffle = data::Shuffle::node;
+  flat.comm.all_reduce = AllReduceChoice::flat;
+  ResumeConditions moved = same_conditions;
+  moved.placement = "0;1";
+  const auto from = [](const Config& config, std::uint64_t batch, const std::string& placement) {
+    ResumePoint point = written_with(config, batch);
+    point.header.placement = placement;
+    return point;
+  };
+  const std::string changed = "the ranks of each node (0-1, now 0;1)";
+  CHECK(judged(from(two_level, 7, "0-1"), two_level, moved) == changed);
+  CHECK(judged(from(two_level, 7, "0;1"), two_level, moved).empty());
+  CHECK(judged(from(two_level, 7, ""), two_level, moved).empty());  // of an older build
+  CHECK(judged(from(flat, 7, "0-1"), flat, moved).empty());
+  CHECK(judged(from(by_node, 0, "0-1"), by_node, moved) == changed);
+  CHECK_THROWS_WITH(judged(from(by_node, 7, "0-1"), by_node, moved),
+                    Contains("step-00000007.h5") &&
+                        Contains("data.shuffle = node and the ranks of each node = '0-1'; now it "
+                                 "is '0;1'"));
+  moved.on_gpus = true;
+  CHECK(judged(from(flat, 7, "0-1"), flat, moved) == changed);
+  moved.placement = std::string(100, '1');
+  CHECK(judged(from(flat, 7, "0-1"), flat, moved) == "the ranks of each node");
+}

@@ -158,7 +158,7 @@ void IndexWriter::finish(const fs::path& origin, const fs::path& content, const 
 }
 
 IndexFile::IndexFile(const fs::path& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file = open_regular(path);
   if (!file) fail(path);
   bytes_ = stamp_of(file.get(), path).bytes;
   const auto damaged = [&] {

@@ -1,6 +1,5 @@
 #include "lockstep/data/source.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "data/pack/source/unpack.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
 
 namespace lockstep::data {
@@ -111,7 +111,7 @@ fs::path index_path(const fs::path& folder, std::size_t piece) {
 }
 
 FileStamp stamp_now(const fs::path& path) {
-  const Owned<int, ::close, -1> file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Owned<int, ::close, -1> file = open_regular(path);
   require(static_cast<bool>(file), fmt::format("{}: {}", path.string(), std::strerror(errno)));
   return stamp_of(file.get(), path);
 }

@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,7 +38,7 @@ class Cifar final : public Source {
   }
 
   void add_file(const fs::path& path) {
-    Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    Descriptor file = open_regular(path);
     require(static_cast<bool>(file), fmt::format("{}: {}", path.string(), std::strerror(errno)));
     const std::size_t size = fs::file_size(path), row = format_.row_bytes();
     require(size > 0 && size % row == 0,

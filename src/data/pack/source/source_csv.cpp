@@ -10,6 +10,7 @@
 #include "data/pack/source/source_files.hpp"
 #include "lockstep/base/edit_distance.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
 
 namespace lockstep::data {
@@ -28,7 +29,9 @@ struct Columns {
 /// Reads CSV (RFC 4180), whose fields stay on one line.
 class CsvList {
  public:
-  CsvList(const fs::path& path, IndexWriter& index) : path_(path), lines_(path), index_(index) {
+  CsvList(const fs::path& path, IndexWriter& index) : path_(path), index_(index) {
+    require_regular(path);
+    lines_.open(path);
     require(lines_.good(), fmt::format("{}: {}", path.string(), std::strerror(errno)));
   }
 

@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -32,7 +31,7 @@ std::string read_bytes(int descriptor, std::uint64_t offset, std::size_t bytes,
 }
 
 Descriptor open_to_read(const fs::path& path) {
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Descriptor file = open_regular(path);
   if (!file) {
     const char* hint = errno == EMFILE ? " (raise 'ulimit -n')" : "";
     throw InputError(fmt::format("{}: {}{}", path.string(), std::strerror(errno), hint));

@@ -8,6 +8,7 @@
 
 #include "data/pack/source/source_files.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -31,7 +32,6 @@ bool is_text(std::string_view some) {
 
 /// A PNG's first line, say, looks like text.
 bool begins_as_text(const fs::path& list) {
-  if (!fs::is_regular_file(list)) return true;  // a pipe is read once
   std::array<char, 512> first{};
   std::ifstream file(list);
   file.read(first.data(), first.size());
@@ -42,6 +42,7 @@ bool begins_as_text(const fs::path& list) {
 
 void index_list(const fs::path& list, const fs::path& root, Part part, IndexWriter& index) {
   require_folder(root);
+  require_regular(list);
   std::ifstream lines(list);
   require(lines.good(), fmt::format("{}: {}", list.string(), std::strerror(errno)));
   const std::string not_text = "is not text; a list has a path and a label in each line";

@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "data/pack/source/source_files.hpp"
 #include "data/pack/source/tar.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
 
 namespace lockstep::data {
@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t longest_label = 4096, largest_json = 1 << 20;
+/// Of one sample: a hostile tar must not fill the memory with names.
+constexpr std::size_t most_files = 100'000, most_sample_bytes = 32 << 20;
 constexpr std::uint64_t largest_image = std::uint64_t{1} << 28;
 
 std::string_view folder_of(std::string_view name) {
@@ -73,11 +75,13 @@ class TarIndexer {
           hidden(member.name))
         continue;
       if (!sample_.empty() && key_of(sample_.front().name) != key_of(member.name)) end_sample();
+      sample_bytes_ += sizeof(TarMember) + member.name.size();
+      if (sample_.size() >= most_files || sample_bytes_ > most_sample_bytes)
+        refuse(member,
+               fmt::format("{} files share its name up to the dot: more than {}, or than fit into "
+                           "{} MB of names",
+                           sample_.size() + 1, most_files, most_sample_bytes >> 20));
       sample_.push_back(std::move(member));
-      constexpr std::size_t most = 100'000;
-      if (sample_.size() > most)
-        refuse(sample_.front(),
-               fmt::format("more than {} files share its name up to the dot", most));
     }
     end_sample();
     require(images_ > 0, fmt::format("{}: holds no {}", tar_.string(), image_endings));
@@ -104,6 +108,7 @@ class TarIndexer {
       add(member, label);
     }
     sample_.clear();
+    sample_bytes_ = 0;
   }
 
   /// From .cls or .json, where the sample has one.
@@ -211,6 +216,7 @@ class TarIndexer {
   Part part_;
   IndexWriter& index_;
   std::vector<TarMember> sample_;
+  std::size_t sample_bytes_ = 0;  ///< of the sample's names and places
   std::size_t images_ = 0;
   bool first_given_ = false, first_in_folder_ = false;
 };
@@ -218,7 +224,7 @@ class TarIndexer {
 }  // namespace
 
 void index_tar(const fs::path& tar, const fs::path& content, Part part, IndexWriter& index) {
-  const Owned<int, ::close, -1> file(::open(content.c_str(), O_RDONLY | O_CLOEXEC));
+  const Owned<int, ::close, -1> file = open_regular(content);
   require(static_cast<bool>(file), fmt::format("{}: {}", content.string(), std::strerror(errno)));
   TarReader reader(file.get(), stamp_of(file.get(), content).bytes, tar);
   TarIndexer(tar, reader, part, index).run();

@@ -31,7 +31,7 @@ constexpr std::size_t unpacked_piece = 1 << 18;
 class Input {
  public:
   explicit Input(const fs::path& path) : path_(path), bytes_(unpacked_piece) {
-    file_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    file_ = open_regular(path);
     if (!file_) fail();
   }
   /// Empty at the end.

@@ -1,6 +1,7 @@
 #include "ports/cpu/units/head_runner.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "lockstep/base/error.hpp"
 #include "ports/cpu/units/loss.hpp"
@@ -16,12 +17,16 @@ void multiply(char ta, char tb, std::size_t rows, std::size_t columns, std::size
   const auto dim = [](std::size_t n) { return static_cast<dnnl_dim_t>(n); };
   const auto status = dnnl_sgemm(ta, tb, dim(rows), dim(columns), dim(inner), 1.f, a, dim(lda), b,
                                  dim(ldb), keep, result, dim(ldc));
+  if (status == dnnl_out_of_memory) throw std::bad_alloc();
   check(status == dnnl_success, "oneDNN failed to multiply matrices");
 }
 
 }  // namespace
 
 void HeadRunner::plan() {
+  // The first call makes the machine code: now, while memory for it was looked for.
+  float one = 0;
+  multiply('N', 'N', 1, 1, 1, &one, 1, &one, 1, 0, &one, 1);
   const nn::Node& node = c.network.nodes[unit.node];
   const nn::Shape& input = c.network.nodes[c.units[*unit.input].node].shape;
   features_ = input.channels;

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,10 +8,14 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <sstream>
 #include <thread>
 
+#include "data/bytes/staged_file.hpp"
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/io.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 namespace fs = std::filesystem;
@@ -227,4 +232,63 @@ TEST_CASE("mapped rows are the same, and a file that became shorter is an error"
   REQUIRE(::pwrite(file, "?!", 2, static_cast<off_t>(at)) == 2);
   ::close(file);
   CHECK_THROWS_WITH(set.view(3, buffer), Contains("a.h5: row 3 is damaged"));
+}
+
+namespace {
+
+/// A process that waits until it is ended.
+struct Sleeper {
+  Sleeper() : process(::fork()) {
+    if (process == 0)
+      for (;;) ::pause();
+  }
+  ~Sleeper() {
+    ::kill(process, SIGKILL);
+    ::waitpid(process, nullptr, 0);
+  }
+  /// When it began, in the system's ticks.
+  std::uint32_t start() const {
+    const std::string stat = first_line("/proc/" + std::to_string(process) + "/stat");
+    std::istringstream fields(stat.substr(stat.rfind(')') + 1));
+    std::string field;
+    for (int i = 0; i < 20; ++i) fields >> field;
+    return static_cast<std::uint32_t>(std::stoull(field));
+  }
+  pid_t process;
+};
+
+/// Writes into the copy's table that a process copies its first piece.
+void claim_first_piece(const fs::path& copy, pid_t process, std::uint32_t start) {
+  const std::uint64_t claim = std::uint64_t{static_cast<std::uint32_t>(process)} << 32 | start;
+  std::fstream table(copy.string() + ".pieces", std::ios::in | std::ios::out | std::ios::binary);
+  table.seekp(4096);
+  table.write(reinterpret_cast<const char*>(&claim), sizeof claim);
+  REQUIRE(table.flush());
+}
+
+}  // namespace
+
+TEST_CASE("a piece whose process has stopped is waited for once; one of a dead process is copied",
+          "[stage]") {
+  const Folder folder;
+  const fs::path file = folder.path / "rows";
+  write_file(file, std::string(3 << 20, 'x'));
+  const Owned<int, ::close, -1> original = open_regular(file);
+  const Sleeper sleeper;
+  constexpr double patience_s = 1;
+  StagedFile staged(file, original.get(), folder.path / "copy", patience_s);
+  claim_first_piece(staged.path(), sleeper.process, sleeper.start());
+  const double began_s = now_s();
+  constexpr int reads = 40;
+  for (int i = 0; i < reads; ++i) CHECK_FALSE(staged.ensure(0, 100));
+  const double took_s = now_s() - began_s;
+  CHECK(took_s >= patience_s);
+  CHECK(took_s < reads / 2 * patience_s);
+  CHECK(staged.ensure(1 << 20, 2 << 20));
+  CHECK(staged.problem().empty());
+
+  // The number of a dead process is given to another one.
+  claim_first_piece(staged.path(), sleeper.process, sleeper.start() + 1);
+  StagedFile next(file, original.get(), folder.path / "copy", 1e9);
+  CHECK(next.ensure(0, 100));
 }

@@ -294,3 +294,15 @@ TEST_CASE("patterns give files in order of name, and each file that they name", 
   CHECK_THROWS_WITH(names("x-*.tar"), Contains("x-*.tar: no file has such a name"));
   CHECK_THROWS_WITH(names("{t,t}-00.tar"), Contains("t-00.tar: is named twice"));
 }
+
+TEST_CASE("one sample cannot fill the memory with names", "[source]") {
+  const Folder folder;
+  std::string bytes;
+  for (std::size_t i = 0; i < 1000; ++i) {
+    const std::string name = fmt::format("k.{:060000}", i);
+    bytes += tar_member("././@LongLink", name, 'L') + tar_member("k", "");
+  }
+  CHECK_THROWS_WITH(open_tar(folder.path / "a.tar", bytes + tar_end()),
+                    Contains("a.tar: k.0") && Contains("share its name up to the dot") &&
+                        Contains("32 MB of names"));
+}

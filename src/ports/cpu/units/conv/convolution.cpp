@@ -2,7 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <new>
 
 #include "lockstep/base/error.hpp"
 
@@ -55,6 +58,13 @@ typename Backward::primitive_desc backward_desc(
 const dnnl::engine& engine() {
   static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
   return cpu;
+}
+
+void require_room_for_kernels() {
+  constexpr std::size_t bytes = std::size_t{32} << 20;  // a unit's code has some pieces of 256 KB
+  void* room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) throw std::bad_alloc();
+  ::munmap(room, bytes);
 }
 
 dnnl::primitive_attr user_scratchpad() {
@@ -205,6 +215,7 @@ Desc plain_weights(const Desc& like) {
 }
 
 void reorder(const Desc& from, const void* source, const Desc& to, void* target) {
+  require_room_for_kernels();
   dnnl::stream stream(engine());
   memory a(from, engine(), const_cast<void*>(source)), b(to, engine(), target);
   dnnl::reorder(a, b).execute(stream, a, b);

@@ -19,6 +19,10 @@ const dnnl::engine& engine();
 /// may each run one at the same time.
 dnnl::primitive_attr user_scratchpad();
 
+/// Before oneDNN makes machine code: throws std::bad_alloc where the system gives no more memory.
+/// oneDNN does not look whether it got some for its code, and would end the process with SIGSEGV.
+void require_room_for_kernels();
+
 /// One convolution's geometry, for any number of rows.
 struct ConvGeometry {
   std::string name;
