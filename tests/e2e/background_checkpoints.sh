@@ -66,6 +66,8 @@ killed() {
     first_step killed.log
     from=$(grep -ao 'resuming from [^:]*' killed.log)
     [[ ${from#resuming from } == "$expected" ]] || wrong+="it resumed ${from:-from the start}, not from $expected"$'\n'
+    further() { [[ $(newest killed) != "$expected" ]]; }
+    until_it 600 further  # one of this start is whole
     sleep "0.$((RANDOM % 10))"
     caught $pid killed && ((++hits))
     kill -KILL $pid 2>/dev/null
