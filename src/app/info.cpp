@@ -141,6 +141,7 @@ struct Course {
   void take(const observe::StepRecord& step) { steps = step.step; }
   void take(const observe::EpochRecord& epoch) { epochs.push_back(epoch); }
   void take(const observe::RanksRecord&) {}
+  void take(const observe::CheckpointRecord&) {}
   void take(const observe::EndRecord& one) { end = one; }
 };
 

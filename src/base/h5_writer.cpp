@@ -1,8 +1,10 @@
 #include "lockstep/base/h5_writer.hpp"
 
 #include <hdf5.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "lockstep/base/error.hpp"
 
@@ -10,8 +12,60 @@ namespace lockstep::h5 {
 namespace {
 
 constexpr hsize_t alignment_bytes = 4096;
+/// HDF5 first tries to open a file of this name, even if it makes one in memory. There must be none,
+/// and a disk that does not answer must not be asked.
+constexpr const char* nowhere = "/dev/null/in-memory.h5";
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+/// Zeros. Large memory is in huge pages where the system has them: it is touched once, and the pages
+/// of a checkpoint would take longer than its bytes.
+char* allocate(std::size_t bytes) {
+  if (bytes < huge_page) return static_cast<char*>(std::calloc(bytes, 1));
+  const std::size_t whole = (bytes + huge_page - 1) / huge_page * huge_page;
+  auto* memory = static_cast<char*>(std::aligned_alloc(huge_page, whole));
+  if (!memory) return nullptr;
+  ::madvise(memory, whole, MADV_HUGEPAGE);  // only a hint: it may fail
+  std::fill_n(memory, bytes, '\0');
+  return memory;
+}
 
 }  // namespace
+
+/// Where HDF5 keeps a file in memory. It asks for the memory by callbacks, so that the file's bytes
+/// can outlive it.
+struct Writer::Memory {
+  char* data = nullptr;
+  std::size_t size = 0;
+  Memory() = default;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() { std::free(data); }
+
+  void* resize(std::size_t bytes) {
+    if (bytes <= size) return data;
+    char* larger = allocate(bytes);
+    if (!larger) return nullptr;
+    std::copy_n(data, size, larger);
+    std::free(data);
+    data = larger;
+    size = bytes;
+    return data;
+  }
+
+  H5FD_file_image_callbacks_t callbacks() {
+    return {
+        .image_malloc = [](std::size_t bytes, H5FD_file_image_op_t,
+                           void* self) { return static_cast<Memory*>(self)->resize(bytes); },
+        .image_memcpy = [](void* to, const void* from, std::size_t bytes, H5FD_file_image_op_t,
+                           void*) { return std::memcpy(to, from, bytes); },
+        .image_realloc = [](void*, std::size_t bytes, H5FD_file_image_op_t,
+                            void* self) { return static_cast<Memory*>(self)->resize(bytes); },
+        .image_free = [](void*, H5FD_file_image_op_t, void*) -> herr_t { return 0; },
+        .udata_copy = [](void* self) { return self; },
+        .udata_free = [](void*) -> herr_t { return 0; },
+        .udata = this};
+  }
+};
 
 Writer Writer::in_memory(const std::filesystem::path& path, std::size_t bytes,
                          std::size_t user_block) {
@@ -20,8 +74,11 @@ Writer Writer::in_memory(const std::filesystem::path& path, std::size_t bytes,
   writer.done(H5Pset_userblock(creation.get(), user_block));
   const Properties access(writer.done(H5Pcreate(H5P_FILE_ACCESS)));
   writer.done(H5Pset_fapl_core(access.get(), bytes, false));
+  writer.memory_ = std::make_shared<Memory>();
+  H5FD_file_image_callbacks_t callbacks = writer.memory_->callbacks();
+  writer.done(H5Pset_file_image_callbacks(access.get(), &callbacks));
   writer.file_ =
-      File(writer.done(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get())));
+      File(writer.done(H5Fcreate(nowhere, H5F_ACC_TRUNC, creation.get(), access.get())));
   return writer;
 }
 
@@ -116,13 +173,16 @@ std::uint64_t Writer::place_of(const Data& data) {
   return offset;
 }
 
-std::span<char> Writer::image() {
+Image Writer::take_image() {
   done(H5Fflush(file_.get(), H5F_SCOPE_LOCAL));
   hsize_t size = 0;
   done(H5Fget_filesize(file_.get(), &size));
-  void* handle = nullptr;
-  done(H5Fget_vfd_handle(file_.get(), H5P_DEFAULT, &handle));
-  return {*static_cast<char**>(handle), static_cast<std::size_t>(size)};
+  close();
+  check(size <= memory_->size, "a file in memory is complete");
+  Image image;
+  image.memory_.reset(std::exchange(memory_->data, nullptr));
+  image.size_ = static_cast<std::size_t>(size);
+  return image;
 }
 
 void Writer::close() { done(H5Fclose(file_.release())); }

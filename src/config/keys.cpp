@@ -300,6 +300,10 @@ std::vector<ConfigKey> other_keys() {
           "how many of the newest to keep, besides the best")
           .at_least(1)
           .bookkeeping(),
+      key("checkpoint.background", &C::checkpoint, &C::Checkpoint::background,
+          "steps continue while one is written, and one that becomes due meanwhile comes later; "
+          "false: they wait")
+          .bookkeeping(),
       key("comm.bucket-mb", &C::comm, &C::Comm::bucket_mb,
           "gradients are reduced in buckets of this size (10^6 bytes; 0 or auto: 1 on one node, 25 "
           "on GPUs, else by what an all-reduce costs, which is measured)")

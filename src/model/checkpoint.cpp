@@ -98,6 +98,12 @@ std::string group_of(backend::Part part) {
                                            : "ema";
 }
 
+std::vector<backend::Part> parts_of(const backend::Parameters& parameters) {
+  std::vector<backend::Part> parts{backend::Part::weights, backend::Part::momentum};
+  if (parameters.has_average()) parts.push_back(backend::Part::average);
+  return parts;
+}
+
 /// Written where the file holds an average: the number of its tensors.
 constexpr const char* average_attribute = "ema_tensors";
 
@@ -221,16 +227,21 @@ void require_same_model(const std::filesystem::path& path, const Reader& file,
 
 }  // namespace
 
-void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
-                      const backend::Parameters& parameters) {
+std::size_t checkpoint_bytes(const CheckpointHeader& header,
+                             const backend::Parameters& parameters) {
   const nn::ArenaLayout& layout = parameters.layout();
-  std::vector<backend::Part> parts{backend::Part::weights, backend::Part::momentum};
-  if (parameters.has_average()) parts.push_back(backend::Part::average);
-  std::size_t about =
-      parts.size() * layout.size * sizeof(float) + 512 * layout.slices.size() + 65536;
-  for (const auto& [name, bytes] : header.exchange_state) about += bytes.size() + 512;
+  std::size_t bytes = parts_of(parameters).size() * layout.size * sizeof(float) +
+                      512 * layout.slices.size() + 65536;
+  for (const auto& [name, state] : header.exchange_state) bytes += state.size() + 512;
+  return bytes;
+}
+
+CheckpointImage make_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
+                                const backend::Parameters& parameters) {
+  const nn::ArenaLayout& layout = parameters.layout();
   const h5::Session session;
-  h5::Writer file = h5::Writer::in_memory(path, about, user_block_bytes);
+  h5::Writer file =
+      h5::Writer::in_memory(path, checkpoint_bytes(header, parameters), user_block_bytes);
   write_header(file, header);
   write_exchange(file, header);
   write_loss_scale(file, parameters);
@@ -239,7 +250,7 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
     file.attribute(average_attribute, single_shape, &tensors);
   }
   std::vector<float> plain;
-  for (const backend::Part part : parts) {
+  for (const backend::Part part : parts_of(parameters)) {
     const std::string group = group_of(part);
     file.make_group(group);
     for (std::size_t i = 0; i < layout.slices.size(); ++i) {
@@ -253,11 +264,20 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
       file.data_set(group + '/' + tensor.name, tensor.shape, plain.data());
     }
   }
-  const std::span<char> image = file.image();
+  return CheckpointImage(file.take_image());
+}
+
+std::string_view CheckpointImage::seal() {
+  const std::span<char> image = image_.bytes();
   const std::string block = user_block(
       {image.data() + user_block_bytes, image.size() - user_block_bytes}, checkpoint_format);
   std::copy(block.begin(), block.end(), image.begin());
-  write_text_atomically(path, {image.data(), image.size()});
+  return {image.data(), image.size()};
+}
+
+void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
+                      const backend::Parameters& parameters) {
+  write_text_atomically(path, make_checkpoint(path, header, parameters).seal());
 }
 
 CheckpointHeader read_header(const std::filesystem::path& path) {

@@ -3,41 +3,41 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
-#include <future>
-#include <memory>
+#include <exception>
 #include <mutex>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/io.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/owned.hpp"
 
 namespace lockstep::observe {
 namespace {
 
 constexpr std::size_t most_buffered_bytes = 64 * 1024;
-constexpr double most_buffered_s = 1;
+constexpr std::size_t most_waiting_bytes = std::size_t{16} << 20;  // minutes of most runs
+constexpr std::chrono::seconds most_buffered{1};
 constexpr std::chrono::seconds patience{1};  // with a file system, at the end of the process
 
-/// Guards the open log and its contents against a thread that ends the process.
-std::timed_mutex g_mutex;
-MetricsLog* g_open = nullptr;
+using File = Owned<int, ::close, -1>;
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view what) {
   throw InputError(fmt::format("{} cannot {}: {}", path.string(), what, std::strerror(errno)));
 }
 
-/// The lines of starts and ends after the first `keep_bytes` bytes.
-std::string starts_and_ends(const std::filesystem::path& path, std::uint64_t keep_bytes) {
+/// The lines of starts, ends and checkpoints after the first `keep_bytes` bytes.
+std::string what_happened(const std::filesystem::path& path, std::uint64_t keep_bytes) {
   std::istringstream lines(read_text(path).substr(keep_bytes));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
@@ -45,7 +45,8 @@ std::string starts_and_ends(const std::filesystem::path& path, std::uint64_t kee
     try {
       const std::optional<Record> record = parse_record(line);
       if (record && (std::holds_alternative<StartRecord>(*record) ||
-                     std::holds_alternative<EndRecord>(*record)))
+                     std::holds_alternative<EndRecord>(*record) ||
+                     std::holds_alternative<CheckpointRecord>(*record)))
         kept += line + '\n';
     } catch (const InputError&) {
       continue;  // a damaged line, which is cut away
@@ -54,34 +55,197 @@ std::string starts_and_ends(const std::filesystem::path& path, std::uint64_t kee
   return kept;
 }
 
-Owned<int, ::close, -1> open_to_write(const std::filesystem::path& path) {
-  return open_regular(path, O_WRONLY | O_CREAT);
+File open_to_write(const std::filesystem::path& path) {
+  return File(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
 }
+
+}  // namespace
+
+/// The lines pass from `buffer` to the thread, which alone touches the file and holds no lock
+/// meanwhile.
+struct MetricsLog::Impl {
+  Impl(std::filesystem::path where, std::uint64_t keep_bytes, std::function<void()> require)
+      : path(std::move(where)), require_writer(std::move(require)), file(open_to_write(path)) {
+    if (!file) fail(path, "be opened for writing");
+    struct stat status = {};
+    if (::fstat(file.get(), &status) != 0) fail(path, "be looked at");
+    bytes = static_cast<std::uint64_t>(status.st_size);
+    if (bytes < keep_bytes)
+      log::warn(
+          fmt::format("{} is shorter than it was when the checkpoint was written ({} of {} "
+                      "bytes): earlier lines are lost",
+                      path.string(), bytes, keep_bytes));
+    const bool longer = bytes > keep_bytes;
+    bytes = std::min(bytes, keep_bytes);
+    buffer = longer ? what_happened(path, keep_bytes) : "";
+    if (longer && ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) fail(path, "be cut");
+    if (::lseek(file.get(), 0, SEEK_END) < 0) fail(path, "be positioned");
+    bytes += buffer.size();
+    thread = std::thread([this] { run(); });
+  }
+
+  ~Impl() {
+    {
+      const std::scoped_lock lock(mutex);
+      ending = true;
+    }
+    changed.notify_all();
+    thread.join();
+    if (!error || told) return;
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& reason) {
+      log::error(reason.what());
+    }
+  }
+
+  void run() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return ending || wanted || !buffer.empty(); });
+      changed.wait_for(lock, most_buffered, [this] {
+        return ending || wanted || urgent || buffer.size() >= most_buffered_bytes;
+      });
+      if (ending && buffer.empty()) return;
+      std::string lines = std::exchange(buffer, {});
+      const bool to_disk = std::exchange(wanted, false);
+      const std::uint64_t until = appended;
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        write_lines(lines);
+        if (to_disk && ::fdatasync(file.get()) != 0 && errno != EINVAL)
+          fail(path, "be synchronised");
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      written = until;
+      if (to_disk) on_disk = until;
+      if (failure) {
+        error = failure;
+        buffer.clear();
+      }
+      changed.notify_all();
+      if (failure) return;
+    }
+  }
+
+  void write_lines(std::string& lines) {
+    if (require_writer) require_writer();
+    if (lines.empty()) return;
+    begin_again_if_removed(lines);
+    if (write_all(file.get(), lines.data(), lines.size()) < lines.size()) fail(path, "be written");
+  }
+
+  /// Someone may remove or replace the file while it is open. What was in it is lost, and what
+  /// follows would be lost, too. A new file begins with the start, which has the run's id.
+  void begin_again_if_removed(std::string& lines) {
+    struct stat mine = {}, there = {};
+    if (::fstat(file.get(), &mine) != 0) return;
+    const bool is_there = ::stat(path.c_str(), &there) == 0;
+    if (is_there && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) return;
+    File other = open_to_write(path);
+    const off_t end = other ? ::lseek(other.get(), 0, SEEK_END) : -1;
+    if (end < 0) return;  // the next checkpoint says what has become of the folder
+    file = std::move(other);
+    {
+      const std::scoped_lock lock(mutex);
+      if (end == 0 && lines.find(start) == std::string::npos) lines.insert(0, start);
+      bytes = static_cast<std::uint64_t>(end) + lines.size() + buffer.size();
+    }
+    log::warn(
+        fmt::format("{} was {} while it was written: its earlier lines are lost, and it "
+                    "continues with this step's",
+                    path.string(), is_there ? "replaced" : "removed"));
+  }
+
+  /// REQUIRES: the lock.
+  void append(const std::string& json) {
+    const bool first = buffer.empty();
+    buffer += json;
+    buffer += '\n';
+    bytes += json.size() + 1;
+    ++appended;
+    if (first || buffer.size() >= most_buffered_bytes) changed.notify_all();
+  }
+
+  /// REQUIRES: the lock. `said`: the caller tells the error.
+  void rethrow(bool said) {
+    if (!error) return;
+    told = told || said;
+    std::rethrow_exception(error);
+  }
+
+  void add(const std::string& json) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return error || buffer.size() < most_waiting_bytes; });
+    if (ended || (error && told)) return;
+    rethrow(true);
+    append(json);
+  }
+
+  /// Returns the number of lines so far.
+  std::uint64_t request_flush() {
+    const std::scoped_lock lock(mutex);
+    wanted = true;
+    changed.notify_all();
+    return appended;
+  }
+
+  void flush() {
+    const std::uint64_t all = request_flush();
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return error || (on_disk >= all && !wanted); });
+    rethrow(true);
+  }
+
+  /// Returns after `patience` at most.
+  void end(EndRecord record) {
+    std::unique_lock lock(mutex);
+    if (std::exchange(ended, true) || error) return;
+    record.steps = steps;
+    record.epochs = epochs;
+    record.time_ms = unix_ms();
+    append(to_json(record));
+    told = urgent = true;  // the process ends for another reason, which is told
+    const std::uint64_t all = appended;
+    changed.notify_all();
+    changed.wait_for(lock, patience, [&] { return error || written >= all; });
+  }
+
+  const std::filesystem::path path;
+  const std::function<void()> require_writer;
+  File file;  ///< only the thread uses it
+
+  std::mutex mutex;  // guards all that follows
+  std::condition_variable changed;
+  std::string buffer;
+  std::string start;  ///< the line of the newest start
+  std::uint64_t bytes = 0;
+  std::uint64_t appended = 0, written = 0, on_disk = 0;  ///< lines
+  std::uint64_t steps = 0;                               ///< of the newest record of a step
+  std::uint64_t epochs = 0;                              ///< of the newest record of an epoch
+  std::exception_ptr error;
+  bool told = false;    ///< someone knows the error
+  bool wanted = false;  ///< all lines are to be on the disk soon
+  bool urgent = false;  ///< the process ends
+  bool ended = false;   ///< nothing follows an end
+  bool ending = false;
+  std::thread thread;  // last: it uses all the others
+};
+
+namespace {
+
+/// Guards the open log against a thread that ends the process.
+std::mutex g_mutex;
+MetricsLog* g_open = nullptr;
 
 }  // namespace
 
 MetricsLog::MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes,
                        std::function<void()> require_writer)
-    : path_(std::move(path)),
-      require_writer_(std::move(require_writer)),
-      file_(open_to_write(path_)),
-      wrote_s_(now_s()) {
-  if (!file_) fail(path_, "be opened for writing");
-  struct stat status = {};
-  if (::fstat(file_.get(), &status) != 0) fail(path_, "be looked at");
-  bytes_ = static_cast<std::uint64_t>(status.st_size);
-  if (bytes_ < keep_bytes)
-    log::warn(
-        fmt::format("{} is shorter than it was when the checkpoint was written ({} of {} "
-                    "bytes): earlier lines are lost",
-                    path_.string(), bytes_, keep_bytes));
-  const bool longer = bytes_ > keep_bytes;
-  bytes_ = std::min(bytes_, keep_bytes);
-  const std::string kept = longer ? starts_and_ends(path_, keep_bytes) : "";
-  if (longer && ::ftruncate(file_.get(), static_cast<off_t>(bytes_)) != 0) fail(path_, "be cut");
-  if (::lseek(file_.get(), 0, SEEK_END) < 0) fail(path_, "be positioned");
-  buffer_ = kept;
-  bytes_ += kept.size();
+    : impl_(std::make_unique<Impl>(std::move(path), keep_bytes, std::move(require_writer))) {
   const std::scoped_lock lock(g_mutex);
   g_open = this;
 }
@@ -89,108 +253,44 @@ MetricsLog::MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes,
 MetricsLog::~MetricsLog() {
   const std::scoped_lock lock(g_mutex);
   if (g_open == this) g_open = nullptr;
-  const bool told = broken_;
-  try {
-    write_buffer();
-  } catch (const Error& error) {
-    if (!told) log::error(error.what());
-  }
 }
 
 void MetricsLog::write(const Record& record) {
-  const std::scoped_lock lock(g_mutex);
-  if (const auto* start = std::get_if<StartRecord>(&record)) {
-    steps_ = start->from_step;
-    start_ = to_json(record) + '\n';
+  const std::string json = to_json(record);
+  const bool is_end = std::holds_alternative<EndRecord>(record);
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    if (const auto* start = std::get_if<StartRecord>(&record)) {
+      impl_->steps = start->from_step;
+      impl_->start = json + '\n';
+    }
+    if (const auto* step = std::get_if<StepRecord>(&record)) impl_->steps = step->step;
+    if (const auto* epoch = std::get_if<EpochRecord>(&record)) impl_->epochs = epoch->epoch;
+    if (is_end && (impl_->ended || (impl_->error && impl_->told))) return;
   }
-  if (const auto* step = std::get_if<StepRecord>(&record)) steps_ = step->step;
-  if (const auto* epoch = std::get_if<EpochRecord>(&record)) epochs_ = epoch->epoch;
-  append(to_json(record));
-  if (broken_ || !std::holds_alternative<EndRecord>(record)) return;
-  synchronise();
-  ended_ = true;
-}
-
-void MetricsLog::add(const std::string& json) {
-  const std::scoped_lock lock(g_mutex);
-  append(json);
-}
-
-void MetricsLog::append(const std::string& json) {
-  if (ended_ || broken_) return;
-  buffer_ += json;
-  buffer_ += '\n';
-  bytes_ += json.size() + 1;
-  if (buffer_.size() >= most_buffered_bytes || now_s() - wrote_s_ > most_buffered_s) write_buffer();
-}
-
-void MetricsLog::flush() {
-  const std::scoped_lock lock(g_mutex);
-  synchronise();
-}
-
-void MetricsLog::synchronise() {
-  write_buffer();
-  if (::fdatasync(file_.get()) != 0 && errno != EINVAL) fail(path_, "be synchronised");
-}
-
-/// Someone may remove or replace the file while it is open. What was in it is lost, and what
-/// follows would be lost, too. A new file begins with the start, which has the run's id.
-void MetricsLog::begin_again_if_removed() {
-  struct stat mine = {}, there = {};
-  if (::fstat(file_.get(), &mine) != 0) return;
-  const bool is_there = ::stat(path_.c_str(), &there) == 0;
-  if (is_there && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) return;
-  Owned<int, ::close, -1> other = open_to_write(path_);
-  const off_t end = other ? ::lseek(other.get(), 0, SEEK_END) : -1;
-  if (end < 0) return;  // the next checkpoint says what has become of the folder
-  file_ = std::move(other);
-  if (end == 0 && buffer_.find(start_) == std::string::npos) buffer_.insert(0, start_);
-  bytes_ = static_cast<std::uint64_t>(end) + buffer_.size();
-  log::warn(
-      fmt::format("{} was {} while it was written: its earlier lines are lost, and it "
-                  "continues with this step's",
-                  path_.string(), is_there ? "replaced" : "removed"));
-}
-
-void MetricsLog::write_buffer() {
-  wrote_s_ = now_s();
-  if (!buffer_.empty()) begin_again_if_removed();
-  const std::size_t done = write_all(file_.get(), buffer_.data(), buffer_.size());
-  if (done < buffer_.size()) {
-    const int reason = errno;
-    buffer_.erase(0, done);  // the destructor's second attempt must not repeat whole lines
-    broken_ = true;
-    errno = reason;
-    fail(path_, "be written");
+  impl_->add(json);
+  if (!is_end) return;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->ended = true;
   }
-  buffer_.clear();
+  impl_->flush();
 }
 
-void MetricsLog::end(EndRecord record) {
-  if (ended_) return;
-  try {
-    if (require_writer_) require_writer_();
-    record.steps = steps_;
-    record.epochs = epochs_;
-    record.time_ms = unix_ms();
-    append(to_json(record));
-    write_buffer();
-  } catch (const std::exception&) {
-    buffer_.clear();  // the process ends for another reason, which is told
-  }
-  ended_ = true;
+void MetricsLog::add(const std::string& json) { impl_->add(json); }
+
+void MetricsLog::flush() { impl_->flush(); }
+
+void MetricsLog::request_flush() { impl_->request_flush(); }
+
+std::uint64_t MetricsLog::bytes() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->bytes;
 }
 
 void end_metrics(const EndRecord& record) {
-  auto done = std::make_shared<std::promise<void>>();
-  const std::future<void> end = done->get_future();
-  std::thread([record, done] {
-    if (const std::unique_lock lock(g_mutex, patience); lock && g_open != nullptr)
-      g_open->end(record);
-    done->set_value();
-  }).detach();
-  end.wait_for(patience);
+  const std::scoped_lock lock(g_mutex);
+  if (g_open != nullptr) g_open->impl_->end(record);
 }
 
 }  // namespace lockstep::observe

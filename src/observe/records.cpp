@@ -93,6 +93,7 @@ std::optional<Record> parse_record(std::string_view line) {
   if (kind == "step") return fields_from_json<StepRecord>(json);
   if (kind == "epoch") return fields_from_json<EpochRecord>(json);
   if (kind == "ranks") return fields_from_json<RanksRecord>(json);
+  if (kind == "checkpoint") return fields_from_json<CheckpointRecord>(json);
   if (kind == "end") return fields_from_json<EndRecord>(json);
   return std::nullopt;
 }

@@ -143,6 +143,22 @@ void log_run(const RunSpec& spec, const backend::Backend& backend, int world, co
   if (!spec.dry_run) log::info(fmt::format("files of this run, with all keys: {}", config.out));
 }
 
+/// How many copies of the state may be in memory while steps continue: one that is written, and a
+/// best one that waits. Only rank 0 makes any.
+std::size_t choose_copies(const config::Config& config, const backend::Recompute& recompute,
+                          Trainer& trainer, bool is_root) {
+  constexpr std::size_t most = 2;
+  if (!config.checkpoint.background) return 0;
+  const std::size_t bytes = model::checkpoint_bytes({}, trainer.parameters());
+  const std::size_t copies =
+      copies_within(recompute, trainer.memory(), trainer.parameters().layout(), bytes, most);
+  if (copies == 0 && is_root)
+    log::info(fmt::format("steps wait while a checkpoint is written: memory-limit = {} leaves no "
+                          "room for a copy of the state, which takes {} more",
+                          config.memory_limit, human_bytes(static_cast<double>(bytes))));
+  return copies;
+}
+
 }  // namespace
 
 Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator& communicator,
@@ -185,6 +201,7 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
                             .on_gpus = backend.name() == "cuda"});
     if (is_root) log_resume(start);
   }
+  files.set_copies(choose_copies(config, trainer_spec.program.recompute, trainer, is_root));
   trainer.audit(control, start.progress.step);
   if (start.progress.epoch >= config.epochs) {
     log::info(fmt::format("nothing left to do: all {} epochs are done", config.epochs));

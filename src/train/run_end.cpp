@@ -16,7 +16,8 @@ Outcome RunLoop::stop() {
   log::end_progress();
   record_ranks();
   const std::filesystem::path checkpoint = files_.checkpoints().path_of(progress_.step);
-  save(checkpoint);
+  save({});
+  finish_saves();
   const bool time_is_up = stop_policy_.time_is_up(now_s());
   const bool planned = stop_policy_.ends_after(progress_.step);
   log::info(fmt::format("stopped after step {} {}; --resume auto continues from {}", progress_.step,
@@ -31,6 +32,7 @@ Outcome RunLoop::stop() {
 }
 
 void RunLoop::finish() {
+  finish_saves();
   comm::activity::enter(comm::Phase::ending);
   const double seconds = now_s() - spec_.started_s;
   const double peak = control_.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];

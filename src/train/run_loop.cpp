@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -52,6 +53,7 @@ RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
       schedule_(make_schedule(config_, steps_per_epoch_)),
       stop_policy_(stop_spec(spec_, is_root())),
       save_clock_(60 * config_.checkpoint.every_minutes, now_s()),
+      saves_(config_.checkpoint.every_steps),
       progress_(progress),
       audited_step_(progress.step),
       rank_times_(spec_.nodes, config_.data.train) {
@@ -76,18 +78,13 @@ Outcome RunLoop::run_to_end() {
     while (progress_.batch < steps_per_epoch_) {
       if (step()) return stop();
       // At the end of an epoch finish_epoch() decides.
-      if (launched_.empty() && checkpoint_due() && progress_.batch < steps_per_epoch_)
-        save(files_.checkpoints().path_of(progress_.step));
+      if (launched_.empty() && saves_.due(progress_.step) && progress_.batch < steps_per_epoch_)
+        save_or_postpone();
     }
     if (!finish_epoch()) return stop();
   }
   finish();
   return Outcome::finished;
-}
-
-/// The same answer on all ranks.
-bool RunLoop::checkpoint_due() const {
-  return save_by_time_ || due(progress_.step, config_.checkpoint.every_steps);
 }
 
 /// The first step also compiles, so another one is judged.
@@ -119,7 +116,8 @@ void RunLoop::advance(const StepTotals& totals, bool skipped) {
   progress_.top1 += static_cast<std::uint64_t>(totals.top1);
 }
 
-void RunLoop::record_step(const StepReport& report, const StepTotals& totals, float lr) {
+void RunLoop::record_step(const StepReport& report, const StepTotals& totals,
+                          const LaunchedStep& step) {
   const double loss = totals.loss / totals.rows;
   if (!std::isfinite(loss) && !report.skipped())
     throw Divergence(diverged_at(loss, progress_, files_));
@@ -127,8 +125,9 @@ void RunLoop::record_step(const StepReport& report, const StepTotals& totals, fl
   observe::StepRecord record{.step = progress_.step,
                              .epoch = progress_.epoch + 1,
                              .loss = loss,
-                             .lr = lr,
+                             .lr = step.lr,
                              .times = report.times};
+  record.time_ms = observe::unix_ms_of(step.ended_ms);
   record.gradient_norm = report.gradient_norm;
   if (report.loss_scale)
     record.loss_scale = observe::LossScaling{.scale = report.loss_scale->scale,
@@ -149,12 +148,12 @@ void RunLoop::record_step(const StepReport& report, const StepTotals& totals, fl
 bool RunLoop::finish_epoch() {
   const std::uint64_t epoch = progress_.epoch + 1;
   const bool last = epoch >= config_.epochs;
-  const bool keep = last || due(epoch, config_.checkpoint.every_epochs) || checkpoint_due();
+  const bool keep = last || due(epoch, config_.checkpoint.every_epochs) || saves_.due(progress_.step);
   observe::EpochRecord record = epoch_record();
   const double validation_began_ms = now_ms();
   if (data_.validation() && (last || due(epoch, config_.eval.every_epochs))) {
     // A run that dies in a long validation resumes from here and repeats only the validation.
-    if (keep) save(files_.checkpoints().path_of(progress_.step));
+    if (keep) save_or_postpone();
     if (!validate(record)) return false;
     record.validation_ms = now_ms() - validation_began_ms;
   }
@@ -167,10 +166,13 @@ bool RunLoop::finish_epoch() {
   if (best) {
     progress_.best_top1 = decisive->top1;
     progress_.best_epoch = epoch;
-    // This comes first: no checkpoint may count a best one that does not exist.
-    save_best();
   }
-  if (keep) save(files_.checkpoints().path_of(progress_.step));
+  if (best || keep) saves_.learn(control_.any(files_.saving(), "checkpoint"));
+  // A best state comes only once, and a last one is waited for.
+  if (best || last)
+    save({.newest = keep, .best = best});
+  else if (keep)
+    save_or_postpone();
   step_ended_ms_.reset();
   return true;
 }
@@ -248,7 +250,7 @@ Evaluator& RunLoop::evaluator() {
 
 void RunLoop::record_epoch(const observe::EpochRecord& record) {
   files_.records().write(record);
-  files_.flush_metrics();
+  files_.request_flush_of_metrics();
 }
 
 void RunLoop::begin_next_epoch() {
@@ -265,10 +267,10 @@ void RunLoop::audit() {
   audited_step_ = progress_.step;
 }
 
-void RunLoop::save(const std::filesystem::path& path) {
+void RunLoop::save(KeptAs as) {
+  const double began_s = now_s();
   audit();
   comm::activity::enter(comm::Phase::checkpoint);
-  const double began_s = now_s();
   model::CheckpointHeader header;
   header.progress = progress_;
   header.network = model::network_text(trainer_.network());
@@ -280,17 +282,40 @@ void RunLoop::save(const std::filesystem::path& path) {
   header.input = data_.input();
   header.exchange = trainer_.exchange().name();
   header.exchange_state = trainer_.exchange().save(control_);
-  // The file is first made in memory.
-  if (is_root() && config_.memory_limit > 0) backend_.release_idle_memory();
-  files_.save(path, std::move(header), trainer_.parameters());
-  stop_policy_.add_save(now_s() - began_s);
-  save_clock_.saved(now_s());
+  // It is then made in the place of a step's values.
+  if (is_root() && config_.memory_limit > 0 && files_.copies() == 0)
+    backend_.release_idle_memory();
+  files_.save(as, std::move(header), trainer_.parameters(), began_s);
   step_ended_ms_.reset();
+  if (!as.newest) return;
+  saves_.saved();
+  save_clock_.saved(now_s());
 }
 
-void RunLoop::save_best() {
-  save(files_.checkpoints().best_of(progress_.step));
-  files_.name_best(progress_.step);
+/// All ranks do the same.
+void RunLoop::save_or_postpone() {
+  if (!saves_.writing()) return save({});
+  saves_.postpone();
+  if (is_root() && !std::exchange(said_postponed_, true))
+    log::info(fmt::format("step {}: a checkpoint is due while the one before it is still being "
+                          "written; the newest state is saved as soon as that is on the disk",
+                          progress_.step));
+}
+
+/// At the end of an allocation, the one that is being written must still get to the disk.
+void RunLoop::look_at_saves() {
+  stop_policy_.add_save(files_.saving_s());
+  for (const observe::CheckpointRecord& one : files_.record_saved())
+    stop_policy_.add_save((one.blocked_ms + one.written_ms) / 1e3);
+}
+
+/// The run ends only when its last state is on the disk. Collective: no rank may end before, for a
+/// launcher would end rank 0, too.
+void RunLoop::finish_saves() {
+  comm::activity::enter(comm::Phase::checkpoint);
+  files_.finish_saving();
+  look_at_saves();
+  control_.barrier("the last checkpoint");
 }
 
 bool RunLoop::wants_stop() const { return stop_policy_.wants_stop(stop_requested(), now_s()); }

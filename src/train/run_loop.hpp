@@ -16,6 +16,7 @@
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "train/ending/save_clock.hpp"
+#include "train/ending/save_schedule.hpp"
 #include "train/ending/stop_policy.hpp"
 #include "train/files/run_files.hpp"
 #include "train/run_data.hpp"
@@ -57,6 +58,7 @@ class RunLoop {
     bool stop = false;           ///< some rank wants all to stop
     bool bad_rows = false;       ///< some rank has replaced rows
     bool save = false;           ///< by rank 0's clock a checkpoint is due
+    bool saving = false;         ///< rank 0 is still writing one
     std::size_t read_after = 1;  ///< how many steps they read together next
   };
   /// A step that the device runs and the host has not read. progress_ does not count it.
@@ -65,6 +67,7 @@ class RunLoop {
     std::size_t global_rows = 0;
     float lr = 0;
     double began_s = 0, data_ms = 0;
+    double ended_ms = 0;  ///< on the clock of now_ms(), once it is read
   };
 
   Outcome run_to_end();
@@ -73,14 +76,13 @@ class RunLoop {
   void release_ended();
   bool reads_now() const;
   bool read_steps();
-  bool checkpoint_due() const;
   void judge_launcher(double step_s) const;
   Agreed add_up(const std::vector<StepReport>& mine, std::size_t bad_rows);
   std::size_t steps_to_read() const;
   void note_bad_rows(const std::vector<std::string>& mine);
   void advance(const StepTotals& totals, bool skipped);
-  void record_step(const StepReport& report, const StepTotals& totals, float lr);
-  void add_wall_times(const std::vector<LaunchedStep>& steps, std::vector<StepReport>& reports);
+  void record_step(const StepReport& report, const StepTotals& totals, const LaunchedStep& step);
+  void add_wall_times(std::vector<LaunchedStep>& steps, std::vector<StepReport>& reports);
 
   bool
   finish_epoch();  ///< false if the ranks agreed to stop in its validation, which is then still due
@@ -94,8 +96,10 @@ class RunLoop {
   void begin_next_epoch();
 
   void audit();  ///< once after a step, and before each checkpoint
-  void save(const std::filesystem::path& path);
-  void save_best();
+  void save(KeptAs as);
+  void save_or_postpone();
+  void look_at_saves();
+  void finish_saves();
   bool wants_stop() const;  ///< this rank's wish
   Outcome stop();
   void finish();
@@ -120,7 +124,8 @@ class RunLoop {
   const optim::ScheduleSpec schedule_;
   StopPolicy stop_policy_;
   SaveClock save_clock_;
-  bool save_by_time_ = false;  ///< the ranks agreed so in the newest step
+  SaveSchedule saves_;
+  bool said_postponed_ = false;
   model::Progress progress_;
   std::uint64_t audited_step_;
   observe::RunStatistics statistics_;

@@ -20,7 +20,7 @@ constexpr double unread_s = 0.25;  // a stop, or a log line, may be so late
 
 bool RunLoop::step() {
   if (!step_ended_ms_) step_ended_ms_ = now_ms();
-  files_.check_generation();
+  look_at_saves();
   launch();
   release_ended();
   return reads_now() && read_steps();
@@ -57,7 +57,7 @@ bool RunLoop::reads_now() const {
   const std::uint64_t step = progress_.step + launched_.size();
   return launched_.size() >= read_after_ ||
          progress_.batch + launched_.size() >= steps_per_epoch_ ||
-         due(step, config_.audit.every_steps) || due(step, config_.checkpoint.every_steps) ||
+         due(step, config_.audit.every_steps) || saves_.due_by_steps(step) ||
          stop_policy_.ends_after(step);
 }
 
@@ -67,7 +67,7 @@ bool RunLoop::read_steps() {
   for (std::size_t i = 0; i < launched_.size(); ++i) reports.push_back(trainer_.report());
   for (LaunchedStep& step : launched_)
     if (const auto batch = std::exchange(step.batch, std::nullopt)) data_.release(*batch);
-  const std::vector<LaunchedStep> steps = std::exchange(launched_, {});
+  std::vector<LaunchedStep> steps = std::exchange(launched_, {});
   const std::vector<std::string> bad_rows = std::exchange(bad_rows_, {});
 
   const double mark_ms = now_ms();
@@ -75,7 +75,7 @@ bool RunLoop::read_steps() {
   reports.back().times.exposed_comm_ms += now_ms() - mark_ms;
   const double seconds = now_s() - steps.front().began_s;
   stop_policy_.add_step(seconds);
-  save_by_time_ = agreed.save;
+  saves_.learn(agreed.save, agreed.saving);
   read_after_ = agreed.read_after;
   if (agreed.bad_rows) note_bad_rows(bad_rows);
   add_wall_times(steps, reports);
@@ -85,7 +85,7 @@ bool RunLoop::read_steps() {
           "a step has lost rows");
     Trainer::require_scaling(reports[i]);
     advance(agreed.steps[i], reports[i].skipped());
-    record_step(reports[i], agreed.steps[i], steps[i].lr);
+    record_step(reports[i], agreed.steps[i], steps[i]);
     if (is_root() && statistics_.steps == 2) judge_launcher(seconds);
     rank_times_.add(reports[i].times, control_);
   }
@@ -103,16 +103,18 @@ RunLoop::Agreed RunLoop::add_up(const std::vector<StepReport>& mine, std::size_t
                                  static_cast<double>(report.metrics.top1)});
   values.insert(values.end(), {wants_stop() ? 1.0 : 0.0, static_cast<double>(bad_rows),
                                is_root() && save_clock_.due(now_s()) ? 1.0 : 0.0,
+                               files_.saving() ? 1.0 : 0.0,
                                is_root() ? static_cast<double>(steps_to_read()) : 0.0});
   const std::vector<double> sums = control_.sum(values, "step");
   Agreed agreed;
   for (std::size_t i = 0; i < mine.size(); ++i)
     agreed.steps.push_back({.loss = sums[3 * i], .rows = sums[3 * i + 1], .top1 = sums[3 * i + 2]});
-  const auto decisions = sums.end() - 4;
+  const auto decisions = sums.end() - 5;
   agreed.stop = decisions[0] > 0;
   agreed.bad_rows = decisions[1] > 0;
   agreed.save = decisions[2] > 0;
-  agreed.read_after = static_cast<std::size_t>(decisions[3]);
+  agreed.saving = decisions[3] > 0;
+  agreed.read_after = static_cast<std::size_t>(decisions[4]);
   return agreed;
 }
 
@@ -126,8 +128,7 @@ std::size_t RunLoop::steps_to_read() const {
 
 /// A step goes from the end of the one before it to its own end, by the device's clock, where the
 /// host has not read in between; the first one by what the host's clock leaves to it.
-void RunLoop::add_wall_times(const std::vector<LaunchedStep>& steps,
-                             std::vector<StepReport>& reports) {
+void RunLoop::add_wall_times(std::vector<LaunchedStep>& steps, std::vector<StepReport>& reports) {
   const double now = now_ms();
   double left_ms = now - *step_ended_ms_;
   step_ended_ms_ = now;
@@ -142,6 +143,9 @@ void RunLoop::add_wall_times(const std::vector<LaunchedStep>& steps,
     left_ms -= times.total_ms();
   }
   reports.front().times.other_ms = std::max(0.0, left_ms);
+  double ended_ms = now;
+  for (std::size_t i = reports.size(); i-- > 0; ended_ms -= reports[i].times.total_ms())
+    steps[i].ended_ms = ended_ms;
 }
 
 }  // namespace lockstep::train

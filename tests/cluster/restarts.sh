@@ -25,7 +25,7 @@ submit() {
 #!/bin/bash
 echo "start \${SLURM_RESTART_COUNT:-0} on \$(hostname)"
 srun --mpi=pmix --kill-on-bad-exit=1 '$LOCKSTEP' ${train[@]} ${rows[@]} \\
-  --checkpoint.every-steps $every --out $run_name --resume auto $@
+  --checkpoint.every-steps $every --checkpoint.background false --out $run_name --resume auto $@
 status=\$?
 echo "ended on \$(hostname) with \$status"
 if ((status != 0 && \${SLURM_RESTART_COUNT:-0} + 1 < $most_starts)) &&
@@ -93,7 +93,7 @@ no_kill() {
   strike mini kill-node "$node11"
   before=$(steps_done)
   wait_for 150 'start 1, on 2 node' && wait_for 60 'resuming from' && took=$(since_strike) &&
-    from=$(went_on_from) && ((before - from <= every)) && wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
+    from=$(went_on_from) && ((before - from <= 2 * every)) && wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
     row 'node killed in salloc --no-kill' 'all its processes and its network at once (timeout 6 s)' \
       "$took, until the next start trained" "$(error_line)" $((before > from ? before - from : 0)) &&
     happens 600 went_down "$node11" && happens 300 goes_on_to $(($(steps_done) + 20)) &&
@@ -155,8 +155,8 @@ time_limit() {
 uninterrupted() {
   run_name=uninterrupted run_dir=uninterrupted
   srun -J uninterrupted -w "$node9,$node10" -N2 --ntasks-per-node=2 --mpi=pmix "$LOCKSTEP" \
-    "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --checkpoint.keep 10000 \
-    --out uninterrupted >uninterrupted.log 2>&1
+    "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --checkpoint.background false \
+    --checkpoint.keep 10000 --out uninterrupted >uninterrupted.log 2>&1
   true
 }
 

@@ -80,11 +80,12 @@ secrets() {
 }
 
 frozen_disk() {
-  local law='a frozen file system under a checkpoint is named, and the status is 4' mpi
+  local law='a frozen file system ends no run until ranks must wait for it; then it is named, and the status is 4' mpi pid
   if [[ ! $can_freeze ]]; then
     echo "SKIP $law: no loop device here"
     return
   fi
+  ended_by_it() { grep -qaE 'task 1: (Exited|Killed)' "$mpi.log" || [[ -s $mpi.end ]]; }
   # begin MPI NODE NODE: rank 1's status goes to MPI.end, its words to MPI.err: srun may lose both.
   begin() {
     mpi=$1 two "$2" "$3" bash -c '((SLURM_PROCID == 0)) || exec 2>"$MPI.err"
@@ -97,10 +98,16 @@ frozen_disk() {
   MPI=none begin none "$node11" "$node12"
   until_it 600 has_checkpoint frozen/pmix
   until_it 600 has_checkpoint frozen/none
-  local began=$EPOCHREALTIME
   fsfreeze -f frozen
+  sleep 12  # twice the deadline
+  local began=$EPOCHREALTIME alive=0
   for mpi in pmix none; do
-    ended_by_it() { grep -qaE 'task 1: (Exited|Killed)' "$mpi.log" || [[ -s $mpi.end ]]; }
+    ! ended_by_it || alive=1
+    for pid in $(pgrep -f "lockstep train .*--out frozen/$mpi\$"); do
+      [[ $(readlink "/proc/$pid/exe") != "$LOCKSTEP" ]] || kill -USR1 "$pid"
+    done
+  done
+  for mpi in pmix none; do
     happens 400 ended_by_it
     took=$(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $began }")
     # Under PMIx, srun learns of the end first, and may kill rank 1 before it has ended itself.
@@ -110,7 +117,7 @@ frozen_disk() {
       grep -av '^epoch')"
     echo "| file system frozen under the run, srun --mpi=$mpi | fsfreeze -f (deadline 6 s) | $took | $(first_error) | $ending |"
     says 'error: .*rank 0( on [^ ]*)? did not (arrive|answer) within 6 s; the others wait for rank 0 on .*for [0-9]+ s\): does the file system of the run answer\?' &&
-      says 'with errorcode 4|status (4|task 1: Killed) ' && seconds_at_most 30
+      says 'with errorcode 4|status (4|task 1: Killed) ' && seconds_at_most 30 && ((alive == 0))
     verdict $? "srun --mpi=$mpi: $law"
   done
   fsfreeze -u frozen

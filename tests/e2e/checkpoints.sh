@@ -9,7 +9,8 @@ any=("$LOCKSTEP" train --model resnet56 --epochs 2 --threads 1 --checkpoint.ever
 train=("${any[@]}" --data.train small/train --batch 25)
 
 "${train[@]}" --out whole >whole.log 2>&1 || cat whole.log
-"${train[@]}" --out run --stop-after 13 >run.log 2>&1
+# In the foreground, so that each checkpoint comes after the step at which it is due.
+"${train[@]}" --out run --stop-after 13 --checkpoint.background false >run.log 2>&1
 newest=run/checkpoints/step-00000013.h5 before=run/checkpoints/step-00000012.h5
 cp -r run sound
 flip() {  # flip FILE BYTE

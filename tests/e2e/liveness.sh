@@ -72,7 +72,7 @@ evaluation() {
 checkpoint() {
   when=(--while-there 'checkpoint/checkpoints/*.tmp*')
   killed_in checkpoint 0 'another rank names rank 0 when it is killed while writing a checkpoint' \
-    "${usual[@]}" --checkpoint.every-steps 1
+    "${usual[@]}" --checkpoint.every-steps 1 --checkpoint.background false
 }
 
 reduction() {

@@ -37,20 +37,23 @@ run ranks 2 "${train[@]}" --out edge --stop-after 11
 verdict $? 'a run that was stopped before a validation does it when resumed'
 
 # Rank 0's clock decides; here a checkpoint is due after each step. No other key asks for one.
-timed=("${any[@]}" --epochs 2 --checkpoint.every-epochs 0 --checkpoint.keep 30 --out timed)
+timed=("${any[@]}" --epochs 2 --checkpoint.every-epochs 0 --checkpoint.keep 30 --out timed
+  --checkpoint.background false)
 run ranks 2 "${timed[@]}" --checkpoint.every-minutes 1e-6 --stop-after 13
 ((status == 3)) && (($(compgen -G 'timed/checkpoints/step-*.h5' | wc -l) == 13)) &&
   run ranks 2 "${timed[@]}" --resume "$(step_file timed 8)" && same_as_whole timed &&
   (($(compgen -G 'timed/checkpoints/step-*.h5' | wc -l) == 9))
 verdict $? 'checkpoints by time come after the same step on all ranks, and a resume from one ends with the same bits'
 
+# has RUN STEP: there is a checkpoint of this step, or of a later one where that had to wait.
+has() { [[ $(ls "$1"/checkpoints/step-*.h5 2>/dev/null | tail -n 1) > "$(step_file "$1" $(($2 - 1)))" ]]; }
 # begin RUN STEP: starts a training and waits for the checkpoint of this step; all checkpoints are
 # kept. Sets `mpirun`, the launcher's process, and `pids`, the ranks' processes.
 begin() {
   mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --checkpoint.keep 20 \
     --out "$1" >"$1.log" 2>&1 &
   mpirun=$!
-  until_it 900 test -e "$(step_file "$1" "$2")"
+  until_it 900 has "$1" "$2"
   rank_pids $mpirun
 }
 # resumed RUN: resumes the run, which ends with the bits of the uninterrupted one.
@@ -92,13 +95,13 @@ best_epoch() { "$LOCKSTEP" info --json "$1" | grep -A 3 '"best": {' | grep -o '"
 best_is_of() { [[ -n $(best_epoch back/checkpoints/best.h5) &&
   $(best_epoch back/checkpoints/best.h5) == "$(best_epoch "$(step_file back "$1")")" ]]; }
 back() {  # back STEP: resumes from this step in the same directory, for one step
-  run ranks 2 "${train[@]}" --out back --checkpoint.keep 20 --stop-after $(($1 + 1)) \
+  run ranks 2 "${train[@]}" --out back "${all_of_them[@]}" --stop-after $(($1 + 1)) \
     --resume "$(step_file back "$1")"
   ((status == 3))
 }
-run ranks 2 "${train[@]}" --out back --checkpoint.keep 20
-((status == 0)) && best_is_of 22 && back 15 && best_is_of 15 && back 9 &&
-  [[ ! -e back/checkpoints/best.h5 ]]
+all_of_them=(--checkpoint.keep 20 --checkpoint.background false)
+run ranks 2 "${train[@]}" --out back "${all_of_them[@]}"
+((status == 0)) && best_is_of 22 && back 15 && best_is_of 15 && back 9 && [[ ! -e back/checkpoints/best.h5 ]]
 verdict $? 'a run that goes back to an earlier checkpoint has the best of the steps up to there'
 
 # Killed after its best checkpoint was written and before any other, a run starts again without it.

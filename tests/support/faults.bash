@@ -99,13 +99,14 @@ reached() {
   { steps_done; awk '$1 == "\"step\":" { print $2 - 1 }' <<<"$told"; } | sort -n | tail -n 1
 }
 
-# lost_steps: sets `lost` to the number of steps to repeat; fails when it is more than the interval.
+# lost_steps: sets `lost` to the number of steps to repeat; fails when it is more than the interval,
+# and what was done while the newest checkpoint was being written: at most another interval.
 lost_steps() {
   local from to
   from=$(newest) && to=$(reached) || return
   lost=$((to > from ? to - from : 0))
   said+=$'\n'"reached step $to, newest checkpoint $from"
-  ((lost <= every))
+  ((lost <= 2 * every))
 }
 
 # row FAULT HOW SECONDS MESSAGE LOST: prints a line of the table of faults; the table is the lines

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +13,20 @@
 #include "lockstep/base/h5.hpp"
 
 namespace lockstep::h5 {
+
+/// A finished file in memory. It needs no HDF5 any more: any thread may read and release it.
+class Image {
+ public:
+  std::span<char> bytes() const { return {memory_.get(), size_}; }
+
+ private:
+  friend class Writer;
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<char, Free> memory_;
+  std::size_t size_ = 0;
+};
 
 /// How a file stores texts of one length: each followed by a zero, or padded with zeros.
 enum class Ending { zero, padding };
@@ -21,7 +37,7 @@ class Writer {
  public:
   using Shape = std::span<const std::size_t>;  ///< none: one value, of no dimension
 
-  /// A file in memory of about `bytes` in the end; image() returns it. So nothing can fail for lack
+  /// A file in memory of about `bytes` in the end; take_image() returns it. So nothing can fail for lack
   /// of disk space: on a full disk HDF5 can neither close a file nor end the program cleanly
   /// afterwards. The first `user_block` bytes are left to the caller.
   static Writer in_memory(const std::filesystem::path& path, std::size_t bytes,
@@ -56,8 +72,8 @@ class Writer {
   /// The same for texts of `bytes` each, padded with zeros.
   std::uint64_t reserve_texts(const std::string& name, std::size_t count, std::size_t bytes);
 
-  std::span<char> image();  ///< the finished file in memory; valid until the next call
-  void close();             ///< the finished file on disk
+  Image take_image();  ///< finishes the file in memory
+  void close();        ///< finishes the file on disk
 
  private:
   explicit Writer(std::filesystem::path path) : path_(std::move(path)) {}
@@ -69,7 +85,9 @@ class Writer {
   void write(const Data& data, Id type, const void* values);
   static std::uint64_t place_of(const Data& data);
 
+  struct Memory;
   std::filesystem::path path_;
+  std::shared_ptr<Memory> memory_;  ///< of a file in memory; outlives the open file
   bool at_once_ = false;  ///< a data set gets its place when it is made
   File file_;
 };

@@ -115,6 +115,7 @@ struct Config {
     std::size_t every_epochs = 1;
     double every_minutes = 15;
     std::size_t keep = 3;
+    bool background = true;
   } checkpoint;
 
   struct Comm {

@@ -6,9 +6,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/base/h5_writer.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/model/preparation.hpp"
 
@@ -58,15 +61,36 @@ struct TensorEntry {
   std::uint32_t crc32c = 0;  ///< of its values: files with the same bits have the same
 };
 
-/// Writes the state to `path`, atomically. The file is HDF5 with groups `weights` (learned tensors
-/// and running statistics), `momentum` and, if the parameters keep it, `ema` (the average of all
-/// weights), in float32 in the plain layout under torchvision's names. Header fields are attributes
-/// of the root. Class names, the network (bytes of JSON) and the configuration (bytes of TOML) are
-/// data sets `classes`, `network` and `config`, because an attribute holds only 64 KiB.
+/// A checkpoint in memory.
+class CheckpointImage {
+ public:
+  explicit CheckpointImage(h5::Image image) : image_(std::move(image)) {}
+  /// The bytes of the file, complete with their checksum, which it computes. Any thread.
+  std::string_view seal();
+  std::size_t bytes() const { return image_.bytes().size(); }
+
+ private:
+  h5::Image image_;
+};
+
+/// The most that an image of this state takes, in bytes.
+std::size_t checkpoint_bytes(const CheckpointHeader& header,
+                             const backend::Parameters& parameters);
+
+/// Copies the state into the image of a file. The file is HDF5 with groups `weights` (learned
+/// tensors and running statistics), `momentum` and, if the parameters keep it, `ema` (the average of
+/// all weights), in float32 in the plain layout under torchvision's names. Header fields are
+/// attributes of the root. Class names, the network (bytes of JSON) and the configuration (bytes of
+/// TOML) are data sets `classes`, `network` and `config`, because an attribute holds only 64 KiB.
 /// data/CHECKPOINT.md specifies all of it. A user block of 512 bytes before the HDF5 part holds the
 /// CRC-32C and the length of that part, so that a change of any byte is found. The same state gives
-/// the same bytes. Throws InputError naming the path and the reason; a tensor that is not finite is
-/// an error, too. An older file at `path` then stays.
+/// the same bytes. Throws InputError naming `path`, where the file will be, and the tensor that is
+/// not finite.
+CheckpointImage make_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
+                                const backend::Parameters& parameters);
+
+/// Writes the state to `path`, atomically. Throws InputError naming the path and the reason; an
+/// older file at `path` then stays.
 void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                       const backend::Parameters& parameters);
 

@@ -1,53 +1,41 @@
 #pragma once
 
-#include <unistd.h>
-
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
-#include "lockstep/base/owned.hpp"
 #include "lockstep/observe/sink.hpp"
 
 namespace lockstep::observe {
 
-/// metrics.jsonl. Rank 0 writes it through a buffer that holds at most a second; an end is written
-/// at once. Every method throws InputError naming the file and the system's reason.
-/// **Thread safety:** the main thread uses it; any thread may call end_metrics() meanwhile.
+/// metrics.jsonl. A thread writes the lines at most a second after they came, so that a file system
+/// that does not answer does not keep the run waiting. Every method throws InputError naming the
+/// file and the system's reason; what the thread finds is thrown by the next call of write() or
+/// add(), once, and by each flush().
+/// **Thread safety:** the main thread uses it; any thread may call flush(), bytes() and
+/// end_metrics() meanwhile.
 class MetricsLog final : public Sink {
  public:
   /// Opens or creates the file and cuts it after its first `keep_bytes` bytes: a resumed run writes
-  /// the lines after them again. Starts and ends after the cut are kept: they did happen.
-  /// `require_writer` throws Error when this process may not write any more; see end_metrics().
+  /// the lines after them again. Starts, ends and checkpoints after the cut are kept: they did
+  /// happen. `require_writer` is called by the thread before it writes, and throws Error when this
+  /// process may not write any more.
   MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes,
              std::function<void()> require_writer = {});
   ~MetricsLog() override;
+  /// Waits only where 16 MiB of lines have not been written yet.
   void write(const Record& record) override;
   void add(const std::string& json);  ///< one line, without its end
-  void flush();                       ///< writes everything to the file and the file to the disk
-  std::uint64_t bytes() const { return bytes_; }  ///< length, including the buffer
+  void flush();                       ///< waits until everything is in the file and on the disk
+  void request_flush();               ///< the same without waiting
+  std::uint64_t bytes() const;        ///< length, including what is not written yet
 
  private:
   friend void end_metrics(const EndRecord& record);
-  // With the mutex locked:
-  void end(EndRecord record);
-  void append(const std::string& json);
-  void synchronise();
-  void write_buffer();
-  void begin_again_if_removed();
-  std::filesystem::path path_;
-  std::function<void()> require_writer_;
-  Owned<int, ::close, -1> file_;
-  std::string buffer_;
-  std::string start_;  ///< the line of the newest start
-  std::uint64_t bytes_ = 0;
-  double wrote_s_ = 0;        ///< now_s() of the last write
-  std::uint64_t steps_ = 0;   ///< of the newest record of a step
-  std::uint64_t epochs_ = 0;  ///< of the newest record of an epoch
-  bool broken_ = false;       ///< a write failed, and the caller knows
-  bool ended_ = false;        ///< nothing follows an end
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// For a thread that ends the process while the main thread is anywhere: writes what the open

@@ -15,7 +15,7 @@
 /// record lists its fields once, in `fields`; writing and reading both follow that list, so each
 /// field has its name and form in one place. A reader skips records and fields that it does not
 /// know; fields marked `later` may be missing, because older programs did not write them. Except
-/// for starts, ends, ranks and fields whose names end in _ms, _per_s or _bytes, a resumed run
+/// for starts, ends, ranks, checkpoints and fields whose names end in _ms, _per_s or _bytes, a resumed run
 /// writes the same lines as an uninterrupted one.
 namespace lockstep::observe {
 
@@ -73,6 +73,7 @@ struct StartRecord {
   std::uint64_t rows = 0, validation_rows = 0, classes = 0;
   std::uint64_t epochs = 0, steps_per_epoch = 0;
   std::uint64_t time_ms = 0;  ///< of all records: when it was written, since 1970
+                              ///< (of a step: when it ended)
 
   static void fields(auto& self, auto&& visit) {
     visit.stamp("start", self.time_ms);
@@ -251,6 +252,23 @@ struct RanksRecord {
 /// REQUIRES: one sum for each rank, of `steps` > 0 steps.
 RanksRecord ranks_record(const std::vector<StepTimes>& sums, std::uint64_t steps);
 
+/// A checkpoint is on the disk.
+struct CheckpointRecord {
+  std::uint64_t step = 0;   ///< after which its state was
+  std::uint64_t bytes = 0;  ///< of its file
+  double blocked_ms = 0;    ///< how long the run waited for it: the copy of the state, and audits
+  double written_ms = 0;    ///< from then on, or from the end of the one before it, to the disk
+  std::uint64_t time_ms = 0;
+
+  static void fields(auto& self, auto&& visit) {
+    visit.stamp("checkpoint", self.time_ms);
+    visit("of_step", self.step);
+    visit("bytes", self.bytes);
+    visit("blocked_ms", self.blocked_ms, Form::ms);
+    visit("written_ms", self.written_ms, Form::ms);
+  }
+};
+
 /// How a start ended. A process that is killed at once leaves none.
 struct EndRecord {
   std::string status;                   ///< "finished", "stopped", "diverged" or "failed"
@@ -269,8 +287,8 @@ struct EndRecord {
   }
 };
 
-using Record =
-    std::variant<StartRecord, ResumeRecord, StepRecord, EpochRecord, RanksRecord, EndRecord>;
+using Record = std::variant<StartRecord, ResumeRecord, StepRecord, EpochRecord, RanksRecord,
+                            CheckpointRecord, EndRecord>;
 
 std::string to_json(const Record& record);  ///< one line, without its end
 

@@ -9,6 +9,8 @@ namespace lockstep::observe {
 
 /// Milliseconds since 1970.
 std::uint64_t unix_ms();
+/// The same for the past moment at which now_ms() was `then_ms`.
+std::uint64_t unix_ms_of(double then_ms);
 
 /// A place where the records of a run go: a file, the log, a server. A new kind of output is a new
 /// sink; nothing else changes.

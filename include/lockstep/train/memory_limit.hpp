@@ -5,6 +5,7 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/backend/recompute.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/network.hpp"
 
 namespace lockstep::train {
@@ -23,5 +24,10 @@ struct OtherMemory {
 void count_process(backend::Recompute& recompute, const nn::Network& network,
                    const backend::Backend& backend, const OtherMemory& other,
                    comm::Control& control);
+
+/// How many copies of the state, `bytes` each, a limit leaves room for in addition to a step of
+/// this plan; `most` at most, and where count_process() counts nothing.
+std::size_t copies_within(const backend::Recompute& recompute, const backend::MemoryPlan& plan,
+                          const nn::ArenaLayout& layout, std::size_t bytes, std::size_t most);
 
 }  // namespace lockstep::train

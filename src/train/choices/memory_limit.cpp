@@ -1,5 +1,7 @@
 #include "lockstep/train/memory_limit.hpp"
 
+#include <algorithm>
+
 #include "lockstep/base/files.hpp"
 
 namespace lockstep::train {
@@ -10,14 +12,16 @@ constexpr std::size_t libraries_bytes = std::size_t{24} << 20;
 // The smallest limit, which an error names, is then mostly the same in two starts.
 constexpr std::size_t rounding = std::size_t{4} << 20;
 
+bool has_limit(const backend::Recompute& recompute) {
+  return recompute.mode == backend::Recompute::Mode::automatic && recompute.memory_limit > 0;
+}
+
 }  // namespace
 
 void count_process(backend::Recompute& recompute, const nn::Network& network,
                    const backend::Backend& backend, const OtherMemory& other,
                    comm::Control& control) {
-  if (recompute.mode != backend::Recompute::Mode::automatic || recompute.memory_limit == 0 ||
-      backend.name() == "cuda")
-    return;
+  if (!has_limit(recompute) || backend.name() == "cuda") return;
   const double most =
       control.max({static_cast<double>(resident_bytes())}, "memory of the processes")[0];
   const std::size_t weights = nn::numbers(network) * sizeof(float);
@@ -25,6 +29,15 @@ void count_process(backend::Recompute& recompute, const nn::Network& network,
                              (other.average ? weights : 0);
   recompute.reserved = (needed + rounding - 1) / rounding * rounding;
   if (other.checkpoints) recompute.between_steps = (other.average ? 3 : 2) * weights;
+}
+
+std::size_t copies_within(const backend::Recompute& recompute, const backend::MemoryPlan& plan,
+                          const nn::ArenaLayout& layout, std::size_t bytes, std::size_t most) {
+  if (!has_limit(recompute) || recompute.reserved == 0) return most;
+  const std::size_t parameters = 3 * sizeof(float) * layout.size;  // the average is reserved
+  const std::size_t used =
+      recompute.reserved + parameters + plan.workspace + plan.activations;
+  return std::min(most, (recompute.memory_limit - std::min(recompute.memory_limit, used)) / bytes);
 }
 
 }  // namespace lockstep::train

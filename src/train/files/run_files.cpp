@@ -4,7 +4,6 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/comm/activity.hpp"
@@ -101,7 +100,14 @@ void RunFiles::begin(const RunStart& start, const std::string& binding) {
   records_.write(start_record_);
   if (!start.changes.empty())
     records_.write(observe::ResumeRecord{.step = start.progress.step, .changes = start.changes});
-  flush_metrics();
+  metrics_->flush();
+  writer_.emplace(checkpoints_,
+                  CheckpointWriter::Spec{
+                      .copies = copies_,
+                      .enter = spec_.bind_worker,
+                      // A checkpoint never counts lines that are not on the disk yet.
+                      .before = [this] { metrics_->flush(); },
+                      .require_newest = [this] { require_newest(); }});
 }
 
 /// That of the run's first start, where this one continues it; else a new one.
@@ -125,37 +131,35 @@ std::string RunFiles::experiment() const {
   return config::to_toml(experiment);
 }
 
-void RunFiles::check_generation() {
-  if (!generation_ || now_s() - checked_generation_s_ < 1) return;
-  checked_generation_s_ = now_s();
-  generation_->require_newest();
-}
-
 void RunFiles::require_newest() const {
   if (generation_) generation_->require_newest();
 }
 
-void RunFiles::flush_metrics() {
-  if (metrics_) metrics_->flush();
+void RunFiles::request_flush_of_metrics() {
+  if (metrics_) metrics_->request_flush();
 }
 
 void RunFiles::write_binding(const std::string& json) {
   if (is_root()) write_text_atomically(directory_.binding(), json);
 }
 
-void RunFiles::save(const std::filesystem::path& path, model::CheckpointHeader header,
-                    const backend::Parameters& parameters) {
+void RunFiles::save(KeptAs as, model::CheckpointHeader header,
+                    const backend::Parameters& parameters, double began_s) {
   if (!is_root()) return;
-  generation_->require_newest();
-  metrics_->flush();  // a checkpoint never counts lines that are not on the disk yet
   header.config = experiment();
   header.metrics_bytes = metrics_->bytes();
-  model::write_checkpoint(path, header, parameters);
-  checkpoints_.prune();
+  writer_->save(as, header, parameters, began_s);
 }
 
-void RunFiles::name_best(std::uint64_t step) {
-  if (is_root()) checkpoints_.name_best(step);
+std::vector<observe::CheckpointRecord> RunFiles::record_saved() {
+  if (!writer_) return {};
+  const auto saved = writer_->poll();
+  for (const observe::CheckpointRecord& one : saved) records_.write(one);
+  return saved;
+}
+
+void RunFiles::finish_saving() {
+  if (writer_) writer_->finish();
 }
 
 void RunFiles::write_summary(const observe::Summary& summary) {

@@ -13,6 +13,7 @@
 #include "lockstep/observe/summary.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/run_directory.hpp"
+#include "train/files/checkpoint_writer.hpp"
 #include "train/files/generation.hpp"
 #include "train/files/resume.hpp"
 
@@ -50,21 +51,31 @@ class RunFiles {
   /// step. `binding`: JSON of all ranks.
   void begin(const RunStart& start, const std::string& binding);
 
-  /// Throws Error when a newer start has begun. Looks at most once a second.
-  void check_generation();
-  /// The same, but looks now.
+  /// Throws Error when a newer start has begun. Looks now; the thread that writes the records does
+  /// so before it writes, and then their next write() throws.
   void require_newest() const;
   /// The run's records. On rank 0 they go to metrics.jsonl, from begin() on.
   observe::Records& records() { return records_; }
   /// The record of this start, complete after begin() on rank 0.
   const observe::StartRecord& start_record() const { return start_record_; }
-  void flush_metrics();
+  void request_flush_of_metrics();
   void write_binding(const std::string& json);
-  /// Adds the configuration and the length of the metrics to `header`, and writes the checkpoint.
-  void save(const std::filesystem::path& path, model::CheckpointHeader header,
-            const backend::Parameters& parameters);
-  /// After save(checkpoints().best_of(step)): makes it the run's best.
-  void name_best(std::uint64_t step);
+
+  /// How many copies of the state there is memory for: see CheckpointWriter. Before begin().
+  void set_copies(std::size_t copies) { copies_ = copies; }
+  std::size_t copies() const { return copies_; }
+  /// Adds the configuration and the length of the metrics to `header`, and saves: see
+  /// CheckpointWriter.
+  void save(KeptAs as, model::CheckpointHeader header, const backend::Parameters& parameters,
+            double began_s);
+  /// On rank 0, whether a checkpoint is not yet on the disk, and for how long one was written.
+  bool saving() const { return writer_ && writer_->busy(); }
+  double saving_s() const { return writer_ ? writer_->seconds() : 0; }
+  /// Records the checkpoints that came to the disk since the last call, and returns them. Throws
+  /// InputError naming the file that could not be written.
+  std::vector<observe::CheckpointRecord> record_saved();
+  /// Waits until all are on the disk.
+  void finish_saving();
   /// summary.json, which says whether the run is finished.
   void write_summary(const observe::Summary& summary);
 
@@ -87,8 +98,9 @@ class RunFiles {
   std::vector<std::filesystem::path> checkpoints_at_start_;
   std::optional<RunLock> lock_;
   std::optional<Generation> generation_;
-  double checked_generation_s_ = 0;
+  std::size_t copies_ = 2;
   std::optional<observe::MetricsLog> metrics_;
+  std::optional<CheckpointWriter> writer_;  ///< last: its thread uses the others
 };
 
 }  // namespace lockstep::train

@@ -12,6 +12,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
+#include "lockstep/base/owned.hpp"
 #include "lockstep/observe/metrics.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 
@@ -155,14 +156,14 @@ TEST_CASE("a log that is removed begins again with the start of the run", "[metr
   CHECK(log.bytes() == start.size() + 6);
 }
 
-TEST_CASE("no line waits for more than a second once another comes", "[metrics]") {
+TEST_CASE("a line gets into the file although no other one comes", "[metrics][slow]") {
   const Folder folder;
   const auto path = folder.path / "metrics.jsonl";
   MetricsLog log(path, 0);
   log.add("{\"step\":1}");
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-  log.add("{\"step\":2}");
-  CHECK(read_text(path) == "{\"step\":1}\n{\"step\":2}\n");
+  for (int tenths = 0; tenths < 300 && std::filesystem::file_size(path) == 0; ++tenths)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK(read_text(path) == "{\"step\":1}\n");
 }
 
 TEST_CASE("starts and ends after the cut are kept, other lines are not", "[metrics]") {

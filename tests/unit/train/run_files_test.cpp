@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/comm/activity.hpp"
@@ -71,6 +72,13 @@ struct Fixture {
     files->begin({}, "[]\n");
     return files;
   }
+  /// Saves the state, and returns its file once it is on the disk.
+  fs::path save(RunFiles& files) {
+    const CheckpointHeader header = some_header();
+    files.save({}, header, parameters, now_s());
+    files.finish_saving();
+    return files.checkpoints().path_of(header.progress.step);
+  }
 
   Folder folder;
   RunSpec spec;
@@ -99,11 +107,12 @@ TEST_CASE("only rank 0 touches the files of a run", "[run]") {
   files.require_free({});
   files.claim({});
   files.begin({}, "[]\n");
-  files.check_generation();
   files.records().write(step_record(1));
-  files.flush_metrics();
-  files.save(files.checkpoints().path_of(1), some_header(), run.parameters);
-  files.name_best(1);
+  files.request_flush_of_metrics();
+  files.save({.newest = true, .best = true}, some_header(), run.parameters, now_s());
+  CHECK_FALSE(files.saving());
+  CHECK(files.record_saved().empty());
+  files.finish_saving();
   files.write_summary({});
   CHECK(test::names_in(run.folder.path).empty());
   CHECK(files.directory().root() == run.folder.path / "run-3");
@@ -139,8 +148,7 @@ TEST_CASE("a checkpoint counts only lines of metrics that are in the file", "[ru
   Fixture run;
   const auto files = run.begin();
   files->records().write(step_record(1));
-  const fs::path path = files->checkpoints().path_of(1);
-  files->save(path, some_header(), run.parameters);
+  const fs::path path = run.save(*files);
   const CheckpointHeader header = read_header(path);
   CHECK(header.metrics_bytes > 0);
   CHECK(fs::file_size(files->directory().metrics()) == header.metrics_bytes);
@@ -151,12 +159,12 @@ TEST_CASE("a checkpoint counts only lines of metrics that are in the file", "[ru
 TEST_CASE("an older start of a run writes nothing more", "[run]") {
   Fixture run;
   const auto files = run.begin();
-  files->check_generation();
+  const fs::path first = run.save(*files);
+  CHECK(fs::exists(first));
   const Generation newer(files->directory(), {.number = 0, .step = 0, .host = "n2", .job = ""});
-  const fs::path path = files->checkpoints().path_of(1);
-  CHECK_THROWS_WITH(files->save(path, some_header(), run.parameters),
-                    Contains("started again on n2"));
-  CHECK_FALSE(fs::exists(path));
+  fs::remove(first);
+  CHECK_THROWS_WITH(run.save(*files), Contains("started again on n2"));
+  CHECK_FALSE(fs::exists(first));
 }
 
 TEST_CASE("a job's third start from the same step ends, and says so", "[run]") {
@@ -175,10 +183,9 @@ TEST_CASE("a run that resumes in its own directory is not finished any more", "[
   Fixture run;
   auto files = run.begin();
   files->records().write(step_record(1));
-  files->save(files->checkpoints().path_of(1), some_header(), run.parameters);
+  const fs::path path = run.save(*files);
   files->records().write(step_record(2));
   files->write_summary({});
-  const fs::path path = files->checkpoints().path_of(1);
   files.reset();
 
   RunStart start;

@@ -1,0 +1,71 @@
+#include "train/files/checkpoint_writer.hpp"
+
+#include <memory>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/clock.hpp"
+
+namespace lockstep::train {
+
+CheckpointWriter::CheckpointWriter(const model::CheckpointDirectory& directory, Spec spec)
+    : directory_(directory), spec_(std::move(spec)), writer_(spec_.enter) {}
+
+/// The best comes first: no checkpoint may count a best one that does not exist.
+std::vector<std::filesystem::path> CheckpointWriter::paths(KeptAs as, std::uint64_t step) const {
+  std::vector<std::filesystem::path> all;
+  if (as.best) all.push_back(directory_.best_of(step));
+  if (as.newest) all.push_back(directory_.path_of(step));
+  return all;
+}
+
+/// True if one gave way that was to be kept as the newest: then the newer one takes its place.
+bool CheckpointWriter::make_room() {
+  const std::size_t most = spec_.copies > 0 ? spec_.copies - 1 : 0;
+  bool newest = false;
+  if (writer_.unfinished() > most) {
+    for (std::size_t left = writer_.drop_waiting(); left > 0; --left) {
+      newest = newest || saved_.back().as.newest;
+      saved_.pop_back();
+    }
+  }
+  writer_.wait(most);
+  return newest;
+}
+
+void CheckpointWriter::save(KeptAs as, const model::CheckpointHeader& header,
+                            const backend::Parameters& parameters, double began_s) {
+  as.newest = make_room() || as.newest;
+  const std::uint64_t step = header.progress.step;
+  const auto all = paths(as, step);
+  auto image = std::make_shared<model::CheckpointImage>(
+      model::make_checkpoint(all.front(), header, parameters));
+  writer_.add({.name = fmt::format("the checkpoint of step {}", step),
+               .number = step,
+               .paths = all,
+               .bytes = [image = std::move(image)] { return image->seal(); },
+               .before = spec_.before,
+               .durable =
+                   [this, as, step] {
+                     if (spec_.require_newest) spec_.require_newest();
+                     if (as.best) directory_.name_best(step);
+                     directory_.prune();
+                   }});
+  if (spec_.copies == 0) writer_.wait();
+  saved_.push_back({.step = step, .as = as, .blocked_ms = 1e3 * (now_s() - began_s)});
+}
+
+std::vector<observe::CheckpointRecord> CheckpointWriter::poll() {
+  std::vector<observe::CheckpointRecord> records;
+  for (const BackgroundWriter::Written& one : writer_.poll()) {
+    records.push_back({.step = saved_.front().step,
+                       .bytes = one.bytes,
+                       .blocked_ms = saved_.front().blocked_ms,
+                       .written_ms = 1e3 * one.seconds});
+    saved_.pop_front();
+  }
+  return records;
+}
+
+}  // namespace lockstep::train
