@@ -55,7 +55,9 @@ std::string starts_and_ends(const std::filesystem::path& path, std::uint64_t kee
 }
 
 Owned<int, ::close, -1> open_to_write(const std::filesystem::path& path) {
-  return open_regular(path, O_WRONLY | O_CREAT);
+  // A pipe without a reader would keep open() for ever.
+  constexpr int how = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK;
+  return Owned<int, ::close, -1>(::open(path.c_str(), how, 0644));
 }
 
 }  // namespace
