@@ -56,6 +56,7 @@ std::string what_happened(const std::filesystem::path& path, std::uint64_t keep_
 }
 
 File open_to_write(const std::filesystem::path& path) {
+  // A pipe without a reader would keep open() for ever.
   return File(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
 }
 

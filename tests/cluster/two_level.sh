@@ -40,6 +40,21 @@ tensors parts/checkpoints/step-00000016.h5 >parts.txt
 ((status == 0)) && ! says 'may differ' && [[ -s whole.txt ]] && cmp whole.txt parts.txt
 verdict $? 'interrupted and resumed, it ends with the same bits'
 
+# The same ranks on other nodes add in another order.
+moved() {  # moved RUN PLACEMENT OPTION...: resumes with these options of srun in place of 4 x 2
+  cp -r begun "$1"
+  run srun "${@:3}" --mpi=pmix "$LOCKSTEP" train --data.train small/train --batch 64 \
+    --epochs 2 --threads 1 --data.workers 1 --out "$1" --resume auto
+  tensors "$1/checkpoints/step-00000016.h5" >"$1.txt"
+  ((status == 0)) && says "result may differ .*: the ranks of each node \(0-1;2-3;4-5;6-7, now $2\)" &&
+    [[ -s $1.txt ]] && ! cmp -s whole.txt "$1.txt"
+}
+train --out begun --stop-after 11
+moved halves '0-3;4-7' -N2 --ntasks-per-node=4
+verdict $? 'resumed with the same ranks on two nodes of four, it says that the bits may differ'
+moved cyclic '0,4;1,5;2,6;3,7' -N4 --ntasks-per-node=2 --distribution=cyclic
+verdict $? 'resumed with its ranks dealt to the nodes in turn, too'
+
 # Flat sums depend on the size of buckets, which two runs may choose differently.
 train --out flat --comm.all-reduce flat --comm.bucket-mb 1
 train --out began-flat --comm.all-reduce flat --comm.bucket-mb 1 --stop-after 11
