@@ -188,10 +188,9 @@ TEST_CASE("starts, ends and checkpoints after the cut are kept, other lines are 
     return true;
   });
   CHECK(strange.count == 0);
-  CHECK(kinds == std::vector<std::size_t>{Record(StartRecord{}).index(),
-                                          Record(StepRecord{}).index(),
-                                          Record(CheckpointRecord{}).index(),
-                                          Record(EndRecord{}).index()});
+  CHECK(kinds ==
+        std::vector<std::size_t>{Record(StartRecord{}).index(), Record(StepRecord{}).index(),
+                                 Record(CheckpointRecord{}).index(), Record(EndRecord{}).index()});
 }
 
 TEST_CASE("another thread can write what is buffered and the end, once", "[metrics]") {
