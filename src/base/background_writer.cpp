@@ -61,7 +61,8 @@ struct BackgroundWriter::Impl {
         written.push_back({current->number, bytes, now_s() - *began_s});
       }
       if (std::exchange(complained, false) && !failure)
-        log::warn(fmt::format("{} is on the disk, after {:.0f} s", current->name, now_s() - *began_s));
+        log::warn(
+            fmt::format("{} is on the disk, after {:.0f} s", current->name, now_s() - *began_s));
       current.reset();
       began_s.reset();
       changed.notify_all();

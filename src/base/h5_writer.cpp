@@ -12,13 +12,13 @@ namespace lockstep::h5 {
 namespace {
 
 constexpr hsize_t alignment_bytes = 4096;
-/// HDF5 first tries to open a file of this name, even if it makes one in memory. There must be none,
-/// and a disk that does not answer must not be asked.
+/// HDF5 first tries to open a file of this name, even if it makes one in memory. There must be
+/// none, and a disk that does not answer must not be asked.
 constexpr const char* nowhere = "/dev/null/in-memory.h5";
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-/// Zeros. Large memory is in huge pages where the system has them: it is touched once, and the pages
-/// of a checkpoint would take longer than its bytes.
+/// Zeros. Large memory is in huge pages where the system has them: it is touched once, and the
+/// pages of a checkpoint would take longer than its bytes.
 char* allocate(std::size_t bytes) {
   if (bytes < huge_page) return static_cast<char*>(std::calloc(bytes, 1));
   const std::size_t whole = (bytes + huge_page - 1) / huge_page * huge_page;
@@ -53,17 +53,16 @@ struct Writer::Memory {
   }
 
   H5FD_file_image_callbacks_t callbacks() {
-    return {
-        .image_malloc = [](std::size_t bytes, H5FD_file_image_op_t,
-                           void* self) { return static_cast<Memory*>(self)->resize(bytes); },
-        .image_memcpy = [](void* to, const void* from, std::size_t bytes, H5FD_file_image_op_t,
-                           void*) { return std::memcpy(to, from, bytes); },
-        .image_realloc = [](void*, std::size_t bytes, H5FD_file_image_op_t,
-                            void* self) { return static_cast<Memory*>(self)->resize(bytes); },
-        .image_free = [](void*, H5FD_file_image_op_t, void*) -> herr_t { return 0; },
-        .udata_copy = [](void* self) { return self; },
-        .udata_free = [](void*) -> herr_t { return 0; },
-        .udata = this};
+    return {.image_malloc = [](std::size_t bytes, H5FD_file_image_op_t,
+                               void* self) { return static_cast<Memory*>(self)->resize(bytes); },
+            .image_memcpy = [](void* to, const void* from, std::size_t bytes, H5FD_file_image_op_t,
+                               void*) { return std::memcpy(to, from, bytes); },
+            .image_realloc = [](void*, std::size_t bytes, H5FD_file_image_op_t,
+                                void* self) { return static_cast<Memory*>(self)->resize(bytes); },
+            .image_free = [](void*, H5FD_file_image_op_t, void*) -> herr_t { return 0; },
+            .udata_copy = [](void* self) { return self; },
+            .udata_free = [](void*) -> herr_t { return 0; },
+            .udata = this};
   }
 };
 
@@ -77,8 +76,7 @@ Writer Writer::in_memory(const std::filesystem::path& path, std::size_t bytes,
   writer.memory_ = std::make_shared<Memory>();
   H5FD_file_image_callbacks_t callbacks = writer.memory_->callbacks();
   writer.done(H5Pset_file_image_callbacks(access.get(), &callbacks));
-  writer.file_ =
-      File(writer.done(H5Fcreate(nowhere, H5F_ACC_TRUNC, creation.get(), access.get())));
+  writer.file_ = File(writer.done(H5Fcreate(nowhere, H5F_ACC_TRUNC, creation.get(), access.get())));
   return writer;
 }
 

@@ -19,8 +19,8 @@ double system_ms() {
 
 std::uint64_t unix_ms() { return static_cast<std::uint64_t>(system_ms()); }
 
-/// Between the readings of two clocks the thread may have to wait for a core, so the closest of some
-/// readings counts.
+/// Between the readings of two clocks the thread may have to wait for a core, so the closest of
+/// some readings counts.
 std::uint64_t unix_ms_of(double then_ms) {
   constexpr double close_ms = 0.01;
   double between_ms = std::numeric_limits<double>::infinity(), offset_ms = 0;

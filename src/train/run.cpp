@@ -153,9 +153,10 @@ std::size_t choose_copies(const config::Config& config, const backend::Recompute
   const std::size_t copies =
       copies_within(recompute, trainer.memory(), trainer.parameters().layout(), bytes, most);
   if (copies == 0 && is_root)
-    log::info(fmt::format("steps wait while a checkpoint is written: memory-limit = {} leaves no "
-                          "room for a copy of the state, which takes {} more",
-                          config.memory_limit, human_bytes(static_cast<double>(bytes))));
+    log::info(
+        fmt::format("steps wait while a checkpoint is written: memory-limit = {} leaves no "
+                    "room for a copy of the state, which takes {} more",
+                    config.memory_limit, human_bytes(static_cast<double>(bytes))));
   return copies;
 }
 

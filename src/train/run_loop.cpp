@@ -148,7 +148,8 @@ void RunLoop::record_step(const StepReport& report, const StepTotals& totals,
 bool RunLoop::finish_epoch() {
   const std::uint64_t epoch = progress_.epoch + 1;
   const bool last = epoch >= config_.epochs;
-  const bool keep = last || due(epoch, config_.checkpoint.every_epochs) || saves_.due(progress_.step);
+  const bool keep =
+      last || due(epoch, config_.checkpoint.every_epochs) || saves_.due(progress_.step);
   observe::EpochRecord record = epoch_record();
   const double validation_began_ms = now_ms();
   if (data_.validation() && (last || due(epoch, config_.eval.every_epochs))) {
@@ -283,8 +284,7 @@ void RunLoop::save(KeptAs as) {
   header.exchange = trainer_.exchange().name();
   header.exchange_state = trainer_.exchange().save(control_);
   // It is then made in the place of a step's values.
-  if (is_root() && config_.memory_limit > 0 && files_.copies() == 0)
-    backend_.release_idle_memory();
+  if (is_root() && config_.memory_limit > 0 && files_.copies() == 0) backend_.release_idle_memory();
   files_.save(as, std::move(header), trainer_.parameters(), began_s);
   step_ended_ms_.reset();
   if (!as.newest) return;
@@ -297,9 +297,10 @@ void RunLoop::save_or_postpone() {
   if (!saves_.writing()) return save({});
   saves_.postpone();
   if (is_root() && !std::exchange(said_postponed_, true))
-    log::info(fmt::format("step {}: a checkpoint is due while the one before it is still being "
-                          "written; the newest state is saved as soon as that is on the disk",
-                          progress_.step));
+    log::info(
+        fmt::format("step {}: a checkpoint is due while the one before it is still being "
+                    "written; the newest state is saved as soon as that is on the disk",
+                    progress_.step));
 }
 
 /// At the end of an allocation, the one that is being written must still get to the disk.

@@ -101,10 +101,10 @@ RunLoop::Agreed RunLoop::add_up(const std::vector<StepReport>& mine, std::size_t
   for (const StepReport& report : mine)
     values.insert(values.end(), {report.metrics.loss, static_cast<double>(report.metrics.rows),
                                  static_cast<double>(report.metrics.top1)});
-  values.insert(values.end(), {wants_stop() ? 1.0 : 0.0, static_cast<double>(bad_rows),
-                               is_root() && save_clock_.due(now_s()) ? 1.0 : 0.0,
-                               files_.saving() ? 1.0 : 0.0,
-                               is_root() ? static_cast<double>(steps_to_read()) : 0.0});
+  values.insert(values.end(),
+                {wants_stop() ? 1.0 : 0.0, static_cast<double>(bad_rows),
+                 is_root() && save_clock_.due(now_s()) ? 1.0 : 0.0, files_.saving() ? 1.0 : 0.0,
+                 is_root() ? static_cast<double>(steps_to_read()) : 0.0});
   const std::vector<double> sums = control_.sum(values, "step");
   Agreed agreed;
   for (std::size_t i = 0; i < mine.size(); ++i)

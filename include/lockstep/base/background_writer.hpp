@@ -20,8 +20,8 @@ namespace lockstep {
 class BackgroundWriter {
  public:
   struct Order {
-    std::string name;          ///< for messages: "the checkpoint of step 12"
-    std::uint64_t number = 0;  ///< comes back in Written
+    std::string name;                          ///< for messages: "the checkpoint of step 12"
+    std::uint64_t number = 0;                  ///< comes back in Written
     std::vector<std::filesystem::path> paths;  ///< each gets the bytes, in this order
     std::function<std::string_view()> bytes;   ///< they live as long as this function
     std::function<void()> before = {};         ///< called first; it may throw

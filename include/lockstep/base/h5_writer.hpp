@@ -37,8 +37,8 @@ class Writer {
  public:
   using Shape = std::span<const std::size_t>;  ///< none: one value, of no dimension
 
-  /// A file in memory of about `bytes` in the end; take_image() returns it. So nothing can fail for lack
-  /// of disk space: on a full disk HDF5 can neither close a file nor end the program cleanly
+  /// A file in memory of about `bytes` in the end; take_image() returns it. So nothing can fail for
+  /// lack of disk space: on a full disk HDF5 can neither close a file nor end the program cleanly
   /// afterwards. The first `user_block` bytes are left to the caller.
   static Writer in_memory(const std::filesystem::path& path, std::size_t bytes,
                           std::size_t user_block);
@@ -88,7 +88,7 @@ class Writer {
   struct Memory;
   std::filesystem::path path_;
   std::shared_ptr<Memory> memory_;  ///< of a file in memory; outlives the open file
-  bool at_once_ = false;  ///< a data set gets its place when it is made
+  bool at_once_ = false;            ///< a data set gets its place when it is made
   File file_;
 };
 

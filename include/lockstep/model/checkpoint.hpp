@@ -74,12 +74,11 @@ class CheckpointImage {
 };
 
 /// The most that an image of this state takes, in bytes.
-std::size_t checkpoint_bytes(const CheckpointHeader& header,
-                             const backend::Parameters& parameters);
+std::size_t checkpoint_bytes(const CheckpointHeader& header, const backend::Parameters& parameters);
 
 /// Copies the state into the image of a file. The file is HDF5 with groups `weights` (learned
-/// tensors and running statistics), `momentum` and, if the parameters keep it, `ema` (the average of
-/// all weights), in float32 in the plain layout under torchvision's names. Header fields are
+/// tensors and running statistics), `momentum` and, if the parameters keep it, `ema` (the average
+/// of all weights), in float32 in the plain layout under torchvision's names. Header fields are
 /// attributes of the root. Class names, the network (bytes of JSON) and the configuration (bytes of
 /// TOML) are data sets `classes`, `network` and `config`, because an attribute holds only 64 KiB.
 /// data/CHECKPOINT.md specifies all of it. A user block of 512 bytes before the HDF5 part holds the

@@ -15,8 +15,8 @@
 /// record lists its fields once, in `fields`; writing and reading both follow that list, so each
 /// field has its name and form in one place. A reader skips records and fields that it does not
 /// know; fields marked `later` may be missing, because older programs did not write them. Except
-/// for starts, ends, ranks, checkpoints and fields whose names end in _ms, _per_s or _bytes, a resumed run
-/// writes the same lines as an uninterrupted one.
+/// for starts, ends, ranks, checkpoints and fields whose names end in _ms, _per_s or _bytes, a
+/// resumed run writes the same lines as an uninterrupted one.
 namespace lockstep::observe {
 
 /// How a number is written. A mean, rate or share that is not finite is null.

@@ -35,8 +35,7 @@ std::size_t copies_within(const backend::Recompute& recompute, const backend::Me
                           const nn::ArenaLayout& layout, std::size_t bytes, std::size_t most) {
   if (!has_limit(recompute) || recompute.reserved == 0) return most;
   const std::size_t parameters = 3 * sizeof(float) * layout.size;  // the average is reserved
-  const std::size_t used =
-      recompute.reserved + parameters + plan.workspace + plan.activations;
+  const std::size_t used = recompute.reserved + parameters + plan.workspace + plan.activations;
   return std::min(most, (recompute.memory_limit - std::min(recompute.memory_limit, used)) / bytes);
 }
 

@@ -5,8 +5,8 @@
 namespace lockstep::train {
 
 /// Decides after which steps a checkpoint begins. One that becomes due while the one before it is
-/// still being written is postponed: steps go on, and the state after the first step that finds the
-/// disk free is saved. Every rank has one, and all get the same facts, so all decide alike.
+/// still being written is postponed: steps continue, and the state after the first step that finds
+/// the disk free is saved. Every rank has one, and all get the same facts, so all decide alike.
 /// **Thread safety:** none; the main thread uses it.
 class SaveSchedule {
  public:

@@ -27,8 +27,8 @@ struct KeptAs {
 class CheckpointWriter {
  public:
   struct Spec {
-    /// Of the state, for which there is memory in addition to a step's. 0: none: save() makes one in
-    /// the place of a step's values, and waits until it is on the disk and its memory free.
+    /// Of the state, for which there is memory in addition to a step's. 0: none: save() makes one
+    /// in the place of a step's values, and waits until it is on the disk and its memory free.
     std::size_t copies = 2;
     std::function<void()> enter = {};   ///< called first
     std::function<void()> before = {};  ///< called before each is written; it may throw
@@ -41,8 +41,8 @@ class CheckpointWriter {
   /// best whose turn has not come gives way to a newer one, and then save() waits. `began_s`:
   /// now_s() when the run began to wait for this checkpoint. Throws as make_checkpoint() and
   /// poll() do.
-  void save(KeptAs as, const model::CheckpointHeader& header,
-            const backend::Parameters& parameters, double began_s);
+  void save(KeptAs as, const model::CheckpointHeader& header, const backend::Parameters& parameters,
+            double began_s);
   bool busy() const { return writer_.unfinished() > 0; }
   /// How long the checkpoint that is being written has taken; 0 without one.
   double seconds() const { return writer_.seconds(); }

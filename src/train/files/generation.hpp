@@ -32,7 +32,7 @@ std::size_t starts_without_progress(const RunDirectory& run, const std::string& 
 /// by creating a new file. A start that sees a higher number than its own writes nothing more and
 /// ends. Between that look and the end of a write a moment remains, in which an old process may
 /// still finish a checkpoint: a complete one, of the same run.
-/// **Thread safety:** none; the main thread uses it.
+/// **Thread safety:** any thread may call require_newest().
 class Generation {
  public:
   /// Takes the next number. Throws InputError when the directory cannot be written.

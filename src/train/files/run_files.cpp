@@ -101,13 +101,12 @@ void RunFiles::begin(const RunStart& start, const std::string& binding) {
   if (!start.changes.empty())
     records_.write(observe::ResumeRecord{.step = start.progress.step, .changes = start.changes});
   metrics_->flush();
-  writer_.emplace(checkpoints_,
-                  CheckpointWriter::Spec{
-                      .copies = copies_,
-                      .enter = spec_.bind_worker,
-                      // A checkpoint never counts lines that are not on the disk yet.
-                      .before = [this] { metrics_->flush(); },
-                      .require_newest = [this] { require_newest(); }});
+  writer_.emplace(checkpoints_, CheckpointWriter::Spec{
+                                    .copies = copies_,
+                                    .enter = spec_.bind_worker,
+                                    // A checkpoint never counts lines that are not on the disk yet.
+                                    .before = [this] { metrics_->flush(); },
+                                    .require_newest = [this] { require_newest(); }});
 }
 
 /// That of the run's first start, where this one continues it; else a new one.

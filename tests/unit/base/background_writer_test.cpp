@@ -25,10 +25,10 @@ namespace fs = std::filesystem;
 using Order = BackgroundWriter::Order;
 
 Order order(std::uint64_t number, const fs::path& path, const std::string& text) {
-  return {.name = "file " + std::to_string(number),
-          .number = number,
-          .paths = {path},
-          .bytes = [text] { return std::string_view(text); }};
+  return {
+      .name = "file " + std::to_string(number), .number = number, .paths = {path}, .bytes = [text] {
+        return std::string_view(text);
+      }};
 }
 
 /// An order that cannot end before `go_on` is set, like one whose file system does not answer.
@@ -162,7 +162,7 @@ TEST_CASE("a file that cannot be written is thrown once, and nothing is written 
   CHECK(said.text().empty());
 }
 
-TEST_CASE("an error that nobody asked for is said when the writer ends", "[writer]") {
+TEST_CASE("an error that no one asked for is said when the writer ends", "[writer]") {
   const Folder folder;
   Said said(folder.path / "stderr");
   {
@@ -172,7 +172,7 @@ TEST_CASE("an error that nobody asked for is said when the writer ends", "[write
   CHECK_THAT(said.text(), Contains("error: cannot write") && Contains("none/a"));
 }
 
-TEST_CASE("what is refused before a file is written leaves the folder as it was", "[writer]") {
+TEST_CASE("what fails before a file is written leaves the folder as it was", "[writer]") {
   const Folder folder;
   BackgroundWriter writer;
   Order refused = order(1, folder.path / "a", "text");

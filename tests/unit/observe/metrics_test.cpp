@@ -166,7 +166,7 @@ TEST_CASE("a line gets into the file although no other one comes", "[metrics][sl
   CHECK(read_text(path) == "{\"step\":1}\n");
 }
 
-TEST_CASE("starts and ends after the cut are kept, other lines are not", "[metrics]") {
+TEST_CASE("starts, ends and checkpoints after the cut are kept, other lines are not", "[metrics]") {
   const Folder folder;
   const auto path = folder.path / "metrics.jsonl";
   std::uint64_t at_checkpoint = 0;
@@ -177,6 +177,7 @@ TEST_CASE("starts and ends after the cut are kept, other lines are not", "[metri
     at_checkpoint = log.bytes();
     log.write(step_record(2));
     log.add("damaged");
+    log.write(CheckpointRecord{2});
     log.write(EndRecord{"failed", "a reason"});
     log.write(step_record(3));  // nothing follows an end
   }
@@ -187,9 +188,9 @@ TEST_CASE("starts and ends after the cut are kept, other lines are not", "[metri
     return true;
   });
   CHECK(strange.count == 0);
-  CHECK(kinds == std::vector<std::size_t>{Record(StartRecord{}).index(),
-                                          Record(StepRecord{}).index(),
-                                          Record(EndRecord{}).index()});
+  CHECK(kinds ==
+        std::vector<std::size_t>{Record(StartRecord{}).index(), Record(StepRecord{}).index(),
+                                 Record(CheckpointRecord{}).index(), Record(EndRecord{}).index()});
 }
 
 TEST_CASE("another thread can write what is buffered and the end, once", "[metrics]") {

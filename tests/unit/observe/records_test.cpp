@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/observe/binding.hpp"
@@ -118,6 +119,9 @@ TEST_CASE("every record is read as it was written", "[records]") {
   CHECK(read_back(ResumeRecord{7, {"out (a \"b\", now \n)"}, 3}).changes[0] ==
         "out (a \"b\", now \n)");
   CHECK(read_back(some_ranks()).exposed_comm.ranks == std::vector<double>{2, 6});
+  const CheckpointRecord saved = read_back(CheckpointRecord{40, 1000, 12.5, 80.25, 5});
+  CHECK((saved.step == 40 && saved.bytes == 1000 && saved.blocked_ms == 12.5));
+  CHECK((saved.written_ms == 80.25 && saved.time_ms == 5));
   const EndRecord end = read_back(EndRecord{"diverged", "the loss is nan", 8, 1, 2.5, 4});
   CHECK(end.reason == "the loss is nan");
   CHECK(end.seconds == 2.5);
@@ -255,6 +259,19 @@ TEST_CASE("a binding is read as it was written; a damaged one is named", "[recor
   CHECK_THROWS_WITH(read_bindings(path), path.string() + ": entry 2: it has no \"host\"");
   write_text_atomically(path, "{}");
   CHECK_THROWS_WITH(read_bindings(path), path.string() + ": is not a list of ranks");
+}
+
+TEST_CASE("the time of a past moment does not depend on when it is asked for", "[records]") {
+  const double then_ms = now_ms();
+  const std::uint64_t at_once = unix_ms_of(then_ms), now = unix_ms();
+  CHECK((at_once <= now && now - at_once < 60'000));
+  for (int i = 0; i < 200; ++i) {
+    const auto difference = [&](std::uint64_t time) {
+      return static_cast<double>(time) - static_cast<double>(at_once);
+    };
+    CHECK(std::abs(difference(unix_ms_of(then_ms))) <= 1);
+    CHECK(std::abs(difference(unix_ms_of(then_ms + 250)) - 250) <= 1);
+  }
 }
 
 TEST_CASE("each record goes to every sink with its time, even if one of them fails", "[records]") {
