@@ -21,6 +21,10 @@ took_less_than() {
     'BEGIN { exit !(took != "" && took + 0 < most + 0) }'
 }
 
+# The preflight measures nodes that share this machine with each other and with everything else, and
+# leaves out the slow ones: a moment in which one of them gets little is a measurement, too. So the
+# four laws about measured figures have three tries.
+
 # All nodes share one processor, so each gets the same part of it; with two, one node would have its
 # own.
 sound() {

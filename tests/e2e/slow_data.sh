@@ -21,7 +21,8 @@ train=("$LOCKSTEP" train --data.train small/train --batch 16 --threads 1 --data.
   --checkpoint.every-epochs 0)
 data_ms() { sed -n 's/.*"data_ms": \([0-9.]*\).*/\1/p' "$1/summary.json"; }
 
-quick() {  # fails when the loader does not get a core
+# Whether a disk is quick is measured: a loader that gets no core for a moment is late. Three tries.
+quick() {
   rm -rf quick
   run "${train[@]}" --epochs 4 --out quick
   ((status == 0)) && ! says 'waiting for data'

@@ -58,7 +58,7 @@ has_computed() {  # has_computed TICKS: of rank 1's time on a core
   [[ ${pids[1]:-} ]] && read -r -a fields <"/proc/${pids[1]}/stat" && ((fields[13] >= $1))
 }
 
-# A rank that stands still again and again makes it longer than the deadline, on any machine.
+# A rank that is stopped again and again makes it longer than the deadline, on any machine.
 began=$SECONDS
 begin_eval
 for ticks in 120 140 160; do

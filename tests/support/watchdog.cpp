@@ -131,7 +131,7 @@ class Watchdog {
     for (double last_s = clock_s(CLOCK_MONOTONIC);;) {
       std::this_thread::sleep_for(std::chrono::duration<double>(turn_s));
       const double now_s = clock_s(CLOCK_MONOTONIC);
-      // Time in which the whole machine stood still is not the case's.
+      // Time in which the whole machine did not run is not the case's.
       look(std::min(now_s - last_s, 2 * turn_s));
       last_s = now_s;
     }

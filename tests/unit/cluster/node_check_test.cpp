@@ -245,7 +245,8 @@ TEST_CASE("figures survive the way to the other ranks", "[preflight]") {
 
 TEST_CASE("this machine can be measured", "[preflight]") {
   NodeFigures node;
-  for (int tries = 0; tries < 3 && !(node.copy_bytes_per_s > 1e8); ++tries) {  // it may be busy
+  // It measures the share of the cores that others leave, which may be hardly any for a moment.
+  for (int tries = 0; tries < 3 && !(node.copy_bytes_per_s > 1e8); ++tries) {
     if (tries > 0) std::puts("RETRIED measuring the cores");
     node = cluster::measure_cores({cluster::current_cpus()});
   }
@@ -262,7 +263,8 @@ TEST_CASE("a disk is measured and nothing is left on it, a directory that refuse
   const test::Folder own;
   const std::filesystem::path& folder = own.path;
   cluster::DiskFigures disk;
-  for (int tries = 0; tries < 10; ++tries) {  // a disk that others use may need more than a moment
+  // The measurement gives up after some seconds, which others may take from the disk.
+  for (int tries = 0; tries < 3; ++tries) {
     if (tries > 0) std::puts("RETRIED measuring the disk");
     disk = cluster::measure_disk(folder / "not" / "there" / "yet");
     if (disk.error.find("was not written and read within") == disk.error.npos) break;

@@ -97,7 +97,7 @@ TEST_CASE("a case that computes for ever is ended, in whichever thread", "[watch
   }
 }
 
-TEST_CASE("a case goes on while its child computes; each run through a case has its own limit",
+TEST_CASE("a case continues while its child computes; each run through a case has its own limit",
           "[watchdog][slow]") {
   for (const char* tag : {"[watched-child]", "[watched-sections]"}) {
     const Ended ended = run_cases(tag, 2);
