@@ -18,6 +18,8 @@ namespace lockstep::app {
 namespace {
 
 constexpr double turn_s = 2, turn_at_the_start_s = 10;
+// For ranks of one step to find each other: a busy node starts them seconds apart.
+constexpr double meet_s = 5;
 
 volatile std::sig_atomic_t g_status = status_failed;
 
@@ -35,24 +37,25 @@ int likely_rank(const Launch& launch) {
   return launch.rank.world > 1 ? launch.rank.rank : rank_by_environment().rank;
 }
 
-void wait_for_turn(const Launch& launch, int status) {
-  if (likely_rank(launch) == 0) return;
+bool wait_for_turn(const Launch& launch, int status, const std::string& what) {
+  if (likely_rank(launch) == 0) return false;
   g_status = status;
   // A launcher sends SIGTERM about a second after the end of rank 0. srun returns the highest
   // status of all ranks, so all must be the same.
   std::signal(SIGTERM, [](int) { std::_Exit(g_status); });
   const double end_s = now_s() + patience(launch);
-  meet_and_leave(launch, turn_s);
+  const Rank0 rank_0 = meet_and_leave(launch, what, meet_s);
+  if (rank_0 != Rank0::unknown) return rank_0 == Rank0::has_said_it;
   std::this_thread::sleep_for(std::chrono::duration<double>(end_s - now_s()));
+  return false;
 }
 
 int end_all(Launch& launch, int status, const std::string& what, const std::function<void()>& say) {
   // Rank 0 speaks first; the others may speak only in its absence.
   if (likely_rank(launch) != 0) join_to_end(launch, status, fmt::format("error: {}\n", what));
-  wait_for_turn(launch, status);
-  say();
+  if (!wait_for_turn(launch, status, what)) say();
   join_to_end(launch, status, "");
-  if (likely_rank(launch) == 0) meet_and_leave(launch, turn_s);
+  if (likely_rank(launch) == 0) tell_and_leave(launch, what, meet_s);
   if (launch.heartbeat) launch.heartbeat->fail(what.c_str(), status);
   if (launch.world && (launch.world->facts().world > 1 || under_mpirun()))
     comm::World::abort(status);

@@ -16,12 +16,12 @@ int likely_rank(const Launch& launch);
 /// Lets rank 0 speak first. Its end ends the others, so an error that all ranks find (a missing
 /// file, a typing error) is printed once. Rank 0 returns at once; the others wait for two seconds
 /// (ten before the first step under mpirun), in which the launcher's SIGTERM ends them with
-/// `status`.
-void wait_for_turn(const Launch& launch, int status);
+/// `status`. Returns true when rank 0 is known to have said `what`.
+bool wait_for_turn(const Launch& launch, int status, const std::string& what = "");
 
-/// Calls wait_for_turn(), then `say`, and ends all ranks, which may be waiting for this one. A rank
-/// that cannot wait for its turn writes `what` to stderr instead. Returns `status` when there are
-/// no others to end.
+/// Calls wait_for_turn(), then `say` unless rank 0 has said it, and ends all ranks, which may be
+/// waiting for this one. A rank that cannot wait for its turn writes `what` to stderr instead.
+/// Returns `status` when there are no others to end.
 int end_all(Launch& launch, int status, const std::string& what, const std::function<void()>& say);
 
 /// end_all() that logs an error.

@@ -41,9 +41,10 @@ int run(Launch& launch, const Command& command) {
     release_ranks(launch, status);
     return status;
   } catch (const cluster::LaunchError& error) {
-    const bool said_by_rank_0 = likely_rank(launch) > 0;
-    return fail(launch, said_by_rank_0 ? "the launch cannot work: rank 0 says why" : error.what(),
-                status_bad_input);
+    const bool says_it = likely_rank(launch) == 0;  // all find the same fault
+    if (!says_it && !under_mpirun()) return status_bad_input;
+    return end_all(launch, status_bad_input, error.what(),
+                   [&] { says_it ? log::error(error.what()) : void(); });
   } catch (const InputError& error) {
     return fail(launch, error.what(), status_bad_input);
   } catch (const comm::MissingRanks& missing) {

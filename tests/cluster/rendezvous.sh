@@ -56,3 +56,21 @@ verdict $? 'a file that a dead start left is replaced'
 LOCKSTEP_RENDEZVOUS_DIR=/dev/shm/meetings run "${plain[@]}" bash -c "$whoami 1"
 ((status != 0)) && says 'the same on all nodes\? .LOCKSTEP_RENDEZVOUS_DIR'
 verdict $? 'a directory that the nodes do not share is named as a possible cause'
+
+# once PATTERN LAW: one line of the output says it, all ranks have ended with status 2, soon.
+once() {
+  ((status == 2 && SECONDS - began < 30)) && (($(grep -c "$1" <<<"$said") == 1))
+  verdict $? "$2"
+}
+began=$SECONDS
+LOCKSTEP_RENDEZVOUS_DIR=/proc/none run "${plain[@]}" bash -c "$whoami 60"
+once 'error: /proc/none: the ranks meet here, but it cannot be created: .*LOCKSTEP_RENDEZVOUS_DIR' \
+  'when the directory cannot be made, rank 0 says so, and no rank waits for the others'
+began=$SECONDS
+run env -u HOME -u LOCKSTEP_RENDEZVOUS_DIR "${plain[@]}" bash -c "$whoami 60"
+once 'error: HOME is not set' 'without a home directory rank 0 says so, and the others end, too'
+for type in none pmix; do
+  began=$SECONDS
+  run srun --mpi=$type -N2 --ntasks-per-node=4 "$LOCKSTEP" train --bach 64
+  once "unknown key 'bach'" "srun --mpi=$type: an error of the command line is said once, by 8 ranks"
+done

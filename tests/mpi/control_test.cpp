@@ -4,7 +4,11 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "lockstep/base/clock.hpp"
@@ -13,6 +17,7 @@
 
 using namespace lockstep;
 using lockstep::test::error_of;
+using lockstep::test::meeting_file;
 using lockstep::test::on_every_rank;
 using lockstep::test::while_absent;
 using lockstep::test::world;
@@ -105,6 +110,30 @@ TEST_CASE("only a rank that does not arrive is named, to all others, after the d
         "epoch 3: rank " + std::to_string(absent) + " did not arrive within 2 s";
     INFO(said);
     REQUIRE(on_every_rank(control->rank() == absent || said == expected));
+  }
+}
+
+TEST_CASE("a rank that comes just after the deadline, while the others ask, is in time",
+          "[mpi][control]") {
+  const int ranks = world().facts().world;
+  if (ranks == 1) return;
+  for (const int late : {ranks - 1, 0}) {
+    const auto control = world().make_control(late == world().facts().rank ? 30 : 2);
+    const auto asked = meeting_file(control->broadcast(std::to_string(getpid()), "process id"));
+    world().ask_first([&](double) {  // the deadline has passed
+      std::ofstream(asked) << "asked";
+      return std::optional<comm::Absence>();
+    });
+    for (const double end = now_s() + 60; control->rank() == late && now_s() < end;) {
+      if (std::filesystem::exists(asked)) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    const std::string said = error_of([&] { control->barrier("epoch 3"); });
+    INFO(said);
+    REQUIRE(on_every_rank(said.empty()));
+    world().ask_first({});
+    std::filesystem::remove(asked);
+    control->barrier("the file has gone");
   }
 }
 

@@ -32,7 +32,7 @@ struct MeetingPlace {
 };
 
 /// The place for this process's step; nothing outside a Slurm step. The file is in
-/// $LOCKSTEP_RENDEZVOUS_DIR, else in ~/.lockstep. Throws InputError when neither is known.
+/// $LOCKSTEP_RENDEZVOUS_DIR, else in ~/.lockstep. Throws LaunchError when neither is known.
 std::optional<MeetingPlace> meeting_place(const EnvLookup& env, const RankInfo& info);
 
 /// What rank 0 writes into the file.
@@ -50,6 +50,10 @@ MeetingCard new_card(std::vector<std::string> hosts, std::uint16_t port);
 /// is of use. First it removes cards in that directory that are older than a minute and that no one
 /// holds: their starts were killed. Throws InputError naming the path and the reason.
 Owned<int, ::close, -1> leave_card(const std::filesystem::path& file, const MeetingCard& card);
+
+/// Throws LaunchError when this rank could not leave a card in `file` either, because its directory
+/// cannot be made or written: then rank 0, which reports that, does not come.
+void check_folder(const std::filesystem::path& file);
 
 /// Removes the file if it still holds this card: for a rank whose rank 0 has gone.
 void remove_card(const std::filesystem::path& file, const std::array<std::uint8_t, 16>& secret);

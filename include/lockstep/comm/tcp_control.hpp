@@ -4,6 +4,8 @@
 #include <limits>
 #include <memory>
 #include <stop_token>
+#include <string>
+#include <string_view>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/cluster/rendezvous.hpp"
@@ -41,14 +43,22 @@ struct MeetingSpec {
   FindAbsence find_absence = {};
 };
 
+/// On rank 0, which ends before the ranks have met, and has reported why: tells the others as they
+/// come, until all know or for `within_s`. Their make_tcp_control throws MissingRanks, `told`, with
+/// ended_text(why).
+void turn_ranks_away(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
+                     std::string_view why, double within_s);
+std::string ended_text(std::string_view why);
+
 /// Control over TCP, for ranks that MPI does not connect: enough to agree and to exchange NCCL's
 /// id. All ranks call it; rank 0 listens and writes its address to the place, and the others
 /// connect. Peers of another job or an earlier start, without the secret, or with a rank that is
 /// taken are turned away and do not disturb the rest.
 /// Throws MissingRanks when not all came in time or one has gone again. On rank 0 it names the
 /// missing ranks and the nodes from which too few came; rank 0 reports the same to those that came.
-/// Throws InputError when the place cannot be used. Later calls throw MissingRanks naming a rank
-/// that has gone, or whose connection has ended though it may be alive.
+/// Throws InputError when the place cannot be used, LaunchError when that holds for all ranks.
+/// Later calls throw MissingRanks naming a rank that has gone, or whose connection has ended though
+/// it may be alive.
 std::unique_ptr<Control> make_tcp_control(const cluster::MeetingPlace& place,
                                           const cluster::RankInfo& self, const MeetingSpec& spec);
 

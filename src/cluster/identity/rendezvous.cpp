@@ -46,8 +46,9 @@ std::uint64_t mixed(std::string_view text) {
 std::filesystem::path directory(const EnvLookup& env) {
   if (const auto given = env("LOCKSTEP_RENDEZVOUS_DIR"); given && !given->empty()) return *given;
   const auto home = env("HOME");
-  require(home && !home->empty(),
-          "HOME is not set: set LOCKSTEP_RENDEZVOUS_DIR to a directory that all nodes see");
+  if (!home || home->empty())
+    throw LaunchError(
+        "HOME is not set: set LOCKSTEP_RENDEZVOUS_DIR to a directory that all nodes see");
   return std::filesystem::path(*home) / ".lockstep";
 }
 
@@ -133,9 +134,19 @@ MeetingCard new_card(std::vector<std::string> hosts, std::uint16_t port) {
   return card;
 }
 
-File leave_card(const std::filesystem::path& file, const MeetingCard& card) {
+void check_folder(const std::filesystem::path& file) {
   const std::filesystem::path folder = file.parent_path();
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse(folder, "cannot be created");
+  const bool made = mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
+  if (made && access(folder.c_str(), W_OK | X_OK) == 0) return;
+  throw LaunchError(
+      fmt::format("{}: the ranks meet here, but it cannot be {}: {} "
+                  "(LOCKSTEP_RENDEZVOUS_DIR names another)",
+                  folder.string(), made ? "written" : "created", std::strerror(errno)));
+}
+
+File leave_card(const std::filesystem::path& file, const MeetingCard& card) {
+  check_folder(file);
+  const std::filesystem::path folder = file.parent_path();
   remove_dead_cards(folder);
   const std::filesystem::path temporary = file.string() + fmt::format(".{}", getpid());
   unlink(temporary.c_str());

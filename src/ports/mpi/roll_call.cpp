@@ -26,6 +26,8 @@ std::string answer_of(const Wait& wait) {
          std::string(reinterpret_cast<const char*>(wait.awaited.data()), wait.awaited.size_bytes());
 }
 
+std::string phase_in(const std::string& answer) { return answer.substr(0, answer.find('\0')); }
+
 /// The ranks that `asker` waits for, those that they wait for, and so on, where the answers
 /// tell; ascending.
 std::vector<int> awaited_by(int asker, const std::map<int, std::string>& answers, int world) {
@@ -90,8 +92,9 @@ RollCall::Answers RollCall::ask(const Wait& wait, double deadline_s) {
       if (note->receiver_round != round_) continue;
       answers[note->from] = note->text;
       said.rounds[note->from] = note->sender_round;
-      if (1e-3 * static_cast<double>(note->waited_ms) < now_s() - asked_s)
-        late.push_back(note->from);
+      const bool just_come = 1e-3 * static_cast<double>(note->waited_ms) < now_s() - asked_s;
+      // A rank in another phase may have finished this wait.
+      if (just_come && phase_in(note->text) == wait.phase) late.push_back(note->from);
     }
     listen(wait);
     awaited = awaited_by(rank_, answers, world_);
@@ -100,8 +103,7 @@ RollCall::Answers RollCall::ask(const Wait& wait, double deadline_s) {
     if (complete || left.over()) break;
   }
   for (const int rank : awaited)
-    if (answers.contains(rank))
-      said.phases[rank] = answers[rank].substr(0, answers[rank].find('\0'));
+    if (answers.contains(rank)) said.phases[rank] = phase_in(answers[rank]);
   std::sort(late.begin(), late.end());
   std::set_intersection(awaited.begin(), awaited.end(), late.begin(), late.end(),
                         std::back_inserter(said.late));

@@ -44,7 +44,7 @@ class RollCall {
   struct Answers {
     std::map<int, std::string> phases;    ///< where each of them waits, this one included
     std::map<int, std::uint64_t> rounds;  ///< of those that answered
-    std::vector<int> late;                ///< they began to wait after they were asked
+    std::vector<int> late;                ///< they came to the same wait after they were asked
   };
   /// Call it after a wait of `deadline_s`: asks. Throws Error with the finding when some do not
   /// answer.

@@ -25,6 +25,9 @@ constexpr std::size_t message_limit = std::size_t{1} << 28;
 /// there is no result.
 constexpr char agreed = 'y', refused = 'n';
 
+/// How rank 0's refusal begins when it ends.
+constexpr std::string_view ended = "rank 0 has ended: ";
+
 /// What a rank says when it has heard that it was let in. Until then it may have given up.
 constexpr std::string_view confirmation = "";
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "lockstep/base/countdown.hpp"
@@ -46,6 +47,21 @@ class Reception {
     std::vector<Peer> peers;
     for (Guest& guest : guests_) peers.push_back(std::move(guest.peer));
     return peers;
+  }
+
+  void turn_away(std::string_view why, double within_s) {
+    const std::string answer = ended_text(why);
+    std::set<int> told{0};
+    for (Countdown left(within_s); told.size() < guests_.size() && !left.over();) {
+      card_keeper_.check_left();
+      door_.wait();
+      const auto refusal = [&](const Hello& hello) {
+        const std::string wrong = reason_against(hello);
+        if (wrong.empty()) told.insert(hello.rank);
+        return wrong.empty() ? answer : wrong;
+      };
+      door_.admit(refusal, [](const Hello&, Wire) {});
+    }
   }
 
  private:
@@ -162,19 +178,24 @@ class Reception {
     return false;
   }
 
-  /// "ranks 2-3 did not come within 60 s: from node2 came 0 of 2"
+  /// "ranks 2-3 did not come within 60 s: from node2 came 0 of 2 (is /home/u/.lockstep the same
+  /// there?)"
   std::string absence(double deadline_s) const {
     std::map<std::string, int> came = came_from();
     std::string text = fmt::format("start-up: {} did not come to {} within {} s",
                                    rank_list(all_but(here(), world_)), place_.node, deadline_s);
     const char* separator = ": from ";
+    bool none_came = false;
     for (std::size_t i = 0; i < place_.nodes.size(); ++i) {
       const std::string& node = place_.nodes[i];
       if (came[node] == place_.ranks_on_node[i]) continue;
+      none_came = none_came || came[node] == 0;
       text +=
           fmt::format("{}{} came {} of {}", separator, node, came[node], place_.ranks_on_node[i]);
       separator = ", ";
     }
+    if (none_came)
+      text += fmt::format(" (is {} the same there?)", place_.file.parent_path().string());
     if (door_.strangers() > 0)
       text += fmt::format("; {} connection(s) did not know the secret in {}", door_.strangers(),
                           place_.file.string());
@@ -193,6 +214,15 @@ class Reception {
 
 void check_not_cancelled(const MeetingSpec& spec) {
   if (spec.stop.stop_requested()) throw Error("start-up: this meeting was cancelled");
+}
+
+std::string ended_text(std::string_view why) {
+  return std::string(ended) + std::string(why.substr(0, handshake_limit / 2));
+}
+
+void turn_ranks_away(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
+                     std::string_view why, double within_s) {
+  Reception(place, self).turn_away(why, within_s);
 }
 
 std::vector<Peer> accept_all_ranks(const cluster::MeetingPlace& place,

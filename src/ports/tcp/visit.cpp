@@ -13,6 +13,7 @@ namespace lockstep::comm {
 namespace {
 
 constexpr double connect_s = 2, answer_s = 5;
+constexpr double patient_s = 3;  // with a rank 0 that may not be able to leave its card
 constexpr std::chrono::milliseconds first_pause{20}, longest_pause{500};
 
 /// One try to be let in: returns the wire, or writes the fault into `why`. `greeted`: a rank
@@ -37,6 +38,7 @@ std::optional<Wire> introduce(const cluster::MeetingPlace& place, const cluster:
                                  : "what listens there does not know this meeting's secret";
     return std::nullopt;
   }
+  if (refusal->starts_with(ended)) throw MissingRanks(*refusal, true);
   require(refusal->empty(), fmt::format("refused by rank 0: {}", *refusal));
   wire.set_limit(message_limit);
   wire.send(confirmation);
@@ -76,6 +78,7 @@ Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& se
   // does not answer, the file is read again. The pauses grow, since a thousand ranks may ask one
   // file system.
   std::chrono::milliseconds pause = first_pause;
+  Countdown patient(patient_s);
   for (Countdown left(spec.deadline_s); !left.over(); std::this_thread::sleep_for(pause)) {
     check_not_cancelled(spec);
     pause = std::min(2 * pause, longest_pause);
@@ -84,11 +87,14 @@ Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& se
       why =
           "rank 0 has not written this file: is its directory the same on all nodes? "
           "(LOCKSTEP_RENDEZVOUS_DIR names another)";
+      if (patient.over()) cluster::check_folder(place.file);
       continue;
     }
-    for (const std::string& host : card->hosts)
+    for (const std::string& host : card->hosts) {
+      check_not_cancelled(spec);
       if (auto wire = visit(place, self, *card, host, spec.by_address, why))
         return {std::move(*wire), host, card->secret};
+    }
   }
   throw MissingRanks(fmt::format("start-up: rank 0 was not found within {:g} s by {}: {}",
                                  spec.deadline_s, place.file.string(), why));

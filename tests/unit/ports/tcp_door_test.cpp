@@ -94,7 +94,7 @@ Wire greet(Door& door, int rank) {
 
 }  // namespace
 
-TEST_CASE("a peer that has hung up behind its hello is not let in, and may come again",
+TEST_CASE("a peer that has hung up after its hello is not let in, and may come again",
           "[tcp][door]") {
   Door door;
   greet(door, 1).close();

@@ -170,6 +170,32 @@ TEST_CASE("a meeting ends though its file system hangs", "[tcp][meeting][slow]")
   CHECK_FALSE(std::filesystem::exists(place.file));
 }
 
+TEST_CASE("a rank that could not leave a card either does not wait for rank 0",
+          "[tcp][meeting][slow]") {
+  const Folder folder;
+  cluster::MeetingPlace place = place_in(folder);
+  place.file = "/proc/none/meeting";
+  const double began_s = now_s();
+  auto zero = join(place, 0), one = join(place, 1);
+  const std::string fault = "/proc/none: the ranks meet here, but it cannot be created";
+  CHECK_THAT(zero.get(), Contains(fault));
+  CHECK_THAT(one.get(), Contains(fault));
+  CHECK(now_s() - began_s < 30);  // the deadline is 60 s
+}
+
+TEST_CASE("ranks that come to a rank 0 that ends hear why", "[tcp][meeting]") {
+  const Folder folder;
+  const cluster::MeetingPlace place = place_in(folder);
+  auto one = join(place, 1), two = join(place, 2);
+  cluster::RankInfo self;
+  self.world = 3;
+  self.host = "localhost";
+  turn_ranks_away(place, self, "unknown key 'bach'", 60);
+  CHECK(one.get() == "rank 0 has ended: unknown key 'bach'");
+  CHECK(two.get() == ended_text("unknown key 'bach'"));
+  CHECK_FALSE(std::filesystem::exists(place.file));
+}
+
 TEST_CASE("a connection that has ended says whether its rank is alive", "[tcp][meeting]") {
   for (const bool alive : {false, true}) {
     const Folder folder;

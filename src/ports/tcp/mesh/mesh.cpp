@@ -90,8 +90,8 @@ bool Mesh::move() {
     const bool lost = !other.link.open() && !other.link.gone();
     if (lost && other.wanted) ++unconnected_;  // the other side has given up this connection
   }
-  // A rank that needs no connection is asked by others, too. It must not take long when strangers
-  // stand at the door.
+  // A rank that needs no connection is asked by others, too. It must not take long when there
+  // are strangers at the door.
   const bool idle_door = unconnected_ == 0 && (knocked || door_->busy()) && now_s() >= door_s_;
   if (unconnected_ > 0 || idle_door) moved = connect() || moved;
   if (idle_door) door_s_ = now_s() + door_every_s;
