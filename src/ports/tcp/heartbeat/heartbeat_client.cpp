@@ -98,9 +98,9 @@ void HeartbeatClient::end_as_told(const End& end) {
   over_ = true;
   if (starved_s_ > spec_.timeout_s / 2)  // rank 0 took this rank for a lost one
     log::warn(
-        fmt::format("rank {} on {} was silent because its heartbeat was not scheduled for "
-                    "{:.0f} s: the node is overloaded",
-                    rank_, place(rank_).host, starved_s_));
+        fmt::format("rank 0 heard nothing of this rank because its heartbeat was not "
+                    "scheduled for {:.0f} s: {} is overloaded",
+                    starved_s_, place(rank_).host));
   Wire* const only[] = {&wire_};
   for (const double until_s = now_s() + 2 * patience_s; wire_.open() && now_s() < until_s;
        wait_for(only))
