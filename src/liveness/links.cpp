@@ -17,8 +17,8 @@ bool contains(const std::vector<int>& ranks, int rank) {
 
 std::vector<int> first_ranks_of(const std::vector<std::string>& hosts) {
   std::vector<int> first;
-  std::set<std::string> seen{hosts.front()};
-  for (std::size_t rank = 1; rank < hosts.size(); ++rank)
+  std::set<std::string> seen;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank)
     if (seen.insert(hosts[rank]).second) first.push_back(static_cast<int>(rank));
   return first;
 }
@@ -26,38 +26,59 @@ std::vector<int> first_ranks_of(const std::vector<std::string>& hosts) {
 Links::Links(std::vector<std::string> hosts)
     : hosts_(std::move(hosts)), first_ranks_(first_ranks_of(hosts_)) {}
 
-void Links::begin() { not_reached_.clear(); }
+void Links::begin() { reports_.clear(); }
 
-void Links::heard(int first_rank, const std::vector<int>& not_reached) {
-  if (contains(first_ranks_, first_rank)) not_reached_[first_rank] = not_reached;
+void Links::heard(int first_rank, LinkReport report) {
+  if (contains(first_ranks_, first_rank)) reports_[first_rank] = std::move(report);
 }
 
-bool Links::complete() const { return not_reached_.size() == first_ranks_.size(); }
+bool Links::complete() const { return reports_.size() == first_ranks_.size(); }
 
 std::vector<Links::Link> Links::broken() const {
   std::vector<Link> links;
-  for (const auto& [from, missed] : not_reached_)
-    for (const int to : missed) {
-      const auto other = not_reached_.find(to);
-      if (from < to && other != not_reached_.end() && contains(other->second, from))
-        links.push_back({from, to});
+  for (const auto& [rank, report] : reports_) {
+    for (const int to : report.not_reached) {
+      const auto other = reports_.find(to);
+      if (rank < to && other != reports_.end() && contains(other->second.not_reached, rank))
+        links.push_back({rank, to});
     }
+    for (const LinkReport::Lost& lost : report.lost)
+      if (contains(first_ranks_, lost.from)) links.push_back({lost.from, rank, lost.bytes});
+  }
   return links;
 }
 
 std::string Links::describe(const std::vector<Link>& links) const {
-  const auto name = [this](int rank) {
-    return fmt::format("{} (rank {})", hosts_.at(static_cast<std::size_t>(rank)), rank);
-  };
+  std::vector<Link> cut, narrow;
+  for (const Link& link : links) (link.lost_bytes == 0 ? cut : narrow).push_back(link);
+  std::string text;
+  if (!cut.empty())
+    text =
+        fmt::format("the network {} is broken: they do not reach each other, though {} hears them",
+                    list(cut, "between", "and"), name(0));
+  if (!narrow.empty())
+    text += fmt::format(
+        "{}the network passes small packets only {}: packets of {} bytes do not pass, small ones "
+        "do: is the MTU the same everywhere?",
+        text.empty() ? "" : "; ", list(narrow, "from", "to"), narrow.front().lost_bytes);
+  return text;
+}
+
+/// "between a (rank 0) and b (rank 2), between ..."
+std::string Links::list(const std::vector<Link>& links, const char* first,
+                        const char* second) const {
   constexpr std::size_t most_named = 8;
-  std::string text = "the network between ";
+  std::string text;
   for (std::size_t i = 0; i < std::min(links.size(), most_named); ++i)
-    text += fmt::format("{}{} and {}", i == 0 ? "" : ", between ", name(links[i].from),
+    text += fmt::format("{}{} {} {} {}", i == 0 ? "" : ", ", first, name(links[i].from), second,
                         name(links[i].to));
   if (links.size() > most_named)
     text += fmt::format(" and {} other pairs", links.size() - most_named);
-  return text +
-         fmt::format(" is broken: they do not reach each other, though {} hears them", name(0));
+  return text;
+}
+
+std::string Links::name(int rank) const {
+  return fmt::format("{} (rank {})", hosts_.at(static_cast<std::size_t>(rank)), rank);
 }
 
 std::vector<std::string> Links::nodes_to_leave_out(std::vector<Link> links) const {

@@ -13,6 +13,15 @@
 #include "lockstep/base/json_text.hpp"
 
 namespace lockstep::liveness {
+namespace {
+
+// A node that was overloaded so long ago tells nothing about now.
+constexpr double recent_s = 60;
+
+// A shorter one is normal where cores are busy.
+constexpr double long_s = 2;
+
+}  // namespace
 
 Roster::Roster(std::vector<std::string> hosts) : ranks_(hosts.size()) {
   for (std::size_t rank = 0; rank < hosts.size(); ++rank)
@@ -28,6 +37,31 @@ void Roster::heard(int rank, const Activity& activity) {
   entry.standing = Standing::present;
   entry.activity = activity;
   entry.heard_s = clock_s_;
+  entry.excused_s = 0;
+  entry.trouble.clear();
+}
+
+void Roster::starved(int rank, double seconds) {
+  Entry& self = ranks_.at(static_cast<std::size_t>(rank));
+  if (seconds > self.starved_s || clock_s_ - self.starved_to_s > recent_s) {
+    self.starved_s = seconds;
+    self.starved_to_s = clock_s_;
+  }
+  for (Entry& entry : ranks_) {
+    if (entry.host != self.host) continue;
+    const double from_s = std::max({clock_s_ - seconds, entry.heard_s, entry.excused_to_s});
+    entry.excused_s += std::max(clock_s_ - from_s, 0.0);
+    entry.excused_to_s = clock_s_;
+  }
+}
+
+void Roster::seen(int rank, std::string trouble) {
+  ranks_.at(static_cast<std::size_t>(rank)).trouble = std::move(trouble);
+}
+
+double Roster::excuse_s(const Entry& entry, double timeout_s) const {
+  const bool was_starved = entry.heard_s - entry.starved_to_s <= recent_s;
+  return std::min(entry.excused_s + (was_starved ? entry.starved_s : 0), timeout_s);
 }
 
 void Roster::left(int rank) { ranks_.at(static_cast<std::size_t>(rank)).standing = Standing::left; }
@@ -40,7 +74,8 @@ std::vector<int> Roster::missing(double timeout_s) const {
   std::vector<int> found;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     const Entry& entry = ranks_[rank];
-    const bool silent = entry.standing == Standing::present && clock_s_ - entry.heard_s > timeout_s;
+    const double silent_s = clock_s_ - entry.heard_s - excuse_s(entry, timeout_s);
+    const bool silent = entry.standing == Standing::present && silent_s > timeout_s;
     if (silent || entry.standing == Standing::broke) found.push_back(static_cast<int>(rank));
   }
   return found;
@@ -51,6 +86,20 @@ std::vector<int> Roster::never_heard() const {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
     if (ranks_[rank].standing == Standing::unheard) found.push_back(static_cast<int>(rank));
   return found;
+}
+
+std::optional<int> Roster::neighbour(int rank, double within_s) const {
+  std::optional<int> best;
+  double heard_s = clock_s_ - within_s;
+  const std::string& host = ranks_.at(static_cast<std::size_t>(rank)).host;
+  for (std::size_t other = 0; other < ranks_.size(); ++other) {
+    const Entry& entry = ranks_[other];
+    if (static_cast<int>(other) == rank || entry.host != host) continue;
+    if (entry.standing != Standing::present || entry.heard_s < heard_s) continue;
+    heard_s = entry.heard_s;
+    best = static_cast<int>(other);
+  }
+  return best;
 }
 
 bool Roster::stuck(double than_s) const {
@@ -115,11 +164,12 @@ std::string Roster::describe_missing(const std::vector<int>& ranks) const {
   for (const int rank : ranks) {
     const Entry& entry = ranks_.at(static_cast<std::size_t>(rank));
     const double silent_s = clock_s_ - entry.heard_s;
+    const bool present = entry.standing == Standing::present;
     text += fmt::format(
-        "{}rank {} on {} ({}, last in {})", text.empty() ? "" : ", ", rank, entry.host,
-        entry.standing == Standing::present ? fmt::format("silent for {:.0f} s", silent_s)
-                                            : "its process has ended",
-        describe(entry.activity));
+        "{}rank {} on {} ({}, last in {}{}{})", text.empty() ? "" : ", ", rank, entry.host,
+        present ? fmt::format("silent for {:.0f} s", silent_s) : "its process has ended",
+        describe(entry.activity), present && !entry.trouble.empty() ? "; " + entry.trouble : "",
+        present ? node_state(entry) : "");
   }
   return text;
 }
@@ -128,10 +178,25 @@ std::string Roster::describe_late(const std::vector<int>& ranks) const {
   std::string text;
   for (const int rank : ranks) {
     const Entry& entry = ranks_.at(static_cast<std::size_t>(rank));
-    text += fmt::format("{}rank {} on {} (in {} for {:.0f} s)", text.empty() ? "" : ", ", rank,
-                        entry.host, describe(entry.activity), clock_s_ - entry.moved_s);
+    text += fmt::format("{}rank {} on {} (in {} for {:.0f} s{})", text.empty() ? "" : ", ", rank,
+                        entry.host, describe(entry.activity), clock_s_ - entry.moved_s,
+                        node_state(entry));
   }
   return text;
+}
+
+/// Empty, or "; the node is overloaded: its heartbeat was not scheduled for 12 s".
+std::string Roster::node_state(const Entry& entry) const {
+  const Entry* worst = nullptr;
+  for (const Entry& other : ranks_) {
+    if (other.host != entry.host || other.starved_s < long_s) continue;
+    if (clock_s_ - other.starved_to_s > recent_s) continue;
+    if (!worst || other.starved_s > worst->starved_s) worst = &other;
+  }
+  if (!worst) return "";
+  return fmt::format("; the node is overloaded: {} heartbeat was not scheduled for {:.0f} s",
+                     worst == &entry ? "its" : fmt::format("rank {}'s", worst - ranks_.data()),
+                     worst->starved_s);
 }
 
 std::string Roster::post_mortem(const std::string& reason, int told_by,
@@ -156,6 +221,8 @@ std::string Roster::post_mortem(const std::string& reason, int told_by,
       one["waiting_for_others"] = entry.activity.waiting;
       one["silent_s"] = tenths(clock_s_ - entry.heard_s);
       one["unmoved_s"] = tenths(clock_s_ - entry.moved_s);
+      if (entry.starved_s > 0) one["not_scheduled_s"] = tenths(entry.starved_s);
+      if (!entry.trouble.empty()) one["process"] = entry.trouble;
     }
     ranks.push_back(std::move(one));
   }

@@ -44,8 +44,8 @@ stopped() {
   begin stopped "${sooner[@]}"
   strike kill -STOP "$(rank_pid 3)"
   ended_well 3 30 'SIGSTOP' 'kill -STOP of a rank (timeout 6 s)' \
-    "1 of 4 ranks missing: rank 3 on $b \(silent for ([6-9]|1[0-2]) s, last in step" \
-    'when a rank is stopped, the others end on their own'
+    "1 of 4 ranks missing: rank 3 on $b \(silent for ([6-9]|1[0-2]) s, last in step .*; it is stopped" \
+    'when a rank is stopped, the others end on their own and say that it is stopped'
   over
 }
 
@@ -168,12 +168,12 @@ disk_full() {
 # start NAME SCRIPT: a training whose ranks first run the script and then, if it lets them, the
 # training.
 start() {
-  run_name=$1
+  run_name=$1 run_dir=$1
   : >"$1.ends"
   struck=$EPOCHREALTIME
-  srun -J "$1" -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=pmix --kill-on-bad-exit=0 bash -c \
-    "$2"' "$@"; status=$?; echo "$SLURM_PROCID $status $EPOCHREALTIME" >>'"$1"'.ends' \
-    - "$LOCKSTEP" "${train[@]}" "${rows[@]}" --out "$1" >"$1.log" 2>&1 &
+  NOTE_END=$PWD/$1.ends srun -J "$1" -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=pmix \
+    --kill-on-bad-exit=0 bash -c "$2 $noted" - "$LOCKSTEP" "${train[@]}" "${rows[@]}" \
+    --out "$1" >"$1.log" 2>&1 &
   step=$!
 }
 
@@ -194,7 +194,6 @@ never_came() {
 # A rank that has started and is killed in MPI_Init, where all wait for another one.
 start_up() {
   on 13
-  run_dir=start_up
   export LOCKSTEP_RENDEZVOUS_DIR=$WORK/meetings_start_up
   start start_up '((SLURM_PROCID != 1)) || sleep 60; [[ $SLURM_PROCID != 3 ]] || exec "$@";'
   until_it 300 came 2

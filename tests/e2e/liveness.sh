@@ -99,9 +99,8 @@ stopped() {
   ended=$?
   kill -KILL "${pids[$1]}" 2>/dev/null
   finish "$name"
-  ((status != 0 && ended == 0)) &&
-    says "missing: rank $1 on .*silent for ([3-9]|1[0-2]) s, last in step"
-  verdict $? "rank $1 is stopped: the other ends on its own and says how long rank $1 was silent"
+  ((status != 0 && ended == 0)) && says "missing: rank $1 on .*silent for ([3-9]|1[0-2]) s, last in step .*; it is stopped"
+  verdict $? "rank $1 is stopped: the other ends on its own and says how long rank $1 was silent, and why"
 }
 stopped_0() { stopped 0; }
 stopped_1() { stopped 1; }

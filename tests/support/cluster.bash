@@ -55,6 +55,23 @@ show_cores() {
   done
 }
 
+# note_ends: sets `noted`, which srun starts as `bash -c "$noted" - COMMAND...`, so that the file
+# $NOTE_END gets a line "RANK STATUS TIME" for each rank that ends. A rank notes that itself: srun,
+# which PMIx tells of the first end, may kill the shell around a rank at once.
+note_ends() {
+  "${CXX:-g++}" -x c -O1 -shared -fPIC -o note_end.so "$support/note_end.c"
+  noted="LD_PRELOAD=$PWD/note_end.so"' "$@"; status=$?
+    ((status < 128)) || echo "$SLURM_PROCID $status $EPOCHREALTIME" >>"$NOTE_END"; exit "$status"'
+}
+
+# alive RUN: the processes of the ranks that write to this folder, as numbered in this shell.
+alive() {
+  local pid
+  for pid in $(pgrep -f "lockstep train .*--out $1( |\$)"); do
+    [[ $(readlink "/proc/$pid/exe") != "$LOCKSTEP" ]] || echo "$pid"
+  done
+}
+
 # mini COMMAND...: changes nodes and networks (see tests/cluster/mini-slurm/mini-slurm --help).
 mini() { "$mini_slurm" "$@"; }
 

@@ -13,6 +13,8 @@ on() {
   a=${!first} b=${!second}
 }
 
+note_ends
+
 # begin RUN OPTION...: starts two ranks on each of the two nodes, so that srun does not react when
 # one is lost; returns when they have written a checkpoint. `step` is srun's process. RUN.ends will
 # hold when and how each rank ended. The run's directory is `run_dir`, or has the name of the run.
@@ -20,21 +22,19 @@ begin() {
   run_name=$1
   run_dir=${run_dir:-$1}
   : >"$1.ends" >"$1.log"
-  srun -J "$1" -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=$mpi --kill-on-bad-exit=0 bash -c \
-    '"$@"; status=$?; echo "$SLURM_PROCID $status $EPOCHREALTIME" >>'"$1"'.ends' \
-    - "$LOCKSTEP" "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --out "$run_dir" \
+  NOTE_END=$PWD/$1.ends srun -J "$1" -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=$mpi \
+    --kill-on-bad-exit=0 bash -c "$noted" - "$LOCKSTEP" "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --out "$run_dir" \
     "${@:2}" >"$1.log" 2>&1 &
   step=$!
   until_it 1200 has_checkpoint
 }
 has_checkpoint() { compgen -G "$run_dir/checkpoints/step-*.h5" >/dev/null; }
 
-# rank_pid RANK: its process in the scenario's run, as numbered in this shell.
+# rank_pid RANK: its process in the scenario's run.
 rank_pid() {
   local pid
-  for pid in $(pgrep -f "lockstep train .*--out $run_dir( |\$)"); do
-    [[ $(readlink "/proc/$pid/exe") == "$LOCKSTEP" ]] &&
-      grep -qzx "SLURM_PROCID=$1" "/proc/$pid/environ" && echo "$pid" && return
+  for pid in $(alive "$run_dir"); do
+    grep -qzx "SLURM_PROCID=$1" "/proc/$pid/environ" && echo "$pid" && return
   done
   return 1
 }
@@ -45,18 +45,9 @@ strike() {
   "$@"
 }
 
-# ranks_ended RANKS: true when that many have ended: the first without help, the others too or
-# killed by srun, which PMIx told of the first.
-ranks_ended() {
-  local own
-  own=$(wc -l <"$run_name.ends")
-  ((own >= 1 && own + $(killed_by_srun) >= $1))
-}
-killed_by_srun() {
-  tr -d '\0' <"$run_name.log" |
-    sed -nE 's/^srun: error: .*: tasks? ([0-9]+)(-([0-9]+))?: Killed$/\1 \3/p' |
-    awk '{ n += $2 == "" ? 1 : $2 - $1 + 1 } END { print n + 0 }'
-}
+# ranks_ended RANKS: true when that many of the four have ended: one on its own at least, the others
+# too or killed by srun, which PMIx told of the first.
+ranks_ended() { [[ -s $run_name.ends ]] && (($(alive "$run_dir" | wc -l) <= 4 - $1)); }
 
 since_strike() { awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $struck }"; }
 

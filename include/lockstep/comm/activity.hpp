@@ -31,6 +31,11 @@ struct Activity {
   bool waiting = false;         ///< for other ranks
   std::uint64_t movements = 0;  ///< signs of progress since the start
   bool on_files = false;        ///< the kernel holds the main thread: it waits for a file system
+
+  static void fields(auto& self, auto&& visit) {
+    visit(self.step, self.phase, self.bucket, self.bytes, self.waiting, self.movements,
+          self.on_files);
+  }
 };
 
 /// "step 12, reduction of bucket 3 (1.0 MB)"

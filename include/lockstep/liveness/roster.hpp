@@ -15,6 +15,12 @@ using comm::Phase;
 
 /// What one rank knows about the others from their heartbeats. It reads no clock: pass() adds up
 /// the time, so that time in which this process was suspended need not count.
+///
+/// What a node did not let a rank send is not silence. When one rank's heartbeat got no core, this
+/// time does not count for the other ranks of its node, of which nothing was heard in it; and a
+/// rank whose heartbeat got no core within the last minute may be silent for that long in addition.
+/// Both together are at most the timeout again, so a rank that is lost on an overloaded node is
+/// still missed.
 /// **Thread safety:** none; only the heartbeat's thread uses it.
 class Roster {
  public:
@@ -25,11 +31,16 @@ class Roster {
   void heard(int rank, const Activity& activity);
   void left(int rank);   ///< it said goodbye
   void broke(int rank);  ///< its connection ended without a goodbye
+  /// Its heartbeat says that until now it got no core for that long. Call it before heard().
+  void starved(int rank, double seconds);
+  void seen(int rank, std::string trouble);  ///< of its process, as of trouble_of(); until it beats
 
   /// Ranks that were heard from and then were silent for longer than `timeout_s`, or whose
   /// connection broke. A rank that was never heard from is not missing: the network may block it.
   std::vector<int> missing(double timeout_s) const;
   std::vector<int> never_heard() const;
+  /// The rank of the same node that was heard of last, if one was within `recent_s`.
+  std::optional<int> neighbour(int rank, double recent_s) const;
   /// Ranks that made no progress for longer than `than_s` while others waited: those that do not
   /// wait themselves; if all wait, those that are in an earlier step than others. Empty when all
   /// wait in the same step.
@@ -61,9 +72,14 @@ class Roster {
     std::string host;
     Standing standing = Standing::unheard;
     Activity activity;
-    double heard_s = 0, moved_s = 0;  ///< when, on this roster's clock
+    double heard_s = 0, moved_s = 0;         ///< when, on this roster's clock
+    double excused_s = 0, excused_to_s = 0;  ///< since it was heard: how much, and until when
+    double starved_s = 0, starved_to_s = 0;  ///< the longest time without a core; when it ended
+    std::string trouble;
   };
   const char* name(const Entry& entry) const;
+  double excuse_s(const Entry& entry, double timeout_s) const;
+  std::string node_state(const Entry& entry) const;
 
   std::vector<Entry> ranks_;
   std::vector<std::string> leave_out_;

@@ -192,7 +192,8 @@ void Wire::fill() {
     const ssize_t got = recv(socket_.get(), part.data(), part.size(), MSG_DONTWAIT);
     if (got > 0) {
       incoming_.append(part.data(), static_cast<std::size_t>(got));
-      if (incoming_.size() > size_bytes + limit_) return;  // take() first
+      if (incoming_.size() > size_bytes + limit_) return;       // take() first
+      if (static_cast<std::size_t>(got) < part.size()) return;  // that was all
     } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
       return close();
     } else if (errno == EAGAIN) {

@@ -48,6 +48,7 @@ class Wire {
   void flush();                          ///< writes what the connection accepts now
   std::optional<std::string> receive();  ///< the next message, if it has arrived whole
   bool spoken_to();                      ///< some of the next message has arrived
+  std::optional<std::string> take();     ///< the next of those that receive() has read already
   bool open() const { return static_cast<bool>(socket_); }
   bool ended() const;  ///< the other side has closed it; its last messages may still be unread
   bool unsent() const { return open() && !outgoing_.empty(); }
@@ -60,7 +61,6 @@ class Wire {
 
  private:
   void fill();
-  std::optional<std::string> take();
 
   Socket socket_;
   std::size_t limit_ = 0;

@@ -1,91 +1,25 @@
 #include <catch2/catch.hpp>
 
 #include <atomic>
-#include <chrono>
-#include <functional>
-#include <memory>
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/record.hpp"
-#include "lockstep/liveness/heartbeat.hpp"
-#include "ports/tcp/connect_attempt.hpp"
-#include "ports/tcp/heartbeat/heartbeat_wire.hpp"
+#include "tests/unit/liveness/heartbeat_ranks.hpp"
 
 using namespace lockstep;
+using namespace lockstep::test;
 using comm::Activity;
-
-namespace {
-
-void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-bool becomes(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000 && !condition(); ++i) pause_ms(10);
-  return condition();
-}
-
-/// The part of a Control that a heartbeat's start needs: all ranks know rank 0's text.
-class Script final : public comm::Control {
- public:
-  Script(int rank, int world, std::string& word) : rank_(rank), world_(world), word_(word) {}
-  int rank() const override { return rank_; }
-  int world() const override { return world_; }
-  void barrier(std::string_view) override {}
-  std::vector<std::string> gather(const std::string& mine, std::string_view) override {
-    return std::vector<std::string>(static_cast<std::size_t>(world_), mine);
-  }
-  std::string broadcast(const std::string& from_root, std::string_view) override {
-    if (rank_ == 0) word_ = from_root;
-    return word_;
-  }
-  std::vector<double> sum(const std::vector<double>& values, std::string_view) override {
-    return values;
-  }
-  std::vector<double> max(const std::vector<double>& values, std::string_view) override {
-    return values;
-  }
-
- private:
-  int rank_, world_;
-  std::string& word_;
-};
-
-/// A rank's wire to rank 0, or a closed one when it is not let in.
-comm::Wire connect(const comm::ListenerCard& card, int rank, int world) {
-  comm::ConnectAttempt attempt(card, comm::heartbeat_purpose, rank, world);
-  for (; !attempt.failed(); pause_ms(1))
-    if (auto wire = attempt.poll()) return std::move(*wire);
-  return {};
-}
-
-/// Ranks in one process, all or the first `started`; an end is only noted.
-struct Ranks {
-  Ranks(int world, double timeout_s) : Ranks(world, timeout_s, world) {}
-  Ranks(int world, double timeout_s, int started) : ended(static_cast<std::size_t>(world)) {
-    for (int rank = 0; rank < started; ++rank) {
-      Script control(rank, world, word);
-      auto& end = ended[static_cast<std::size_t>(rank)];
-      heartbeats.push_back(liveness::start_heartbeat(
-          {"host", timeout_s, 120, 4, [&end](int status) { end = status; }}, control));
-    }
-  }
-  std::string word;
-  std::vector<std::atomic<int>> ended;
-  std::vector<std::unique_ptr<liveness::Heartbeat>> heartbeats;
-};
-
-}  // namespace
 
 TEST_CASE("a beat says what its sender is doing", "[heartbeat]") {
   const Activity sent{12, comm::Phase::reduction, 3, 1 << 20, true, 99, true};
-  const auto read = comm::read_beat(comm::make_beat(sent));
-  REQUIRE(read);
-  CHECK(comm::describe(*read) == "step 12, reduction of bucket 3 (1.0 MB)");
-  CHECK(read->waiting);
-  CHECK(read->movements == 99);
-  CHECK(read->on_files);
-  CHECK_FALSE(comm::read_beat("g"));
-  CHECK_FALSE(comm::read_beat("b 1 2"));
+  const auto [read, starved_s] = comm::read_beat(comm::make_beat(sent, 12.5));
+  CHECK(comm::describe(read) == "step 12, reduction of bucket 3 (1.0 MB)");
+  CHECK(read.waiting);
+  CHECK(read.movements == 99);
+  CHECK(read.on_files);
+  CHECK(starved_s == 12.5);
+  CHECK_THROWS(comm::read_beat("b 1 2"));
+  CHECK_THROWS(comm::read_beat(""));
 }
 
 TEST_CASE("a rank that is alone has no heartbeat", "[heartbeat]") {
@@ -108,9 +42,7 @@ TEST_CASE("ranks that live, and then say goodbye in any order, end no rank", "[h
 TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat][slow]") {
   Ranks ranks(3, 20, 2);
   {
-    comm::ListenerCard card = comm::read_record<comm::ListenerCard>(ranks.word);
-    card.addresses = {"127.0.0.1"};
-    comm::Wire third = connect(card, 2, 3);
+    comm::Wire third = connect(card_of(ranks.word), 2, 3);
     REQUIRE(third.open());
     for (int i = 0; i < 100; ++i) {
       third.send(comm::make_beat({5, comm::Phase::forward, 0, 0, false, 1}));
@@ -133,8 +65,7 @@ TEST_CASE("of several addresses, the one where rank 0 is gets used", "[heartbeat
 
 TEST_CASE("a stranger without the secret is not let in", "[heartbeat]") {
   Ranks ranks(2, 20);
-  comm::ListenerCard card = comm::read_record<comm::ListenerCard>(ranks.word);
-  card.addresses = {"127.0.0.1"};
+  comm::ListenerCard card = card_of(ranks.word);
   card.secret[0] ^= 1;
   CHECK_FALSE(connect(card, 1, 2).open());
   CHECK(ranks.ended[0] == 0);
@@ -178,11 +109,6 @@ class TestRank {
   }
 
  private:
-  static comm::ListenerCard card_of(const std::string& word) {
-    auto card = comm::read_record<comm::ListenerCard>(word);
-    card.addresses = {"127.0.0.1"};
-    return card;
-  }
   comm::Wire wire_;
   const Activity says_;
   std::atomic<bool> end_ = false;

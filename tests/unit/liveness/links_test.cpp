@@ -2,6 +2,7 @@
 
 #include "lockstep/liveness/links.hpp"
 
+using lockstep::liveness::LinkReport;
 using lockstep::liveness::Links;
 
 namespace {
@@ -14,18 +15,21 @@ std::vector<std::pair<int, int>> broken(const Links& links) {
   return pairs;
 }
 
+LinkReport not_reached(std::vector<int> ranks) { return {std::move(ranks), {}}; }
+
 }  // namespace
 
-TEST_CASE("the first rank of each node but rank 0's tries the links", "[links]") {
-  CHECK(Links(five_nodes).first_ranks() == std::vector<int>{2, 4, 5, 6});
-  CHECK(Links({"a", "b", "a", "b"}).first_ranks() == std::vector<int>{1});
+TEST_CASE("the first rank of each node tries the links", "[links]") {
+  CHECK(Links(five_nodes).first_ranks() == std::vector<int>{0, 2, 4, 5, 6});
+  CHECK(Links({"a", "b", "a", "b"}).first_ranks() == std::vector<int>{0, 1});
 }
 
 TEST_CASE("a link is broken when neither side reaches the other", "[links]") {
   Links links(five_nodes);
-  links.heard(2, {4});
-  links.heard(4, {2, 5});
+  links.heard(2, not_reached({4}));
+  links.heard(4, not_reached({2, 5}));
   links.heard(5, {});
+  links.heard(0, {});
   CHECK_FALSE(links.complete());
   links.heard(6, {});
   CHECK(links.complete());
@@ -41,8 +45,20 @@ TEST_CASE("a link is broken when neither side reaches the other", "[links]") {
 
 TEST_CASE("a node that reaches no other is the one to leave out", "[links]") {
   Links links(five_nodes);
-  links.heard(2, {4, 5, 6});
-  for (const int rank : {4, 5, 6}) links.heard(rank, {2});
+  links.heard(2, not_reached({4, 5, 6}));
+  for (const int rank : {4, 5, 6}) links.heard(rank, not_reached({2}));
   CHECK(links.broken().size() == 3);
   CHECK(links.nodes_to_leave_out(links.broken()) == std::vector<std::string>{"b"});
+}
+
+TEST_CASE("a link that loses large packets in one direction is broken, also one of rank 0's",
+          "[links]") {
+  Links links(five_nodes);
+  links.heard(4, {{}, {{0, 9000}, {2, 9000}}});
+  CHECK(broken(links) == std::vector<std::pair<int, int>>{{0, 4}, {2, 4}});
+  CHECK(links.describe(links.broken()) ==
+        "the network passes small packets only from a (rank 0) to c (rank 4), from b (rank 2) to c "
+        "(rank 4): packets of 9000 bytes do not pass, small ones do: is the MTU the same "
+        "everywhere?");
+  CHECK(links.nodes_to_leave_out(links.broken()) == std::vector<std::string>{"c"});
 }

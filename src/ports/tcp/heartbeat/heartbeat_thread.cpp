@@ -5,10 +5,13 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <functional>
+#include <cstring>
 #include <future>
+#include <memory>
+#include <system_error>
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
@@ -25,7 +28,8 @@ double interval_of(double timeout_s, std::size_t world) {
   return std::min(std::clamp(static_cast<double>(world) / 4000, 0.25, 1.0), timeout_s / 4);
 }
 
-constexpr double longest_turn_s = 3;
+// Of a rank's own standstill, this much counts as the others' silence.
+constexpr double most_of_a_turn_s = 3;
 
 constexpr const char* rank_0s = "post-mortem.json";
 
@@ -33,21 +37,27 @@ constexpr const char* rank_0s = "post-mortem.json";
 // ranks whose cores are busy.
 constexpr double gather_s = 0.3, busy_s = 2;
 
+constexpr int after_error_ms = 100;  // an error that repeats takes no core
+
 constexpr double absence_answer_s = 1;  // how long a thread waits for an answer about absent ranks
 
 std::chrono::duration<double> seconds_of(double seconds) {
   return std::chrono::duration<double>(seconds);
 }
 
-/// Runs `work` on a separate thread, and returns without it when it takes longer.
-void within(double seconds, std::function<void()> work) {
-  auto done = std::make_shared<std::promise<void>>();
-  std::future<void> end = done->get_future();
-  std::thread([work = std::move(work), done] {
-    work();
-    done->set_value();
-  }).detach();
-  end.wait_for(seconds_of(seconds));
+/// Runs `work` on a separate thread, and returns without it when it takes longer. Where the system
+/// gives no thread, it runs on this one.
+void within(double seconds, const std::function<void()>& work) {
+  const auto done = std::make_shared<std::promise<void>>();
+  try {
+    std::thread([work, done] {
+      work();
+      done->set_value();
+    }).detach();
+  } catch (const std::system_error&) {
+    return work();
+  }
+  done->get_future().wait_for(seconds_of(seconds));
 }
 
 /// Writes a post-mortem; on a full disk into the space that rank 0 has reserved.
@@ -65,19 +75,34 @@ void leave(const std::filesystem::path& directory, const std::string& name,
 
 }  // namespace
 
+std::vector<std::string> hosts_of(const std::vector<KnownRank>& ranks) {
+  std::vector<std::string> hosts;
+  for (const KnownRank& place : ranks) hosts.push_back(place.host);
+  return hosts;
+}
+
 HeartbeatThread::HeartbeatThread(liveness::HeartbeatSpec spec, int rank,
-                                 std::vector<std::string> hosts)
+                                 std::vector<KnownRank> ranks)
     : spec_(std::move(spec)),
       rank_(rank),
-      hosts_(std::move(hosts)),
-      roster_(hosts_),
-      interval_s_(interval_of(spec_.timeout_s, hosts_.size())),
+      ranks_(std::move(ranks)),
+      roster_(hosts_of(ranks_)),
+      interval_s_(interval_of(spec_.timeout_s, ranks_.size())),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  check(static_cast<bool>(wake_), "eventfd");
+  if (!wake_)
+    throw Error(fmt::format("rank {} on {} cannot open what its heartbeat needs: {}", rank_,
+                            place(rank_).host, std::strerror(errno)));
 }
 
 void HeartbeatThread::start() {
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw Error(
+        fmt::format("rank {} on {} gets no thread for its heartbeat: {}. Is the limit of "
+                    "processes (ulimit -u) or of memory reached?",
+                    rank_, place(rank_).host, error.code().message()));
+  }
 }
 
 void HeartbeatThread::stop() {
@@ -96,34 +121,60 @@ void HeartbeatThread::wake() {
 }
 
 void HeartbeatThread::run() {
-  double last_s = now_s(), next_s = last_s;
-  for (;;) {
-    std::optional<End> failure;
-    {
-      const std::scoped_lock lock(mutex_);
-      failure = failure_;
-      if (ending_ && !failure) break;
-    }
-    if (failure) {
-      report_failure(*failure);
-      break;
-    }
-    const double now = now_s();
-    // Time in which this process was suspended is not the others' silence.
-    roster_.pass(std::min(now - std::exchange(last_s, now), longest_turn_s));
-    listen();
-    if (const auto question = new_question()) look_for_absence(*question);
-    if (now >= next_s && !over_) {
-      beat();
-      warn_of_descriptors();
-      next_s = now_s() + interval_s_;
-    }
-    sleep(first_lost_s_ ? gather_s / 3 : std::max(next_s - now_s(), 0.0));
+  liveness::StarvationWatch watch;
+  turn_s_ = next_s_ = now_s();
+  for (bool more = true; more;) {
+    attempt([&] { more = turn(watch); });
+    attempt([&] {
+      if (more) sleep();
+    });
   }
-  say_goodbye();
+  attempt([this] { say_goodbye(); });
   const std::scoped_lock lock(mutex_);
   reported_ = true;
   changed_.notify_all();
+}
+
+/// False when it was the last one.
+bool HeartbeatThread::turn(liveness::StarvationWatch& watch) {
+  std::optional<End> failure;
+  {
+    const std::scoped_lock lock(mutex_);
+    failure = failure_;
+    if (ending_ && !failure) return false;
+  }
+  if (failure) {
+    attempt([&] { report_failure(*failure); });
+    return false;
+  }
+  const double now = now_s(), passed_s = now - std::exchange(turn_s_, now);
+  // Time in which this thread got no core, or its process was suspended, is not the others'
+  // silence.
+  starved_s_ = watch.turn(passed_s) ? passed_s : 0;
+  roster_.pass(std::min(passed_s, starved_s_ > 0 ? interval_s_ : most_of_a_turn_s));
+  attempt([this] { listen(); });
+  if (const auto question = new_question()) look_for_absence(*question);
+  if (now < next_s_) return true;
+  next_s_ = now_s() + interval_s_;
+  if (over_) return true;
+  beat(watch.take());
+  warn_of_descriptors();
+  return true;
+}
+
+void HeartbeatThread::attempt(const std::function<void()>& part) noexcept {
+  try {
+    return part();
+  } catch (const std::exception& error) {
+    if (!std::exchange(warned_of_error_, true)) try {
+        log::warn(fmt::format("rank {} on {}: its heartbeat has an error, and continues: {}", rank_,
+                              place(rank_).host, error.what()));
+      } catch (const std::exception&) {  // no memory even for this
+        constexpr std::string_view text = "lockstep: warning: a heartbeat has no memory\n";
+        static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size()));
+      }
+  }
+  ::poll(nullptr, 0, after_error_ms);
 }
 
 /// A rank whose descriptors are used up cannot connect or open anything, and mostly says nothing.
@@ -133,15 +184,23 @@ void HeartbeatThread::warn_of_descriptors() {
   if (lack.empty()) return;
   warned_of_descriptors_ = true;
   log::warn(fmt::format("rank {} on {}: {}. What connects there? A higher limit helps (ulimit -Hn)",
-                        rank_, hosts_[static_cast<std::size_t>(rank_)], lack));
+                        rank_, place(rank_).host, lack));
 }
 
-void HeartbeatThread::sleep(double seconds) {
+/// Until the next turn.
+void HeartbeatThread::sleep() {
+  if (const double rest_s = turn_s_ + shortest_turn_s() - now_s(); rest_s > 0) wait(rest_s, true);
+  const double next_s = std::min(next_s_, now_s() + longest_turn_s());
+  wait(first_lost_s_ ? gather_s / 3 : std::max(next_s - now_s(), 0.0), false);
+}
+
+/// Until the time is over, or something wakes it.
+void HeartbeatThread::wait(double seconds, bool only_for_wake) {
   std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}};
-  add_to(entries);
+  if (!only_for_wake) add_to(entries);
   poll(entries.data(), entries.size(), static_cast<int>(seconds * 1e3) + 1);
   std::uint64_t times = 0;  // how often it was woken; the next turn finds out why
-  static_cast<void>(::read(wake_.get(), &times, sizeof times));
+  if (!only_for_wake) static_cast<void>(::read(wake_.get(), &times, sizeof times));
 }
 
 void HeartbeatThread::fail(const std::string& why, int status) {
@@ -190,18 +249,19 @@ std::vector<int> HeartbeatThread::lost() {
 
 void HeartbeatThread::report(const std::string& text, const std::string& reason,
                              const std::vector<int>& missing) {
-  const std::filesystem::path directory = activity::directory();
-  const std::string name =
-      rank_ == 0 ? std::string(rank_0s) : fmt::format("post-mortem-rank{}.json", rank_);
-  const std::string content = roster_.post_mortem(reason, rank_, missing);
-  within(patience_s, [=] {
-    if (!text.empty()) log::error(text);
-    if (directory.empty()) return;
-    try {
-      leave(directory, name, content);
-    } catch (const std::exception& error) {
-      log::warn(error.what());
-    }
+  attempt([&] {
+    const std::filesystem::path directory = activity::directory();
+    const std::string name =
+        rank_ == 0 ? std::string(rank_0s) : fmt::format("post-mortem-rank{}.json", rank_);
+    const std::string content = roster_.post_mortem(reason, rank_, missing);
+    within(patience_s, [=] {
+      try {
+        if (!text.empty()) log::error(text);
+        if (!directory.empty()) leave(directory, name, content);
+      } catch (const std::exception& error) {
+        log::warn(error.what());
+      }
+    });
   });
 }
 
@@ -211,9 +271,13 @@ bool HeartbeatThread::wait_for_failure(double seconds) {
                            [this] { return failure_.has_value() || ending_; });
 }
 
-void HeartbeatThread::end_process(int status, double grace_s) {
+void HeartbeatThread::end_process(int status, double grace_s) noexcept {
   over_ = true;
-  if (!wait_for_failure(grace_s)) spec_.end(status);
+  try {
+    if (!wait_for_failure(grace_s)) spec_.end(status);
+  } catch (const std::exception&) {  // no memory for a last word
+    std::_Exit(status);
+  }
 }
 
 }  // namespace lockstep::comm

@@ -7,24 +7,28 @@
 #include "lockstep/comm/record.hpp"
 
 namespace lockstep::comm {
-std::string make_beat(const Activity& activity) {
-  return fmt::format("{} {} {} {} {} {} {} {}", beat_mark, activity.step,
-                     static_cast<int>(activity.phase), activity.bucket, activity.bytes,
-                     static_cast<int>(activity.waiting), activity.movements,
-                     static_cast<int>(activity.on_files));
+namespace {
+
+template <class Value>
+std::string message(char mark, const Value& value) {
+  return mark + write_record(value);
 }
 
-std::optional<Activity> read_beat(std::string_view message) {
-  std::istringstream words{std::string(message)};
-  char mark = 0;
-  int phase = 0;
-  Activity activity;
-  words >> mark >> activity.step >> phase >> activity.bucket >> activity.bytes >>
-      activity.waiting >> activity.movements >> activity.on_files;
-  if (!words || mark != beat_mark) return std::nullopt;
-  activity.phase = static_cast<Phase>(phase);
-  return activity;
+template <class Value>
+Value read(std::string_view message) {
+  check(!message.empty(), "a heartbeat's message is empty");
+  return read_record<Value>(message.substr(1));
 }
+
+}  // namespace
+
+char mark_of(std::string_view message) { return message.empty() ? '\0' : message.front(); }
+
+std::string make_beat(const Activity& activity, double starved_s) {
+  return message(beat_mark, Beat{activity, starved_s});
+}
+
+Beat read_beat(std::string_view message) { return read<Beat>(message); }
 
 std::string make_end(char mark, int status, std::string_view why) {
   return fmt::format("{} {} {}", mark, status, why.substr(0, heartbeat_message_limit / 2));
@@ -40,31 +44,29 @@ End read_end(std::string_view message) {
 }
 
 std::string make_question(const AbsenceQuestion& question) {
-  return question_mark + write_record(question);
+  return message(question_mark, question);
 }
 
-AbsenceQuestion read_question(std::string_view message) {
-  return read_record<AbsenceQuestion>(message.substr(1));
-}
+AbsenceQuestion read_question(std::string_view message) { return read<AbsenceQuestion>(message); }
 
-std::string make_finding(const AbsenceFinding& finding) {
-  return finding_mark + write_record(finding);
-}
+std::string make_finding(const AbsenceFinding& finding) { return message(finding_mark, finding); }
 
-AbsenceFinding read_finding(std::string_view message) {
-  return read_record<AbsenceFinding>(message.substr(1));
-}
+AbsenceFinding read_finding(std::string_view message) { return read<AbsenceFinding>(message); }
 
-std::string make_probe(std::uint64_t round) {
-  return probe_mark + write_record(ProbeReport{round, {}});
-}
+std::string make_probe(std::uint64_t round) { return message(probe_mark, round); }
 
-std::uint64_t read_probe(std::string_view message) { return read_report(message).round; }
+std::uint64_t read_probe(std::string_view message) { return read<std::uint64_t>(message); }
 
-std::string make_report(const ProbeReport& report) { return report_mark + write_record(report); }
+std::string make_report(const ProbeReport& report) { return message(report_mark, report); }
 
-ProbeReport read_report(std::string_view message) {
-  return read_record<ProbeReport>(message.substr(1));
-}
+ProbeReport read_report(std::string_view message) { return read<ProbeReport>(message); }
+
+std::string make_look(int rank) { return message(look_mark, rank); }
+
+int read_look(std::string_view message) { return read<int>(message); }
+
+std::string make_sight(const Sight& sight) { return message(sight_mark, sight); }
+
+Sight read_sight(std::string_view message) { return read<Sight>(message); }
 
 }  // namespace lockstep::comm

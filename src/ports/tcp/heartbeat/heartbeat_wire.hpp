@@ -7,6 +7,7 @@
 
 #include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/liveness/links.hpp"
 
 namespace lockstep::comm {
 
@@ -14,11 +15,22 @@ namespace lockstep::comm {
 constexpr const char* heartbeat_purpose = "heartbeat";
 constexpr std::size_t heartbeat_message_limit = 1 << 16;
 
-/// The messages. A beat says what its sender is doing.
+/// The messages. Their readers throw Error when one is cut short or has bytes too many.
 constexpr char beat_mark = 'b', goodbye_mark = 'g', failure_mark = 'f', end_mark = 'e',
-               question_mark = 'q', finding_mark = 'a', probe_mark = 'p', report_mark = 'r';
-std::string make_beat(const Activity& activity);
-std::optional<Activity> read_beat(std::string_view message);
+               question_mark = 'q', finding_mark = 'a', probe_mark = 'p', report_mark = 'r',
+               look_mark = 'l', sight_mark = 's';
+/// A message's mark; 0 when it is empty.
+char mark_of(std::string_view message);
+/// A beat says what its sender is doing, and for how long its heartbeat got no core (see
+/// liveness::StarvationWatch) since the last beat.
+struct Beat {
+  Activity activity;
+  double starved_s = 0;
+
+  static void fields(auto& self, auto&& visit) { visit(self.activity, self.starved_s); }
+};
+std::string make_beat(const Activity& activity, double starved_s = 0);
+Beat read_beat(std::string_view message);
 /// A failure, or rank 0's order to end: the status to end with, and why.
 std::string make_end(char mark, int status, std::string_view why);
 struct End {
@@ -48,11 +60,22 @@ std::string make_probe(std::uint64_t round);
 std::uint64_t read_probe(std::string_view message);
 struct ProbeReport {
   std::uint64_t round = 0;
-  std::vector<int> not_reached;  ///< first ranks of other nodes
+  liveness::LinkReport links;
 
-  static void fields(auto& self, auto&& visit) { visit(self.round, self.not_reached); }
+  static void fields(auto& self, auto&& visit) { visit(self.round, self.links); }
 };
 std::string make_report(const ProbeReport& report);
 ProbeReport read_report(std::string_view message);
+/// Rank 0 asks another rank of the node for the process of a silent one.
+std::string make_look(int rank);
+int read_look(std::string_view message);
+struct Sight {
+  int rank = 0;
+  std::string state;  ///< of its process, as of liveness::trouble_of
+
+  static void fields(auto& self, auto&& visit) { visit(self.rank, self.state); }
+};
+std::string make_sight(const Sight& sight);
+Sight read_sight(std::string_view message);
 
 }  // namespace lockstep::comm

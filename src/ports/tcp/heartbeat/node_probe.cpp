@@ -18,12 +18,18 @@ constexpr std::size_t most_at_once = 64;
 
 }  // namespace
 
-NodeProbe::NodeProbe(int rank, int world, HandshakeServer door, std::map<int, ListenerCard> cards)
-    : rank_(rank), world_(world), door_(std::move(door)), cards_(std::move(cards)) {}
+NodeProbe::NodeProbe(int rank, int world, HandshakeServer door, std::map<int, ListenerCard> cards,
+                     PacketProbe packets)
+    : rank_(rank),
+      world_(world),
+      door_(std::move(door)),
+      cards_(std::move(cards)),
+      packets_(std::move(packets)) {}
 
 void NodeProbe::begin(std::uint64_t round) {
   round_ = round;
   began_s_ = now_s();
+  packets_.begin(round);
   open_.clear();
   for (const auto& [rank, card] : cards_) open_[rank];
 }
@@ -33,14 +39,16 @@ std::optional<ProbeReport> NodeProbe::poll() {
     return hello.world == world_ && hello.job == heartbeat_purpose ? "" : "not of this world";
   };
   door_.admit(refusal, [](const Hello&, Wire) {});  // the answer was all that they wanted
+  packets_.advance();
   if (!round_) return std::nullopt;
   std::size_t at_once = 0;
   for (auto node = open_.begin(); node != open_.end() && at_once < most_at_once; ++at_once)
     node = advance(node->first, node->second) ? open_.erase(node) : std::next(node);
-  if (!open_.empty() && now_s() - began_s_ < probe_s) return std::nullopt;
-  ProbeReport report{*std::exchange(round_, std::nullopt), {}};
+  const bool done = open_.empty() && packets_.complete();
+  if (!done && now_s() - began_s_ < probe_s) return std::nullopt;
+  ProbeReport report{*std::exchange(round_, std::nullopt), {{}, packets_.lost()}};
   for (const auto& [rank, attempt] : open_)
-    if (attempt) report.not_reached.push_back(rank);  // else its turn never came
+    if (attempt) report.links.not_reached.push_back(rank);  // else its turn never came
   open_.clear();
   return report;
 }
@@ -53,36 +61,58 @@ bool NodeProbe::advance(int rank, std::optional<ConnectAttempt>& attempt) {
 }
 
 void NodeProbe::add_to(std::vector<pollfd>& polled) const {
+  packets_.add_to(polled);
   door_.add_to(polled);
   for (const auto& [rank, attempt] : open_)
     if (attempt) attempt->add_to(polled);
 }
 
-ProbePlaces exchange_probe_places(const std::vector<std::string>& hosts, const Key& secret,
-                                  Control& control) {
+namespace {
+
+/// Where a first rank listens.
+struct ProbePlace {
+  std::uint16_t port = 0;  ///< for connections
+  PacketPlace packets;
+
+  static void fields(auto& self, auto&& visit) { visit(self.port, self.packets); }
+};
+
+}  // namespace
+
+std::optional<NodeProbe> make_node_probe(const std::vector<std::string>& hosts, const Key& secret,
+                                         Control& control) {
   const std::vector<int> first = liveness::first_ranks_of(hosts);
-  if (first.size() < 2) return {};
+  if (first.size() < 2) return std::nullopt;
   const bool probes = std::find(first.begin(), first.end(), control.rank()) != first.end();
-  ProbePlaces places;
-  ListenerCard mine;
+  Listener listener;
+  Socket socket;
+  ProbePlace mine;
   if (probes) {
-    places.listener = listen_on(std::array<std::uint16_t, 1>{0});
-    mine = {secret, places.listener.port, own_addresses()};
+    listener = listen_on(std::array<std::uint16_t, 1>{0});
+    socket = open_packet_socket();
+    mine = {listener.port, place_of(socket, own_addresses())};
   }
-  const auto cards = gather_records(control, mine, "start of the heartbeat");
-  if (!probes) return places;
+  const auto places = gather_records(control, mine, "start of the heartbeat");
+  if (!probes) return std::nullopt;
+  std::map<int, ListenerCard> cards;
+  std::map<int, PacketPlace> packets;
   for (const int rank : first) {
     if (rank == control.rank()) continue;
-    ListenerCard card = cards[static_cast<std::size_t>(rank)];
-    card.secret = secret;
+    const ProbePlace& place = places[static_cast<std::size_t>(rank)];
     // An address that both nodes have (a container's bridge) leads back to this one.
-    std::erase_if(card.addresses, [&](const std::string& address) {
-      return std::find(mine.addresses.begin(), mine.addresses.end(), address) !=
-             mine.addresses.end();
+    const std::vector<std::string>& own = mine.packets.addresses;
+    std::vector<std::string> addresses = place.packets.addresses;
+    std::erase_if(addresses, [&own](const std::string& address) {
+      return std::find(own.begin(), own.end(), address) != own.end();
     });
-    if (!card.addresses.empty()) places.cards[rank] = std::move(card);
+    if (addresses.empty()) continue;
+    packets[rank] = place.packets;
+    // Rank 0's connections are those of the heartbeats.
+    if (rank > 0 && control.rank() > 0) cards[rank] = {secret, place.port, std::move(addresses)};
   }
-  return places;
+  return NodeProbe(control.rank(), control.world(), HandshakeServer(secret, std::move(listener)),
+                   std::move(cards),
+                   PacketProbe(control.rank(), secret, std::move(socket), packets));
 }
 
 }  // namespace lockstep::comm

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::liveness {
+
+/// A rank's process, as the other processes of its node see it.
+struct ProcessId {
+  std::int32_t number = 0;
+  std::uint64_t space = 0;  ///< in which the number holds: containers of a node may differ
+
+  static void fields(auto& self, auto&& visit) { visit(self.number, self.space); }
+};
+ProcessId own_process();
+
+/// What keeps a process of this node from answering, as its kernel says: "it is stopped", "it
+/// writes a core", "its process has ended". Empty when nothing is wrong with it, or not known.
+std::string trouble_of(const ProcessId& process);
+
+/// The same from the text of the process's /proc/N/status.
+std::string trouble_in(const std::string& status);
+
+}  // namespace lockstep::liveness

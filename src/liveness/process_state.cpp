@@ -1,0 +1,54 @@
+#include "lockstep/liveness/process_state.hpp"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+namespace lockstep::liveness {
+namespace {
+
+/// The value of a line "Name:\tvalue".
+std::string value_of(const std::string& status, const std::string& name) {
+  const std::size_t line = status.find("\n" + name + ":\t");
+  if (line == std::string::npos) return "";
+  const std::size_t begin = line + name.size() + 3;
+  return status.substr(begin, status.find('\n', begin) - begin);
+}
+
+}  // namespace
+
+ProcessId own_process() {
+  struct stat space {};
+  const bool known = ::stat("/proc/self/ns/pid", &space) == 0;
+  return {::getpid(), known ? space.st_ino : 0};
+}
+
+std::string trouble_of(const ProcessId& process) {
+  const ProcessId own = own_process();
+  if (own.space == 0 || process.space != own.space) return "";
+  std::ifstream file(fmt::format("/proc/{}/status", process.number));
+  if (!file) return "its process has ended";
+  return trouble_in({std::istreambuf_iterator<char>(file), {}});
+}
+
+std::string trouble_in(const std::string& status) {
+  if (value_of(status, "CoreDumping") == "1") return "it has crashed and writes a core";
+  const std::string state = value_of(status, "State");
+  switch (state.empty() ? '\0' : state.front()) {
+    case 'T':
+      return "it is stopped";
+    case 't':
+      return "a debugger has stopped it";
+    case 'D':
+      return "it is in disk sleep: it waits for a file system or a device";
+    case 'Z':
+    case 'X':
+      return "its process has ended";
+  }
+  return "";
+}
+
+}  // namespace lockstep::liveness

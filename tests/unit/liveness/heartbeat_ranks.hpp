@@ -1,0 +1,84 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/record.hpp"
+#include "lockstep/liveness/heartbeat.hpp"
+#include "ports/tcp/connect_attempt.hpp"
+#include "ports/tcp/heartbeat/heartbeat_wire.hpp"
+
+namespace lockstep::test {
+
+inline void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+inline bool becomes(const std::function<bool()>& condition) {
+  for (int i = 0; i < 1000; ++i, pause_ms(10))
+    if (condition()) return true;
+  return condition();
+}
+
+/// The part of a Control that a heartbeat's start needs: all ranks know rank 0's text.
+class Script final : public comm::Control {
+ public:
+  Script(int rank, int world, std::string& word) : rank_(rank), world_(world), word_(word) {}
+  int rank() const override { return rank_; }
+  int world() const override { return world_; }
+  void barrier(std::string_view) override {}
+  std::vector<std::string> gather(const std::string& mine, std::string_view) override {
+    return std::vector<std::string>(static_cast<std::size_t>(world_), mine);
+  }
+  std::string broadcast(const std::string& from_root, std::string_view) override {
+    if (rank_ == 0) word_ = from_root;
+    return word_;
+  }
+  std::vector<double> sum(const std::vector<double>& values, std::string_view) override {
+    return values;
+  }
+  std::vector<double> max(const std::vector<double>& values, std::string_view) override {
+    return values;
+  }
+
+ private:
+  int rank_, world_;
+  std::string& word_;
+};
+
+/// A rank's wire to rank 0, or a closed one when it is not let in.
+inline comm::Wire connect(const comm::ListenerCard& card, int rank, int world) {
+  comm::ConnectAttempt attempt(card, comm::heartbeat_purpose, rank, world);
+  for (; !attempt.failed(); pause_ms(1))
+    if (auto wire = attempt.poll()) return std::move(*wire);
+  return {};
+}
+
+/// Ranks in one process, all or the first `started`; an end is only noted.
+struct Ranks {
+  Ranks(int world, double timeout_s) : Ranks(world, timeout_s, world) {}
+  Ranks(int world, double timeout_s, int started) : ended(static_cast<std::size_t>(world)) {
+    for (int rank = 0; rank < started; ++rank) {
+      Script control(rank, world, word);
+      auto& end = ended[static_cast<std::size_t>(rank)];
+      heartbeats.push_back(liveness::start_heartbeat(
+          {"host", timeout_s, 120, 4, [&end](int status) { end = status; }}, control));
+    }
+  }
+  std::string word;
+  std::vector<std::atomic<int>> ended;
+  std::vector<std::unique_ptr<liveness::Heartbeat>> heartbeats;
+};
+
+/// Where rank 0 of these ranks listens, on this machine.
+inline comm::ListenerCard card_of(const std::string& word) {
+  auto card = comm::read_record<comm::ListenerCard>(word);
+  card.addresses = {"127.0.0.1"};
+  return card;
+}
+
+}  // namespace lockstep::test
