@@ -58,7 +58,7 @@ bool Launch::meet_without_mpi(double deadline_s) {
   };
   control = comm::make_tcp_control(*place, rank,
                                    {.deadline_s = deadline_s,
-                                    .mates_s = silence_s,
+                                    .mates_s = patience_with_mates_s,
                                     .rank_gone = wait_for_heartbeat,
                                     .find_absence = ask_heartbeat});
   heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);

@@ -64,6 +64,7 @@ Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& se
       continue;
     }
     for (const std::string& host : card->hosts) {
+      check_not_cancelled(spec);
       Socket socket = spec.by_address ? connect_by_address(host, card->port)
                                       : connect_to(host, card->port, connect_s);
       if (!socket) {
