@@ -37,7 +37,7 @@ constexpr const char* help_footer =
 int run(Launch& launch, const Command& command) {
   try {
     const int status = command.run(launch);
-    if (status == status_stopped) end_ranks(launch, status);
+    if (status != status_done) end_ranks(launch, status);
     release_ranks(launch, status);
     return status;
   } catch (const cluster::LaunchError& error) {

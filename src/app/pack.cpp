@@ -52,12 +52,14 @@ void together(Control& control, std::string_view phase, Work work) {
   } catch (const std::exception& error) {
     failure = {false, error.what()};
   }
-  if (!control.any(failure.has_value(), phase)) return;
-  for (const auto& of_rank : comm::gather_records(control, failure, phase)) {
-    if (!of_rank) continue;
-    if (of_rank->input) throw InputError(of_rank->text);
-    throw Error(of_rank->text);
-  }
+  const std::string none = comm::write_record(std::optional<Failure>());
+  const auto first = [&none](const std::vector<std::string>& all) {
+    return *std::find_if(all.begin(), all.end() - 1, [&](auto& one) { return one != none; });
+  };
+  const auto found = comm::read_record<std::optional<Failure>>(
+      control.combine(comm::write_record(failure), phase, first));
+  if (found && found->input) throw InputError(found->text);
+  if (found) throw Error(found->text);
 }
 
 /// The ranks share the pieces of the source, so that each is searched and unpacked once. A piece
@@ -162,9 +164,8 @@ data::Tally add_up(Control& control, const data::Tally& own) {
 
 /// All ranks' unreadable images in the source's order.
 std::vector<data::SkippedRow> gather_skipped(Control& control, const data::Tally& tally) {
-  std::vector<data::SkippedRow> skipped;
-  for (const auto& of_rank : comm::gather_records(control, tally.skipped, "pack: skipped"))
-    skipped.insert(skipped.end(), of_rank.begin(), of_rank.end());
+  std::vector<data::SkippedRow> skipped =
+      comm::join_records(control, tally.skipped, "pack: skipped");
   std::sort(skipped.begin(), skipped.end(),
             [](const data::SkippedRow& a, const data::SkippedRow& b) { return a.row < b.row; });
   return skipped;

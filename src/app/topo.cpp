@@ -242,15 +242,15 @@ int bind_and_verify(const TopoOptions& options, Launch& launch) {
   std::vector<RankBinding> ranks{mine};
   if (launch.control) {
     ranks.clear();
-    for (const std::string& json : launch.control->gather(observe::to_json(mine), "binding report"))
+    for (const std::string& json :
+         launch.control->gather_at_root(observe::to_json(mine), "binding report"))
       ranks.push_back(observe::parse_binding(json));
   }
   if (launch.rank.rank == 0)
     for (const std::string& line : observe::slow_uploads(ranks)) log::warn(line);
   print(options, machine, ranks, seen);
-  const bool passed = std::all_of(ranks.begin(), ranks.end(),
-                                  [](const RankBinding& rank) { return rank.ok.value_or(false); });
-  return passed ? 0 : 1;
+  const bool failed = !mine.ok.value_or(false);
+  return (launch.control ? launch.control->any(failed, "binding report") : failed) ? 1 : 0;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "app/status.hpp"
 #include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/cluster/yields.hpp"
 #include "lockstep/comm/mpi_library.hpp"
 
 namespace lockstep::app {
@@ -29,7 +30,7 @@ Json as_json(const cluster::Claim& claim) {
           {"why", claim.why}};
 }
 
-Json as_json(const cluster::RankInfo& info, const std::string& wrong) {
+Json as_json(const cluster::RankInfo& info, const std::string& wrong, const std::string& note) {
   Json claims = Json::array();
   for (const cluster::Claim& claim : info.claims) claims.push_back(as_json(claim));
   return {{"rank", info.rank},
@@ -39,6 +40,7 @@ Json as_json(const cluster::RankInfo& info, const std::string& wrong) {
           {"host", info.host},
           {"authority", to_string(info.authority)},
           {"wrong", wrong},
+          {"note", note},
           {"claims", std::move(claims)}};
 }
 
@@ -65,19 +67,20 @@ std::string rank_as_text(const Json& rank) {
   return rows.size() > 1 ? who + table(rows) : who;
 }
 
-/// Equal texts of several ranks are shown once.
-std::string contradictions(const Json& ranks) {
+/// What the ranks say under `key`. Equal texts of several ranks are shown once.
+std::string remarks(const Json& ranks, const char* key, const char* title) {
   std::vector<std::pair<std::string, std::string>> said;
   for (const Json& rank : ranks) {
-    const std::string wrong = rank["wrong"];
-    if (wrong.empty()) continue;
-    if (!said.empty() && said.back().first == wrong)
+    const std::string remark = rank[key];
+    if (remark.empty()) continue;
+    if (!said.empty() && said.back().first == remark)
       said.back().second += "," + rank["rank"].dump();
     else
-      said.emplace_back(wrong, rank["rank"].dump());
+      said.emplace_back(remark, rank["rank"].dump());
   }
   std::string text;
-  for (const auto& [wrong, who] : said) text += fmt::format("rank {}: WRONG: {}\n", who, wrong);
+  for (const auto& [remark, who] : said)
+    text += fmt::format("rank {}: {}: {}\n", who, title, remark);
   return text;
 }
 
@@ -88,7 +91,8 @@ void print(const Json& ranks, const std::string& met_by, bool json) {
         json_text(Json{{"mpi", comm::mpi_library().name}, {"met_by", met_by}, {"ranks", ranks}}, 2);
   } else {
     for (const Json& rank : ranks) text += rank_as_text(rank) + '\n';
-    text += contradictions(ranks);
+    text += remarks(ranks, "note", "note");
+    text += remarks(ranks, "wrong", "WRONG");
     text += fmt::format("{}; the ranks met by: {}", comm::mpi_library().name, met_by);
   }
   log::info(text);
@@ -108,21 +112,22 @@ std::string try_mpi(Launch& launch, double deadline_s) {
 int run(Launch& launch, bool json, double deadline_s) {
   const cluster::EnvLookup env = cluster::process_environment();
   launch.rank = cluster::identify(env, std::nullopt);
+  const std::string note = cluster::describe_endless_yields(env);
   const std::string wrong = cluster::launched(env) ? try_mpi(launch, deadline_s) : "";
   const char* without_mpi = "TCP, without MPI";
   std::string met_by = !launch.control ? "nothing" : launch.world ? "MPI" : without_mpi;
   if (!wrong.empty() && launch.meet_without_mpi(deadline_s)) met_by = without_mpi;
-  const std::string mine = json_text(as_json(launch.rank, wrong));
+  const std::string mine = json_text(as_json(launch.rank, wrong, note));
   std::vector<std::string> texts{mine};
-  if (launch.control) texts = launch.control->gather(mine, "who is who");
-  Json ranks = Json::array();
-  bool right = true;
-  for (const std::string& text : texts) {
-    ranks.push_back(Json::parse(text));
-    right = right && ranks.back()["wrong"].get<std::string>().empty();
+  bool all_right = wrong.empty();
+  if (launch.control) {
+    texts = launch.control->gather_at_root(mine, "who is who");
+    all_right = !launch.control->any(!wrong.empty(), "who is who");
   }
+  Json ranks = Json::array();
+  for (const std::string& text : texts) ranks.push_back(Json::parse(text));
   print(ranks, met_by, json);
-  return right ? status_done : status_bad_input;
+  return all_right ? status_done : status_bad_input;
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <unordered_map>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/record.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -14,6 +16,27 @@ namespace {
 template <class Value>
 std::string as_bytes(const std::vector<Value>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value)};
+}
+
+/// Each text once: ranks of one node, or all of them, often say the same.
+struct DistinctParts {
+  std::vector<std::string> texts;
+  std::vector<std::uint32_t> which{};  ///< by rank; empty when all differ, or none
+
+  static void fields(auto& self, auto&& visit) { visit(self.texts, self.which); }
+};
+
+DistinctParts distinct(const std::vector<std::string>& parts) {
+  DistinctParts made;
+  std::unordered_map<std::string_view, std::uint32_t> known;
+  for (const std::string& part : parts) {
+    const auto next = static_cast<std::uint32_t>(made.texts.size());
+    const auto [found, is_new] = known.try_emplace(part, next);
+    if (is_new) made.texts.push_back(part);
+    made.which.push_back(found->second);
+  }
+  if (made.texts.size() == parts.size() || made.texts.size() == 1) made.which.clear();
+  return made;
 }
 
 std::vector<double> as_doubles(std::string_view bytes) {
@@ -35,23 +58,12 @@ void MeetingControl::barrier(std::string_view phase) {
 }
 
 std::vector<std::string> MeetingControl::gather(const std::string& mine, std::string_view phase) {
-  const std::string all = attend(mine, phase, [](const Parts& parts) {
-    std::vector<std::uint64_t> sizes;
-    std::string text;
-    for (const std::string& part : parts) {
-      sizes.push_back(part.size());
-      text += part;
-    }
-    return as_bytes(sizes) + text;
-  });
-  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(world()));
-  std::memcpy(sizes.data(), all.data(), sizes.size() * sizeof(std::uint64_t));
+  auto all = read_record<DistinctParts>(
+      attend(mine, phase, [](const Parts& parts) { return write_record(distinct(parts)); }));
+  if (all.texts.size() == 1) all.texts.resize(static_cast<std::size_t>(world()), all.texts[0]);
+  if (all.which.empty()) return all.texts;
   std::vector<std::string> parts;
-  std::size_t offset = sizes.size() * sizeof(std::uint64_t);
-  for (const std::uint64_t size : sizes) {
-    parts.push_back(all.substr(offset, size));
-    offset += size;
-  }
+  for (const std::uint32_t index : all.which) parts.push_back(all.texts.at(index));
   return parts;
 }
 

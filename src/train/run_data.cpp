@@ -117,8 +117,8 @@ void RunData::stage() {
   const NodeStaging mine =
       stage_on_this_node(training_, sampler_->rows_of_node(), validation_ ? &*validation_ : nullptr,
                          config_.data.stage, spec_.allocation.host);
-  const std::string refused = first_of(control_.gather(mine.refused, "staging"));
-  const std::string staged = first_of(control_.gather(mine.staged, "staging"));
+  const std::string refused = first_of(control_.gather_at_root(mine.refused, "staging"));
+  const std::string staged = first_of(control_.gather_at_root(mine.staged, "staging"));
   if (control_.rank() != 0) return;
   if (!refused.empty()) return log::warn(refused);
   if (!staged.empty()) log::info(staged);

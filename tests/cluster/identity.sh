@@ -24,6 +24,10 @@ run srun "${two[@]}" --ntasks-per-node=2 --mpi=pmix "${whoami[@]}"
   says 'met by: MPI'
 verdict $? 'srun --mpi=pmix: Slurm and MPI agree'
 
+OMPI_MCA_mpi_yield_when_idle=1 run srun "${two[@]}" --ntasks-per-node=2 --mpi=pmix "${whoami[@]}"
+((status == 0)) && says '^rank 0,1,2,3: note: OMPI_MCA_mpi_yield_when_idle=1 .*lockstep switches that off'
+verdict $? 'whoami names a variable by which waiting ranks would starve their node'
+
 run srun "${two[@]}" -n4 --ntasks-per-node=2 -m cyclic "${whoami[@]}"
 ((status == 0)) && are Slurm 4 0:0:2:$node1 1:0:2:$node2 2:1:2:$node1 3:1:2:$node2
 verdict $? 'cyclic placement gives the right identities'

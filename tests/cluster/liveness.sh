@@ -182,7 +182,7 @@ start() {
 never_came() {
   on 12
   start never_came '((SLURM_PROCID != 3)) || kill -KILL $$;'
-  ended 4 60 && told "rank 3 did not come to $a within 20 s: from $b came 1 of 2" &&
+  ended 4 100 && told "rank 3 did not come to $a within 60 s: from $b came 1 of 2" &&
     (($(grep -c 'did not come' <<<"$said") == 1)) && [[ ! -e never_came ]] &&
     row 'rank killed before its start' 'kill -9 of rank 3 before it began' "$took" "$(error_line)" \
       'nothing'

@@ -68,6 +68,11 @@ preflight bash -c "[[ \$SLURMD_NODENAME != $node3 ]] || ulimit -n 777; exec \"$L
   left_out "$node3"
 verdict $? 'the node with another limit is named'
 
+run salloc -N3 --ntasks-per-node=1 mpirun bash -c \
+  "((OMPI_COMM_WORLD_RANK != 2)) || ulimit -n 777; exec \"$LOCKSTEP\" preflight"
+((status == 1)) && left_out "$node3" && ! says 'mpirun|non-zero'
+verdict $? 'under mpirun it is named, too, and mpirun adds nothing'
+
 # The data set is hidden on one node: its task sees an empty folder.
 pack_small
 train=("$LOCKSTEP" train --data.train "$WORK/small/train" --epochs 1 --batch 48 --threads 1)

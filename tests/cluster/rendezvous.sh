@@ -74,3 +74,35 @@ for type in none pmix; do
   run srun --mpi=$type -N2 --ntasks-per-node=4 "$LOCKSTEP" train --bach 64
   once "unknown key 'bach'" "srun --mpi=$type: an error of the command line is said once, by 8 ranks"
 done
+
+# ---- meetings that take long ----------------------------------------------------------------------
+# meet NAME MPI COMMAND: every rank does COMMAND first.
+meet() {
+  srun --mpi="$2" -N2 --ntasks-per-node=2 bash -c "$3; exec $whoami 60" >"$1.log" 2>&1
+  echo "$?" >"$1.status"
+}
+# met NAME HOW: the ranks of that start know each other, by MPI or TCP.
+met() {
+  said=$(cat "$1.log") status=$(cat "$1.status")
+  ((status == 0)) && says "met by: $2" && (($(grep -cE '^rank [0-3] of 4, ' <<<"$said") == 4))
+}
+
+# The second node finds the place only 5 s after rank 0 came, when MPI has long started.
+late=$WORK/late_meetings
+(
+  until_it 300 compgen -G "$late/meeting-*-0" >/dev/null
+  sleep 5
+  ln -s "$late" second
+) &
+meet late pmix "((SLURM_NODEID == 1)) && place=$WORK/second || place=$late; export LOCKSTEP_RENDEZVOUS_DIR=\$place"
+[[ -L second ]] && met late MPI
+verdict $? "no rank leaves MPI's start for good before all have met"
+wait
+
+meet unshared pmix 'export LOCKSTEP_RENDEZVOUS_DIR=/dev/shm/meetings-$SLURM_NODEID' &
+meet container none '((SLURM_PROCID != 3)) || sleep 25' &
+wait
+met unshared MPI && says 'warning: the ranks could not meet over TCP .*LOCKSTEP_RENDEZVOUS_DIR'
+verdict $? 'ranks that cannot meet over TCP start over MPI, and rank 0 says what to set'
+met container TCP
+verdict $? 'a rank that comes 25 s after the others of its node is waited for'

@@ -106,7 +106,7 @@ never_came() {
   on 6
   run srun -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=none --kill-on-bad-exit=0 bash -c \
     '((SLURM_PROCID != 3)) || exit 0; "$@"; status=$?; echo "ended with $status"; exit $status' \
-    - "${fixed[@]}" --out never_came "${sooner[@]}"
+    - "${fixed[@]}" --out never_came --comm.deadline-s 6
   (($(grep -c 'ended with 4' <<<"$said") == 3)) && [[ ! -e never_came ]] &&
     late='error: .*rank 3 did not come to .* within 6 s: from .* came 1 of 2' &&
     (($(grep -c "$late" <<<"$said") == 1))

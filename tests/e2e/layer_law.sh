@@ -49,6 +49,7 @@ refuses 'an include that climbs out of its folder' src/nn/a.cpp '#include "../ba
 refuses 'a library in a public header' include/lockstep/nn/network.hpp '#pragma once' \
   '#include <fmt/core.h>'
 refuses 'MPI outside its port' src/comm/a.cpp '#include <mpi.h>'
+refuses 'a call that waits inside MPI' src/ports/mpi/a.cpp 'MPI_Barrier(comm);'
 refuses 'conditional compilation' src/nn/a.cpp '#ifdef NDEBUG' '#endif'
 refuses 'unfinished work' src/nn/a.cpp '// TODO: finish'
 refuses 'a header without #pragma once' include/lockstep/nn/a.hpp '#include <vector>'

@@ -19,10 +19,13 @@ using SrunMpiTypes = std::function<std::vector<std::string>()>;
 /// Asks srun itself (srun --mpi=list), once per call.
 std::vector<std::string> srun_mpi_types();
 
-/// What MPI itself says, after MPI_Init.
+/// What MPI itself says, after MPI_Init, and what its ranks have told each other.
 struct MpiWorld {
   int rank = 0, world = 1;
-  int local_rank = 0, local_size = 1;  ///< of MPI_COMM_TYPE_SHARED
+  int local_rank = 0, local_size = 1;  ///< on its node
+  /// All ranks under this kernel, if more than local_size: several nodes or containers may share
+  /// one machine, and a launcher may count their ranks together.
+  int machine_size = 0;
 };
 
 /// What is known about the MPI library before MPI_Init.

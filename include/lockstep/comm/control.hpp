@@ -11,7 +11,8 @@ namespace lockstep::comm {
 /// Small messages between ranks: agree, gather, exchange. Every call is collective, made by all
 /// ranks in the same order. It throws Error naming the phase and the ranks that did not arrive
 /// within the deadline. The bytes of a call grow with the number of ranks; those of gather(), which
-/// gives all to all, with its square: not for calls that a run makes again and again.
+/// gives all to all, with its square (a text that several ranks share is sent once): only for what
+/// every rank needs, and not for calls that a run makes again and again.
 class Control {
  public:
   virtual ~Control() = default;

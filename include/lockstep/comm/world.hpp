@@ -14,14 +14,15 @@ namespace lockstep::comm {
 /// This process's identity, as MPI reports it.
 struct WorldFacts {
   int rank = 0, world = 1;
-  int local_rank = 0, local_size = 1;
   std::string library;  ///< "Open MPI v4.1.4 ..."
 };
 
 class RollCall;
 
 /// MPI from MPI_Init_thread to MPI_Finalize. One per process, made before any thread that calls
-/// MPI; what it makes must not outlive it.
+/// MPI; what it makes must not outlive it. No other wait is inside MPI: this polls and naps, so
+/// that ranks that wait leave the cores to others. For the same reason Open MPI's ranks do not
+/// yield here, whatever OMPI_MCA_mpi_yield_when_idle says.
 class World {
  public:
   /// Calls `started` after MPI_Init returns on this rank, and before any message. Under srun, Open

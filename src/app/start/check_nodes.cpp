@@ -31,33 +31,26 @@ constexpr std::size_t most_rounds = 16;
 constexpr double link_s = 0.3;
 constexpr double last_link_s = 10, deadline_s = 15;
 
-/// What was measured on each node, numbered as in `where`.
-struct MeasuredNodes {
-  const comm::Nodes& where;
+/// What was measured on each node, by its number, on rank 0; nothing on the others.
+std::vector<cluster::NodeFigures> gather_figures(Launch& launch, const cluster::NodeFigures& mine) {
+  const auto of_rank =
+      comm::gather_records_at_root(*launch.control, mine, "preflight of the nodes");
   std::vector<cluster::NodeFigures> figures;
-
-  int leader(std::size_t node) const { return where.ranks_of(node).front(); }
-};
-
-MeasuredNodes gather_figures(Launch& launch, const cluster::NodeFigures& mine) {
-  const auto of_rank = comm::gather_records(*launch.control, mine, "preflight of the nodes");
-  MeasuredNodes nodes{launch.nodes, {}};
-  for (std::size_t node = 0; node < launch.nodes.count(); ++node) {
+  for (std::size_t node = 0; node < launch.nodes.count() && !of_rank.empty(); ++node) {
     std::vector<cluster::NodeFigures> ranks;
     for (const int rank : launch.nodes.ranks_of(node))
       ranks.push_back(of_rank[static_cast<std::size_t>(rank)]);
-    nodes.figures.push_back(cluster::combine(ranks));
+    figures.push_back(cluster::combine(ranks));
   }
-  return nodes;
+  return figures;
 }
 
 /// Measures each link once while there is time; of many rounds it takes an evenly spread part. All
-/// ranks call it; ranks that do not lead a node have nothing to do.
-std::vector<cluster::LinkFigures> measure_links(Launch& launch, const MeasuredNodes& nodes,
-                                                double began_s) {
-  const std::size_t count = nodes.figures.size();
-  const std::size_t mine = nodes.where.node_of(launch.rank.rank);
-  const bool leads = nodes.where.leads_node(launch.rank.rank);
+/// ranks call it; ranks that do not lead a node have nothing to do. Rank 0 gets all figures.
+std::vector<cluster::LinkFigures> measure_links(Launch& launch, double began_s) {
+  const std::size_t count = launch.nodes.count();
+  const std::size_t mine = launch.nodes.node_of(launch.rank.rank);
+  const bool leads = launch.nodes.leads_node(launch.rank.rank);
   const std::size_t all = cluster::tournament_rounds(count), rounds = std::min(all, most_rounds);
   std::vector<cluster::LinkFigures> measured;
   if (rounds > 0) {
@@ -67,14 +60,14 @@ std::vector<cluster::LinkFigures> measure_links(Launch& launch, const MeasuredNo
       const auto partner = cluster::partner_in(i * all / rounds, mine, count);
       if (!partner) continue;
       const bool has_time = now_s() - began_s < last_link_s;
-      const auto rate = probe->measure(nodes.leader(*partner), link_s, has_time);
+      const auto rate = probe->measure(launch.nodes.ranks_of(*partner).front(), link_s, has_time);
       if (rate && mine < *partner)
         measured.push_back({mine, *partner, rate->bytes_per_s, rate->round_trip_s});
     }
   }
   std::vector<cluster::LinkFigures> links;
   for (const auto& of_rank :
-       comm::gather_records(*launch.control, measured, "preflight of the network"))
+       comm::gather_records_at_root(*launch.control, measured, "preflight of the network"))
     links.insert(links.end(), of_rank.begin(), of_rank.end());
   return links;
 }
@@ -91,12 +84,13 @@ std::string disk_cell(const cluster::NodeFigures& node) {
   return node.disk->error.empty() ? human_bytes(node.disk->write_bytes_per_s) + "/s" : "fails";
 }
 
-std::string table_of(const MeasuredNodes& nodes, const std::vector<cluster::LinkFigures>& links,
+std::string table_of(const std::vector<cluster::NodeFigures>& nodes,
+                     const std::vector<cluster::LinkFigures>& links,
                      const cluster::NodeFindings& findings) {
   std::vector<std::vector<std::string>> rows{
       {"node", "a core", "of the cores", "memory copies", "disk", "best link", "verdict"}};
-  for (std::size_t i = 0; i < nodes.figures.size(); ++i) {
-    const cluster::NodeFigures& node = nodes.figures[i];
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const cluster::NodeFigures& node = nodes[i];
     const bool bad = std::find(findings.exclude.begin(), findings.exclude.end(), node.host) !=
                      findings.exclude.end();
     rows.push_back({node.host, fmt::format("{:.1f} Gflop/s", node.flops_per_s / 1e9),
@@ -109,16 +103,16 @@ std::string table_of(const MeasuredNodes& nodes, const std::vector<cluster::Link
   return text;
 }
 
-void say(const MeasuredNodes& nodes, const std::vector<cluster::LinkFigures>& links,
-         const cluster::NodeFindings& findings, double seconds) {
+void say(const std::vector<cluster::NodeFigures>& nodes,
+         const std::vector<cluster::LinkFigures>& links, const cluster::NodeFindings& findings,
+         double seconds) {
   log::info(table_of(nodes, links, findings));
-  if (const std::size_t all = nodes.figures.size() * (nodes.figures.size() - 1) / 2;
-      links.size() < all)
+  if (const std::size_t all = nodes.size() * (nodes.size() - 1) / 2; links.size() < all)
     log::info(fmt::format("of the network's {} links {} were measured in the time available", all,
                           links.size()));
   for (const std::string& finding : findings.findings) log::warn(finding);
   log::info(
-      fmt::format("preflight of {} node(s) took {:.1f} s: {}", nodes.figures.size(), seconds,
+      fmt::format("preflight of {} node(s) took {:.1f} s: {}", nodes.size(), seconds,
                   findings.exclude.empty()
                       ? findings.findings.empty() ? "nothing unusual" : "no node should be left out"
                       : "leave out --exclude=" + cluster::compress_hosts(findings.exclude)));
@@ -137,15 +131,21 @@ NodeCheck check_nodes(Launch& launch, const NodeCheckSpec& spec) {
     mine.facts = cluster::node_facts(machine, spec.paths);
     mine.disk = cluster::measure_disk(spec.directory);
   }
-  const MeasuredNodes nodes = gather_figures(launch, mine);
-  const std::vector<cluster::LinkFigures> links = measure_links(launch, nodes, began_s);
-  const cluster::NodeFindings findings = cluster::judge_nodes(nodes.figures, links);
-  if (launch.rank.rank == 0) say(nodes, links, findings, now_s() - began_s);
-  require(!spec.require || findings.exclude.empty(),
+  const std::vector<cluster::NodeFigures> nodes = gather_figures(launch, mine);
+  const std::vector<cluster::LinkFigures> links = measure_links(launch, began_s);
+  std::string exclude, json;
+  if (launch.rank.rank == 0) {
+    const cluster::NodeFindings findings = cluster::judge_nodes(nodes, links);
+    say(nodes, links, findings, now_s() - began_s);
+    exclude = cluster::compress_hosts(findings.exclude);
+    json = cluster::to_json(nodes, links, findings);
+  }
+  exclude = launch.control->broadcast(exclude, "preflight");
+  require(!spec.require || exclude.empty(),
           fmt::format("the preflight would leave out --exclude={} (--require-preflight makes this "
                       "an error)",
-                      cluster::compress_hosts(findings.exclude)));
-  return {findings.exclude.empty(), cluster::to_json(nodes.figures, links, findings)};
+                      exclude));
+  return {exclude.empty(), json};
 }
 
 }  // namespace lockstep::app

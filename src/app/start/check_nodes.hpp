@@ -15,7 +15,7 @@ struct NodeCheckSpec {
 
 struct NodeCheck {
   bool passed = true;
-  std::string json;
+  std::string json;  ///< on rank 0
 };
 
 /// Measures every node and the links between them, all at the same time, and compares them. Rank 0

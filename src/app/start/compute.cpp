@@ -1,7 +1,5 @@
 #include "app/start/compute.hpp"
 
-#include <algorithm>
-
 #include <fmt/core.h>
 
 #include "app/start/binding.hpp"
@@ -14,6 +12,7 @@
 #include "lockstep/cluster/gpu_choice.hpp"
 #include "lockstep/cluster/machine.hpp"
 #include "lockstep/cluster/verify.hpp"
+#include "lockstep/comm/record.hpp"
 #include "lockstep/comm/tcp_communicator.hpp"
 #include "lockstep/comm/two_level.hpp"
 #include "lockstep/device/gpus.hpp"
@@ -28,6 +27,26 @@ void judge(const std::vector<std::string>& failures, bool required) {
       fmt::format("the binding was not confirmed by reading it back: {}", join(failures, "; "));
   require(!required, what + " (--require-binding makes this an error)");
   log::warn(what);
+}
+
+/// Which ranks have no GPU, and why.
+struct NoGpu {
+  int rank = -1;  ///< the first of them; -1: all ranks have one
+  std::string why;
+  bool everywhere = true;
+
+  static void fields(auto& self, auto&& visit) { visit(self.rank, self.why, self.everywhere); }
+};
+
+std::string find_without_gpu(const std::vector<std::string>& absences) {
+  NoGpu found;
+  for (std::size_t rank = 0; rank < absences.size(); ++rank) {
+    if (absences[rank].empty())
+      found.everywhere = false;
+    else if (found.rank < 0)
+      found.rank = static_cast<int>(rank), found.why = absences[rank];
+  }
+  return comm::write_record(found);
 }
 
 /// The bindings of all ranks, on rank 0.
@@ -49,18 +68,15 @@ std::string decide_backend(Launch& launch, const std::string& asked) {
         "hold zeros instead of a model");
   if (asked == "cpu" || asked == "clock") return asked;
   const device::VisibleGpus seen = device::look_at_gpus();
-  const auto absences = launch.control->gather(seen.absence, "choice of the backend");
-  const auto without = std::find_if(absences.begin(), absences.end(),
-                                    [](const std::string& why) { return !why.empty(); });
-  if (without == absences.end()) return "cuda";
-  const auto rank = without - absences.begin();
-  require(asked != "cuda", fmt::format("--backend cuda: rank {}: {}", rank, *without));
-  const bool none = std::none_of(absences.begin(), absences.end(),
-                                 [](const std::string& why) { return why.empty(); });
-  require(none, fmt::format("--backend auto: some ranks have a GPU, but rank {}: {}. Start ranks "
-                            "only where there are GPUs, or give --backend cpu",
-                            rank, *without));
-  log::info(fmt::format("computing on the CPU: {}", *without));
+  const auto without = comm::read_record<NoGpu>(
+      launch.control->combine(seen.absence, "choice of the backend", find_without_gpu));
+  if (without.rank < 0) return "cuda";
+  require(asked != "cuda", fmt::format("--backend cuda: rank {}: {}", without.rank, without.why));
+  require(without.everywhere,
+          fmt::format("--backend auto: some ranks have a GPU, but rank {}: {}. Start ranks "
+                      "only where there are GPUs, or give --backend cpu",
+                      without.rank, without.why));
+  log::info(fmt::format("computing on the CPU: {}", without.why));
   return "cpu";
 }
 

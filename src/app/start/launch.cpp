@@ -24,19 +24,22 @@ void Launch::start(double deadline_s) {
   }
   StartWatch watch(rank, heartbeat_spec(deadline_s));
   world = std::make_unique<comm::World>(argc, argv, [&watch] { watch.mpi_has_started(); });
-  const comm::WorldFacts& facts = world->facts();
-  rank = cluster::identify(env,
-                           cluster::MpiWorld{.rank = facts.rank,
-                                             .world = facts.world,
-                                             .local_rank = facts.local_rank,
-                                             .local_size = facts.local_size},
-                           cluster::srun_mpi_types);
-  log::set_rank(rank.rank, rank.world);
   control = world->make_control(deadline_s);
+  nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
+  rank = cluster::identify(env, mpi_world(), cluster::srun_mpi_types);
+  log::set_rank(rank.rank, rank.world);
   heartbeat = watch.take_heartbeat(*control);
   if (!heartbeat) heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);
   world->ask_first(find_absence());
-  nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
+}
+
+cluster::MpiWorld Launch::mpi_world() const {
+  const comm::WorldFacts& facts = world->facts();
+  return {.rank = facts.rank,
+          .world = facts.world,
+          .local_rank = static_cast<int>(nodes.local_index(facts.rank)),
+          .local_size = static_cast<int>(nodes.local_size(facts.rank)),
+          .machine_size = static_cast<int>(nodes.ranks_on_machine_of(facts.rank).size())};
 }
 
 bool Launch::meet_without_mpi(double deadline_s) {
@@ -55,7 +58,7 @@ bool Launch::meet_without_mpi(double deadline_s) {
   };
   control = comm::make_tcp_control(*place, rank,
                                    {.deadline_s = deadline_s,
-                                    .mates_s = silence_s,
+                                    .mates_s = patience_with_mates_s,
                                     .rank_gone = wait_for_heartbeat,
                                     .find_absence = ask_heartbeat});
   heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);

@@ -38,6 +38,7 @@ struct Launch {
   comm::FindAbsence find_absence() const;
 
  private:
+  cluster::MpiWorld mpi_world() const;
   liveness::HeartbeatSpec heartbeat_spec(double deadline_s) const;
 };
 

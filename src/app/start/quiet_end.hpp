@@ -26,8 +26,8 @@ bool leave_to_rank_0(Launch& launch);
 /// Call it on rank 0 after a command that the others left to it: lets them end, with `status`.
 void release_ranks(Launch& launch, int status);
 
-/// Ends all ranks after a run that was stopped: mpirun's status is `status`. Collective. Returns
-/// under other launchers.
+/// Ends all ranks after a command that ended on all with this `status`, which is not 0: mpirun's
+/// status is the same. Collective. Returns under other launchers.
 void end_ranks(Launch& launch, int status);
 
 }  // namespace lockstep::app

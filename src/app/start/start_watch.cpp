@@ -16,6 +16,9 @@ namespace {
 // Rank 0 knows more, so it speaks first.
 constexpr double turn_s = 5;
 
+// For ranks that are all there. A busy node may take seconds.
+constexpr double to_meet_s = 20;
+
 /// Call it before the thread begins: MPI's start changes the environment.
 std::optional<cluster::MeetingPlace> place_of(const cluster::RankInfo& self) {
   try {
@@ -33,33 +36,50 @@ StartWatch::StartWatch(const cluster::RankInfo& self, liveness::HeartbeatSpec sp
 }
 
 StartWatch::~StartWatch() {
-  met();
+  {
+    const std::scoped_lock lock(mutex_);
+    mpi_started_ = true;
+  }
+  changed_.notify_all();
   off_.request_stop();
   if (thread_.joinable()) thread_.join();
 }
 
-void StartWatch::met() {
+bool StartWatch::wait_for_mpi(double seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                           [this] { return mpi_started_; });
+}
+
+// The thread ends in any case: the meeting and the barrier after it have deadlines.
+void StartWatch::mpi_has_started() {
+  std::unique_lock lock(mutex_);
+  mpi_started_ = true;
+  changed_.notify_all();
+  if (!place_ || !thread_.joinable()) return;
+  const auto all_met = [this] { return over_ || heartbeat_; };
+  if (!changed_.wait_for(lock, std::chrono::duration<double>(to_meet_s), all_met)) {
+    off_.request_stop();
+    if (self_.rank == 0)
+      log::warn(
+          fmt::format("the ranks could not meet over TCP by {}, which cost this start {} s: "
+                      "is its directory the same on all nodes? (LOCKSTEP_RENDEZVOUS_DIR "
+                      "names another)",
+                      place_->file.string(), to_meet_s));
+  }
+  changed_.wait(lock, [this] { return over_; });
+}
+
+void StartWatch::run() {
+  watch();
   {
     const std::scoped_lock lock(mutex_);
-    met_ = true;
+    over_ = true;
   }
   changed_.notify_all();
 }
 
-bool StartWatch::wait_for_mpi(double seconds) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return met_; });
-}
-
-void StartWatch::mpi_has_started() {
-  met();
-  std::unique_lock lock(mutex_);
-  const auto all_met = [this] { return all_met_; };
-  if (!place_ || changed_.wait_for(lock, std::chrono::seconds(1), all_met)) return;
-  if (heartbeat_) changed_.wait(lock, all_met);  // they meet over TCP, which has a deadline
-}
-
-void StartWatch::run() {
+void StartWatch::watch() {
   const double began_s = now_s();
   meet();
   const double left_s = spec_.deadline_s - (now_s() - began_s);
@@ -75,11 +95,6 @@ void StartWatch::run() {
   } catch (const Error&) {
     // The barrier is optional; the heartbeat reports missing ranks.
   }
-  {
-    const std::scoped_lock lock(mutex_);
-    all_met_ = true;
-  }
-  changed_.notify_all();
 }
 
 /// Leaves `control_` and `heartbeat_` null where the ranks cannot meet, or the watch is off.
@@ -88,13 +103,16 @@ void StartWatch::meet() {
   try {
     auto control = comm::make_tcp_control(*place_, self_,
                                           {.deadline_s = spec_.deadline_s,
-                                           .mates_s = spec_.timeout_s,
+                                           .mates_s = patience_with_mates_s,
                                            .stop = off_.get_token(),
                                            .by_address = true});
     auto heartbeat = liveness::start_heartbeat(spec_, *control);
     control_ = std::move(control);
-    const std::scoped_lock lock(mutex_);
-    heartbeat_ = std::move(heartbeat);
+    {
+      const std::scoped_lock lock(mutex_);
+      heartbeat_ = std::move(heartbeat);
+    }
+    changed_.notify_all();
   } catch (const comm::MissingRanks& missing) {
     end(missing.what(), !missing.told && (self_.rank == 0 || self_.local_rank == 0));
   } catch (const Error&) {

@@ -15,6 +15,10 @@
 
 namespace lockstep::app {
 
+/// How long the ranks of a node that have come wait for one that has not: unpacking a container, or
+/// a wrapper of each rank, takes longer than a rank that runs may be silent.
+constexpr double patience_with_mates_s = 60;
+
 /// Watches the ranks' first meeting inside MPI_Init, which has no deadline and names no missing
 /// rank. Where Slurm tells each rank its identity, the ranks meanwhile also meet over TCP and start
 /// their heartbeat: a rank that does not come, or leaves again, is named, and the others end.
@@ -28,8 +32,9 @@ class StartWatch {
   StartWatch(const cluster::RankInfo& self, liveness::HeartbeatSpec spec);
   ~StartWatch();
   /// Call it when MPI has connected this rank; from then on the watch reports no missing ranks.
-  /// Waits for the others, so that none gets a message while still in MPI_Init; at most a second
-  /// where the ranks have not met over TCP.
+  /// Waits until all have met over TCP and left MPI_Init, so that none gets a message while still
+  /// in there. All are in MPI's start by now: where they do not meet within 20 s, they cannot, and
+  /// rank 0 warns.
   void mpi_has_started();
   /// Call it after mpi_has_started(). The heartbeat, if it runs on all ranks, else null on all.
   /// Collective.
@@ -37,8 +42,8 @@ class StartWatch {
 
  private:
   void run();
+  void watch();
   void meet();
-  void met();
   void end(const std::string& why, bool speak);
   bool wait_for_mpi(double seconds);
 
@@ -48,7 +53,7 @@ class StartWatch {
   std::stop_source off_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool met_ = false, all_met_ = false;              // under the mutex, like the next
+  bool mpi_started_ = false, over_ = false;         // under the mutex, like the next
   std::unique_ptr<liveness::Heartbeat> heartbeat_;  // if the meeting succeeded
   std::unique_ptr<comm::Control> control_;          // the same; only for the thread
   std::thread thread_;

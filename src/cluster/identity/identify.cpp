@@ -76,7 +76,10 @@ void agree_with_mpi(const EnvLookup& env, const Launcher& launcher, const Claim&
   };
   same(launcher.world, claim.world, "has a world of", mpi.world);
   same(launcher.rank, claim.rank, "has rank", mpi.rank);
-  same(launcher.local_size, claim.local_size, "counts the ranks of this node as", mpi.local_size);
+  const bool of_machine = claim.local_size && *claim.local_size > mpi.local_size &&
+                          *claim.local_size <= mpi.machine_size;
+  if (!of_machine)
+    same(launcher.local_size, claim.local_size, "counts the ranks of this node as", mpi.local_size);
 }
 
 /// The launcher that started this process: the first that says so. Only Slurm can be the outer one

@@ -12,6 +12,7 @@
 #include "lockstep/comm/split.hpp"
 #include "ports/mpi/channel.hpp"
 #include "ports/mpi/direct.hpp"
+#include "ports/mpi/duplicate.hpp"
 #include "ports/mpi/factories.hpp"
 #include "ports/mpi/relay.hpp"
 
@@ -90,7 +91,7 @@ class MpiCommunicator final : public Communicator {
   void together(const std::function<void()>& calls) override { channel_->network->together(calls); }
   std::unique_ptr<WaitDeadline> make_deadline(std::string_view name,
                                               std::vector<int> awaited) override {
-    for (int& rank : awaited) rank = channel_->members.at(static_cast<std::size_t>(rank));
+    for (int& rank : awaited) rank = channel_->in_mpi(rank);
     return std::make_unique<MpiWaitDeadline>(*channel_, channel_->phase(name), std::move(awaited));
   }
   void progress() override { channel_->network->stream().advance(); }
@@ -125,20 +126,24 @@ class MpiCommunicator final : public Communicator {
   std::vector<int> sent_, received_;  ///< messages to and from each rank
 };
 
-// The wishes are exchanged first, in a wait that has a deadline; MPI's own call has none, and
-// begins when all ranks are here. MPI_Finalize frees the new communicator, as it frees the world's.
+// MPI_Comm_split would wait inside MPI. So the groups of a split share one duplicate of the old
+// communicator, whose ranks have the numbers of MPI's world. The groups have no rank in common, so
+// their messages do not mix. MPI_Finalize frees the duplicate, as it frees the world's.
 std::unique_ptr<Communicator> MpiCommunicator::split(std::optional<int> colour, int key,
                                                      std::string_view name) {
   const SplitGroup asked = agree_on_split(*this, channel_->members, colour, key, name);
   Channel group = *channel_;
-  if (world() > 1)
-    must(MPI_Comm_split(channel_->comm, colour.value_or(MPI_UNDEFINED), key, &group.comm));
+  if (world() > 1) {
+    const std::string phase = channel_->phase(fmt::format("the split into {}", name));
+    RankDeadline deadline(channel_->roll_call, channel_->deadline_s, phase, channel_->members);
+    group.comm = duplicate(channel_->comm, deadline);
+  }
   if (!colour) return nullptr;
   group.group = name;
   group.members.clear();
   for (const int r : asked.ranks) {
     if (r == rank()) group.rank = static_cast<int>(group.members.size());
-    group.members.push_back(channel_->members[static_cast<std::size_t>(r)]);
+    group.members.push_back(channel_->in_mpi(r));
   }
   group.world = static_cast<int>(group.members.size());
   return std::make_unique<MpiCommunicator>(std::move(group));

@@ -74,8 +74,8 @@ void Direct::begin(Owner& owner) {
   for (const Elements& piece : owner.pieces) {
     MPI_Request& request = owner.requests.emplace_back(MPI_REQUEST_NULL);
     if (work_.scatter)
-      must(MPI_Isend(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE, owner.rank, tag_,
-                     channel_.comm, &request));
+      must(MPI_Isend(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE,
+                     channel_.in_mpi(owner.rank), tag_, channel_.comm, &request));
   }
   if (!work_.scatter) exchange(owner);
 }
@@ -100,7 +100,8 @@ void Direct::receive_part() {
   const Elements& piece = mine_[expected_ / owners_.size()];
   Slot& slot = slots_[expected_ % slots_.size()];
   must(MPI_Irecv(slot.block->bytes.data(), static_cast<int>(piece.bytes()), MPI_BYTE,
-                 owners_[expected_ % owners_.size()].rank, tag_, channel_.comm, &slot.request));
+                 channel_.in_mpi(owners_[expected_ % owners_.size()].rank), tag_, channel_.comm,
+                 &slot.request));
   ++expected_;
 }
 
@@ -133,8 +134,9 @@ void Direct::add_part(const Elements& piece, const Block& part) {
 
 void Direct::share(const Elements& piece) {
   for (const Owner& owner : owners_)
-    must(MPI_Isend(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE, owner.rank, tag_ + 1,
-                   channel_.comm, &shares_.emplace_back(MPI_REQUEST_NULL)));
+    must(MPI_Isend(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE,
+                   channel_.in_mpi(owner.rank), tag_ + 1, channel_.comm,
+                   &shares_.emplace_back(MPI_REQUEST_NULL)));
 }
 
 /// Takes the sums that have arrived. The receive of a piece's sum starts only when the send of its
@@ -145,8 +147,9 @@ bool Direct::exchange(Owner& owner) {
        ++owner.given) {
     const Elements& piece = owner.pieces[owner.given];
     if (work_.gather)
-      must(MPI_Irecv(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE, owner.rank, tag_ + 1,
-                     channel_.comm, &owner.requests[owner.given]));
+      must(MPI_Irecv(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE,
+                     channel_.in_mpi(owner.rank), tag_ + 1, channel_.comm,
+                     &owner.requests[owner.given]));
   }
   while (owner.taken < owner.given && finished(owner.requests[owner.taken])) ++owner.taken;
   return owner.given + owner.taken > before;

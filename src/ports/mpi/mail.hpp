@@ -3,6 +3,7 @@
 #include "ports/mpi/call.hpp"
 
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,8 +26,8 @@ class Mail {
   Mail& operator=(const Mail&) = delete;
 
   void send(const std::vector<int>& ranks, int tag, std::string text);
-  bool sent();  ///< true when MPI needs none of the texts any more
-  std::optional<Message> take(int tag);
+  bool sent();                           ///< true when MPI needs none of the texts any more
+  std::optional<Message> take(int tag);  ///< one that has arrived as a whole
 
  private:
   struct Outgoing {
@@ -34,8 +35,16 @@ class Mail {
     std::vector<MPI_Request> requests;
   };
 
+  /// A text whose beginning has arrived: it is the next one with its tag.
+  struct Incoming {
+    std::unique_ptr<Message> message;  // must not move while MPI writes it
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  void begin(int tag, Incoming& incoming);
+
   MPI_Comm comm_;
   std::list<Outgoing> outgoing_;
+  std::map<int, Incoming> incoming_;  ///< by tag
 };
 
 }  // namespace lockstep::comm

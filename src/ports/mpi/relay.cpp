@@ -32,8 +32,9 @@ Relay::Relay(Channel& channel, Elements data, Route route, int tag, std::string 
     pieces_.push_back(data.part(at, std::min(most, data.count - at)));
   for (const Elements& piece : pieces_) {
     if (route_.from)
-      must(MPI_Irecv(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE, *route_.from, tag_,
-                     channel_.comm, &receives_.emplace_back(MPI_REQUEST_NULL)));
+      must(MPI_Irecv(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE,
+                     channel_.in_mpi(*route_.from), tag_, channel_.comm,
+                     &receives_.emplace_back(MPI_REQUEST_NULL)));
     else
       pass_on(piece);
   }
@@ -68,7 +69,7 @@ bool Relay::take_pieces() {
     const Elements& piece = pieces_[taken_];
     if (static_cast<std::size_t>(got) != piece.bytes()) [[unlikely]]
       check(false, fmt::format("{}: rank {} sent fewer elements than this rank receives", phase_,
-                               channel_.members[static_cast<std::size_t>(*route_.from)]));
+                               channel_.in_mpi(*route_.from)));
     pass_on(piece);
   }
   return taken_ > before;
@@ -76,16 +77,15 @@ bool Relay::take_pieces() {
 
 void Relay::pass_on(const Elements& piece) {
   for (const int rank : route_.to)
-    must(MPI_Isend(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE, rank, tag_, channel_.comm,
-                   &sends_.emplace_back(MPI_REQUEST_NULL)));
+    must(MPI_Isend(piece.data, static_cast<int>(piece.bytes()), MPI_BYTE, channel_.in_mpi(rank),
+                   tag_, channel_.comm, &sends_.emplace_back(MPI_REQUEST_NULL)));
 }
 
 /// The ranks next to this one on the route, as ranks of MPI's world.
 std::vector<int> Relay::awaited() const {
   std::vector<int> ranks;
-  if (route_.from) ranks.push_back(channel_.members[static_cast<std::size_t>(*route_.from)]);
-  for (const int rank : route_.to)
-    ranks.push_back(channel_.members[static_cast<std::size_t>(rank)]);
+  if (route_.from) ranks.push_back(channel_.in_mpi(*route_.from));
+  for (const int rank : route_.to) ranks.push_back(channel_.in_mpi(rank));
   return ranks;
 }
 

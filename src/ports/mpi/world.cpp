@@ -6,8 +6,8 @@
 #include <exception>
 #include <utility>
 
-#include "lockstep/device/idle.hpp"
 #include "ports/mpi/call.hpp"
+#include "ports/mpi/duplicate.hpp"
 #include "ports/mpi/factories.hpp"
 #include "ports/mpi/rank_deadline.hpp"
 
@@ -26,30 +26,24 @@ WorldFacts ask_mpi() {
   WorldFacts facts;
   must(MPI_Comm_rank(MPI_COMM_WORLD, &facts.rank));
   must(MPI_Comm_size(MPI_COMM_WORLD, &facts.world));
-  MPI_Comm node = MPI_COMM_NULL;
-  must(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, facts.rank, MPI_INFO_NULL, &node));
-  must(MPI_Comm_rank(node, &facts.local_rank));
-  must(MPI_Comm_size(node, &facts.local_size));
-  must(MPI_Comm_free(&node));
   facts.library = library_version();
   return facts;
 }
 
-/// A separate communicator for one kind of messages. MPI_Finalize frees it: freeing it earlier
-/// would be one more wait for all ranks.
-MPI_Comm duplicate_world(double deadline_s, RollCall& roll_call) {
-  MPI_Comm comm = MPI_COMM_NULL;
-  MPI_Request request = MPI_REQUEST_NULL;
-  must(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request));
-  RankDeadline deadline(roll_call, deadline_s, "making a communicator");
-  for (device::Idle idle; !finished(request); idle()) deadline.poll();
-  return comm;
+/// Open MPI's ranks may yield the core in each call that finds nothing, and on some kernels (Linux
+/// 6.18) everything else on the node then stops, even if they nap between the calls. mpirun asks
+/// for that where it starts more ranks than cores, and sites may, also in a file that takes
+/// precedence over the environment. So this is Open MPI's own switch, to be used after its start;
+/// null in other libraries. Its start and end nap.
+using SwitchYields = bool (*)(bool);
+SwitchYields find_switch_of_yields() {
+  return reinterpret_cast<SwitchYields>(::dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle"));
 }
 
-std::unique_ptr<RollCall> make_roll_call() {
-  MPI_Comm comm = MPI_COMM_NULL;
-  must(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-  return std::make_unique<RollCall>(comm);
+/// A separate communicator for one kind of messages.
+MPI_Comm duplicate_world(double deadline_s, RollCall& roll_call) {
+  RankDeadline deadline(roll_call, deadline_s, "making a communicator");
+  return duplicate(MPI_COMM_WORLD, deadline);
 }
 
 }  // namespace
@@ -57,15 +51,18 @@ std::unique_ptr<RollCall> make_roll_call() {
 // Only one thread of a rank communicates, but a watchdog may have to abort while that thread is
 // inside MPI. This needs MULTIPLE, not SERIALIZED.
 World::World(int& argc, char**& argv, const std::function<void()>& started) {
+  const SwitchYields switch_yields = find_switch_of_yields();
+  if (!switch_yields) ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 1);
   int provided = MPI_THREAD_SINGLE;
   must(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
+  if (switch_yields) switch_yields(false);
   must(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   must(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   if (started) started();
   facts_ = ask_mpi();
   require(provided >= MPI_THREAD_MULTIPLE,
           facts_.library + " was built without MPI_THREAD_MULTIPLE; use a build that has it");
-  roll_call_ = make_roll_call();
+  roll_call_ = std::make_unique<RollCall>(MPI_COMM_WORLD);  // no other messages use this one
 }
 
 // MPI_Finalize waits for all ranks. It is not called during an exception, after which main ends the

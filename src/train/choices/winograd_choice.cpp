@@ -64,14 +64,6 @@ Winograd decide(const config::Config& config, const std::string& cache, backend:
   return keep(cache, key, backend.measure_winograd(network, program));
 }
 
-/// True when every rank's processor has it. Collective.
-bool all_offer(const backend::Backend& backend, backend::Precision precision,
-               comm::Control& control) {
-  const std::string mine = backend.offers_winograd(precision) ? "yes" : "no";
-  const auto all = control.gather(mine, "choice of convolutions");
-  return std::all_of(all.begin(), all.end(), [](const std::string& one) { return one == "yes"; });
-}
-
 }  // namespace
 
 void choose_winograd(config::Config& config, const std::optional<ResumePoint>& resume,
@@ -79,7 +71,8 @@ void choose_winograd(config::Config& config, const std::optional<ResumePoint>& r
                      const nn::Network& network, const backend::ProgramSpec& program,
                      comm::Control& control) {
   Winograd& choice = config.winograd;
-  if (!all_offer(backend, config.precision, control)) {
+  const bool missing = !backend.offers_winograd(config.precision);
+  if (control.any(missing, "choice of convolutions")) {
     require(
         !choice.decided() || choice.mode == Winograd::Mode::never,
         fmt::format("winograd = {} would have no effect: every rank needs a CPU with AVX-512 for "

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/cluster/identify.hpp"
+#include "lockstep/cluster/yields.hpp"
 
 namespace {
 
@@ -107,6 +108,38 @@ TEST_CASE("each launcher's own variables say who a rank is") {
     const MpiWorld mpi{e.rank, e.world, e.local_rank, e.local_size};
     require_identity(cluster::identify(lookup(row.variables), mpi), e);
   }
+}
+
+TEST_CASE("ranks of one machine may be counted together or by container, but not otherwise") {
+  Variables both = with(open_mpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
+  const MpiWorld of_container{
+      .rank = 3, .world = 4, .local_rank = 0, .local_size = 1, .machine_size = 4};
+  CHECK(cluster::identify(lookup(both), of_container).local_size == 4);
+  const std::string fault = "counts the ranks of this node as 1";
+  MpiWorld fewer = of_container;
+  fewer.machine_size = 3;
+  CHECK_THROWS_WITH(cluster::identify(lookup(both), fewer), Contains(fault));
+  fewer.machine_size = 1;
+  CHECK_THROWS_WITH(cluster::identify(lookup(both), fewer), Contains(fault));
+  both["OMPI_COMM_WORLD_LOCAL_SIZE"] = "2";
+  fewer.local_size = 3, fewer.machine_size = 4;
+  CHECK_THROWS_WITH(cluster::identify(lookup(both), fewer), Contains("as 3"));
+}
+
+TEST_CASE("a variable by which ranks yield without end is named, with what lockstep does") {
+  const auto said = [](const Variables& variables) {
+    return cluster::describe_endless_yields(lookup(variables));
+  };
+  const std::string asked = "OMPI_MCA_mpi_yield_when_idle", implied = "OMPI_MCA_mpi_oversubscribe";
+  CHECK(said(open_mpi).empty());
+  for (const char* yes : {"1", "true", "YES"})
+    CHECK_THAT(said({{asked, yes}}), Contains(asked + "=" + yes) &&
+                                         Contains("stops for many seconds") &&
+                                         Contains("lockstep switches that off"));
+  for (const char* no : {"0", "false", "No", ""})
+    CHECK(said({{asked, no}, {implied, "1"}}).empty());
+  CHECK_THAT(said({{implied, "1"}}), Contains(implied + "=1") && Contains("mpirun sets it"));
+  CHECK(said({{implied, "0"}}).empty());
 }
 
 TEST_CASE("the host comes from the kernel, not from $HOSTNAME") {
