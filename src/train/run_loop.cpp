@@ -205,6 +205,7 @@ std::optional<observe::RanksRecord> RunLoop::record_ranks() {
 }
 
 bool RunLoop::validate(observe::EpochRecord& record) {
+  const reduce::Settled settled(trainer_.exchange());
   record.validation = evaluate();
   if (!record.validation) return false;
   if (trainer_.keeps_average()) {
@@ -279,6 +280,7 @@ void RunLoop::save(const std::filesystem::path& path) {
   header.input = data_.input();
   header.exchange = trainer_.exchange().name();
   header.exchange_state = trainer_.exchange().save(control_);
+  const reduce::Settled settled(trainer_.exchange());
   // The file is first made in memory.
   if (is_root() && config_.memory_limit > 0) backend_.release_idle_memory();
   files_.save(path, std::move(header), trainer_.parameters());
