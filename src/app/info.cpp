@@ -120,6 +120,7 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
           {"world", header.world},
           {"backend", header.backend},
           {"build", header.build},
+          {"exchange", header.exchange},
           {"numbers", numbers},
           {"tensors", std::move(tensors)},
           {"config", header.config}};
@@ -282,6 +283,8 @@ std::string checkpoint_as_text(const Json& checkpoint) {
       fmt::format("\n{} tensors, weights and statistics of {} numbers; input {} x {} x {}; {}\n",
                   checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(),
                   input[1].dump(), input[2].dump(), counted(checkpoint["classes"].size(), "class"));
+  if (const std::string exchange = checkpoint["exchange"]; exchange != model::exact_exchange)
+    text += fmt::format("exchange '{}': what stands for ranks that may differ\n", exchange);
   text +=
       fmt::format("written by {} rank(s) on {}, by build {}\n\n{}", checkpoint["world"].dump(),
                   checkpoint["backend"].get<std::string>(), checkpoint["build"].get<std::string>(),

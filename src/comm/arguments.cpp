@@ -24,6 +24,13 @@ std::size_t chunk_size(Communicator& group, Elements data, std::string_view name
   return data.count / world;
 }
 
+void check_reducible(Elements data, std::string_view name) {
+  if (data.type == ElementType::i8) [[unlikely]]
+    check(false, fmt::format("{}: elements of 8 bits have no sum and no maximum: gather them, or "
+                             "cast them to floats",
+                             name));
+}
+
 void check_root(Communicator& group, int root, std::string_view name) {
   if (root < 0 || root >= group.world()) [[unlikely]]
     check(false,

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "comm/half.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/half.hpp"
 
 // Each loop is compiled for several instruction sets; a template could not be.
 #define VECTORIZED __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -116,8 +116,10 @@ Combine combine_of(ElementType type, Reduction reduction) {
       return sum ? in_place<add_i32> : in_place<max_i32>;
     case ElementType::i64:
       return sum ? in_place<add_i64> : in_place<max_i64>;
+    case ElementType::i8:
+      break;
   }
-  throw Error("a collective of a type that does not exist");
+  throw Error("values of this type have no sum and no maximum");
 }
 
 }  // namespace lockstep::comm

@@ -21,4 +21,10 @@ std::vector<Bucket> plan_buckets(std::span<const Extent> slices, std::size_t buc
   return buckets;
 }
 
+std::vector<Bucket> plan_buckets(const nn::ArenaLayout& layout, std::size_t bucket_bytes) {
+  std::vector<Extent> extents;
+  for (const nn::Slice& slice : layout.slices) extents.push_back({slice.offset, slice.size});
+  return plan_buckets(extents, bucket_bytes);
+}
+
 }  // namespace lockstep::reduce

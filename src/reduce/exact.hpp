@@ -19,7 +19,6 @@ class ExactExchange final : public Exchange {
   ExactExchange(ExchangeSpec spec, comm::Communicator& communicator, device::Stream& compute,
                 float* gradients);
   std::string name() const override;
-  bool keeps_ranks_equal() const override { return true; }
   const std::vector<Bucket>& buckets() const override { return buckets_; }
   void begin() override;
   void ready(std::size_t slice) override;

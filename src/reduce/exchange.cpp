@@ -22,11 +22,20 @@ void load_state(Exchange& exchange, const std::string& saved_by, const ExchangeS
   }
 }
 
-std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, comm::Communicator& communicator,
-                                        device::Stream& compute, float* gradients) {
+std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& parts) {
   switch (spec.kind) {
     case ExchangeKind::exact:
-      return std::make_unique<ExactExchange>(std::move(spec), communicator, compute, gradients);
+      return std::make_unique<ExactExchange>(
+          std::move(spec), parts.communicator, parts.backend.device().compute(),
+          parts.parameters.device_pointer(backend::Part::gradients));
+  }
+  throw Error("this exchange does not exist");
+}
+
+std::size_t exchange_bytes(ExchangeKind kind, std::size_t) {
+  switch (kind) {
+    case ExchangeKind::exact:
+      return 0;
   }
   throw Error("this exchange does not exist");
 }

@@ -32,9 +32,10 @@ void resume_from_checkpoint(RunStart& start, Trainer& trainer, const config::Con
                             const ResumeConditions& now) {
   const ResumePoint& point = *start.resume;
   start.changes = judge_resume(point, config, now);
+  model::load_tensors(point.checkpoint, trainer.parameters(), true);
+  // Each rank's own state comes from that of all ranks.
   reduce::load_state(trainer.exchange(), point.header.exchange, point.header.exchange_state,
                      point.checkpoint.string());
-  model::load_tensors(point.checkpoint, trainer.parameters(), true);
   start.progress = point.header.progress;
   trainer.continue_after(start.progress.step);
 }
@@ -137,6 +138,8 @@ void log_run(const RunSpec& spec, const backend::Backend& backend, int world, co
                         human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse)),
                         trainer.exchange().buckets().size()));
+  if (const std::string note = trainer.exchange().note(); !note.empty())
+    log::info(fmt::format("exchange '{}': {}", trainer.exchange().name(), note));
   if (memory.made_again > 0)
     log::info(fmt::format("recompute: backward makes {:.0f} % of forward again",
                           100 * memory.made_again));
@@ -186,9 +189,11 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   choose_winograd(config, start.resume, spec.algorithm_cache, backend, trainer_spec.network,
                   trainer_spec.program, control);
   trainer_spec.program.winograd = config.winograd;
+  trainer_spec.make_exchange = spec.make_exchange;
   count_process(trainer_spec.program.recompute, trainer_spec.network, backend,
                 {.loader_bytes = data.loader_bytes(),
                  .average = trainer_spec.average.kept(),
+                 .exchange_bytes = trainer_spec.program.exchange_bytes,
                  .checkpoints = true},
                 control);
   Trainer trainer(trainer_spec, backend, reducing);

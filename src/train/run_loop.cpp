@@ -208,6 +208,7 @@ std::optional<observe::RanksRecord> RunLoop::record_ranks() {
 }
 
 bool RunLoop::validate(observe::EpochRecord& record) {
+  const reduce::Settled settled(trainer_.exchange());
   record.validation = evaluate();
   if (!record.validation) return false;
   if (trainer_.keeps_average()) {
@@ -283,6 +284,7 @@ void RunLoop::save(KeptAs as) {
   header.input = data_.input();
   header.exchange = trainer_.exchange().name();
   header.exchange_state = trainer_.exchange().save(control_);
+  const reduce::Settled settled(trainer_.exchange());
   // It is then made in the place of a step's values.
   if (is_root() && config_.memory_limit > 0 && files_.copies() == 0) backend_.release_idle_memory();
   files_.save(as, std::move(header), trainer_.parameters(), began_s);

@@ -179,6 +179,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   TrainerSpec spec;
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
+  spec.program.exchange_bytes = reduce::exchange_bytes(spec.exchange, nn::numbers(spec.network));
   spec.formula = make_formula(config.optim);
   spec.weight_decay = config.optim.weight_decay;
   spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;

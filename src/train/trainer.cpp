@@ -29,26 +29,10 @@ optim::UpdateRule update_rule(const TrainerSpec& spec, const nn::ArenaLayout& la
   return rule;
 }
 
-std::vector<reduce::Bucket> buckets_of(const nn::ArenaLayout& layout, std::size_t bucket_bytes) {
-  std::vector<reduce::Extent> extents;
-  for (const nn::Slice& slice : layout.slices) extents.push_back({slice.offset, slice.size});
-  return reduce::plan_buckets(extents, bucket_bytes);
-}
-
 std::unique_ptr<backend::Parameters> make_parameters(const TrainerSpec& spec,
                                                      backend::Backend& backend) {
   backend.require_fit(spec.network, spec.program);
   return backend.make_parameters(spec.network, spec.program.precision);
-}
-
-void fill_weights(const nn::Network& network, std::uint64_t seed, backend::Parameters& parameters) {
-  std::vector<float> plain;
-  const auto& slices = parameters.layout().slices;
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    plain.resize(slices[i].tensor.count());
-    nn::initialise(network, slices[i].tensor, {seed}, plain);
-    parameters.import_slice(backend::Part::weights, i, plain);
-  }
 }
 
 /// An overflow in any bucket skips the whole step, and clipping needs the norm of all gradients.
@@ -109,16 +93,20 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
       communicator_(communicator),
       parameters_(make_parameters(spec, backend)),
       rule_(update_rule(spec, parameters_->layout())) {
-  fill_weights(spec_.network, spec_.seed, *parameters_);
+  backend::initialise(spec_.network, {spec_.seed}, *parameters_);
   parameters_->set_loss_scale(first_loss_scale(communicator_.world()));
   if (keeps_average()) parameters_->start_average();
   program_for(spec_.program.batch);
-  exchange_ =
-      reduce::make_exchange({.kind = spec_.exchange,
-                             .buckets = buckets_of(parameters_->layout(), spec_.bucket_bytes),
-                             .update_at_once = updates_at_once(spec_)},
-                            communicator_, backend_.device().compute(),
-                            parameters_->device_pointer(backend::Part::gradients));
+  exchange_ = spec_.make_exchange(
+      {.kind = spec_.exchange,
+       .buckets = reduce::plan_buckets(parameters_->layout(), spec_.bucket_bytes),
+       .update_at_once = updates_at_once(spec_),
+       .loss_scale = backend::has_loss_scale(spec_.program.precision)},
+      {communicator_, backend_, *parameters_});
+  require(!spec_.graph || exchange_->repeats(),
+          fmt::format("a graph repeats one step's work, but the exchange '{}' does not do the same "
+                      "in each step: leave out --graph",
+                      exchange_->name()));
   laps_ = std::make_unique<StepLaps>(backend_.device());
   if (spec_.graph) repeater_ = backend_.device().make_repeater();
   comm::activity::follow(backend_.device().progress_word());
@@ -249,16 +237,21 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
     const reduce::SliceRange slices = exchange_->updates_after(b);
     const std::size_t last = std::min(slices.last, learned);
     if (slices.first >= last) continue;
-    backend_.judge_gradients(*parameters_);
+    judge_gradients();
     if (spec_.clip_norm > 0) backend_.clip_gradients(*parameters_, spec_.clip_norm);
     backend_.update(*parameters_, rule_, scalars, slices.first, last);
     laps_->end(&observe::StepTimes::update_ms);
   }
-  exchange_->after_update();
   // Running statistics lie after the last learned slice: all buckets are reduced by now.
   backend_.update_statistics(*parameters_, micro_batches);
+  exchange_->after_update();
   if (keeps_average()) backend_.update_average(*parameters_, scalars.average_share);
   laps_->end(&observe::StepTimes::update_ms);
+}
+
+void Trainer::judge_gradients() {
+  if (!backend::has_loss_scale(spec_.program.precision)) return;
+  backend_.judge_gradients(*parameters_, exchange_->largest_gradient());
 }
 
 void Trainer::let_run(std::size_t most) {
@@ -304,8 +297,8 @@ void Trainer::require_scaling(const StepReport& report) {
                   most_skipped_steps, report.loss_scale.value_or(backend::LossScale{}).scale));
 }
 
-void Trainer::audit(comm::Control& control, std::uint64_t step) const {
-  if (!exchange_->keeps_ranks_equal()) return;
+void Trainer::audit(comm::Control& control, std::uint64_t step) {
+  const reduce::Settled settled(*exchange_);
   comm::activity::enter(comm::Phase::audit);
   const std::string who =
       comm::disagreement(control, fmt::format("{:08x}", parameters_->hash()), "weight audit");

@@ -93,6 +93,11 @@ inline unsigned atomicInc(unsigned* place, unsigned last) {
   *place = old >= last ? 0 : old + 1;
   return old;
 }
+inline unsigned atomicMax(unsigned* place, unsigned value) {
+  const unsigned old = *place;
+  if (value > old) *place = value;
+  return old;
+}
 template <class T>
 T __ldcg(const T* place) {
   return *place;

@@ -88,6 +88,8 @@ std::size_t bytes_of(ncclDataType_t type) {
       return 4;
     case ncclInt64:
       return 8;
+    case ncclInt8:
+      return 1;
     default:
       return 0;
   }

@@ -4,20 +4,17 @@
 #include <nccl.h>
 
 #include <catch2/catch.hpp>
-#include <condition_variable>
 #include <cstring>
-#include <future>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/control.hpp"
 #include "lockstep/comm/nccl.hpp"
 #include "ports/cuda/device.hpp"
 #include "ports/cuda/runtime/check.hpp"
 #include "tests/emulated/gpu.hpp"
+#include "tests/emulated/ranks.hpp"
 #include "tests/support/verbs.hpp"
 
 namespace {
@@ -26,46 +23,7 @@ using namespace lockstep;
 using namespace lockstep::comm;
 using Catch::Matchers::Contains;
 using cuda::check_cuda;
-
-/// Where the threads of a world meet.
-struct Table {
-  explicit Table(int ranks) : said(static_cast<std::size_t>(ranks)) {}
-  std::mutex mutex;
-  std::condition_variable turned;
-  std::vector<std::string> said, heard;
-  std::size_t arrived = 0, turns = 0;
-};
-
-class TableControl final : public Control {
- public:
-  TableControl(Table& table, int rank) : table_(table), rank_(rank) {}
-  int rank() const override { return rank_; }
-  int world() const override { return static_cast<int>(table_.said.size()); }
-  void barrier(std::string_view phase) override { gather({}, phase); }
-  std::vector<std::string> gather(const std::string& mine, std::string_view) override {
-    std::unique_lock lock(table_.mutex);
-    table_.said[static_cast<std::size_t>(rank_)] = mine;
-    const std::size_t turn = table_.turns;
-    if (++table_.arrived == table_.said.size()) {
-      table_.heard = table_.said;
-      table_.arrived = 0;
-      ++table_.turns;
-      table_.turned.notify_all();
-    }
-    table_.turned.wait(lock, [&] { return table_.turns != turn; });
-    return table_.heard;
-  }
-  std::string broadcast(const std::string& mine, std::string_view phase) override {
-    return gather(mine, phase)[0];
-  }
-  std::vector<double> sum(const std::vector<double>&, std::string_view) override { return no(); }
-  std::vector<double> max(const std::vector<double>&, std::string_view) override { return no(); }
-
- private:
-  static std::vector<double> no() { throw Error("no sums at this table"); }
-  Table& table_;
-  int rank_;
-};
+using test::ranks_tell;
 
 class DeviceMemory final : public test::Memory {
  public:
@@ -88,29 +46,6 @@ class DeviceMemory final : public test::Memory {
  private:
   cuda::CudaStream stream_;
 };
-
-/// What a rank reports, or the error that ended it.
-using Story = std::function<std::string(Control&)>;
-
-std::vector<std::string> ranks_tell(int world, const Story& story) {
-  emulated::conditions().devices = world;
-  Table table(world);
-  std::vector<std::future<std::string>> ranks;
-  for (int rank = 0; rank < world; ++rank)
-    ranks.push_back(std::async(std::launch::async, [&, rank] {
-      cudaSetDevice(rank);
-      TableControl control(table, rank);
-      try {
-        return story(control);
-      } catch (const std::exception& error) {
-        return std::string(error.what());
-      }
-    }));
-  std::vector<std::string> told;
-  for (auto& rank : ranks) told.push_back(rank.get());
-  emulated::conditions() = {};
-  return told;
-}
 
 using Fault = std::string (*)(Communicator&, test::Memory&);
 

@@ -34,7 +34,7 @@ struct Ranks {
   }
 };
 
-bool audit_passes(const Trainer& trainer, comm::Control& control) {
+bool audit_passes(Trainer& trainer, comm::Control& control) {
   try {
     trainer.audit(control, 1);
     return true;

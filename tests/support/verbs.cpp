@@ -22,9 +22,9 @@ using comm::ElementType;
 using comm::Reduction;
 
 constexpr ElementType every_type[] = {ElementType::f32, ElementType::f16, ElementType::bf16,
-                                      ElementType::i32, ElementType::i64};
+                                      ElementType::i32, ElementType::i64, ElementType::i8};
 const char* name_of(ElementType type) {
-  constexpr const char* names[] = {"f32", "f16", "bf16", "i32", "i64"};
+  constexpr const char* names[] = {"f32", "f16", "bf16", "i32", "i64", "i8"};
   return names[static_cast<std::size_t>(type)];
 }
 
@@ -52,6 +52,8 @@ void encode(std::byte* to, ElementType type, double value) {
       return put(to, static_cast<std::int32_t>(value));
     case ElementType::i64:
       return put(to, static_cast<std::int64_t>(value));
+    case ElementType::i8:
+      return put(to, static_cast<std::int8_t>(value));
   }
 }
 
@@ -70,6 +72,8 @@ double decode(const std::byte* from, ElementType type) {
       return get<std::int32_t>(from);
     case ElementType::i64:
       return get<std::int64_t>(from);
+    case ElementType::i8:
+      return get<std::int8_t>(from);
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -185,6 +189,7 @@ class Trial {
   std::string run() {
     std::string fault;
     for (const Reduction reduction : {Reduction::sum, Reduction::max}) {
+      if (type_ == ElementType::i8) break;  // fault_of_arguments()
       if (fault.empty()) fault = all_reduce(reduction);
       if (fault.empty()) fault = reduce_scatter(reduction);
     }
@@ -451,6 +456,16 @@ std::string fault_of_arguments(Communicator& world, Memory& memory) {
        fmt::format("s: rank {} is outside of this group of {}", ranks, ranks)},
       {"a source outside", [&] { world.receive(data.all(), -2, "r", network); },
        fmt::format("r: rank -2 is outside of this group of {}", ranks)},
+      {"a sum of 8 bits",
+       [&] {
+         world.all_reduce({data.all().data, 4, ElementType::i8}, Reduction::sum, "e", network);
+       },
+       "e: elements of 8 bits have no sum"},
+      {"a maximum of 8 bits",
+       [&] {
+         world.reduce_scatter({data.all().data, 0, ElementType::i8}, Reduction::max, "e", network);
+       },
+       "e: elements of 8 bits have no sum"},
   };
   if (ranks > 1) {
     const auto unequal = fmt::format(

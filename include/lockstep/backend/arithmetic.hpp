@@ -1,9 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+
+#include "lockstep/base/half.hpp"
 
 /// The element-wise arithmetic of a training step. Everything is constexpr and so callable in host
 /// and device code alike (nvcc: --expt-relaxed-constexpr): what the tests show about a formula here
@@ -191,6 +194,39 @@ constexpr LossScale after_step(LossScale s, bool overflow) {
 /// True for an infinity and for NaN.
 constexpr bool overflowed(float value) {
   return !(value <= 3.402823466e+38f && value >= -3.402823466e+38f);
+}
+
+// ---- vectors: 16-bit floats are in base/half.hpp -----------------------------------------------
+
+/// The bits of an absolute value: as integers they have the order of the values, and those of a NaN
+/// are larger than all others.
+constexpr std::uint32_t magnitude_bits(float value) {
+  return std::bit_cast<std::uint32_t>(value) & 0x7fffffff;
+}
+
+/// Values of 8 bits that share one scale.
+constexpr std::size_t scale_block = 256;
+/// Of a block with this largest magnitude: that becomes 127. A block of tiny values becomes 0, and
+/// one with an infinity or NaN becomes NaN.
+constexpr float block_scale(float largest) {
+  constexpr float least = 1e-30f;
+  if (overflowed(largest)) return std::bit_cast<float>(0x7fc00000u);
+  return largest < least ? 0 : largest / 127;
+}
+/// What to_i8() multiplies by.
+constexpr float inverse_of(float scale) { return scale > 0 ? 1 / scale : 0; }
+/// To the nearest integer, ties to even: this sum's last bit is worth 1.
+constexpr std::int8_t to_i8(float value, float inverse) {
+  const auto bits = std::bit_cast<std::uint32_t>(value * inverse + 12582912.f);  // 1.5 * 2^23
+  return static_cast<std::int8_t>(bits);
+}
+constexpr float from_i8(std::int8_t value, float scale) {
+  return static_cast<float>(value) * scale;
+}
+/// What select() leaves of a value.
+constexpr float selected(float value, float bound) {
+  const float size = value < 0 ? -value : value;
+  return size > bound ? value : 0;
 }
 
 }  // namespace lockstep::backend::arithmetic

@@ -12,6 +12,7 @@
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/backend/program.hpp"
 #include "lockstep/backend/rates.hpp"
+#include "lockstep/backend/vectors.hpp"
 #include "lockstep/device/device.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/optim/rule.hpp"
@@ -36,6 +37,7 @@ class Backend {
   /// Libraries, instruction set, threads: everything that bit-exactness depends on.
   virtual std::string description() const = 0;
   virtual device::Device& device() = 0;
+  virtual Vectors& vectors() = 0;
   /// Call it before anything is allocated for the two: throws InputError when this network's
   /// parameters and this program do not fit into the device's memory, with the memory needed, the
   /// memory available and the largest micro-batch that fits. The CPU backend finds out when it
@@ -64,8 +66,12 @@ class Backend {
   /// Call it once all gradients of a step are reduced and before its first update. In a precision
   /// with a loss scale it adapts the scale; if any gradient overflowed, this step's update() and
   /// update_statistics() change nothing. In other precisions it does nothing, and each bucket may
-  /// be updated as it arrives.
-  virtual void judge_gradients(Parameters&) {}
+  /// be updated as it arrives. `largest`: on the device, what decides in place of the gradients
+  /// where these differ between ranks: the step overflows if it is infinite or NaN.
+  virtual void judge_gradients(Parameters& parameters, const float* largest = nullptr) {
+    static_cast<void>(parameters);
+    static_cast<void>(largest);
+  }
   /// The Euclidean norm of each slice of a part, without padding, as it is stored: fp16's gradients
   /// include the loss scale. The order of the sums depends on the layout alone, so equal values
   /// give equal bits on any rank and with any number of threads. Waits for the device.

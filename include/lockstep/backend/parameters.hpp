@@ -22,6 +22,9 @@ class Parameters {
   virtual ~Parameters() = default;
   virtual const nn::ArenaLayout& layout() const = 0;
   virtual float* device_pointer(Part part) = 0;  ///< the flat buffer that collectives work on
+  /// Call it each time something has been put into the compute stream that writes to the weights at
+  /// device_pointer(): a backend may keep other forms of them.
+  virtual void weights_changed() {}
   /// Convert between the tensor's plain layout and the device's own. `plain` has tensor.count()
   /// floats.
   virtual void import_slice(Part part, std::size_t slice, std::span<const float> plain) = 0;
@@ -41,5 +44,8 @@ class Parameters {
   /// device.
   virtual double clipped_norm() const { return 0; }
 };
+
+/// Fills the weights with their initial values, a pure function of the seed.
+void initialise(const nn::Network& network, const nn::InitSpec& spec, Parameters& parameters);
 
 }  // namespace lockstep::backend

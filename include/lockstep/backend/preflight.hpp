@@ -50,7 +50,8 @@ struct PreflightFusion {
 /// Memory on the device, in bytes.
 struct PreflightMemory {
   std::size_t parameters = 0;  ///< weights, momentum, and 16-bit copies of the weights
-  std::size_t gradients = 0, input = 0, activations = 0, without_reuse = 0, workspace = 0;
+  std::size_t gradients = 0;   ///< and what the exchange allocates
+  std::size_t input = 0, activations = 0, without_reuse = 0, workspace = 0;
   std::size_t total() const { return parameters + gradients + input + activations + workspace; }
 };
 

@@ -43,6 +43,8 @@ struct ProgramSpec {
   Winograd winograd;
   /// Its parameters keep an average of the weights: counted where memory is planned.
   bool keeps_average = false;
+  /// What the run's exchange takes of the device's memory: counted where memory is planned.
+  std::size_t exchange_bytes = 0;
   /// What backward makes again instead of keeping it; the same bits in any case.
   Recompute recompute;
   /// Micro-batches in flight: how many may have run forward before their backward. What a

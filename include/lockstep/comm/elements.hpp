@@ -6,8 +6,9 @@
 namespace lockstep::comm {
 
 /// What a collective moves: IEEE floats of 32 and 16 bits, the upper half of a 32-bit float, and
-/// signed integers.
-enum class ElementType { f32, f16, bf16, i32, i64 };
+/// signed integers. Those of 8 bits only move: they have no sum and no maximum, because each rank's
+/// mean something else (backend::Vector).
+enum class ElementType { f32, f16, bf16, i32, i64, i8 };
 
 constexpr std::size_t bytes_of(ElementType type) {
   switch (type) {
@@ -16,6 +17,8 @@ constexpr std::size_t bytes_of(ElementType type) {
       return 2;
     case ElementType::i64:
       return 8;
+    case ElementType::i8:
+      return 1;
     default:
       return 4;
   }

@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/nn/arena.hpp"
+
 namespace lockstep::reduce {
 
 /// One span of the gradient arena that is reduced as a whole, and the slices that fill it.
@@ -22,5 +24,6 @@ struct Extent {
 /// slice, in order, and never split one. A slice larger than `bucket_bytes` fills a bucket with
 /// what precedes it. Pure.
 std::vector<Bucket> plan_buckets(std::span<const Extent> slices, std::size_t bucket_bytes);
+std::vector<Bucket> plan_buckets(const nn::ArenaLayout& layout, std::size_t bucket_bytes);
 
 }  // namespace lockstep::reduce

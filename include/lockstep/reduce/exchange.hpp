@@ -3,11 +3,14 @@
 // How ranks agree on gradients or weights: the policy that a trainer follows in every step.
 
 #include <cstddef>
+#include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lockstep/backend/backend.hpp"
 #include "lockstep/base/choices.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
@@ -30,7 +33,20 @@ using ExchangeState = std::map<std::string, std::string>;
 /// final, and progress() between backward's pieces. Then, for each bucket in order, it calls
 /// wait(bucket) and updates the slices of updates_after(bucket). At the end it calls
 /// after_update(). All ranks have the same exchange and make the same steps.
-/// **Invariants:** all ranks issue the same collectives in the same order.
+///
+/// The gradients of a step are this rank's sums, divided by the rows of all ranks: only their sum
+/// over the ranks is the global batch's. The running statistics, which lie after the learned
+/// slices, are such shares, too; they should be summed or averaged exactly.
+///
+/// **Where ranks differ.** Between its sums an exchange may leave each rank with a separate state.
+/// One state then stands for all of them: settle() puts it in place on every rank, the same bits,
+/// usually the mean of the ranks. It is what a run evaluates, takes for the best, audits and saves,
+/// and what its average of the weights is in these. unsettle() gives each rank its own state back,
+/// bit for bit. So no step depends on whether or when a run evaluates, audits or saves. A
+/// checkpoint holds the settled state, and what save() adds makes each rank's own state from it. A
+/// run says note() in its first lines, and its checkpoints name the exchange.
+/// **Invariants:** all ranks issue the same collectives in the same order. If some are in flight
+/// between steps, the destructor waits for them, unless an exception ends the run.
 /// **Thread safety:** none; one thread uses it.
 class Exchange {
  public:
@@ -38,8 +54,11 @@ class Exchange {
 
   /// The policy, as checkpoints name it.
   virtual std::string name() const = 0;
-  /// Whether all ranks have the same weights after each step, so that an audit may compare them.
-  virtual bool keeps_ranks_equal() const = 0;
+  /// What is approximate, and whether ranks differ, as one sentence for the user; empty where the
+  /// ranks are equal after each step and nothing is approximate.
+  virtual std::string note() const { return ""; }
+  /// Whether each step puts the same work into the streams, so that a device may record it.
+  virtual bool repeats() const { return true; }
   virtual const std::vector<Bucket>& buckets() const = 0;
 
   /// Throws Error when the last step is not over.
@@ -54,14 +73,41 @@ class Exchange {
   /// The slices that may be updated once `bucket` was waited for. Over a step these ranges cover
   /// every slice once, in order.
   virtual SliceRange updates_after(std::size_t bucket) const = 0;
-  /// All updates of the step are in the compute stream.
+  /// Who decides about an overflow, asked before a step's first update if ExchangeSpec::loss_scale:
+  /// on the device, the largest absolute gradient of all ranks (Vectors::largest()), where the
+  /// update uses gradients that differ between ranks. Null: the gradients of the update do, which
+  /// are then the same on all ranks.
+  virtual const float* largest_gradient() { return nullptr; }
+  /// All updates of the step, and of the running statistics, are in the compute stream. What the
+  /// exchange now does to the weights follows them and precedes the average's update.
   virtual void after_update() = 0;
 
-  /// What a resume needs for the same bits, complete on rank 0. Collective.
+  /// See above; nothing where ranks are equal. Collective. Not between begin() and after_update(),
+  /// and each settle() is followed by its unsettle().
+  virtual void settle() {}
+  virtual void unsettle() {}
+
+  /// What a resume needs for the same bits, complete on rank 0. Not while settled. Collective.
   virtual ExchangeState save(comm::Control& control) const = 0;
-  /// `state` is the same on all ranks, as rank 0 saved it. Throws InputError naming what does not
-  /// fit.
+  /// `state` is the same on all ranks, as rank 0 saved it; the parameters hold the settled state.
+  /// Throws InputError naming what does not fit.
   virtual void load(const ExchangeState& state) = 0;
+};
+
+/// While it lives, all ranks hold the state that stands for all of them. After an exception the
+/// exchange stays settled: its run has ended.
+class Settled {
+ public:
+  explicit Settled(Exchange& exchange) : exchange_(exchange) { exchange_.settle(); }
+  ~Settled() noexcept(false) {
+    if (std::uncaught_exceptions() == exceptions_) exchange_.unsettle();
+  }
+  Settled(const Settled&) = delete;
+  Settled& operator=(const Settled&) = delete;
+
+ private:
+  Exchange& exchange_;
+  const int exceptions_ = std::uncaught_exceptions();
 };
 
 /// Throws InputError naming both exchanges when `saved_by`, the one that wrote the checkpoint at
@@ -75,12 +121,26 @@ struct ExchangeSpec {
   /// A rank updates nothing before all buckets are reduced, because an overflow in any of them
   /// skips the whole step.
   bool update_at_once = false;
+  /// The gradients have a loss scale, which all ranks must change alike.
+  bool loss_scale = false;
 };
 
-/// `gradients`: the arena's first float. `compute`: the stream on which gradients become final. The
-/// references must outlive the exchange.
-std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, comm::Communicator& communicator,
-                                        device::Stream& compute, float* gradients);
+/// What an exchange works with; all of it must outlive the exchange. Gradients become final on the
+/// compute stream of the backend's device. An exchange that writes to weights calls
+/// Parameters::weights_changed().
+struct ExchangeParts {
+  comm::Communicator& communicator;
+  backend::Backend& backend;
+  backend::Parameters& parameters;
+};
+
+std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& parts);
+using MakeExchange =
+    std::function<std::unique_ptr<Exchange>(ExchangeSpec spec, const ExchangeParts& parts)>;
+
+/// Bytes of the device's memory that an exchange allocates, for a network of that many numbers:
+/// known before it is made, because plans for memory count it.
+std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers);
 
 }  // namespace lockstep::reduce
 

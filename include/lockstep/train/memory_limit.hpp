@@ -14,7 +14,8 @@ namespace lockstep::train {
 struct OtherMemory {
   std::size_t loader_bytes = 0;  ///< of the loader's batches
   bool average = false;          ///< of all weights
-  bool checkpoints = false;      ///< rank 0 makes them in memory, while no step runs
+  std::size_t exchange_bytes = 0;
+  bool checkpoints = false;  ///< rank 0 makes them in memory, while no step runs
 };
 
 /// A limit holds for the whole process: this tells the planner how much of it other things need,

@@ -34,6 +34,7 @@ struct TrainerSpec {
   float clip_norm = 0;  ///< the largest norm of a step's gradients; 0: not limited
   optim::AverageSpec average;
   reduce::ExchangeKind exchange = reduce::ExchangeKind::exact;
+  reduce::MakeExchange make_exchange = reduce::make_exchange;  ///< tests have others
   std::size_t bucket_bytes = 1 << 20;
   std::uint64_t seed = 1;  ///< of the initial weights
   /// Record the device's work of a step whose micro-batches are all full, and repeat it.
@@ -76,7 +77,7 @@ constexpr std::uint32_t most_skipped_steps = 50;
 /// micro-batch's work, from forward to the update, is recorded in the first steps and then repeated
 /// by one call each; the bits are the same.
 /// **Invariants:** all ranks call step() with the same global_rows and lr; afterwards their weights
-/// are equal, bit for bit, if the exchange keeps ranks equal.
+/// are equal, bit for bit, once the exchange has settled them.
 /// **Thread safety:** none; the main thread uses it.
 class Trainer {
  public:
@@ -108,10 +109,10 @@ class Trainer {
   StepReport step(const data::Batch& batch, std::size_t global_rows, float lr,
                   const std::function<std::optional<NextBatch>()>& next = {});
 
-  /// If the exchange keeps ranks equal, compares all ranks' weights, momentum and average. Throws
-  /// Error "ranks diverged at step S", naming the ranks that differ from the most common state, and
+  /// Compares all ranks' weights, momentum and average, as the exchange settles them. Throws Error
+  /// "ranks diverged at step S", naming the ranks that differ from the most common state, and
   /// tensors that differ in norm.
-  void audit(comm::Control& control, std::uint64_t step) const;
+  void audit(comm::Control& control, std::uint64_t step);
 
   backend::Parameters& parameters() { return *parameters_; }
   bool keeps_average() const { return spec_.average.kept(); }
@@ -131,6 +132,7 @@ class Trainer {
   void contribute_nothing();
   void enter_phase(comm::Phase phase);  ///< on the host now, on the device when it gets there
   void prefetch(const NextBatch& next);
+  void judge_gradients();
   void reduce_and_update(const optim::StepScalars& scalars, std::size_t micro_batches);
   void read_reports();
 

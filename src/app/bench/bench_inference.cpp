@@ -59,13 +59,7 @@ class Network {
  public:
   Network(const train::TrainerSpec& spec, backend::Backend& backend)
       : parameters_(backend.make_parameters(spec.network, spec.program.precision)) {
-    std::vector<float> plain;
-    const std::vector<nn::Slice>& slices = parameters_->layout().slices;
-    for (std::size_t i = 0; i < slices.size(); ++i) {
-      plain.resize(slices[i].tensor.count());
-      nn::initialise(spec.network, slices[i].tensor, {}, plain);
-      parameters_->import_slice(backend::Part::weights, i, plain);
-    }
+    backend::initialise(spec.network, {}, *parameters_);
     backend::ProgramSpec program = spec.program;
     program.training = false;
     program_ = backend.compile(spec.network, program, *parameters_);

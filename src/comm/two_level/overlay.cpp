@@ -92,6 +92,7 @@ void OverlaidCommunicator::forward(Elements data, std::string_view name, device:
 
 void OverlaidCommunicator::all_reduce(Elements data, Reduction reduction, std::string_view name,
                                       device::Stream& stream) {
+  check_reducible(data, name);
   forward(data, name, stream, [reduction](Communicator& below, Elements d, auto text, auto& s) {
     below.all_reduce(d, reduction, text, s);
   });
@@ -99,6 +100,7 @@ void OverlaidCommunicator::all_reduce(Elements data, Reduction reduction, std::s
 
 void OverlaidCommunicator::reduce_scatter(Elements data, Reduction reduction, std::string_view name,
                                           device::Stream& stream) {
+  check_reducible(data, name);
   chunk_size(*this, data, name);
   forward(data, name, stream, [reduction](Communicator& below, Elements d, auto text, auto& s) {
     below.reduce_scatter(d, reduction, text, s);

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.hpp"
 #include "ports/clock/parameters.hpp"
 #include "ports/clock/program.hpp"
+#include "ports/clock/vectors.hpp"
 
 namespace lockstep::clock {
 namespace {
@@ -19,6 +20,7 @@ class ClockBackend final : public backend::Backend {
                        backend::rehearsal_prefix, describe(pace_));
   }
   device::Device& device() override { return device_; }
+  backend::Vectors& vectors() override { return vectors_; }
 
   std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
                                                        backend::Precision precision) override {
@@ -46,6 +48,7 @@ class ClockBackend final : public backend::Backend {
  private:
   backend::Pace pace_;
   ClockDevice device_;
+  ClockVectors vectors_;
 };
 
 }  // namespace

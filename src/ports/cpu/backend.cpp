@@ -8,7 +8,8 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
-#include "ports/cpu/arena.hpp"
+#include "ports/cpu/arena/arena.hpp"
+#include "ports/cpu/arena/vectors.hpp"
 #include "ports/cpu/kernels/winograd.hpp"
 #include "ports/cpu/measure.hpp"
 #include "ports/cpu/program.hpp"
@@ -66,6 +67,7 @@ class CpuBackend final : public backend::Backend {
                        winograd_.empty() ? "" : std::string(backend::winograd_mark) + winograd_);
   }
   device::Device& device() override { return device_; }
+  backend::Vectors& vectors() override { return vectors_; }
 
   bool offers_winograd(backend::Precision precision) const override {
     using backend::Precision;
@@ -116,6 +118,7 @@ class CpuBackend final : public backend::Backend {
  private:
   CpuDevice device_;
   Team team_;
+  CpuVectors vectors_{team_};
   SharedBlock block_;
   std::size_t chunk_bytes_;
   std::string winograd_;  // the choice of the last program; empty: none

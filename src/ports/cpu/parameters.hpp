@@ -48,7 +48,7 @@ class CpuParameters final : public backend::Parameters {
   std::uint32_t hash() const override;
   /// Counts the calls after which the weights may differ.
   std::uint64_t version() const { return version_; }
-  void weights_changed() { ++version_; }
+  void weights_changed() override { ++version_; }
   double clipped_norm() const override { return clipped_norm_; }
   void set_clipped_norm(double norm) { clipped_norm_ = norm; }
 

@@ -10,6 +10,7 @@
 #include "ports/cuda/runtime/check.hpp"
 #include "ports/cuda/runtime/range.hpp"
 #include "ports/cuda/step_words.hpp"
+#include "ports/cuda/vectors.hpp"
 
 namespace lockstep::cuda {
 
@@ -30,6 +31,7 @@ class CudaBackend final : public backend::Backend {
                        driver / 1000, driver / 10 % 100);
   }
   device::Device& device() override { return device_; }
+  backend::Vectors& vectors() override { return vectors_; }
 
   void require_fit(const nn::Network& network, const backend::ProgramSpec& spec) override {
     std::size_t free = 0, total = 0;
@@ -72,9 +74,9 @@ class CudaBackend final : public backend::Backend {
       return figures;
     };
   }
-  void judge_gradients(backend::Parameters& parameters) override {
+  void judge_gradients(backend::Parameters& parameters, const float* largest) override {
     const Range range("search for overflows");
-    state(parameters).judge();
+    state(parameters).judge(largest);
   }
   void update(backend::Parameters& parameters, const optim::UpdateRule& rule,
               const optim::StepScalars& scalars, std::size_t first, std::size_t last) override {
@@ -119,6 +121,7 @@ class CudaBackend final : public backend::Backend {
   }
 
   CudaDevice device_;
+  CudaVectors vectors_{device_};
   ConvPlanner planner_;
   std::optional<PlanCache> cache_;
   StepPlaces places_;

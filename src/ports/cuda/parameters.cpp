@@ -140,9 +140,17 @@ void CudaParameters::set_scalars(const optim::StepScalars& step) {
   newest_step_ = step;
 }
 
-void CudaParameters::judge() {
-  if (backend::has_loss_scale(precision_))
-    cuda::judge(at(backend::Part::gradients, 0), layout_.size, scalars(), device_.compute().get());
+void CudaParameters::weights_changed() {
+  if (storage_ != Storage::fp32)
+    convert_weights(at(backend::Part::weights, 0), layout_.size, storage_, copies_.data(),
+                    device_.compute().get());
+}
+
+void CudaParameters::judge(const float* largest) {
+  if (!backend::has_loss_scale(precision_)) return;
+  const cudaStream_t stream = device_.compute().get();
+  if (largest) return judge_by(largest, scalars(), stream);
+  cuda::judge(at(backend::Part::gradients, 0), layout_.size, scalars(), stream);
 }
 
 const float* CudaParameters::table(Table& table, const std::vector<float>& values) {

@@ -42,6 +42,7 @@ class CudaParameters final : public backend::Parameters {
   CudaParameters(const nn::Network& network, backend::Precision precision, CudaDevice& device);
   const nn::ArenaLayout& layout() const override { return layout_; }
   float* device_pointer(backend::Part part) override { return at(part, 0); }
+  void weights_changed() override;
   void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
   void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
   void start_average() override;
@@ -63,7 +64,7 @@ class CudaParameters final : public backend::Parameters {
   /// Puts the scalars into device memory, unless they are already there.
   void set_scalars(const optim::StepScalars& step);
 
-  void judge();
+  void judge(const float* largest);
   void update(const optim::UpdateRule& rule, std::size_t first, std::size_t last);
   void update_statistics(std::size_t micro_batches);
   std::vector<double> norms(backend::Part part) const;

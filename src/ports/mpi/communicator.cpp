@@ -56,11 +56,13 @@ class MpiCommunicator final : public Communicator {
 
   void all_reduce(Elements data, Reduction reduction, std::string_view name,
                   device::Stream& stream) override {
+    check_reducible(data, name);
     if (has_work(*this, data, name, stream)) put_direct(data, {reduction, true}, name);
   }
 
   void reduce_scatter(Elements data, Reduction reduction, std::string_view name,
                       device::Stream& stream) override {
+    check_reducible(data, name);
     chunk_size(*this, data, name);
     if (has_work(*this, data, name, stream)) put_direct(data, {reduction, false}, name);
   }

@@ -55,6 +55,8 @@ ncclDataType_t type_of(ElementType type) {
       return ncclInt32;
     case ElementType::i64:
       return ncclInt64;
+    case ElementType::i8:
+      return ncclInt8;
   }
   throw Error("a collective of a type that does not exist");
 }
@@ -155,6 +157,7 @@ class NcclCommunicator final : public Communicator {
 
   void all_reduce(Elements data, Reduction reduction, std::string_view name,
                   device::Stream& stream) override {
+    check_reducible(data, name);
     if (!has_work(*this, data, name, stream)) return;
     start("reduction", name, [=, this](ncclComm_t comm) {
       return ncclAllReduce(data.data, data.data, data.count, type_of(data.type),
@@ -164,6 +167,7 @@ class NcclCommunicator final : public Communicator {
 
   void reduce_scatter(Elements data, Reduction reduction, std::string_view name,
                       device::Stream& stream) override {
+    check_reducible(data, name);
     const std::size_t size = chunk_size(*this, data, name);
     if (!has_work(*this, data, name, stream)) return;
     start("reduce-scatter", name, [=, this](ncclComm_t comm) {

@@ -9,12 +9,6 @@
 namespace lockstep::study {
 namespace {
 
-std::vector<reduce::Bucket> buckets_of(const nn::ArenaLayout& layout, std::size_t bucket_bytes) {
-  std::vector<reduce::Extent> extents;
-  for (const nn::Slice& slice : layout.slices) extents.push_back({slice.offset, slice.size});
-  return reduce::plan_buckets(extents, bucket_bytes);
-}
-
 /// When each slice is final.
 std::vector<double> final_ms(const backend::TimedTape& tape, std::size_t slices) {
   std::vector<double> times(slices, -1);
@@ -37,7 +31,7 @@ StepTimeline simulate_step(const backend::TimedTape& tape, const nn::ArenaLayout
   step.backward_ms = tape.backward_ms();
   const std::vector<double> slice_final = final_ms(tape, layout.slices.size());
   double free_ms = 0, arrived_ms = 0, now = step.forward_ms + step.backward_ms;
-  for (const reduce::Bucket& bucket : buckets_of(layout, bucket_bytes)) {
+  for (const reduce::Bucket& bucket : reduce::plan_buckets(layout, bucket_bytes)) {
     BucketTimes times;
     times.bytes = static_cast<double>(bucket.size * sizeof(float));
     for (std::size_t s = bucket.first_slice; s < bucket.last_slice; ++s)

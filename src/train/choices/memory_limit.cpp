@@ -26,7 +26,7 @@ void count_process(backend::Recompute& recompute, const nn::Network& network,
       control.max({static_cast<double>(resident_bytes())}, "memory of the processes")[0];
   const std::size_t weights = nn::numbers(network) * sizeof(float);
   const std::size_t needed = static_cast<std::size_t>(most) + libraries_bytes + other.loader_bytes +
-                             (other.average ? weights : 0);
+                             (other.average ? weights : 0) + other.exchange_bytes;
   recompute.reserved = (needed + rounding - 1) / rounding * rounding;
   if (other.checkpoints) recompute.between_steps = (other.average ? 3 : 2) * weights;
 }

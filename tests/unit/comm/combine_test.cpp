@@ -9,8 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "comm/half.hpp"
+#include "lockstep/base/half.hpp"
 
+using namespace lockstep;
 using namespace lockstep::comm;
 
 namespace {

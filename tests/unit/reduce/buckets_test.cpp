@@ -56,7 +56,7 @@ TEST_CASE("buckets hold every slice once, in order and whole, and close as soon 
 }
 
 TEST_CASE("an arena without slices has no buckets", "[buckets]") {
-  REQUIRE(plan_buckets({}, 1024).empty());
+  REQUIRE(plan_buckets(std::vector<Extent>{}, 1024).empty());
 }
 
 TEST_CASE("a slice larger than a bucket fills one with what precedes it", "[buckets]") {

@@ -152,18 +152,23 @@ TEST_CASE("each bucket's slices may be updated after it, or all slices after the
     CHECK(f.exchange.updates_after(b).first == f.buckets[b].first_slice);
     CHECK(f.exchange.updates_after(b).last == f.buckets[b].last_slice);
   }
-  const auto at_once = make_exchange({.buckets = f.buckets, .update_at_once = true}, f.mirror,
-                                     f.compute, f.gradients.data());
+  const ExactExchange at_once({.buckets = f.buckets, .update_at_once = true}, f.mirror, f.compute,
+                              f.gradients.data());
   for (std::size_t b = 0; b < f.buckets.size(); ++b) {
     const bool last = b + 1 == f.buckets.size();
-    CHECK(at_once->updates_after(b).first == 0);
-    CHECK(at_once->updates_after(b).last == (last ? 5 : 0));
+    CHECK(at_once.updates_after(b).first == 0);
+    CHECK(at_once.updates_after(b).last == (last ? 5 : 0));
   }
 }
 
-TEST_CASE("the exact exchange keeps ranks equal and has no state", "[exchange]") {
+TEST_CASE("the exact exchange has nothing to say, nothing to settle and no state", "[exchange]") {
   Fixture f;
-  CHECK(f.exchange.keeps_ranks_equal());
+  CHECK(f.exchange.note().empty());
+  CHECK(f.exchange.repeats());
+  CHECK(f.exchange.largest_gradient() == nullptr);
+  const std::vector<float> before = f.gradients;
+  { const Settled settled(f.exchange); }
+  CHECK((f.gradients == before && f.mirror.calls.empty()));
   test::SoloControl control;
   CHECK(f.exchange.save(control).empty());
   CHECK_NOTHROW(load_state(f.exchange, model::CheckpointHeader().exchange, {}, "step-7.h5"));

@@ -49,6 +49,12 @@ const FloatKernels& float_kernels() {
                       : kernels_float_x86_64;
 }
 
+const VectorKernels& vector_kernels() {
+  return has_avx512() ? kernels_vector_avx512
+         : has_avx2() ? kernels_vector_avx2
+                      : kernels_vector_x86_64;
+}
+
 const WinogradKernels* winograd_kernels(Storage storage, std::size_t channels) {
   // With fewer channels the products are too short for what the transforms take.
   constexpr std::size_t fewest_for_pairs = 64;

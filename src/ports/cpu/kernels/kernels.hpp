@@ -86,10 +86,28 @@ struct FloatKernels {
   void (*average)(float share, std::size_t count, const float* weight, float* average);
 };
 
+/// Floats in memory of other formats, and arithmetic on floats (backend::Vectors), for any count.
+/// What they read and write does not overlap.
+struct VectorKernels {
+  void (*widen_f16)(const std::uint16_t* from, std::size_t count, float* to);
+  void (*widen_bf16)(const std::uint16_t* from, std::size_t count, float* to);
+  void (*round_f16)(const float* from, std::size_t count, std::uint16_t* to);
+  void (*round_bf16)(const float* from, std::size_t count, std::uint16_t* to);
+  /// Of one block.
+  void (*decode_i8)(const std::int8_t* from, float scale, std::size_t count, float* to);
+  void (*encode_i8)(const float* from, float inverse, std::size_t count, std::int8_t* to);
+  void (*add)(float factor, const float* from, std::size_t count, float* to);
+  void (*scale)(float factor, std::size_t count, float* values);
+  /// As arithmetic::magnitude_bits().
+  std::uint32_t (*largest)(const float* values, std::size_t count);
+  void (*select)(float bound, std::size_t count, float* values);
+};
+
 /// The best kernels for this processor. bf16 exists only with AVX512-BF16; throws InputError
 /// otherwise.
 const Kernels& kernels(Storage storage);
 const FloatKernels& float_kernels();
+const VectorKernels& vector_kernels();
 const char*
 instruction_set();  ///< "avx512", "avx2" or "x86-64": part of what bit-exactness depends on
 

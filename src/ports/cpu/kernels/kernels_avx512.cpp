@@ -1,3 +1,4 @@
+#include "lockstep/backend/arithmetic.hpp"
 #include "ports/cpu/kernels/kernels_isa.hpp"
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma")
@@ -6,10 +7,12 @@ namespace lockstep::cpu {
 namespace {
 #include "ports/cpu/kernels/vector.inc"
 
+#include "ports/cpu/kernels/formats.inc"
 #include "ports/cpu/kernels/kernels.inc"
 }  // namespace
 
 const Kernels kernels_fp32_avx512 = table<float>();
 const FloatKernels kernels_float_avx512 = {add, sgd, lars, squares, scale, average};
+const VectorKernels kernels_vector_avx512 = vector_table();
 
 }  // namespace lockstep::cpu

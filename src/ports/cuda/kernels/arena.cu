@@ -60,6 +60,10 @@ __global__ void __launch_bounds__(block_threads)
   if (__syncthreads_or(found) && threadIdx.x == 0) scalars->overflow = 1;
 }
 
+__global__ void find_overflow_in_one_kernel(const float* largest, DeviceScalars* scalars) {
+  if (backend::arithmetic::overflowed(*largest)) scalars->overflow = 1;
+}
+
 __global__ void judge_kernel(DeviceScalars* scalars) {
   const bool overflow = scalars->overflow != 0;
   scalars->apply = overflow ? 0 : 1;
@@ -140,6 +144,12 @@ void judge(const float* gradients, std::size_t count, DeviceScalars* scalars, cu
   const unsigned blocks = std::min(most_blocks, blocks_for(count / quad));
   launch("find_overflow_kernel", find_overflow_kernel, blocks, block_threads, stream, gradients,
          count, scalars);
+  launch("judge_kernel", judge_kernel, 1, 1, stream, scalars);
+}
+
+void judge_by(const float* largest, DeviceScalars* scalars, cudaStream_t stream) {
+  launch("find_overflow_in_one_kernel", find_overflow_in_one_kernel, 1, 1, stream, largest,
+         scalars);
   launch("judge_kernel", judge_kernel, 1, 1, stream, scalars);
 }
 

@@ -9,6 +9,7 @@
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/backend/parameters.hpp"
 #include "lockstep/backend/precision.hpp"
+#include "lockstep/backend/vectors.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/optim/rule.hpp"
 
@@ -237,6 +238,8 @@ void update_running_statistics(const StatisticsArgs& args, cudaStream_t stream);
 /// Checks all `count` (a multiple of 4) gradients. Then decides whether the step's updates apply
 /// and what the next loss scale is.
 void judge(const float* gradients, std::size_t count, DeviceScalars* scalars, cudaStream_t stream);
+/// The same by one value, which needs no alignment.
+void judge_by(const float* largest, DeviceScalars* scalars, cudaStream_t stream);
 
 /// to[i] = from[i] in `storage`; count: a multiple of 4.
 void convert_weights(const float* from, std::size_t count, Storage storage, void* to,
@@ -244,6 +247,16 @@ void convert_weights(const float* from, std::size_t count, Storage storage, void
 /// to[i] = from[i], or to[i] + from[i]. from: stored as `storage`. count: a multiple of 4.
 void add_gradient(const void* from, std::size_t count, Storage storage, bool accumulate, float* to,
                   cudaStream_t stream);
+
+// ---- vectors.cu: what backend::Vectors says --------------------------------------------------
+
+void cast_vector(const backend::Vector& from, const backend::Vector& to, cudaStream_t stream);
+void add_vector(float factor, const backend::Vector& from, const backend::Vector& to,
+                cudaStream_t stream);
+void scale_vector(float factor, const backend::Vector& values, cudaStream_t stream);
+void largest_value(const backend::Vector& values, float* found, cudaStream_t stream);
+void select_values(const backend::Vector& values, float share, const float* bound,
+                   cudaStream_t stream);
 
 // ---- checksum.cu --------------------------------------------------------------------------------
 

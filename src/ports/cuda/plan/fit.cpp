@@ -43,7 +43,7 @@ backend::PreflightMemory memory_of(const nn::Network& network, const backend::Pr
   backend::PreflightMemory memory;
   const std::size_t buffers = spec.keeps_average ? 3 : 2;  // weights, momentum, their average
   memory.parameters = floats * (buffers * sizeof(float) + copies);
-  memory.gradients = floats * sizeof(float);
+  memory.gradients = floats * sizeof(float) + spec.exchange_bytes;
   // The next one is copied meanwhile. A later stage has none.
   if (network.nodes[0].op == nn::Op::input)
     memory.input = (spec.slots + 1) * spec.batch * network.input.count();

@@ -50,12 +50,14 @@ class TcpCommunicator final : public Communicator {
 
   void all_reduce(Elements data, Reduction reduction, std::string_view name,
                   device::Stream& stream) override {
+    check_reducible(data, name);
     if (has_work(*this, data, name, stream))
       put<MeshReduction>(data, true, collective(), name, reduction, true);
   }
 
   void reduce_scatter(Elements data, Reduction reduction, std::string_view name,
                       device::Stream& stream) override {
+    check_reducible(data, name);
     chunk_size(*this, data, name);
     if (has_work(*this, data, name, stream))
       put<MeshReduction>(data, true, collective(), name, reduction, false);

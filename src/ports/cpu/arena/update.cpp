@@ -3,7 +3,7 @@
 
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
-#include "ports/cpu/arena.hpp"
+#include "ports/cpu/arena/arena.hpp"
 
 namespace lockstep::cpu {
 

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace lockstep::comm {
+namespace lockstep {
 
 /// Floats of 16 bits, as the host computes with them: widened, and rounded to the nearest (ties to
 /// even). No branches and no subnormal floats, so that loops become vectors and a processor that
@@ -45,4 +45,4 @@ constexpr std::uint16_t round_to_f16(float value) {
   return static_cast<std::uint16_t>(found | (bits >> 16 & 0x8000));
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep

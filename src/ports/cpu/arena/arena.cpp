@@ -1,4 +1,4 @@
-#include "ports/cpu/arena.hpp"
+#include "ports/cpu/arena/arena.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,71 @@
+#pragma once
+
+// Arithmetic on a device's flat buffers, for exchanges: smaller forms of gradients, differences of
+// weights, what is worth sending.
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "lockstep/backend/arithmetic.hpp"
+#include "lockstep/comm/elements.hpp"
+
+namespace lockstep::backend {
+
+/// Memory of a device, which its owner frees.
+using DeviceMemory = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
+
+/// Numbers in a device's memory: f32, f16, bf16, or i8 with scales. An i8 vector is cut into blocks
+/// of arithmetic::scale_block values, the last one shorter; a value is its integer times its
+/// block's scale. A block that holds an infinity or NaN becomes NaN as a whole.
+struct Vector {
+  void* data = nullptr;
+  std::size_t count = 0;
+  comm::ElementType type = comm::ElementType::f32;
+  float* scales = nullptr;  ///< of i8: scales_of(count) floats on the device
+
+  /// What a collective moves of it.
+  comm::Elements elements() const { return {data, count, type}; }
+};
+inline Vector vector(float* data, std::size_t count) {
+  return {data, count, comm::ElementType::f32, nullptr};
+}
+constexpr std::size_t scales_of(std::size_t count) {
+  return (count + arithmetic::scale_block - 1) / arithmetic::scale_block;
+}
+
+/// Work goes to the device's compute stream, in order; a network stream holds collectives alone, so
+/// an exchange orders the two with events. Each value is computed in float and rounded once, to the
+/// nearest, ties to even; beyond the largest number of a format it becomes infinite. A NaN stays a
+/// NaN, with bits that are not defined. The bits do not depend on the number of threads. Vectors of
+/// one call have the same count and do not overlap, unless they are the same. Throws Error for
+/// other types and counts. **Thread safety:** none; the main thread uses it.
+class Vectors {
+ public:
+  virtual ~Vectors() = default;
+  /// Zeroed. Throws Error naming `what` when there is not enough memory. What an exchange allocates
+  /// is counted by reduce::exchange_bytes().
+  virtual DeviceMemory allocate(std::size_t bytes, const std::string& what) = 0;
+  /// To and from the host. They wait for the compute stream.
+  virtual void read(const void* from, std::span<std::byte> to) = 0;
+  virtual void write(std::span<const std::byte> from, void* to) = 0;
+
+  virtual void cast(const Vector& from, const Vector& to) = 0;               ///< to = from
+  virtual void add(float factor, const Vector& from, const Vector& to) = 0;  ///< to += factor from
+  virtual void scale(float factor, const Vector& values) = 0;                ///< values *= factor
+  /// *found, on the device, = the largest absolute value: 0 of none, NaN if one is.
+  virtual void largest(const Vector& values, float* found) = 0;
+  /// Keeps the values whose absolute value is larger than share (0 or more) * *bound, which is on
+  /// the device. All others become 0, NaN too: so do all where *bound is infinite or NaN.
+  virtual void select(const Vector& values, float share, const float* bound) = 0;
+};
+
+/// Throws Error, beginning with `verb`, when a vector has a type that Vectors does not know, no
+/// memory or no scales.
+void check_vector(const Vector& vector, const char* verb);
+/// The same for two of one call, which must have the same count.
+void check_vectors(const Vector& from, const Vector& to, const char* verb);
+
+}  // namespace lockstep::backend

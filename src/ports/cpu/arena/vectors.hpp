@@ -1,0 +1,25 @@
+#pragma once
+
+#include "lockstep/backend/vectors.hpp"
+#include "ports/cpu/team.hpp"
+
+namespace lockstep::cpu {
+
+/// By all lanes, block by block, so that values of other formats are floats in a core's cache only.
+class CpuVectors final : public backend::Vectors {
+ public:
+  explicit CpuVectors(Team& team) : team_(team) {}
+  backend::DeviceMemory allocate(std::size_t bytes, const std::string& what) override;
+  void read(const void* from, std::span<std::byte> to) override;
+  void write(std::span<const std::byte> from, void* to) override;
+  void cast(const backend::Vector& from, const backend::Vector& to) override;
+  void add(float factor, const backend::Vector& from, const backend::Vector& to) override;
+  void scale(float factor, const backend::Vector& values) override;
+  void largest(const backend::Vector& values, float* found) override;
+  void select(const backend::Vector& values, float share, const float* bound) override;
+
+ private:
+  Team& team_;
+};
+
+}  // namespace lockstep::cpu

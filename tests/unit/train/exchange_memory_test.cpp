@@ -1,0 +1,27 @@
+// What an exchange allocates counts against --memory-limit.
+#include <catch2/catch.hpp>
+
+#include "lockstep/nn/resnet.hpp"
+#include "lockstep/reduce/exchange.hpp"
+#include "lockstep/train/memory_limit.hpp"
+#include "tests/support/solo.hpp"
+
+using namespace lockstep;
+
+TEST_CASE("what an exchange allocates is counted as a part of the process", "[memory]") {
+  const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 16, 10));
+  const auto backend = backend::make_cpu_backend({});
+  test::SoloControl control;
+  const auto reserved = [&](std::size_t exchange_bytes) {
+    backend::Recompute recompute;
+    recompute.mode = backend::Recompute::Mode::automatic;
+    recompute.memory_limit = std::size_t{1} << 30;
+    train::count_process(recompute, network, *backend, {.exchange_bytes = exchange_bytes}, control);
+    return static_cast<double>(recompute.reserved);
+  };
+  constexpr double mebibyte = 1 << 20;
+  const double without = reserved(0);
+  // The process itself may grow meanwhile, and sums are rounded to 4 MiB.
+  CHECK(std::abs(reserved(std::size_t{512} << 20) - without - 512 * mebibyte) <= 8 * mebibyte);
+  CHECK(reduce::exchange_bytes(reduce::ExchangeKind::exact, nn::numbers(network)) == 0);
+}
