@@ -1,3 +1,6 @@
+// Why a second forward gives the same bits. It has the same chunks (on a GPU: the same engines),
+// and a batch norm keeps its mean and deviation from the first one. Only the first one makes sums
+// over the batch, so that the running statistics count each micro-batch once.
 #include "lockstep/backend/lifetimes.hpp"
 
 #include <fmt/core.h>
