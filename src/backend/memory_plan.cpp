@@ -17,12 +17,6 @@ std::size_t MemoryPlanner::add(std::size_t bytes, std::size_t first, std::size_t
   return buffers_.size() - 1;
 }
 
-void MemoryPlanner::keep_alive(std::size_t buffer, std::size_t step) {
-  Buffer& b = buffers_[buffer];
-  b.first = std::min(b.first, step);
-  b.last = std::max(b.last, step);
-}
-
 void MemoryPlanner::place() {
   std::vector<std::size_t> order(buffers_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lockstep/backend/lifetimes.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::backend {
@@ -12,22 +13,29 @@ namespace {
 
 class Choice {
  public:
-  Choice(const ProgramSpec& spec, const Segments& segments, const MemoryBounds& bounds)
-      : spec_(spec), segments_(segments), bounds_(bounds) {}
+  Choice(const ProgramSpec& spec, const std::string& name, Lifetimes& lifetimes,
+         const MemoryBounds& bounds)
+      : spec_(spec), name_(name), lifetimes_(lifetimes), bounds_(bounds) {}
 
   Placement run() const {
     const Recompute& how = spec_.recompute;
     if (!spec_.training || how.mode == Recompute::Mode::none)
-      return segments_.place({{0, segments_.count, false}});
-    const Chain chain(segments_.count, segments_.cost);
+      return place({{0, lifetimes_.segments(), false}});
+    const Chain chain(lifetimes_.segments(),
+                      [&](const Span& span) { return lifetimes_.cost(span); });
     if (how.mode == Recompute::Mode::automatic) return keep_limit(chain);
     require(how.segments <= chain.segments(),
             fmt::format("recompute = {}: {} can be cut into at most {} segments", how.segments,
-                        segments_.network, chain.segments()));
-    return segments_.place(chain.least_memory(how.segments));
+                        name_, chain.segments()));
+    return place(chain.least_memory(how.segments));
   }
 
  private:
+  Placement place(const std::vector<Span>& spans) const {
+    lifetimes_.choose(spans);
+    return lifetimes_.place(spec_.slots);
+  }
+
   Placement keep_limit(const Chain& chain) const {
     const std::size_t limit = spec_.recompute.memory_limit;
     require(limit > 0, "recompute = auto needs memory-limit: the bytes that a step may take");
@@ -39,14 +47,13 @@ class Choice {
       if (auto placement = within(chain, bounds_.available)) return std::move(*placement);
     if (between_steps <= budget)
       if (auto placement = within(chain, budget)) return std::move(*placement);
-    Placement least = segments_.place(chain.least_memory());
+    Placement least = place(chain.least_memory());
     const std::size_t smallest = std::max(least.total(), between_steps);
     require(
         smallest <= budget,
         fmt::format("memory-limit = {} is too small: a micro-batch of {} rows of {} in {} needs "
                     "at least {} bytes, with all that can be made again",
-                    limit, spec_.batch, segments_.network, to_string(spec_.precision),
-                    smallest + others));
+                    limit, spec_.batch, name_, to_string(spec_.precision), smallest + others));
     return least;
   }
 
@@ -55,7 +62,7 @@ class Choice {
   std::optional<Placement> within(const Chain& chain, std::size_t budget) const {
     std::size_t limit = budget;
     while (const auto spans = chain.fewest_operations(limit)) {
-      Placement placement = segments_.place(*spans);
+      Placement placement = place(*spans);
       if (placement.total() <= budget) return placement;
       limit = std::min(limit, chain.peak(*spans)) - 1;
     }
@@ -63,7 +70,8 @@ class Choice {
   }
 
   const ProgramSpec& spec_;
-  const Segments& segments_;
+  const std::string& name_;
+  Lifetimes& lifetimes_;
   const MemoryBounds& bounds_;
 };
 
@@ -89,15 +97,20 @@ Placement::Placement(const std::vector<PlannedBuffer>& buffers, std::size_t slot
   slot_.place();
 }
 
-std::size_t Placement::offset(std::size_t buffer, bool after_forward, std::size_t slot) const {
-  const Place& place = places_[after_forward][buffer];
-  return place.in_slot ? shared_.total() + slot * slot_.total() + slot_.offset(place.buffer)
-                       : shared_.offset(place.buffer);
+Placement::Offsets Placement::offsets() const {
+  Offsets offsets(slots_);
+  for (std::size_t slot = 0; slot < slots_; ++slot)
+    for (const bool after_forward : {false, true})
+      for (const Place& place : places_[after_forward])
+        offsets[slot][after_forward].push_back(
+            place.in_slot ? shared_.total() + slot * slot_.total() + slot_.offset(place.buffer)
+                          : shared_.offset(place.buffer));
+  return offsets;
 }
 
-Placement choose_placement(const ProgramSpec& spec, const Segments& segments,
+Placement choose_placement(const ProgramSpec& spec, const std::string& name, Lifetimes& lifetimes,
                            const MemoryBounds& bounds) {
-  return Choice(spec, segments, bounds).run();
+  return Choice(spec, name, lifetimes, bounds).run();
 }
 
 }  // namespace lockstep::backend

@@ -1,3 +1,6 @@
+// Why the choice of convolutions travels with a run. It is measured, so two measurements may
+// differ, and with them the bits. All ranks take rank 0's; a list in the checkpoint and in the
+// backend's description says which.
 #include "lockstep/backend/winograd.hpp"
 
 #include <fmt/core.h>

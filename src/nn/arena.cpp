@@ -1,3 +1,5 @@
+// Why batch norm's running statistics are in the arena. They are averaged over the ranks with the
+// gradients of each step, so all ranks hold the same state at any time.
 #include "lockstep/nn/arena.hpp"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Why buckets never copy. The arena is in backward order, so gradients become final from its start
+// to its end. A bucket is a contiguous span and is reduced in place. The network alone fixes the
+// order, so ranks agree without talking.
 #include "lockstep/reduce/buckets.hpp"
 
 #include "lockstep/base/error.hpp"

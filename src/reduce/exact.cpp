@@ -1,3 +1,9 @@
+// Why a slice waits for two gradients. A bucket is ready when the weight and the data gradients of
+// its slices have run: an update must not overwrite weights that a data gradient still reads.
+//
+// Why fp16 updates at once. All reduced buckets are checked for overflow before one update. In
+// other precisions a bucket is updated as it arrives. Clipping (`optim.clip-norm`) waits for all
+// buckets, too: it needs the norm of all gradients.
 #include "reduce/exact.hpp"
 
 #include <fmt/core.h>

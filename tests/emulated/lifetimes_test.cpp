@@ -201,11 +201,8 @@ TEST_CASE("the costs of a GPU's spans add up to the memory of any plan, and its 
         requests.push_back({.bytes = 64, .unit = u, .last_forward = u, .last_backward = u});
       requests.push_back({.bytes = bytes, .unit = last, .of_backward = true, .last_backward = u});
     }
-    Lifetimes lifetimes(units, requests,
-                        cut_units(network, units, std::vector<bool>(units.size(), false)), true);
-    const std::vector<double> operations(units.size(), 1);
-    const Chain chain(lifetimes.segments(),
-                      [&](const Span& span) { return lifetimes.cost(span, operations); });
+    cuda::Lifetimes lifetimes(network, units, requests, std::vector<bool>(units.size()), true);
+    const Chain chain(lifetimes.segments(), [&](const Span& span) { return lifetimes.cost(span); });
     test::check_plans(chain, [&](const test::Spans& way) {
       lifetimes.choose(way);
       return lifetimes.peak();

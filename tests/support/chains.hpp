@@ -36,7 +36,7 @@ inline void each_way(std::size_t segments, const std::function<void(const Spans&
 inline void check_plans(const backend::Chain& chain,
                         const std::function<std::size_t(const Spans&)>& peak_of) {
   REQUIRE(chain.segments() <= 12);
-  const std::size_t most = chain.peak(chain.keep_all());
+  const std::size_t most = chain.peak({{0, chain.segments(), false}});
   std::size_t least = most;
   each_way(chain.segments(), [&](const Spans& way) {
     const std::size_t peak = peak_of(way);

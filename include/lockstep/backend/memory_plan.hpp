@@ -15,8 +15,6 @@ class MemoryPlanner {
   /// Adds a buffer of `bytes` that is written at tape step `first` or later and last read at
   /// `last`. Returns its number.
   std::size_t add(std::size_t bytes, std::size_t first, std::size_t last);
-  /// Extends a buffer's life so that it covers `step`.
-  void keep_alive(std::size_t buffer, std::size_t step);
   /// Decides all offsets (multiples of the alignment): largest buffer first, each at the lowest
   /// place that is free during its life.
   void place();

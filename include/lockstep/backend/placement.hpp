@@ -1,7 +1,7 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +27,7 @@ struct Lives {
 struct PlannedBuffer {
   std::size_t bytes = 0;
   std::optional<Lives> lives;  ///< nothing: it needs no place
+  std::size_t unit = 0;        ///< which makes it
   bool in_slot = false;        ///< a micro-batch in flight keeps it
 };
 
@@ -35,8 +36,10 @@ struct PlannedBuffer {
 class Placement {
  public:
   Placement(const std::vector<PlannedBuffer>& buffers, std::size_t slots, std::size_t alignment);
-  /// For a buffer that has no place: any number.
-  std::size_t offset(std::size_t buffer, bool after_forward, std::size_t slot) const;
+  /// Bytes from the block's start, by slot, for forward and for what comes after it, and by buffer;
+  /// any number for a buffer that has no place.
+  using Offsets = std::vector<std::array<std::vector<std::size_t>, 2>>;
+  Offsets offsets() const;
   std::size_t total() const { return shared_.total() + slots_ * slot_.total(); }
   std::size_t without_reuse() const {
     return shared_.without_reuse() + slots_ * slot_.without_reuse();
@@ -58,18 +61,12 @@ struct MemoryBounds {
   std::size_t available = 0;  ///< of the block that other programs already have; 0: there is none
 };
 
-/// A network as the segments of a chain, for which a backend plans memory.
-struct Segments {
-  std::string network;  ///< its name
-  std::size_t count = 1;
-  std::function<SpanCost(const Span&)> cost;
-  std::function<Placement(const std::vector<Span>&)> place;
-};
+class Lifetimes;
 
-/// Chooses what is made again, as `spec.recompute` says, and places all buffers; the last call of
-/// `segments.place` is the one that is returned. Throws InputError when the limit is too small,
-/// naming the smallest possible one, or when the network has fewer segments than asked for.
-Placement choose_placement(const ProgramSpec& spec, const Segments& segments,
+/// Chooses what is made again, as `spec.recompute` says, and places all buffers. Leaves that choice
+/// in `lifetimes`. Throws InputError when the limit is too small, naming the smallest possible one,
+/// or when the network (`name`) has fewer segments than asked for.
+Placement choose_placement(const ProgramSpec& spec, const std::string& name, Lifetimes& lifetimes,
                            const MemoryBounds& bounds);
 
 }  // namespace lockstep::backend

@@ -1,5 +1,9 @@
 #pragma once
 
+// Why compile and run, not one virtual call per kernel. oneDNN and cuDNN do not match call by call.
+// They fuse different things and want different layouts. A backend that sees the whole network can
+// choose.
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>

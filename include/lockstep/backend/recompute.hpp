@@ -52,7 +52,6 @@ class Chain {
   Chain(std::size_t segments, const std::function<SpanCost(const Span&)>& cost);
 
   std::size_t segments() const { return segments_; }
-  std::vector<Span> keep_all() const { return {{0, segments_, false}}; }
   /// The spans that need at most `limit` bytes and make the least again, by exact search; nothing
   /// if there are none.
   std::optional<std::vector<Span>> fewest_operations(std::size_t limit) const;

@@ -1,3 +1,6 @@
+// Why shared memory has no name. It comes from `memfd_create`, and the ranks open it through the
+// first one's `/proc` entry: no file is left after a crash, and a container's small /dev/shm does
+// not matter. Where a container forbids it, one line says so and sums are flat.
 #include "comm/two_level/shared_memory.hpp"
 
 #include <cerrno>

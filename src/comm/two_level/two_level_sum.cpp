@@ -1,3 +1,9 @@
+// Why CPUs sum over two levels. Ranks of a node would each send the same sums through one network
+// card. Over two levels a node's ranks add in shared memory first, and only owners of equal chunks
+// talk across nodes: 2 (nodes - 1) messages a rank and bucket instead of 2 (ranks - 1), and a node
+// sends as much as one rank of a flat all-reduce. On one node sums stay flat. From three ranks on,
+// the bits of a flat sum depend on the size of buckets, because the owner of a chunk begins its
+// sum. So a run notes the size that it chose, and a resume keeps it.
 #include "comm/two_level/two_level_sum.hpp"
 
 #include <algorithm>

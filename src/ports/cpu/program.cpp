@@ -119,14 +119,13 @@ void CpuProgram::allocate() {
 
 /// Decides what backward makes again, and places all buffers.
 void CpuProgram::place() {
-  const std::vector<Unit>& units = context_.units;
-  lifetimes_ = std::make_unique<Lifetimes>(units, context_.regions.size(),
-                                           cut_units(network_, units), spec_.training);
+  lifetimes_ =
+      std::make_unique<Lifetimes>(network_, context_.units, context_.requests, spec_.training);
   const std::size_t parameters = 3 * sizeof(float) * context_.parameters.layout().size;
   const auto placed = [&] {
-    return place_buffers(network_, spec_, units, context_.requests,
-                         {.fixed = parameters + workspace(), .available = block_.size()},
-                         *lifetimes_);
+    return backend::choose_placement(
+        spec_, network_.name, *lifetimes_,
+        {.fixed = parameters + workspace(), .available = block_.size()});
   };
   backend::Placement placement = placed();
   folds_by_region_ = !spec_.training && block_.size() > 0 && placement.total() > block_.size();
@@ -135,17 +134,13 @@ void CpuProgram::place() {
       context_.requests[request].first = context_.requests[request].last = region;
     placement = placed();
   }
-  context_.places.resize(spec_.slots);
-  for (std::size_t slot = 0; slot < spec_.slots; ++slot)
-    for (const bool after_forward : {false, true})
-      for (std::size_t request = 0; request < context_.requests.size(); ++request)
-        context_.places[slot][after_forward].push_back(
-            placement.offset(request, after_forward, slot));
-  for (std::size_t u = 0; u < units.size(); ++u) context_.kept.push_back(lifetimes_->kept(u));
+  context_.places = placement.offsets();
+  for (std::size_t u = 0; u < context_.units.size(); ++u)
+    context_.kept.push_back(lifetimes_->kept(u));
   memory_ = {.activations = placement.total(),
              .without_reuse = placement.without_reuse(),
              .workspace = workspace(),
-             .made_again = share_made_again(network_, units, *lifetimes_)};
+             .made_again = lifetimes_->share_made_again()};
   context_.block = block_.of_size(memory_.activations);
 }
 

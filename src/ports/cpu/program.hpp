@@ -28,6 +28,26 @@ class SharedBlock {
   const void* user_ = nullptr;
 };
 
+// A block of a ResNet in forward, on three lanes. Each region ends with the sums that a batch norm
+// needs of the whole batch: there all lanes wait for each other. Inside a region a lane takes its
+// rows of the batch chunk by chunk (c0, c1, ...) through all units, while a chunk is in its cache.
+//
+//             region r           region r + 1           region r + 2
+//           +------------------+----------------------+-----------------------------+
+//    units  | conv1, its sums  | bn1, relu1 -> conv2, | bn2, + skip, relu2 -> conv1 |
+//           |                  | its sums             | of the next block, its sums |
+//           +------------------+----------------------+-----------------------------+
+//    lane 0 | c0 | c1 | c2     | c0 | c1 | c2         | c0 | c1 | c2                |
+//    lane 1 | c3 | c4          | c3 | c4              | c3 | c4                     |
+//    lane 2 | c5 | c6 | c7     | c5 | c6 | c7         | c5 | c6 | c7                |
+//           +------------------+----------------------+-----------------------------+
+//                              ^                      ^
+//                              mean and deviation     those of bn2
+//                              of bn1
+//
+// relu1 has no place in memory: conv2 makes it from conv1's output, chunk by chunk, and backward
+// makes it again. Backward runs the regions from the last to the first, in the same chunks.
+
 /// A network on a CPU. All lanes run the regions one after the other; inside a region each lane
 /// takes its chunks of the batch through all units while they are in its cache.
 class CpuProgram final : public backend::Program {

@@ -97,7 +97,7 @@ struct Context {
   std::vector<dnnl::stream> streams;  ///< one for each lane
 
   /// Once planned, each buffer's place in the block, by slot: in forward, and in what comes after.
-  std::vector<std::array<std::vector<std::size_t>, 2>> places;
+  backend::Placement::Offsets places;
   std::vector<bool> kept;      ///< by unit: its value has a place
   bool after_forward = false;  ///< which of the places hold
 

@@ -1,3 +1,6 @@
+// Why the CPU backend has a team of threads instead of OpenMP. Each lane calls oneDNN with one
+// thread, so no lane waits inside a call for a thread that the system has descheduled. Partial sums
+// are kept by chunk and added in order, so the bits do not depend on timing.
 #include "ports/cpu/team.hpp"
 
 #include <omp.h>

@@ -1,3 +1,7 @@
+// Why NCCL's communicators block. A non-blocking one starts a thread for each collective, and the
+// host would wait for that thread before the next call. Only the first collective connects the
+// ranks and may wait for them; the watch sees a call that does not return. Opening, splitting and
+// closing run on a separate thread, with a deadline.
 #include "ports/nccl/connection.hpp"
 
 #include <fmt/core.h>

@@ -7,7 +7,7 @@
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "ports/cpu/memory.hpp"
+#include "ports/cpu/lifetimes.hpp"
 #include "ports/cpu/program.hpp"
 #include "tests/support/chains.hpp"
 #include "tests/support/sketch.hpp"
@@ -206,7 +206,6 @@ TEST_CASE("the planner's costs add up to the memory of any plan, and its plan is
   for (const char* model : {"resnet20", "resnet18"}) {
     const nn::Network network = small(model, 32);
     const std::vector<cpu::Unit> units = cpu::lower(network);
-    const std::size_t regions = cpu::regions(units).size();
     // The buffers of a program: each unit's value, and its gradient.
     std::vector<cpu::BufferRequest> requests;
     for (std::size_t u = 0; u < units.size(); ++u) {
@@ -220,13 +219,11 @@ TEST_CASE("the planner's costs add up to the memory of any plan, and its plan is
         requests.push_back(
             {cpu::BufferRequest::Kind::forward, bytes / 8, 0, units[u].level, units[u].level});
     }
-    cpu::Lifetimes lifetimes(units, regions, cpu::cut_units(network, units), true);
-    const std::vector<double> operations(units.size(), 1);
-    const Chain chain(lifetimes.segments(),
-                      [&](const Span& span) { return lifetimes.cost(span, requests, operations); });
+    cpu::Lifetimes lifetimes(network, units, requests, true);
+    const Chain chain(lifetimes.segments(), [&](const Span& span) { return lifetimes.cost(span); });
     check_plans(chain, [&](const Spans& way) {
       lifetimes.choose(way);
-      return lifetimes.peak(requests);
+      return lifetimes.peak();
     });
   }
 }

@@ -1,3 +1,5 @@
+// Why norms have one order of sums. Each slice is cut into pieces of a fixed size, and their sums
+// are added in order, in double. So all ranks find the same norm, with any number of threads.
 #include "ports/cpu/arena/arena.hpp"
 
 #include <algorithm>

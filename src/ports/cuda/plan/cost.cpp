@@ -156,7 +156,7 @@ std::vector<StepCost> tape_costs(const nn::Network& network, const ProgramPlan& 
   for (const PlannedUnit& p : plan.units)
     if (runs_forward(p.unit.kind)) tape.push_back(costs.forward(p));
   for (const Lifetimes::Step& step : plan.after_forward) {
-    const PlannedUnit& p = plan.units[step.unit];
+    const PlannedUnit& p = plan.units[step.part];
     if (step.again)
       tape.push_back(costs.again(p));
     else

@@ -4,10 +4,18 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/backend/placement.hpp"
+#include "lockstep/backend/lifetimes.hpp"
+#include "lockstep/nn/network.hpp"
 #include "ports/cuda/lowering.hpp"
 
 namespace lockstep::cuda {
+
+/// The alignment of all buffers in a program's block, in bytes: what cudaMalloc gives and cuDNN
+/// prefers.
+constexpr std::size_t block_alignment = 256;
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + block_alignment - 1) / block_alignment * block_alignment;
+}
 
 /// A buffer of a program, and what its life follows from.
 struct BufferRequest {
@@ -21,57 +29,31 @@ struct BufferRequest {
   bool always = false;    ///< each slot keeps it all the time: what passes a boundary
 };
 
-/// Which buffer is in use when, for any choice of the spans that are made again. Each unit is a
-/// step of forward; what follows is counted after that.
-class Lifetimes {
- public:
-  /// `cuts`: the units at the network's cut points that have a value, in order. The references
-  /// must outlive it.
-  Lifetimes(const std::vector<Unit>& units, const std::vector<BufferRequest>& requests,
-            std::vector<std::size_t> cuts, bool training);
-  std::size_t segments() const { return cuts_.size() + 1; }
+/// The units at the network's cut points whose values can be kept, in order. `applied`: by unit,
+/// the batch norms that their readers apply.
+std::vector<std::size_t> cut_units(const nn::Network& network, const std::vector<Unit>& units,
+                                   const std::vector<bool>& applied);
 
-  /// Decides what is made again; the rest describes that choice. At first everything is kept.
-  void choose(const std::vector<backend::Span>& spans);
+/// Which buffer is in use when. The parts of forward are units.
+class Lifetimes final : public backend::Lifetimes {
+ public:
+  /// `units` and `requests` must outlive it. `applied`: as for cut_units().
+  Lifetimes(const nn::Network& network, const std::vector<Unit>& units,
+            const std::vector<BufferRequest>& requests, const std::vector<bool>& applied,
+            bool training);
   /// True for units that backward runs forward again: those of a span that is made again whose
   /// values, or what else they make, backward reads or another such unit does. The unit that ends
   /// the span is kept.
-  bool made_again(std::size_t unit) const { return again_[unit] > 0; }
-  backend::Lives lives(const BufferRequest& request) const;
-  /// True when a micro-batch in flight keeps it.
-  bool in_slot(const BufferRequest& request) const;
-  /// A step of the tape after forward: a unit's backward, or its forward again.
-  struct Step {
-    std::size_t unit;
-    bool again;
-  };
-  const std::vector<Step>& after_forward() const { return after_forward_; }
-
-  /// The costs of a span, all other segments being kept. `operations`: of each unit's forward.
-  backend::SpanCost cost(const backend::Span& span, const std::vector<double>& operations);
-  /// The most bytes alive at a time.
-  std::size_t peak() const;
+  bool made_again(std::size_t unit) const override { return again_at(unit) > 0; }
 
  private:
-  std::size_t begin_of(std::size_t segment) const;
-  bool remains(const backend::Life& life) const;
-  std::vector<bool> needed_again(std::size_t begin, std::size_t end) const;
-  std::vector<std::size_t> alive() const;
+  std::size_t span_of(std::size_t unit) const override { return span_with(unit, unit); }
+  std::vector<bool> needed_again(std::size_t begin, std::size_t end) const override;
+  std::vector<backend::PlannedBuffer> requested() const override;
+  backend::Lives lives(const BufferRequest& request) const;
 
   const std::vector<Unit>& units_;
   const std::vector<BufferRequest>& requests_;
-  std::vector<std::size_t> cuts_;
-  bool training_;
-  std::vector<bool> ends_span_;  // by unit
-  std::vector<Step> after_forward_;
-  std::vector<std::size_t> again_, backward_;  // numbers of steps, by unit; 0: none
 };
-
-/// The alignment of all buffers in a program's block, in bytes: what cudaMalloc gives and cuDNN
-/// prefers.
-constexpr std::size_t block_alignment = 256;
-constexpr std::size_t aligned(std::size_t bytes) {
-  return (bytes + block_alignment - 1) / block_alignment * block_alignment;
-}
 
 }  // namespace lockstep::cuda

@@ -4,8 +4,6 @@
 
 #include "lockstep/backend/placement.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/nn/cost.hpp"
-#include "lockstep/nn/partition.hpp"
 #include "ports/cuda/plan/fit.hpp"
 #include "ports/cuda/plan/fusion.hpp"
 
@@ -235,43 +233,22 @@ class Planning {
 
   void place(std::size_t available) {
     std::vector<bool> applied;
-    std::vector<double> operations;
-    for (const PlannedUnit& p : plan_.units) {
-      applied.push_back(applied_by_its_reader(p));
-      operations.push_back(nn::cost_of(network_, p.unit.node, {}).forward.operations);
-    }
-    Lifetimes lifetimes(units_, requests_, cut_units(network_, units_, applied), plan_.training);
-    backend::Segments segments;
-    segments.network = network_.name;
-    segments.count = lifetimes.segments();
-    segments.cost = [&](const backend::Span& span) { return lifetimes.cost(span, operations); };
-    segments.place = [&](const std::vector<backend::Span>& spans) {
-      lifetimes.choose(spans);
-      std::vector<backend::PlannedBuffer> buffers;
-      for (const BufferRequest& request : requests_)
-        buffers.push_back({request.bytes, lifetimes.lives(request), lifetimes.in_slot(request)});
-      return backend::Placement(buffers, spec_.slots, block_alignment);
-    };
+    for (const PlannedUnit& p : plan_.units) applied.push_back(applied_by_its_reader(p));
+    Lifetimes lifetimes(network_, units_, requests_, applied, plan_.training);
     const std::size_t fixed = memory_of(network_, spec_, plan_).total();
-    resolve(backend::choose_placement(spec_, segments, {fixed, available}));
-    plan_.after_forward = lifetimes.after_forward();
-    double all = 0, again = 0;
-    for (std::size_t u = 0; u < count(); ++u) {
-      all += operations[u];
-      if (lifetimes.made_again(u)) again += operations[u];
-    }
-    plan_.made_again = again / all;
-  }
-
-  void resolve(const backend::Placement& placement) {
+    const backend::Placement placement =
+        backend::choose_placement(spec_, network_.name, lifetimes, {fixed, available});
     plan_.block = placement.total();
     plan_.without_reuse = placement.without_reuse();
-    plan_.offsets.resize(spec_.slots);
-    for (std::size_t slot = 0; slot < spec_.slots; ++slot)
-      for (const bool after_forward : {false, true})
-        for (const auto& [request, from] : places_)
-          plan_.offsets[slot][after_forward].push_back(
-              placement.offset(request, after_forward, slot) + from);
+    plan_.after_forward = lifetimes.after_forward();
+    plan_.made_again = lifetimes.share_made_again();
+    plan_.offsets = placement.offsets();
+    for (auto& of_slot : plan_.offsets)
+      for (auto& offsets : of_slot) {
+        std::vector<std::size_t> of_places;
+        for (const auto& [request, from] : places_) of_places.push_back(offsets[request] + from);
+        offsets = std::move(of_places);
+      }
   }
 
   /// A buffer, or a part of one.
@@ -339,19 +316,6 @@ std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::ve
     return std::all_of(requests.begin(), requests.end(),
                        [&](const ConvRequest& request) { return planner.possible(request); });
   });
-}
-
-std::vector<std::size_t> cut_units(const nn::Network& network, const std::vector<Unit>& units,
-                                   const std::vector<bool>& applied) {
-  const std::vector<std::size_t> points = nn::cut_points(network);
-  std::vector<std::size_t> cuts;
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    const bool has_place =
-        (units[u].kind == UnitKind::norm && !applied[u]) || units[u].kind == UnitKind::max_pool;
-    if (has_place && std::binary_search(points.begin(), points.end(), units[u].value))
-      cuts.push_back(u);
-  }
-  return cuts;
 }
 
 ProgramPlan plan_program(const nn::Network& network, const backend::ProgramSpec& spec,

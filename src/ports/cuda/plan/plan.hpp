@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -71,7 +70,7 @@ struct ProgramPlan {
   double made_again = 0;                       ///< share of forward's operations
   BoundaryPlaces received, sent;
   /// By slot, for forward and for what comes after it, and by place: bytes from the block's start.
-  std::vector<std::array<std::vector<std::size_t>, 2>> offsets;
+  backend::Placement::Offsets offsets;
   std::size_t offset(Place place, bool later = false, std::size_t slot = 0) const {
     return offsets[slot][later][place];
   }
@@ -90,11 +89,6 @@ std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& u
 /// engines.
 std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::vector<Unit>& units,
                                        const backend::ProgramSpec& spec, ConvPlanner& planner);
-
-/// The units at the network's cut points whose values can be kept, in order. `applied`: by unit,
-/// the batch norms that their readers apply.
-std::vector<std::size_t> cut_units(const nn::Network& network, const std::vector<Unit>& units,
-                                   const std::vector<bool>& applied);
 
 /// `available`: bytes of the block that other programs already have, which a program with a memory
 /// limit tries to use. Throws Error like lower() and ConvPlanner::plan(), and InputError like

@@ -1,3 +1,6 @@
+// Why the choice of engines is a file. Measuring (`--tune true`) takes seconds for each network,
+// and two starts may measure differently. The file keeps the choice for all ranks and later starts
+// on the same device and libraries.
 #include "ports/cuda/plan/plan_cache.hpp"
 
 #include <fmt/core.h>

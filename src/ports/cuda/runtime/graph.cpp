@@ -1,3 +1,10 @@
+// Why a recorded step is recorded by micro-batch. A CUDA graph (`--graph true`) repeats the same
+// operations on the same memory. So what differs from step to step is outside of it or in device
+// memory: the copy of a batch comes before it, rates and scales are read from memory, and each of
+// the two places of a batch has a separate recording. Then the host makes one call for each
+// micro-batch, and the last one includes all reductions and updates. A batch with fewer rows and
+// validation run call by call. `train` gives the work to a `device::Repeater` and does not know
+// whether it is recorded.
 #include "ports/cuda/runtime/graph.hpp"
 
 #include <fmt/core.h>
