@@ -1,7 +1,7 @@
 #!/bin/bash
 # The network between two nodes is cut, and neither of them is rank 0's; or a node takes small
-# packets only. Rank 0 hears all ranks, all ranks wait, and none is late. The nodes probe each other,
-# the broken link is named, and a job starts again without one of its two nodes.
+# packets only. Rank 0 hears all ranks, all ranks wait, and none is late. The nodes probe each
+# other, the broken link is named, and a job starts again without one of its two nodes.
 # seconds: 300
 # waits for ranks to be missed
 # apart: crowd
@@ -10,7 +10,8 @@ job_cluster 17
 short=("${pace[@]/20/50}" --liveness.timeout-s 5 --checkpoint.every-steps 20)
 note_ends
 
-# strikes_after RUN COMMAND...: runs it when the run has a checkpoint, and notes the time in `struck`.
+# strikes_after RUN COMMAND...: runs it when the run has a checkpoint, and notes the time in
+# `struck`.
 strikes_after() {
   until_it 1200 has_checkpoint "$1"
   struck=$EPOCHREALTIME
@@ -24,17 +25,22 @@ srun_names_it() {
   local run=$1 took
   all_ended() { [[ -s $run.ends && ! $(alive "$run") ]]; }
   : >"$run.ends"
-  NOTE_END=$PWD/$run.ends srun -w "$3" -N"$(tr , '\n' <<<"$3" | wc -l)" --ntasks-per-node=1 -c1 --mpi="$2" \
-    --kill-on-bad-exit=0 bash -c "$noted" - "$LOCKSTEP" train "${train[@]}" "${short[@]}" --epochs 100000 \
+  NOTE_END=$PWD/$run.ends srun -w "$3" -N"$(tr , '\n' <<<"$3" | wc -l)" --ntasks-per-node=1 \
+    -c1 --mpi="$2" \
+    --kill-on-bad-exit=0 bash -c "$noted" - "$LOCKSTEP" train "${train[@]}" "${short[@]}" \
+    --epochs 100000 \
     --out "$run" >"$run.out" 2>&1 &
   local step=$!
   strikes_after "$run" "${@:6}"
   happens 600 all_ended
-  took=$(awk -v struck="$struck" '$3 > last { last = $3 } END { printf "%.1f", last - struck }' "$run.ends")
+  took=$(awk -v struck="$struck" '$3 > last { last = $3 } END { printf "%.1f", last - struck }' \
+    "$run.ends")
   said="after $took s: $(cat "$run.ends") $(tr '\r' '\n' <"$run.out" | grep -av '^epoch')"
-  echo "| $4, srun --mpi=$2 | timeout 5 s | $took | $(grep -ao 'error: .*' "$run.out" | head -n 1) | $(
+  echo "| $4, srun --mpi=$2 | timeout 5 s | $took | $(grep -ao 'error: .*' "$run.out" |
+    head -n 1) | $(
     cut -d' ' -f2 "$run.ends" | sort -u | xargs) |"
-  [[ $2 == pmix || $(wc -l <"$run.ends") == $(tr , '\n' <<<"$3" | wc -l) ]] && all_ended && ! grep -qvE '^[012] (4|137) ' "$run.ends" && grep -q ' 4 ' "$run.ends" &&
+  [[ $2 == pmix || $(wc -l <"$run.ends") == $(tr , '\n' <<<"$3" | wc -l) ]] && all_ended &&
+    ! grep -qvE '^[012] (4|137) ' "$run.ends" && grep -q ' 4 ' "$run.ends" &&
     awk "BEGIN { exit !($took < 20) }" && says "$5"
   verdict $? "srun --mpi=$2: $4: all ranks end in time with status 4, and the link is named"
   kill $step 2>/dev/null
@@ -68,7 +74,8 @@ multi_node() {
   local job=$id
   mini shape "$node4" delay=5ms  # it must not end before it is struck
   strikes_after multi mini cut "$node5" "$node6"
-  ends "$job" multi 'network cut between two nodes, multi-node.sbatch' "neither is rank 0's" COMPLETED 0:0 1 &&
+  ends "$job" multi 'network cut between two nodes, multi-node.sbatch' \
+    "neither is rank 0's" COMPLETED 0:0 1 &&
     says "the network between $node5 \(rank 1\) and $node6 \(rank 2\) is broken" &&
     says "the next start is without $node6" && says 'resuming from multi/checkpoints' &&
     steps_are multi 300 &&
@@ -83,7 +90,8 @@ resilient() {
   local job=$id
   mini shape "$node8" delay=5ms
   strikes_after resilient mini cut "$node9" "$node10"
-  ends "$job" resilient 'network cut between two nodes, resilient.sbatch' "neither is rank 0's" COMPLETED 0:0 0 &&
+  ends "$job" resilient 'network cut between two nodes, resilient.sbatch' \
+    "neither is rank 0's" COMPLETED 0:0 0 &&
     says "start 1, on 2 node\(s\): $node8 $node9" && steps_are resilient 300
   verdict $? 'resilient.sbatch: the job continues without a node of the broken link'
 }

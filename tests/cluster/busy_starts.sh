@@ -1,6 +1,7 @@
 #!/bin/bash
 # README.md's srun command, again and again, on two cores that two other programs keep busy: every
-# start trains, and nothing else on the node stops meanwhile. LOCKSTEP_STARTS: how many of each kind.
+# start trains, and nothing else on the node stops meanwhile. LOCKSTEP_STARTS: how many of each
+# kind.
 # nightly
 # alone
 # computes

@@ -28,7 +28,8 @@ scontrol update NodeName="$on" State=DOWN Reason=lost
 more_than() { (($(steps "$1" | wc -l) > $2)); }
 until_it 1800 more_than lost 25
 mini kill-node "$node3"
-happens 1800 saw lost "start 1, on 2 node\(s\): $node1 $node2" && happens 1200 saw lost 'batch 25 = 4 rank'
+happens 1800 saw lost "start 1, on 2 node\(s\): $node1 $node2" &&
+  happens 1200 saw lost 'batch 25 = 4 rank'
 judged "$lost" lost
 says '2 of 6 ranks missing' && says 'batch 25 = 6 rank\(s\) x 1 micro-batch\(es\) x 5 or 4 rows' &&
   says 'batch 25 = 4 rank\(s\) x 1 micro-batch\(es\) x 7 or 6 rows' &&

@@ -41,14 +41,16 @@ exit "$status"
 END
 chmod +x bin/srun
 for name in stays stays_resilient; do
-  [[ $name == stays ]] && script=multi-node options=(--ntasks-per-node=2) || script=resilient options=()
+  [[ $name == stays ]] && script=multi-node options=(--ntasks-per-node=2) ||
+    script=resilient options=()
   REAL_SRUN=$(command -v srun) PATH=$PWD/bin:$PATH GONE_AFTER=3 RANKS=2 strike KILL 1 \
     submit $name --nodes=1 "${options[@]}" --cpus-per-task=1 --gpus-per-node=0 --mem=1000 \
     "$jobs/$script.sbatch" "${train[@]}" "${pace[@]}" --checkpoint.every-steps 20 --epochs 60
   printf -v "$name" %s "$id"
 done
 
-ends "$killed" killed 'a rank lost after a checkpoint' 'kill -9 (srun --kill-on-bad-exit=1)' COMPLETED 0:0 1 &&
+ends "$killed" killed 'a rank lost after a checkpoint' \
+  'kill -9 (srun --kill-on-bad-exit=1)' COMPLETED 0:0 1 &&
   says 'resuming from killed/checkpoints' && steps_are killed 600
 verdict $? 'a job that loses a rank is requeued, and resumes from its checkpoint: no step is missing or done twice'
 
@@ -60,10 +62,14 @@ ends "$broken" broken 'a rank of mpirun lost' \
   'kill -9, a script that only calls mpirun' FAILED 137:0 0
 verdict $? "mpirun's status for a killed rank makes a job FAILED"
 
-ends "$stays" stays 'srun stays after a rank is lost, multi-node.sbatch' 'an srun that does not return' COMPLETED 0:0 1 &&
-  says 'the run has ended, and srun has not' && says 'resuming from stays/checkpoints' && steps_are stays 600
+ends "$stays" stays 'srun stays after a rank is lost, multi-node.sbatch' \
+  'an srun that does not return' COMPLETED 0:0 1 &&
+  says 'the run has ended, and srun has not' && says 'resuming from stays/checkpoints' &&
+  steps_are stays 600
 verdict $? 'multi-node.sbatch: an srun that stays when the run has ended is killed, and the job is requeued and resumes'
 
-ends "$stays_resilient" stays_resilient 'the same, resilient.sbatch' 'an srun that does not return' COMPLETED 0:0 0 &&
-  says 'the run has ended, and srun has not' && says 'resuming from stays_resilient/checkpoints' && steps_are stays_resilient 600
+ends "$stays_resilient" stays_resilient 'the same, resilient.sbatch' \
+  'an srun that does not return' COMPLETED 0:0 0 &&
+  says 'the run has ended, and srun has not' &&
+  says 'resuming from stays_resilient/checkpoints' && steps_are stays_resilient 600
 verdict $? 'resilient.sbatch: an srun that stays when the run has ended is killed, and the next start resumes'

@@ -75,7 +75,7 @@ for type in none pmix; do
   once "unknown key 'bach'" "srun --mpi=$type: an error of the command line is said once, by 8 ranks"
 done
 
-# ---- meetings that take long ----------------------------------------------------------------------
+# ---- meetings that take long ---------------------------------------------------------------------
 # meet NAME MPI COMMAND: every rank does COMMAND first.
 meet() {
   srun --mpi="$2" -N2 --ntasks-per-node=2 bash -c "$3; exec $whoami 60" >"$1.log" 2>&1

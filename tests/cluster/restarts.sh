@@ -93,9 +93,12 @@ no_kill() {
   strike mini kill-node "$node11"
   before=$(steps_done)
   wait_for 150 'start 1, on 2 node' && wait_for 60 'resuming from' && took=$(since_strike) &&
-    from=$(went_on_from) && ((before - from <= 2 * every)) && wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
-    row 'node killed in salloc --no-kill' 'all its processes and its network at once (timeout 6 s)' \
-      "$took, until the next start trained" "$(error_line)" $((before > from ? before - from : 0)) &&
+    from=$(went_on_from) && ((before - from <= 2 * every)) &&
+    wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
+    row 'node killed in salloc --no-kill' \
+      'all its processes and its network at once (timeout 6 s)' \
+      "$took, until the next start trained" "$(error_line)" \
+      $((before > from ? before - from : 0)) &&
     happens 600 went_down "$node11" && happens 300 goes_on_to $(($(steps_done) + 20)) &&
     [[ $(squeue -h -n no_kill -o %T) == RUNNING ]] && ! log_says 'start 2'
   verdict $? \
@@ -108,7 +111,8 @@ head_lost() {
   run_name=head_lost run_dir=head_lost
   local head
   job=$(resilient sbatch --parsable -J head_lost -o head_lost.log --nodes=1-3 --gpus-per-node=0 \
-    --cpus-per-task=1 --exclude="$(sinfo -h -N -o %N | grep -vxE "$node14|$node15|$node16" | sort -u | paste -sd,)")
+    --cpus-per-task=1 --exclude="$(sinfo -h -N -o %N |
+      grep -vxE "$node14|$node15|$node16" | sort -u | paste -sd,)")
   until_it 1200 has_checkpoint
   has_head() { head=$(squeue -h -j "$job" -o %B) && [[ $head ]]; }
   until_it 100 has_head

@@ -20,7 +20,8 @@ regime() {
 print(json.load(open('comm.json'))['verbs']['$1']['regimes'][${3:--1}]['$2'])"
 }
 
-# Each law here compares measured rates and times, which change with the machine's pace: three tries.
+# Each law here compares measured rates and times, which change with the machine's pace: three
+# tries.
 
 # TCP sends 1448 bytes of data in each 1514 on the wire.
 finds_the_rate() {

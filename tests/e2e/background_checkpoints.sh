@@ -36,7 +36,8 @@ begin() {
 logged() { grep -Eaq -- "$1" "$log.log"; }
 
 # ---- killed in the middle of a write ------------------------------------------------------------
-# half PID RUN: stops the process; true if a checkpoint of it is then half written. Else it continues.
+# half PID RUN: stops the process; true if a checkpoint of it is then half written. Else it
+# continues.
 half() {
   compgen -G "$2/checkpoints/*.tmp*" >/dev/null || return 1
   kill -STOP "$1" || return 1
@@ -61,11 +62,13 @@ killed() {
   ((status == 0)) || verdict 1 'an uninterrupted run ends'
   for ((left = kills; left > 0; left--)); do
     expected=$(newest killed)
-    "${train[@]}" "${any[@]}" --checkpoint.every-steps 2 --out killed --resume auto >killed.log 2>&1 &
+    "${train[@]}" "${any[@]}" --checkpoint.every-steps 2 --out killed \
+      --resume auto >killed.log 2>&1 &
     local pid=$!
     first_step killed.log
     from=$(grep -ao 'resuming from [^:]*' killed.log)
-    [[ ${from#resuming from } == "$expected" ]] || wrong+="it resumed ${from:-from the start}, not from $expected"$'\n'
+    [[ ${from#resuming from } == "$expected" ]] ||
+      wrong+="it resumed ${from:-from the start}, not from $expected"$'\n'
     further() { [[ $(newest killed) != "$expected" ]]; }
     until_it 600 further  # one of this start is whole
     sleep "0.$((RANDOM % 10))"
@@ -76,7 +79,8 @@ killed() {
   expected=$(newest killed)
   run "${train[@]}" "${any[@]}" --out killed --resume auto
   said+=$'\n'"$hits of $kills kills hit a write"$'\n'$wrong
-  ((status == 0 && hits == kills)) && [[ ! $wrong ]] && says "resuming from $expected" && ! says torn &&
+  ((status == 0 && hits == kills)) && [[ ! $wrong ]] && says "resuming from $expected" &&
+    ! says torn &&
     cmp <(tensors "$(newest killed)") <(tensors "$(newest whole)") &&
     cmp <(without_times killed) <(without_times whole)
   verdict $? 'a run that is killed while checkpoints are written resumes from the newest one that is whole, with the same bits'
@@ -93,11 +97,12 @@ steps = [one for one in map(json.loads, open(run + "/metrics.jsonl")) if one["ki
 assert [one["step"] for one in steps] == list(range(1, len(steps) + 1)), "steps are missing"
 times = [one["time_ms"] for one in steps]
 assert times == sorted(times), "times go back"
-longest = max(after - before for before, after in zip(times, times[1:]) if before >= begin and after <= end)
-print(sum(begin <= one <= end for one in times), "steps while frozen; the longest took", longest, "ms")
+frozen = [one for one in times if begin <= one <= end]
+longest = max(after - before for before, after in zip(frozen, frozen[1:]))
+print(len(frozen), "steps while frozen; the longest took", longest, "ms")
 at = begin
 while at + 1e4 <= end:
-    assert any(at <= one < at + 1e4 for one in times), f"no step {at - begin:.0f} ms after the file system froze"
+    assert any(at <= one < at + 1e4 for one in times), f"no step {at - begin:.0f} ms later"
     at += 1e4
 PY
 }
@@ -105,7 +110,8 @@ PY
 frozen() {
   local law='a file system that is frozen for longer than comm.deadline-s costs no step' freeze=75
   nightly && freeze=300
-  begin 2 frozen/run --epochs 100000 --checkpoint.every-epochs 0 --checkpoint.every-steps 20 --comm.deadline-s 10
+  begin 2 frozen/run --epochs 100000 --checkpoint.every-epochs 0 --checkpoint.every-steps 20 \
+    --comm.deadline-s 10
   until_it 900 has_checkpoint frozen/run
   local before=$EPOCHREALTIME
   fsfreeze -f frozen
@@ -127,12 +133,14 @@ frozen() {
   said+=$'\n'$(steps_in frozen/run "$before" "$after" 2>&1)
   ((alive == 0 && status == 3)) && steps_in frozen/run "$before" "$after" >/dev/null
   verdict $? "$law"
-  ((named == 0 && told == 0)) && (($(grep -ac 'does the file system of frozen' frozen-run.log) == 1)) &&
+  ((named == 0 && told == 0)) &&
+    (($(grep -ac 'does the file system of frozen' frozen-run.log) == 1)) &&
     says 'a checkpoint is due while the one before it is still being written'
   verdict $? 'a write that takes a minute is named once, and again when it is on the disk'
   local last
   last=$(sed -n 's/.*stopped after step \([0-9]*\) .*/\1/p' frozen-run.log)
-  run ranks 2 "${train[@]}" --out same --epochs 100000 --checkpoint.every-epochs 0 --stop-after "$last"
+  run ranks 2 "${train[@]}" --out same --epochs 100000 --checkpoint.every-epochs 0 \
+    --stop-after "$last"
   ((status == 3)) && cmp <(tensors "$(newest frozen/run)") <(tensors "$(newest same)") &&
     cmp <(without_times frozen/run) <(without_times same)
   verdict $? 'it ends with the bits of a run whose file system answered'
@@ -148,14 +156,16 @@ frozen_stop() {
   logged 'stopped after' && told=1
   fsfreeze -u frozen_stop
   finish frozen_stop-run
-  ((told == 0 && status == 3)) && says "stopped after step ([0-9]+) .*from $(newest frozen_stop/run)" &&
+  ((told == 0 && status == 3)) &&
+    says "stopped after step ([0-9]+) .*from $(newest frozen_stop/run)" &&
     [[ $(tail -n 1 frozen_stop/run/metrics.jsonl) == *'"kind":"end"'* ]] &&
     run "$LOCKSTEP" info "$(newest frozen_stop/run)" && ((status == 0))
   verdict $? 'a run that is stopped ends only when its checkpoint is on the disk, and says what it waits for'
 }
 
 frozen_end() {
-  begin 2 frozen_end/run --epochs 100000 --checkpoint.every-epochs 0 --checkpoint.every-steps 20 --comm.deadline-s 6
+  begin 2 frozen_end/run --epochs 100000 --checkpoint.every-epochs 0 --checkpoint.every-steps 20 \
+    --comm.deadline-s 6
   until_it 900 has_checkpoint frozen_end/run
   fsfreeze -f frozen_end
   kill -USR1 $mpirun

@@ -121,7 +121,7 @@ run "$LOCKSTEP" info gone
 ((status == 0)) && says '^run gone: finished, 0 steps'
 verdict $? 'a run without metrics is described'
 
-# ---- once -----------------------------------------------------------------------------------------
+# ---- once ----------------------------------------------------------------------------------------
 once() {  # once NAME PATTERN COMMAND...
   run "${@:3}"
   ((status == 2)) && [[ $(grep -Ec -- "$2" <<<"$said") == 1 ]] &&
@@ -132,7 +132,8 @@ once 'ranks that find the same error before MPI_Init say it once' "unknown key '
   ranks 3 "${train[@]}" --optim.lrr 3
 once 'so they do when rank 0 starts seconds after the others' "unknown key 'optim.lrr'" \
   ranks 3 bash -c '((OMPI_COMM_WORLD_RANK > 0)) || sleep 5; exec "$@"' - "${train[@]}" --optim.lrr 3
-once 'ranks that miss an option say it once' 'out is required' ranks 2 "$LOCKSTEP" pack --from shapes
+once 'ranks that miss an option say it once' 'out is required' ranks 2 "$LOCKSTEP" pack \
+  --from shapes
 once 'ranks that find the same error after MPI_Init say it once' 'data.train is missing' \
   ranks 3 "${train[@]}" --batch 126
 run "${train[@]}" --backend cpu --data.train nowhere
@@ -148,7 +149,8 @@ once 'so does a forecast for a GPU' 'none.json' ranks 2 "$LOCKSTEP" preflight \
 without_memory() { sed 's/, [0-9.]* GB$//'; }  # a virtual machine's may change at any time
 for command in "info gone" "topo --ranks-per-node 1"; do
   run ranks 3 "$LOCKSTEP" $command
-  ((status == 0)) && [[ $(without_memory <<<"$said") == "$("$LOCKSTEP" $command 2>&1 | without_memory)" ]]
+  ((status == 0)) && [[ $(without_memory <<<"$said") == \
+    "$("$LOCKSTEP" $command 2>&1 | without_memory)" ]]
   verdict $? "${command%% *} under mpirun says it once"
 done
 once 'bench data under mpirun is an error' 'measures one process, but 3 were started' \

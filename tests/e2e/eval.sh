@@ -21,7 +21,8 @@ for other in others:
         {k: v for k, v in one.items() if k != "loss"}, (one, other)
     assert abs(other["loss"] - one["loss"]) <= 1e-6 * one["loss"], (one["loss"], other["loss"])
 assert one["rows"] == rows == sum(count for _, _, count in one["confusion"]), one
-assert one["confusion"] == sorted(one["confusion"]) and all(count > 0 for _, _, count in one["confusion"])
+assert one["confusion"] == sorted(one["confusion"])
+assert all(count > 0 for _, _, count in one["confusion"])
 right = 0
 for label, name in enumerate(one["classes"]):
     row = {taken_for: count for of, taken_for, count in one["confusion"] if of == label}
@@ -53,24 +54,29 @@ if [[ -n $python ]]; then
 else
   echo 'SKIP evaluations are compared: /usr/bin/python3 is not here'
 fi
-# Twenty thousand classes: a matrix of them would be of 3.2 GB. Each file of a list may be a row often.
+# Twenty thousand classes: a matrix of them would be of 3.2 GB. Each file of a list may be a row
+# often.
 if [[ -n $python ]]; then
   "$python" - <<'PYTHON'
 import struct, zlib
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 for n in range(8):
-    rows = b"".join(b"\0" + bytes([(31 * n + 3 * x + y) % 256 for x in range(24)]) for y in range(8))
-    open(f"{n}.png", "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)) +
+    pixels = lambda y: bytes([(31 * n + 3 * x + y) % 256 for x in range(24)])
+    rows = b"".join(b"\0" + pixels(y) for y in range(8))
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0))
+    open(f"{n}.png", "wb").write(b"\x89PNG\r\n\x1a\n" + head +
                                 chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 classes = 20000
 open("many.txt", "w").writelines(f"{n % 8}.png {n}\n" for n in range(classes))
 open("some.txt", "w").writelines(f"{n % 8}.png {n * 49}\n" for n in range(400))
 PYTHON
   "$LOCKSTEP" pack many.txt --val some.txt --out many >pack.log 2>&1 || cat pack.log
-  "$LOCKSTEP" train --data.train many/train --data.val many/val --batch 32 --stop-after 1 --threads 1 \
+  "$LOCKSTEP" train --data.train many/train --data.val many/val --batch 32 --stop-after 1 \
+    --threads 1 \
     --out many-run >many.log 2>&1
-  run ranks 2 "$LOCKSTEP" eval many-run/checkpoints/step-00000001.h5 --batch 16 --threads 1 --json many.json
+  run ranks 2 "$LOCKSTEP" eval many-run/checkpoints/step-00000001.h5 --batch 16 --threads 1 \
+    --json many.json
   ((status == 0)) && says '^400 rows: loss' && run "$python" - <<'PYTHON'
 import json
 of = json.load(open("many.json"))

@@ -18,7 +18,8 @@ chmod +x g++
 build() {
   mkdir -p "$1/build"
   touch "$1/build/found"
-  run env -u MAKEFLAGS -u MAKELEVEL make -C "$1" --no-print-directory -j2 CUDA=0 CCACHE= CXX="$PWD/g++" \
+  run env -u MAKEFLAGS -u MAKELEVEL make -C "$1" \
+    --no-print-directory -j2 CUDA=0 CCACHE= CXX="$PWD/g++" \
     BUILD=build --old-file=build/found build/unit_tests
 }
 compiled() { grep -c '^  compile ' <<<"$said"; }
@@ -37,7 +38,8 @@ verdict $? 'what is there is not made again'
 # As after a new source whose file is older than the last link.
 rm one/build/obj/tests/unit/base/crc32c_test.o
 build one
-((status == 0)) && [[ $(compiled) == 1 ]] && says '^  compile tests/unit/base/crc32c_test.cpp$' && says '^  link '
+((status == 0)) && [[ $(compiled) == 1 ]] && says '^  compile tests/unit/base/crc32c_test.cpp$' &&
+  says '^  link '
 verdict $? 'an object that is not there is made and linked, however old its source is'
 
 cp -a one/build other/build

@@ -46,11 +46,13 @@ verdict $? 'each step has its share of right answers, rows seen, speed by the cl
 # which are whole milliseconds; also where a step is recorded late.
 run "${any[@]}" --out timed --epochs 1 --batch 10
 record timed step 'abs(r["time_ms"] - [s for s in all if s.get("step") == 5][0]["time_ms"]
-  - sum(s[k] for s in all if s.get("step", 0) > 5 for k in s if k.endswith("_ms") and k != "time_ms")) < 2'
+  - sum(s[k] for s in all if s.get("step", 0) > 5 for k in s
+        if k.endswith("_ms") and k != "time_ms")) < 2'
 verdict $? 'the parts of steps add up to the time by the clock'
 
 run "${any[@]}" --batch 50 --out saved --epochs 2 --checkpoint.every-steps 2
-((status == 0)) && record saved checkpoint 'r["of_step"] == 10 and r["bytes"] > 2e6 and r["blocked_ms"] > 0 and r["written_ms"] > 0
+((status == 0)) && record saved checkpoint \
+  'r["of_step"] == 10 and r["bytes"] > 2e6 and r["blocked_ms"] > 0 and r["written_ms"] > 0
     and all[-2] is r and [one["of_step"] for one in all if one["kind"] == "checkpoint"][0] == 2'
 verdict $? 'each checkpoint that got to the disk has a line: how long the run waited for it, and how long it was written'
 

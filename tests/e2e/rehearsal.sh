@@ -49,7 +49,8 @@ tape["update_ms"] = 100
 json.dump(tape, open("tape.json", "w"))
 END
   run "$LOCKSTEP" bench train --batch 8 --image 8 --classes 8 --steps 3 --warm-up 1 \
-    --backend clock --clock.profile tape.json --json again.json && ((status == 0)) && python3 - <<'END'
+    --backend clock --clock.profile tape.json --json again.json && ((status == 0)) &&
+    python3 - <<'END'
 import json
 tape, again = json.load(open("tape.json")), json.load(open("again.json"))
 sum_ms = sum(step["ms"] for step in tape["tape"])

@@ -46,7 +46,8 @@ run ranks 2 "${timed[@]}" --checkpoint.every-minutes 1e-6 --stop-after 13
 verdict $? 'checkpoints by time come after the same step on all ranks, and a resume from one ends with the same bits'
 
 # has RUN STEP: there is a checkpoint of this step, or of a later one where that had to wait.
-has() { [[ $(ls "$1"/checkpoints/step-*.h5 2>/dev/null | tail -n 1) > "$(step_file "$1" $(($2 - 1)))" ]]; }
+has() { [[ $(ls "$1"/checkpoints/step-*.h5 2>/dev/null | tail -n 1) > \
+  "$(step_file "$1" $(($2 - 1)))" ]]; }
 # begin RUN STEP: starts a training and waits for the checkpoint of this step; all checkpoints are
 # kept. Sets `mpirun`, the launcher's process, and `pids`, the ranks' processes.
 begin() {
@@ -101,7 +102,8 @@ back() {  # back STEP: resumes from this step in the same directory, for one ste
 }
 all_of_them=(--checkpoint.keep 20 --checkpoint.background false)
 run ranks 2 "${train[@]}" --out back "${all_of_them[@]}"
-((status == 0)) && best_is_of 22 && back 15 && best_is_of 15 && back 9 && [[ ! -e back/checkpoints/best.h5 ]]
+((status == 0)) && best_is_of 22 && back 15 && best_is_of 15 && back 9 &&
+  [[ ! -e back/checkpoints/best.h5 ]]
 verdict $? 'a run that goes back to an earlier checkpoint has the best of the steps up to there'
 
 # Killed after its best checkpoint was written and before any other, a run starts again without it.

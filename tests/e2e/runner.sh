@@ -112,7 +112,8 @@ lines = result.said.splitlines()
 assert lines[:2] == ["last words", "ran out of time after 1 s; its processes:"], lines
 assert "bash -c" in lines[2] and lines[3].startswith("  ") and "sleep 61" in lines[3], lines
 it = verdicts.judge("long", result.said, result.status, False)
-assert it.failed == 1 and "FAIL long: ran out of time" in it.shown and "sleep 61" in it.shown, it.shown
+assert it.failed == 1, it.shown
+assert "FAIL long: ran out of time" in it.shown and "sleep 61" in it.shown, it.shown
 END
 
 law 'what a job leaves running ends with it' <<'END'
@@ -144,7 +145,8 @@ begin() { until_it 2 test -e nothing; }
 begin
 echo "PASS after it"
 END
-((status == 1)) && says 'FAIL e2e.bash:[0-9]* < inner.sh:[0-9]* < inner.sh:[0-9]*: ' && says 'rank 0: error: word' &&
+((status == 1)) && says 'FAIL e2e.bash:[0-9]* < inner.sh:[0-9]* < inner.sh:[0-9]*: ' &&
+  says 'rank 0: error: word' &&
   says 'this, which did not happen: test -e nothing' && says 'bash inner.sh' && ! says 'PASS'
 verdict $? 'a script that waits in vain for what it needs fails there, with its place, its logs and its processes'
 
@@ -154,7 +156,8 @@ verdict 0 'one'
 verdict 0 'two'
 END
 says 'did not happen: test -e nothing' && says 'FAIL one' && says 'PASS two'
-verdict $? 'a verdict fails when what was waited for before it did not happen, and only that verdict'
+verdict $? \
+  'a verdict fails when what was waited for before it did not happen, and only that verdict'
 
 script <<'END'
 broken() { echo "$unset"; verdict 0 'one'; }

@@ -38,7 +38,8 @@ for tries in 1 2 3; do
   before=$(wc -l <slow.log)
   slow_down &
   slowed=$!
-  try_for 100 late && try_for 600 goes_on_to $(($(steps_done) + 200))  # 4 windows in which it stays late
+  # 4 windows in which it stays late
+  try_for 100 late && try_for 600 goes_on_to $(($(steps_done) + 200))
   said=$(lines | sed -n '/rank 1 on .* is late/,$p')
   kill $slowed
   wait $slowed

@@ -46,7 +46,8 @@ refuses 'a missing checkpoint is an error that names it' 'none.h5: No such file'
 mkfifo pipe.h5 pipe.toml
 refuses_pipe() {  # refuses_pipe LAW COMMAND...: at once, though no process ever writes to the pipe
   run timeout -s KILL 60 "$LOCKSTEP" "${@:2}"
-  ((status == 2)) && says 'error: pipe.(h5|toml): is a pipe, and not a regular file' && [[ ! -e run ]]
+  ((status == 2)) && says 'error: pipe.(h5|toml): is a pipe, and not a regular file' &&
+    [[ ! -e run ]]
   verdict $? "a pipe in place of $1 is an error that names it"
 }
 refuses_pipe 'a configuration' train --out run --config pipe.toml

@@ -48,7 +48,8 @@ at_once() {
   wait
   for one in "$@"; do
     cat "$one.verdicts"
-    [[ -e $one.ended ]] || grep -q '^FAIL ' "$one.verdicts" || echo "FAIL $one: it stopped in the middle"
+    [[ -e $one.ended ]] || grep -q '^FAIL ' "$one.verdicts" ||
+      echo "FAIL $one: it stopped in the middle"
   done
 }
 
@@ -83,7 +84,8 @@ happens() {
   missed+="waited $((SECONDS - began)) s for this, which did not happen: ${*:2}"$'\n'
   return 1
 }
-# until_it TENTHS COMMAND...: for what a script needs to continue; the script fails here if it is false.
+# until_it TENTHS COMMAND...: for what a script needs to continue; the script fails here if it is
+# false.
 until_it() { happens "$@" || stop_here; }
 
 # stop_here [WHY]: a failure with its place, the newest logs and the processes; ends this shell.

@@ -23,7 +23,8 @@ begin() {
   run_dir=${run_dir:-$1}
   : >"$1.ends" >"$1.log"
   NOTE_END=$PWD/$1.ends srun -J "$1" -w "$a,$b" -N2 --ntasks-per-node=2 --mpi=$mpi \
-    --kill-on-bad-exit=0 bash -c "$noted" - "$LOCKSTEP" "${train[@]}" "${rows[@]}" --checkpoint.every-steps $every --out "$run_dir" \
+    --kill-on-bad-exit=0 bash -c "$noted" - "$LOCKSTEP" "${train[@]}" "${rows[@]}" \
+    --checkpoint.every-steps $every --out "$run_dir" \
     "${@:2}" >"$1.log" 2>&1 &
   step=$!
   until_it 1200 has_checkpoint

@@ -252,7 +252,6 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   // Here, because a training has no second trainer.
   const double peak =
       launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];
-
   std::unique_ptr<train::Trainer> alone;
   if (options.reduction) {
     alone = std::make_unique<train::Trainer>(spec, *compute.backend, no_reduction);

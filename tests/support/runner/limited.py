@@ -1,7 +1,7 @@
-"""limited.py SECONDS COMMAND...: runs the command, and ends it when its time is over, as timeout does.
+"""limited.py SECONDS COMMAND...: runs the command, and ends it when its time is over.
 
-Then it says what the command was doing: each of its processes, with what that one waits for. Its status is the
-command's, or 124. What the command leaves in its group of processes ends with it.
+Then it says what the command was doing: each of its processes, with what that one waits for. Its
+status is the command's, or 124. What the command leaves in its group of processes ends with it.
 """
 
 import os
@@ -15,7 +15,8 @@ GRACE_S = 30  # between SIGTERM and SIGKILL
 
 def field(pid, name):
     try:
-        return Path(f"/proc/{pid}/{name}").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        words = Path(f"/proc/{pid}/{name}").read_bytes().replace(b"\0", b" ")
+        return words.decode(errors="replace").strip()
     except OSError:
         return ""
 

@@ -6,7 +6,7 @@
 
 #include "lockstep/comm/meeting.hpp"
 #include "lockstep/train/evaluator.hpp"
-#include "tests/unit/ports/tcp_ranks.hpp"
+#include "tests/unit/ports/tcp/tcp_ranks.hpp"
 
 using namespace lockstep;
 using train::Confused;

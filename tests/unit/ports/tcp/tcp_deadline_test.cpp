@@ -9,7 +9,7 @@
 
 #include "lockstep/comm/two_level.hpp"
 #include "lockstep/device/idle.hpp"
-#include "tests/unit/ports/tcp_ranks.hpp"
+#include "tests/unit/ports/tcp/tcp_ranks.hpp"
 
 namespace {
 

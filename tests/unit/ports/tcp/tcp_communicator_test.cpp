@@ -13,7 +13,7 @@
 #include "lockstep/comm/record.hpp"
 #include "ports/tcp/connect_attempt.hpp"
 #include "tests/support/verbs.hpp"
-#include "tests/unit/ports/tcp_ranks.hpp"
+#include "tests/unit/ports/tcp/tcp_ranks.hpp"
 
 namespace {
 
