@@ -12,6 +12,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/nccl.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
 #include "ports/cuda/device.hpp"
@@ -30,11 +31,17 @@ using lockstep::test::world;
 
 namespace {
 
+/// The ranks of a node share its GPUs in turn.
+int own_gpu(comm::Control& control) {
+  const comm::Nodes nodes = comm::gather_nodes(control, comm::place_of_process("host"));
+  return static_cast<int>(nodes.local_index(control.rank()) % look_at_gpus().gpus.size());
+}
+
 /// This rank's GPU, a control and NCCL between them.
 struct Ring {
   explicit Ring(double deadline_s)
       : control(world().make_control(60)),
-        gpu(world().facts().local_rank % static_cast<int>(look_at_gpus().gpus.size())),
+        gpu(own_gpu(*control)),
         heartbeat(liveness::start_heartbeat({"host", 60, 120, 1, [](int) {}}, *control)),
         nccl(comm::make_nccl_communicator(*control, {deadline_s, true, true, find_absence()})) {}
 
