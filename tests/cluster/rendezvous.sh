@@ -89,13 +89,15 @@ met() {
 
 # The second node finds the place only 5 s after rank 0 came, when MPI has long started.
 late=$WORK/late_meetings
+mkdir elsewhere
+ln -s elsewhere second
 (
   until_it 300 compgen -G "$late/meeting-*-0" >/dev/null
   sleep 5
-  ln -s "$late" second
+  ln -sfn "$late" second
 ) &
 meet late pmix "((SLURM_NODEID == 1)) && place=$WORK/second || place=$late; export LOCKSTEP_RENDEZVOUS_DIR=\$place"
-[[ -L second ]] && met late MPI
+[[ $(readlink second) == "$late" ]] && met late MPI
 verdict $? "no rank leaves MPI's start for good before all have met"
 wait
 
