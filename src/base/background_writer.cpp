@@ -32,9 +32,21 @@ struct BackgroundWriter::Impl {
   Impl(std::function<void()> enter, double patience)
       : patience_s(patience), thread([this, enter = std::move(enter)] {
           ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), niceness);
-          if (enter) enter();
-          run();
+          if (begin(enter)) run();
         }) {}
+
+  /// False if it throws, which is then the error of the first order.
+  bool begin(const std::function<void()>& enter) {
+    try {
+      if (enter) enter();
+      return true;
+    } catch (...) {
+      const std::scoped_lock lock(mutex);
+      error = std::current_exception();
+      changed.notify_all();
+      return false;
+    }
+  }
 
   void run() {
     std::unique_lock lock(mutex);

@@ -178,12 +178,14 @@ struct MetricsLog::Impl {
     std::rethrow_exception(error);
   }
 
-  void add(const std::string& json) {
+  /// Nothing follows an end.
+  void add(const std::string& json, bool is_end = false) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [this] { return error || buffer.size() < most_waiting_bytes; });
     if (ended || (error && told)) return;
     rethrow(true);
     append(json);
+    ended = is_end;
   }
 
   /// Returns the number of lines so far.
@@ -269,13 +271,8 @@ void MetricsLog::write(const Record& record) {
     if (const auto* epoch = std::get_if<EpochRecord>(&record)) impl_->epochs = epoch->epoch;
     if (is_end && (impl_->ended || (impl_->error && impl_->told))) return;
   }
-  impl_->add(json);
-  if (!is_end) return;
-  {
-    const std::scoped_lock lock(impl_->mutex);
-    impl_->ended = true;
-  }
-  impl_->flush();
+  impl_->add(json, is_end);
+  if (is_end) impl_->flush();
 }
 
 void MetricsLog::add(const std::string& json) { impl_->add(json); }

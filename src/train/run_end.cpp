@@ -51,6 +51,7 @@ void RunLoop::finish() {
 void RunLoop::record_failure(const std::exception& error) {
   const bool diverged = dynamic_cast<const Divergence*>(&error) != nullptr;
   try {
+    if (diverged) finish_saves();  // all ranks find it in the same step
     files_.require_newest();
     const auto end = record_end(diverged ? "diverged" : "failed", error.what());
     if (is_root()) write_summary(end, static_cast<double>(peak_resident_bytes()));

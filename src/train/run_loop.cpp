@@ -92,7 +92,9 @@ void RunLoop::judge_launcher(double step_s) const {
   if (!spec_.allocation.patience_s) return;
   const double state_bytes =
       static_cast<double>(2 * sizeof(float) * trainer_.parameters().layout().size);
-  const std::string warning = warn_of_launcher(*spec_.allocation.patience_s, step_s, state_bytes);
+  // One may be on its way to the disk, and a best one may wait for its turn.
+  const std::string warning =
+      warn_of_launcher(*spec_.allocation.patience_s, step_s, 3 * state_bytes);
   if (!warning.empty()) log::warn(warning);
 }
 

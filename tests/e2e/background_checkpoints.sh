@@ -57,7 +57,7 @@ killed() {
   local kills=3 left hits=0 from expected wrong=
   nightly && kills=20
   # Large enough that a write takes some time.
-  local any=(--model resnet18 --epochs $((6 * kills)) --checkpoint.every-epochs 0)
+  local any=(--model resnet18 --epochs $((12 * kills)) --checkpoint.every-epochs 0)
   run "${train[@]}" "${any[@]}" --out whole
   ((status == 0)) || verdict 1 'an uninterrupted run ends'
   for ((left = kills; left > 0; left--)); do
@@ -116,7 +116,7 @@ frozen() {
   local before=$EPOCHREALTIME
   fsfreeze -f frozen
   local end=$((SECONDS + freeze))
-  until_it 800 logged 'warning: the checkpoint of step [0-9]+ has been written for 6[0-9] s: does the file system of frozen/run/checkpoints answer\?'
+  until_it 800 logged 'warning: the checkpoint of step [0-9]+ has been written for [6-9][0-9] s: does the file system of frozen/run/checkpoints answer\?'
   local named=$? durable
   durable=$(newest frozen/run)
   while ((SECONDS < end)); do sleep 0.5; done

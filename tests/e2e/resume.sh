@@ -48,10 +48,10 @@ verdict $? 'checkpoints by time come after the same step on all ranks, and a res
 # has RUN STEP: there is a checkpoint of this step, or of a later one where that had to wait.
 has() { [[ $(ls "$1"/checkpoints/step-*.h5 2>/dev/null | tail -n 1) > \
   "$(step_file "$1" $(($2 - 1)))" ]]; }
-# begin RUN STEP: starts a training and waits for the checkpoint of this step; all checkpoints are
-# kept. Sets `mpirun`, the launcher's process, and `pids`, the ranks' processes.
+# begin RUN STEP OPTION...: starts a training and waits for the checkpoint of this step; all
+# checkpoints are kept. Sets `mpirun`, the launcher's process, and `pids`, the ranks' processes.
 begin() {
-  mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --checkpoint.keep 20 \
+  mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --checkpoint.keep 20 "${@:3}" \
     --out "$1" >"$1.log" 2>&1 &
   mpirun=$!
   until_it 900 has "$1" "$2"
@@ -60,14 +60,15 @@ begin() {
 # resumed RUN: resumes the run, which ends with the bits of the uninterrupted one.
 resumed() { run ranks 2 "${train[@]}" --out "$1" --resume auto && same_as_whole "$1"; }
 
-begin signalled 6
+# Steps wait for their checkpoints, so that the run does not end before the signal.
+begin signalled 6 --checkpoint.background false
 kill -USR1 $mpirun
 finish signalled
 ((status == 3)) && resumed signalled
 verdict $? 'a run stopped by SIGUSR1 ends with status 3, and when resumed with the same bits'
 
 # A scheduler may signal one rank only; all ranks agree to stop.
-begin terminated 3
+begin terminated 3 --checkpoint.background false
 kill -TERM "${pids[1]}"
 finish terminated
 ((status == 3)) && resumed terminated

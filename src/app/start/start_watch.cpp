@@ -14,6 +14,7 @@ namespace lockstep::app {
 namespace {
 
 // Rank 0 knows more, so it speaks first.
+constexpr double rank_0_speaks_s = 2;
 constexpr double turn_s = 5;
 
 // For ranks that are all there. A busy node may take seconds.
@@ -114,6 +115,8 @@ void StartWatch::meet() {
     }
     changed_.notify_all();
   } catch (const comm::MissingRanks& missing) {
+    // A launcher may end rank 0 when this rank ends, and rank 0 is about to say why.
+    if (missing.told) wait_for_mpi(rank_0_speaks_s);
     end(missing.what(), !missing.told && (self_.rank == 0 || self_.local_rank == 0));
   } catch (const Error&) {
     // This meeting is optional: MPI's continues without it.

@@ -57,9 +57,9 @@ bool HandshakeServer::judged(Candidate& candidate, const Refusal& refusal, const
     return true;
   }
   const std::string why_not = refusal(heard->hello);
+  const bool gave_up = candidate.wire.ended();  // then it comes again
   candidate.wire.send(make_answer(secret_, candidate.nonce, heard->peer, why_not));
-  // A peer that has given up meanwhile comes again.
-  const bool told = candidate.wire.open() && !candidate.wire.unsent();
+  const bool told = !gave_up && candidate.wire.open() && !candidate.wire.unsent();
   if (why_not.empty() && told) let_in(heard->hello, std::move(candidate.wire));
   return true;
 }

@@ -20,11 +20,12 @@ std::vector<std::filesystem::path> CheckpointWriter::paths(KeptAs as, std::uint6
   return all;
 }
 
-/// True if one gave way that was to be kept as the newest: then the newer one takes its place.
-bool CheckpointWriter::make_room() {
+/// True if one gave way that was to be kept as the newest: then the newer one takes its place. Only
+/// a best replaces a best that waits: any later state still counts that one.
+bool CheckpointWriter::make_room(bool best) {
   const std::size_t most = spec_.copies > 0 ? spec_.copies - 1 : 0;
   bool newest = false;
-  if (writer_.unfinished() > most) {
+  if (best && writer_.unfinished() > most) {
     for (std::size_t left = writer_.drop_waiting(); left > 0; --left) {
       newest = newest || saved_.back().as.newest;
       saved_.pop_back();
@@ -36,7 +37,7 @@ bool CheckpointWriter::make_room() {
 
 void CheckpointWriter::save(KeptAs as, const model::CheckpointHeader& header,
                             const backend::Parameters& parameters, double began_s) {
-  as.newest = make_room() || as.newest;
+  as.newest = make_room(as.best) || as.newest;
   const std::uint64_t step = header.progress.step;
   const auto all = paths(as, step);
   auto image = std::make_shared<model::CheckpointImage>(

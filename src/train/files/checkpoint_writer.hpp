@@ -37,8 +37,8 @@ class CheckpointWriter {
   };
   CheckpointWriter(const model::CheckpointDirectory& directory, Spec spec);
 
-  /// The step is that of the header. Copies the state when there is memory for one more copy: a
-  /// best whose turn has not come gives way to a newer one, and then save() waits. `began_s`:
+  /// The step is that of the header. Copies the state when there is memory for one more copy, and
+  /// waits for that. A best whose turn has not come gives way to a newer best. `began_s`:
   /// now_s() when the run began to wait for this checkpoint. Throws as make_checkpoint() and
   /// poll() do.
   void save(KeptAs as, const model::CheckpointHeader& header, const backend::Parameters& parameters,
@@ -53,7 +53,7 @@ class CheckpointWriter {
   void finish() { writer_.wait(); }
 
  private:
-  bool make_room();
+  bool make_room(bool best);
   std::vector<std::filesystem::path> paths(KeptAs as, std::uint64_t step) const;
 
   model::CheckpointDirectory directory_;

@@ -190,13 +190,12 @@ TEST_CASE("a file system that does not answer is named once, and again when it d
   writer.add(held(1, folder.path / "a", go_on.get_future().share()));
   while (writer.seconds() < 0.06) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   for (int i = 0; i < 3; ++i) writer.poll();
-  const std::string question =
-      "file 1 has been written for 0 s: does the file system of " + folder.path.string();
-  CHECK_THAT(said.text(), Contains(question + " answer?"));
+  const std::string question = ": does the file system of " + folder.path.string() + " answer?";
+  CHECK_THAT(said.text(), Contains("file 1 has been written for ") && Contains(question));
   go_on.set_value();
   writer.wait();
   std::string text = said.text();
-  CHECK_THAT(text, Contains("file 1 is on the disk, after 0 s"));
+  CHECK_THAT(text, Contains("file 1 is on the disk, after "));
   text.replace(text.find(question), question.size(), "");
   CHECK_THAT(text, !Contains(question));
 }

@@ -120,6 +120,21 @@ TEST_CASE("a best one that waits gives way to a newer one, and its record never 
   CHECK(read_header(saves.directory.path_of(40)).progress.step == 40);
 }
 
+TEST_CASE("a best one that waits comes to the disk before a save that is no best", "[checkpoint]") {
+  Saves saves(2);
+  saves.hold();
+  saves.save(10);
+  while (saves.writer.seconds() == 0) std::this_thread::yield();
+  saves.save(20, {.newest = false, .best = true});
+  auto last = std::async(std::launch::async, [&] { saves.save(30); });
+  CHECK(last.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  saves.release();
+  last.get();
+  saves.writer.finish();
+  CHECK(saves.written() == std::vector<std::uint64_t>{10, 20, 30});
+  CHECK(fs::equivalent(saves.directory.best(), saves.directory.best_of(20)));
+}
+
 TEST_CASE("with memory for one copy a save waits for the one before it", "[checkpoint]") {
   Saves saves(1);
   saves.hold();

@@ -1,8 +1,7 @@
 // Ranks that meet over TCP while rank 0 or its file system is slow.
 #include <catch2/catch.hpp>
 
-#include <fcntl.h>
-#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -86,14 +85,19 @@ Wire say_hello(const cluster::MeetingPlace& place, int rank, bool waits) {
   return wire;
 }
 
-/// Opens a pipe for writing, which ends the wait of a thread that opens it for reading; false when
-/// there is none.
-bool let_reader_go(const std::filesystem::path& pipe) {
-  const Owned<int, ::close, -1> writer(open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
-  return static_cast<bool>(writer);
-}
+/// While it is true, fsync() does not return, as on a file system that hangs.
+std::atomic<bool> g_hangs = false;
+std::atomic<int> g_hanging = 0;  ///< threads in it
 
 }  // namespace
+
+// The program takes this and not the C library's.
+int fsync(int file) {
+  ++g_hanging;
+  while (g_hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  --g_hanging;
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
 
 TEST_CASE("a rank that gave up waiting for rank 0's answer comes in when it tries again",
           "[tcp][meeting]") {
@@ -135,21 +139,19 @@ TEST_CASE("a file system that hangs does not keep rank 0 from answering", "[tcp]
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
   auto zero = join(place, 0);
-  // Rank 0 looks through the folder when its card has vanished. To open this file takes until
-  // another process opens it, too.
   const cluster::MeetingCard card = card_at(place);
-  const auto pipe = place.file.parent_path() / "meeting-slow";
-  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  std::filesystem::remove(place.file);
+  g_hangs = true;
+  std::filesystem::remove(place.file);  // rank 0 notices that, and leaves another one
+  CHECK(becomes([] { return g_hanging > 0; }));
   for (const double until_s = now_s() + 2.5; now_s() < until_s;) {
     Wire wire(connect_to("127.0.0.1", card.port, 5), handshake_limit);
     CHECK(read_greeting(next_message(wire, 5).value_or("")));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+  CHECK(g_hanging > 0);
   CHECK_FALSE(std::filesystem::exists(place.file));
-  CHECK(becomes([&] { return let_reader_go(pipe); }));
+  g_hangs = false;
   CHECK(becomes([&] { return std::filesystem::exists(place.file); }));
-  std::filesystem::remove(pipe);
   auto one = join(place, 1), other = join(place, 2);
   CHECK(zero.get() == "met");
   CHECK(one.get() == "met");
@@ -159,13 +161,12 @@ TEST_CASE("a file system that hangs does not keep rank 0 from answering", "[tcp]
 TEST_CASE("a meeting ends though its file system hangs", "[tcp][meeting][slow]") {
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
-  const auto pipe = place.file.parent_path() / "meeting-slow";
-  std::filesystem::create_directory(place.file.parent_path());
-  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  g_hangs = true;
   const auto threads = [] { return test::names_in("/proc/self/task").size(); };
   const std::size_t before = threads();
   CHECK_THAT(join(place, 0, {.deadline_s = 0.5}).get(), Contains("ranks 1-2 did not come"));
-  CHECK(let_reader_go(pipe));  // it was still there
+  CHECK(g_hanging > 0);
+  g_hangs = false;
   CHECK(becomes([&] { return threads() <= before; }));
   CHECK_FALSE(std::filesystem::exists(place.file));
 }
