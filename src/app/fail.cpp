@@ -44,7 +44,7 @@ bool wait_for_turn(const Launch& launch, int status, const std::string& what) {
   // status of all ranks, so all must be the same.
   std::signal(SIGTERM, [](int) { std::_Exit(g_status); });
   const double end_s = now_s() + patience(launch);
-  const Rank0 rank_0 = meet_and_leave(launch, what, meet_s);
+  const Rank0 rank_0 = what.empty() ? Rank0::unknown : meet_and_leave(launch, what, meet_s);
   if (rank_0 != Rank0::unknown) return rank_0 == Rank0::has_said_it;
   std::this_thread::sleep_for(std::chrono::duration<double>(end_s - now_s()));
   return false;

@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
+
 #include <fstream>
 #include <iterator>
 
@@ -30,7 +33,8 @@ std::string trouble_of(const ProcessId& process) {
   const ProcessId own = own_process();
   if (own.space == 0 || process.space != own.space) return "";
   std::ifstream file(fmt::format("/proc/{}/status", process.number));
-  if (!file) return "its process has ended";
+  if (!file)  // it may only be out of sight
+    return ::kill(process.number, 0) != 0 && errno == ESRCH ? "its process has ended" : "";
   return trouble_in({std::istreambuf_iterator<char>(file), {}});
 }
 

@@ -11,7 +11,8 @@ namespace {
 
 /// Nothing where the ranks have met already, or have no such place.
 std::optional<cluster::MeetingPlace> place_of(const Launch& launch, const cluster::RankInfo& self) {
-  if (launch.started || launch.world || self.world == 1) return std::nullopt;
+  if (launch.started || launch.world || launch.left_to_rank_0 || self.world == 1)
+    return std::nullopt;
   return cluster::meeting_place(cluster::process_environment(), self);
 }
 

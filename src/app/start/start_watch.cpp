@@ -92,34 +92,38 @@ void StartWatch::watch() {
                              : "ranks that do not report this never came"),
         true);
   try {
-    if (control_) control_->barrier("start of MPI");
+    if (control_ && !off_.stop_requested()) control_->barrier("start of MPI");
   } catch (const Error&) {
     // The barrier is optional; the heartbeat reports missing ranks.
   }
 }
 
-/// Leaves `control_` and `heartbeat_` null where the ranks cannot meet, or the watch is off.
+/// Leaves `control_` and `heartbeat_` null where the ranks cannot meet, or the watch is off. Where
+/// this rank alone gives up, `control_` stays: to the others its end would look like that of this
+/// process.
 void StartWatch::meet() {
   if (!place_) return;
   try {
-    auto control = comm::make_tcp_control(*place_, self_,
-                                          {.deadline_s = spec_.deadline_s,
-                                           .mates_s = patience_with_mates_s,
-                                           .stop = off_.get_token(),
-                                           .by_address = true});
-    auto heartbeat = liveness::start_heartbeat(spec_, *control);
-    control_ = std::move(control);
+    control_ = comm::make_tcp_control(*place_, self_,
+                                      {.deadline_s = spec_.deadline_s,
+                                       .mates_s = patience_with_mates_s,
+                                       .stop = off_.get_token(),
+                                       .by_address = true});
+    auto heartbeat = liveness::start_heartbeat(spec_, *control_);
     {
       const std::scoped_lock lock(mutex_);
       heartbeat_ = std::move(heartbeat);
     }
     changed_.notify_all();
   } catch (const comm::MissingRanks& missing) {
+    control_.reset();  // rank 0 goes on when this connection ends
     // A launcher may end rank 0 when this rank ends, and rank 0 is about to say why.
     if (missing.told) wait_for_mpi(rank_0_speaks_s);
     end(missing.what(), !missing.told && (self_.rank == 0 || self_.local_rank == 0));
-  } catch (const Error&) {
+  } catch (const std::exception& error) {
     // This meeting is optional: MPI's continues without it.
+    if (self_.rank == 0 && !off_.stop_requested())
+      log::warn(fmt::format("the ranks cannot meet over TCP: {}", error.what()));
   }
 }
 

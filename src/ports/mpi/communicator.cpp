@@ -130,14 +130,17 @@ class MpiCommunicator final : public Communicator {
 
 // MPI_Comm_split would wait inside MPI. So the groups of a split share one duplicate of the old
 // communicator, whose ranks have the numbers of MPI's world. The groups have no rank in common, so
-// their messages do not mix. MPI_Finalize frees the duplicate, as it frees the world's.
+// their messages do not mix. All groups of a split must split at the same time, because duplicating
+// is collective in MPI's world. MPI_Finalize frees the duplicate, as it frees the world's.
 std::unique_ptr<Communicator> MpiCommunicator::split(std::optional<int> colour, int key,
                                                      std::string_view name) {
   const SplitGroup asked = agree_on_split(*this, channel_->members, colour, key, name);
   Channel group = *channel_;
-  if (world() > 1) {
+  int ranks = 1;
+  must(MPI_Comm_size(channel_->comm, &ranks));
+  if (ranks > 1) {
     const std::string phase = channel_->phase(fmt::format("the split into {}", name));
-    RankDeadline deadline(channel_->roll_call, channel_->deadline_s, phase, channel_->members);
+    RankDeadline deadline(channel_->roll_call, channel_->deadline_s, phase);
     group.comm = duplicate(channel_->comm, deadline);
   }
   if (!colour) return nullptr;

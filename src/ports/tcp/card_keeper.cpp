@@ -6,6 +6,9 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
+
+#include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/owned.hpp"
@@ -36,9 +39,13 @@ struct CardKeeper::State {
     Owned<int, ::close, -1> held;  // the card's file
     try {
       held = cluster::leave_card(file, card);
-    } catch (...) {
+    } catch (const Error&) {
       const std::scoped_lock lock(mutex);
       fault = std::current_exception();
+      return;
+    } catch (const std::exception& error) {
+      const std::scoped_lock lock(mutex);
+      fault = std::make_exception_ptr(Error(error.what()));
       return;
     }
     // Where locks do not work, another start may have taken it for a dead one's.
@@ -46,7 +53,7 @@ struct CardKeeper::State {
       if (access(file.c_str(), F_OK) == 0) continue;
       try {
         held = cluster::leave_card(file, card);
-      } catch (const InputError&) {
+      } catch (const std::exception&) {
         // Ranks that have read it still come.
       }
     }
@@ -61,7 +68,13 @@ struct CardKeeper::State {
 };
 
 CardKeeper::CardKeeper(const std::filesystem::path& file, const cluster::MeetingCard& card)
-    : state_(new State{.file = file, .card = card}), thread_([state = state_] { state->run(); }) {}
+    : state_(new State{.file = file, .card = card}) {
+  try {
+    thread_ = std::thread([state = state_] { state->run(); });
+  } catch (const std::system_error& error) {
+    throw Error(fmt::format("no thread to keep {}: {}", file.string(), error.what()));
+  }
+}
 
 CardKeeper::~CardKeeper() {
   std::unique_lock lock(state_->mutex);

@@ -18,8 +18,8 @@ namespace lockstep::comm {
 namespace {
 
 constexpr double last_words_s = 1;
-// A rank that was let in too late hangs up and comes again.
-constexpr double come_again_s = 1;
+// A rank that was let in too late hangs up and comes again; one that has heard so does not.
+constexpr double come_again_s = 3;
 constexpr std::size_t most_addresses = 32;
 
 /// Rank 0 while the other ranks arrive.
@@ -123,7 +123,7 @@ class Reception {
   std::vector<Wire*> unconfirmed() {
     std::vector<Wire*> wires;
     for (Guest& guest : guests_)
-      if (guest.came && !guest.confirmed) wires.push_back(&guest.peer.wire);
+      if (guest.came && !confirmed(guest)) wires.push_back(&guest.peer.wire);
     return wires;
   }
 
@@ -133,8 +133,8 @@ class Reception {
       if (!guest.came || !guest.peer.wire.ended())
         guest.missed.reset();
       else if (!guest.missed)
-        guest.missed.emplace(come_again_s);
-      else if (guest.missed->over())
+        guest.missed.emplace(confirmed(guest) ? 0 : come_again_s);
+      if (guest.missed && guest.missed->over())
         give_up(fmt::format("start-up: rank {} on {} came, and its process has ended", rank,
                             guest.peer.node));
     }

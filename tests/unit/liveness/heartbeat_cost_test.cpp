@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/clock.hpp"
@@ -72,7 +73,8 @@ TEST_CASE("a beat costs rank 0 one read, and beats that come together one turn, 
     Ranks ranks(world, 60, 1);
     std::vector<comm::Wire> wires = connect_all(ranks.word, world);
     for (comm::Wire& wire : wires) wire.send(comm::make_beat({}));
-    pause_ms(200);  // the first ones, and the last handshakes, are not counted
+    // The first ones, and the last handshakes, are not counted.
+    for (int before = -1; std::exchange(before, g_reads.load()) != g_reads;) pause_ms(200);
     const int reads = g_reads, sleeps = g_sleeps, beats = 500;
     const double began_s = now_s();
     for (int i = 0; i < beats; ++i, pause_ms(2)) {

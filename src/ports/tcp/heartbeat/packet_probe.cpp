@@ -176,12 +176,15 @@ void PacketProbe::begin(std::uint64_t round) {
 
 void PacketProbe::advance() {
   receive();
-  if (!active() || now_s() < next_s_) return;
-  next_s_ = now_s() + turn_s;
-  const std::size_t at = static_cast<std::size_t>(turns_++) % turns_of_all;
-  for (std::size_t i = at * ways_.size() / turns_of_all; i < (at + 1) * ways_.size() / turns_of_all;
-       ++i)
-    for (const bool full : {false, true}) send(ways_[i], full);
+  const double now = now_s();
+  // A caller that comes late makes up for some turns, not for a long pause.
+  for (next_s_ = std::max(next_s_, now - 4 * turn_s); active() && next_s_ <= now;
+       next_s_ += turn_s) {
+    const std::size_t at = static_cast<std::size_t>(turns_++) % turns_of_all;
+    const std::size_t end = (at + 1) * ways_.size() / turns_of_all;
+    for (std::size_t i = at * ways_.size() / turns_of_all; i < end; ++i)
+      for (const bool full : {false, true}) send(ways_[i], full);
+  }
 }
 
 void PacketProbe::send(const Way& way, bool full) {
