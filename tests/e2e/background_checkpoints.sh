@@ -62,11 +62,12 @@ killed() {
   ((status == 0)) || verdict 1 'an uninterrupted run ends'
   for ((left = kills; left > 0; left--)); do
     expected=$(newest killed)
+    : >"start$left.log"  # so that no step of another start is seen there
     "${train[@]}" "${any[@]}" --checkpoint.every-steps 2 --out killed \
-      --resume auto >killed.log 2>&1 &
+      --resume auto >>"start$left.log" 2>&1 &
     local pid=$!
-    first_step killed.log
-    from=$(grep -ao 'resuming from [^:]*' killed.log)
+    first_step "start$left.log"
+    from=$(grep -ao 'resuming from [^:]*' "start$left.log")
     [[ ${from#resuming from } == "$expected" ]] ||
       wrong+="it resumed ${from:-from the start}, not from $expected"$'\n'
     further() { [[ $(newest killed) != "$expected" ]]; }
