@@ -144,7 +144,8 @@ asked_to_end() {
 # that a task has ended; then srun would wait forever.
 over() {
   scancel --name="$run_name"
-  try_for 200 step_is_over || pkill -KILL -P $step || kill -KILL $step
+  # srun of Slurm 22.05 may stay; it has a child, which must not be the only one to end.
+  try_for 200 step_is_over || { pkill -KILL -P $step; kill -KILL $step; }
   wait $step 2>/dev/null
 }
 step_is_over() { ! kill -0 $step 2>/dev/null; }
