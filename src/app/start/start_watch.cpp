@@ -116,7 +116,7 @@ void StartWatch::meet() {
     }
     changed_.notify_all();
   } catch (const comm::MissingRanks& missing) {
-    control_.reset();  // rank 0 goes on when this connection ends
+    control_.reset();  // rank 0 continues when this connection ends
     // A launcher may end rank 0 when this rank ends, and rank 0 is about to say why.
     if (missing.told) wait_for_mpi(rank_0_speaks_s);
     end(missing.what(), !missing.told && (self_.rank == 0 || self_.local_rank == 0));

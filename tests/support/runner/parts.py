@@ -56,7 +56,7 @@ def layers(wish):
 
 
 def unit(wish):
-    slow = "~[slow]" if wish.tier == "check" else ""
+    slow = "~[slow]~[.]" if wish.tier == "check" else ""
     command = [wish.build / "unit_tests", *CATCH, *wish.cases(slow)]
     return made(wish, Job("unit", command, 900), "unit-built")
 
@@ -82,7 +82,7 @@ def emulated(wish):
     program = wish.build / "emulated_tests"
     absent = "SKIP the GPU's kernels on the host: CUDA's headers were not found"
     command = shell('if [[ -e $1 ]]; then exec "${@:3}"; else echo "$2"; fi', program, absent,
-                    program, *CATCH, *wish.cases("~[whole]"))
+                    program, *CATCH, *wish.cases("~[whole]~[.]"))
     return made(wish, Job("emulated", command, 300), "tests")
 
 
@@ -133,7 +133,7 @@ def asan(wish):
     short = wish.tier != "all"
     build = wish.build / "asan"
     env = {"LOCKSTEP": str(build / "lockstep"), "LOCKSTEP_TEST_SECONDS": "300"}
-    command = [build / "unit_tests", *CATCH, *wish.cases("~[large]" if short else "")]
+    command = [build / "unit_tests", *CATCH, *wish.cases("~[large]~[.]" if short else "")]
     cases = Job("asan unit", command, 900, lane="waits", env=env)
     jobs = made(wish, cases, "asan-built", "PIECE=folder", *(["QUICK=1"] if short else []))
     for job in fuzz(Wish(build, wish.filter, wish.tier, False)):
