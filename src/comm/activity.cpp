@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <exception>
 #include <mutex>
 
 #include "lockstep/base/files.hpp"
@@ -124,7 +125,7 @@ std::uint64_t code(Phase phase) {
   return g_marks.step.load(relaxed) << phase_bits | static_cast<std::uint64_t>(phase);
 }
 
-Waiting::Waiting() : before_(g_marks.phase.load(relaxed)) {
+Waiting::Waiting() : before_(g_marks.phase.load(relaxed)), exceptions_(std::uncaught_exceptions()) {
   g_marks.waiting.store(true, relaxed);
   moved();
 }
@@ -136,6 +137,7 @@ Waiting::Waiting(std::size_t bucket, std::size_t bytes) : Waiting() {
 }
 
 Waiting::~Waiting() {
+  if (std::uncaught_exceptions() > exceptions_) return;
   g_marks.waiting.store(false, relaxed);
   enter(before_);
 }

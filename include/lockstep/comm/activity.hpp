@@ -58,7 +58,8 @@ Activity now();
 void follow(const volatile std::uint64_t* reached);
 std::uint64_t code(Phase phase);  ///< with the current step; grows with both
 
-/// Marks the rank as waiting for others during its lifetime.
+/// Marks the rank as waiting for others during its lifetime. A wait that ends by an exception stays
+/// marked until the next one ends: it is what the rank did when it failed, and the others are told.
 class Waiting {
  public:
   Waiting();
@@ -69,6 +70,7 @@ class Waiting {
 
  private:
   Phase before_;
+  int exceptions_;  ///< under way when it began
 };
 
 /// The file in this directory that reserves space for rank 0's post-mortem, in case the disk fills.

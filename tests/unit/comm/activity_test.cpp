@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "lockstep/base/error.hpp"
+
 using namespace lockstep;
 using comm::Activity;
 using comm::Phase;
@@ -48,4 +50,21 @@ TEST_CASE("between the steps the host says where the rank is", "[activity]") {
   activity::enter(Phase::forward);
   activity::enter(Phase::update);
   CHECK(activity::now().phase == Phase::update);  // the device has not started this step
+}
+
+TEST_CASE("a wait that fails is what the rank last did, until another wait ends", "[activity]") {
+  comm::activity::enter(comm::Phase::update);
+  const auto movements = [] { return comm::activity::now().movements; };
+  std::uint64_t in_wait = 0;
+  try {
+    const comm::activity::Waiting for_others(5, 64);
+    in_wait = movements();
+    throw Error("too late");
+  } catch (const Error&) {
+    CHECK(comm::activity::now().waiting);
+    CHECK(comm::activity::now().phase == comm::Phase::reduction);
+    CHECK(movements() == in_wait);
+  }
+  { const comm::activity::Waiting for_others; }
+  CHECK_FALSE(comm::activity::now().waiting);
 }
