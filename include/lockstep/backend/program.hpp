@@ -91,6 +91,7 @@ class Program {
   /// Which of the spec's slots all later calls are about, until the next call; 0 at first. A tape
   /// runs to its end before another slot's begins. Throws Error for a slot that does not exist.
   virtual void select(std::size_t slot) = 0;
+  /// In training the batch must have targets, where the network has a loss.
   virtual void load(const data::Batch& batch) = 0;
   /// Starts to copy the next batch to the device while the current one is processed. The batch must
   /// stay alive until it has been loaded and backward has finished. The batch that is already

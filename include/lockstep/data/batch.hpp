@@ -16,7 +16,9 @@ struct Target {
 struct Batch {
   /// [capacity, height, width, channels], already cropped and flipped.
   const std::uint8_t* images = nullptr;
-  const Target* targets = nullptr;  ///< [capacity]; padding after the first `rows`
+  /// [capacity]; padding after the first `rows`. nullptr, which only an evaluation takes: what the
+  /// rows should be recognised as is not known, and they count nowhere.
+  const Target* targets = nullptr;
   std::size_t rows = 0;  ///< real rows (0 on a rank without rows in an uneven last batch)
   std::size_t capacity = 0;
   std::uint64_t index = 0;  ///< of this batch in the epoch

@@ -51,7 +51,7 @@ void ClockProgram::select(std::size_t slot) {
 void ClockProgram::load(const data::Batch& batch) {
   check(batch.capacity == spec_.batch,
         "the batch does not have the size that the program was compiled for");
-  metrics_.rows += batch.rows;
+  if (batch.targets != nullptr) metrics_.rows += batch.rows;
 }
 
 void ClockProgram::load_normalised(std::span<const float>, std::span<const data::Target> targets) {

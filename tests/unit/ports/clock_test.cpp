@@ -111,6 +111,24 @@ TEST_CASE("an event of the clock says how long it is still due", "[clock]") {
   CHECK(event->due_in_s() < 1);
 }
 
+TEST_CASE("the clock counts the rows of batches with targets only", "[clock][program]") {
+  const auto backend = make_clock_backend(LinePace{0, 0});
+  const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 8, 4));
+  const auto parameters = backend->make_parameters(network, Precision::fp32);
+  ProgramSpec spec;
+  spec.training = false;
+  spec.batch = 3;
+  const auto program = backend->compile(network, spec, *parameters);
+  const std::vector<data::Target> targets(3, {1, 1, 1});
+  data::Batch batch;
+  batch.rows = batch.capacity = 3;
+  program->load(batch);
+  CHECK(program->take_metrics().rows == 0);
+  batch.targets = targets.data();
+  program->load(batch);
+  CHECK(program->take_metrics().rows == 3);
+}
+
 TEST_CASE("what has no meaning on the clock is an error", "[clock]") {
   const auto backend = make_clock_backend(LinePace{1, 1});
   const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 8, 4));

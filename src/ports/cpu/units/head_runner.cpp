@@ -48,6 +48,11 @@ void HeadRunner::plan() {
   place_ = c.scratch(c.units[*unit.input].level, input.count() * bytes_of(c.storage));
 }
 
+void HeadRunner::load(const data::Target* targets) {
+  check(targets != nullptr || !c.spec.training, "a batch to train on has targets");
+  now().targets = targets;
+}
+
 void HeadRunner::forward(const Chunk& chunk) {
   const std::byte* input = c.runners[*unit.input]->value(chunk);
   const std::size_t image_bytes = pixels_ * features_ * bytes_of(c.storage);
@@ -59,6 +64,7 @@ void HeadRunner::forward(const Chunk& chunk) {
   multiply('N', 'T', chunk.count, classes_, features_,
            now().pooled.data() + chunk.first * features_, features_, weights_, features_, 1, logits,
            classes_);
+  if (now().targets == nullptr) return;
   for (std::size_t row = chunk.first; row < chunk.first + chunk.count; ++row)
     cross_entropy(now().logits.data() + row * classes_, classes_, now().targets[row],
                   c.spec.label_smoothing, c.scalars().gradient_scale, metrics_[chunk.lane],

@@ -17,7 +17,7 @@ class HeadRunner final : public Runner {
   const std::byte* input_gradient(const Chunk& chunk) override;
   std::vector<std::size_t> slices() const override;
 
-  void load(const data::Target* targets) { now().targets = targets; }
+  void load(const data::Target* targets);  ///< nullptr: none, in evaluation
   backend::Metrics take_metrics();
   void copy_logits(std::span<float> logits) const;
 

@@ -171,8 +171,8 @@ struct LossInput {
   int classes = 0;
   float smoothing = 0;
 };
-/// Adds the rows to `metrics`. dlogits (nullptr in evaluation) is multiplied by gradient scale and
-/// loss scale.
+/// Adds the rows to `metrics`; targets are nullptr where no row has one. dlogits (nullptr in
+/// evaluation) is multiplied by gradient scale and loss scale.
 void loss(const LossInput& in, const DeviceScalars* scalars, RowMetrics* row_metrics,
           DeviceMetrics* metrics, float* dlogits, cudaStream_t stream);
 /// dbias[classes] = sums over the rows of dlogits.

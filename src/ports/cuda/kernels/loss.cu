@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(block_threads)
     highest = fmax(highest, static_cast<double>(logit));
     all += static_cast<double>(logit);
   }
-  const data::Target target = in.targets[row];
+  const data::Target target = in.targets != nullptr ? in.targets[row] : data::Target{};
   if (target.label_a < 0) return skip_row(in, row, lane, row_metrics, dlogits);
   __syncwarp();  // wait for the row's logits: all lanes read those of the labels
   highest = warp_max(highest);

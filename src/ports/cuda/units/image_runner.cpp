@@ -8,7 +8,7 @@ namespace lockstep::cuda {
 
 InputBatch::InputBatch(const nn::Network& network, const backend::ProgramSpec& spec,
                        CudaDevice& device)
-    : rows_(spec.batch), device_(device), places_(spec.slots + 1) {
+    : rows_(spec.batch), training_(spec.training), device_(device), places_(spec.slots + 1) {
   if (network.nodes.front().op == nn::Op::input) image_values_ = rows_ * network.input.count();
   if (network.nodes.back().op == nn::Op::loss) targets_ = rows_;
   for (Place& place : places_) {
@@ -31,7 +31,8 @@ void InputBatch::fill(Place& place, const void* images, DeviceBuffer& to, const 
   device_.copy().wait(
       place.read);  // the readers of the place's last batch precede the next one's bytes
   copy(to, images);
-  copy(place.targets, targets);
+  place.labelled = targets != nullptr;
+  if (place.labelled) copy(place.targets, targets);
   place.written.record(device_.copy().get());
   place.normalised = &to == &place.floats;
   place.holds = {};
@@ -46,6 +47,7 @@ void InputBatch::turn_to_other() {
 void InputBatch::prefetch(const data::Batch& batch) {
   check(batch.capacity == rows_,
         "the batch does not have the size that the program was compiled for");
+  check(batch.targets != nullptr || targets_ == 0 || !training_, "a batch to train on has targets");
   fill(other(), batch.images, other().bytes, batch.targets);
   other().holds = batch;
 }

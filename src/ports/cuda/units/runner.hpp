@@ -35,7 +35,11 @@ class InputBatch {
     const Place& place = places_[current()];
     return place.normalised ? place.floats.data() : place.bytes.data();
   }
-  const data::Target* targets() const { return places_[current()].targets.as<data::Target>(); }
+  /// nullptr where the batch has none.
+  const data::Target* targets() const {
+    const Place& place = places_[current()];
+    return place.labelled ? place.targets.as<data::Target>() : nullptr;
+  }
 
  private:
   struct Place {
@@ -44,6 +48,7 @@ class InputBatch {
     CudaEvent read;           ///< in the compute stream: work after it does not need the batch
     data::Batch holds;        ///< images: nullptr unless it is a prefetched batch
     bool normalised = false;  ///< the batch is in floats
+    bool labelled = false;    ///< the batch has targets
   };
   std::size_t current() const { return place_of_slot_[slot_]; }
   Place& other() { return places_[spare_]; }
@@ -52,6 +57,7 @@ class InputBatch {
   void turn_to_other();
 
   std::size_t rows_;
+  bool training_;
   std::size_t image_values_ = 0, targets_ = 0;  ///< of a batch; 0 in a stage that has none
   CudaDevice& device_;
   std::vector<Place> places_;
