@@ -8,7 +8,6 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/record.hpp"
@@ -16,17 +15,6 @@
 
 namespace lockstep::train {
 namespace {
-
-/// The predicted class of a row of `label`, by the rule of top-1: a NaN is never right.
-std::size_t likeliest(std::span<const float> logits, std::size_t label) {
-  std::size_t best = label;
-  for (std::size_t k = 0; k < logits.size(); ++k) {
-    const bool before_label = backend::arithmetic::outranks(
-        static_cast<std::int32_t>(k), logits[k], static_cast<std::int32_t>(label), logits[label]);
-    if (before_label && (best == label || logits[k] > logits[best])) best = k;
-  }
-  return best;
-}
 
 /// Sorts the counts, and makes those of one pair one.
 void merge(std::vector<Confused>& counts) {
@@ -88,11 +76,11 @@ std::vector<Confused> gather_confusion(comm::Control& control, std::vector<Confu
 Evaluator::Evaluator(const EvaluatorSpec& spec, backend::Backend& backend,
                      backend::Parameters& parameters, comm::Control& control,
                      const data::DataSet& rows)
-    : spec_(spec), backend_(backend), control_(control), rows_(rows) {
-  spec_.program.training = false;
-  spec_.program.label_smoothing = 0;  // so that losses with and without it compare
-  program_ = backend_.compile(spec_.network, spec_.program, parameters);
-}
+    : spec_(spec),
+      backend_(backend),
+      control_(control),
+      rows_(rows),
+      inference_(backend, spec.network, spec.program, parameters) {}
 
 Evaluation Evaluator::evaluate(bool with_confusion) {
   const auto world = static_cast<std::size_t>(control_.world());
@@ -145,21 +133,12 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
 backend::Metrics Evaluator::evaluate_batch(const data::Batch& batch,
                                            std::vector<Confused>* confusion) {
   if (batch.rows == 0) return {};
-  program_->load(batch);
-  for (const backend::TapeStep& piece : program_->forward()) piece.run();
-  if (confusion != nullptr) {
-    const std::size_t classes = spec_.network.classes;
-    logits_.resize(spec_.program.batch * classes);
-    program_->copy_logits(logits_);
-    for (std::size_t row = 0; row < batch.rows; ++row) {
-      const auto label = static_cast<std::size_t>(batch.targets[row].label_a);
-      const std::size_t taken_for =
-          likeliest(std::span(logits_).subspan(row * classes, classes), label);
-      confusion->push_back(
-          {static_cast<std::uint32_t>(label), static_cast<std::uint32_t>(taken_for), 1});
-    }
+  inference_.run(batch);
+  for (std::size_t row = 0; confusion != nullptr && row < batch.rows; ++row) {
+    const auto label = static_cast<std::uint32_t>(batch.targets[row].label_a);
+    confusion->push_back({label, static_cast<std::uint32_t>(inference_.predicted(row, label)), 1});
   }
-  return program_->take_metrics();
+  return inference_.take_metrics();
 }
 
 }  // namespace lockstep::train

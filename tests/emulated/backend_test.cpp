@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "lockstep/backend/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "ports/cuda/device.hpp"
@@ -200,6 +201,30 @@ TEST_CASE("a copy of the next batch does not wait for the step that runs", "[bac
   program.load(feed.batch(1, false));
   program.take_metrics();
   CHECK(ran);
+}
+
+TEST_CASE("a batch without targets gives the logits of one with targets, and counts nowhere",
+          "[backend]") {
+  const Case c(bottlenecks(), rows, 5);
+  const Compiled compiled(c, rows, make_cuda_backend(0), Precision::fp32);
+  Inference inference(*compiled.backend, c.network, compiled.program->spec(), *compiled.parameters);
+  Feed feed(c, compiled.backend->device());
+  feed.fill(0);
+  const auto logits = [&](bool labelled) {
+    data::Batch batch = feed.batch(0, false);
+    if (!labelled) batch.targets = nullptr;
+    inference.run(batch);
+    std::vector<float> all;
+    for (std::size_t row = 0; row < rows; ++row)
+      for (const float logit : inference.logits(row)) all.push_back(logit);
+    CHECK(inference.take_metrics().rows == (labelled ? rows : 0));
+    return all;
+  };
+  const std::vector<float> want = logits(true);
+  for (const bool labelled : {false, true, false}) CHECK(logits(labelled) == want);
+  data::Batch unlabelled = feed.batch(0, false);
+  unlabelled.targets = nullptr;
+  CHECK_THROWS_AS(compiled.program->load(unlabelled), Error);
 }
 
 TEST_CASE("a step's floors are those of the tape's steps, in their order, and of the update",

@@ -3,11 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/inference.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/data/augment.hpp"
 #include "lockstep/data/data_set.hpp"
@@ -73,8 +72,7 @@ class Evaluator {
   backend::Backend& backend_;
   comm::Control& control_;
   const data::DataSet& rows_;
-  std::unique_ptr<backend::Program> program_;
-  std::vector<float> logits_;
+  backend::Inference inference_;
 };
 
 }  // namespace lockstep::train

@@ -9,6 +9,7 @@
 #include "app/cli/count_option.hpp"
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
+#include "lockstep/backend/inference.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
@@ -54,36 +55,14 @@ struct InferenceOptions {
   }
 };
 
-/// A network with the weights that a training begins with, which never learns.
-class Network {
- public:
-  Network(const train::TrainerSpec& spec, backend::Backend& backend)
-      : parameters_(backend.make_parameters(spec.network, spec.program.precision)) {
-    backend::initialise(spec.network, {}, *parameters_);
-    backend::ProgramSpec program = spec.program;
-    program.training = false;
-    program_ = backend.compile(spec.network, program, *parameters_);
-  }
-
-  /// As a validation runs a batch.
-  void run(const data::Batch& batch) {
-    program_->load(batch);
-    for (const backend::TapeStep& step : program_->forward()) step.run();
-    program_->take_metrics();
-  }
-
- private:
-  std::unique_ptr<backend::Parameters> parameters_;
-  std::unique_ptr<backend::Program> program_;
-};
-
 /// Wall times of the batches in ms, each of the slowest rank.
 std::vector<double> measure(const InferenceOptions& options, comm::Control& control,
-                            Network& network, const data::Batch& batch) {
+                            backend::Inference& network, const data::Batch& batch) {
   std::vector<double> times_ms;
   for (std::size_t i = 0; i < options.warm_up + options.steps; ++i) {
     const double begin = now_ms();
     network.run(batch);
+    network.take_metrics();
     const double slowest_ms = control.max({now_ms() - begin}, "batch")[0];
     if (i >= options.warm_up) times_ms.push_back(slowest_ms);
   }
@@ -99,7 +78,10 @@ int run_bench(Launch& launch, const InferenceOptions& options) {
   decide_winograd(*launch.control, *compute.backend, spec);
   const Synthetic data(spec.network, spec.program.batch,
                        static_cast<std::uint64_t>(launch.rank.rank), compute.backend->device());
-  Network network(spec, *compute.backend);
+  // The weights that a training begins with.
+  const auto parameters = compute.backend->make_parameters(spec.network, spec.program.precision);
+  backend::initialise(spec.network, {}, *parameters);
+  backend::Inference network(*compute.backend, spec.network, spec.program, *parameters);
   const std::vector<double> times_ms = measure(options, *launch.control, network, data.batch);
   const double peak =
       launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];

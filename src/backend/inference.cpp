@@ -1,0 +1,73 @@
+#include "lockstep/backend/inference.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "lockstep/backend/arithmetic.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::backend {
+
+Inference::Inference(Backend& backend, const nn::Network& network, const ProgramSpec& spec,
+                     Parameters& parameters)
+    : backend_(backend), network_(network), spec_(spec), parameters_(parameters) {
+  spec_.training = false;
+  spec_.label_smoothing = 0;  // so that losses with and without it compare
+  program_for(spec_.batch);
+}
+
+Program& Inference::program_for(std::size_t rows) {
+  std::unique_ptr<Program>& program = programs_[rows];
+  if (!program) {
+    ProgramSpec spec = spec_;
+    spec.batch = rows;
+    program = backend_.compile(network_, spec, parameters_);
+  }
+  return *program;
+}
+
+void Inference::run(const data::Batch& batch) {
+  ran_ = &program_for(batch.capacity);
+  logits_.clear();
+  ran_->load(batch);
+  for (const TapeStep& step : ran_->forward()) step.run();
+}
+
+Metrics Inference::take_metrics() {
+  Metrics sum;
+  for (const auto& [rows, program] : programs_) sum += program->take_metrics();
+  return sum;
+}
+
+std::span<const float> Inference::logits(std::size_t row) {
+  check(ran_ != nullptr && row < ran_->spec().batch, "a row of a batch that was run");
+  if (logits_.empty()) {
+    logits_.resize(ran_->spec().batch * network_.classes);
+    ran_->copy_logits(logits_);
+  }
+  return std::span(logits_).subspan(row * network_.classes, network_.classes);
+}
+
+std::vector<double> Inference::probabilities(std::size_t row) {
+  const std::span<const float> from = logits(row);
+  const double highest = *std::max_element(from.begin(), from.end());
+  std::vector<double> shares;
+  double sum = 0;
+  for (const double logit : from) sum += shares.emplace_back(std::exp(logit - highest));
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+std::size_t Inference::predicted(std::size_t row, std::size_t label) {
+  const std::span<const float> from = logits(row);
+  std::size_t best = label;
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    const bool before_label = arithmetic::outranks(static_cast<std::int32_t>(k), from[k],
+                                                   static_cast<std::int32_t>(label), from[label]);
+    if (before_label && (best == label || from[k] > from[best])) best = k;
+  }
+  return best;
+}
+
+}  // namespace lockstep::backend
