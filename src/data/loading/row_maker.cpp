@@ -1,0 +1,129 @@
+#include "data/loading/row_maker.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::data {
+namespace {
+
+// The mean of the data set as a pixel: it becomes 0 after normalisation.
+std::vector<std::uint8_t> mean_pixel(const DataSetInfo& info) {
+  std::vector<std::uint8_t> pixel;
+  for (const float mean : info.mean) {
+    pixel.push_back(static_cast<std::uint8_t>(std::lround(std::clamp(mean * 255, 0.0f, 255.0f))));
+  }
+  return pixel;
+}
+
+bool changes_nothing(const AugmentSpec& spec, const DataSetInfo& stored) {
+  const bool whole = (spec.height == 0 || spec.height == stored.height) &&
+                     (spec.width == 0 || spec.width == stored.width);
+  return whole && spec.pad == 0 && !spec.flip && spec.cutout == 0 && !spec.effects.any() &&
+         !resamples(spec, stored.height, stored.width);
+}
+
+Box box_of(const Extent& down, const Extent& across) {
+  return {.top = down.begin,
+          .left = across.begin,
+          .height = down.end - down.begin,
+          .width = across.end - across.begin};
+}
+
+// How far a JPEG may be reduced in decoding. The result is then resized down to the target.
+std::size_t reduction_of(const Geometry& how) {
+  for (const std::size_t reduction : {8, 4, 2})
+    if (how.rows.length >= reduction * how.rows.target &&
+        how.columns.length >= reduction * how.columns.target)
+      return reduction;
+  return 1;
+}
+
+Axis reduced_axis(const Axis& axis, std::size_t reduction) {
+  Axis smaller = axis;
+  smaller.begin = axis.begin / reduction;
+  smaller.length = reduced(axis.begin + axis.length, reduction) - smaller.begin;
+  return smaller;
+}
+
+}  // namespace
+
+RowMaker::RowMaker(const DataSetInfo& stored, const AugmentSpec& spec, const std::string& path)
+    : spec_(spec),
+      uncut_(spec),
+      tall_(stored.height),
+      across_(stored.width),
+      fill_(mean_pixel(stored)),
+      painter_(spec) {
+  const DataSetInfo out = delivered(stored, spec, path);
+  height_ = out.height;
+  width_ = out.width;
+  channels_ = out.channels;
+  const bool raw = stored.encoding == Encoding::raw;
+  uncut_.cutout = 0;
+  as_stored_ = raw && changes_nothing(spec, stored);
+  resampled_ = !raw || data::resamples(spec, stored.height, stored.width);
+  if (!resampled_) return;
+  spec_.height = height_;
+  spec_.width = width_;
+  if (raw) wide_.resize(stored.height * stored.width * 4 + resample_slack);
+}
+
+void RowMaker::begin() {
+  if (times_ != nullptr) since_s_ = now_s();
+}
+
+void RowMaker::end(double StageTimes::*stage) {
+  if (times_ == nullptr) return;
+  const double now = now_s();
+  times_->*stage += now - since_s_;
+  since_s_ = now;
+}
+
+void RowMaker::from_pixels(std::uint64_t epoch, std::size_t row, const std::uint8_t* pixels,
+                           std::uint8_t* image) {
+  if (!resampled_) {
+    const Placement where = placement(spec_, epoch, row, tall_, across_);
+    augment(uncut_, where, tall_, across_, channels_, fill_, pixels, image);
+  } else {
+    widen_pixels(pixels, tall_ * across_, channels_, wide_.data());
+    const Geometry how = geometry(spec_, epoch, row, tall_, across_);
+    resampler_.run({.pixels = wide_.data(), .stride = across_ * 4}, how.rows, how.columns, how.flip,
+                   channels_, image);
+  }
+  end(&StageTimes::shape_s);
+  finish(epoch, row, image);
+}
+
+void RowMaker::from_jpeg(std::uint64_t epoch, std::size_t row, std::span<const std::uint8_t> file,
+                         std::size_t tall, std::size_t across, std::uint8_t* image) {
+  Geometry how = geometry(spec_, epoch, row, tall, across);
+  const std::size_t reduction = spec_.crop == Crop::random_resized ? reduction_of(how) : 1;
+  how.rows = reduced_axis(how.rows, reduction);
+  how.columns = reduced_axis(how.columns, reduction);
+  const Picture picture =
+      region_.decode(file, {.height = tall,
+                            .width = across,
+                            .grey = channels_ == 1,
+                            .reduction = reduction,
+                            .box = box_of(needed(how.rows), needed(how.columns))});
+  end(&StageTimes::decode_s);
+  resampler_.run(picture, how.rows, how.columns, how.flip, channels_, image);
+  end(&StageTimes::shape_s);
+  finish(epoch, row, image);
+}
+
+/// The part that does not depend on where the image came from.
+void RowMaker::finish(std::uint64_t epoch, std::size_t row, std::uint8_t* image) {
+  if (spec_.effects.any()) painter_.paint(epoch, row, {image, height_, width_, channels_}, fill_);
+  if (spec_.cutout > 0) {
+    const Placement where =
+        placement(spec_, epoch, row, resampled_ ? height_ : tall_, resampled_ ? width_ : across_);
+    cut_out(spec_, where, height_, width_, channels_, fill_, image);
+  }
+  end(&StageTimes::colour_s);
+}
+
+}  // namespace lockstep::data
