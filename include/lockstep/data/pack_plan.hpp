@@ -7,15 +7,14 @@
 #include <vector>
 
 #include "lockstep/data/data_set_info.hpp"
+#include "lockstep/data/image_preparer.hpp"
 #include "lockstep/data/source.hpp"
 
 namespace lockstep::data {
 
 /// What is packed, and how. The files follow from this and the source alone: the number of ranks
 /// that share the work makes no difference.
-struct PackSpec {
-  std::size_t height = 0,
-              width = 0;     ///< resize images to this; 0: all have one size already
+struct PackSpec : ImageForm {
   std::size_t channels = 0;  ///< 1 or 3; 0: as the source has it
   double held_out = 0;  ///< share of each class's training rows that becomes the validation split,
                         ///< if the source has no validation split
@@ -23,11 +22,6 @@ struct PackSpec {
   std::size_t rows_per_shard = 0;  ///< at most; 0: chosen by plan_shards
   bool keep_order = false;         ///< rows stay in the source's order
   bool skip_bad = false;           ///< unreadable images are left out and listed
-  bool exif_orientation = false;   ///< turn images as their files' Exif data say
-  bool jpeg = false;               ///< shards of JPEG files: those of the source as they are, other
-                                   ///< images (and what does not fit the next line) encoded
-  std::size_t short_side = 0;      ///< with jpeg: larger images are resized to it; 0: as they are
-  int quality = 90;                ///< with jpeg: of what is encoded
 };
 
 /// One shard to be written: "train/train-00000-of-00008.h5", from these rows of the source, in this

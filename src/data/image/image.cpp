@@ -10,12 +10,16 @@
 
 namespace lockstep::data {
 
-Image allocate_image(std::size_t height, std::size_t width, std::size_t channels,
-                     const std::string& name) {
+void require_decodable(std::size_t height, std::size_t width, const std::string& name) {
   constexpr std::size_t most = std::size_t{1} << 28;
   require(width > 0 && height > 0 && height <= most / width,
           fmt::format("{}: its header claims {} x {} pixels; at most {} can be packed", name,
                       height, width, most));
+}
+
+Image allocate_image(std::size_t height, std::size_t width, std::size_t channels,
+                     const std::string& name) {
+  require_decodable(height, width, name);
   return {.height = height,
           .width = width,
           .channels = channels,

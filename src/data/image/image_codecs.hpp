@@ -9,6 +9,11 @@ namespace lockstep::data {
 
 // The formats of decode_image. All throw InputError naming `name`.
 Image decode_jpeg(std::string_view bytes, const std::string& name);
+/// The shape of what decode_jpeg() would give, by the JPEG's header alone.
+struct ImageShape {
+  std::size_t height = 0, width = 0, channels = 0;
+};
+ImageShape jpeg_shape(std::string_view bytes, const std::string& name);
 Image decode_png(std::string_view bytes, const std::string& name);
 /// Not animated. Transparency is dropped.
 Image decode_webp(std::string_view bytes, const std::string& name);
@@ -32,7 +37,9 @@ Image upright(const Image& image, int orientation);
 /// large.
 std::string encode_jpeg(const Image& image, int quality, const std::string& name);
 
-/// Room for the pixels; rejects sizes that only a damaged header claims.
+/// Throws InputError for a size that only a damaged header claims.
+void require_decodable(std::size_t height, std::size_t width, const std::string& name);
+/// Room for the pixels of a decodable image.
 Image allocate_image(std::size_t height, std::size_t width, std::size_t channels,
                      const std::string& name);
 

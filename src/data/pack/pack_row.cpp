@@ -2,52 +2,22 @@
 
 #include <algorithm>
 
-#include "data/augment/geometry.hpp"
-#include "data/image/image_codecs.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::data {
-namespace {
-
-bool too_large(const Image& image, const PackSpec& spec) {
-  return spec.short_side > 0 && std::min(image.height, image.width) > spec.short_side;
-}
-
-/// A JPEG goes into the shard as it is, unless it must be turned or become smaller or grey.
-PackedRow prepare_jpeg(const Source& source, const PackSpec& spec, const DataSetInfo& info,
-                       std::size_t row) {
-  std::string file = source.read_file(row);
-  Image image = file.empty() ? source.read(row) : decode_image(file, source.name(row));
-  const int orientation = spec.exif_orientation ? exif_orientation(file) : 1;
-  if (orientation != 1) image = upright(image, orientation);
-  const bool grey_enough = info.channels == 3 || image.channels == 1;
-  const bool as_it_is =
-      looks_like_jpeg(file) && orientation == 1 && grey_enough && !too_large(image, spec);
-  image = with_channels(std::move(image), info.channels);
-  if (as_it_is) return {std::move(image), std::move(file)};
-  if (too_large(image, spec)) {
-    std::size_t height = image.height, width = image.width;
-    resized(spec.short_side, height, width);
-    image = resize(image, height, width);
-  }
-  file = encode_jpeg(image, spec.quality, source.name(row));
-  return {std::move(image), std::move(file)};
-}
-
-}  // namespace
 
 Image read_image(const Source& source, const PackSpec& spec, std::size_t row) {
   const std::string file = spec.exif_orientation ? source.read_file(row) : "";
-  if (file.empty()) return source.read(row);
-  return upright(decode_image(file, source.name(row)), exif_orientation(file));
+  return file.empty() ? source.read(row) : decode_turned(file, source.name(row), spec);
 }
 
-PackedRow prepare_row(const Source& source, const PackSpec& spec, const DataSetInfo& info,
-                      std::size_t row) {
-  if (spec.jpeg) return prepare_jpeg(source, spec, info, row);
-  Image image = with_channels(read_image(source, spec, row), info.channels);
-  if (spec.height > 0) image = resize(image, info.height, info.width);
-  return {std::move(image), {}};
+FormedImage prepare_row(const Source& source, const PackSpec& spec, const DataSetInfo& info,
+                        std::size_t row) {
+  if (!spec.jpeg) return bring_into(spec, info.channels, read_image(source, spec, row), {}, {});
+  std::string file = source.read_file(row);
+  const std::string name = source.name(row);
+  Image image = file.empty() ? source.read(row) : decode_turned(file, name, spec);
+  return bring_into(spec, info.channels, std::move(image), std::move(file), name);
 }
 
 std::size_t packed_row_bytes(const Source& source, const PackSpec& spec, const DataSetInfo& info) {

@@ -58,7 +58,7 @@ void Packer::begin_pass() {
 }
 
 void Packer::take_row(std::size_t row) {
-  PackedRow packed;
+  FormedImage packed;
   try {
     packed = prepare_row(source_, spec_, info_, row);
   } catch (const InputError& error) {
