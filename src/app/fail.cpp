@@ -12,7 +12,6 @@
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/activity.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -27,7 +26,7 @@ volatile std::sig_atomic_t g_status = status_failed;
 /// the same, but on a busy node not at the same time. Another launcher than mpirun would let the
 /// others wait for this rank.
 double patience(const Launch& launch) {
-  const bool starting = comm::activity::now().phase == comm::Phase::start_up;
+  const bool starting = launch.activity.now().phase == comm::Phase::start_up;
   return launch.world && under_mpirun() && starting ? turn_at_the_start_s : turn_s;
 }
 

@@ -14,7 +14,6 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/data/pack_folder.hpp"
@@ -240,7 +239,7 @@ class PackJob {
     const double start = now_s();
     together(control_, "pack: command", [&] { resolve_pack_options(options_); });
     if (take_folder()) return;
-    comm::activity::enter(comm::Phase::data);
+    control_.activity.enter(comm::Phase::data);
     read_source();
     const std::size_t before = take_up();
     write(before);

@@ -122,7 +122,8 @@ int train_model(Launch& launch, config::Config config, bool dry_run = false) {
                            .started_s = started_s,
                            .dry_run = dry_run,
                            .allocation = allocation,
-                           .nodes = launch.nodes},
+                           .nodes = launch.nodes,
+                           .heartbeat = launch.heartbeat.get()},
                           *compute.backend, *communicator, *launch.control);
   return outcome == train::Outcome::stopped ? status_stopped : status_done;
 }

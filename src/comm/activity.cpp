@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <exception>
-#include <mutex>
 
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/io.hpp"
@@ -13,31 +13,12 @@
 namespace lockstep::comm {
 
 const char* to_string(Phase phase) {
-  switch (phase) {
-    case Phase::start_up:
-      return "start-up";
-    case Phase::data:
-      return "data";
-    case Phase::forward:
-      return "forward";
-    case Phase::backward:
-      return "backward";
-    case Phase::reduction:
-      return "reduction";
-    case Phase::update:
-      return "update";
-    case Phase::end_of_step:
-      return "end of step";
-    case Phase::audit:
-      return "weight audit";
-    case Phase::checkpoint:
-      return "checkpoint";
-    case Phase::evaluation:
-      return "evaluation";
-    case Phase::ending:
-      return "ending";
-  }
-  return "unknown phase";
+  constexpr std::array names{"start-up",   "data",       "forward",     "backward",
+                             "reduction",  "update",     "end of step", "weight audit",
+                             "checkpoint", "evaluation", "ending"};
+  static_assert(names.size() == static_cast<std::size_t>(Phase::ending) + 1);
+  const auto index = static_cast<std::size_t>(phase);
+  return index < names.size() ? names[index] : "unknown phase";
 }
 
 std::string describe(const Activity& activity) {
@@ -48,21 +29,9 @@ std::string describe(const Activity& activity) {
                      human_bytes(static_cast<double>(activity.bytes)));
 }
 
-namespace activity {
 namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
-
-// Separate words: a reader may see a new phase with the previous bucket, which is close enough for
-// a moment.
-struct Marks {
-  std::atomic<std::uint64_t> step{0}, bytes{0}, movements{0};
-  std::atomic<std::uint32_t> bucket{0};
-  std::atomic<Phase> phase{Phase::start_up};
-  std::atomic<bool> waiting{false};
-};
-Marks g_marks;
-std::atomic<const volatile std::uint64_t*> g_reached{nullptr};
 
 constexpr unsigned phase_bits = 8;
 
@@ -78,36 +47,40 @@ bool main_thread_is_held() {
   return end != text.npos && text.substr(end).starts_with(") D");
 }
 
-struct Place {
-  std::mutex mutex;
-  std::filesystem::path directory;
-};
-
-Place& place() {
-  static Place the_place;
-  return the_place;
-}
-
 }  // namespace
 
-void moved() { g_marks.movements.store(g_marks.movements.load(relaxed) + 1, relaxed); }
+// Separate words: a reader may see a new phase with the previous bucket, which is close enough for
+// a moment.
+struct ActivityTracker::Marks {
+  std::atomic<std::uint64_t> step{0}, bytes{0}, movements{0};
+  std::atomic<std::uint32_t> bucket{0};
+  std::atomic<Phase> phase{Phase::start_up};
+  std::atomic<bool> waiting{false};
+  std::atomic<const volatile std::uint64_t*> reached{nullptr};
+};
 
-void begin_step(std::uint64_t step) {
-  g_marks.step.store(step, relaxed);
+ActivityTracker::ActivityTracker() : marks_(std::make_shared<Marks>()) {}
+
+void ActivityTracker::moved() const {
+  marks_->movements.store(marks_->movements.load(relaxed) + 1, relaxed);
+}
+
+void ActivityTracker::begin_step(std::uint64_t step) const {
+  marks_->step.store(step, relaxed);
   enter(Phase::data);
 }
 
-void enter(Phase phase) {
-  g_marks.phase.store(phase, relaxed);
+void ActivityTracker::enter(Phase phase) const {
+  marks_->phase.store(phase, relaxed);
   moved();
 }
 
-Activity now() {
-  Activity activity{g_marks.step.load(relaxed),    g_marks.phase.load(relaxed),
-                    g_marks.bucket.load(relaxed),  g_marks.bytes.load(relaxed),
-                    g_marks.waiting.load(relaxed), g_marks.movements.load(relaxed),
+Activity ActivityTracker::now() const {
+  Activity activity{marks_->step.load(relaxed),    marks_->phase.load(relaxed),
+                    marks_->bucket.load(relaxed),  marks_->bytes.load(relaxed),
+                    marks_->waiting.load(relaxed), marks_->movements.load(relaxed),
                     main_thread_is_held()};
-  const volatile std::uint64_t* place = g_reached.load();
+  const volatile std::uint64_t* place = marks_->reached.load();
   if (!place) return activity;
   const std::uint64_t reached = *place;
   activity.movements += reached;
@@ -119,47 +92,33 @@ Activity now() {
   return activity;
 }
 
-void follow(const volatile std::uint64_t* reached) { g_reached.store(reached); }
-
-std::uint64_t code(Phase phase) {
-  return g_marks.step.load(relaxed) << phase_bits | static_cast<std::uint64_t>(phase);
+void ActivityTracker::follow(const volatile std::uint64_t* reached) const {
+  marks_->reached.store(reached);
 }
 
-Waiting::Waiting() : before_(g_marks.phase.load(relaxed)), exceptions_(std::uncaught_exceptions()) {
-  g_marks.waiting.store(true, relaxed);
-  moved();
+std::uint64_t ActivityTracker::code(Phase phase) const {
+  return marks_->step.load(relaxed) << phase_bits | static_cast<std::uint64_t>(phase);
 }
 
-Waiting::Waiting(std::size_t bucket, std::size_t bytes) : Waiting() {
-  g_marks.bucket.store(static_cast<std::uint32_t>(bucket), relaxed);
-  g_marks.bytes.store(bytes, relaxed);
-  g_marks.phase.store(Phase::reduction, relaxed);
+Waiting::Waiting(const ActivityTracker& activity)
+    : activity_(activity),
+      before_(activity_.marks_->phase.load(relaxed)),
+      exceptions_(std::uncaught_exceptions()) {
+  activity_.marks_->waiting.store(true, relaxed);
+  activity_.moved();
+}
+
+Waiting::Waiting(const ActivityTracker& activity, std::size_t bucket, std::size_t bytes)
+    : Waiting(activity) {
+  activity_.marks_->bucket.store(static_cast<std::uint32_t>(bucket), relaxed);
+  activity_.marks_->bytes.store(bytes, relaxed);
+  activity_.marks_->phase.store(Phase::reduction, relaxed);
 }
 
 Waiting::~Waiting() {
   if (std::uncaught_exceptions() > exceptions_) return;
-  g_marks.waiting.store(false, relaxed);
-  enter(before_);
+  activity_.marks_->waiting.store(false, relaxed);
+  activity_.enter(before_);
 }
 
-std::filesystem::path post_mortem_room(const std::filesystem::path& directory) {
-  return directory / ".post-mortem";
-}
-
-std::size_t post_mortem_bytes(int world) {
-  constexpr std::size_t of_all = 8192, of_a_rank = 512;
-  return of_all + of_a_rank * static_cast<std::size_t>(world);
-}
-
-void set_directory(const std::filesystem::path& directory) {
-  const std::scoped_lock lock(place().mutex);
-  place().directory = directory;
-}
-
-std::filesystem::path directory() {
-  const std::scoped_lock lock(place().mutex);
-  return place().directory;
-}
-
-}  // namespace activity
 }  // namespace lockstep::comm

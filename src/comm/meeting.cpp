@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/record.hpp"
 
 namespace lockstep::comm {
@@ -49,7 +48,7 @@ std::vector<double> as_doubles(std::string_view bytes) {
 
 std::string MeetingControl::attend(const std::string& mine, std::string_view phase,
                                    const Combine& combine) {
-  const activity::Waiting waiting;
+  const Waiting waiting(activity);
   return meet(mine, phase, combine);
 }
 

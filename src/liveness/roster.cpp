@@ -1,16 +1,9 @@
 #include "lockstep/liveness/roster.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <ctime>
-#include <nlohmann/json.hpp>
 #include <utility>
-
-#include "lockstep/base/join.hpp"
-#include "lockstep/base/json_text.hpp"
 
 namespace lockstep::liveness {
 namespace {
@@ -197,56 +190,6 @@ std::string Roster::node_state(const Entry& entry) const {
   return fmt::format("; the node is overloaded: {} heartbeat was not scheduled for {:.0f} s",
                      worst == &entry ? "its" : fmt::format("rank {}'s", worst - ranks_.data()),
                      worst->starved_s);
-}
-
-std::string Roster::post_mortem(const std::string& reason, int told_by,
-                                const std::vector<int>& missing) const {
-  using Json = nlohmann::ordered_json;
-  const auto tenths = [](double seconds) {
-    return static_cast<double>(std::lround(seconds * 10)) / 10;
-  };
-  Json ranks = Json::array();
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    const Entry& entry = ranks_[i];
-    Json one{{"rank", i}, {"host", entry.host}};
-    const bool lost = std::find(missing.begin(), missing.end(), i) != missing.end();
-    one["state"] = lost ? "missing" : name(entry);
-    if (entry.standing != Standing::unheard) {
-      one["step"] = entry.activity.step;
-      one["phase"] = to_string(entry.activity.phase);
-      if (entry.activity.phase == Phase::reduction) {
-        one["bucket"] = entry.activity.bucket;
-        one["bytes"] = entry.activity.bytes;
-      }
-      one["waiting_for_others"] = entry.activity.waiting;
-      one["silent_s"] = tenths(clock_s_ - entry.heard_s);
-      one["unmoved_s"] = tenths(clock_s_ - entry.moved_s);
-      if (entry.starved_s > 0) one["not_scheduled_s"] = tenths(entry.starved_s);
-      if (!entry.trouble.empty()) one["process"] = entry.trouble;
-    }
-    ranks.push_back(std::move(one));
-  }
-  Json all{{"time", fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)))},
-           {"reason", reason},
-           {"told_by_rank", told_by},
-           {"missing", missing}};
-  if (!leave_out_.empty()) all["leave_out"] = join(leave_out_, ",");
-  all["ranks"] = std::move(ranks);
-  return json_text(all, 2) + "\n";
-}
-
-const char* Roster::name(const Entry& entry) const {
-  switch (entry.standing) {
-    case Standing::unheard:
-      return "not heard of";
-    case Standing::present:
-      return "present";
-    case Standing::left:
-      return "ended";
-    case Standing::broke:
-      return "missing";
-  }
-  return "";
 }
 
 }  // namespace lockstep::liveness

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/activity.hpp"
 
 namespace lockstep::reduce {
 
@@ -70,7 +69,8 @@ void ExactExchange::wait(std::size_t bucket) {
   if (bucket >= next_) [[unlikely]]
     throw Error(fmt::format("bucket {} was never filled: {} of its slices are missing", bucket,
                             bucket < missing_.size() ? missing_[bucket] : 0));
-  const comm::activity::Waiting waiting(bucket, buckets_[bucket].size * sizeof(float));
+  const comm::Waiting waiting(communicator_.activity, bucket,
+                              buckets_[bucket].size * sizeof(float));
   compute_.wait(*done_[bucket]);  // the bucket's reduction precedes its update
 }
 

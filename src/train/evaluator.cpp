@@ -9,7 +9,6 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/data/loader.hpp"
 
@@ -101,7 +100,7 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
   std::vector<Confused> confusion;
   std::size_t merge_at = 1 << 16;
   for (std::size_t i = 0; i < loader.sampler().batches(); ++i) {
-    comm::activity::enter(comm::Phase::evaluation);
+    control_.activity.enter(comm::Phase::evaluation);
     const data::Batch batch = loader.next();
     const backend::Metrics got = evaluate_batch(batch, with_confusion ? &confusion : nullptr);
     loader.release(batch);

@@ -5,7 +5,6 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "train/divergence.hpp"
 #include "train/run_loop.hpp"
 
@@ -33,7 +32,7 @@ Outcome RunLoop::stop() {
 
 void RunLoop::finish() {
   finish_saves();
-  comm::activity::enter(comm::Phase::ending);
+  control_.activity.enter(comm::Phase::ending);
   const double seconds = now_s() - spec_.started_s;
   const double peak = control_.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
   if (!is_root()) return;

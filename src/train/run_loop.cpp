@@ -11,7 +11,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/train/specs.hpp"
@@ -226,7 +225,7 @@ bool RunLoop::validate(observe::EpochRecord& record) {
 
 /// Empty if the ranks agreed to stop.
 std::optional<observe::Validation> RunLoop::evaluate() {
-  comm::activity::enter(comm::Phase::evaluation);
+  control_.activity.enter(comm::Phase::evaluation);
   const Evaluation result = evaluator().evaluate();
   if (result.stopped) return std::nullopt;
   require_converging(
@@ -274,7 +273,7 @@ void RunLoop::audit() {
 void RunLoop::save(KeptAs as) {
   const double began_s = now_s();
   audit();
-  comm::activity::enter(comm::Phase::checkpoint);
+  control_.activity.enter(comm::Phase::checkpoint);
   model::CheckpointHeader header;
   header.progress = progress_;
   header.network = model::network_text(trainer_.network());
@@ -317,7 +316,7 @@ void RunLoop::look_at_saves() {
 /// The run ends only when its last state is on the disk. Collective: no rank may end before, for a
 /// launcher would end rank 0, too.
 void RunLoop::finish_saves() {
-  comm::activity::enter(comm::Phase::checkpoint);
+  control_.activity.enter(comm::Phase::checkpoint);
   files_.finish_saving();
   look_at_saves();
   control_.barrier("the last checkpoint");

@@ -3,7 +3,6 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "train/run_loop.hpp"
 
 // How a run makes its steps: it launches each, and reads one or several together. A device that
@@ -29,7 +28,7 @@ bool RunLoop::step() {
 void RunLoop::launch() {
   const std::uint64_t number = progress_.step + launched_.size() + 1;
   const std::uint64_t index = progress_.batch + launched_.size();
-  comm::activity::begin_step(number);
+  control_.activity.begin_step(number);
   LaunchedStep step;
   step.began_s = now_s();
   step.global_rows = data_.global_rows(index);
@@ -96,7 +95,7 @@ bool RunLoop::read_steps() {
 /// One small exchange serves the metrics and the decisions to stop and to write a checkpoint, which
 /// all ranks must make after the same step.
 RunLoop::Agreed RunLoop::add_up(const std::vector<StepReport>& mine, std::size_t bad_rows) {
-  comm::activity::enter(comm::Phase::end_of_step);
+  control_.activity.enter(comm::Phase::end_of_step);
   std::vector<double> values;
   for (const StepReport& report : mine)
     values.insert(values.end(), {report.metrics.loss, static_cast<double>(report.metrics.rows),

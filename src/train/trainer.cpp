@@ -8,7 +8,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/join.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
 #include "train/divergence.hpp"
@@ -109,14 +108,14 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
                       exchange_->name()));
   laps_ = std::make_unique<StepLaps>(backend_.device());
   if (spec_.graph) repeater_ = backend_.device().make_repeater();
-  comm::activity::follow(backend_.device().progress_word());
+  communicator_.activity.follow(backend_.device().progress_word());
 }
 
-Trainer::~Trainer() { comm::activity::follow(nullptr); }
+Trainer::~Trainer() { communicator_.activity.follow(nullptr); }
 
 void Trainer::enter_phase(comm::Phase phase) {
-  comm::activity::enter(phase);
-  backend_.device().mark_progress(comm::activity::code(phase));
+  communicator_.activity.enter(phase);
+  backend_.device().mark_progress(communicator_.activity.code(phase));
 }
 
 backend::Program& Trainer::program_for(std::size_t rows) {
@@ -256,7 +255,7 @@ void Trainer::judge_gradients() {
 
 void Trainer::let_run(std::size_t most) {
   if (launched_.size() <= most) return;
-  const comm::activity::Waiting waiting;
+  const comm::Waiting waiting(communicator_.activity);
   // Not in a CUDA call, whose lock would keep the watch from checking the collectives.
   device::Event& end = *launched_[launched_.size() - 1 - most].end;
   for (device::Idle idle; !end.done(); idle(end.due_in_s())) exchange_->progress();
@@ -299,7 +298,7 @@ void Trainer::require_scaling(const StepReport& report) {
 
 void Trainer::audit(comm::Control& control, std::uint64_t step) {
   const reduce::Settled settled(*exchange_);
-  comm::activity::enter(comm::Phase::audit);
+  control.activity.enter(comm::Phase::audit);
   const std::string who =
       comm::disagreement(control, fmt::format("{:08x}", parameters_->hash()), "weight audit");
   if (!who.empty())

@@ -2,7 +2,6 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/silent.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "ports/cuda/device.hpp"
@@ -111,7 +110,7 @@ Trained run_training(const nn::Network& network, Precision precision, std::size_
   for (std::size_t step = 0; step < steps; ++step) {
     const std::size_t fewer = step == uneven_step ? 1 : 0;
     const auto next = [&] { return train::NextBatch{data.batch(step + 1, rows), 2 * rows}; };
-    comm::activity::begin_step(step + 1);
+    world.activity.begin_step(step + 1);
     const std::size_t before = emulated::counts().calls;
     const train::StepReport report =
         trainer.step(data.batch(step, rows - fewer), 2 * (rows - fewer),
@@ -121,7 +120,7 @@ Trained run_training(const nn::Network& network, Precision precision, std::size_
                      });
     trained.calls = emulated::counts().calls - before;
     trained.marks.push_back(std::uint64_t{*backend->device().progress_word()});
-    CHECK(trained.marks.back() == comm::activity::code(comm::Phase::update));
+    CHECK(trained.marks.back() == world.activity.code(comm::Phase::update));
     trained.figures.insert(
         trained.figures.end(),
         {report.metrics.loss, static_cast<double>(report.metrics.rows), *report.gradient_norm});
@@ -136,7 +135,6 @@ Trained run_training(const nn::Network& network, Precision precision, std::size_
   }
   trained.hash = trainer.parameters().hash();
   trained.repetitions = world.repetitions;
-  comm::activity::begin_step(0);
   return trained;
 }
 

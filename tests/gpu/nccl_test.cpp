@@ -10,7 +10,6 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/nccl.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/device/gpus.hpp"
@@ -42,7 +41,8 @@ struct Ring {
   explicit Ring(double deadline_s)
       : control(world().make_control(60)),
         gpu(own_gpu(*control)),
-        heartbeat(liveness::start_heartbeat({"host", 60, 120, 1, [](int) {}}, *control)),
+        heartbeat(liveness::start_heartbeat({"host", 60, 120, 1, [](int) {}, control->activity},
+                                            *control)),
         nccl(comm::make_nccl_communicator(*control, {deadline_s, true, true, find_absence()})) {}
 
   comm::FindAbsence find_absence() const {
@@ -126,11 +126,11 @@ std::string without_last(Ring& ring, comm::Communicator& group) {
   group.network().synchronize();
   if (ring.nccl->rank() == ring.nccl->world() - 1) return {};
   ring.nccl->begin_step(12);
-  comm::activity::begin_step(12);
+  group.activity.begin_step(12);
   group.all_reduce(all, comm::Reduction::sum, "bucket 7", group.network());
   try {
-    const comm::activity::Waiting waiting(7, 100000);  // as the reducer does
-    group.network().synchronize();                     // the abort wakes it
+    const comm::Waiting waiting(group.activity, 7, 100000);  // as the reducer does
+    group.network().synchronize();                           // the abort wakes it
     for (;;) group.progress();
   } catch (const Error& error) {
     return error.what();

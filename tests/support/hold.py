@@ -9,6 +9,7 @@ If the system does not allow it, prints why and ends with a status other than 0.
 
 import argparse
 import ctypes
+import functools
 import glob
 import os
 import signal
@@ -26,14 +27,29 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 
 
-def marks_of(pid):
-    """The address of src/comm/activity.cpp's g_marks in that process."""
-    program = os.readlink(f"/proc/{pid}/exe")
+@functools.cache
+def offset_of_table(program):
+    """Of the functions of what std::make_shared has made for comm::ActivityTracker."""
     symbols = subprocess.run(["nm", "-C", program], capture_output=True, text=True).stdout
-    offsets = [int(line.split()[0], 16) for line in symbols.splitlines() if "g_marks" in line]
-    with open(f"/proc/{pid}/maps") as maps:
-        base = min(int(line.split("-")[0], 16) for line in maps if line.rstrip().endswith(program))
-    return base + offsets[0]
+    found = [line for line in symbols.splitlines() if "ActivityTracker::Marks" in line and
+             "vtable for" in line]
+    return int(found[0].split()[0], 16) + 16
+
+
+def marks_of(pid, memory):
+    """The address of the marks of comm::ActivityTracker in that process, or None before it has
+    made them. On the heap, a pointer to their functions and two counts are in front of them."""
+    program = os.readlink(f"/proc/{pid}/exe")
+    with open(f"/proc/{pid}/maps") as file:
+        maps = [(*(int(end, 16) for end in line.split()[0].split("-")), line.rstrip())
+                for line in file]
+    base = min(first for first, _, line in maps if line.endswith(program))
+    table = struct.pack("<Q", base + offset_of_table(program))
+    for first, last, line in maps:
+        if line.endswith("[heap]"):
+            at = os.pread(memory, last - first, first).find(table)
+            return first + at + 16 if at >= 0 else None
+    return None
 
 
 class Rank:
@@ -47,7 +63,9 @@ class Rank:
 
     def phase(self):
         """The byte after step, bytes, movements and bucket."""
-        self.marks = self.marks or marks_of(self.pid)
+        self.marks = self.marks or marks_of(self.pid, self.memory)
+        if not self.marks:
+            return PHASES[0]
         return PHASES[struct.unpack_from("<B", os.pread(self.memory, 1, self.marks + 28))[0]]
 
     def hold(self):

@@ -1,7 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <string>
 
 namespace lockstep::comm {
@@ -41,46 +42,45 @@ struct Activity {
 /// "step 12, reduction of bucket 3 (1.0 MB)"
 std::string describe(const Activity& activity);
 
-/// What this process is doing, which its heartbeat reports to the other ranks. There is one record
-/// per process, like the log; each change costs a few relaxed stores.
-/// **Thread safety:** only the main thread writes; any thread may call now() and directory().
-namespace activity {
+/// What this rank is doing, which its heartbeat reports to the other ranks. A process has one, made
+/// at its start; copies share it. Each change costs a few relaxed stores.
+/// **Thread safety:** only the main thread writes; any thread may call now().
+class ActivityTracker {
+ public:
+  ActivityTracker();
 
-void begin_step(std::uint64_t step);
-void enter(Phase phase);
-void moved();  ///< notes progress within a phase
-Activity now();
+  void begin_step(std::uint64_t step) const;
+  void enter(Phase phase) const;
+  void moved() const;  ///< notes progress within a phase
+  Activity now() const;
 
-/// For a device that runs later than the host: while the host is in a step, now() returns the phase
-/// that the device has written to `reached`, as encoded by code(). A device that is still in
-/// forward or backward waits for no other rank. `reached` must live until another place, or
-/// nullptr, is followed.
-void follow(const volatile std::uint64_t* reached);
-std::uint64_t code(Phase phase);  ///< with the current step; grows with both
+  /// For a device that runs later than the host: while the host is in a step, now() returns the
+  /// phase that the device has written to `reached`, as encoded by code(). A device that is still
+  /// in forward or backward waits for no other rank. `reached` must live until another place, or
+  /// nullptr, is followed.
+  void follow(const volatile std::uint64_t* reached) const;
+  std::uint64_t code(Phase phase) const;  ///< with the current step; grows with both
+
+ private:
+  friend class Waiting;
+  struct Marks;
+  std::shared_ptr<Marks> marks_;
+};
 
 /// Marks the rank as waiting for others during its lifetime. A wait that ends by an exception stays
 /// marked until the next one ends: it is what the rank did when it failed, and the others are told.
 class Waiting {
  public:
-  Waiting();
-  Waiting(std::size_t bucket, std::size_t bytes);  ///< in a reduction
+  explicit Waiting(const ActivityTracker& activity);
+  Waiting(const ActivityTracker& activity, std::size_t bucket, std::size_t bytes);  ///< a reduction
   ~Waiting();
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
  private:
+  ActivityTracker activity_;
   Phase before_;
   int exceptions_;  ///< under way when it began
 };
 
-/// The file in this directory that reserves space for rank 0's post-mortem, in case the disk fills.
-std::filesystem::path post_mortem_room(const std::filesystem::path& directory);
-/// The most bytes that the post-mortem of this many ranks takes.
-std::size_t post_mortem_bytes(int world);
-
-/// Where a post-mortem is to be written; empty while there is no such place. Any thread.
-void set_directory(const std::filesystem::path& directory);
-std::filesystem::path directory();
-
-}  // namespace activity
 }  // namespace lockstep::comm

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/elements.hpp"
 #include "lockstep/comm/wait_deadline.hpp"
 #include "lockstep/device/device.hpp"
@@ -34,6 +35,7 @@ namespace lockstep::comm {
 /// **Thread safety:** none; one thread uses a communicator and those split from it.
 class Communicator {
  public:
+  explicit Communicator(const ActivityTracker& of_rank = {}) : activity(of_rank) {}
   virtual ~Communicator() = default;
   virtual int rank() const = 0;              ///< in this group
   virtual int world() const = 0;             ///< ranks in this group
@@ -78,6 +80,10 @@ class Communicator {
   /// Advances collectives in flight (CPU) or checks them for errors (GPU), for all groups. Cheap:
   /// called between a step's pieces.
   virtual void progress() = 0;
+
+  /// Of this rank, for all groups. What a collective moves counts there as progress; a caller that
+  /// waits for its end marks that.
+  const ActivityTracker activity;
 };
 
 }  // namespace lockstep::comm

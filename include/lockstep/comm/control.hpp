@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/comm/activity.hpp"
+
 namespace lockstep::comm {
 
 /// Small messages between ranks: agree, gather, exchange. Every call is collective, made by all
@@ -15,6 +17,7 @@ namespace lockstep::comm {
 /// every rank needs, and not for calls that a run makes again and again.
 class Control {
  public:
+  explicit Control(const ActivityTracker& of_rank = {}) : activity(of_rank) {}
   virtual ~Control() = default;
   virtual int rank() const = 0;
   virtual int world() const = 0;
@@ -44,6 +47,8 @@ class Control {
     return all;
   }
   bool any(bool mine, std::string_view phase) { return max({mine ? 1.0 : 0.0}, phase)[0] > 0; }
+
+  const ActivityTracker activity;  ///< calls that wait for other ranks are marked there
 };
 
 }  // namespace lockstep::comm

@@ -13,6 +13,7 @@ namespace lockstep::comm {
 /// 0 combines all parts, and every rank gets the result. A port implements meet().
 class MeetingControl : public Control {
  public:
+  using Control::Control;
   void barrier(std::string_view phase) final;
   std::vector<std::string> gather(const std::string& mine, std::string_view phase) final;
   std::string combine(const std::string& mine, std::string_view phase,

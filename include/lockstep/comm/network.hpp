@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/elements.hpp"
 #include "lockstep/comm/staging.hpp"
 #include "lockstep/device/host_stream.hpp"
@@ -21,6 +22,7 @@ class Network {
  public:
   using Start = std::function<std::unique_ptr<device::Pending>()>;
 
+  explicit Network(const ActivityTracker& of_rank) : activity(of_rank) {}
   device::HostStream& stream() { return stream_; }
   Staging& staging() { return staging_; }
   /// Puts an operation into the stream. `start` is called now, or when the earlier operations on
@@ -33,7 +35,8 @@ class Network {
   /// the world.
   std::string phase(std::string_view name, std::string_view group) const;
 
-  std::uint64_t step = 0;  ///< that errors name; 0 before the first one
+  std::uint64_t step = 0;          ///< that errors name; 0 before the first one
+  const ActivityTracker activity;  ///< an operation that has moved something notes that there
 
  private:
   class Turn;

@@ -15,8 +15,9 @@ namespace lockstep::comm {
 class SilentCommunicator : public Communicator {
  public:
   /// `network` must stay alive.
-  SilentCommunicator(int rank, int world, device::Stream& network)
-      : rank_(rank), world_(world), network_(network) {}
+  SilentCommunicator(int rank, int world, device::Stream& network,
+                     const ActivityTracker& of_rank = {})
+      : Communicator(of_rank), rank_(rank), world_(world), network_(network) {}
   int rank() const override { return rank_; }
   int world() const override { return world_; }
   device::Stream& network() override { return network_; }
@@ -25,7 +26,7 @@ class SilentCommunicator : public Communicator {
                                       std::string_view name) override {
     if (!colour) return nullptr;
     require(*colour >= 0, std::string(name) + ": a colour is 0 or more");
-    return std::make_unique<SilentCommunicator>(0, 1, network_);
+    return std::make_unique<SilentCommunicator>(0, 1, network_, activity);
   }
   void all_reduce(Elements, Reduction, std::string_view, device::Stream&) override {}
   void reduce_scatter(Elements, Reduction, std::string_view, device::Stream&) override {}

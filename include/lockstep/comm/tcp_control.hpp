@@ -10,6 +10,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/cluster/rendezvous.hpp"
 #include "lockstep/comm/absence.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/control.hpp"
 
 namespace lockstep::comm {
@@ -41,6 +42,7 @@ struct MeetingSpec {
   /// Asked in a later meeting when the deadline has passed or a connection has ended. What it knows
   /// becomes a part of what MissingRanks says.
   FindAbsence find_absence = {};
+  ActivityTracker activity = {};  ///< waits in later meetings are marked there
 };
 
 /// On rank 0, which ends before the ranks have met, and has reported why: tells the others as they

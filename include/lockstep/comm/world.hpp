@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lockstep/comm/absence.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 
@@ -33,8 +34,9 @@ class World {
   const WorldFacts& facts() const { return facts_; }
   /// A wait whose deadline has passed will call this first, before it asks the ranks.
   void ask_first(FindAbsence find_absence);
-  std::unique_ptr<Control> make_control(double deadline_s);
-  std::unique_ptr<Communicator> make_communicator(double deadline_s);
+  std::unique_ptr<Control> make_control(double deadline_s, const ActivityTracker& activity = {});
+  std::unique_ptr<Communicator> make_communicator(double deadline_s,
+                                                  const ActivityTracker& activity = {});
   /// Ends every rank with `status`; does not return. Safe from any thread.
   [[noreturn]] static void abort(int status);
 

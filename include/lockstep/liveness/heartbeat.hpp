@@ -1,11 +1,13 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "lockstep/comm/absence.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/control.hpp"
 
 namespace lockstep::liveness {
@@ -16,18 +18,18 @@ struct HeartbeatSpec {
   double deadline_s = 120;              ///< for a rank that is alive but keeps others waiting
   int lost_status = 1;                  ///< of a process that ends because another rank is missing
   std::function<void(int status)> end;  ///< ends this process, whatever its main thread is doing
+  comm::ActivityTracker activity = {};  ///< of this rank
 };
 
-/// Tells the other ranks up to four times a second that this one is alive and what it is doing
-/// (comm::activity). It has a separate thread and TCP connections, so nothing depends on MPI, NCCL
-/// or the main thread. Every rank has one connection, to rank 0.
+/// Tells the other ranks up to four times a second that this one is alive and what it is doing. It
+/// has a separate thread and TCP connections, so nothing depends on MPI, NCCL or the main thread.
+/// Every rank has one connection, to rank 0.
 ///
 /// Ranks are missing when they were silent for the timeout (or almost, when another rank was silent
 /// for all of it), or when their process ended without a goodbye. Then the other ranks end with
 /// lost_status. Rank 0, or one rank of each node when rank 0 is missing, says which ranks are
-/// missing, where they were and for how long, and leaves a post-mortem in activity::directory().
-/// Rank 0 does the same when a rank keeps the others waiting for longer than the deadline and they
-/// do not notice it.
+/// missing, where they were and for how long, and leaves a post-mortem. Rank 0 does the same when a
+/// rank keeps the others waiting for longer than the deadline and they do not notice it.
 ///
 /// A connection that stalls is replaced, so an interruption shorter than the timeout does no harm.
 /// Ranks that never connected are named in a warning, and not watched.
@@ -42,6 +44,8 @@ class Heartbeat {
   /// A comm::FindAbsence from what rank 0 has heard of all ranks. Nothing when a rank was never
   /// heard from or rank 0 does not answer.
   virtual std::optional<comm::Absence> find_absence(double waited_s) = 0;
+  /// From now on; before, there is no place for one.
+  virtual void leave_post_mortem_in(const std::filesystem::path& directory) = 0;
 };
 
 /// Collective, on the main thread. Null in a world of one rank.

@@ -60,13 +60,7 @@ class Roster {
   std::string describe_missing(const std::vector<int>& ranks) const;
   /// "rank 3 on node2 (in step 12, data for 31 s)"
   std::string describe_late(const std::vector<int>& ranks) const;
-  /// Nodes without which a new start should do; they become part of the post-mortem.
-  void leave_out(std::vector<std::string> nodes) { leave_out_ = std::move(nodes); }
-  /// The state of all ranks as JSON.
-  std::string post_mortem(const std::string& reason, int told_by,
-                          const std::vector<int>& missing) const;
 
- private:
   enum class Standing { unheard, present, left, broke };
   struct Entry {
     std::string host;
@@ -77,12 +71,14 @@ class Roster {
     double starved_s = 0, starved_to_s = 0;  ///< the longest time without a core; when it ended
     std::string trouble;
   };
-  const char* name(const Entry& entry) const;
+  const std::vector<Entry>& ranks() const { return ranks_; }
+  double clock_s() const { return clock_s_; }
+
+ private:
   double excuse_s(const Entry& entry, double timeout_s) const;
   std::string node_state(const Entry& entry) const;
 
   std::vector<Entry> ranks_;
-  std::vector<std::string> leave_out_;
   double clock_s_ = 0;
 };
 

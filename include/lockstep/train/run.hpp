@@ -12,6 +12,7 @@
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/liveness/heartbeat.hpp"
 #include "lockstep/reduce/exchange.hpp"
 
 namespace lockstep::train {
@@ -47,7 +48,8 @@ struct RunSpec {
   double started_s = 0;  ///< now_s() when the process began
   bool dry_run = false;  ///< only say what the run would be; it writes nothing
   Allocation allocation;
-  comm::Nodes nodes;                                           ///< of all ranks
+  comm::Nodes nodes;                         ///< of all ranks
+  liveness::Heartbeat* heartbeat = nullptr;  ///< leaves its post-mortem in the run's directory
   reduce::MakeExchange make_exchange = reduce::make_exchange;  ///< tests have others
 };
 

@@ -232,7 +232,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
           ? nullptr
           : connect_two_level(launch, *communicator, options.all_reduce, network_spec.deadline_s);
   comm::Communicator& reducing = two_level ? *two_level : *communicator;
-  comm::SilentCommunicator no_reduction(reducing.rank(), reducing.world(), reducing.network());
+  comm::SilentCommunicator silent(reducing.rank(), world, reducing.network(), reducing.activity);
   const nn::Network network = options.network();
   train::TrainerSpec spec = options.trainer(network, world, backend == "cuda");
   decide_winograd(*launch.control, *compute.backend, spec);
@@ -254,7 +254,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
       launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];
   std::unique_ptr<train::Trainer> alone;
   if (options.reduction) {
-    alone = std::make_unique<train::Trainer>(spec, *compute.backend, no_reduction);
+    alone = std::make_unique<train::Trainer>(spec, *compute.backend, silent);
     for (std::size_t i = 0; i < options.warm_up; ++i)
       one_step(*launch.control, *alone, data, options.batch);
   }

@@ -122,7 +122,7 @@ std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
 }
 
 std::unique_ptr<comm::Communicator> connect_cpus(Launch& launch, double deadline_s) {
-  if (launch.world) return launch.world->make_communicator(deadline_s);
+  if (launch.world) return launch.world->make_communicator(deadline_s, launch.activity);
   return comm::make_tcp_communicator(
       *launch.control,
       {.host = launch.rank.host, .deadline_s = deadline_s, .find_absence = launch.find_absence()});

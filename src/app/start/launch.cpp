@@ -24,7 +24,7 @@ void Launch::start(double deadline_s) {
   }
   StartWatch watch(rank, heartbeat_spec(deadline_s));
   world = std::make_unique<comm::World>(argc, argv, [&watch] { watch.mpi_has_started(); });
-  control = world->make_control(deadline_s);
+  control = world->make_control(deadline_s, activity);
   nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
   rank = cluster::identify(env, mpi_world(), cluster::srun_mpi_types);
   log::set_rank(rank.rank, rank.world);
@@ -60,7 +60,8 @@ bool Launch::meet_without_mpi(double deadline_s) {
                                    {.deadline_s = deadline_s,
                                     .mates_s = patience_with_mates_s,
                                     .rank_gone = wait_for_heartbeat,
-                                    .find_absence = ask_heartbeat});
+                                    .find_absence = ask_heartbeat,
+                                    .activity = activity});
   heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);
   nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
   return true;
@@ -80,13 +81,14 @@ cluster::RankInfo rank_by_environment() {
 }
 
 liveness::HeartbeatSpec Launch::heartbeat_spec(double deadline_s) const {
-  return {rank.host, silence_s, deadline_s, status_lost_rank, [](int status) {
-            const bool lost = status == status_lost_rank;
-            observe::end_metrics({.status = "failed",
-                                  .reason = lost ? "another rank was lost: see post-mortem.json"
-                                                 : "another rank failed: see post-mortem.json"});
-            std::_Exit(status);
-          }};
+  const auto end = [](int status) {
+    const bool lost = status == status_lost_rank;
+    observe::end_metrics({.status = "failed",
+                          .reason = lost ? "another rank was lost: see post-mortem.json"
+                                         : "another rank failed: see post-mortem.json"});
+    std::_Exit(status);
+  };
+  return {rank.host, silence_s, deadline_s, status_lost_rank, end, activity};
 }
 
 }  // namespace lockstep::app

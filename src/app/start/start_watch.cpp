@@ -108,7 +108,8 @@ void StartWatch::meet() {
                                       {.deadline_s = spec_.deadline_s,
                                        .mates_s = patience_with_mates_s,
                                        .stop = off_.get_token(),
-                                       .by_address = true});
+                                       .by_address = true,
+                                       .activity = spec_.activity});
     auto heartbeat = liveness::start_heartbeat(spec_, *control_);
     {
       const std::scoped_lock lock(mutex_);

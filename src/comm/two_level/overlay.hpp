@@ -64,7 +64,7 @@ class Overlay {
 class OverlaidCommunicator : public Communicator {
  public:
   OverlaidCommunicator(std::shared_ptr<Overlay> overlay, std::shared_ptr<Communicator> below)
-      : overlay_(std::move(overlay)), below_(std::move(below)) {}
+      : Communicator(below->activity), overlay_(std::move(overlay)), below_(std::move(below)) {}
 
   int rank() const override { return below_->rank(); }
   int world() const override { return below_->world(); }

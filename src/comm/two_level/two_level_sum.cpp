@@ -12,7 +12,6 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/combine.hpp"
 #include "lockstep/comm/rank_list.hpp"
 
@@ -45,7 +44,7 @@ bool TwoLevelSum::advance() {
   if (moved) {
     deadline_.reset();
     countdown_.reset();
-    activity::moved();
+    channel_.flat.activity.moved();
   } else {
     wait_for_node();
   }

@@ -43,7 +43,8 @@ class MpiWaitDeadline final : public WaitDeadline {
 class MpiCommunicator final : public Communicator {
  public:
   explicit MpiCommunicator(Channel channel)
-      : channel_(std::make_shared<Channel>(std::move(channel))),
+      : Communicator(channel.network->activity),
+        channel_(std::make_shared<Channel>(std::move(channel))),
         sent_(channel_->members.size()),
         received_(channel_->members.size()) {}
 
@@ -157,8 +158,9 @@ std::unique_ptr<Communicator> MpiCommunicator::split(std::optional<int> colour, 
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
-                                                    RollCall& roll_call) {
-  Channel world{comm, deadline_s, roll_call, std::make_shared<Network>(), {}};
+                                                    RollCall& roll_call,
+                                                    const ActivityTracker& activity) {
+  Channel world{comm, deadline_s, roll_call, std::make_shared<Network>(activity), {}};
   must(MPI_Comm_rank(comm, &world.rank));
   must(MPI_Comm_size(comm, &world.world));
   world.members.resize(static_cast<std::size_t>(world.world));

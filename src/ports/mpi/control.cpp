@@ -21,8 +21,8 @@ constexpr char agreed = 'y', refused = 'n';  // the first byte of rank 0's answe
 /// goes to all ranks directly.
 class MpiControl final : public MeetingControl {
  public:
-  MpiControl(MPI_Comm comm, double deadline_s, RollCall& roll_call)
-      : mail_(comm), deadline_s_(deadline_s), roll_call_(roll_call) {
+  MpiControl(MPI_Comm comm, double deadline_s, RollCall& roll_call, const ActivityTracker& of_rank)
+      : MeetingControl(of_rank), mail_(comm), deadline_s_(deadline_s), roll_call_(roll_call) {
     must(MPI_Comm_rank(comm, &rank_));
     must(MPI_Comm_size(comm, &world_));
   }
@@ -102,8 +102,9 @@ class MpiControl final : public MeetingControl {
 
 }  // namespace
 
-std::unique_ptr<Control> make_mpi_control(MPI_Comm comm, double deadline_s, RollCall& roll_call) {
-  return std::make_unique<MpiControl>(comm, deadline_s, roll_call);
+std::unique_ptr<Control> make_mpi_control(MPI_Comm comm, double deadline_s, RollCall& roll_call,
+                                          const ActivityTracker& activity) {
+  return std::make_unique<MpiControl>(comm, deadline_s, roll_call, activity);
 }
 
 }  // namespace lockstep::comm

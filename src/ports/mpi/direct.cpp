@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/chunks.hpp"
 
 namespace lockstep::comm {
@@ -56,7 +55,7 @@ bool Direct::advance() {
   if (done()) return true;
   if (moved) {
     deadline_.renew();
-    activity::moved();
+    channel_.network->activity.moved();
   } else {
     deadline_.poll();
   }

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/comm/activity.hpp"
-
 namespace lockstep::comm {
 
 Route broadcast_route(int rank, int root, int world) {
@@ -51,7 +49,7 @@ bool Relay::advance() {
   if (taken_ == receives_.size() && passed_ == sends_.size()) return true;
   if (moved) {
     deadline_.renew();
-    activity::moved();
+    channel_.network->activity.moved();
   } else {
     deadline_.poll();
   }

@@ -73,12 +73,15 @@ World::~World() {
 
 void World::ask_first(FindAbsence find_absence) { roll_call_->ask_first(std::move(find_absence)); }
 
-std::unique_ptr<Control> World::make_control(double deadline_s) {
-  return make_mpi_control(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);
+std::unique_ptr<Control> World::make_control(double deadline_s, const ActivityTracker& activity) {
+  return make_mpi_control(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_,
+                          activity);
 }
 
-std::unique_ptr<Communicator> World::make_communicator(double deadline_s) {
-  return make_mpi_communicator(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);
+std::unique_ptr<Communicator> World::make_communicator(double deadline_s,
+                                                       const ActivityTracker& activity) {
+  return make_mpi_communicator(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_,
+                               activity);
 }
 
 void World::abort(int status) {

@@ -67,11 +67,12 @@ ncclRedOp_t operation_of(Reduction reduction) {
 
 /// What all groups of a rank share.
 struct Site {
-  explicit Site(const NcclSpec& spec)
-      : deadline_s(spec.deadline_s), find_absence(spec.find_absence) {}
+  Site(const NcclSpec& spec, const ActivityTracker& of_rank)
+      : deadline_s(spec.deadline_s), find_absence(spec.find_absence), activity(of_rank) {}
 
   const double deadline_s;
   const FindAbsence find_absence;
+  const ActivityTracker activity;
   cuda::CudaStream network{cuda::CudaStream::Priority::high};
   std::shared_ptr<Connections> connections = std::make_shared<Connections>();
   std::unique_ptr<liveness::Watch> watch;  // last: its thread uses the others
@@ -114,7 +115,10 @@ class NcclCommunicator final : public Communicator {
  public:
   /// The world.
   NcclCommunicator(Control& control, const NcclSpec& spec)
-      : rank_(control.rank()), world_(control.world()), site_(std::make_shared<Site>(spec)) {
+      : Communicator(control.activity),
+        rank_(control.rank()),
+        world_(control.world()),
+        site_(std::make_shared<Site>(spec, activity)) {
     if (world_ == 1) return;
     prepare_environment(spec, rank_);
     connect(control);
@@ -126,7 +130,8 @@ class NcclCommunicator final : public Communicator {
   /// A part of another group.
   NcclCommunicator(std::shared_ptr<Site> site, std::shared_ptr<Connection> connection, int rank,
                    int world, std::string group)
-      : rank_(rank),
+      : Communicator(site->activity),
+        rank_(rank),
         world_(world),
         group_(std::move(group)),
         site_(std::move(site)),

@@ -50,7 +50,7 @@ void check_size(std::size_t bytes, std::string_view phase) {
 class Rank0Control final : public MeetingControl {
  public:
   Rank0Control(std::vector<Peer> peers, MeetingSpec spec)
-      : peers_(std::move(peers)), spec_(std::move(spec)) {
+      : MeetingControl(spec.activity), peers_(std::move(peers)), spec_(std::move(spec)) {
     for (std::size_t rank = 1; rank < peers_.size(); ++rank) wires_.push_back(&peers_[rank].wire);
   }
   int rank() const override { return 0; }
@@ -126,7 +126,8 @@ class Rank0Control final : public MeetingControl {
 class OtherRankControl final : public MeetingControl {
  public:
   OtherRankControl(Peer host, int rank, int world, MeetingSpec spec, std::filesystem::path file)
-      : host_(std::move(host)),
+      : MeetingControl(spec.activity),
+        host_(std::move(host)),
         rank_(rank),
         world_(world),
         spec_(std::move(spec)),

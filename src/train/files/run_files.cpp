@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
-#include "lockstep/comm/activity.hpp"
+#include "lockstep/liveness/post_mortem.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -50,7 +50,7 @@ void RunFiles::claim(const RunStart& start) {
   }
   directory_ = RunDirectory(control_.broadcast(path, "run directory"));
   checkpoints_ = model::CheckpointDirectory(directory_.checkpoints(), config_.checkpoint.keep);
-  comm::activity::set_directory(directory_.root());
+  if (spec_.heartbeat) spec_.heartbeat->leave_post_mortem_in(directory_.root());
   if (!is_root()) return;
   // Another run may have written here before this one had the lock.
   require(checkpoints_.newest_first() == checkpoints_at_start_,
@@ -58,9 +58,7 @@ void RunFiles::claim(const RunStart& start) {
                       "--out",
                       directory_.root().string()));
   take_generation(start.progress.step);
-  if (control_.world() > 1)
-    reserve_room(comm::activity::post_mortem_room(directory_.root()),
-                 comm::activity::post_mortem_bytes(control_.world()));
+  if (control_.world() > 1) liveness::reserve_post_mortem(directory_.root(), control_.world());
 }
 
 StartRecord RunFiles::this_start(std::uint64_t step) const {
@@ -163,8 +161,7 @@ void RunFiles::finish_saving() {
 
 void RunFiles::write_summary(const observe::Summary& summary) {
   if (!is_root()) return;
-  if (summary.finished())
-    std::filesystem::remove(comm::activity::post_mortem_room(directory_.root()));
+  if (summary.finished()) liveness::release_post_mortem(directory_.root());
   write_text_atomically(directory_.summary(), observe::to_json(summary));
 }
 

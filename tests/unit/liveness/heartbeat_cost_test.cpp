@@ -15,7 +15,6 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 #include "tests/unit/liveness/heartbeat_ranks.hpp"
 
@@ -111,8 +110,8 @@ TEST_CASE("a message that cannot be read ends no heartbeat", "[heartbeat]") {
 TEST_CASE("where the system gives no thread, lost ranks are reported all the same",
           "[heartbeat][slow][waits]") {
   const Folder folder;
-  comm::activity::set_directory(folder.path);
   Ranks ranks(2, 60, 1);
+  ranks.heartbeats[0]->leave_post_mortem_in(folder.path);
   pthread_attr_t usual, impossible;
   REQUIRE(pthread_getattr_default_np(&usual) == 0);
   REQUIRE(pthread_getattr_default_np(&impossible) == 0);
@@ -133,7 +132,6 @@ TEST_CASE("where the system gives no thread, lost ranks are reported all the sam
       liveness::start_heartbeat({"host", 20, 120, 4, [](int) {}}, control),
       Contains("rank 0 on host gets no thread for its heartbeat") && Contains("ulimit -u"));
   REQUIRE(pthread_setattr_default_np(&usual) == 0);
-  comm::activity::set_directory({});
   const std::string told = read_text(folder.path / "post-mortem.json");
   CHECK_THAT(told, Contains("1 of 2 ranks missing: rank 1 on host (its process has ended"));
 }

@@ -66,10 +66,11 @@ struct Ranks {
       Script control(rank, world, word);
       auto& end = ended[static_cast<std::size_t>(rank)];
       heartbeats.push_back(liveness::start_heartbeat(
-          {"host", timeout_s, 120, 4, [&end](int status) { end = status; }}, control));
+          {"host", timeout_s, 120, 4, [&end](int status) { end = status; }, activity}, control));
     }
   }
   std::string word;
+  comm::ActivityTracker activity;  ///< of all of them
   std::vector<std::atomic<int>> ended;
   std::vector<std::unique_ptr<liveness::Heartbeat>> heartbeats;
 };

@@ -122,7 +122,7 @@ TEST_CASE("any rank, on any of its threads, learns which ranks keep it waiting",
           "[heartbeat][waits]") {
   Ranks ranks(3, 60, 2);
   const TestRank third(ranks.word, 2, 3, {0, comm::Phase::data, 0, 0, false, 1});
-  const comm::activity::Waiting waiting;  // of the two ranks of this process
+  const comm::Waiting waiting(ranks.activity);  // of the two ranks of this process
   const auto names_the_third = [&](std::size_t rank) {
     const auto absence = ranks.heartbeats[rank]->find_absence(4);
     return absence && absence->ranks == std::vector<int>{2} &&

@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "lockstep/liveness/post_mortem.hpp"
 #include "lockstep/liveness/process_state.hpp"
 #include "lockstep/liveness/roster.hpp"
 
@@ -58,7 +59,7 @@ TEST_CASE("what a neighbour has seen of a silent rank is said until it beats aga
   roster.seen(2, "it is stopped");
   CHECK(roster.describe_missing({2}) ==
         "rank 2 on b (silent for 10 s, last in step 7, forward; it is stopped)");
-  CHECK(roster.post_mortem("why", 0, {2}).find("\"process\": \"it is stopped\"") !=
+  CHECK(post_mortem(roster, {"why", {2}}, 0).find("\"process\": \"it is stopped\"") !=
         std::string::npos);
   roster.heard(2, {7, Phase::forward, 0, 0, false, 1});
   CHECK(roster.describe_missing({2}) == "rank 2 on b (silent for 0 s, last in step 7, forward)");

@@ -101,8 +101,6 @@ TEST_CASE("all ranks wait when each is there, waits, and has not moved", "[roste
   roster.pass(30);
   CHECK(roster.all_wait(29));
   CHECK_FALSE(roster.all_wait(30));
-  roster.leave_out({"b", "c"});
-  CHECK_THAT(roster.post_mortem("why", 0, {}), Contains("\n  \"leave_out\": \"b,c\",\n"));
   roster.heard(1, at(9, Phase::checkpoint, false, 5));
   CHECK_FALSE(roster.all_wait(29));
   roster.heard(1, at(9, Phase::reduction, true, 5));
@@ -116,19 +114,6 @@ TEST_CASE("a rank that computes long while no rank waits is not late", "[roster]
   roster.pass(1000);
   CHECK(roster.late(100).empty());
   CHECK_FALSE(roster.stuck(100));
-}
-
-TEST_CASE("a post-mortem says where every rank was", "[roster]") {
-  Roster roster({"a", "b"});
-  roster.heard(0, at(9, Phase::reduction, true, 5));
-  roster.heard(1, at(9, Phase::backward, false, 5));
-  roster.pass(2.5);
-  roster.broke(1);
-  const std::string text = roster.post_mortem("1 of 2 ranks \"missing\"", 0, {1});
-  for (const char* part :
-       {"\"reason\": \"1 of 2 ranks \\\"missing\\\"\"", "\"host\": \"b\"", "\"state\": \"missing\"",
-        "\"phase\": \"backward\"", "\"bucket\": 3", "\"silent_s\": 2.5"})
-    CHECK_THAT(text, Contains(part));
 }
 
 TEST_CASE("a rank is kept waiting by those that have gone, else by those that are late",

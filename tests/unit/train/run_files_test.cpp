@@ -7,7 +7,6 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "tests/support/solo.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
@@ -62,7 +61,6 @@ struct Fixture {
     spec.allocation.host = "n1";
     spec.config.out = (folder.path / out).string();
   }
-  ~Fixture() { comm::activity::set_directory({}); }
 
   std::unique_ptr<RunFiles> open() { return std::make_unique<RunFiles>(spec, control); }
   std::unique_ptr<RunFiles> begin() {

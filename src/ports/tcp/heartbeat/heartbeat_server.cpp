@@ -139,7 +139,7 @@ void HeartbeatServer::hear_report(int rank, const ProbeReport& report) {
 }
 
 void HeartbeatServer::beat(double starved_s) {
-  const Activity mine = activity::now();
+  const Activity mine = spec_.activity.now();
   hear_beat(0, {mine, starved_s});
   to_tell_s_ = std::max(to_tell_s_, starved_s);
   if (now_s() >= tell_s_) {
@@ -203,16 +203,16 @@ void HeartbeatServer::judge() {
   const std::vector<int> late = roster_.late(patient_s);
   const std::string what = late.empty()
                                ? fmt::format("no rank made progress for {:.0f} s, in {}", patient_s,
-                                             describe(activity::now()))
+                                             describe(spec_.activity.now()))
                                : fmt::format("the others wait for {}", roster_.describe_late(late));
-  end_all(what + "; ending the job", what, {});
+  end_all(what + "; ending the job", {.reason = what});
 }
 
 void HeartbeatServer::end_for(const std::vector<int>& ranks) {
   const std::string what = fmt::format("{} of {} ranks missing: {}", ranks.size(), world(),
                                        roster_.describe_missing(ranks));
-  end_all(fmt::format("{}; rank 0 is in {}; ending the job", what, describe(activity::now())), what,
-          ranks);
+  end_all(fmt::format("{}; rank 0 is in {}; ending the job", what, describe(spec_.activity.now())),
+          {.reason = what, .missing = ranks});
 }
 
 /// All ranks answer, all wait, and none has moved for the timeout: does the network between the
@@ -241,31 +241,29 @@ void HeartbeatServer::ask_for_links() {
 void HeartbeatServer::end_for(const std::vector<liveness::Links::Link>& links) {
   const std::string what = links_.describe(links);
   const std::vector<std::string> without = links_.nodes_to_leave_out(links);
-  roster_.leave_out(without);
   end_all(fmt::format("{}; all ranks wait, rank 0 in {}; ending the job. A start without {} does "
                       "not need it",
-                      what, describe(activity::now()), join(without, ", ")),
-          what, {});
+                      what, describe(spec_.activity.now()), join(without, ", ")),
+          {.reason = what, .leave_out = without});
 }
 
-void HeartbeatServer::end_all(const std::string& text, const std::string& what,
-                              const std::vector<int>& missing) {
-  report(text, what, missing);
-  attempt([&] { tell_all(make_end(end_mark, spec_.lost_status, what)); });
+void HeartbeatServer::end_all(const std::string& text, const liveness::Cause& cause) {
+  report(text, cause);
+  attempt([&] { tell_all(make_end(end_mark, spec_.lost_status, cause.reason)); });
   end_process(spec_.lost_status, 0);
 }
 
 /// That rank has printed its error. Most launchers now end the others; otherwise this does.
 void HeartbeatServer::other_failed(int rank, const End& end) {
   over_ = true;
-  report(lateness(), fmt::format("rank {} on {}: {}", rank, place(rank).host, end.why), {});
+  report(lateness(), {fmt::format("rank {} on {}: {}", rank, place(rank).host, end.why)});
   attempt([&] { tell_all(make_end(end_mark, end.status, end.why)); });
   end_process(end.status, patience_s);
 }
 
 void HeartbeatServer::report_failure(const End& end) {
   if (over_) return;
-  report(lateness(), fmt::format("rank 0 on {}: {}", place(0).host, end.why), {});
+  report(lateness(), {fmt::format("rank 0 on {}: {}", place(0).host, end.why)});
   tell_all(make_end(end_mark, end.status, end.why));
 }
 

@@ -61,7 +61,7 @@ class HeartbeatServer final : public HeartbeatThread {
   void end_for(const std::vector<int>& ranks);
   void end_for(const std::vector<liveness::Links::Link>& links);
   /// Reports, leaves the post-mortem, and ends all ranks.
-  void end_all(const std::string& text, const std::string& what, const std::vector<int>& missing);
+  void end_all(const std::string& text, const liveness::Cause& cause);
   void other_failed(int rank, const End& end);
   void report_failure(const End& end) override;
   AbsenceFinding find(const AbsenceQuestion& question) const;

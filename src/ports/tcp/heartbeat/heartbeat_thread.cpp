@@ -17,7 +17,6 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/descriptors.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
 
 namespace lockstep::comm {
@@ -30,8 +29,6 @@ double interval_of(double timeout_s, std::size_t world) {
 
 // Of a rank's own standstill, this much counts as the others' silence.
 constexpr double most_of_a_turn_s = 3;
-
-constexpr const char* rank_0s = "post-mortem.json";
 
 // Ranks of one node fall silent within one interval of each other, plus or minus the delays of
 // ranks whose cores are busy.
@@ -58,19 +55,6 @@ void within(double seconds, const std::function<void()>& work) {
     return work();
   }
   done->get_future().wait_for(seconds_of(seconds));
-}
-
-/// Writes a post-mortem; on a full disk into the space that rank 0 has reserved.
-void leave(const std::filesystem::path& directory, const std::string& name,
-           const std::string& content) {
-  const SpareDescriptors spare;
-  try {
-    write_text_atomically(directory / name, content);
-  } catch (const std::exception&) {
-    const std::filesystem::path room = activity::post_mortem_room(directory);
-    if (name != rank_0s || !std::filesystem::exists(room)) throw;
-    write_into_room(room, directory / name, content);
-  }
 }
 
 }  // namespace
@@ -247,17 +231,21 @@ std::vector<int> HeartbeatThread::lost() {
   return roster_.missing(spec_.timeout_s - together_s);
 }
 
-void HeartbeatThread::report(const std::string& text, const std::string& reason,
-                             const std::vector<int>& missing) {
+void HeartbeatThread::leave_post_mortem_in(const std::filesystem::path& directory) {
+  const std::scoped_lock lock(mutex_);
+  directory_ = directory;
+}
+
+void HeartbeatThread::report(const std::string& text, const liveness::Cause& cause) {
   attempt([&] {
-    const std::filesystem::path directory = activity::directory();
-    const std::string name =
-        rank_ == 0 ? std::string(rank_0s) : fmt::format("post-mortem-rank{}.json", rank_);
-    const std::string content = roster_.post_mortem(reason, rank_, missing);
-    within(patience_s, [=] {
+    const std::string post_mortem = liveness::post_mortem(roster_, cause, rank_);
+    std::unique_lock lock(mutex_);
+    const std::filesystem::path directory = directory_;
+    lock.unlock();
+    within(patience_s, [=, rank = rank_] {
       try {
         if (!text.empty()) log::error(text);
-        if (!directory.empty()) leave(directory, name, content);
+        if (!directory.empty()) liveness::write_post_mortem(directory, rank, post_mortem);
       } catch (const std::exception& error) {
         log::warn(error.what());
       }

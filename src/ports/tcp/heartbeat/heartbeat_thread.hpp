@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "lockstep/base/owned.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
+#include "lockstep/liveness/post_mortem.hpp"
 #include "lockstep/liveness/process_state.hpp"
 #include "lockstep/liveness/roster.hpp"
 #include "lockstep/liveness/starvation.hpp"
@@ -34,12 +36,13 @@ std::vector<std::string> hosts_of(const std::vector<KnownRank>& ranks);
 /// The common part of rank 0's heartbeat and the others': the thread, its clock, and how a process
 /// ends. What the thread throws (memory or open files are used up) is a warning, and the next turn
 /// tries again.
-/// **Thread safety:** any thread may call fail() and find_absence(). Members before `private`
+/// **Thread safety:** any thread may call the public methods. Members before `private`
 /// belong to the heartbeat's thread, and the main thread never touches them.
 class HeartbeatThread : public liveness::Heartbeat {
  public:
   void fail(const std::string& why, int status) final;
   std::optional<Absence> find_absence(double waited_s) final;
+  void leave_post_mortem_in(const std::filesystem::path& directory) final;
 
  protected:
   HeartbeatThread(liveness::HeartbeatSpec spec, int rank, std::vector<KnownRank> ranks);
@@ -68,7 +71,7 @@ class HeartbeatThread : public liveness::Heartbeat {
   void attempt(const std::function<void()>& part) noexcept;
   /// Logs `text` (if not empty) and writes the post-mortem. Takes `patience_s` at most, since
   /// neither a log nor a file system may keep a process from ending.
-  void report(const std::string& text, const std::string& reason, const std::vector<int>& missing);
+  void report(const std::string& text, const liveness::Cause& cause);
   /// Ends the process after `grace_s`, unless the main thread ends it earlier.
   void end_process(int status, double grace_s) noexcept;
   /// The ranks that are lost; none yet while others may be lost within moments.
@@ -99,11 +102,12 @@ class HeartbeatThread : public liveness::Heartbeat {
   Owned<int, ::close, -1> wake_;  // an eventfd
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ending_ = false, reported_ = false;  // under the mutex, like the next four
+  bool ending_ = false, reported_ = false;  // under the mutex, like the next five
   std::optional<End> failure_;
   AbsenceQuestion asked_;  ///< the newest
   std::uint64_t passed_on_ = 0, answered_ = 0;
   std::optional<Absence> absence_;
+  std::filesystem::path directory_;
   std::thread thread_;
 };
 

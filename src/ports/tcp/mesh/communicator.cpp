@@ -39,7 +39,9 @@ class TcpWaitDeadline final : public WaitDeadline {
 class TcpCommunicator final : public Communicator {
  public:
   TcpCommunicator(std::shared_ptr<MeshHub> hub, MeshGroup group)
-      : hub_(std::move(hub)), group_(std::make_shared<MeshGroup>(std::move(group))) {}
+      : Communicator(hub->network.activity),
+        hub_(std::move(hub)),
+        group_(std::make_shared<MeshGroup>(std::move(group))) {}
 
   int rank() const override { return group_->rank; }
   int world() const override { return group_->world(); }
@@ -147,7 +149,7 @@ std::unique_ptr<Communicator> TcpCommunicator::split(std::optional<int> colour, 
 }  // namespace
 
 std::unique_ptr<Communicator> make_tcp_communicator(Control& control, const TcpSpec& spec) {
-  auto hub = std::make_shared<MeshHub>();
+  auto hub = std::make_shared<MeshHub>(control.activity);
   hub->deadline_s = spec.deadline_s;
   hub->find_absence = spec.find_absence;
   if (control.world() > 1) hub->mesh.emplace(control, spec.host, hub->staging);

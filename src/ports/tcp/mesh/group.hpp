@@ -17,6 +17,7 @@ namespace lockstep::comm {
 
 /// What all groups of a rank share.
 struct MeshHub {
+  explicit MeshHub(const ActivityTracker& activity) : network(activity) {}
   double deadline_s = 0;  ///< of silence, after which an operation fails
   FindAbsence find_absence;
   Staging staging;

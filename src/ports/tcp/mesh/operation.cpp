@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/comm/activity.hpp"
-
 namespace lockstep::comm {
 
 std::vector<int> others_of(const MeshGroup& group) {
@@ -42,7 +40,7 @@ bool MeshOperation::advance() {
   if (left == 0) return true;
   if (std::exchange(left_, left) != left) {
     deadline_.renew();
-    activity::moved();
+    group_->hub->network.activity.moved();
   } else if (deadline_.due()) {
     deadline_.look(awaited());
   }
