@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/build_id.hpp"
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
@@ -55,10 +56,10 @@ std::size_t learned_numbers(const nn::Network& network) {
   return count;
 }
 
-/// "3 micro-batch(es) x 64 rows" of each rank.
-std::string describe_micro_batches(std::size_t global_batch, int world, std::size_t most) {
-  const std::size_t parts = plan_micro_batches(global_batch, world, 0, most).size();
-  const bool even = global_batch == static_cast<std::size_t>(world) * parts * most;
+/// "3 micro-batch(es) x 64 rows" of each replica.
+std::string describe_micro_batches(std::size_t global_batch, int replicas, std::size_t most) {
+  const std::size_t parts = plan_micro_batches(global_batch, replicas, 0, most).size();
+  const bool even = global_batch == static_cast<std::size_t>(replicas) * parts * most;
   return fmt::format("{} micro-batch(es) x {} rows", parts,
                      even ? std::to_string(most) : fmt::format("{} or {}", most, most - 1));
 }
@@ -115,9 +116,10 @@ std::string describe_dropped(std::uint64_t rows) {
 }
 
 /// Logs what is about to be trained, on what and how: it fits on a screen.
-void log_run(const RunSpec& spec, const backend::Backend& backend, int world, const RunData& data,
+void log_run(const RunSpec& spec, const backend::Backend& backend, const RunData& data,
              const Trainer& trainer) {
   const config::Config& config = spec.config;
+  const int replicas = spec.grid.replicas.count;
   const data::DataSetInfo& input = data.input();
   const data::DataSet* validation = data.validation();
   const backend::MemoryPlan memory = trainer.memory();
@@ -129,11 +131,11 @@ void log_run(const RunSpec& spec, const backend::Backend& backend, int world, co
                         validation ? std::to_string(validation->info().rows) : "none"));
   log::info(fmt::format("{}: {} parameters, {}; {}, each on {}", config.model,
                         learned_numbers(trainer.network()), to_string(config.precision),
-                        describe_ranks(world, spec.nodes), backend.description()));
-  log::info(fmt::format("batch {} = {} rank(s) x {}; {} an epoch{}", config.batch, world,
-                        describe_micro_batches(config.batch, world, trainer.program_spec().batch),
-                        counted(data.steps_per_epoch(), "step"),
-                        describe_dropped(data.dropped_rows())));
+                        describe_ranks(spec.grid.ranks(), spec.nodes), backend.description()));
+  log::info(
+      fmt::format("batch {} = {} rank(s) x {}; {} an epoch{}", config.batch, replicas,
+                  describe_micro_batches(config.batch, replicas, trainer.program_spec().batch),
+                  counted(data.steps_per_epoch(), "step"), describe_dropped(data.dropped_rows())));
   log::info(fmt::format("memory of a rank's step: {} ({} without reuse); gradients in {} bucket(s)",
                         human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse)),
@@ -169,6 +171,7 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
                      comm::Control& control) {
   config::Config& config = spec.config;
   const bool is_root = control.rank() == 0;
+  check(spec.grid.ranks() == control.world(), "a place in the grid for each rank");
 
   find_packed_sets(config);
   require_same_options(config, control);
@@ -185,7 +188,7 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   const auto two_level = choose_all_reduce(config, setting);
   comm::Communicator& reducing = two_level ? *two_level : communicator;
   choose_buckets(config, setting, reducing, make_network(config, data.input()));
-  TrainerSpec trainer_spec = make_trainer_spec(config, data.input(), control.world());
+  TrainerSpec trainer_spec = make_trainer_spec(config, data.input(), spec.grid.replicas.count);
   choose_winograd(config, start.resume, spec.algorithm_cache, backend, trainer_spec.network,
                   trainer_spec.program, control);
   trainer_spec.program.winograd = config.winograd;
@@ -201,7 +204,8 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
     resume_from_checkpoint(start, trainer, config,
                            {.backend = backend.description(),
                             .build = build_id(),
-                            .world = control.world(),
+                            .world = spec.grid.ranks(),
+                            .replicas = spec.grid.replicas.count,
                             .data = data.input(),
                             .placement = spec.nodes.placement(),
                             .on_gpus = backend.name() == "cuda"});
@@ -215,7 +219,7 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   }
 
   if (spec.dry_run) {
-    if (is_root) log_run(spec, backend, control.world(), data, trainer);
+    if (is_root) log_run(spec, backend, data, trainer);
     try_steps({.spec = spec,
                .backend = backend,
                .communicator = reducing,
@@ -231,7 +235,7 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
   config.out = files.directory().root().string();
   start.record = start_record(spec, start, backend, control, data, trainer);
   files.begin(start, spec.binding_report({}));
-  if (is_root) log_run(spec, backend, control.world(), data, trainer);
+  if (is_root) log_run(spec, backend, data, trainer);
   data.start_loader(start.progress, backend.device());
   RunLoop loop({.spec = spec,
                 .backend = backend,

@@ -105,10 +105,12 @@ data::AugmentSpec RunData::validation_augment() const {
 }
 
 void RunData::choose_order() {
-  data::SamplerSpec order = training_order(config_, training_, control_.world());
-  order.rank = control_.rank();
+  data::SamplerSpec order = training_order(config_, training_, spec_.grid.replicas.count);
+  order.replica = spec_.grid.replicas.index;
   if (order.shuffle == data::Shuffle::node)
-    order.nodes.assign(spec_.nodes.node_of_ranks().begin(), spec_.nodes.node_of_ranks().end());
+    for (int replica = 0; replica < order.replicas; ++replica)
+      order.nodes.push_back(
+          static_cast<int>(spec_.nodes.node_of(spec_.grid.first_rank_of(replica))));
   sampler_.emplace(order);
 }
 
@@ -155,9 +157,8 @@ std::size_t RunData::loader_threads() const {
 }
 
 std::size_t RunData::loader_bytes() const {
-  const std::size_t rows = (config_.batch + static_cast<std::size_t>(control_.world()) - 1) /
-                           static_cast<std::size_t>(control_.world());
-  return config_.data.slots * rows * input_.channels * input_.height * input_.width;
+  return config_.data.slots * sampler_->replica_batch() * input_.channels * input_.height *
+         input_.width;
 }
 
 void RunData::measure_workers(const data::LoaderSpec& loading) {

@@ -20,8 +20,8 @@
 
 namespace lockstep::train {
 
-/// The rows of one run: its training and validation set, the order in which this rank reads them,
-/// and the loader that delivers them as batches. Every rank has one and makes the same calls.
+/// The rows of one run: its training and validation set, the order in which this replica reads
+/// them, and the loader that delivers them as batches. Every rank has one and makes the same calls.
 /// Methods throw InputError as the data set and the loader do.
 /// **Thread safety:** none; the main thread uses it. The loader's threads are inside.
 class RunData {

@@ -246,6 +246,7 @@ Evaluator& RunLoop::evaluator() {
   spec.program = trainer_.program_spec();
   if (config_.eval.batch != 0) spec.program.batch = config_.eval.batch;
   spec.augment = data_.validation_augment();
+  spec.replicas = spec_.grid.replicas;
   spec.workers = data_.loader_threads();
   spec.bind_worker = spec_.bind_worker;
   spec.stop = [this] { return wants_stop(); };
@@ -281,7 +282,8 @@ void RunLoop::save(KeptAs as) {
   header.preparation = preparation(config_, data_.input());
   header.backend = backend_.description();
   header.build = build_id();
-  header.world = static_cast<std::uint64_t>(control_.world());
+  header.world = static_cast<std::uint64_t>(spec_.grid.ranks());
+  header.replicas = static_cast<std::uint64_t>(spec_.grid.replicas.count);
   header.placement = spec_.nodes.placement();
   header.input = data_.input();
   header.exchange = trainer_.exchange().name();

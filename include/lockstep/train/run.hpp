@@ -10,6 +10,7 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/grid.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/reduce/exchange.hpp"
@@ -47,6 +48,7 @@ struct RunSpec {
   double started_s = 0;  ///< now_s() when the process began
   bool dry_run = false;  ///< only say what the run would be; it writes nothing
   Allocation allocation;
+  comm::Grid grid;                                             ///< this rank's place; of all ranks
   comm::Nodes nodes;                                           ///< of all ranks
   reduce::MakeExchange make_exchange = reduce::make_exchange;  ///< tests have others
 };
