@@ -17,13 +17,13 @@
 #include "lockstep/train/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "train/choices/winograd_choice.hpp"
-#include "train/dry_run.hpp"
+#include "train/decide/reduction.hpp"
+#include "train/decide/winograd_choice.hpp"
 #include "train/files/resume.hpp"
 #include "train/files/run_files.hpp"
-#include "train/reduction.hpp"
+#include "train/loop/dry_run.hpp"
+#include "train/loop/run_loop.hpp"
 #include "train/run_data.hpp"
-#include "train/run_loop.hpp"
 
 namespace lockstep::train {
 namespace {

@@ -12,7 +12,7 @@
 #include "lockstep/data/workers.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/specs.hpp"
-#include "train/choices/data_checks.hpp"
+#include "train/decide/data_checks.hpp"
 
 namespace lockstep::train {
 namespace {

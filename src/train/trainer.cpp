@@ -11,8 +11,8 @@
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
-#include "train/divergence.hpp"
-#include "train/step_laps.hpp"
+#include "train/loop/divergence.hpp"
+#include "train/loop/step_laps.hpp"
 
 namespace lockstep::train {
 namespace {

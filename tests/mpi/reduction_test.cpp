@@ -1,4 +1,4 @@
-#include "train/reduction.hpp"
+#include "train/decide/reduction.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

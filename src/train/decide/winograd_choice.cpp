@@ -1,4 +1,4 @@
-#include "train/choices/winograd_choice.hpp"
+#include "train/decide/winograd_choice.hpp"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "train/run_loop.hpp"
+#include "train/loop/run_loop.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -16,8 +16,8 @@
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/stop_signal.hpp"
-#include "train/divergence.hpp"
 #include "train/ending/launcher_patience.hpp"
+#include "train/loop/divergence.hpp"
 
 namespace lockstep::train {
 namespace {

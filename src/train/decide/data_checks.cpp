@@ -1,4 +1,4 @@
-#include "train/choices/data_checks.hpp"
+#include "train/decide/data_checks.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "train/dry_run.hpp"
+#include "train/loop/dry_run.hpp"
 
 #include <algorithm>
 
