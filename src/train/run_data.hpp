@@ -15,6 +15,7 @@
 #include "lockstep/data/sampler.hpp"
 #include "lockstep/device/device.hpp"
 #include "lockstep/model/checkpoint.hpp"
+#include "lockstep/train/packed_sets.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/trainer.hpp"
 
@@ -30,6 +31,7 @@ class RunData {
   /// of the other ranks. Collective. The references must outlive this.
   RunData(const RunSpec& spec, comm::Control& control);
 
+  const DataSets& sets() const { return sets_; }
   /// The training rows as the network sees them.
   const data::DataSetInfo& input() const { return input_; }
   const data::DataSet* validation() const { return validation_ ? &*validation_ : nullptr; }
@@ -68,6 +70,7 @@ class RunData {
   const RunSpec& spec_;
   const config::Config& config_;
   comm::Control& control_;
+  const DataSets sets_;
   data::DataSet training_;
   std::optional<data::DataSet> validation_;
   data::AugmentSpec augment_;  ///< of training rows

@@ -57,7 +57,7 @@ struct RunSpec {
 /// epochs and steps, validation, checkpoints, metrics. Collective. It opens and checks everything
 /// before it writes anything, so a run that cannot begin leaves no files. Throws InputError
 /// as its parts do, and Error when ranks diverge or a newer start of the run has begun.
-Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator& communicator,
-                     comm::Control& control);
+Outcome run_training(const RunSpec& spec, backend::Backend& backend,
+                     comm::Communicator& communicator, comm::Control& control);
 
 }  // namespace lockstep::train

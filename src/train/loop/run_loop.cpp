@@ -42,7 +42,7 @@ std::string diverged_at(double loss, const model::Progress& at, const RunFiles& 
 
 RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
     : spec_(parts.spec),
-      config_(parts.spec.config),
+      config_(parts.config),
       backend_(parts.backend),
       communicator_(parts.communicator),
       control_(parts.control),
