@@ -176,6 +176,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   spec.network = about.network;
   spec.program = train::make_program_spec(config, about.input, options.batch);
   spec.augment = augment;
+  spec.replicas = comm::Grid(launch.rank.rank, {.replicas = launch.rank.world}).replicas;
   spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
   spec.bind_worker = compute.bind_worker;
   const auto parameters = of_checkpoint(options, [&] {

@@ -100,7 +100,8 @@ int train_model(Launch& launch, config::Config config, bool dry_run = false) {
   train::catch_stop_signals(launch.rank.rank == 0);
   const std::string backend = decide_backend(launch, choice_name(config.backend));
   config.backend = parse_choice<config::BackendChoice>(backend, "backend");
-  config::resolve(config, launch.rank.world);
+  const comm::Grid grid(launch.rank.rank, {.replicas = launch.rank.world});
+  config::resolve(config, grid.replicas.count);
   const std::string preflight = run_preflight(launch, config);
   Compute compute = prepare_compute(launch, {.backend = backend,
                                              .threads = config.threads,
@@ -122,8 +123,9 @@ int train_model(Launch& launch, config::Config config, bool dry_run = false) {
                            .started_s = started_s,
                            .dry_run = dry_run,
                            .allocation = allocation,
-                           .nodes = launch.nodes,
-                           .heartbeat = launch.heartbeat.get()},
+                            .grid = grid,
+                            .nodes = launch.nodes,
+                            .heartbeat = launch.heartbeat.get()},
                           *compute.backend, *communicator, *launch.control);
   return outcome == train::Outcome::stopped ? status_stopped : status_done;
 }

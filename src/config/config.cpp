@@ -46,15 +46,16 @@ std::string toml_value(const ConfigKey& key, const Config& config) {
   return '[' + spaced + ']';
 }
 
-void resolve_batch(Config& config, int world) {
-  const auto ranks = static_cast<std::size_t>(world);
+void resolve_batch(Config& config, int replicas) {
+  const auto ranks = static_cast<std::size_t>(replicas);
   if (config.batch == 0 && config.batch_per_rank == 0) config.batch = 128;
   if (config.batch_per_rank != 0) {
     const std::size_t wanted = config.batch_per_rank * ranks;
-    require(config.batch == 0 || config.batch == wanted,
-            fmt::format("batch = {} and batch-per-rank = {} contradict each other: {} ranks of {} "
-                        "rows make {}; give one of the two",
-                        config.batch, config.batch_per_rank, world, config.batch_per_rank, wanted));
+    require(
+        config.batch == 0 || config.batch == wanted,
+        fmt::format("batch = {} and batch-per-rank = {} contradict each other: {} ranks of {} "
+                    "rows make {}; give one of the two",
+                    config.batch, config.batch_per_rank, replicas, config.batch_per_rank, wanted));
     config.batch = wanted;
     config.batch_per_rank = 0;
   }
@@ -62,20 +63,20 @@ void resolve_batch(Config& config, int world) {
   require(config.batch >= parts,
           fmt::format("batch = {} cannot be shared: each of ranks x accumulate = {} x {} = {} "
                       "micro-batches needs at least one row",
-                      config.batch, world, config.accumulate, parts));
+                      config.batch, replicas, config.accumulate, parts));
 }
 
 /// What a GPU can be asked for together.
-void check_gpu_keys(const Config& config, int world) {
+void check_gpu_keys(const Config& config, int replicas) {
   require(
       !(config.tune && config.deterministic),
       "tune and deterministic contradict each other: which engine is the fastest can differ from "
       "start to start, and so can the bits; leave one of them out");
-  const std::size_t parts = static_cast<std::size_t>(world) * config.accumulate;
+  const std::size_t parts = static_cast<std::size_t>(replicas) * config.accumulate;
   require(!config.graph || config.batch % parts == 0,
           fmt::format("graph = true repeats micro-batches of one size, and batch = {} does not "
                       "divide among ranks x accumulate = {} x {} = {} of them",
-                      config.batch, world, config.accumulate, parts));
+                      config.batch, replicas, config.accumulate, parts));
 }
 
 void check_clock(const Config& config) {
@@ -135,9 +136,9 @@ std::string to_toml(const Config& config) {
   return text;
 }
 
-void resolve(Config& config, int world) {
+void resolve(Config& config, int replicas) {
   check_ranges(config);
-  resolve_batch(config, world);
+  resolve_batch(config, replicas);
   if (config.out.empty()) config.out = "runs/" + config.model + "-{n}";
   require(config.resume != "auto" || config.out.find("{n}") == std::string::npos,
           fmt::format("resume = auto looks for checkpoints in the run directory, but out = '{}' "
@@ -147,7 +148,7 @@ void resolve(Config& config, int world) {
           "data.train is missing: give --data.train DIR, a folder of shards ('lockstep pack' makes "
           "them)");
   refuse_idle_keys(config);
-  check_gpu_keys(config, world);
+  check_gpu_keys(config, replicas);
   check_milestones(config);
   check_clock(config);
   if (config.optim.lr_for_batch != 0) {

@@ -50,6 +50,7 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
   file.attribute("backend", single_shape, header.backend, h5::Ending::zero);
   file.attribute("build", single_shape, header.build, h5::Ending::zero);
   number("world", header.world);
+  number("replicas", header.replicas);
   if (!header.placement.empty()) bytes("placement", header.placement);
   number("train_rows", std::uint64_t{header.input.rows});
   number("metrics_bytes", header.metrics_bytes);
@@ -303,6 +304,7 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.backend = file.text("backend");
   header.build = file.text("build");
   header.world = file.count("world");
+  header.replicas = file.has("replicas") ? file.count("replicas") : header.world;
   if (file.has_data_set("placement")) header.placement = file.bytes("placement");
   header.input.rows = file.count("train_rows");
   header.metrics_bytes = file.count("metrics_bytes");

@@ -82,12 +82,12 @@ Evaluator::Evaluator(const EvaluatorSpec& spec, backend::Backend& backend,
       inference_(backend, spec.network, spec.program, parameters) {}
 
 Evaluation Evaluator::evaluate(bool with_confusion) {
-  const auto world = static_cast<std::size_t>(control_.world());
+  const comm::GridAxis& replicas = spec_.replicas;
   data::LoaderSpec loading;
   loading.sampler = {.rows = rows_.info().rows,
-                     .global_batch = spec_.program.batch * world,
-                     .rank = control_.rank(),
-                     .world = control_.world(),
+                     .global_batch = spec_.program.batch * static_cast<std::size_t>(replicas.count),
+                     .replica = replicas.index,
+                     .replicas = replicas.count,
                      .shuffle = data::Shuffle::none,
                      .keep_last = true};
   loading.augment = spec_.augment;

@@ -7,31 +7,37 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/build_id.hpp"
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/observe/report.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/memory_limit.hpp"
-#include "lockstep/train/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "train/choices/winograd_choice.hpp"
-#include "train/dry_run.hpp"
+#include "train/decide/decide.hpp"
 #include "train/files/resume.hpp"
 #include "train/files/run_files.hpp"
-#include "train/reduction.hpp"
+#include "train/loop/dry_run.hpp"
+#include "train/loop/run_loop.hpp"
 #include "train/run_data.hpp"
-#include "train/run_loop.hpp"
 
 namespace lockstep::train {
 namespace {
 
 /// Loads the checkpoint's state into the trainer, and its progress into `start`.
-void resume_from_checkpoint(RunStart& start, Trainer& trainer, const config::Config& config,
-                            const ResumeConditions& now) {
+void resume_from_checkpoint(RunStart& start, const RunParts& parts) {
   const ResumePoint& point = *start.resume;
-  start.changes = judge_resume(point, config, now);
+  Trainer& trainer = parts.trainer;
+  start.changes = judge_resume(point, parts.config,
+                               {.backend = parts.backend.description(),
+                                .build = build_id(),
+                                .world = parts.spec.grid.ranks(),
+                                .replicas = parts.spec.grid.replicas.count,
+                                .data = parts.data.input(),
+                                .placement = parts.spec.nodes.placement(),
+                                .on_gpus = parts.backend.name() == "cuda"});
   model::load_tensors(point.checkpoint, trainer.parameters(), true);
   // Each rank's own state comes from that of all ranks.
   reduce::load_state(trainer.exchange(), point.header.exchange, point.header.exchange_state,
@@ -55,10 +61,10 @@ std::size_t learned_numbers(const nn::Network& network) {
   return count;
 }
 
-/// "3 micro-batch(es) x 64 rows" of each rank.
-std::string describe_micro_batches(std::size_t global_batch, int world, std::size_t most) {
-  const std::size_t parts = plan_micro_batches(global_batch, world, 0, most).size();
-  const bool even = global_batch == static_cast<std::size_t>(world) * parts * most;
+/// "3 micro-batch(es) x 64 rows" of each replica.
+std::string describe_micro_batches(std::size_t global_batch, int replicas, std::size_t most) {
+  const std::size_t parts = plan_micro_batches(global_batch, replicas, 0, most).size();
+  const bool even = global_batch == static_cast<std::size_t>(replicas) * parts * most;
   return fmt::format("{} micro-batch(es) x {} rows", parts,
                      even ? std::to_string(most) : fmt::format("{} or {}", most, most - 1));
 }
@@ -72,25 +78,25 @@ std::vector<std::string> gather_devices(const backend::Backend& backend, comm::C
 }
 
 /// Collective; complete on rank 0, but for the run's id.
-observe::StartRecord start_record(const RunSpec& spec, const RunStart& start,
-                                  const backend::Backend& backend, comm::Control& control,
-                                  const RunData& data, const Trainer& trainer) {
-  const config::Config& config = spec.config;
+observe::StartRecord start_record(const RunParts& parts, const RunStart& start) {
+  const RunSpec& spec = parts.spec;
+  const config::Config& config = parts.config;
+  const RunData& data = parts.data;
   observe::StartRecord record;
   record.from_step = start.progress.step;
   if (start.resume) record.resumed_from = start.resume->checkpoint.string();
   record.build = build_id();
   record.command = spec.command;
   record.job = spec.allocation.job;
-  record.ranks = static_cast<std::uint64_t>(control.world());
+  record.ranks = static_cast<std::uint64_t>(spec.grid.ranks());
   for (std::size_t node = 0; node < spec.nodes.count(); ++node)
     record.hosts.push_back(spec.nodes.name_of(node));
-  record.devices = gather_devices(backend, control);
+  record.devices = gather_devices(parts.backend, parts.control);
   record.model = config.model;
   record.precision = to_string(config.precision);
-  record.parameters = learned_numbers(trainer.network());
+  record.parameters = learned_numbers(parts.trainer.network());
   record.batch = config.batch;
-  record.step_memory_bytes = trainer.memory().activations;
+  record.step_memory_bytes = parts.trainer.memory().activations;
   record.data = config.data.train;
   record.validation_data = config.data.val;
   record.rows = data.input().rows;
@@ -115,9 +121,12 @@ std::string describe_dropped(std::uint64_t rows) {
 }
 
 /// Logs what is about to be trained, on what and how: it fits on a screen.
-void log_run(const RunSpec& spec, const backend::Backend& backend, int world, const RunData& data,
-             const Trainer& trainer) {
-  const config::Config& config = spec.config;
+void log_run(const RunParts& parts) {
+  const RunSpec& spec = parts.spec;
+  const config::Config& config = parts.config;
+  const RunData& data = parts.data;
+  const Trainer& trainer = parts.trainer;
+  const int replicas = spec.grid.replicas.count;
   const data::DataSetInfo& input = data.input();
   const data::DataSet* validation = data.validation();
   const backend::MemoryPlan memory = trainer.memory();
@@ -129,11 +138,12 @@ void log_run(const RunSpec& spec, const backend::Backend& backend, int world, co
                         validation ? std::to_string(validation->info().rows) : "none"));
   log::info(fmt::format("{}: {} parameters, {}; {}, each on {}", config.model,
                         learned_numbers(trainer.network()), to_string(config.precision),
-                        describe_ranks(world, spec.nodes), backend.description()));
-  log::info(fmt::format("batch {} = {} rank(s) x {}; {} an epoch{}", config.batch, world,
-                        describe_micro_batches(config.batch, world, trainer.program_spec().batch),
-                        counted(data.steps_per_epoch(), "step"),
-                        describe_dropped(data.dropped_rows())));
+                        describe_ranks(spec.grid.ranks(), spec.nodes),
+                        parts.backend.description()));
+  log::info(
+      fmt::format("batch {} = {} rank(s) x {}; {} an epoch{}", config.batch, replicas,
+                  describe_micro_batches(config.batch, replicas, trainer.program_spec().batch),
+                  counted(data.steps_per_epoch(), "step"), describe_dropped(data.dropped_rows())));
   log::info(fmt::format("memory of a rank's step: {} ({} without reuse); gradients in {} bucket(s)",
                         human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse)),
@@ -143,19 +153,22 @@ void log_run(const RunSpec& spec, const backend::Backend& backend, int world, co
   if (memory.made_again > 0)
     log::info(fmt::format("recompute: backward makes {:.0f} % of forward again",
                           100 * memory.made_again));
-  if (!spec.dry_run) log::info(fmt::format("files of this run, with all keys: {}", config.out));
+  if (!spec.dry_run)
+    log::info(fmt::format("files of this run, with all keys: {}",
+                          parts.files.directory().root().string()));
 }
 
 /// How many copies of the state may be in memory while steps continue: one that is written, and a
 /// best one that waits. Only rank 0 makes any.
-std::size_t choose_copies(const config::Config& config, const backend::Recompute& recompute,
-                          Trainer& trainer, bool is_root) {
+std::size_t choose_copies(const RunParts& parts) {
+  const config::Config& config = parts.config;
+  Trainer& trainer = parts.trainer;
   constexpr std::size_t most = 2;
   if (!config.checkpoint.background) return 0;
   const std::size_t bytes = model::checkpoint_bytes({}, trainer.parameters());
   const std::size_t copies =
-      copies_within(recompute, trainer.memory(), trainer.parameters().layout(), bytes, most);
-  if (copies == 0 && is_root)
+      copies_within(config.recompute, trainer.memory(), trainer.parameters().layout(), bytes, most);
+  if (copies == 0 && parts.control.rank() == 0)
     log::info(
         fmt::format("steps wait while a checkpoint is written: memory-limit = {} leaves no "
                     "room for a copy of the state, which takes {} more",
@@ -165,83 +178,56 @@ std::size_t choose_copies(const config::Config& config, const backend::Recompute
 
 }  // namespace
 
-Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator& communicator,
-                     comm::Control& control) {
-  config::Config& config = spec.config;
+Outcome run_training(const RunSpec& spec, backend::Backend& backend,
+                     comm::Communicator& communicator, comm::Control& control) {
+  check(spec.grid.ranks() == control.world(), "a place in the grid for each rank");
   const bool is_root = control.rank() == 0;
-
-  find_packed_sets(config);
-  require_same_options(config, control);
+  require_same_options(spec.config, control);
   RunFiles files(spec, control);
   RunStart start;
-  start.resume = find_resume_point(config, files.directory(), control);
+  start.resume = find_resume_point(spec.config, files.directory(), control);
   files.require_free(start);
   RunData data(spec, control);
-  const ReductionSetting setting{.flat = communicator,
-                                 .control = control,
-                                 .nodes = spec.nodes,
-                                 .on_host = backend.name() != "cuda",
-                                 .resume = start.resume};
-  const auto two_level = choose_all_reduce(config, setting);
+  const auto [decisions, two_level] = decide({.spec = spec,
+                                              .backend = backend,
+                                              .communicator = communicator,
+                                              .control = control,
+                                              .resume = start.resume,
+                                              .data = data});
+  const config::Config config = decisions.in(spec.config);
   comm::Communicator& reducing = two_level ? *two_level : communicator;
-  choose_buckets(config, setting, reducing, make_network(config, data.input()));
-  TrainerSpec trainer_spec = make_trainer_spec(config, data.input(), control.world());
-  choose_winograd(config, start.resume, spec.algorithm_cache, backend, trainer_spec.network,
-                  trainer_spec.program, control);
-  trainer_spec.program.winograd = config.winograd;
+  TrainerSpec trainer_spec = make_trainer_spec(config, data.input(), spec.grid.replicas.count);
   trainer_spec.make_exchange = spec.make_exchange;
-  count_process(trainer_spec.program.recompute, trainer_spec.network, backend,
-                {.loader_bytes = data.loader_bytes(),
-                 .average = trainer_spec.average.kept(),
-                 .exchange_bytes = trainer_spec.program.exchange_bytes,
-                 .checkpoints = true},
-                control);
   Trainer trainer(trainer_spec, backend, reducing);
-  if (start.resume) {
-    resume_from_checkpoint(start, trainer, config,
-                           {.backend = backend.description(),
-                            .build = build_id(),
-                            .world = control.world(),
-                            .data = data.input(),
-                            .placement = spec.nodes.placement(),
-                            .on_gpus = backend.name() == "cuda"});
-    if (is_root) log_resume(start);
-  }
-  files.set_copies(choose_copies(config, trainer_spec.program.recompute, trainer, is_root));
+  const RunParts parts{.spec = spec,
+                       .config = config,
+                       .backend = backend,
+                       .communicator = reducing,
+                       .control = control,
+                       .files = files,
+                       .data = data,
+                       .trainer = trainer};
+  if (start.resume) resume_from_checkpoint(start, parts);
+  if (start.resume && is_root) log_resume(start);
+  files.set_copies(choose_copies(parts));
   trainer.audit(control, start.progress.step);
   if (start.progress.epoch >= config.epochs) {
     log::info(fmt::format("nothing left to do: all {} epochs are done", config.epochs));
     return Outcome::finished;
   }
-
   if (spec.dry_run) {
-    if (is_root) log_run(spec, backend, control.world(), data, trainer);
-    try_steps({.spec = spec,
-               .backend = backend,
-               .communicator = reducing,
-               .control = control,
-               .files = files,
-               .data = data,
-               .trainer = trainer});
+    if (is_root) log_run(parts);
+    try_steps(parts);
     return Outcome::finished;
   }
   // Everything that could prevent the start is checked: from here on the run writes.
   data.stage();
   files.claim(start);
-  config.out = files.directory().root().string();
-  start.record = start_record(spec, start, backend, control, data, trainer);
-  files.begin(start, spec.binding_report({}));
-  if (is_root) log_run(spec, backend, control.world(), data, trainer);
+  start.record = start_record(parts, start);
+  files.begin(start, decisions, spec.binding_report({}));
+  if (is_root) log_run(parts);
   data.start_loader(start.progress, backend.device());
-  RunLoop loop({.spec = spec,
-                .backend = backend,
-                .communicator = reducing,
-                .control = control,
-                .files = files,
-                .data = data,
-                .trainer = trainer},
-               start.progress);
-  return loop.run();
+  return RunLoop(parts, start.progress).run();
 }
 
 }  // namespace lockstep::train

@@ -12,7 +12,7 @@
 #include "lockstep/data/workers.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/specs.hpp"
-#include "train/choices/data_checks.hpp"
+#include "train/decide/data_checks.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -68,14 +68,15 @@ RunData::RunData(const RunSpec& spec, comm::Control& control)
     : spec_(spec),
       config_(spec.config),
       control_(control),
-      training_(config_.data.train, external_spec(config_)) {
-  require_channels(training_.info(), config_.data.train);
+      sets_(find_data_sets({.train = config_.data.train, .val = config_.data.val})),
+      training_(sets_.train, external_spec(config_)) {
+  require_channels(training_.info(), sets_.train);
   require_same_data(training_, "data.train", control_);
   augment_ = training_augment(config_, training_.info());
-  input_ = data::delivered(training_.info(), augment_, config_.data.train);
+  input_ = data::delivered(training_.info(), augment_, sets_.train);
   require_effects_fit();
-  if (!config_.data.val.empty()) open_validation();
-  refuse_idle_data_keys(config_, training_, validation());
+  if (!sets_.val.empty()) open_validation();
+  refuse_idle_data_keys(config_, sets_, training_, validation());
   // 'lockstep pack' says so about shards.
   const std::string empty = training_.external() ? say_empty_classes(training_) : "";
   if (control_.rank() == 0 && !empty.empty()) log::warn(empty);
@@ -86,18 +87,16 @@ void RunData::require_effects_fit() const {
   const std::size_t side = std::min(input_.height, input_.width);
   for (const auto& [key, pixels] :
        {std::pair{"data.pad", config_.data.pad}, std::pair{"data.cutout", config_.data.cutout}})
-    require(pixels < side,
-            fmt::format("{} = {} must be smaller than the side of the images: {} "
-                        "has images of {} x {} pixels",
-                        key, pixels, config_.data.train, input_.height, input_.width));
+    require(pixels < side, fmt::format("{} = {} must be smaller than the side of the images: {} "
+                                       "has images of {} x {} pixels",
+                                       key, pixels, sets_.train, input_.height, input_.width));
 }
 
 void RunData::open_validation() {
-  validation_.emplace(config_.data.val, external_spec(config_, &training_.info()));
+  validation_.emplace(sets_.val, external_spec(config_, &training_.info()));
   require_same_data(*validation_, "data.val", control_);
-  require_alike(input_, config_.data.train,
-                data::delivered(validation_->info(), validation_augment(), config_.data.val),
-                config_.data.val);
+  require_alike(input_, sets_.train,
+                data::delivered(validation_->info(), validation_augment(), sets_.val), sets_.val);
 }
 
 data::AugmentSpec RunData::validation_augment() const {
@@ -105,10 +104,12 @@ data::AugmentSpec RunData::validation_augment() const {
 }
 
 void RunData::choose_order() {
-  data::SamplerSpec order = training_order(config_, training_, control_.world());
-  order.rank = control_.rank();
+  data::SamplerSpec order = training_order(config_, training_, spec_.grid.replicas.count);
+  order.replica = spec_.grid.replicas.index;
   if (order.shuffle == data::Shuffle::node)
-    order.nodes.assign(spec_.nodes.node_of_ranks().begin(), spec_.nodes.node_of_ranks().end());
+    for (int replica = 0; replica < order.replicas; ++replica)
+      order.nodes.push_back(
+          static_cast<int>(spec_.nodes.node_of(spec_.grid.first_rank_of(replica))));
   sampler_.emplace(order);
 }
 
@@ -155,9 +156,8 @@ std::size_t RunData::loader_threads() const {
 }
 
 std::size_t RunData::loader_bytes() const {
-  const std::size_t rows = (config_.batch + static_cast<std::size_t>(control_.world()) - 1) /
-                           static_cast<std::size_t>(control_.world());
-  return config_.data.slots * rows * input_.channels * input_.height * input_.width;
+  return config_.data.slots * sampler_->replica_batch() * input_.channels * input_.height *
+         input_.width;
 }
 
 void RunData::measure_workers(const data::LoaderSpec& loading) {

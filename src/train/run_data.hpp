@@ -15,13 +15,14 @@
 #include "lockstep/data/sampler.hpp"
 #include "lockstep/device/device.hpp"
 #include "lockstep/model/checkpoint.hpp"
+#include "lockstep/train/packed_sets.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace lockstep::train {
 
-/// The rows of one run: its training and validation set, the order in which this rank reads them,
-/// and the loader that delivers them as batches. Every rank has one and makes the same calls.
+/// The rows of one run: its training and validation set, the order in which this replica reads
+/// them, and the loader that delivers them as batches. Every rank has one and makes the same calls.
 /// Methods throw InputError as the data set and the loader do.
 /// **Thread safety:** none; the main thread uses it. The loader's threads are inside.
 class RunData {
@@ -30,6 +31,7 @@ class RunData {
   /// of the other ranks. Collective. The references must outlive this.
   RunData(const RunSpec& spec, comm::Control& control);
 
+  const DataSets& sets() const { return sets_; }
   /// The training rows as the network sees them.
   const data::DataSetInfo& input() const { return input_; }
   const data::DataSet* validation() const { return validation_ ? &*validation_ : nullptr; }
@@ -68,6 +70,7 @@ class RunData {
   const RunSpec& spec_;
   const config::Config& config_;
   comm::Control& control_;
+  const DataSets sets_;
   data::DataSet training_;
   std::optional<data::DataSet> validation_;
   data::AugmentSpec augment_;  ///< of training rows

@@ -57,7 +57,7 @@ data::ExternalSpec external_spec(const config::Config& config,
 }
 
 data::SamplerSpec training_order(const config::Config& config, const data::DataSet& rows,
-                                 int world) {
+                                 int replicas) {
   constexpr std::size_t large = 4'000'000, few = 64;
   const data::DataSetInfo& info = rows.info();
   const data::Storage storage = rows.storage();
@@ -68,12 +68,12 @@ data::SamplerSpec training_order(const config::Config& config, const data::DataS
     const std::size_t looks = std::min<std::size_t>(info.rows, 100);
     for (std::size_t row = 0; row < looks; ++row) bytes += rows.row_bytes(row);
     block = large * looks / bytes;
-    // A small data set still has some blocks for each rank to mix.
-    block = std::min(block, info.rows / (few * static_cast<std::size_t>(world)));
+    // A small data set still has some blocks for each replica to mix.
+    block = std::min(block, info.rows / (few * static_cast<std::size_t>(replicas)));
   }
   return {.rows = info.rows,
           .global_batch = config.batch,
-          .world = world,
+          .replicas = replicas,
           .seed = config.seed,
           .shuffle = config.data.shuffle,
           .keep_last = config.data.keep_last,
@@ -174,8 +174,8 @@ optim::Formula make_formula(const config::Config::Optim& given) {
 }  // namespace
 
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
-                              int world) {
-  const std::size_t most = even_share(config.batch, static_cast<std::size_t>(world), 0);
+                              int replicas) {
+  const std::size_t most = even_share(config.batch, static_cast<std::size_t>(replicas), 0);
   TrainerSpec spec;
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));

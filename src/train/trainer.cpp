@@ -10,8 +10,8 @@
 #include "lockstep/base/join.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
-#include "train/divergence.hpp"
-#include "train/step_laps.hpp"
+#include "train/loop/divergence.hpp"
+#include "train/loop/step_laps.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -39,12 +39,12 @@ bool updates_at_once(const TrainerSpec& spec) {
   return backend::has_loss_scale(spec.program.precision) || spec.clip_norm > 0;
 }
 
-/// Gradients are divided by the global batch: with this, a rank's own are as large as if it trained
-/// alone.
-backend::LossScale first_loss_scale(int world) {
+/// Gradients are divided by the global batch: with this, a replica's own are as large as if it
+/// trained alone.
+backend::LossScale first_loss_scale(int replicas) {
   backend::LossScale scale;
-  const auto ranks = static_cast<float>(std::bit_floor(static_cast<unsigned>(world)));
-  scale.scale = std::min(scale.scale * ranks, backend::arithmetic::largest_scale);
+  const auto power = static_cast<float>(std::bit_floor(static_cast<unsigned>(replicas)));
+  scale.scale = std::min(scale.scale * power, backend::arithmetic::largest_scale);
   return scale;
 }
 
@@ -85,15 +85,14 @@ std::string where_ranks_differ(backend::Backend& backend, const backend::Paramet
 
 }  // namespace
 
-Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
-                 comm::Communicator& communicator)
+Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Communicator& replicas)
     : spec_(spec),
       backend_(backend),
-      communicator_(communicator),
+      replicas_(replicas),
       parameters_(make_parameters(spec, backend)),
       rule_(update_rule(spec, parameters_->layout())) {
   backend::initialise(spec_.network, {spec_.seed}, *parameters_);
-  parameters_->set_loss_scale(first_loss_scale(communicator_.world()));
+  parameters_->set_loss_scale(first_loss_scale(replicas_.world()));
   if (keeps_average()) parameters_->start_average();
   program_for(spec_.program.batch);
   exchange_ = spec_.make_exchange(
@@ -101,7 +100,7 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend,
        .buckets = reduce::plan_buckets(parameters_->layout(), spec_.bucket_bytes),
        .update_at_once = updates_at_once(spec_),
        .loss_scale = backend::has_loss_scale(spec_.program.precision)},
-      {communicator_, backend_, *parameters_});
+      {replicas_, backend_, *parameters_});
   require(!spec_.graph || exchange_->repeats(),
           fmt::format("a graph repeats one step's work, but the exchange '{}' does not do the same "
                       "in each step: leave out --graph",
@@ -139,8 +138,8 @@ StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, floa
 
 void Trainer::launch(const data::Batch& batch, std::size_t global_rows, float lr,
                      const std::function<std::optional<NextBatch>()>& next) {
-  const auto parts = plan_micro_batches(global_rows, communicator_.world(), communicator_.rank(),
-                                        spec_.program.batch);
+  const auto parts =
+      plan_micro_batches(global_rows, replicas_.world(), replicas_.rank(), spec_.program.batch);
   check(parts.back().first + parts.back().rows == batch.rows,
         "sampler and trainer share a batch differently");
   optim::StepScalars scalars{.lr = lr, .gradient_scale = 1 / static_cast<float>(global_rows)};
@@ -167,9 +166,9 @@ void Trainer::launch(const data::Batch& batch, std::size_t global_rows, float lr
 /// Copies the first micro-batch, unless its program would have to be compiled early.
 void Trainer::prefetch(const NextBatch& next) {
   if (next.batch.rows == 0) return;
-  const MicroBatch first = plan_micro_batches(next.global_rows, communicator_.world(),
-                                              communicator_.rank(), spec_.program.batch)
-                               .front();
+  const MicroBatch first =
+      plan_micro_batches(next.global_rows, replicas_.world(), replicas_.rank(), spec_.program.batch)
+          .front();
   const auto program = programs_.find(first.rows);
   if (program != programs_.end())
     program->second->prefetch(view(next.batch, first, spec_.network.input.count()));
@@ -177,7 +176,7 @@ void Trainer::prefetch(const NextBatch& next) {
 
 /// The same on all ranks: a collective must be a recording's on all of them or on none.
 bool Trainer::all_full(const std::vector<MicroBatch>& parts) const {
-  const std::size_t rows = static_cast<std::size_t>(communicator_.world()) * spec_.program.batch;
+  const std::size_t rows = static_cast<std::size_t>(replicas_.world()) * spec_.program.batch;
   return std::all_of(parts.begin(), parts.end(),
                      [&](const MicroBatch& part) { return part.global_rows == rows; });
 }
@@ -213,7 +212,7 @@ void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroB
   const std::uint64_t key =
       4 * (2 * parts.size() + (last ? 1 : 0)) + (first ? 2 : 0) + program.input_place();
   if (laps_->repeat(*repeater_, key, work) && last)
-    communicator_.repeated("the step's reductions", backend_.device().compute().record());
+    replicas_.repeated("the step's reductions", backend_.device().compute().record());
 }
 
 /// A rank without rows in an uneven last batch joins every reduction, with zeros.

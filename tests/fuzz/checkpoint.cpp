@@ -36,6 +36,7 @@ constexpr std::array planted_items = {
     Item{"backend", Kind::text},
     Item{"build", Kind::text},
     Item{"world", Kind::count},
+    Item{"replicas", Kind::count},
     Item{"train_rows", Kind::count},
     Item{"metrics_bytes", Kind::count},
     Item{"channels", Kind::count},

@@ -89,6 +89,7 @@ struct Runs {
     spec.config = config;
     spec.binding_report = [](const auto&) { return std::string("{}"); };
     spec.started_s = now_s();
+    spec.grid = all_replicas(*control);
     spec.nodes = comm::gather_nodes(*control, comm::place_of_process("node"));
     spec.make_exchange = DelayedAverage::maker({.period = period});
     Printed printed(root / fmt::format("printed-{}", control->rank()));
@@ -159,6 +160,7 @@ TEST_CASE("where ranks differ, what is validated and audited is what the checkpo
   spec.network = network;
   spec.program = train::make_program_spec(config, set.info(), micro);
   spec.augment = train::evaluation_augment(config, set.info(), set.info());
+  spec.replicas = all_replicas(*runs.control).replicas;
   train::Evaluator evaluator(spec, *runs.backend, *parameters, *runs.control, set);
   // As records have them.
   const auto text = [](double loss) { return fmt::format("{:.9g}", loss); };

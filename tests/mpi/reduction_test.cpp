@@ -1,4 +1,4 @@
-#include "train/reduction.hpp"
+#include "train/decide/reduction.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -30,57 +30,54 @@ struct Fixture {
   comm::Nodes one_node = blocks({ranks});
   comm::Nodes two_nodes = ranks > 2 ? blocks({ranks - ranks / 2, ranks / 2}) : one_node;
   std::optional<ResumePoint> resume;
-  config::Config given;
+  config::Config::Comm asked;
 
   ReductionSetting on(const comm::Nodes& nodes, bool on_host = true) {
     return {
         .flat = *flat, .control = *control, .nodes = nodes, .on_host = on_host, .resume = resume};
   }
-  /// Resumes from a checkpoint of as many ranks with this configuration.
+  /// Resumes from a checkpoint of as many replicas with this configuration.
   void resume_from(const config::Config& before) {
     resume.emplace();
     resume->header.config = config::to_toml(before);
-    resume->header.world = static_cast<std::uint64_t>(ranks);
+    resume->header.replicas = static_cast<std::uint64_t>(ranks);
+  }
+  /// The sum's algorithm, decided on these nodes; it has its communicator on every rank.
+  AllReduceChoice all_reduce(const ReductionSetting& setting) {
+    const AllReduce decided = choose_all_reduce(asked, setting);
+    const bool over_two = decided.choice == AllReduceChoice::two_level;
+    CHECK(on_every_rank((decided.two_level != nullptr) == over_two));
+    return decided.choice;
   }
   /// A bucket's size, decided on these nodes.
   float bucket_mb(const ReductionSetting& setting) {
-    config::Config decided = given;
-    choose_buckets(decided, setting, *flat, small_trainer(1).network);
-    return decided.comm.bucket_mb;
+    return choose_bucket_mb(asked, setting, *flat, small_trainer(1).network);
   }
 };
 
 }  // namespace
 
-TEST_CASE("sums go over two levels where nodes have them, else flat, and the decision is noted",
-          "[mpi][reduction]") {
+TEST_CASE("sums go over two levels where nodes have them, else flat", "[mpi][reduction]") {
   Fixture f;
-  config::Config two = f.given, one = f.given, gpu = f.given;
-  const bool expected = f.ranks > 2;
-  const bool made = choose_all_reduce(two, f.on(f.two_nodes)) != nullptr;
-  CHECK(on_every_rank(made == expected));
-  CHECK(two.comm.all_reduce == (expected ? AllReduceChoice::two_level : AllReduceChoice::flat));
-  CHECK(on_every_rank(choose_all_reduce(one, f.on(f.one_node)) == nullptr));
-  CHECK(one.comm.all_reduce == AllReduceChoice::flat);
-  CHECK(on_every_rank(choose_all_reduce(gpu, f.on(f.two_nodes, false)) == nullptr));
-  CHECK(gpu.comm.all_reduce == AllReduceChoice::flat);
-  gpu.comm.all_reduce = AllReduceChoice::two_level;
-  CHECK_THROWS_AS(choose_all_reduce(gpu, f.on(f.two_nodes, false)), InputError);
+  CHECK(f.all_reduce(f.on(f.two_nodes)) ==
+        (f.ranks > 2 ? AllReduceChoice::two_level : AllReduceChoice::flat));
+  CHECK(f.all_reduce(f.on(f.one_node)) == AllReduceChoice::flat);
+  CHECK(f.all_reduce(f.on(f.two_nodes, false)) == AllReduceChoice::flat);
+  f.asked.all_reduce = AllReduceChoice::two_level;
+  CHECK_THROWS_AS(choose_all_reduce(f.asked, f.on(f.two_nodes, false)), InputError);
 }
 
-TEST_CASE("a run that began flat, also before there were two levels, stays flat on as many ranks",
-          "[mpi][reduction]") {
+TEST_CASE(
+    "a run that began flat, also before there were two levels, stays flat on as many replicas",
+    "[mpi][reduction]") {
   Fixture f;
   for (const AllReduceChoice then : {AllReduceChoice::flat, AllReduceChoice::automatic}) {
     config::Config before;
     before.comm.all_reduce = then;
     f.resume_from(before);
-    config::Config now = f.given;
-    CHECK(on_every_rank(choose_all_reduce(now, f.on(f.two_nodes)) == nullptr));
-    CHECK(now.comm.all_reduce == AllReduceChoice::flat);
-    f.resume->header.world += 1;
-    now = f.given;
-    CHECK(on_every_rank((choose_all_reduce(now, f.on(f.two_nodes)) != nullptr) == (f.ranks > 2)));
+    CHECK(f.all_reduce(f.on(f.two_nodes)) == AllReduceChoice::flat);
+    f.resume->header.replicas += 1;
+    CHECK((f.all_reduce(f.on(f.two_nodes)) == AllReduceChoice::two_level) == (f.ranks > 2));
   }
 }
 
@@ -91,12 +88,11 @@ TEST_CASE("where ranks cannot share memory, sums are flat, unless two levels wer
   const bool stricken = f.flat->rank() == f.ranks - 1;
   bool flat = false, refused = false;
   with_no_more_files(stricken, [&] {
-    config::Config now = f.given;
-    flat = choose_all_reduce(now, f.on(f.two_nodes)) == nullptr &&
-           now.comm.all_reduce == AllReduceChoice::flat;
-    now.comm.all_reduce = AllReduceChoice::two_level;
+    const AllReduce now = choose_all_reduce(f.asked, f.on(f.two_nodes));
+    flat = now.choice == AllReduceChoice::flat && now.two_level == nullptr;
+    f.asked.all_reduce = AllReduceChoice::two_level;
     try {
-      choose_all_reduce(now, f.on(f.two_nodes));
+      choose_all_reduce(f.asked, f.on(f.two_nodes));
     } catch (const InputError& error) {
       const std::string said = error.what();
       refused = said.starts_with("comm.all-reduce = two-level: ") &&
@@ -117,11 +113,12 @@ TEST_CASE("buckets are of 1 MB on one node, of 25 on GPUs, and measured on sever
                    measured) == 1);
   const auto most = static_cast<float>(f.control->max({measured}, "buckets")[0]);
   CHECK(on_every_rank(measured == most));
-  f.given.comm.bucket_mb = 3.5f;
+  f.asked.bucket_mb = 3.5f;
   CHECK(f.bucket_mb(f.on(f.two_nodes)) == 3.5f);
 }
 
-TEST_CASE("a run that resumes on as many ranks keeps the size of its buckets", "[mpi][reduction]") {
+TEST_CASE("a run that resumes on as many replicas keeps the size of its buckets",
+          "[mpi][reduction]") {
   Fixture f;
   config::Config before;
   before.comm.bucket_mb = 3.5f;
@@ -129,6 +126,6 @@ TEST_CASE("a run that resumes on as many ranks keeps the size of its buckets", "
   CHECK(f.bucket_mb(f.on(f.one_node)) == 3.5f);
   CHECK(f.bucket_mb(f.on(f.two_nodes)) == 3.5f);
   CHECK(f.bucket_mb(f.on(f.two_nodes, false)) == 3.5f);
-  f.resume->header.world += 1;
+  f.resume->header.replicas += 1;
   CHECK(f.bucket_mb(f.on(f.one_node)) == 1);
 }

@@ -46,6 +46,7 @@ struct Trainings {
     config.winograd.mode = backend::Winograd::Mode::never;  // what is measured may differ
     spec.binding_report = [](const auto&) { return std::string("{}"); };
     spec.started_s = now_s();
+    spec.grid = all_replicas(*control);
     spec.nodes = nodes;
     train::run_training(spec, *backend, *communicator, *control);
     std::string changes;

@@ -8,6 +8,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/grid.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "tests/support/solo.hpp"
@@ -26,6 +27,11 @@ struct Rows {
   std::vector<std::uint8_t> images;
   std::vector<data::Target> targets;
 };
+
+/// Each rank is a replica.
+inline comm::Grid all_replicas(const comm::Control& control) {
+  return {control.rank(), {.replicas = control.world()}};
+}
 
 /// A small residual network, trained on micro-batches of `rows`.
 train::TrainerSpec small_trainer(std::size_t rows);

@@ -170,6 +170,7 @@ TEST_CASE("evaluation counts every row once, for any ranks, batch and uneven end
   const auto want =
       train::Evaluator(spec, *ranks.backend, trainer.parameters(), nobody, set).evaluate(true);
   REQUIRE(on_every_rank(want.rows == count));
+  spec.replicas = all_replicas(*ranks.control).replicas;
   for (const std::size_t batch : {1, 3, 16}) {
     spec.program.batch = batch;
     train::Evaluator evaluator(spec, *ranks.backend, trainer.parameters(), *ranks.control, set);

@@ -31,6 +31,7 @@ struct TwoLevel {
 bool has_two_levels(const Nodes& nodes);
 
 /// Puts two levels above `flat`, which must outlive the result, on ranks that compute on the host.
+/// `flat`, `control` and `nodes` number the same ranks.
 ///
 /// Sums of f32: the ranks of a node add their data in shared memory, each one chunk of it; the
 /// owners of the same chunk on all nodes add their chunks over `flat`; then each rank takes the

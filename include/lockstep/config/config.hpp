@@ -163,11 +163,11 @@ void apply_toml(Config& config, std::string_view text, const std::string& origin
 /// The configuration as a TOML text that apply_toml() reads back to the same struct.
 std::string to_toml(const Config& config);
 
-/// Fills in what was left open, now that the number of ranks is known, and checks every range and
-/// combination. Afterwards `batch` is the global batch, `batch_per_rank` is 0 (it follows from
-/// batch and world, so that the saved configuration fits any world), `out` is set and lr is final.
-/// Throws InputError naming the keys, the values and what would be right.
-void resolve(Config& config, int world);
+/// Fills in what was left open, now that the number of replicas is known, and checks every range
+/// and combination. Afterwards `batch` is the global batch, `batch_per_rank` is 0 (it follows from
+/// batch and replicas, so that the saved configuration fits any number), `out` is set and lr is
+/// final. Throws InputError naming the keys, the values and what would be right.
+void resolve(Config& config, int replicas);
 
 /// The keys that change results and differ, each as "optim.lr (0.1, now 0.2)".
 std::vector<std::string> differences(const Config& before, const Config& now);

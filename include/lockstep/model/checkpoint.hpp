@@ -45,6 +45,7 @@ struct CheckpointHeader {
   std::string backend;              ///< Backend::description(); bit-exactness depends on it
   std::string build;                ///< build_id(); bit-exactness depends on it, too
   std::uint64_t world = 1;          ///< ranks
+  std::uint64_t replicas = 1;       ///< that shared a batch; an older file's are its ranks
   std::string placement = {};       ///< Nodes::placement(); empty in an older file
   std::uint64_t metrics_bytes = 0;  ///< length of metrics.jsonl when this was written
   data::DataSetInfo input;  ///< the training set as the network sees it; a position in it is only

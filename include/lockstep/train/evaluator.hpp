@@ -8,6 +8,7 @@
 
 #include "lockstep/backend/inference.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/grid.hpp"
 #include "lockstep/data/augment.hpp"
 #include "lockstep/data/data_set.hpp"
 #include "lockstep/nn/network.hpp"
@@ -17,8 +18,9 @@ namespace lockstep::train {
 
 struct EvaluatorSpec {
   nn::Network network;
-  backend::ProgramSpec program;  ///< batch: rows of one rank's batch; training is ignored
+  backend::ProgramSpec program;  ///< batch: rows of one replica's batch; training is ignored
   data::AugmentSpec augment;     ///< see evaluation_augment()
+  comm::GridAxis replicas;       ///< they share the rows
   std::size_t workers = 1;
   std::function<void()> bind_worker;  ///< see LoaderSpec
   std::function<bool()> stop;         ///< optional; true on one rank: all stop after the same batch

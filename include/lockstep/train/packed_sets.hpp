@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "lockstep/config/config.hpp"
-
 namespace lockstep::train {
 
 enum class PackedPart { training, validation };
@@ -12,8 +10,13 @@ enum class PackedPart { training, validation };
 /// `path` that is meant where it is such a folder; else `path` itself.
 std::string packed_set(const std::string& path, PackedPart part);
 
-/// Replaces a folder of two sets by its parts: data.train by its training set, data.val, also if it
-/// is empty, by its validation set.
-void find_packed_sets(config::Config& config);
+/// The paths of a run's data sets. `val` may be empty.
+struct DataSets {
+  std::string train, val;
+};
+
+/// The sets that are meant: where `given.train` is a folder of two, its training set and, also if
+/// `given.val` is empty, its validation set.
+DataSets find_data_sets(const DataSets& given);
 
 }  // namespace lockstep::train

@@ -10,6 +10,7 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/grid.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
@@ -48,6 +49,7 @@ struct RunSpec {
   double started_s = 0;  ///< now_s() when the process began
   bool dry_run = false;  ///< only say what the run would be; it writes nothing
   Allocation allocation;
+  comm::Grid grid;                           ///< this rank's place; of all ranks
   comm::Nodes nodes;                         ///< of all ranks
   liveness::Heartbeat* heartbeat = nullptr;  ///< leaves its post-mortem in the run's directory
   reduce::MakeExchange make_exchange = reduce::make_exchange;  ///< tests have others
@@ -57,7 +59,7 @@ struct RunSpec {
 /// epochs and steps, validation, checkpoints, metrics. Collective. It opens and checks everything
 /// before it writes anything, so a run that cannot begin leaves no files. Throws InputError
 /// as its parts do, and Error when ranks diverge or a newer start of the run has begun.
-Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator& communicator,
-                     comm::Control& control);
+Outcome run_training(const RunSpec& spec, backend::Backend& backend,
+                     comm::Communicator& communicator, comm::Control& control);
 
 }  // namespace lockstep::train

@@ -20,9 +20,10 @@ void require_channels(const data::DataSetInfo& data, const std::string& path);
 data::ExternalSpec external_spec(const config::Config& config,
                                  const data::DataSetInfo* trained_on = nullptr);
 
-/// The order of the training rows. `rows`: the training set. Rank, world and nodes are left open.
+/// The order of the training rows. `rows`: the training set. Replica and nodes are left
+/// open.
 data::SamplerSpec training_order(const config::Config& config, const data::DataSet& rows,
-                                 int world);
+                                 int replicas);
 
 /// How the rows of a training set become the network's input; data::delivered() gives its shape.
 data::AugmentSpec training_augment(const config::Config& config, const data::DataSetInfo& stored);
@@ -48,9 +49,9 @@ nn::Network make_network(const config::Config& config, const data::DataSetInfo& 
 backend::ProgramSpec make_program_spec(const config::Config& config, const data::DataSetInfo& data,
                                        std::size_t rows);
 
-/// The trainer's part of the configuration; world as in resolve().
+/// The trainer's part of the configuration; replicas as in resolve().
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
-                              int world);
+                              int replicas);
 
 /// The learning-rate schedule in steps.
 optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t steps_per_epoch);

@@ -67,8 +67,8 @@ struct NextBatch {
 /// require_scaling() gives up after this many overflows in a row.
 constexpr std::uint32_t most_skipped_steps = 50;
 
-/// Runs synchronous training steps with the backend, the communicator and the optimizer's rule. A
-/// step does, for each micro-batch: load, forward, backward. In the last micro-batch it hands each
+/// Runs synchronous training steps with the backend, the replicas and the optimizer's rule. A step
+/// does, for each micro-batch: load, forward, backward. In the last micro-batch it hands each
 /// gradient slice to the exchange as soon as the slice is final, so that communication overlaps the
 /// rest of backward. Then it waits for one bucket after the other and updates what the exchange
 /// releases: all at once, with a loss scale or clip_norm. Last come the running statistics and the
@@ -76,15 +76,16 @@ constexpr std::uint32_t most_skipped_steps = 50;
 /// the step has found is put aside on the device, and report() reads it. With `graph`, a full
 /// micro-batch's work, from forward to the update, is recorded in the first steps and then repeated
 /// by one call each; the bits are the same.
-/// **Invariants:** all ranks call step() with the same global_rows and lr; afterwards their weights
-/// are equal, bit for bit, once the exchange has settled them.
+/// **Invariants:** all replicas call step() with the same global_rows and lr; afterwards their
+/// weights are equal, bit for bit, once the exchange has settled them.
 /// **Thread safety:** none; the main thread uses it.
 class Trainer {
  public:
-  /// Compiles the full micro-batch's program and fills the weights by seed. The references must
-  /// outlive the trainer. Throws InputError as Backend::require_fit() does, and for `graph` as
+  /// Compiles the full micro-batch's program and fills the weights by seed. `replicas`: this rank's
+  /// group of those that share each batch, which may be any ranks. The references must outlive the
+  /// trainer. Throws InputError as Backend::require_fit() does, and for `graph` as
   /// Device::make_repeater() does.
-  Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Communicator& communicator);
+  Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Communicator& replicas);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -138,7 +139,7 @@ class Trainer {
 
   TrainerSpec spec_;
   backend::Backend& backend_;
-  comm::Communicator& communicator_;
+  comm::Communicator& replicas_;
   std::unique_ptr<backend::Parameters> parameters_;
   optim::UpdateRule rule_;
   std::uint64_t steps_done_ = 0;

@@ -89,11 +89,12 @@ struct Loader::Impl {
     check(spec.sampler.rows == rows.info().rows, "the sampler counts the data set's rows");
     check(spec.workers > 0 && spec.slots > 0, "a loader has workers and slots");
     check(spec.batch <= sampler.batches(), "the first batch lies in the epoch");
-    const std::size_t image_bytes = sampler.rank_batch() * row_bytes;
+    const std::size_t image_bytes = sampler.replica_batch() * row_bytes;
     const std::size_t target_offset =
         (image_bytes + target_alignment - 1) / target_alignment * target_alignment;
     for (Slot& slot : slots) {
-      slot.memory = device.allocate_pinned(target_offset + sampler.rank_batch() * sizeof(Target));
+      slot.memory =
+          device.allocate_pinned(target_offset + sampler.replica_batch() * sizeof(Target));
       slot.images = reinterpret_cast<std::uint8_t*>(slot.memory.data());
       slot.targets = reinterpret_cast<Target*>(slot.memory.data() + target_offset);
     }
@@ -144,7 +145,7 @@ struct Loader::Impl {
     });
     if (stopping || fill_turn == end_turn) return std::nullopt;
     Slot& slot = slot_of(fill_turn);
-    const std::size_t capacity = sampler.rank_batch();
+    const std::size_t capacity = sampler.replica_batch();
     if (fill_row == 0) {
       slot.state = Slot::State::filling;
       slot.missing = capacity;
@@ -163,7 +164,7 @@ struct Loader::Impl {
 
   // Asks for rows that are wanted soon, each once; returns to its own rows after decoding a block.
   void read_ahead(const Piece& piece) {
-    const std::uint64_t each = sampler.rank_batch(), here = piece.turn * each + piece.last;
+    const std::uint64_t each = sampler.replica_batch(), here = piece.turn * each + piece.last;
     const std::uint64_t end = std::min(here + readahead, end_turn * each);
     while (readahead > 0 && !stopping.load(std::memory_order_relaxed)) {
       std::uint64_t at = asked.load(std::memory_order_relaxed);
@@ -255,7 +256,7 @@ struct Loader::Impl {
     batch.epoch = turn / sampler.batches();
     batch.index = turn % sampler.batches();
     batch.rows = sampler.part(batch.index).rows;
-    batch.capacity = sampler.rank_batch();
+    batch.capacity = sampler.replica_batch();
     batch.slot = turn % slots.size();
     return batch;
   }

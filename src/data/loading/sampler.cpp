@@ -15,43 +15,44 @@ namespace {
 // The permutations of an epoch each have a separate stream. Those of windows and nodes follow.
 constexpr std::uint64_t row_stream = 0, block_stream = 1, part_stream = 2, short_stream = 3,
                         first_other_stream = 8;
-constexpr std::uint64_t windows_of_rank = std::uint64_t{1} << 32;
+constexpr std::uint64_t windows_of_replica = std::uint64_t{1} << 32;
 
 }  // namespace
 
 Sampler::Sampler(const SamplerSpec& spec) : spec_(spec) {
-  check(spec.world > 0 && spec.rank >= 0 && spec.rank < spec.world, "a rank of the world");
+  check(spec.replicas > 0 && spec.replica >= 0 && spec.replica < spec.replicas,
+        "one of the replicas");
   check(spec.block > 0 && spec.window > 0, "blocks and windows of one at least");
-  const auto world = static_cast<std::size_t>(spec.world);
+  const auto replicas = static_cast<std::size_t>(spec.replicas);
   require(spec.rows > 0, "the data set has no rows");
-  require(world <= spec.rows || spec.shuffle == Shuffle::none,
+  require(replicas <= spec.rows || spec.shuffle == Shuffle::none,
           fmt::format("{} ranks are more than the {} rows of the data set; start fewer ranks",
-                      world, spec.rows));
-  require(spec.global_batch >= world,
+                      replicas, spec.rows));
+  require(spec.global_batch >= replicas,
           fmt::format("a global batch of {} rows cannot be shared by {} ranks: each needs a row; "
                       "make the batch larger or start fewer ranks",
-                      spec.global_batch, world));
+                      spec.global_batch, replicas));
   require(batches() > 0,
           fmt::format("a global batch of {} rows is larger than the data set's {}, and the last "
                       "uneven batch is dropped: no step would remain; make the batch smaller "
                       "(--batch) or keep the last one (--data.keep-last)",
                       spec.global_batch, spec.rows));
   batches_ = spec.rows / spec.global_batch;
-  if (spec_.nodes.empty()) spec_.nodes.assign(world, 0);
-  check(spec_.nodes.size() == world, "a node for each rank");
+  if (spec_.nodes.empty()) spec_.nodes.assign(replicas, 0);
+  check(spec_.nodes.size() == replicas, "a node for each replica");
   const auto nodes =
       static_cast<std::size_t>(*std::max_element(spec_.nodes.begin(), spec_.nodes.end())) + 1;
   node_batch_.assign(nodes, 0);
   std::vector<std::size_t> node_last(nodes, 0), node_rows(nodes, 0);
   std::size_t begin = 0;
-  for (std::size_t rank = 0; rank < world; ++rank) {
-    const auto node = static_cast<std::size_t>(spec_.nodes[rank]);
-    rank_begin_.push_back(begin);
-    const std::size_t rows = batches_ * full_rows(rank) + last_rows(rank);
+  for (std::size_t replica = 0; replica < replicas; ++replica) {
+    const auto node = static_cast<std::size_t>(spec_.nodes[replica]);
+    replica_begin_.push_back(begin);
+    const std::size_t rows = batches_ * full_rows(replica) + last_rows(replica);
     begin += rows;
     members_.push_back({node_batch_[node], node_last[node]});
-    node_batch_[node] += full_rows(rank);
-    node_last[node] += last_rows(rank);
+    node_batch_[node] += full_rows(replica);
+    node_last[node] += last_rows(replica);
     node_rows[node] += rows;
   }
   node_begin_.push_back(0);
@@ -67,27 +68,29 @@ std::size_t Sampler::dropped() const {
   return spec_.keep_last ? 0 : spec_.rows % spec_.global_batch;
 }
 
-// The lower ranks have one row more if the rows do not divide evenly.
-std::size_t Sampler::rank_batch() const { return full_rows(0); }
+// The lower replicas have one row more if the rows do not divide evenly.
+std::size_t Sampler::replica_batch() const { return full_rows(0); }
 
-std::size_t Sampler::full_rows(std::size_t rank) const { return share(spec_.global_batch, rank); }
-
-std::size_t Sampler::last_rows(std::size_t rank) const {
-  return spec_.keep_last ? share(spec_.rows % spec_.global_batch, rank) : 0;
+std::size_t Sampler::full_rows(std::size_t replica) const {
+  return share(spec_.global_batch, replica);
 }
 
-std::size_t Sampler::share(std::size_t rows, std::size_t rank) const {
-  return even_share(rows, static_cast<std::size_t>(spec_.world), rank);
+std::size_t Sampler::last_rows(std::size_t replica) const {
+  return spec_.keep_last ? share(spec_.rows % spec_.global_batch, replica) : 0;
+}
+
+std::size_t Sampler::share(std::size_t rows, std::size_t replica) const {
+  return even_share(rows, static_cast<std::size_t>(spec_.replicas), replica);
 }
 
 BatchPart Sampler::part(std::size_t index) const {
   check(index < batches(), "a batch of the epoch");
-  const auto rank = static_cast<std::size_t>(spec_.rank);
-  const auto world = static_cast<std::size_t>(spec_.world);
+  const auto replica = static_cast<std::size_t>(spec_.replica);
+  const auto replicas = static_cast<std::size_t>(spec_.replicas);
   const std::size_t begin = index * spec_.global_batch;
   const std::size_t rows = std::min(spec_.global_batch, spec_.rows - begin);
-  return {.first_position = begin + even_begin(rows, world, rank),
-          .rows = even_share(rows, world, rank),
+  return {.first_position = begin + even_begin(rows, replicas, replica),
+          .rows = even_share(rows, replicas, replica),
           .global_rows = rows};
 }
 
@@ -95,7 +98,7 @@ Sampler::Place Sampler::place(std::size_t position) const {
   const std::size_t batch = position / spec_.global_batch;
   const std::size_t rows = batch < batches_ ? spec_.global_batch : spec_.rows % spec_.global_batch;
   const EvenPlace at =
-      even_place(rows, static_cast<std::size_t>(spec_.world), position % spec_.global_batch);
+      even_place(rows, static_cast<std::size_t>(spec_.replicas), position % spec_.global_batch);
   return {batch, at.part, at.index};
 }
 
@@ -133,14 +136,14 @@ std::size_t Sampler::row_of_block_order(std::uint64_t epoch, std::uint64_t strea
 std::size_t Sampler::row_in_blocks(std::uint64_t epoch, std::size_t position) const {
   if (position >= covered()) return row_of_block_order(epoch, block_stream, position);
   const Place at = place(position);
-  const std::size_t each = full_rows(at.rank);
-  const std::size_t turn = at.batch * each + at.index;  // among this rank's rows of the epoch
-  const std::size_t rows = batches_ * each + last_rows(at.rank);
+  const std::size_t each = full_rows(at.replica);
+  const std::size_t turn = at.batch * each + at.index;  // among this replica's rows of the epoch
+  const std::size_t rows = batches_ * each + last_rows(at.replica);
   const std::size_t length = spec_.block * spec_.window, first = turn / length * length;
-  const std::uint64_t stream = first_other_stream + at.rank * windows_of_rank + turn / length;
+  const std::uint64_t stream = first_other_stream + at.replica * windows_of_replica + turn / length;
   const std::size_t mixed =
       first + permuted(turn - first, std::min(length, rows - first), spec_.seed, epoch, stream);
-  return row_of_block_order(epoch, block_stream, rank_begin_[at.rank] + mixed);
+  return row_of_block_order(epoch, block_stream, replica_begin_[at.replica] + mixed);
 }
 
 // A node's part is as large as its share of the covered rows. floor(rows * x / covered) is written
@@ -152,8 +155,8 @@ std::size_t Sampler::part_begin(std::size_t node) const {
 std::size_t Sampler::row_on_node(std::uint64_t epoch, std::size_t position) const {
   check(position < covered(), "a position that a batch covers");
   const Place at = place(position);
-  const auto node = static_cast<std::size_t>(spec_.nodes[at.rank]);
-  const Member& member = members_[at.rank];
+  const auto node = static_cast<std::size_t>(spec_.nodes[at.replica]);
+  const Member& member = members_[at.replica];
   const std::size_t turn = at.batch * node_batch_[node] + at.index +
                            (at.batch < batches_ ? member.full_before : member.last_before);
   const std::size_t begin = part_begin(node), rows = part_begin(node + 1) - begin;
@@ -163,7 +166,7 @@ std::size_t Sampler::row_on_node(std::uint64_t epoch, std::size_t position) cons
 
 std::vector<RowRange> Sampler::rows_of_node() const {
   if (spec_.shuffle != Shuffle::node) return {{0, spec_.rows}};
-  const auto node = static_cast<std::size_t>(spec_.nodes[static_cast<std::size_t>(spec_.rank)]);
+  const auto node = static_cast<std::size_t>(spec_.nodes[static_cast<std::size_t>(spec_.replica)]);
   std::vector<RowRange> runs;
   for (std::size_t at = part_begin(node); at < part_begin(node + 1); ++at) {
     const std::size_t row = row_of_block_order(0, part_stream, at);

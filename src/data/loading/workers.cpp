@@ -19,7 +19,7 @@ class Rows {
  public:
   Rows(const LoaderSpec& spec) : sampler_(spec.sampler), begin_(spec.batch % sampler_.batches()) {}
   std::size_t next(std::uint64_t epoch) {
-    const std::size_t turn = taken_++, each = sampler_.rank_batch();
+    const std::size_t turn = taken_++, each = sampler_.replica_batch();
     const BatchPart part = sampler_.part((begin_ + turn / each) % sampler_.batches());
     const std::size_t inside = part.rows == 0 ? 0 : turn % each % part.rows;
     return sampler_.row(epoch, part.first_position + inside);

@@ -17,7 +17,7 @@ struct Items {
   std::vector<std::string> items;
 };
 /// The first row has the names of the columns.
-struct Grid {
+struct TextTable {
   std::vector<std::vector<std::string>> rows;
   std::string caption;
 };
@@ -26,7 +26,7 @@ struct Figure {
   std::string name, svg, caption;
 };
 
-using Block = std::variant<Heading, Paragraph, Items, Grid, Figure>;
+using Block = std::variant<Heading, Paragraph, Items, TextTable, Figure>;
 struct Document {
   std::string title;
   std::vector<Block> blocks;

@@ -39,9 +39,9 @@ th.words, td.words { text-align: left; }
 )";
 
 /// Whether a column has sentences, which begin on the left.
-bool has_words(const Grid& grid, std::size_t column) {
+bool has_words(const TextTable& table, std::size_t column) {
   return std::ranges::any_of(
-      grid.rows, [column](const auto& row) { return std::ranges::count(row[column], ' ') > 3; });
+      table.rows, [column](const auto& row) { return std::ranges::count(row[column], ' ') > 3; });
 }
 
 struct Html {
@@ -66,21 +66,21 @@ struct Html {
     for (const std::string& item : items.items) text += "<li>" + escaped(item) + "</li>\n";
     text += "</ul>\n";
   }
-  void operator()(const Grid& grid) {
+  void operator()(const TextTable& table) {
     end_figures();
     text += "<div class=\"wide\" tabindex=\"0\">\n<table>\n";
-    for (std::size_t i = 0; i < grid.rows.size(); ++i) {
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
       text += i == 0 ? "<thead><tr>" : "<tr>";
       const char* cell_name = i == 0 ? "th" : "td";
-      for (std::size_t column = 0; column < grid.rows[i].size(); ++column)
+      for (std::size_t column = 0; column < table.rows[i].size(); ++column)
         text += fmt::format("<{0}{1}>{2}</{0}>", cell_name,
-                            has_words(grid, column) ? " class=\"words\"" : "",
-                            escaped(grid.rows[i][column]));
+                            has_words(table, column) ? " class=\"words\"" : "",
+                            escaped(table.rows[i][column]));
       text += i == 0 ? "</tr></thead>\n<tbody>\n" : "</tr>\n";
     }
     text += "</tbody>\n</table>\n</div>\n";
     // Outside of what scrolls sideways, so that a phone wraps it.
-    if (!grid.caption.empty()) text += "<p class=\"note\">" + escaped(grid.caption) + "</p>\n";
+    if (!table.caption.empty()) text += "<p class=\"note\">" + escaped(table.caption) + "</p>\n";
   }
   void operator()(const Figure& figure) {
     if (!in_figures) text += "<div class=\"figures\">\n";

@@ -34,16 +34,16 @@ struct Latex {
     for (const std::string& item : items.items) text += "\\item " + tex(item) + "\n";
     text += "\\end{itemize}\n";
   }
-  void operator()(const Grid& grid) {
+  void operator()(const TextTable& table) {
     text += "\n\\begin{table}[htbp]\n\\centering\\small\n\\begin{tabular}{" +
-            std::string(grid.rows.front().size(), 'r') + "}\n\\hline\n";
-    for (std::size_t i = 0; i < grid.rows.size(); ++i) {
-      for (std::size_t cell = 0; cell < grid.rows[i].size(); ++cell)
-        text += (cell == 0 ? "" : " & ") + tex(grid.rows[i][cell]);
+            std::string(table.rows.front().size(), 'r') + "}\n\\hline\n";
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      for (std::size_t cell = 0; cell < table.rows[i].size(); ++cell)
+        text += (cell == 0 ? "" : " & ") + tex(table.rows[i][cell]);
       text += i == 0 ? " \\\\ \\hline\n" : " \\\\\n";
     }
     text += "\\hline\n\\end{tabular}\n";
-    if (!grid.caption.empty()) text += "\\caption{" + tex(grid.caption) + "}\n";
+    if (!table.caption.empty()) text += "\\caption{" + tex(table.caption) + "}\n";
     text += "\\end{table}\n";
   }
   void operator()(const Figure&) {}

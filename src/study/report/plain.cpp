@@ -13,9 +13,9 @@ std::size_t width(const std::string& text) {
       std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0) != 0x80; }));
 }
 
-std::vector<std::size_t> widths(const Grid& grid) {
-  std::vector<std::size_t> most(grid.rows.front().size(), 0);
-  for (const auto& row : grid.rows)
+std::vector<std::size_t> widths(const TextTable& table) {
+  std::vector<std::size_t> most(table.rows.front().size(), 0);
+  for (const auto& row : table.rows)
     for (std::size_t i = 0; i < row.size(); ++i) most[i] = std::max(most[i], width(row[i]));
   return most;
 }
@@ -57,14 +57,14 @@ struct Text {
   void operator()(const Items& items) {
     for (const std::string& item : items.items) text += "- " + wrapped(item, "  ");
   }
-  void operator()(const Grid& grid) {
-    const std::vector<std::size_t> most = widths(grid);
-    for (const auto& row : grid.rows) {
+  void operator()(const TextTable& table) {
+    const std::vector<std::size_t> most = widths(table);
+    for (const auto& row : table.rows) {
       std::string line = row_of(row, most, "  ");
       line.erase(line.find_last_not_of(' ') + 1);
       text += line + "\n";
     }
-    if (!grid.caption.empty()) text += wrapped("(" + grid.caption + ")");
+    if (!table.caption.empty()) text += wrapped("(" + table.caption + ")");
   }
   void operator()(const Figure&) {}
 };
@@ -87,8 +87,8 @@ struct Markdown {
     text += "\n";
     for (const std::string& item : items.items) text += "- " + wrapped(literal(item), "  ");
   }
-  void operator()(const Grid& grid) {
-    Grid safe = grid;
+  void operator()(const TextTable& table) {
+    TextTable safe = table;
     for (auto& row : safe.rows)
       for (std::string& cell : row) cell = literal(cell);
     const std::vector<std::size_t> most = widths(safe);
@@ -99,7 +99,7 @@ struct Markdown {
       for (const std::size_t columns : most) text += "| " + std::string(columns, '-') + " ";
       text += "|\n";
     }
-    if (!grid.caption.empty()) text += "\n" + wrapped(literal(grid.caption));
+    if (!table.caption.empty()) text += "\n" + wrapped(literal(table.caption));
   }
   void operator()(const Figure& figure) {
     text += fmt::format("\n![{}]({}.svg)\n", literal(figure.caption), figure.name);

@@ -103,13 +103,13 @@ std::string subject(const Analysis& analysis) {
 
 std::vector<Block> measured_section(const Analysis& analysis) {
   const Base base = base_of(analysis.points);
-  Grid grid;
-  grid.rows = {{"ranks", "nodes", "batch", "rows a rank", "runs", "ms a step", "exposed comm.",
-                "images/s", "a rank", "efficiency"}};
-  for (const Point& point : analysis.points) grid.rows.push_back(measured_row(point, base));
-  grid.caption = fmt::format("Medians over runs{}. Efficiency is relative to {}.",
-                             analysis.synthetic ? " on synthetic data" : "", base.text());
-  std::vector<Block> blocks = {Heading{"What was measured"}, grid};
+  TextTable table;
+  table.rows = {{"ranks", "nodes", "batch", "rows a rank", "runs", "ms a step", "exposed comm.",
+                 "images/s", "a rank", "efficiency"}};
+  for (const Point& point : analysis.points) table.rows.push_back(measured_row(point, base));
+  table.caption = fmt::format("Medians over runs{}. Efficiency is relative to {}.",
+                              analysis.synthetic ? " on synthetic data" : "", base.text());
+  std::vector<Block> blocks = {Heading{"What was measured"}, table};
   if (analysis.data_cost)
     blocks.push_back(
         Paragraph{fmt::format("With real data a step takes {:.2f} times as long as "
@@ -134,24 +134,25 @@ std::vector<Block> law_section(const Analysis& analysis) {
   const Fit& fit = *analysis.fit;
   blocks.push_back(Paragraph{
       "Time of a step = c b + a + exposed communication + jitter, for b rows on each rank."});
-  Grid grid;
-  grid.rows = {{"number", "value", percent(fit.confidence) + " interval", "meaning"},
-               number_row(fit, "c", &Law::c_ms, "for each row of a rank"),
-               number_row(fit, "a", &Law::a_ms, "for each step, whatever the rows")};
+  TextTable table;
+  table.rows = {{"number", "value", percent(fit.confidence) + " interval", "meaning"},
+                number_row(fit, "c", &Law::c_ms, "for each row of a rank"),
+                number_row(fit, "a", &Law::a_ms, "for each step, whatever the rows")};
   const auto add_term = [&](const char* name, double Law::*number, bool takes_part,
                             const char* meaning) {
     if (fit.measured_sums)
-      grid.rows.push_back({name, fmt::format("{:.3g} ms", fit.law.*number), "bench comm", meaning});
+      table.rows.push_back(
+          {name, fmt::format("{:.3g} ms", fit.law.*number), "bench comm", meaning});
     else if (takes_part)
-      grid.rows.push_back(number_row(fit, name, number, meaning));
+      table.rows.push_back(number_row(fit, name, number, meaning));
   };
   add_term("alpha", &Law::alpha_ms, fit.has_alpha,
            "latency of a bucket, for each doubling of the ranks");
   add_term("wire", &Law::wire_ms, fit.has_wire, "all gradients over a link");
   if (fit.law.jitter > 0)
-    grid.rows.push_back({"jitter", fmt::format("{:.1f} %", 100 * fit.law.jitter), "measured",
-                         "spread of a rank's step"});
-  blocks.push_back(grid);
+    table.rows.push_back({"jitter", fmt::format("{:.1f} %", 100 * fit.law.jitter), "measured",
+                          "spread of a rank's step"});
+  blocks.push_back(table);
   std::string rest = fmt::format("Points scatter around it by {:.1f} %.", 100 * fit.scatter);
   if (!fit.has_communication())
     rest +=
@@ -171,13 +172,13 @@ std::vector<Block> law_section(const Analysis& analysis) {
 std::vector<Block> forecast_section(const Analysis& analysis) {
   if (!analysis.forecasts) return {};
   const Forecasts& all = *analysis.forecasts;
-  Grid grid;
-  grid.rows = {{"ranks", "nodes", "batch", "rows a rank", "ms a step", "interval", "images/s",
-                "efficiency", "interval", "rows", "fixed", "exposed", "jitter"}};
+  TextTable table;
+  table.rows = {{"ranks", "nodes", "batch", "rows a rank", "ms a step", "interval", "images/s",
+                 "efficiency", "interval", "rows", "fixed", "exposed", "jitter"}};
   std::vector<std::string> cautions;
   for (const Forecast& size : all.sizes) {
     const auto share = [&](double ms) { return percent(ms / size.split.total()); };
-    grid.rows.push_back(
+    table.rows.push_back(
         {std::to_string(size.ranks), std::to_string(size.nodes), std::to_string(size.batch),
          fmt::format("{:.4g}", size.rows()), digits(size.step_ms.middle), range(size.step_ms),
          digits(size.images_per_s.middle), percent(size.efficiency.middle),
@@ -185,11 +186,11 @@ std::vector<Block> forecast_section(const Analysis& analysis) {
          share(size.split.exposed), share(size.split.jitter)});
     if (!size.caution.empty()) cautions.push_back("caution: " + size.caution);
   }
-  grid.caption = fmt::format("{}; {} prediction intervals; efficiency relative to {}.",
-                             all.strong ? fmt::format("Strong scaling, batch {}", all.rows)
-                                        : fmt::format("Weak scaling, {} rows a rank", all.rows),
-                             percent(analysis.fit->confidence), all.base.text());
-  std::vector<Block> blocks = {Heading{"What to expect"}, grid};
+  table.caption = fmt::format("{}; {} prediction intervals; efficiency relative to {}.",
+                              all.strong ? fmt::format("Strong scaling, batch {}", all.rows)
+                                         : fmt::format("Weak scaling, {} rows a rank", all.rows),
+                              percent(analysis.fit->confidence), all.base.text());
+  std::vector<Block> blocks = {Heading{"What to expect"}, table};
   if (!cautions.empty()) blocks.push_back(Items{cautions});
   return blocks;
 }
@@ -199,21 +200,21 @@ std::vector<Block> cost_section(const Analysis& analysis, const AnalysisSpec& sp
   const Forecasts& all = *analysis.forecasts;
   std::vector<Block> blocks = {Heading{"What it costs, and which size to ask for"}};
   if (!all.sizes.empty() && all.sizes.front().epoch_node_hours) {
-    Grid grid;
-    grid.rows = {{"ranks", "nodes", "batch", "epoch, h", "epoch, node-h", "epochs", "training, h",
-                  "training, node-h"}};
+    TextTable table;
+    table.rows = {{"ranks", "nodes", "batch", "epoch, h", "epoch, node-h", "epochs", "training, h",
+                   "training, node-h"}};
     for (const Forecast& size : all.sizes)
-      grid.rows.push_back({std::to_string(size.ranks), std::to_string(size.nodes),
-                           std::to_string(size.batch), optional_digits(size.epoch_hours),
-                           optional_digits(size.epoch_node_hours), optional_digits(size.epochs),
-                           optional_digits(size.training_hours),
-                           optional_digits(size.training_node_hours)});
-    grid.caption = "Steps only: validation, checkpoints and start-up come on top.";
+      table.rows.push_back({std::to_string(size.ranks), std::to_string(size.nodes),
+                            std::to_string(size.batch), optional_digits(size.epoch_hours),
+                            optional_digits(size.epoch_node_hours), optional_digits(size.epochs),
+                            optional_digits(size.training_hours),
+                            optional_digits(size.training_node_hours)});
+    table.caption = "Steps only: validation, checkpoints and start-up come on top.";
     if (spec.forecast.epochs || spec.imagenet) {
       const EpochsCurve curve = spec.forecast.epochs.value_or(reference_epochs());
-      grid.caption += fmt::format(" Epochs to {} by {}.", curve.goal, curve.source);
+      table.caption += fmt::format(" Epochs to {} by {}.", curve.goal, curve.source);
     }
-    blocks.push_back(grid);
+    blocks.push_back(table);
   }
   const Recommendation& best = all.recommendation;
   blocks.push_back(Paragraph{

@@ -56,8 +56,8 @@ void require_same_rows(const ResumePoint& point, const config::Config& before,
   // The order depends on the number of ranks, and by node also on where they are.
   same("data.block", before.data.block, now.data.block);
   same("data.window", before.data.window, now.data.window);
-  same(fmt::format("data.shuffle = {} and the number of ranks", shuffle), header.world,
-       static_cast<std::uint64_t>(conditions.world));
+  same(fmt::format("data.shuffle = {} and the number of ranks", shuffle), header.replicas,
+       static_cast<std::uint64_t>(conditions.replicas));
   if (now.data.shuffle == data::Shuffle::node && !header.placement.empty())
     same(fmt::format("data.shuffle = {} and the ranks of each node", shuffle),
          "'" + header.placement + "'", "'" + conditions.placement + "'");

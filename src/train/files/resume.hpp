@@ -32,7 +32,7 @@ config::Config written_config(const ResumePoint& point);
 /// What this start has in place of the conditions that the checkpoint was written under.
 struct ResumeConditions {
   std::string backend, build;
-  int world = 1;
+  int world = 1, replicas = 1;
   data::DataSetInfo data;      ///< of the training set
   std::string placement = {};  ///< Nodes::placement()
   bool on_gpus = false;        ///< the library that adds there looks at the placement

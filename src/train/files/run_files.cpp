@@ -76,8 +76,10 @@ void RunFiles::take_generation(std::uint64_t step) {
   generation_.emplace(directory_, this_start(step));
 }
 
-void RunFiles::begin(const RunStart& start, const std::string& binding) {
+void RunFiles::begin(const RunStart& start, const Decisions& decisions,
+                     const std::string& binding) {
   if (!is_root()) return;
+  decisions_ = decisions;
   if (start.same_run())
     std::filesystem::remove(directory_.summary());  // the run is no longer finished
   // Where a run was killed before its first checkpoint, the next start sets its best aside.
@@ -119,9 +121,9 @@ std::string RunFiles::run_id(const RunStart& start) const {
   return id.empty() ? fmt::format("{:08x}{:08x}", random(), random()) : id;
 }
 
-/// The configuration as TOML, without the keys that concern only one start of the run.
+/// What the run follows as TOML, without the keys that concern only one start of it.
 std::string RunFiles::experiment() const {
-  config::Config experiment = config_;
+  config::Config experiment = decisions_.in(config_);
   experiment.out = directory_.root().string();
   experiment.resume.clear();
   experiment.stop_after = 0;

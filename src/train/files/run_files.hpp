@@ -13,6 +13,7 @@
 #include "lockstep/observe/summary.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/run_directory.hpp"
+#include "train/decisions.hpp"
 #include "train/files/checkpoint_writer.hpp"
 #include "train/files/generation.hpp"
 #include "train/files/resume.hpp"
@@ -49,7 +50,7 @@ class RunFiles {
   void claim(const RunStart& start);
   /// After claim(): tidies what an earlier start left, and writes what is known before the first
   /// step. `binding`: JSON of all ranks.
-  void begin(const RunStart& start, const std::string& binding);
+  void begin(const RunStart& start, const Decisions& decisions, const std::string& binding);
 
   /// Throws Error when a newer start has begun. Looks now; the thread that writes the records does
   /// so before it writes, and then their next write() throws.
@@ -93,6 +94,7 @@ class RunFiles {
   model::CheckpointDirectory checkpoints_;
   observe::Records records_;
   observe::StartRecord start_record_;
+  Decisions decisions_;
   // Only on rank 0:
   bool took_over_ = false;  ///< from an earlier start
   std::vector<std::filesystem::path> checkpoints_at_start_;

@@ -78,7 +78,8 @@ inline model::CheckpointHeader some_header() {
   header.config = "model = \"resnet20\"\n";
   header.backend = "cpu, a description";
   header.build = "0123456789abcdef";
-  header.world = 2;
+  header.world = 6;
+  header.replicas = 2;
   header.input.rows = 50000;
   header.metrics_bytes = 4711;
   header.input.channels = 3;

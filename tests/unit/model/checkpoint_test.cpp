@@ -53,7 +53,8 @@ TEST_CASE("a checkpoint gives back every value and every header field", "[checkp
   CHECK(got.config == header.config);
   CHECK(got.backend == header.backend);
   CHECK(got.build == header.build);
-  CHECK(got.world == 2);
+  CHECK(got.world == 6);
+  CHECK(got.replicas == 2);
   CHECK(got.input.rows == 50000);
   CHECK(got.metrics_bytes == 4711);
   CHECK(got.input.classes == header.input.classes);

@@ -117,7 +117,7 @@ TEST_CASE("few measurements are a table and the words too few", "[study]") {
 }
 
 TEST_CASE("markup in names stays text in each form of the report", "[study]") {
-  const Document document{"a_b <i> & 5 %", {Grid{{{"x|y", "_"}, {"<b>", "50 %"}}, ""}}};
+  const Document document{"a_b <i> & 5 %", {TextTable{{{"x|y", "_"}, {"<b>", "50 %"}}, ""}}};
   CHECK_THAT(as_html(document),
              Contains("<h1>a_b &lt;i&gt; &amp; 5 %</h1>") && Contains("<td>&lt;b&gt;</td>"));
   CHECK_THAT(as_latex(document), Contains("a\\_b $<$i$>$ \\& 5 \\%"));

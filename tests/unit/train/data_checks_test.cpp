@@ -1,4 +1,4 @@
-#include "train/choices/data_checks.hpp"
+#include "train/decide/data_checks.hpp"
 
 #include <hdf5.h>
 
@@ -46,13 +46,12 @@ std::string refusal(const std::string& text, const fs::path& training,
                     const fs::path& validation = {}) {
   config::Config config;
   config::apply_toml(config, text, "the test");
-  config.data.train = training.string();
-  config.data.val = validation.string();
   try {
     const data::DataSet rows(training, external_spec(config));
     std::optional<data::DataSet> others;
     if (!validation.empty()) others.emplace(validation, external_spec(config, &rows.info()));
-    refuse_idle_data_keys(config, rows, others ? &*others : nullptr);
+    refuse_idle_data_keys(config, {training.string(), validation.string()}, rows,
+                          others ? &*others : nullptr);
   } catch (const InputError& error) {
     return error.what();
   }

@@ -35,7 +35,7 @@ ResumePoint written_with(const Config& config, std::uint64_t batch) {
   point.header.config = to_toml(config);
   point.header.backend = "cpu, 1 thread";
   point.header.build = "build";
-  point.header.world = 2;
+  point.header.world = point.header.replicas = 2;
   point.header.input = some_data(1000);
   point.header.progress.batch = batch;
   return point;
@@ -46,7 +46,7 @@ std::string judged(const ResumePoint& point, const Config& now,
   return join(judge_resume(point, now, conditions), ", ");
 }
 
-const ResumeConditions same_conditions{"cpu, 1 thread", "build", 2, some_data(1000)};
+const ResumeConditions same_conditions{"cpu, 1 thread", "build", 2, 2, some_data(1000)};
 
 }  // namespace
 
@@ -74,8 +74,8 @@ TEST_CASE("a checkpoint from before there were two levels was written by flat al
 TEST_CASE("a resume with other bits names what differs", "[resume]") {
   Config now = some_config();
   now.optim.lr = 0.5f;
-  const std::string warning =
-      judged(written_with(some_config(), 7), now, {"cpu, 2 threads", "other", 4, some_data(1000)});
+  const std::string warning = judged(written_with(some_config(), 7), now,
+                                     {"cpu, 2 threads", "other", 4, 4, some_data(1000)});
   CHECK_THAT(warning, Contains("optim.lr (0.1, now 0.5)"));
   CHECK_THAT(warning, Contains("backend (cpu, 1 thread, now cpu, 2 threads)"));
   CHECK_THAT(warning, Contains("build (build, now other)"));
@@ -97,7 +97,8 @@ TEST_CASE("a place in the middle of an epoch is an error where it would mean oth
   refused(seed, same_conditions, "seed");
   keep.data.keep_last = true;
   refused(keep, same_conditions, "data.keep-last");
-  refused(some_config(), {"cpu, 1 thread", "build", 2, some_data(999)}, "rows of the training set");
+  refused(some_config(), {"cpu, 1 thread", "build", 2, 2, some_data(999)},
+          "rows of the training set");
   Config shuffle = some_config();
   shuffle.data.shuffle = data::Shuffle::block;
   refused(shuffle, same_conditions, "data.shuffle");
@@ -108,7 +109,7 @@ TEST_CASE("an order of blocks resumes in an epoch only with the same number of r
     const std::string order = choice_name(shuffle);
     Config config = some_config();
     config.data.shuffle = shuffle;
-    const ResumeConditions more{"cpu, 1 thread", "build", 4, some_data(1000)};
+    const ResumeConditions more{"cpu, 1 thread", "build", 4, 4, some_data(1000)};
     CHECK_THROWS_WITH(judged(written_with(config, 7), config, more),
                       Contains("data.shuffle = " + order + " and the number of ranks = 2"));
     CHECK_THAT(judged(written_with(config, 0), config, more), Contains("ranks (2, now 4)"));
@@ -124,7 +125,7 @@ TEST_CASE("a checkpoint of other classes or another shape is an error, other mea
           "[resume]") {
   const auto judged_on = [](const data::DataSetInfo& data) {
     return judged(written_with(some_config(), 0), some_config(),
-                  {"cpu, 1 thread", "build", 2, data});
+                  {"cpu, 1 thread", "build", 2, 2, data});
   };
   data::DataSetInfo other = some_data(1000);
   other.classes[1] = "horse";

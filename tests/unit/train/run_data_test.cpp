@@ -92,6 +92,26 @@ TEST_CASE("an epoch that only lacks its validation is followed by the next one's
   CHECK(batch.epoch == 1);
 }
 
+TEST_CASE("the tiles of a replica read the same rows, and replicas share them, wherever they are",
+          "[run][grid]") {
+  for (const data::Shuffle shuffle : {data::Shuffle::global, data::Shuffle::node}) {
+    Fixture run;
+    run.spec.config.data.shuffle = shuffle;
+    run.spec.nodes = comm::Nodes({{"m", "a"}, {"m", "b"}, {"m", "a"}, {"m", "b"}});
+    std::vector<std::vector<std::vector<std::int32_t>>> read;
+    std::size_t rows = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+      run.spec.grid = comm::Grid(rank, {.replicas = 2, .tiles = 2});
+      read.push_back(read_epoch(run, {}, false));
+    }
+    for (const auto& batch : read[0]) rows += batch.size();
+    CHECK(rows == 6);
+    CHECK(read[1] == read[0]);
+    CHECK(read[3] == read[2]);
+    CHECK(read[2] != read[0]);
+  }
+}
+
 TEST_CASE("nothing is loaded when no step is left", "[run]") {
   Fixture run;
   CHECK_NOTHROW(run.open()->start_loader({.step = 6, .epoch = 1, .batch = 3}, run.device));

@@ -67,7 +67,7 @@ struct Fixture {
     auto files = open();
     files->require_free({});
     files->claim({});
-    files->begin({}, "[]\n");
+    files->begin({}, {}, "[]\n");
     return files;
   }
   /// Saves the state, and returns its file once it is on the disk.
@@ -92,7 +92,7 @@ TEST_CASE("a run writes nothing before it claims its directory", "[run]") {
   files->require_free({});
   CHECK(test::names_in(run.folder.path).empty());
   files->claim({});
-  files->begin({}, "[]\n");
+  files->begin({}, {}, "[]\n");
   CHECK(fs::exists(files->directory().config()));
   CHECK(read_text(files->directory().binding()) == "[]\n");
   CHECK_FALSE(fs::exists(files->directory().summary()));
@@ -104,7 +104,7 @@ TEST_CASE("only rank 0 touches the files of a run", "[run]") {
   RunFiles files(run.spec, control);
   files.require_free({});
   files.claim({});
-  files.begin({}, "[]\n");
+  files.begin({}, {}, "[]\n");
   files.records().write(step_record(1));
   files.request_flush_of_metrics();
   files.save({.newest = true, .best = true}, some_header(), run.parameters, now_s());
@@ -194,7 +194,7 @@ TEST_CASE("a run that resumes in its own directory is not finished any more", "[
   files = run.open();
   files->require_free(start);
   files->claim(start);
-  files->begin(start, "[]\n");
+  files->begin(start, {}, "[]\n");
   CHECK_FALSE(fs::exists(files->directory().summary()));
   const std::string metrics = read_text(files->directory().metrics());
   CHECK_THAT(metrics, Contains("{\"step\":1,") && Contains("now 0.2") && !Contains("{\"step\":2,"));

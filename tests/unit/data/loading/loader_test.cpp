@@ -183,9 +183,9 @@ TEST_CASE("ranks' batches side by side are the batch of one rank", "[loader]") {
   spec.augment.pad = 1;
   spec.sampler.keep_last = true;
   const std::vector<Seen> alone = run(fixture, spec);
-  spec.sampler.world = 4;
+  spec.sampler.replicas = 4;
   std::vector<std::vector<Seen>> ranks;
-  for (spec.sampler.rank = 0; spec.sampler.rank < 4; ++spec.sampler.rank) {
+  for (spec.sampler.replica = 0; spec.sampler.replica < 4; ++spec.sampler.replica) {
     ranks.push_back(run(fixture, spec));
   }
   const std::size_t row_bytes = fixture.rows->info().row_bytes();
@@ -204,8 +204,8 @@ TEST_CASE("ranks' batches side by side are the batch of one rank", "[loader]") {
 TEST_CASE("a rank without rows gets a batch of padding", "[loader]") {
   Fixture fixture(9);
   LoaderSpec spec = fixture.spec(8, 1);
-  spec.sampler.world = 4;
-  spec.sampler.rank = 3;
+  spec.sampler.replicas = 4;
+  spec.sampler.replica = 3;
   spec.sampler.keep_last = true;
   Loader loader(*fixture.rows, spec, fixture.device);
   loader.release(loader.next());

@@ -37,7 +37,7 @@ bool each_once(const std::vector<std::size_t>& rows, std::size_t count) {
 // The rows of one global batch, rank after rank.
 std::vector<std::size_t> global_batch(SamplerSpec spec, std::uint64_t epoch, std::size_t index) {
   std::vector<std::size_t> rows;
-  for (spec.rank = 0; spec.rank < spec.world; ++spec.rank) {
+  for (spec.replica = 0; spec.replica < spec.replicas; ++spec.replica) {
     const Sampler sampler(spec);
     const BatchPart part = sampler.part(index);
     for (std::size_t i = 0; i < part.rows; ++i) {
@@ -79,7 +79,7 @@ TEST_CASE("every row exactly once per epoch, for any world, batch and uneven end
       for (auto global = static_cast<std::size_t>(world); global <= 36; ++global) {
         for (std::size_t rows = static_cast<std::size_t>(world); rows <= 45; ++rows) {
           SamplerSpec spec = whole(rows);
-          spec.world = world;
+          spec.replicas = world;
           spec.global_batch = global;
           spec.keep_last = keep;
           if (!keep && spec.global_batch > rows) continue;
@@ -108,10 +108,10 @@ TEST_CASE("N ranks see the global batches of one rank, row for row", "[sampler]"
   const std::size_t batches = Sampler(spec).batches();
   REQUIRE(batches == 9);
   for (std::size_t b = 0; b < batches; ++b) {
-    spec.world = 1;
+    spec.replicas = 1;
     const auto alone = global_batch(spec, 1, b);
     for (const int world : {2, 3, 4, 5, 6, 7, 12}) {
-      spec.world = world;
+      spec.replicas = world;
       REQUIRE(global_batch(spec, 1, b) == alone);
     }
   }
@@ -120,23 +120,25 @@ TEST_CASE("N ranks see the global batches of one rank, row for row", "[sampler]"
 TEST_CASE("every batch is shared as evenly as can be, lower ranks first", "[sampler]") {
   SamplerSpec spec = whole(14);
   spec.global_batch = 8;
-  spec.world = 4;
+  spec.replicas = 4;
   spec.keep_last = true;
   std::vector<std::size_t> shares;
-  for (spec.rank = 0; spec.rank < 4; ++spec.rank) shares.push_back(Sampler(spec).part(1).rows);
+  for (spec.replica = 0; spec.replica < 4; ++spec.replica)
+    shares.push_back(Sampler(spec).part(1).rows);
   CHECK(shares == std::vector<std::size_t>{2, 2, 1, 1});
   spec.rows = 9;
-  spec.rank = 3;
+  spec.replica = 3;
   CHECK(Sampler(spec).part(1).rows == 0);
   CHECK(Sampler(spec).part(1).global_rows == 1);
-  CHECK(Sampler(spec).rank_batch() == 2);
+  CHECK(Sampler(spec).replica_batch() == 2);
   CHECK_THROWS_AS(Sampler(spec).part(2), Error);
-  spec.world = 3;
+  spec.replicas = 3;
   shares.clear();
-  for (spec.rank = 0; spec.rank < 3; ++spec.rank) shares.push_back(Sampler(spec).part(0).rows);
+  for (spec.replica = 0; spec.replica < 3; ++spec.replica)
+    shares.push_back(Sampler(spec).part(0).rows);
   CHECK(shares == std::vector<std::size_t>{3, 3, 2});
-  spec.rank = 2;
-  CHECK(Sampler(spec).rank_batch() == 3);
+  spec.replica = 2;
+  CHECK(Sampler(spec).replica_batch() == 3);
 }
 
 TEST_CASE("without shuffling the order is the data set's", "[sampler]") {
@@ -219,7 +221,7 @@ TEST_CASE("what two positions hold is independent of each other", "[sampler]") {
 
 TEST_CASE("batches that ranks cannot share are errors that give the numbers", "[sampler]") {
   SamplerSpec spec = whole(100);
-  spec.world = 3;
+  spec.replicas = 3;
   spec.global_batch = 2;
   CHECK_THROWS_AS(Sampler(spec), InputError);
   CHECK_THROWS_WITH(Sampler(spec), Contains("2 rows") && Contains("3 ranks"));
@@ -227,7 +229,7 @@ TEST_CASE("batches that ranks cannot share are errors that give the numbers", "[
   CHECK_THROWS_WITH(Sampler(spec), Contains("300") && Contains("100") && Contains("no step"));
   spec.keep_last = true;
   CHECK(Sampler(spec).batches() == 1);
-  spec.world = 101;
+  spec.replicas = 101;
   spec.global_batch = 101;
   CHECK_THROWS_WITH(Sampler(spec), Contains("101 ranks") && Contains("100 rows"));
   spec.shuffle = Shuffle::none;  // an evaluation counts every row, even if a rank has none

@@ -16,7 +16,7 @@ SamplerSpec spec_of(Shuffle shuffle, std::size_t rows, std::size_t each, int wor
   SamplerSpec spec;
   spec.shuffle = shuffle;
   spec.rows = rows;
-  spec.world = world;
+  spec.replicas = world;
   spec.global_batch = each * static_cast<std::size_t>(world);
   spec.block = 4;
   spec.window = 3;
@@ -25,7 +25,7 @@ SamplerSpec spec_of(Shuffle shuffle, std::size_t rows, std::size_t each, int wor
 
 // A rank's rows of an epoch, in the order in which it reads them.
 std::vector<std::size_t> rows_of_rank(SamplerSpec spec, int rank, std::uint64_t epoch) {
-  spec.rank = rank;
+  spec.replica = rank;
   const Sampler sampler(spec);
   std::vector<std::size_t> rows;
   for (std::size_t b = 0; b < sampler.batches(); ++b) {
@@ -37,7 +37,7 @@ std::vector<std::size_t> rows_of_rank(SamplerSpec spec, int rank, std::uint64_t 
 }
 
 std::set<std::size_t> part_of(SamplerSpec spec, int rank) {
-  spec.rank = rank;
+  spec.replica = rank;
   std::set<std::size_t> rows;
   for (const RowRange& run : Sampler(spec).rows_of_node())
     for (std::size_t i = 0; i < run.rows; ++i) rows.insert(run.first + i);
@@ -50,7 +50,8 @@ std::vector<int> some_nodes(int world, int layout) {
     nodes.push_back(layout == 0   ? 0
                     : layout == 1 ? rank * 2 / world           // two nodes, one after the other
                     : layout == 2 ? rank % std::min(3, world)  // in turn
-                                  : (rank > 1 ? 1 : 0));       // of different sizes
+                    : layout == 3 ? (rank > 1 ? 1 : 0)         // of different sizes
+                                  : 2 * (rank % 2) + 1);       // other ranks are on the rest
   return nodes;
 }
 
@@ -60,7 +61,7 @@ TEST_CASE("by blocks and by nodes, each row at most once, all when the last is k
   for (const Shuffle shuffle : {Shuffle::block, Shuffle::node})
     for (const bool keep : {true, false})
       for (const int world : {1, 2, 3, 4, 7})
-        for (const int layout : {0, 1, 2, 3})
+        for (const int layout : {0, 1, 2, 3, 4})
           for (const std::size_t more : {0, 1, 5, 13, 22})
             for (std::size_t rows = static_cast<std::size_t>(world); rows <= 60; rows += 3) {
               SamplerSpec spec = spec_of(shuffle, rows, 1, world);
@@ -86,7 +87,7 @@ TEST_CASE("by blocks and by nodes, each row at most once, all when the last is k
 
 TEST_CASE("a node reads its own rows in all epochs, and the nodes' rows are all", "[sampler]") {
   for (const bool keep : {true, false})
-    for (const int layout : {0, 1, 2, 3}) {
+    for (const int layout : {0, 1, 2, 3, 4}) {
       SamplerSpec spec = spec_of(Shuffle::node, 101, 3, 5);
       spec.global_batch += static_cast<std::size_t>(layout);
       spec.keep_last = keep;

@@ -5,8 +5,8 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "train/divergence.hpp"
-#include "train/run_loop.hpp"
+#include "train/loop/divergence.hpp"
+#include "train/loop/run_loop.hpp"
 
 // How a run ends: stopped, finished, diverged or failed.
 namespace lockstep::train {

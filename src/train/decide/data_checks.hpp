@@ -4,13 +4,14 @@
 
 #include "lockstep/config/config.hpp"
 #include "lockstep/data/data_set.hpp"
+#include "lockstep/train/packed_sets.hpp"
 
 namespace lockstep::train {
 
 /// Throws InputError naming a key that cannot have an effect on these data sets, and the reason:
-/// what config::refuse_idle_keys() cannot know. `validation` may be null.
-void refuse_idle_data_keys(const config::Config& config, const data::DataSet& training,
-                           const data::DataSet* validation);
+/// what config::refuse_idle_keys() cannot know. `paths` are theirs; `validation` may be null.
+void refuse_idle_data_keys(const config::Config& config, const DataSets& paths,
+                           const data::DataSet& training, const data::DataSet* validation);
 
 /// What to say about classes without training rows: "1 of 11 classes has no training row: 0".
 /// Empty if each class has rows.

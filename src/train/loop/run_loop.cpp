@@ -1,4 +1,4 @@
-#include "train/run_loop.hpp"
+#include "train/loop/run_loop.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,8 +15,8 @@
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/stop_signal.hpp"
-#include "train/divergence.hpp"
 #include "train/ending/launcher_patience.hpp"
+#include "train/loop/divergence.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -41,7 +41,7 @@ std::string diverged_at(double loss, const model::Progress& at, const RunFiles& 
 
 RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
     : spec_(parts.spec),
-      config_(parts.spec.config),
+      config_(parts.config),
       backend_(parts.backend),
       communicator_(parts.communicator),
       control_(parts.control),
@@ -245,6 +245,7 @@ Evaluator& RunLoop::evaluator() {
   spec.program = trainer_.program_spec();
   if (config_.eval.batch != 0) spec.program.batch = config_.eval.batch;
   spec.augment = data_.validation_augment();
+  spec.replicas = spec_.grid.replicas;
   spec.workers = data_.loader_threads();
   spec.bind_worker = spec_.bind_worker;
   spec.stop = [this] { return wants_stop(); };
@@ -280,7 +281,8 @@ void RunLoop::save(KeptAs as) {
   header.preparation = preparation(config_, data_.input());
   header.backend = backend_.description();
   header.build = build_id();
-  header.world = static_cast<std::uint64_t>(control_.world());
+  header.world = static_cast<std::uint64_t>(spec_.grid.ranks());
+  header.replicas = static_cast<std::uint64_t>(spec_.grid.replicas.count);
   header.placement = spec_.nodes.placement();
   header.input = data_.input();
   header.exchange = trainer_.exchange().name();

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "train/run_loop.hpp"
+#include "train/loop/run_loop.hpp"
 
 namespace lockstep::train {
 

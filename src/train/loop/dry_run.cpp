@@ -1,4 +1,4 @@
-#include "train/dry_run.hpp"
+#include "train/loop/dry_run.hpp"
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ struct TriedSteps {
 
 /// The ranks agree after each step whether there is another.
 TriedSteps measure_steps(const RunParts& parts) {
-  const auto schedule = make_schedule(parts.spec.config, parts.data.steps_per_epoch());
+  const auto schedule = make_schedule(parts.config, parts.data.steps_per_epoch());
   const std::uint64_t last = std::min(parts.data.steps_per_epoch(), steps_before + most_measured);
   TriedSteps tried;
   for (std::uint64_t step = 0; step < last && tried.seconds < enough_s; ++step) {
@@ -49,7 +49,7 @@ TriedSteps measure_steps(const RunParts& parts) {
 }  // namespace
 
 void try_steps(const RunParts& parts) {
-  const config::Config& config = parts.spec.config;
+  const config::Config& config = parts.config;
   parts.data.start_loader({}, parts.backend.device());
   const TriedSteps tried = measure_steps(parts);
   const double peak =

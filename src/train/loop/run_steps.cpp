@@ -3,7 +3,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "train/run_loop.hpp"
+#include "train/loop/run_loop.hpp"
 
 // How a run makes its steps: it launches each, and reads one or several together. A device that
 // runs as the host calls has each step read at once. Another one would be idle meanwhile, so its

@@ -1,4 +1,4 @@
-#include "train/choices/data_checks.hpp"
+#include "train/decide/data_checks.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -17,54 +17,56 @@ void require_effect(bool has_effect, const std::string& setting, const std::stri
   require(has_effect, fmt::format("{} would have no effect: {}", setting, why));
 }
 
-void refuse_idle_reading(const config::Config& config, const data::DataSet& training,
-                         const data::DataSet* validation) {
+void refuse_idle_reading(const config::Config& config, const DataSets& paths,
+                         const data::DataSet& training, const data::DataSet* validation) {
   const config::Config::Data given = config.data, usual;
   const bool external = validation != nullptr && validation->external();
   const std::string how = data::first_setting(external_spec(config));
   require_effect(how.empty() || training.external() || external, how,
-                 given.train + " holds shards, which say this themselves");
+                 paths.train + " holds shards, which say this themselves");
   for (const auto& [key, name] : {std::pair{"data.val-images", given.val_images},
                                   std::pair{"data.val-labels", given.val_labels}})
     require_effect(name.empty() || external, fmt::format("{} = {}", key, name),
-                   given.val + " holds shards, which say this themselves");
+                   paths.val + " holds shards, which say this themselves");
   const bool chunked = !training.storage().contiguous ||
                        (validation != nullptr && !validation->storage().contiguous);
   require_effect(given.cache_mb == usual.cache_mb || chunked,
                  fmt::format("data.cache-mb = {}", given.cache_mb),
-                 given.train + " is contiguous: nothing is decoded in chunks");
+                 paths.train + " is contiguous: nothing is decoded in chunks");
   require_effect(given.read != config::ReadBy::mmap || training.storage().contiguous,
-                 "data.read = mmap", given.train + " is not contiguous");
+                 "data.read = mmap", paths.train + " is not contiguous");
 }
 
-void refuse_idle_geometry(const config::Config& config, const data::DataSet& training) {
+void refuse_idle_geometry(const config::Config& config, const DataSets& paths,
+                          const data::DataSet& training) {
   const config::Config::Data given = config.data, usual;
   const bool boxes = training_augment(config, training.info()).crop == data::Crop::random_resized;
   const bool jpeg = training.info().encoding == data::Encoding::jpeg;
   const std::string why =
       given.crop == config::CropChoice::automatic
           ? fmt::format("data.crop is 'auto', which is '{}' for the {} in {}",
-                        boxes ? "random-resized" : "random", jpeg ? "JPEGs" : "pixels", given.train)
+                        boxes ? "random-resized" : "random", jpeg ? "JPEGs" : "pixels", paths.train)
           : fmt::format("data.crop is '{}'", choice_name(given.crop));
   require_effect(given.min_area == usual.min_area || boxes,
                  fmt::format("data.min-area = {}", given.min_area), why);
 }
 
-void refuse_idle_colours(const config::Config& config, const data::DataSet& training) {
+void refuse_idle_colours(const config::Config& config, const DataSets& paths,
+                         const data::DataSet& training) {
   if (training.info().channels != 1) return;
   for (const auto& [key, strength] : {std::pair{"data.saturation", config.data.saturation},
                                       std::pair{"data.hue", config.data.hue}})
     require_effect(strength == 0, fmt::format("{} = {}", key, strength),
-                   config.data.train + " has grey images");
+                   paths.train + " has grey images");
 }
 
 }  // namespace
 
-void refuse_idle_data_keys(const config::Config& config, const data::DataSet& training,
-                           const data::DataSet* validation) {
-  refuse_idle_reading(config, training, validation);
-  refuse_idle_geometry(config, training);
-  refuse_idle_colours(config, training);
+void refuse_idle_data_keys(const config::Config& config, const DataSets& paths,
+                           const data::DataSet& training, const data::DataSet* validation) {
+  refuse_idle_reading(config, paths, training, validation);
+  refuse_idle_geometry(config, paths, training);
+  refuse_idle_colours(config, paths, training);
 }
 
 std::string say_empty_classes(const data::DataSet& training) {

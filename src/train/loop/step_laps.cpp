@@ -1,4 +1,4 @@
-#include "train/step_laps.hpp"
+#include "train/loop/step_laps.hpp"
 
 #include <utility>
 

@@ -25,7 +25,8 @@ namespace lockstep::train {
 
 /// What a loop works with; all of it must outlive the loop.
 struct RunParts {
-  const RunSpec& spec;
+  const RunSpec& spec;           ///< as asked for
+  const config::Config& config;  ///< with the start's decisions
   backend::Backend& backend;
   comm::Communicator& communicator;
   comm::Control& control;

@@ -1,4 +1,4 @@
-#include "train/choices/winograd_choice.hpp"
+#include "train/decide/winograd_choice.hpp"
 
 #include <fmt/core.h>
 
@@ -49,8 +49,9 @@ Winograd keep(const std::string& cache, const std::string& key, const Winograd& 
   return measured;
 }
 
-Winograd decide(const config::Config& config, const std::string& cache, backend::Backend& backend,
-                const nn::Network& network, const backend::ProgramSpec& program) {
+Winograd fastest(const RunSpec& spec, backend::Backend& backend, const nn::Network& network,
+                 const backend::ProgramSpec& program) {
+  const config::Config& config = spec.config;
   if (config.deterministic) return {Winograd::Mode::everywhere, {}};
   // From some rows on, more of them change nothing: so runs with other batches choose alike.
   constexpr std::size_t many_rows = 8;
@@ -60,43 +61,39 @@ Winograd decide(const config::Config& config, const std::string& cache, backend:
       backend.description(), config.model, to_string(config.precision), network.input.height,
       network.input.width,
       program.batch >= many_rows ? "many rows" : fmt::format("{} rows", program.batch), kernels);
-  if (const auto known = look_up(cache, key)) return *known;
-  return keep(cache, key, backend.measure_winograd(network, program));
+  if (const auto known = look_up(spec.algorithm_cache, key)) return *known;
+  return keep(spec.algorithm_cache, key, backend.measure_winograd(network, program));
 }
 
 }  // namespace
 
-void choose_winograd(config::Config& config, const std::optional<ResumePoint>& resume,
-                     const std::string& cache, backend::Backend& backend,
-                     const nn::Network& network, const backend::ProgramSpec& program,
-                     comm::Control& control) {
-  Winograd& choice = config.winograd;
+Winograd choose_winograd(const StartSetting& setting, const nn::Network& network,
+                         const backend::ProgramSpec& program) {
+  const config::Config& config = setting.spec.config;
+  backend::Backend& backend = setting.backend;
+  const Winograd& asked = config.winograd;
   const bool missing = !backend.offers_winograd(config.precision);
-  if (control.any(missing, "choice of convolutions")) {
+  if (setting.control.any(missing, "choice of convolutions")) {
     require(
-        !choice.decided() || choice.mode == Winograd::Mode::never,
+        !asked.decided() || asked.mode == Winograd::Mode::never,
         fmt::format("winograd = {} would have no effect: every rank needs a CPU with AVX-512 for "
                     "fp32, with AVX512-BF16 but not AMX for bf16; here the backend is {}, the "
                     "precision {}",
-                    to_string(choice), backend.name(), to_string(config.precision)));
+                    to_string(asked), backend.name(), to_string(config.precision)));
     const bool may_offer = config.precision == backend::Precision::fp32 ||
                            config.precision == backend::Precision::bf16;
-    if (may_offer && backend.name() == "cpu") choice = {};
-    return;
+    return may_offer && backend.name() == "cpu" ? Winograd{} : asked;
   }
-  if (choice.decided()) return;
-  if (resume) {
-    choice = written_config(*resume).winograd;
-    return;
-  }
+  if (asked.decided()) return asked;
+  if (setting.resume) return written_config(*setting.resume).winograd;
   std::string text;
-  if (control.rank() == 0) {
-    text = to_string(decide(config, cache, backend, network, program));
+  if (setting.control.rank() == 0) {
+    text = to_string(fastest(setting.spec, backend, network, program));
     log::info(fmt::format("convolutions by Winograd's algorithm (--winograd false: none): {}",
                           text == "false" ? "none is faster so" : text));
   }
-  choice =
-      backend::parse_winograd(control.broadcast(text, "choice of convolutions"), "rank 0's choice");
+  return backend::parse_winograd(setting.control.broadcast(text, "choice of convolutions"),
+                                 "rank 0's choice");
 }
 
 }  // namespace lockstep::train

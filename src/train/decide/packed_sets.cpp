@@ -22,15 +22,14 @@ std::string packed_set(const std::string& path, PackedPart part) {
   return holds_shards(inner) ? inner.string() : path;
 }
 
-void find_packed_sets(config::Config& config) {
-  const std::string given = config.data.train;
-  config.data.train = packed_set(given, PackedPart::training);
-  if (!config.data.val.empty()) {
-    config.data.val = packed_set(config.data.val, PackedPart::validation);
-  } else if (config.data.train != given) {
-    const std::string validation = packed_set(given, PackedPart::validation);
-    if (validation != given) config.data.val = validation;
+DataSets find_data_sets(const DataSets& given) {
+  DataSets found{.train = packed_set(given.train, PackedPart::training),
+                 .val = packed_set(given.val, PackedPart::validation)};
+  if (given.val.empty() && found.train != given.train) {
+    const std::string validation = packed_set(given.train, PackedPart::validation);
+    if (validation != given.train) found.val = validation;
   }
+  return found;
 }
 
 }  // namespace lockstep::train

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/control.hpp"
+#include "lockstep/train/run.hpp"
+#include "train/decisions.hpp"
+#include "train/files/resume.hpp"
+#include "train/run_data.hpp"
+
+namespace lockstep::train {
+
+/// What a start decides by.
+struct StartSetting {
+  const RunSpec& spec;
+  backend::Backend& backend;
+  comm::Communicator& communicator;  ///< of the replicas
+  comm::Control& control;
+  const std::optional<ResumePoint>& resume;
+  const RunData& data;
+};
+
+struct Decided {
+  Decisions decisions;
+  /// Carries out the decision for sums over two levels; else null. StartSetting::communicator must
+  /// outlive it.
+  std::unique_ptr<comm::Communicator> two_level;
+};
+
+/// Decides, measures where that is needed, and logs what was not asked for. Throws InputError where
+/// what was asked for cannot be. Call it when all but the parameters and the loader is there,
+/// because it counts the memory of the processes. Collective.
+Decided decide(const StartSetting& setting);
+
+}  // namespace lockstep::train

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <utility>
+
+#include "lockstep/backend/recompute.hpp"
+#include "lockstep/backend/winograd.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/train/packed_sets.hpp"
+
+namespace lockstep::train {
+
+/// What a start decides where the configuration leaves it open; where it does not, what it says.
+/// Made once, before anything is written. A run saves it in the place of what was asked for, so
+/// that its resumes decide alike. The same on all ranks, but for paths.
+struct Decisions {
+  DataSets data = {};
+  config::AllReduceChoice all_reduce = config::AllReduceChoice::flat;
+  float bucket_mb = 0;
+  backend::Winograd winograd = {};
+  backend::Recompute recompute = {};  ///< also counts what else the process has in memory
+
+  /// What the run follows: `asked` with the decisions in it.
+  config::Config in(config::Config asked) const {
+    asked.data.train = data.train;
+    asked.data.val = data.val;
+    asked.comm.all_reduce = all_reduce;
+    asked.comm.bucket_mb = bucket_mb;
+    asked.winograd = winograd;
+    asked.recompute = recompute;
+    return asked;
+  }
+};
+
+}  // namespace lockstep::train
