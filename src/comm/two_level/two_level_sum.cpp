@@ -13,7 +13,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
-#include "lockstep/comm/combine.hpp"
+#include "comm/combine.hpp"
 #include "lockstep/comm/rank_list.hpp"
 
 namespace lockstep::comm {

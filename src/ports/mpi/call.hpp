@@ -30,11 +30,4 @@ inline bool finished(MPI_Request& request,
   return done != 0;
 }
 
-/// Gives up a message of an operation that failed.
-inline void abandon(MPI_Request& request, bool receiving) {
-  if (request == MPI_REQUEST_NULL) return;
-  if (receiving) MPI_Cancel(&request);
-  MPI_Request_free(&request);
-}
-
 }  // namespace lockstep::comm

@@ -47,7 +47,7 @@ class MpiControl final : public MeetingControl {
     Parts parts(static_cast<std::size_t>(world_));
     parts[0] = mine;
     std::string disorder;
-    RankDeadline deadline(roll_call_, deadline_s_, phase);
+    RankDeadline deadline(roll_call_, deadline_s_, std::string(phase));
     device::Idle idle;
     for (int here = 1; here < world_;) {
       const std::optional<Mail::Message> message = mail_.take(arrival);
@@ -73,7 +73,7 @@ class MpiControl final : public MeetingControl {
   /// The other ranks: rank 0's result.
   std::string arrive(const std::string& mine, std::string_view phase) {
     send({0}, arrival, std::string(phase) + '\0' + mine, phase);
-    RankDeadline deadline(roll_call_, deadline_s_, phase);
+    RankDeadline deadline(roll_call_, deadline_s_, std::string(phase));
     device::Idle idle;
     std::optional<Mail::Message> answer;
     for (; !(answer = mail_.take(release)); idle()) deadline.poll();
@@ -90,7 +90,7 @@ class MpiControl final : public MeetingControl {
   void send(const std::vector<int>& ranks, Tag tag, const std::string& text,
             std::string_view phase) {
     mail_.send(ranks, tag, text);
-    RankDeadline deadline(roll_call_, deadline_s_, phase);
+    RankDeadline deadline(roll_call_, deadline_s_, std::string(phase));
     for (device::Idle idle; !mail_.sent(); idle()) deadline.poll();
   }
 

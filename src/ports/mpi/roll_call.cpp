@@ -23,7 +23,8 @@ constexpr double time_to_answer_s = 2;
 /// What a rank says about its wait: the phase, and for which ranks.
 std::string answer_of(const Wait& wait) {
   return std::string(wait.phase) + '\0' +
-         std::string(reinterpret_cast<const char*>(wait.awaited.data()), wait.awaited.size_bytes());
+         std::string(reinterpret_cast<const char*>(wait.awaited.data()),
+                     wait.awaited.size() * sizeof(int));
 }
 
 std::string phase_in(const std::string& answer) { return answer.substr(0, answer.find('\0')); }

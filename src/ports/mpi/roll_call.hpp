@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,8 +14,8 @@ namespace lockstep::comm {
 
 /// A wait of this rank.
 struct Wait {
-  std::string_view phase;          ///< where
-  std::span<const int> awaited{};  ///< for which ranks of the world; empty: for all
+  std::string_view phase;      ///< where
+  std::vector<int> awaited{};  ///< for which ranks of the world; empty: for all
   double began_s = 0;
 };
 

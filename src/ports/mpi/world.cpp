@@ -6,8 +6,8 @@
 #include <exception>
 #include <utility>
 
+#include "lockstep/device/idle.hpp"
 #include "ports/mpi/call.hpp"
-#include "ports/mpi/duplicate.hpp"
 #include "ports/mpi/factories.hpp"
 #include "ports/mpi/rank_deadline.hpp"
 
@@ -40,10 +40,15 @@ SwitchYields find_switch_of_yields() {
   return reinterpret_cast<SwitchYields>(::dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle"));
 }
 
-/// A separate communicator for one kind of messages.
+/// A separate communicator for one kind of messages. Collective. MPI_Finalize frees it: freeing it
+/// earlier would be one more wait for all ranks.
 MPI_Comm duplicate_world(double deadline_s, RollCall& roll_call) {
   RankDeadline deadline(roll_call, deadline_s, "making a communicator");
-  return duplicate(MPI_COMM_WORLD, deadline);
+  MPI_Comm made = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  must(MPI_Comm_idup(MPI_COMM_WORLD, &made, &request));
+  for (device::Idle idle; !finished(request); idle()) deadline.poll();
+  return made;
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ Mesh::Mesh(Control& control, const std::string& host, Staging& staging)
        gather_records(control, MeshCard{card_, host}, "connections between the ranks")) {
     if (theirs.host == host)
       theirs.card.addresses.insert(theirs.card.addresses.begin(), "127.0.0.1");
-    peers_.push_back(std::make_unique<Peer>(world(), staging, answer_));
+    peers_.push_back(std::make_unique<Peer>(staging, answer_));
     peers_.back()->card = std::move(theirs.card);
   }
 }

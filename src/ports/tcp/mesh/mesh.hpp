@@ -50,7 +50,7 @@ class Mesh {
 
  private:
   struct Peer {
-    Peer(int rank, Staging& staging, const std::string& answer) : link(rank, staging, answer) {}
+    Peer(Staging& staging, const std::string& answer) : link(staging, answer) {}
     Link link;
     ListenerCard card;
     bool wanted = false;

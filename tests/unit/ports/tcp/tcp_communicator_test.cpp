@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/chunks.hpp"
+#include "comm/direct/chunks.hpp"
 #include "lockstep/comm/link_probe.hpp"
 #include "lockstep/comm/record.hpp"
 #include "ports/tcp/connect_attempt.hpp"

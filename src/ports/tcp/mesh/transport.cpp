@@ -1,0 +1,48 @@
+#include "lockstep/comm/transport.hpp"
+
+#include <utility>
+
+#include "lockstep/comm/tcp_communicator.hpp"
+#include "ports/tcp/mesh/deadline.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+class MeshTransport final : public Transport {
+ public:
+  MeshTransport(Control& control, TcpSpec spec)
+      : spec_(std::move(spec)), mesh_(control, spec_.host, staging_) {}
+
+  std::unique_ptr<Message> send(int to, MessageTag tag, const void* data,
+                                std::size_t bytes) override {
+    return mesh_.link(to).send(tag, data, bytes);
+  }
+  std::unique_ptr<Message> expect(int from, MessageTag tag, void* data,
+                                  std::size_t bytes) override {
+    return mesh_.link(from).expect(tag, data, bytes);
+  }
+  std::unique_ptr<Message> take(int from, MessageTag tag, std::size_t bytes) override {
+    return mesh_.link(from).expect(tag, nullptr, bytes);
+  }
+  bool progress() override { return mesh_.move(); }
+  std::unique_ptr<WaitDeadline> deadline(std::string phase, Awaited awaited) override {
+    return std::make_unique<MeshDeadline>(mesh_, spec_.deadline_s, spec_.find_absence,
+                                          std::move(phase), std::move(awaited));
+  }
+  bool copies() const override { return true; }
+
+ private:
+  const TcpSpec spec_;
+  Staging staging_;
+  Mesh mesh_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_tcp_communicator(Control& control, const TcpSpec& spec) {
+  const int world = control.world();
+  return make_direct_communicator(
+      world > 1 ? std::make_unique<MeshTransport>(control, spec) : nullptr, control.rank(), world);
+}
+
+}  // namespace lockstep::comm
