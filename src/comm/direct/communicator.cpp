@@ -147,7 +147,7 @@ std::unique_ptr<Communicator> make_direct_communicator(std::unique_ptr<Transport
                                                        int rank, int world) {
   auto hub = std::make_shared<DirectHub>();
   hub->transport = std::move(transport);
-  DirectGroup group{.hub = hub.get(), .rank = rank};
+  DirectGroup group{.hub = hub.get(), .name = {}, .rank = rank};
   group.members.resize(static_cast<std::size_t>(world));
   std::iota(group.members.begin(), group.members.end(), 0);
   for (auto* counts : {&hub->collectives, &hub->sends, &hub->receives})

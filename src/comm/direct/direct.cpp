@@ -67,14 +67,14 @@ void Direct::expect(Peer& peer, Kind kind, const Elements& piece) {
 
 /// Messages of a transfer are counted apart, for only two ranks of the group know of them.
 MessageTag Direct::tag(const Peer& peer, Kind kind) const {
-  return {kind + (is_transfer() ? kinds : 0), peer.partner.number};
+  return {is_transfer() ? kinds + kind : kind, peer.partner.number};
 }
 
 /// A piece's sum comes to the memory from which this rank's part of it leaves.
 void Direct::ask_for_chunk(Peer& peer) {
   const bool shares_memory = work_.reduction && !copies_;
   const std::size_t ready = shares_memory ? peer.sent : peer.pieces.size();
-  while (!has_all_from(peer) && peer.asked < std::min(ready, peer.pieces.size()))
+  while (!has_asked(peer) && peer.asked < std::min(ready, peer.pieces.size()))
     expect(peer, whole, peer.pieces[peer.asked++]);
 }
 
@@ -161,7 +161,7 @@ bool Direct::exchange(Peer& peer) {
 bool Direct::tell_root() {
   if (!work_.root || is_root() || !copies_ || told_root_) return false;
   for (Peer& peer : peers_)
-    if (!has_all_from(peer) || peer.received < peer.receives.size()) return false;
+    if (!has_asked(peer) || peer.received < peer.receives.size()) return false;
   for (Peer& peer : peers_)
     if (work_.root == peer.partner.rank) send(peer, all_here, {});
   return told_root_ = true;
@@ -174,8 +174,8 @@ void Direct::check_size(const Message& message, const Elements& piece, const Pee
                             message.bytes < piece.bytes() ? "fewer" : "more"));
 }
 
-/// Whether all that will come from there is expected.
-bool Direct::has_all_from(const Peer& peer) const {
+/// Whether all of its chunk is or was expected.
+bool Direct::has_asked(const Peer& peer) const {
   return !work_.gathers || is_root() || peer.asked == peer.pieces.size();
 }
 
@@ -185,7 +185,7 @@ bool Direct::is_waiting_for(std::size_t nth_peer) const {
   // From its next part on, in their order.
   const std::size_t before = (nth_peer + peers - added_ % peers) % peers;
   return added_ + before < parts() || peer.sent < peer.sends.size() ||
-         peer.received < peer.receives.size() || !has_all_from(peer);
+         peer.received < peer.receives.size() || !has_asked(peer);
 }
 
 std::vector<int> Direct::awaited() const {

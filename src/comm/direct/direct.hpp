@@ -73,7 +73,6 @@ class Direct final : public device::Pending {
   bool advance() override;  ///< throws Error when nothing moved within the deadline
 
  private:
-  /// Sent, received: how many have finished. They do so in their order.
   struct Incoming {
     std::unique_ptr<Message> message;
     Elements piece;
@@ -84,8 +83,8 @@ class Direct final : public device::Pending {
     std::vector<Elements> pieces;  ///< of its chunk
     std::vector<std::unique_ptr<Message>> sends{};
     std::vector<Incoming> receives{};
-    std::size_t sent = 0, received = 0;
-    std::size_t asked = 0;  ///< pieces of its chunk that are expected
+    std::size_t sent = 0, received = 0;  ///< how many have finished, in their order
+    std::size_t asked = 0;               ///< pieces of its chunk that are or were expected
   };
   enum Kind : std::uint32_t { part, whole, all_here, kinds };
 
@@ -104,7 +103,7 @@ class Direct final : public device::Pending {
   MessageTag tag(const Peer& peer, Kind kind) const;
   bool is_root() const { return work_.root == group_->rank; }
   bool is_transfer() const { return work_.root && !work_.gathers; }
-  bool has_all_from(const Peer& peer) const;
+  bool has_asked(const Peer& peer) const;
   bool is_waiting_for(std::size_t nth_peer) const;
   std::size_t parts() const { return work_.reduction ? mine_.size() * peers_.size() : 0; }
   std::vector<int> awaited() const;

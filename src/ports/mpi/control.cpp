@@ -10,7 +10,7 @@
 #include "ports/mpi/mail.hpp"
 #include "ports/mpi/rank_deadline.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 namespace {
 
 enum Tag : int { arrival, release };
@@ -19,7 +19,7 @@ constexpr char agreed = 'y', refused = 'n';  // the first byte of rank 0's answe
 /// Every rank sends its part to rank 0, which combines them in rank order and answers with the
 /// result. The result goes down a binomial tree, because by then all ranks take part; a refusal
 /// goes to all ranks directly.
-class MpiControl final : public MeetingControl {
+class MpiControl final : public comm::MeetingControl {
  public:
   MpiControl(MPI_Comm comm, double deadline_s, RollCall& roll_call)
       : mail_(comm), deadline_s_(deadline_s), roll_call_(roll_call) {
@@ -83,7 +83,7 @@ class MpiControl final : public MeetingControl {
   }
 
   [[noreturn]] void refuse(const std::string& why) {
-    send(all_but({0}, world_), release, refused + why, why);
+    send(comm::all_but({0}, world_), release, refused + why, why);
     throw Error(why);
   }
 
@@ -102,8 +102,9 @@ class MpiControl final : public MeetingControl {
 
 }  // namespace
 
-std::unique_ptr<Control> make_mpi_control(MPI_Comm comm, double deadline_s, RollCall& roll_call) {
+std::unique_ptr<comm::Control> make_mpi_control(MPI_Comm comm, double deadline_s,
+                                                RollCall& roll_call) {
   return std::make_unique<MpiControl>(comm, deadline_s, roll_call);
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::mpi

@@ -10,14 +10,15 @@
 #include "lockstep/comm/wait_deadline.hpp"
 #include "ports/mpi/roll_call.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 
 /// Answers other ranks' questions during the wait, and asks them when the deadline has passed. When
 /// all answer, it looks two seconds longer: a late rank may have come just then.
-class RankDeadline final : public WaitDeadline {
+class RankDeadline final : public comm::WaitDeadline {
  public:
   /// `phase` tells the others where this rank waits. Without `awaited` it waits for all.
-  RankDeadline(RollCall& roll_call, double deadline_s, std::string phase, Awaited awaited = {})
+  RankDeadline(RollCall& roll_call, double deadline_s, std::string phase,
+               comm::Awaited awaited = {})
       : roll_call_(roll_call),
         deadline_s_(deadline_s),
         phase_(std::move(phase)),
@@ -36,7 +37,7 @@ class RankDeadline final : public WaitDeadline {
     if (!all_answer_) return;
     roll_call_.warn_of_late({phase_, {}, began_s_}, deadline_s_, *all_answer_);
     all_answer_.reset();
-    countdown_ = Countdown(look_longer_s);
+    countdown_ = Countdown(comm::look_longer_s);
   }
 
   void poll() override {
@@ -49,7 +50,7 @@ class RankDeadline final : public WaitDeadline {
     if (!over) return;
     if (all_answer_) roll_call_.give_up(wait, deadline_s_, *all_answer_);
     all_answer_ = roll_call_.ask(wait, deadline_s_);
-    countdown_ = Countdown(look_longer_s);
+    countdown_ = Countdown(comm::look_longer_s);
   }
 
  private:
@@ -57,11 +58,11 @@ class RankDeadline final : public WaitDeadline {
   RollCall& roll_call_;
   const double deadline_s_;
   const std::string phase_;
-  const Awaited awaited_;
+  const comm::Awaited awaited_;
   double began_s_ = now_s();
   Countdown countdown_;
   std::optional<RollCall::Answers> all_answer_;  ///< until something arrives
   double listen_s_ = began_s_ + listen_every_s;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::mpi

@@ -6,18 +6,18 @@
 #include "ports/mpi/factories.hpp"
 #include "ports/mpi/rank_deadline.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 namespace {
 
 constexpr std::uint32_t numbers = 4096;  // MPI promises tags up to 32767
-static_assert(message_kinds * numbers <= 32768);
+static_assert(comm::message_kinds * numbers <= 32768);
 
-class MpiMessage final : public Message {
+class MpiMessage final : public comm::Message {
  public:
   explicit MpiMessage(bool receives) : receives_(receives) {}
 
   /// It takes a block of `staging`.
-  explicit MpiMessage(Staging& staging)
+  explicit MpiMessage(comm::Staging& staging)
       : receives_(true), staging_(&staging), block_(staging.take()) {
     data = block_->bytes.data();
   }
@@ -49,44 +49,44 @@ class MpiMessage final : public Message {
 
  private:
   const bool receives_;
-  Staging* staging_ = nullptr;
-  std::unique_ptr<Block> block_;
+  comm::Staging* staging_ = nullptr;
+  std::unique_ptr<comm::Block> block_;
 };
 
-class MpiTransport final : public Transport {
+class MpiTransport final : public comm::Transport {
  public:
   MpiTransport(MPI_Comm comm, double deadline_s, RollCall& roll_call)
       : comm_(comm), deadline_s_(deadline_s), roll_call_(roll_call) {}
 
-  std::unique_ptr<Message> send(int to, MessageTag tag, const void* data,
-                                std::size_t bytes) override {
+  std::unique_ptr<comm::Message> send(int to, comm::MessageTag tag, const void* data,
+                                      std::size_t bytes) override {
     auto message = std::make_unique<MpiMessage>(false);
     must(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, in_mpi(tag), comm_,
                    &message->request));
     return message;
   }
-  std::unique_ptr<Message> expect(int from, MessageTag tag, void* data,
-                                  std::size_t bytes) override {
+  std::unique_ptr<comm::Message> expect(int from, comm::MessageTag tag, void* data,
+                                        std::size_t bytes) override {
     auto message = std::make_unique<MpiMessage>(true);
     receive(*message, from, tag, data, bytes);
     return message;
   }
-  std::unique_ptr<Message> take(int from, MessageTag tag, std::size_t bytes) override {
+  std::unique_ptr<comm::Message> take(int from, comm::MessageTag tag, std::size_t bytes) override {
     auto message = std::make_unique<MpiMessage>(staging_);
     receive(*message, from, tag, message->block(), bytes);
     return message;
   }
-  std::unique_ptr<WaitDeadline> deadline(std::string phase, Awaited awaited) override {
+  std::unique_ptr<comm::WaitDeadline> deadline(std::string phase, comm::Awaited awaited) override {
     return std::make_unique<RankDeadline>(roll_call_, deadline_s_, std::move(phase),
                                           std::move(awaited));
   }
   bool copies() const override { return false; }
 
  private:
-  static int in_mpi(MessageTag tag) {
+  static int in_mpi(comm::MessageTag tag) {
     return static_cast<int>(tag.kind * numbers + tag.number % numbers);
   }
-  void receive(MpiMessage& message, int from, MessageTag tag, void* data, std::size_t bytes) {
+  void receive(MpiMessage& message, int from, comm::MessageTag tag, void* data, std::size_t bytes) {
     must(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, from, in_mpi(tag), comm_,
                    &message.request));
   }
@@ -94,18 +94,18 @@ class MpiTransport final : public Transport {
   const MPI_Comm comm_;
   const double deadline_s_;
   RollCall& roll_call_;
-  Staging staging_;
+  comm::Staging staging_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
-                                                    RollCall& roll_call) {
+std::unique_ptr<comm::Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
+                                                          RollCall& roll_call) {
   int rank = 0, world = 1;
   must(MPI_Comm_rank(comm, &rank));
   must(MPI_Comm_size(comm, &world));
-  return make_direct_communicator(std::make_unique<MpiTransport>(comm, deadline_s, roll_call), rank,
-                                  world);
+  return comm::make_direct_communicator(std::make_unique<MpiTransport>(comm, deadline_s, roll_call),
+                                        rank, world);
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::mpi

@@ -11,7 +11,7 @@
 #include "ports/mpi/factories.hpp"
 #include "ports/mpi/rank_deadline.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 namespace {
 
 std::string library_version() {
@@ -22,8 +22,8 @@ std::string library_version() {
   return version.substr(0, version.find_first_of(",\n"));
 }
 
-WorldFacts ask_mpi() {
-  WorldFacts facts;
+comm::WorldFacts ask_mpi() {
+  comm::WorldFacts facts;
   must(MPI_Comm_rank(MPI_COMM_WORLD, &facts.rank));
   must(MPI_Comm_size(MPI_COMM_WORLD, &facts.world));
   facts.library = library_version();
@@ -53,6 +53,17 @@ MPI_Comm duplicate_world(double deadline_s, RollCall& roll_call) {
 
 }  // namespace
 
+}  // namespace lockstep::mpi
+
+namespace lockstep::comm {
+
+using namespace mpi;
+
+struct World::Impl {
+  explicit Impl(MPI_Comm comm) : roll_call(comm) {}
+  RollCall roll_call;
+};
+
 // Only one thread of a rank communicates, but a watchdog may have to abort while that thread is
 // inside MPI. This needs MULTIPLE, not SERIALIZED.
 World::World(int& argc, char**& argv, const std::function<void()>& started) {
@@ -67,7 +78,7 @@ World::World(int& argc, char**& argv, const std::function<void()>& started) {
   facts_ = ask_mpi();
   require(provided >= MPI_THREAD_MULTIPLE,
           facts_.library + " was built without MPI_THREAD_MULTIPLE; use a build that has it");
-  roll_call_ = std::make_unique<RollCall>(MPI_COMM_WORLD);  // no other messages use this one
+  impl_ = std::make_unique<Impl>(MPI_COMM_WORLD);  // no other messages use this one
 }
 
 // MPI_Finalize waits for all ranks. It is not called during an exception, after which main ends the
@@ -76,14 +87,18 @@ World::~World() {
   if (std::uncaught_exceptions() == 0) MPI_Finalize();
 }
 
-void World::ask_first(FindAbsence find_absence) { roll_call_->ask_first(std::move(find_absence)); }
+void World::ask_first(FindAbsence find_absence) {
+  impl_->roll_call.ask_first(std::move(find_absence));
+}
 
 std::unique_ptr<Control> World::make_control(double deadline_s) {
-  return make_mpi_control(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);
+  return make_mpi_control(duplicate_world(deadline_s, impl_->roll_call), deadline_s,
+                          impl_->roll_call);
 }
 
 std::unique_ptr<Communicator> World::make_communicator(double deadline_s) {
-  return make_mpi_communicator(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_);
+  return make_mpi_communicator(duplicate_world(deadline_s, impl_->roll_call), deadline_s,
+                               impl_->roll_call);
 }
 
 void World::abort(int status) {

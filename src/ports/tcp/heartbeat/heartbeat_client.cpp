@@ -8,7 +8,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 // As of rank 0's: a connection that ends so soon after its last message ended with its process.
@@ -49,7 +49,7 @@ void HeartbeatClient::judge() {
   const std::string what =
       fmt::format("{}, or this node is cut off from it", roster_.describe_missing({0}));
   report(reports() ? fmt::format("missing: {}; rank {} is in {}; ending the job", what, rank_,
-                                 describe(activity::now()))
+                                 describe(comm::activity::now()))
                    : "",
          "missing: " + what, {0});
   end_process(spec_.lost_status, reports() ? 0 : 1);
@@ -112,7 +112,7 @@ void HeartbeatClient::beat(double starved_s) {
   if (left_) return;
   const bool stalled = now_s() - heard_s_ > std::max(spec_.timeout_s / 4, 1.5 * ended_s);
   if (!attempt_ && (!wire_.open() || stalled)) begin_to_connect();
-  if (wire_.open()) wire_.send(make_beat(activity::now(), starved_s));
+  if (wire_.open()) wire_.send(make_beat(comm::activity::now(), starved_s));
 }
 
 void HeartbeatClient::begin_to_connect() {
@@ -127,7 +127,7 @@ void HeartbeatClient::continue_connecting() {
     wire_ = std::move(*again);
     wire_.set_limit(heartbeat_message_limit);
     heard_s_ = now_s();
-    wire_.send(make_beat(activity::now()));
+    wire_.send(make_beat(comm::activity::now()));
     attempt_.reset();
   } else if (attempt_->failed()) {
     attempt_.reset();
@@ -137,7 +137,7 @@ void HeartbeatClient::continue_connecting() {
 /// This rank hears only rank 0, which hears all ranks.
 void HeartbeatClient::look_for_absence(const AbsenceQuestion& question) {
   if (!roster_.missing(quiet_s()).empty())
-    answer({question.number, Absence{{0}, "missing: " + roster_.describe_missing({0})}});
+    answer({question.number, comm::Absence{{0}, "missing: " + roster_.describe_missing({0})}});
   else if (wire_.open())
     wire_.send(make_question(question));
   else
@@ -181,4 +181,4 @@ bool HeartbeatClient::reports() const {
   return first - ranks_.begin() == rank_;
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -15,7 +15,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/rank_list.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 // A connection that ends so soon after its last message ended with its process. Later it may be the
@@ -139,7 +139,7 @@ void HeartbeatServer::hear_report(int rank, const ProbeReport& report) {
 }
 
 void HeartbeatServer::beat(double starved_s) {
-  const Activity mine = activity::now();
+  const comm::Activity mine = comm::activity::now();
   hear_beat(0, {mine, starved_s});
   to_tell_s_ = std::max(to_tell_s_, starved_s);
   if (now_s() >= tell_s_) {
@@ -175,11 +175,11 @@ void HeartbeatServer::warn_of_unheard() {
   if (now_s() - began_s_ < spec_.timeout_s || std::exchange(warned_, true)) return;
   const std::vector<int> unheard = roster_.never_heard();
   if (unheard.empty()) return;
-  log::warn(
-      fmt::format("no heartbeat of {} (first: {}) has reached rank 0 on {} in {:.0f} s: is "
-                  "TCP between the nodes blocked? Without it the loss of such a rank is noticed "
-                  "late, after comm.deadline-s",
-                  rank_list(unheard), place(unheard.front()).host, place(0).host, spec_.timeout_s));
+  log::warn(fmt::format(
+      "no heartbeat of {} (first: {}) has reached rank 0 on {} in {:.0f} s: is "
+      "TCP between the nodes blocked? Without it the loss of such a rank is noticed "
+      "late, after comm.deadline-s",
+      comm::rank_list(unheard), place(unheard.front()).host, place(0).host, spec_.timeout_s));
 }
 
 void HeartbeatServer::say_goodbye() { tell_all(std::string(1, goodbye_mark)); }
@@ -203,7 +203,7 @@ void HeartbeatServer::judge() {
   const std::vector<int> late = roster_.late(patient_s);
   const std::string what = late.empty()
                                ? fmt::format("no rank made progress for {:.0f} s, in {}", patient_s,
-                                             describe(activity::now()))
+                                             describe(comm::activity::now()))
                                : fmt::format("the others wait for {}", roster_.describe_late(late));
   end_all(what + "; ending the job", what, {});
 }
@@ -211,8 +211,8 @@ void HeartbeatServer::judge() {
 void HeartbeatServer::end_for(const std::vector<int>& ranks) {
   const std::string what = fmt::format("{} of {} ranks missing: {}", ranks.size(), world(),
                                        roster_.describe_missing(ranks));
-  end_all(fmt::format("{}; rank 0 is in {}; ending the job", what, describe(activity::now())), what,
-          ranks);
+  end_all(fmt::format("{}; rank 0 is in {}; ending the job", what, describe(comm::activity::now())),
+          what, ranks);
 }
 
 /// All ranks answer, all wait, and none has moved for the timeout: does the network between the
@@ -244,7 +244,7 @@ void HeartbeatServer::end_for(const std::vector<liveness::Links::Link>& links) {
   roster_.leave_out(without);
   end_all(fmt::format("{}; all ranks wait, rank 0 in {}; ending the job. A start without {} does "
                       "not need it",
-                      what, describe(activity::now()), join(without, ", ")),
+                      what, describe(comm::activity::now()), join(without, ", ")),
           what, {});
 }
 
@@ -279,4 +279,4 @@ std::string HeartbeatServer::lateness() const {
   return late.empty() ? "" : fmt::format("the others waited for {}", roster_.describe_late(late));
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

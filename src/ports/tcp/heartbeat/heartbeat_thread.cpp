@@ -20,7 +20,7 @@
 #include "lockstep/base/files.hpp"
 #include "lockstep/base/log.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 // Often enough to know where a rank was, but at most a few thousand messages per second.
@@ -67,7 +67,7 @@ void leave(const std::filesystem::path& directory, const std::string& name,
   try {
     write_text_atomically(directory / name, content);
   } catch (const std::exception&) {
-    const std::filesystem::path room = activity::post_mortem_room(directory);
+    const std::filesystem::path room = comm::activity::post_mortem_room(directory);
     if (name != rank_0s || !std::filesystem::exists(room)) throw;
     write_into_room(room, directory / name, content);
   }
@@ -210,7 +210,7 @@ void HeartbeatThread::fail(const std::string& why, int status) {
   changed_.wait_for(lock, seconds_of(2 * patience_s), [this] { return reported_; });
 }
 
-std::optional<Absence> HeartbeatThread::find_absence(double waited_s) {
+std::optional<comm::Absence> HeartbeatThread::find_absence(double waited_s) {
   std::unique_lock lock(mutex_);
   asked_.waited_s = waited_s;
   const std::uint64_t mine = ++asked_.number;
@@ -250,7 +250,7 @@ std::vector<int> HeartbeatThread::lost() {
 void HeartbeatThread::report(const std::string& text, const std::string& reason,
                              const std::vector<int>& missing) {
   attempt([&] {
-    const std::filesystem::path directory = activity::directory();
+    const std::filesystem::path directory = comm::activity::directory();
     const std::string name =
         rank_ == 0 ? std::string(rank_0s) : fmt::format("post-mortem-rank{}.json", rank_);
     const std::string content = roster_.post_mortem(reason, rank_, missing);
@@ -280,4 +280,4 @@ void HeartbeatThread::end_process(int status, double grace_s) noexcept {
   }
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -18,7 +18,7 @@
 #include "lockstep/liveness/starvation.hpp"
 #include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// A rank, as all others know it.
 struct KnownRank {
@@ -39,7 +39,7 @@ std::vector<std::string> hosts_of(const std::vector<KnownRank>& ranks);
 class HeartbeatThread : public liveness::Heartbeat {
  public:
   void fail(const std::string& why, int status) final;
-  std::optional<Absence> find_absence(double waited_s) final;
+  std::optional<comm::Absence> find_absence(double waited_s) final;
 
  protected:
   HeartbeatThread(liveness::HeartbeatSpec spec, int rank, std::vector<KnownRank> ranks);
@@ -103,8 +103,8 @@ class HeartbeatThread : public liveness::Heartbeat {
   std::optional<End> failure_;
   AbsenceQuestion asked_;  ///< the newest
   std::uint64_t passed_on_ = 0, answered_ = 0;
-  std::optional<Absence> absence_;
+  std::optional<comm::Absence> absence_;
   std::thread thread_;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

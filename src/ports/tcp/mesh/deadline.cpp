@@ -11,20 +11,20 @@
 #include "lockstep/comm/rank_list.hpp"
 #include "lockstep/comm/tcp_control.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 constexpr double look_every_s = 0.1;
 
 [[noreturn]] void end(const MeshFinding& finding) {
-  if (finding.outside) throw OutsideFault(finding.text);
+  if (finding.outside) throw comm::OutsideFault(finding.text);
   throw Error(finding.text);
 }
 
 }  // namespace
 
-MeshDeadline::MeshDeadline(Mesh& mesh, double deadline_s, const FindAbsence& find_absence,
-                           std::string phase, Awaited awaited)
+MeshDeadline::MeshDeadline(Mesh& mesh, double deadline_s, const comm::FindAbsence& find_absence,
+                           std::string phase, comm::Awaited awaited)
     : mesh_(mesh),
       deadline_s_(deadline_s),
       find_absence_(find_absence),
@@ -41,7 +41,7 @@ MeshDeadline::~MeshDeadline() {
 void MeshDeadline::renew() {
   const double now = now_s(), waited_s = now - std::exchange(began_s_, now);
   if (const auto late = std::exchange(free_, std::nullopt))
-    warn_of_late(phase_, *late, waited_s, deadline_s_, mesh_.rank());
+    comm::warn_of_late(phase_, *late, waited_s, deadline_s_, mesh_.rank());
   left_ = Countdown(deadline_s_);
   look_s_ = now + look_every_s;
   if (std::exchange(told_, false)) mesh_.note_wait(this, {});
@@ -65,10 +65,10 @@ void MeshDeadline::look(const std::vector<int>& awaited) {
   std::erase_if(gone, [&](int rank) { return !mesh_.link(rank).gone(); });
   if (!gone.empty() && !first_gone_s_) first_gone_s_ = now_s();
   // The heartbeat knows which rank was lost first, and ends this process.
-  const double patience_s = find_absence_ ? time_for_heartbeat_s : 0;
+  const double patience_s = find_absence_ ? comm::time_for_heartbeat_s : 0;
   if (!gone.empty() && now_s() - *first_gone_s_ >= patience_s)
-    throw MissingRanks(
-        fmt::format("{}: {} {} gone", phase_, rank_list(gone), gone.size() == 1 ? "has" : "have"));
+    throw comm::MissingRanks(fmt::format("{}: {} {} gone", phase_, comm::rank_list(gone),
+                                         gone.size() == 1 ? "has" : "have"));
   if (!left_.over()) return;
   if (free_) give_up();
   ask(awaited);
@@ -88,12 +88,12 @@ void MeshDeadline::ask(const std::vector<int>& awaited) {
   if (const MeshFinding told = mesh_.finding(); !told.text.empty()) end(told);
   if (missing.empty()) {
     free_ = std::move(free);
-    left_ = Countdown(look_longer_s);
+    left_ = Countdown(comm::look_longer_s);
     return;
   }
   MeshFinding found;
-  found.text =
-      fmt::format("{}: {} did not arrive within {} s", phase_, rank_list(missing), deadline_s_);
+  found.text = fmt::format("{}: {} did not arrive within {} s", phase_, comm::rank_list(missing),
+                           deadline_s_);
   found.outside = known && absence->outside;
   if (found.outside) found.text += "; " + absence->text;
   end_all(found);
@@ -104,9 +104,10 @@ void MeshDeadline::give_up() {
   if (free_->empty())
     end_all({fmt::format("{}: nothing came for {} s, though all ranks answer", phase_, deadline_s_),
              true});
-  end_all({fmt::format("{}: {} did not arrive within {} s, though {}", phase_, rank_list(*free_),
-                       deadline_s_, free_->size() == 1 ? "it answers" : "they answer"),
-           false});
+  end_all(
+      {fmt::format("{}: {} did not arrive within {} s, though {}", phase_, comm::rank_list(*free_),
+                   deadline_s_, free_->size() == 1 ? "it answers" : "they answer"),
+       false});
 }
 
 void MeshDeadline::end_all(const MeshFinding& found) {
@@ -114,4 +115,4 @@ void MeshDeadline::end_all(const MeshFinding& found) {
   end(found);
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

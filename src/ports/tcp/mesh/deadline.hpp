@@ -9,18 +9,18 @@
 #include "lockstep/comm/wait_deadline.hpp"
 #include "ports/tcp/mesh/mesh.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// During the wait this rank tells those that ask for which ranks it waits; when the deadline has
 /// passed, this rank asks. When all answer, it looks two seconds longer: a late rank may have come
 /// just then.
 ///
 /// poll() throws MissingRanks when one of the ranks has gone and no heartbeat tells more.
-class MeshDeadline final : public WaitDeadline {
+class MeshDeadline final : public comm::WaitDeadline {
  public:
   /// `phase` is what errors call the wait. `find_absence` may be empty.
-  MeshDeadline(Mesh& mesh, double deadline_s, const FindAbsence& find_absence, std::string phase,
-               Awaited awaited);
+  MeshDeadline(Mesh& mesh, double deadline_s, const comm::FindAbsence& find_absence,
+               std::string phase, comm::Awaited awaited);
   ~MeshDeadline() override;
   MeshDeadline(const MeshDeadline&) = delete;
   MeshDeadline& operator=(const MeshDeadline&) = delete;
@@ -36,9 +36,9 @@ class MeshDeadline final : public WaitDeadline {
 
   Mesh& mesh_;
   const double deadline_s_;
-  const FindAbsence& find_absence_;
+  const comm::FindAbsence& find_absence_;
   const std::string phase_;
-  const Awaited awaited_;
+  const comm::Awaited awaited_;
   double began_s_;  ///< when this rank began to wait
   Countdown left_;
   std::optional<std::vector<int>> free_;  ///< all answered; these did not wait for others
@@ -47,4 +47,4 @@ class MeshDeadline final : public WaitDeadline {
   std::optional<double> first_gone_s_;    ///< when a rank was first seen to be gone
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

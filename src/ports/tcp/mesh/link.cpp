@@ -9,33 +9,33 @@
 #include <cstring>
 #include <utility>
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 constexpr std::size_t most_at_once = 16;  // messages in one call to the system
 constexpr std::size_t few_bytes = 4096;   // not worth a block
 
 /// The oldest one of this tag.
-auto first(auto& messages, const MessageTag& tag) {
+auto first(auto& messages, const comm::MessageTag& tag) {
   const auto found = messages.lower_bound(tag);
   return found != messages.end() && found->first == tag ? found : messages.end();
 }
 
 }  // namespace
 
-Arrival::Arrival(std::size_t bytes, Staging& staging) : bytes_(bytes) {
+Arrival::Arrival(std::size_t bytes, comm::Staging& staging) : bytes_(bytes) {
   if (bytes > few_bytes)
     block_ = staging.take();
   else
     few_.resize(bytes);
 }
 
-void Arrival::give_back(Staging& staging) {
+void Arrival::give_back(comm::Staging& staging) {
   if (block_) staging.give_back(std::move(block_));
 }
 
 /// It is in the hands of its operation; the link knows of it until it is done.
-class LinkMessage final : public Message {
+class LinkMessage final : public comm::Message {
  public:
   /// `to` is null for one that stays in its own memory, as does one of another size.
   LinkMessage(Link& link, void* to, std::size_t wanted)
@@ -76,7 +76,8 @@ class LinkMessage final : public Message {
   Arrival arrival_;
 };
 
-std::unique_ptr<Message> Link::send(MessageTag tag, const void* data, std::size_t bytes) {
+std::unique_ptr<comm::Message> Link::send(comm::MessageTag tag, const void* data,
+                                          std::size_t bytes) {
   auto message = std::make_unique<LinkMessage>(*this, nullptr, 0);
   put({{tag, static_cast<std::uint32_t>(bytes)},
        static_cast<const std::byte*>(data),
@@ -85,7 +86,7 @@ std::unique_ptr<Message> Link::send(MessageTag tag, const void* data, std::size_
   return message;
 }
 
-std::unique_ptr<Message> Link::expect(MessageTag tag, void* data, std::size_t bytes) {
+std::unique_ptr<comm::Message> Link::expect(comm::MessageTag tag, void* data, std::size_t bytes) {
   auto message = std::make_unique<LinkMessage>(*this, data, bytes);
   if (const auto arrived = first(arrived_, tag); arrived != arrived_.end()) {
     message->accept(arrived->second);
@@ -98,7 +99,7 @@ std::unique_ptr<Message> Link::expect(MessageTag tag, void* data, std::size_t by
 
 void Link::notify(Notice kind, std::uint32_t number, std::string_view text) {
   Outgoing notice;
-  notice.text = text.substr(0, piece_bytes);
+  notice.text = text.substr(0, comm::piece_bytes);
   notice.head = {{static_cast<std::uint32_t>(kind), number},
                  static_cast<std::uint32_t>(notice.text.size())};
   put(std::move(notice));
@@ -213,7 +214,7 @@ void Link::begin_message() {
   head_got_ = 0;
   left_ = arriving_.bytes;
   message_ = nullptr;
-  if (left_ > piece_bytes) return end();  // not a message of ours
+  if (left_ > comm::piece_bytes) return end();  // not a message of ours
   if (const auto expected = first(expected_, arriving_.tag); expected != expected_.end()) {
     message_ = expected->second;
     expected_.erase(expected);
@@ -228,7 +229,7 @@ void Link::begin_message() {
 void Link::end_message() {
   if (message_) {
     std::exchange(message_, nullptr)->finish(arriving_.bytes);
-  } else if (arriving_.tag.kind >= message_kinds) {
+  } else if (arriving_.tag.kind >= comm::message_kinds) {
     hear();
     arrival_.give_back(staging_);
   } else if (const auto late = first(expected_, arriving_.tag); late != expected_.end()) {
@@ -257,4 +258,4 @@ void Link::hear() {
   }
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

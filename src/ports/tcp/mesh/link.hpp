@@ -12,10 +12,10 @@
 #include "lockstep/comm/transport.hpp"
 #include "ports/tcp/wire.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// Messages about the ranks themselves: their kinds follow those of a transport.
-enum class Notice : std::uint32_t { here = message_kinds, question, answer, finding };
+enum class Notice : std::uint32_t { here = comm::message_kinds, question, answer, finding };
 
 /// What a rank has found out about ranks that are missing.
 struct MeshFinding {
@@ -27,16 +27,16 @@ struct MeshFinding {
 class Arrival {
  public:
   Arrival() = default;
-  Arrival(std::size_t bytes, Staging& staging);
+  Arrival(std::size_t bytes, comm::Staging& staging);
   std::byte* data() {
     return block_ ? block_->bytes.data() : reinterpret_cast<std::byte*>(few_.data());
   }
   std::size_t bytes() const { return bytes_; }
-  void give_back(Staging& staging);
+  void give_back(comm::Staging& staging);
 
  private:
   std::size_t bytes_ = 0;
-  std::unique_ptr<Block> block_;  ///< null for few bytes
+  std::unique_ptr<comm::Block> block_;  ///< null for few bytes
   std::string few_;
 };
 
@@ -48,12 +48,12 @@ class LinkMessage;
 class Link {
  public:
   /// `mine`: what this rank answers when the other one asks.
-  Link(Staging& staging, const std::string& mine) : staging_(staging), mine_(mine) {}
+  Link(comm::Staging& staging, const std::string& mine) : staging_(staging), mine_(mine) {}
 
   /// It is done when the system has taken it.
-  std::unique_ptr<Message> send(MessageTag tag, const void* data, std::size_t bytes);
+  std::unique_ptr<comm::Message> send(comm::MessageTag tag, const void* data, std::size_t bytes);
   /// `data` is null for one that is taken.
-  std::unique_ptr<Message> expect(MessageTag tag, void* data, std::size_t bytes);
+  std::unique_ptr<comm::Message> expect(comm::MessageTag tag, void* data, std::size_t bytes);
   void notify(Notice kind, std::uint32_t number, std::string_view text = {});
 
   /// `speaks_first`: this side sends before the other one does, so that neither of them takes a
@@ -76,7 +76,7 @@ class Link {
  private:
   friend class LinkMessage;
   struct Head {
-    MessageTag tag;
+    comm::MessageTag tag;
     std::uint32_t bytes = 0;
   };
   struct Outgoing {
@@ -95,15 +95,15 @@ class Link {
   void hear();
   void end();
 
-  Staging& staging_;
+  comm::Staging& staging_;
   const std::string& mine_;
   Socket socket_;
   bool confirmed_ = false, may_write_ = false, gone_ = false;
   std::deque<Outgoing> outgoing_;
-  std::size_t written_ = 0;                           ///< of the first one, with its head
-  std::multimap<MessageTag, LinkMessage*> expected_;  ///< those of one tag keep their order
-  std::multimap<MessageTag, Arrival> arrived_;        ///< before they were expected
-  Head head_;                                         ///< of the next message
+  std::size_t written_ = 0;                                 ///< of the first one, with its head
+  std::multimap<comm::MessageTag, LinkMessage*> expected_;  ///< those of one tag keep their order
+  std::multimap<comm::MessageTag, Arrival> arrived_;        ///< before they were expected
+  Head head_;                                               ///< of the next message
   std::size_t head_got_ = 0;
   Head arriving_;         ///< the message that is arriving
   std::size_t left_ = 0;  ///< of it
@@ -115,4 +115,4 @@ class Link {
   MeshFinding finding_;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -19,6 +19,7 @@ namespace {
 
 using namespace lockstep;
 using namespace lockstep::comm;
+using namespace lockstep::tcp;
 using namespace lockstep::test;
 using Catch::Matchers::StartsWith;
 
