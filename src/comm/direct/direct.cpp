@@ -13,6 +13,7 @@ namespace lockstep::comm {
 namespace {
 
 constexpr std::size_t fewest_parts = 4, most_parts = 16;  // that are asked for at once
+constexpr std::size_t most_from_root = 1 << 20;           // bytes of a broadcast without chunks
 
 }  // namespace
 
@@ -36,12 +37,15 @@ Direct::Direct(std::shared_ptr<const DirectGroup> group, Elements data, DirectWo
 }
 
 /// An all-reduce and a broadcast may cut as they like; reduce-scatter and all-gather promise equal
-/// chunks. A root has the first chunk, which is all of it when there is little.
+/// chunks. A root has the first chunk. Little data has a single owner, in one hop: the root, or the
+/// receiver of a transfer.
 std::vector<Elements> Direct::pieces_of_chunk(int rank) const {
   const int world = group_->world();
-  if (is_transfer()) return rank == *work_.root ? std::vector<Elements>{} : pieces_of(data_);
   if (!work_.root && !(work_.reduction && work_.gathers))
     return pieces_of(equal_chunk(data_, rank, world));
+  const bool little = data_.bytes() * static_cast<std::size_t>(world - 1) <= most_from_root;
+  if (work_.root && (is_transfer() || world == 2 || little))
+    return (rank == *work_.root) == work_.gathers ? pieces_of(data_) : std::vector<Elements>{};
   return pieces_of(owned_chunk(data_, (rank - work_.root.value_or(0) + world) % world, world));
 }
 

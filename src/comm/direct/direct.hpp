@@ -60,7 +60,7 @@ struct DirectWork {
 /// number, so all ranks end with the same bits, which depend only on the data and the group's size.
 /// The volume is that of a ring, in 2 hops instead of 2 (world - 1). In a broadcast, the root gives
 /// each rank a chunk, and that passes it on: all ranks send about as much, in 2 hops, where the
-/// root of a tree sends everything log2(world) times.
+/// root of a tree sends everything log2(world) times. Little data goes from the root to all.
 ///
 /// Where a transport copies messages, a rank could be far ahead of those that it only sends to, and
 /// they would have to store everything. There an operation begins when it comes to the front of
