@@ -13,7 +13,7 @@
 
 namespace {
 
-using lockstep::comm::must;
+using lockstep::mpi::must;
 
 struct Gradient {
   std::vector<float> values;

@@ -55,17 +55,17 @@ class Start final : public comm::Control {
 
 /// In the child process: all ranks but rank 0, until it is killed. Writes a byte to `ready` when
 /// all are connected.
-[[noreturn]] void be_the_others(comm::ListenerCard card, int world, int ready) {
+[[noreturn]] void be_the_others(tcp::ListenerCard card, int world, int ready) {
   card.addresses = {"127.0.0.1"};
   const auto others = static_cast<std::size_t>(world - 1);
-  std::vector<std::unique_ptr<comm::ConnectAttempt>> tries(others);
-  std::vector<comm::Wire> wires(others);
+  std::vector<std::unique_ptr<tcp::ConnectAttempt>> tries(others);
+  std::vector<tcp::Wire> wires(others);
   for (std::size_t in = 0; in < others; nap(0.002))
     for (std::size_t i = 0; i < others; ++i) {
       if (wires[i].open()) continue;
       if (!tries[i] || tries[i]->failed())
-        tries[i] = std::make_unique<comm::ConnectAttempt>(card, comm::heartbeat_purpose,
-                                                          static_cast<int>(i) + 1, world);
+        tries[i] = std::make_unique<tcp::ConnectAttempt>(card, tcp::heartbeat_purpose,
+                                                         static_cast<int>(i) + 1, world);
       if (auto wire = tries[i]->poll()) wires[i] = std::move(*wire), ++in;
     }
   if (::write(ready, "r", 1) != 1) std::_Exit(1);
@@ -73,8 +73,8 @@ class Start final : public comm::Control {
   for (std::uint64_t beat = 0;; ++beat) {
     const double due_s = static_cast<double>(beat) / (static_cast<double>(others) * beats_a_second);
     if (const double left_s = began_s + due_s - now_s(); left_s > 0) nap(left_s);
-    comm::Wire& wire = wires[beat % others];
-    wire.send(comm::make_beat({beat / others, comm::Phase::forward, 0, 0, false, beat}));
+    tcp::Wire& wire = wires[beat % others];
+    wire.send(tcp::make_beat({beat / others, comm::Phase::forward, 0, 0, false, beat}));
     while (wire.receive()) continue;
   }
 }
@@ -96,7 +96,7 @@ void measure(int world, double seconds) {
   if (::pipe(ready) != 0) std::_Exit(1);
   const double began_s = now_s();
   const pid_t child = ::fork();
-  if (child == 0) be_the_others(comm::read_record<comm::ListenerCard>(start.told), world, ready[1]);
+  if (child == 0) be_the_others(comm::read_record<tcp::ListenerCard>(start.told), world, ready[1]);
   char byte = 0;
   if (::read(ready[0], &byte, 1) != 1) std::_Exit(1);
   const double joined_s = now_s() - began_s;

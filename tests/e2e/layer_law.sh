@@ -44,6 +44,10 @@ refuses 'a private header by its short name' src/cluster/nodes/a.cpp '#include "
 refuses 'a public header that no other folder uses' include/lockstep/nn/arena.hpp '#pragma once'
 refuses 'a second file of one name in a layer' src/cluster/topology/node_facts.hpp '#pragma once'
 refuses 'names in the namespace of another layer' src/nn/a.cpp 'namespace lockstep::train {' '}'
+refuses 'a header of a port in the namespace of a contract' src/ports/tcp/a.hpp '#pragma once' \
+  'namespace lockstep::comm {' '}'
+refuses 'names of a port in the namespace of another port' src/ports/mpi/a.cpp \
+  'namespace lockstep::tcp {' '}'
 refuses 'a constant that is not in snake_case' src/nn/a.cpp 'constexpr int kMost = 3;'
 refuses 'an include that climbs out of its folder' src/nn/a.cpp '#include "../base/a.hpp"'
 refuses 'a library in a public header' include/lockstep/nn/network.hpp '#pragma once' \

@@ -18,6 +18,7 @@
 using namespace lockstep;
 using namespace lockstep::comm;
 using namespace lockstep::device;
+using lockstep::mpi::must;
 using namespace lockstep::test;
 
 namespace {

@@ -24,8 +24,9 @@ namespace lockstep::comm {
 /// **Launch order:** a run has one order of all collectives of all groups. Each rank puts those
 /// that it takes part in into its one network stream, in this order. Then the first collective that
 /// has not ended is at the front of the streams of all its ranks, so none waits for ever. (Kernels
-/// of two NCCL communicators that run at once, in different orders on two ranks, would.) A send is
-/// a collective of two ranks; what together() holds counts as one.
+/// of two NCCL communicators that run at once, in different orders on two ranks, would; and over
+/// MPI and TCP, two ranks find by this order which messages belong together.) A send is a
+/// collective of two ranks; what together() holds counts as one.
 ///
 /// For a group of one, and for no elements, a verb does nothing. Throws Error naming the verb's
 /// `name` for a root or peer outside of the group, a count that the group cannot share equally, a

@@ -1,9 +1,16 @@
 #pragma once
 
+#include <functional>
+#include <vector>
+
 namespace lockstep::comm {
 
-/// The deadline of a wait for other ranks that a communicator does not make itself. While it is
-/// polled, other ranks that look for missing ones learn that this rank waits, too.
+/// Tells which ranks a wait is for at this moment: numbers in the world, ascending, without this
+/// one.
+using Awaited = std::function<std::vector<int>()>;
+
+/// The deadline of a wait for other ranks. While it is polled, other ranks that look for missing
+/// ones learn that this rank waits, too.
 class WaitDeadline {
  public:
   virtual ~WaitDeadline() = default;

@@ -18,8 +18,6 @@ struct WorldFacts {
   std::string library;  ///< "Open MPI v4.1.4 ..."
 };
 
-class RollCall;
-
 /// MPI from MPI_Init_thread to MPI_Finalize. One per process, made before any thread that calls
 /// MPI; what it makes must not outlive it. No other wait is inside MPI: this polls and naps, so
 /// that ranks that wait leave the cores to others. For the same reason Open MPI's ranks do not
@@ -41,8 +39,9 @@ class World {
   [[noreturn]] static void abort(int status);
 
  private:
+  struct Impl;
   WorldFacts facts_;
-  std::unique_ptr<RollCall> roll_call_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace lockstep::comm

@@ -12,7 +12,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/combine.hpp"
+#include "comm/combine.hpp"
 #include "lockstep/comm/rank_list.hpp"
 
 namespace lockstep::comm {

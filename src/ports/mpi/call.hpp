@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 
 /// Throws Error with MPI's text when an MPI call failed. Every call needs it, since all of them run
 /// with MPI_ERRORS_RETURN.
@@ -30,11 +30,4 @@ inline bool finished(MPI_Request& request,
   return done != 0;
 }
 
-/// Gives up a message of an operation that failed.
-inline void abandon(MPI_Request& request, bool receiving) {
-  if (request == MPI_REQUEST_NULL) return;
-  if (receiving) MPI_Cancel(&request);
-  MPI_Request_free(&request);
-}
-
-}  // namespace lockstep::comm
+}  // namespace lockstep::mpi

@@ -10,7 +10,7 @@
 #include "ports/mpi/mail.hpp"
 #include "ports/mpi/rank_deadline.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 namespace {
 
 enum Tag : int { arrival, release };
@@ -19,9 +19,10 @@ constexpr char agreed = 'y', refused = 'n';  // the first byte of rank 0's answe
 /// Every rank sends its part to rank 0, which combines them in rank order and answers with the
 /// result. The result goes down a binomial tree, because by then all ranks take part; a refusal
 /// goes to all ranks directly.
-class MpiControl final : public MeetingControl {
+class MpiControl final : public comm::MeetingControl {
  public:
-  MpiControl(MPI_Comm comm, double deadline_s, RollCall& roll_call, const ActivityTracker& of_rank)
+  MpiControl(MPI_Comm comm, double deadline_s, RollCall& roll_call,
+             const comm::ActivityTracker& of_rank)
       : MeetingControl(of_rank), mail_(comm), deadline_s_(deadline_s), roll_call_(roll_call) {
     must(MPI_Comm_rank(comm, &rank_));
     must(MPI_Comm_size(comm, &world_));
@@ -47,7 +48,7 @@ class MpiControl final : public MeetingControl {
     Parts parts(static_cast<std::size_t>(world_));
     parts[0] = mine;
     std::string disorder;
-    RankDeadline deadline(roll_call_, deadline_s_, phase);
+    RankDeadline deadline(roll_call_, deadline_s_, std::string(phase));
     device::Idle idle;
     for (int here = 1; here < world_;) {
       const std::optional<Mail::Message> message = mail_.take(arrival);
@@ -73,7 +74,7 @@ class MpiControl final : public MeetingControl {
   /// The other ranks: rank 0's result.
   std::string arrive(const std::string& mine, std::string_view phase) {
     send({0}, arrival, std::string(phase) + '\0' + mine, phase);
-    RankDeadline deadline(roll_call_, deadline_s_, phase);
+    RankDeadline deadline(roll_call_, deadline_s_, std::string(phase));
     device::Idle idle;
     std::optional<Mail::Message> answer;
     for (; !(answer = mail_.take(release)); idle()) deadline.poll();
@@ -83,14 +84,14 @@ class MpiControl final : public MeetingControl {
   }
 
   [[noreturn]] void refuse(const std::string& why) {
-    send(all_but({0}, world_), release, refused + why, why);
+    send(comm::all_but({0}, world_), release, refused + why, why);
     throw Error(why);
   }
 
   void send(const std::vector<int>& ranks, Tag tag, const std::string& text,
             std::string_view phase) {
     mail_.send(ranks, tag, text);
-    RankDeadline deadline(roll_call_, deadline_s_, phase);
+    RankDeadline deadline(roll_call_, deadline_s_, std::string(phase));
     for (device::Idle idle; !mail_.sent(); idle()) deadline.poll();
   }
 
@@ -102,9 +103,10 @@ class MpiControl final : public MeetingControl {
 
 }  // namespace
 
-std::unique_ptr<Control> make_mpi_control(MPI_Comm comm, double deadline_s, RollCall& roll_call,
-                                          const ActivityTracker& activity) {
+std::unique_ptr<comm::Control> make_mpi_control(MPI_Comm comm, double deadline_s,
+                                                RollCall& roll_call,
+                                                const comm::ActivityTracker& activity) {
   return std::make_unique<MpiControl>(comm, deadline_s, roll_call, activity);
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::mpi

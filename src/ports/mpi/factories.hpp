@@ -7,15 +7,16 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 
 class RollCall;
 
-/// Each makes a separate MPI communicator, so that its messages do not mix with others.
-std::unique_ptr<Control> make_mpi_control(MPI_Comm comm, double deadline_s, RollCall& roll_call,
-                                          const ActivityTracker& activity);
-std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
-                                                    RollCall& roll_call,
-                                                    const ActivityTracker& activity);
+/// `comm` has all ranks of the world, and no other messages.
+std::unique_ptr<comm::Control> make_mpi_control(MPI_Comm comm, double deadline_s,
+                                                RollCall& roll_call,
+                                                const comm::ActivityTracker& activity);
+std::unique_ptr<comm::Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
+                                                          RollCall& roll_call,
+                                                          const comm::ActivityTracker& activity);
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::mpi

@@ -7,7 +7,7 @@
 
 #include "ports/mpi/call.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 namespace {
 
 namespace fs = std::filesystem;
@@ -45,14 +45,18 @@ bool needs_pmix(std::string_view name) {
 
 }  // namespace
 
+}  // namespace lockstep::mpi
+
+namespace lockstep::comm {
+
 cluster::MpiLibrary mpi_library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
-  must(MPI_Get_library_version(text, &length));
+  mpi::must(MPI_Get_library_version(text, &length));
   const std::string version(text, static_cast<std::size_t>(length));
   cluster::MpiLibrary library;
   library.name = version.substr(0, version.find_first_of(",\n"));
-  library.needs_pmix = needs_pmix(library.name);
+  library.needs_pmix = mpi::needs_pmix(library.name);
   return library;
 }
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 
 // Texts are still in flight here only when the world is about to end. MPI may still use them, so
 // they are never freed.
@@ -54,4 +54,4 @@ void Mail::begin(int tag, Incoming& incoming) {
   must(MPI_Imrecv(incoming.message->text.data(), size, MPI_BYTE, &handle, &incoming.request));
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::mpi

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 
 /// Texts between ranks, on one communicator: sent without waiting, received once they have arrived.
 /// Texts from one rank with one tag keep their order.
@@ -47,4 +47,4 @@ class Mail {
   std::map<int, Incoming> incoming_;  ///< by tag
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::mpi

@@ -1,67 +1,68 @@
 #pragma once
 
 #include <optional>
-#include <span>
-#include <string_view>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/countdown.hpp"
+#include "lockstep/comm/wait_deadline.hpp"
 #include "ports/mpi/roll_call.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 
-/// The deadline of a wait for other ranks. Answers their questions during the wait, and asks them
-/// when it is over. When all answer, it looks two seconds longer: a late rank may have come just
-/// then.
-class RankDeadline {
+/// Answers other ranks' questions during the wait, and asks them when the deadline has passed. When
+/// all answer, it looks two seconds longer: a late rank may have come just then.
+class RankDeadline final : public comm::WaitDeadline {
  public:
-  /// `phase` tells the others where this rank waits, and `awaited` for which ranks of MPI's world:
-  /// for all, when it is empty. Both must stay alive.
-  RankDeadline(RollCall& roll_call, double deadline_s, std::string_view phase,
-               std::span<const int> awaited = {})
+  /// `phase` tells the others where this rank waits. Without `awaited` it waits for all.
+  RankDeadline(RollCall& roll_call, double deadline_s, std::string phase,
+               comm::Awaited awaited = {})
       : roll_call_(roll_call),
         deadline_s_(deadline_s),
-        wait_{phase, awaited, now_s()},
+        phase_(std::move(phase)),
+        awaited_(std::move(awaited)),
         countdown_(deadline_s) {}
 
-  /// Call it when something has arrived, and the wait begins again.
-  void renew() {
+  void renew() override {
     moved();
     countdown_ = Countdown(deadline_s_);
-    wait_.began_s = now_s();
-    listen_s_ = wait_.began_s + listen_every_s;
+    began_s_ = now_s();
+    listen_s_ = began_s_ + listen_every_s;
   }
 
   /// Call it when something has arrived that does not renew the deadline.
   void moved() {
     if (!all_answer_) return;
-    roll_call_.warn_of_late(wait_, deadline_s_, *all_answer_);
+    roll_call_.warn_of_late({phase_, {}, began_s_}, deadline_s_, *all_answer_);
     all_answer_.reset();
-    countdown_ = Countdown(look_longer_s);
+    countdown_ = Countdown(comm::look_longer_s);
   }
 
-  /// Call it after a poll that found nothing. Throws Error naming the missing ranks when the
-  /// deadline has passed here or on another rank that waits.
-  void poll() {
+  void poll() override {
     const bool over = countdown_.over();
     const double now = now_s();
     if (now < listen_s_) return;
     listen_s_ = now + listen_every_s;
-    roll_call_.listen(wait_);
+    const Wait wait{phase_, awaited_ ? awaited_() : std::vector<int>(), began_s_};
+    roll_call_.listen(wait);
     if (!over) return;
-    if (all_answer_) roll_call_.give_up(wait_, deadline_s_, *all_answer_);
-    all_answer_ = roll_call_.ask(wait_, deadline_s_);
-    countdown_ = Countdown(look_longer_s);
+    if (all_answer_) roll_call_.give_up(wait, deadline_s_, *all_answer_);
+    all_answer_ = roll_call_.ask(wait, deadline_s_);
+    countdown_ = Countdown(comm::look_longer_s);
   }
 
  private:
   static constexpr double listen_every_s = 0.1;
   RollCall& roll_call_;
-  double deadline_s_;
-  Wait wait_;
+  const double deadline_s_;
+  const std::string phase_;
+  const comm::Awaited awaited_;
+  double began_s_ = now_s();
   Countdown countdown_;
   std::optional<RollCall::Answers> all_answer_;  ///< until something arrives
-  double listen_s_ = now_s() + listen_every_s;
+  double listen_s_ = began_s_ + listen_every_s;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::mpi

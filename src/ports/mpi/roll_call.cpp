@@ -11,7 +11,7 @@
 #include "lockstep/comm/rank_list.hpp"
 #include "lockstep/device/idle.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 namespace {
 
 enum RollCallTag : int { question, answer, finding };
@@ -23,7 +23,8 @@ constexpr double time_to_answer_s = 2;
 /// What a rank says about its wait: the phase, and for which ranks.
 std::string answer_of(const Wait& wait) {
   return std::string(wait.phase) + '\0' +
-         std::string(reinterpret_cast<const char*>(wait.awaited.data()), wait.awaited.size_bytes());
+         std::string(reinterpret_cast<const char*>(wait.awaited.data()),
+                     wait.awaited.size() * sizeof(int));
 }
 
 std::string phase_in(const std::string& answer) { return answer.substr(0, answer.find('\0')); }
@@ -47,7 +48,7 @@ std::vector<int> awaited_by(int asker, const std::map<int, std::string>& answers
     const std::size_t begin = text.find('\0') + 1;
     std::vector<int> ranks((text.size() - begin) / sizeof(int));
     std::memcpy(ranks.data(), text.data() + begin, ranks.size() * sizeof(int));
-    if (ranks.empty()) ranks = all_but({}, world);
+    if (ranks.empty()) ranks = comm::all_but({}, world);
     for (const int rank : ranks) add(rank);
   }
   std::sort(found.begin(), found.end());
@@ -81,7 +82,7 @@ void RollCall::listen(const Wait& wait) {
 
 RollCall::Answers RollCall::ask(const Wait& wait, double deadline_s) {
   blame_absent(wait.phase, deadline_s);
-  send(all_but({rank_}, world_), question, {rank_, round_, 0, ""});
+  send(comm::all_but({rank_}, world_), question, {rank_, round_, 0, ""});
   std::map<int, std::string> answers{{rank_, answer_of(wait)}};
   Answers said;
   std::vector<int> awaited, late;
@@ -131,12 +132,12 @@ void RollCall::tell(const Answers& answers, const Finding& found) {
 void RollCall::blame_absent(std::string_view phase, double deadline_s) {
   std::vector<int> here;
   const auto absence = find_absence_ ? find_absence_(deadline_s) : std::nullopt;
-  if (absence) here = all_but(absence->ranks, world_);
+  if (absence) here = comm::all_but(absence->ranks, world_);
   if (here.empty() || here.size() == static_cast<std::size_t>(world_)) return;
   if (std::find(here.begin(), here.end(), rank_) == here.end()) return;
   std::map<int, std::string> phases;
   for (const int rank : here) phases[rank] = phase;
-  std::string found = describe_missing(phase, deadline_s, all_but({}, world_), phases);
+  std::string found = describe_missing(phase, deadline_s, comm::all_but({}, world_), phases);
   if (absence->outside) found += "; " + absence->text;
   std::erase(here, rank_);
   // Ranks that have heard as many findings as this one end at once; the others ask on their own.
@@ -146,7 +147,7 @@ void RollCall::blame_absent(std::string_view phase, double deadline_s) {
 
 void RollCall::end(const Finding& finding) {
   ++round_;
-  if (finding.outside) throw OutsideFault(finding.text);
+  if (finding.outside) throw comm::OutsideFault(finding.text);
   throw Error(finding.text);
 }
 
@@ -178,11 +179,12 @@ std::string describe_missing(std::string_view phase, double deadline_s,
   std::string text =
       missing.empty()
           ? fmt::format("{}: nothing came for {} s, though all ranks answer", phase, deadline_s)
-          : fmt::format("{}: {} did not arrive within {} s", phase, rank_list(missing), deadline_s);
+          : fmt::format("{}: {} did not arrive within {} s", phase, comm::rank_list(missing),
+                        deadline_s);
   for (const auto& [theirs, ranks] : elsewhere)
-    text += fmt::format("; {} {} in '{}'", rank_list(ranks), ranks.size() == 1 ? "waits" : "wait",
-                        theirs);
+    text += fmt::format("; {} {} in '{}'", comm::rank_list(ranks),
+                        ranks.size() == 1 ? "waits" : "wait", theirs);
   return text;
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::mpi

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,12 +10,12 @@
 #include "lockstep/comm/absence.hpp"
 #include "ports/mpi/mail.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 
 /// A wait of this rank.
 struct Wait {
-  std::string_view phase;          ///< where
-  std::span<const int> awaited{};  ///< for which ranks of the world; empty: for all
+  std::string_view phase;      ///< where
+  std::vector<int> awaited{};  ///< for which ranks of the world; empty: for all
   double began_s = 0;
 };
 
@@ -36,7 +35,7 @@ struct Wait {
 class RollCall {
  public:
   explicit RollCall(MPI_Comm comm);
-  void ask_first(FindAbsence find_absence) { find_absence_ = std::move(find_absence); }
+  void ask_first(comm::FindAbsence find_absence) { find_absence_ = std::move(find_absence); }
   /// Call it now and then during a wait: answers the ranks that ask. Throws Error with another
   /// rank's finding when that rank's deadline has passed.
   void listen(const Wait& wait);
@@ -68,7 +67,7 @@ class RollCall {
   [[noreturn]] void end(const Finding& finding);
 
   Mail mail_;
-  FindAbsence find_absence_;
+  comm::FindAbsence find_absence_;
   int rank_ = 0, world_ = 1;
   std::uint64_t round_ = 0;  ///< findings heard; notes of an earlier round are stale
 };
@@ -79,4 +78,4 @@ std::string describe_missing(std::string_view phase, double deadline_s,
                              const std::vector<int>& awaited,
                              const std::map<int, std::string>& phases);
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::mpi

@@ -6,12 +6,12 @@
 #include <exception>
 #include <utility>
 
+#include "lockstep/device/idle.hpp"
 #include "ports/mpi/call.hpp"
-#include "ports/mpi/duplicate.hpp"
 #include "ports/mpi/factories.hpp"
 #include "ports/mpi/rank_deadline.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::mpi {
 namespace {
 
 std::string library_version() {
@@ -22,8 +22,8 @@ std::string library_version() {
   return version.substr(0, version.find_first_of(",\n"));
 }
 
-WorldFacts ask_mpi() {
-  WorldFacts facts;
+comm::WorldFacts ask_mpi() {
+  comm::WorldFacts facts;
   must(MPI_Comm_rank(MPI_COMM_WORLD, &facts.rank));
   must(MPI_Comm_size(MPI_COMM_WORLD, &facts.world));
   facts.library = library_version();
@@ -40,13 +40,29 @@ SwitchYields find_switch_of_yields() {
   return reinterpret_cast<SwitchYields>(::dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle"));
 }
 
-/// A separate communicator for one kind of messages.
+/// A separate communicator for one kind of messages. Collective. MPI_Finalize frees it: freeing it
+/// earlier would be one more wait for all ranks.
 MPI_Comm duplicate_world(double deadline_s, RollCall& roll_call) {
   RankDeadline deadline(roll_call, deadline_s, "making a communicator");
-  return duplicate(MPI_COMM_WORLD, deadline);
+  MPI_Comm made = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  must(MPI_Comm_idup(MPI_COMM_WORLD, &made, &request));
+  for (device::Idle idle; !finished(request); idle()) deadline.poll();
+  return made;
 }
 
 }  // namespace
+
+}  // namespace lockstep::mpi
+
+namespace lockstep::comm {
+
+using namespace mpi;
+
+struct World::Impl {
+  explicit Impl(MPI_Comm comm) : roll_call(comm) {}
+  RollCall roll_call;
+};
 
 // Only one thread of a rank communicates, but a watchdog may have to abort while that thread is
 // inside MPI. This needs MULTIPLE, not SERIALIZED.
@@ -62,7 +78,7 @@ World::World(int& argc, char**& argv, const std::function<void()>& started) {
   facts_ = ask_mpi();
   require(provided >= MPI_THREAD_MULTIPLE,
           facts_.library + " was built without MPI_THREAD_MULTIPLE; use a build that has it");
-  roll_call_ = std::make_unique<RollCall>(MPI_COMM_WORLD);  // no other messages use this one
+  impl_ = std::make_unique<Impl>(MPI_COMM_WORLD);  // no other messages use this one
 }
 
 // MPI_Finalize waits for all ranks. It is not called during an exception, after which main ends the
@@ -71,17 +87,19 @@ World::~World() {
   if (std::uncaught_exceptions() == 0) MPI_Finalize();
 }
 
-void World::ask_first(FindAbsence find_absence) { roll_call_->ask_first(std::move(find_absence)); }
+void World::ask_first(FindAbsence find_absence) {
+  impl_->roll_call.ask_first(std::move(find_absence));
+}
 
 std::unique_ptr<Control> World::make_control(double deadline_s, const ActivityTracker& activity) {
-  return make_mpi_control(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_,
-                          activity);
+  return make_mpi_control(duplicate_world(deadline_s, impl_->roll_call), deadline_s,
+                          impl_->roll_call, activity);
 }
 
 std::unique_ptr<Communicator> World::make_communicator(double deadline_s,
                                                        const ActivityTracker& activity) {
-  return make_mpi_communicator(duplicate_world(deadline_s, *roll_call_), deadline_s, *roll_call_,
-                               activity);
+  return make_mpi_communicator(duplicate_world(deadline_s, impl_->roll_call), deadline_s,
+                               impl_->roll_call, activity);
 }
 
 void World::abort(int status) {

@@ -16,7 +16,7 @@
 #include "lockstep/device/idle.hpp"
 #include "ports/cuda/runtime/check.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::nccl {
 namespace {
 
 constexpr std::chrono::seconds patience_with_nccl{5};
@@ -155,4 +155,4 @@ std::vector<std::shared_ptr<Connection>> Connections::all() const {
   return open_;
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::nccl

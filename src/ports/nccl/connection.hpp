@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::comm {
+namespace lockstep::nccl {
 
 /// Wraps NCCL's communicator of one group. It is a blocking one: a non-blocking one starts a thread
 /// for each collective, and the host would wait for that thread. What waits for other ranks by
@@ -76,4 +76,4 @@ class Connections {
   double last_look_s_ = 0, in_call_s_ = 0;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::nccl

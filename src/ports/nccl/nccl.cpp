@@ -23,14 +23,14 @@
 #include "ports/cuda/runtime/stream.hpp"
 #include "ports/nccl/connection.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::nccl {
 namespace {
 
 /// How long a rank that closes NCCL waits for the others to do so.
 double closing_s(double deadline_s) { return std::clamp(deadline_s / 4, 2.0, 30.0); }
 
 /// Sets the variables that NCCL reads when it starts. Values that the user has set take precedence.
-void prepare_environment(const NcclSpec& spec, int rank) {
+void prepare_environment(const comm::NcclSpec& spec, int rank) {
   const auto set = [](const char* name, const std::string& value) {
     setenv(name, value.c_str(), 0);
   };
@@ -43,36 +43,36 @@ void prepare_environment(const NcclSpec& spec, int rank) {
   }
 }
 
-ncclDataType_t type_of(ElementType type) {
+ncclDataType_t type_of(comm::ElementType type) {
   switch (type) {
-    case ElementType::f32:
+    case comm::ElementType::f32:
       return ncclFloat32;
-    case ElementType::f16:
+    case comm::ElementType::f16:
       return ncclFloat16;
-    case ElementType::bf16:
+    case comm::ElementType::bf16:
       return ncclBfloat16;
-    case ElementType::i32:
+    case comm::ElementType::i32:
       return ncclInt32;
-    case ElementType::i64:
+    case comm::ElementType::i64:
       return ncclInt64;
-    case ElementType::i8:
+    case comm::ElementType::i8:
       return ncclInt8;
   }
   throw Error("a collective of a type that does not exist");
 }
 
-ncclRedOp_t operation_of(Reduction reduction) {
-  return reduction == Reduction::sum ? ncclSum : ncclMax;
+ncclRedOp_t operation_of(comm::Reduction reduction) {
+  return reduction == comm::Reduction::sum ? ncclSum : ncclMax;
 }
 
 /// What all groups of a rank share.
 struct Site {
-  Site(const NcclSpec& spec, const ActivityTracker& of_rank)
+  Site(const comm::NcclSpec& spec, const comm::ActivityTracker& of_rank)
       : deadline_s(spec.deadline_s), find_absence(spec.find_absence), activity(of_rank) {}
 
   const double deadline_s;
-  const FindAbsence find_absence;
-  const ActivityTracker activity;
+  const comm::FindAbsence find_absence;
+  const comm::ActivityTracker activity;
   cuda::CudaStream network{cuda::CudaStream::Priority::high};
   std::shared_ptr<Connections> connections = std::make_shared<Connections>();
   std::unique_ptr<liveness::Watch> watch;  // last: its thread uses the others
@@ -105,16 +105,16 @@ struct Site {
     spec.abort = [all = connections] { all->abort_within_patience(); };
     spec.give_up = [](const std::string& why) {
       log::error(why);
-      World::abort(EXIT_FAILURE);
+      comm::World::abort(EXIT_FAILURE);
     };
     watch = std::make_unique<liveness::Watch>(std::move(spec));
   }
 };
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public comm::Communicator {
  public:
   /// The world.
-  NcclCommunicator(Control& control, const NcclSpec& spec)
+  NcclCommunicator(comm::Control& control, const comm::NcclSpec& spec)
       : Communicator(control.activity),
         rank_(control.rank()),
         world_(control.world()),
@@ -157,10 +157,10 @@ class NcclCommunicator final : public Communicator {
   }
   void progress() override { site_->rethrow(); }
 
-  std::unique_ptr<Communicator> split(std::optional<int> colour, int key,
-                                      std::string_view name) override;
+  std::unique_ptr<comm::Communicator> split(std::optional<int> colour, int key,
+                                            std::string_view name) override;
 
-  void all_reduce(Elements data, Reduction reduction, std::string_view name,
+  void all_reduce(comm::Elements data, comm::Reduction reduction, std::string_view name,
                   device::Stream& stream) override {
     check_reducible(data, name);
     if (!has_work(*this, data, name, stream)) return;
@@ -170,7 +170,7 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  void reduce_scatter(Elements data, Reduction reduction, std::string_view name,
+  void reduce_scatter(comm::Elements data, comm::Reduction reduction, std::string_view name,
                       device::Stream& stream) override {
     check_reducible(data, name);
     const std::size_t size = chunk_size(*this, data, name);
@@ -181,7 +181,7 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  void all_gather(Elements data, std::string_view name, device::Stream& stream) override {
+  void all_gather(comm::Elements data, std::string_view name, device::Stream& stream) override {
     const std::size_t size = chunk_size(*this, data, name);
     if (!has_work(*this, data, name, stream)) return;
     start("all-gather", name, [=, this](ncclComm_t comm) {
@@ -190,7 +190,8 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  void broadcast(Elements data, int root, std::string_view name, device::Stream& stream) override {
+  void broadcast(comm::Elements data, int root, std::string_view name,
+                 device::Stream& stream) override {
     check_root(*this, root, name);
     if (!has_work(*this, data, name, stream)) return;
     start("broadcast", name, [=, this](ncclComm_t comm) {
@@ -199,7 +200,7 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  void send(Elements data, int to, std::string_view name, device::Stream& stream) override {
+  void send(comm::Elements data, int to, std::string_view name, device::Stream& stream) override {
     check_peer(*this, to, name);
     if (!has_work(*this, data, name, stream)) return;
     start("send", name, [=, this](ncclComm_t comm) {
@@ -207,7 +208,8 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  void receive(Elements data, int from, std::string_view name, device::Stream& stream) override {
+  void receive(comm::Elements data, int from, std::string_view name,
+               device::Stream& stream) override {
     check_peer(*this, from, name);
     if (!has_work(*this, data, name, stream)) return;
     start("receive", name, [=, this](ncclComm_t comm) {
@@ -224,7 +226,7 @@ class NcclCommunicator final : public Communicator {
   using Start = std::function<ncclResult_t(ncclComm_t)>;
 
   bool connected() const { return connection_ != nullptr; }
-  void* my_chunk(Elements data, std::size_t size) const {
+  void* my_chunk(comm::Elements data, std::size_t size) const {
     return data.part(static_cast<std::size_t>(rank_) * size, size).data;
   }
   std::string of_group(std::string_view name) const {
@@ -245,7 +247,7 @@ class NcclCommunicator final : public Communicator {
     if (!site_->network.recording()) site_->watch->started(what, site_->network.record());
   }
 
-  void connect(Control& control) {
+  void connect(comm::Control& control) {
     ncclUniqueId id{};
     if (rank_ == 0) {
       const ncclResult_t made = ncclGetUniqueId(&id);
@@ -306,8 +308,8 @@ class NcclCommunicator final : public Communicator {
 };
 
 // NCCL wants nothing in flight on a communicator that it splits.
-std::unique_ptr<Communicator> NcclCommunicator::split(std::optional<int> colour, int key,
-                                                      std::string_view name) {
+std::unique_ptr<comm::Communicator> NcclCommunicator::split(std::optional<int> colour, int key,
+                                                            std::string_view name) {
   const std::string what = fmt::format("the split into {}", name);
   require(!colour || *colour >= 0,
           fmt::format("{}: rank {} has the colour {}; a colour is 0 or more", what, rank_,
@@ -355,8 +357,12 @@ void NcclCommunicator::together(const std::function<void()>& calls) {
 
 }  // namespace
 
+}  // namespace lockstep::nccl
+
+namespace lockstep::comm {
+
 std::unique_ptr<Communicator> make_nccl_communicator(Control& control, const NcclSpec& spec) {
-  return std::make_unique<NcclCommunicator>(control, spec);
+  return std::make_unique<nccl::NcclCommunicator>(control, spec);
 }
 
 }  // namespace lockstep::comm

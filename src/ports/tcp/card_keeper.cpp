@@ -13,7 +13,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/owned.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 constexpr std::chrono::seconds look_every{1}, patience{2};
@@ -93,4 +93,4 @@ void CardKeeper::check_left() const {
   if (state_->fault) std::rethrow_exception(state_->fault);
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -6,7 +6,7 @@
 
 #include "lockstep/cluster/rendezvous.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// Keeps rank 0's card in its place while the ranks meet. A file system may take many seconds for
 /// one call, and the ranks that have read the card must not wait for that: a separate thread makes
@@ -31,4 +31,4 @@ class CardKeeper {
   std::thread thread_;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

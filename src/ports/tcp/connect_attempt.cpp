@@ -4,7 +4,7 @@
 
 #include "lockstep/base/clock.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 constexpr double until_connected_s = 1, until_answered_s = 4;
@@ -67,4 +67,4 @@ void ConnectAttempt::add_to(std::vector<pollfd>& polled) const {
   if (wire_.open()) polled.push_back({wire_.handle(), POLLIN, 0});
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

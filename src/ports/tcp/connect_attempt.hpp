@@ -10,7 +10,7 @@
 #include "ports/tcp/handshake.hpp"
 #include "ports/tcp/wire.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// Where a rank listens, and the secret that lets other ranks in.
 struct ListenerCard {
@@ -53,4 +53,4 @@ class ConnectAttempt {
   bool let_in_ = false;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

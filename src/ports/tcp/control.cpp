@@ -10,7 +10,7 @@
 #include "lockstep/comm/tcp_control.hpp"
 #include "ports/tcp/meet.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 std::string title_of(int rank, const Peer& peer) {
@@ -20,18 +20,18 @@ std::string title_of(int rank, const Peer& peer) {
 /// After the deadline. The heartbeats mostly know which ranks keep the others waiting; else it is
 /// those that did not come to this meeting.
 std::string describe_late(std::string_view phase, const std::vector<int>& not_here,
-                          const MeetingSpec& spec) {
+                          const comm::MeetingSpec& spec) {
   const auto absence = spec.find_absence ? spec.find_absence(spec.deadline_s) : std::nullopt;
   const bool known = absence && !absence->ranks.empty();
   return fmt::format("{}: {} did not arrive within {:g} s{}", phase,
-                     rank_list(known ? absence->ranks : not_here), spec.deadline_s,
+                     comm::rank_list(known ? absence->ranks : not_here), spec.deadline_s,
                      absence && absence->outside ? "; " + absence->text : "");
 }
 
 /// The connection between this rank and another one has ended. The heartbeats, which connect again,
 /// know whether its process has.
 std::string describe_gone(std::string_view phase, const std::string& title,
-                          const MeetingSpec& spec) {
+                          const comm::MeetingSpec& spec) {
   if (spec.rank_gone) spec.rank_gone();
   const auto absence = spec.find_absence ? spec.find_absence(0) : std::nullopt;
   if (!absence) return fmt::format("{}: {} has gone", phase, title);
@@ -47,9 +47,9 @@ void check_size(std::size_t bytes, std::string_view phase) {
 
 /// Rank 0 has a wire to each other rank and combines the parts. The others have one wire, to rank
 /// 0.
-class Rank0Control final : public MeetingControl {
+class Rank0Control final : public comm::MeetingControl {
  public:
-  Rank0Control(std::vector<Peer> peers, MeetingSpec spec)
+  Rank0Control(std::vector<Peer> peers, comm::MeetingSpec spec)
       : MeetingControl(spec.activity), peers_(std::move(peers)), spec_(std::move(spec)) {
     for (std::size_t rank = 1; rank < peers_.size(); ++rank) wires_.push_back(&peers_[rank].wire);
   }
@@ -99,7 +99,7 @@ class Rank0Control final : public MeetingControl {
       }
       if (here.size() == peers_.size()) return parts;
       check_not_cancelled(spec_);
-      if (left.over()) refuse(describe_late(phase, all_but(here, world()), spec_));
+      if (left.over()) refuse(describe_late(phase, comm::all_but(here, world()), spec_));
     }
   }
 
@@ -110,7 +110,7 @@ class Rank0Control final : public MeetingControl {
 
   [[noreturn]] void refuse(const std::string& why) {
     answer(refused + why);
-    throw MissingRanks(why);
+    throw comm::MissingRanks(why);
   }
 
   bool unsent() const {
@@ -120,12 +120,13 @@ class Rank0Control final : public MeetingControl {
 
   std::vector<Peer> peers_;
   std::vector<Wire*> wires_;
-  MeetingSpec spec_;
+  comm::MeetingSpec spec_;
 };
 
-class OtherRankControl final : public MeetingControl {
+class OtherRankControl final : public comm::MeetingControl {
  public:
-  OtherRankControl(Peer host, int rank, int world, MeetingSpec spec, std::filesystem::path file)
+  OtherRankControl(Peer host, int rank, int world, comm::MeetingSpec spec,
+                   std::filesystem::path file)
       : MeetingControl(spec.activity),
         host_(std::move(host)),
         rank_(rank),
@@ -144,35 +145,39 @@ class OtherRankControl final : public MeetingControl {
     for (Countdown left(1.1 * spec_.deadline_s + 1);; wait_for(only)) {
       host_.wire.flush();
       if (const auto answer = host_.wire.receive(); answer && !answer->empty()) {
-        if (answer->front() == refused) throw MissingRanks(answer->substr(1), true);
+        if (answer->front() == refused) throw comm::MissingRanks(answer->substr(1), true);
         return answer->substr(1);
       }
       if (!host_.wire.open()) {
         cluster::remove_card(file_, host_.secret);  // rank 0 may have been killed
-        throw MissingRanks(describe_gone(phase, title_of(0, host_), spec_));
+        throw comm::MissingRanks(describe_gone(phase, title_of(0, host_), spec_));
       }
       check_not_cancelled(spec_);
-      if (left.over()) throw MissingRanks(describe_late(phase, {0}, spec_));
+      if (left.over()) throw comm::MissingRanks(describe_late(phase, {0}, spec_));
     }
   }
 
   Peer host_;
   int rank_, world_;
-  MeetingSpec spec_;
+  comm::MeetingSpec spec_;
   std::filesystem::path file_;  ///< with the meeting's secret
 };
 
 }  // namespace
 
+}  // namespace lockstep::tcp
+
+namespace lockstep::comm {
+
 std::unique_ptr<Control> make_tcp_control(const cluster::MeetingPlace& place,
                                           const cluster::RankInfo& self, const MeetingSpec& spec) {
   if (self.rank == 0)
-    return std::make_unique<Rank0Control>(accept_all_ranks(place, self, spec), spec);
+    return std::make_unique<tcp::Rank0Control>(tcp::accept_all_ranks(place, self, spec), spec);
   // Rank 0 names the missing ranks when its deadline has passed; the others give it that time.
   MeetingSpec longer = spec;
   longer.deadline_s = 1.1 * spec.deadline_s + 1;
-  return std::make_unique<OtherRankControl>(join_rank_0(place, self, longer), self.rank, self.world,
-                                            spec, place.file);
+  return std::make_unique<tcp::OtherRankControl>(tcp::join_rank_0(place, self, longer), self.rank,
+                                                 self.world, spec, place.file);
 }
 
 }  // namespace lockstep::comm

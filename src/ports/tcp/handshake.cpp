@@ -8,7 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/numbers.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 constexpr std::string_view title = "lockstep meeting 1\n";
@@ -92,4 +92,4 @@ std::optional<std::string> read_answer(const Key& secret, const Nonce& host, con
   return std::string(text.substr(1));
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

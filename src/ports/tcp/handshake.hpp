@@ -6,7 +6,7 @@
 
 #include "ports/tcp/siphash.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// How two ranks authenticate each other, in three messages:
 ///   rank 0:  title, its nonce
@@ -53,4 +53,4 @@ std::string make_answer(const Key& secret, const Nonce& host, const Nonce& peer,
 std::optional<std::string> read_answer(const Key& secret, const Nonce& host, const Nonce& peer,
                                        std::string_view message);
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

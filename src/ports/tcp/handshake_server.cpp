@@ -4,7 +4,7 @@
 
 #include "lockstep/base/clock.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 constexpr int most_rounds = 16;  // of new connections in one call: strangers must not hold it up
@@ -75,4 +75,4 @@ void HandshakeServer::add_to(std::vector<pollfd>& polled) const {
     polled.push_back({candidate.wire.handle(), POLLIN, 0});
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -10,7 +10,7 @@
 #include "ports/tcp/handshake.hpp"
 #include "ports/tcp/wire.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// Rank 0's side of the handshake, for any number of peers at once: accepts connections, lets in
 /// the peers that know the secret, and drops the others. Never blocks. A peer may give up at any
@@ -53,4 +53,4 @@ class HandshakeServer {
   int strangers_ = 0;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

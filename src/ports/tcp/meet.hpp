@@ -9,7 +9,7 @@
 #include "ports/tcp/siphash.hpp"
 #include "ports/tcp/wire.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// A rank that has been let in.
 struct Peer {
@@ -32,14 +32,14 @@ constexpr std::string_view ended = "rank 0 has ended: ";
 constexpr std::string_view confirmation = "";
 
 /// Throws Error when the meeting was cancelled.
-void check_not_cancelled(const MeetingSpec& spec);
+void check_not_cancelled(const comm::MeetingSpec& spec);
 
 /// On rank 0: waits for all other ranks; returns them by rank ([0] stays empty).
 std::vector<Peer> accept_all_ranks(const cluster::MeetingPlace& place,
-                                   const cluster::RankInfo& self, const MeetingSpec& spec);
+                                   const cluster::RankInfo& self, const comm::MeetingSpec& spec);
 
 /// On the other ranks: connects to rank 0.
 Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
-                 const MeetingSpec& spec);
+                 const comm::MeetingSpec& spec);
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

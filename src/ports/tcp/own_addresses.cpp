@@ -7,7 +7,7 @@
 
 #include <memory>
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 /// Empty for an address that other machines cannot use.
@@ -39,4 +39,4 @@ std::vector<std::string> own_addresses() {
   return found;
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

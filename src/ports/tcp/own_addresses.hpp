@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// This machine's numeric addresses at which other machines may find it.
 std::vector<std::string> own_addresses();
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

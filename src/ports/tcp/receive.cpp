@@ -14,7 +14,7 @@
 #include "ports/tcp/meet.hpp"
 #include "ports/tcp/own_addresses.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 constexpr double last_words_s = 1;
@@ -27,7 +27,7 @@ class Reception {
  public:
   Reception(const cluster::MeetingPlace& place, const cluster::RankInfo& self)
       : Reception(place, self, listen_on(place.ports)) {}
-  std::vector<Peer> wait(const MeetingSpec& spec) {
+  std::vector<Peer> wait(const comm::MeetingSpec& spec) {
     Countdown left(spec.deadline_s), mates_left(spec.mates_s);
     std::size_t came = 0;
     // A rank that goes after it has confirmed is named in the next meeting.
@@ -50,7 +50,7 @@ class Reception {
   }
 
   void turn_away(std::string_view why, double within_s) {
-    const std::string answer = ended_text(why);
+    const std::string answer = comm::ended_text(why);
     std::set<int> told{0};
     for (Countdown left(within_s); told.size() < guests_.size() && !left.over();) {
       card_keeper_.check_left();
@@ -153,7 +153,7 @@ class Reception {
          std::any_of(wires.begin(), wires.end(), open) && !left.over(); wait_for(wires))
       for (Wire* wire : wires)
         while (wire->open() && wire->receive()) continue;
-    throw MissingRanks(why);
+    throw comm::MissingRanks(why);
   }
 
   std::vector<int> here() const {
@@ -182,8 +182,9 @@ class Reception {
   /// there?)"
   std::string absence(double deadline_s) const {
     std::map<std::string, int> came = came_from();
-    std::string text = fmt::format("start-up: {} did not come to {} within {} s",
-                                   rank_list(all_but(here(), world_)), place_.node, deadline_s);
+    std::string text =
+        fmt::format("start-up: {} did not come to {} within {} s",
+                    comm::rank_list(comm::all_but(here(), world_)), place_.node, deadline_s);
     const char* separator = ": from ";
     bool none_came = false;
     for (std::size_t i = 0; i < place_.nodes.size(); ++i) {
@@ -212,22 +213,26 @@ class Reception {
 
 }  // namespace
 
-void check_not_cancelled(const MeetingSpec& spec) {
+void check_not_cancelled(const comm::MeetingSpec& spec) {
   if (spec.stop.stop_requested()) throw Error("start-up: this meeting was cancelled");
 }
 
+std::vector<Peer> accept_all_ranks(const cluster::MeetingPlace& place,
+                                   const cluster::RankInfo& self, const comm::MeetingSpec& spec) {
+  return Reception(place, self).wait(spec);
+}
+
+}  // namespace lockstep::tcp
+
+namespace lockstep::comm {
+
 std::string ended_text(std::string_view why) {
-  return std::string(ended) + std::string(why.substr(0, handshake_limit / 2));
+  return std::string(tcp::ended) + std::string(why.substr(0, tcp::handshake_limit / 2));
 }
 
 void turn_ranks_away(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
                      std::string_view why, double within_s) {
-  Reception(place, self).turn_away(why, within_s);
-}
-
-std::vector<Peer> accept_all_ranks(const cluster::MeetingPlace& place,
-                                   const cluster::RankInfo& self, const MeetingSpec& spec) {
-  return Reception(place, self).wait(spec);
+  tcp::Reception(place, self).turn_away(why, within_s);
 }
 
 }  // namespace lockstep::comm

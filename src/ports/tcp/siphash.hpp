@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 using Key = std::array<std::uint8_t, 16>;
 
@@ -44,4 +44,4 @@ inline std::uint64_t siphash(const Key& key, std::string_view message) {
   return v0 ^ v1 ^ v2 ^ v3;
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -9,7 +9,7 @@
 #include "ports/tcp/handshake.hpp"
 #include "ports/tcp/meet.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 constexpr double connect_s = 2, answer_s = 5;
@@ -38,7 +38,7 @@ std::optional<Wire> introduce(const cluster::MeetingPlace& place, const cluster:
                                  : "what listens there does not know this meeting's secret";
     return std::nullopt;
   }
-  if (refusal->starts_with(ended)) throw MissingRanks(*refusal, true);
+  if (refusal->starts_with(ended)) throw comm::MissingRanks(*refusal, true);
   require(refusal->empty(), fmt::format("refused by rank 0: {}", *refusal));
   wire.set_limit(message_limit);
   wire.send(confirmation);
@@ -72,7 +72,7 @@ std::optional<Wire> visit(const cluster::MeetingPlace& place, const cluster::Ran
 }  // namespace
 
 Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
-                 const MeetingSpec& spec) {
+                 const comm::MeetingSpec& spec) {
   std::string why;
   // The card of an earlier start may still be there until rank 0 has replaced it. So when rank 0
   // does not answer, the file is read again. The pauses grow, since a thousand ranks may ask one
@@ -96,8 +96,8 @@ Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& se
         return {std::move(*wire), host, card->secret};
     }
   }
-  throw MissingRanks(fmt::format("start-up: rank 0 was not found within {:g} s by {}: {}",
-                                 spec.deadline_s, place.file.string(), why));
+  throw comm::MissingRanks(fmt::format("start-up: rank 0 was not found within {:g} s by {}: {}",
+                                       spec.deadline_s, place.file.string(), why));
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -16,7 +16,7 @@
 #include "lockstep/base/descriptors.hpp"
 #include "lockstep/base/error.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 constexpr int poll_ms = 50;
@@ -237,4 +237,4 @@ std::optional<std::string> next_message(Wire& wire, double within_s) {
   return std::nullopt;
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

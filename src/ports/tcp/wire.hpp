@@ -11,7 +11,7 @@
 
 #include "lockstep/base/owned.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 using Socket = Owned<int, ::close, -1>;
 
@@ -75,4 +75,4 @@ void wait_for(std::span<Wire* const> wires, const Listener* listener = nullptr);
 /// The next message that arrives within `within_s`, if one does.
 std::optional<std::string> next_message(Wire& wire, double within_s);
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -81,25 +81,25 @@ cluster::MeetingCard card_at(const cluster::MeetingPlace& place) {
   throw Error("rank 0 left no card");
 }
 
-comm::Wire dial(const cluster::MeetingCard& card) {
-  return comm::Wire(comm::connect_to("localhost", card.port, 5), comm::handshake_limit);
+tcp::Wire dial(const cluster::MeetingCard& card) {
+  return tcp::Wire(tcp::connect_to("localhost", card.port, 5), tcp::handshake_limit);
 }
 
 /// The next message, or nothing when the other side hangs up.
-std::optional<std::string> next(comm::Wire& wire) { return comm::next_message(wire, 30); }
+std::optional<std::string> next(tcp::Wire& wire) { return tcp::next_message(wire, 30); }
 
 /// Does the handshake with this secret and hello. Returns rank 0's refusal, "welcome", or "unheard"
 /// when it hangs up.
-std::string knock(const cluster::MeetingCard& card, const comm::Key& secret,
-                  const comm::Hello& hello) {
-  comm::Wire wire = dial(card);
-  const auto host = comm::read_greeting(next(wire).value_or(""));
+std::string knock(const cluster::MeetingCard& card, const tcp::Key& secret,
+                  const tcp::Hello& hello) {
+  tcp::Wire wire = dial(card);
+  const auto host = tcp::read_greeting(next(wire).value_or(""));
   if (!host) return "no greeting";
-  const comm::Nonce mine = comm::new_nonce();
-  wire.send(comm::make_hello(secret, *host, mine, hello));
+  const tcp::Nonce mine = tcp::new_nonce();
+  wire.send(tcp::make_hello(secret, *host, mine, hello));
   const auto answer = next(wire);
   if (!answer) return "unheard";
-  const auto refusal = comm::read_answer(card.secret, *host, mine, *answer);
+  const auto refusal = tcp::read_answer(card.secret, *host, mine, *answer);
   if (!refusal) return "a false answer";
   return refusal->empty() ? "welcome" : *refusal;
 }
@@ -107,11 +107,11 @@ std::string knock(const cluster::MeetingCard& card, const comm::Key& secret,
 }  // namespace
 
 TEST_CASE("SipHash gives its authors' tag", "[rendezvous]") {
-  comm::Key key;
+  tcp::Key key;
   std::string message;
   for (std::uint8_t i = 0; i < 16; ++i) key[i] = i;
   for (char i = 0; i < 15; ++i) message += i;
-  CHECK(comm::siphash(key, message) == 0xa129ca6149be45e5);
+  CHECK(tcp::siphash(key, message) == 0xa129ca6149be45e5);
 }
 
 TEST_CASE("the meeting place is the step's own", "[rendezvous]") {
@@ -195,15 +195,15 @@ TEST_CASE("strangers, false secrets, other jobs and taken ranks do not come in",
   const cluster::MeetingPlace place = place_in(folder);
   auto host = std::async(std::launch::async, [&] { return attend(place, 0, 3, {60}, silent); });
   const cluster::MeetingCard card = card_at(place);
-  comm::Key wrong = card.secret;
+  tcp::Key wrong = card.secret;
   wrong[3] ^= 1;
   CHECK(knock(card, wrong, {"test/7.0/0", 1, 3, "x"}) == "unheard");
   CHECK_THAT(knock(card, card.secret, {"test/6.0/0", 1, 3, "x"}), Contains("to test/6.0/0"));
   CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 1, 4, "x"}), Contains("a world of 3"));
   CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 3, 3, "x"}), Contains("no other rank 3"));
   CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 0, 3, "x"}), Contains("no other rank 0"));
-  comm::Wire mute = dial(card), liar = dial(card);
-  const comm::Socket http = comm::connect_to("localhost", card.port, 5);
+  tcp::Wire mute = dial(card), liar = dial(card);
+  const tcp::Socket http = tcp::connect_to("localhost", card.port, 5);
   REQUIRE(write(http.get(), "GET / HTTP/1.0\r\n\r\n", 18) == 18);
   REQUIRE(next(liar));
   liar.send(std::string(100, 'x'));
@@ -277,14 +277,14 @@ TEST_CASE("a meeting that is cancelled ends at once, for ranks that wait and ran
 }
 
 TEST_CASE("a recorded conversation lets no one in", "[rendezvous]") {
-  const comm::Key secret = cluster::new_card({}, 0).secret;
-  const comm::Nonce host = comm::new_nonce(), later = comm::new_nonce(), peer = comm::new_nonce();
-  const std::string hello = comm::make_hello(secret, host, peer, {"job", 1, 2, "n"});
-  CHECK(comm::read_hello(secret, host, hello));
-  CHECK_FALSE(comm::read_hello(secret, later, hello));
-  const std::string answer = comm::make_answer(secret, host, peer, "");
-  CHECK(comm::read_answer(secret, host, peer, answer) == "");
-  CHECK_FALSE(comm::read_answer(secret, host, later, answer));
+  const tcp::Key secret = cluster::new_card({}, 0).secret;
+  const tcp::Nonce host = tcp::new_nonce(), later = tcp::new_nonce(), peer = tcp::new_nonce();
+  const std::string hello = tcp::make_hello(secret, host, peer, {"job", 1, 2, "n"});
+  CHECK(tcp::read_hello(secret, host, hello));
+  CHECK_FALSE(tcp::read_hello(secret, later, hello));
+  const std::string answer = tcp::make_answer(secret, host, peer, "");
+  CHECK(tcp::read_answer(secret, host, peer, answer) == "");
+  CHECK_FALSE(tcp::read_answer(secret, host, later, answer));
 }
 
 TEST_CASE("ranks that do not come are named, with their nodes, to all that came",
@@ -321,7 +321,7 @@ TEST_CASE("what an earlier start left is replaced, and no one follows it",
           "[rendezvous][slow][waits]") {
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
-  const comm::Listener stranger = comm::listen_on(place.ports);  // where the old rank 0 was
+  const tcp::Listener stranger = tcp::listen_on(place.ports);  // where the old rank 0 was
   cluster::leave_card(place.file, cluster::new_card({"localhost"}, stranger.port));
   auto late = std::async(std::launch::async, [&] { return attend(place, 1, 2, {60}, silent); });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));

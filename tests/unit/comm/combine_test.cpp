@@ -1,4 +1,4 @@
-#include "lockstep/comm/combine.hpp"
+#include "comm/combine.hpp"
 
 #include <bit>
 #include <catch2/catch.hpp>

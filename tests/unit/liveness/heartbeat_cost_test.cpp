@@ -45,16 +45,16 @@ int poll(pollfd* entries, nfds_t count, int ms) {
 namespace {
 
 /// Connections of ranks 1 to world - 1, all made by this thread.
-std::vector<comm::Wire> connect_all(const std::string& word, int world) {
-  std::vector<comm::Wire> wires(static_cast<std::size_t>(world - 1));
-  std::vector<std::unique_ptr<comm::ConnectAttempt>> tries(wires.size());
+std::vector<tcp::Wire> connect_all(const std::string& word, int world) {
+  std::vector<tcp::Wire> wires(static_cast<std::size_t>(world - 1));
+  std::vector<std::unique_ptr<tcp::ConnectAttempt>> tries(wires.size());
   const auto connected = [&] {
     bool all = true;
     for (std::size_t i = 0; i < wires.size(); ++i) {
       if (wires[i].open()) continue;
       if (!tries[i] || tries[i]->failed())
-        tries[i] = std::make_unique<comm::ConnectAttempt>(card_of(word), comm::heartbeat_purpose,
-                                                          static_cast<int>(i) + 1, world);
+        tries[i] = std::make_unique<tcp::ConnectAttempt>(card_of(word), tcp::heartbeat_purpose,
+                                                         static_cast<int>(i) + 1, world);
       if (auto wire = tries[i]->poll()) wires[i] = std::move(*wire);
       all = all && wires[i].open();
     }
@@ -70,15 +70,15 @@ TEST_CASE("a beat costs rank 0 one read, and beats that come together one turn, 
           "[heartbeat][slow][waits]") {
   for (const int world : {3, 40, 200}) {
     Ranks ranks(world, 60, 1);
-    std::vector<comm::Wire> wires = connect_all(ranks.word, world);
-    for (comm::Wire& wire : wires) wire.send(comm::make_beat({}));
+    std::vector<tcp::Wire> wires = connect_all(ranks.word, world);
+    for (tcp::Wire& wire : wires) wire.send(tcp::make_beat({}));
     // The first ones, and the last handshakes, are not counted.
     for (int before = -1; std::exchange(before, g_reads.load()) != g_reads;) pause_ms(200);
     const int reads = g_reads, sleeps = g_sleeps, beats = 500;
     const double began_s = now_s();
     for (int i = 0; i < beats; ++i, pause_ms(2)) {
-      comm::Wire& wire = wires[static_cast<std::size_t>(i) % wires.size()];
-      wire.send(comm::make_beat({}));
+      tcp::Wire& wire = wires[static_cast<std::size_t>(i) % wires.size()];
+      wire.send(tcp::make_beat({}));
       while (wire.receive()) continue;
     }
     pause_ms(100);
@@ -87,24 +87,24 @@ TEST_CASE("a beat costs rank 0 one read, and beats that come together one turn, 
     CHECK(g_reads - reads <= beats);
     // Two sleeps a turn, twenty turns a second.
     CHECK(g_sleeps - sleeps <= 2 * (20 * (now_s() - began_s) + 2));
-    for (comm::Wire& wire : wires) wire.send(std::string(1, comm::goodbye_mark));
+    for (tcp::Wire& wire : wires) wire.send(std::string(1, tcp::goodbye_mark));
     CHECK(ranks.ended[0] == 0);
   }
 }
 
 TEST_CASE("a message that cannot be read ends no heartbeat", "[heartbeat]") {
   Ranks ranks(2, 60, 1);
-  comm::Wire wire = connect(card_of(ranks.word), 1, 2);
+  tcp::Wire wire = connect(card_of(ranks.word), 1, 2);
   REQUIRE(wire.open());
   for (const char* cut : {"q", "b12", "r123", ""}) wire.send(cut);
-  wire.send(comm::make_beat({}));
-  wire.send(comm::make_question({7, 3}));
+  wire.send(tcp::make_beat({}));
+  wire.send(tcp::make_question({7, 3}));
   CHECK(becomes([&] {
     const auto message = wire.receive();
-    return comm::mark_of(message.value_or("")) == comm::finding_mark &&
-           comm::read_finding(*message).number == 7;
+    return tcp::mark_of(message.value_or("")) == tcp::finding_mark &&
+           tcp::read_finding(*message).number == 7;
   }));
-  wire.send(std::string(1, comm::goodbye_mark));
+  wire.send(std::string(1, tcp::goodbye_mark));
 }
 
 TEST_CASE("where the system gives no thread, lost ranks are reported all the same",
@@ -117,9 +117,9 @@ TEST_CASE("where the system gives no thread, lost ranks are reported all the sam
   REQUIRE(pthread_getattr_default_np(&impossible) == 0);
   REQUIRE(pthread_attr_setstacksize(&impossible, std::size_t{1} << 46) == 0);
   {
-    comm::Wire wire = connect(card_of(ranks.word), 1, 2);
+    tcp::Wire wire = connect(card_of(ranks.word), 1, 2);
     REQUIRE(wire.open());
-    wire.send(comm::make_beat({5, comm::Phase::forward, 0, 0, false, 1}));
+    wire.send(tcp::make_beat({5, comm::Phase::forward, 0, 0, false, 1}));
     REQUIRE(becomes([&] { return wire.receive().has_value(); }));
     REQUIRE(pthread_setattr_default_np(&impossible) == 0);
     CHECK_THROWS(std::thread([] {}).join());

@@ -51,8 +51,8 @@ class Script final : public comm::Control {
 };
 
 /// A rank's wire to rank 0, or a closed one when it is not let in.
-inline comm::Wire connect(const comm::ListenerCard& card, int rank, int world) {
-  comm::ConnectAttempt attempt(card, comm::heartbeat_purpose, rank, world);
+inline tcp::Wire connect(const tcp::ListenerCard& card, int rank, int world) {
+  tcp::ConnectAttempt attempt(card, tcp::heartbeat_purpose, rank, world);
   for (; !attempt.failed(); pause_ms(1))
     if (auto wire = attempt.poll()) return std::move(*wire);
   return {};
@@ -76,8 +76,8 @@ struct Ranks {
 };
 
 /// Where rank 0 of these ranks listens, on this machine.
-inline comm::ListenerCard card_of(const std::string& word) {
-  auto card = comm::read_record<comm::ListenerCard>(word);
+inline tcp::ListenerCard card_of(const std::string& word) {
+  auto card = comm::read_record<tcp::ListenerCard>(word);
   card.addresses = {"127.0.0.1"};
   return card;
 }

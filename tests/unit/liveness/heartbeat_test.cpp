@@ -12,14 +12,14 @@ using comm::Activity;
 
 TEST_CASE("a beat says what its sender is doing", "[heartbeat]") {
   const Activity sent{12, comm::Phase::reduction, 3, 1 << 20, true, 99, true};
-  const auto [read, starved_s] = comm::read_beat(comm::make_beat(sent, 12.5));
+  const auto [read, starved_s] = tcp::read_beat(tcp::make_beat(sent, 12.5));
   CHECK(comm::describe(read) == "step 12, reduction of bucket 3 (1.0 MB)");
   CHECK(read.waiting);
   CHECK(read.movements == 99);
   CHECK(read.on_files);
   CHECK(starved_s == 12.5);
-  CHECK_THROWS(comm::read_beat("b 1 2"));
-  CHECK_THROWS(comm::read_beat(""));
+  CHECK_THROWS(tcp::read_beat("b 1 2"));
+  CHECK_THROWS(tcp::read_beat(""));
 }
 
 TEST_CASE("a rank that is alone has no heartbeat", "[heartbeat]") {
@@ -43,10 +43,10 @@ TEST_CASE("ranks that live, and then say goodbye in any order, end no rank",
 TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat][slow][waits]") {
   Ranks ranks(3, 20, 2);
   {
-    comm::Wire third = connect(card_of(ranks.word), 2, 3);
+    tcp::Wire third = connect(card_of(ranks.word), 2, 3);
     REQUIRE(third.open());
     for (int i = 0; i < 100; ++i) {
-      third.send(comm::make_beat({5, comm::Phase::forward, 0, 0, false, 1}));
+      third.send(tcp::make_beat({5, comm::Phase::forward, 0, 0, false, 1}));
       pause_ms(10);
       while (third.receive()) continue;  // what is left unread would reset the connection
     }
@@ -56,7 +56,7 @@ TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat
 
 TEST_CASE("of several addresses, the one where rank 0 is gets used", "[heartbeat]") {
   Ranks ranks(2, 20, 1);
-  comm::ListenerCard card = comm::read_record<comm::ListenerCard>(ranks.word);
+  tcp::ListenerCard card = comm::read_record<tcp::ListenerCard>(ranks.word);
   card.addresses = {"192.0.2.1", "no address", "127.0.0.1"};  // the first has no owner
   CHECK(connect(card, 1, 2).open());
   card.addresses = {"no address"};
@@ -66,7 +66,7 @@ TEST_CASE("of several addresses, the one where rank 0 is gets used", "[heartbeat
 
 TEST_CASE("a stranger without the secret is not let in", "[heartbeat]") {
   Ranks ranks(2, 20);
-  comm::ListenerCard card = card_of(ranks.word);
+  tcp::ListenerCard card = card_of(ranks.word);
   card.secret[0] ^= 1;
   CHECK_FALSE(connect(card, 1, 2).open());
   CHECK(ranks.ended[0] == 0);
@@ -97,10 +97,10 @@ class TestRank {
       : wire_(connect(card_of(word), rank, world)), says_(says) {
     thread_ = std::thread([this] {
       for (; !end_; pause_ms(20)) {
-        wire_.send(comm::make_beat(says_));
+        wire_.send(tcp::make_beat(says_));
         while (wire_.receive()) continue;
       }
-      wire_.send(std::string(1, comm::goodbye_mark));
+      wire_.send(std::string(1, tcp::goodbye_mark));
       wire_.flush();
     });
   }
@@ -110,7 +110,7 @@ class TestRank {
   }
 
  private:
-  comm::Wire wire_;
+  tcp::Wire wire_;
   const Activity says_;
   std::atomic<bool> end_ = false;
   std::thread thread_;

@@ -4,6 +4,7 @@
 #include "ports/mpi/roll_call.hpp"
 
 using namespace lockstep::comm;
+using namespace lockstep::mpi;
 
 TEST_CASE("ranks are listed briefly in messages", "[control]") {
   REQUIRE(rank_list({3}) == "rank 3");

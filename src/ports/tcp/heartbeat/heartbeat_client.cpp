@@ -8,7 +8,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 // As of rank 0's: a connection that ends so soon after its last message ended with its process.
@@ -137,7 +137,7 @@ void HeartbeatClient::continue_connecting() {
 /// This rank hears only rank 0, which hears all ranks.
 void HeartbeatClient::look_for_absence(const AbsenceQuestion& question) {
   if (!roster_.missing(quiet_s()).empty())
-    answer({question.number, Absence{{0}, "missing: " + roster_.describe_missing({0})}});
+    answer({question.number, comm::Absence{{0}, "missing: " + roster_.describe_missing({0})}});
   else if (wire_.open())
     wire_.send(make_question(question));
   else
@@ -181,4 +181,4 @@ bool HeartbeatClient::reports() const {
   return first - ranks_.begin() == rank_;
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

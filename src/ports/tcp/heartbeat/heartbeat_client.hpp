@@ -8,7 +8,7 @@
 #include "ports/tcp/heartbeat/heartbeat_thread.hpp"
 #include "ports/tcp/heartbeat/node_probe.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// Any other rank's heartbeat: it watches rank 0.
 class HeartbeatClient final : public HeartbeatThread {
@@ -43,4 +43,4 @@ class HeartbeatClient final : public HeartbeatThread {
   bool left_ = false;  ///< goodbye was said, by rank 0 or to it
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

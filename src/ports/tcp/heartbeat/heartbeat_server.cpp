@@ -15,7 +15,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/rank_list.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 // A connection that ends so soon after its last message ended with its process. Later it may be the
@@ -139,7 +139,7 @@ void HeartbeatServer::hear_report(int rank, const ProbeReport& report) {
 }
 
 void HeartbeatServer::beat(double starved_s) {
-  const Activity mine = spec_.activity.now();
+  const comm::Activity mine = spec_.activity.now();
   hear_beat(0, {mine, starved_s});
   to_tell_s_ = std::max(to_tell_s_, starved_s);
   if (now_s() >= tell_s_) {
@@ -175,11 +175,11 @@ void HeartbeatServer::warn_of_unheard() {
   if (now_s() - began_s_ < spec_.timeout_s || std::exchange(warned_, true)) return;
   const std::vector<int> unheard = roster_.never_heard();
   if (unheard.empty()) return;
-  log::warn(
-      fmt::format("no heartbeat of {} (first: {}) has reached rank 0 on {} in {:.0f} s: is "
-                  "TCP between the nodes blocked? Without it the loss of such a rank is noticed "
-                  "late, after comm.deadline-s",
-                  rank_list(unheard), place(unheard.front()).host, place(0).host, spec_.timeout_s));
+  log::warn(fmt::format(
+      "no heartbeat of {} (first: {}) has reached rank 0 on {} in {:.0f} s: is "
+      "TCP between the nodes blocked? Without it the loss of such a rank is noticed "
+      "late, after comm.deadline-s",
+      comm::rank_list(unheard), place(unheard.front()).host, place(0).host, spec_.timeout_s));
 }
 
 void HeartbeatServer::say_goodbye() { tell_all(std::string(1, goodbye_mark)); }
@@ -277,4 +277,4 @@ std::string HeartbeatServer::lateness() const {
   return late.empty() ? "" : fmt::format("the others waited for {}", roster_.describe_late(late));
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

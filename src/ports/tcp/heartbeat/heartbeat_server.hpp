@@ -12,7 +12,7 @@
 #include "ports/tcp/heartbeat/heartbeat_thread.hpp"
 #include "ports/tcp/heartbeat/node_probe.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// Rank 0's heartbeat: it watches all others.
 ///
@@ -83,4 +83,4 @@ class HeartbeatServer final : public HeartbeatThread {
   std::set<std::string> warned_of_;  ///< nodes that are overloaded
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

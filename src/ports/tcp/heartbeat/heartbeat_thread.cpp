@@ -19,7 +19,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 // Often enough to know where a rank was, but at most a few thousand messages per second.
@@ -194,7 +194,7 @@ void HeartbeatThread::fail(const std::string& why, int status) {
   changed_.wait_for(lock, seconds_of(2 * patience_s), [this] { return reported_; });
 }
 
-std::optional<Absence> HeartbeatThread::find_absence(double waited_s) {
+std::optional<comm::Absence> HeartbeatThread::find_absence(double waited_s) {
   std::unique_lock lock(mutex_);
   asked_.waited_s = waited_s;
   const std::uint64_t mine = ++asked_.number;
@@ -268,4 +268,4 @@ void HeartbeatThread::end_process(int status, double grace_s) noexcept {
   }
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

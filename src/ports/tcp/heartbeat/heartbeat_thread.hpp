@@ -20,7 +20,7 @@
 #include "lockstep/liveness/starvation.hpp"
 #include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// A rank, as all others know it.
 struct KnownRank {
@@ -41,7 +41,7 @@ std::vector<std::string> hosts_of(const std::vector<KnownRank>& ranks);
 class HeartbeatThread : public liveness::Heartbeat {
  public:
   void fail(const std::string& why, int status) final;
-  std::optional<Absence> find_absence(double waited_s) final;
+  std::optional<comm::Absence> find_absence(double waited_s) final;
   void leave_post_mortem_in(const std::filesystem::path& directory) final;
 
  protected:
@@ -106,9 +106,9 @@ class HeartbeatThread : public liveness::Heartbeat {
   std::optional<End> failure_;
   AbsenceQuestion asked_;  ///< the newest
   std::uint64_t passed_on_ = 0, answered_ = 0;
-  std::optional<Absence> absence_;
+  std::optional<comm::Absence> absence_;
   std::filesystem::path directory_;
   std::thread thread_;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -6,25 +6,25 @@
 
 #include "lockstep/comm/record.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 template <class Value>
 std::string message(char mark, const Value& value) {
-  return mark + write_record(value);
+  return mark + comm::write_record(value);
 }
 
 template <class Value>
 Value read(std::string_view message) {
   check(!message.empty(), "a heartbeat's message is empty");
-  return read_record<Value>(message.substr(1));
+  return comm::read_record<Value>(message.substr(1));
 }
 
 }  // namespace
 
 char mark_of(std::string_view message) { return message.empty() ? '\0' : message.front(); }
 
-std::string make_beat(const Activity& activity, double starved_s) {
+std::string make_beat(const comm::Activity& activity, double starved_s) {
   return message(beat_mark, Beat{activity, starved_s});
 }
 
@@ -69,4 +69,4 @@ std::string make_sight(const Sight& sight) { return message(sight_mark, sight); 
 
 Sight read_sight(std::string_view message) { return read<Sight>(message); }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -9,7 +9,7 @@
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/liveness/links.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// Stands for the job in a heartbeat's hello.
 constexpr const char* heartbeat_purpose = "heartbeat";
@@ -24,12 +24,12 @@ char mark_of(std::string_view message);
 /// A beat says what its sender is doing, and for how long its heartbeat got no core (see
 /// liveness::StarvationWatch) since the last beat.
 struct Beat {
-  Activity activity;
+  comm::Activity activity;
   double starved_s = 0;
 
   static void fields(auto& self, auto&& visit) { visit(self.activity, self.starved_s); }
 };
-std::string make_beat(const Activity& activity, double starved_s = 0);
+std::string make_beat(const comm::Activity& activity, double starved_s = 0);
 Beat read_beat(std::string_view message);
 /// A failure, or rank 0's order to end: the status to end with, and why.
 std::string make_end(char mark, int status, std::string_view why);
@@ -49,7 +49,7 @@ std::string make_question(const AbsenceQuestion& question);
 AbsenceQuestion read_question(std::string_view message);
 struct AbsenceFinding {
   std::uint64_t number = 0;
-  std::optional<Absence> absence;
+  std::optional<comm::Absence> absence;
 
   static void fields(auto& self, auto&& visit) { visit(self.number, self.absence); }
 };
@@ -78,4 +78,4 @@ struct Sight {
 std::string make_sight(const Sight& sight);
 Sight read_sight(std::string_view message);
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -9,7 +9,7 @@
 #include "lockstep/liveness/links.hpp"
 #include "ports/tcp/own_addresses.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 // Enough for six tries of a connection. With liveness.timeout-s = 20 a run so ends within 30 s.
@@ -80,7 +80,7 @@ struct ProbePlace {
 }  // namespace
 
 std::optional<NodeProbe> make_node_probe(const std::vector<std::string>& hosts, const Key& secret,
-                                         Control& control) {
+                                         comm::Control& control) {
   const std::vector<int> first = liveness::first_ranks_of(hosts);
   if (first.size() < 2) return std::nullopt;
   const bool probes = std::find(first.begin(), first.end(), control.rank()) != first.end();
@@ -92,7 +92,7 @@ std::optional<NodeProbe> make_node_probe(const std::vector<std::string>& hosts, 
     socket = open_packet_socket();
     mine = {listener.port, place_of(socket, own_addresses())};
   }
-  const auto places = gather_records(control, mine, "start of the heartbeat");
+  const auto places = comm::gather_records(control, mine, "start of the heartbeat");
   if (!probes) return std::nullopt;
   std::map<int, ListenerCard> cards;
   std::map<int, PacketPlace> packets;
@@ -115,4 +115,4 @@ std::optional<NodeProbe> make_node_probe(const std::vector<std::string>& hosts, 
                    PacketProbe(control.rank(), secret, std::move(socket), packets));
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -14,7 +14,7 @@
 #include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 #include "ports/tcp/heartbeat/packet_probe.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// On the first rank of each node: finds out which of the other nodes this one reaches, and whether
 /// their packets come in full size. It listens for their probes, and probes them when rank 0 asks.
@@ -51,6 +51,6 @@ class NodeProbe {
 /// The probe of this rank, if it is the first one of its node and there are several nodes.
 /// Collective. `secret`: rank 0's, on every rank.
 std::optional<NodeProbe> make_node_probe(const std::vector<std::string>& hosts, const Key& secret,
-                                         Control& control);
+                                         comm::Control& control);
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -14,7 +14,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/comm/record.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 // Each way is used about twice a second. Not all at once: the packets of a thousand nodes would
@@ -39,15 +39,15 @@ struct Packet {
 };
 
 std::string sealed(const Key& secret, Packet packet) {
-  const std::string text = write_record(packet);
+  const std::string text = comm::write_record(packet);
   packet.tag = siphash(secret, std::string_view(text).substr(sizeof packet.tag));
-  return write_record(packet);
+  return comm::write_record(packet);
 }
 
 std::optional<Packet> opened(const Key& secret, std::string_view text) {
-  static const std::size_t size = write_record(Packet{}).size();
+  static const std::size_t size = comm::write_record(Packet{}).size();
   if (text.size() < size) return std::nullopt;
-  const Packet packet = read_record<Packet>(text.substr(0, size));
+  const Packet packet = comm::read_record<Packet>(text.substr(0, size));
   const bool right = siphash(secret, text.substr(0, size).substr(sizeof packet.tag)) == packet.tag;
   return right ? std::optional(packet) : std::nullopt;
 }
@@ -236,4 +236,4 @@ void PacketProbe::add_to(std::vector<pollfd>& polled) const {
   if (socket_) polled.push_back({socket_.get(), POLLIN, 0});
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

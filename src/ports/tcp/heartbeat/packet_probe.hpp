@@ -14,7 +14,7 @@
 #include "ports/tcp/siphash.hpp"
 #include "ports/tcp/wire.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// Where packets for a first rank come to.
 struct PacketPlace {
@@ -80,4 +80,4 @@ class PacketProbe {
   double next_s_ = 0;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

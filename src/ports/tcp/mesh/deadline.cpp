@@ -11,54 +11,64 @@
 #include "lockstep/comm/rank_list.hpp"
 #include "lockstep/comm/tcp_control.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 constexpr double look_every_s = 0.1;
 
 [[noreturn]] void end(const MeshFinding& finding) {
-  if (finding.outside) throw OutsideFault(finding.text);
+  if (finding.outside) throw comm::OutsideFault(finding.text);
   throw Error(finding.text);
 }
 
 }  // namespace
 
-MeshDeadline::MeshDeadline(MeshHub& hub, std::string_view phase)
-    : hub_(hub),
-      phase_(phase),
+MeshDeadline::MeshDeadline(Mesh& mesh, double deadline_s, const comm::FindAbsence& find_absence,
+                           std::string phase, comm::Awaited awaited)
+    : mesh_(mesh),
+      deadline_s_(deadline_s),
+      find_absence_(find_absence),
+      phase_(std::move(phase)),
+      awaited_(std::move(awaited)),
       began_s_(now_s()),
-      left_(hub.deadline_s),
+      left_(deadline_s),
       look_s_(began_s_ + look_every_s) {}
 
 MeshDeadline::~MeshDeadline() {
-  if (told_) hub_.mesh->note_wait(this, {});
+  if (told_) mesh_.note_wait(this, {});
 }
 
 void MeshDeadline::renew() {
   const double now = now_s(), waited_s = now - std::exchange(began_s_, now);
   if (const auto late = std::exchange(free_, std::nullopt))
-    warn_of_late(phase_, *late, waited_s, hub_.deadline_s, hub_.mesh->rank());
-  left_ = Countdown(hub_.deadline_s);
+    comm::warn_of_late(phase_, *late, waited_s, deadline_s_, mesh_.rank());
+  left_ = Countdown(deadline_s_);
   look_s_ = now + look_every_s;
-  if (std::exchange(told_, false)) hub_.mesh->note_wait(this, {});
+  if (std::exchange(told_, false)) mesh_.note_wait(this, {});
 }
 
-bool MeshDeadline::due() const { return now_s() >= look_s_; }
+void MeshDeadline::poll() {
+  const double now = now_s();
+  const bool due = now >= look_s_;
+  // What has just come may be the last words of a rank that has gone.
+  if ((due || mesh_.connecting()) && mesh_.move()) return;
+  if (!due) return;
+  look_s_ = now + look_every_s;
+  look(awaited_());
+}
 
 void MeshDeadline::look(const std::vector<int>& awaited) {
-  look_s_ = now_s() + look_every_s;
-  Mesh& mesh = *hub_.mesh;
-  mesh.note_wait(this, awaited);
+  mesh_.note_wait(this, awaited);
   told_ = true;
-  if (const MeshFinding told = mesh.finding(); !told.text.empty()) end(told);
+  if (const MeshFinding told = mesh_.finding(); !told.text.empty()) end(told);
   std::vector<int> gone = awaited;
-  std::erase_if(gone, [&](int rank) { return !mesh.link(rank).gone(); });
+  std::erase_if(gone, [&](int rank) { return !mesh_.link(rank).gone(); });
   if (!gone.empty() && !first_gone_s_) first_gone_s_ = now_s();
   // The heartbeat knows which rank was lost first, and ends this process.
-  const double patience_s = hub_.find_absence ? time_for_heartbeat_s : 0;
+  const double patience_s = find_absence_ ? comm::time_for_heartbeat_s : 0;
   if (!gone.empty() && now_s() - *first_gone_s_ >= patience_s)
-    throw MissingRanks(
-        fmt::format("{}: {} {} gone", phase_, rank_list(gone), gone.size() == 1 ? "has" : "have"));
+    throw comm::MissingRanks(fmt::format("{}: {} {} gone", phase_, comm::rank_list(gone),
+                                         gone.size() == 1 ? "has" : "have"));
   if (!left_.over()) return;
   if (free_) give_up();
   ask(awaited);
@@ -66,25 +76,24 @@ void MeshDeadline::look(const std::vector<int>& awaited) {
 
 /// Asks the heartbeats first, which mostly know, then the ranks.
 void MeshDeadline::ask(const std::vector<int>& awaited) {
-  Mesh& mesh = *hub_.mesh;
-  const auto absence = hub_.find_absence ? hub_.find_absence(hub_.deadline_s) : std::nullopt;
+  const auto absence = find_absence_ ? find_absence_(deadline_s_) : std::nullopt;
   std::vector<int> missing = absence ? absence->ranks : std::vector<int>();
   const bool known = !missing.empty();
   std::vector<int> free;
   if (!known) {
-    RollCallResult result = mesh.ask(awaited);
+    RollCallResult result = mesh_.ask(awaited);
     missing = std::move(result.mute);
     free = std::move(result.free);
   }
-  if (const MeshFinding told = mesh.finding(); !told.text.empty()) end(told);
+  if (const MeshFinding told = mesh_.finding(); !told.text.empty()) end(told);
   if (missing.empty()) {
     free_ = std::move(free);
-    left_ = Countdown(look_longer_s);
+    left_ = Countdown(comm::look_longer_s);
     return;
   }
   MeshFinding found;
-  found.text =
-      fmt::format("{}: {} did not arrive within {} s", phase_, rank_list(missing), hub_.deadline_s);
+  found.text = fmt::format("{}: {} did not arrive within {} s", phase_, comm::rank_list(missing),
+                           deadline_s_);
   found.outside = known && absence->outside;
   if (found.outside) found.text += "; " + absence->text;
   end_all(found);
@@ -93,17 +102,17 @@ void MeshDeadline::ask(const std::vector<int>& awaited) {
 /// All answer, and still nothing came. Where all wait for each other, it is the network's fault.
 void MeshDeadline::give_up() {
   if (free_->empty())
-    end_all(
-        {fmt::format("{}: nothing came for {} s, though all ranks answer", phase_, hub_.deadline_s),
-         true});
-  end_all({fmt::format("{}: {} did not arrive within {} s, though {}", phase_, rank_list(*free_),
-                       hub_.deadline_s, free_->size() == 1 ? "it answers" : "they answer"),
-           false});
+    end_all({fmt::format("{}: nothing came for {} s, though all ranks answer", phase_, deadline_s_),
+             true});
+  end_all(
+      {fmt::format("{}: {} did not arrive within {} s, though {}", phase_, comm::rank_list(*free_),
+                   deadline_s_, free_->size() == 1 ? "it answers" : "they answer"),
+       false});
 }
 
 void MeshDeadline::end_all(const MeshFinding& found) {
-  hub_.mesh->tell(found);
+  mesh_.tell(found);
   end(found);
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -1,41 +1,44 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/countdown.hpp"
-#include "ports/tcp/mesh/group.hpp"
+#include "lockstep/comm/absence.hpp"
+#include "lockstep/comm/wait_deadline.hpp"
+#include "ports/tcp/mesh/mesh.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
-/// The deadline of a wait for other ranks. During the wait this rank tells those that ask for which
-/// ranks it waits; when it is over, this rank asks. When all answer, it looks two seconds longer: a
-/// late rank may have come just then.
-class MeshDeadline {
+/// During the wait this rank tells those that ask for which ranks it waits; when the deadline has
+/// passed, this rank asks. When all answer, it looks two seconds longer: a late rank may have come
+/// just then.
+///
+/// poll() throws MissingRanks when one of the ranks has gone and no heartbeat tells more.
+class MeshDeadline final : public comm::WaitDeadline {
  public:
-  /// `phase` is what errors call the wait. Both must stay alive.
-  MeshDeadline(MeshHub& hub, std::string_view phase);
-  ~MeshDeadline();
+  /// `phase` is what errors call the wait. `find_absence` may be empty.
+  MeshDeadline(Mesh& mesh, double deadline_s, const comm::FindAbsence& find_absence,
+               std::string phase, comm::Awaited awaited);
+  ~MeshDeadline() override;
   MeshDeadline(const MeshDeadline&) = delete;
   MeshDeadline& operator=(const MeshDeadline&) = delete;
 
-  /// Call it when something has arrived.
-  void renew();
-  /// Whether it is time for look(), some times a second.
-  bool due() const;
-  /// Call it when nothing has arrived. `awaited`: ranks of the world, ascending, without this one.
-  /// Throws MissingRanks when one of them has gone and no heartbeat tells more, and Error naming
-  /// the missing ranks when the deadline has passed here or on another rank that waits.
-  void look(const std::vector<int>& awaited);
+  void renew() override;
+  void poll() override;  ///< also answers other ranks
 
  private:
+  void look(const std::vector<int>& awaited);
   void ask(const std::vector<int>& awaited);
   [[noreturn]] void give_up();
   [[noreturn]] void end_all(const MeshFinding& found);
 
-  MeshHub& hub_;
-  std::string_view phase_;
+  Mesh& mesh_;
+  const double deadline_s_;
+  const comm::FindAbsence& find_absence_;
+  const std::string phase_;
+  const comm::Awaited awaited_;
   double began_s_;  ///< when this rank began to wait
   Countdown left_;
   std::optional<std::vector<int>> free_;  ///< all answered; these did not wait for others
@@ -44,4 +47,4 @@ class MeshDeadline {
   std::optional<double> first_gone_s_;    ///< when a rank was first seen to be gone
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -1,6 +1,5 @@
 #include "ports/tcp/mesh/link.hpp"
 
-#include <fmt/core.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -10,39 +9,98 @@
 #include <cstring>
 #include <utility>
 
-#include "lockstep/base/error.hpp"
-
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 constexpr std::size_t most_at_once = 16;  // messages in one call to the system
 constexpr std::size_t few_bytes = 4096;   // not worth a block
 
+/// The oldest one of this tag.
+auto first(auto& messages, const comm::MessageTag& tag) {
+  const auto found = messages.lower_bound(tag);
+  return found != messages.end() && found->first == tag ? found : messages.end();
+}
+
 }  // namespace
 
-Arrival::Arrival(std::size_t bytes, Staging& staging) : bytes_(bytes) {
+Arrival::Arrival(std::size_t bytes, comm::Staging& staging) : bytes_(bytes) {
   if (bytes > few_bytes)
     block_ = staging.take();
   else
     few_.resize(bytes);
 }
 
-void Arrival::give_back(Staging& staging) {
+void Arrival::give_back(comm::Staging& staging) {
   if (block_) staging.give_back(std::move(block_));
 }
 
-void Link::send(const MessageName& name, const void* data, std::size_t bytes, std::size_t& unsent) {
-  ++unsent;
-  put({{name, static_cast<std::uint32_t>(bytes)},
+/// It is in the hands of its operation; the link knows of it until it is done.
+class LinkMessage final : public comm::Message {
+ public:
+  /// `to` is null for one that stays in its own memory, as does one of another size.
+  LinkMessage(Link& link, void* to, std::size_t wanted)
+      : link_(link), to_(static_cast<std::byte*>(to)), wanted_(wanted) {}
+  ~LinkMessage() override {
+    if (!done_) link_.forget(this);
+    arrival_.give_back(link_.staging_);
+  }
+  bool done() override { return done_; }
+
+  void finish() { done_ = true; }
+  void finish(std::size_t got) {
+    bytes = got;
+    data = arrival_.data();
+    done_ = true;
+  }
+  std::byte* place(std::size_t size) {
+    if (to_ && size == wanted_) return to_;
+    arrival_ = Arrival(size, link_.staging_);
+    return arrival_.data();
+  }
+  void accept(Arrival& arrival) {
+    const std::size_t got = arrival.bytes();
+    if (to_ && got == wanted_) {
+      if (got > 0) std::memcpy(to_, arrival.data(), got);
+      arrival.give_back(link_.staging_);
+    } else {
+      arrival_ = std::move(arrival);
+    }
+    finish(got);
+  }
+
+ private:
+  Link& link_;
+  std::byte* const to_;
+  const std::size_t wanted_;
+  bool done_ = false;
+  Arrival arrival_;
+};
+
+std::unique_ptr<comm::Message> Link::send(comm::MessageTag tag, const void* data,
+                                          std::size_t bytes) {
+  auto message = std::make_unique<LinkMessage>(*this, nullptr, 0);
+  put({{tag, static_cast<std::uint32_t>(bytes)},
        static_cast<const std::byte*>(data),
-       &unsent,
+       message.get(),
        {}});
+  return message;
+}
+
+std::unique_ptr<comm::Message> Link::expect(comm::MessageTag tag, void* data, std::size_t bytes) {
+  auto message = std::make_unique<LinkMessage>(*this, data, bytes);
+  if (const auto arrived = first(arrived_, tag); arrived != arrived_.end()) {
+    message->accept(arrived->second);
+    arrived_.erase(arrived);
+  } else {
+    expected_.emplace(tag, message.get());
+  }
+  return message;
 }
 
 void Link::notify(Notice kind, std::uint32_t number, std::string_view text) {
   Outgoing notice;
-  notice.text = text.substr(0, piece_bytes);
-  notice.head = {{notice_group, number, static_cast<std::uint32_t>(kind)},
+  notice.text = text.substr(0, comm::piece_bytes);
+  notice.head = {{static_cast<std::uint32_t>(kind), number},
                  static_cast<std::uint32_t>(notice.text.size())};
   put(std::move(notice));
 }
@@ -52,36 +110,12 @@ void Link::put(Outgoing message) {
   if (outgoing_.size() == 1) write();
 }
 
-void Link::expect(const MessageName& name, void* data, std::size_t bytes, std::size_t& missing,
-                  const std::string& phase) {
-  const auto arrived = arrived_.find(name);
-  if (arrived == arrived_.end()) {
-    ++missing;
-    expected_[name] = {static_cast<std::byte*>(data), bytes, &missing, &phase};
-    return;
-  }
-  check_size(arrived->second.bytes(), bytes, phase);
-  if (bytes > 0) std::memcpy(data, arrived->second.data(), bytes);
-  arrived->second.give_back(staging_);
-  arrived_.erase(arrived);
-}
-
-std::optional<Arrival> Link::take(const MessageName& name, std::size_t bytes,
-                                  const std::string& phase) {
-  const auto arrived = arrived_.find(name);
-  if (arrived == arrived_.end()) return std::nullopt;
-  check_size(arrived->second.bytes(), bytes, phase);
-  std::optional<Arrival> arrival = std::move(arrived->second);
-  arrived_.erase(arrived);
-  return arrival;
-}
-
-void Link::forget(const std::size_t* counter) {
-  const bool arriving = left_ > 0 && missing_ == counter;
-  const bool leaving = written_ > 0 && outgoing_.front().unsent == counter;
+void Link::forget(const LinkMessage* message) {
+  const bool arriving = left_ > 0 && message_ == message;
+  const bool leaving = written_ > 0 && outgoing_.front().message == message;
   if (arriving || leaving) end();
-  std::erase_if(outgoing_, [&](const Outgoing& message) { return message.unsent == counter; });
-  std::erase_if(expected_, [&](const auto& entry) { return entry.second.missing == counter; });
+  std::erase_if(outgoing_, [&](const Outgoing& other) { return other.message == message; });
+  std::erase_if(expected_, [&](const auto& entry) { return entry.second == message; });
 }
 
 void Link::connect(Socket socket, bool speaks_first) {
@@ -91,7 +125,7 @@ void Link::connect(Socket socket, bool speaks_first) {
   may_write_ = speaks_first;
   if (!speaks_first) return;
   Outgoing notice;
-  notice.head.name = {notice_group, 0, static_cast<std::uint32_t>(Notice::here)};
+  notice.head.tag = {static_cast<std::uint32_t>(Notice::here), 0};
   outgoing_.push_front(std::move(notice));
   write();
 }
@@ -117,7 +151,7 @@ bool Link::write() {
     for (std::size_t i = 0; i < std::min(outgoing_.size(), most_at_once); ++i) {
       const Outgoing& message = outgoing_[i];
       add(&message.head, sizeof(Head));
-      add(message.unsent ? message.data : static_cast<const void*>(message.text.data()),
+      add(message.message ? message.data : static_cast<const void*>(message.text.data()),
           message.head.bytes);
     }
     msghdr call{};
@@ -142,7 +176,7 @@ void Link::written(std::size_t bytes) {
     const std::size_t whole = sizeof(Head) + first.head.bytes;
     if (written_ < whole) return;
     written_ -= whole;
-    if (first.unsent) --*first.unsent;
+    if (first.message) first.message->finish();
   }
 }
 
@@ -179,14 +213,12 @@ void Link::begin_message() {
   arriving_ = head_;
   head_got_ = 0;
   left_ = arriving_.bytes;
-  missing_ = nullptr;
-  if (left_ > piece_bytes) return end();  // not a message of ours
-  const auto expected = expected_.find(arriving_.name);
-  if (expected != expected_.end()) {
-    check_size(left_, expected->second.bytes, *expected->second.phase);
-    to_ = expected->second.data;
-    missing_ = expected->second.missing;
+  message_ = nullptr;
+  if (left_ > comm::piece_bytes) return end();  // not a message of ours
+  if (const auto expected = first(expected_, arriving_.tag); expected != expected_.end()) {
+    message_ = expected->second;
     expected_.erase(expected);
+    to_ = message_->place(left_);
   } else {
     arrival_ = Arrival(left_, staging_);
     to_ = arrival_.data();
@@ -195,45 +227,35 @@ void Link::begin_message() {
 }
 
 void Link::end_message() {
-  if (missing_) {
-    --*std::exchange(missing_, nullptr);
-  } else if (arriving_.name.group == notice_group) {
+  if (message_) {
+    std::exchange(message_, nullptr)->finish(arriving_.bytes);
+  } else if (arriving_.tag.kind >= comm::message_kinds) {
     hear();
     arrival_.give_back(staging_);
-  } else if (const auto late = expected_.find(arriving_.name); late != expected_.end()) {
-    // It became expected while it arrived.
-    check_size(arriving_.bytes, late->second.bytes, *late->second.phase);
-    if (arriving_.bytes > 0) std::memcpy(late->second.data, arrival_.data(), arriving_.bytes);
-    --*late->second.missing;
+  } else if (const auto late = first(expected_, arriving_.tag); late != expected_.end()) {
+    late->second->accept(arrival_);  // it became expected while it arrived
     expected_.erase(late);
-    arrival_.give_back(staging_);
   } else {
-    arrived_[arriving_.name] = std::move(arrival_);
+    arrived_.emplace(arriving_.tag, std::move(arrival_));
   }
-}
-
-void Link::check_size(std::size_t got, std::size_t wanted, const std::string& phase) const {
-  if (got != wanted) [[unlikely]]
-    throw Error(fmt::format("{}: rank {} sent {} elements than this rank receives", phase, peer_,
-                            got < wanted ? "fewer" : "more"));
 }
 
 void Link::hear() {
   const std::string_view text(reinterpret_cast<const char*>(arrival_.data()), arriving_.bytes);
-  switch (static_cast<Notice>(arriving_.name.part)) {
+  switch (static_cast<Notice>(arriving_.tag.kind)) {
     case Notice::question:
-      return notify(Notice::answer, arriving_.name.operation, mine_);
+      return notify(Notice::answer, arriving_.tag.number, mine_);
     case Notice::answer:
-      answered_ = arriving_.name.operation;
+      answered_ = arriving_.tag.number;
       answer_ = text;
       return;
     case Notice::finding:
       finding_.text = text;
-      finding_.outside = arriving_.name.operation != 0;
+      finding_.outside = arriving_.tag.number != 0;
       return;
     case Notice::here:
       return;
   }
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

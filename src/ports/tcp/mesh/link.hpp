@@ -5,27 +5,17 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "lockstep/comm/staging.hpp"
+#include "lockstep/comm/transport.hpp"
 #include "ports/tcp/wire.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
-/// Names a message between two ranks, so that it may come before the receiver's operation begins.
-struct MessageName {
-  std::uint32_t group = 0;      ///< the group and kind of operation
-  std::uint32_t operation = 0;  ///< its number among these
-  std::uint32_t part = 0;       ///< of the operation
-
-  auto operator<=>(const MessageName&) const = default;
-};
-
-/// Messages about the ranks themselves. They have this group, and their kind in place of a part.
-constexpr std::uint32_t notice_group = UINT32_MAX;
-enum class Notice : std::uint32_t { here, question, answer, finding };
+/// Messages about the ranks themselves: their kinds follow those of a transport.
+enum class Notice : std::uint32_t { here = comm::message_kinds, question, answer, finding };
 
 /// What a rank has found out about ranks that are missing.
 struct MeshFinding {
@@ -37,40 +27,34 @@ struct MeshFinding {
 class Arrival {
  public:
   Arrival() = default;
-  Arrival(std::size_t bytes, Staging& staging);
+  Arrival(std::size_t bytes, comm::Staging& staging);
   std::byte* data() {
     return block_ ? block_->bytes.data() : reinterpret_cast<std::byte*>(few_.data());
   }
   std::size_t bytes() const { return bytes_; }
-  void give_back(Staging& staging);
+  void give_back(comm::Staging& staging);
 
  private:
   std::size_t bytes_ = 0;
-  std::unique_ptr<Block> block_;  ///< null for few bytes
+  std::unique_ptr<comm::Block> block_;  ///< null for few bytes
   std::string few_;
 };
 
-/// One rank's connection to another, for named messages of at most `piece_bytes`. It never blocks.
+class LinkMessage;
+
+/// One rank's connection to another, for messages of at most `piece_bytes`. It never blocks.
 /// Messages may be queued before the connection exists. They are not copied: a message's memory
 /// belongs to the link until it was written.
 class Link {
  public:
-  /// `peer`: the other rank. `mine`: what this rank answers when that one asks.
-  Link(int peer, Staging& staging, const std::string& mine)
-      : peer_(peer), staging_(staging), mine_(mine) {}
+  /// `mine`: what this rank answers when the other one asks.
+  Link(comm::Staging& staging, const std::string& mine) : staging_(staging), mine_(mine) {}
 
-  /// `unsent` counts this message until the system has taken it.
-  void send(const MessageName& name, const void* data, std::size_t bytes, std::size_t& unsent);
+  /// It is done when the system has taken it.
+  std::unique_ptr<comm::Message> send(comm::MessageTag tag, const void* data, std::size_t bytes);
+  /// `data` is null for one that is taken.
+  std::unique_ptr<comm::Message> expect(comm::MessageTag tag, void* data, std::size_t bytes);
   void notify(Notice kind, std::uint32_t number, std::string_view text = {});
-  /// The message of this name goes to `data`; `missing` counts it until it has arrived. `phase`, of
-  /// which it is a part, must live as long.
-  void expect(const MessageName& name, void* data, std::size_t bytes, std::size_t& missing,
-              const std::string& phase);
-  /// The message of this name, `bytes` long, if it has arrived and was not expected.
-  std::optional<Arrival> take(const MessageName& name, std::size_t bytes, const std::string& phase);
-  /// Forgets the messages that this counter counts, whose memory ends. One that is on its way ends
-  /// the connection.
-  void forget(const std::size_t* counter);
 
   /// `speaks_first`: this side sends before the other one does, so that neither of them takes a
   /// message for a part of the handshake.
@@ -90,50 +74,45 @@ class Link {
   const MeshFinding& finding() const { return finding_; }
 
  private:
+  friend class LinkMessage;
   struct Head {
-    MessageName name;
+    comm::MessageTag tag;
     std::uint32_t bytes = 0;
   };
   struct Outgoing {
     Head head;
     const std::byte* data = nullptr;
-    std::size_t* unsent = nullptr;  ///< null for a notice
-    std::string text;               ///< of a notice
-  };
-  struct Expected {
-    std::byte* data = nullptr;
-    std::size_t bytes = 0;
-    std::size_t* missing = nullptr;
-    const std::string* phase = nullptr;
+    LinkMessage* message = nullptr;  ///< null for a notice
+    std::string text;                ///< of a notice
   };
 
+  /// The memory of this message ends. If it is on its way, so does the connection.
+  void forget(const LinkMessage* message);
   void put(Outgoing message);
   void written(std::size_t bytes);
   void begin_message();
   void end_message();
   void hear();
   void end();
-  void check_size(std::size_t got, std::size_t wanted, const std::string& phase) const;
 
-  const int peer_;
-  Staging& staging_;
+  comm::Staging& staging_;
   const std::string& mine_;
   Socket socket_;
   bool confirmed_ = false, may_write_ = false, gone_ = false;
   std::deque<Outgoing> outgoing_;
-  std::size_t written_ = 0;  ///< of the first one, with its head
-  std::map<MessageName, Expected> expected_;
-  std::map<MessageName, Arrival> arrived_;
-  Head head_;  ///< of the next message
+  std::size_t written_ = 0;                                 ///< of the first one, with its head
+  std::multimap<comm::MessageTag, LinkMessage*> expected_;  ///< those of one tag keep their order
+  std::multimap<comm::MessageTag, Arrival> arrived_;        ///< before they were expected
+  Head head_;                                               ///< of the next message
   std::size_t head_got_ = 0;
   Head arriving_;         ///< the message that is arriving
   std::size_t left_ = 0;  ///< of it
   std::byte* to_ = nullptr;
-  std::size_t* missing_ = nullptr;  ///< of an expected one; null for one that goes to `arrival_`
+  LinkMessage* message_ = nullptr;  ///< an expected one; null for one that goes to `arrival_`
   Arrival arrival_;
   std::uint32_t answered_ = 0;
   std::string answer_;
   MeshFinding finding_;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

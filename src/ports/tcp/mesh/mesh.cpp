@@ -17,7 +17,7 @@
 #include "lockstep/device/idle.hpp"
 #include "ports/tcp/own_addresses.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 namespace {
 
 // Stand for the job in a hello. A rank calls one with a higher number, which then connects.
@@ -51,7 +51,7 @@ void allow_connections(int world) {
 
 }  // namespace
 
-Mesh::Mesh(Control& control, const std::string& host, Staging& staging)
+Mesh::Mesh(comm::Control& control, const std::string& host, comm::Staging& staging)
     : rank_(control.rank()), events_(epoll_create1(EPOLL_CLOEXEC)) {
   check(static_cast<bool>(events_), "epoll_create1");
   allow_connections(control.world());
@@ -61,10 +61,10 @@ Mesh::Mesh(Control& control, const std::string& host, Staging& staging)
   door_.emplace(card_.secret, std::move(listener));
   watch(door_->handle(), rank_, EPOLLIN);
   for (MeshCard& theirs :
-       gather_records(control, MeshCard{card_, host}, "connections between the ranks")) {
+       comm::gather_records(control, MeshCard{card_, host}, "connections between the ranks")) {
     if (theirs.host == host)
       theirs.card.addresses.insert(theirs.card.addresses.begin(), "127.0.0.1");
-    peers_.push_back(std::make_unique<Peer>(world(), staging, answer_));
+    peers_.push_back(std::make_unique<Peer>(staging, answer_));
     peers_.back()->card = std::move(theirs.card);
   }
 }
@@ -212,4 +212,4 @@ MeshFinding Mesh::finding() const {
   return {};
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

@@ -13,7 +13,7 @@
 #include "ports/tcp/handshake_server.hpp"
 #include "ports/tcp/mesh/link.hpp"
 
-namespace lockstep::comm {
+namespace lockstep::tcp {
 
 /// What ranks say when they are asked for whom they wait. Both ascend.
 struct RollCallResult {
@@ -29,7 +29,7 @@ struct RollCallResult {
 class Mesh {
  public:
   /// Collective. Throws InputError when this process may not open as many connections.
-  Mesh(Control& control, const std::string& host, Staging& staging);
+  Mesh(comm::Control& control, const std::string& host, comm::Staging& staging);
 
   int rank() const { return rank_; }
   int world() const { return static_cast<int>(peers_.size()); }
@@ -50,7 +50,7 @@ class Mesh {
 
  private:
   struct Peer {
-    Peer(int rank, Staging& staging, const std::string& answer) : link(rank, staging, answer) {}
+    Peer(comm::Staging& staging, const std::string& answer) : link(staging, answer) {}
     Link link;
     ListenerCard card;
     bool wanted = false;
@@ -79,4 +79,4 @@ class Mesh {
   std::uint32_t questions_ = 0;
 };
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::tcp

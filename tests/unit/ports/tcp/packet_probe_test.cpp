@@ -8,7 +8,7 @@
 #include "ports/tcp/heartbeat/packet_probe.hpp"
 
 using namespace lockstep;
-using namespace lockstep::comm;
+using namespace lockstep::tcp;
 
 namespace {
 

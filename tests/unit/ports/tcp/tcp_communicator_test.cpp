@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/chunks.hpp"
+#include "comm/direct/chunks.hpp"
 #include "lockstep/comm/link_probe.hpp"
 #include "lockstep/comm/record.hpp"
 #include "ports/tcp/connect_attempt.hpp"
@@ -19,6 +19,7 @@ namespace {
 
 using namespace lockstep;
 using namespace lockstep::comm;
+using namespace lockstep::tcp;
 using namespace lockstep::test;
 using Catch::Matchers::StartsWith;
 

@@ -19,7 +19,7 @@
 namespace {
 
 using namespace lockstep;
-using namespace lockstep::comm;
+using namespace lockstep::tcp;
 
 constexpr double turn_s = 0.3;  // longer than a silent stranger may stay where others wait
 

@@ -24,6 +24,7 @@ namespace {
 
 using namespace lockstep;
 using namespace lockstep::comm;
+using namespace lockstep::tcp;
 using Catch::Matchers::Contains;
 using test::Folder;
 using namespace std::chrono_literals;

@@ -5,7 +5,7 @@
 
 #include "ports/tcp/wire.hpp"
 
-using namespace lockstep::comm;
+using namespace lockstep::tcp;
 
 namespace {
 

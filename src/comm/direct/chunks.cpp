@@ -1,4 +1,4 @@
-#include "lockstep/comm/chunks.hpp"
+#include "comm/direct/chunks.hpp"
 
 #include <algorithm>
 

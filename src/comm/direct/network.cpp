@@ -1,4 +1,4 @@
-#include "lockstep/comm/network.hpp"
+#include "comm/direct/network.hpp"
 
 #include <fmt/core.h>
 
@@ -54,11 +54,11 @@ class Network::Together final : public device::Pending {
   std::vector<std::unique_ptr<device::Pending>> parts_;
 };
 
-void Network::put(Elements data, bool writes, Start start) {
+void Network::put(Elements data, bool writes, bool at_once, Start start) {
   const auto* begin = static_cast<const std::byte*>(data.data);
   auto turn = std::make_unique<Turn>(*this, Use{begin, begin + data.bytes(), writes, next_++},
                                      std::move(start));
-  turn->begin();
+  if (at_once) turn->begin();
   if (batch_) {
     batch_->push_back(std::move(turn));
   } else {

@@ -9,25 +9,23 @@
 
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/elements.hpp"
-#include "lockstep/comm/staging.hpp"
 #include "lockstep/device/host_stream.hpp"
 
 namespace lockstep::comm {
 
-/// What all groups of a rank share where collectives run on the host: the stream that their
-/// operations go through, and the memory that these need. Operations on separate memory may overlap
-/// in time, which fills the waits for answers. Operations on the same memory run one after the
-/// other.
+/// The stream that all collectives of a rank go through where they run on the host. Operations on
+/// separate memory may overlap in time, which fills the waits for answers. Operations on the same
+/// memory run one after the other.
 class Network {
  public:
   using Start = std::function<std::unique_ptr<device::Pending>()>;
 
   explicit Network(const ActivityTracker& of_rank) : activity(of_rank) {}
   device::HostStream& stream() { return stream_; }
-  Staging& staging() { return staging_; }
-  /// Puts an operation into the stream. `start` is called now, or when the earlier operations on
-  /// `data` have finished. Operations that only read `data` do not wait for each other.
-  void put(Elements data, bool writes, Start start);
+  /// Puts an operation into the stream. `start` is called when the earlier operations on `data`
+  /// have finished: now, or when the stream advances this one, which is the earliest without
+  /// `at_once`. Operations that only read `data` do not wait for each other.
+  void put(Elements data, bool writes, bool at_once, Start start);
   /// What `calls` puts becomes one operation of the stream, whose parts progress together.
   void together(const std::function<void()>& calls);
 
@@ -49,7 +47,6 @@ class Network {
   };
   bool waits(const Use& use) const;
 
-  Staging staging_;
   std::vector<Use> uses_;  ///< of the operations that have not finished
   std::uint64_t next_ = 0;
   std::vector<std::unique_ptr<device::Pending>>* batch_ = nullptr;  ///< of together()

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/combine.hpp"
+#include "comm/direct/network.hpp"
+#include "lockstep/comm/staging.hpp"
+#include "lockstep/comm/transport.hpp"
+#include "lockstep/device/host_stream.hpp"
+
+namespace lockstep::comm {
+
+/// What all groups of a rank share.
+struct DirectHub {
+  explicit DirectHub(const ActivityTracker& activity) : network(activity) {}
+  std::unique_ptr<Transport> transport;
+  Staging staging;
+  /// By rank of the world, how many operations there were with it. Two ranks count alike what they
+  /// have in common, because they put it into their streams in the same order.
+  std::vector<std::uint32_t> collectives, sends, receives;
+  Network network;  // last: its operations use the others
+};
+
+/// A group, as its operations see it.
+struct DirectGroup {
+  DirectHub* hub = nullptr;  ///< its operations hold the group, and it holds the operations
+  std::string name;          ///< empty for the world
+  int rank = 0;
+  std::vector<int> members{};  ///< by rank: their ranks in the world
+
+  int world() const { return static_cast<int>(members.size()); }
+};
+
+/// Another rank that takes part in an operation.
+struct Partner {
+  int rank = 0, in_world = 0;
+  std::uint32_t number = 0;  ///< of this operation between the two ranks
+};
+
+/// The steps of an operation. With a root but no gathering, it is a send of all of the data.
+struct DirectWork {
+  std::optional<Reduction> reduction{};  ///< each rank combines all ranks' parts of its chunk
+  std::optional<int> root{};             ///< this rank gives each rank its chunk
+  bool gathers = false;                  ///< then each rank's chunk goes to all others
+};
+
+/// One operation in flight.
+///
+/// The data is cut into one chunk for each rank, and chunks into pieces, which travel one by one.
+/// Each rank sends directly to each other one that needs its data, without rings or trees: a rank
+/// that is busy computing answers only between its tape's steps, so hops cost more than messages.
+/// The price is more and smaller messages in a large group.
+///
+/// In a sum, a rank gets the others' parts of its chunk, adds them to its own in a fixed order that
+/// begins with the next rank's, and sends each finished piece to all. Only one rank adds up each
+/// number, so all ranks end with the same bits, which depend only on the data and the group's size.
+/// The volume is that of a ring, in 2 hops instead of 2 (world - 1). In a broadcast, the root gives
+/// each rank a chunk, and that passes it on: all ranks send about as much, in 2 hops, where the
+/// root of a tree sends everything log2(world) times. Little data goes from the root to all.
+///
+/// Where a transport copies messages, a rank could be far ahead of those that it only sends to, and
+/// they would have to store everything. There an operation begins when it comes to the front of
+/// the stream, and a root's ends when all have told that they have everything.
+class Direct final : public device::Pending {
+ public:
+  /// `data` must stay alive until it has finished. `phase` is what errors call it.
+  Direct(std::shared_ptr<const DirectGroup> group, Elements data, DirectWork work,
+         const std::vector<Partner>& partners, std::string phase);
+  bool advance() override;  ///< throws Error when nothing moved within the deadline
+
+ private:
+  struct Incoming {
+    std::unique_ptr<Message> message;
+    Elements piece;
+    bool given = false;  ///< by the root, to be passed on
+  };
+  struct Peer {
+    Partner partner;
+    std::vector<Elements> pieces;  ///< of its chunk
+    std::vector<std::unique_ptr<Message>> sends{};
+    std::vector<Incoming> receives{};
+    std::size_t sent = 0, received = 0;  ///< how many have finished, in their order
+    std::size_t asked = 0;               ///< pieces of its chunk that are or were expected
+  };
+  enum Kind : std::uint32_t { part, whole, all_here, kinds };
+
+  std::vector<Elements> pieces_of_chunk(int rank) const;
+  void begin(Peer& peer);
+  void send(Peer& peer, Kind kind, const Elements& piece);
+  void expect(Peer& peer, Kind kind, const Elements& piece);
+  void ask_for_chunk(Peer& peer);
+  void share(const Elements& piece);
+  bool work();
+  bool add_parts();
+  void add_part(const Elements& piece, const std::byte* theirs);
+  bool exchange(Peer& peer);
+  bool tell_root();
+  void check_size(const Message& message, const Elements& piece, const Peer& peer) const;
+  MessageTag tag(const Peer& peer, Kind kind) const;
+  bool is_root() const { return work_.root == group_->rank; }
+  bool is_transfer() const { return work_.root && !work_.gathers; }
+  bool has_asked(const Peer& peer) const;
+  bool is_waiting_for(std::size_t nth_peer) const;
+  std::size_t parts() const { return work_.reduction ? mine_.size() * peers_.size() : 0; }
+  std::vector<int> awaited() const;
+
+  const std::shared_ptr<const DirectGroup> group_;
+  Transport& transport_;
+  const bool copies_;
+  const Elements data_;
+  const DirectWork work_;
+  const std::string phase_;
+  const Combine combine_;
+  const std::vector<Elements> mine_;             ///< the pieces of this rank's chunk
+  std::vector<Peer> peers_;                      ///< starting with the next rank
+  std::vector<std::unique_ptr<Message>> parts_;  ///< of piece i / peers and peer i % peers
+  std::size_t added_ = 0;                        ///< parts
+  std::unique_ptr<Block> total_;                 ///< of a piece that is added in float
+  bool told_root_ = false;
+  const std::unique_ptr<WaitDeadline> deadline_;  // last: it asks for whom this waits
+};
+
+}  // namespace lockstep::comm

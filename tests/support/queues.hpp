@@ -1,0 +1,114 @@
+#pragma once
+
+// A third transport, to show what one has to do: the ranks are threads, and their messages are in
+// queues.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/countdown.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/comm/transport.hpp"
+
+namespace lockstep::test {
+
+struct Parcel {
+  const std::byte* data;  ///< the sender's, or that of the copy
+  std::size_t bytes;
+  std::vector<std::byte> copy{};
+  std::atomic<bool> taken{false};
+};
+
+/// All messages between the ranks of a world.
+struct Queues {
+  using Label = std::tuple<int, int, comm::MessageTag>;  ///< from, to
+  std::mutex mutex;
+  std::map<Label, std::deque<std::shared_ptr<Parcel>>> parcels;
+};
+
+class QueueTransport final : public comm::Transport {
+ public:
+  QueueTransport(Queues& queues, int rank, bool copies, double deadline_s)
+      : queues_(queues), rank_(rank), copies_(copies), deadline_s_(deadline_s) {}
+
+  std::unique_ptr<comm::Message> send(int to, comm::MessageTag tag, const void* data,
+                                      std::size_t bytes) override {
+    const auto parcel = std::make_shared<Parcel>(static_cast<const std::byte*>(data), bytes);
+    if (copies_) parcel->copy.assign(parcel->data, parcel->data + bytes);
+    if (copies_) parcel->data = parcel->copy.data();
+    leaving_.push_back(parcel);
+    const std::scoped_lock lock(queues_.mutex);
+    queues_.parcels[{rank_, to, tag}].push_back(parcel);
+    return std::make_unique<Queued>([=, this](auto&) { return copies_ || parcel->taken; });
+  }
+  std::unique_ptr<comm::Message> expect(int from, comm::MessageTag tag, void* data,
+                                        std::size_t bytes) override {
+    return receive({from, rank_, tag}, static_cast<std::byte*>(data), bytes, nullptr);
+  }
+  std::unique_ptr<comm::Message> take(int from, comm::MessageTag tag, std::size_t bytes) override {
+    const auto memory = std::make_shared<std::vector<std::byte>>(bytes);
+    return receive({from, rank_, tag}, memory->data(), bytes, memory);
+  }
+  std::unique_ptr<comm::WaitDeadline> deadline(std::string phase, comm::Awaited awaited) override {
+    return std::make_unique<Deadline>(deadline_s_, std::move(phase), std::move(awaited));
+  }
+  bool copies() const override { return copies_; }
+
+ private:
+  struct Queued final : comm::Message {
+    explicit Queued(std::function<bool(comm::Message&)> call) : poll(std::move(call)) {}
+    bool done() override { return poll(*this); }
+    std::function<bool(comm::Message&)> poll;
+  };
+  std::unique_ptr<comm::Message> receive(Queues::Label label, std::byte* to, std::size_t bytes,
+                                         std::shared_ptr<void> memory) {
+    std::erase_if(leaving_, [](const auto& parcel) { return parcel->taken.load(); });
+    for (const auto& other : leaving_)  // copies are elsewhere
+      check(other->data + other->bytes <= to || to + bytes <= other->data, "memory in use");
+    return std::make_unique<Queued>([=, this](comm::Message& message) {
+      const std::scoped_lock lock(queues_.mutex);
+      auto& queue = queues_.parcels[label];
+      if (queue.empty()) return false;
+      const auto parcel = std::move(queue.front());
+      queue.pop_front();
+      message.bytes = parcel->bytes;
+      message.data = memory ? to : nullptr;
+      std::copy_n(parcel->data, std::min(bytes, parcel->bytes), to);
+      return parcel->taken = true;
+    });
+  }
+  struct Deadline final : comm::WaitDeadline {
+    Deadline(double seconds, std::string what, comm::Awaited whom)
+        : deadline_s(seconds), phase(std::move(what)), awaited(std::move(whom)), left(seconds) {}
+    void renew() override { left = Countdown(deadline_s); }
+    void poll() override {
+      if (left.over())
+        throw Error(fmt::format("{}: {} did not arrive within {} s", phase,
+                                comm::rank_list(awaited()), deadline_s));
+    }
+    const double deadline_s;
+    const std::string phase;
+    const comm::Awaited awaited;
+    Countdown left;
+  };
+
+  Queues& queues_;
+  const int rank_;
+  const bool copies_;
+  const double deadline_s_;
+  std::vector<std::shared_ptr<Parcel>> leaving_;
+};
+
+}  // namespace lockstep::test
