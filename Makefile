@@ -404,7 +404,7 @@ ifneq ($(findstring fuzzer,$(SANITIZE)),)
 # src/base reads no files, and libFuzzer would record each of its comparisons. Only the HDF5 wrapper
 # reads some.
 $(BUILD)/obj/src/base/%.o: EXTRA = -O2 -fno-sanitize=all
-$(BUILD)/obj/src/base/h5.o: EXTRA =
+$(BUILD)/obj/src/base/files/h5.o: EXTRA =
 $(BUILD)/obj/src/data/%_avx2.o: EXTRA += -mavx2 -mfma
 $(BUILD)/obj/src/data/%_avx512.o: EXTRA += -mavx512f -mavx512bw -mavx512dq -mavx512vl
 endif

@@ -5,8 +5,8 @@
 
 #include "app/cli/table.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/cluster/machine.hpp"
-#include "lockstep/study/node_paths.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
+#include "lockstep/study/machine/node_paths.hpp"
 
 namespace lockstep::app {
 

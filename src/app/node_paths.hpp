@@ -4,7 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "lockstep/study/machine.hpp"
+#include "lockstep/study/machine/machine.hpp"
 
 namespace lockstep::app {
 

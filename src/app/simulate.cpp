@@ -11,13 +11,13 @@
 #include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/json_text.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "lockstep/study/machine.hpp"
-#include "lockstep/study/timeline.hpp"
+#include "lockstep/study/machine/machine.hpp"
+#include "lockstep/study/simulate/timeline.hpp"
 
 namespace lockstep::app {
 namespace {

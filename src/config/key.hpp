@@ -14,10 +14,10 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/choices.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/choices.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/config/keys.hpp"
 
 namespace lockstep::config {

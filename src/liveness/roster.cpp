@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "lockstep/base/join.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/json_text.hpp"
 
 namespace lockstep::liveness {
 namespace {

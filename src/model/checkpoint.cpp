@@ -9,10 +9,10 @@
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/h5.hpp"
-#include "lockstep/base/h5_writer.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/files/h5_writer.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "model/seal.hpp"
 
 namespace lockstep::model {

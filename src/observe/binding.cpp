@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "observe/json_fields.hpp"
 
 namespace lockstep::observe {

@@ -6,10 +6,10 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/data/row_reader.hpp"
-#include "lockstep/data/workers.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
+#include "lockstep/data/loading/workers.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/choices/data_checks.hpp"

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "lockstep/comm/control.hpp"
-#include "lockstep/data/augment.hpp"
-#include "lockstep/data/data_set.hpp"
-#include "lockstep/data/loader.hpp"
-#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/augment/augment.hpp"
+#include "lockstep/data/loading/loader.hpp"
+#include "lockstep/data/loading/sampler.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/device/device.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/train/run.hpp"

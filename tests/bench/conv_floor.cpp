@@ -14,8 +14,8 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cpu/program.hpp"
 #include "ports/cpu/units/conv/winograd_conv.hpp"

@@ -1,6 +1,6 @@
 // Replaces cuDNN with plain loops that sum in fp32. It keeps cuDNN's contract on the storage of
 // what is read and written, and its workspace has no defined content.
-#include "ports/cuda/plan/conv_engines.hpp"
+#include "ports/cuda/plan/engines/conv_engines.hpp"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,12 +1,12 @@
 // Engines chosen by measuring, and the file that keeps the choices.
-#include "ports/cuda/plan/plan_cache.hpp"
+#include "ports/cuda/plan/engines/plan_cache.hpp"
 
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <limits>
 #include <set>
 
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "ports/cuda/plan/measure.hpp"
 #include "ports/cuda/plan/plan.hpp"
 #include "tests/support/sketch.hpp"

@@ -8,7 +8,7 @@
 #include "data/image/jpeg/jpeg_codec.hpp"
 #include "data/image/jpeg/jpeg_region.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/data/image.hpp"
+#include "lockstep/data/image/image.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace lockstep::fuzz {

@@ -1,5 +1,5 @@
 // Fuzzes lists of paths and labels: the first byte says whether CSV or lines.
-#include "lockstep/data/source.hpp"
+#include "lockstep/data/pack/source/source.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace lockstep::fuzz {

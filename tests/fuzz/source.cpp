@@ -2,7 +2,7 @@
 // input is two files; the second byte is the length of the second one.
 #include <algorithm>
 
-#include "lockstep/data/source.hpp"
+#include "lockstep/data/pack/source/source.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace lockstep::fuzz {

@@ -3,8 +3,8 @@
 // because otherwise hardly any change would get past them.
 #include <sys/stat.h>
 
-#include "data/pack/source/tar.hpp"
-#include "lockstep/data/source.hpp"
+#include "data/pack/archive/tar.hpp"
+#include "lockstep/data/pack/source/source.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/unit/data/tar_fixture.hpp"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/comm/silent.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/nn/resnet.hpp"

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/cluster/identify.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/comm/mpi_library.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "tests/support/mpi_world.hpp"

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/cluster/tournament.hpp"
+#include "lockstep/cluster/nodes/tournament.hpp"
 #include "tests/mpi/absence.hpp"
 
 using namespace lockstep;

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/rng.hpp"
-#include "lockstep/data/shard_writer.hpp"
+#include "lockstep/data/shard/shard_writer.hpp"
 #include "lockstep/nn/resnet.hpp"
 
 namespace lockstep::test {

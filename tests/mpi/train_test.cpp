@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "tests/mpi/train_fixture.hpp"
 #include "tests/support/mpi_world.hpp"

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/rendezvous.hpp"
+#include "lockstep/cluster/identity/rendezvous.hpp"
 #include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/control.hpp"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/base/h5_writer.hpp"
+#include "lockstep/base/files/h5_writer.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/model/preparation.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "lockstep/base/choices.hpp"
-#include "lockstep/data/augment.hpp"
+#include "lockstep/base/text/choices.hpp"
+#include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::model {

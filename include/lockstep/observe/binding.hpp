@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/cluster/binding_report.hpp"
+#include "lockstep/cluster/topology/binding_report.hpp"
 
 namespace lockstep::observe {
 

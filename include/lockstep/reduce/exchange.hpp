@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/base/choices.hpp"
+#include "lockstep/base/text/choices.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/reduce/buckets.hpp"

@@ -11,10 +11,10 @@
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/base/text/json_text.hpp"
 #include "lockstep/nn/arena.hpp"
 
 namespace lockstep::app {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/row_reader.hpp"
-#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
+#include "lockstep/data/loading/sampler.hpp"
 
 namespace lockstep::app {
 

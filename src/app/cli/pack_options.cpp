@@ -7,10 +7,10 @@
 #include "app/cli/count_option.hpp"
 #include "app/cli/key_option.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/numbers.hpp"
-#include "lockstep/data/shapes.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/data/pack/source/shapes.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {

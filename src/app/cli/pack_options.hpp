@@ -9,7 +9,7 @@
 
 #include "app/cli/arguments.hpp"
 #include "lockstep/config/config.hpp"
-#include "lockstep/data/pack_plan.hpp"
+#include "lockstep/data/pack/pack_plan.hpp"
 
 namespace lockstep::app {
 

@@ -8,9 +8,9 @@
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/cluster/identify.hpp"
-#include "lockstep/study/fit.hpp"
-#include "lockstep/study/run_study.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
+#include "lockstep/study/fit/fit.hpp"
+#include "lockstep/study/plan/run_study.hpp"
 
 namespace lockstep::app {
 namespace {

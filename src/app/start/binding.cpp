@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/verify.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/verify.hpp"
 
 namespace lockstep::app {
 

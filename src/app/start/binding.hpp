@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/cluster/binding_report.hpp"
-#include "lockstep/cluster/plan.hpp"
+#include "lockstep/cluster/topology/binding_report.hpp"
+#include "lockstep/cluster/topology/plan.hpp"
 
 namespace lockstep::app {
 

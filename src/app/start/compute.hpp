@@ -9,7 +9,7 @@
 
 #include "app/start/launch.hpp"
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/cluster/pages.hpp"
+#include "lockstep/cluster/topology/pages.hpp"
 #include "lockstep/comm/nccl.hpp"
 
 namespace lockstep::app {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/rendezvous.hpp"
+#include "lockstep/cluster/identity/rendezvous.hpp"
 #include "lockstep/comm/tcp_control.hpp"
 
 namespace lockstep::app {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "lockstep/cluster/identify.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/comm/world.hpp"
 #include "lockstep/liveness/heartbeat.hpp"

@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/device/gpus.hpp"
 

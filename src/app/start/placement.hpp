@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "app/start/launch.hpp"
-#include "lockstep/cluster/gpu_choice.hpp"
-#include "lockstep/cluster/identify.hpp"
-#include "lockstep/cluster/machine.hpp"
-#include "lockstep/cluster/plan.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
+#include "lockstep/cluster/topology/gpu_choice.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
+#include "lockstep/cluster/topology/plan.hpp"
 
 namespace lockstep::app {
 

@@ -1,4 +1,4 @@
-#include "lockstep/cluster/hostlist.hpp"
+#include "lockstep/cluster/identity/hostlist.hpp"
 
 #include <fmt/core.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -4,9 +4,9 @@
 #include <cctype>
 #include <span>
 
-#include "lockstep/base/edit_distance.hpp"
-#include "lockstep/base/numbers.hpp"
-#include "lockstep/cluster/walltime.hpp"
+#include "lockstep/base/text/edit_distance.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
 
 #include <fmt/core.h>
 #include <hwloc.h>
@@ -10,10 +10,10 @@
 #include <filesystem>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <string>
 
-#include "lockstep/cluster/cpuset.hpp"
-#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
 
 namespace lockstep::cluster {
 

@@ -1,4 +1,4 @@
-#include "lockstep/cluster/plan.hpp"
+#include "lockstep/cluster/topology/plan.hpp"
 
 #include <fmt/core.h>
 
@@ -8,8 +8,8 @@
 
 #include "cluster/topology/nearest.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
-#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -1,6 +1,6 @@
 // Why draws depend on position. The same crop for row 17 of epoch 3 on any rank, with any number of
 // threads, and after a resume.
-#include "lockstep/data/augment.hpp"
+#include "lockstep/data/augment/augment.hpp"
 
 #include <tmmintrin.h>
 

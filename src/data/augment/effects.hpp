@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/image/pixels/colour.hpp"
-#include "lockstep/data/augment.hpp"
+#include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/box.hpp"
 
 namespace lockstep::data {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/data/augment.hpp"
+#include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/box.hpp"
 
 namespace lockstep::data {

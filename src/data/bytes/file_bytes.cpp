@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 
 namespace lockstep::data {
 namespace {

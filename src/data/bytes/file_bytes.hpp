@@ -10,7 +10,7 @@
 
 #include "data/bytes/mapping.hpp"
 #include "data/bytes/staged_file.hpp"
-#include "lockstep/base/file_stamp.hpp"
+#include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {

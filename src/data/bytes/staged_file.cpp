@@ -16,7 +16,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/io.hpp"
 
 namespace lockstep::data {
 namespace {

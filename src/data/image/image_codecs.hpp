@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/data/image.hpp"
+#include "lockstep/data/image/image.hpp"
 
 namespace lockstep::data {
 

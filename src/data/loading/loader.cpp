@@ -1,4 +1,4 @@
-#include "lockstep/data/loader.hpp"
+#include "lockstep/data/loading/loader.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,7 @@
 
 #include "data/loading/replacement.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 
 namespace lockstep::data {
 namespace {

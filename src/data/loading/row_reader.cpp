@@ -1,4 +1,4 @@
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 
 #include <algorithm>
 #include <cmath>

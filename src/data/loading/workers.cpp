@@ -1,4 +1,4 @@
-#include "lockstep/data/workers.hpp"
+#include "lockstep/data/loading/workers.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/data/pack_folder.hpp"
+#include "lockstep/data/pack/pack_folder.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
 

@@ -1,12 +1,12 @@
-#include "lockstep/data/pack_note.hpp"
+#include "lockstep/data/pack/pack_note.hpp"
 
 #include <sstream>
 
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

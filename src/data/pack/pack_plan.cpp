@@ -1,4 +1,4 @@
-#include "lockstep/data/pack_plan.hpp"
+#include "lockstep/data/pack/pack_plan.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/data/pack_row.hpp"
+#include "lockstep/data/pack/pack_row.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/data/pack_row.hpp"
+#include "lockstep/data/pack/pack_row.hpp"
 
 #include <algorithm>
 

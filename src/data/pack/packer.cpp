@@ -1,10 +1,10 @@
-#include "lockstep/data/packer.hpp"
+#include "lockstep/data/pack/packer.hpp"
 
 #include <fmt/core.h>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/pack_row.hpp"
+#include "lockstep/data/pack/pack_row.hpp"
 
 namespace lockstep::data {
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 
 #include <fmt/core.h>
 
@@ -11,10 +11,10 @@
 #include "data/shard/shard_file.hpp"
 #include "data/shard/shard_list.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/h5.hpp"
-#include "lockstep/base/join.hpp"
-#include "lockstep/data/channel_sums.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/data/image/channel_sums.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "lockstep/backend/program.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
-#include "ports/cpu/lifetimes.hpp"
-#include "ports/cpu/lowering.hpp"
 #include "ports/cpu/parameters.hpp"
+#include "ports/cpu/plan/lifetimes.hpp"
+#include "ports/cpu/plan/lowering.hpp"
 
 namespace lockstep::cpu {
 

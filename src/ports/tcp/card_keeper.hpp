@@ -4,7 +4,7 @@
 #include <memory>
 #include <thread>
 
-#include "lockstep/cluster/rendezvous.hpp"
+#include "lockstep/cluster/identity/rendezvous.hpp"
 
 namespace lockstep::comm {
 

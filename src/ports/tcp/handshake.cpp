@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::comm {
 namespace {

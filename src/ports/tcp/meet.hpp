@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous.hpp"
+#include "lockstep/cluster/identity/rendezvous.hpp"
 #include "lockstep/comm/tcp_control.hpp"
 #include "ports/tcp/siphash.hpp"
 #include "ports/tcp/wire.hpp"

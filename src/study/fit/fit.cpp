@@ -1,4 +1,4 @@
-#include "lockstep/study/fit.hpp"
+#include "lockstep/study/fit/fit.hpp"
 
 #include <fmt/core.h>
 

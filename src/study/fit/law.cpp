@@ -1,4 +1,4 @@
-#include "lockstep/study/law.hpp"
+#include "lockstep/study/fit/law.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/study/fit.hpp"
+#include "lockstep/study/fit/fit.hpp"
 #include "study/fit/least_squares.hpp"
 
 /// Least squares for the law: what fit.cpp asks for again and again.

@@ -1,4 +1,4 @@
-#include "lockstep/study/summaries.hpp"
+#include "lockstep/study/fit/summaries.hpp"
 
 #include <fmt/core.h>
 

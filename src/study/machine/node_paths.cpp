@@ -1,4 +1,4 @@
-#include "lockstep/study/node_paths.hpp"
+#include "lockstep/study/machine/node_paths.hpp"
 
 #include <algorithm>
 #include <map>

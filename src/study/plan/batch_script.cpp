@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "lockstep/base/join.hpp"
-#include "lockstep/study/plan.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/study/plan/plan.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/study/plan.hpp"
+#include "lockstep/study/plan/plan.hpp"
 
 #include <fmt/core.h>
 
@@ -9,9 +9,9 @@
 #include <type_traits>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/json_text.hpp"
-#include "lockstep/cluster/walltime.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/study/run_study.hpp"
+#include "lockstep/study/plan/run_study.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -15,12 +15,12 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/config/keys.hpp"
-#include "lockstep/study/points.hpp"
+#include "lockstep/study/fit/points.hpp"
 
 extern char** environ;
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/study/fit.hpp"
+#include "lockstep/study/fit/fit.hpp"
 
 /// Pictures as SVG text, which can be read at the width of a phone.
 namespace lockstep::study {

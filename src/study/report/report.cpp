@@ -1,8 +1,8 @@
-#include "lockstep/study/report.hpp"
+#include "lockstep/study/report/report.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/text/json_text.hpp"
 #include "study/report/document.hpp"
 #include "study/report/sections.hpp"
 

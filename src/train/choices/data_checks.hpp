@@ -3,7 +3,7 @@
 #include <string>
 
 #include "lockstep/config/config.hpp"
-#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 
 namespace lockstep::train {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 
 namespace lockstep::train {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "tests/support/flops.hpp"
 

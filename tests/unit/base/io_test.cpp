@@ -1,4 +1,4 @@
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/io.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/owned.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 

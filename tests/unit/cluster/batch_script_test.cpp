@@ -3,7 +3,7 @@
 #include "cluster/lint/batch_script.hpp"
 #include "cluster/lint/shell_commands.hpp"
 #include "cluster/lint/slurm_options.hpp"
-#include "lockstep/cluster/walltime.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 
 namespace lockstep::cluster {
 namespace {

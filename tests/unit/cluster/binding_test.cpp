@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/binding_report.hpp"
-#include "lockstep/cluster/cpuset.hpp"
-#include "lockstep/cluster/machine.hpp"
-#include "lockstep/cluster/plan.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/binding_report.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
+#include "lockstep/cluster/topology/plan.hpp"
 #include "lockstep/observe/binding.hpp"
 
 namespace {

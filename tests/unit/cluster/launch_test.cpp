@@ -7,8 +7,8 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/identify.hpp"
-#include "lockstep/cluster/yields.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
+#include "lockstep/cluster/identity/yields.hpp"
 
 namespace {
 

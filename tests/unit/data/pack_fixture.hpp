@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/files.hpp"
-#include "lockstep/data/pack_folder.hpp"
-#include "lockstep/data/pack_row.hpp"
-#include "lockstep/data/packer.hpp"
-#include "lockstep/data/shard_normalisation.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/data/pack/pack_folder.hpp"
+#include "lockstep/data/pack/pack_row.hpp"
+#include "lockstep/data/pack/packer.hpp"
+#include "lockstep/data/shard/shard_normalisation.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 
 namespace lockstep::test {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lockstep/base/rng.hpp"
-#include "lockstep/data/data_set.hpp"
-#include "lockstep/data/shard_writer.hpp"
+#include "lockstep/data/shard/data_set.hpp"
+#include "lockstep/data/shard/shard_writer.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 
 namespace lockstep::test {

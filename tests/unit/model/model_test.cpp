@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
 #include "tests/unit/model/network_fixture.hpp"

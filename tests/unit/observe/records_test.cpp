@@ -7,7 +7,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/observe/binding.hpp"
 #include "lockstep/observe/sink.hpp"
 #include "lockstep/observe/summary.hpp"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "lockstep/nn/resnet.hpp"
-#include "ports/cpu/lowering.hpp"
+#include "ports/cpu/plan/lowering.hpp"
 #include "tests/support/evaluation.hpp"
 
 using namespace lockstep;

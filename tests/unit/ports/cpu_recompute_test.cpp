@@ -7,7 +7,7 @@
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "ports/cpu/lifetimes.hpp"
+#include "ports/cpu/plan/lifetimes.hpp"
 #include "ports/cpu/program.hpp"
 #include "tests/support/chains.hpp"
 #include "tests/support/sketch.hpp"

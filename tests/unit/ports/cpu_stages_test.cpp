@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/partition.hpp"
-#include "ports/cpu/lifetimes.hpp"
+#include "ports/cpu/plan/lifetimes.hpp"
 #include "tests/support/sketch.hpp"
 #include "tests/support/stages.hpp"
 

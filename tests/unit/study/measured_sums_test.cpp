@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/study/report.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/study/report/report.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 
 using namespace lockstep;

@@ -1,13 +1,13 @@
-#include "lockstep/study/plan.hpp"
+#include "lockstep/study/plan/plan.hpp"
 
 #include <catch2/catch.hpp>
 #include <set>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
-#include "lockstep/cluster/lint.hpp"
-#include "lockstep/study/run_study.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/cluster/lint/lint.hpp"
+#include "lockstep/study/plan/run_study.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 
 using namespace lockstep;

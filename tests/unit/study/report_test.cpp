@@ -1,11 +1,11 @@
-#include "lockstep/study/report.hpp"
+#include "lockstep/study/report/report.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "study/report/document.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 

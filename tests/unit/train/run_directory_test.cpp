@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "tests/unit/data/folder_fixture.hpp"
 

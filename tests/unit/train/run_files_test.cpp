@@ -6,7 +6,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "tests/support/solo.hpp"
 #include "tests/unit/data/folder_fixture.hpp"

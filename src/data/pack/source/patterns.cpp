@@ -6,8 +6,8 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/numbers.hpp"
-#include "lockstep/data/source.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/data/pack/source/source.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

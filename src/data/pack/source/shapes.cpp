@@ -1,4 +1,4 @@
-#include "lockstep/data/shapes.hpp"
+#include "lockstep/data/pack/source/shapes.hpp"
 
 #include <algorithm>
 #include <array>

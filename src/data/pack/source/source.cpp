@@ -1,4 +1,4 @@
-#include "lockstep/data/source.hpp"
+#include "lockstep/data/pack/source/source.hpp"
 
 #include <unistd.h>
 
@@ -9,12 +9,12 @@
 
 #include <fmt/core.h>
 
+#include "data/pack/archive/unpack.hpp"
 #include "data/pack/source/source_files.hpp"
-#include "data/pack/source/unpack.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

@@ -8,10 +8,10 @@
 
 #include "data/pack/source/source_files.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
-#include "lockstep/data/source.hpp"
+#include "lockstep/data/pack/source/source.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

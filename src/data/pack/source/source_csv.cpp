@@ -8,10 +8,10 @@
 #include <fmt/core.h>
 
 #include "data/pack/source/source_files.hpp"
-#include "lockstep/base/edit_distance.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/edit_distance.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

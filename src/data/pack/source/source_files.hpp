@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/pack/source/index_file.hpp"
-#include "lockstep/data/source.hpp"
+#include "data/pack/index/index_file.hpp"
+#include "lockstep/data/pack/source/source.hpp"
 
 namespace lockstep::data {
 

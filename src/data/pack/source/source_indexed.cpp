@@ -5,12 +5,12 @@
 #include <cerrno>
 #include <cstring>
 
-#include "data/pack/source/class_list.hpp"
+#include "data/pack/index/class_list.hpp"
 #include "data/pack/source/source_files.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {

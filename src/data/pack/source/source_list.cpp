@@ -8,7 +8,7 @@
 
 #include "data/pack/source/source_files.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

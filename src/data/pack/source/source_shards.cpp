@@ -6,7 +6,7 @@
 #include "data/pack/source/source_files.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

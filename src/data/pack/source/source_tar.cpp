@@ -7,11 +7,11 @@
 #include <cstring>
 #include <optional>
 
+#include "data/pack/archive/tar.hpp"
 #include "data/pack/source/source_files.hpp"
-#include "data/pack/source/tar.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

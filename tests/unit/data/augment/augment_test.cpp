@@ -1,4 +1,4 @@
-#include "lockstep/data/augment.hpp"
+#include "lockstep/data/augment/augment.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 

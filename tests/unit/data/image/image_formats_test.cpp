@@ -3,7 +3,7 @@
 
 #include "data/image/image_codecs.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/image.hpp"
+#include "lockstep/data/image/image.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 
 using namespace lockstep;

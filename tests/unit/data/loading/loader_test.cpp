@@ -1,4 +1,4 @@
-#include "lockstep/data/loader.hpp"
+#include "lockstep/data/loading/loader.hpp"
 
 #include <hdf5.h>
 
@@ -16,7 +16,7 @@
 #include "data/loading/replacement.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "tests/support/host_device.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 

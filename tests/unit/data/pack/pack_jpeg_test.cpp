@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 #include "tests/unit/data/pack_fixture.hpp"
 

@@ -1,12 +1,12 @@
-#include "lockstep/data/packer.hpp"
+#include "lockstep/data/pack/packer.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/data_set.hpp"
-#include "lockstep/data/pack_note.hpp"
-#include "lockstep/data/shapes.hpp"
+#include "lockstep/data/pack/pack_note.hpp"
+#include "lockstep/data/pack/source/shapes.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 #include "tests/unit/data/pack_fixture.hpp"
 

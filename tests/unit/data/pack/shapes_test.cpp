@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "lockstep/data/shapes.hpp"
+#include "lockstep/data/pack/source/shapes.hpp"
 
 using namespace lockstep::data;
 

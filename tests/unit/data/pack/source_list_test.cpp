@@ -1,6 +1,6 @@
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/data_set.hpp"
-#include "lockstep/data/source.hpp"
+#include "lockstep/data/pack/source/source.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 #include "tests/unit/data/pack_fixture.hpp"
 

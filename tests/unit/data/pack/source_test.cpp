@@ -1,4 +1,4 @@
-#include "lockstep/data/source.hpp"
+#include "lockstep/data/pack/source/source.hpp"
 
 #include <zlib.h>
 

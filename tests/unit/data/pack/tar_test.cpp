@@ -1,4 +1,4 @@
-#include "data/pack/source/tar.hpp"
+#include "data/pack/archive/tar.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -12,8 +12,8 @@
 #include "data/bytes/mapping.hpp"
 #include "data/image/image_codecs.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 // Files that are cut off, written over or taken away while they are being read.
