@@ -20,9 +20,9 @@
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/model/model.hpp"
 #include "lockstep/train/agreement.hpp"
+#include "lockstep/train/choices/packed_sets.hpp"
 #include "lockstep/train/evaluator.hpp"
-#include "lockstep/train/packed_sets.hpp"
-#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {

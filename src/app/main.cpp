@@ -21,7 +21,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/comm/absence.hpp"
-#include "lockstep/comm/tcp_control.hpp"
+#include "lockstep/comm/worlds/tcp_control.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -15,9 +15,9 @@
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/comm/agreement.hpp"
+#include "lockstep/train/ending/stop_signal.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/run.hpp"
-#include "lockstep/train/run_directory.hpp"
-#include "lockstep/train/stop_signal.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -8,7 +8,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/cluster/identity/yields.hpp"
-#include "lockstep/comm/mpi_library.hpp"
+#include "lockstep/comm/worlds/mpi_library.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-// For keys.cpp, where each key is one entry:
-//   key("data.pad", &C::data, &D::pad, "...").within(0, 64).needs("data.crop", ..., "...")
+// For keys/, where each key is one entry:
+//   key("data.pad", &C::data, &Section::pad, "...").within(0, 64).needs("data.crop", ..., "...")
 
 #include <charconv>
 #include <cmath>

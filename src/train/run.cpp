@@ -12,8 +12,8 @@
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/observe/report.hpp"
 #include "lockstep/train/agreement.hpp"
-#include "lockstep/train/memory_limit.hpp"
-#include "lockstep/train/packed_sets.hpp"
+#include "lockstep/train/choices/memory_limit.hpp"
+#include "lockstep/train/choices/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "train/choices/winograd_choice.hpp"
@@ -226,7 +226,7 @@ Outcome run_training(RunSpec spec, backend::Backend& backend, comm::Communicator
     return Outcome::finished;
   }
   // Everything that could prevent the start is checked: from here on the run writes.
-  data.stage();
+  data.copy_to_nodes();
   files.claim(start);
   config.out = files.directory().root().string();
   start.record = start_record(spec, start, backend, control, data, trainer);

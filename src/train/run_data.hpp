@@ -44,8 +44,8 @@ class RunData {
   std::size_t loader_bytes() const;
 
   /// Has both sets copied to the folder of data.stage. Call it before start_loader(). Collective.
-  void stage();
-  /// Call it once, after stage(). Loads from `progress` on; nothing if no step is left.
+  void copy_to_nodes();
+  /// Call it once, after copy_to_nodes(). Loads from `progress` on; nothing if no step is left.
   void start_loader(const model::Progress& progress, device::Device& device);
 
   /// This rank's part of batch number `batch` of the epoch; batches come in order. Waits.

@@ -14,8 +14,8 @@
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/model/network_text.hpp"
+#include "lockstep/train/ending/stop_signal.hpp"
 #include "lockstep/train/specs.hpp"
-#include "lockstep/train/stop_signal.hpp"
 #include "train/divergence.hpp"
 #include "train/ending/launcher_patience.hpp"
 

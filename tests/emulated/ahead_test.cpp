@@ -10,9 +10,9 @@
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "ports/cuda/runtime/stream.hpp"
-#include "tests/emulated/gpu.hpp"
-#include "tests/support/sketch.hpp"
-#include "tests/support/solo.hpp"
+#include "tests/emulated/cuda/gpu.hpp"
+#include "tests/support/laws/solo.hpp"
+#include "tests/support/networks/sketch.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 using namespace lockstep;

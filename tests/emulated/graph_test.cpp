@@ -7,8 +7,8 @@
 #include "lockstep/train/trainer.hpp"
 #include "ports/cuda/device.hpp"
 #include "ports/cuda/runtime/graph.hpp"
-#include "tests/emulated/gpu.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/emulated/cuda/gpu.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;

@@ -9,8 +9,8 @@
 #include "lockstep/base/files/files.hpp"
 #include "ports/cuda/plan/measure.hpp"
 #include "ports/cuda/plan/plan.hpp"
-#include "tests/support/sketch.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::cuda;

@@ -11,7 +11,7 @@
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "tests/gpu/fixture.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::device;

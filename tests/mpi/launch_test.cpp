@@ -4,9 +4,9 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/cluster/identity/identify.hpp"
-#include "lockstep/comm/mpi_library.hpp"
 #include "lockstep/comm/nodes.hpp"
-#include "tests/support/mpi_world.hpp"
+#include "lockstep/comm/worlds/mpi_library.hpp"
+#include "tests/support/harness/mpi_world.hpp"
 
 namespace {
 

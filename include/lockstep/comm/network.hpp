@@ -17,7 +17,7 @@ namespace lockstep::comm {
 /// operations go through, and the memory that these need. Operations on separate memory may overlap
 /// in time, which fills the waits for answers. Operations on the same memory run one after the
 /// other.
-class Network {
+class HostNetwork {
  public:
   using Start = std::function<std::unique_ptr<device::Pending>()>;
 

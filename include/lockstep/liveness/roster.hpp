@@ -1,5 +1,8 @@
 #pragma once
 
+// Why two deadlines. --liveness.timeout-s is about silence: is the process there? --comm.deadline-s
+// is about progress: does a wait between ranks end?
+
 #include <optional>
 #include <string>
 #include <utility>

@@ -55,9 +55,9 @@ struct InferenceOptions {
 };
 
 /// A network with the weights that a training begins with, which never learns.
-class Network {
+class FrozenNetwork {
  public:
-  Network(const train::TrainerSpec& spec, backend::Backend& backend)
+  FrozenNetwork(const train::TrainerSpec& spec, backend::Backend& backend)
       : parameters_(backend.make_parameters(spec.network, spec.program.precision)) {
     backend::initialise(spec.network, {}, *parameters_);
     backend::ProgramSpec program = spec.program;
@@ -79,7 +79,7 @@ class Network {
 
 /// Wall times of the batches in ms, each of the slowest rank.
 std::vector<double> measure(const InferenceOptions& options, comm::Control& control,
-                            Network& network, const data::Batch& batch) {
+                            FrozenNetwork& network, const data::Batch& batch) {
   std::vector<double> times_ms;
   for (std::size_t i = 0; i < options.warm_up + options.steps; ++i) {
     const double begin = now_ms();
@@ -99,7 +99,7 @@ int run_bench(Launch& launch, const InferenceOptions& options) {
   decide_winograd(*launch.control, *compute.backend, spec);
   const Synthetic data(spec.network, spec.program.batch,
                        static_cast<std::uint64_t>(launch.rank.rank), compute.backend->device());
-  Network network(spec, *compute.backend);
+  FrozenNetwork network(spec, *compute.backend);
   const std::vector<double> times_ms = measure(options, *launch.control, network, data.batch);
   const double peak =
       launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];

@@ -11,7 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/study/report/report.hpp"
+#include "lockstep/study/report/study_report.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "app/cli/table.hpp"
 #include "app/start/compute.hpp"
-#include "app/start/placement.hpp"
+#include "app/start/rank_plan.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -19,8 +19,8 @@
 #include "lockstep/cluster/nodes/node_report.hpp"
 #include "lockstep/cluster/nodes/tournament.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
-#include "lockstep/comm/link_probe.hpp"
 #include "lockstep/comm/record.hpp"
+#include "lockstep/comm/worlds/link_probe.hpp"
 
 namespace lockstep::app {
 namespace {

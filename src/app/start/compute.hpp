@@ -10,7 +10,7 @@
 #include "app/start/launch.hpp"
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/cluster/topology/pages.hpp"
-#include "lockstep/comm/nccl.hpp"
+#include "lockstep/comm/worlds/nccl.hpp"
 
 namespace lockstep::app {
 

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/cluster/identity/rendezvous.hpp"
-#include "lockstep/comm/tcp_control.hpp"
+#include "lockstep/comm/worlds/tcp_control.hpp"
 
 namespace lockstep::app {
 namespace {

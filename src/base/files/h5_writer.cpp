@@ -171,13 +171,13 @@ std::uint64_t Writer::place_of(const Data& data) {
   return offset;
 }
 
-Image Writer::take_image() {
+FileImage Writer::take_image() {
   done(H5Fflush(file_.get(), H5F_SCOPE_LOCAL));
   hsize_t size = 0;
   done(H5Fget_filesize(file_.get(), &size));
   close();
   check(size <= memory_->size, "a file in memory is complete");
-  Image image;
+  FileImage image;
   image.memory_.reset(std::exchange(memory_->data, nullptr));
   image.size_ = static_cast<std::size_t>(size);
   return image;

@@ -47,7 +47,7 @@ class TwoLevelSum final : public Overlay::Operation {
   bool share();
   bool take();
   void wait_for_node();
-  std::optional<Stage> awaited() const;
+  std::optional<Mark> awaited() const;
 
   std::shared_ptr<TwoLevelChannel> owned_channel_;
   TwoLevelChannel& channel_;

@@ -20,10 +20,6 @@ struct Geometry {
 Box random_resized_box(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
                        std::size_t height, std::size_t width);
 
-/// The size of an image after its shorter side becomes `short_side`, as in torchvision's Resize
-/// (the longer side is rounded down).
-void resized(std::size_t short_side, std::size_t& height, std::size_t& width);
-
 /// The geometry of a row for any image of height x width: a pure function of (spec.seed, epoch,
 /// row). spec.pad is not part of it: only rows of one size are padded. The result is spec.height x
 /// spec.width, which must fit into the (resized) image, except with random_resized.

@@ -31,7 +31,7 @@ struct Slot {
 };
 
 // Rows [first, last) of the batch of one turn.
-struct Piece {
+struct RowShare {
   std::uint64_t turn = 0;
   std::size_t first = 0, last = 0;
 };
@@ -120,7 +120,7 @@ struct Loader::Impl {
     try {
       if (spec.bind_worker) spec.bind_worker();
       RowReader reader(rows, spec.augment);
-      while (const std::optional<Piece> piece = claim()) {
+      while (const std::optional<RowShare> piece = claim()) {
         read_ahead(*piece);
         if (fill_piece(*piece, reader)) give_back(*piece);
       }
@@ -136,7 +136,7 @@ struct Loader::Impl {
   }
 
   // The next rows to fill; waits for a free slot. Empty at the end.
-  std::optional<Piece> claim() {
+  std::optional<RowShare> claim() {
     std::unique_lock lock(mutex);
     work.wait(lock, [&] {
       return stopping || fill_turn == end_turn || fill_row > 0 ||
@@ -150,7 +150,7 @@ struct Loader::Impl {
       slot.missing = capacity;
       slot.replaced.clear();
     }
-    const Piece piece{
+    const RowShare piece{
         .turn = fill_turn, .first = fill_row, .last = std::min(fill_row + rows_of_piece, capacity)};
     fill_row = piece.last;
     if (fill_row == capacity) {
@@ -162,7 +162,7 @@ struct Loader::Impl {
   }
 
   // Asks for rows that are wanted soon, each once; returns to its own rows after decoding a block.
-  void read_ahead(const Piece& piece) {
+  void read_ahead(const RowShare& piece) {
     const std::uint64_t each = sampler.rank_batch(), here = piece.turn * each + piece.last;
     const std::uint64_t end = std::min(here + readahead, end_turn * each);
     while (readahead > 0 && !stopping.load(std::memory_order_relaxed)) {
@@ -180,7 +180,7 @@ struct Loader::Impl {
   }
 
   // False when told to stop before all rows were filled.
-  bool fill_piece(const Piece& piece, RowReader& reader) {
+  bool fill_piece(const RowShare& piece, RowReader& reader) {
     const std::uint64_t epoch = piece.turn / sampler.batches();
     const BatchPart part = sampler.part(piece.turn % sampler.batches());
     Slot& slot = slot_of(piece.turn);
@@ -214,7 +214,7 @@ struct Loader::Impl {
     return row;
   }
 
-  void give_back(const Piece& piece) {
+  void give_back(const RowShare& piece) {
     Slot& slot = slot_of(piece.turn);
     {
       const std::lock_guard lock(mutex);

@@ -97,7 +97,7 @@ struct RowReader::Impl {
   JpegRegion region;
   Resampler resampler;
   Painter painter;
-  StageTimes* times = nullptr;
+  RowTimes* times = nullptr;
   double since_s = 0;
 
   Impl(const DataSet& data, const AugmentSpec& how)
@@ -122,10 +122,10 @@ struct RowReader::Impl {
   void begin() {
     if (times != nullptr) since_s = now_s();
   }
-  void end(double StageTimes::*stage) {
+  void end(double RowTimes::*work) {
     if (times == nullptr) return;
     const double now = now_s();
-    times->*stage += now - since_s;
+    times->*work += now - since_s;
     since_s = now;
   }
 
@@ -135,7 +135,7 @@ struct RowReader::Impl {
     if (rows.info().encoding == Encoding::jpeg) return read_jpeg(epoch, row, image.data());
     if (as_stored) {
       rows.read(row, image);
-      return end(&StageTimes::read_s);
+      return end(&RowTimes::read_s);
     }
     read_pixels(epoch, row, image.data());
   }
@@ -144,24 +144,24 @@ struct RowReader::Impl {
     const DataSetInfo& info = rows.info();
     if (!resampled) {
       const std::uint8_t* pixels = rows.view(row, stored).data();
-      end(&StageTimes::read_s);
-      const Placement where = placement(spec, epoch, row, info.height, info.width);
+      end(&RowTimes::read_s);
+      const RowPlacement where = placement(spec, epoch, row, info.height, info.width);
       augment(uncut, where, info.height, info.width, channels, fill, pixels, image);
     } else {
       rows.read(row, std::span(stored).first(info.row_bytes()));
-      end(&StageTimes::read_s);
+      end(&RowTimes::read_s);
       widen_pixels(stored.data(), info.height * info.width, channels, wide.data());
       const Geometry how = geometry(spec, epoch, row, info.height, info.width);
       resampler.run({.pixels = wide.data(), .stride = info.width * 4}, how.rows, how.columns,
                     how.flip, channels, image);
     }
-    end(&StageTimes::shape_s);
+    end(&RowTimes::shape_s);
     finish(epoch, row, image);
   }
 
   void read_jpeg(std::uint64_t epoch, std::size_t row, std::uint8_t* image) {
     const std::span<const std::uint8_t> file = rows.read_jpeg(row, stored);
-    end(&StageTimes::read_s);
+    end(&RowTimes::read_s);
     const auto [tall, across] = rows.size(row);
     Geometry how = geometry(spec, epoch, row, tall, across);
     const std::size_t reduction = spec.crop == Crop::random_resized ? reduction_of(how) : 1;
@@ -173,13 +173,13 @@ struct RowReader::Impl {
                                     .grey = channels == 1,
                                     .reduction = reduction,
                                     .box = box_of(needed(how.rows), needed(how.columns))});
-    end(&StageTimes::decode_s);
+    end(&RowTimes::decode_s);
     resampler.run(picture, how.rows, how.columns, how.flip, channels, image);
-    end(&StageTimes::shape_s);
+    end(&RowTimes::shape_s);
     finish(epoch, row, image);
   }
 
-  static Box box_of(const Extent& down, const Extent& across) {
+  static Box box_of(const PixelRun& down, const PixelRun& across) {
     return {.top = down.begin,
             .left = across.begin,
             .height = down.end - down.begin,
@@ -201,10 +201,10 @@ struct RowReader::Impl {
     if (spec.cutout > 0) {
       const std::size_t tall = resampled ? height : rows.info().height;
       const std::size_t across = resampled ? width : rows.info().width;
-      const Placement where = placement(spec, epoch, row, tall, across);
+      const RowPlacement where = placement(spec, epoch, row, tall, across);
       cut_out(spec, where, height, width, channels, fill, image);
     }
-    end(&StageTimes::colour_s);
+    end(&RowTimes::colour_s);
   }
 };
 
@@ -219,6 +219,6 @@ void RowReader::read(std::uint64_t epoch, std::size_t row, std::span<std::uint8_
   impl_->read(epoch, row, image);
 }
 
-void RowReader::measure(StageTimes* times) { impl_->times = times; }
+void RowReader::measure(RowTimes* times) { impl_->times = times; }
 
 }  // namespace lockstep::data

@@ -17,7 +17,7 @@ struct Channel {
   MPI_Comm comm = MPI_COMM_NULL;  ///< of all ranks of MPI's world, numbered as there
   double deadline_s = 0;          ///< of silence, after which an operation fails
   RollCall& roll_call;
-  std::shared_ptr<Network> network;
+  std::shared_ptr<HostNetwork> network;
   std::string group;  ///< its name; empty for the world
   int rank = 0, world = 1;
   std::vector<int> members{};  ///< by rank: their ranks in MPI's world

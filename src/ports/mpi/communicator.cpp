@@ -158,7 +158,7 @@ std::unique_ptr<Communicator> MpiCommunicator::split(std::optional<int> colour, 
 
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, double deadline_s,
                                                     RollCall& roll_call) {
-  Channel world{comm, deadline_s, roll_call, std::make_shared<Network>(), {}};
+  Channel world{comm, deadline_s, roll_call, std::make_shared<HostNetwork>(), {}};
   must(MPI_Comm_rank(comm, &world.rank));
   must(MPI_Comm_size(comm, &world.world));
   world.members.resize(static_cast<std::size_t>(world.world));

@@ -14,10 +14,10 @@
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/config/config.hpp"
-#include "lockstep/observe/binding.hpp"
+#include "lockstep/observe/binding_record.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/study/fit/points.hpp"
-#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -31,7 +31,7 @@ std::string chart_svg(const Chart& chart);
 struct Bars {
   std::string title;
   std::vector<double> ranks = {};
-  std::vector<Split> splits = {};
+  std::vector<TimeShares> splits = {};
 };
 std::string bars_svg(const Bars& bars);
 

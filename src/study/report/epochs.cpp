@@ -12,7 +12,7 @@
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/observe/records.hpp"
-#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::study {
 namespace {

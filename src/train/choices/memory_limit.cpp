@@ -1,4 +1,4 @@
-#include "lockstep/train/memory_limit.hpp"
+#include "lockstep/train/choices/memory_limit.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 
 #include <cerrno>
 #include <cstring>

@@ -63,7 +63,7 @@ void RunFiles::claim(const RunStart& start) {
                  comm::activity::post_mortem_bytes(control_.world()));
 }
 
-StartRecord RunFiles::this_start(std::uint64_t step) const {
+StartNotice RunFiles::this_start(std::uint64_t step) const {
   return {.number = 0, .step = step, .host = spec_.allocation.host, .job = spec_.allocation.job};
 }
 

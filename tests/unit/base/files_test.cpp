@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/h5.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

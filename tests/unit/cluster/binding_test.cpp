@@ -6,11 +6,11 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/binding_plan.hpp"
 #include "lockstep/cluster/topology/binding_report.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
-#include "lockstep/cluster/topology/plan.hpp"
-#include "lockstep/observe/binding.hpp"
+#include "lockstep/observe/binding_record.hpp"
 
 namespace {
 

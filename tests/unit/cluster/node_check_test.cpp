@@ -16,7 +16,7 @@
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
 #include "lockstep/comm/record.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 namespace {
 

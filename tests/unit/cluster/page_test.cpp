@@ -9,7 +9,7 @@
 #include "lockstep/cluster/topology/binding_report.hpp"
 #include "lockstep/cluster/topology/pages.hpp"
 #include "lockstep/cluster/topology/verify.hpp"
-#include "lockstep/observe/binding.hpp"
+#include "lockstep/observe/binding_record.hpp"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/cluster/topology/binding_plan.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
-#include "lockstep/cluster/topology/plan.hpp"
 
 namespace lockstep::test {
 

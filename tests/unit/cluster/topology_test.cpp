@@ -8,11 +8,11 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/binding_plan.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
-#include "lockstep/cluster/topology/plan.hpp"
+#include "tests/support/folder_fixture.hpp"
 #include "tests/unit/cluster/topology_fixture.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
 
 namespace {
 

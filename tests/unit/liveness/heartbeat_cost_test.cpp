@@ -16,7 +16,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/comm/activity.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 #include "tests/unit/liveness/heartbeat_ranks.hpp"
 
 using namespace lockstep;

@@ -5,7 +5,7 @@
 
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cpu/plan/lowering.hpp"
-#include "tests/support/evaluation.hpp"
+#include "tests/support/networks/evaluation.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

@@ -9,9 +9,9 @@
 #include "lockstep/train/trainer.hpp"
 #include "ports/cpu/plan/lifetimes.hpp"
 #include "ports/cpu/program.hpp"
-#include "tests/support/chains.hpp"
-#include "tests/support/sketch.hpp"
-#include "tests/support/solo.hpp"
+#include "tests/support/laws/solo.hpp"
+#include "tests/support/networks/chains.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

@@ -3,8 +3,8 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/study/report/report.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "lockstep/study/report/study_report.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::study;

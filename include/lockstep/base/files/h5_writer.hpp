@@ -15,7 +15,7 @@
 namespace lockstep::h5 {
 
 /// A finished file in memory. It needs no HDF5 any more: any thread may read and release it.
-class Image {
+class FileImage {
  public:
   std::span<char> bytes() const { return {memory_.get(), size_}; }
 
@@ -72,8 +72,8 @@ class Writer {
   /// The same for texts of `bytes` each, padded with zeros.
   std::uint64_t reserve_texts(const std::string& name, std::size_t count, std::size_t bytes);
 
-  Image take_image();  ///< finishes the file in memory
-  void close();        ///< finishes the file on disk
+  FileImage take_image();  ///< finishes the file in memory
+  void close();            ///< finishes the file on disk
 
  private:
   explicit Writer(std::filesystem::path path) : path_(std::move(path)) {}

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "lockstep/cluster/topology/binding_plan.hpp"
 #include "lockstep/cluster/topology/binding_report.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
-#include "lockstep/cluster/topology/plan.hpp"
 
 namespace lockstep::cluster {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "lockstep/cluster/identity/identify.hpp"
+#include "lockstep/cluster/topology/binding_plan.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/pages.hpp"
-#include "lockstep/cluster/topology/plan.hpp"
 
 namespace lockstep::cluster {
 

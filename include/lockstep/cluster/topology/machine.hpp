@@ -30,7 +30,7 @@ struct Gpu {
 };
 
 /// A network card.
-struct Network {
+struct NetworkCard {
   std::string name;  ///< "mlx5_0 (ib0)": the HCA and its interfaces; "ens5"; "PCI 15b3:1017"
   std::string pci_bus_id;
   bool hca = false;  ///< speaks InfiniBand's verbs (InfiniBand, RoCE, EFA, Omni-Path)
@@ -44,11 +44,11 @@ struct Network {
 struct Machine {
   std::string model;  ///< of the processor
   std::vector<NumaNode> numa;
-  std::vector<CpuSet> cores;      ///< logical processors of each physical core, allowed or not
-  std::vector<Gpu> gpus;          ///< by PCI bus id
-  std::vector<Network> networks;  ///< by PCI bus id
-  CpuSet allowed;                 ///< what the scheduler or cgroup lets this process use
-  bool foreign = false;           ///< read from a file: its plans can be shown, but not bound
+  std::vector<CpuSet> cores;          ///< logical processors of each physical core, allowed or not
+  std::vector<Gpu> gpus;              ///< by PCI bus id
+  std::vector<NetworkCard> networks;  ///< by PCI bus id
+  CpuSet allowed;                     ///< what the scheduler or cgroup lets this process use
+  bool foreign = false;               ///< read from a file: its plans can be shown, but not bound
 };
 
 /// The machine that this process runs on, or the one that `xml_path` describes (lstopo --of xml).

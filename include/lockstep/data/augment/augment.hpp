@@ -42,26 +42,27 @@ struct AugmentSpec {
 };
 
 /// What happens to one row in one epoch: a pure function of (seed, epoch, row).
-struct Placement {
+struct RowPlacement {
   int dy = 0, dx = 0;  ///< offset of the window in the padded image, 0 .. its sides - the window's
   bool flip = false;
   int cut_y = 0, cut_x = 0;  ///< centre of the cutout square, in the result
 };
 
 /// `height` and `width` are the image's before padding. The window must fit into the padded image.
-Placement placement(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
-                    std::size_t height, std::size_t width);
+RowPlacement placement(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
+                       std::size_t height, std::size_t width);
 
 /// Writes the augmented image to `to`. `from` is [height, width, channels]; `to` has the size that
 /// `spec` gives; they must not overlap. The padding is black (0), as in torchvision's RandomCrop.
 /// The cutout takes `fill` per channel: the mean of the data set, so that it is 0 after
 /// normalisation.
-void augment(const AugmentSpec& spec, const Placement& where, std::size_t height, std::size_t width,
-             std::size_t channels, std::span<const std::uint8_t> fill, const std::uint8_t* from,
-             std::uint8_t* to);
+void augment(const AugmentSpec& spec, const RowPlacement& where, std::size_t height,
+             std::size_t width, std::size_t channels, std::span<const std::uint8_t> fill,
+             const std::uint8_t* from, std::uint8_t* to);
 
 /// Only the last step of augment(), on an image of [height, width, channels].
-void cut_out(const AugmentSpec& spec, const Placement& where, std::size_t height, std::size_t width,
-             std::size_t channels, std::span<const std::uint8_t> fill, std::uint8_t* image);
+void cut_out(const AugmentSpec& spec, const RowPlacement& where, std::size_t height,
+             std::size_t width, std::size_t channels, std::span<const std::uint8_t> fill,
+             std::uint8_t* image);
 
 }  // namespace lockstep::data

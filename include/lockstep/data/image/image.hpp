@@ -30,4 +30,8 @@ Image with_channels(Image image, std::size_t channels);
 /// bilinear), in fixed point: Pillow's resize(BILINEAR), bit for bit.
 Image resize(const Image& image, std::size_t height, std::size_t width);
 
+/// The size of an image after its shorter side becomes `short_side`, as in torchvision's Resize
+/// (the longer side is rounded down).
+void resized(std::size_t short_side, std::size_t& height, std::size_t& width);
+
 }  // namespace lockstep::data

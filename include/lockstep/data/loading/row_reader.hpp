@@ -11,8 +11,8 @@
 
 namespace lockstep::data {
 
-/// Seconds that one thread spent in each stage.
-struct StageTimes {
+/// Seconds that one thread spent on each kind of work.
+struct RowTimes {
   double read_s = 0;    ///< from the file, with its CRC-32C
   double decode_s = 0;  ///< of JPEGs
   double shape_s = 0;   ///< crop, resize, flip
@@ -40,7 +40,7 @@ class RowReader {
   void read(std::uint64_t epoch, std::size_t row, std::span<std::uint8_t> image);
   /// Adds its times to `times` from now on (at a small cost); null stops that. `times` must outlive
   /// the reader.
-  void measure(StageTimes* times);
+  void measure(RowTimes* times);
 
  private:
   struct Impl;

@@ -65,14 +65,14 @@ class Sampler {
   const SamplerSpec& spec() const { return spec_; }
 
  private:
-  struct Place {
+  struct BatchPosition {
     std::size_t batch = 0, rank = 0, index = 0;
   };
   std::size_t covered() const { return spec_.rows - dropped(); }
   std::size_t share(std::size_t rows, std::size_t rank) const;
   std::size_t full_rows(std::size_t rank) const;  ///< of the rank in a full batch
   std::size_t last_rows(std::size_t rank) const;  ///< of the rank in an uneven last batch
-  Place place(std::size_t position) const;
+  BatchPosition place(std::size_t position) const;
   std::size_t row_of_block_order(std::uint64_t epoch, std::uint64_t stream, std::size_t at) const;
   std::size_t row_in_blocks(std::uint64_t epoch, std::size_t position) const;
   std::size_t row_on_node(std::uint64_t epoch, std::size_t position) const;

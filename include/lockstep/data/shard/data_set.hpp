@@ -12,8 +12,8 @@
 #include "lockstep/data/bad_row.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/data/external/external.hpp"
+#include "lockstep/data/node_copy.hpp"
 #include "lockstep/data/row_range.hpp"
-#include "lockstep/data/staging.hpp"
 #include "lockstep/data/storage.hpp"
 
 namespace lockstep::data {
@@ -22,8 +22,8 @@ namespace lockstep::data {
 /// one list of classes; every label is in range; shards have a known format version. Throws
 /// InputError naming the file and what is wrong.
 ///
-/// **Thread safety:** const methods may run on many threads at once. map() and stage() come before
-/// the first read.
+/// **Thread safety:** const methods may run on many threads at once. map() and copy_to() come
+/// before the first read.
 class DataSet {
  public:
   /// `path`: one file; a directory, whose *.h5 files are all read; or a pattern (*, ?, [...]) of
@@ -44,14 +44,15 @@ class DataSet {
   void read(std::size_t row, std::span<std::uint8_t> image) const;
   /// Decodes ahead of need the block that holds the row, unless another call has done so or is
   /// doing so. True when this call did it. An error in the block is left to read() to report. Where
-  /// the row lies in one piece, this asks the disk for it, or has it staged, and returns false.
+  /// the row lies in one piece, this asks the disk for it, or has it copied to the node, and
+  /// returns false.
   bool prepare(std::size_t row) const;
   /// Raw rows as read() gives them, without a copy where the file is mapped; else in `buffer`,
   /// which grows to a row's size.
   std::span<const std::uint8_t> view(std::size_t row, std::vector<std::uint8_t>& buffer) const;
 
   /// From now on, contiguous rows are read from pages that all processes of this node share. Call
-  /// it once, after stage() and before the first read. Throws InputError.
+  /// it once, after copy_to() and before the first read. Throws InputError.
   void map();
   /// From now on, `rows` are read from a copy in `directory` on this node. All processes of the
   /// node make the copy together: they copy rows when these are wanted, and one thread in each
@@ -59,10 +60,10 @@ class DataSet {
   /// first read. Does nothing when the copy does not fit. Throws InputError when the copy cannot be
   /// started, or the data is not contiguous. `promised`: bytes of the space there that another data
   /// set will fill.
-  Staging stage(const std::filesystem::path& directory, std::span<const RowRange> rows,
-                std::uint64_t promised = 0);
-  /// The copied share of what stage() started, 0 to 1.
-  double staged() const;
+  NodeCopy copy_to(const std::filesystem::path& directory, std::span<const RowRange> rows,
+                   std::uint64_t promised = 0);
+  /// The copied share of what copy_to() started, 0 to 1.
+  double copied() const;
 
   /// With Encoding::jpeg: height and width of the row's image.
   std::array<std::size_t, 2> size(std::size_t row) const;

@@ -9,7 +9,7 @@ namespace lockstep::study {
 double expected_largest(double ranks);
 
 /// Where the time of a step goes, in ms.
-struct Split {
+struct TimeShares {
   double compute = 0;  ///< grows with the rows
   double fixed = 0;    ///< each step, whatever the rows: launches, small kernels, update
   double exposed = 0;  ///< communication that backward does not hide
@@ -32,7 +32,7 @@ struct Law {
   double backward = 2.0 / 3;  ///< its share of c b
   double jitter = 0;          ///< standard deviation of a rank's step, as a share of c b
 
-  Split split(double rows, double ranks) const;
+  TimeShares split(double rows, double ranks) const;
   double step_ms(double rows, double ranks) const { return split(rows, ranks).total(); }
 };
 

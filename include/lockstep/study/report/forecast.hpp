@@ -36,7 +36,7 @@ Base base_of(const std::vector<Point>& points);
 struct Forecast {
   std::size_t ranks = 0, nodes = 0, batch = 0;
   Interval step_ms, images_per_s, efficiency;
-  Split split;
+  TimeShares split;
   std::optional<double> epoch_hours, epoch_node_hours;                ///< if the rows are known
   std::optional<double> epochs, training_hours, training_node_hours;  ///< if the epochs are known
   std::string caution;

@@ -23,10 +23,10 @@ void RowChecksums::check(std::size_t row, std::int32_t label, std::span<const st
   if (crcs_.empty()) return;
   const std::uint32_t stored = crcs_[row], crc = row_crc(bytes, label);
   if (crc == stored) return;
-  const StagedFile* copy = nullptr;
+  const CopiedFile* copy = nullptr;
   if (file != nullptr) {
     file->require_read(row);  // missing pages are not a damaged row
-    copy = file->staged();
+    copy = file->copied();
   }
   throw BadRow(fmt::format(
       "{}: row {} is damaged: the CRC-32C of its {} and its label is {:08x}, but {:08x} is stored; "

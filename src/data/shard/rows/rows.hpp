@@ -13,7 +13,7 @@ namespace lockstep::data {
 /// The rows of one file of a data set. The way in which the file stores them decides the class:
 /// ContiguousRows, JpegRows or ChunkedRows.
 ///
-/// **Thread safety:** all const methods; mapping and staging through file() come before them.
+/// **Thread safety:** all const methods; mapping and copying through file() come before them.
 class Rows {
  public:
   virtual ~Rows() = default;
@@ -29,7 +29,7 @@ class Rows {
   /// Describes how the rows lie in the file, unless another file is slower to read.
   virtual void describe(Storage& storage) const = 0;
 
-  /// The bytes that can be mapped and staged; null: the rows do not lie in one piece.
+  /// The bytes that can be mapped and copied; null: the rows do not lie in one piece.
   virtual FileBytes* file() { return nullptr; }
   /// Where a row is in file(), as stored.
   virtual ByteRange range(std::size_t) const { return {}; }

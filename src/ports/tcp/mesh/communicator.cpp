@@ -1,4 +1,4 @@
-#include "lockstep/comm/tcp_communicator.hpp"
+#include "lockstep/comm/worlds/tcp_communicator.hpp"
 
 #include <fmt/core.h>
 

@@ -21,7 +21,7 @@ struct MeshHub {
   FindAbsence find_absence;
   Staging staging;
   std::optional<Mesh> mesh;  ///< empty in a world of one rank
-  Network network;           // last: its operations use the others
+  HostNetwork network;       // last: its operations use the others
   std::int32_t next_group = 1;
 };
 

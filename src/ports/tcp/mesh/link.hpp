@@ -53,6 +53,20 @@ class Arrival {
 /// One rank's connection to another, for named messages of at most `piece_bytes`. It never blocks.
 /// Messages may be queued before the connection exists. They are not copied: a message's memory
 /// belongs to the link until it was written.
+///
+///                connect(socket, true): this side speaks first
+///        ┌──────────────────────────────────────────────────────┐
+///        │                                                      ▼
+///   ┌────────┐ connect(socket, false) ┌────────┐ read()  ┌───────────┐  end   ┌──────┐
+///   │ absent │ ─────────────────────▶ │ silent │ ──────▶ │ confirmed │ ─────▶ │ gone │
+///   └────────┘                        └────────┘         └───────────┘        └──────┘
+///        ▲              end             │    ▲
+///        └──────────────────────────────┤    │ another connection replaces it
+///                                       └────┘
+///   open()   no                         yes               yes                  no, for ever
+///   messages wait                       wait              are written          wait
+///
+/// `end`: the system says so, or a message's memory ends while the message is on its way.
 class Link {
  public:
   /// `peer`: the other rank. `mine`: what this rank answers when that one asks.

@@ -9,6 +9,8 @@ namespace lockstep::cpu {
 namespace {
 #include "ports/cpu/kernels/vector.inc"
 
+#include "ports/cpu/kernels/winograd/winograd_tiles.inc"
+
 #include "ports/cpu/kernels/winograd/winograd.inc"
 #include "ports/cpu/kernels/winograd/winograd_forms.inc"
 }  // namespace

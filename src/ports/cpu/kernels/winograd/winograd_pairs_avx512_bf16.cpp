@@ -12,6 +12,8 @@ namespace {
 #include "ports/cpu/kernels/vector.inc"
 
 #include "ports/cpu/kernels/bf16.inc"
+#include "ports/cpu/kernels/winograd/winograd_tiles.inc"
+
 #include "ports/cpu/kernels/winograd/winograd.inc"
 #include "ports/cpu/kernels/winograd/winograd_forms.inc"
 
