@@ -20,7 +20,7 @@
 #include "lockstep/base/files/descriptors.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/cluster/identity/identify.hpp"
-#include "lockstep/comm/absence.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 #include "lockstep/comm/worlds/tcp_control.hpp"
 
 namespace lockstep::app {

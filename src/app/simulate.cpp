@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/count_option.hpp"
+#include "app/cli/node_paths.hpp"
 #include "app/cli/table.hpp"
 #include "app/commands.hpp"
-#include "app/cli/node_paths.hpp"
 #include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"

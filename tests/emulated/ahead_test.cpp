@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/comm/silent.hpp"
+#include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/observe/sink.hpp"
 #include "lockstep/train/run.hpp"

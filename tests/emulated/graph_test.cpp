@@ -3,7 +3,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
-#include "lockstep/comm/silent.hpp"
+#include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "ports/cuda/device.hpp"
 #include "ports/cuda/runtime/graph.hpp"

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/comm/silent.hpp"
+#include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/trainer.hpp"

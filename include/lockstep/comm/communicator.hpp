@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/comm/elements.hpp"
-#include "lockstep/comm/wait_deadline.hpp"
+#include "lockstep/comm/waits/wait_deadline.hpp"
 #include "lockstep/device/device.hpp"
 
 namespace lockstep::comm {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::liveness {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::liveness {
 

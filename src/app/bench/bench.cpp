@@ -16,7 +16,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/json_text.hpp"
-#include "lockstep/comm/silent.hpp"
+#include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/train/choices/memory_limit.hpp"
 #include "lockstep/train/trainer.hpp"
 

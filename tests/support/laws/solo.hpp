@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/comm/control.hpp"
-#include "lockstep/comm/silent.hpp"
+#include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/device/host_stream.hpp"
 
 namespace lockstep::test {

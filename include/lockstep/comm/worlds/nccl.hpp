@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::comm {
 

@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::comm {
 

@@ -9,8 +9,8 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/cluster/identity/rendezvous.hpp"
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::comm {
 

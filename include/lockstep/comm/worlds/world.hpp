@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::comm {
 

@@ -7,8 +7,8 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/rank_list.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 #include "lockstep/comm/worlds/tcp_control.hpp"
 
 namespace lockstep::comm {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/network.hpp"
 #include "lockstep/comm/staging.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 #include "ports/tcp/mesh/mesh.hpp"
 
 namespace lockstep::comm {

@@ -1,4 +1,4 @@
-#include "lockstep/comm/absence.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 
 #include <fmt/core.h>
 
