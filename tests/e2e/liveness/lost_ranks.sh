@@ -5,10 +5,15 @@
 # waits for ranks to be missed
 source "$(dirname "$0")/../../support/e2e.bash"
 pack_small
-train=("$LOCKSTEP" train --data.train small/train --data.val small/val --batch 16 --threads 1
-  --optim.lr 0.05 --checkpoint.every-epochs 0 --eval.every-epochs 20)
-long=(--epochs 2000)  # would take minutes; never finishes
-short=(--epochs 60)   # 900 steps: some seconds, long enough to be hit
+"$LOCKSTEP" pack --from shapes --out large --train-rows 10000 --val-rows 53 --resize 8 \
+  >pack.log 2>&1 || cat pack.log
+train=("$LOCKSTEP" train --batch 16 --threads 1 --optim.lr 0.05 --checkpoint.every-epochs 0
+  --eval.every-epochs 20)
+# Would take minutes and never finishes. Its lines are few, because mpirun reads no more of them
+# once it was told to end, and ranks whose pipe is full wait for it.
+long=(--data.train large/train --data.val large/val --epochs 100)
+# 900 steps: some seconds, long enough to be hit.
+short=(--data.train small/train --data.val small/val --epochs 60)
 
 # begin RANKS RUN OPTION...: starts a training and waits for its first step. Sets `mpirun`, the
 # launcher's process, and `pids`, the ranks' processes.

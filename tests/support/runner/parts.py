@@ -56,9 +56,13 @@ def layers(wish):
 
 
 def unit(wish):
-    slow = "~[slow]~[.]" if wish.tier == "check" else ""
-    command = [wish.build / "unit_tests", *CATCH, *wish.cases(slow)]
-    return made(wish, Job("unit", command, 900), "unit-built")
+    """Cases tagged [waits] mostly wait, for deadlines above all, so they run next to the others."""
+    program = [wish.build / "unit_tests", *CATCH]
+    if wish.tier == "check":
+        return made(wish, Job("unit", [*program, *wish.cases("~[slow]~[.]")], 900), "unit-built")
+    return [*made(wish, Job("unit", [*program, *wish.cases("~[waits]~[.]")], 900), "unit-built"),
+            *made(wish, Job("unit waits", [*program, *wish.cases("[waits]")], 600, lane="waits"),
+                  "unit-built")]
 
 
 def mpi(wish):
@@ -135,11 +139,13 @@ def asan(wish):
     short = wish.tier != "all"
     build = wish.build / "asan"
     env = {"LOCKSTEP": str(build / "lockstep"), "LOCKSTEP_TEST_SECONDS": "300"}
-    command = [build / "unit_tests", *CATCH, *wish.cases("~[large]~[.]" if short else "")]
-    cases = Job("asan unit", command, 900, lane="waits", env=env)
-    jobs = made(wish, cases, "asan-built", "PIECE=folder", *(["QUICK=1"] if short else []))
+    jobs = []
+    for name, tags in (("asan unit", "~[waits]~[.]"), ("asan unit waits", "[waits]")):
+        cases = wish.cases(tags + ("~[large]" if short else ""))
+        job = Job(name, [build / "unit_tests", *CATCH, *cases], 900, lane="waits", env=env)
+        jobs += made(wish, job, "asan-built", "PIECE=folder", *(["QUICK=1"] if short else []))
     for job in fuzz(Wish(build, wish.filter, wish.tier, False)):
-        job.name, job.after = "asan fuzz", cases.after
+        job.name, job.after = "asan fuzz", jobs[-1].after
         jobs.append(job)
     return jobs
 
@@ -184,7 +190,7 @@ def format(wish):
 
 
 def jobs_of(names, wish):
-    """The jobs of these parts, those with the longest limits first if they wait; each build once."""
+    """The jobs of these parts, those with the longest limits first; builds in order, each once."""
     every = (layers, unit, mpi, gpu, emulated, e2e, cluster, lint, fuzz, asan, tsan, format)
     functions = {one.__name__: one for one in every}
     jobs = {}
@@ -194,4 +200,4 @@ def jobs_of(names, wish):
         for job in functions[name](wish):
             job.command = [str(word) for word in job.command]
             jobs.setdefault(job.name, job)
-    return sorted(jobs.values(), key=lambda job: -job.seconds if job.lane == "waits" else 0)
+    return sorted(jobs.values(), key=lambda job: 0 if job.lane == "builds" else -job.seconds)

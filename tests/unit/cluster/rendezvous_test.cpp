@@ -250,7 +250,7 @@ TEST_CASE("a rank that comes and goes is named to all, without waiting", "[rende
 }
 
 TEST_CASE("a rank whose mates are there is not waited for as long as a node",
-          "[rendezvous][slow]") {
+          "[rendezvous][slow][waits]") {
   const Folder folder;
   cluster::MeetingPlace place = place_in(folder);
   const auto said = [&](std::vector<std::string> nodes, std::vector<int> ranks, double deadline) {
@@ -287,7 +287,8 @@ TEST_CASE("a recorded conversation lets no one in", "[rendezvous]") {
   CHECK_FALSE(comm::read_answer(secret, host, later, answer));
 }
 
-TEST_CASE("ranks that do not come are named, with their nodes, to all that came", "[rendezvous]") {
+TEST_CASE("ranks that do not come are named, with their nodes, to all that came",
+          "[rendezvous][waits]") {
   const Folder folder;
   cluster::MeetingPlace place = place_in(folder);
   place.nodes = {"localhost", "other"};
@@ -309,14 +310,15 @@ TEST_CASE("ranks that do not come are named, with their nodes, to all that came"
                                 Contains("from other came 1 of 3"));
 }
 
-TEST_CASE("a rank that finds no rank 0 says where it looked", "[rendezvous][slow]") {
+TEST_CASE("a rank that finds no rank 0 says where it looked", "[rendezvous][slow][waits]") {
   const Folder folder;
   CHECK_THAT(attend(place_in(folder), 1, 2, {0.2}, silent),
              Contains("within 1.22 s by") && Contains("has not written this file") &&
                  Contains("LOCKSTEP_RENDEZVOUS_DIR"));
 }
 
-TEST_CASE("what an earlier start left is replaced, and no one follows it", "[rendezvous][slow]") {
+TEST_CASE("what an earlier start left is replaced, and no one follows it",
+          "[rendezvous][slow][waits]") {
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
   const comm::Listener stranger = comm::listen_on(place.ports);  // where the old rank 0 was

@@ -68,7 +68,7 @@ std::vector<comm::Wire> connect_all(const std::string& word, int world) {
 }  // namespace
 
 TEST_CASE("a beat costs rank 0 one read, and beats that come together one turn, in any world",
-          "[heartbeat][slow]") {
+          "[heartbeat][slow][waits]") {
   for (const int world : {3, 40, 200}) {
     Ranks ranks(world, 60, 1);
     std::vector<comm::Wire> wires = connect_all(ranks.word, world);
@@ -109,7 +109,7 @@ TEST_CASE("a message that cannot be read ends no heartbeat", "[heartbeat]") {
 }
 
 TEST_CASE("where the system gives no thread, lost ranks are reported all the same",
-          "[heartbeat][slow]") {
+          "[heartbeat][slow][waits]") {
   const Folder folder;
   comm::activity::set_directory(folder.path);
   Ranks ranks(2, 60, 1);

@@ -27,7 +27,8 @@ TEST_CASE("a rank that is alone has no heartbeat", "[heartbeat]") {
   CHECK(ranks.heartbeats[0] == nullptr);
 }
 
-TEST_CASE("ranks that live, and then say goodbye in any order, end no rank", "[heartbeat][slow]") {
+TEST_CASE("ranks that live, and then say goodbye in any order, end no rank",
+          "[heartbeat][slow][waits]") {
   for (const bool rank_0_first : {true, false}) {
     Ranks ranks(3, 4);
     pause_ms(rank_0_first ? 5000 : 500);
@@ -39,7 +40,7 @@ TEST_CASE("ranks that live, and then say goodbye in any order, end no rank", "[h
   }
 }
 
-TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat][slow]") {
+TEST_CASE("a connection that ends without a goodbye ends all ranks", "[heartbeat][slow][waits]") {
   Ranks ranks(3, 20, 2);
   {
     comm::Wire third = connect(card_of(ranks.word), 2, 3);
@@ -71,7 +72,7 @@ TEST_CASE("a stranger without the secret is not let in", "[heartbeat]") {
   CHECK(ranks.ended[0] == 0);
 }
 
-TEST_CASE("a rank that fails takes the others along with its status", "[heartbeat][slow]") {
+TEST_CASE("a rank that fails takes the others along with its status", "[heartbeat][slow][waits]") {
   // Only ranks that have met can be told; on a busy machine that may take a while.
   const auto takes_along = [](std::size_t failing, int meeting_ms) {
     Ranks ranks(3, 20);
@@ -117,7 +118,8 @@ class TestRank {
 
 }  // namespace
 
-TEST_CASE("any rank, on any of its threads, learns which ranks keep it waiting", "[heartbeat]") {
+TEST_CASE("any rank, on any of its threads, learns which ranks keep it waiting",
+          "[heartbeat][waits]") {
   Ranks ranks(3, 60, 2);
   const TestRank third(ranks.word, 2, 3, {0, comm::Phase::data, 0, 0, false, 1});
   const comm::activity::Waiting waiting;  // of the two ranks of this process
@@ -136,7 +138,7 @@ TEST_CASE("any rank, on any of its threads, learns which ranks keep it waiting",
   CHECK(right == 4);
 }
 
-TEST_CASE("no rank is named as missing while one was never heard from", "[heartbeat]") {
+TEST_CASE("no rank is named as missing while one was never heard from", "[heartbeat][waits]") {
   Ranks ranks(3, 60, 2);
   pause_ms(1000);
   CHECK_FALSE(ranks.heartbeats[0]->find_absence(120));

@@ -57,7 +57,7 @@ bool becomes(const std::function<bool()>& condition) {
 }  // namespace
 
 TEST_CASE("collectives that end in time are no concern, nor is a pause between them",
-          "[watch][slow]") {
+          "[watch][slow][waits]") {
   Fixture fixture;
   liveness::Watch watch(fixture.spec(2));
   for (int i = 0; i < 4; ++i) {

@@ -156,7 +156,7 @@ TEST_CASE("a log that is removed begins again with the start of the run", "[metr
   CHECK(log.bytes() == start.size() + 6);
 }
 
-TEST_CASE("a line gets into the file although no other one comes", "[metrics][slow]") {
+TEST_CASE("a line gets into the file although no other one comes", "[metrics][slow][waits]") {
   const Folder folder;
   const auto path = folder.path / "metrics.jsonl";
   MetricsLog log(path, 0);

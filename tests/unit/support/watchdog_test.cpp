@@ -78,7 +78,8 @@ TEST_CASE("watched: it computes, and then again", "[.watched-sections]") {
   SECTION("twice") { compute(1.2); }
 }
 
-TEST_CASE("a case that waits for ever is ended, and its threads are named", "[watchdog][slow]") {
+TEST_CASE("a case that waits for ever is ended, and its threads are named",
+          "[watchdog][slow][waits]") {
   for (const char* tag : {"[watched-wait]", "[watched-ticks]"}) {
     const Ended ended = run_cases(tag, 4);
     INFO(ended.said);
@@ -98,7 +99,7 @@ TEST_CASE("a case that computes for ever is ended, in whichever thread", "[watch
 }
 
 TEST_CASE("a case continues while its child computes; each run through a case has its own limit",
-          "[watchdog][slow]") {
+          "[watchdog][slow][waits]") {
   for (const char* tag : {"[watched-child]", "[watched-sections]"}) {
     const Ended ended = run_cases(tag, 2);
     INFO(ended.said);

@@ -43,7 +43,8 @@ TEST_CASE("Ctrl-C, a closed terminal, SIGTERM and SIGUSR1 ask for a stop and end
     })));
 }
 
-TEST_CASE("a second Ctrl-C ends at once, other signals that come again do not", "[run][signal]") {
+TEST_CASE("a second Ctrl-C ends at once, other signals that come again do not",
+          "[run][signal][waits]") {
   const auto twice = [](int first, int second, int gap_ms) {
     return status_of([=] {
       catch_stop_signals(false);

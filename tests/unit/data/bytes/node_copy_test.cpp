@@ -269,7 +269,7 @@ void claim_first_piece(const fs::path& copy, pid_t process, std::uint32_t start)
 }  // namespace
 
 TEST_CASE("a piece whose process has stopped is waited for once; one of a dead process is copied",
-          "[copy]") {
+          "[copy][waits]") {
   const Folder folder;
   const fs::path file = folder.path / "rows";
   write_file(file, std::string(3 << 20, 'x'));

@@ -48,7 +48,7 @@ TEST_CASE("packets of full size that come are complete, and nothing is lost", "[
   CHECK_FALSE(nodes.probes[1]->complete());
 }
 
-TEST_CASE("packets of a stranger, who does not know the secret, do not count", "[packets]") {
+TEST_CASE("packets of a stranger, who does not know the secret, do not count", "[packets][waits]") {
   Two nodes(9000, Key{1});
   for (const auto& probe : nodes.probes) probe->begin(1);
   nodes.advance(1.5, [] { return false; });

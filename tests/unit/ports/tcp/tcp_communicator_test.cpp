@@ -129,7 +129,8 @@ TEST_CASE("over TCP an operation outlives the group that started it", "[tcp]") {
   CHECK(told == std::vector<std::string>(3, "right"));
 }
 
-TEST_CASE("over TCP only a rank that never joins a sum is named, to all others", "[tcp][slow]") {
+TEST_CASE("over TCP only a rank that never joins a sum is named, to all others",
+          "[tcp][slow][waits]") {
   const auto told = ranks_tell(4, [](Control& control) {
     const auto communicator = connect(control, 1);
     std::vector<float> values(100000, 1);
@@ -152,7 +153,7 @@ TEST_CASE("over TCP only a rank that never joins a sum is named, to all others",
 }
 
 TEST_CASE("over TCP a rank lost inside a group is named by its number in the world",
-          "[tcp][slow]") {
+          "[tcp][slow][waits]") {
   const auto told = ranks_tell(4, [](Control& control) {
     const auto communicator = connect(control, 1);
     const auto group = communicator->split(control.rank() % 2, control.rank(), "odd and even");
@@ -168,7 +169,7 @@ TEST_CASE("over TCP a rank lost inside a group is named by its number in the wor
   CHECK(told[0] == "waits for nothing");
 }
 
-TEST_CASE("over TCP the heartbeats' finding comes first", "[tcp][slow]") {
+TEST_CASE("over TCP the heartbeats' finding comes first", "[tcp][slow][waits]") {
   const auto told = ranks_tell(2, [](Control& control) {
     const auto communicator = connect(control, 1, [](double) {
       return Absence{{7, 8}, "ranks 7 and 8 are silent"};
@@ -184,7 +185,8 @@ TEST_CASE("over TCP the heartbeats' finding comes first", "[tcp][slow]") {
   CHECK(told[0] == "bucket 7: ranks 7-8 did not arrive within 1 s");
 }
 
-TEST_CASE("over TCP all ranks hear that a file system or the network is at fault", "[tcp][slow]") {
+TEST_CASE("over TCP all ranks hear that a file system or the network is at fault",
+          "[tcp][slow][waits]") {
   const auto frozen = ranks_tell(3, [](Control& control) {
     const int rank = control.rank();
     const auto communicator = connect(control, rank == 2 ? 10 : 1, [](double) {

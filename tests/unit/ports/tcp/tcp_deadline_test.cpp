@@ -26,7 +26,7 @@ std::string wait_in_vain(Communicator& group, const std::vector<int>& ranks) {
 }  // namespace
 
 TEST_CASE("over TCP a caller's own wait has a deadline, and only the absent rank is named",
-          "[tcp][slow]") {
+          "[tcp][slow][waits]") {
   const auto told = ranks_tell(4, [](Control& control) {
     const auto world = connect(control, 0.5);
     world->begin_step(12);
@@ -43,7 +43,7 @@ TEST_CASE("over TCP a caller's own wait has a deadline, and only the absent rank
 }
 
 TEST_CASE("over TCP a rank that comes just after the deadline, while others ask, is in time",
-          "[tcp][slow]") {
+          "[tcp][slow][waits]") {
   std::atomic<bool> asked = false;
   const auto told = ranks_tell(2, [&](Control& control) {
     const auto world = connect(control, control.rank() == 1 ? 0.5 : 60, [&](double) {
@@ -60,7 +60,8 @@ TEST_CASE("over TCP a rank that comes just after the deadline, while others ask,
   CHECK(told == std::vector<std::string>(2, "right"));
 }
 
-TEST_CASE("over TCP a rank that answers and has something else to do is named", "[tcp][slow]") {
+TEST_CASE("over TCP a rank that answers and has something else to do is named",
+          "[tcp][slow][waits]") {
   std::atomic<bool> over = false;
   const auto told = ranks_tell(3, [&](Control& control) {
     const auto world = connect(control, control.rank() == 1 ? 0.5 : 60);
@@ -90,7 +91,8 @@ TEST_CASE("over TCP a rank that answers and has something else to do is named", 
   CHECK(told[1] == "pair: rank 0 did not arrive within 0.5 s, though it answers");
 }
 
-TEST_CASE("over TCP a rank that needs no connection answers, and is not named", "[tcp][slow]") {
+TEST_CASE("over TCP a rank that needs no connection answers, and is not named",
+          "[tcp][slow][waits]") {
   // Rank 0 waits for rank 1, that for rank 2, and that for rank 3, which does not come.
   const auto told = ranks_tell(4, [](Control& control) {
     const int rank = control.rank();
@@ -124,7 +126,7 @@ TEST_CASE("over TCP a rank that sends and ends at once is known to have gone", "
 }
 
 TEST_CASE("over TCP a caller's wait inside a group names ranks by their numbers in the world",
-          "[tcp][slow]") {
+          "[tcp][slow][waits]") {
   const auto told = ranks_tell(4, [](Control& control) {
     const auto world = connect(control, 0.5);
     const auto group = world->split(control.rank() % 2, control.rank(), "odd and even");
@@ -138,7 +140,7 @@ TEST_CASE("over TCP a caller's wait inside a group names ranks by their numbers 
   CHECK(told[1] == "chunk of group odd and even: rank 3 did not arrive within 0.5 s");
 }
 
-TEST_CASE("over TCP what arrives renews a caller's deadline", "[tcp]") {
+TEST_CASE("over TCP what arrives renews a caller's deadline", "[tcp][waits]") {
   const auto told = ranks_tell(2, [](Control& control) {
     const auto world = connect(control, 0.2);
     const auto deadline = world->make_deadline("chunk", {0, 1});
@@ -154,7 +156,7 @@ TEST_CASE("over TCP what arrives renews a caller's deadline", "[tcp]") {
 }
 
 TEST_CASE("over TCP a rank that keeps others waiting through a second one is named",
-          "[tcp][slow]") {
+          "[tcp][slow][waits]") {
   // Rank 0 waits for rank 1, whose own wait for rank 2 is not over for a long time.
   const auto told = ranks_tell(3, [](Control& control) {
     const int rank = control.rank();
@@ -171,7 +173,7 @@ TEST_CASE("over TCP a rank that keeps others waiting through a second one is nam
 }
 
 TEST_CASE("over TCP only a rank that never joins a sum over two levels is named, to all others",
-          "[tcp][two_level][slow]") {
+          "[tcp][two_level][slow][waits]") {
   std::vector<RankPlace> places;
   for (int rank = 0; rank < 4; ++rank)
     places.push_back({"machine", "node" + std::to_string(rank / 2)});

@@ -95,7 +95,7 @@ Wire greet(Door& door, int rank) {
 }  // namespace
 
 TEST_CASE("a peer that has hung up after its hello is not let in, and may come again",
-          "[tcp][door]") {
+          "[tcp][door][waits]") {
   Door door;
   greet(door, 1).close();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -105,7 +105,7 @@ TEST_CASE("a peer that has hung up after its hello is not let in, and may come a
   CHECK(turns_until_in(door, peers) < 20);
 }
 
-TEST_CASE("a peer that hangs up when it was let in may come again", "[tcp][door]") {
+TEST_CASE("a peer that hangs up when it was let in may come again", "[tcp][door][waits]") {
   Door door;
   Wire wire = greet(door, 1);
   while (door.inside.empty()) door.turn();
@@ -115,7 +115,7 @@ TEST_CASE("a peer that hangs up when it was let in may come again", "[tcp][door]
   CHECK(turns_until_in(door, peers) < 20);
 }
 
-TEST_CASE("any number of peers come in at a door whose owner is slow", "[tcp][door][slow]") {
+TEST_CASE("any number of peers come in at a door whose owner is slow", "[tcp][door][slow][waits]") {
   for (const int count : {100, 128, 300, 1000}) {
     INFO(count << " peers");
     Door door;
@@ -124,7 +124,8 @@ TEST_CASE("any number of peers come in at a door whose owner is slow", "[tcp][do
   }
 }
 
-TEST_CASE("strangers that say nothing keep no peer out of a slow door", "[tcp][door][slow]") {
+TEST_CASE("strangers that say nothing keep no peer out of a slow door",
+          "[tcp][door][slow][waits]") {
   Door door;
   std::vector<Socket> strangers;
   for (int i = 0; i < 1000; ++i) strangers.push_back(connect_to("127.0.0.1", door.card.port, 5));
@@ -132,7 +133,7 @@ TEST_CASE("strangers that say nothing keep no peer out of a slow door", "[tcp][d
   CHECK(turns_until_in(door, peers) < 20);
 }
 
-TEST_CASE("a handshake's time begins again with the greeting", "[tcp][door][slow]") {
+TEST_CASE("a handshake's time begins again with the greeting", "[tcp][door][slow][waits]") {
   Door door;
   std::list<Peer> peers = make_peers(1);
   const auto wait = [&](double seconds) {

@@ -127,7 +127,7 @@ TEST_CASE("a rank that gave up waiting for rank 0's answer comes in when it trie
 }
 
 TEST_CASE("a rank whose process has ended is named when it does not come again",
-          "[tcp][meeting][slow]") {
+          "[tcp][meeting][slow][waits]") {
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
   auto zero = join(place, 0);
@@ -135,7 +135,8 @@ TEST_CASE("a rank whose process has ended is named when it does not come again",
   CHECK_THAT(zero.get(), Contains("rank 1 on localhost came, and its process has ended"));
 }
 
-TEST_CASE("a file system that hangs does not keep rank 0 from answering", "[tcp][meeting][slow]") {
+TEST_CASE("a file system that hangs does not keep rank 0 from answering",
+          "[tcp][meeting][slow][waits]") {
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
   auto zero = join(place, 0);
@@ -158,7 +159,7 @@ TEST_CASE("a file system that hangs does not keep rank 0 from answering", "[tcp]
   CHECK(other.get() == "met");
 }
 
-TEST_CASE("a meeting ends though its file system hangs", "[tcp][meeting][slow]") {
+TEST_CASE("a meeting ends though its file system hangs", "[tcp][meeting][slow][waits]") {
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
   g_hangs = true;
@@ -172,7 +173,7 @@ TEST_CASE("a meeting ends though its file system hangs", "[tcp][meeting][slow]")
 }
 
 TEST_CASE("a rank that could not leave a card either does not wait for rank 0",
-          "[tcp][meeting][slow]") {
+          "[tcp][meeting][slow][waits]") {
   const Folder folder;
   cluster::MeetingPlace place = place_in(folder);
   place.file = "/proc/none/meeting";
@@ -224,7 +225,7 @@ TEST_CASE("a connection that has ended says whether its rank is alive", "[tcp][m
 }
 
 TEST_CASE("after the deadline of a meeting the heartbeats say which rank is late",
-          "[tcp][meeting][slow]") {
+          "[tcp][meeting][slow][waits]") {
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
   std::optional<Absence> known = Absence{{2}, "the others wait for rank 2"};
