@@ -30,7 +30,7 @@ blank := $() $()
 include src/ports/cuda/cuda.mk
 
 # ---- what goes into the program --------------------------------------------------------------
-ROOMS     := base device nn optim cluster data comm liveness backend reduce model config observe train study
+ROOMS     := base device nn optim cluster data comm pack liveness backend reduce model config observe train study
 PORTS     := cpu clock mpi tcp $(if $(WITH_CUDA),cuda nccl,none)
 found      = $(sort $(shell find $(1) -name '$(2)' 2>/dev/null))
 LIB_DIRS  := $(ROOMS:%=src/%) $(PORTS:%=src/ports/%)
@@ -38,11 +38,11 @@ LIB_SRC   := $(call found,$(LIB_DIRS),*.cpp)
 KERNELS   := $(call found,$(LIB_DIRS),*.cu)
 ARCHIVED  := $(LIB_SRC) $(KERNELS)
 APP_SRC   := $(call found,src/app,*.cpp)
-SUPPORT   := $(wildcard tests/support/*.cpp)
+SUPPORT   := $(call found,tests/support,*.cpp)
 # Catch2 itself, in main.cpp, takes longest to compile, so it comes first.
 SUPPORT   := $(filter %/main.cpp,$(SUPPORT)) $(filter-out %/main.cpp,$(SUPPORT))
-UNIT_SRC  := $(filter-out %/mpi_world.cpp,$(SUPPORT)) $(sort $(shell find tests/unit -name '*.cpp'))
-MPI_SRC   := $(filter-out %/unit_process.cpp,$(SUPPORT)) $(wildcard tests/mpi/*.cpp)
+UNIT_SRC  := $(filter-out %/mpi_world.cpp,$(SUPPORT)) $(call found,tests/unit,*.cpp)
+MPI_SRC   := $(filter-out %/unit_process.cpp,$(SUPPORT)) $(call found,tests/mpi,*.cpp)
 GPU_SRC   := $(wildcard tests/gpu/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPORT))
 FORMATTED := $(foreach kind,hpp cpp inc cu cuh,$(call found,include src tests,*.$(kind)))
 
@@ -55,7 +55,7 @@ tests_objects = $(patsubst %.cpp,$(TESTS_FROM)/obj/%.o,$(1))
 # they do; a new file recompiles only its own folder. With PIECE=1 each source is compiled
 # separately, as `make asan` and `make tsan` do, which finds missing includes.
 PIECE     ?= $(if $(SANITIZE),1,folder)
-IN_PIECES := $(if $(filter-out 1,$(PIECE)),base device nn optim cluster data comm liveness backend reduce model config \
+IN_PIECES := $(if $(filter-out 1,$(PIECE)),base device nn optim cluster data comm pack liveness backend reduce model config \
                observe train study app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu))
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_avx512_bf16.cpp %_x86_64.cpp
 folders    = $(sort $(patsubst %/,%,$(dir $(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC)))))
@@ -72,12 +72,12 @@ MPI_TESTS := $(BUILD)/mpi_tests
 GPU_TESTS := $(if $(and $(WITH_CUDA),$(wildcard tests/gpu)),$(BUILD)/gpu_tests)
 # The kernels and the code that starts them, compiled for the host: only CUDA's headers are needed.
 EMULATED  := $(if $(and $(CUDA_H),$(CUDNN_H),$(NCCL_H)),$(BUILD)/emulated_tests)
-EMU_SRC   := $(wildcard tests/emulated/*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT)) \
+EMU_SRC   := $(call found,tests/emulated,*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT)) \
              $(addprefix tests/gpu/,fixture.cpp program_test.cpp recompute_test.cpp train_test.cpp) \
              $(filter-out $(addprefix %/,conv_engines.cpp preflight.cpp),\
                $(call found,src/ports/cuda,*.cpp)) $(call found,src/ports/nccl,*.cpp)
 EMU_OBJ   := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(call found,src/ports/cuda,*.cu))
-BENCHES   := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(wildcard tests/bench/*.cpp))
+BENCHES   := $(patsubst tests/bench/programs/%.cpp,$(BUILD)/bench/%,$(wildcard tests/bench/programs/*.cpp))
 
 # ---- the compiler and the libraries ----------------------------------------------------------
 MPI_CFLAGS  = $(call once,MPI_CFLAGS,$(MPICXX) --showme:compile)
@@ -152,7 +152,7 @@ $(EMULATED): $(EMU_OBJ) $(call objects,$(EMU_SRC)) $(LIB)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $^ $(HOST_LIBS)
 
-$(BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
+$(BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/programs/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $^ $(LIBS)
@@ -177,7 +177,7 @@ $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/archs $(BUILD)/cuda-flags
 $(BUILD)/obj/emulated/%.cu.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  compile $< for the host"
-	@$(CCACHE) $(COMPILE) $(NUMERIC) $(CUDA_HEADERS) -Wno-unknown-pragmas -I. -include tests/emulated/gpu.hpp \
+	@$(CCACHE) $(COMPILE) $(NUMERIC) $(CUDA_HEADERS) -Wno-unknown-pragmas -I. -include tests/emulated/cuda/gpu.hpp \
 	  -MMD -MP -MF $(@:.o=.d) -x c++ -c -o $@ $<
 
 $(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
@@ -189,7 +189,7 @@ $(BUILD)/obj/src/app/%.o: EXTRA = -O0
 FOR_TESTS := -I. -O1
 $(BUILD)/obj/tests/%.o: EXTRA = $(FOR_TESTS)
 # Catch2 itself is not checked by sanitizers.
-$(BUILD)/obj/tests/support/main.o: EXTRA = -I. $(if $(SANITIZE),-O0 -g0 -fno-sanitize=all,-O1)
+$(BUILD)/obj/tests/support/harness/main.o: EXTRA = -I. $(if $(SANITIZE),-O0 -g0 -fno-sanitize=all,-O1)
 $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
 # What nearly every test includes is compiled once, into pch.hpp.gch. If the compiler cannot use
 # that, it reads the header next to it. Catch2 silences a warning by a pragma, which is lost this
@@ -201,11 +201,11 @@ $(WITH_PCH): EXTRA = $(FOR_TESTS) -Wno-parentheses -Wno-array-bounds -Winvalid-p
 $(PCH).gch: EXTRA = $(FOR_TESTS)
 # Without these two settings ccache keeps nothing that uses a precompiled header.
 $(WITH_PCH) $(PCH).gch: CCACHE := $(if $(CCACHE),CCACHE_SLOPPINESS=pch_defines$(,)time_macros $(CCACHE))
-$(PCH):
+$(PCH): Makefile
 	@mkdir -p $(@D)
-	@echo '#include "tests/support/pch.hpp"' > $@
+	@echo '#include "tests/support/harness/pch.hpp"' > $@
 $(PCH).gch: $(PCH) $(BUILD)/flags
-	@echo "  compile tests/support/pch.hpp"
+	@echo "  compile tests/support/harness/pch.hpp"
 	@$(CCACHE) $(COMPILE) $(EXTRA) -x c++-header -MMD -MP -MF $(PCH:.hpp=.d) -MT $@ -c -o $@ $<
 -include $(PCH:.hpp=.d)
 $(foreach port,cuda nccl,$(BUILD)/obj/src/ports/$(port)/%.o): EXTRA = $(CUDA_CFLAGS)
@@ -216,9 +216,7 @@ $(filter $(BUILD)/obj/src/ports/cuda/% $(BUILD)/obj/src/ports/nccl/% $(BUILD)/ob
 $(foreach room,base $(if $(SANITIZE),,comm ports/mpi) ports/cpu,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(NUMERIC)
 # Pixels must not depend on whether the processor has fused multiplication.
 $(BUILD)/obj/src/data/%.o: EXTRA = $(NUMERIC) -ffp-contract=off
-ifneq ($(SANITIZE),)
-$(BUILD)/obj/src/data/pack/%.o: EXTRA =
-endif
+$(BUILD)/obj/src/pack/%.o: EXTRA = $(if $(SANITIZE),,$(NUMERIC) -ffp-contract=off)
 
 # The list of sources and the compile commands: these files are written only when their content
 # changes, and then what depends on them is made again. Objects in a build folder that was copied
@@ -360,14 +358,14 @@ asan:  ## unit tests and short fuzzing under the address and undefined-behaviour
 	@$(MAKE) --no-print-directory sanitized PARTS='unit fuzz' $(ASAN)
 
 # Only code without OpenMP, because libgomp's barriers look like races to the thread sanitizer.
-TSAN_TAGS := [loader],[sampler],[exchange],[stage],[lost],[heartbeat],[watch]
+TSAN_TAGS := [loader],[sampler],[exchange],[copy],[lost],[heartbeat],[watch]
 TSAN = BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0
 .PHONY: tsan-built
 tsan-built:
 	@$(MAKE) --no-print-directory $(BUILD)/tsan/unit_tests $(TSAN)
 
 .PHONY: tsan
-tsan:  ## loader, sampler, staging and exchange tests under the thread sanitizer
+tsan:  ## loader, sampler, copying and exchange tests under the thread sanitizer
 	@jobs/setup.sh test
 	@$(MAKE) --no-print-directory sanitized $(TSAN) FILTER='$(or $(FILTER),$(TSAN_TAGS))'
 
@@ -377,8 +375,8 @@ FUZZ_CXX ?= clang++-16
 FUZZ_FOR ?= 5
 FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,\
               $(filter-out %/driver.cpp,$(wildcard tests/fuzz/*.cpp)))
-FUZZED   := $(filter-out src/data/pack/pack% %/loader.cpp %/replacement.cpp %/shapes.cpp,\
-            $(call found,src/base src/data,*.cpp)) $(wildcard src/config/*.cpp src/nn/*.cpp) \
+FUZZED   := $(filter-out src/pack/pack% src/pack/share_index.cpp src/pack/totals.cpp %/loader.cpp \
+            %/replacement.cpp %/shapes.cpp,$(call found,src/base src/data src/pack,*.cpp)) $(call found,src/config src/nn,*.cpp) \
             $(addprefix src/backend/,precision.cpp recompute.cpp winograd.cpp) \
             $(addprefix src/model/,checkpoint.cpp model.cpp network_text.cpp seal.cpp)
 .PHONY: fuzz
@@ -404,7 +402,7 @@ ifneq ($(findstring fuzzer,$(SANITIZE)),)
 # src/base reads no files, and libFuzzer would record each of its comparisons. Only the HDF5 wrapper
 # reads some.
 $(BUILD)/obj/src/base/%.o: EXTRA = -O2 -fno-sanitize=all
-$(BUILD)/obj/src/base/h5.o: EXTRA =
+$(BUILD)/obj/src/base/files/h5.o: EXTRA =
 $(BUILD)/obj/src/data/%_avx2.o: EXTRA += -mavx2 -mfma
 $(BUILD)/obj/src/data/%_avx512.o: EXTRA += -mavx512f -mavx512bw -mavx512dq -mavx512vl
 endif
@@ -443,7 +441,7 @@ LINTED      = $(FILES:%=$(BUILD)/lint/%.ok)
 TIDY_FLAGS ?=
 LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) -Wno-unknown-pragmas \
               -idirafter $(call once,GXX_HEADERS,$(CXX) -print-file-name=include) \
-              '-D__malloc__(...)=__malloc__' $(if $(filter %.cu,$< $*),-x c++ -include tests/emulated/gpu.hpp)
+              '-D__malloc__(...)=__malloc__' $(if $(filter %.cu,$< $*),-x c++ -include tests/emulated/cuda/gpu.hpp)
 .PHONY: lint
 lint:  ## plain words, and clang-tidy on src/ (CHANGED=commit: what differs; FILES="a.cpp b.cu ...")
 	@jobs/setup.sh lint
@@ -477,7 +475,7 @@ $(GPU_PIECES:%=%-checked) $(filter $(BUILD)/lint/src/ports/cuda/% $(BUILD)/lint/
 
 # Packs a folder for a machine that has a GPU and little else; see jobs/bundle.sh.
 BUNDLE := $(BUILD)/bundle
-BUNDLED = $(PROGRAM) $(GPU_TESTS) jobs/bundle.sh tests/gpu/gpu-check tests/gpu/speed.bash $(wildcard tests/bench/torch_*.py) \
+BUNDLED = $(PROGRAM) $(GPU_TESTS) jobs/bundle.sh tests/gpu/gpu-check $(wildcard tests/gpu/*.bash) $(wildcard tests/bench/torch_*.py) \
           $(wildcard jobs/configs/* jobs/gpus/*)
 .PHONY: bundle
 bundle: $(BUNDLE)/made  ## pack program, GPU tests and libraries into build/bundle/, to be copied

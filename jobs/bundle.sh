@@ -161,7 +161,7 @@ done
 cp -r jobs/configs "$new/share/"
 [[ ! -d jobs/gpus ]] || cp -r jobs/gpus "$new/share/"
 cp tests/gpu/gpu-check "$new/gpu-check"
-cp tests/gpu/speed.bash tests/bench/torch_gpu.py tests/bench/torch_networks.py "$new/share/"
+cp tests/gpu/{speed,trainings}.bash tests/bench/torch_{gpu,networks}.py "$new/share/"
 
 # What it was made of, for reports from the machine that it is copied to.
 echo "bundle of $(git describe --always --dirty 2>/dev/null || echo sources without git)," \

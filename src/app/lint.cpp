@@ -8,10 +8,10 @@
 #include "app/commands.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/cluster/lint.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/cluster/lint/lint.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/nn/resnet.hpp"
 

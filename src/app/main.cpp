@@ -16,12 +16,12 @@
 #include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/build_id.hpp"
-#include "lockstep/base/descriptors.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/descriptors.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/cluster/identify.hpp"
-#include "lockstep/comm/absence.hpp"
-#include "lockstep/comm/tcp_control.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
+#include "lockstep/comm/waits/absence.hpp"
+#include "lockstep/comm/worlds/tcp_control.hpp"
 
 namespace lockstep::app {
 namespace {

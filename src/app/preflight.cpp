@@ -10,9 +10,9 @@
 #include "app/status.hpp"
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/json_text.hpp"
 #include "lockstep/nn/resnet.hpp"
 
 namespace lockstep::app {

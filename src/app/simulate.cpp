@@ -5,19 +5,19 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/count_option.hpp"
+#include "app/cli/node_paths.hpp"
 #include "app/cli/table.hpp"
 #include "app/commands.hpp"
-#include "app/node_paths.hpp"
 #include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/json_text.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "lockstep/study/machine.hpp"
-#include "lockstep/study/timeline.hpp"
+#include "lockstep/study/machine/machine.hpp"
+#include "lockstep/study/simulate/timeline.hpp"
 
 namespace lockstep::app {
 namespace {

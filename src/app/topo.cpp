@@ -7,20 +7,20 @@
 #include "app/cli/count_option.hpp"
 #include "app/cli/table.hpp"
 #include "app/commands.hpp"
-#include "app/start/binding.hpp"
-#include "app/start/placement.hpp"
+#include "app/start/bound_rank.hpp"
 #include "app/start/quiet_end.hpp"
+#include "app/start/rank_plan.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/cpuset.hpp"
-#include "lockstep/cluster/machine.hpp"
-#include "lockstep/cluster/plan.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/binding_plan.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
 #include "lockstep/device/gpus.hpp"
-#include "lockstep/observe/binding.hpp"
+#include "lockstep/observe/binding_record.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -46,7 +46,7 @@ Json as_json(const cluster::Machine& machine) {
     gpus.push_back({{"pci_bus_id", gpu.pci_bus_id},
                     {"name", gpu.name},
                     {"near_cpus", to_string(gpu.near_cpus)}});
-  for (const cluster::Network& card : machine.networks)
+  for (const cluster::NetworkCard& card : machine.networks)
     networks.push_back({{"name", card.name},
                         {"pci_bus_id", card.pci_bus_id},
                         {"hca", card.hca},
@@ -70,7 +70,7 @@ std::string text_of(const cluster::Machine& machine) {
     text += fmt::format("GPU {}: {}, near CPUs {}\n", gpu.pci_bus_id, gpu.name,
                         to_string(gpu.near_cpus));
   if (machine.gpus.empty()) text += "no GPU\n";
-  for (const cluster::Network& card : machine.networks)
+  for (const cluster::NetworkCard& card : machine.networks)
     text += fmt::format("network {}: {}, near CPUs {}{}\n", card.pci_bus_id, card.name,
                         to_string(card.near_cpus), card.up ? "" : ", down");
   return text;

@@ -10,14 +10,14 @@
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/numbers.hpp"
-#include "lockstep/cluster/walltime.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/comm/agreement.hpp"
+#include "lockstep/train/ending/stop_signal.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/run.hpp"
-#include "lockstep/train/run_directory.hpp"
-#include "lockstep/train/stop_signal.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -123,9 +123,9 @@ int train_model(Launch& launch, config::Config config, bool dry_run = false) {
                            .started_s = started_s,
                            .dry_run = dry_run,
                            .allocation = allocation,
-                            .grid = grid,
-                            .nodes = launch.nodes,
-                            .heartbeat = launch.heartbeat.get()},
+                           .grid = grid,
+                           .nodes = launch.nodes,
+                           .heartbeat = launch.heartbeat.get()},
                           *compute.backend, *communicator, *launch.control);
   return outcome == train::Outcome::stopped ? status_stopped : status_done;
 }

@@ -5,10 +5,10 @@
 #include "app/cli/table.hpp"
 #include "app/commands.hpp"
 #include "app/status.hpp"
-#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/cluster/yields.hpp"
-#include "lockstep/comm/mpi_library.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/cluster/identity/yields.hpp"
+#include "lockstep/comm/worlds/mpi_library.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 
 namespace lockstep::backend {
 namespace {

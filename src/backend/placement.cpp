@@ -81,7 +81,7 @@ Placement::Placement(const std::vector<PlannedBuffer>& buffers, std::size_t slot
                      std::size_t alignment)
     : slots_(slots), shared_(alignment), slot_(alignment) {
   for (const PlannedBuffer& buffer : buffers) {
-    Place first, again;
+    BufferPlace first, again;
     if (buffer.lives) {
       const Life& life = buffer.lives->life;
       first.in_slot = slots > 1 && buffer.in_slot;
@@ -101,7 +101,7 @@ Placement::Offsets Placement::offsets() const {
   Offsets offsets(slots_);
   for (std::size_t slot = 0; slot < slots_; ++slot)
     for (const bool after_forward : {false, true})
-      for (const Place& place : places_[after_forward])
+      for (const BufferPlace& place : places_[after_forward])
         offsets[slot][after_forward].push_back(
             place.in_slot ? shared_.total() + slot * slot_.total() + slot_.offset(place.buffer)
                           : shared_.offset(place.buffer));

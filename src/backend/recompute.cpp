@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::backend {
 

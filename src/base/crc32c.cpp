@@ -41,7 +41,7 @@ std::uint64_t load64(const std::uint8_t* from) {
 // is where bit i goes. Squaring the map doubles the number of zeros.
 using LinearMap = std::array<std::uint32_t, 32>;
 
-constexpr std::uint32_t apply(const LinearMap& map, std::uint32_t vector) {
+constexpr std::uint32_t image_of(const LinearMap& map, std::uint32_t vector) {
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i < 32; ++i) sum ^= ((vector >> i) & 1) ? map[i] : 0;
   return sum;
@@ -55,7 +55,7 @@ constexpr LinearMap append_zeros(std::size_t bytes_power_of_two) {
   }
   for (; bytes_power_of_two > 1; bytes_power_of_two /= 2) {
     LinearMap squared{};
-    for (std::size_t i = 0; i < 32; ++i) squared[i] = apply(map, map[i]);
+    for (std::size_t i = 0; i < 32; ++i) squared[i] = image_of(map, map[i]);
     map = squared;
   }
   return map;
@@ -69,7 +69,8 @@ struct ZeroTable {
   constexpr ZeroTable() {
     const LinearMap map = append_zeros(bytes);
     for (std::uint32_t k = 0; k < 4; ++k) {
-      for (std::uint32_t byte = 0; byte < 256; ++byte) table[k][byte] = apply(map, byte << (8 * k));
+      for (std::uint32_t byte = 0; byte < 256; ++byte)
+        table[k][byte] = image_of(map, byte << (8 * k));
     }
   }
 

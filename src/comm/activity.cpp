@@ -7,8 +7,8 @@
 #include <atomic>
 #include <exception>
 
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 
 namespace lockstep::comm {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/io.hpp"
-#include "lockstep/cluster/identify.hpp"
+#include "lockstep/base/files/io.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/comm/rank_list.hpp"
 #include "lockstep/comm/record.hpp"
 

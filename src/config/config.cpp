@@ -7,7 +7,7 @@
 #include "config/key_rules.hpp"
 #include "config/unknown_key.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/config/toml.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// For keys.cpp, where each key is one entry:
-//   key("data.pad", &C::data, &D::pad, "...").within(0, 64).needs("data.crop", ..., "...")
+// For keys/, where each key is one entry:
+//   key("data.pad", &C::data, &Section::pad, "...").within(0, 64).needs("data.crop", ..., "...")
 
 #include <charconv>
 #include <cmath>
@@ -14,10 +14,10 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/choices.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/choices.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/config/keys.hpp"
 
 namespace lockstep::config {

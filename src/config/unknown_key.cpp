@@ -8,8 +8,8 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/edit_distance.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/text/edit_distance.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/config/keys.hpp"
 
 namespace lockstep::config {

@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "lockstep/base/descriptors.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/descriptors.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/json_text.hpp"
 
 namespace lockstep::liveness {
 namespace {

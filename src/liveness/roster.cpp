@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/json_text.hpp"
 namespace lockstep::liveness {
 namespace {
 

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <utility>
 
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/io.hpp"
 
 namespace lockstep::liveness {
 namespace {

@@ -9,10 +9,11 @@
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/h5.hpp"
-#include "lockstep/base/h5_writer.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/files/h5_writer.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "model/checkpoint_reader.hpp"
 #include "model/seal.hpp"
 
 namespace lockstep::model {
@@ -20,9 +21,6 @@ namespace {
 
 constexpr std::size_t one_value = 1;
 constexpr h5::Writer::Shape single_shape(&one_value, 1);
-
-/// Limits of a header: an attribute's 64 KiB; two paths and a reason in a text; an image's side.
-constexpr std::size_t most_numbers = 1 << 14, longest_text = 1 << 16, longest_side = 1 << 16;
 
 void write_header(h5::Writer& file, const CheckpointHeader& header) {
   const auto number = [&file](const char* name, auto value) {
@@ -108,73 +106,7 @@ std::vector<backend::Part> parts_of(const backend::Parameters& parameters) {
 /// Written where the file holds an average: the number of its tensors.
 constexpr const char* average_attribute = "ema_tensors";
 
-/// A checkpoint that is open for reading. The checksum proves that it is unchanged, but not who
-/// wrote it, so sizes and types are not trusted.
-class Reader {
- public:
-  explicit Reader(const std::filesystem::path& path) : path_(path), file_(h5::open_file(path)) {}
-
-  bool has(const char* name) const { return h5::has_attribute(file_, name); }
-  std::uint64_t count(const char* name) const { return attribute(name).number<std::uint64_t>(); }
-  double real(const char* name) const { return attribute(name).number<double>(); }
-  std::string text(const char* name) const { return attribute(name).text(longest_text); }
-  std::vector<float> reals(const char* name, std::size_t channels) const {
-    const h5::Item item = attribute(name);
-    if (item.count() != channels)
-      item.refuse(fmt::format("does not have one value for each of {} channels", channels));
-    return item.numbers<float>(most_numbers);
-  }
-
-  std::vector<std::string> names(const std::string& group) const {
-    return h5::names_in(file_, path_, group);
-  }
-  std::vector<std::size_t> shape(const std::string& name) const { return data_set(name).shape(); }
-  void read(const std::string& name, std::span<float> values) const { data_set(name).read(values); }
-  std::vector<float> tensor(const std::string& name) const {
-    const h5::Item item = data_set(name);
-    return item.numbers<float>(item.count());
-  }
-  std::vector<std::string> texts(const char* name) const {
-    const h5::Item item = data_set(name);
-    item.expect_rank(1);
-    return item.read_fixed_strings(longest_text);
-  }
-  bool has_data_set(std::string_view name) const {
-    const auto all = names("/");
-    return std::binary_search(all.begin(), all.end(), name);
-  }
-  Preparation preparation() const {
-    const h5::Item fit = attribute("fit"), side = attribute("short_side");
-    const auto short_side = side.number<std::uint64_t>();
-    if (short_side > longest_side)
-      side.refuse(fmt::format("is {}; at most {} is possible", short_side, longest_side));
-    const std::string text = fit.text(longest_text);
-    for (const auto& [value, name] : Choices<Fit>::all)
-      if (text == name) return {value, short_side};
-    fit.refuse(fmt::format("is not {}", join(choice_names<Fit>(), ", ")));
-  }
-  std::string bytes(const std::string& name) const {
-    const h5::Item item = data_set(name);
-    std::string found(item.expect_rank(1)[0], '\0');
-    item.read(std::span(reinterpret_cast<std::uint8_t*>(found.data()), found.size()));
-    return found;
-  }
-
- private:
-  h5::Item attribute(const char* name) const {
-    return h5::Item::attribute(file_.get(), path_, name);
-  }
-  h5::Item data_set(const std::string& name) const {
-    h5::Item item = h5::Item::data_set(file_.get(), path_, name);
-    item.expect_plain();
-    return item;
-  }
-  const std::filesystem::path& path_;
-  h5::Session session_;  // outlives the open file
-  h5::File file_;
-};
-
-void read_loss_scale(const Reader& file, backend::Parameters& parameters) {
+void read_loss_scale(const CheckpointReader& file, backend::Parameters& parameters) {
   if (!file.has("loss_scale")) return;
   backend::LossScale then;
   then.scale = static_cast<float>(file.real("loss_scale"));
@@ -184,7 +116,8 @@ void read_loss_scale(const Reader& file, backend::Parameters& parameters) {
   parameters.set_loss_scale(then);
 }
 
-void read_average(const Reader& file, backend::Parameters& parameters, backend::Part into) {
+void read_average(const CheckpointReader& file, backend::Parameters& parameters,
+                  backend::Part into) {
   const auto& slices = parameters.layout().slices;
   std::vector<float> plain;
   for (std::size_t i = 0; i < slices.size(); ++i) {
@@ -199,7 +132,7 @@ std::string shape_text(const std::vector<std::size_t>& shape) {
 }
 
 /// Throws InputError unless the file has the tensors of `layout`, by name and shape.
-void require_same_model(const std::filesystem::path& path, const Reader& file,
+void require_same_model(const std::filesystem::path& path, const CheckpointReader& file,
                         const nn::ArenaLayout& layout) {
   const auto names = file.names("weights");
   const auto other = [&](const std::string& what) {
@@ -284,7 +217,7 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
 CheckpointHeader read_header(const std::filesystem::path& path) {
   CheckpointHeader header;
   header.format = verified_format(path);
-  const Reader file(path);
+  const CheckpointReader file(path);
   Progress& at = header.progress;
   at.step = file.count("step");
   at.epoch = file.count("epoch");
@@ -323,7 +256,7 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
 
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
   verify_checkpoint(path);
-  const Reader file(path);
+  const CheckpointReader file(path);
   std::vector<TensorEntry> tensors;
   std::vector<std::string> groups{"weights/", "momentum/"};
   if (file.has(average_attribute)) groups.emplace_back("ema/");
@@ -340,7 +273,7 @@ std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
 void load_tensors(const std::filesystem::path& path, backend::Parameters& parameters,
                   bool momentum) {
   verify_checkpoint(path);
-  const Reader file(path);
+  const CheckpointReader file(path);
   const nn::ArenaLayout& layout = parameters.layout();
   require_same_model(path, file, layout);
   if (momentum) read_loss_scale(file, parameters);
@@ -363,7 +296,7 @@ void load_tensors(const std::filesystem::path& path, backend::Parameters& parame
 
 void load_average(const std::filesystem::path& path, backend::Parameters& parameters) {
   verify_checkpoint(path);
-  const Reader file(path);
+  const CheckpointReader file(path);
   require(file.has(average_attribute),
           fmt::format("{}: holds no average of the weights: it was trained with optim.ema = 0",
                       path.string()));

@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/model/checkpoint.hpp"
 
 namespace lockstep::model {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/text/json_text.hpp"
 
 namespace lockstep::model {
 namespace {

@@ -6,10 +6,10 @@ data::AugmentSpec evaluation_augment(const Preparation& preparation, const data:
                                      const data::DataSetInfo& stored) {
   const bool jpeg = stored.encoding == data::Encoding::jpeg;
   const bool fits = !jpeg && stored.height == input.height && stored.width == input.width;
-  const Fit fit = preparation.fit;
-  if (!jpeg && !fits && fit == Fit::jpegs_only)
+  const Resized fit = preparation.fit;
+  if (!jpeg && !fits && fit == Resized::jpegs_only)
     return {};  // as stored: a later check says that it does not belong there
-  const bool resized = fit == Fit::all || (!fits && (jpeg || fit == Fit::others));
+  const bool resized = fit == Resized::all || (!fits && (jpeg || fit == Resized::others));
   return {.crop = data::Crop::centre,
           .height = input.height,
           .width = input.width,

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/model/checkpoint.hpp"
 
 namespace lockstep::model {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "lockstep/base/edit_distance.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/text/edit_distance.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::nn {
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/json_text.hpp"
 #include "lockstep/observe/records.hpp"
 
 namespace lockstep::observe {

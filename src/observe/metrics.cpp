@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "observe/json_fields.hpp"
 

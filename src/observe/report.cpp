@@ -5,9 +5,9 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/config/keys.hpp"
 #include "observe/progress_bar.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "observe/json_fields.hpp"
 
 namespace lockstep::observe {

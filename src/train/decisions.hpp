@@ -5,7 +5,7 @@
 #include "lockstep/backend/recompute.hpp"
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/config/config.hpp"
-#include "lockstep/train/packed_sets.hpp"
+#include "lockstep/train/decide/packed_sets.hpp"
 
 namespace lockstep::train {
 

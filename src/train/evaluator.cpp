@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/record.hpp"
-#include "lockstep/data/loader.hpp"
+#include "lockstep/data/loading/loader.hpp"
 
 namespace lockstep::train {
 namespace {

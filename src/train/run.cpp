@@ -8,12 +8,13 @@
 
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/observe/report.hpp"
 #include "lockstep/train/agreement.hpp"
-#include "lockstep/train/memory_limit.hpp"
+#include "lockstep/train/decide/memory_limit.hpp"
+#include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "train/decide/decide.hpp"
@@ -221,7 +222,7 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
     return Outcome::finished;
   }
   // Everything that could prevent the start is checked: from here on the run writes.
-  data.stage();
+  data.copy_to_nodes();
   files.claim(start);
   start.record = start_record(parts, start);
   files.begin(start, decisions, spec.binding_report({}));

@@ -6,10 +6,10 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/data/row_reader.hpp"
-#include "lockstep/data/workers.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
+#include "lockstep/data/loading/workers.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/decide/data_checks.hpp"
@@ -17,42 +17,42 @@
 namespace lockstep::train {
 namespace {
 
-/// What one node does about data.stage, as text. Both empty: staging was not asked for.
-struct NodeStaging {
-  std::string staged;   ///< what it copies
+/// What one node does about data.stage, as text. Both empty: it was not asked for.
+struct NodeCopyNews {
+  std::string copied;   ///< what it copies
   std::string refused;  ///< why it copies nothing
 };
 
-/// The validation set comes second, complete, and only where it can be staged.
-NodeStaging stage_on_this_node(data::DataSet& training, const std::vector<data::RowRange>& rows,
+/// The validation set comes second, complete, and only where it can be copied.
+NodeCopyNews copy_to_this_node(data::DataSet& training, const std::vector<data::RowRange>& rows,
                                data::DataSet* validation, const std::string& directory,
                                const std::string& host) {
   if (directory.empty()) return {};
-  data::Staging staging = training.stage(directory, rows);
+  data::NodeCopy copy = training.copy_to(directory, rows);
   const auto bytes = [](std::uint64_t count) { return human_bytes(static_cast<double>(count)); };
   const char* which = "training";
-  if (staging.fits && validation && validation->storage().contiguous) {
+  if (copy.fits && validation && validation->storage().contiguous) {
     const data::RowRange all{.first = 0, .rows = validation->info().rows};
-    const data::Staging second =
-        validation->stage(directory, {&all, 1}, staging.bytes - staging.there);
-    staging.bytes += second.bytes;
-    staging.there += second.there;
-    staging.fits = second.fits;
+    const data::NodeCopy second =
+        validation->copy_to(directory, {&all, 1}, copy.bytes - copy.there);
+    copy.bytes += second.bytes;
+    copy.there += second.there;
+    copy.fits = second.fits;
     if (!second.fits) {
-      staging = second;
+      copy = second;
       which = "validation";
     }
   }
-  if (staging.fits)
-    return {.staged = fmt::format(
+  if (copy.fits)
+    return {.copied = fmt::format(
                 "data: each node copies {} to {} on first reading ({} are there already)",
-                bytes(staging.bytes), directory, bytes(staging.there)),
+                bytes(copy.bytes), directory, bytes(copy.there)),
             .refused = ""};
-  return {.staged = "",
+  return {.copied = "",
           .refused = fmt::format("data.stage: {} of the {} set do not fit into {} on {}, which has "
                                  "room for {}: they are read in place",
-                                 bytes(staging.bytes - staging.there), which, directory, host,
-                                 bytes(staging.available))};
+                                 bytes(copy.bytes - copy.there), which, directory, host,
+                                 bytes(copy.available))};
 }
 
 /// The first text that is not empty.
@@ -113,16 +113,16 @@ void RunData::choose_order() {
   sampler_.emplace(order);
 }
 
-/// Nodes may stage in different folders, or not at all.
-void RunData::stage() {
-  const NodeStaging mine =
-      stage_on_this_node(training_, sampler_->rows_of_node(), validation_ ? &*validation_ : nullptr,
-                         config_.data.stage, spec_.allocation.host);
+/// Nodes may copy to different folders, or not at all.
+void RunData::copy_to_nodes() {
+  const NodeCopyNews mine =
+      copy_to_this_node(training_, sampler_->rows_of_node(), validation_ ? &*validation_ : nullptr,
+                        config_.data.stage, spec_.allocation.host);
   const std::string refused = first_of(control_.gather_at_root(mine.refused, "staging"));
-  const std::string staged = first_of(control_.gather_at_root(mine.staged, "staging"));
+  const std::string copied = first_of(control_.gather_at_root(mine.copied, "staging"));
   if (control_.rank() != 0) return;
   if (!refused.empty()) return log::warn(refused);
-  if (!staged.empty()) log::info(staged);
+  if (!copied.empty()) log::info(copied);
 }
 
 void RunData::start_loader(const model::Progress& progress, device::Device& device) {

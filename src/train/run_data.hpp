@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "lockstep/comm/control.hpp"
-#include "lockstep/data/augment.hpp"
-#include "lockstep/data/data_set.hpp"
-#include "lockstep/data/loader.hpp"
-#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/augment/augment.hpp"
+#include "lockstep/data/loading/loader.hpp"
+#include "lockstep/data/loading/sampler.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/device/device.hpp"
 #include "lockstep/model/checkpoint.hpp"
-#include "lockstep/train/packed_sets.hpp"
+#include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/trainer.hpp"
 
@@ -46,8 +46,8 @@ class RunData {
   std::size_t loader_bytes() const;
 
   /// Has both sets copied to the folder of data.stage. Call it before start_loader(). Collective.
-  void stage();
-  /// Call it once, after stage(). Loads from `progress` on; nothing if no step is left.
+  void copy_to_nodes();
+  /// Call it once, after copy_to_nodes(). Loads from `progress` on; nothing if no step is left.
   void start_loader(const model::Progress& progress, device::Device& device);
 
   /// This rank's part of batch number `batch` of the epoch; batches come in order. Waits.

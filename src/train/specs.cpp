@@ -114,9 +114,10 @@ data::MixSpec training_mix(const config::Config& config) {
 
 model::Preparation preparation(const config::Config& config, const data::DataSetInfo& input) {
   const std::size_t side = std::min(input.height, input.width), usual = usual_short_side(side);
-  if (config.data.resize > 0) return {model::Fit::all, config.data.resize};
-  if (config.data.crop == config::CropChoice::random_resized) return {model::Fit::others, usual};
-  return {config.data.size > 0 ? model::Fit::jpegs : model::Fit::jpegs_only, usual};
+  if (config.data.resize > 0) return {model::Resized::all, config.data.resize};
+  if (config.data.crop == config::CropChoice::random_resized)
+    return {model::Resized::others, usual};
+  return {config.data.size > 0 ? model::Resized::jpegs : model::Resized::jpegs_only, usual};
 }
 
 data::AugmentSpec evaluation_augment(const config::Config& config, const data::DataSetInfo& input,

@@ -7,7 +7,8 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
 #include "train/loop/divergence.hpp"
@@ -107,14 +108,14 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Commu
                       exchange_->name()));
   laps_ = std::make_unique<StepLaps>(backend_.device());
   if (spec_.graph) repeater_ = backend_.device().make_repeater();
-  communicator_.activity.follow(backend_.device().progress_word());
+  replicas_.activity.follow(backend_.device().progress_word());
 }
 
-Trainer::~Trainer() { communicator_.activity.follow(nullptr); }
+Trainer::~Trainer() { replicas_.activity.follow(nullptr); }
 
 void Trainer::enter_phase(comm::Phase phase) {
-  communicator_.activity.enter(phase);
-  backend_.device().mark_progress(communicator_.activity.code(phase));
+  replicas_.activity.enter(phase);
+  backend_.device().mark_progress(replicas_.activity.code(phase));
 }
 
 backend::Program& Trainer::program_for(std::size_t rows) {
@@ -254,7 +255,7 @@ void Trainer::judge_gradients() {
 
 void Trainer::let_run(std::size_t most) {
   if (launched_.size() <= most) return;
-  const comm::Waiting waiting(communicator_.activity);
+  const comm::Waiting waiting(replicas_.activity);
   // Not in a CUDA call, whose lock would keep the watch from checking the collectives.
   device::Event& end = *launched_[launched_.size() - 1 - most].end;
   for (device::Idle idle; !end.done(); idle(end.due_in_s())) exchange_->progress();

@@ -4,15 +4,15 @@
 #include <cstring>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/comm/silent.hpp"
+#include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/observe/sink.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "ports/cuda/runtime/stream.hpp"
-#include "tests/emulated/gpu.hpp"
-#include "tests/support/sketch.hpp"
-#include "tests/support/solo.hpp"
+#include "tests/emulated/cuda/gpu.hpp"
+#include "tests/support/laws/solo.hpp"
+#include "tests/support/networks/sketch.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 using namespace lockstep;

@@ -10,8 +10,8 @@
 #include "ports/cuda/device.hpp"
 #include "ports/cuda/plan/cost.hpp"
 #include "ports/cuda/plan/measure.hpp"
-#include "tests/emulated/gpu.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/emulated/cuda/gpu.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::device;

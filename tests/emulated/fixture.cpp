@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "lockstep/base/rng.hpp"
-#include "tests/emulated/gpu.hpp"
+#include "tests/emulated/cuda/gpu.hpp"
 
 namespace lockstep::test {
 

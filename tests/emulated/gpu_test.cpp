@@ -1,5 +1,5 @@
 // Tests the emulation itself: it must find the errors that it is made to find.
-#include "tests/emulated/gpu.hpp"
+#include "tests/emulated/cuda/gpu.hpp"
 
 #include <catch2/catch.hpp>
 #include <vector>

@@ -2,12 +2,13 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/silent.hpp"
+#include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "ports/cuda/device.hpp"
 #include "ports/cuda/runtime/graph.hpp"
-#include "tests/emulated/gpu.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/emulated/cuda/gpu.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;

@@ -7,8 +7,8 @@
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cuda/plan/plan.hpp"
 #include "ports/cuda/runtime/stream.hpp"
-#include "tests/support/chains.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/support/networks/chains.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

@@ -1,5 +1,5 @@
 // The communicator over NCCL, between ranks that are threads of this process. NCCL and CUDA are
-// emulated: tests/emulated/nccl.hpp.
+// emulated: tests/emulated/cuda/nccl.hpp.
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -10,12 +10,12 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/nccl.hpp"
+#include "lockstep/comm/worlds/nccl.hpp"
 #include "ports/cuda/device.hpp"
 #include "ports/cuda/runtime/check.hpp"
-#include "tests/emulated/gpu.hpp"
+#include "tests/emulated/cuda/gpu.hpp"
 #include "tests/emulated/ranks.hpp"
-#include "tests/support/verbs.hpp"
+#include "tests/support/laws/verbs.hpp"
 
 namespace {
 

@@ -1,16 +1,16 @@
 // Engines chosen by measuring, and the file that keeps the choices.
-#include "ports/cuda/plan/plan_cache.hpp"
+#include "ports/cuda/plan/engines/plan_cache.hpp"
 
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <limits>
 #include <set>
 
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "ports/cuda/plan/measure.hpp"
 #include "ports/cuda/plan/plan.hpp"
-#include "tests/support/sketch.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::cuda;

@@ -14,7 +14,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/control.hpp"
-#include "tests/emulated/gpu.hpp"
+#include "tests/emulated/cuda/gpu.hpp"
 
 namespace lockstep::test {
 using comm::Control;

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstring>
 
-#include "lockstep/base/h5.hpp"
+#include "lockstep/base/files/h5.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
 #include "tests/unit/model/sealed_checkpoint.hpp"

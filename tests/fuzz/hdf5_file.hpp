@@ -6,11 +6,11 @@
 #include <cstring>
 #include <map>
 
-#include "data/image/image_codecs.hpp"
-#include "data/shard/row_checksums.hpp"
+#include "data/shard/rows/row_checksums.hpp"
 #include "data/shard/shard_file.hpp"
-#include "lockstep/base/h5.hpp"
-#include "lockstep/data/image.hpp"
+#include "lockstep/base/files/h5.hpp"
+#include "lockstep/data/image/image.hpp"
+#include "lockstep/data/image/image_codecs.hpp"
 #include "tests/fuzz/target.hpp"
 
 // Makes the files that the shard target reads. HDF5 writes them; an input's first bytes choose the

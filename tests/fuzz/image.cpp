@@ -2,7 +2,7 @@
 // is decoded, or only its orientation is looked for.
 #include <webp/decode.h>
 
-#include "data/image/image_codecs.hpp"
+#include "lockstep/data/image/image_codecs.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace lockstep::fuzz {

@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <optional>
 
-#include "data/image/image_codecs.hpp"
 #include "data/image/jpeg/jpeg_codec.hpp"
 #include "data/image/jpeg/jpeg_region.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/data/image.hpp"
+#include "lockstep/data/image/image.hpp"
+#include "lockstep/data/image/image_codecs.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace lockstep::fuzz {

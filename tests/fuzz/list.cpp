@@ -1,5 +1,5 @@
 // Fuzzes lists of paths and labels: the first byte says whether CSV or lines.
-#include "lockstep/data/source.hpp"
+#include "lockstep/pack/source/source.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace lockstep::fuzz {
@@ -16,11 +16,11 @@ void one(std::span<const std::uint8_t> bytes) {
   static ScratchFile csv(folder, "list.csv"), lines(folder, "list.txt");
   ScratchFile& file = (bytes[0] & 1) == 0 ? csv : lines;
   file.put(bytes.subspan(1));
-  data::SourceSpec spec;
+  pack::SourceSpec spec;
   spec.kind = "list";
   spec.files = {file.path()};
-  data::index_piece(spec, 0, folder.path());
-  const auto source = data::open_source(spec, folder.path());
+  pack::index_piece(spec, 0, folder.path());
+  const auto source = pack::open_source(spec, folder.path());
   for (std::size_t row = 0; row < std::min<std::size_t>(source->rows(), 100); ++row) {
     require_law(!source->file_name(row).empty(), "a row has its path");
     require_law(static_cast<std::size_t>(source->label(row)) < source->classes().size(),

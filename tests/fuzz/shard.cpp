@@ -3,9 +3,9 @@
 // replace the contents of its attributes, data sets and chunks. So the structure of the file is
 // always valid: on an invalid one, HDF5 1.10 reads memory that it has freed, which we cannot
 // repair.
-#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 #include "tests/fuzz/hdf5_file.hpp"
 #include "tests/fuzz/target.hpp"
 

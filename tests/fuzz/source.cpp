@@ -2,7 +2,7 @@
 // input is two files; the second byte is the length of the second one.
 #include <algorithm>
 
-#include "lockstep/data/source.hpp"
+#include "lockstep/pack/source/source.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace lockstep::fuzz {
@@ -46,10 +46,10 @@ void one(std::span<const std::uint8_t> bytes) {
   } else {
     (kind == 1 ? cifar10 : cifar100).put(rest);
   }
-  data::SourceSpec spec;
+  pack::SourceSpec spec;
   spec.kind = kinds[kind];
   spec.files = {folder.path() / kinds[kind]};
-  const auto source = data::open_source(spec, {});
+  const auto source = pack::open_source(spec, {});
   for (std::size_t row = 0; row < std::min<std::size_t>(source->rows(), 4); ++row) {
     const data::Image image = source->read(row);
     require_law(image.pixels.size() == image.height * image.width * image.channels,

@@ -3,10 +3,10 @@
 // because otherwise hardly any change would get past them.
 #include <sys/stat.h>
 
-#include "data/pack/source/tar.hpp"
-#include "lockstep/data/source.hpp"
+#include "lockstep/pack/source/source.hpp"
+#include "pack/archive/tar.hpp"
 #include "tests/fuzz/target.hpp"
-#include "tests/unit/data/tar_fixture.hpp"
+#include "tests/unit/pack/tar_fixture.hpp"
 
 namespace lockstep::fuzz {
 namespace {
@@ -35,9 +35,9 @@ void repair_checksums(std::vector<std::uint8_t>& tar) {
 }
 
 void walk(const ScratchFile& file, std::size_t bytes) {
-  data::TarReader reader(file.descriptor(), bytes, "some.tar");
+  pack::TarReader reader(file.descriptor(), bytes, "some.tar");
   std::uint64_t last = 0;
-  for (data::TarMember member; reader.next(member);) {
+  for (pack::TarMember member; reader.next(member);) {
     require_law(member.header >= last && member.offset > member.header, "a tar is read forwards");
     require_law(member.offset <= bytes && member.bytes <= bytes - member.offset,
                 "a member lies in the file");
@@ -47,11 +47,11 @@ void walk(const ScratchFile& file, std::size_t bytes) {
 }
 
 void index_and_read(const ScratchFile& file, const std::filesystem::path& folder) {
-  data::SourceSpec spec;
+  pack::SourceSpec spec;
   spec.kind = "tar";
   spec.files = {file.path()};
-  data::index_piece(spec, 0, folder);
-  const auto source = data::open_source(spec, folder);
+  pack::index_piece(spec, 0, folder);
+  const auto source = pack::open_source(spec, folder);
   for (std::size_t row = 0; row < std::min<std::size_t>(source->rows(), 4); ++row) {
     require_law(source->read_file(row).size() < std::size_t{1} << 29, "an image is not too large");
     require_law(static_cast<std::size_t>(source->label(row)) < source->classes().size(),

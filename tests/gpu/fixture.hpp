@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lockstep/backend/backend.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 namespace lockstep::test {
 using namespace lockstep::backend;
@@ -16,7 +16,7 @@ std::unique_ptr<Backend> gpu();
 struct Tolerance {
   double loss = 0, gradient = 0;
 };
-/// For one of the small networks of tests/support/sketch.hpp.
+/// For one of the small networks of tests/support/networks/sketch.hpp.
 Tolerance tolerance_of(Precision precision, const nn::Network& network);
 
 /// Fills everything that the next run computes with NaN, so that no earlier result can pass for its

@@ -10,15 +10,16 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/nccl.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/nodes.hpp"
+#include "lockstep/comm/worlds/nccl.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
 #include "ports/cuda/device.hpp"
 #include "ports/cuda/runtime/check.hpp"
-#include "tests/support/mpi_world.hpp"
-#include "tests/support/sums.hpp"
-#include "tests/support/verbs.hpp"
+#include "tests/support/harness/mpi_world.hpp"
+#include "tests/support/laws/sums.hpp"
+#include "tests/support/laws/verbs.hpp"
 
 using namespace lockstep;
 using namespace lockstep::device;

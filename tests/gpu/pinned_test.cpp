@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/cluster/pages.hpp"
+#include "lockstep/cluster/topology/pages.hpp"
 #include "tests/gpu/fixture.hpp"
 
 using namespace lockstep;

@@ -9,7 +9,7 @@
 #include "ports/cuda/lowering.hpp"
 #include "ports/cuda/parameters.hpp"
 #include "ports/cuda/plan/plan.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

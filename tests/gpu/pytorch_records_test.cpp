@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tests/gpu/fixture.hpp"
-#include "tests/support/records.hpp"
+#include "tests/support/harness/records.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

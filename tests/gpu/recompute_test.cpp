@@ -11,87 +11,16 @@
 #include "ports/cuda/plan/plan.hpp"
 #include "ports/cuda/program.hpp"
 #include "ports/cuda/runtime/check.hpp"
+#include "tests/gpu/compiled.hpp"
 #include "tests/gpu/fixture.hpp"
-#include "tests/support/stages.hpp"
+#include "tests/support/networks/stages.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
 using namespace lockstep::test;
+using namespace lockstep::test::compiled;
 
 namespace {
-
-constexpr std::size_t rows = 3;
-
-/// How a program is compiled. Only deterministic engines give the same bits twice.
-struct How {
-  Precision precision = Precision::fp32;
-  bool fused = false;
-  Recompute recompute = {};
-  std::size_t slots = 1;
-};
-
-Recompute segments(std::size_t number) {
-  return {.mode = Recompute::Mode::segments, .segments = number};
-}
-
-/// A network, or a stage of one, with a case's weights.
-struct Ready {
-  Ready(const nn::Network& network, const Case& c, const How& how)
-      : backend(gpu()), parameters(backend->make_parameters(network, how.precision)) {
-    ProgramSpec spec;
-    spec.batch = rows;
-    spec.precision = how.precision;
-    spec.fuse_norms = how.fused;
-    spec.recompute = how.recompute;
-    spec.slots = how.slots;
-    spec.deterministic = true;
-    spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
-    program = backend->compile(network, spec, *parameters);
-    const auto& slices = parameters->layout().slices;
-    for (std::size_t s = 0; s < slices.size(); ++s) {
-      const auto& values = c.oracle.parameters.at(slices[s].tensor.name);
-      parameters->import_slice(Part::weights, s, std::vector<float>(values.begin(), values.end()));
-    }
-    parameters->set_loss_scale({1024, 0, 0, 0});
-  }
-
-  void run(const Tape& tape) const {
-    for (const TapeStep& step : tape) step.run();
-  }
-  void load(const Case& c, std::size_t part) {
-    const std::size_t values = rows * c.network.input.count();
-    images.assign(c.images.begin(), c.images.end());
-    program->load_normalised({images.data() + part * values, values},
-                             {c.targets.data() + part * rows, rows});
-  }
-  Tensors gradients() const {
-    Tensors all;
-    for (std::size_t s = 0; s < parameters->layout().slices.size(); ++s) {
-      std::vector<float>& plain = all[parameters->layout().slices[s].tensor.name];
-      plain.resize(parameters->layout().slices[s].tensor.count());
-      parameters->export_slice(Part::gradients, s, plain);
-    }
-    return all;
-  }
-  std::size_t most_segments() const {
-    const auto& planned = dynamic_cast<cuda::CudaProgram&>(*program).plan();
-    std::vector<bool> applied;
-    std::vector<cuda::Unit> units;
-    for (const cuda::PlannedUnit& p : planned.units) {
-      units.push_back(p.unit);
-      applied.push_back(p.value == cuda::nowhere);
-    }
-    return cuda::cut_units(network(), units, applied).size() + 1;
-  }
-  const nn::Network& network() const {
-    return dynamic_cast<cuda::CudaProgram&>(*program).network();
-  }
-
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Parameters> parameters;
-  std::unique_ptr<Program> program;
-  std::vector<float> images;
-};
 
 /// Weights, momentum and running statistics after some steps of two micro-batches.
 struct Outcome {

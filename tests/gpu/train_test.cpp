@@ -5,13 +5,13 @@
 #include <filesystem>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/comm/silent.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "tests/gpu/fixture.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::device;

@@ -2,13 +2,13 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/binding_report.hpp"
-#include "lockstep/cluster/cpuset.hpp"
-#include "lockstep/cluster/identify.hpp"
-#include "lockstep/cluster/machine.hpp"
-#include "lockstep/cluster/plan.hpp"
-#include "tests/support/mpi_world.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/binding_plan.hpp"
+#include "lockstep/cluster/topology/binding_report.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
+#include "tests/support/harness/mpi_world.hpp"
 
 namespace {
 

@@ -6,8 +6,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/mpi/train_fixture.hpp"
-#include "tests/support/mpi_world.hpp"
+#include "tests/mpi/train/train_fixture.hpp"
+#include "tests/support/harness/mpi_world.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

@@ -3,10 +3,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/cluster/identify.hpp"
-#include "lockstep/comm/mpi_library.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/comm/nodes.hpp"
-#include "tests/support/mpi_world.hpp"
+#include "lockstep/comm/worlds/mpi_library.hpp"
+#include "tests/support/harness/mpi_world.hpp"
 
 namespace {
 

@@ -46,13 +46,13 @@ class Placement {
   }
 
  private:
-  struct Place {
+  struct BufferPlace {
     bool in_slot = false;
     std::size_t buffer = 0;
   };
   std::size_t slots_;
   MemoryPlanner shared_, slot_;
-  std::vector<Place> places_[2];  // by buffer
+  std::vector<BufferPlace> places_[2];  // by buffer
 };
 
 /// What a program's memory has to keep to, in bytes.

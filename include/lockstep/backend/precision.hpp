@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "lockstep/base/choices.hpp"
+#include "lockstep/base/text/choices.hpp"
 
 namespace lockstep::backend {
 

@@ -1,5 +1,16 @@
 #pragma once
 
+// How backward makes values again (--recompute). A network is a chain of segments between cut
+// points, at which only one value is alive. backend/recompute chooses the spans of segments that
+// are made again; the tape of such a span's backward begins with the span's forward, and the memory
+// plan follows from the tape. Each backend says which buffer lives how long; backend/lifetimes
+// finds from that what each span costs, and backend/placement places all buffers, with several
+// micro-batches in flight (slots) and for the stages of a network. --memory-limit holds for a
+// rank's whole process: train/choices/memory_limit counts what else is in it, and the plan gets the
+// rest. What a step leaves free may hold copies of the state, which rank 0 writes while steps
+// continue. Where none fits, it makes a checkpoint in the place of a step's values, whose pages it
+// gives back first, and the steps wait.
+
 #include <cstddef>
 #include <functional>
 #include <optional>

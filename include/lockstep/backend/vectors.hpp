@@ -2,6 +2,9 @@
 
 // Arithmetic on a device's flat buffers, for exchanges: smaller forms of gradients, differences of
 // weights, what is worth sending.
+//
+// Why vectors have no stream. They run in the compute stream. A network stream holds collectives
+// alone, and on a CPU several of them advance at once, so arithmetic in it would come too early.
 
 #include <cstddef>
 #include <functional>

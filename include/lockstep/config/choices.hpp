@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/base/choices.hpp"
+#include "lockstep/base/text/choices.hpp"
 
 namespace lockstep::config {
 

@@ -10,7 +10,7 @@
 #include "lockstep/backend/recompute.hpp"
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/config/choices.hpp"
-#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/loading/sampler.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/optim/rule.hpp"
 #include "lockstep/optim/schedule.hpp"

@@ -19,7 +19,7 @@ struct Axis {
 };
 
 /// Consecutive pixels of one axis.
-struct Extent {
+struct PixelRun {
   std::size_t begin = 0, end = 0;
 };
 

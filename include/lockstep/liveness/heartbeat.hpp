@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::liveness {
 

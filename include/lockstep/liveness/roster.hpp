@@ -1,12 +1,15 @@
 #pragma once
 
+// Why two deadlines. --liveness.timeout-s is about silence: is the process there? --comm.deadline-s
+// is about progress: does a wait between ranks end?
+
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::liveness {
 

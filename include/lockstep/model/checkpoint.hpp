@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/base/h5_writer.hpp"
+#include "lockstep/base/files/h5_writer.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/model/preparation.hpp"
 
@@ -65,13 +65,13 @@ struct TensorEntry {
 /// A checkpoint in memory.
 class CheckpointImage {
  public:
-  explicit CheckpointImage(h5::Image image) : image_(std::move(image)) {}
+  explicit CheckpointImage(h5::FileImage image) : image_(std::move(image)) {}
   /// The bytes of the file, complete with their checksum, which it computes. Any thread.
   std::string_view seal();
   std::size_t bytes() const { return image_.bytes().size(); }
 
  private:
-  h5::Image image_;
+  h5::FileImage image_;
 };
 
 /// The most that an image of this state takes, in bytes.

@@ -2,15 +2,15 @@
 
 #include <cstddef>
 
-#include "lockstep/base/choices.hpp"
-#include "lockstep/data/augment.hpp"
+#include "lockstep/base/text/choices.hpp"
+#include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::model {
 
 /// Which images are resized before an evaluation cuts out their middle. Pixels that already have
 /// the input's size are taken as they are, except with `all`.
-enum class Fit {
+enum class Resized {
   all,         ///< all images
   others,      ///< JPEGs, and pixels of another size
   jpegs,       ///< JPEGs; of pixels of another size only the middle is cut out
@@ -19,7 +19,7 @@ enum class Fit {
 
 /// How an image becomes the network's input when nothing is random.
 struct Preparation {
-  Fit fit = Fit::jpegs_only;
+  Resized fit = Resized::jpegs_only;
   std::size_t short_side = 0;  ///< pixels that a resized image's shorter side gets
   bool operator==(const Preparation&) const = default;
 };
@@ -31,9 +31,9 @@ data::AugmentSpec evaluation_augment(const Preparation& preparation, const data:
 }  // namespace lockstep::model
 
 template <>
-struct lockstep::Choices<lockstep::model::Fit> {
-  static constexpr Choice<model::Fit> all[] = {{model::Fit::all, "all"},
-                                               {model::Fit::others, "others"},
-                                               {model::Fit::jpegs, "jpegs"},
-                                               {model::Fit::jpegs_only, "jpegs-only"}};
+struct lockstep::Choices<lockstep::model::Resized> {
+  static constexpr Choice<model::Resized> all[] = {{model::Resized::all, "all"},
+                                                   {model::Resized::others, "others"},
+                                                   {model::Resized::jpegs, "jpegs"},
+                                                   {model::Resized::jpegs_only, "jpegs-only"}};
 };

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/choices.hpp"
+#include "lockstep/base/text/choices.hpp"
 
 namespace lockstep::nn {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/choices.hpp"
+#include "lockstep/base/text/choices.hpp"
 #include "lockstep/nn/network.hpp"
 
 namespace lockstep::nn {

@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/base/choices.hpp"
+#include "lockstep/base/text/choices.hpp"
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/optim/sgd.hpp"
 

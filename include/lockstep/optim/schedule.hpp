@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/base/choices.hpp"
+#include "lockstep/base/text/choices.hpp"
 
 namespace lockstep::optim {
 

@@ -1,6 +1,11 @@
 #pragma once
 
 // How ranks agree on gradients or weights: the policy that a trainer follows in every step.
+//
+// Why ranks that differ are settled and not merged. Where an exchange lets ranks differ, their mean
+// is put in place for an evaluation, an audit or a checkpoint, and each rank then gets its own
+// state back. If they kept the mean, a training's bits would depend on when it was evaluated, saved
+// or stopped. A difference that is on its way has the mean 0 and changes nothing in it.
 
 #include <cstddef>
 #include <exception>
@@ -11,7 +16,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/base/choices.hpp"
+#include "lockstep/base/text/choices.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/reduce/buckets.hpp"

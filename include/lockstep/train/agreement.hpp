@@ -4,7 +4,7 @@
 
 #include "lockstep/comm/control.hpp"
 #include "lockstep/config/config.hpp"
-#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 
 namespace lockstep::train {
 

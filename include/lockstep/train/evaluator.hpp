@@ -9,8 +9,8 @@
 #include "lockstep/backend/inference.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/grid.hpp"
-#include "lockstep/data/augment.hpp"
-#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/augment/augment.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/observe/metrics.hpp"
 

@@ -1,10 +1,10 @@
 #pragma once
 
 #include "lockstep/config/config.hpp"
-#include "lockstep/data/augment.hpp"
-#include "lockstep/data/data_set.hpp"
-#include "lockstep/data/mix.hpp"
-#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/augment/augment.hpp"
+#include "lockstep/data/augment/mix.hpp"
+#include "lockstep/data/loading/sampler.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/model/model.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/optim/schedule.hpp"

@@ -20,7 +20,7 @@
 #include "lockstep/optim/average.hpp"
 #include "lockstep/optim/rule.hpp"
 #include "lockstep/reduce/exchange.hpp"
-#include "lockstep/train/micro_batches.hpp"
+#include "lockstep/train/decide/micro_batches.hpp"
 
 namespace lockstep::train {
 

@@ -12,12 +12,12 @@
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/comm/silent.hpp"
-#include "lockstep/train/memory_limit.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/comm/waits/silent.hpp"
+#include "lockstep/train/decide/memory_limit.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace lockstep::app {
@@ -134,7 +134,8 @@ Json chrome_trace(const TapeTimes& times) {
 }
 
 Json to_json(const TrainBenchOptions& options, int world, const backend::Backend& backend,
-             const Series& series, const Series& alone, double peak_bytes, double first_step_s) {
+             const StepSeries& series, const StepSeries& alone, double peak_bytes,
+             double first_step_s) {
   const double step_ms = upper_median(series.step);
   Json json = {{"model", options.model},
                {"precision", options.precision},
@@ -199,7 +200,7 @@ void report(const TrainBenchOptions& options, const Json& json) {
 
 void measure_in_a_row(comm::Control& control, const TrainBenchOptions& options,
                       train::Trainer& trainer, const Synthetic& data, std::size_t ahead,
-                      Series& series) {
+                      StepSeries& series) {
   constexpr std::size_t most = 64;  // read together
   while (series.step.size() < options.steps)
     steps_in_a_row(control, trainer, data, options.batch, ahead,
@@ -258,7 +259,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
     for (std::size_t i = 0; i < options.warm_up; ++i)
       one_step(*launch.control, *alone, data, options.batch);
   }
-  Series with, without;
+  StepSeries with, without;
   const std::size_t ahead = compute.backend->device().steps_ahead();
   if (ahead > 0 && !alone) measure_in_a_row(*launch.control, options, trainer, data, ahead, with);
   while (with.step.size() < options.steps) {

@@ -7,19 +7,19 @@
 
 #include "app/bench/bench_steps.hpp"
 #include "app/cli/count_option.hpp"
-#include "app/start/binding.hpp"
+#include "app/start/bound_rank.hpp"
 #include "app/start/compute.hpp"
-#include "app/start/placement.hpp"
+#include "app/start/rank_plan.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/cpuset.hpp"
-#include "lockstep/cluster/machine.hpp"
-#include "lockstep/cluster/plan.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/binding_plan.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -44,7 +44,7 @@ class Side {
               backend.device()),
         trainer_(spec_, backend, communicator) {}
 
-  void run(comm::Control& control, std::size_t rows, std::size_t steps, Series* series) {
+  void run(comm::Control& control, std::size_t rows, std::size_t steps, StepSeries* series) {
     cluster::bind_thread(cpus_);
     for (std::size_t i = 0; i < steps; ++i) one_step(control, trainer_, data_, rows, series);
   }
@@ -70,7 +70,7 @@ Rounds measure(const BindingBenchOptions& options, comm::Control& control, Side&
   for (Side* side : {&bound, &unbound}) side->run(control, options.batch, options.warm_up, nullptr);
   Rounds rounds;
   const auto turn = [&](Side& side, std::vector<double>& medians) {
-    Series series;
+    StepSeries series;
     side.run(control, options.batch, 1, nullptr);
     side.run(control, options.batch, steps, &series);
     medians.push_back(upper_median(series.step));

@@ -14,12 +14,12 @@
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/study/comm_figures.hpp"
-#include "lockstep/study/nccl_table.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/study/machine/comm_figures.hpp"
+#include "lockstep/study/machine/nccl_table.hpp"
 
 namespace lockstep::app {
 namespace {

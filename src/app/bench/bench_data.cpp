@@ -8,19 +8,19 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "app/bench/stage_clock.hpp"
+#include "app/bench/row_clock.hpp"
 #include "app/cli/count_option.hpp"
 #include "app/cli/key_option.hpp"
 #include "app/start/launch.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/data/loader.hpp"
-#include "lockstep/data/normalise.hpp"
-#include "lockstep/train/packed_sets.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/data/augment/normalise.hpp"
+#include "lockstep/data/loading/loader.hpp"
+#include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
@@ -56,13 +56,13 @@ data::SamplerSpec sampling(const DataBenchOptions& options, const data::DataSet&
   return order;
 }
 
-bool counts(const DataBenchOptions& options, const std::string& stage) {
-  return stage != "normalise" || options.normalise;  // otherwise the trainer does it
+bool counts(const DataBenchOptions& options, const std::string& work) {
+  return work != "normalise" || options.normalise;  // otherwise the trainer does it
 }
 
-/// One row's time in each stage on one core. What else the loader does (claim rows, copy labels,
-/// mix) is "assemble": a row's share of a whole loader with one worker, minus the other stages.
-Json describe(const DataBenchOptions& options, const std::vector<Stage>& stages,
+/// One row's time in each kind of work on one core. What else the loader does (claim rows, copy
+/// labels, mix) is "assemble": a row's share of a whole loader with one worker, minus the others.
+Json describe(const DataBenchOptions& options, const std::vector<RowWork>& works,
               const RoundTimes& row_of_one_s) {
   Json all;
   double known_s = 0, made = 0;
@@ -72,13 +72,13 @@ Json describe(const DataBenchOptions& options, const std::vector<Stage>& stages,
                  {"bytes_per_s", bytes / seconds},
                  {"spread", spread}};
   };
-  for (const Stage& stage : stages) {
-    const double seconds = stage.seconds.smallest();
-    // Clocks take time: a stage that is not used is not shown.
+  for (const RowWork& work : works) {
+    const double seconds = work.seconds.smallest();
+    // Clocks take time: work that is not done is not shown.
     if (seconds < 0.1e-6) continue;
-    add(stage.name, seconds, stage.bytes, stage.seconds.spread());
-    if (counts(options, stage.name)) known_s += seconds;
-    made = stage.bytes;
+    add(work.name, seconds, work.bytes, work.seconds.spread());
+    if (counts(options, work.name)) known_s += seconds;
+    made = work.bytes;
   }
   const double rest_s = row_of_one_s.smallest() - known_s;
   if (rest_s > 0) add("assemble", rest_s, made, row_of_one_s.spread());
@@ -139,7 +139,7 @@ class LoaderClock {
 
 /// In turns, so that a machine whose speed drifts affects all of them.
 struct Figures {
-  std::vector<Stage> stages;
+  std::vector<RowWork> works;
   std::optional<RoundTimes> one_s;  ///< a row's time with one worker
   RoundTimes all_s;
 };
@@ -147,19 +147,19 @@ struct Figures {
 Figures measure_in_turns(const DataBenchOptions& options, const data::DataSet& rows,
                          const data::AugmentSpec& how, std::size_t workers) {
   const double seconds = options.seconds / static_cast<double>(options.rounds);
-  std::optional<StageClock> stages;
+  std::optional<RowClock> clock;
   std::optional<LoaderClock> one;
   if (!options.loader_only) {
-    stages.emplace(rows, how, sampling(options, rows));
+    clock.emplace(rows, how, sampling(options, rows));
     if (workers > 1) one.emplace(options, rows, how, 1);
   }
   LoaderClock all(options, rows, how, workers);
   for (std::size_t round = 0; round < options.rounds; ++round) {
-    if (stages) stages->measure(seconds);
+    if (clock) clock->measure(seconds);
     if (one) one->measure(seconds);
     all.measure(seconds);
   }
-  Figures figures{.stages = stages ? stages->stages() : std::vector<Stage>(),
+  Figures figures{.works = clock ? clock->works() : std::vector<RowWork>(),
                   .one_s = std::nullopt,
                   .all_s = all.row_s()};
   if (one) figures.one_s = one->row_s();
@@ -171,11 +171,11 @@ Json measure(const DataBenchOptions& options) {
   data::DataSet rows(options.path, train::external_spec(options.config));
   if (!options.config.data.stage.empty()) {
     const data::RowRange all{0, rows.info().rows};
-    const data::Staging staging = rows.stage(options.config.data.stage, {&all, 1});
-    require(staging.fits,
+    const data::NodeCopy copy = rows.copy_to(options.config.data.stage, {&all, 1});
+    require(copy.fits,
             fmt::format("the data set does not fit into {}: it needs {}, there is room for {}",
-                        options.config.data.stage, human_bytes(static_cast<double>(staging.bytes)),
-                        human_bytes(static_cast<double>(staging.available))));
+                        options.config.data.stage, human_bytes(static_cast<double>(copy.bytes)),
+                        human_bytes(static_cast<double>(copy.available))));
   }
   if (options.config.data.read == config::ReadBy::mmap) rows.map();
   data::AugmentSpec how = train::training_augment(options.config, rows.info());
@@ -202,7 +202,7 @@ Json measure(const DataBenchOptions& options) {
             {"gpu_images_per_s", options.gpu_rate},
             {"gpus_fed", rate / options.gpu_rate}};
   if (figures.one_s) json["one_worker_images_per_s"] = 1 / figures.one_s->smallest();
-  if (!figures.stages.empty()) json["stages"] = describe(options, figures.stages, *figures.one_s);
+  if (!figures.works.empty()) json["stages"] = describe(options, figures.works, *figures.one_s);
   json["peak_memory_bytes"] = peak_resident_bytes();
   return json;
 }
@@ -221,15 +221,15 @@ void report(const DataBenchOptions& options, const Json& json) {
   std::string slowest;
   double sum = 0, most = 0;
   if (!options.loader_only)
-    log::info("  stage, on one core       us a row      rows/s       per second   vary by");
-  for (const auto& [stage, figures] : json["stages"].items()) {
+    log::info("  work, on one core        us a row      rows/s       per second   vary by");
+  for (const auto& [work, figures] : json["stages"].items()) {
     const double us = figures["microseconds"], bytes = figures["bytes_per_s"];
-    log::info(fmt::format("  {:<20}{:13.2f}{:12.0f}{:>17}{:>10}{}", stage, us,
+    log::info(fmt::format("  {:<20}{:13.2f}{:12.0f}{:>17}{:>10}{}", work, us,
                           figures["rows_per_s"].get<double>(), human_bytes(bytes), vary(figures),
-                          counts(options, stage) ? "" : "  (the trainer's)"));
-    if (!counts(options, stage)) continue;
+                          counts(options, work) ? "" : "  (the trainer's)"));
+    if (!counts(options, work)) continue;
     sum += us;
-    if (us > most) most = us, slowest = stage;
+    if (us > most) most = us, slowest = work;
   }
   if (sum > 0)
     log::info(
@@ -270,7 +270,7 @@ int run(const DataBenchOptions& options) {
 Command add_bench_data(Arguments bench) {
   auto options = std::make_shared<DataBenchOptions>();
   Arguments app = bench.add_command(
-      "data", "The input pipeline alone: each stage on one core, then the loader");
+      "data", "The input pipeline alone: each kind of work on one core, then the loader");
   app.add("path", options->path, "a shard or a folder of shards").required();
   for (const config::ConfigKey& key : config::config_keys()) {
     if (key.name != "seed" && !key.name.starts_with("data.")) continue;
@@ -296,7 +296,7 @@ Command add_bench_data(Arguments bench) {
   app.add_flag("--normalise", options->normalise,
                "also turn the batch into floats, as a training step does");
   app.add_flag("--loader-only", options->loader_only,
-               "measure only the loader: no stages, and no single worker in addition");
+               "measure only the loader: no kinds of work, and no single worker in addition");
   app.add("--json", options->json, "write the figures to this file");
   return {app, [options](Launch&) {
             using train::PackedPart;

@@ -12,10 +12,10 @@
 #include "lockstep/backend/inference.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/base/text/json_text.hpp"
 #include "lockstep/nn/arena.hpp"
 
 namespace lockstep::app {

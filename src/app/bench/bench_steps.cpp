@@ -119,7 +119,7 @@ Synthetic::Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t
 }
 
 void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
-              std::size_t global_rows, Series* series) {
+              std::size_t global_rows, StepSeries* series) {
   const double begin = now_ms();
   const train::NextBatch same{data.batch, global_rows};
   const observe::StepTimes times =
@@ -136,7 +136,8 @@ void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& 
 }
 
 void steps_in_a_row(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
-                    std::size_t global_rows, std::size_t ahead, std::size_t steps, Series& series) {
+                    std::size_t global_rows, std::size_t ahead, std::size_t steps,
+                    StepSeries& series) {
   const train::NextBatch same{data.batch, global_rows};
   for (std::size_t i = 0; i <= steps; ++i) {
     trainer.launch(data.batch, global_rows, 1e-3f, [&] { return std::optional(same); });

@@ -46,19 +46,20 @@ struct Synthetic {
 };
 
 /// Wall times of the steps of one configuration in ms, each of the slowest rank.
-struct Series {
+struct StepSeries {
   std::vector<double> step, forward, backward, exposed, update;
 };
 
 /// Runs one step on all ranks, which begin together, so that a delay in one step does not count for
 /// the next. Collective.
 void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
-              std::size_t global_rows, Series* series = nullptr);
+              std::size_t global_rows, StepSeries* series = nullptr);
 
 /// Runs one step that does not count, and then `steps`, as a training does on a device that runs
 /// later than the host: no wait in between, but for the step `ahead` steps before. Times are by the
 /// device's clock, from the end of the step before. Collective.
 void steps_in_a_row(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
-                    std::size_t global_rows, std::size_t ahead, std::size_t steps, Series& series);
+                    std::size_t global_rows, std::size_t ahead, std::size_t steps,
+                    StepSeries& series);
 
 }  // namespace lockstep::app

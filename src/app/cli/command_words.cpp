@@ -6,9 +6,9 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
-#include "lockstep/base/edit_distance.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/text/edit_distance.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::app {
 namespace {

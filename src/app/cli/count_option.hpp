@@ -7,7 +7,7 @@
 #include <string>
 
 #include "app/cli/arguments.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/config/config.hpp"
 
 namespace lockstep::app {

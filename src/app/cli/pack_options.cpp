@@ -7,10 +7,9 @@
 #include "app/cli/count_option.hpp"
 #include "app/cli/key_option.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/numbers.hpp"
-#include "lockstep/data/shapes.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
@@ -21,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t most_rows = 100'000'000;
 
 /// Reads "224" or "192x256", height first.
-void parse_size(const std::string& text, data::PackSpec& spec) {
+void parse_size(const std::string& text, pack::PackSpec& spec) {
   const auto number = [&](std::string_view part) {
     const auto value = whole_number<std::size_t>(part);
     require(value && *value >= 1 && *value <= 16384,
@@ -102,13 +101,13 @@ void settle_repack(PackOptions& options) {
 
 /// One folder or list, or any number of tars.
 void settle_files(PackOptions& options) {
-  data::SourceSpec& source = options.source;
+  pack::SourceSpec& source = options.source;
   require(!options.sources.empty(),
           "nothing to pack: name the folder of images, a list or tars, or use --from shapes");
-  source.files = data::expand_patterns(options.sources);
-  source.validation_files = data::expand_patterns(options.validation_sources);
+  source.files = pack::expand_patterns(options.sources);
+  source.validation_files = pack::expand_patterns(options.validation_sources);
   if (options.repack && source.kind.empty()) source.kind = "shards";
-  if (source.kind.empty()) source.kind = data::guess_source(source.files[0]);
+  if (source.kind.empty()) source.kind = pack::guess_source(source.files[0]);
   settle_repack(options);
   require_apart(options);
   require(source.files.size() == 1 || source.kind == "tar",
@@ -124,42 +123,10 @@ std::string text_of(const std::vector<fs::path>& files) {
   return text;
 }
 
-}  // namespace
-
-void resolve_pack_options(PackOptions& options) {
-  settle_form(options);
-  const bool generated = options.source.kind == "shapes";
-  require(generated || (!options.training_rows && !options.validation_rows),
-          "--train-rows and --val-rows are for --from shapes; other sources are packed whole");
-  generated ? settle_generated(options) : settle_files(options);
-}
-
-std::unique_ptr<data::Source> open_pack_source(PackOptions& options, const fs::path& index) {
-  std::unique_ptr<data::Source> source;
-  if (options.source.kind == "shapes") {
-    data::ShapesSpec shapes;
-    shapes.seed = options.spec.seed;
-    shapes.training_rows = options.training_rows.value_or(shapes.training_rows);
-    shapes.validation_rows = options.validation_rows.value_or(shapes.validation_rows);
-    source = data::make_shapes(shapes);
-  } else {
-    source = data::open_source(options.source, index);
-  }
-  const bool own_split = source->training_rows() < source->rows();
-  require(!own_split || !options.held_out,
-          "--held-out is for sources without a test split; this one has its own");
-  options.spec.held_out = own_split ? 0 : options.held_out.value_or(options.default_held_out);
-  if (!own_split && options.spec.held_out > 0)
-    log::info(
-        fmt::format("the source has no test split: {:g} % of each class's rows are held out for "
-                    "validation (--held-out)",
-                    options.spec.held_out * 100));
-  return source;
-}
-
+/// All that determines the shards, one "key = value" per line.
 std::string describe_pack(const PackOptions& options) {
-  const data::SourceSpec& source = options.source;
-  const data::PackSpec& spec = options.spec;
+  const pack::SourceSpec& source = options.source;
+  const pack::PackSpec& spec = options.spec;
   std::string text;
   const auto line = [&](const char* key, const auto& value) {
     text += fmt::format("{} = {}\n", key, value);
@@ -186,12 +153,34 @@ std::string describe_pack(const PackOptions& options) {
   return text;
 }
 
+}  // namespace
+
+pack::PackRequest resolve_pack_options(PackOptions& options) {
+  settle_form(options);
+  const bool generated = options.source.kind == "shapes";
+  require(generated || (!options.training_rows && !options.validation_rows),
+          "--train-rows and --val-rows are for --from shapes; other sources are packed whole");
+  generated ? settle_generated(options) : settle_files(options);
+  pack::ShapesSpec shapes;
+  shapes.seed = options.spec.seed;
+  shapes.training_rows = options.training_rows.value_or(shapes.training_rows);
+  shapes.validation_rows = options.validation_rows.value_or(shapes.validation_rows);
+  return {.source = options.source,
+          .shapes = shapes,
+          .spec = options.spec,
+          .held_out = options.held_out,
+          .default_held_out = options.default_held_out,
+          .out = options.out,
+          .force = options.force,
+          .options = describe_pack(options)};
+}
+
 void add_pack_options(Arguments app, PackOptions& options) {
-  data::SourceSpec& source = options.source;
+  pack::SourceSpec& source = options.source;
   app.add("source", options.sources,
           "folder of images, list of paths and labels (also .csv), or tars (patterns such as "
           "'train-{000..063}.tar' may be quoted); none for --from shapes");
-  app.add("--from", source.kind, "kind of source (default: detected)").one_of(data::source_kinds());
+  app.add("--from", source.kind, "kind of source (default: detected)").one_of(pack::source_kinds());
   app.add("--val", options.validation_sources,
           "the same for validation, if separate: a folder, a list, tars");
   app.add("--root", source.root, "what a list's paths are relative to; default: its folder");

@@ -2,14 +2,13 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "app/cli/arguments.hpp"
 #include "lockstep/config/config.hpp"
-#include "lockstep/data/pack_plan.hpp"
+#include "lockstep/pack/pack_job.hpp"
 
 namespace lockstep::app {
 
@@ -24,21 +23,14 @@ struct PackOptions {
   std::optional<int> quality;
   bool repack = false, shuffle = false, force = false;
   config::Config external;  ///< the keys for reading HDF5 files of other programs
-  data::SourceSpec source;  ///< the kind may be given; resolve_pack_options() sets the rest
-  data::PackSpec spec;
+  pack::SourceSpec source;  ///< the kind may be given; resolve_pack_options() sets the rest
+  pack::PackSpec spec;
 };
 
 void add_pack_options(Arguments app, PackOptions& options);
 
-/// Fills `source` and `spec` from the options. Throws InputError naming options that contradict
-/// each other and files that do not exist.
-void resolve_pack_options(PackOptions& options);
-
-/// Opens the source and decides what is held out. `index`: where its index is, if it has one.
-std::unique_ptr<data::Source> open_pack_source(PackOptions& options,
-                                               const std::filesystem::path& index);
-
-/// The options that determine the shards, one "key = value" per line.
-std::string describe_pack(const PackOptions& options);
+/// What the options ask for. Throws InputError naming options that contradict each other and files
+/// that do not exist.
+pack::PackRequest resolve_pack_options(PackOptions& options);
 
 }  // namespace lockstep::app

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 
 namespace lockstep::app {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/config/keys.hpp"
 
 namespace lockstep::app {

@@ -7,7 +7,7 @@
 
 #include "app/cli/arguments.hpp"
 #include "lockstep/config/config.hpp"
-#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::app {
 

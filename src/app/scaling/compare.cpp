@@ -7,9 +7,9 @@
 
 #include "app/cli/table.hpp"
 #include "app/status.hpp"
-#include "lockstep/base/json_text.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/study/points.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/study/fit/points.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -8,9 +8,9 @@
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/cluster/identify.hpp"
-#include "lockstep/study/fit.hpp"
-#include "lockstep/study/run_study.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
+#include "lockstep/study/fit/fit.hpp"
+#include "lockstep/study/plan/run_study.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -30,7 +30,7 @@ int write(PlanOptions& options) {
   plan.real = !training.data.train.empty() || !training.data.images.empty();
   plan.synthetic = !options.no_synthetic;
   study::write_plan(training.out, plan, training);
-  const std::vector<study::Step> steps = study::steps_of(plan);
+  const std::vector<study::Measurement> steps = study::measurements_of(plan);
   const std::size_t sizes = study::configurations(steps);
   log::info(
       fmt::format("{}: {} runs of {} steps, {} configurations of ranks and batch\n"
@@ -46,18 +46,18 @@ int write(PlanOptions& options) {
 
 bool in_a_job() { return cluster::process_environment()("SLURM_JOB_ID").has_value(); }
 
-study::Launcher launcher_of(const std::string& name) {
-  if (name == "srun") return study::Launcher::srun;
-  if (name == "mpirun") return study::Launcher::mpirun;
-  return in_a_job() ? study::Launcher::srun : study::Launcher::mpirun;
+study::StudyLauncher launcher_of(const std::string& name) {
+  if (name == "srun") return study::StudyLauncher::srun;
+  if (name == "mpirun") return study::StudyLauncher::mpirun;
+  return in_a_job() ? study::StudyLauncher::srun : study::StudyLauncher::mpirun;
 }
 
-int run_steps(const std::string& folder, study::RunSpec spec, const std::string& launcher) {
+int run_steps(const std::string& folder, study::StudyRun spec, const std::string& launcher) {
   require(rank_by_environment().world <= 1,
           "scaling run starts ranks itself: start it once, without srun or mpirun");
   spec.launcher = launcher_of(launcher);
   spec.program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const study::RunReport report = study::run_study(folder, spec);
+  const study::StudyOutcome report = study::run_study(folder, spec);
   log::info(fmt::format("{} run(s) done, {} done before, {} failed, {} still missing", report.done,
                         report.earlier, report.failed.size(), report.missing));
   if (report.missing == 0) report_study(folder);
@@ -98,7 +98,7 @@ Command add_scaling_plan(Arguments scaling) {
 Command add_scaling_run(Arguments scaling) {
   struct Options {
     std::string folder, launcher = "auto";
-    study::RunSpec spec;
+    study::StudyRun spec;
   };
   auto options = std::make_shared<Options>();
   Arguments app = scaling.add_command(

@@ -9,9 +9,9 @@
 #include "app/cli/count_option.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/study/report.hpp"
+#include "lockstep/study/report/study_report.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -2,21 +2,21 @@
 
 #include <fmt/core.h>
 
-#include "app/start/binding.hpp"
-#include "app/start/placement.hpp"
+#include "app/start/bound_rank.hpp"
+#include "app/start/rank_plan.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/binding_report.hpp"
-#include "lockstep/cluster/gpu_choice.hpp"
-#include "lockstep/cluster/machine.hpp"
-#include "lockstep/cluster/verify.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/binding_report.hpp"
+#include "lockstep/cluster/topology/gpu_choice.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
+#include "lockstep/cluster/topology/verify.hpp"
 #include "lockstep/comm/record.hpp"
-#include "lockstep/comm/tcp_communicator.hpp"
-#include "lockstep/comm/two_level.hpp"
+#include "lockstep/comm/two_level/two_level.hpp"
+#include "lockstep/comm/worlds/tcp_communicator.hpp"
 #include "lockstep/device/gpus.hpp"
-#include "lockstep/observe/binding.hpp"
+#include "lockstep/observe/binding_record.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -82,10 +82,10 @@ std::string decide_backend(Launch& launch, const std::string& asked) {
 
 Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
   const ChosenGpu gpu = choose_gpu(launch.rank, request.backend, request.share_gpu);
-  const Placement placement =
+  const RankPlan placed =
       plan_rank(launch, cluster::look_at_machine(), request.threads, gpu.pci_bus_id);
-  if (!gpu.pci_bus_id.empty() && !request.share_gpu) cluster::require_own_gpus(placement.gpus);
-  const cluster::Plan& plan = placement.plan;
+  if (!gpu.pci_bus_id.empty() && !request.share_gpu) cluster::require_own_gpus(placed.gpus);
+  const cluster::Plan& plan = placed.plan;
   for (const std::string& remark : plan.remarks)
     if (launch.nodes.leads_node(launch.rank.rank)) log::info(remark);
   BoundRank bound = bind_rank(plan, gpu.ordinal, request.pace);

@@ -9,8 +9,8 @@
 
 #include "app/start/launch.hpp"
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/cluster/pages.hpp"
-#include "lockstep/comm/nccl.hpp"
+#include "lockstep/cluster/topology/pages.hpp"
+#include "lockstep/comm/worlds/nccl.hpp"
 
 namespace lockstep::app {
 

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/rendezvous.hpp"
-#include "lockstep/comm/tcp_control.hpp"
+#include "lockstep/cluster/identity/rendezvous.hpp"
+#include "lockstep/comm/worlds/tcp_control.hpp"
 
 namespace lockstep::app {
 namespace {

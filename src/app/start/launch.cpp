@@ -6,8 +6,8 @@
 #include "app/start/start_watch.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/mpi_library.hpp"
-#include "lockstep/comm/tcp_control.hpp"
+#include "lockstep/comm/worlds/mpi_library.hpp"
+#include "lockstep/comm/worlds/tcp_control.hpp"
 #include "lockstep/observe/metrics.hpp"
 
 namespace lockstep::app {

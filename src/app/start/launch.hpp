@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "lockstep/cluster/identify.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/comm/nodes.hpp"
-#include "lockstep/comm/world.hpp"
+#include "lockstep/comm/worlds/world.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
 
 namespace lockstep::app {

@@ -8,7 +8,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/tcp_control.hpp"
+#include "lockstep/comm/worlds/tcp_control.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "lockstep/cluster/identify.hpp"
-#include "lockstep/cluster/rendezvous.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
+#include "lockstep/cluster/identity/rendezvous.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
 

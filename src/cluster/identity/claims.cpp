@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "lockstep/base/numbers.hpp"
-#include "lockstep/cluster/hostlist.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/cluster/identity/hostlist.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <span>
 
-#include "lockstep/cluster/identify.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
 
 namespace lockstep::cluster {
 

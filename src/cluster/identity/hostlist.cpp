@@ -1,4 +1,4 @@
-#include "lockstep/cluster/hostlist.hpp"
+#include "lockstep/cluster/identity/hostlist.hpp"
 
 #include <fmt/core.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::cluster {
 namespace {
@@ -26,15 +26,15 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 }
 
 /// Numbers first to last, written with at least `width` digits.
-struct Range {
+struct NumberRange {
   std::uint64_t first, last;
   std::size_t width;
 };
 
 /// A part of a name: either text or a bracket's ranges.
-struct Piece {
+struct NamePart {
   std::string_view text;
-  std::vector<Range> ranges;
+  std::vector<NumberRange> ranges;
   std::size_t choices = 1;
 };
 
@@ -46,24 +46,24 @@ std::string padded(std::uint64_t value, std::size_t width) {
   return fmt::format("{:0{}}", value, width);
 }
 
-Range parse_range(std::string_view list, std::string_view text) {
+NumberRange parse_range(std::string_view list, std::string_view text) {
   const std::size_t dash = text.find('-');
   const std::string_view first = text.substr(0, dash);
   const std::string_view last = dash == text.npos ? first : text.substr(dash + 1);
   for (const std::string_view end : {first, last})
     if (end.empty() || end.size() > max_digits || !std::all_of(end.begin(), end.end(), is_digit))
       refuse(list, fmt::format("'{}' is neither a number nor a range like 01-16", text));
-  const Range range{.first = number(first), .last = number(last), .width = first.size()};
+  const NumberRange range{.first = number(first), .last = number(last), .width = first.size()};
   if (range.last < range.first) refuse(list, fmt::format("the range {} runs backward", text));
   return range;
 }
 
-Piece parse_bracket(std::string_view list, std::string_view inside) {
-  Piece piece;
+NamePart parse_bracket(std::string_view list, std::string_view inside) {
+  NamePart piece;
   piece.choices = 0;
   for (std::size_t begin = 0; begin <= inside.size();) {
     const std::size_t end = std::min(inside.find(',', begin), inside.size());
-    const Range range = parse_range(list, inside.substr(begin, end - begin));
+    const NumberRange range = parse_range(list, inside.substr(begin, end - begin));
     const std::uint64_t more = range.last - range.first;  // and one
     if (more >= max_hosts - piece.choices)
       refuse(list, fmt::format("it has more than {} hosts", max_hosts));
@@ -75,8 +75,8 @@ Piece parse_bracket(std::string_view list, std::string_view inside) {
 }
 
 /// Takes the pieces of one name, and the comma after it, from the front of `rest`.
-std::vector<Piece> take_name(std::string_view list, std::string_view& rest) {
-  std::vector<Piece> pieces;
+std::vector<NamePart> take_name(std::string_view list, std::string_view& rest) {
+  std::vector<NamePart> pieces;
   while (!rest.empty() && rest[0] != ',') {
     if (rest[0] == '[') {
       const std::size_t close = rest.find(']');
@@ -92,15 +92,15 @@ std::vector<Piece> take_name(std::string_view list, std::string_view& rest) {
   }
   rest.remove_prefix(std::min<std::size_t>(rest.size(), 1));
   std::size_t length = 0;
-  for (const Piece& piece : pieces) length += std::max<std::size_t>(piece.text.size(), 1);
+  for (const NamePart& piece : pieces) length += std::max<std::size_t>(piece.text.size(), 1);
   if (length > max_length)
     refuse(list, fmt::format("a name is longer than {} characters", max_length));
   return pieces;
 }
 
 /// The number at this place among all numbers of a bracket.
-std::string chosen(const Piece& piece, std::size_t choice) {
-  for (const Range& range : piece.ranges) {
+std::string chosen(const NamePart& piece, std::size_t choice) {
+  for (const NumberRange& range : piece.ranges) {
     const std::uint64_t here = range.last - range.first + 1;
     if (choice < here) return padded(range.first + choice, range.width);
     choice -= here;
@@ -108,12 +108,12 @@ std::string chosen(const Piece& piece, std::size_t choice) {
   return std::string(piece.text);
 }
 
-void append_names(const std::vector<Piece>& pieces, std::size_t count,
+void append_names(const std::vector<NamePart>& pieces, std::size_t count,
                   std::vector<std::string>& names) {
   for (std::size_t name = 0; name < count; ++name) {
     std::string text;
     std::size_t block = count;  // names that share everything before the piece
-    for (const Piece& piece : pieces) {
+    for (const NamePart& piece : pieces) {
       block /= piece.choices;
       text += chosen(piece, name / block % piece.choices);
     }
@@ -132,13 +132,13 @@ Cut cut(std::string_view name) {
   return {name.substr(0, begin), name.substr(begin)};
 }
 
-std::string text_of(const Range& range) {
+std::string text_of(const NumberRange& range) {
   std::string text = padded(range.first, range.width);
   if (range.last > range.first) text += '-' + padded(range.last, range.width);
   return text;
 }
 
-std::string text_of(std::string_view prefix, const std::vector<Range>& ranges) {
+std::string text_of(std::string_view prefix, const std::vector<NumberRange>& ranges) {
   std::string text(prefix);
   if (ranges.empty()) return text;
   const bool bare = ranges.size() == 1 && ranges[0].first == ranges[0].last;
@@ -153,10 +153,10 @@ std::string text_of(std::string_view prefix, const std::vector<Range>& ranges) {
 std::vector<std::string> expand_hosts(std::string_view list) {
   std::vector<std::string> names;
   for (std::string_view rest = list; !rest.empty();) {
-    const std::vector<Piece> pieces = take_name(list, rest);
+    const std::vector<NamePart> pieces = take_name(list, rest);
     if (pieces.empty()) continue;  // Slurm also ignores an extra comma
     std::size_t count = 1;
-    for (const Piece& piece : pieces) {
+    for (const NamePart& piece : pieces) {
       if (piece.choices > (max_hosts - names.size()) / count)
         refuse(list, fmt::format("it has more than {} hosts", max_hosts));
       count *= piece.choices;
@@ -169,7 +169,7 @@ std::vector<std::string> expand_hosts(std::string_view list) {
 std::string compress_hosts(const std::vector<std::string>& names) {
   std::string list;
   std::string_view prefix;
-  std::vector<Range> ranges;
+  std::vector<NumberRange> ranges;
   const auto flush = [&] {
     if (!prefix.empty() || !ranges.empty()) list += (list.empty() ? "" : ",");
     list += text_of(prefix, ranges);

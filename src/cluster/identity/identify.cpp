@@ -1,4 +1,4 @@
-#include "lockstep/cluster/identify.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/cluster/identify.hpp"
+#include "lockstep/cluster/identity/identify.hpp"
 
 namespace lockstep::cluster {
 

@@ -1,4 +1,4 @@
-#include "lockstep/cluster/rendezvous.hpp"
+#include "lockstep/cluster/identity/rendezvous.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -15,10 +15,10 @@
 
 #include "cluster/identity/claims.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
-#include "lockstep/cluster/hostlist.hpp"
+#include "lockstep/cluster/identity/hostlist.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/cluster/walltime.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 
 #include <fmt/core.h>
 
@@ -9,7 +9,7 @@
 #include <ctime>
 #include <memory>
 
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/cluster/yields.hpp"
+#include "lockstep/cluster/identity/yields.hpp"
 
 #include <fmt/core.h>
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cluster/lint/slurm_options.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::cluster {
 namespace {

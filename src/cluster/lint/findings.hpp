@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/cluster/lint.hpp"
+#include "lockstep/cluster/lint/lint.hpp"
 
 namespace lockstep::cluster {
 

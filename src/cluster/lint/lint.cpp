@@ -1,4 +1,4 @@
-#include "lockstep/cluster/lint.hpp"
+#include "lockstep/cluster/lint/lint.hpp"
 
 #include <algorithm>
 

@@ -5,8 +5,8 @@
 
 #include "cluster/lint/batch_script.hpp"
 #include "cluster/lint/slurm_options.hpp"
-#include "lockstep/base/numbers.hpp"
-#include "lockstep/cluster/walltime.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cluster/lint/batch_script.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "cluster/lint/batch_script.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::cluster {
 namespace {

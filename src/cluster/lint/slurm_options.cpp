@@ -4,14 +4,15 @@
 #include <cctype>
 #include <span>
 
-#include "lockstep/base/edit_distance.hpp"
-#include "lockstep/base/numbers.hpp"
-#include "lockstep/cluster/walltime.hpp"
+#include "lockstep/base/text/edit_distance.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 
 namespace lockstep::cluster {
 namespace {
 
-constexpr Argument none = Argument::none, maybe = Argument::optional, one = Argument::required;
+constexpr OptionArgument none = OptionArgument::none, maybe = OptionArgument::optional,
+                         one = OptionArgument::required;
 
 // What sbatch and srun have in common.
 constexpr SlurmOption common[] = {
@@ -175,7 +176,7 @@ void parse_word(SlurmProgram program, const std::vector<std::string>& words, std
                 ParsedOptions& parsed) {
   const std::string& word = words[at++];
   const auto value_of = [&](const SlurmOption& option, std::optional<std::string> here) {
-    if (!here && option.argument == Argument::required) {
+    if (!here && option.argument == OptionArgument::required) {
       if (at == words.size()) parsed.lacking = option.name;
       if (at < words.size()) here = words[at++];
     }
@@ -198,7 +199,7 @@ void parse_word(SlurmProgram program, const std::vector<std::string>& words, std
       parsed.unknown = std::string("-") + word[i];
       return;
     }
-    const bool takes_rest = option->argument != Argument::none && i + 1 < word.size();
+    const bool takes_rest = option->argument != OptionArgument::none && i + 1 < word.size();
     value_of(*option, takes_rest ? std::optional(word.substr(i + 1)) : std::nullopt);
     if (takes_rest) return;
   }

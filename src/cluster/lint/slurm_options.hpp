@@ -11,12 +11,12 @@ namespace lockstep::cluster {
 
 enum class SlurmProgram { sbatch, srun };
 
-enum class Argument { none, optional, required };
+enum class OptionArgument { none, optional, required };
 
 struct SlurmOption {
   std::string_view name;  ///< without dashes
   char letter;            ///< 0: it has no letter
-  Argument argument;
+  OptionArgument argument;
 };
 
 /// The option of this name; or, as in getopt, the only one whose name begins with it.

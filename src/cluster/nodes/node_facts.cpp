@@ -1,4 +1,4 @@
-#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/nodes/node_facts.hpp"
 
 #include <elf.h>
 #include <fmt/core.h>
@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "lockstep/base/build_id.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/io.hpp"
 
 namespace lockstep::cluster {
 namespace {

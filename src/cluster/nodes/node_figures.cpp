@@ -1,4 +1,4 @@
-#include "lockstep/cluster/node_figures.hpp"
+#include "lockstep/cluster/nodes/node_figures.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "lockstep/cluster/node_judge.hpp"
+#include "lockstep/cluster/nodes/node_judge.hpp"
 
 #include <fmt/core.h>
 
@@ -6,10 +6,10 @@
 #include <functional>
 #include <set>
 
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/cluster/hostlist.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/cluster/identity/hostlist.hpp"
 
 namespace lockstep::cluster {
 namespace {

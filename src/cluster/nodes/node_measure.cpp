@@ -1,4 +1,4 @@
-#include "lockstep/cluster/node_measure.hpp"
+#include "lockstep/cluster/nodes/node_measure.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -19,9 +19,9 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
-#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
 
 namespace lockstep::cluster {
 namespace {

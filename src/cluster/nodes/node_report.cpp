@@ -1,8 +1,8 @@
-#include "lockstep/cluster/node_report.hpp"
+#include "lockstep/cluster/nodes/node_report.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/text/json_text.hpp"
 
 namespace lockstep::cluster {
 namespace {

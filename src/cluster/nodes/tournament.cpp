@@ -1,4 +1,4 @@
-#include "lockstep/cluster/tournament.hpp"
+#include "lockstep/cluster/nodes/tournament.hpp"
 
 namespace lockstep::cluster {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 // The kernel's own calls instead of hwloc's: when its environment describes another machine,
 // hwloc's calls succeed without doing anything.

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 
 namespace lockstep::cluster {
 

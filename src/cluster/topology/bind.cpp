@@ -1,4 +1,4 @@
-#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
 
 #include <fmt/core.h>
 #include <linux/mempolicy.h>
@@ -13,7 +13,7 @@
 
 #include "cluster/topology/affinity.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/pages.hpp"
+#include "lockstep/cluster/topology/pages.hpp"
 
 namespace lockstep::cluster {
 namespace {

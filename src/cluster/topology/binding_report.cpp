@@ -1,4 +1,4 @@
-#include "lockstep/cluster/binding_report.hpp"
+#include "lockstep/cluster/topology/binding_report.hpp"
 
 #include <fmt/core.h>
 

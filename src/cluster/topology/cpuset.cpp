@@ -1,4 +1,4 @@
-#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 
 #include <fmt/core.h>
 

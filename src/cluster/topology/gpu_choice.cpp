@@ -1,4 +1,4 @@
-#include "lockstep/cluster/gpu_choice.hpp"
+#include "lockstep/cluster/topology/gpu_choice.hpp"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
 
 #include <fmt/core.h>
 #include <hwloc.h>
@@ -10,10 +10,10 @@
 #include <filesystem>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 
 namespace lockstep::cluster {
 namespace {
@@ -268,9 +268,9 @@ bool is_up(hwloc_obj_t pci) {
 }
 
 /// A description may contain PCI devices without the system's names for them.
-std::vector<Network> networks_of(hwloc_topology_t topology, bool here) {
+std::vector<NetworkCard> networks_of(hwloc_topology_t topology, bool here) {
   constexpr unsigned short network_class = 0x02;
-  std::vector<Network> networks;
+  std::vector<NetworkCard> networks;
   hwloc_obj_t pci = nullptr;
   while ((pci = hwloc_get_next_pcidev(topology, pci))) {
     std::string name = network_name(pci);
@@ -280,7 +280,7 @@ std::vector<Network> networks_of(hwloc_topology_t topology, bool here) {
                         link_speed(pci)});
   }
   std::sort(networks.begin(), networks.end(),
-            [](const Network& a, const Network& b) { return a.pci_bus_id < b.pci_bus_id; });
+            [](const NetworkCard& a, const NetworkCard& b) { return a.pci_bus_id < b.pci_bus_id; });
   return networks;
 }
 

@@ -4,18 +4,18 @@
 
 #include <algorithm>
 
-#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 
 namespace lockstep::cluster {
 namespace {
 
-using Cards = std::vector<const Network*>;
+using Cards = std::vector<const NetworkCard*>;
 
 /// The cards for which `measure` is largest.
 template <class Measure>
 Cards best_by(const Cards& cards, Measure measure) {
   Cards best;
-  for (const Network* card : cards) {
+  for (const NetworkCard* card : cards) {
     if (best.empty() || measure(*card) > measure(*best.front())) best.clear();
     if (best.empty() || measure(*card) == measure(*best.front())) best.push_back(card);
   }
@@ -36,19 +36,21 @@ const Gpu* find_gpu(const Machine& machine, const std::string& pci_bus_id) {
 }
 
 // A far HCA still moves gradients faster than an Ethernet port next to the GPU.
-const Network* nearest_network(const Machine& machine, const CpuSet& share, const Gpu* gpu,
-                               std::size_t turn) {
+const NetworkCard* nearest_network(const Machine& machine, const CpuSet& share, const Gpu* gpu,
+                                   std::size_t turn) {
   Cards cards;
-  for (const Network& card : machine.networks) cards.push_back(&card);
+  for (const NetworkCard& card : machine.networks) cards.push_back(&card);
   if (cards.empty()) return nullptr;
-  cards = best_by(cards, [](const Network& card) { return card.up; });
-  cards = best_by(cards, [](const Network& card) { return card.hca; });
+  cards = best_by(cards, [](const NetworkCard& card) { return card.up; });
+  cards = best_by(cards, [](const NetworkCard& card) { return card.hca; });
   if (!gpu) {
-    cards =
-        best_by(cards, [&](const Network& card) { return common(card.near_cpus, share).size(); });
+    cards = best_by(cards,
+                    [&](const NetworkCard& card) { return common(card.near_cpus, share).size(); });
     return cards[turn % cards.size()];
   }
-  const auto how_near = [&](const Network& card) { return common_length(card.path, gpu->path); };
+  const auto how_near = [&](const NetworkCard& card) {
+    return common_length(card.path, gpu->path);
+  };
   cards = best_by(cards, how_near);
   // The GPUs that are as near to these cards as this one take turns.
   std::size_t before = 0;

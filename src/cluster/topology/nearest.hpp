@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <string>
 
-#include "lockstep/cluster/cpuset.hpp"
-#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
 
 namespace lockstep::cluster {
 
@@ -13,7 +13,7 @@ const Gpu* find_gpu(const Machine& machine, const std::string& pci_bus_id);
 
 /// The network card of a rank with this share and GPU (null: no GPU); see plan_binding(). `turn`
 /// chooses among equally near cards for a rank without a GPU. Null when no card is known.
-const Network* nearest_network(const Machine& machine, const CpuSet& share, const Gpu* gpu,
-                               std::size_t turn);
+const NetworkCard* nearest_network(const Machine& machine, const CpuSet& share, const Gpu* gpu,
+                                   std::size_t turn);
 
 }  // namespace lockstep::cluster

@@ -1,4 +1,4 @@
-#include "lockstep/cluster/pages.hpp"
+#include "lockstep/cluster/topology/pages.hpp"
 
 #include <fmt/core.h>
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-#include "lockstep/cluster/verify.hpp"
+#include "lockstep/cluster/topology/verify.hpp"
 
 #include <fmt/core.h>
 #include <sys/types.h>
@@ -6,7 +6,7 @@
 #include <map>
 
 #include "cluster/topology/affinity.hpp"
-#include "lockstep/cluster/cpuset.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 
 namespace lockstep::cluster {
 

@@ -23,7 +23,7 @@ struct DirectHub {
   /// By rank of the world, how many operations there were with it. Two ranks count alike what they
   /// have in common, because they put it into their streams in the same order.
   std::vector<std::uint32_t> collectives, sends, receives;
-  Network network;  // last: its operations use the others
+  HostNetwork network;  // last: its operations use the others
 };
 
 /// A group, as its operations see it.

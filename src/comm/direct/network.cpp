@@ -10,9 +10,9 @@
 namespace lockstep::comm {
 
 /// An operation from its place in the stream to its end.
-class Network::Turn final : public device::Pending {
+class HostNetwork::Turn final : public device::Pending {
  public:
-  Turn(Network& network, Use use, Start start)
+  Turn(HostNetwork& network, Use use, Start start)
       : network_(network), use_(use), start_(std::move(start)) {
     network_.uses_.push_back(use_);
   }
@@ -35,13 +35,13 @@ class Network::Turn final : public device::Pending {
     std::erase_if(network_.uses_, [this](const Use& use) { return use.number == use_.number; });
   }
 
-  Network& network_;
+  HostNetwork& network_;
   Use use_;
   Start start_;  ///< kept, because it owns what the operation uses
   std::unique_ptr<device::Pending> operation_;
 };
 
-class Network::Together final : public device::Pending {
+class HostNetwork::Together final : public device::Pending {
  public:
   explicit Together(std::vector<std::unique_ptr<device::Pending>> parts)
       : parts_(std::move(parts)) {}
@@ -54,7 +54,7 @@ class Network::Together final : public device::Pending {
   std::vector<std::unique_ptr<device::Pending>> parts_;
 };
 
-void Network::put(Elements data, bool writes, bool at_once, Start start) {
+void HostNetwork::put(Elements data, bool writes, bool at_once, Start start) {
   const auto* begin = static_cast<const std::byte*>(data.data);
   auto turn = std::make_unique<Turn>(*this, Use{begin, begin + data.bytes(), writes, next_++},
                                      std::move(start));
@@ -66,7 +66,7 @@ void Network::put(Elements data, bool writes, bool at_once, Start start) {
   }
 }
 
-void Network::together(const std::function<void()>& calls) {
+void HostNetwork::together(const std::function<void()>& calls) {
   check(!batch_, "together() inside together()");
   std::vector<std::unique_ptr<device::Pending>> parts;
   batch_ = &parts;
@@ -80,14 +80,14 @@ void Network::together(const std::function<void()>& calls) {
   if (!parts.empty()) stream_.put(std::make_unique<Together>(std::move(parts)));
 }
 
-bool Network::waits(const Use& use) const {
+bool HostNetwork::waits(const Use& use) const {
   return std::any_of(uses_.begin(), uses_.end(), [&](const Use& other) {
     return other.number < use.number && (other.writes || use.writes) && other.begin < use.end &&
            use.begin < other.end;
   });
 }
 
-std::string Network::phase(std::string_view name, std::string_view group) const {
+std::string HostNetwork::phase(std::string_view name, std::string_view group) const {
   return fmt::format("{}{}{}{}", step > 0 ? fmt::format("step {}, ", step) : "", name,
                      group.empty() ? "" : " of group ", group);
 }

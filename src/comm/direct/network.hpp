@@ -16,11 +16,11 @@ namespace lockstep::comm {
 /// The stream that all collectives of a rank go through where they run on the host. Operations on
 /// separate memory may overlap in time, which fills the waits for answers. Operations on the same
 /// memory run one after the other.
-class Network {
+class HostNetwork {
  public:
   using Start = std::function<std::unique_ptr<device::Pending>()>;
 
-  explicit Network(const ActivityTracker& of_rank) : activity(of_rank) {}
+  explicit HostNetwork(const ActivityTracker& of_rank) : activity(of_rank) {}
   device::HostStream& stream() { return stream_; }
   /// Puts an operation into the stream. `start` is called when the earlier operations on `data`
   /// have finished: now, or when the stream advances this one, which is the earliest without

@@ -21,14 +21,14 @@ float* NodeSegment::slot(std::size_t rank, std::uint64_t sum) const {
 }
 
 // The memory begins with zeros, which are counts of 0.
-NodeSegment::Count& NodeSegment::count(std::size_t rank, Stage stage) const {
-  return reinterpret_cast<Counts*>(memory_.data())[rank].of_stage[static_cast<std::size_t>(stage)];
+NodeSegment::Count& NodeSegment::count(std::size_t rank, Mark mark) const {
+  return reinterpret_cast<Counts*>(memory_.data())[rank].of_mark[static_cast<std::size_t>(mark)];
 }
 
-std::vector<std::size_t> NodeSegment::missing(Stage stage, std::uint64_t sum) const {
+std::vector<std::size_t> NodeSegment::missing(Mark mark, std::uint64_t sum) const {
   std::vector<std::size_t> ranks;
   for (std::size_t rank = 0; rank < ranks_; ++rank)
-    if (count(rank, stage).load() <= sum) ranks.push_back(rank);
+    if (count(rank, mark).load() <= sum) ranks.push_back(rank);
   return ranks;
 }
 

@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 
 /// What the ranks of a node do with the data of a sum, in this order.
-enum class Stage : std::size_t { gave, summed, took };
+enum class Mark : std::size_t { gave, summed, took };
 
 /// The shared memory of a node's ranks: for each rank some slots of `slot_floats`, and how far the
 /// rank is. The ranks make the same sums in the same order; sum i uses slot i % slots.
@@ -30,23 +30,23 @@ class NodeSegment {
   float* slot(std::size_t rank, std::uint64_t sum) const;
 
   /// This rank has done this for all sums before `sum`: it is the next one.
-  bool is_next(Stage stage, std::uint64_t sum) const { return count(mine_, stage) == sum; }
-  void tell(Stage stage, std::uint64_t sum) { count(mine_, stage).store(sum + 1); }
-  bool all_have(Stage stage, std::uint64_t sum) const { return missing(stage, sum).empty(); }
+  bool is_next(Mark mark, std::uint64_t sum) const { return count(mine_, mark) == sum; }
+  void tell(Mark mark, std::uint64_t sum) { count(mine_, mark).store(sum + 1); }
+  bool all_have(Mark mark, std::uint64_t sum) const { return missing(mark, sum).empty(); }
   /// Numbers of the ranks that have not done this for `sum`.
-  std::vector<std::size_t> missing(Stage stage, std::uint64_t sum) const;
+  std::vector<std::size_t> missing(Mark mark, std::uint64_t sum) const;
   /// All ranks have taken what was in the slot before.
   bool slot_is_free(std::uint64_t sum) const {
-    return sum < slots || all_have(Stage::took, sum - slots);
+    return sum < slots || all_have(Mark::took, sum - slots);
   }
 
  private:
   using Count = std::atomic<std::uint64_t>;
   static_assert(Count::is_always_lock_free, "processes share counts");
   struct alignas(64) Counts {
-    std::array<Count, 3> of_stage;  ///< sums
+    std::array<Count, 3> of_mark;  ///< sums
   };
-  Count& count(std::size_t rank, Stage stage) const;
+  Count& count(std::size_t rank, Mark mark) const;
 
   SharedMemory memory_;
   std::size_t ranks_, mine_, slot_floats_;

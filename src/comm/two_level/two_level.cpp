@@ -1,4 +1,4 @@
-#include "lockstep/comm/two_level.hpp"
+#include "lockstep/comm/two_level/two_level.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -11,8 +11,8 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/error.hpp"
 #include "comm/combine.hpp"
+#include "lockstep/base/error.hpp"
 #include "lockstep/comm/rank_list.hpp"
 
 namespace lockstep::comm {
@@ -82,16 +82,16 @@ bool TwoLevelSum::step() {
 }
 
 bool TwoLevelSum::give() {
-  if (!segment_.is_next(Stage::gave, sum_) || !owns_memory() || !segment_.slot_is_free(sum_))
+  if (!segment_.is_next(Mark::gave, sum_) || !owns_memory() || !segment_.slot_is_free(sum_))
     return false;
   std::copy_n(data_, count_, segment_.slot(segment_.mine(), sum_));
-  segment_.tell(Stage::gave, sum_);
+  segment_.tell(Mark::gave, sum_);
   return true;
 }
 
 /// Adds this rank's chunk of all ranks of the node, in the order of the ranks.
 bool TwoLevelSum::add() {
-  if (!segment_.all_have(Stage::gave, sum_)) return false;
+  if (!segment_.all_have(Mark::gave, sum_)) return false;
   const auto add_floats = combine_of(ElementType::f32, Reduction::sum).combine;
   const Chunk chunk = chunk_of(segment_.mine());
   channel_.total.resize(piece_of_sum);
@@ -118,34 +118,34 @@ bool TwoLevelSum::go_across() {
 
 /// Shows the node the sum of this rank's chunk, in the place from which only this rank has read.
 bool TwoLevelSum::share() {
-  if (!segment_.is_next(Stage::summed, sum_) || !arrived()) return false;
+  if (!segment_.is_next(Mark::summed, sum_) || !arrived()) return false;
   const Chunk chunk = chunk_of(segment_.mine());
   std::copy_n(data_ + chunk.begin, chunk.size, segment_.slot(segment_.mine(), sum_) + chunk.begin);
-  segment_.tell(Stage::summed, sum_);
+  segment_.tell(Mark::summed, sum_);
   return true;
 }
 
 bool TwoLevelSum::take() {
-  if (!segment_.is_next(Stage::took, sum_) || !segment_.all_have(Stage::summed, sum_)) return false;
+  if (!segment_.is_next(Mark::took, sum_) || !segment_.all_have(Mark::summed, sum_)) return false;
   for (std::size_t owner = 0; owner < channel_.owners; ++owner) {
     const Chunk chunk = chunk_of(owner);
     if (owner == segment_.mine()) continue;
     std::copy_n(segment_.slot(owner, sum_) + chunk.begin, chunk.size, data_ + chunk.begin);
   }
-  segment_.tell(Stage::took, sum_);
+  segment_.tell(Mark::took, sum_);
   return true;
 }
 
 /// What this operation needs from the ranks of the node; nothing while it waits for others.
-std::optional<Stage> TwoLevelSum::awaited() const {
-  if (state_ == State::adding) return Stage::gave;
-  if (state_ == State::taking) return Stage::summed;
+std::optional<Mark> TwoLevelSum::awaited() const {
+  if (state_ == State::adding) return Mark::gave;
+  if (state_ == State::taking) return Mark::summed;
   return std::nullopt;
 }
 
 void TwoLevelSum::wait_for_node() {
-  const std::optional<Stage> stage = awaited();
-  if (!stage) return;
+  const std::optional<Mark> mark = awaited();
+  if (!mark) return;
   if (!countdown_) {
     deadline_ = channel_.flat.make_deadline(name_, channel_.node_ranks);
     countdown_.emplace(channel_.deadline_s);
@@ -153,7 +153,7 @@ void TwoLevelSum::wait_for_node() {
   if (deadline_) return deadline_->poll();
   if (!countdown_->over()) return;
   std::vector<int> absent;
-  for (const std::size_t rank : segment_.missing(*stage, sum_))
+  for (const std::size_t rank : segment_.missing(*mark, sum_))
     absent.push_back(channel_.node_ranks[rank]);
   throw Error(fmt::format("{}: {} did not arrive within {} s", name_, rank_list(absent),
                           channel_.deadline_s));

@@ -9,7 +9,7 @@
 #include "comm/two_level/node_segment.hpp"
 #include "comm/two_level/overlay.hpp"
 #include "lockstep/base/countdown.hpp"
-#include "lockstep/comm/wait_deadline.hpp"
+#include "lockstep/comm/waits/wait_deadline.hpp"
 
 namespace lockstep::comm {
 
@@ -47,7 +47,7 @@ class TwoLevelSum final : public Overlay::Operation {
   bool share();
   bool take();
   void wait_for_node();
-  std::optional<Stage> awaited() const;
+  std::optional<Mark> awaited() const;
 
   std::shared_ptr<TwoLevelChannel> owned_channel_;
   TwoLevelChannel& channel_;

@@ -1,6 +1,6 @@
 // Why draws depend on position. The same crop for row 17 of epoch 3 on any rank, with any number of
 // threads, and after a resume.
-#include "lockstep/data/augment.hpp"
+#include "lockstep/data/augment/augment.hpp"
 
 #include <tmmintrin.h>
 
@@ -103,7 +103,7 @@ struct Window {
   std::ptrdiff_t down;
   bool flip;
 
-  Window(const AugmentSpec& spec, const Placement& where, std::size_t tall, std::size_t across,
+  Window(const AugmentSpec& spec, const RowPlacement& where, std::size_t tall, std::size_t across,
          std::size_t of_pixel)
       : height(tall), width(across), channels(of_pixel), flip(where.flip) {
     const std::size_t wide = spec.width > 0 ? spec.width : width;
@@ -137,13 +137,13 @@ struct Window {
 
 }  // namespace
 
-Placement placement(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
-                    std::size_t height, std::size_t width) {
+RowPlacement placement(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
+                       std::size_t height, std::size_t width) {
   const std::size_t tall = spec.height > 0 ? spec.height : height;
   const std::size_t wide = spec.width > 0 ? spec.width : width;
   check(tall <= height + 2 * spec.pad && wide <= width + 2 * spec.pad, "the window fits");
   const std::size_t down = height + 2 * spec.pad - tall, right = width + 2 * spec.pad - wide;
-  Placement where;
+  RowPlacement where;
   if (spec.crop == Crop::centre) {
     where.dy = middle(down);
     where.dx = middle(right);
@@ -161,9 +161,9 @@ Placement placement(const AugmentSpec& spec, std::uint64_t epoch, std::size_t ro
   return where;
 }
 
-void augment(const AugmentSpec& spec, const Placement& where, std::size_t height, std::size_t width,
-             std::size_t channels, std::span<const std::uint8_t> fill, const std::uint8_t* from,
-             std::uint8_t* to) {
+void augment(const AugmentSpec& spec, const RowPlacement& where, std::size_t height,
+             std::size_t width, std::size_t channels, std::span<const std::uint8_t> fill,
+             const std::uint8_t* from, std::uint8_t* to) {
   const std::size_t tall = spec.height > 0 ? spec.height : height;
   const std::size_t wide = spec.width > 0 ? spec.width : width;
   const Window window(spec, where, height, width, channels);
@@ -171,8 +171,9 @@ void augment(const AugmentSpec& spec, const Placement& where, std::size_t height
   cut_out(spec, where, tall, wide, channels, fill, to);
 }
 
-void cut_out(const AugmentSpec& spec, const Placement& where, std::size_t height, std::size_t width,
-             std::size_t channels, std::span<const std::uint8_t> fill, std::uint8_t* image) {
+void cut_out(const AugmentSpec& spec, const RowPlacement& where, std::size_t height,
+             std::size_t width, std::size_t channels, std::span<const std::uint8_t> fill,
+             std::uint8_t* image) {
   if (spec.cutout == 0) return;
   const auto side = static_cast<std::ptrdiff_t>(spec.cutout);
   const std::ptrdiff_t top = where.cut_y - side / 2, left = where.cut_x - side / 2;

@@ -50,45 +50,45 @@ Jitter jitter(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row) {
   return drawn;
 }
 
-Operation operation(Operation::Kind kind, std::size_t magnitude, bool negative, std::size_t height,
-                    std::size_t width) {
+ImageChange operation(ImageChange::Kind kind, std::size_t magnitude, bool negative,
+                      std::size_t height, std::size_t width) {
   constexpr double strongest = 30;
   const double share = static_cast<double>(magnitude) / strongest, sign = negative ? -1 : 1;
   const auto pixels = [&](std::size_t side) {  // whole pixels
     return sign * std::trunc(share * 150 / 331 * static_cast<double>(side));
   };
   switch (kind) {
-    case Operation::shear_x:
-    case Operation::shear_y:
+    case ImageChange::shear_x:
+    case ImageChange::shear_y:
       return {kind, sign * 0.3 * share};
-    case Operation::translate_x:
+    case ImageChange::translate_x:
       return {kind, pixels(width)};
-    case Operation::translate_y:
+    case ImageChange::translate_y:
       return {kind, pixels(height)};
-    case Operation::rotate:
+    case ImageChange::rotate:
       return {kind, sign * 30 * share};
-    case Operation::brightness:
-    case Operation::colour:
-    case Operation::contrast:
-    case Operation::sharpness:
+    case ImageChange::brightness:
+    case ImageChange::colour:
+    case ImageChange::contrast:
+    case ImageChange::sharpness:
       return {kind, sign * 0.9 * share};
-    case Operation::posterise:
+    case ImageChange::posterise:
       return {kind, 8 - std::nearbyint(share * 4)};
-    case Operation::solarise:
+    case ImageChange::solarise:
       return {kind, 255 * (1 - share)};
-    case Operation::identity:
-    case Operation::autocontrast:
-    case Operation::equalise:
+    case ImageChange::identity:
+    case ImageChange::autocontrast:
+    case ImageChange::equalise:
       break;
   }
   return {kind, 0};
 }
 
-Operation rand_augment(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
-                       std::size_t index, std::size_t height, std::size_t width) {
+ImageChange rand_augment(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
+                         std::size_t index, std::size_t height, std::size_t width) {
   const Philox bits =
       draw4(spec.seed, epoch, row, Draw::randaugment, static_cast<std::uint32_t>(index));
-  const auto kind = static_cast<Operation::Kind>(below(bits.word[0], Operation::kinds));
+  const auto kind = static_cast<ImageChange::Kind>(below(bits.word[0], ImageChange::kinds));
   return operation(kind, spec.effects.magnitude, (bits.word[1] >> 31) != 0, height, width);
 }
 
@@ -113,37 +113,37 @@ Box erased_box(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row, st
   return {};
 }
 
-void Painter::carry_out(const Operation& operation, const Canvas& image) {
+void Painter::carry_out(const ImageChange& operation, const Canvas& image) {
   const double magnitude = operation.magnitude;
   const int whole = static_cast<int>(magnitude);
   switch (operation.kind) {
-    case Operation::identity:
+    case ImageChange::identity:
       return;
-    case Operation::shear_x:
+    case ImageChange::shear_x:
       return warp(image, shear_x(magnitude), scratch_);
-    case Operation::shear_y:
+    case ImageChange::shear_y:
       return warp(image, shear_y(magnitude), scratch_);
-    case Operation::translate_x:
+    case ImageChange::translate_x:
       return warp(image, translation(whole, 0), scratch_);
-    case Operation::translate_y:
+    case ImageChange::translate_y:
       return warp(image, translation(0, whole), scratch_);
-    case Operation::rotate:
+    case ImageChange::rotate:
       return warp(image, rotation(magnitude, image.height, image.width), scratch_);
-    case Operation::brightness:
+    case ImageChange::brightness:
       return adjust_brightness(image, 1 + magnitude);
-    case Operation::colour:
+    case ImageChange::colour:
       return adjust_saturation(image, 1 + magnitude);
-    case Operation::contrast:
+    case ImageChange::contrast:
       return adjust_contrast(image, 1 + magnitude);
-    case Operation::sharpness:
+    case ImageChange::sharpness:
       return adjust_sharpness(image, 1 + magnitude, scratch_);
-    case Operation::posterise:
+    case ImageChange::posterise:
       return posterise(image, whole);
-    case Operation::solarise:
+    case ImageChange::solarise:
       return solarise(image, magnitude);
-    case Operation::autocontrast:
+    case ImageChange::autocontrast:
       return stretch_contrast(image);
-    case Operation::equalise:
+    case ImageChange::equalise:
       return equalise(image);
   }
 }

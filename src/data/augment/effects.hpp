@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/image/pixels/colour.hpp"
-#include "lockstep/data/augment.hpp"
+#include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/box.hpp"
 
 namespace lockstep::data {
@@ -24,7 +24,7 @@ struct Jitter {
 Jitter jitter(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row);
 
 /// One of RandAugment's operations.
-struct Operation {
+struct ImageChange {
   enum Kind : std::uint8_t {
     identity,
     shear_x,
@@ -46,11 +46,11 @@ struct Operation {
   double magnitude = 0;  ///< signed; degrees, pixels, bits or a threshold, by kind
 };
 /// The operation at magnitude 0 to 30 for an image of this size.
-Operation operation(Operation::Kind kind, std::size_t magnitude, bool negative, std::size_t height,
-                    std::size_t width);
+ImageChange operation(ImageChange::Kind kind, std::size_t magnitude, bool negative,
+                      std::size_t height, std::size_t width);
 /// The `index`-th operation of a row.
-Operation rand_augment(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
-                       std::size_t index, std::size_t height, std::size_t width);
+ImageChange rand_augment(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
+                         std::size_t index, std::size_t height, std::size_t width);
 
 /// RandomErasing's rectangle (shares of 0.02 to 0.33 of the area, shapes from 0.3 to 3.3). An empty
 /// box: nothing is erased.
@@ -68,7 +68,7 @@ class Painter {
              std::span<const std::uint8_t> fill);
 
  private:
-  void carry_out(const Operation& operation, const Canvas& image);
+  void carry_out(const ImageChange& operation, const Canvas& image);
   AugmentSpec spec_;
   std::vector<std::uint8_t> scratch_;
 };

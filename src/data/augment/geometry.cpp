@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/data/image/image.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -57,16 +58,6 @@ Box random_resized_box(const AugmentSpec& spec, std::uint64_t epoch, std::size_t
   return largest_in_the_middle(height, width);
 }
 
-void resized(std::size_t short_side, std::size_t& height, std::size_t& width) {
-  if (height <= width) {
-    width = short_side * width / height;
-    height = short_side;
-  } else {
-    height = short_side * height / width;
-    width = short_side;
-  }
-}
-
 Geometry geometry(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row, std::size_t height,
                   std::size_t width) {
   Geometry how;
@@ -82,7 +73,7 @@ Geometry geometry(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
   check(spec.height <= tall && spec.width <= wide, "the window lies in the image");
   AugmentSpec unpadded = spec;
   unpadded.pad = 0;
-  const Placement where = placement(unpadded, epoch, row, tall, wide);
+  const RowPlacement where = placement(unpadded, epoch, row, tall, wide);
   how.rows = {0, height, tall, static_cast<std::size_t>(where.dy), spec.height};
   how.columns = {0, width, wide, static_cast<std::size_t>(where.dx), spec.width};
   return how;

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/data/augment.hpp"
+#include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/box.hpp"
 
 namespace lockstep::data {
@@ -19,10 +19,6 @@ struct Geometry {
 /// box of an allowed shape in the middle. A pure function of (spec.seed, epoch, row).
 Box random_resized_box(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
                        std::size_t height, std::size_t width);
-
-/// The size of an image after its shorter side becomes `short_side`, as in torchvision's Resize
-/// (the longer side is rounded down).
-void resized(std::size_t short_side, std::size_t& height, std::size_t& width);
 
 /// The geometry of a row for any image of height x width: a pure function of (spec.seed, epoch,
 /// row). spec.pad is not part of it: only rows of one size are padded. The result is spec.height x

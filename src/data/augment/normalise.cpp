@@ -1,4 +1,4 @@
-#include "lockstep/data/normalise.hpp"
+#include "lockstep/data/augment/normalise.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -44,16 +44,16 @@ void FileBytes::refuse(std::string_view what) const {
 void FileBytes::refuse_unread(std::size_t row, std::string_view why, bool in_copy) const {
   refuse(fmt::format(
       "row {} cannot be read{}: {}", row,
-      in_copy ? fmt::format(" from its copy {}", staged_->path().string()) : std::string(), why));
+      in_copy ? fmt::format(" from its copy {}", copy_->path().string()) : std::string(), why));
 }
 
 const std::uint8_t* FileBytes::mapped(std::size_t row, std::uint64_t offset,
                                       std::size_t bytes) const {
   if (!mapping_) return nullptr;
   const std::uint64_t begin = begin_ + offset;
-  if (staged_ && !staged_->ensure(begin, begin + bytes)) return nullptr;
+  if (copy_ && !copy_->ensure(begin, begin + bytes)) return nullptr;
   const std::uint8_t* found = mapping_->bytes(begin, begin + bytes);
-  if (found == nullptr) refuse_unread(row, became_shorter, staged_ != nullptr);
+  if (found == nullptr) refuse_unread(row, became_shorter, copy_ != nullptr);
   // Without a checksum, zeros would pass for pixels.
   const volatile std::uint8_t* page = found;
   for (std::size_t at = 0; at < bytes; at += page_bytes) static_cast<void>(page[at]);
@@ -64,11 +64,11 @@ const std::uint8_t* FileBytes::mapped(std::size_t row, std::uint64_t offset,
 
 void FileBytes::require_read(std::size_t row) const {
   // Without a checksum, changed bytes would not be noticed.
-  if (!checksums_ && !staged_)
+  if (!checksums_ && !copy_)
     require_same(stamp_of(descriptor_.get(), path_), stamp_, path_, fmt::format("row {}", row));
   if (mapping_ && mapping_->failed())
     refuse_unread(row, "its pages are gone (the file was cut off, or its disk fails)",
-                  staged_ != nullptr);
+                  copy_ != nullptr);
 }
 
 void FileBytes::read(std::size_t row, std::uint64_t offset, std::span<std::uint8_t> to) const {
@@ -77,8 +77,8 @@ void FileBytes::read(std::size_t row, std::uint64_t offset, std::span<std::uint8
     return require_read(row);
   }
   const std::uint64_t begin = begin_ + offset;
-  const bool in_copy = staged_ && staged_->ensure(begin, begin + to.size());
-  const int descriptor = in_copy ? staged_->descriptor() : descriptor_.get();
+  const bool in_copy = copy_ && copy_->ensure(begin, begin + to.size());
+  const int descriptor = in_copy ? copy_->descriptor() : descriptor_.get();
   if (read_all_at(descriptor, to.data(), to.size(), begin) != to.size())
     refuse_unread(row, errno == 0 ? became_shorter : std::strerror(errno), in_copy);
   require_read(row);
@@ -86,8 +86,8 @@ void FileBytes::read(std::size_t row, std::uint64_t offset, std::span<std::uint8
 
 void FileBytes::ask_for(std::uint64_t offset, std::size_t bytes) const {
   const std::uint64_t begin = begin_ + offset;
-  if (staged_) {
-    staged_->ensure(begin, begin + bytes);
+  if (copy_) {
+    copy_->ensure(begin, begin + bytes);
   } else {
     ::posix_fadvise(descriptor_.get(), static_cast<off_t>(begin), static_cast<off_t>(bytes),
                     POSIX_FADV_WILLNEED);
@@ -95,13 +95,13 @@ void FileBytes::ask_for(std::uint64_t offset, std::size_t bytes) const {
 }
 
 void FileBytes::map() {
-  const int from = staged_ ? staged_->descriptor() : descriptor_.get();
+  const int from = copy_ ? copy_->descriptor() : descriptor_.get();
   mapping_ = std::make_unique<Mapping>(from, path_.string());
 }
 
-StagedFile& FileBytes::stage(const std::filesystem::path& directory) {
-  staged_ = std::make_unique<StagedFile>(path_, descriptor_.get(), directory);
-  return *staged_;
+CopiedFile& FileBytes::copy_to(const std::filesystem::path& directory) {
+  copy_ = std::make_unique<CopiedFile>(path_, descriptor_.get(), directory);
+  return *copy_;
 }
 
 }  // namespace lockstep::data

@@ -8,9 +8,9 @@
 #include <span>
 #include <string_view>
 
+#include "data/bytes/copied_file.hpp"
 #include "data/bytes/mapping.hpp"
-#include "data/bytes/staged_file.hpp"
-#include "lockstep/base/file_stamp.hpp"
+#include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {
@@ -24,8 +24,8 @@ struct ByteRange {
 /// processes of the node share, or from a copy on this node. Only this class chooses the way, and
 /// decides whether the bytes can be trusted.
 ///
-/// **Thread safety:** all methods except map(), stage() and unstage(), which come before the first
-/// read.
+/// **Thread safety:** all methods except map(), copy_to() and drop_copy(), which come before the
+/// first read.
 class FileBytes {
  public:
   /// The piece is `length` bytes from `begin`; offsets count from there. `checksums`: its rows have
@@ -49,9 +49,9 @@ class FileBytes {
   /// From now on bytes are read from mapped pages: of the copy if there is one.
   void map();
   /// From now on bytes are read from a copy in `directory`.
-  StagedFile& stage(const std::filesystem::path& directory);
-  void unstage() { staged_.reset(); }
-  const StagedFile* staged() const { return staged_.get(); }  ///< null: there is no copy
+  CopiedFile& copy_to(const std::filesystem::path& directory);
+  void drop_copy() { copy_.reset(); }
+  const CopiedFile* copied() const { return copy_.get(); }  ///< null: there is no copy
 
  private:
   [[noreturn]] void refuse(std::string_view what) const;
@@ -61,9 +61,9 @@ class FileBytes {
   std::uint64_t begin_;
   bool checksums_;
   Owned<int, ::close, -1> descriptor_;
-  FileStamp stamp_;                     // at the time of opening
-  std::unique_ptr<StagedFile> staged_;  // the copy that is read instead
-  std::unique_ptr<Mapping> mapping_;    // of the copy, else of the file
+  FileStamp stamp_;                   // at the time of opening
+  std::unique_ptr<CopiedFile> copy_;  // the copy that is read instead
+  std::unique_ptr<Mapping> mapping_;  // of the copy, else of the file
 };
 
 }  // namespace lockstep::data

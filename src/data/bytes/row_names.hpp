@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "lockstep/base/h5.hpp"
+#include "lockstep/base/files/h5.hpp"
 
 namespace lockstep::data {
 

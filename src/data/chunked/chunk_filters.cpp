@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::data {
 namespace {

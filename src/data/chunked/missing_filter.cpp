@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "lockstep/base/h5.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "data/chunked/missing_filter.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "data/chunked/chunk_filters.hpp"
 #include "data/chunked/pixel_form.hpp"
-#include "lockstep/base/file_stamp.hpp"
-#include "lockstep/base/h5.hpp"
+#include "lockstep/base/files/file_stamp.hpp"
+#include "lockstep/base/files/h5.hpp"
 
 namespace lockstep::data {
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/external.hpp"
+#include "lockstep/data/external/external.hpp"
 
 namespace lockstep::data {
 

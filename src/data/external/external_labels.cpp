@@ -8,7 +8,7 @@
 
 #include "data/chunked/missing_filter.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/h5.hpp"
+#include "lockstep/base/files/h5.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/external/file_contents.hpp"
-#include "lockstep/data/external.hpp"
+#include "lockstep/data/external/external.hpp"
 
 namespace lockstep::data {
 

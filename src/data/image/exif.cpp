@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "data/image/image_codecs.hpp"
+#include "lockstep/data/image/image_codecs.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -1,12 +1,12 @@
-#include "lockstep/data/image.hpp"
+#include "lockstep/data/image/image.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/core.h>
 
-#include "data/image/image_codecs.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/data/image/image_codecs.hpp"
 
 namespace lockstep::data {
 
@@ -136,6 +136,16 @@ void resample(const std::vector<Taps>& taps, std::size_t lines, std::size_t chan
 }
 
 }  // namespace
+
+void resized(std::size_t short_side, std::size_t& height, std::size_t& width) {
+  if (height <= width) {
+    width = short_side * width / height;
+    height = short_side;
+  } else {
+    height = short_side * height / width;
+    width = short_side;
+  }
+}
 
 Image resize(const Image& image, std::size_t height, std::size_t width) {
   const std::size_t c = image.channels;

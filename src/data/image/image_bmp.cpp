@@ -4,8 +4,8 @@
 
 #include <fmt/core.h>
 
-#include "data/image/image_codecs.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/data/image/image_codecs.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <fmt/core.h>
 
-#include "data/image/image_codecs.hpp"
 #include "data/image/jpeg/jpeg_codec.hpp"
+#include "lockstep/data/image/image_codecs.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -1,13 +1,13 @@
-#include "lockstep/data/image_preparer.hpp"
+#include "lockstep/data/loading/image_preparer.hpp"
 
 #include <algorithm>
 
 #include <fmt/core.h>
 
 #include "data/augment/geometry.hpp"
-#include "data/image/image_codecs.hpp"
 #include "data/loading/row_maker.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/data/image/image_codecs.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/data/loader.hpp"
+#include "lockstep/data/loading/loader.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,7 @@
 
 #include "data/loading/replacement.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -31,7 +31,7 @@ struct Slot {
 };
 
 // Rows [first, last) of the batch of one turn.
-struct Piece {
+struct RowShare {
   std::uint64_t turn = 0;
   std::size_t first = 0, last = 0;
 };
@@ -121,7 +121,7 @@ struct Loader::Impl {
     try {
       if (spec.bind_worker) spec.bind_worker();
       RowReader reader(rows, spec.augment);
-      while (const std::optional<Piece> piece = claim()) {
+      while (const std::optional<RowShare> piece = claim()) {
         read_ahead(*piece);
         if (fill_piece(*piece, reader)) give_back(*piece);
       }
@@ -137,7 +137,7 @@ struct Loader::Impl {
   }
 
   // The next rows to fill; waits for a free slot. Empty at the end.
-  std::optional<Piece> claim() {
+  std::optional<RowShare> claim() {
     std::unique_lock lock(mutex);
     work.wait(lock, [&] {
       return stopping || fill_turn == end_turn || fill_row > 0 ||
@@ -151,7 +151,7 @@ struct Loader::Impl {
       slot.missing = capacity;
       slot.replaced.clear();
     }
-    const Piece piece{
+    const RowShare piece{
         .turn = fill_turn, .first = fill_row, .last = std::min(fill_row + rows_of_piece, capacity)};
     fill_row = piece.last;
     if (fill_row == capacity) {
@@ -163,7 +163,7 @@ struct Loader::Impl {
   }
 
   // Asks for rows that are wanted soon, each once; returns to its own rows after decoding a block.
-  void read_ahead(const Piece& piece) {
+  void read_ahead(const RowShare& piece) {
     const std::uint64_t each = sampler.replica_batch(), here = piece.turn * each + piece.last;
     const std::uint64_t end = std::min(here + readahead, end_turn * each);
     while (readahead > 0 && !stopping.load(std::memory_order_relaxed)) {
@@ -181,7 +181,7 @@ struct Loader::Impl {
   }
 
   // False when told to stop before all rows were filled.
-  bool fill_piece(const Piece& piece, RowReader& reader) {
+  bool fill_piece(const RowShare& piece, RowReader& reader) {
     const std::uint64_t epoch = piece.turn / sampler.batches();
     const BatchPart part = sampler.part(piece.turn % sampler.batches());
     Slot& slot = slot_of(piece.turn);
@@ -215,7 +215,7 @@ struct Loader::Impl {
     return row;
   }
 
-  void give_back(const Piece& piece) {
+  void give_back(const RowShare& piece) {
     Slot& slot = slot_of(piece.turn);
     {
       const std::lock_guard lock(mutex);

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "lockstep/data/loader.hpp"
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/loading/loader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 
 namespace lockstep::data {
 

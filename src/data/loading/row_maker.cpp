@@ -25,7 +25,7 @@ bool changes_nothing(const AugmentSpec& spec, const DataSetInfo& stored) {
          !resamples(spec, stored.height, stored.width);
 }
 
-Box box_of(const Extent& down, const Extent& across) {
+Box box_of(const PixelRun& down, const PixelRun& across) {
   return {.top = down.begin,
           .left = across.begin,
           .height = down.end - down.begin,
@@ -75,17 +75,17 @@ void RowMaker::begin() {
   if (times_ != nullptr) since_s_ = now_s();
 }
 
-void RowMaker::end(double StageTimes::*stage) {
+void RowMaker::end(double RowTimes::*work) {
   if (times_ == nullptr) return;
   const double now = now_s();
-  times_->*stage += now - since_s_;
+  times_->*work += now - since_s_;
   since_s_ = now;
 }
 
 void RowMaker::from_pixels(std::uint64_t epoch, std::size_t row, const std::uint8_t* pixels,
                            std::uint8_t* image) {
   if (!resampled_) {
-    const Placement where = placement(spec_, epoch, row, tall_, across_);
+    const RowPlacement where = placement(spec_, epoch, row, tall_, across_);
     augment(uncut_, where, tall_, across_, channels_, fill_, pixels, image);
   } else {
     widen_pixels(pixels, tall_ * across_, channels_, wide_.data());
@@ -93,7 +93,7 @@ void RowMaker::from_pixels(std::uint64_t epoch, std::size_t row, const std::uint
     resampler_.run({.pixels = wide_.data(), .stride = across_ * 4}, how.rows, how.columns, how.flip,
                    channels_, image);
   }
-  end(&StageTimes::shape_s);
+  end(&RowTimes::shape_s);
   finish(epoch, row, image);
 }
 
@@ -109,9 +109,9 @@ void RowMaker::from_jpeg(std::uint64_t epoch, std::size_t row, std::span<const s
                             .grey = channels_ == 1,
                             .reduction = reduction,
                             .box = box_of(needed(how.rows), needed(how.columns))});
-  end(&StageTimes::decode_s);
+  end(&RowTimes::decode_s);
   resampler_.run(picture, how.rows, how.columns, how.flip, channels_, image);
-  end(&StageTimes::shape_s);
+  end(&RowTimes::shape_s);
   finish(epoch, row, image);
 }
 
@@ -119,11 +119,11 @@ void RowMaker::from_jpeg(std::uint64_t epoch, std::size_t row, std::span<const s
 void RowMaker::finish(std::uint64_t epoch, std::size_t row, std::uint8_t* image) {
   if (spec_.effects.any()) painter_.paint(epoch, row, {image, height_, width_, channels_}, fill_);
   if (spec_.cutout > 0) {
-    const Placement where =
+    const RowPlacement where =
         placement(spec_, epoch, row, resampled_ ? height_ : tall_, resampled_ ? width_ : across_);
     cut_out(spec_, where, height_, width_, channels_, fill_, image);
   }
-  end(&StageTimes::colour_s);
+  end(&RowTimes::colour_s);
 }
 
 }  // namespace lockstep::data

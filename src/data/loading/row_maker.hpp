@@ -10,7 +10,7 @@
 #include "data/augment/geometry.hpp"
 #include "data/image/jpeg/jpeg_region.hpp"
 #include "data/image/pixels/resample.hpp"
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 
 namespace lockstep::data {
 
@@ -35,10 +35,10 @@ class RowMaker {
   void from_jpeg(std::uint64_t epoch, std::size_t row, std::span<const std::uint8_t> file,
                  std::size_t tall, std::size_t across, std::uint8_t* image);
 
-  // The time since begin(), or the last end(), counts for the stage that ends.
-  void measure(StageTimes* times) { times_ = times; }
+  // The time since begin(), or the last end(), counts for the work that ends.
+  void measure(RowTimes* times) { times_ = times; }
   void begin();
-  void end(double StageTimes::*stage);
+  void end(double RowTimes::*work);
 
  private:
   void finish(std::uint64_t epoch, std::size_t row, std::uint8_t* image);
@@ -51,7 +51,7 @@ class RowMaker {
   JpegRegion region_;
   Resampler resampler_;
   Painter painter_;
-  StageTimes* times_ = nullptr;
+  RowTimes* times_ = nullptr;
   double since_s_ = 0;
 };
 

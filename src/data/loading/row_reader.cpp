@@ -1,4 +1,4 @@
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 
 #include <algorithm>
 
@@ -64,20 +64,20 @@ struct RowReader::Impl {
     if (rows.info().encoding == Encoding::jpeg) return read_jpeg(epoch, row, image.data());
     if (maker.as_stored()) {
       rows.read(row, image);
-      return maker.end(&StageTimes::read_s);
+      return maker.end(&RowTimes::read_s);
     }
     const std::uint8_t* pixels = stored.data();
     if (maker.resamples())
       rows.read(row, std::span(stored).first(rows.info().row_bytes()));
     else
       pixels = rows.view(row, stored).data();
-    maker.end(&StageTimes::read_s);
+    maker.end(&RowTimes::read_s);
     maker.from_pixels(epoch, row, pixels, image.data());
   }
 
   void read_jpeg(std::uint64_t epoch, std::size_t row, std::uint8_t* image) {
     const std::span<const std::uint8_t> file = rows.read_jpeg(row, stored);
-    maker.end(&StageTimes::read_s);
+    maker.end(&RowTimes::read_s);
     const auto [tall, across] = rows.size(row);
     try {
       maker.from_jpeg(epoch, row, file, tall, across, image);
@@ -98,6 +98,6 @@ void RowReader::read(std::uint64_t epoch, std::size_t row, std::span<std::uint8_
   impl_->read(epoch, row, image);
 }
 
-void RowReader::measure(StageTimes* times) { impl_->maker.measure(times); }
+void RowReader::measure(RowTimes* times) { impl_->maker.measure(times); }
 
 }  // namespace lockstep::data

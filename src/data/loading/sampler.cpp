@@ -1,4 +1,4 @@
-#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/loading/sampler.hpp"
 
 #include <fmt/core.h>
 
@@ -94,7 +94,7 @@ BatchPart Sampler::part(std::size_t index) const {
           .global_rows = rows};
 }
 
-Sampler::Place Sampler::place(std::size_t position) const {
+Sampler::BatchPosition Sampler::place(std::size_t position) const {
   const std::size_t batch = position / spec_.global_batch;
   const std::size_t rows = batch < batches_ ? spec_.global_batch : spec_.rows % spec_.global_batch;
   const EvenPlace at =
@@ -135,7 +135,7 @@ std::size_t Sampler::row_of_block_order(std::uint64_t epoch, std::uint64_t strea
 
 std::size_t Sampler::row_in_blocks(std::uint64_t epoch, std::size_t position) const {
   if (position >= covered()) return row_of_block_order(epoch, block_stream, position);
-  const Place at = place(position);
+  const BatchPosition at = place(position);
   const std::size_t each = full_rows(at.replica);
   const std::size_t turn = at.batch * each + at.index;  // among this replica's rows of the epoch
   const std::size_t rows = batches_ * each + last_rows(at.replica);
@@ -154,7 +154,7 @@ std::size_t Sampler::part_begin(std::size_t node) const {
 
 std::size_t Sampler::row_on_node(std::uint64_t epoch, std::size_t position) const {
   check(position < covered(), "a position that a batch covers");
-  const Place at = place(position);
+  const BatchPosition at = place(position);
   const auto node = static_cast<std::size_t>(spec_.nodes[at.replica]);
   const Member& member = members_[at.replica];
   const std::size_t turn = at.batch * node_batch_[node] + at.index +

@@ -1,4 +1,4 @@
-#include "lockstep/data/workers.hpp"
+#include "lockstep/data/loading/workers.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -15,9 +15,10 @@ namespace {
 constexpr double trial_s = 0.15;
 
 // The rank's rows from where the loader begins, one after the other, then again from the start.
-class Rows {
+class RowOrder {
  public:
-  Rows(const LoaderSpec& spec) : sampler_(spec.sampler), begin_(spec.batch % sampler_.batches()) {}
+  RowOrder(const LoaderSpec& spec)
+      : sampler_(spec.sampler), begin_(spec.batch % sampler_.batches()) {}
   std::size_t next(std::uint64_t epoch) {
     const std::size_t turn = taken_++, each = sampler_.replica_batch();
     const BatchPart part = sampler_.part((begin_ + turn / each) % sampler_.batches());
@@ -31,8 +32,8 @@ class Rows {
   std::atomic<std::size_t> taken_{0};
 };
 
-/// Rows a second with that many threads.
-double rate_of(std::size_t workers, const DataSet& data, const LoaderSpec& spec, Rows& rows) {
+/// RowOrder a second with that many threads.
+double rate_of(std::size_t workers, const DataSet& data, const LoaderSpec& spec, RowOrder& rows) {
   std::mutex mutex;
   std::exception_ptr error;
   std::atomic<std::size_t> done{0};
@@ -62,7 +63,7 @@ double rate_of(std::size_t workers, const DataSet& data, const LoaderSpec& spec,
 
 WorkerChoice choose_workers(const DataSet& data, const LoaderSpec& spec, std::size_t most) {
   if (most <= 1) return {};
-  Rows rows(spec);
+  RowOrder rows(spec);
   rate_of(1, data, spec, rows);  // a warm-up, not measured
   std::vector<WorkerChoice> tried;
   for (std::size_t workers = 1;; workers = std::min(2 * workers, most)) {

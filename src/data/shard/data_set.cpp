@@ -1,20 +1,20 @@
-#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 
+#include "data/bytes/node_copier.hpp"
 #include "data/bytes/row_names.hpp"
-#include "data/bytes/stager.hpp"
 #include "data/chunked/block_cache.hpp"
 #include "data/shard/external_file.hpp"
 #include "data/shard/shard_file.hpp"
 #include "data/shard/shard_list.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/h5.hpp"
-#include "lockstep/base/join.hpp"
-#include "lockstep/data/channel_sums.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/data/image/channel_sums.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -45,7 +45,7 @@ struct DataSet::Impl {
   DataSetInfo info;
   std::vector<std::int32_t> labels;
   std::size_t one_hot_classes = 0;  // the most of any file
-  Stager stager;                    // stops before the files are closed
+  NodeCopier copier;                // stops before the files are closed
 
   explicit Impl(std::size_t cache_bytes) : cache(cache_bytes) {}
 
@@ -243,17 +243,17 @@ void DataSet::map() {
     if (FileBytes* bytes = file.rows->file()) bytes->map();
 }
 
-Staging DataSet::stage(const std::filesystem::path& directory, std::span<const RowRange> rows,
-                       std::uint64_t promised) {
+NodeCopy DataSet::copy_to(const std::filesystem::path& directory, std::span<const RowRange> rows,
+                          std::uint64_t promised) {
   std::vector<FileBytes*> files;
   for (const ShardFile& file : impl_->files) {
     files.push_back(file.rows->file());
     if (files.back() == nullptr)
       h5::refuse(file.path,
-                 "is not contiguous, and only contiguous data can be staged (data.stage); "
+                 "is not contiguous, and only contiguous data can be copied to nodes (data.stage); "
                  "'lockstep pack --repack' turns it into shards");
   }
-  std::vector<Stager::Part> parts;
+  std::vector<NodeCopier::FilePart> parts;
   for (const RowRange& range : rows) {
     for (std::size_t done = 0; done < range.rows;) {
       const PlaceInFile at = impl_->place(range.first + done);
@@ -264,10 +264,10 @@ Staging DataSet::stage(const std::filesystem::path& directory, std::span<const R
       done += count;
     }
   }
-  return impl_->stager.begin(files, directory, parts, promised);
+  return impl_->copier.begin(files, directory, parts, promised);
 }
 
-double DataSet::staged() const { return impl_->stager.share(); }
+double DataSet::copied() const { return impl_->copier.share(); }
 
 bool DataSet::prepare(std::size_t row) const {
   const PlaceInFile at = impl_->place(row);

@@ -9,10 +9,10 @@
 
 #include "data/chunked/stored_images.hpp"
 #include "data/external/external_labels.hpp"
-#include "data/shard/chunked_rows.hpp"
-#include "data/shard/contiguous_rows.hpp"
+#include "data/shard/rows/chunked_rows.hpp"
+#include "data/shard/rows/contiguous_rows.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/h5.hpp"
+#include "lockstep/base/files/h5.hpp"
 
 namespace lockstep::data {
 namespace {

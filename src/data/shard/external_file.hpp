@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "data/shard/shard_file.hpp"
-#include "lockstep/data/external.hpp"
+#include "lockstep/data/external/external.hpp"
 
 namespace lockstep::data {
 

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "data/shard/chunked_rows.hpp"
-#include "data/shard/contiguous_rows.hpp"
-#include "data/shard/jpeg_rows.hpp"
+#include "data/shard/rows/chunked_rows.hpp"
+#include "data/shard/rows/contiguous_rows.hpp"
+#include "data/shard/rows/jpeg_rows.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/h5.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/h5.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "data/chunked/block_cache.hpp"
-#include "data/shard/rows.hpp"
-#include "lockstep/base/h5.hpp"
+#include "data/shard/rows/rows.hpp"
+#include "lockstep/base/files/h5.hpp"
 #include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::data {

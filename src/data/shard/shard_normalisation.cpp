@@ -1,4 +1,4 @@
-#include "lockstep/data/shard_normalisation.hpp"
+#include "lockstep/data/shard/shard_normalisation.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 #include <hdf5.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/h5.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/h5.hpp"
 
 namespace lockstep::data {
 namespace {

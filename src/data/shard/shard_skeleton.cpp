@@ -2,8 +2,8 @@
 
 #include "data/bytes/row_names.hpp"
 #include "data/shard/shard_file.hpp"
-#include "lockstep/base/h5.hpp"
-#include "lockstep/base/h5_writer.hpp"
+#include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/files/h5_writer.hpp"
 
 namespace lockstep::data {
 namespace {

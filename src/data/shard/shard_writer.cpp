@@ -1,4 +1,4 @@
-#include "lockstep/data/shard_writer.hpp"
+#include "lockstep/data/shard/shard_writer.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -9,12 +9,12 @@
 #include <cstring>
 
 #include "data/bytes/row_names.hpp"
-#include "data/shard/row_checksums.hpp"
+#include "data/shard/rows/row_checksums.hpp"
 #include "data/shard/shard_skeleton.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/h5.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.hpp"
-#include "ports/cpu/memory.hpp"
+#include "ports/cpu/plan/memory.hpp"
 #include "ports/cpu/units/conv/folded_runner.hpp"
 #include "ports/cpu/units/pool_runner.hpp"
 

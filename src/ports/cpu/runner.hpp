@@ -1,5 +1,12 @@
 #pragma once
 
+// How a batch passes. A batch is cut into pieces that stay in a core's cache. Each piece passes
+// through normalisation, ReLU, convolution and the sums of the next batch norm at once. Batch norm
+// needs all of a convolution's output, so each batch norm begins a new region; inside a region,
+// every lane (a thread with its rows) works chunk by chunk. For evaluation the batch norms are
+// folded into the convolutions, when weights have changed or another program has run, and a region
+// holds several convolutions where images are larger than weights.
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -12,9 +19,9 @@
 
 #include "lockstep/backend/program.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
-#include "ports/cpu/lifetimes.hpp"
-#include "ports/cpu/lowering.hpp"
 #include "ports/cpu/parameters.hpp"
+#include "ports/cpu/plan/lifetimes.hpp"
+#include "ports/cpu/plan/lowering.hpp"
 
 namespace lockstep::cpu {
 

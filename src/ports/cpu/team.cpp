@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/bind.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
 
 namespace lockstep::cpu {
 

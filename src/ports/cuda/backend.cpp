@@ -4,8 +4,8 @@
 
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/plan/cost.hpp"
-#include "ports/cuda/plan/fit.hpp"
 #include "ports/cuda/plan/measure.hpp"
+#include "ports/cuda/plan/memory_fit.hpp"
 #include "ports/cuda/program.hpp"
 #include "ports/cuda/runtime/check.hpp"
 #include "ports/cuda/runtime/range.hpp"

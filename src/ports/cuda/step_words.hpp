@@ -1,5 +1,13 @@
 #pragma once
 
+// Why the host does not wait for a GPU's steps. Each wait would leave the device idle. So a step is
+// only put into the streams. Its metrics, loss scale and norm go to a separate place in the host's
+// memory, which the device writes to, and its times stay in events. The run reads them after at
+// most 64 steps or a quarter of a second, at the end of an epoch, and before an audit, a checkpoint
+// and a stop: the same steps on all ranks, as rank 0 proposed when they last read. The host stays
+// two steps ahead and holds their batches. A device that runs as the host calls is read after each
+// step.
+
 #include <cstddef>
 #include <vector>
 

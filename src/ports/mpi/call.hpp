@@ -1,5 +1,14 @@
 #pragma once
 
+// Why nothing waits inside MPI. A blocking call of MPI takes a core from ranks that compute, or
+// yields it without end, as Open MPI does with more ranks than cores. On Linux 6.18 such yields
+// keep all else on the node off its cores for many seconds, so that ranks count as lost. So each
+// wait for other ranks polls, naps (device/idle.hpp) and has a deadline, and tests/check_layers
+// accepts only calls of MPI that return at once. So a split makes no communicator of MPI, and who
+// shares a node, the ranks tell each other. MPI_Init and MPI_Finalize nap on their own, and
+// comm::World switches Open MPI's yields off: each call that finds nothing would yield, even
+// between naps.
+
 #define OMPI_SKIP_MPICXX 1  // MPI's own C++ classes, long deprecated, would have to be linked too
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>

@@ -1,4 +1,4 @@
-#include "lockstep/comm/meeting.hpp"
+#include "lockstep/comm/worlds/meeting.hpp"
 
 #include <fmt/core.h>
 

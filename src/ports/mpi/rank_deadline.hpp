@@ -7,7 +7,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/countdown.hpp"
-#include "lockstep/comm/wait_deadline.hpp"
+#include "lockstep/comm/waits/wait_deadline.hpp"
 #include "ports/mpi/roll_call.hpp"
 
 namespace lockstep::mpi {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/comm/absence.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 #include "ports/mpi/mail.hpp"
 
 namespace lockstep::mpi {

@@ -1,4 +1,4 @@
-#include "lockstep/comm/world.hpp"
+#include "lockstep/comm/worlds/world.hpp"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/comm/nccl.hpp"
+#include "lockstep/comm/worlds/nccl.hpp"
 
 #include <cuda_runtime.h>
 #include <fmt/core.h>
@@ -15,7 +15,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/arguments.hpp"
-#include "lockstep/comm/world.hpp"
+#include "lockstep/comm/worlds/world.hpp"
 #include "lockstep/device/idle.hpp"
 #include "lockstep/liveness/watch.hpp"
 #include "ports/cuda/runtime/check.hpp"

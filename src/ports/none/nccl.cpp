@@ -1,4 +1,4 @@
-#include "lockstep/comm/nccl.hpp"
+#include "lockstep/comm/worlds/nccl.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::comm {

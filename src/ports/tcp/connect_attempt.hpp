@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ports/tcp/handshake.hpp"
+#include "ports/tcp/meeting/handshake.hpp"
 #include "ports/tcp/wire.hpp"
 
 namespace lockstep::tcp {

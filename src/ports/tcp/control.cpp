@@ -5,10 +5,10 @@
 
 #include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/meeting.hpp"
 #include "lockstep/comm/rank_list.hpp"
-#include "lockstep/comm/tcp_control.hpp"
-#include "ports/tcp/meet.hpp"
+#include "lockstep/comm/worlds/meeting.hpp"
+#include "lockstep/comm/worlds/tcp_control.hpp"
+#include "ports/tcp/meeting/meet.hpp"
 
 namespace lockstep::tcp {
 namespace {

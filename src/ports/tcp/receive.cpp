@@ -9,9 +9,9 @@
 #include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/rank_list.hpp"
-#include "ports/tcp/card_keeper.hpp"
-#include "ports/tcp/handshake_server.hpp"
-#include "ports/tcp/meet.hpp"
+#include "ports/tcp/meeting/card_keeper.hpp"
+#include "ports/tcp/meeting/handshake_server.hpp"
+#include "ports/tcp/meeting/meet.hpp"
 #include "ports/tcp/own_addresses.hpp"
 
 namespace lockstep::tcp {

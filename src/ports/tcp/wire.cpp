@@ -13,8 +13,8 @@
 #include <memory>
 
 #include "lockstep/base/countdown.hpp"
-#include "lockstep/base/descriptors.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/descriptors.hpp"
 
 namespace lockstep::tcp {
 namespace {

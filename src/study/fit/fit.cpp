@@ -1,4 +1,4 @@
-#include "lockstep/study/fit.hpp"
+#include "lockstep/study/fit/fit.hpp"
 
 #include <fmt/core.h>
 
@@ -31,7 +31,8 @@ double usual_jitter(const std::vector<Point>& points) {
   return lower_median(std::move(spreads));
 }
 
-std::vector<Observation> observations_of(const std::vector<Point>& points, const Shape& shape) {
+std::vector<Observation> observations_of(const std::vector<Point>& points,
+                                         const CurveShape& shape) {
   std::vector<Observation> list;
   for (const Point& point : points) list.push_back(observe(point, shape));
   return list;
@@ -63,7 +64,7 @@ void weigh(std::vector<Observation>& observations, const std::vector<Point>& poi
     observations[i].weight = std::sqrt((shared + mean) / (shared + variances[i]));
 }
 
-Regression weighted_fit(const std::vector<Point>& points, const Shape& shape,
+Regression weighted_fit(const std::vector<Point>& points, const CurveShape& shape,
                         std::vector<Observation>& observations) {
   observations = observations_of(points, shape);
   const Regression first = regress(observations, shape, {});
@@ -90,7 +91,7 @@ struct Worst {
 
 /// An outlier is off by more than a tenth, and by more than chance explains: by 4 standard
 /// deviations of its prediction, and more when few points say what a deviation is.
-Worst worst_of(const std::vector<Point>& points, const Shape& shape) {
+Worst worst_of(const std::vector<Point>& points, const CurveShape& shape) {
   Worst worst;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const std::vector<Point> rest = without(points, i);
@@ -111,7 +112,7 @@ Worst worst_of(const std::vector<Point>& points, const Shape& shape) {
 }
 
 /// Takes the outliers out of `points`, at most a quarter of them.
-std::vector<Point> take_outliers(std::vector<Point>& points, const Shape& shape) {
+std::vector<Point> take_outliers(std::vector<Point>& points, const CurveShape& shape) {
   std::vector<Point> outliers;
   const std::size_t most = points.size() / 4;
   while (outliers.size() < most) {
@@ -125,9 +126,9 @@ std::vector<Point> take_outliers(std::vector<Point>& points, const Shape& shape)
 
 /// Residual bootstrap: the fitted times, disturbed by residuals of random points and signs, fitted
 /// again. The residuals are scaled up to what they would be without fitting.
-std::vector<Replicate> bootstrap(const std::vector<Observation>& observations, const Shape& shape,
-                                 const Regression& fitted, const std::vector<double>& residuals,
-                                 const FitSpec& spec) {
+std::vector<Replicate> bootstrap(const std::vector<Observation>& observations,
+                                 const CurveShape& shape, const Regression& fitted,
+                                 const std::vector<double>& residuals, const FitSpec& spec) {
   std::vector<Replicate> replicates;
   const std::size_t n = observations.size(), freedom = std::max<std::size_t>(fitted.freedom(), 1);
   const double scale =
@@ -169,10 +170,10 @@ std::string why_no_fit(const std::vector<Point>& points, const FitSpec& spec) {
 Fit fit_law(const std::vector<Point>& all, const FitSpec& spec) {
   const std::string obstacle = why_no_fit(all, spec);
   require(obstacle.empty(), obstacle);
-  const Shape shape{.buckets = spec.buckets,
-                    .backward = spec.backward,
-                    .jitter = spec.jitter.value_or(usual_jitter(all)),
-                    .sums = spec.sums};
+  const CurveShape shape{.buckets = spec.buckets,
+                         .backward = spec.backward,
+                         .jitter = spec.jitter.value_or(usual_jitter(all)),
+                         .sums = spec.sums};
   std::vector<Point> kept = all;
   const std::vector<Point> outliers = take_outliers(kept, shape);
   std::vector<Observation> observations;

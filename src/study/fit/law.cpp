@@ -1,4 +1,4 @@
-#include "lockstep/study/law.hpp"
+#include "lockstep/study/fit/law.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,8 +15,8 @@ double expected_largest(double ranks) {
                  (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
 }
 
-Split Law::split(double rows, double ranks) const {
-  Split split;
+TimeShares Law::split(double rows, double ranks) const {
+  TimeShares split;
   split.compute = c_ms * rows;
   split.fixed = a_ms;
   split.jitter = jitter * split.compute * expected_largest(ranks);

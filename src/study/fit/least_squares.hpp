@@ -8,23 +8,23 @@
 namespace lockstep::study {
 
 constexpr std::size_t most_parameters = 4;
-using Parameters = std::array<double, most_parameters>;
+using LawParameters = std::array<double, most_parameters>;
 
 /// What is to be minimised: `count` squares over the first `parameters` parameters that are not
 /// held, which stay within their bounds.
 struct Problem {
   std::size_t count = 0, parameters = 0;
   std::array<bool, most_parameters> held = {};
-  Parameters low = {}, high = {};
+  LawParameters low = {}, high = {};
 };
 
 struct Solution {
-  Parameters parameters = {};
+  LawParameters parameters = {};
   double squares = 0;
 };
 
 /// Solves A x = b for a symmetric, positive definite A of n rows, in place; x is in b.
-inline bool solve(std::array<Parameters, most_parameters>& a, Parameters& b, std::size_t n) {
+inline bool solve(std::array<LawParameters, most_parameters>& a, LawParameters& b, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t k = 0; k < i; ++k) a[i][i] -= a[i][k] * a[i][k];
     if (!(a[i][i] > 0)) return false;
@@ -48,10 +48,10 @@ inline bool solve(std::array<Parameters, most_parameters>& a, Parameters& b, std
 /// Levenberg and Marquardt's method with bounds: a parameter that is at its bound and would leave
 /// it is held for that step. `residual(i, parameters, slopes)` returns residual i and its slopes.
 template <class Residual>
-Solution minimise(const Problem& problem, Parameters start, const Residual& residual) {
-  const auto squares = [&](const Parameters& at) {
+Solution minimise(const Problem& problem, LawParameters start, const Residual& residual) {
+  const auto squares = [&](const LawParameters& at) {
     double sum = 0;
-    Parameters ignored = {};
+    LawParameters ignored = {};
     for (std::size_t i = 0; i < problem.count; ++i) {
       const double r = residual(i, at, ignored);
       sum += r * r;
@@ -61,10 +61,10 @@ Solution minimise(const Problem& problem, Parameters start, const Residual& resi
   Solution best{start, squares(start)};
   double damping = 1e-4;
   for (int round = 0; round < 100; ++round) {
-    std::array<Parameters, most_parameters> normal = {};
-    Parameters slope = {};
+    std::array<LawParameters, most_parameters> normal = {};
+    LawParameters slope = {};
     for (std::size_t i = 0; i < problem.count; ++i) {
-      Parameters d = {};
+      LawParameters d = {};
       const double r = residual(i, best.parameters, d);
       for (std::size_t j = 0; j < problem.parameters; ++j) {
         slope[j] -= d[j] * r;
@@ -82,15 +82,15 @@ Solution minimise(const Problem& problem, Parameters start, const Residual& resi
     bool better = false;
     const double before = best.squares;
     for (; damping < 1e12 && !better; damping *= 8) {
-      std::array<Parameters, most_parameters> a = {};
-      Parameters step = {};
+      std::array<LawParameters, most_parameters> a = {};
+      LawParameters step = {};
       for (std::size_t j = 0; j < n; ++j) {
         for (std::size_t k = 0; k <= j; ++k) a[j][k] = normal[free[j]][free[k]];
         a[j][j] *= 1 + damping;
         step[j] = slope[free[j]];
       }
       if (!solve(a, step, n)) continue;
-      Parameters next = best.parameters;
+      LawParameters next = best.parameters;
       for (std::size_t j = 0; j < n; ++j)
         next[free[j]] =
             std::clamp(next[free[j]] + step[j], problem.low[free[j]], problem.high[free[j]]);

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/study/fit.hpp"
+#include "lockstep/study/fit/fit.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/study/points.hpp"
+#include "lockstep/study/fit/points.hpp"
 
 #include <fmt/core.h>
 

@@ -12,10 +12,10 @@ enum Number : std::size_t { c, a, alpha, wire };
 /// The law at one observation, and its slopes.
 struct Value {
   double step = 0, waiting = 0;  ///< waiting: exposed communication and jitter
-  Parameters step_slopes = {}, waiting_slopes = {};
+  LawParameters step_slopes = {}, waiting_slopes = {};
 };
 
-Value value_at(const Observation& o, const Shape& shape, const Parameters& p) {
+Value value_at(const Observation& o, const CurveShape& shape, const LawParameters& p) {
   const double n = static_cast<double>(shape.buckets), compute = p[c] * o.rows;
   const double bucket = p[alpha] * o.latency + p[wire] * o.wire;
   const double hidden = (n - 1) / n * shape.backward;
@@ -35,16 +35,17 @@ Value value_at(const Observation& o, const Shape& shape, const Parameters& p) {
 /// the time, for those that have it.
 struct Residuals {
   const std::vector<Observation>& observations;
-  const Shape& shape;
+  const CurveShape& shape;
   std::vector<const Observation*> exposed;
 
-  Residuals(const std::vector<Observation>& all, const Shape& of) : observations(all), shape(of) {
+  Residuals(const std::vector<Observation>& all, const CurveShape& of)
+      : observations(all), shape(of) {
     for (const Observation& one : all)
       if (one.has_exposed) exposed.push_back(&one);
   }
   std::size_t count() const { return observations.size() + exposed.size(); }
 
-  double operator()(std::size_t i, const Parameters& p, Parameters& slopes) const {
+  double operator()(std::size_t i, const LawParameters& p, LawParameters& slopes) const {
     const bool of_step = i < observations.size();
     const Observation& o = of_step ? observations[i] : *exposed[i - observations.size()];
     const Value value = value_at(o, shape, p);
@@ -64,12 +65,12 @@ double criterion(const Regression& fitted) {
   return n * std::log(fitted.squares / n + 1e-6) + 2 * k + 2 * k * (k + 1) / (n - k - 1);
 }
 
-Regression regress_with(const Residuals& residuals, const Parameters& start, bool has_alpha,
+Regression regress_with(const Residuals& residuals, const LawParameters& start, bool has_alpha,
                         bool has_wire) {
   Problem problem{.count = residuals.count(), .parameters = most_parameters};
   problem.held = {false, false, !has_alpha, !has_wire};
   problem.high.fill(HUGE_VAL);
-  Parameters at = start;
+  LawParameters at = start;
   const MeasuredSums held = residuals.shape.sums.value_or(MeasuredSums{});
   if (!has_alpha) at[alpha] = held.alpha_ms;
   if (!has_wire) at[wire] = held.wire_ms;
@@ -88,7 +89,7 @@ Regression regress_with(const Residuals& residuals, const Parameters& start, boo
 }
 
 /// Where to begin: near the given law, with all terms alive.
-Parameters start_at(const std::vector<Observation>& observations, const Law& near) {
+LawParameters start_at(const std::vector<Observation>& observations, const Law& near) {
   double least = HUGE_VAL, per_row = HUGE_VAL;
   for (const Observation& one : observations) {
     least = std::min(least, one.step_ms);
@@ -105,7 +106,7 @@ double Regression::scatter() const {
   return freedom() > 0 ? std::sqrt(squares / static_cast<double>(freedom())) : 0;
 }
 
-Observation observe(const Point& point, const Shape& shape) {
+Observation observe(const Point& point, const CurveShape& shape) {
   const double ranks = static_cast<double>(point.ranks);
   Observation observation;
   observation.rows = point.rows();
@@ -119,10 +120,10 @@ Observation observe(const Point& point, const Shape& shape) {
   return observation;
 }
 
-Regression regress(const std::vector<Observation>& observations, const Shape& shape,
+Regression regress(const std::vector<Observation>& observations, const CurveShape& shape,
                    const Law& near) {
   const Residuals residuals(observations, shape);
-  const Parameters start = start_at(observations, near);
+  const LawParameters start = start_at(observations, near);
   Regression best = regress_with(residuals, start, false, false);
   for (const auto& [has_alpha, has_wire] : {std::pair{true, false}, {false, true}, {true, true}}) {
     if (shape.sums || residuals.count() < 6) break;  // the criterion does not allow a third number
@@ -132,25 +133,26 @@ Regression regress(const std::vector<Observation>& observations, const Shape& sh
   return best;
 }
 
-double leverage(const std::vector<Observation>& observations, const Shape& shape,
+double leverage(const std::vector<Observation>& observations, const CurveShape& shape,
                 const Regression& fitted, const Observation& at) {
-  const Parameters p = {fitted.law.c_ms, fitted.law.a_ms, fitted.law.alpha_ms, fitted.law.wire_ms};
+  const LawParameters p = {fitted.law.c_ms, fitted.law.a_ms, fitted.law.alpha_ms,
+                           fitted.law.wire_ms};
   const Residuals residuals(observations, shape);
-  std::array<Parameters, most_parameters> normal = {};
+  std::array<LawParameters, most_parameters> normal = {};
   std::size_t n = 0;
   std::array<std::size_t, most_parameters> free = {};
   for (std::size_t j = 0; j < most_parameters; ++j)
     if (p[j] > 0 && (j <= a || !shape.sums)) free[n++] = j;
   for (std::size_t i = 0; i < residuals.count(); ++i) {
-    Parameters slopes = {};
+    LawParameters slopes = {};
     residuals(i, p, slopes);
     for (std::size_t j = 0; j < n; ++j)
       for (std::size_t k = 0; k <= j; ++k) normal[j][k] += slopes[free[j]] * slopes[free[k]];
   }
   const Value value = value_at(at, shape, p);
-  Parameters solved = {};
+  LawParameters solved = {};
   for (std::size_t j = 0; j < n; ++j) solved[j] = value.step_slopes[free[j]] / value.step;
-  const Parameters slopes = solved;
+  const LawParameters slopes = solved;
   if (!solve(normal, solved, n)) return HUGE_VAL;
   double sum = 0;
   for (std::size_t j = 0; j < n; ++j) sum += slopes[j] * solved[j];

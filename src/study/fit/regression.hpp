@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/study/fit.hpp"
+#include "lockstep/study/fit/fit.hpp"
 #include "study/fit/least_squares.hpp"
 
 /// Least squares for the law: what fit.cpp asks for again and again.
@@ -19,7 +19,7 @@ struct Observation {
 };
 
 /// The parts of the law that are the same for all points.
-struct Shape {
+struct CurveShape {
   std::size_t buckets = 1;
   double backward = 0, jitter = 0;
   std::optional<MeasuredSums> sums = {};
@@ -35,15 +35,15 @@ struct Regression {
   double scatter() const;
 };
 
-Observation observe(const Point& point, const Shape& shape);
+Observation observe(const Point& point, const CurveShape& shape);
 
 /// Chooses the terms by Akaike's criterion. `near`: where to begin; its numbers may all be 0.
 /// REQUIRES: at least 3 observations, of more than one number of rows.
-Regression regress(const std::vector<Observation>& observations, const Shape& shape,
+Regression regress(const std::vector<Observation>& observations, const CurveShape& shape,
                    const Law& near);
 
 /// The relative variance of the law at `at` that comes from its fitted numbers.
-double leverage(const std::vector<Observation>& observations, const Shape& shape,
+double leverage(const std::vector<Observation>& observations, const CurveShape& shape,
                 const Regression& fitted, const Observation& at);
 
 }  // namespace lockstep::study

@@ -9,15 +9,15 @@
 
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/config/config.hpp"
-#include "lockstep/observe/binding.hpp"
+#include "lockstep/observe/binding_record.hpp"
 #include "lockstep/observe/records.hpp"
-#include "lockstep/study/points.hpp"
-#include "lockstep/train/run_directory.hpp"
+#include "lockstep/study/fit/points.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/study/summaries.hpp"
+#include "lockstep/study/fit/summaries.hpp"
 
 #include <fmt/core.h>
 
@@ -14,20 +14,20 @@ namespace lockstep::study {
 namespace {
 
 /// A curve of throughput over ranks, and its slopes.
-using Curve = double (*)(double ranks, const Parameters& p, Parameters& slopes);
+using Curve = double (*)(double ranks, const LawParameters& p, LawParameters& slopes);
 
-double amdahl_curve(double n, const Parameters& p, Parameters& slopes) {
+double amdahl_curve(double n, const LawParameters& p, LawParameters& slopes) {
   const double time = p[1] + (1 - p[1]) / n;
   slopes = {1 / time, -p[0] * (1 - 1 / n) / (time * time), 0, 0};
   return p[0] / time;
 }
 
-double gustafson_curve(double n, const Parameters& p, Parameters& slopes) {
+double gustafson_curve(double n, const LawParameters& p, LawParameters& slopes) {
   slopes = {n - p[1] * (n - 1), -p[0] * (n - 1), 0, 0};
   return p[0] * slopes[0];
 }
 
-double usl_curve(double n, const Parameters& p, Parameters& slopes) {
+double usl_curve(double n, const LawParameters& p, LawParameters& slopes) {
   const double cost = 1 + p[1] * (n - 1) + p[2] * n * (n - 1), value = p[0] * n / cost;
   slopes = {n / cost, -value * (n - 1) / cost, -value * n * (n - 1) / cost, 0};
   return value;
@@ -35,12 +35,12 @@ double usl_curve(double n, const Parameters& p, Parameters& slopes) {
 
 /// A fitted curve: the scale, then what it is about; with replicates of all.
 struct Fitted {
-  Parameters parameters = {};
-  std::vector<Parameters> replicates;
+  LawParameters parameters = {};
+  std::vector<LawParameters> replicates;
 
   Interval interval_of(std::size_t which, double confidence) const {
     std::vector<double> values;
-    for (const Parameters& one : replicates) values.push_back(one[which]);
+    for (const LawParameters& one : replicates) values.push_back(one[which]);
     const Interval spread = interval(std::move(values), confidence);
     return {std::min(spread.low, parameters[which]), parameters[which],
             std::max(spread.high, parameters[which])};
@@ -54,16 +54,17 @@ struct CurveFit {
   bool relative;
   double most = HUGE_VAL;  ///< of every parameter but the scale
 
-  Solution solve(const std::vector<Load>& series, const Parameters& start) const {
+  Solution solve(const std::vector<Load>& series, const LawParameters& start) const {
     Problem problem{.count = series.size(), .parameters = parameters};
     problem.high.fill(most);
     problem.high[0] = HUGE_VAL;
-    return minimise(problem, start, [&](std::size_t i, const Parameters& p, Parameters& slopes) {
-      const double scale = relative ? 1 / series[i].throughput : 1;
-      const double value = curve(series[i].ranks, p, slopes);
-      for (double& slope : slopes) slope *= scale;
-      return scale * (value - series[i].throughput);
-    });
+    return minimise(problem, start,
+                    [&](std::size_t i, const LawParameters& p, LawParameters& slopes) {
+                      const double scale = relative ? 1 / series[i].throughput : 1;
+                      const double value = curve(series[i].ranks, p, slopes);
+                      for (double& slope : slopes) slope *= scale;
+                      return scale * (value - series[i].throughput);
+                    });
   }
 
   Fitted fit(const std::vector<Load>& series, const FitSpec& spec) const {
@@ -72,7 +73,7 @@ struct CurveFit {
     fitted.parameters = solve(series, {first.throughput / first.ranks, 0.01, 1e-5, 0}).parameters;
     std::vector<Load> smooth = series;
     std::vector<double> residuals;
-    Parameters ignored = {};
+    LawParameters ignored = {};
     for (Load& load : smooth) {
       load.throughput = curve(load.ranks, fitted.parameters, ignored);
       residuals.push_back((series[residuals.size()].throughput - load.throughput) /

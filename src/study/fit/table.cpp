@@ -11,8 +11,8 @@
 #include <tuple>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/study/points.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/study/fit/points.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/study/machine.hpp"
-#include "lockstep/study/nccl_table.hpp"
+#include "lockstep/study/machine/machine.hpp"
+#include "lockstep/study/machine/nccl_table.hpp"
 
 namespace lockstep::study {
 namespace {

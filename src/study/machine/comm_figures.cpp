@@ -1,4 +1,4 @@
-#include "lockstep/study/comm_figures.hpp"
+#include "lockstep/study/machine/comm_figures.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/json_text.hpp"
+#include "lockstep/base/text/json_text.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/study/machine.hpp"
+#include "lockstep/study/machine/machine.hpp"
 
 #include <charconv>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "lockstep/study/node_paths.hpp"
+#include "lockstep/study/machine/node_paths.hpp"
 
 #include <algorithm>
 #include <map>
@@ -64,7 +64,7 @@ std::vector<RankPath> node_paths(const Machine& machine, double cross_gb_per_s) 
         unbound(path.bound_gb_per_s, machine.gpus.size(), machine.numa.size(), cross_gb_per_s);
     cards.push_back(nearest_card(machine, gpu));
     if (cards.back() < machine.networks.size()) {
-      const cluster::Network& card = machine.networks[cards.back()];
+      const cluster::NetworkCard& card = machine.networks[cards.back()];
       path.card = card.name;
       path.card_across = numa_of(machine, card.near_cpus) != path.numa;
       ++users[cards.back()];
@@ -75,7 +75,7 @@ std::vector<RankPath> node_paths(const Machine& machine, double cross_gb_per_s) 
   for (std::size_t g = 0; g < paths.size(); ++g) {
     RankPath& path = paths[g];
     if (path.card.empty()) continue;
-    const cluster::Network& card = machine.networks[cards[g]];
+    const cluster::NetworkCard& card = machine.networks[cards[g]];
     path.card_gpus = users[cards[g]];
     path.card_gb_per_s =
         std::min(link_of(machine.gpus[g].link_gb_per_s),

@@ -1,4 +1,4 @@
-#include "lockstep/study/run_study.hpp"
+#include "lockstep/study/plan/run_study.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -15,12 +15,12 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/config/keys.hpp"
-#include "lockstep/study/points.hpp"
+#include "lockstep/study/fit/points.hpp"
 
 extern char** environ;
 
@@ -30,12 +30,12 @@ namespace {
 namespace fs = std::filesystem;
 using Descriptor = Owned<int, ::close, -1>;
 
-fs::path result_of(const fs::path& folder, const Step& step) {
+fs::path result_of(const fs::path& folder, const Measurement& step) {
   return folder / "points" / (step.name() + (step.synthetic ? ".json" : ""));
 }
 
 /// Empty: another process has the step.
-std::optional<Descriptor> lock(const fs::path& folder, const Step& step) {
+std::optional<Descriptor> lock(const fs::path& folder, const Measurement& step) {
   const fs::path file = folder / "points" / ("." + step.name() + ".lock");
   Descriptor held(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   require(static_cast<bool>(held), fmt::format("{}: {}", file.string(), std::strerror(errno)));
@@ -64,8 +64,9 @@ int run_command(const std::vector<std::string>& words, const fs::path& log) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-std::vector<std::string> launch_words(const PlanSpec& plan, Launcher launcher, std::size_t ranks) {
-  if (launcher == Launcher::mpirun)
+std::vector<std::string> launch_words(const PlanSpec& plan, StudyLauncher launcher,
+                                      std::size_t ranks) {
+  if (launcher == StudyLauncher::mpirun)
     return {"mpirun", "--bind-to", "none", "--oversubscribe", "-np", std::to_string(ranks)};
   const std::size_t each = std::min(ranks, plan.ranks_per_node);
   return {"srun",
@@ -89,7 +90,7 @@ std::string last_line(const fs::path& log) {
 }
 
 /// Empty: the result is complete. Otherwise what is wrong with it.
-std::string incomplete(const fs::path& result, const PlanSpec& plan, const Step& step) {
+std::string incomplete(const fs::path& result, const PlanSpec& plan, const Measurement& step) {
   try {
     const Sample sample = step.synthetic ? read_bench(result) : read_run(result);
     if (sample.ranks != step.ranks || sample.batch != step.batch)
@@ -103,8 +104,8 @@ std::string incomplete(const fs::path& result, const PlanSpec& plan, const Step&
 }
 
 /// Empty: done. Otherwise why not.
-std::string do_step(const fs::path& folder, const PlanSpec& plan, const Step& step,
-                    const RunSpec& spec) {
+std::string do_step(const fs::path& folder, const PlanSpec& plan, const Measurement& step,
+                    const StudyRun& spec) {
   const fs::path result = result_of(folder, step), log = folder / "logs" / (step.name() + ".log");
   const fs::path part = folder / "points" / (step.name() + ".part");
   fs::remove_all(part);
@@ -124,8 +125,8 @@ std::string do_step(const fs::path& folder, const PlanSpec& plan, const Step& st
 
 }  // namespace
 
-std::vector<std::string> command_of(const fs::path& folder, const PlanSpec& plan, const Step& step,
-                                    const std::string& result) {
+std::vector<std::string> command_of(const fs::path& folder, const PlanSpec& plan,
+                                    const Measurement& step, const std::string& result) {
   const fs::path toml = folder / "train.toml";
   if (!step.synthetic)
     return {"train", "--config", toml.string(), "--batch", std::to_string(step.batch),
@@ -159,18 +160,18 @@ std::vector<std::string> command_of(const fs::path& folder, const PlanSpec& plan
   return words;
 }
 
-RunReport run_study(const fs::path& folder, const RunSpec& spec) {
+StudyOutcome run_study(const fs::path& folder, const StudyRun& spec) {
   const PlanSpec plan = read_plan(folder);
-  const std::vector<Step> steps = steps_of(plan);
+  const std::vector<Measurement> steps = measurements_of(plan);
   require(spec.ranks == 0 || std::ranges::find(plan.ranks, spec.ranks) != plan.ranks.end(),
           fmt::format(
               "--only-ranks {}: the study is on {} ranks", spec.ranks,
               join(std::vector<unsigned long long>(plan.ranks.begin(), plan.ranks.end()), ", ")));
   make_directories(folder / "points");
   make_directories(folder / "logs");
-  RunReport report;
+  StudyOutcome report;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const Step& step = steps[i];
+    const Measurement& step = steps[i];
     if (spec.ranks != 0 && step.ranks != spec.ranks) continue;
     if (fs::exists(result_of(folder, step))) {
       ++report.earlier;
@@ -192,7 +193,7 @@ RunReport run_study(const fs::path& folder, const RunSpec& spec) {
                           wrong.empty() ? "done" : wrong, human_seconds(now_s() - began_s)));
   }
   report.missing = static_cast<std::size_t>(std::ranges::count_if(
-      steps, [&](const Step& step) { return !fs::exists(result_of(folder, step)); }));
+      steps, [&](const Measurement& step) { return !fs::exists(result_of(folder, step)); }));
   return report;
 }
 

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/study/report.hpp"
+#include "lockstep/study/report/study_report.hpp"
 
 namespace lockstep::study {
 namespace {

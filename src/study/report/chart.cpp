@@ -140,16 +140,16 @@ std::string spots_svg(const std::vector<Spot>& spots, const Scale& scale, const 
 }
 
 /// The parts of a step, in the order of a bar from its foot.
-struct Part {
+struct BarPart {
   const char* name;
-  double Split::*ms;
+  double TimeShares::*ms;
   const char* colour;
 };
-constexpr Part parts[] = {
-    {"rows", &Split::compute, "var(--first, #1f6fb2)"},
-    {"fixed", &Split::fixed, "var(--second, #e08214)"},
-    {"exposed", &Split::exposed, "var(--third, #b2322f)"},
-    {"jitter", &Split::jitter, "var(--fourth, #7a5195)"},
+constexpr BarPart parts[] = {
+    {"rows", &TimeShares::compute, "var(--first, #1f6fb2)"},
+    {"fixed", &TimeShares::fixed, "var(--second, #e08214)"},
+    {"exposed", &TimeShares::exposed, "var(--third, #b2322f)"},
+    {"jitter", &TimeShares::jitter, "var(--fourth, #7a5195)"},
 };
 
 }  // namespace
@@ -181,7 +181,7 @@ std::string bars_svg(const Bars& bars) {
   for (std::size_t i = 0; i < bars.ranks.size(); ++i) {
     const double x = left + (static_cast<double>(i) + 0.5) * each;
     double y = picture_height - bottom;
-    for (const Part& part : parts) {
+    for (const BarPart& part : parts) {
       const double share = bars.splits[i].*part.ms / bars.splits[i].total();
       y -= share * height;
       svg += fmt::format(
@@ -199,7 +199,7 @@ std::string bars_svg(const Bars& bars) {
     svg += text_at(x, picture_height - bottom + 20, fmt::format("{:.0f}", bars.ranks[i]));
   }
   double x = left;
-  for (const Part& part : parts) {
+  for (const BarPart& part : parts) {
     svg += fmt::format(
         "<rect x=\"{:.1f}\" y=\"9\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/>\n", x,
         part.colour);

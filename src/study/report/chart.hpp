@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/study/fit.hpp"
+#include "lockstep/study/fit/fit.hpp"
 
 /// Pictures as SVG text, which can be read at the width of a phone.
 namespace lockstep::study {
@@ -31,7 +31,7 @@ std::string chart_svg(const Chart& chart);
 struct Bars {
   std::string title;
   std::vector<double> ranks = {};
-  std::vector<Split> splits = {};
+  std::vector<TimeShares> splits = {};
 };
 std::string bars_svg(const Bars& bars);
 

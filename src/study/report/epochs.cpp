@@ -1,4 +1,4 @@
-#include "lockstep/study/epochs.hpp"
+#include "lockstep/study/report/epochs.hpp"
 
 #include <fmt/core.h>
 
@@ -8,11 +8,11 @@
 #include <sstream>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/observe/records.hpp"
-#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/study/forecast.hpp"
+#include "lockstep/study/report/forecast.hpp"
 
 #include <fmt/core.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
-#include "lockstep/study/summaries.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/study/fit/summaries.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "lockstep/study/report.hpp"
+#include "lockstep/study/report/study_report.hpp"
 #include "study/report/document.hpp"
 
 /// The sections of a report; each says nothing where the analysis has nothing.

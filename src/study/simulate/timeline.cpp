@@ -1,4 +1,4 @@
-#include "lockstep/study/timeline.hpp"
+#include "lockstep/study/simulate/timeline.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "lockstep/config/config.hpp"
-#include "lockstep/data/data_set.hpp"
-#include "lockstep/train/packed_sets.hpp"
+#include "lockstep/data/shard/data_set.hpp"
+#include "lockstep/train/decide/packed_sets.hpp"
 
 namespace lockstep::train {
 

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "lockstep/train/memory_limit.hpp"
+#include "lockstep/train/decide/memory_limit.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/decide/reduction.hpp"
 #include "train/decide/winograd_choice.hpp"

@@ -1,8 +1,8 @@
-#include "lockstep/train/memory_limit.hpp"
+#include "lockstep/train/decide/memory_limit.hpp"
 
 #include <algorithm>
 
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 
 namespace lockstep::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/train/micro_batches.hpp"
+#include "lockstep/train/decide/micro_batches.hpp"
 
 #include <algorithm>
 

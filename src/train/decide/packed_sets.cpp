@@ -1,4 +1,4 @@
-#include "lockstep/train/packed_sets.hpp"
+#include "lockstep/train/decide/packed_sets.hpp"
 
 #include <filesystem>
 

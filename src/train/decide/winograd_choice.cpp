@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/cluster/machine.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
 
 namespace lockstep::train {
 namespace {

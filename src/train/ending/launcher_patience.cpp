@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 
 namespace lockstep::train {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/backend/parameters.hpp"
-#include "lockstep/base/background_writer.hpp"
+#include "lockstep/base/files/background_writer.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/observe/records.hpp"
 

@@ -14,10 +14,10 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -42,14 +42,14 @@ std::vector<std::uint64_t> numbers(const RunDirectory& run) {
   return found;
 }
 
-std::string to_text(const StartRecord& start) {
+std::string to_text(const StartNotice& start) {
   return fmt::format("{}host {}\njob {}\n", start.step ? fmt::format("step {}\n", *start.step) : "",
                      start.host, start.job.empty() ? "-" : start.job);
 }
 
 /// Reads what there is: a file that is just being written may still be empty.
-StartRecord read_start(const RunDirectory& run, std::uint64_t number) {
-  StartRecord start{number, std::nullopt, "", ""};
+StartNotice read_start(const RunDirectory& run, std::uint64_t number) {
+  StartNotice start{number, std::nullopt, "", ""};
   std::istringstream words;
   try {
     words.str(read_text(file_of(run, number)));
@@ -66,7 +66,7 @@ StartRecord read_start(const RunDirectory& run, std::uint64_t number) {
 
 }  // namespace
 
-std::optional<StartRecord> newest_start(const RunDirectory& run) {
+std::optional<StartNotice> newest_start(const RunDirectory& run) {
   const auto found = numbers(run);
   if (found.empty()) return std::nullopt;
   return read_start(run, found.back());
@@ -77,14 +77,14 @@ std::size_t starts_without_progress(const RunDirectory& run, const std::string& 
   const auto found = numbers(run);
   std::size_t count = 0;
   for (auto number = found.rbegin(); number != found.rend(); ++number) {
-    const StartRecord start = read_start(run, *number);
+    const StartNotice start = read_start(run, *number);
     if (start.job != job || start.step.value_or(step) != step) break;
     if (start.step) ++count;
   }
   return count;
 }
 
-Generation::Generation(const RunDirectory& run, const StartRecord& start) : run_(run) {
+Generation::Generation(const RunDirectory& run, const StartNotice& start) : run_(run) {
   make_directories(folder_of(run_));
   const auto taken = numbers(run_);
   for (number_ = taken.empty() ? 1 : taken.back() + 1;; ++number_) {
@@ -104,7 +104,7 @@ void Generation::require_newest() const {
   const fs::path next = file_of(run_, number_ + 1);
   std::error_code none;
   if (!fs::exists(next, none)) return;
-  const StartRecord newest = newest_start(run_).value_or(StartRecord{});
+  const StartNotice newest = newest_start(run_).value_or(StartNotice{});
   throw Error(
       fmt::format("{} was started again on {}{} while this start, generation {}, was still "
                   "running: it ends and writes nothing more",
@@ -112,14 +112,14 @@ void Generation::require_newest() const {
                   newest.job.empty() ? "" : fmt::format(" by job {}", newest.job), number_));
 }
 
-bool take_over_from_previous_start(const RunDirectory& run, const StartRecord& now,
+bool take_over_from_previous_start(const RunDirectory& run, const StartNotice& now,
                                    double patience_s) {
   const auto previous = newest_start(run);
   if (!previous || now.job.empty() || previous->job != now.job || !RunLock::held(run)) return false;
   log::warn(
       fmt::format("{}: an earlier start of job {}, on {}, is still running here and is told to end",
                   run.root().string(), now.job, previous->host));
-  StartRecord notice = now;
+  StartNotice notice = now;
   notice.step.reset();
   const Generation newer(run, notice);
   for (const double until_s = now_s() + patience_s; RunLock::held(run) && now_s() < until_s;)

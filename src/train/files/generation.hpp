@@ -5,12 +5,12 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::train {
 
 /// What a start writes to generations/NUMBER for later starts.
-struct StartRecord {
+struct StartNotice {
   std::uint64_t number = 0;
   std::optional<std::uint64_t>
       step;  ///< where it resumed; empty: it only told another start to end
@@ -19,7 +19,7 @@ struct StartRecord {
 };
 
 /// The newest start in a run's directory, if any.
-std::optional<StartRecord> newest_start(const RunDirectory& run);
+std::optional<StartNotice> newest_start(const RunDirectory& run);
 
 /// How many of the newest starts, in a row and all of this job, resumed from `step`: that many made
 /// no progress. A start of another job, or by hand, ends the row.
@@ -36,7 +36,7 @@ std::size_t starts_without_progress(const RunDirectory& run, const std::string& 
 class Generation {
  public:
   /// Takes the next number. Throws InputError when the directory cannot be written.
-  Generation(const RunDirectory& run, const StartRecord& start);
+  Generation(const RunDirectory& run, const StartNotice& start);
   std::uint64_t number() const { return number_; }
   /// Throws Error when a newer start has begun. Looks at one directory, which takes milliseconds on
   /// a network file system.
@@ -52,7 +52,7 @@ class Generation {
 /// started that job again, so it considers the previous process dead. A new generation tells that
 /// process to end, and it gets `patience_s` to do so. Returns true when there was one: then its
 /// lock no longer counts.
-bool take_over_from_previous_start(const RunDirectory& run, const StartRecord& now,
+bool take_over_from_previous_start(const RunDirectory& run, const StartNotice& now,
                                    double patience_s);
 
 }  // namespace lockstep::train

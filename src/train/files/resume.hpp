@@ -10,7 +10,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/model/checkpoint.hpp"
-#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::train {
 

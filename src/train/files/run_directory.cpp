@@ -1,4 +1,4 @@
-#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include <sys/file.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/observe/summary.hpp"
 

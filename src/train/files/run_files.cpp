@@ -5,7 +5,8 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/liveness/post_mortem.hpp"
 
 namespace lockstep::train {
@@ -61,7 +62,7 @@ void RunFiles::claim(const RunStart& start) {
   if (control_.world() > 1) liveness::reserve_post_mortem(directory_.root(), control_.world());
 }
 
-StartRecord RunFiles::this_start(std::uint64_t step) const {
+StartNotice RunFiles::this_start(std::uint64_t step) const {
   return {.number = 0, .step = step, .host = spec_.allocation.host, .job = spec_.allocation.job};
 }
 

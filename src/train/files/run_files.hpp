@@ -11,8 +11,8 @@
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/observe/metrics.hpp"
 #include "lockstep/observe/summary.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/run.hpp"
-#include "lockstep/train/run_directory.hpp"
 #include "train/decisions.hpp"
 #include "train/files/checkpoint_writer.hpp"
 #include "train/files/generation.hpp"
@@ -82,7 +82,7 @@ class RunFiles {
 
  private:
   bool is_root() const { return control_.rank() == 0; }
-  StartRecord this_start(std::uint64_t step) const;
+  StartNotice this_start(std::uint64_t step) const;
   void take_generation(std::uint64_t step);
   std::string experiment() const;
   std::string run_id(const RunStart& start) const;

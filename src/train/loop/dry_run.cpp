@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/observe/report.hpp"
 #include "lockstep/train/specs.hpp"

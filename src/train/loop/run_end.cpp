@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "train/loop/divergence.hpp"
 #include "train/loop/run_loop.hpp"

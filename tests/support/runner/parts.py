@@ -101,15 +101,17 @@ def script(path):
     lanes = [lane for lane in LANES if lane in words]
     if len(lanes) != 1:
         raise Wrong(f'{path}: its first lines must say "# waits" or "# computes"')
-    name, seconds = f"{path.parent.name}/{path.stem}", int(words.get("seconds", 600))
+    name, seconds = f"{path.parts[1]}/{path.stem}", int(words.get("seconds", 600))
     job = Job(name, ["bash", str(path)], seconds, lane=lanes[0],
               apart=words.get("apart", ""), alone="alone" in words, script=True)
     return job, "nightly" in words
 
 
 def scripts(wish, folder):
-    found = [script(path) for path in sorted(Path("tests", folder).glob("*.sh"))
-             if wish.matches(str(path))]
+    """A script is named without its sub-folder: "e2e/pack" or "e2e/pack.sh"; FILTER may name both,
+    or the whole path."""
+    found = [script(path) for path in sorted(Path("tests", folder).rglob("*.sh"))
+             if wish.matches(str(path)) or wish.matches(f"tests/{folder}/{path.name}")]
     return [job for job, nightly in found if wish.tier == "all" or not nightly]
 
 

@@ -6,7 +6,7 @@
 #include "lockstep/backend/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

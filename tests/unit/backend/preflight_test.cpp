@@ -6,9 +6,9 @@
 
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "tests/support/flops.hpp"
+#include "tests/support/networks/flops.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

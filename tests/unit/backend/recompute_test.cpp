@@ -3,7 +3,7 @@
 
 #include "lockstep/backend/recompute.hpp"
 #include "lockstep/base/rng.hpp"
-#include "tests/support/chains.hpp"
+#include "tests/support/networks/chains.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

@@ -1,4 +1,4 @@
-#include "lockstep/base/background_writer.hpp"
+#include "lockstep/base/files/background_writer.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,9 +11,9 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/owned.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using Catch::Matchers::Contains;

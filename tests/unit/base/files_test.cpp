@@ -1,4 +1,4 @@
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/h5.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "lockstep/base/files/h5.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

@@ -1,4 +1,4 @@
-#include "lockstep/base/io.hpp"
+#include "lockstep/base/files/io.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/owned.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;

@@ -1,11 +1,11 @@
-#include "lockstep/base/numbers.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 #include <catch2/catch.hpp>
 #include <limits>
 #include <string>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
+#include "lockstep/base/text/join.hpp"
 
 using namespace lockstep;
 using Catch::Contains;

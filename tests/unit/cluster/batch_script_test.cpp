@@ -3,7 +3,7 @@
 #include "cluster/lint/batch_script.hpp"
 #include "cluster/lint/shell_commands.hpp"
 #include "cluster/lint/slurm_options.hpp"
-#include "lockstep/cluster/walltime.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 
 namespace lockstep::cluster {
 namespace {
@@ -73,8 +73,8 @@ TEST_CASE("Slurm's options are read in all their forms", "[lint]") {
   CHECK(find_option(SlurmProgram::sbatch, "cpus-per-t")->name == "cpus-per-task");
   CHECK(find_option(SlurmProgram::sbatch, "ntasks-per") == nullptr);
   CHECK(find_option(SlurmProgram::sbatch, "ntasks")->letter == 'n');
-  CHECK(find_option(SlurmProgram::sbatch, 'W')->argument == Argument::none);
-  CHECK(find_option(SlurmProgram::srun, 'W')->argument == Argument::required);
+  CHECK(find_option(SlurmProgram::sbatch, 'W')->argument == OptionArgument::none);
+  CHECK(find_option(SlurmProgram::srun, 'W')->argument == OptionArgument::required);
 }
 
 TEST_CASE("times, sizes and numbers of GPUs are what Slurm takes", "[lint]") {

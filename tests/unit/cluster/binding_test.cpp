@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/binding_report.hpp"
-#include "lockstep/cluster/cpuset.hpp"
-#include "lockstep/cluster/machine.hpp"
-#include "lockstep/cluster/plan.hpp"
-#include "lockstep/observe/binding.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/binding_plan.hpp"
+#include "lockstep/cluster/topology/binding_report.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
+#include "lockstep/observe/binding_record.hpp"
 
 namespace {
 

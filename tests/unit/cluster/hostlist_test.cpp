@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/hostlist.hpp"
+#include "lockstep/cluster/identity/hostlist.hpp"
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/cluster/lint.hpp"
+#include "lockstep/cluster/lint/lint.hpp"
 
 namespace lockstep::cluster {
 namespace {

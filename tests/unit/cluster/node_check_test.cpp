@@ -7,16 +7,16 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/machine.hpp"
-#include "lockstep/cluster/node_facts.hpp"
-#include "lockstep/cluster/node_figures.hpp"
-#include "lockstep/cluster/node_judge.hpp"
-#include "lockstep/cluster/node_measure.hpp"
-#include "lockstep/cluster/node_report.hpp"
-#include "lockstep/cluster/tournament.hpp"
+#include "lockstep/cluster/nodes/node_facts.hpp"
+#include "lockstep/cluster/nodes/node_figures.hpp"
+#include "lockstep/cluster/nodes/node_judge.hpp"
+#include "lockstep/cluster/nodes/node_measure.hpp"
+#include "lockstep/cluster/nodes/node_report.hpp"
+#include "lockstep/cluster/nodes/tournament.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
 #include "lockstep/comm/record.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 namespace {
 

@@ -5,11 +5,11 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/binding_report.hpp"
-#include "lockstep/cluster/pages.hpp"
-#include "lockstep/cluster/verify.hpp"
-#include "lockstep/observe/binding.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/binding_report.hpp"
+#include "lockstep/cluster/topology/pages.hpp"
+#include "lockstep/cluster/topology/verify.hpp"
+#include "lockstep/observe/binding_record.hpp"
 
 namespace {
 

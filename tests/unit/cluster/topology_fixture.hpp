@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/cluster/machine.hpp"
-#include "lockstep/cluster/plan.hpp"
+#include "lockstep/cluster/topology/binding_plan.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
 
 namespace lockstep::test {
 

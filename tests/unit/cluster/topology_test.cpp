@@ -7,12 +7,12 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/bind.hpp"
-#include "lockstep/cluster/cpuset.hpp"
-#include "lockstep/cluster/machine.hpp"
-#include "lockstep/cluster/plan.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/cluster/topology/binding_plan.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
+#include "tests/support/folder_fixture.hpp"
 #include "tests/unit/cluster/topology_fixture.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "lockstep/cluster/walltime.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 
 using namespace lockstep::cluster;
 

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/laws/verbs.hpp"
 #include "tests/support/queues.hpp"
-#include "tests/support/verbs.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "lockstep/data/image.hpp"
+#include "lockstep/data/image/image.hpp"
 
 namespace lockstep::test {
 

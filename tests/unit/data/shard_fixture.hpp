@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "lockstep/base/rng.hpp"
-#include "lockstep/data/data_set.hpp"
-#include "lockstep/data/shard_writer.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "lockstep/data/shard/data_set.hpp"
+#include "lockstep/data/shard/shard_writer.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 namespace lockstep::test {
 

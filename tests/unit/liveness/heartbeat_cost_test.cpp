@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/files.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/comm/activity.hpp"
+#include "tests/support/folder_fixture.hpp"
 #include "tests/unit/liveness/heartbeat_ranks.hpp"
 
 using namespace lockstep;

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/base/files.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::liveness;

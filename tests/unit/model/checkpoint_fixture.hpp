@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/model/checkpoint.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 namespace lockstep::test {
 using namespace lockstep::backend;

@@ -8,7 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
 
 using namespace lockstep;

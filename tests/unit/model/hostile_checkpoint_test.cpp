@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/base/h5.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/h5.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
 #include "tests/unit/model/sealed_checkpoint.hpp"
 

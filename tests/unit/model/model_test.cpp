@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
 #include "tests/unit/model/network_fixture.hpp"
@@ -21,7 +21,7 @@ namespace {
 CheckpointHeader header_of_small_network() {
   CheckpointHeader header = some_header();
   header.network = small_network_text;
-  header.preparation = {.fit = Fit::others, .short_side = 6};
+  header.preparation = {.fit = Resized::others, .short_side = 6};
   header.input.height = 4;
   header.input.width = 5;
   return header;
@@ -58,7 +58,7 @@ TEST_CASE("a checkpoint alone gives back network, weights, classes, normalisatio
   CHECK(model.about.input.height == 4);
   CHECK(model.about.input.width == 5);
   CHECK(model.about.input.channels == 3);
-  CHECK(model.about.preparation == Preparation{.fit = Fit::others, .short_side = 6});
+  CHECK(model.about.preparation == Preparation{.fit = Resized::others, .short_side = 6});
 
   const FakeParameters written = parameters_of(small_network_text, 3);
   REQUIRE(model.weights.size() == written.layout().slices.size());

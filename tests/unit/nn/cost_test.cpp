@@ -2,7 +2,7 @@
 
 #include "lockstep/nn/cost.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "tests/support/flops.hpp"
+#include "tests/support/networks/flops.hpp"
 
 using namespace lockstep;
 using namespace lockstep::nn;

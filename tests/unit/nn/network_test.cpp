@@ -7,7 +7,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "tests/support/flops.hpp"
+#include "tests/support/networks/flops.hpp"
 
 using namespace lockstep;
 using namespace lockstep::nn;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/comm/record.hpp"
-#include "tests/support/solo.hpp"
+#include "tests/support/laws/solo.hpp"
 
 using namespace lockstep;
 using namespace lockstep::observe;

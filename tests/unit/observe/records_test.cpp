@@ -7,11 +7,11 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/observe/binding.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/observe/binding_record.hpp"
 #include "lockstep/observe/sink.hpp"
 #include "lockstep/observe/summary.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::observe;

@@ -4,7 +4,7 @@
 #include "lockstep/backend/timed_tape.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/silent.hpp"
+#include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/device/host_stream.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/trainer.hpp"

@@ -6,7 +6,7 @@
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cpu/kernels/kernels_isa.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "lockstep/nn/resnet.hpp"
-#include "ports/cpu/lowering.hpp"
-#include "tests/support/evaluation.hpp"
+#include "ports/cpu/plan/lowering.hpp"
+#include "tests/support/networks/evaluation.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

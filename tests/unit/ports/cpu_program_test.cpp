@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "lockstep/base/error.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

@@ -7,11 +7,11 @@
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "ports/cpu/lifetimes.hpp"
+#include "ports/cpu/plan/lifetimes.hpp"
 #include "ports/cpu/program.hpp"
-#include "tests/support/chains.hpp"
-#include "tests/support/sketch.hpp"
-#include "tests/support/solo.hpp"
+#include "tests/support/laws/solo.hpp"
+#include "tests/support/networks/chains.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

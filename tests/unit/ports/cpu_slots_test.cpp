@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

@@ -4,9 +4,9 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/partition.hpp"
-#include "ports/cpu/lifetimes.hpp"
-#include "tests/support/sketch.hpp"
-#include "tests/support/stages.hpp"
+#include "ports/cpu/plan/lifetimes.hpp"
+#include "tests/support/networks/sketch.hpp"
+#include "tests/support/networks/stages.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
-#include "tests/support/evaluation.hpp"
+#include "tests/support/networks/evaluation.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

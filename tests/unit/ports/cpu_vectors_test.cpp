@@ -3,7 +3,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "ports/cpu/kernels/kernels_isa.hpp"
-#include "tests/support/vector_laws.hpp"
+#include "tests/support/laws/vector_laws.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;

@@ -7,7 +7,7 @@
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cpu/units/conv/winograd_conv.hpp"
-#include "tests/support/sketch.hpp"
+#include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

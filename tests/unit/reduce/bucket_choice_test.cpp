@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "tests/support/solo.hpp"
+#include "tests/support/laws/solo.hpp"
 
 using namespace lockstep::reduce;
 using lockstep::test::SoloCommunicator;

@@ -9,7 +9,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
 #include "lockstep/model/checkpoint.hpp"
-#include "tests/support/solo.hpp"
+#include "tests/support/laws/solo.hpp"
 
 using namespace lockstep;
 using namespace lockstep::reduce;

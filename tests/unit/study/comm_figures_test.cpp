@@ -1,4 +1,4 @@
-#include "lockstep/study/comm_figures.hpp"
+#include "lockstep/study/machine/comm_figures.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,10 +1,10 @@
-#include "lockstep/study/fit.hpp"
+#include "lockstep/study/fit/fit.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/study/summaries.hpp"
+#include "lockstep/study/fit/summaries.hpp"
 #include "study/fit/draws.hpp"
 
 using namespace lockstep;

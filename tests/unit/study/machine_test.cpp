@@ -1,11 +1,11 @@
-#include "lockstep/study/machine.hpp"
+#include "lockstep/study/machine/machine.hpp"
 
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "lockstep/study/timeline.hpp"
+#include "lockstep/study/simulate/timeline.hpp"
 
 using namespace lockstep;
 using namespace lockstep::study;

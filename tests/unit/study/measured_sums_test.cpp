@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/study/report.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/study/report/study_report.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::study;

@@ -1,4 +1,4 @@
-#include "lockstep/study/nccl_table.hpp"
+#include "lockstep/study/machine/nccl_table.hpp"
 
 #include <catch2/catch.hpp>
 

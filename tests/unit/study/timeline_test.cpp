@@ -1,8 +1,8 @@
-#include "lockstep/study/timeline.hpp"
+#include "lockstep/study/simulate/timeline.hpp"
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/study/node_paths.hpp"
+#include "lockstep/study/machine/node_paths.hpp"
 #include "tests/unit/cluster/topology_fixture.hpp"
 
 using namespace lockstep;

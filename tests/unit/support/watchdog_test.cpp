@@ -1,6 +1,6 @@
 // The watchdog of the tests: it ends cases that are at fault, and no others. Each is run by a copy
 // of this program, with limits of seconds.
-#include "tests/support/watchdog.hpp"
+#include "tests/support/harness/watchdog.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #include <map>
 #include <random>
 
-#include "lockstep/comm/meeting.hpp"
+#include "lockstep/comm/worlds/meeting.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "tests/unit/ports/tcp/tcp_ranks.hpp"
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "lockstep/config/keys.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::train;

@@ -3,8 +3,8 @@
 
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/reduce/exchange.hpp"
-#include "lockstep/train/memory_limit.hpp"
-#include "tests/support/solo.hpp"
+#include "lockstep/train/decide/memory_limit.hpp"
+#include "tests/support/laws/solo.hpp"
 
 using namespace lockstep;
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 #include "train/files/generation.hpp"
 
 using namespace lockstep;
@@ -20,7 +20,7 @@ TEST_CASE("starts that begin at once take different numbers, and all but one are
   std::vector<std::optional<Generation>> taken(8);
   std::vector<std::thread> threads;
   for (auto& one : taken)
-    threads.emplace_back([&] { one.emplace(run, StartRecord{0, 5, "n1", ""}); });
+    threads.emplace_back([&] { one.emplace(run, StartNotice{0, 5, "n1", ""}); });
   for (auto& thread : threads) thread.join();
   std::vector<bool> seen(9);
   std::size_t newest = 0;
@@ -56,9 +56,9 @@ TEST_CASE("starts without progress are those of one job, in a row, from one step
   const Folder folder;
   const RunDirectory run(folder.path);
   CHECK(starts_without_progress(run, "12", 0) == 0);
-  for (const StartRecord& start :
-       {StartRecord{0, 5, "n", "11"}, StartRecord{0, 5, "n", "12"}, StartRecord{0, 5, "n", "12"},
-        StartRecord{0, std::nullopt, "n", "12"}})
+  for (const StartNotice& start :
+       {StartNotice{0, 5, "n", "11"}, StartNotice{0, 5, "n", "12"}, StartNotice{0, 5, "n", "12"},
+        StartNotice{0, std::nullopt, "n", "12"}})
     Generation(run, start);
   CHECK(starts_without_progress(run, "12", 5) == 2);
   CHECK(starts_without_progress(run, "12", 6) == 0);
@@ -68,7 +68,7 @@ TEST_CASE("starts without progress are those of one job, in a row, from one step
 TEST_CASE("a start takes over from its own job's previous one, and from no other", "[generation]") {
   const Folder folder;
   const RunDirectory run(folder.path);
-  const StartRecord again{0, 0, "n2", "12"};
+  const StartNotice again{0, 0, "n2", "12"};
   CHECK_FALSE(take_over_from_previous_start(run, again, 1));  // there was none
   const Generation previous(run, {0, 5, "n1", "12"});
   CHECK_FALSE(take_over_from_previous_start(run, again, 1));  // it has ended

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/train/micro_batches.hpp"
+#include "lockstep/train/decide/micro_batches.hpp"
 
 using lockstep::train::MicroBatch;
 using lockstep::train::plan_micro_batches;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "tests/support/records.hpp"
+#include "tests/support/harness/records.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

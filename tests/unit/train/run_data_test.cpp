@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "tests/support/host_device.hpp"
-#include "tests/support/solo.hpp"
+#include "tests/support/laws/solo.hpp"
+#include "tests/support/networks/host_device.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 using namespace lockstep;

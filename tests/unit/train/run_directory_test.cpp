@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
-#include "lockstep/base/files.hpp"
-#include "lockstep/train/run_directory.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/train/files/run_directory.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using lockstep::test::Folder;

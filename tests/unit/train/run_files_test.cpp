@@ -6,9 +6,10 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "tests/support/solo.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/comm/activity.hpp"
+#include "tests/support/folder_fixture.hpp"
+#include "tests/support/laws/solo.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
 
 using namespace lockstep;

@@ -1,4 +1,4 @@
-#include "lockstep/train/stop_signal.hpp"
+#include "lockstep/train/ending/stop_signal.hpp"
 
 #include <csignal>
 #include <functional>

@@ -11,8 +11,8 @@
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "tests/support/oracle.hpp"
-#include "tests/support/solo.hpp"
+#include "tests/support/laws/solo.hpp"
+#include "tests/support/networks/oracle.hpp"
 
 using namespace lockstep;
 using namespace lockstep::config;

@@ -21,7 +21,7 @@ struct Filter {
         inverse(1 / reach),
         length(axis.length) {}
   double centre(std::size_t target) const { return (static_cast<double>(target) + 0.5) * scale; }
-  Extent under(std::size_t target) const {
+  PixelRun under(std::size_t target) const {
     const double at = centre(target), end = static_cast<double>(length);
     return {static_cast<std::size_t>(std::max(at - reach + 0.5, 0.0)),
             static_cast<std::size_t>(std::min(at + reach + 0.5, end))};
@@ -42,7 +42,7 @@ const ResampleKernels& resample_kernels() {
 
 }  // namespace
 
-Extent needed(const Axis& axis) {
+PixelRun needed(const Axis& axis) {
   const Filter filter(axis);
   return {axis.begin + filter.under(axis.first).begin,
           axis.begin + filter.under(axis.first + axis.count - 1).end};
@@ -53,7 +53,7 @@ void Resampler::Taps::plan(const Axis& axis, int bits) {
   most = 0;
   first.resize(axis.count);
   for (std::size_t i = 0; i < axis.count; ++i) {
-    const Extent under = filter.under(axis.first + i);
+    const PixelRun under = filter.under(axis.first + i);
     first[i] = static_cast<std::uint32_t>(under.begin);
     most = std::max(most, under.end - under.begin);
   }
@@ -61,7 +61,7 @@ void Resampler::Taps::plan(const Axis& axis, int bits) {
   const double whole = 1 << bits;
   for (std::size_t i = 0; i < axis.count; ++i) {
     const std::size_t target = axis.first + i;
-    const Extent under = filter.under(target);
+    const PixelRun under = filter.under(target);
     float* const weight = &weights[i * most];
     double sum = 0;
     for (std::size_t s = under.begin; s < under.end; ++s) sum += filter.weight(target, s);
@@ -81,7 +81,7 @@ void Resampler::Taps::plan(const Axis& axis, int bits) {
 void Resampler::run(const Picture& from, const Axis& rows, const Axis& columns, bool flip,
                     std::size_t channels, std::uint8_t* to) {
   check(channels >= 1 && channels <= resample_pixel, "pixels of 1 to 4 bytes");
-  const Extent across = needed(columns), down = needed(rows);
+  const PixelRun across = needed(columns), down = needed(rows);
   check(from.left <= across.begin && from.top <= down.begin, "the picture shows what is needed");
   rows_.plan(rows, column_bits);
   columns_.plan(columns, line_bits);

@@ -12,7 +12,7 @@ namespace lockstep::data {
 inline constexpr std::size_t resample_slack = 16;
 
 /// The source pixels that an axis needs: those under the filter of the wanted pixels.
-Extent needed(const Axis& axis);
+PixelRun needed(const Axis& axis);
 
 /// Pixels of 4 bytes. The first one is at (top, left) of the picture in which the axes count.
 struct Picture {

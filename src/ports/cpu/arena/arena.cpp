@@ -17,12 +17,12 @@ namespace {
 constexpr std::size_t piece_floats = 16384;
 
 /// A part of one slice.
-struct Piece {
+struct SlicePart {
   std::size_t slice = 0, offset = 0, count = 0;
 };
 
-std::vector<Piece> cut(const nn::ArenaLayout& layout, const Slices& which) {
-  std::vector<Piece> pieces;
+std::vector<SlicePart> cut(const nn::ArenaLayout& layout, const Slices& which) {
+  std::vector<SlicePart> pieces;
   for (std::size_t s = which.first; s < which.last; ++s) {
     const nn::Slice& slice = layout.slices[s];
     for (std::size_t done = 0; done < slice.size; done += piece_floats)
@@ -46,7 +46,7 @@ void each_part(std::size_t floats, Team& team, const Work& work) {
 
 std::vector<double> squares(const CpuParameters& parameters, backend::Part part,
                             const Slices& which, Team& team) {
-  const std::vector<Piece> pieces = cut(parameters.layout(), which);
+  const std::vector<SlicePart> pieces = cut(parameters.layout(), which);
   std::vector<double> of_piece(pieces.size()), of_slice(parameters.layout().slices.size());
   team.run([&](std::size_t lane) {
     const std::size_t lanes = team.lanes(), end = pieces.size() * (lane + 1) / lanes;

@@ -5,7 +5,7 @@
 #include "lockstep/base/error.hpp"
 #include "ports/cpu/kernels/kernels_isa.hpp"
 #include "ports/cpu/kernels/tap_gradient.hpp"
-#include "ports/cpu/kernels/winograd.hpp"
+#include "ports/cpu/kernels/winograd/winograd.hpp"
 
 namespace lockstep::cpu {
 

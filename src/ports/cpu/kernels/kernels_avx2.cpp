@@ -10,6 +10,7 @@ namespace {
 
 #include "ports/cpu/kernels/formats.inc"
 #include "ports/cpu/kernels/kernels.inc"
+#include "ports/cpu/kernels/update.inc"
 }  // namespace
 
 const Kernels kernels_fp32_avx2 = table<float>();

@@ -9,6 +9,7 @@ namespace {
 
 #include "ports/cpu/kernels/formats.inc"
 #include "ports/cpu/kernels/kernels.inc"
+#include "ports/cpu/kernels/update.inc"
 }  // namespace
 
 const Kernels kernels_fp32_x86_64 = table<float>();

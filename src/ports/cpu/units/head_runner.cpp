@@ -35,7 +35,7 @@ void HeadRunner::plan() {
   weights_ = c.parameters.find(backend::Part::weights, node.name + ".weight");
   bias_ = c.parameters.find(backend::Part::weights, node.name + ".bias");
   rows_.resize(c.spec.slots);
-  for (Rows& rows : rows_) {
+  for (HeadValues& rows : rows_) {
     rows.pooled.resize(c.spec.batch * features_);
     rows.logits.resize(c.spec.batch * classes_);
     if (c.spec.training) rows.dlogits.resize(rows.logits.size());

@@ -26,15 +26,15 @@ class HeadRunner final : public Runner {
   const float *weights_ = nullptr, *bias_ = nullptr;
   float *dweights_ = nullptr, *dbias_ = nullptr;
   /// One micro-batch, from forward to backward.
-  struct Rows {
+  struct HeadValues {
     const data::Target* targets = nullptr;
     std::vector<float> pooled;           // [batch, features]
     std::vector<float> logits, dlogits;  // [batch, classes]
   };
-  Rows& now() { return rows_[c.slot]; }
-  const Rows& now() const { return rows_[c.slot]; }
+  HeadValues& now() { return rows_[c.slot]; }
+  const HeadValues& now() const { return rows_[c.slot]; }
 
-  std::vector<Rows> rows_;                 // by slot
+  std::vector<HeadValues> rows_;           // by slot
   std::vector<float> dpooled_;             // [batch, features]
   std::vector<backend::Metrics> metrics_;  // by lane
 };

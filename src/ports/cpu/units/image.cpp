@@ -25,7 +25,7 @@ void Image::plan(std::size_t region) {
 const std::byte* Image::value(const Chunk& chunk) const {
   std::byte* out = c.lane_at(chunk.lane, places_.at(chunk.region));
   const std::size_t values = chunk.count * row_values_, first = chunk.first * row_values_;
-  const Rows& rows = rows_[c.slot];
+  const LoadedRows& rows = rows_[c.slot];
   if (rows.floats)
     c.kernels.from_float(rows.floats + first, values, out);
   else

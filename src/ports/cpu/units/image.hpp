@@ -23,11 +23,11 @@ class Image {
   std::size_t row_values_;
   std::map<std::size_t, std::size_t> places_;  // in the scratch of each region that reads it
   float scale_[48], shift_[48];  // (v / 255 - mean) / deviation, one period of 48 values
-  struct Rows {
+  struct LoadedRows {
     const std::uint8_t* bytes = nullptr;
     const float* floats = nullptr;
   };
-  std::vector<Rows> rows_;  // by slot
+  std::vector<LoadedRows> rows_;  // by slot
 };
 
 }  // namespace lockstep::cpu

@@ -36,12 +36,12 @@ struct Cut {
 };
 
 /// The place of a thread's values in an image: line, column, first channel.
-struct Place {
+struct Spot {
   int y, x, channel;
 };
 
 template <class T>
-__device__ Place place_of(const Cut& cut, unsigned i) {
+__device__ Spot place_of(const Cut& cut, unsigned i) {
   const unsigned pixel = cut.groups.quotient(i), y = cut.across.quotient(pixel);
   return {static_cast<int>(y), static_cast<int>(pixel - y * cut.across.divisor),
           static_cast<int>(i - pixel * cut.groups.divisor) * width<T>};
@@ -53,7 +53,7 @@ template <class T, class Body>
 __device__ void each_image(const Cut& cut, const Body& body) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= cut.count) return;
-  const Place place = place_of<T>(cut, i);
+  const Spot place = place_of<T>(cut, i);
   for (std::size_t image = blockIdx.y; image < cut.images; image += gridDim.y)
     body(image, place, (image * cut.count + i) * width<T>);
 }
@@ -68,7 +68,7 @@ __device__ std::size_t offset(std::size_t image, int y, int x, int height, int c
 template <class T>
 __global__ void max_pool_kernel(const T* x, Window w, Cut cut, T* y, std::uint8_t* index) {
   constexpr int W = width<T>;
-  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
+  each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
     const int top = p.y * w.stride - w.padding, left = p.x * w.stride - w.padding;
     const int first_y = std::max(0, -top), last_y = std::min(w.kernel, w.height - top);
     const int first_x = std::max(0, -left), last_x = std::min(w.kernel, w.width - left);
@@ -103,10 +103,10 @@ __device__ void add_from(const T* from, std::size_t at, float (&sum)[width<T>]) 
 }
 
 /// The outputs along one axis whose windows hold an input, the last one first.
-struct Span {
+struct Lines {
   int first, last;
 };
-__device__ Span outputs_of(int input, const Window& w, int outputs, const Divider& stride) {
+__device__ Lines outputs_of(int input, const Window& w, int outputs, const Divider& stride) {
   const int end = input + w.padding;  // minus the place in the window: output * stride
   const int begin = std::max(0, end - w.kernel + 1) + w.stride - 1;
   return {std::min(static_cast<int>(stride.quotient(static_cast<unsigned>(end))), outputs - 1),
@@ -117,9 +117,9 @@ template <class T>
 __global__ void max_pool_gradient_kernel(const T* first, const T* second, const std::uint8_t* index,
                                          Window w, Cut cut, Divider stride, T* dx) {
   constexpr int W = width<T>;
-  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
-    const Span lines = outputs_of(p.y, w, w.out_height, stride);
-    const Span columns = outputs_of(p.x, w, w.out_width, stride);
+  each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
+    const Lines lines = outputs_of(p.y, w, w.out_height, stride);
+    const Lines columns = outputs_of(p.x, w, w.out_width, stride);
     float sum[W] = {};
     for (int y = lines.first; y >= lines.last; --y) {
       const int ky = p.y + w.padding - y * w.stride;
@@ -142,7 +142,7 @@ __global__ void max_pool_gradient_kernel(const T* first, const T* second, const 
 
 template <class T>
 __global__ void subsample_kernel(const T* x, Window w, Cut cut, T* y) {
-  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
+  each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
     const int channel = p.channel - (cut.channels - w.channels) / 2;
     float v[width<T>] = {};
     if (channel >= 0 && channel < w.channels)
@@ -156,7 +156,7 @@ __global__ void subsample_kernel(const T* x, Window w, Cut cut, T* y) {
 template <class T>
 __global__ void subsample_gradient_kernel(const T* first, const T* second, Window w,
                                           int out_channels, Cut cut, Divider stride, T* dx) {
-  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
+  each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
     const auto y = static_cast<int>(stride.quotient(static_cast<unsigned>(p.y)));
     const auto x = static_cast<int>(stride.quotient(static_cast<unsigned>(p.x)));
     float g[width<T>] = {};
@@ -173,7 +173,7 @@ __global__ void subsample_gradient_kernel(const T* first, const T* second, Windo
 template <class T>
 __global__ void average_kernel(const T* x, Cut cut, int pixels, float* mean) {
   constexpr int W = width<T>;
-  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
+  each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
     const T* from = x + image * pixels * cut.channels + p.channel;
     float sum[W] = {};
 #pragma unroll 7
@@ -187,7 +187,7 @@ template <class T>
 __global__ void average_gradient_kernel(const float* dmean, Cut cut, T* dx) {
   constexpr int W = width<T>;
   const float share = 1.f / static_cast<float>(cut.columns);
-  each_image<T>(cut, [&](std::size_t image, const Place& p, std::size_t to) {
+  each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
     float g[W];
     load_floats(dmean + image * cut.channels + p.channel, g);
     for (int k = 0; k < W; ++k) g[k] *= share;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ports/cuda/lowering.hpp"
-#include "ports/cuda/plan/conv_engines.hpp"
+#include "ports/cuda/plan/engines/conv_engines.hpp"
 
 namespace lockstep::cuda {
 

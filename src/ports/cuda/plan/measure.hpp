@@ -4,7 +4,7 @@
 
 #include "lockstep/backend/rates.hpp"
 #include "ports/cuda/device.hpp"
-#include "ports/cuda/plan/conv_engines.hpp"
+#include "ports/cuda/plan/engines/conv_engines.hpp"
 
 namespace lockstep::cuda {
 

@@ -4,8 +4,8 @@
 
 #include "lockstep/backend/placement.hpp"
 #include "lockstep/base/error.hpp"
-#include "ports/cuda/plan/fit.hpp"
 #include "ports/cuda/plan/fusion.hpp"
+#include "ports/cuda/plan/memory_fit.hpp"
 
 namespace lockstep::cuda {
 

@@ -7,7 +7,7 @@
 #include "lockstep/backend/program.hpp"
 #include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/lowering.hpp"
-#include "ports/cuda/plan/conv_engines.hpp"
+#include "ports/cuda/plan/engines/conv_engines.hpp"
 #include "ports/cuda/plan/lifetimes.hpp"
 
 namespace lockstep::cuda {

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/plan/cost.hpp"
-#include "ports/cuda/plan/fit.hpp"
+#include "ports/cuda/plan/memory_fit.hpp"
 
 namespace lockstep::backend {
 

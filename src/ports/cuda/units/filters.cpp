@@ -2,7 +2,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/parameters.hpp"
-#include "ports/cuda/plan/conv_engines.hpp"
+#include "ports/cuda/plan/engines/conv_engines.hpp"
 
 namespace lockstep::cuda {
 

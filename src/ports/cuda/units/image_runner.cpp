@@ -11,7 +11,7 @@ InputBatch::InputBatch(const nn::Network& network, const backend::ProgramSpec& s
     : rows_(spec.batch), training_(spec.training), device_(device), places_(spec.slots + 1) {
   if (network.nodes.front().op == nn::Op::input) image_values_ = rows_ * network.input.count();
   if (network.nodes.back().op == nn::Op::loss) targets_ = rows_;
-  for (Place& place : places_) {
+  for (BatchPlace& place : places_) {
     if (image_values_ > 0) place.bytes = DeviceBuffer(image_values_, "a batch of images");
     if (targets_ > 0)
       place.targets = DeviceBuffer(targets_ * sizeof(data::Target), "a batch of labels");
@@ -27,7 +27,8 @@ void InputBatch::copy(DeviceBuffer& to, const void* from) {
         "cudaMemcpyAsync of a batch");
 }
 
-void InputBatch::fill(Place& place, const void* images, DeviceBuffer& to, const void* targets) {
+void InputBatch::fill(BatchPlace& place, const void* images, DeviceBuffer& to,
+                      const void* targets) {
   device_.copy().wait(
       place.read);  // the readers of the place's last batch precede the next one's bytes
   copy(to, images);

@@ -32,17 +32,17 @@ class InputBatch {
   }
   bool normalised() const { return places_[current()].normalised; }
   const void* images() const {
-    const Place& place = places_[current()];
+    const BatchPlace& place = places_[current()];
     return place.normalised ? place.floats.data() : place.bytes.data();
   }
   /// nullptr where the batch has none.
   const data::Target* targets() const {
-    const Place& place = places_[current()];
+    const BatchPlace& place = places_[current()];
     return place.labelled ? place.targets.as<data::Target>() : nullptr;
   }
 
  private:
-  struct Place {
+  struct BatchPlace {
     DeviceBuffer bytes, floats, targets;
     CudaEvent written;        ///< in the copy stream
     CudaEvent read;           ///< in the compute stream: work after it does not need the batch
@@ -51,16 +51,16 @@ class InputBatch {
     bool labelled = false;    ///< the batch has targets
   };
   std::size_t current() const { return place_of_slot_[slot_]; }
-  Place& other() { return places_[spare_]; }
+  BatchPlace& other() { return places_[spare_]; }
   void copy(DeviceBuffer& to, const void* from);
-  void fill(Place& place, const void* images, DeviceBuffer& to, const void* targets);
+  void fill(BatchPlace& place, const void* images, DeviceBuffer& to, const void* targets);
   void turn_to_other();
 
   std::size_t rows_;
   bool training_;
   std::size_t image_values_ = 0, targets_ = 0;  ///< of a batch; 0 in a stage that has none
   CudaDevice& device_;
-  std::vector<Place> places_;
+  std::vector<BatchPlace> places_;
   std::vector<std::size_t> place_of_slot_;
   std::size_t slot_ = 0, spare_ = 1;
 };

@@ -11,8 +11,8 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/join.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/comm/rank_list.hpp"
 
 namespace lockstep::tcp {

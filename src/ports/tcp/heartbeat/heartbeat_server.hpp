@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "lockstep/liveness/links.hpp"
-#include "ports/tcp/handshake_server.hpp"
 #include "ports/tcp/heartbeat/heartbeat_thread.hpp"
 #include "ports/tcp/heartbeat/node_probe.hpp"
+#include "ports/tcp/meeting/handshake_server.hpp"
 
 namespace lockstep::tcp {
 

@@ -15,8 +15,9 @@
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/descriptors.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/descriptors.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 
 namespace lockstep::tcp {

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 #include "lockstep/liveness/links.hpp"
 
 namespace lockstep::tcp {

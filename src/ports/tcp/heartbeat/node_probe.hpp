@@ -10,9 +10,9 @@
 
 #include "lockstep/comm/control.hpp"
 #include "ports/tcp/connect_attempt.hpp"
-#include "ports/tcp/handshake_server.hpp"
 #include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 #include "ports/tcp/heartbeat/packet_probe.hpp"
+#include "ports/tcp/meeting/handshake_server.hpp"
 
 namespace lockstep::tcp {
 

@@ -7,9 +7,9 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/absence.hpp"
 #include "lockstep/comm/rank_list.hpp"
-#include "lockstep/comm/tcp_control.hpp"
+#include "lockstep/comm/waits/absence.hpp"
+#include "lockstep/comm/worlds/tcp_control.hpp"
 
 namespace lockstep::tcp {
 namespace {

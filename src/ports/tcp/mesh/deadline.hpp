@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lockstep/base/countdown.hpp"
-#include "lockstep/comm/absence.hpp"
-#include "lockstep/comm/wait_deadline.hpp"
+#include "lockstep/comm/waits/absence.hpp"
+#include "lockstep/comm/waits/wait_deadline.hpp"
 #include "ports/tcp/mesh/mesh.hpp"
 
 namespace lockstep::tcp {

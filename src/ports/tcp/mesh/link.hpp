@@ -45,6 +45,20 @@ class LinkMessage;
 /// One rank's connection to another, for messages of at most `piece_bytes`. It never blocks.
 /// Messages may be queued before the connection exists. They are not copied: a message's memory
 /// belongs to the link until it was written.
+///
+///                connect(socket, true): this side speaks first
+///        ┌──────────────────────────────────────────────────────┐
+///        │                                                      ▼
+///   ┌────────┐ connect(socket, false) ┌────────┐ read()  ┌───────────┐  end   ┌──────┐
+///   │ absent │ ─────────────────────▶ │ silent │ ──────▶ │ confirmed │ ─────▶ │ gone │
+///   └────────┘                        └────────┘         └───────────┘        └──────┘
+///        ▲              end             │    ▲
+///        └──────────────────────────────┤    │ another connection replaces it
+///                                       └────┘
+///   open()   no                         yes               yes                  no, for ever
+///   messages wait                       wait              are written          wait
+///
+/// `end`: the system says so, or a message's memory ends while the message is on its way.
 class Link {
  public:
   /// `mine`: what this rank answers when the other one asks.

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "lockstep/comm/tcp_communicator.hpp"
+#include "lockstep/comm/worlds/tcp_communicator.hpp"
 #include "ports/tcp/mesh/deadline.hpp"
 
 namespace lockstep::tcp {

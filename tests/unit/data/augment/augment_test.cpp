@@ -1,4 +1,4 @@
-#include "lockstep/data/augment.hpp"
+#include "lockstep/data/augment/augment.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -23,7 +23,7 @@ Pixels noise(std::size_t size) {
 }
 
 // Each pixel by definition: pad, crop, flip, cut out.
-Pixels by_definition(const AugmentSpec& spec, const Placement& where, int height, int width,
+Pixels by_definition(const AugmentSpec& spec, const RowPlacement& where, int height, int width,
                      int channels, const Pixels& fill, const Pixels& from) {
   Pixels to(from.size());
   const int pad = static_cast<int>(spec.pad), side = static_cast<int>(spec.cutout);
@@ -46,7 +46,8 @@ Pixels by_definition(const AugmentSpec& spec, const Placement& where, int height
 }
 
 // True when augment() gives what the definition gives and writes nothing around the image.
-bool agrees(const AugmentSpec& spec, const Placement& where, int height, int width, int channels) {
+bool agrees(const AugmentSpec& spec, const RowPlacement& where, int height, int width,
+            int channels) {
   const auto size = static_cast<std::size_t>(height * width * channels);
   const Pixels from = noise(size);  // exactly sized: reading outside is an error to a sanitizer
   const Pixels fill = noise(static_cast<std::size_t>(channels));
@@ -94,22 +95,22 @@ TEST_CASE("the cutout is filled where it lies inside the image", "[augment]") {
 TEST_CASE("a placement is a function of seed, epoch and row, and turns off what is off",
           "[augment]") {
   AugmentSpec spec;
-  const Placement none = placement(spec, 3, 17, 32, 32);
+  const RowPlacement none = placement(spec, 3, 17, 32, 32);
   CHECK((none.dy == 0 && none.dx == 0 && !none.flip && none.cut_y == 0 && none.cut_x == 0));
   spec.pad = 4;
   spec.flip = true;
   spec.cutout = 8;
-  const auto same = [](const Placement& a, const Placement& b) {
+  const auto same = [](const RowPlacement& a, const RowPlacement& b) {
     return a.dy == b.dy && a.dx == b.dx && a.flip == b.flip && a.cut_y == b.cut_y &&
            a.cut_x == b.cut_x;
   };
-  const Placement one = placement(spec, 3, 17, 32, 32);
+  const RowPlacement one = placement(spec, 3, 17, 32, 32);
   CHECK(same(one, placement(spec, 3, 17, 32, 32)));
   CHECK_FALSE(same(one, placement(spec, 4, 17, 32, 32)));
   CHECK_FALSE(same(one, placement(spec, 3, 18, 32, 32)));
   // Turning one thing off leaves the others where they are.
   spec.cutout = 0;
-  const Placement without = placement(spec, 3, 17, 32, 32);
+  const RowPlacement without = placement(spec, 3, 17, 32, 32);
   CHECK((without.dy == one.dy && without.dx == one.dx && without.flip == one.flip));
 }
 
@@ -121,7 +122,7 @@ TEST_CASE("crops, flips and cutouts are uniform over all places", "[augment]") {
   constexpr int row_count = 81 * 200;
   std::map<int, double> crops, flips, lines, columns;
   for (std::size_t row = 0; row < row_count; ++row) {
-    const Placement where = placement(spec, 1, row, 10, 20);
+    const RowPlacement where = placement(spec, 1, row, 10, 20);
     crops[where.dy * 9 + where.dx] += 1;
     flips[where.flip] += 1;
     lines[where.cut_y] += 1;

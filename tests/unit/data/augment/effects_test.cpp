@@ -7,7 +7,7 @@
 #include <set>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
@@ -63,14 +63,14 @@ TEST_CASE("RandAugment draws all operations equally often, with torchvision's ma
   AugmentSpec spec = with({.operations = 2, .magnitude = 9});
   std::map<int, std::array<int, 2>> signs;
   for (std::size_t row = 0; row < row_count; ++row) {
-    const Operation drawn = rand_augment(spec, 1, row, row % 2, 224, 200);
-    const Operation wanted = operation(drawn.kind, 9, drawn.magnitude < 0, 224, 200);
+    const ImageChange drawn = rand_augment(spec, 1, row, row % 2, 224, 200);
+    const ImageChange wanted = operation(drawn.kind, 9, drawn.magnitude < 0, 224, 200);
     REQUIRE(drawn.magnitude == wanted.magnitude);
     ++signs[drawn.kind][drawn.magnitude < 0];
   }
-  REQUIRE(signs.size() == Operation::kinds);
+  REQUIRE(signs.size() == ImageChange::kinds);
   const auto is_signed = [](int kind) {
-    return kind >= Operation::shear_x && kind <= Operation::sharpness;
+    return kind >= ImageChange::shear_x && kind <= ImageChange::sharpness;
   };
   for (const auto& [kind, count] : signs) {
     CHECK(count[0] + count[1] == Approx(row_count / 14.0).epsilon(0.15));
@@ -78,7 +78,7 @@ TEST_CASE("RandAugment draws all operations equally often, with torchvision's ma
     if (!is_signed(kind)) CHECK(count[1] == 0);
   }
   // torchvision's table: linspace(0, most, 31)[magnitude].
-  using O = Operation;
+  using O = ImageChange;
   const auto of = [](O::Kind kind, std::size_t magnitude) {
     return operation(kind, magnitude, false, 224, 200).magnitude;
   };

@@ -1,4 +1,4 @@
-#include "lockstep/data/mix.hpp"
+#include "lockstep/data/augment/mix.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 namespace fs = std::filesystem;

@@ -1,9 +1,9 @@
 #include <webp/encode.h>
 #include <webp/types.h>
 
-#include "data/image/image_codecs.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/image.hpp"
+#include "lockstep/data/image/image.hpp"
+#include "lockstep/data/image/image_codecs.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 
 using namespace lockstep;

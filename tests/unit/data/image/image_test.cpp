@@ -1,4 +1,4 @@
-#include "lockstep/data/image.hpp"
+#include "lockstep/data/image/image.hpp"
 
 #include <catch2/catch.hpp>
 #include <optional>

@@ -7,7 +7,7 @@
 
 #include "data/image/pixels/resample_kernels.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/data/image.hpp"
+#include "lockstep/data/image/image.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 
 using namespace lockstep;

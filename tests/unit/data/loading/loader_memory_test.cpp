@@ -10,8 +10,8 @@
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/data/loader.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/data/loading/loader.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 namespace fs = std::filesystem;

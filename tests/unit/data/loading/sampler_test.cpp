@@ -1,4 +1,4 @@
-#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/loading/sampler.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

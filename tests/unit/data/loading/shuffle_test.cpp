@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "lockstep/data/sampler.hpp"
+#include "lockstep/data/loading/sampler.hpp"
 
 using namespace lockstep::data;
 

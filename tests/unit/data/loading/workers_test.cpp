@@ -1,4 +1,4 @@
-#include "lockstep/data/workers.hpp"
+#include "lockstep/data/loading/workers.hpp"
 
 #include <unistd.h>
 

@@ -10,10 +10,10 @@
 
 #include "data/bytes/fault_guard.hpp"
 #include "data/bytes/mapping.hpp"
-#include "data/image/image_codecs.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
-#include "lockstep/data/row_reader.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/data/image/image_codecs.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 // Files that are cut off, written over or taken away while they are being read.
@@ -212,7 +212,7 @@ TEST_CASE("shards of JPEGs that are cut off or written over are named", "[jpeg][
   }
 }
 
-TEST_CASE("a staged copy that is cut off is named as a copy", "[stage][lost]") {
+TEST_CASE("a node's copy that is cut off is named as a copy", "[copy][lost]") {
   const Folder folder;
   DataSetInfo info = small_info();
   info.height = info.width = image_side;
@@ -221,7 +221,7 @@ TEST_CASE("a staged copy that is cut off is named as a copy", "[stage][lost]") {
     const fs::path stage = folder.path / (mapped ? "stage-mapped" : "stage");
     DataSet set(path);
     const RowRange all{0, row_count};
-    REQUIRE(set.stage(stage, {&all, 1}).fits);
+    REQUIRE(set.copy_to(stage, {&all, 1}).fits);
     if (mapped) set.map();
     CHECK(what_ends_it(set).empty());
     fs::path copy;

@@ -1,4 +1,4 @@
-#include "lockstep/data/data_set.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 
 #include <hdf5.h>
 #include <sys/resource.h>
@@ -11,7 +11,7 @@
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 namespace fs = std::filesystem;

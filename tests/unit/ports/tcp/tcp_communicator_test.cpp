@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "comm/direct/chunks.hpp"
-#include "lockstep/comm/link_probe.hpp"
 #include "lockstep/comm/record.hpp"
+#include "lockstep/comm/worlds/link_probe.hpp"
 #include "ports/tcp/connect_attempt.hpp"
-#include "tests/support/verbs.hpp"
+#include "tests/support/laws/verbs.hpp"
 #include "tests/unit/ports/tcp/tcp_ranks.hpp"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/two_level.hpp"
+#include "lockstep/comm/two_level/two_level.hpp"
 #include "lockstep/device/idle.hpp"
 #include "tests/unit/ports/tcp/tcp_ranks.hpp"
 

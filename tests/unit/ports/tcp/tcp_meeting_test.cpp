@@ -15,10 +15,10 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/tcp_control.hpp"
-#include "ports/tcp/handshake.hpp"
+#include "lockstep/comm/worlds/tcp_control.hpp"
+#include "ports/tcp/meeting/handshake.hpp"
 #include "ports/tcp/wire.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 namespace {
 

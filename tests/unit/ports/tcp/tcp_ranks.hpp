@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/tcp_communicator.hpp"
-#include "lockstep/comm/tcp_control.hpp"
-#include "tests/unit/data/folder_fixture.hpp"
+#include "lockstep/comm/worlds/tcp_communicator.hpp"
+#include "lockstep/comm/worlds/tcp_control.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 namespace lockstep::test {
 

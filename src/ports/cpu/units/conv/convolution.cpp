@@ -235,7 +235,7 @@ WeightReorder::WeightReorder(const Desc& from, const Desc& to, std::size_t parts
     return whole.submemory_desc(sizes, offsets, or_empty);
   };
   for (memory::dim p = 0; p < count; ++p) {
-    Part part{count > 1 ? cut(from, p) : from, count > 1 ? cut(to, p) : to, {}};
+    ReorderPart part{count > 1 ? cut(from, p) : from, count > 1 ? cut(to, p) : to, {}};
     if (part.from.is_zero() ||
         part.to.is_zero()) {  // the format cannot be cut there: one lane does everything
       count = 1;

@@ -101,11 +101,11 @@ class WeightReorder {
   void run(float* from, void* to, std::size_t lane, std::size_t lanes, dnnl::stream& stream) const;
 
  private:
-  struct Part {
+  struct ReorderPart {
     dnnl::memory::desc from, to;
     dnnl::reorder primitive;
   };
-  std::vector<Part> parts_;
+  std::vector<ReorderPart> parts_;
 };
 
 }  // namespace lockstep::cpu

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/backend/winograd.hpp"
-#include "ports/cpu/kernels/winograd.hpp"
+#include "ports/cpu/kernels/winograd/winograd.hpp"
 #include "ports/cpu/units/conv/convolution.hpp"
 
 namespace lockstep::cpu {

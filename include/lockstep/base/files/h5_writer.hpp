@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/files/h5.hpp"
+
+namespace lockstep::h5 {
+
+/// A finished file in memory. It needs no HDF5 any more: any thread may read and release it.
+class FileImage {
+ public:
+  std::span<char> bytes() const { return {memory_.get(), size_}; }
+
+ private:
+  friend class Writer;
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<char, Free> memory_;
+  std::size_t size_ = 0;
+};
+
+/// How a file stores texts of one length: each followed by a zero, or padded with zeros.
+enum class Ending { zero, padding };
+
+/// Builds an HDF5 file. The same calls give the same bytes: no times are stored. All methods throw
+/// InputError naming the file. The caller holds a Session as long as this lives.
+class Writer {
+ public:
+  using Shape = std::span<const std::size_t>;  ///< none: one value, of no dimension
+
+  /// A file in memory of about `bytes` in the end; take_image() returns it. So nothing can fail for
+  /// lack of disk space: on a full disk HDF5 can neither close a file nor end the program cleanly
+  /// afterwards. The first `user_block` bytes are left to the caller.
+  static Writer in_memory(const std::filesystem::path& path, std::size_t bytes,
+                          std::size_t user_block);
+  /// A file on disk at `file`; messages name `path`. Each data set gets its place when it is made
+  /// and is not filled; one of `aligned` bytes or more begins at a page.
+  static Writer on_disk(const std::filesystem::path& file, const std::filesystem::path& path,
+                        std::size_t aligned);
+
+  void make_group(const std::string& name);
+
+  /// An attribute of the root. HDF5 stores at most 64 KiB in one.
+  template <class Number>
+  void attribute(const std::string& name, Shape shape, const Number* values) {
+    make_attribute(name, memory_type<Number>(), shape, values);
+  }
+  void attribute(const std::string& name, Shape shape, const std::string& text, Ending ending);
+
+  template <class Number>
+  void data_set(const std::string& name, Shape shape, const Number* values) {
+    write(make_data_set(name, memory_type<Number>(), shape), memory_type<Number>(), values);
+  }
+  void data_set(const std::string& name, const std::vector<std::string>& texts, Ending ending);
+
+  /// Makes a data set without its values, in a file on disk. Returns where the values belong, in
+  /// bytes from the file's beginning.
+  template <class Number>
+  std::uint64_t reserve(const std::string& name, Shape shape) {
+    return place_of(make_data_set(name, memory_type<Number>(), shape));
+  }
+
+  /// The same for texts of `bytes` each, padded with zeros.
+  std::uint64_t reserve_texts(const std::string& name, std::size_t count, std::size_t bytes);
+
+  FileImage take_image();  ///< finishes the file in memory
+  void close();            ///< finishes the file on disk
+
+ private:
+  explicit Writer(std::filesystem::path path) : path_(std::move(path)) {}
+  Id done(Id result) const;
+  Type text_type(std::size_t bytes, Ending ending) const;
+  Space space_of(Shape shape) const;
+  void make_attribute(const std::string& name, Id type, Shape shape, const void* values);
+  Data make_data_set(const std::string& name, Id type, Shape shape);
+  void write(const Data& data, Id type, const void* values);
+  static std::uint64_t place_of(const Data& data);
+
+  struct Memory;
+  std::filesystem::path path_;
+  std::shared_ptr<Memory> memory_;  ///< of a file in memory; outlives the open file
+  bool at_once_ = false;            ///< a data set gets its place when it is made
+  File file_;
+};
+
+}  // namespace lockstep::h5

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "lockstep/comm/control.hpp"
+#include "lockstep/pack/pack_plan.hpp"
+#include "lockstep/pack/source/shapes.hpp"
+#include "lockstep/pack/source/source.hpp"
+
+namespace lockstep::pack {
+
+/// What to pack, how, and where to.
+struct PackRequest {
+  SourceSpec source;
+  ShapesSpec shapes;               ///< if the source is generated ("shapes")
+  PackSpec spec;                   ///< all but what is held out
+  std::optional<double> held_out;  ///< share of each class; an error if the source has a test split
+  double default_held_out = 0;     ///< if the source has no test split
+  std::filesystem::path out;       ///< gets train/ and val/
+  bool force = false;              ///< replace the data set in `out`
+  std::string options;             ///< all that determines the shards, one "key = value" per line
+};
+
+/// Packs on all ranks together, or resumes what was interrupted; `resolve` says on each rank what
+/// was asked for. What fails on one rank is thrown on all, as InputError if the input was at fault.
+void run_pack(comm::Control& control, const std::function<PackRequest()>& resolve);
+
+}  // namespace lockstep::pack

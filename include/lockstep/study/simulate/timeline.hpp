@@ -1,0 +1,43 @@
+#pragma once
+
+// When the buckets of a step are full, sent and summed: a step's time on ranks that are not here.
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "lockstep/backend/timed_tape.hpp"
+#include "lockstep/nn/arena.hpp"
+#include "lockstep/study/machine/machine.hpp"
+
+namespace lockstep::study {
+
+/// One bucket's way through a step; times from the step's start, in ms.
+struct BucketTimes {
+  double bytes = 0;
+  double ready_ms = 0;  ///< its last gradient is final
+  double start_ms = 0;  ///< its all-reduce begins to move
+  double end_ms = 0;    ///< its sum has arrived
+};
+
+struct StepTimeline {
+  double forward_ms = 0, backward_ms = 0, update_ms = 0;
+  double exposed_ms = 0;  ///< the device waits for sums that backward did not hide
+  double jitter_ms = 0;   ///< the slowest rank is later than the middle one
+  std::vector<BucketTimes> buckets;
+  double compute_ms() const { return forward_ms + backward_ms + update_ms; }
+  double step_ms() const { return compute_ms() + exposed_ms + jitter_ms; }
+};
+
+using CostOf = std::function<ReduceCost(double bytes)>;
+
+/// Runs one step, as train::Trainer does: buckets of `bucket_bytes` are summed in their order while
+/// backward continues, then each is waited for and updated. Pure.
+StepTimeline simulate_step(const backend::TimedTape& tape, const nn::ArenaLayout& layout,
+                           std::size_t bucket_bytes, const CostOf& cost);
+
+/// How much later the slowest of `ranks` is than the mean one, in deviations of a rank's time, if
+/// these are normal: about sqrt(2 ln ranks). Pure.
+double slowest_of(std::size_t ranks);
+
+}  // namespace lockstep::study

@@ -1,0 +1,239 @@
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/key_option.hpp"
+#include "app/cli/reading.hpp"
+#include "app/commands.hpp"
+#include "app/info/info_text.hpp"
+#include "app/start/quiet_end.hpp"
+#include "lockstep/backend/pace.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/data/shard/data_set.hpp"
+#include "lockstep/model/checkpoint.hpp"
+#include "lockstep/model/model.hpp"
+#include "lockstep/observe/records.hpp"
+#include "lockstep/observe/summary.hpp"
+#include "lockstep/train/decide/packed_sets.hpp"
+#include "lockstep/train/files/run_directory.hpp"
+#include "lockstep/train/specs.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// For JPEGs: the range of sizes, because they have no common one.
+Json jpegs_as_json(const data::DataSet& rows) {
+  std::array<std::size_t, 2> smallest = rows.size(0), largest = smallest;
+  for (std::size_t row = 0; row < rows.info().rows; ++row)
+    for (std::size_t side = 0; side < 2; ++side) {
+      smallest[side] = std::min(smallest[side], rows.size(row)[side]);
+      largest[side] = std::max(largest[side], rows.size(row)[side]);
+    }
+  return {{"smallest_height", smallest[0]},
+          {"largest_height", largest[0]},
+          {"smallest_width", smallest[1]},
+          {"largest_width", largest[1]}};
+}
+
+std::uint64_t stored_bytes(const data::DataSet& rows) {
+  std::uint64_t bytes = 0;
+  for (std::size_t row = 0; row < rows.info().rows; ++row) bytes += rows.row_bytes(row);
+  return bytes;
+}
+
+Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec& external) {
+  const data::DataSet rows(path, external);
+  const std::string setting = data::first_setting(external);
+  require(rows.external() || setting.empty(),
+          fmt::format("{} would have no effect: {} holds shards", setting, path.string()));
+  const data::DataSetInfo& info = rows.info();
+  std::vector<std::uint64_t> per_class(info.classes.size());
+  for (const std::int32_t label : rows.labels()) ++per_class[static_cast<std::size_t>(label)];
+  Json classes = Json::array(), files = Json::array();
+  for (std::size_t c = 0; c < info.classes.size(); ++c)
+    classes.push_back({{"name", info.classes[c]}, {"rows", per_class[c]}});
+  for (const auto& file : rows.files()) files.push_back(file.string());
+  const bool jpeg = info.encoding == data::Encoding::jpeg;
+  const bool one = files.size() == 1 && files[0] == path.string();
+  const bool shard = rows.storage().checksums;
+  return {{"kind", !one    ? "data set"
+                   : shard ? "shard"
+                           : "file"},
+          {"path", path.string()},
+          {"files", std::move(files)},
+          {"rows", info.rows},
+          {"encoding", jpeg ? "jpeg" : "raw"},
+          {"bytes", stored_bytes(rows)},
+          {"height", jpeg ? Json(nullptr) : Json(info.height)},
+          {"width", jpeg ? Json(nullptr) : Json(info.width)},
+          {"jpegs", jpeg ? jpegs_as_json(rows) : Json(nullptr)},
+          {"channels", info.channels},
+          {"mean", info.mean},
+          {"stddev", info.stddev},
+          {"reading", reading_as_json(rows)},
+          {"classes", std::move(classes)}};
+}
+
+Json checkpoint_as_json(const std::filesystem::path& path) {
+  const model::CheckpointHeader header = model::read_header(path);
+  const model::Description about = backend::is_rehearsal(header.backend)
+                                       ? model::describe(path, train::describe_by_config)
+                                       : model::load(path, train::describe_by_config).about;
+  const data::DataSetInfo& input = about.input;
+  Json tensors = Json::array();
+  std::size_t numbers = 0;
+  for (const model::TensorEntry& tensor : model::list_tensors(path)) {
+    std::size_t count = 1;
+    for (const std::size_t extent : tensor.shape) count *= extent;
+    if (tensor.name.starts_with("weights/")) numbers += count;
+    tensors.push_back({{"name", tensor.name},
+                       {"shape", tensor.shape},
+                       {"crc32c", fmt::format("{:08x}", tensor.crc32c)}});
+  }
+  const model::Progress& at = header.progress;
+  Json best = nullptr;
+  if (at.best_top1 >= 0) best = {{"top1", at.best_top1}, {"epoch", at.best_epoch}};
+  return {{"kind", "checkpoint"},
+          {"path", path.string()},
+          {"bytes", std::filesystem::file_size(path)},
+          {"step", at.step},
+          {"epochs_done", at.epoch},
+          {"steps_in_epoch", at.batch},
+          {"best", best},
+          {"format", header.format},
+          {"network", about.network.name},
+          {"nodes", about.network.nodes.size()},
+          {"input", {input.height, input.width, input.channels}},
+          {"mean", input.mean},
+          {"stddev", input.stddev},
+          {"fit", choice_name(about.preparation.fit)},
+          {"short_side", about.preparation.short_side},
+          {"classes", input.classes},
+          {"world", header.world},
+          {"backend", header.backend},
+          {"build", header.build},
+          {"exchange", header.exchange},
+          {"numbers", numbers},
+          {"tensors", std::move(tensors)},
+          {"config", header.config}};
+}
+
+/// What metrics.jsonl says about a run. Other programs may have written to it.
+struct Course {
+  std::uint64_t steps = 0;
+  std::vector<observe::StartRecord> starts;
+  std::vector<observe::EpochRecord> epochs;
+  std::vector<observe::ResumeRecord> resumes;
+  std::optional<observe::EndRecord> end;  ///< of the newest start
+
+  void take(const observe::StartRecord& start) {
+    starts.push_back(start);
+    end.reset();
+  }
+  void take(const observe::ResumeRecord& resume) { resumes.push_back(resume); }
+  void take(const observe::StepRecord& step) { steps = step.step; }
+  void take(const observe::EpochRecord& epoch) { epochs.push_back(epoch); }
+  void take(const observe::RanksRecord&) {}
+  void take(const observe::CheckpointRecord&) {}
+  void take(const observe::EndRecord& one) { end = one; }
+};
+
+Course read_course(const std::filesystem::path& path) {
+  Course course;
+  if (!std::filesystem::exists(path)) return course;
+  const auto strange = observe::read_records(path, [&](const observe::Record& record) {
+    std::visit([&](const auto& one) { course.take(one); }, record);
+    return true;
+  });
+  if (strange.count > 0) log::warn(describe(strange, path));
+  return course;
+}
+
+template <class Records>
+Json as_list(const Records& records) {
+  Json list = Json::array();
+  for (const auto& record : records) list.push_back(Json::parse(observe::to_json(record)));
+  return list;
+}
+
+Json run_as_json(const train::RunDirectory& run) {
+  const Course course = read_course(run.metrics());
+  Json checkpoints = Json::array();
+  for (const auto& path : model::CheckpointDirectory(run.checkpoints(), 1).newest_first())
+    checkpoints.push_back(path.filename().string());
+  const auto best = model::CheckpointDirectory(run.checkpoints(), 1).best();
+  if (std::filesystem::exists(best)) checkpoints.push_back(best.filename().string());
+  std::optional<observe::Summary> summary;
+  if (std::filesystem::exists(run.summary())) summary = observe::read_summary(run.summary());
+  return {{"kind", "run"},
+          {"path", run.root().string()},
+          {"finished", summary && summary->finished()},
+          {"steps", course.steps},
+          {"starts", as_list(course.starts)},
+          {"epochs", as_list(course.epochs)},
+          {"resumes", as_list(course.resumes)},
+          {"end", course.end ? Json::parse(observe::to_json(*course.end)) : Json(nullptr)},
+          {"checkpoints", std::move(checkpoints)},
+          {"summary", summary ? Json::parse(observe::to_json(*summary)) : Json(nullptr)},
+          {"config", read_text(run.config())}};
+}
+
+/// The two sets that pack wrote into one folder.
+Json packed_as_json(const std::string& path, const data::ExternalSpec& external) {
+  const std::string validation = train::packed_set(path, train::PackedPart::validation);
+  return {{"kind", "packed"},
+          {"path", path},
+          {"train", shards_as_json(train::packed_set(path, train::PackedPart::training), external)},
+          {"val", validation == path ? Json(nullptr) : shards_as_json(validation, external)}};
+}
+
+Json describe(const std::filesystem::path& path, const data::ExternalSpec& external) {
+  const bool pattern = path.string().find_first_of("*?[") != std::string::npos;
+  require(pattern || std::filesystem::exists(path),
+          fmt::format("{}: no such file or folder", path.string()));
+  const train::RunDirectory run(path);
+  if (std::filesystem::is_directory(path) && std::filesystem::exists(run.config()))
+    return run_as_json(run);
+  if (std::filesystem::is_regular_file(path) && model::looks_like_checkpoint(path))
+    return checkpoint_as_json(path);
+  if (train::packed_set(path, train::PackedPart::training) != path)
+    return packed_as_json(path.string(), external);
+  return shards_as_json(path, external);
+}
+
+}  // namespace
+
+Command add_info(Arguments root) {
+  struct Options {
+    std::string path;
+    bool json = false;
+    config::Config config;
+  };
+  auto options = std::make_shared<Options>();
+  Arguments app = root.add_command(
+      "info",
+      "Describe a data set (and how fast its files can be read), a checkpoint or a run's "
+      "directory");
+  app.add("path", options->path, "file, folder or pattern of files").required();
+  for (const config::ConfigKey& key : config::config_keys())
+    if (key.for_external) add_key(app, key, options->config);
+  app.add_flag("--json", options->json, "print JSON");
+  return {app, [options](Launch& launch) {
+            if (leave_to_rank_0(launch)) return 0;
+            const Json found = describe(options->path, train::external_spec(options->config));
+            std::string text = options->json ? json_text(found, 2) : info_as_text(found);
+            while (text.ends_with('\n')) text.pop_back();
+            log::info(text);
+            return 0;
+          }};
+}
+
+}  // namespace lockstep::app

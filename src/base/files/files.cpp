@@ -1,0 +1,206 @@
+#include "lockstep/base/files/files.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/io.hpp"
+
+namespace lockstep {
+namespace {
+
+using FileDescriptor = Owned<int, ::close, -1>;
+
+[[noreturn]] void fail(std::string_view what, const std::filesystem::path& path, int error_number) {
+  throw InputError(fmt::format("{} {}: {}", what, path.string(), std::strerror(error_number)));
+}
+
+void synchronise(const std::filesystem::path& path, int flags,
+                 const std::filesystem::path& destination) {
+  const FileDescriptor file(::open(path.c_str(), flags | O_CLOEXEC));
+  if (!file || ::fsync(file.get()) != 0) fail("cannot write", destination, errno);
+}
+
+std::filesystem::path temporary_beside(const std::filesystem::path& path) {
+  static std::atomic<unsigned> counter{0};
+  std::filesystem::path temporary = path;
+  temporary += fmt::format(".tmp{}-{}", ::getpid(), counter++);
+  return temporary;
+}
+
+/// Writes to `path`; errors name `wanted`.
+void write_into(const std::filesystem::path& path, std::string_view text,
+                const std::filesystem::path& wanted) {
+  const FileDescriptor out(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!out) fail("cannot write", wanted, errno);
+  if (write_all(out.get(), text.data(), text.size()) != text.size())
+    fail("cannot write", wanted, errno);
+}
+
+void require_regular(const std::filesystem::path& path, const struct stat& status) {
+  if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return;
+  const char* what = S_ISFIFO(status.st_mode)   ? "a pipe"
+                     : S_ISSOCK(status.st_mode) ? "a socket"
+                                                : "a device";
+  throw InputError(fmt::format("{}: is {}, and not a regular file", path.string(), what));
+}
+
+}  // namespace
+
+PendingFile::PendingFile(std::filesystem::path path)
+    : path_(std::move(path)), temporary_(temporary_beside(path_)) {
+  const FileDescriptor file(
+      ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));
+  if (!file) fail("cannot write", path_, errno);
+}
+
+PendingFile::~PendingFile() {
+  std::error_code ignored;
+  if (!temporary_.empty()) std::filesystem::remove(temporary_, ignored);
+}
+
+void PendingFile::commit() {
+  synchronise(temporary_, O_RDONLY, path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write", path_, errno);
+  temporary_.clear();
+  const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
+  synchronise(directory, O_RDONLY | O_DIRECTORY, path_);
+}
+
+void write_text_atomically(const std::filesystem::path& path, std::string_view text) {
+  PendingFile file(path);
+  write_into(file.temporary(), text, path);
+  file.commit();
+}
+
+void reserve_room(const std::filesystem::path& room, std::size_t bytes) {
+  write_text_atomically(room, std::string(bytes, '\n'));
+}
+
+void write_into_room(const std::filesystem::path& room, const std::filesystem::path& path,
+                     std::string_view text) {
+  write_into(room, text, path);
+  if (::truncate(room.c_str(), static_cast<off_t>(text.size())) != 0)
+    fail("cannot write", path, errno);
+  synchronise(room, O_RDONLY, path);
+  if (::rename(room.c_str(), path.c_str()) != 0) fail("cannot write", path, errno);
+}
+
+void write_report(const std::filesystem::path& path, std::string_view text) {
+  std::error_code none;
+  if (!std::filesystem::exists(path, none)) return write_text_atomically(path, text);
+  if (!std::filesystem::is_regular_file(path, none)) return write_into(path, text, path);
+  write_text_atomically(std::filesystem::canonical(path), text);
+}
+
+void require_report_fits(const std::filesystem::path& path,
+                         const std::vector<std::filesystem::path>& inputs) {
+  std::error_code none;
+  for (const std::filesystem::path& input : inputs)
+    require(!std::filesystem::equivalent(path, input, none),
+            fmt::format("cannot write the report to {}: it is an input file", path.string()));
+  require(!std::filesystem::is_directory(path, none),
+          fmt::format("cannot write {}: it is a directory", path.string()));
+  const bool special =
+      std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none);
+  if (!special) const PendingFile tried(path);
+}
+
+Owned<int, ::close, -1> open_regular(const std::filesystem::path& path, int more_flags) {
+  const int flags = O_RDONLY | O_CLOEXEC | more_flags;
+  FileDescriptor file(::open(path.c_str(), flags | O_NONBLOCK, 0644));
+  // A file that another machine holds a lease of: it gives that back.
+  if (!file && errno == EWOULDBLOCK) {
+    require_regular(path);
+    file = FileDescriptor(::open(path.c_str(), flags, 0644));
+  }
+  struct stat status {};
+  if (file && ::fstat(file.get(), &status) == 0) require_regular(path, status);
+  return file;
+}
+
+void require_regular(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) require_regular(path, status);
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  // We want the system's reason, and a directory can be opened but not read: hence no stream.
+  const FileDescriptor file = open_regular(path);
+  if (!file) fail("cannot read", path, errno);
+  std::string text;
+  char buffer[1 << 16];
+  for (;;) {
+    const std::size_t got = read_all(file.get(), buffer, sizeof buffer);
+    text.append(buffer, got);
+    if (got == sizeof buffer) continue;
+    if (errno != 0) fail("cannot read", path, errno);
+    return text;
+  }
+}
+
+void make_directories(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  require(!error,
+          fmt::format("cannot create the directory {}: {}", path.string(), error.message()));
+}
+
+void allow_open_files(std::size_t more) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, limit.rlim_cur + more);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::string human_bytes(double bytes) {
+  static constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+  std::size_t unit = 0;
+  // Otherwise 999.95 would be printed as 1000.0.
+  for (; std::abs(bytes) >= (unit == 0 ? 999.5 : 999.95) && unit + 1 < std::size(units); ++unit) {
+    bytes /= 1000;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+std::string human_seconds(double seconds) {
+  if (!std::isfinite(seconds) || seconds > 1e12) return "unknown";
+  if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
+  const long long whole = std::llround(seconds);
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t pages = 0, resident_pages = 0;
+  statm >> pages >> resident_pages;
+  static const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return resident_pages * page_bytes;
+}
+
+std::size_t peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "VmHWM:") continue;
+    std::size_t kibibytes = 0;
+    status >> kibibytes;
+    return kibibytes * 1024;
+  }
+  // Sandboxed kernels omit the line.
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace lockstep

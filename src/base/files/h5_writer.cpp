@@ -1,0 +1,188 @@
+#include "lockstep/base/files/h5_writer.hpp"
+
+#include <hdf5.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::h5 {
+namespace {
+
+constexpr hsize_t alignment_bytes = 4096;
+/// HDF5 first tries to open a file of this name, even if it makes one in memory. There must be
+/// none, and a disk that does not answer must not be asked.
+constexpr const char* nowhere = "/dev/null/in-memory.h5";
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+/// Zeros. Large memory is in huge pages where the system has them: it is touched once, and the
+/// pages of a checkpoint would take longer than its bytes.
+char* allocate(std::size_t bytes) {
+  if (bytes < huge_page) return static_cast<char*>(std::calloc(bytes, 1));
+  const std::size_t whole = (bytes + huge_page - 1) / huge_page * huge_page;
+  auto* memory = static_cast<char*>(std::aligned_alloc(huge_page, whole));
+  if (!memory) return nullptr;
+  ::madvise(memory, whole, MADV_HUGEPAGE);  // only a hint: it may fail
+  std::fill_n(memory, bytes, '\0');
+  return memory;
+}
+
+}  // namespace
+
+/// Where HDF5 keeps a file in memory. It asks for the memory by callbacks, so that the file's bytes
+/// can outlive it.
+struct Writer::Memory {
+  char* data = nullptr;
+  std::size_t size = 0;
+  Memory() = default;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() { std::free(data); }
+
+  void* resize(std::size_t bytes) {
+    if (bytes <= size) return data;
+    char* larger = allocate(bytes);
+    if (!larger) return nullptr;
+    std::copy_n(data, size, larger);
+    std::free(data);
+    data = larger;
+    size = bytes;
+    return data;
+  }
+
+  H5FD_file_image_callbacks_t callbacks() {
+    return {.image_malloc = [](std::size_t bytes, H5FD_file_image_op_t,
+                               void* self) { return static_cast<Memory*>(self)->resize(bytes); },
+            .image_memcpy = [](void* to, const void* from, std::size_t bytes, H5FD_file_image_op_t,
+                               void*) { return std::memcpy(to, from, bytes); },
+            .image_realloc = [](void*, std::size_t bytes, H5FD_file_image_op_t,
+                                void* self) { return static_cast<Memory*>(self)->resize(bytes); },
+            .image_free = [](void*, H5FD_file_image_op_t, void*) -> herr_t { return 0; },
+            .udata_copy = [](void* self) { return self; },
+            .udata_free = [](void*) -> herr_t { return 0; },
+            .udata = this};
+  }
+};
+
+Writer Writer::in_memory(const std::filesystem::path& path, std::size_t bytes,
+                         std::size_t user_block) {
+  Writer writer(path);
+  const Properties creation(writer.done(H5Pcreate(H5P_FILE_CREATE)));
+  writer.done(H5Pset_userblock(creation.get(), user_block));
+  const Properties access(writer.done(H5Pcreate(H5P_FILE_ACCESS)));
+  writer.done(H5Pset_fapl_core(access.get(), bytes, false));
+  writer.memory_ = std::make_shared<Memory>();
+  H5FD_file_image_callbacks_t callbacks = writer.memory_->callbacks();
+  writer.done(H5Pset_file_image_callbacks(access.get(), &callbacks));
+  writer.file_ = File(writer.done(H5Fcreate(nowhere, H5F_ACC_TRUNC, creation.get(), access.get())));
+  return writer;
+}
+
+Writer Writer::on_disk(const std::filesystem::path& file, const std::filesystem::path& path,
+                       std::size_t aligned) {
+  Writer writer(path);
+  writer.at_once_ = true;
+  const Properties access = file_access();
+  writer.done(H5Pset_alignment(access.get(), aligned, alignment_bytes));
+  writer.file_ =
+      File(writer.done(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
+  return writer;
+}
+
+Id Writer::done(Id result) const {
+  if (result < 0) refuse_with_cause(path_, "cannot be written");
+  return result;
+}
+
+void Writer::make_group(const std::string& name) {
+  const Group group(
+      done(H5Gcreate2(file_.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
+}
+
+void Writer::attribute(const std::string& name, Shape shape, const std::string& text,
+                       Ending ending) {
+  // HDF5 has no empty text type, so the zero after the text is stored, too.
+  const Type type = text_type(text.size() + (ending == Ending::zero ? 1 : 0), ending);
+  make_attribute(name, type.get(), shape, text.c_str());
+}
+
+void Writer::data_set(const std::string& name, const std::vector<std::string>& texts,
+                      Ending ending) {
+  std::size_t longest = 0;
+  for (const std::string& text : texts) longest = std::max(longest, text.size());
+  const std::size_t width =
+      ending == Ending::zero ? longest + 1 : std::max<std::size_t>(1, longest);
+  std::vector<char> characters(texts.size() * width);
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    std::copy(texts[i].begin(), texts[i].end(), &characters[i * width]);
+  const Type type = text_type(width, ending);
+  const std::size_t count = texts.size();
+  write(make_data_set(name, type.get(), {&count, 1}), type.get(), characters.data());
+}
+
+std::uint64_t Writer::reserve_texts(const std::string& name, std::size_t count, std::size_t bytes) {
+  const Type type = text_type(bytes, Ending::padding);
+  return place_of(make_data_set(name, type.get(), {&count, 1}));
+}
+
+Type Writer::text_type(std::size_t bytes, Ending ending) const {
+  Type type(done(H5Tcopy(H5T_C_S1)));
+  done(H5Tset_size(type.get(), bytes));
+  done(H5Tset_cset(type.get(), H5T_CSET_UTF8));
+  if (ending == Ending::padding) done(H5Tset_strpad(type.get(), H5T_STR_NULLPAD));
+  return type;
+}
+
+Space Writer::space_of(Shape shape) const {
+  if (shape.empty()) return Space(done(H5Screate(H5S_SCALAR)));
+  const std::vector<hsize_t> sizes(shape.begin(), shape.end());
+  return Space(done(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr)));
+}
+
+void Writer::make_attribute(const std::string& name, Id type, Shape shape, const void* values) {
+  const Space space = space_of(shape);
+  const Attribute attribute(
+      done(H5Acreate2(file_.get(), name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  done(H5Awrite(attribute.get(), type, values));
+}
+
+Data Writer::make_data_set(const std::string& name, Id type, Shape shape) {
+  const Properties how(done(H5Pcreate(H5P_DATASET_CREATE)));
+  done(H5Pset_obj_track_times(how.get(), false));
+  if (at_once_) {
+    done(H5Pset_layout(how.get(), H5D_CONTIGUOUS));
+    done(H5Pset_alloc_time(how.get(), H5D_ALLOC_TIME_EARLY));
+    done(H5Pset_fill_time(how.get(), H5D_FILL_TIME_NEVER));
+  }
+  const Space space = space_of(shape);
+  return Data(done(H5Dcreate2(file_.get(), name.c_str(), type, space.get(), H5P_DEFAULT, how.get(),
+                              H5P_DEFAULT)));
+}
+
+void Writer::write(const Data& data, Id type, const void* values) {
+  done(H5Dwrite(data.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
+}
+
+std::uint64_t Writer::place_of(const Data& data) {
+  const haddr_t offset = H5Dget_offset(data.get());
+  check(offset != HADDR_UNDEF, "a data set that is allocated early has a place");
+  return offset;
+}
+
+FileImage Writer::take_image() {
+  done(H5Fflush(file_.get(), H5F_SCOPE_LOCAL));
+  hsize_t size = 0;
+  done(H5Fget_filesize(file_.get(), &size));
+  close();
+  check(size <= memory_->size, "a file in memory is complete");
+  FileImage image;
+  image.memory_.reset(std::exchange(memory_->data, nullptr));
+  image.size_ = static_cast<std::size_t>(size);
+  return image;
+}
+
+void Writer::close() { done(H5Fclose(file_.release())); }
+
+}  // namespace lockstep::h5

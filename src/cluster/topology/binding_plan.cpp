@@ -1,0 +1,234 @@
+#include "lockstep/cluster/topology/binding_plan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "cluster/topology/nearest.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
+
+namespace lockstep::cluster {
+namespace {
+
+/// Index in machine.numa of the first node that holds all of `cpus`; numa.size() when none does.
+std::size_t node_holding(const Machine& machine, const CpuSet& cpus) {
+  const auto holds = [&](const NumaNode& node) { return contains(node.cpus, cpus); };
+  return static_cast<std::size_t>(std::find_if(machine.numa.begin(), machine.numa.end(), holds) -
+                                  machine.numa.begin());
+}
+
+/// The CPUs in `pool` of each physical core, in NUMA order, so that contiguous blocks of cores stay
+/// near their memory.
+std::vector<CpuSet> cores_in(const Machine& machine, const CpuSet& pool) {
+  std::vector<std::pair<std::size_t, CpuSet>> placed;
+  for (const CpuSet& core : machine.cores)
+    if (CpuSet part = common(core, pool); !part.empty())
+      placed.emplace_back(node_holding(machine, part), std::move(part));
+  std::stable_sort(placed.begin(), placed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<CpuSet> cores;
+  for (auto& [node, core] : placed) cores.push_back(std::move(core));
+  return cores;
+}
+
+/// Part `index` of `parts` contiguous ones whose sizes differ by at most one core. Both ends are
+/// rounded down: when the ranks divide evenly among equal NUMA nodes, parts end where nodes end.
+/// With more parts than cores, neighbours share a core.
+CpuSet part_of(const std::vector<CpuSet>& cores, std::size_t index, std::size_t parts) {
+  check(!cores.empty(), "the machine's cores do not hold its allowed CPUs");
+  const std::size_t begin = index * cores.size() / parts;
+  const std::size_t end = std::max((index + 1) * cores.size() / parts, begin + 1);
+  CpuSet part;
+  for (std::size_t core = begin; core < end; ++core) part = joined(part, cores[core]);
+  return part;
+}
+
+/// The division of one machine among its local ranks.
+class Division {
+ public:
+  Division(const Machine& machine, const PlanRequest& request)
+      : machine_(machine),
+        pool_(request.already_bound.empty() ? machine.allowed
+                                            : common(machine.allowed, request.already_bound)),
+        shares_(request.launcher_divided ? 1 : static_cast<std::size_t>(request.local_size)),
+        mine_(request.launcher_divided ? 0 : static_cast<std::size_t>(request.local_rank)) {
+    require(!pool_.empty(),
+            fmt::format("none of the CPUs that the launcher gave this rank ({}) is among those "
+                        "that the machine allows ({}): start it without binding (mpirun --bind-to "
+                        "none, srun --cpu-bind=none)",
+                        to_string(request.already_bound), to_string(machine.allowed)));
+    std::vector<CpuSet> domains = domains_near_gpus(request);
+    fill_empty(domains);
+    divide(domains);
+  }
+
+  const CpuSet& pool() const { return pool_; }
+  const CpuSet& share() const { return shares_[mine_]; }
+  /// Ranks that divide the same domain as this one, itself included.
+  std::size_t peers() const { return peers_; }
+  std::size_t domain_cores() const { return domain_cores_; }
+
+  std::vector<std::size_t> ranks_on(const CpuSet& cpus) const {
+    std::vector<std::size_t> ranks;
+    for (std::size_t rank = 0; rank < shares_.size(); ++rank)
+      if (rank != mine_ && !common(shares_[rank], cpus).empty()) ranks.push_back(rank);
+    return ranks;
+  }
+
+ private:
+  /// For each local rank, the CPUs that it divides with the ranks of the same domain. Empty without
+  /// a GPU, and for a GPU that has no allowed CPU near it.
+  std::vector<CpuSet> domains_near_gpus(const PlanRequest& request) const {
+    std::vector<CpuSet> domains(shares_.size());
+    for (std::size_t rank = 0; rank < domains.size(); ++rank) {
+      std::string id = request.gpu_pci_bus_id;
+      if (rank != mine_ && rank < request.local_gpus.size())
+        id = request.local_gpus[rank];
+      else if (rank != mine_ && !id.empty())
+        id = rank < machine_.gpus.size() ? machine_.gpus[rank].pci_bus_id : "";
+      if (const Gpu* gpu = id.empty() ? nullptr : find_gpu(machine_, id))
+        domains[rank] = common(gpu->near_cpus, pool_);
+    }
+    return domains;
+  }
+
+  /// Ranks without a domain get the CPUs that are in no domain, or the whole pool when every CPU is
+  /// in one.
+  void fill_empty(std::vector<CpuSet>& domains) const {
+    CpuSet rest = pool_;
+    for (const CpuSet& domain : domains) rest = without(rest, domain);
+    if (rest.empty()) rest = pool_;
+    for (CpuSet& domain : domains)
+      if (domain.empty()) domain = rest;
+  }
+
+  void divide(const std::vector<CpuSet>& domains) {
+    std::map<CpuSet, std::vector<std::size_t>> ranks_of;
+    for (std::size_t rank = 0; rank < domains.size(); ++rank)
+      ranks_of[domains[rank]].push_back(rank);
+    for (const auto& [domain, ranks] : ranks_of) {
+      const std::vector<CpuSet> cores = cores_in(machine_, domain);
+      for (std::size_t i = 0; i < ranks.size(); ++i)
+        shares_[ranks[i]] = part_of(cores, i, ranks.size());
+      if (domain != domains[mine_]) continue;
+      peers_ = ranks.size();
+      domain_cores_ = cores.size();
+    }
+  }
+
+  const Machine& machine_;
+  CpuSet pool_;                 ///< what all local ranks together may use
+  std::vector<CpuSet> shares_;  ///< each local rank's part of it
+  std::size_t mine_;
+  std::size_t peers_ = 0, domain_cores_ = 0;
+};
+
+void fill_threads(const Machine& machine, std::size_t wanted, Plan& plan) {
+  const std::vector<CpuSet> cores = cores_in(machine, plan.share);
+  const std::size_t threads = wanted == 0 ? cores.size() : wanted;
+  for (std::size_t thread = 0; thread < threads; ++thread)
+    plan.compute.push_back(cores[thread % cores.size()]);
+  for (std::size_t core = threads; core < cores.size(); ++core)
+    plan.loader = joined(plan.loader, cores[core]);
+  plan.loader_shares_cores = plan.loader.empty();
+  if (plan.loader_shares_cores) plan.loader = plan.share;
+  if (threads > cores.size())
+    plan.remarks.push_back(
+        fmt::format("{} compute threads share {} core(s)", threads, cores.size()));
+}
+
+void remark_on_gpu(const Machine& machine, const Division& division, Plan& plan) {
+  if (plan.gpu_pci_bus_id.empty()) return;
+  const Gpu* gpu = find_gpu(machine, plan.gpu_pci_bus_id);
+  if (!gpu)
+    plan.remarks.push_back(fmt::format(
+        "GPU {} is not in the machine's description: its place does not affect the binding",
+        plan.gpu_pci_bus_id));
+  else if (common(gpu->near_cpus, division.pool()).empty())
+    plan.remarks.push_back(fmt::format("no CPU near GPU {} ({}) is allowed ({}): kept {}",
+                                       plan.gpu_pci_bus_id, to_string(gpu->near_cpus),
+                                       to_string(division.pool()), to_string(plan.share)));
+}
+
+void choose_network(const Machine& machine, const PlanRequest& request, Plan& plan) {
+  const Gpu* gpu = plan.gpu_pci_bus_id.empty() ? nullptr : find_gpu(machine, plan.gpu_pci_bus_id);
+  const NetworkCard* card =
+      nearest_network(machine, plan.share, gpu, static_cast<std::size_t>(request.local_rank));
+  if (!card) return;
+  plan.network = card->name;
+  const std::string whom = gpu ? fmt::format("GPU {}", gpu->pci_bus_id) : "the share";
+  if (common(card->near_cpus, gpu ? gpu->near_cpus : plan.share).empty())
+    plan.remarks.push_back(fmt::format("no network card is near {}: {} is near CPUs {}", whom,
+                                       card->name, to_string(card->near_cpus)));
+  if (!card->up) plan.remarks.push_back(fmt::format("the network card {} is down", card->name));
+}
+
+void remark_on_share(const Machine& machine, const Division& division, Plan& plan) {
+  if (division.peers() > division.domain_cores())
+    plan.remarks.push_back(
+        fmt::format("{} ranks on {} core(s)", division.peers(), division.domain_cores()));
+  else if (const auto others = division.ranks_on(plan.share); !others.empty())
+    plan.remarks.push_back(fmt::format("shares CPUs with local rank(s) {}", join(others, ", ")));
+  if (plan.numa_node < 0 && machine.numa.size() > 1)
+    plan.remarks.push_back("the share spans NUMA nodes: memory is not bound");
+}
+
+/// Cores outside the launcher's binding cannot be used by any of its ranks.
+void remark_on_launcher(const Machine& machine, const PlanRequest& request, Plan& plan) {
+  const CpuSet& bound =
+      request.bound_together.empty() ? request.already_bound : request.bound_together;
+  const std::size_t given = cores_in(machine, common(machine.allowed, bound)).size();
+  const std::size_t there = cores_in(machine, machine.allowed).size();
+  if (bound.empty() || given == there) return;
+  plan.remarks.push_back(fmt::format(
+      "the launcher's binding uses {} of {} allowed cores ({}){}", given, there, to_string(bound),
+      cores_in(machine, plan.share).size() == 1
+          ? ": mpirun binds a rank to one core unless told --bind-to none, with which lockstep "
+            "divides the machine"
+          : ""));
+}
+
+}  // namespace
+
+Plan plan_binding(const Machine& machine, const PlanRequest& request) {
+  check(request.local_rank >= 0 && request.local_rank < request.local_size,
+        "plan_binding: local_rank must be below local_size");
+  const Division division(machine, request);
+  Plan plan;
+  plan.share = division.share();
+  if (const std::size_t node = node_holding(machine, plan.share); node < machine.numa.size())
+    plan.numa_node = machine.numa[node].os_index;
+  plan.gpu_pci_bus_id = request.gpu_pci_bus_id;
+  plan.foreign = machine.foreign;
+  remark_on_gpu(machine, division, plan);
+  remark_on_share(machine, division, plan);
+  remark_on_launcher(machine, request, plan);
+  choose_network(machine, request, plan);
+  fill_threads(machine, request.compute_threads, plan);
+  return plan;
+}
+
+PlanRequest request_among(const std::vector<LocalRank>& ranks, std::size_t mine,
+                          std::size_t compute_threads) {
+  check(mine < ranks.size(), "request_among: no such rank");
+  PlanRequest request;
+  request.local_size = 0;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    request.bound_together = joined(request.bound_together, ranks[rank].mask);
+    if (ranks[rank].mask != ranks[mine].mask) continue;
+    if (rank == mine) request.local_rank = request.local_size;
+    request.local_gpus.push_back(ranks[rank].gpu_pci_bus_id);
+    ++request.local_size;
+  }
+  request.compute_threads = compute_threads;
+  request.already_bound = ranks[mine].mask;
+  request.launcher_divided = request.local_size == 1 && ranks.size() > 1;
+  request.gpu_pci_bus_id = ranks[mine].gpu_pci_bus_id;
+  return request;
+}
+
+}  // namespace lockstep::cluster

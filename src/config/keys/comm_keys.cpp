@@ -1,0 +1,32 @@
+#include "config/key.hpp"
+#include "config/keys/sections.hpp"
+
+namespace lockstep::config {
+
+std::vector<ConfigKey> comm_keys() {
+  using Section = C::Comm;
+  return {
+      key("comm.bucket-mb", &C::comm, &Section::bucket_mb,
+          "gradients are reduced in buckets of this size (10^6 bytes; 0 or auto: 1 on one node, 25 "
+          "on GPUs, else by what an all-reduce costs, which is measured)")
+          .within(0.001, 4096)
+          .or_zero()
+          .or_auto(),
+      key("comm.all-reduce", &C::comm, &Section::all_reduce,
+          "on CPUs: sum all ranks alike, or first the ranks of a node, in shared memory; auto: the "
+          "latter on several nodes with several ranks"),
+      key("comm.deadline-s", &C::comm, &Section::deadline_s,
+          "how long a rank waits for the others before the job ends")
+          .within(1, 1e6)
+          .bookkeeping(),
+      key("comm.share-gpu", &C::comm, &Section::share_gpu,
+          "several ranks may use one GPU: for tests, and for the parts of a MIG device")
+          .needs("backend", may_use_gpus, "no rank uses a GPU")
+          .bookkeeping(),
+      key("comm.allow-different-builds", &C::comm, &Section::allow_different_builds,
+          "ranks may run different builds of this program; the bits may then differ")
+          .bookkeeping(),
+  };
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,138 @@
+#include "config/key.hpp"
+#include "config/keys/sections.hpp"
+
+namespace lockstep::config {
+namespace {
+
+bool has_blocks(const C& c) { return c.data.shuffle != lockstep::data::Shuffle::global; }
+bool mixes_blocks(const C& c) { return c.data.shuffle == lockstep::data::Shuffle::block; }
+bool may_cut_boxes(const C& c) { return c.data.crop != CropChoice::random; }
+bool has_operations(const C& c) { return c.data.randaugment > 0; }
+bool skips_rows(const C& c) { return c.data.on_bad_row == OnBadRow::skip; }
+
+}  // namespace
+
+std::vector<ConfigKey> data_keys() {
+  using Section = C::Data;
+  return {
+      key("data.train", &C::data, &Section::train,
+          "training set: a shard, a folder of shards, or any HDF5 file of images and labels; a "
+          "pattern like 'part*.h5' names several"),
+      key("data.val", &C::data, &Section::val, "validation set (empty: none)"),
+      key("data.images", &C::data, &Section::images,
+          "files that are not shards: name of the data set of images (empty: found by its shape "
+          "and name)")
+          .for_external(),
+      key("data.labels", &C::data, &Section::labels, "the same for the labels").for_external(),
+      key("data.val-images", &C::data, &Section::val_images,
+          "name in the validation set (empty: as data.images)")
+          .needs("data.val", validates),
+      key("data.val-labels", &C::data, &Section::val_labels, "the same for the labels")
+          .needs("data.val", validates),
+      key("data.layout", &C::data, &Section::layout,
+          "files that are not shards: position of the channels")
+          .for_external(),
+      key("data.range", &C::data, &Section::range,
+          "files that are not shards: range of floats; they become 0 to 255, rounded; auto: 0-1 or "
+          "0-255, inferred from some rows")
+          .for_external(),
+      key("data.classes", &C::data, &Section::classes,
+          "files that are not shards: number of classes (0: those named in the file, else the "
+          "largest label + 1)")
+          .within(0, 1 << 20)
+          .for_external(),
+      key("data.cache-mb", &C::data, &Section::cache_mb,
+          "chunked files: memory of each rank for decoded chunks (10^6 bytes)")
+          .within(1, 1 << 20)
+          .bookkeeping(),
+      key("data.shuffle", &C::data, &Section::shuffle,
+          "order of an epoch: all rows mixed; blocks of rows in random order, with the rows of "
+          "some blocks mixed (reads large pieces); or each node keeps its rows and mixes them"),
+      key("data.block", &C::data, &Section::block,
+          "shuffle = block, node: consecutive rows of a block (0: those of a chunk, or of 4 MB)")
+          .within(0, 1 << 30)
+          .needs("data.shuffle", has_blocks, "it mixes all rows"),
+      key("data.window", &C::data, &Section::window,
+          "shuffle = block: number of blocks whose rows are mixed")
+          .within(1, 1 << 20)
+          .needs("data.shuffle", mixes_blocks, "'block' mixes the rows of some blocks"),
+      key("data.readahead", &C::data, &Section::readahead,
+          "rows to request ahead of those being read (0: none; chunked files: enough to keep the "
+          "threads busy)")
+          .within(0, 1 << 30)
+          .bookkeeping(),
+      key("data.stage", &C::data, &Section::stage,
+          "folder on each node (a local disk, /dev/shm) to which the training set is copied while "
+          "it is first read (empty: none)")
+          .bookkeeping(),
+      key("data.read", &C::data, &Section::read,
+          "how to read contiguous rows; mmap: from pages that a node's ranks share")
+          .bookkeeping(),
+      key("data.crop", &C::data, &Section::crop,
+          "the part of an image to train on: a window at a random place, or a box of "
+          "random size and shape, resized; auto: the latter for JPEGs"),
+      key("data.size", &C::data, &Section::size,
+          "side of the network's input (0: 224 for JPEGs, else the size of the rows)")
+          .within(0, 65535),
+      key("data.resize", &C::data, &Section::resize,
+          "resize images to this shorter side before cutting out a random window or, in "
+          "validation, the centre (0: 256/224 of the input's side, for JPEGs and random-resized)")
+          .within(0, 65535),
+      key("data.min-area", &C::data, &Section::min_area,
+          "random-resized: smallest share of an image's area")
+          .within(0.0001, 1)
+          .needs("data.crop", may_cut_boxes, "'random' takes windows of one size"),
+      key("data.pad", &C::data, &Section::pad,
+          "random crop from an image padded by this many pixels"),
+      key("data.flip", &C::data, &Section::flip, "flip horizontally with probability 1/2"),
+      key("data.cutout", &C::data, &Section::cutout,
+          "side of a random square that is cut out (0: none)"),
+      key("data.brightness", &C::data, &Section::brightness,
+          "colour jitter: levels are multiplied by 1 - x to 1 + x (0: off)")
+          .within(0, 100),
+      key("data.contrast", &C::data, &Section::contrast, "colour jitter, the same for contrast")
+          .within(0, 100),
+      key("data.saturation", &C::data, &Section::saturation,
+          "colour jitter, the same for saturation")
+          .within(0, 100),
+      key("data.hue", &C::data, &Section::hue,
+          "colour jitter: the hue is turned by up to this share of the circle")
+          .within(0, 0.5),
+      key("data.randaugment", &C::data, &Section::randaugment,
+          "RandAugment: number of random operations on each image (usual: 2; 0: none)")
+          .within(0, 100),
+      key("data.randaugment-magnitude", &C::data, &Section::randaugment_magnitude, "their strength")
+          .within(0, 30)
+          .needs("data.randaugment", has_operations),
+      key("data.erase", &C::data, &Section::erase, "random erasing: probability").within(0, 1),
+      key("data.mixup", &C::data, &Section::mixup,
+          "mixup: alpha of the Beta distribution of the shares (usual: 0.2; 0: off)")
+          .within(0.01, 100)
+          .or_zero(),
+      key("data.cutmix", &C::data, &Section::cutmix,
+          "CutMix: the same (usual: 1); with both, each batch gets one of them")
+          .within(0.01, 100)
+          .or_zero(),
+      key("data.workers", &C::data, &Section::workers,
+          "threads of each rank that read and augment (0 or auto: as many of the spare cores as "
+          "help, which is measured)")
+          .within(0, most_threads)
+          .or_auto()
+          .bookkeeping(),
+      key("data.slots", &C::data, &Section::slots, "batches to prepare ahead")
+          .within(1, most_threads)
+          .bookkeeping(),
+      key("data.keep-last", &C::data, &Section::keep_last,
+          "train on the last, smaller batch of an epoch instead of dropping it"),
+      key("data.on-bad-row", &C::data, &Section::on_bad_row,
+          "what a training row with a wrong checksum, JPEG or size does: end the run, or let "
+          "another row, drawn by seed, epoch and row, take its place")
+          .bookkeeping(),
+      key("data.bad-rows-limit", &C::data, &Section::bad_rows_limit,
+          "skip: an epoch with more bad rows than this ends the run")
+          .needs("data.on-bad-row", skips_rows, "the first bad row ends the run")
+          .bookkeeping(),
+  };
+}
+
+}  // namespace lockstep::config

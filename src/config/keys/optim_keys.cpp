@@ -1,0 +1,74 @@
+#include "config/key.hpp"
+#include "config/keys/sections.hpp"
+
+namespace lockstep::config {
+namespace {
+
+using optim::Decay;
+
+bool is_polynomial(const C& c) { return c.optim.decay == Decay::polynomial; }
+bool is_lars(const C& c) { return c.optim.rule == optim::Rule::lars; }
+bool has_momentum(const C& c) { return c.optim.momentum > 0; }
+bool decays(const C& c) { return c.optim.weight_decay > 0; }
+bool warms_up(const C& c) { return c.optim.warmup_epochs > 0; }
+bool has_final_lr(const C& c) { return is_polynomial(c) || c.optim.decay == Decay::cosine; }
+bool is_step(const C& c) { return c.optim.decay == Decay::step; }
+
+}  // namespace
+
+std::vector<ConfigKey> optim_keys() {
+  using Section = C::Optim;
+  return {
+      key("optim.lr", &C::optim, &Section::lr, "highest learning rate").within(0, 1e6),
+      key("optim.lr-for-batch", &C::optim, &Section::lr_for_batch,
+          "linear scaling rule: lr is for this global batch and is scaled to the actual one (0: "
+          "not scaled)"),
+      key("optim.rule", &C::optim, &Section::rule,
+          "SGD, or LARS for large batches, which adapts the rate of each weight tensor to its norm "
+          "and needs an lr of about 5 to 30"),
+      key("optim.trust", &C::optim, &Section::trust,
+          "LARS: a tensor's rate is lr * trust * |w| / (|g| + decay * |w|)")
+          .within(0, 1)
+          .needs("optim.rule", is_lars, "the trust coefficient belongs to 'lars'"),
+      key("optim.momentum", &C::optim, &Section::momentum, "of SGD and LARS").within(0, 0.999999),
+      key("optim.nesterov", &C::optim, &Section::nesterov, "Nesterov's momentum")
+          .needs("optim.momentum", has_momentum),
+      key("optim.weight-decay", &C::optim, &Section::weight_decay, "L2, added to the gradient")
+          .within(0, 1),
+      key("optim.decay-norm-and-bias", &C::optim, &Section::decay_norm_and_bias,
+          "weight decay on batch norm's scale and shift and on biases, too")
+          .needs("optim.weight-decay", decays),
+      key("optim.clip-norm", &C::optim, &Section::clip_norm,
+          "scale a step's gradients down to this norm of all of them together (0: never)")
+          .within(0, 1e6),
+      key("optim.ema", &C::optim, &Section::ema,
+          "keep an exponential moving average of the weights with this decay, validate it too and "
+          "choose the best checkpoint by it (0: none)")
+          .within(0, 0.999999),
+      key("optim.label-smoothing", &C::optim, &Section::label_smoothing,
+          "in training; the validation loss does not use it")
+          .within(0, 0.999999),
+      key("optim.warmup-epochs", &C::optim, &Section::warmup_epochs,
+          "linear warm-up; may be a fraction")
+          .up_to("epochs"),
+      key("optim.warmup-start", &C::optim, &Section::warmup_start,
+          "learning rate at the start of warm-up")
+          .within(0, 1e6)
+          .needs("optim.warmup-epochs", warms_up),
+      key("optim.decay", &C::optim, &Section::decay, "after warm-up"),
+      key("optim.final-lr", &C::optim, &Section::final_lr, "where cosine and polynomial decay end")
+          .within(0, 1e6)
+          .needs("optim.decay", has_final_lr, "'cosine' and 'polynomial' end at it"),
+      key("optim.milestones", &C::optim, &Section::milestones,
+          "epochs at which step decay multiplies")
+          .needs("optim.decay", is_step, "milestones belong to 'step'"),
+      key("optim.factor", &C::optim, &Section::factor, "by which step decay multiplies")
+          .within(0, 1)
+          .needs("optim.decay", is_step, "the factor belongs to 'step'"),
+      key("optim.power", &C::optim, &Section::power, "of polynomial decay")
+          .within(0.01, 100)
+          .needs("optim.decay", is_polynomial, "the power belongs to 'polynomial'"),
+  };
+}
+
+}  // namespace lockstep::config

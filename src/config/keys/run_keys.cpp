@@ -1,0 +1,79 @@
+#include "config/key.hpp"
+#include "config/keys/sections.hpp"
+
+namespace lockstep::config {
+namespace {
+
+bool may_measure(const C& c) {
+  return may_use_gpus(c) || (c.backend != BackendChoice::clock &&
+                             c.winograd.mode == backend::Winograd::Mode::automatic);
+}
+bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
+bool is_tuned(const C& c) { return c.tune; }
+bool is_recompute_auto(const C& c) {
+  return c.recompute.mode == backend::Recompute::Mode::automatic;
+}
+
+}  // namespace
+
+std::vector<ConfigKey> run_keys() {
+  return {
+      key("model", &C::model, "resnet20/32/44/56/110 (CIFAR) or resnet18/34/50/101/152 (ImageNet)"),
+      key("epochs", &C::epochs, "epochs to train").within(1, 1 << 24),
+      key("batch", &C::batch, "global batch: rows of one step over all ranks (0: 128)")
+          .within(0, most_batch_rows),
+      key("batch-per-rank", &C::batch_per_rank, "instead of batch: rows of one step on each rank")
+          .within(0, most_batch_rows),
+      key("accumulate", &C::accumulate, "micro-batches that each rank's batch is cut into")
+          .within(1, most_batch_rows),
+      key("precision", &C::precision, "arithmetic of the convolutions"),
+      key("deterministic", &C::deterministic,
+          "use only library routines that give the same bits each time, and choose no algorithm by "
+          "measuring")
+          .needs("backend", may_measure, "the CPU's routines give the same bits each time"),
+      key("fuse-norms", &C::fuse_norms,
+          "in fp16: fuse batch norms into the convolutions before and after them where possible")
+          .needs("precision", is_fp16, "it has engines for fp16 only"),
+      key("winograd", &C::winograd,
+          "on CPUs, in fp32 and, without AMX, bf16: 3x3 convolutions by Winograd's algorithm; "
+          "true: all; false: none; auto: those that it makes faster, which is measured once "
+          "(deterministic: all); or their list, as auto saves it with the run"),
+      key("graph", &C::graph,
+          "on a GPU: record the work of a step once, as a CUDA graph, and then repeat it with one "
+          "call; the bits are the same")
+          .bookkeeping(),
+      key("tune", &C::tune,
+          "on a GPU: measure the engines of each convolution and take the fastest; the first start "
+          "on a kind of GPU takes longer"),
+      key("tune-cache", &C::tune_cache,
+          "tune: the file that keeps what was measured, by device, library and shape (empty: "
+          "runs/plans.txt)")
+          .needs("tune", is_tuned, "the file keeps what it measures")
+          .bookkeeping(),
+      key("recompute", &C::recompute,
+          "which values backward makes again instead of keeping them: none; N: those inside N "
+          "segments of the network; auto: as few as memory-limit allows")
+          .bookkeeping(),
+      key("memory-limit", &C::memory_limit,
+          "recompute = auto: the most bytes of memory that a rank's process may take")
+          .needs("recompute", is_recompute_auto, "'auto' keeps the limit")
+          .bookkeeping(),
+      key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
+      key("backend", &C::backend,
+          "where to compute; clock: nowhere, a rehearsal that waits and trains nothing"),
+      key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)")
+          .within(0, most_threads),
+      key("out", &C::out,
+          "run directory; {n} becomes the first free number (empty: runs/MODEL-{n})")
+          .bookkeeping(),
+      key("resume", &C::resume,
+          "'auto': resume from the run directory's newest valid checkpoint, if any; or a "
+          "checkpoint file")
+          .bookkeeping(),
+      key("stop-after", &C::stop_after,
+          "write a checkpoint and stop after this step, as on Ctrl-C or SIGTERM (0: never)")
+          .bookkeeping(),
+  };
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,33 @@
+#include "config/key.hpp"
+#include "config/keys/sections.hpp"
+
+namespace lockstep::config {
+
+std::vector<ConfigKey> watch_keys() {
+  return {
+      key("liveness.timeout-s", &C::liveness, &C::Liveness::timeout_s,
+          "a rank that is silent for this long counts as lost, and the job ends")
+          .within(2, 1e6)
+          .bookkeeping(),
+      key("walltime.margin-s", &C::walltime, &C::Walltime::margin_s,
+          "in a Slurm job: stop with a checkpoint this long before its time limit, in addition to "
+          "the measured time of a step and a checkpoint")
+          .within(0, 1e6)
+          .bookkeeping(),
+      key("audit.every-steps", &C::audit, &C::Audit::every_steps,
+          "compare all ranks' weights every N steps (0: never)")
+          .bookkeeping(),
+      key("binding.require", &C::binding, &C::Binding::require,
+          "a CPU binding that is not confirmed when read back is an error")
+          .bookkeeping(),
+      key("preflight.check", &C::preflight, &C::Preflight::check,
+          "before the start, measure the nodes and the network between them, and name nodes that "
+          "are slow or different")
+          .bookkeeping(),
+      key("preflight.require", &C::preflight, &C::Preflight::require,
+          "the same, and such a node is an error")
+          .bookkeeping(),
+  };
+}
+
+}  // namespace lockstep::config

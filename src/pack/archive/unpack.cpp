@@ -1,0 +1,215 @@
+#include "pack/archive/unpack.hpp"
+
+#include <bzlib.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <lzma.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
+#include "lockstep/base/owned.hpp"
+
+namespace lockstep::pack {
+namespace fs = std::filesystem;
+
+namespace {
+
+using Descriptor = Owned<int, ::close, -1>;
+
+constexpr std::size_t unpacked_piece = 1 << 18;
+
+/// The compressed file, piece by piece.
+class Input {
+ public:
+  explicit Input(const fs::path& path) : path_(path), bytes_(unpacked_piece) {
+    file_ = open_regular(path);
+    if (!file_) fail();
+  }
+  /// Empty at the end.
+  std::string_view next() {
+    const std::size_t got = read_all(file_.get(), bytes_.data(), bytes_.size());
+    if (got < bytes_.size() && errno != 0) fail();
+    read_ += got;
+    return {bytes_.data(), got};
+  }
+  [[noreturn]] void refuse(std::string_view what) const {
+    throw InputError(fmt::format("{}: cannot be unpacked: {} (in the first {} bytes of the file)",
+                                 path_.string(), what, read_));
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw InputError(fmt::format("{}: {}", path_.string(), std::strerror(errno)));
+  }
+  const fs::path& path_;
+  Descriptor file_;
+  std::vector<char> bytes_;
+  std::uint64_t read_ = 0;
+};
+
+class Output {
+ public:
+  explicit Output(const fs::path& path) : path_(path), pending_(path), bytes_(unpacked_piece) {
+    file_ = Descriptor(::open(pending_.temporary().c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file_) fail();
+  }
+  char* room() { return bytes_.data(); }
+  void write(std::size_t count) {
+    if (write_all(file_.get(), bytes_.data(), count) != count) fail();
+  }
+  void commit() { pending_.commit(); }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw InputError(fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
+  }
+  const fs::path& path_;
+  PendingFile pending_;
+  Descriptor file_;
+  std::vector<char> bytes_;
+};
+
+/// A file may hold several streams, one after the other; each has its checksum.
+void unpack_gzip(Input& input, Output& output) {
+  z_stream stream{};
+  constexpr int gzip_only = 16;
+  check(inflateInit2(&stream, MAX_WBITS + gzip_only) == Z_OK, "zlib could not start");
+  struct End {
+    z_stream* stream;
+    ~End() { inflateEnd(stream); }
+  } const end{&stream};
+  bool inside = true;
+  for (std::string_view piece = input.next(); !piece.empty(); piece = input.next()) {
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(piece.data()));
+    stream.avail_in = static_cast<uInt>(piece.size());
+    int result = Z_OK;
+    do {
+      // After the last stream there may be zeros, as padding.
+      if (!inside && *stream.next_in == 0) {
+        ++stream.next_in;
+        --stream.avail_in;
+        continue;
+      }
+      if (!inside) inflateReset(&stream);
+      stream.next_out = reinterpret_cast<Bytef*>(output.room());
+      stream.avail_out = unpacked_piece;
+      result = inflate(&stream, Z_NO_FLUSH);
+      if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
+        input.refuse(stream.msg != nullptr ? stream.msg : "damaged");
+      inside = result != Z_STREAM_END;
+      output.write(unpacked_piece - stream.avail_out);
+    } while (stream.avail_in > 0 || (inside && stream.avail_out == 0));
+  }
+  if (inside) input.refuse("it is cut off");
+}
+
+void unpack_zstd(Input& input, Output& output) {
+  const Owned<ZSTD_DCtx*, ZSTD_freeDCtx> context(ZSTD_createDCtx());
+  check(static_cast<bool>(context), "zstd could not start");
+  std::size_t wanted = 1;  // 0 after a whole frame
+  for (std::string_view piece = input.next(); !piece.empty(); piece = input.next()) {
+    ZSTD_inBuffer in{piece.data(), piece.size(), 0};
+    for (bool full = false; in.pos < in.size || full;) {
+      ZSTD_outBuffer out{output.room(), unpacked_piece, 0};
+      wanted = ZSTD_decompressStream(context.get(), &out, &in);
+      if (ZSTD_isError(wanted) != 0) input.refuse(ZSTD_getErrorName(wanted));
+      output.write(out.pos);
+      full = out.pos == out.size && wanted > 0;
+    }
+  }
+  if (wanted > 0) input.refuse("it is cut off");
+}
+
+/// Several streams may follow each other, with zeros between them.
+void unpack_xz(Input& input, Output& output) {
+  constexpr std::uint64_t most_memory = std::uint64_t{1} << 27;  // xz -9 needs half of it
+  lzma_stream stream = LZMA_STREAM_INIT;
+  check(lzma_stream_decoder(&stream, most_memory, LZMA_CONCATENATED) == LZMA_OK,
+        "liblzma could not start");
+  struct End {
+    lzma_stream* stream;
+    ~End() { lzma_end(stream); }
+  } const end{&stream};
+  lzma_ret result = LZMA_OK;
+  for (bool at_end = false; result != LZMA_STREAM_END;) {
+    if (stream.avail_in == 0 && !at_end) {
+      const std::string_view piece = input.next();
+      stream.next_in = reinterpret_cast<const std::uint8_t*>(piece.data());
+      stream.avail_in = piece.size();
+      at_end = piece.empty();
+    }
+    stream.next_out = reinterpret_cast<std::uint8_t*>(output.room());
+    stream.avail_out = unpacked_piece;
+    result = lzma_code(&stream, at_end ? LZMA_FINISH : LZMA_RUN);
+    if (result == LZMA_MEMLIMIT_ERROR) input.refuse("it needs more than 128 MB of memory");
+    if (result == LZMA_BUF_ERROR) input.refuse("it is cut off");
+    if (result != LZMA_OK && result != LZMA_STREAM_END) input.refuse("damaged");
+    output.write(unpacked_piece - stream.avail_out);
+  }
+}
+
+/// Several streams may follow each other.
+void unpack_bzip2(Input& input, Output& output) {
+  bz_stream stream{};
+  struct End {
+    bz_stream* stream;
+    ~End() { BZ2_bzDecompressEnd(stream); }
+  } const end{&stream};
+  bool inside = false;
+  for (std::string_view piece = input.next(); !piece.empty(); piece = input.next()) {
+    stream.next_in = const_cast<char*>(piece.data());
+    stream.avail_in = static_cast<unsigned>(piece.size());
+    for (bool full = false; stream.avail_in > 0 || full;) {
+      if (!inside) {
+        bz_stream next{};
+        next.next_in = stream.next_in;
+        next.avail_in = stream.avail_in;
+        BZ2_bzDecompressEnd(&stream);
+        stream = next;
+        check(BZ2_bzDecompressInit(&stream, 0, 0) == BZ_OK, "libbz2 could not start");
+      }
+      stream.next_out = output.room();
+      stream.avail_out = unpacked_piece;
+      const int result = BZ2_bzDecompress(&stream);
+      if (result != BZ_OK && result != BZ_STREAM_END) input.refuse("damaged");
+      inside = result != BZ_STREAM_END;
+      output.write(unpacked_piece - stream.avail_out);
+      full = inside && stream.avail_out == 0;
+    }
+  }
+  if (inside) input.refuse("it is cut off");
+}
+
+}  // namespace
+
+Compression compression_of(const fs::path& path) {
+  using namespace std::string_view_literals;
+  Input input(path);
+  const std::string_view first = input.next();
+  if (first.starts_with("\x1F\x8B"sv)) return Compression::gzip;
+  if (first.starts_with("\x28\xB5\x2F\xFD"sv)) return Compression::zstd;
+  if (first.starts_with("\xFD\x37zXZ\0"sv)) return Compression::xz;
+  if (first.starts_with("BZh"sv)) return Compression::bzip2;
+  return Compression::none;
+}
+
+void unpack(const fs::path& path, Compression how, const fs::path& to) {
+  Input input(path);
+  Output output(to);
+  if (how == Compression::gzip) unpack_gzip(input, output);
+  if (how == Compression::zstd) unpack_zstd(input, output);
+  if (how == Compression::xz) unpack_xz(input, output);
+  if (how == Compression::bzip2) unpack_bzip2(input, output);
+  output.commit();
+}
+
+}  // namespace lockstep::pack

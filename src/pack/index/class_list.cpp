@@ -1,0 +1,179 @@
+#include "pack/index/class_list.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <sstream>
+#include <unordered_map>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/numbers.hpp"
+
+namespace lockstep::pack {
+namespace fs = std::filesystem;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+constexpr std::size_t most_classes = std::size_t{1} << 20;
+
+Names lines_of(const fs::path& path) {
+  Names names;
+  std::istringstream lines(read_text(path));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) names.push_back(line);
+  }
+  require(!names.empty() && names.size() <= most_classes,
+          fmt::format("{}: expected 1 to {} class names, found {}", path.string(), most_classes,
+                      names.size()));
+  Names sorted = names;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end())
+    throw InputError(fmt::format("{}: names a class twice: {}", path.string(), *twice));
+  return names;
+}
+
+/// -1, +3, 0.0, .5, 1e3: no one calls a class so.
+bool looks_like_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const char* end = text.data() + text.size();
+  double value = 0;
+  const bool digits = text.find_first_of("0123456789") != text.npos;  // not "nan" or "inf"
+  const auto result = std::from_chars(text.data(), end, value);
+  return digits && result.ptr == end && result.ec != std::errc::invalid_argument;
+}
+
+/// A label, and the index that has it.
+struct GivenLabel {
+  const IndexFile& index;
+  std::size_t label;
+  const std::string& name() const { return index.classes()[label]; }
+  std::string place() const { return index.place_of(label); }
+  std::string text() const { return fmt::format("{}: the label \"{}\"", place(), name()); }
+};
+
+/// True if all are whole numbers. Where names list them, they may be anything. Else numbers are
+/// never taken for names: -1 usually means "no label", and sorted as texts 10 comes before 2.
+bool are_whole_numbers(const std::vector<IndexFile>& indexes, bool named) {
+  std::optional<GivenLabel> whole, other, word;
+  for (const IndexFile& index : indexes)
+    for (std::size_t label = 0; label < index.classes().size(); ++label) {
+      const std::string& text = index.classes()[label];
+      auto& kind = whole_number<std::size_t>(text) ? whole : looks_like_number(text) ? other : word;
+      if (!kind) kind.emplace(GivenLabel{index, label});
+    }
+  if (named || (whole && !other && !word)) return !other && !word;
+  if (other)
+    throw InputError(other->text() +
+                     " is a number, but not a whole one from 0; leave out images that have no "
+                     "label");
+  if (whole && word)
+    throw InputError(fmt::format(
+        "{} is a number, but \"{}\" ({}) is a word; if both are names of classes, list all names "
+        "in a file (--class-names)",
+        whole->text(), word->name(), word->place()));
+  return false;
+}
+
+/// Folder names are class names, also when they are 1, 2, 3.
+bool are_numbers(const std::vector<IndexFile>& indexes, bool named) {
+  for (const IndexFile& index : indexes)
+    require(index.labels_are_given() == indexes[0].labels_are_given(),
+            fmt::format("{} and {}: one has labels, the other only class folders",
+                        indexes[0].origin().string(), index.origin().string()));
+  return indexes[0].labels_are_given() && are_whole_numbers(indexes, named);
+}
+
+void count_numbers(const std::vector<IndexFile>& indexes, const fs::path& names_file,
+                   ClassList& list) {
+  const std::size_t named = list.names.size();
+  const std::size_t most = named > 0 ? named : most_classes;
+  std::size_t classes = named;
+  for (const IndexFile& index : indexes) {
+    std::vector<std::int32_t>& labels = list.labels.emplace_back();
+    for (std::size_t given = 0; given < index.classes().size(); ++given) {
+      const std::string& name = index.classes()[given];
+      const std::size_t label = *whole_number<std::size_t>(name);
+      require(label < most,
+              fmt::format("{}: label {} is out of range: {}", index.place_of(given), name,
+                          named > 0 ? fmt::format("{} names {}, counted from 0",
+                                                  names_file.string(), counted(named, "class"))
+                                    : fmt::format("there are at most {} classes", most)));
+      classes = std::max(classes, label + 1);
+      labels.push_back(static_cast<std::int32_t>(label));
+    }
+  }
+  for (std::size_t c = named; c < classes; ++c) list.names.push_back(std::to_string(c));
+}
+
+void look_up(const std::vector<IndexFile>& indexes, const fs::path& names_file, ClassList& list) {
+  if (names_file.empty()) {
+    for (const IndexFile& index : indexes)
+      list.names.insert(list.names.end(), index.classes().begin(), index.classes().end());
+    std::sort(list.names.begin(), list.names.end());
+    list.names.erase(std::unique(list.names.begin(), list.names.end()), list.names.end());
+    require(list.names.size() <= most_classes,
+            fmt::format("{} classes; there are at most {}", list.names.size(), most_classes));
+  }
+  std::unordered_map<std::string_view, std::int32_t> label_of;
+  for (std::size_t c = 0; c < list.names.size(); ++c)
+    label_of.emplace(list.names[c], static_cast<std::int32_t>(c));
+  for (const IndexFile& index : indexes) {
+    std::vector<std::int32_t>& labels = list.labels.emplace_back();
+    for (std::size_t given = 0; given < index.classes().size(); ++given) {
+      const auto found = label_of.find(index.classes()[given]);
+      require(found != label_of.end(),
+              fmt::format("{} is not in {}", GivenLabel{index, given}.text(), names_file.string()));
+      labels.push_back(found->second);
+    }
+  }
+}
+
+/// Which labels of the index a split has.
+std::vector<bool> labels_in(const IndexFile& index, Split split) {
+  std::vector<bool> there(index.classes().size());
+  for (std::size_t row = 0; row < index.rows(split); ++row)
+    there[static_cast<std::size_t>(index.row(split, row).label)] = true;
+  return there;
+}
+
+void require_trained(const std::vector<IndexFile>& indexes, Split validation, bool named,
+                     ClassList& list) {
+  std::vector<bool> trained(list.names.size());
+  for (std::size_t i = 0; i < indexes.size(); ++i) {
+    const std::vector<bool> there = labels_in(indexes[i], Split::training);
+    for (std::size_t label = 0; label < there.size(); ++label)
+      if (there[label]) trained[static_cast<std::size_t>(list.labels[i][label])] = true;
+  }
+  list.untrained = static_cast<std::size_t>(std::count(trained.begin(), trained.end(), false));
+  for (std::size_t i = 0; i < indexes.size() && !named; ++i) {
+    const std::vector<bool> there = labels_in(indexes[i], validation);
+    for (std::size_t label = 0; label < there.size(); ++label)
+      require(!there[label] || trained[static_cast<std::size_t>(list.labels[i][label])],
+              fmt::format("{}: no training class has this name",
+                          (indexes[i].origin() / indexes[i].classes()[label]).string()));
+  }
+}
+
+}  // namespace
+
+ClassList merge_classes(const std::vector<IndexFile>& indexes, Split validation,
+                        const fs::path& names_file) {
+  ClassList list;
+  if (!names_file.empty()) list.names = lines_of(names_file);
+  if (are_numbers(indexes, !names_file.empty()))
+    count_numbers(indexes, names_file, list);
+  else
+    look_up(indexes, names_file, list);
+  require_trained(indexes, validation, !names_file.empty(), list);
+  return list;
+}
+
+}  // namespace lockstep::pack

@@ -1,0 +1,274 @@
+#include "lockstep/pack/pack_job.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/comm/agreement.hpp"
+#include "lockstep/data/shard/shard_normalisation.hpp"
+#include "pack/pack_folder.hpp"
+#include "pack/pack_note.hpp"
+#include "pack/pack_row.hpp"
+#include "pack/packer.hpp"
+#include "pack/share_index.hpp"
+#include "pack/together.hpp"
+#include "pack/totals.hpp"
+
+namespace lockstep::pack {
+namespace {
+
+namespace fs = std::filesystem;
+using comm::Control;
+
+constexpr std::size_t listed = 20;  // the most unreadable images to name on the screen
+
+/// The ranks divide the rows by number, so they must all see the same files.
+void require_same_files(Control& control, const std::string& images) {
+  const std::string differs = comm::disagreement(control, images, "pack: files");
+  require(differs.empty(), fmt::format("the ranks do not see the same files: {}", differs));
+}
+
+void show_progress(double done, double before, double all, double seconds) {
+  const double rate = (done - before) / std::max(seconds, 1e-3);
+  log::progress(fmt::format("packing {:3.0f} %  {:.0f} of {:.0f} images, {:.0f} images/s, {} left",
+                            100 * done / all, done, all, rate,
+                            rate > 0 ? human_seconds((all - done) / rate) : "?"));
+}
+
+/// `before`: rows of the shards that were already finished.
+void write_all(Control& control, Packer& packer, std::size_t before, std::size_t rows) {
+  const double start = now_s();
+  const auto finished_rows = static_cast<double>(before);
+  for (bool finished = false; !finished;) {
+    together(control, "pack: rows", [&] { packer.advance(round_s); });
+    const std::vector<double> state = control.sum(
+        {static_cast<double>(packer.rows_done()), packer.finished() ? 1.0 : 0.0}, "pack: rows");
+    show_progress(finished_rows + state[0], finished_rows, static_cast<double>(rows),
+                  now_s() - start);
+    finished = state[1] == control.world();
+  }
+  log::end_progress();
+}
+
+void report_skipped(const std::vector<SkippedRow>& skipped, const fs::path& out) {
+  for (std::size_t i = 0; i < std::min(listed, skipped.size()); ++i)
+    log::warn(fmt::format("skipped {}", skipped[i].reason));
+  log::warn(fmt::format("{} unreadable image{} skipped; all are listed in {}", skipped.size(),
+                        skipped.size() == 1 ? " was" : "s were", (out / "skipped.txt").string()));
+}
+
+void summarise(const fs::path& out, bool jpeg, const data::DataSetInfo& info, const Tally& all,
+               const std::vector<ShardPlan>& plan, std::size_t rows_now, double seconds) {
+  const std::size_t rows = all.training_rows + all.validation_rows;
+  const auto training_shards = static_cast<std::size_t>(std::count_if(
+      plan.begin(), plan.end(), [](const ShardPlan& shard) { return shard.training; }));
+  const std::string form =
+      jpeg ? std::string("JPEGs")
+           : fmt::format("{} x {} x {}", info.height, info.width, info.channels);
+  log::info(fmt::format("packed {} of {} as {}, {}, in {} ({:.0f} images/s)",
+                        counted(rows, "image"), counted(info.classes.size(), "class"), form,
+                        human_bytes(static_cast<double>(all.bytes)), human_seconds(seconds),
+                        static_cast<double>(rows_now) / seconds));
+  const auto part = [&](const char* name, std::size_t part_rows, std::size_t shards) {
+    log::info(fmt::format("  {}: {} in {}", (out / name).string(), counted(part_rows, "row"),
+                          counted(shards, "shard")));
+  };
+  part("train", all.training_rows, training_shards);
+  if (all.validation_rows > 0) part("val", all.validation_rows, plan.size() - training_shards);
+  log::info(fmt::format("  mean {:.4f}, deviation {:.4f}; peak memory {} a rank",
+                        fmt::join(all.sums.mean(), " "), fmt::join(all.sums.stddev(), " "),
+                        human_bytes(static_cast<double>(peak_resident_bytes()))));
+}
+
+/// The first of them, and how many more there are.
+std::string first_of(std::vector<std::string> names) {
+  const std::size_t more = names.size() - std::min(listed, names.size());
+  names.resize(names.size() - more);
+  return join(names, ", ") + (more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+/// The work of one call of `lockstep pack`.
+class PackJob {
+ public:
+  PackJob(PackRequest request, Control& control)
+      : request_(std::move(request)),
+        spec_(request_.spec),
+        control_(control),
+        partial_(PackFolder::partial(request_.out)) {}
+
+  void run() {
+    const double start = now_s();
+    if (take_folder()) return;
+    control_.activity.enter(comm::Phase::data);
+    read_source();
+    const std::size_t before = take_up();
+    write(before);
+    finish();
+    summarise(request_.out, spec_.jpeg, info_, totals_, plan_, source_->rows() - before,
+              now_s() - start);
+  }
+
+ private:
+  bool first() const { return control_.rank() == 0; }
+  bool mine(std::size_t shard) const {
+    return shard % static_cast<std::size_t>(control_.world()) ==
+           static_cast<std::size_t>(control_.rank());
+  }
+
+  /// True when there is nothing left to do.
+  bool take_folder() {
+    together(control_, "pack: folder", [&] {
+      if (first()) folder_.emplace(request_.out, request_.force, request_.options);
+    });
+    if (!control_.any(first() && folder_->was_complete(), "pack: folder")) return false;
+    log::info(
+        fmt::format("{}: the previous, interrupted pack had finished; its shards are now in place",
+                    request_.out.string()));
+    return true;
+  }
+
+  /// Opens the source and decides what is held out.
+  std::unique_ptr<Source> open() {
+    std::unique_ptr<Source> source = request_.source.kind == "shapes"
+                                         ? make_shapes(request_.shapes)
+                                         : open_source(request_.source, partial_ / "index");
+    const bool own_split = source->training_rows() < source->rows();
+    require(!own_split || !request_.held_out,
+            "--held-out is for sources without a test split; this one has its own");
+    spec_.held_out = own_split ? 0 : request_.held_out.value_or(request_.default_held_out);
+    if (!own_split && spec_.held_out > 0)
+      log::info(
+          fmt::format("the source has no test split: {:g} % of each class's rows are held out for "
+                      "validation (--held-out)",
+                      spec_.held_out * 100));
+    return source;
+  }
+
+  void read_source() {
+    share_index(control_, request_.source, partial_ / "index");
+    std::string images;
+    together(control_, "pack: source", [&] {
+      source_ = open();
+      images = source_->fingerprint();
+    });
+    for (const std::string& remark : source_->remarks()) log::info(remark);
+    together(control_, "pack: files", [&] { require_same_files(control_, images); });
+    std::size_t row_bytes = 0;
+    together(control_, "pack: source", [&] {
+      info_ = packed_info(*source_, spec_);
+      row_bytes = packed_row_bytes(*source_, spec_, info_);
+    });
+    plan_ = plan_shards(*source_, spec_, row_bytes);
+    const std::string none = say_none_held_out(*source_, spec_, plan_);
+    if (first() && !none.empty()) log::warn(none);
+    images_ = fmt::format("images = {}\nshape = {} x {} x {}\nshards = {}\n", images, info_.height,
+                          info_.width, info_.channels, plan_.size());
+  }
+
+  /// Takes over what an interrupted pack has finished, and returns the number of rows.
+  std::size_t take_up() {
+    tally_.emplace(info_.channels);
+    std::string done(plan_.size(), '0');
+    together(control_, "pack: plan", [&] {
+      if (!first() || !folder_->resume(images_)) return;
+      for (std::size_t s = 0; s < plan_.size(); ++s)
+        if (const auto note = read_note(partial_, plan_[s], info_.channels)) {
+          require_welcome(*note);
+          tally_->add(plan_[s], *note);
+          done[s] = '1';
+        }
+    });
+    done = control_.broadcast(done, "pack: plan");
+    std::size_t rows = 0, finished = 0;
+    std::vector<ShardPlan> own;
+    for (std::size_t s = 0, left = 0; s < plan_.size(); ++s) {
+      if (done[s] == '1') {
+        rows += plan_[s].rows.size();
+        ++finished;
+      } else if (mine(left++)) {
+        own.push_back(plan_[s]);
+      }
+    }
+    if (finished > 0)
+      log::info(fmt::format("resuming an interrupted pack: {} of {} finished", finished,
+                            counted(plan_.size(), "shard")));
+    packer_.emplace(*source_, spec_, info_, partial_, std::move(own));
+    return rows;
+  }
+
+  void require_welcome(const FinishedShard& note) const {
+    require(
+        spec_.skip_bad || note.skipped.empty(),
+        fmt::format("an interrupted pack left images out, the first: {}; continue with --skip-bad",
+                    note.skipped.empty() ? "" : note.skipped[0].reason));
+  }
+
+  void write(std::size_t before) {
+    try {
+      write_all(control_, *packer_, before, source_->rows());
+    } catch (const InputError&) {
+      if (first() && folder_->finished_shards() > 0)
+        log::info(fmt::format(
+            "{} of {} finished, kept in {}: run the same command again for the others",
+            folder_->finished_shards(), counted(plan_.size(), "shard"), partial_.string()));
+      throw;
+    }
+  }
+
+  void finish() {
+    tally_->add(packer_->tally());
+    totals_ = add_up(control_, *tally_);
+    require(totals_.training_rows > 0,
+            fmt::format("none of the images is readable; the first: {}", source_->name(0)));
+    const std::vector<SkippedRow> skipped = gather_skipped(control_, *tally_);
+    together(control_, "pack: normalisation", [&] {
+      const std::vector<float> mean = totals_.sums.mean(), stddev = totals_.sums.stddev();
+      for (std::size_t s = 0; s < plan_.size(); ++s)
+        if (mine(s) && fs::exists(partial_ / plan_[s].file))
+          data::set_normalisation(partial_ / plan_[s].file, mean, stddev);
+    });
+    together(control_, "pack: in place", [&] {
+      if (!first()) return;
+      std::string reasons;
+      for (const SkippedRow& bad : skipped) reasons += bad.reason + "\n";
+      if (!skipped.empty()) write_text_atomically(partial_ / "skipped.txt", reasons);
+      folder_->commit();
+    });
+    if (skipped.empty() || !first()) return;
+    report_skipped(skipped, request_.out);
+    const std::vector<std::string> lost = lost_classes(*source_, plan_, skipped);
+    if (!lost.empty())
+      log::warn(
+          fmt::format("{} of {} lost all of their training images, nothing is left to learn them "
+                      "from: {}",
+                      lost.size(), counted(info_.classes.size(), "class"), first_of(lost)));
+  }
+
+  const PackRequest request_;
+  PackSpec spec_;  ///< with what is held out
+  Control& control_;
+  fs::path partial_;
+  std::optional<PackFolder> folder_;  ///< on rank 0
+  std::unique_ptr<Source> source_;
+  data::DataSetInfo info_;
+  std::vector<ShardPlan> plan_;
+  std::string images_;  ///< what determines the shards
+  std::optional<Packer> packer_;
+  std::optional<Tally> tally_;
+  Tally totals_{0};
+};
+
+}  // namespace
+
+void run_pack(Control& control, const std::function<PackRequest()>& resolve) {
+  PackRequest request;
+  together(control, "pack: command", [&] { request = resolve(); });
+  PackJob(std::move(request), control).run();
+}
+
+}  // namespace lockstep::pack

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/image/channel_sums.hpp"
+#include "lockstep/pack/pack_plan.hpp"
+
+namespace lockstep::pack {
+
+/// An image that was left out.
+struct SkippedRow {
+  std::size_t row = 0;  ///< of the source
+  std::string reason;   ///< with the image's name
+  /// For comm/record.
+  static void fields(auto& self, auto&& visit) { visit(self.row, self.reason); }
+};
+
+/// The facts about a finished shard.
+struct FinishedShard {
+  std::size_t rows = 0;     ///< written
+  std::uint64_t bytes = 0;  ///< of their pixels or JPEGs
+  data::ChannelSums sums;   ///< of a training shard
+  std::vector<SkippedRow> skipped;
+};
+
+/// Marks a shard of a plan as finished. Throws InputError naming the file.
+void write_note(const std::filesystem::path& partial, const ShardPlan& shard,
+                const FinishedShard& finished);
+
+/// Empty when the shard is not finished. Throws InputError when its note is damaged.
+std::optional<FinishedShard> read_note(const std::filesystem::path& partial, const ShardPlan& shard,
+                                       std::size_t channels);
+
+}  // namespace lockstep::pack

@@ -1,0 +1,133 @@
+#include "lockstep/pack/pack_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/rng.hpp"
+#include "pack/pack_row.hpp"
+
+namespace lockstep::pack {
+namespace {
+
+using Rows = std::vector<std::size_t>;
+
+void shuffle(Rows& rows, std::uint64_t seed, Draw purpose) {
+  std::vector<std::pair<std::uint64_t, std::size_t>> keyed;
+  keyed.reserve(rows.size());
+  for (const std::size_t row : rows) keyed.emplace_back(draw(seed, 0, row, purpose), row);
+  std::sort(keyed.begin(), keyed.end());
+  std::transform(keyed.begin(), keyed.end(), rows.begin(), [](const auto& k) { return k.second; });
+}
+
+/// Moves a share of each class from `training` to the result; every class keeps a row.
+Rows hold_out(const Source& source, const PackSpec& spec, Rows& training) {
+  shuffle(training, spec.seed, Draw::split);
+  Rows left(source.classes().size()), kept, held;
+  for (const std::size_t row : training) ++left[static_cast<std::size_t>(source.label(row))];
+  for (std::size_t& count : left)
+    if (count > 0)
+      count = std::min(count - 1, static_cast<std::size_t>(
+                                      std::llround(static_cast<double>(count) * spec.held_out)));
+  for (const std::size_t row : training) {
+    std::size_t& wanted = left[static_cast<std::size_t>(source.label(row))];
+    (wanted > 0 ? held : kept).push_back(row);
+    if (wanted > 0) --wanted;
+  }
+  training = std::move(kept);
+  return held;
+}
+
+std::size_t shard_count(std::size_t rows, std::size_t row_bytes, std::size_t rows_per_shard) {
+  const auto pieces = [](std::size_t all, std::size_t of) { return (all + of - 1) / of; };
+  if (rows_per_shard > 0) return pieces(rows, rows_per_shard);
+  constexpr std::size_t few = 8, worthwhile = 1000, largest = 256'000'000;
+  return std::max(std::min(few, pieces(rows, worthwhile)), pieces(rows * row_bytes, largest));
+}
+
+void add_split(std::vector<ShardPlan>& plan, Rows rows, bool training, const PackSpec& spec,
+               std::size_t row_bytes) {
+  if (spec.keep_order)
+    std::sort(rows.begin(), rows.end());
+  else
+    shuffle(rows, spec.seed, Draw::shuffle);
+  const std::size_t shards = shard_count(rows.size(), row_bytes, spec.rows_per_shard);
+  const char* split = training ? "train" : "val";
+  const auto at = [&](std::size_t shard) {
+    return rows.begin() + static_cast<std::ptrdiff_t>(rows.size() * shard / shards);
+  };
+  for (std::size_t s = 0; s < shards; ++s)
+    plan.push_back({fmt::format("{}/{}-{:05}-of-{:05}.h5", split, split, s, shards), training,
+                    Rows(at(s), at(s + 1))});
+}
+
+}  // namespace
+
+std::vector<ShardPlan> plan_shards(const Source& source, const PackSpec& spec,
+                                   std::size_t row_bytes) {
+  const std::size_t training_rows = source.training_rows();
+  Rows training(training_rows), validation(source.rows() - training_rows);
+  std::iota(training.begin(), training.end(), std::size_t{0});
+  std::iota(validation.begin(), validation.end(), training_rows);
+  check(validation.empty() || spec.held_out == 0, "a source with a test split holds nothing out");
+  if (spec.held_out > 0) validation = hold_out(source, spec, training);
+  std::vector<ShardPlan> plan;
+  add_split(plan, std::move(training), true, spec, row_bytes);
+  add_split(plan, std::move(validation), false, spec, row_bytes);
+  return plan;
+}
+
+std::string say_none_held_out(const Source& source, const PackSpec& spec,
+                              const std::vector<ShardPlan>& plan) {
+  const bool validates =
+      std::any_of(plan.begin(), plan.end(), [](const ShardPlan& shard) { return !shard.training; });
+  if (spec.held_out == 0 || validates) return {};
+  Rows counts(source.classes().size());
+  for (std::size_t row = 0; row < source.rows(); ++row)
+    ++counts[static_cast<std::size_t>(source.label(row))];
+  const std::size_t most = *std::max_element(counts.begin(), counts.end());
+  const std::string none =
+      fmt::format("no validation set: {:g} % of the rows of each class is less than half a row",
+                  100 * spec.held_out);
+  if (most < 2) return none + ", and no class has two; name images to validate on (--val)";
+  // Rounded up to whole percents, so that the largest class gives a row.
+  const double enough = std::ceil(50 / static_cast<double>(most)) / 100;
+  return none + fmt::format("; give --held-out {:g} or more, or --val", enough);
+}
+
+data::DataSetInfo packed_info(const Source& source, const PackSpec& spec) {
+  data::DataSetInfo info;
+  info.rows = source.rows();
+  info.classes = source.classes();
+  const std::size_t native = source.native_channels();
+  info.channels = spec.channels > 0 ? spec.channels : native;
+  require(native == 1 || native == 3 || (!spec.jpeg && info.channels == native),
+          fmt::format("{}: has {} channels, which can be packed as they are, but not as JPEGs or "
+                      "with --channels",
+                      source.name(0), native));
+  info.mean.assign(info.channels, 0);
+  info.stddev.assign(info.channels, 1);
+  if (spec.jpeg) {
+    info.encoding = data::Encoding::jpeg;
+    return info;
+  }
+  info.height = spec.height;
+  info.width = spec.width;
+  for (std::size_t row = 0; row < source.rows() && info.height == 0; ++row) {
+    try {
+      const data::Image image = read_image(source, spec, row);
+      info.height = image.height;
+      info.width = image.width;
+    } catch (const InputError&) {
+      if (!spec.skip_bad) throw;
+    }
+  }
+  require(info.height > 0, fmt::format("none of the {} images is readable; the first: {}",
+                                       source.rows(), source.name(0)));
+  return info;
+}
+
+}  // namespace lockstep::pack

@@ -1,0 +1,111 @@
+#include "pack/packer.hpp"
+
+#include <fmt/core.h>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "pack/pack_row.hpp"
+
+namespace lockstep::pack {
+
+void Tally::add(const ShardPlan& shard, const FinishedShard& finished) {
+  (shard.training ? training_rows : validation_rows) += finished.rows;
+  bytes += finished.bytes;
+  sums.add(finished.sums);
+  skipped.insert(skipped.end(), finished.skipped.begin(), finished.skipped.end());
+}
+
+void Tally::add(const Tally& other) {
+  training_rows += other.training_rows;
+  validation_rows += other.validation_rows;
+  bytes += other.bytes;
+  sums.add(other.sums);
+  skipped.insert(skipped.end(), other.skipped.begin(), other.skipped.end());
+}
+
+Packer::Packer(const Source& source, const PackSpec& spec, const data::DataSetInfo& info,
+               std::filesystem::path folder, std::vector<ShardPlan> shards)
+    : source_(source),
+      spec_(spec),
+      info_(info),
+      folder_(std::move(folder)),
+      shards_(std::move(shards)),
+      now_{0, 0, data::ChannelSums(info.channels), {}},
+      tally_(info.channels),
+      name_bytes_(source.file_name_bytes()) {}
+
+Packer::~Packer() = default;
+
+void Packer::advance(double seconds) {
+  const double end = now_s() + seconds;
+  while (!finished() && now_s() < end) {
+    const std::vector<std::size_t>& rows = shards_[shard_].rows;
+    if (position_ == 0) begin_pass();
+    take_row(rows[position_]);
+    ++position_;
+    if (!second_pass_) ++rows_done_;
+    if (position_ == rows.size()) end_pass();
+  }
+}
+
+void Packer::begin_pass() {
+  const ShardPlan& shard = shards_[shard_];
+  now_.bytes = 0;
+  now_.sums = data::ChannelSums(info_.channels);
+  bad_positions_.clear();
+  writer_ = std::make_unique<data::ShardWriter>(folder_ / shard.file, info_, shard.rows.size(),
+                                                name_bytes_);
+}
+
+void Packer::take_row(std::size_t row) {
+  data::FormedImage packed;
+  try {
+    packed = prepare_row(source_, spec_, info_, row);
+  } catch (const InputError& error) {
+    if (!spec_.skip_bad) throw;
+    now_.skipped.push_back({row, error.what()});
+    bad_positions_.push_back(position_);
+    writer_.reset();
+    return;
+  }
+  const data::Image& image = packed.image;
+  require(
+      spec_.jpeg || (image.height == info_.height && image.width == info_.width),
+      fmt::format("{}: is {} x {}, but the first image is {} x {} (height x width); give all one "
+                  "size with "
+                  "--resize, or keep their JPEGs with --jpeg",
+                  source_.name(row), image.height, image.width, info_.height, info_.width));
+  if (!writer_) return;
+  writer_->name_next(source_.file_name(row));
+  if (spec_.jpeg) {
+    const auto* file = reinterpret_cast<const std::uint8_t*>(packed.jpeg.data());
+    writer_->write_jpeg({file, packed.jpeg.size()}, image.height, image.width, source_.label(row));
+  } else {
+    writer_->write(image.pixels, source_.label(row));
+  }
+  now_.bytes += spec_.jpeg ? packed.jpeg.size() : image.pixels.size();
+  if (shards_[shard_].training) now_.sums.add(image.pixels);
+}
+
+void Packer::end_pass() {
+  position_ = 0;
+  ShardPlan& shard = shards_[shard_];
+  if (!writer_) {
+    for (auto bad = bad_positions_.rbegin(); bad != bad_positions_.rend(); ++bad)
+      shard.rows.erase(shard.rows.begin() + static_cast<std::ptrdiff_t>(*bad));
+    second_pass_ = true;
+    if (!shard.rows.empty()) return;  // an empty shard is not written
+  } else {
+    source_.require_unchanged();
+    writer_->finish();
+    writer_.reset();
+  }
+  now_.rows = shard.rows.size();
+  write_note(folder_, shard, now_);
+  tally_.add(shard, now_);
+  now_.skipped.clear();
+  second_pass_ = false;
+  ++shard_;
+}
+
+}  // namespace lockstep::pack

@@ -1,0 +1,278 @@
+#include "lockstep/pack/source/source.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "pack/archive/unpack.hpp"
+#include "pack/source/source_files.hpp"
+
+namespace lockstep::pack {
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The original archives unpack into a sub-folder; both it and its parent are accepted.
+fs::path inside(const fs::path& folder, const char* name) {
+  return fs::is_directory(folder / name) ? folder / name : folder;
+}
+
+bool has_idx_files(const fs::path& folder) {
+  for (const std::string& name : file_names(folder))
+    if (name.find("idx3-ubyte") != std::string::npos) return true;
+  return false;
+}
+
+bool named_as_tar(const fs::path& path) {
+  const std::string name = path.filename().string();
+  for (const char* ending : {".tar", ".tgz", ".tar.gz", ".tzst", ".tar.zst", ".tar.zstd", ".txz",
+                             ".tar.xz", ".tbz2", ".tar.bz2"})
+    if (name.ends_with(ending)) return true;
+  return false;
+}
+
+bool named_as_hdf5(const fs::path& path) {
+  const fs::path ending = path.extension();
+  return ending == ".h5" || ending == ".hdf5" || ending == ".hdf";
+}
+
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+/// The input of one index.
+struct IndexInput {
+  fs::path path;
+  Split split = Split::training;
+};
+
+/// True when there are images in the folder or in one below it.
+bool holds_images(const fs::path& folder, int levels = 2) {
+  for (const fs::directory_entry& entry : sorted_entries(folder)) {
+    if (is_folder(entry) ? levels > 1 && holds_images(entry.path(), levels - 1)
+                         : named_as_image(entry.path().filename().string()))
+      return true;
+  }
+  return false;
+}
+
+/// Class folders, or trees of them for each split. Every folder of images is used or reported.
+void add_trees(const fs::path& folder, std::vector<IndexInput>& pieces) {
+  if (!has_class_folders(folder / "train")) return pieces.push_back({folder, Split::training});
+  const std::size_t first = pieces.size();
+  pieces.push_back({folder / "train", Split::training});
+  for (const fs::directory_entry& entry : sorted_entries(folder)) {
+    const fs::path& path = entry.path();
+    Split split = Split::training;
+    if (!is_folder(entry) || path.filename() == "train") continue;
+    if (names_a_split(path.filename().string(), split) && has_class_folders(path)) {
+      for (std::size_t p = first; p < pieces.size(); ++p)
+        require(
+            pieces[p].split != split,
+            fmt::format("{} and {}: which of them is for validation? Name the folders: {} --val "
+                        "{}",
+                        pieces[p].path.string(), path.string(), (folder / "train").string(),
+                        path.string()));
+      pieces.push_back({path, split});
+    } else {
+      require(!holds_images(path),
+              fmt::format("{}: holds images and is next to train/, but is not a val/ or test/ of "
+                          "class folders; to leave it out, name the folders that count: {} [--val "
+                          "FOLDER]",
+                          path.string(), (folder / "train").string()));
+    }
+  }
+}
+
+std::vector<IndexInput> pieces_of(const SourceSpec& spec) {
+  std::vector<IndexInput> pieces;
+  if (spec.kind == "classes") {
+    for (const fs::path& path : spec.files) add_trees(path, pieces);
+  } else if (spec.kind == "list" || spec.kind == "tar") {
+    for (const fs::path& path : spec.files) pieces.push_back({path, Split::training});
+  } else {
+    return pieces;
+  }
+  for (const fs::path& path : spec.validation_files) pieces.push_back({path, Split::validation});
+  return pieces;
+}
+
+fs::path index_path(const fs::path& folder, std::size_t piece) {
+  return folder / fmt::format("{:05}.index", piece);
+}
+
+FileStamp stamp_now(const fs::path& path) {
+  const Owned<int, ::close, -1> file = open_regular(path);
+  require(static_cast<bool>(file), fmt::format("{}: {}", path.string(), std::strerror(errno)));
+  return stamp_of(file.get(), path);
+}
+
+/// True when `path` is the index of this very archive, and its unpacked copy exists.
+bool is_index_of(const fs::path& path, const IndexInput& piece, const FileStamp& stamp) {
+  if (!fs::exists(path)) return false;
+  try {
+    const IndexFile index(path);
+    return index.origin() == piece.path && index.split() == piece.split && index.stamp() == stamp &&
+           fs::exists(index.content());
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+void index_archive(const IndexInput& piece, const fs::path& path) {
+  const FileStamp stamp = stamp_now(piece.path);
+  if (is_index_of(path, piece, stamp)) return;
+  fs::remove(path);  // before the files that it describes
+  const Compression how = compression_of(piece.path);
+  fs::path content = piece.path;
+  if (how != Compression::none) {
+    content = fs::path(path).replace_extension(".tar");
+    unpack(piece.path, how, content);
+  }
+  IndexWriter index(path);
+  index.set_split(piece.split);
+  index_tar(piece.path, content, piece.split, index);
+  require(stamp_now(piece.path) == stamp,
+          fmt::format("{}: has changed while it was read", piece.path.string()));
+  index.finish(piece.path, content, stamp);
+}
+
+}  // namespace
+
+std::string Source::read_file(std::size_t) const { return {}; }
+
+std::string Source::fingerprint() const {
+  std::uint32_t hash = 0;
+  const auto add = [&](const std::string& text) {
+    hash = crc32c(text.c_str(), text.size() + 1, hash);
+  };
+  for (std::size_t row = 0; row < rows(); ++row) add(name(row) + std::to_string(label(row)));
+  for (const std::string& name : classes()) add(name);
+  return fmt::format("{} images, hash {:08x}", rows(), hash);
+}
+
+std::vector<std::string> source_kinds() {
+  return {"classes", "list", "tar", "shards", "cifar10", "cifar100", "idx", "shapes"};
+}
+
+std::string guess_source(const fs::path& path) {
+  std::error_code reason;
+  require(fs::exists(path, reason), fmt::format("{}: no such file or folder", path.string()));
+  require(!fs::is_regular_file(path, reason) || !named_as_image(path.filename().string()),
+          fmt::format("{}: is one image; name the folder that holds the class folders, a list or "
+                      "tars",
+                      path.string()));
+  if (fs::is_regular_file(path, reason))
+    return named_as_tar(path) ? "tar" : named_as_hdf5(path) ? "shards" : "list";
+  require_folder(path);
+  if (has_shards(path) || has_shards(path / "train")) return "shards";
+  if (fs::exists(inside(path, "cifar-10-batches-bin") / "data_batch_1.bin")) return "cifar10";
+  if (fs::exists(inside(path, "cifar-100-binary") / "train.bin")) return "cifar100";
+  return has_idx_files(path) ? "idx" : "classes";
+}
+
+std::size_t index_count(const SourceSpec& spec) { return pieces_of(spec).size(); }
+
+void index_piece(const SourceSpec& spec, std::size_t piece, const fs::path& folder) {
+  const IndexInput what = pieces_of(spec)[piece];
+  const fs::path path = index_path(folder, piece);
+  if (spec.kind == "tar") return index_archive(what, path);
+  IndexWriter index(path);
+  if (spec.kind == "list") {
+    const fs::path root = spec.root.empty() ? folder_of(what.path) : spec.root;
+    const bool csv = what.path.extension() == ".csv";
+    (csv ? index_csv : index_list)(what.path, root, what.split, index);
+    return index.finish(root, {}, {});
+  }
+  index_class_folders(what.path, what.split, index);
+  index.finish(what.path, {}, {});
+}
+
+std::unique_ptr<Source> open_source(const SourceSpec& spec, const fs::path& folder) {
+  const std::size_t pieces = index_count(spec);
+  if (pieces > 0) {
+    std::vector<IndexFile> indexes;
+    for (std::size_t piece = 0; piece < pieces; ++piece)
+      indexes.emplace_back(index_path(folder, piece));
+    return open_indexed(spec, std::move(indexes));
+  }
+  check(spec.files.size() == 1, "one folder");
+  const fs::path& path = spec.files[0];
+  require(spec.class_names.empty() && (spec.validation_files.empty() || spec.kind == "shards"),
+          fmt::format("{}: {} has its own class names and its own validation split", path.string(),
+                      spec.kind));
+  if (spec.kind == "shards") return open_shards(spec);
+  require_folder(path);
+  if (spec.kind == "cifar10") return open_cifar10(inside(path, "cifar-10-batches-bin"));
+  if (spec.kind == "cifar100") return open_cifar100(inside(path, "cifar-100-binary"));
+  if (spec.kind == "idx") return open_idx(path);
+  throw InputError(fmt::format("no images of kind \"{}\" can be read; known are {}", spec.kind,
+                               join(source_kinds(), ", ")));
+}
+
+void require_folder(const fs::path& folder) {
+  std::error_code reason;
+  const fs::file_status status = fs::status(folder, reason);
+  require(fs::exists(status), fmt::format("{}: no such folder{}", folder.string(),
+                                          reason ? " (" + reason.message() + ")" : ""));
+  require(fs::is_directory(status),
+          fmt::format("{}: is a file; name the folder that holds the images", folder.string()));
+}
+
+bool named_as_image(std::string_view name) {
+  std::string ending(name.substr(std::min(name.rfind('.'), name.size())));
+  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png" || ending == ".webp" ||
+         ending == ".bmp";
+}
+
+bool names_a_split(std::string_view folder, Split& split) {
+  const bool validation = folder == "val" || folder == "valid" || folder == "validation";
+  if (!validation && folder != "train" && folder != "test") return false;
+  split = validation ? Split::validation : (folder == "test" ? Split::test : Split::training);
+  return true;
+}
+
+bool is_folder(const fs::directory_entry& entry) {
+  std::error_code reason;
+  const bool folder = entry.is_directory(reason);
+  // A link that leads nowhere is reported as missing when it is read.
+  require(!reason || reason == std::errc::no_such_file_or_directory,
+          fmt::format("{}: {}", entry.path().string(), reason.message()));
+  if (folder && entry.is_symlink()) {
+    const fs::path target = fs::canonical(entry.path(), reason);
+    const fs::path here = fs::canonical(entry.path().parent_path(), reason);
+    const auto [end, other] = std::mismatch(target.begin(), target.end(), here.begin(), here.end());
+    require(end != target.end(),
+            fmt::format("{}: is a link to a folder that contains it", entry.path().string()));
+  }
+  return folder;
+}
+
+std::vector<std::string> file_names(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : sorted_entries(folder))
+    if (entry.is_regular_file()) names.push_back(entry.path().filename().string());
+  return names;
+}
+
+std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
+  std::error_code reason;
+  std::vector<fs::directory_entry> entries;
+  for (fs::directory_iterator at(folder, reason), end; !reason && at != end; at.increment(reason))
+    if (!at->path().filename().string().starts_with('.')) entries.push_back(*at);
+  require(!reason, fmt::format("{}: {}", folder.string(), reason.message()));
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+}  // namespace lockstep::pack

@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "pack/source/source_files.hpp"
+
+namespace lockstep::pack {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view blanks = " \t";
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(blanks);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+/// A path may have any other byte, in any encoding.
+bool is_text(std::string_view some) {
+  return std::none_of(some.begin(), some.end(), [](char c) {
+    return (c >= '\0' && c < ' ' && c != '\t' && c != '\r' && c != '\n') || c == '\x7F';
+  });
+}
+
+/// A PNG's first line, say, looks like text.
+bool begins_as_text(const fs::path& list) {
+  std::array<char, 512> first{};
+  std::ifstream file(list);
+  file.read(first.data(), first.size());
+  return is_text({first.data(), static_cast<std::size_t>(file.gcount())});
+}
+
+}  // namespace
+
+void index_list(const fs::path& list, const fs::path& root, Split split, IndexWriter& index) {
+  require_folder(root);
+  require_regular(list);
+  std::ifstream lines(list);
+  require(lines.good(), fmt::format("{}: {}", list.string(), std::strerror(errno)));
+  const std::string not_text = "is not text; a list has a path and a label in each line";
+  require(begins_as_text(list), fmt::format("{}: {}", list.string(), not_text));
+  index.labels_are_given();
+  index.set_list(list);
+  std::size_t number = 0, images = 0;
+  for (std::string text; std::getline(lines, text);) {
+    ++number;
+    if (text.ends_with('\r')) text.pop_back();
+    require(is_text(text), fmt::format("{}, line {}: {}", list.string(), number, not_text));
+    const std::string_view line = trimmed(text);
+    if (line.empty() || line.starts_with('#')) continue;
+    // If the line has a tab, the path and the label may contain spaces.
+    const bool tab = line.find('\t') != line.npos;
+    const std::size_t at = line.find_last_of(tab ? "\t" : " ");
+    const auto refuse = [&](const char* why) {
+      throw InputError(fmt::format("{}, line {}: expected a path and a label, found \"{}\"{}",
+                                   list.string(), number, line.substr(0, 200), why));
+    };
+    if (at == line.npos) refuse("");
+    const std::string_view path = trimmed(line.substr(0, at)), label = trimmed(line.substr(at));
+    if (named_as_image(label) && !named_as_image(path)) refuse("; the label comes last");
+    index.add(split, path, label, number);
+    ++images;
+  }
+  require(lines.eof(), fmt::format("{}: cannot be read after line {}", list.string(), number));
+  require(images > 0, fmt::format("{}: lists no images", list.string()));
+}
+
+}  // namespace lockstep::pack

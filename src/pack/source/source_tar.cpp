@@ -1,0 +1,234 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "pack/archive/tar.hpp"
+#include "pack/source/source_files.hpp"
+
+namespace lockstep::pack {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t longest_label = 4096, largest_json = 1 << 20;
+/// Of one sample: a hostile tar must not fill the memory with names.
+constexpr std::size_t most_files = 100'000, most_sample_bytes = 32 << 20;
+constexpr std::uint64_t largest_image = std::uint64_t{1} << 28;
+
+std::string_view folder_of(std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  return slash == name.npos ? std::string_view() : name.substr(0, slash);
+}
+
+std::string_view base_of(std::string_view name) { return name.substr(name.rfind('/') + 1); }
+
+/// As in WebDataset: the files of one sample share their name up to its first dot.
+std::string_view key_of(std::string_view name) {
+  const std::size_t begin = name.rfind('/') + 1, dot = name.find('.', begin);
+  return name.substr(0, dot);
+}
+
+std::string_view ending_of(std::string_view name) {
+  const std::string_view key = key_of(name);
+  return key.size() == name.size() ? std::string_view() : name.substr(key.size() + 1);
+}
+
+bool hidden(std::string_view name) {
+  for (std::size_t at = 0; at < name.size();) {
+    const std::size_t end = std::min(name.find('/', at), name.size());
+    const std::string_view piece = name.substr(at, end - at);
+    if (piece.starts_with('.') && piece != "." && piece != "..") return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+/// The name without meaningless parts: "./", doubled slashes at the beginning.
+std::string_view plain(std::string_view name) {
+  for (;;) {
+    if (name.starts_with("./"))
+      name.remove_prefix(2);
+    else if (name.starts_with('/'))
+      name.remove_prefix(1);
+    else
+      return name;
+  }
+}
+
+class TarIndexer {
+ public:
+  TarIndexer(const fs::path& tar, TarReader& reader, Split split, IndexWriter& index)
+      : tar_(tar), reader_(reader), split_(split), index_(index) {}
+
+  void run() {
+    for (TarMember member; reader_.next(member);) {
+      member.name = plain(member.name);
+      if (member.kind == TarMember::Kind::folder || member.kind == TarMember::Kind::other ||
+          hidden(member.name))
+        continue;
+      if (!sample_.empty() && key_of(sample_.front().name) != key_of(member.name)) end_sample();
+      sample_bytes_ += sizeof(TarMember) + member.name.size();
+      if (sample_.size() >= most_files || sample_bytes_ > most_sample_bytes)
+        refuse(member,
+               fmt::format("{} files share its name up to the dot: more than {}, or than fit into "
+                           "{} MB of names",
+                           sample_.size() + 1, most_files, most_sample_bytes >> 20));
+      sample_.push_back(std::move(member));
+    }
+    end_sample();
+    require(images_ > 0, fmt::format("{}: holds no {}", tar_.string(), image_endings));
+    if (first_given_) index_.labels_are_given();
+  }
+
+ private:
+  [[noreturn]] void refuse(const TarMember& member, std::string_view what) const {
+    throw InputError(
+        fmt::format("{}: {} (at byte {}): {}", tar_.string(), member.name, member.header, what));
+  }
+
+  void end_sample() {
+    const std::optional<std::string> label = sample_label();
+    std::size_t images = 0;
+    for (const TarMember& member : sample_) {
+      if (!named_as_image(member.name)) {
+        if (!label) index_.ignore_file();
+        continue;
+      }
+      // "key.seg.png" next to "key.jpg" is not the sample's image.
+      if (label && ending_of(member.name).find('.') != std::string_view::npos) continue;
+      if (label && ++images > 1) refuse(member, "is a second image of one sample");
+      add(member, label);
+    }
+    sample_.clear();
+    sample_bytes_ = 0;
+  }
+
+  /// From .cls or .json, where the sample has one.
+  std::optional<std::string> sample_label() {
+    const TarMember *cls = nullptr, *json = nullptr, *image = nullptr;
+    for (const TarMember& member : sample_) {
+      if (ending_of(member.name) == "cls") cls = &member;
+      if (ending_of(member.name) == "json") json = &member;
+      if (named_as_image(member.name)) image = &member;
+    }
+    if (cls != nullptr && image == nullptr)
+      refuse(*cls, "has no image next to it: the files of one sample must follow each other");
+    if (image == nullptr && json != nullptr)
+      index_.pass_over_json(
+          fmt::format("{}: {} has no image next to it", tar_.string(), json->name));
+    if (image == nullptr) return {};
+    if (cls != nullptr) return label_in_cls(*cls);
+    return json != nullptr ? label_in_json(*json) : std::nullopt;
+  }
+
+  std::string label_in_cls(const TarMember& member) const {
+    std::string text = reader_.content(member, longest_label);
+    constexpr std::string_view space = " \t\r\n";
+    const std::size_t first = text.find_first_not_of(space);
+    if (first == text.npos) refuse(member, "is empty: expected a label");
+    text = text.substr(first, text.find_last_not_of(space) - first + 1);
+    if (text.find_first_of(std::string_view("\n\0", 2)) != text.npos)
+      refuse(member, "expected one line with a label");
+    return text;
+  }
+
+  std::optional<std::string> label_in_json(const TarMember& member) {
+    const std::string text = reader_.content(member, largest_json);
+    const auto json = nlohmann::json::parse(text, nullptr, false);
+    if (json.is_discarded()) refuse(member, "is not JSON");
+    if (!json.is_object()) {
+      index_.pass_over_json(fmt::format("{}: {}", tar_.string(), member.name));
+      return {};
+    }
+    for (const char* key : {"label", "cls", "class"}) {
+      const auto found = json.find(key);
+      if (found == json.end()) continue;
+      if (found->is_number_unsigned()) return std::to_string(found->get<std::uint64_t>());
+      if (found->is_string() && !found->get_ref<const std::string&>().empty())
+        return found->get<std::string>();
+      // A list may be nested too deep to be written out recursively.
+      const std::string what = found->is_array()    ? "an array"
+                               : found->is_object() ? "an object"
+                                                    : found->dump().substr(0, 100);
+      refuse(member, fmt::format("\"{}\" is {}: expected a name or a number from 0", key, what));
+    }
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : json.items())
+      if (keys.size() < 5)
+        keys.push_back(nlohmann::json(key.substr(0, 40))
+                           .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+    index_.pass_over_json(
+        fmt::format("{}: {} has {}", tar_.string(), member.name, join(keys, ", ")));
+    return {};
+  }
+
+  void add(const TarMember& member, const std::optional<std::string>& label) {
+    if (member.kind == TarMember::Kind::link)
+      refuse(member,
+             "is a link, which is not followed: make the archive with tar --dereference "
+             "--hard-dereference");
+    if (member.kind == TarMember::Kind::sparse)
+      refuse(member, "is stored as a sparse file, which cannot be read: make the archive again");
+    if (member.bytes > largest_image)
+      refuse(member,
+             fmt::format("has {} bytes; an image has at most {}", member.bytes, largest_image));
+    ++images_;
+    Split split = split_;
+    const std::string_view folder = class_folder(member.name, split);
+    if (!label && folder.empty())
+      refuse(member,
+             "has no label: neither a .cls or .json (\"label\", \"cls\" or \"class\") of the same "
+             "name next to it, nor a class folder");
+    (label ? first_given_ : first_in_folder_) = true;
+    if (first_given_ && first_in_folder_)
+      refuse(member, label ? "has a label file, but images before it had only a class folder"
+                           : "has no label file, but images before it had one");
+    index_.add(split, member.name, label ? std::string_view(*label) : folder, member.offset,
+               static_cast<std::uint32_t>(member.bytes));
+  }
+
+  /// "train/cat/1.jpg" is a cat of the training split, "animals/cat/1.jpg" one of the current
+  /// split.
+  std::string_view class_folder(std::string_view name, Split& split) const {
+    const std::string_view folder = folder_of(name);
+    for (std::size_t at = 0; at < folder.size();) {
+      const std::size_t end = std::min(folder.find('/', at), folder.size());
+      Split found = split;
+      if (end < folder.size() && names_a_split(folder.substr(at, end - at), found)) {
+        if (split_ != Split::validation) split = found;
+        const std::string_view inner = folder.substr(end + 1);
+        return inner.substr(0, inner.find('/'));
+      }
+      at = end + 1;
+    }
+    return base_of(folder);
+  }
+
+  const fs::path& tar_;
+  TarReader& reader_;
+  Split split_;
+  IndexWriter& index_;
+  std::vector<TarMember> sample_;
+  std::size_t sample_bytes_ = 0;  ///< of the sample's names and places
+  std::size_t images_ = 0;
+  bool first_given_ = false, first_in_folder_ = false;
+};
+
+}  // namespace
+
+void index_tar(const fs::path& tar, const fs::path& content, Split split, IndexWriter& index) {
+  const Owned<int, ::close, -1> file = open_regular(content);
+  require(static_cast<bool>(file), fmt::format("{}: {}", content.string(), std::strerror(errno)));
+  TarReader reader(file.get(), stamp_of(file.get(), content).bytes, tar);
+  TarIndexer(tar, reader, split, index).run();
+}
+
+}  // namespace lockstep::pack

@@ -1,0 +1,132 @@
+#include "ports/cpu/plan/lifetimes.hpp"
+
+#include <algorithm>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/nn/cost.hpp"
+#include "lockstep/nn/partition.hpp"
+
+namespace lockstep::cpu {
+
+namespace {
+
+/// Operations of each unit's forward; a convolution's include its batch norm's sums only when it
+/// runs for the first time.
+std::vector<double> forward_operations(const nn::Network& network, const std::vector<Unit>& units) {
+  std::vector<double> operations;
+  for (const Unit& unit : units) {
+    double sum = nn::cost_of(network, unit.node, {}).forward.operations;
+    if (unit.kind == UnitKind::point)
+      sum += 3 * static_cast<double>(network.nodes[unit.node].shape.count());
+    operations.push_back(sum);
+  }
+  return operations;
+}
+
+}  // namespace
+
+std::vector<std::size_t> cut_units(const nn::Network& network, const std::vector<Unit>& units) {
+  const std::vector<std::size_t> points = nn::cut_points(network);
+  std::vector<std::size_t> cuts;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const Unit& unit = units[u];
+    const bool has_place =
+        unit.in_region && (unit.kind == UnitKind::point || unit.kind == UnitKind::pool);
+    if (has_place && unit.level > 0 &&
+        std::binary_search(points.begin(), points.end(), unit.node) &&
+        (cuts.empty() || units[cuts.back()].level < unit.level))
+      cuts.push_back(u);
+  }
+  return cuts;
+}
+
+namespace {
+
+backend::LifetimesSpec spec_of(const nn::Network& network, const std::vector<Unit>& units,
+                               bool training) {
+  backend::LifetimesSpec spec{.parts = regions(units).size(),
+                              .operations = forward_operations(network, units),
+                              .cuts = cut_units(network, units),
+                              .begins = {},
+                              .cut_is_next = true,
+                              .training = training,
+                              .alignment = buffer_alignment};
+  for (const std::size_t cut : spec.cuts) spec.begins.push_back(units[cut].level);
+  return spec;
+}
+
+}  // namespace
+
+Lifetimes::Lifetimes(const nn::Network& network, const std::vector<Unit>& units,
+                     const std::vector<BufferRequest>& requests, bool training)
+    : backend::Lifetimes(spec_of(network, units, training)), units_(units), requests_(requests) {
+  choose({{0, segments(), false}});
+}
+
+std::optional<std::size_t> Lifetimes::cut_in(std::size_t region) const {
+  for (const std::size_t cut : spec().cuts)
+    if (units_[cut].level == region && ends_span(cut)) return cut;
+  return std::nullopt;
+}
+
+std::size_t Lifetimes::span_of(std::size_t unit) const {
+  if (!units_[unit].in_region) unit = units_[unit].readers[0];  // which runs it
+  return span_with(unit, units_[unit].level);
+}
+
+std::vector<bool> Lifetimes::needed_again(std::size_t, std::size_t end) const {
+  return std::vector<bool>(end, true);
+}
+
+/// The last region that reads the value in forward. Readers that are not kept are made again by
+/// their own readers.
+std::size_t Lifetimes::last_read(std::size_t unit) const {
+  std::size_t last = units_[unit].level;
+  for (const std::size_t reader : units_[unit].readers) {
+    last = std::max(last, units_[reader].level);
+    if (!kept(reader) && units_[reader].kind == UnitKind::point)
+      last = std::max(last, last_read(reader));
+    if (units_[reader].in_place && units_[reader].skip == unit)
+      last = std::max(last, last_read(reader));
+  }
+  return last;
+}
+
+bool Lifetimes::made_again(std::size_t unit) const {
+  const backend::Span& its = span(span_of(unit));
+  return its.again && units_[unit].level < begin_of(its.last);  // what ends it is kept: the cut
+}
+
+Lives Lifetimes::value_lives(std::size_t unit) const {
+  const std::size_t made = units_[unit].level;
+  const Life forward{made, last_read(unit)};
+  if (!spec().training) return {forward, std::nullopt};
+  if (!made_again(unit)) return {{made, backward_at(made)}, std::nullopt};
+  return {forward, Life{again_at(made), backward_at(made)}};
+}
+
+/// Nothing for the value of a unit that is not kept.
+std::optional<Lives> Lifetimes::lives(const BufferRequest& request) const {
+  switch (request.kind) {
+    case BufferRequest::Kind::value:
+      if (!kept(request.unit) && units_[request.unit].kind == UnitKind::point) return std::nullopt;
+      return value_lives(request.unit);
+    case BufferRequest::Kind::forward: {
+      Lives lives{{request.first, request.last}, std::nullopt};
+      if (const std::size_t step = again_at(request.first)) lives.again = Life{step, step};
+      return lives;
+    }
+    case BufferRequest::Kind::backward:
+      return Lives{{backward_at(request.first), backward_at(request.last)}, std::nullopt};
+  }
+  throw Error("a buffer of no kind");
+}
+
+std::vector<backend::PlannedBuffer> Lifetimes::requested() const {
+  std::vector<backend::PlannedBuffer> buffers;
+  for (const BufferRequest& request : requests_)
+    buffers.push_back({.bytes = request.bytes, .lives = lives(request), .unit = request.unit});
+  return buffers;
+}
+
+}  // namespace lockstep::cpu

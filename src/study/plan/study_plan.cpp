@@ -1,0 +1,161 @@
+#include "lockstep/study/plan/study_plan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <type_traits>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
+
+namespace lockstep::study {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// Calls visit(name, value) for each number and text of a plan.
+template <class Spec, class Visit>
+void fields(Spec& spec, const Visit& visit) {
+  visit("ranks", spec.ranks);
+  visit("ranks_per_node", spec.ranks_per_node);
+  visit("batch", spec.batch);
+  visit("rows", spec.rows);
+  visit("repetitions", spec.repetitions);
+  visit("steps", spec.steps);
+  visit("warm_up", spec.warm_up);
+  visit("synthetic", spec.synthetic);
+  visit("real", spec.real);
+  visit("image", spec.image);
+  visit("classes", spec.classes);
+  visit("gpus_per_node", spec.gpus_per_node);
+  visit("cpus_per_rank", spec.cpus_per_rank);
+  visit("time", spec.time);
+  visit("array", spec.array);
+}
+
+void require_sound(const PlanSpec& spec) {
+  require(!spec.ranks.empty() && spec.ranks.front() > 0 && std::ranges::is_sorted(spec.ranks),
+          "--ranks: needs numbers of ranks, the fewest first");
+  require(spec.batch > 0 || spec.rows > 0,
+          "give --batch for strong scaling, --batch-per-rank for weak scaling, or both");
+  require(
+      spec.batch == 0 || spec.batch >= spec.ranks.back(),
+      fmt::format("--batch {} has fewer rows than the {} ranks", spec.batch, spec.ranks.back()));
+  require(spec.synthetic || spec.real,
+          "there is nothing to measure: give --data.train, or leave out --no-synthetic");
+  require(spec.repetitions > 0 && spec.steps >= 2, "needs a repetition and two steps at least");
+  require(spec.ranks_per_node > 0, "--ranks-per-node: needs at least one rank");
+  require(cluster::read_time_limit(spec.time).has_value(),
+          fmt::format("--time: \"{}\" is not a time limit: write minutes, H:MM:SS or D-HH:MM:SS",
+                      spec.time));
+  for (const std::size_t n : spec.ranks)
+    require(n <= spec.ranks_per_node || n % spec.ranks_per_node == 0,
+            fmt::format("{} ranks do not fill nodes of {} ranks", n, spec.ranks_per_node));
+}
+
+/// JSON's own conversion would make 2^64 - 1 of -1.
+bool counts_only(const Json& json) {
+  const auto count = [](const Json& one) { return one.is_number_unsigned(); };
+  return json.is_array() ? std::ranges::all_of(json, count) : count(json);
+}
+
+/// Throws InputError naming the file and the key.
+template <class Value>
+void read_field(const Json& json, const char* name, Value& value, const fs::path& file) {
+  const auto refuse = [&](std::string_view what) {
+    throw InputError(fmt::format("{}: {} {}", file.string(), name, what));
+  };
+  constexpr bool counts =
+      std::is_same_v<Value, std::size_t> || std::is_same_v<Value, std::vector<std::size_t>>;
+  try {
+    const Json& found = json.at(name);
+    found.get_to(value);
+    if (counts && !counts_only(found)) refuse("is not a whole number of 0 or more");
+  } catch (const Json::exception&) {
+    refuse("is missing or has another type");
+  }
+}
+
+}  // namespace
+
+std::string Measurement::name() const {
+  return fmt::format("{}-{:05}-b{}-{}", synthetic ? "synthetic" : "real", ranks, batch, repetition);
+}
+
+std::vector<Measurement> measurements_of(const PlanSpec& spec) {
+  require_sound(spec);
+  std::set<std::pair<std::size_t, std::size_t>> sizes;  // ranks and batch
+  const std::size_t least = spec.ranks.front();
+  for (const std::size_t n : spec.ranks) {
+    if (spec.rows > 0) sizes.insert({n, n * spec.rows});
+    if (spec.batch == 0) continue;
+    sizes.insert({n, spec.batch});
+    sizes.insert({least, std::max<std::size_t>(1, spec.batch / n) * least});
+  }
+  std::vector<Measurement> steps;
+  for (std::size_t repetition = 1; repetition <= spec.repetitions; ++repetition)
+    for (const bool synthetic : {true, false}) {
+      if (!(synthetic ? spec.synthetic : spec.real)) continue;
+      for (const auto& [ranks, batch] : sizes)
+        steps.push_back({ranks, batch, repetition, synthetic});
+    }
+  return steps;
+}
+
+std::size_t configurations(const std::vector<Measurement>& steps) {
+  std::set<std::pair<std::size_t, std::size_t>> sizes;
+  for (const Measurement& step : steps) sizes.insert({step.ranks, step.batch});
+  return sizes.size();
+}
+
+void write_plan(const fs::path& folder, const PlanSpec& spec, const config::Config& training) {
+  measurements_of(spec);  // throws for a plan without sense
+  require(folder.string().find('\n') == std::string::npos,
+          "a study's folder is named in its batch script, so its name has no line break");
+  require(training.resume.empty() && training.stop_after == 0,
+          "resume and stop-after: a study sets them itself");
+  require(
+      !fs::exists(folder),
+      fmt::format("{}: exists already; lockstep scaling run continues a study", folder.string()));
+  make_directories(folder / "points");
+  make_directories(folder / "logs");
+  config::Config each = training;
+  each.batch = each.batch_per_rank = 0;
+  each.out.clear();
+  each.data.val.clear();
+  each.stop_after = spec.steps + spec.warm_up;
+  each.epochs = 1 << 20;                           // enough for the steps, whatever the data
+  each.optim.lr = std::min(each.optim.lr, 1e-3f);  // no batch may diverge
+  each.optim.lr_for_batch = 0;
+  each.checkpoint.every_epochs = 0;
+  each.checkpoint.every_steps = 0;
+  write_text_atomically(folder / "train.toml", config::to_toml(each));
+  write_text_atomically(folder / "study.sbatch", batch_script(folder, spec));
+  Json json;
+  fields(spec, [&](const char* name, const auto& value) { json[name] = value; });
+  write_text_atomically(folder / "study.json", json_text(json, 2) + "\n");
+}
+
+PlanSpec read_plan(const fs::path& folder) {
+  const fs::path file = folder / "study.json";
+  require(fs::exists(file),
+          fmt::format("{}: there is no study: lockstep scaling plan makes one", folder.string()));
+  const Json json = Json::parse(read_text(file), nullptr, false);
+  require(json.is_object(), fmt::format("{}: is not JSON", file.string()));
+  PlanSpec spec;
+  fields(spec, [&](const char* name, auto& value) { read_field(json, name, value, file); });
+  try {
+    require_sound(spec);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", file.string(), error.what()));
+  }
+  return spec;
+}
+
+}  // namespace lockstep::study

@@ -1,0 +1,34 @@
+#!/bin/bash
+# What `lockstep bench train` and `bench inference` write: figures that agree with each other, and a
+# trace of one step.
+# computes
+source "$(dirname "$0")/../../support/e2e.bash"
+
+run ranks 2 "$LOCKSTEP" bench train --batch 16 --steps 3 --warm-up 1 --threads 1 \
+  --layers --reduction \
+  --json figures.json --trace trace.json
+((status == 0)) && says 'resnet20 fp32 batch 16 on 2 x .* images/s' && python3 - <<'END'
+import json
+figures, trace = json.load(open("figures.json")), json.load(open("trace.json"))
+tape, events = figures["tape"], trace["traceEvents"]
+assert [e["name"] for e in events] == [s["name"] for s in tape] and len(tape) > 30
+at = 0
+for event in events:
+    assert event["ph"] == "X" and event["dur"] >= 0 and abs(event["ts"] - at) < 1e-3
+    at += event["dur"]
+assert at > 0 and "floor_ms" not in figures
+assert abs(figures["images_per_s"] * figures["step_ms"] / 1e3 - 16) < 1e-6
+assert figures["steps"] == 3 and figures["step_without_reduction_ms"] > 0
+END
+verdict $? 'a training step and each step of its tape are measured, and a trace of them is written'
+
+run ranks 2 "$LOCKSTEP" bench inference --batch 16 --steps 3 --warm-up 1 --threads 1 \
+  --json inference.json
+((status == 0)) && says 'inference: resnet20 fp32 batch 16 on 2 x .* images/s' && python3 - <<'END'
+import json
+figures = json.load(open("inference.json"))
+assert figures["ranks"] == 2 and figures["steps"] == 3 and figures["peak_memory_bytes"] > 0
+assert 0 < figures["best_step_ms"] <= figures["step_ms"]
+assert abs(figures["images_per_s"] * figures["step_ms"] / 1e3 - 16) < 1e-6
+END
+verdict $? 'inference is measured without a training step'

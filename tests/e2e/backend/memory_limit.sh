@@ -1,0 +1,35 @@
+#!/bin/bash
+# A limit of a rank's memory holds for the whole process, also while it writes checkpoints.
+# computes
+source "$(dirname "$0")/../../support/e2e.bash"
+"$LOCKSTEP" pack --from shapes --out small --train-rows 32 --val-rows 16 --resize 64 >pack.log 2>&1
+
+train() {
+  run "$LOCKSTEP" train --data.train small/train --data.val small/val --model resnet18 --batch 16 \
+    --epochs 1 --threads 1 --winograd false --checkpoint.every-steps 1 --out "$@"
+}
+train refused --recompute auto --memory-limit 1000
+least=$(sed -n 's/.*memory-limit = 1000 is too small: .* at least \([0-9]*\) bytes.*/\1/p' <<<"$said")
+((status == 2)) && [[ $least && ! -e refused ]]
+verdict $? 'a limit that is too small is an error that names the smallest possible one'
+
+train within --recompute auto --memory-limit $((least + 2000000))
+peak=$(sed -n 's/.*"peak_resident_bytes": \([0-9]*\).*/\1/p' within/summary.json)
+said+=$'\n'"$peak bytes at most, the limit is $least"
+((status == 0)) && ((peak && peak <= 105 * least / 100 && peak >= 80 * least / 100)) &&
+  says 'steps wait while a checkpoint is written: memory-limit = [0-9]* leaves no room for a copy of the state, which takes 89\.[0-9] MB more'
+verdict $? 'a process keeps its limit within 5 %, with validation and checkpoints'
+
+# Two copies of the state take 180 MB more; what a step keeps comes first.
+limit=$((least + 600000000))
+train roomy --recompute auto --memory-limit $limit
+peak=$(sed -n 's/.*"peak_resident_bytes": \([0-9]*\).*/\1/p' roomy/summary.json)
+said+=$'\n'"$peak bytes at most, the limit is $limit"
+((status == 0)) && ((peak && peak <= limit)) && ! says 'steps wait while'
+verdict $? 'where the limit leaves room for copies of the state, steps continue within it'
+
+train free
+tensors within/checkpoints/step-00000002.h5 >within.txt
+tensors free/checkpoints/step-00000002.h5 >free.txt
+((status == 0)) && [[ -s free.txt ]] && cmp within.txt free.txt
+verdict $? 'it trains the bits of a run without a limit, also after pages were given back'

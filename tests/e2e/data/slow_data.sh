@@ -1,0 +1,58 @@
+#!/bin/bash
+# A disk that is slow, or fails: strace delays the reads of the shards, or makes them fail. Training
+# says that data is the limit and by how much, or ends with an error that names the file.
+# seconds: 600
+# waits for a slow disk
+source "$(dirname "$0")/../../support/e2e.bash"
+pack_small
+
+if ! command -v strace >/dev/null || ! strace -f -o /dev/null true 2>/dev/null; then
+  echo 'SKIP training reports a slow disk: strace is not here, or may not trace'
+  exit
+fi
+shards=()
+for shard in small/train/*.h5; do shards+=(-P "$PWD/$shard"); done
+# on_disk FAULT COMMAND...: runs the command with this fault in its reads of rows.
+on_disk() {
+  strace -f -qq --seccomp-bpf -o strace.log -e trace=pread64 "${shards[@]}" -e "inject=pread64:$1" \
+    "${@:2}"
+}
+train=("$LOCKSTEP" train --data.train small/train --batch 16 --threads 1 --data.workers 1
+  --checkpoint.every-epochs 0)
+data_ms() { sed -n 's/.*"data_ms": \([0-9.]*\).*/\1/p' "$1/summary.json"; }
+
+# Whether a disk is quick is measured: a loader that gets no core for a moment is late. Three tries.
+quick() {
+  rm -rf quick
+  run "${train[@]}" --epochs 4 --out quick
+  ((status == 0)) && ! says 'waiting for data'
+}
+thrice quick
+verdict $? 'training says nothing about a quick disk'
+
+# 16 rows of 10 ms each: a step waits for most of 160 ms.
+run on_disk delay_enter=10000 "${train[@]}" --epochs 4 --out slow
+((status == 0)) &&
+  says "data is the limit: over 50 steps rank 0 on $(hostname) waited for it for [0-9.]+ of a step's [0-9.]+ ms \([3-9][0-9] %\); without that, steps would be [0-9.]+ times as fast" &&
+  says 'epoch 4/4: .* images/s, .*, [3-9][0-9] % of the steps waiting for data'
+verdict $? 'on a slow disk training says that data is the limit, and by how much'
+awk -v ms="$(data_ms slow)" 'BEGIN { exit !(ms > 50 && ms < 5000) }' &&
+  grep -Eq '"epoch":4,.*"data_ms":([5-9][0-9]|[1-9][0-9]{2,})' slow/metrics.jsonl
+verdict $? 'the records of a training on a slow disk have the waiting time'
+same() { [[ $(grep -o '"loss":[^,]*' quick/metrics.jsonl) == \
+  "$(grep -o '"loss":[^,]*' "$1/metrics.jsonl")" ]]; }
+same slow
+verdict $? 'a slow disk gives the same losses as a quick one'
+
+run on_disk delay_enter=4000 mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --epochs 4 \
+  --out two
+((status == 0)) && says 'data is the limit: over 50 steps rank [01] on'
+verdict $? 'two ranks on a slow disk say that data is the limit, too'
+
+began=$SECONDS
+run on_disk error=EIO:when=200+ timeout 60 mpirun --oversubscribe --bind-to none -np 2 \
+  "${train[@]}" \
+  --epochs 100 --out failing
+((status == 2 && SECONDS - began < 55)) &&
+  says 'error: small/train/train-0000[0-2]-of-00003.h5: row [0-9]+ cannot be read: Input/output error'
+verdict $? 'a disk that fails ends 2 ranks, and file and row are named'

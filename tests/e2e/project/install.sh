@@ -1,0 +1,35 @@
+#!/bin/bash
+# `make install` puts one program below PREFIX and nothing else, and it works from any folder.
+# waits
+repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
+source "$repo/tests/support/e2e.bash"
+installing=(make --no-print-directory -C "$repo" BUILD="$(dirname "$LOCKSTEP")")
+
+run "${installing[@]}" PREFIX="$WORK/prefix" install
+((status == 0)) && [[ $(find prefix -type f -printf '%P %m') == 'bin/lockstep 755' ]] &&
+  cmp prefix/bin/lockstep "$LOCKSTEP"
+verdict $? 'make install puts the program below PREFIX'
+run "${installing[@]}" PREFIX=/usr DESTDIR="$WORK/stage" install
+((status == 0)) && [[ $(cd stage && find . -type f) == ./usr/bin/lockstep ]]
+verdict $? 'DESTDIR is put in front of PREFIX'
+
+mkdir elsewhere
+cd elsewhere
+PATH=$WORK/prefix/bin:$PATH
+LOCKSTEP=lockstep
+run lockstep --version
+((status == 0)) && says '^lockstep [0-9]+\.[0-9]+ \(build [0-9a-f]{16}\)$'
+verdict $? 'the installed program is found on PATH and says its version and build'
+run lockstep topo
+((status == 0)) && says ' PASS$'
+verdict $? 'the installed program looks at the machine'
+pack_small
+run ranks 2 lockstep train --data.train small/train --data.val small/val --batch 50 --threads 1 \
+  --epochs 1 --out run
+((status == 0)) && says '^done: 1 epoch' && run lockstep info run && says 'finished'
+verdict $? 'the installed program packs, trains on 2 ranks and describes the run'
+
+cd ..
+run "${installing[@]}" PREFIX="$WORK/prefix" uninstall
+((status == 0)) && [[ -z $(find prefix -type f) ]]
+verdict $? 'make uninstall removes what make install put there'

@@ -1,0 +1,168 @@
+#!/bin/bash
+# tests/run reads verdicts correctly, keeps to its lanes, and counts retries.
+# waits
+source "$(dirname "$0")/../../support/e2e.bash"
+
+# law NAME: the Python program on standard input holds.
+law() {
+  { cat <<'END'; cat; } >law.py
+import collections, os, pathlib, sys, time
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.environ["RUNNER"])
+import lanes, verdicts
+from lanes import Job
+
+def found(*lines, status=0, may_be_empty=False):
+    return verdicts.judge("part", "".join(line + "\n" for line in lines), status, may_be_empty)
+
+def counts(verdicts):
+    return verdicts.passed, verdicts.failed, verdicts.skipped
+
+def run(*jobs):
+    """Runs them; each job writes when it began and ended."""
+    ended = []
+    lanes.run(jobs, pathlib.Path("."), dict(os.environ), ended.append)
+    return ended
+
+def times(result):
+    return [float(word) for word in result.said.split()]
+
+CLOCK = ["bash", "-c", "echo $EPOCHREALTIME; sleep 0.3; echo $EPOCHREALTIME"]
+END
+  run env RUNNER="$support/runner" python3 law.py
+  verdict $status "$1"
+}
+
+law 'a failure is shown with all output before it, and with what its ranks say after it' <<'END'
+it = found("PASS one", "word", "FAIL two", "late word", "PASS three", "unseen", "SKIP four: why",
+           status=1)
+assert counts(it) == (2, 1, 1), it
+assert it.shown == "FAIL two\nword\nlate word\nSKIP four: why\n", it.shown
+END
+
+law 'a case that says SKIPPED and passes counts as skipped' <<'END'
+it = found("TEST one", "SKIPPED: no GPU", "PASS one", "TEST two", "PASS two")
+assert counts(it) == (1, 0, 1) and it.shown == "SKIP one: no GPU\n", it
+END
+
+law 'a job that ends with an error in a case or after it, or that says nothing, has failed' <<'END'
+it = found("TEST one", "PASS one", "TEST two", "word", status=124)
+assert counts(it) == (1, 1, 0) and "word" in it.shown, it
+assert "two (part ran out of time in it" in it.shown, it
+it = found("PASS one", status=3)
+assert counts(it) == (1, 1, 0) and "part: ended with status 3" in it.shown, it
+it = found()
+assert counts(it) == (0, 1, 0) and "reported no result" in it.shown, it
+assert counts(found(may_be_empty=True)) == (0, 0, 0)
+END
+
+law 'retries are counted by name' <<'END'
+assert found("RETRIED a", "RETRIED b", "RETRIED a", "PASS c").retries == {"a": 2, "b": 1}
+END
+
+law 'one job computes while others build, at most four wait, and jobs with the same "apart" never overlap' <<'END'
+jobs = [Job(f"c{i}", CLOCK, 9) for i in range(3)]
+jobs += [Job(f"b{i}", CLOCK, 9, lane="builds") for i in range(4)]
+jobs += [Job(f"w{i}", CLOCK, 9, lane="waits", apart="crowd" if i < 2 else "") for i in range(8)]
+ended = run(*jobs)
+assert len(ended) == 15
+
+def most(some):
+    edges = sorted(edge for result in some for edge in zip(times(result), (1, -1)))
+    at_once = peak = 0
+    for _, step in edges:
+        at_once += step
+        peak = max(peak, at_once)
+    return peak
+
+lane = collections.defaultdict(list)
+for result in ended:
+    lane[result.job.lane].append(result)
+    lane[result.job.apart].append(result)
+assert most(lane["computes"]) == 1 and most(lane["crowd"]) == 1, lane
+assert 2 <= most(lane["waits"]) <= 4, lane
+END
+
+law 'two jobs compute when nothing is left to build, but not with one that must be alone' <<'END'
+ended = run(*(Job(f"c{i}", CLOCK, 9, alone=i == 1) for i in range(4)))
+spans = {result.job.name: times(result) for result in ended}
+overlap = lambda a, b: spans[a][0] < spans[b][1] and spans[b][0] < spans[a][1]
+assert not any(overlap("c1", other) for other in ("c0", "c2", "c3")), spans
+assert overlap("c2", "c3") or overlap("c0", "c2"), spans
+END
+
+law 'a job waits for the job that builds it, and fails when that one fails' <<'END'
+good = run(Job("later", CLOCK, 9, after="build"), Job("build", CLOCK, 9, lane="builds"))
+assert [result.job.name for result in good] == ["build", "later"]
+assert times(good[0])[1] <= times(good[1])[0]
+bad = run(Job("later", CLOCK, 9, after="build"), Job("build", ["false"], 9, lane="builds"))
+assert [result.status for result in bad] == [1, 1], bad
+assert bad[1].said == "FAIL later: was not built\n", bad
+END
+
+law 'a job that runs out of time is ended, and its folder is removed' <<'END'
+result, = run(Job("long", ["bash", "-c", "echo $WORK; sleep 60"], 1, lane="waits", script=True))
+assert result.status == 124 and result.seconds < 20, result
+assert not os.path.exists(result.said.split()[0]), result
+END
+
+law 'a job that runs out of time says what its processes wait for' <<'END'
+result, = run(Job("long", ["bash", "-c", "echo last words; sleep 61 & wait"], 1, lane="waits"))
+lines = result.said.splitlines()
+assert lines[:2] == ["last words", "ran out of time after 1 s; its processes:"], lines
+assert "bash -c" in lines[2] and lines[3].startswith("  ") and "sleep 61" in lines[3], lines
+it = verdicts.judge("long", result.said, result.status, False)
+assert it.failed == 1, it.shown
+assert "FAIL long: ran out of time" in it.shown and "sleep 61" in it.shown, it.shown
+END
+
+law 'what a job leaves running ends with it' <<'END'
+result, = run(Job("left", ["bash", "-c", "sleep 62 & echo $!"], 9, lane="waits"))
+pid, ends = result.said.strip(), time.monotonic() + 5
+def is_there():
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+while is_there():
+    assert time.monotonic() < ends, "sleep 62 is still there"
+    time.sleep(0.05)
+END
+
+# ---- e2e.bash ------------------------------------------------------------------------------------
+# script: runs the lines of standard input as a test script; what it reports must not be read as a
+# verdict of this one.
+script() {
+  rm -rf inner && mkdir inner
+  { echo "source '$support/e2e.bash'"; cat; } >inner.sh
+  run env WORK="$PWD/inner" bash inner.sh
+  said=$(sed 's/^/script: /' <<<"$said")
+}
+
+script <<'END'
+echo 'rank 0: error: word' >run.log
+begin() { until_it 2 test -e nothing; }
+begin
+echo "PASS after it"
+END
+((status == 1)) && says 'FAIL e2e.bash:[0-9]* < inner.sh:[0-9]* < inner.sh:[0-9]*: ' &&
+  says 'rank 0: error: word' &&
+  says 'this, which did not happen: test -e nothing' && says 'bash inner.sh' && ! says 'PASS'
+verdict $? 'a script that waits in vain for what it needs fails there, with its place, its logs and its processes'
+
+script <<'END'
+happens 2 test -e nothing
+verdict 0 'one'
+verdict 0 'two'
+END
+says 'did not happen: test -e nothing' && says 'FAIL one' && says 'PASS two'
+verdict $? \
+  'a verdict fails when what was waited for before it did not happen, and only that verdict'
+
+script <<'END'
+broken() { echo "$unset"; verdict 0 'one'; }
+fine() { verdict 0 'two'; }
+at_once 2 broken fine
+END
+says 'unset: unbound variable' && says 'FAIL broken: it stopped in the middle' && says 'PASS two'
+verdict $? 'one of several functions at once that stops in the middle has failed'

@@ -1,0 +1,60 @@
+#!/bin/bash
+# jobs/setup.sh installs what is missing, or says whom to ask. The machine's commands are fakes:
+# nothing is installed.
+# waits
+repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
+source "$repo/tests/support/e2e.bash"
+
+if ! command -v script >/dev/null; then
+  echo 'SKIP setup.sh installs what is missing: no command gives a terminal (script, of bsdutils)'
+  exit 0
+fi
+
+# paper NAME LINE...: makes a fake command of that name, first on PATH.
+mkdir paper
+paper() {
+  printf '%s\n' '#!/bin/sh' "${@:2}" >"paper/$1"
+  chmod +x "paper/$1"
+}
+PATH=$WORK/paper:$PATH
+export CXX=false  # finds no header
+paper id 'echo 1000'
+paper dpkg-query 'exit 1'
+paper apt-get 'echo "apt-get $*" >>asked'
+paper sudo 'echo "sudo $*" >>asked' \
+  'case $1 in -n) exit 1 ;; -v) exit "$(cat allowed)" ;; *) exec "$@" ;; esac'
+
+# setup STDIN WORD...: STDIN is `terminal` or `file`; the file `asked` lists the commands that it
+# ran.
+setup() {
+  rm -f asked
+  if [[ $1 == terminal ]]; then
+    run script -qec "$repo/jobs/setup.sh ${*:2}" /dev/null
+  else
+    run "$repo/jobs/setup.sh" "${@:2}" </dev/null
+  fi
+}
+
+echo 0 >allowed
+setup file build
+((status == 1)) && says 'an administrator installs them' && [[ $(cat asked) == 'sudo -n true' ]]
+verdict $? 'without a terminal, a sudo that needs a password is not used'
+
+setup terminal build
+((status == 0)) && says 'may ask for your password' &&
+  grep -q '^sudo env .*apt-get .*update' asked && grep -q '^apt-get .*install .*libdnnl-dev' asked
+verdict $? 'at a terminal, sudo may ask for a password and install'
+
+setup terminal --check build
+((status == 1)) && says 'install them with: jobs/setup.sh build' && ! grep -q 'sudo -v' asked
+verdict $? '--check asks for no password and says which command installs'
+
+echo 1 >allowed
+setup terminal build
+((status == 1)) && says 'an administrator installs them' && ! grep -q apt-get asked
+verdict $? 'a user who may not use sudo is told what an administrator has to install'
+
+paper sudo 'echo "sudo $*" >>asked' 'shift; exec "$@"'
+setup file build
+((status == 0)) && grep -q '^sudo -n env .*apt-get .*install .*libdnnl-dev' asked
+verdict $? 'a sudo that needs no password installs without a terminal, too'

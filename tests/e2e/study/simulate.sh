@@ -1,0 +1,67 @@
+#!/bin/bash
+# lockstep simulate on the machines in jobs/machines, what-ifs, and bad input; bench comm between
+# two ranks, and a simulation from its figures.
+# waits
+source "$(dirname "$0")/../../support/e2e.bash"
+machines=$(realpath "$support/../../jobs/machines")
+
+worst=0
+for machine in "$machines"/*.toml; do
+  run timeout 60 "$LOCKSTEP" simulate --machine "$machine" --json all.json
+  ((status == 0)) && says '^10000 ' && says 'efficiency is' || worst=1
+done
+verdict $worst 'every machine is simulated from 1 to 10,000 ranks'
+
+# step_ms OPTION...: of the last line.
+step_ms() {
+  "$LOCKSTEP" simulate --machine "$machines/dgx-a100-hdr.toml" --ranks 64 --json one.json \
+    "$@" >/dev/null &&
+    python3 -c 'import json; print(json.load(open("one.json"))["points"][-1]["step_ms"])'
+}
+usual=$(step_ms) && larger=$(step_ms --model resnet152) && float=$(step_ms --precision fp32) &&
+  full=$(step_ms --batch 16384) && single=$(step_ms --bucket-mb 4096) &&
+  awk -v a="$usual" -v b="$larger" -v c="$float" -v d="$full" -v e="$single" \
+    'BEGIN { exit !(b > 1.5 * a && c > 1.2 * a && d > 3 * a && e > a) }'
+verdict $? 'a deeper network, more bits, more rows and a single bucket make a step longer'
+
+run "$LOCKSTEP" simulate --machine "$machines/dgx-a100-hdr.toml" --ranks 8 \
+  --hwloc "$support/../fixtures/topologies/p4d.xml"
+((status == 0)) && says '8 GPU\(s\), 2 NUMA node\(s\)' && says '31.5 +24.5 +rdmap16s27 +2 +15.8'
+verdict $? 'the paths inside of an absent node are shown, bound and unbound'
+
+run ranks 2 "$LOCKSTEP" bench comm --from-kb 16 --to-mb 2 --longest-s 0.2 --json comm.json
+((status == 0)) && says '2 ranks on 1 node' && says 'alpha .*, beta .*/s \(bus' &&
+  python3 - <<'END' && run "$LOCKSTEP" simulate --machine "$machines/cpu-100gbe.toml" \
+    --comm comm.json
+import json
+verbs = json.load(open("comm.json"))["verbs"]
+for verb in ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "send"):
+    points = verbs[verb]["points"]
+    assert len(points) >= 2 and all(p["seconds"] > 0 for p in points), verb
+    factor = 0.5 if verb in ("reduce-scatter", "all-gather") else 1
+    assert all(abs(p["busbw"] - factor * p["algbw"]) < 1e-6 * p["busbw"] for p in points), verb
+END
+((status == 0)) && says '^2 '
+verdict $? 'bench comm measures every verb, and a simulation reads its figures'
+
+# refused PATTERN COMMAND...: ends with status 2 and says why.
+refused() {
+  run "$LOCKSTEP" "${@:2}"
+  ((status == 2)) && says "$1" || { worst=1; echo "$said"; }
+}
+worst=0
+a100=(--machine "$machines/dgx-a100-hdr.toml")
+grep -v '^row-ms' "$machines/dgx-a100-hdr.toml" >lacks.toml
+refused 'lacks.toml: lacks .device.row-ms' simulate --machine lacks.toml
+refused 'none.toml' simulate --machine none.toml
+refused \
+  'another network or precision needs its rates, device.memory-gb-per-s and device.fp32-tflops' \
+  simulate --machine "$machines/pcie-8.toml" --model resnet18
+refused '.nonsense. is not known' simulate "${a100[@]}" --model nonsense
+refused 'does not divide among 3 ranks' simulate "${a100[@]}" --batch 64 --ranks 3
+refused 'give one of --batch and --batch-per-rank' simulate "${a100[@]}" --batch 64 \
+  --batch-per-rank 8
+refused 'says nothing about others' simulate "${a100[@]}" --comm comm.json --ranks 5
+refused 'lacks.toml is not a JSON object' simulate "${a100[@]}" --comm lacks.toml
+refused 'start two or more' bench comm
+verdict $worst 'bad input is named'

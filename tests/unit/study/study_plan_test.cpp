@@ -1,0 +1,144 @@
+#include "lockstep/study/plan/study_plan.hpp"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/cluster/lint/lint.hpp"
+#include "lockstep/study/plan/run_study.hpp"
+#include "tests/support/folder_fixture.hpp"
+
+using namespace lockstep;
+using namespace lockstep::study;
+using namespace lockstep::test;
+using Catch::Contains;
+
+namespace {
+
+PlanSpec a_plan() {
+  return {.ranks = {4, 8, 16}, .ranks_per_node = 4, .batch = 512, .rows = 64, .repetitions = 2};
+}
+
+}  // namespace
+
+TEST_CASE("a study has both series, and the rows of the strong one on the fewest ranks",
+          "[study]") {
+  const std::vector<Measurement> steps = measurements_of(a_plan());
+  std::set<std::pair<std::size_t, std::size_t>> sizes;
+  std::set<std::string> names;
+  for (const Measurement& step : steps) {
+    sizes.insert({step.ranks, step.batch});
+    names.insert(step.name());
+  }
+  // Strong: batch 512. Weak: 64 rows. Alone: 4 ranks of 128, 64 and 32 rows.
+  CHECK(sizes == std::set<std::pair<std::size_t, std::size_t>>{
+                     {4, 512}, {8, 512}, {16, 512}, {4, 256}, {16, 1024}, {4, 128}});
+  CHECK(configurations(steps) == 6);
+  CHECK(steps.size() == 12);
+  CHECK(names.size() == 12);
+  CHECK((steps.front().repetition == 1 && steps.back().repetition == 2));
+}
+
+TEST_CASE("a plan comes back from its folder, and is never written over", "[study]") {
+  const Folder place("study");
+  const auto folder = place.path / "study";
+  PlanSpec plan = a_plan();
+  plan.time = "00:20:00";
+  plan.real = plan.array = true;
+  config::Config training;
+  training.model = "resnet18";
+  training.threads = 3;
+  write_plan(folder, plan, training);
+  const PlanSpec back = read_plan(folder);
+  CHECK(back.ranks == plan.ranks);
+  CHECK(back.time == plan.time);
+  CHECK((back.real && back.array && back.batch == 512 && back.rows == 64));
+  CHECK_THROWS_WITH(write_plan(folder, plan, training), Contains("exists already"));
+
+  const Measurement step{8, 512, 1, true};
+  CHECK_THAT(join(command_of(folder, back, step, "x.json"), " "),
+             Contains("bench train --model resnet18") && Contains("--threads 3 ") &&
+                 Contains("--batch 512 --steps 50 --warm-up 5") && Contains("--json x.json"));
+  CHECK_THAT(join(command_of(folder, back, {8, 512, 1, false}, "x"), " "),
+             Contains("train --config") && Contains("--batch 512 --out x"));
+  const std::string beside = (folder / "other").string();
+  training.backend = config::BackendChoice::clock;
+  training.clock.row_ms = 2.5;
+  training.comm.all_reduce = config::AllReduceChoice::flat;
+  write_plan(beside, plan, training);
+  CHECK_THAT(join(command_of(beside, back, step, "x.json"), " "),
+             Contains("--backend clock") && Contains("--clock.row-ms 2.5") &&
+                 Contains("--comm.all-reduce flat") && !Contains("--clock.profile"));
+  config::Config each;
+  config::apply_toml(each, read_text(folder / "train.toml"), "train.toml");
+  CHECK((each.stop_after == 55 && each.model == "resnet18" && each.batch == 0));
+
+  write_text_atomically(folder / "study.json", "{\"ranks\": \"4\"}");
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: ranks"));
+}
+
+TEST_CASE("a plan that was edited wrongly is an error that names the file and the key", "[study]") {
+  const Folder place("study");
+  const auto folder = place.path / "study";
+  write_plan(folder, a_plan(), {});
+  const std::string sound = read_text(folder / "study.json");
+  const auto edited = [&](const std::string& from, const std::string& to) {
+    std::string text = sound;
+    const std::size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    write_text_atomically(folder / "study.json", text.replace(at, from.size(), to));
+  };
+  edited("\"steps\": 50", "\"steps\": -1");
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: steps is not a whole number"));
+  edited("\"steps\": 50", "\"steps\": 2.5");
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: steps is not a whole number"));
+  edited("\"ranks\": [", "\"ranks\": [-4,");
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: ranks is not a whole number"));
+  edited("\"time\": \"", "\"time\": \"1 hour\\n");
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: --time") && Contains("D-HH:MM:SS"));
+}
+
+TEST_CASE("what goes into a batch script is one line, and a time that Slurm takes", "[study]") {
+  const Folder place("study");
+  PlanSpec plan = a_plan();
+  for (const char* time : {"1 hour", "1:00:00\nrm -r /", "", "4h"}) {
+    plan.time = time;
+    CHECK_THROWS_WITH(write_plan(place.path / "bad", plan, {}), Contains("--time: "));
+  }
+  for (const char* time : {"90", "1:30:00", "1-12", "1-12:30:00"}) {
+    plan.time = time;
+    CHECK_NOTHROW(write_plan(place.path / time, plan, {}));
+  }
+  CHECK_THROWS_WITH(write_plan(place.path / "a\nrm -r b", plan, {}), Contains("no line break"));
+  CHECK_FALSE(std::filesystem::exists(place.path / "bad"));
+}
+
+TEST_CASE("a study's batch script has no fault that lint knows", "[study]") {
+  for (const bool array : {false, true})
+    for (const std::size_t gpus : {0, 4}) {
+      PlanSpec plan = a_plan();
+      plan.array = array;
+      plan.gpus_per_node = gpus;
+      const std::string script = batch_script("studies/my 'study'", plan);
+      for (const cluster::Finding& one : cluster::lint_batch_script(script)) FAIL(one.text);
+      CHECK_THAT(script, Contains("scaling run 'studies/my '\\''study'\\'''"));
+      CHECK_THAT(script, Contains("--nodes=4\n"));
+    }
+}
+
+TEST_CASE("a plan without sense names what is wrong", "[study]") {
+  PlanSpec plan = a_plan();
+  plan.ranks = {8, 4};
+  CHECK_THROWS_WITH(measurements_of(plan), Contains("the fewest first"));
+  plan = a_plan();
+  plan.batch = plan.rows = 0;
+  CHECK_THROWS_WITH(measurements_of(plan), Contains("--batch-per-rank"));
+  plan = a_plan();
+  plan.ranks_per_node = 3;
+  CHECK_THROWS_WITH(measurements_of(plan), Contains("do not fill nodes"));
+  plan = a_plan();
+  plan.synthetic = false;
+  CHECK_THROWS_WITH(measurements_of(plan), Contains("nothing to measure"));
+}
