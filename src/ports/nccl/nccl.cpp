@@ -22,6 +22,7 @@
 #include "ports/cuda/runtime/range.hpp"
 #include "ports/cuda/runtime/stream.hpp"
 #include "ports/nccl/connection.hpp"
+#include "ports/nccl/types.hpp"
 
 namespace lockstep::nccl {
 namespace {
@@ -41,28 +42,6 @@ void prepare_environment(const comm::NcclSpec& spec, int rank) {
     set("NCCL_ALGO", "Ring");
     set("NCCL_PROTO", "Simple");
   }
-}
-
-ncclDataType_t type_of(comm::ElementType type) {
-  switch (type) {
-    case comm::ElementType::f32:
-      return ncclFloat32;
-    case comm::ElementType::f16:
-      return ncclFloat16;
-    case comm::ElementType::bf16:
-      return ncclBfloat16;
-    case comm::ElementType::i32:
-      return ncclInt32;
-    case comm::ElementType::i64:
-      return ncclInt64;
-    case comm::ElementType::i8:
-      return ncclInt8;
-  }
-  throw Error("a collective of a type that does not exist");
-}
-
-ncclRedOp_t operation_of(comm::Reduction reduction) {
-  return reduction == comm::Reduction::sum ? ncclSum : ncclMax;
 }
 
 /// What all groups of a rank share.
