@@ -258,7 +258,8 @@ $(BUILD)/cuda: FORCE
 	@$(call record,CUDA_SITE)
 CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))
 
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(call objects,$(UNIT_SRC) $(MPI_SRC) $(GPU_SRC) $(EMU_SRC)) $(EMU_OBJ))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(EMU_OBJ)\
+  $(call objects,$(UNIT_SRC) $(MPI_SRC) $(GPU_SRC) $(EMU_SRC) $(wildcard tests/bench/programs/*.cpp)))
 
 .PHONY: unit-built mpi-built tests
 unit-built: $(UNIT)
