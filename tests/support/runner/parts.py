@@ -190,7 +190,8 @@ def format(wish):
 
 
 def jobs_of(names, wish):
-    """The jobs of these parts, those with the longest limits first; builds in order, each once."""
+    """The jobs of these parts, each build once. Of scripts, and of jobs that wait, those with the
+    longest limits come first; the others come before the scripts, in order."""
     every = (layers, unit, mpi, gpu, emulated, e2e, cluster, lint, fuzz, asan, tsan, format)
     functions = {one.__name__: one for one in every}
     jobs = {}
@@ -200,4 +201,5 @@ def jobs_of(names, wish):
         for job in functions[name](wish):
             job.command = [str(word) for word in job.command]
             jobs.setdefault(job.name, job)
-    return sorted(jobs.values(), key=lambda job: 0 if job.lane == "builds" else -job.seconds)
+    return sorted(jobs.values(), key=lambda job: -job.seconds if job.script or job.lane == "waits"
+                  else -(10**6))
