@@ -130,8 +130,12 @@ frozen_disk() {
 strangers() {
   local folder=$WORK/stranger_meetings mpi
   cat >strangers.py <<'END'
-import socket, sys, time
-port = int(open(sys.argv[1]).read().split("\n")[2])
+import glob, socket, sys, time
+
+# What is being written beside the card has another ending.
+while not (cards := glob.glob(sys.argv[1] + "/meeting-*-0")):
+    time.sleep(0.1)
+port = int(open(cards[0]).read().split("\n")[2])
 held = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(400)]
 open(sys.argv[2], "w").close()
 time.sleep(9)
@@ -141,8 +145,7 @@ END
       if ((SLURM_PROCID == 1)); then
         for ((i = 0; i < 300; ++i)); do [[ -e came-$mpi ]] && break || sleep 0.1; done
       else
-        { until [[ $(echo "$0"/*) != *\* ]]; do sleep 0.1; done
-          exec python3 strangers.py "$0"/* "came-$mpi"; } &
+        python3 strangers.py "$0" "came-$mpi" &
       fi
       ulimit -n 300
       exec "$@"' "$folder" "$LOCKSTEP" train "${train[@]}" "${few[@]}" --out "strangers-$mpi"
