@@ -58,7 +58,8 @@ PIECE     ?= $(if $(SANITIZE),1,folder)
 IN_PIECES := $(if $(filter-out 1,$(PIECE)),base device nn optim cluster data comm pack liveness backend reduce model config \
                observe train study app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu))
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_avx512_bf16.cpp %_x86_64.cpp
-folders    = $(sort $(patsubst %/,%,$(dir $(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC)))))
+folders    = $(sort $(patsubst %/,%,$(dir $(filter-out $(BY_ITSELF),\
+               $(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC))))))
 PIECES    := $(addsuffix /piece,$(folders))
 $(foreach folder,$(folders),$(eval $(folder)/piece := $(filter-out $(BY_ITSELF),$(wildcard $(folder)/*.cpp))))
 unpieced   = $(call objects,$(filter-out $(foreach piece,$(PIECES),$($(piece))),$(1)))
