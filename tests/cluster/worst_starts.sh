@@ -132,7 +132,7 @@ strangers() {
   cat >strangers.py <<'END'
 import glob, socket, sys, time
 
-# What is being written beside the card has another ending.
+# What is being written next to the card has another ending.
 while not (cards := glob.glob(sys.argv[1] + "/meeting-*-0")):
     time.sleep(0.1)
 port = int(open(cards[0]).read().split("\n")[2])
