@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/collected.hpp"
 
 namespace lockstep::comm {
 
@@ -67,16 +68,7 @@ void HostNetwork::put(Elements data, bool writes, bool at_once, Start start) {
 }
 
 void HostNetwork::together(const std::function<void()>& calls) {
-  check(!batch_, "together() inside together()");
-  std::vector<std::unique_ptr<device::Pending>> parts;
-  batch_ = &parts;
-  try {
-    calls();
-  } catch (...) {
-    batch_ = nullptr;
-    throw;
-  }
-  batch_ = nullptr;
+  std::vector<std::unique_ptr<device::Pending>> parts = collected(batch_, calls);
   if (!parts.empty()) stream_.put(std::make_unique<Together>(std::move(parts)));
 }
 

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/arguments.hpp"
+#include "lockstep/comm/collected.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -140,15 +141,7 @@ void OverlaidCommunicator::receive(Elements data, int from, std::string_view nam
 }
 
 void OverlaidCommunicator::together(const std::function<void()>& calls) {
-  std::vector<std::function<void()>> batch;
-  batch_ = &batch;
-  try {
-    calls();
-  } catch (...) {
-    batch_ = nullptr;
-    throw;
-  }
-  batch_ = nullptr;
+  std::vector<std::function<void()>> batch = collected(batch_, calls);
   if (batch.empty()) return;
   overlay_->forward({}, [below = below_, batch = std::move(batch)] {
     below->together([&batch] {

@@ -1,4 +1,5 @@
 #include "lockstep/comm/worlds/nccl.hpp"
+#include "lockstep/comm/collected.hpp"
 
 #include <cuda_runtime.h>
 #include <fmt/core.h>
@@ -312,18 +313,9 @@ std::unique_ptr<comm::Communicator> NcclCommunicator::split(std::optional<int> c
 }
 
 void NcclCommunicator::together(const std::function<void()>& calls) {
-  check(!batch_, "together() inside together()");
-  // All calls are judged before NCCL's group begins, because an error must not leave it open.
-  std::vector<Start> batch;
-  batch_ = &batch;
   batch_name_.clear();
-  try {
-    calls();
-  } catch (...) {
-    batch_ = nullptr;
-    throw;
-  }
-  batch_ = nullptr;
+  // All calls are judged before NCCL's group begins, because an error must not leave it open.
+  const std::vector<Start> batch = comm::collected(batch_, calls);
   if (batch.empty()) return;
   start("exchange", batch_name_, [&](ncclComm_t comm) {
     ncclResult_t result = ncclGroupStart();
