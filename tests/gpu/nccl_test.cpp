@@ -2,9 +2,7 @@
 #include <cuda_runtime.h>
 
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <iostream>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -18,6 +16,7 @@
 #include "ports/cuda/device.hpp"
 #include "ports/cuda/runtime/check.hpp"
 #include "tests/support/harness/mpi_world.hpp"
+#include "tests/support/laws/reals.hpp"
 #include "tests/support/laws/sums.hpp"
 #include "tests/support/laws/verbs.hpp"
 
@@ -175,10 +174,7 @@ TEST_CASE("NCCL's sum of small integers is exact on every rank, for any length",
 TEST_CASE("NCCL gives all ranks the same bits, the same in each run", "[gpu][nccl]") {
   if (no_gpu()) return;
   Ring ring(60);
-  std::mt19937 random(static_cast<unsigned>(ring.nccl->rank()) + 1);
-  std::uniform_real_distribution<float> mantissa(-1, 1);
-  std::vector<float> mine(250007);
-  for (float& value : mine) value = std::ldexp(mantissa(random), static_cast<int>(random() % 24));
+  const std::vector<float> mine = test::reals(ring.nccl->rank(), 250007);
   std::string first;
   for (int run = 0; run < 3; ++run) {
     const OnDevice data(mine);

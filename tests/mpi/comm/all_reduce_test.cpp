@@ -10,26 +10,19 @@
 #include "lockstep/comm/communicator.hpp"
 #include "tests/mpi/comm/absence.hpp"
 #include "tests/support/harness/mpi_world.hpp"
+#include "tests/support/laws/reals.hpp"
 #include "tests/support/laws/sums.hpp"
 
 using namespace lockstep;
 using namespace lockstep::device;
 using lockstep::test::is_sum;
 using lockstep::test::on_every_rank;
+using lockstep::test::reals;
 using lockstep::test::small_integers;
 using lockstep::test::while_absent;
 using lockstep::test::world;
 
 namespace {
-
-/// Reals of very different sizes: each order of additions gives other bits.
-std::vector<float> reals(int rank, std::size_t count) {
-  std::mt19937 random(static_cast<unsigned>(rank) + 1);
-  std::uniform_real_distribution<float> mantissa(-1, 1);
-  std::vector<float> values(count);
-  for (float& value : values) value = std::ldexp(mantissa(random), static_cast<int>(random() % 24));
-  return values;
-}
 
 void add_up(comm::Communicator& communicator, float* data, std::size_t count,
             std::string_view name) {

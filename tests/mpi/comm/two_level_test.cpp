@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
@@ -12,6 +11,7 @@
 #include "tests/mpi/comm/absence.hpp"
 #include "tests/mpi/comm/pretended_nodes.hpp"
 #include "tests/support/harness/mpi_world.hpp"
+#include "tests/support/laws/reals.hpp"
 #include "tests/support/laws/sums.hpp"
 #include "tests/support/laws/verbs.hpp"
 
@@ -79,15 +79,6 @@ struct Fixture {
   }
 };
 
-/// Reals of very different sizes: each order of additions gives other bits.
-std::vector<float> reals(std::size_t count) {
-  std::mt19937 random(static_cast<unsigned>(world().facts().rank) + 1);
-  std::uniform_real_distribution<float> mantissa(-1, 1);
-  std::vector<float> values(count);
-  for (float& value : values) value = std::ldexp(mantissa(random), static_cast<int>(random() % 24));
-  return values;
-}
-
 std::string bytes_of(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
@@ -148,7 +139,7 @@ TEST_CASE("a sum over two levels has the same bits on all ranks and in each run"
     Fixture f(nodes);
     std::string first;
     for (int run = 0; run < 3; ++run) {
-      std::vector<float> values = reals(150007);
+      std::vector<float> values = reals(world().facts().rank, 150007);
       f.sum(values);
       f.two_level().network().synchronize();
       if (run == 0) first = bytes_of(values);
@@ -166,7 +157,7 @@ TEST_CASE("on up to two nodes the bits of a sum do not depend on how the data is
     std::string whole;
     for (const std::size_t most : {200000, 1000, 33}) {
       Fixture f(nodes, {.deadline_s = 30, .most_floats = most});
-      std::vector<float> values = reals(5003);
+      std::vector<float> values = reals(world().facts().rank, 5003);
       f.sum(values);
       f.two_level().network().synchronize();
       if (most == 200000) whole = bytes_of(values);

@@ -7,26 +7,13 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/config/keys.hpp"
+#include "tests/unit/config/config_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::config;
 using Catch::Contains;
-
-namespace {
-
-Config with_data() {
-  Config config;
-  config.data.train = "shards";
-  return config;
-}
-
-Config parsed(const std::string& text) {
-  Config config = with_data();
-  apply_toml(config, text, "run.toml");
-  return config;
-}
-
-}  // namespace
+using lockstep::test::parsed;
+using lockstep::test::with_data;
 
 TEST_CASE("a configuration survives the way through its own text", "[config]") {
   Config config = with_data();

@@ -1,32 +1,15 @@
-#include <cmath>
-
-#include <fmt/core.h>
 #include <catch2/catch.hpp>
 
-#include "config/key_rules.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/config/keys.hpp"
+#include "tests/unit/config/config_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::config;
 using Catch::Contains;
-
-namespace {
-
-Config with_data() {
-  Config config;
-  config.data.train = "shards";
-  return config;
-}
-
-Config parsed(const std::string& text) {
-  Config config = with_data();
-  apply_toml(config, text, "run.toml");
-  return config;
-}
-
-}  // namespace
+using lockstep::test::parsed;
+using lockstep::test::with_data;
 
 TEST_CASE("sections, dotted keys and comments mean what TOML says", "[config]") {
   const Config config = parsed(

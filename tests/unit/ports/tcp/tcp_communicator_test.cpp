@@ -1,9 +1,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +10,7 @@
 #include "lockstep/comm/record.hpp"
 #include "lockstep/comm/worlds/link_probe.hpp"
 #include "ports/tcp/connect_attempt.hpp"
+#include "tests/support/laws/reals.hpp"
 #include "tests/support/laws/verbs.hpp"
 #include "tests/unit/ports/tcp/tcp_ranks.hpp"
 
@@ -35,15 +34,6 @@ void require_none(Fault law) {
     });
     CHECK(told == std::vector<std::string>(static_cast<std::size_t>(world)));
   }
-}
-
-/// Reals of very different sizes: each order of additions gives other bits.
-std::vector<float> reals(int rank, std::size_t count) {
-  std::mt19937 random(static_cast<unsigned>(rank) + 1);
-  std::uniform_real_distribution<float> mantissa(-1, 1);
-  std::vector<float> values(count);
-  for (float& value : values) value = std::ldexp(mantissa(random), static_cast<int>(random() % 24));
-  return values;
 }
 
 }  // namespace
