@@ -20,8 +20,7 @@ void require_channels(const data::DataSetInfo& data, const std::string& path);
 data::ExternalSpec external_spec(const config::Config& config,
                                  const data::DataSetInfo* trained_on = nullptr);
 
-/// The order of the training rows. `rows`: the training set. Replica and nodes are left
-/// open.
+/// The order of the training rows. `rows`: the training set. Replica and nodes are left open.
 data::SamplerSpec training_order(const config::Config& config, const data::DataSet& rows,
                                  int replicas);
 

@@ -18,11 +18,12 @@ namespace lockstep::data {
 
 /// How images are stored as rows of a data set: as pixels of one size, or as JPEG files.
 struct ImageForm {
-  std::size_t height = 0,
-              width = 0;          ///< pixels: stretched to this; 0: all have one size already
+  /// Pixels: stretched to this; 0: all have one size already.
+  std::size_t height = 0, width = 0;
   bool exif_orientation = false;  ///< turn images as their files' Exif data say
-  bool jpeg = false;           ///< JPEG files: those of the images as they are, other images (and
-                               ///< what does not fit the next line) encoded
+  /// JPEG files: those of the images as they are; other images, and what does not fit the next
+  /// line, are encoded.
+  bool jpeg = false;
   std::size_t short_side = 0;  ///< with jpeg: larger images are resized to it; 0: as they are
   int quality = 90;            ///< with jpeg: of what is encoded
 };
