@@ -47,25 +47,25 @@ GPU_SRC   := $(wildcard tests/gpu/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPO
 FORMATTED := $(foreach kind,hpp cpp inc cu cuh,$(call found,include src tests,*.$(kind)))
 
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
-# The unit tests' objects; the address sanitizer's build takes those of the plain one.
-TESTS_FROM ?= $(BUILD)
-tests_objects = $(patsubst %.cpp,$(TESTS_FROM)/obj/%.o,$(1))
 
 # Here all sources of a folder are compiled in one piece, because their headers take longer than
-# they do; a new file recompiles only its own folder. With PIECE=1 each source is compiled
-# separately, as `make asan` and `make tsan` do, which finds missing includes.
+# they do, and so are unit tests; a new file recompiles only its own folder. With PIECE=1 each
+# source is compiled separately, as `make asan` and `make tsan` do, which finds missing includes.
 PIECE     ?= $(if $(SANITIZE),1,folder)
 IN_PIECES := $(if $(filter-out 1,$(PIECE)),base device nn optim cluster data comm pack liveness backend reduce model config \
                observe train study app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu))
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_avx512_bf16.cpp %_x86_64.cpp
-folders    = $(sort $(patsubst %/,%,$(dir $(filter-out $(BY_ITSELF),\
-               $(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC))))))
-PIECES    := $(addsuffix /piece,$(folders))
-$(foreach folder,$(folders),$(eval $(folder)/piece := $(filter-out $(BY_ITSELF),$(wildcard $(folder)/*.cpp))))
+folders_of = $(sort $(patsubst %/,%,$(dir $(filter-out $(BY_ITSELF),$(1)))))
+folders   := $(call folders_of,$(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC)))
+test_folders := $(if $(IN_PIECES),$(call folders_of,$(filter tests/unit/%,$(UNIT_SRC))))
+PIECES    := $(addsuffix /piece,$(folders) $(test_folders))
+$(foreach folder,$(folders) $(test_folders),$(eval $(folder)/piece := $(filter-out $(BY_ITSELF),$(wildcard $(folder)/*.cpp))))
 unpieced   = $(call objects,$(filter-out $(foreach piece,$(PIECES),$($(piece))),$(1)))
 pieced     = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 APP_OBJ   := $(call unpieced,$(APP_SRC)) $(call pieced,$(filter src/app/%,$(PIECES)))
-LIB_OBJ   := $(call unpieced,$(ARCHIVED)) $(call pieced,$(filter-out src/app/%,$(PIECES)))
+LIB_OBJ   := $(call unpieced,$(ARCHIVED)) $(call pieced,$(filter-out src/app/% tests/%,$(PIECES)))
+# The address sanitizer's build takes those of the plain one.
+UNIT_OBJ  ?= $(call unpieced,$(UNIT_SRC)) $(call pieced,$(filter tests/%,$(PIECES)))
 LIB       := $(BUILD)/liblockstep.a
 PROGRAM   := $(BUILD)/lockstep
 UNIT      := $(BUILD)/unit_tests
@@ -137,7 +137,7 @@ $(LIB): $(LIB_OBJ) $(BUILD)/build_id.o $(BUILD)/sources
 
 # What is first here decides which copy of an inline function is linked: under sanitizers, theirs.
 WHOLE = $(if $(SANITIZE),-Wl$(,)--whole-archive $(LIB) -Wl$(,)--no-whole-archive)
-$(UNIT): $(call tests_objects,$(UNIT_SRC)) $(LIB)
+$(UNIT): $(UNIT_OBJ) $(LIB)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $(WHOLE) $^ $(LIBS)
 
@@ -163,7 +163,9 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@echo "  compile $<"
 	@$(CCACHE) $(COMPILE) $(EXTRA) -MMD -MP -c -o $@ $<
 
-$(call pieced,$(PIECES)): $(BUILD)/obj/%.o: $(BUILD)/flags $(BUILD)/sources
+$(call pieced,$(filter src/%,$(PIECES))): $(BUILD)/sources
+$(call pieced,$(filter tests/%,$(PIECES))): $(BUILD)/test-sources
+$(call pieced,$(PIECES)): $(BUILD)/obj/%.o: $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  compile $(@D:$(BUILD)/obj/%=%)/{$(subst $(blank),$(,),$(basename $(notdir $($*))))}.cpp"
 	@$(CCACHE) $(COMPILE) $(EXTRA) -Wno-subobject-linkage $(patsubst %,-include %,$(wordlist 2,$(words $($*)),$($*))) -MMD -MP \
@@ -196,7 +198,7 @@ $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
 # that, it reads the header next to it. Catch2 silences a warning by a pragma, which is lost this
 # way, and g++ 12 sees one more overflow in std::string that is not there.
 PCH      := $(BUILD)/obj/tests/pch.hpp
-WITH_PCH := $(filter-out %/main.o,$(call objects,$(sort $(UNIT_SRC) $(MPI_SRC))))
+WITH_PCH := $(filter-out %/main.o,$(sort $(filter $(BUILD)/obj/%,$(UNIT_OBJ)) $(call objects,$(MPI_SRC))))
 $(WITH_PCH): $(PCH).gch
 $(WITH_PCH): EXTRA = $(FOR_TESTS) -Wno-parentheses -Wno-array-bounds -Winvalid-pch -Wno-error=invalid-pch -include $(PCH)
 $(PCH).gch: EXTRA = $(FOR_TESTS)
@@ -224,10 +226,13 @@ $(BUILD)/obj/src/pack/%.o: EXTRA = $(if $(SANITIZE),,$(NUMERIC) -ffp-contract=of
 # from another place are newer than the sources here, but made from other ones.
 record = mkdir -p $(@D); echo '$($(1))' | cmp -s - $@ || echo '$($(1))' > $@
 COMPILED = $(PIECE) $(ARCHIVED) $(APP_SRC)
+TESTS_COMPILED = $(PIECE) $(UNIT_SRC)
 COMPILE_HERE = $(COMPILE) in $(CURDIR)
 COMPILE_CUDA_HERE = $(COMPILE_CUDA) in $(CURDIR)
 $(BUILD)/sources: FORCE
 	@$(call record,COMPILED)
+$(BUILD)/test-sources: FORCE
+	@$(call record,TESTS_COMPILED)
 $(BUILD)/flags: FORCE | $(BUILD)/found
 	@$(call record,COMPILE_HERE)
 $(BUILD)/archs: FORCE | $(BUILD)/found
@@ -259,8 +264,8 @@ $(BUILD)/cuda: FORCE
 	@$(call record,CUDA_SITE)
 CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))
 
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(EMU_OBJ)\
-  $(call objects,$(UNIT_SRC) $(MPI_SRC) $(GPU_SRC) $(EMU_SRC) $(wildcard tests/bench/programs/*.cpp)))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(EMU_OBJ) $(UNIT_OBJ)\
+  $(call objects,$(MPI_SRC) $(GPU_SRC) $(EMU_SRC) $(wildcard tests/bench/programs/*.cpp)))
 
 .PHONY: unit-built mpi-built tests
 unit-built: $(UNIT)
@@ -348,9 +353,9 @@ test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this mac
 
 # The tests themselves are the plain build's objects: what is checked is the code that they call.
 POINTERS := null,alignment,vptr,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute
-ASAN = BUILD=$(BUILD)/asan TESTS_FROM=$(BUILD) SANITIZE=address,undefined CUDA=0
+ASAN = BUILD=$(BUILD)/asan UNIT_OBJ='$(UNIT_OBJ)' SANITIZE=address,undefined CUDA=0
 .PHONY: asan-built
-asan-built: $(call objects,$(UNIT_SRC))  # with QUICK=1: without checks of each pointer, as CI does
+asan-built: $(UNIT_OBJ)  # with QUICK=1: without checks of each pointer, as CI does
 	@$(MAKE) --no-print-directory $(BUILD)/asan/unit_tests fuzzers $(ASAN) UNCHECKED=$(if $(QUICK),$(POINTERS))
 
 .PHONY: asan

@@ -13,16 +13,9 @@
 #include "lockstep/liveness/heartbeat.hpp"
 #include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/heartbeat/heartbeat_wire.hpp"
+#include "tests/support/harness/pause.hpp"
 
 namespace lockstep::test {
-
-inline void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-inline bool becomes(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000; ++i, pause_ms(10))
-    if (condition()) return true;
-  return condition();
-}
 
 /// The part of a Control that a heartbeat's start needs: all ranks know rank 0's text.
 class Script final : public comm::Control {

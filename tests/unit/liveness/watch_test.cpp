@@ -7,9 +7,11 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/liveness/watch.hpp"
+#include "tests/support/harness/pause.hpp"
 
 using namespace lockstep;
 using namespace lockstep::device;
+using namespace lockstep::test;
 using Catch::Matchers::Contains;
 
 namespace {
@@ -45,14 +47,6 @@ struct Fixture {
     return spec;
   }
 };
-
-void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-/// Polls: a test must not wait forever.
-bool becomes(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000 && !condition(); ++i) pause_ms(10);
-  return condition();
-}
 
 }  // namespace
 

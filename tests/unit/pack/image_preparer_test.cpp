@@ -30,7 +30,7 @@ std::string turned(const std::string& jpeg, char orientation) {
 }
 
 /// Two classes of images of odd sizes: every kind of JPEG and PNG.
-fs::path make_folder(const fs::path& folder) {
+fs::path two_classes(const fs::path& folder) {
   const std::pair<const char*, std::string> files[] = {
       {"a/even.jpg", jpeg_of(picture(40, 60, 3))},
       {"a/odd.jpg", jpeg_of(picture(61, 37, 3))},
@@ -115,7 +115,7 @@ std::size_t alike(const fs::path& split, const fs::path& images, const Way& way)
 TEST_CASE("a prepared file is the validation's row of a data set that was packed from it",
           "[image][pack][loader]") {
   const Folder folder;
-  const fs::path images = make_folder(folder.path / "images");
+  const fs::path images = two_classes(folder.path / "images");
   const auto source = open_class_folders(images);
   for (const Way& way : ways) {
     INFO(way.name);

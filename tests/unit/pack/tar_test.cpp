@@ -19,7 +19,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 /// Names and contents of all files in the archive.
-std::vector<std::pair<std::string, std::string>> files_in(const std::string& archive) {
+std::vector<std::pair<std::string, std::string>> members_of(const std::string& archive) {
   const Folder folder;
   const auto path = folder.path / "a.tar";
   write_file(path, archive);
@@ -45,9 +45,9 @@ TEST_CASE("a tar's members are found, whatever their length", "[tar]") {
     want.emplace_back("f" + std::to_string(bytes), std::string(bytes, 'x'));
     archive += tar_member(want.back().first, want.back().second);
   }
-  CHECK(files_in(archive + tar_end()) == want);
-  CHECK(files_in(archive + tar_end() + std::string(9 * 1024, '\0')) == want);
-  CHECK(files_in(tar_end()).empty());
+  CHECK(members_of(archive + tar_end()) == want);
+  CHECK(members_of(archive + tar_end() + std::string(9 * 1024, '\0')) == want);
+  CHECK(members_of(tar_end()).empty());
 }
 
 TEST_CASE("long names come from a prefix, from pax or from GNU's header", "[tar]") {
@@ -55,13 +55,13 @@ TEST_CASE("long names come from a prefix, from pax or from GNU's header", "[tar]
   const std::string path_record = "path=" + name + "\n";
   const Files want{{name, "content"}, {"next", "more"}};
   const std::string next = tar_member("next", "more") + tar_end();
-  CHECK(files_in(tar_member(std::string(90, 'f'), "content", '0', std::string(140, 'n')) + next) ==
-        want);
-  CHECK(files_in(pax(std::to_string(path_record.size() + 4) + " " + path_record) +
-                 tar_member("short", "content") + next) == want);
-  CHECK(files_in(tar_member("././@LongLink", name + '\0', 'L') + tar_member("short", "content") +
-                 next) == want);
-  CHECK(files_in(tar_member("pax", "13 comment=x\n", 'g') + tar_member("one", "1") + tar_end()) ==
+  CHECK(members_of(tar_member(std::string(90, 'f'), "content", '0', std::string(140, 'n')) +
+                   next) == want);
+  CHECK(members_of(pax(std::to_string(path_record.size() + 4) + " " + path_record) +
+                   tar_member("short", "content") + next) == want);
+  CHECK(members_of(tar_member("././@LongLink", name + '\0', 'L') + tar_member("short", "content") +
+                   next) == want);
+  CHECK(members_of(tar_member("pax", "13 comment=x\n", 'g') + tar_member("one", "1") + tar_end()) ==
         Files{{"one", "1"}});
 }
 
@@ -77,8 +77,8 @@ TEST_CASE("sizes come from octal digits, from binary ones or from pax", "[tar]")
   std::snprintf(text, sizeof text, "%06o", sum);
   binary.replace(148, 7, text, 7);
   const std::string padded = "12345" + std::string(507, '\0');
-  CHECK(files_in(binary + padded + tar_end()) == Files{{"b", "12345"}});
-  CHECK(files_in(pax("9 size=5\n") + tar_header("p", 0) + padded + tar_end()) ==
+  CHECK(members_of(binary + padded + tar_end()) == Files{{"b", "12345"}});
+  CHECK(members_of(pax("9 size=5\n") + tar_header("p", 0) + padded + tar_end()) ==
         Files{{"p", "12345"}});
 }
 
@@ -86,29 +86,29 @@ TEST_CASE("folders, links and the rest are told apart", "[tar]") {
   const std::string archive = tar_member("d/", "", '5') + tar_member("old/", "") +
                               tar_member("l", "", '2') + tar_member("h", "", '1') +
                               tar_member("fifo", "", '6') + tar_member("f", "1") + tar_end();
-  CHECK(files_in(archive) == Files{{"f", "1"}});
+  CHECK(members_of(archive) == Files{{"f", "1"}});
 }
 
 TEST_CASE("a tar that is cut off or damaged anywhere is an error that names the byte", "[tar]") {
   const std::string archive = tar_member("one", std::string(700, '1')) + pax("12 path=two\n") +
                               tar_member("2", "two") + tar_end();
-  REQUIRE(files_in(archive).size() == 2);
+  REQUIRE(members_of(archive).size() == 2);
   for (std::size_t bytes = 1; bytes < archive.size() - 1024; bytes += 61)
-    CHECK_THROWS_WITH(files_in(archive.substr(0, bytes)),
+    CHECK_THROWS_WITH(members_of(archive.substr(0, bytes)),
                       Contains("a.tar: at byte") && Contains("cut off"));
-  CHECK_THROWS_WITH(files_in(archive.substr(0, archive.size() - 1024)),
+  CHECK_THROWS_WITH(members_of(archive.substr(0, archive.size() - 1024)),
                     Contains("its end is not marked"));
-  CHECK_THROWS_WITH(files_in(""), Contains("a.tar: is empty"));
-  CHECK_THROWS_WITH(files_in(std::string(1024, 'x')), Contains("this is not a tar"));
+  CHECK_THROWS_WITH(members_of(""), Contains("a.tar: is empty"));
+  CHECK_THROWS_WITH(members_of(std::string(1024, 'x')), Contains("this is not a tar"));
   for (const std::size_t at : {1536 + 5, 1536 + 130, 1536 + 513}) {
     std::string damaged = archive;
     damaged[at] = '!';
-    CHECK_THROWS_AS(files_in(damaged), InputError);
+    CHECK_THROWS_AS(members_of(damaged), InputError);
   }
-  CHECK_THROWS_WITH(files_in(archive + archive), Contains("several tars in one"));
-  CHECK_THROWS_WITH(files_in(pax("9 size=x\n") + tar_member("p", "") + tar_end()),
+  CHECK_THROWS_WITH(members_of(archive + archive), Contains("several tars in one"));
+  CHECK_THROWS_WITH(members_of(pax("9 size=x\n") + tar_member("p", "") + tar_end()),
                     Contains("at byte 0: a pax header that is damaged"));
-  CHECK_THROWS_WITH(files_in(pax("9 path=x\n") + tar_end()), Contains("announces a member"));
-  CHECK_THROWS_WITH(files_in(tar_header("huge", 077777777777) + tar_end()),
+  CHECK_THROWS_WITH(members_of(pax("9 path=x\n") + tar_end()), Contains("announces a member"));
+  CHECK_THROWS_WITH(members_of(tar_header("huge", 077777777777) + tar_end()),
                     Contains("huge: has 8589934591 bytes, but the file ends 1024 bytes after"));
 }

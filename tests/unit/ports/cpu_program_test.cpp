@@ -13,8 +13,8 @@ using namespace lockstep::test;
 
 namespace {
 
-std::unique_ptr<Backend> cpu(std::size_t threads,
-                             std::size_t chunk_bytes = CpuBackendSpec{}.chunk_bytes) {
+std::unique_ptr<Backend> cpu_with(std::size_t threads,
+                                  std::size_t chunk_bytes = CpuBackendSpec{}.chunk_bytes) {
   return make_cpu_backend({std::vector<std::vector<int>>(threads), chunk_bytes});
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("the CPU backend's loss, gradients and statistics are the oracle's, ev
   const std::size_t chunk_bytes = GENERATE(1u, 1u << 20);  // the smallest cut images into stripes
   for (const nn::Network& network : all_sketches()) {
     Case c = settled_case(network, 3);
-    Compiled compiled(c, 3, cpu(threads, chunk_bytes), Precision::fp32);
+    Compiled compiled(c, 3, cpu_with(threads, chunk_bytes), Precision::fp32);
     CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(1e-6));
     check_gradients(c, compiled, c.oracle.backward(), 2e-5);
     const nn::ArenaLayout& layout = compiled.parameters->layout();
@@ -75,7 +75,7 @@ TEST_CASE("the CPU backend's loss, gradients and statistics are the oracle's, ev
 
 TEST_CASE("two micro-batches accumulate to the sum of their gradients", "[cpu]") {
   Case whole = settled_case(padded_shortcuts(), 6);
-  Compiled compiled(whole, 3, cpu(2), Precision::fp32);
+  Compiled compiled(whole, 3, cpu_with(2), Precision::fp32);
   std::map<std::string, std::vector<double>> want;
   for (const std::size_t first : {0u, 3u}) {
     Case half = whole;
@@ -100,7 +100,7 @@ TEST_CASE("bf16 gives the oracle's loss and gradients within its rounding", "[cp
   if (!has_bf16()) return;
   for (const nn::Network& network : all_sketches()) {
     Case c = settled_case(network, 3);
-    Compiled compiled(c, 3, cpu(2), Precision::bf16);
+    Compiled compiled(c, 3, cpu_with(2), Precision::bf16);
     CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(0.02));
     const auto gradients = c.oracle.backward();
     CHECK(gradient_distance(compiled, gradients) <=
@@ -112,7 +112,7 @@ TEST_CASE("the same run gives the same bits twice", "[cpu]") {
   const Case c(padded_shortcuts(), 7, 5);
   std::uint32_t first = 0;
   for (int round = 0; round < 2; ++round) {
-    Compiled compiled(c, 7, cpu(2), Precision::fp32);
+    Compiled compiled(c, 7, cpu_with(2), Precision::fp32);
     compiled.run(c, 0, false);
     const optim::UpdateRule rule{
         .formula = optim::Sgd{.momentum = 0.9f, .nesterov = true},

@@ -10,7 +10,7 @@ using namespace lockstep::test;
 
 namespace {
 
-constexpr std::size_t rows = 3, parts = 3;
+constexpr std::size_t slot_rows = 3, parts = 3;
 
 /// A network's gradients and statistics after some micro-batches, each step of the schedule being
 /// the forward or the backward of one of them.
@@ -24,7 +24,7 @@ struct Flight {
       : backend(make_cpu_backend({std::vector<std::vector<int>>(2)})),
         parameters(backend->make_parameters(c.network, Precision::fp32)) {
     ProgramSpec spec;
-    spec.batch = rows;
+    spec.batch = slot_rows;
     spec.slots = slots;
     spec.recompute = recompute;
     spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
@@ -38,7 +38,7 @@ struct Flight {
   }
 
   void run(const Case& c, const std::vector<Pass>& schedule) {
-    const std::size_t values = rows * c.network.input.count();
+    const std::size_t values = slot_rows * c.network.input.count();
     bool accumulate = false;
     for (const Pass& pass : schedule) {
       program->select(pass.part % program->spec().slots);
@@ -48,9 +48,9 @@ struct Flight {
                               .gradient_scale = 1.f / static_cast<float>(2 + pass.part),
                               .statistics_share = 0.5f / static_cast<float>(1 + pass.part)});
         program->load_normalised({images.data() + pass.part * values, values},
-                                 {c.targets.data() + pass.part * rows, rows});
+                                 {c.targets.data() + pass.part * slot_rows, slot_rows});
         for (const TapeStep& step : program->forward()) step.run();
-        logits.emplace_back(rows * c.network.classes);
+        logits.emplace_back(slot_rows * c.network.classes);
         program->copy_logits(logits.back());
         continue;
       }
@@ -77,7 +77,7 @@ struct Flight {
 TEST_CASE("micro-batches in flight give the gradients of one after the other, bit for bit",
           "[slots][cpu]") {
   for (const nn::Network& network : all_sketches()) {
-    const Case c = settled_case(network, parts * rows);
+    const Case c = settled_case(network, parts * slot_rows);
     for (const bool again : {false, true}) {
       Recompute recompute;
       if (again) recompute = {.mode = Recompute::Mode::segments, .segments = 2};
@@ -95,7 +95,7 @@ TEST_CASE("micro-batches in flight give the gradients of one after the other, bi
 }
 
 TEST_CASE("a slot that a program does not have is an error", "[slots][cpu]") {
-  const Case c(plain(), rows, 1);
+  const Case c(plain(), slot_rows, 1);
   Flight flight(c, 2, {});
   flight.program->select(1);
   CHECK_THROWS_WITH(flight.program->select(2), Catch::Contains("2 slots has no slot 2"));

@@ -14,7 +14,7 @@ using namespace lockstep::test;
 
 namespace {
 
-constexpr std::size_t rows = 4;
+constexpr std::size_t stage_rows = 4;
 
 /// One stage, or the whole network.
 struct Stage {
@@ -22,7 +22,7 @@ struct Stage {
       : backend(make_cpu_backend({std::vector<std::vector<int>>(2)})),
         parameters(backend->make_parameters(network, precision)) {
     ProgramSpec spec;
-    spec.batch = rows;
+    spec.batch = stage_rows;
     spec.precision = precision;
     spec.slots = 2;
     spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
@@ -63,10 +63,10 @@ std::pair<double, Tensors> through(const std::vector<nn::Network>& networks, con
                                    Precision precision) {
   std::vector<Stage> stages;
   for (const nn::Network& network : networks) stages.emplace_back(network, c, precision);
-  return test::through(stages, c, rows, carry);
+  return test::through(stages, c, stage_rows, carry);
 }
 
-std::vector<Precision> precisions() {
+std::vector<Precision> formats() {
   try {
     make_cpu_backend({})->make_parameters(plain(), Precision::bf16);
   } catch (const InputError&) {
@@ -80,12 +80,12 @@ std::vector<Precision> precisions() {
 TEST_CASE("stages give the loss and the gradients of the whole network, bit for bit",
           "[stages][cpu]") {
   for (const nn::Network& network : all_sketches()) {
-    const Case c(network, 2 * rows, 3);
+    const Case c(network, 2 * stage_rows, 3);
     const std::vector<cpu::Unit> units = cpu::lower(network);
     std::vector<std::size_t> cuts;
     for (const std::size_t unit : cpu::cut_units(network, units)) cuts.push_back(units[unit].node);
     REQUIRE_FALSE(cuts.empty());
-    for (const Precision precision : precisions()) {
+    for (const Precision precision : formats()) {
       const auto whole = through({network}, c, precision);
       for (const std::size_t cut : cuts) {
         INFO(network.name << " after " << network.nodes[cut].name << " in "

@@ -15,7 +15,7 @@ namespace {
 using Halves = std::vector<std::uint16_t>;
 
 /// Whole and half numbers from -4 to 3.5: exact in bf16.
-Halves random(std::size_t count, std::uint64_t seed) {
+Halves random_halves(std::size_t count, std::uint64_t seed) {
   Halves values(count);
   for (std::size_t i = 0; i < count; ++i) {
     const auto value = static_cast<float>(philox(seed, i, 0).word[0] % 16) / 2 - 4;
@@ -26,14 +26,14 @@ Halves random(std::size_t count, std::uint64_t seed) {
 
 double number(std::uint16_t half) { return std::bit_cast<float>(std::uint32_t{half} << 16); }
 
-struct Problem {
+struct TapProblem {
   TapShape shape;
   std::size_t rows;
 };
 
 /// One element of the gradient, and where it is.
-double expected(const Problem& p, const Halves& x, const Halves& dy, std::size_t o, std::size_t i,
-                std::size_t ky, std::size_t kx) {
+double expected(const TapProblem& p, const Halves& x, const Halves& dy, std::size_t o,
+                std::size_t i, std::size_t ky, std::size_t kx) {
   const TapShape& s = p.shape;
   double sum = 0;
   for (std::size_t n = 0; n < p.rows; ++n)
@@ -62,7 +62,7 @@ TEST_CASE("weight gradients summed tap by tap are those of loops, for every kind
     return;
   }
   CHECK(tap_gradient(Storage::fp32) == nullptr);
-  const Problem problems[] = {
+  const TapProblem problems[] = {
       {{64, 64, 7, 7, 7, 7, 1, 1, 0}, 3},        // an odd number of pixels
       {{96, 64, 28, 14, 28, 14, 1, 1, 0}, 3},    // more pixels than one block
       {{128, 96, 8, 8, 4, 4, 1, 2, 0}, 2},       // with a stride
@@ -71,12 +71,12 @@ TEST_CASE("weight gradients summed tap by tap are those of loops, for every kind
       {{80, 64, 11, 11, 6, 6, 7, 2, 3}, 1},      // of a large filter
       {{16, 1024, 21, 21, 21, 21, 1, 1, 0}, 1},  // the narrowest inputs
   };
-  for (const Problem& p : problems) {
+  for (const TapProblem& p : problems) {
     const TapShape& s = p.shape;
     INFO(s.in << " to " << s.out << " channels, " << s.height << " x " << s.width << ", "
               << s.kernel << " x " << s.kernel << ", stride " << s.stride);
-    const Halves x = random(p.rows * s.height * s.width * s.in, 1);
-    const Halves dy = random(p.rows * s.out_height * s.out_width * s.out, 2);
+    const Halves x = random_halves(p.rows * s.height * s.width * s.in, 1);
+    const Halves dy = random_halves(p.rows * s.out_height * s.out_width * s.out, 2);
     const std::size_t taps = s.kernel * s.kernel;
     std::vector<float> sums(s.in * s.out * taps, 0.5f);
     std::vector<std::byte> scratch(tap_scratch_bytes(s) + 1, std::byte{0x5a});

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t side = 8, rows = 3;
 
-using Values = std::map<std::string, std::vector<double>>;
+using BySlice = std::map<std::string, std::vector<double>>;
 
 data::DataSetInfo small_data() {
   data::DataSetInfo info;
@@ -46,8 +46,8 @@ Config given(const std::string& toml) {
   return config;
 }
 
-Values learned(Trainer& trainer) {
-  Values values;
+BySlice learned(Trainer& trainer) {
+  BySlice values;
   const nn::ArenaLayout& layout = trainer.parameters().layout();
   for (std::size_t s = 0; s < layout.learned_slices; ++s) {
     std::vector<float> plain(layout.slices[s].tensor.count());
@@ -112,7 +112,7 @@ void lars(const Config::Optim& how, double lr, bool adapts, const std::vector<do
 }
 
 /// PyTorch's clip_grad_norm_. Returns the norm before it.
-double clip(float limit, Values& gradients) {
+double clip(float limit, BySlice& gradients) {
   double sum = 0;
   for (const auto& [name, values] : gradients)
     for (const double v : values) sum += v * v;
@@ -144,7 +144,7 @@ std::set<std::string> plain_weights(const nn::Network& network) {
 }
 
 /// ||got - want|| / ||want - before|| over the tensors that are, or are not, among `names`.
-double apart(const Values& before, const Values& got, const Values& want,
+double apart(const BySlice& before, const BySlice& got, const BySlice& want,
              const std::set<std::string>& names, bool among) {
   double difference = 0, norm = 0;
   for (const auto& [name, values] : want) {
@@ -174,11 +174,11 @@ TEST_CASE("two steps are SGD's formula with what the configuration says", "[trai
   Trainer trainer(make_trainer_spec(config, small_data(), 1), *backend, nobody);
   const optim::ScheduleSpec schedule = make_schedule(config, 1);
 
-  const Values before = learned(trainer);
+  const BySlice before = learned(trainer);
   Oracle oracle(trainer.network());
   oracle.parameters = before;
   oracle.label_smoothing = config.optim.label_smoothing;
-  Values velocity;
+  BySlice velocity;
   const std::set<std::string> weights = plain_weights(trainer.network());
   for (std::uint64_t step = 0; step < 2; ++step) {
     const float lr = optim::learning_rate(schedule, step) / 10;
@@ -194,7 +194,7 @@ TEST_CASE("two steps are SGD's formula with what the configuration says", "[trai
     CHECK(report.gradient_norm.has_value() == (config.optim.clip_norm > 0));
     if (report.gradient_norm) CHECK(*report.gradient_norm == Approx(norm).epsilon(1e-3));
   }
-  const Values after = learned(trainer);
+  const BySlice after = learned(trainer);
   for (const bool among : {true, false})
     CHECK(apart(before, after, oracle.parameters, weights, among) <= 1e-3);
 }
@@ -211,11 +211,11 @@ TEST_CASE("two steps are LARS's formula, also with several buckets and threads",
   SoloCommunicator nobody;
   Trainer trainer(make_trainer_spec(config, small_data(), 1), *backend, nobody);
   CHECK(trainer.exchange().buckets().size() > 10);
-  const Values before = learned(trainer);
+  const BySlice before = learned(trainer);
   Oracle oracle(trainer.network());
   oracle.parameters = before;
   const std::set<std::string> weights = plain_weights(trainer.network());
-  Values velocity;
+  BySlice velocity;
   for (const float lr : {0.5f, 0.25f}) {
     oracle.forward(data.images, data.targets);
     for (const auto& [name, gradient] : oracle.backward())
@@ -223,7 +223,7 @@ TEST_CASE("two steps are LARS's formula, also with several buckets and threads",
            velocity[name]);
     trainer.step(data.batch, rows, lr);
   }
-  const Values after = learned(trainer);
+  const BySlice after = learned(trainer);
   for (const bool among : {true, false})
     CHECK(apart(before, after, oracle.parameters, weights, among) <= 1e-3);
 }

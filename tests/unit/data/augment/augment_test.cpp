@@ -119,9 +119,9 @@ TEST_CASE("crops, flips and cutouts are uniform over all places", "[augment]") {
   spec.pad = 4;
   spec.flip = true;
   spec.cutout = 8;
-  constexpr int row_count = 81 * 200;
+  constexpr int placed_rows = 81 * 200;
   std::map<int, double> crops, flips, lines, columns;
-  for (std::size_t row = 0; row < row_count; ++row) {
+  for (std::size_t row = 0; row < placed_rows; ++row) {
     const RowPlacement where = placement(spec, 1, row, 10, 20);
     crops[where.dy * 9 + where.dx] += 1;
     flips[where.flip] += 1;
@@ -129,7 +129,7 @@ TEST_CASE("crops, flips and cutouts are uniform over all places", "[augment]") {
     columns[where.cut_x] += 1;
   }
   const auto uniform_over = [](const std::map<int, double>& counts, std::size_t places) {
-    const double expected = static_cast<double>(row_count) / static_cast<double>(places);
+    const double expected = static_cast<double>(placed_rows) / static_cast<double>(places);
     double chi_square = 0;
     for (const auto& [place, count] : counts) {
       chi_square += (count - expected) * (count - expected) / expected;

@@ -34,7 +34,7 @@ Effects everything() {
           .erase = 0.5f};
 }
 
-constexpr std::size_t row_count = 20000;
+constexpr std::size_t drawn_rows = 20000;
 
 }  // namespace
 
@@ -44,25 +44,25 @@ TEST_CASE("jitter's amounts are uniform over their ranges and every order occurs
   const std::array<double, 4> low = {0.6, 0, 0.8, -0.1}, high = {1.4, 2.5, 1.2, 0.1};
   std::array<double, 4> sum{};
   std::map<std::array<Jitter::Kind, 4>, int> orders;
-  for (std::size_t row = 0; row < row_count; ++row) {
+  for (std::size_t row = 0; row < drawn_rows; ++row) {
     const Jitter drawn = jitter(spec, 2, row);
     ++orders[drawn.order];
     for (std::size_t k = 0; k < 4; ++k) {
       REQUIRE(drawn.amount[k] >= low[k] - 1e-6);
       REQUIRE(drawn.amount[k] <= high[k] + 1e-6);
-      sum[k] += (drawn.amount[k] - low[k]) / (high[k] - low[k]) / double{row_count};
+      sum[k] += (drawn.amount[k] - low[k]) / (high[k] - low[k]) / double{drawn_rows};
     }
   }
   for (const double mean : sum) CHECK(mean == Approx(0.5).margin(0.01));
   CHECK(orders.size() == 24);
-  for (const auto& [order, count] : orders) CHECK(count == Approx(row_count / 24.0).epsilon(0.2));
+  for (const auto& [order, count] : orders) CHECK(count == Approx(drawn_rows / 24.0).epsilon(0.2));
 }
 
 TEST_CASE("RandAugment draws all operations equally often, with torchvision's magnitudes",
           "[effects]") {
   AugmentSpec spec = with({.operations = 2, .magnitude = 9});
   std::map<int, std::array<int, 2>> signs;
-  for (std::size_t row = 0; row < row_count; ++row) {
+  for (std::size_t row = 0; row < drawn_rows; ++row) {
     const ImageChange drawn = rand_augment(spec, 1, row, row % 2, 224, 200);
     const ImageChange wanted = operation(drawn.kind, 9, drawn.magnitude < 0, 224, 200);
     REQUIRE(drawn.magnitude == wanted.magnitude);
@@ -73,7 +73,7 @@ TEST_CASE("RandAugment draws all operations equally often, with torchvision's ma
     return kind >= ImageChange::shear_x && kind <= ImageChange::sharpness;
   };
   for (const auto& [kind, count] : signs) {
-    CHECK(count[0] + count[1] == Approx(row_count / 14.0).epsilon(0.15));
+    CHECK(count[0] + count[1] == Approx(drawn_rows / 14.0).epsilon(0.15));
     if (is_signed(kind)) CHECK(count[1] == Approx(count[0]).epsilon(0.25));
     if (!is_signed(kind)) CHECK(count[1] == 0);
   }
@@ -97,7 +97,7 @@ TEST_CASE("RandAugment draws all operations equally often, with torchvision's ma
 TEST_CASE("the erased part follows RandomErasing's law", "[effects]") {
   const AugmentSpec spec = with({.erase = 0.25f});
   std::size_t erased = 0;
-  for (std::size_t row = 0; row < row_count; ++row) {
+  for (std::size_t row = 0; row < drawn_rows; ++row) {
     const Box box = erased_box(spec, 0, row, 40, 60);
     if (box == Box{}) continue;
     ++erased;
@@ -107,7 +107,7 @@ TEST_CASE("the erased part follows RandomErasing's law", "[effects]") {
     REQUIRE(share > 0.012);
     REQUIRE(share < 0.36);
   }
-  CHECK(erased == Approx(row_count / 4.0).epsilon(0.05));
+  CHECK(erased == Approx(drawn_rows / 4.0).epsilon(0.05));
   CHECK(erased_box(with({.erase = 1}), 0, 1, 1, 1) == Box{});  // nothing that small fits
 }
 

@@ -6,18 +6,19 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "tests/unit/data/shard_fixture.hpp"
+#include "tests/unit/data/external/external_fixture.hpp"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
 using namespace lockstep::data;
 using namespace lockstep::test;
 using Catch::Matchers::Contains;
+using lockstep::test::external::refusal;
 
 namespace {
 
-constexpr hsize_t row_count = 12;
-const std::vector<hsize_t> image_shape = {row_count, 5, 6, 3};
+constexpr hsize_t foreign_rows = 12;
+const std::vector<hsize_t> image_shape = {foreign_rows, 5, 6, 3};
 
 /// A file of another program that is being written.
 class Foreign {
@@ -37,7 +38,7 @@ class Foreign {
     H5Sclose(space);
   }
   void write_images(const char* name = "images") {
-    write(name, image_shape, std::vector<double>(row_count * 90, 7), H5T_STD_U8LE);
+    write(name, image_shape, std::vector<double>(foreign_rows * 90, 7), H5T_STD_U8LE);
   }
   void write_texts(const char* name) {
     const hid_t type = H5Tcopy(H5T_C_S1);
@@ -64,30 +65,21 @@ class Foreign {
 
 std::vector<double> counting(double step = 1) {
   std::vector<double> labels;
-  for (std::size_t row = 0; row < row_count; ++row)
+  for (std::size_t row = 0; row < foreign_rows; ++row)
     labels.push_back(static_cast<double>(row % 3) * step);
   return labels;
 }
 
 /// Row r has a 1 at column r mod 3.
 std::vector<double> one_hot(std::size_t columns) {
-  std::vector<double> values(row_count * columns);
-  for (std::size_t row = 0; row < row_count; ++row) values[row * columns + row % 3] = 1;
+  std::vector<double> values(foreign_rows * columns);
+  for (std::size_t row = 0; row < foreign_rows; ++row) values[row * columns + row % 3] = 1;
   return values;
-}
-
-std::string refusal(const fs::path& path, const ExternalSpec& spec = {}) {
-  try {
-    const DataSet set(path, spec);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return {};
 }
 
 void require_labels(const DataSet& set, std::size_t classes) {
   CHECK(set.info().classes.size() == classes);
-  for (std::size_t row = 0; row < row_count; ++row)
+  for (std::size_t row = 0; row < foreign_rows; ++row)
     REQUIRE(set.labels()[row] == static_cast<std::int32_t>(row % 3));
 }
 
@@ -98,7 +90,7 @@ TEST_CASE("one-hot labels are read, and each column is a class", "[external][lab
   for (const hid_t type : {H5T_STD_U8LE, H5T_IEEE_F32LE, H5T_STD_I64BE}) {
     Foreign file(folder.path / "a.h5");
     file.write_images();
-    file.write("y", {row_count, 5}, one_hot(5), type);
+    file.write("y", {foreign_rows, 5}, one_hot(5), type);
     require_labels(DataSet(file.close()), 5);
   }
   ExternalSpec spec;
@@ -110,8 +102,9 @@ TEST_CASE("a label for each row takes precedence over a matrix", "[external][lab
   const Folder folder;
   Foreign file(folder.path / "a.h5");
   file.write_images();
-  file.write("labels", {row_count}, counting());
-  file.write("features", {row_count, 5}, std::vector<double>(row_count * 5, 0.5), H5T_IEEE_F32LE);
+  file.write("labels", {foreign_rows}, counting());
+  file.write("features", {foreign_rows, 5}, std::vector<double>(foreign_rows * 5, 0.5),
+             H5T_IEEE_F32LE);
   require_labels(DataSet(file.close()), 3);
 }
 
@@ -122,12 +115,12 @@ TEST_CASE("a row that is not one-hot is an error that names it", "[external][lab
     std::vector<double> values = one_hot(4);
     values[7 * 4 + 3] = other;
     file.write_images();
-    file.write("labels", {row_count, 4}, values, H5T_IEEE_F64LE);
+    file.write("labels", {foreign_rows, 4}, values, H5T_IEEE_F64LE);
     CHECK_THAT(refusal(file.close()), Contains("a.h5: row 7 of /labels [12, 4] is not one-hot"));
   }
   Foreign file(folder.path / "a.h5");
   file.write_images();
-  file.write("labels", {row_count, 4}, std::vector<double>(row_count * 4, 0), H5T_STD_U8LE);
+  file.write("labels", {foreign_rows, 4}, std::vector<double>(foreign_rows * 4, 0), H5T_STD_U8LE);
   CHECK_THAT(refusal(file.close()), Contains("row 0 of /labels [12, 4] is not one-hot"));
 }
 
@@ -141,15 +134,15 @@ TEST_CASE("labels that are true or false are 1 and 0", "[external][label]") {
   const hid_t space = H5Screate_simple(1, image_shape.data(), nullptr);
   const hid_t data =
       H5Dcreate2(file.id(), "labels", truth, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-  std::vector<std::int8_t> values(row_count);
-  for (std::size_t row = 0; row < row_count; ++row) values[row] = row % 2;
+  std::vector<std::int8_t> values(foreign_rows);
+  for (std::size_t row = 0; row < foreign_rows; ++row) values[row] = row % 2;
   H5Dwrite(data, truth, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
   H5Dclose(data);
   H5Sclose(space);
   H5Tclose(truth);
   const DataSet set(file.close());
   CHECK(set.info().classes.size() == 2);
-  for (std::size_t row = 0; row < row_count; ++row) CHECK(set.labels()[row] == values[row]);
+  for (std::size_t row = 0; row < foreign_rows; ++row) CHECK(set.labels()[row] == values[row]);
 }
 
 TEST_CASE("labels that are texts are named, and nothing else is taken instead",
@@ -158,7 +151,7 @@ TEST_CASE("labels that are texts are named, and nothing else is taken instead",
   Foreign file(folder.path / "a.h5");
   file.write_images();
   file.write_texts("labels");
-  file.write("ids", {row_count}, counting());
+  file.write("ids", {foreign_rows}, counting());
   CHECK_THAT(refusal(file.close()), Contains("holds no labels for the 12 rows") &&
                                         Contains("/ids [12]") &&
                                         Contains("Not usable: /labels [12] holds texts"));
@@ -173,7 +166,7 @@ TEST_CASE("external links are listed, and never read as if they were here", "[ex
   const Folder folder;
   Foreign target(folder.path / "target.h5");
   target.write_images();
-  target.write("labels", {row_count}, counting());
+  target.write("labels", {foreign_rows}, counting());
   target.close();
   Foreign file(folder.path / "a.h5");
   file.link("images", "target.h5", "/images");
@@ -192,10 +185,10 @@ TEST_CASE("a data set that HDF5 cannot open is listed with the reason", "[extern
   const Folder folder;
   Foreign file(folder.path / "a.h5");
   file.write_images();
-  file.write("labels", {row_count}, counting());
+  file.write("labels", {foreign_rows}, counting());
   // A contiguous layout, version 3, as a newer version.
   const hid_t data = H5Dopen2(file.id(), "images", H5P_DEFAULT);
-  const std::uint64_t place[2] = {H5Dget_offset(data), row_count * 90};
+  const std::uint64_t place[2] = {H5Dget_offset(data), foreign_rows * 90};
   H5Dclose(data);
   std::string layout("\x03\x01", 2);
   layout.append(reinterpret_cast<const char*>(place), sizeof place);
@@ -223,9 +216,9 @@ TEST_CASE("a filter that is not installed is named with its number and the plugi
     const hsize_t chunk[] = {6, 5, 6, 3};
     H5Pset_chunk(created, images ? 4 : 1, chunk);
     H5Pset_filter(created, 317, H5Z_FLAG_MANDATORY, 0, nullptr);
-    file.write("images", image_shape, std::vector<double>(row_count * 90, 7), H5T_STD_U8LE,
+    file.write("images", image_shape, std::vector<double>(foreign_rows * 90, 7), H5T_STD_U8LE,
                images ? created : H5P_DEFAULT);
-    file.write("labels", {row_count}, counting(), H5T_STD_I32LE, images ? H5P_DEFAULT : created);
+    file.write("labels", {foreign_rows}, counting(), H5T_STD_I32LE, images ? H5P_DEFAULT : created);
     H5Pclose(created);
     file.close();
     REQUIRE(H5Zunregister(317) >= 0);
@@ -239,9 +232,9 @@ TEST_CASE("a label without a sign is named as it is written", "[external][label]
   const Folder folder;
   Foreign file(folder.path / "a.h5");
   file.write_images();
-  std::vector<double> labels(row_count, 1);
+  std::vector<double> labels(foreign_rows, 1);
   labels[7] = 18446744073709549568.0;  // the largest double below 2^64
-  file.write("labels", {row_count}, labels, H5T_STD_U64LE);
+  file.write("labels", {foreign_rows}, labels, H5T_STD_U64LE);
   CHECK_THROWS_WITH(DataSet(file.close()),
                     Contains("a.h5: row 7 of /labels is 18446744073709549568: labels are whole"));
 }
@@ -252,7 +245,7 @@ TEST_CASE("one wrong label does not make a million classes", "[external][label]"
   labels[8] = 1e6;
   Foreign file(folder.path / "a.h5");
   file.write_images();
-  file.write("labels", {row_count}, labels);
+  file.write("labels", {foreign_rows}, labels);
   CHECK_THAT(refusal(file.close()),
              Contains("a.h5: row 8 has label 1000000, which makes 1000001 classes, but only 4 of "
                       "them have rows") &&
@@ -266,6 +259,6 @@ TEST_CASE("some classes without rows are no error", "[external][label]") {
   const Folder folder;
   Foreign file(folder.path / "a.h5");
   file.write_images();
-  file.write("labels", {row_count}, counting(400));
+  file.write("labels", {foreign_rows}, counting(400));
   CHECK(DataSet(file.close()).info().classes.size() == 801);
 }

@@ -16,6 +16,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/data/loading/loader.hpp"
+#include "tests/support/harness/pause.hpp"
 #include "tests/support/networks/host_device.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
@@ -77,10 +78,6 @@ inline void read_what_is_cut_off(Fixture& fixture, Loader& loader) {
   loader.release(loader.next());
   std::filesystem::resize_file(fixture.rows->files()[0], 10);
   for (;;) loader.release(loader.next());
-}
-
-inline void pause_ms(int milliseconds) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
 }  // namespace lockstep::test::loading

@@ -16,11 +16,11 @@ using namespace lockstep::test;
 
 namespace {
 
-struct Fixture {
+struct Trial {
   Folder folder;
   DataSet rows{write_shard(folder.path / "a.h5", small_info(), 0, 40)};
   LoaderSpec spec;
-  Fixture() {
+  Trial() {
     spec.sampler.rows = 40;
     spec.sampler.global_batch = 16;
     spec.epochs = 1;
@@ -30,13 +30,13 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("without a choice nothing is measured", "[loader]") {
-  Fixture fixture;
+  Trial fixture;
   CHECK(choose_workers(fixture.rows, fixture.spec, 1).workers == 1);
   CHECK(choose_workers(fixture.rows, fixture.spec, 0).rows_per_s == 0);
 }
 
 TEST_CASE("threads that bring nothing are not taken", "[loader]") {
-  Fixture fixture;
+  Trial fixture;
   // The threads' preparation takes the whole trial, except for the first thread.
   std::atomic<int> started{0};
   fixture.spec.bind_worker = [&] {
@@ -50,7 +50,7 @@ TEST_CASE("threads that bring nothing are not taken", "[loader]") {
 }
 
 TEST_CASE("a row that cannot be read ends the measurement with its name", "[loader]") {
-  Fixture fixture;
+  Trial fixture;
   std::filesystem::resize_file(fixture.folder.path / "a.h5", 10);
   CHECK_THROWS_WITH(choose_workers(fixture.rows, fixture.spec, 4),
                     Catch::Matchers::Contains("a.h5: row "));
