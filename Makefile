@@ -31,7 +31,7 @@ include src/ports/cuda/cuda.mk
 
 # ---- what goes into the program --------------------------------------------------------------
 ROOMS     := base device nn optim cluster data comm pack liveness backend reduce model config observe train study
-PORTS     := cpu clock mpi tcp $(if $(WITH_CUDA),cuda nccl,none)
+PORTS     := cpu clock mpi tcp http $(if $(WITH_CUDA),cuda nccl,none)
 found      = $(sort $(shell find $(1) -name '$(2)' 2>/dev/null))
 LIB_DIRS  := $(ROOMS:%=src/%) $(PORTS:%=src/ports/%)
 LIB_SRC   := $(call found,$(LIB_DIRS),*.cpp)
@@ -83,7 +83,7 @@ BENCHES   := $(patsubst tests/bench/programs/%.cpp,$(BUILD)/bench/%,$(wildcard t
 # ---- the compiler and the libraries ----------------------------------------------------------
 MPI_CFLAGS  = $(call once,MPI_CFLAGS,$(MPICXX) --showme:compile)
 MPI_LIBS    = $(call once,MPI_LIBS,$(MPICXX) --showme:link)
-PKGS       := hdf5 hwloc fmt libjpeg libpng zlib libdeflate libzstd libwebp liblzma blosc
+PKGS       := hdf5 hwloc fmt libjpeg libpng zlib libdeflate libzstd libwebp liblzma blosc libmicrohttpd
 PKG_CFLAGS  = $(call once,PKG_CFLAGS,pkg-config --cflags $(PKGS))
 PKG_LIBS    = $(call once,PKG_LIBS,pkg-config --libs $(PKGS) && echo -lbz2)
 GXX_12      = $(call once,GXX_12,$(CXX) -dumpfullversion 2>/dev/null | grep '^12\.')

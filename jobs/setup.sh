@@ -35,6 +35,7 @@ libwebp-dev        | build | library libwebp        | libwebp
 liblzma-dev        | build | library liblzma        | xz
 libbz2-dev         | build | header bzlib.h         | bzip2
 libblosc-dev       | build | library blosc          | c-blosc
+libmicrohttpd-dev  | build | library libmicrohttpd  | libmicrohttpd
 python3-pip        | cuda  | python pip             | py-pip
 catch2             | test  | header catch2/catch.hpp | catch2@2
 hdf5-tools         | test  | command h5dump         | hdf5~mpi

@@ -7,6 +7,7 @@
 #include "config/key_rules.hpp"
 #include "config/unknown_key.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/http.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/config/toml.hpp"
@@ -87,6 +88,13 @@ void check_clock(const Config& config) {
           "by clock.profile");
 }
 
+void check_metrics(const Config::Metrics& metrics) {
+  if (!metrics.listen.empty()) parse_listen(metrics.listen, "metrics.listen");
+  require(metrics.textfile.empty() || metrics.textfile.ends_with(".prom"),
+          fmt::format("metrics.textfile = {}: node_exporter reads only files NAME.prom",
+                      metrics.textfile));
+}
+
 void check_milestones(const Config& config) {
   const auto& milestones = config.optim.milestones;
   for (const std::uint64_t epoch : milestones)
@@ -150,6 +158,7 @@ void resolve(Config& config, int replicas) {
   refuse_idle_keys(config);
   check_gpu_keys(config, replicas);
   check_milestones(config);
+  check_metrics(config.metrics);
   check_clock(config);
   if (config.optim.lr_for_batch != 0) {
     // The linear scaling rule (Goyal et al. 2017): k times the batch, k times the learning rate.

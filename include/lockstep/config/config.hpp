@@ -151,6 +151,10 @@ struct Config {
   struct Preflight {
     bool check = false, require = false;
   } preflight;
+
+  struct Metrics {
+    std::string textfile, listen;
+  } metrics;
 };
 
 /// Sets one key from the text of a command line. Throws InputError for an unknown key, naming it

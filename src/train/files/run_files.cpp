@@ -98,6 +98,9 @@ void RunFiles::begin(const RunStart& start, const Decisions& decisions,
   metrics_.emplace(directory_.metrics(), start.same_run() ? start.resume->header.metrics_bytes : 0,
                    [this] { require_newest(); });
   records_.subscribe(*metrics_);
+  if (!config_.metrics.textfile.empty() || !config_.metrics.listen.empty())
+    records_.subscribe(live_.emplace(observe::LiveMetrics::Spec{
+        config_.metrics.textfile, config_.metrics.listen, spec_.bind_worker}));
   records_.write(start_record_);
   if (!start.changes.empty())
     records_.write(observe::ResumeRecord{.step = start.progress.step, .changes = start.changes});

@@ -9,6 +9,7 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/model/checkpoint.hpp"
+#include "lockstep/observe/live/live_metrics.hpp"
 #include "lockstep/observe/metrics.hpp"
 #include "lockstep/observe/summary.hpp"
 #include "lockstep/train/files/run_directory.hpp"
@@ -102,6 +103,7 @@ class RunFiles {
   std::optional<Generation> generation_;
   std::size_t copies_ = 2;
   std::optional<observe::MetricsLog> metrics_;
+  std::optional<observe::LiveMetrics> live_;
   std::optional<CheckpointWriter> writer_;  ///< last: its thread uses the others
 };
 

@@ -1,0 +1,198 @@
+#include "observe/live/prometheus.hpp"
+
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace lockstep::observe {
+namespace {
+
+std::string escaped(std::string_view value) {
+  std::string text;
+  for (const char letter : value)
+    if (letter == '\n')
+      text += "\\n";
+    else if (letter == '"' || letter == '\\')
+      (text += '\\') += letter;
+    else
+      text += letter;
+  return text;
+}
+
+using Labels = std::vector<std::pair<std::string_view, std::string>>;
+
+/// Writes metrics one after the other, each with its help and type before its samples.
+class Page {
+ public:
+  explicit Page(const std::string& run_id) : run_(run_id) {}
+
+  void metric(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = name;
+    text += fmt::format("# HELP lockstep_{0} {1}\n# TYPE lockstep_{0} {2}\n", name, help, type);
+  }
+  void sample(double value, const Labels& labels = {}) {
+    text += fmt::format("lockstep_{}{{run_id=\"{}\"", name_, escaped(run_));
+    for (const auto& [name, is] : labels) text += fmt::format(",{}=\"{}\"", name, escaped(is));
+    text += std::isnan(value)   ? "} NaN\n"
+            : std::isinf(value) ? (value > 0 ? "} +Inf\n" : "} -Inf\n")
+                                : fmt::format("}} {:.17g}\n", value);
+  }
+  void gauge(std::string_view name, std::string_view help, double value) {
+    metric(name, "gauge", help);
+    sample(value);
+  }
+  void counter(std::string_view name, std::string_view help, double value) {
+    metric(name, "counter", help);
+    sample(value);
+  }
+
+  std::string text;
+
+ private:
+  std::string run_;
+  std::string_view name_;
+};
+
+using Parts = std::array<std::pair<std::string_view, double StepTimes::*>, 6>;
+constexpr Parts parts = {{{"data", &StepTimes::data_ms},
+                          {"forward", &StepTimes::forward_ms},
+                          {"backward", &StepTimes::backward_ms},
+                          {"exposed_comm", &StepTimes::exposed_comm_ms},
+                          {"update", &StepTimes::update_ms},
+                          {"other", &StepTimes::other_ms}}};
+
+constexpr double s_of(double ms) { return ms / 1000; }
+
+void show(Page& page, const StartRecord& start) {
+  page.metric("run_info", "gauge", "What runs; always 1.");
+  page.sample(1, {{"model", start.model},
+                  {"precision", start.precision},
+                  {"job", start.job},
+                  {"build", start.build},
+                  {"host", start.hosts.empty() ? "" : start.hosts.front()}});
+  page.gauge("start_timestamp_seconds", "When this start of the run began.",
+             s_of(static_cast<double>(start.time_ms)));
+  page.gauge("ranks", "Ranks of this start.", static_cast<double>(start.ranks));
+  page.gauge("planned_epochs", "Epochs that the run will have.", static_cast<double>(start.epochs));
+  page.gauge("steps_per_epoch", "Steps of an epoch.", static_cast<double>(start.steps_per_epoch));
+}
+
+void show(Page& page, const StepRecord& step) {
+  page.counter("steps_total", "Steps that the run has done.", static_cast<double>(step.step));
+  page.counter("images_total", "Rows that training has seen.", static_cast<double>(step.samples));
+  page.gauge("epoch", "The epoch of the last step, from 1.", static_cast<double>(step.epoch));
+  page.gauge("loss", "Loss of the last step's global batch.", step.loss);
+  page.gauge("top1_ratio", "Share of the last step's rows that were right.", step.top1);
+  page.gauge("learning_rate", "Of the last step.", double{step.lr});
+  if (step.gradient_norm)
+    page.gauge("gradient_norm", "Of the last step's gradient.", *step.gradient_norm);
+  if (step.loss_scale) {
+    page.gauge("loss_scale", "After the last step.", double{step.loss_scale->scale});
+    page.counter("skipped_steps_total", "Steps that an overflow skipped.",
+                 static_cast<double>(step.loss_scale->skipped_steps));
+  }
+  page.gauge("resident_memory_bytes", "Of rank 0.", static_cast<double>(step.memory_bytes));
+  page.gauge("last_step_timestamp_seconds", "When the last step ended.",
+             s_of(static_cast<double>(step.time_ms)));
+}
+
+void show(Page& page, const EpochRecord& epoch) {
+  page.gauge("train_loss", "Mean loss of the last epoch.", epoch.train_loss);
+  page.gauge("train_top1_ratio", "Share of the last epoch's rows that were right.",
+             epoch.train_top1);
+  const auto validated = [&](std::string_view of, const Validation& got) {
+    page.gauge(fmt::format("{}_loss", of), "Mean loss over the validation set.", got.loss);
+    page.gauge(fmt::format("{}_top1_ratio", of), "Share of the set that was right.", got.top1);
+    page.gauge(fmt::format("{}_top5_ratio", of), "Share with the label among the first five.",
+               got.top5);
+  };
+  if (epoch.validation) validated("validation", *epoch.validation);
+  if (epoch.average) validated("average_validation", *epoch.average);
+}
+
+void show(Page& page, const RanksRecord& ranks) {
+  page.metric("slowest_rank_step_part_seconds", "gauge",
+              "Mean time a step in the last epoch, of the rank with the most.");
+  const std::pair<std::string_view, const Spread&> spreads[] = {
+      {"data", ranks.data},         {"forward", ranks.forward},
+      {"backward", ranks.backward}, {"exposed_comm", ranks.exposed_comm},
+      {"update", ranks.update},     {"other", ranks.other}};
+  for (const auto& [part, spread] : spreads)
+    page.sample(s_of(spread.max_ms),
+                {{"part", std::string(part)}, {"rank", std::to_string(spread.slowest)}});
+}
+
+}  // namespace
+
+struct PrometheusText::State {
+  std::optional<StartRecord> start;
+  std::optional<StepRecord> step;
+  std::optional<EpochRecord> epoch;
+  std::optional<RanksRecord> ranks;
+  std::optional<CheckpointRecord> checkpoint;
+  StepTimes spent;  // by the steps of this start
+  std::uint64_t checkpoints = 0, bad_rows = 0;
+  double blocked_ms = 0, validation_ms = 0;
+};
+
+PrometheusText::PrometheusText() : state_(std::make_unique<State>()) {}
+PrometheusText::~PrometheusText() = default;
+
+void PrometheusText::write(const Record& record) {
+  const std::scoped_lock lock(mutex_);
+  std::visit([this](const auto& one) { take(one); }, record);
+}
+
+void PrometheusText::take(const StartRecord& record) { state_->start = record; }
+
+void PrometheusText::take(const StepRecord& record) {
+  state_->step = record;
+  state_->spent += record.times;
+}
+
+void PrometheusText::take(const EpochRecord& record) {
+  state_->bad_rows += record.bad_rows.size();
+  state_->validation_ms += record.validation_ms;
+  state_->epoch = record;
+}
+
+void PrometheusText::take(const RanksRecord& record) { state_->ranks = record; }
+
+void PrometheusText::take(const CheckpointRecord& record) {
+  ++state_->checkpoints;
+  state_->blocked_ms += record.blocked_ms;
+  state_->checkpoint = record;
+}
+
+std::string PrometheusText::text() const {
+  const std::scoped_lock lock(mutex_);
+  const State& now = *state_;
+  if (!now.start) return "";
+  Page page(now.start->run_id);
+  show(page, *now.start);
+  if (now.step) show(page, *now.step);
+  page.metric("step_part_seconds_total", "counter",
+              "Rank 0's time in the parts of the steps of this start.");
+  for (const auto& [part, of] : parts)
+    page.sample(s_of(now.spent.*of), {{"part", std::string(part)}});
+  page.counter("validation_seconds_total", "Time in validations, in this start.",
+               s_of(now.validation_ms));
+  page.counter("bad_rows_total", "Rows that were replaced, in this start.",
+               static_cast<double>(now.bad_rows));
+  if (now.epoch) show(page, *now.epoch);
+  if (now.ranks) show(page, *now.ranks);
+  page.counter("checkpoints_total", "Checkpoints that came to the disk, in this start.",
+               static_cast<double>(now.checkpoints));
+  page.counter("checkpoint_blocked_seconds_total", "Time that training waited for checkpoints.",
+               s_of(now.blocked_ms));
+  if (now.checkpoint)
+    page.gauge("checkpoint_step", "Step of the newest checkpoint on the disk.",
+               static_cast<double>(now.checkpoint->step));
+  return std::move(page.text);
+}
+
+}  // namespace lockstep::observe
