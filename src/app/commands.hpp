@@ -20,6 +20,7 @@ Command add_eval(Arguments root);
 Command add_pack(Arguments root);
 Command add_topo(Arguments root);
 Command add_info(Arguments root);
+Command add_why(Arguments root);
 Command add_bench(Arguments root);
 Command add_whoami(Arguments root);
 Command add_preflight(Arguments root);

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/text/choices.hpp"
+#include "lockstep/observe/records.hpp"
+
+namespace lockstep::study {
+
+/// How the newest start of a run ended.
+enum class RunEnding {
+  finished,
+  running,
+  stopped,        ///< by a person or a key, with a checkpoint
+  out_of_time,    ///< the allocation's limit
+  preempted,      ///< the scheduler took the nodes away
+  out_of_memory,  ///< of a device or a node
+  lost_rank,      ///< a process or a node is gone
+  stuck,          ///< all processes live, and some wait for one that does not move
+  network,
+  file_system,  ///< it does not answer, or reports errors
+  disk_full,
+  diverged,      ///< the loss is no number any more
+  disagreement,  ///< ranks that must be equal are not
+  bad_data,
+  superseded,  ///< a newer start has taken the run over
+  killed,      ///< it left no word
+  never_began,
+  unknown
+};
+
+/// What a run's folder says of the end of its newest start. Everything may be missing.
+struct EndEvidence {
+  struct PostMortem {
+    int told_by = 0;  ///< a rank
+    std::string reason;
+    std::vector<std::string> leave_out;   ///< nodes
+    std::vector<std::string> troubles{};  ///< of processes: "rank 3 on n2: it is stopped"
+  };
+  std::optional<observe::StartRecord> start;
+  std::optional<observe::EndRecord> end;  ///< of that start
+  std::uint64_t steps = 0;
+  std::uint64_t last_ms = 0;             ///< when the newest record was written, since 1970
+  bool locked = false;                   ///< some process still holds the run
+  std::vector<PostMortem> post_mortems;  ///< of that start
+  std::string checkpoint;                ///< the newest one's path
+};
+
+/// Throws InputError when `run` is not a run's folder. Damaged files count as missing.
+EndEvidence read_end_evidence(const std::filesystem::path& run);
+
+struct Why {
+  RunEnding ending = RunEnding::unknown;
+  std::string what;    ///< one sentence
+  std::string advice;  ///< what to do now; may be empty
+};
+
+/// `slurm_state` is what Slurm says of the job, like "OUT_OF_MEMORY"; empty: it was not asked or
+/// does not know.
+Why why_it_ended(const EndEvidence& evidence, const std::string& slurm_state);
+
+}  // namespace lockstep::study
+
+namespace lockstep {
+
+template <>
+struct Choices<study::RunEnding> {
+  using enum study::RunEnding;
+  static constexpr Choice<study::RunEnding> all[] = {
+      {finished, "finished"},         {running, "running"},
+      {stopped, "stopped"},           {out_of_time, "out of time"},
+      {preempted, "preempted"},       {out_of_memory, "out of memory"},
+      {lost_rank, "lost rank"},       {stuck, "stuck"},
+      {network, "network"},           {file_system, "file system"},
+      {disk_full, "disk full"},       {diverged, "diverged"},
+      {disagreement, "disagreement"}, {bad_data, "bad data"},
+      {superseded, "superseded"},     {killed, "killed"},
+      {never_began, "never began"},   {unknown, "unknown"}};
+};
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+#include <array>
+#include <cstdio>
+#include <memory>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "app/commands.hpp"
+#include "app/start/quiet_end.hpp"
+#include "app/status.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/study/why/why.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// What Slurm's accounting says of the job; empty without a job, accounting, or an answer in 10 s.
+std::string slurm_state_of(const std::string& job) {
+  if (!whole_number<std::uint64_t>(job)) return "";
+  const std::string command =
+      fmt::format("timeout 10 sacct -n -P -X -j {} -o State 2>/dev/null", job);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> answer(popen(command.c_str(), "r"), pclose);
+  std::array<char, 128> line{};
+  if (!answer || !std::fgets(line.data(), line.size(), answer.get())) return "";
+  const std::string text = line.data();
+  return text.substr(0, text.find_last_not_of(" \n") + 1);
+}
+
+int run(Launch& launch, const std::string& path, bool json) {
+  if (leave_to_rank_0(launch)) return status_done;
+  const study::EndEvidence evidence = study::read_end_evidence(path);
+  const std::string slurm = slurm_state_of(evidence.start ? evidence.start->job : "");
+  const study::Why why = study::why_it_ended(evidence, slurm);
+  const char* ending = choice_name(why.ending);
+  if (json) {
+    log::info(json_text(Json{{"path", path},
+                             {"ending", ending},
+                             {"what", why.what},
+                             {"advice", why.advice},
+                             {"steps", evidence.steps},
+                             {"newest_record_ms", evidence.last_ms},
+                             {"checkpoint", evidence.checkpoint},
+                             {"slurm", slurm}},
+                        2));
+    return status_done;
+  }
+  log::info(fmt::format("{}: {}", ending, why.what));
+  if (!why.advice.empty()) log::info(why.advice);
+  return status_done;
+}
+
+}  // namespace
+
+Command add_why(Arguments root) {
+  struct Options {
+    std::string path;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Arguments app = root.add_command(
+      "why", "Say how a run ended, from its folder (and Slurm's accounting), and what to do now");
+  app.add("run", options->path, "the run's folder").required();
+  app.add_flag("--json", options->json, "print JSON");
+  return {app, [options](Launch& launch) { return run(launch, options->path, options->json); }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,88 @@
+#include <fmt/core.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/model/checkpoint.hpp"
+#include "lockstep/study/why/why.hpp"
+#include "lockstep/train/files/run_directory.hpp"
+
+namespace lockstep::study {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Milliseconds since 1970 of "2026-11-25T03:40:00Z"; 0 when it is something else.
+std::uint64_t utc_ms(const std::string& text) {
+  std::tm time = {};
+  const char* end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &time);
+  if (end == nullptr || *end != '\0') return 0;
+  return static_cast<std::uint64_t>(::timegm(&time)) * 1000;
+}
+
+void read_course(const fs::path& metrics, EndEvidence& evidence) {
+  if (!fs::exists(metrics)) return;
+  const auto take = [&](const observe::Record& record) {
+    std::visit([&](const auto& one) { evidence.last_ms = one.time_ms; }, record);
+    if (const auto* start = std::get_if<observe::StartRecord>(&record)) {
+      evidence.start = *start;
+      evidence.end.reset();
+      evidence.steps = start->from_step;
+    } else if (const auto* step = std::get_if<observe::StepRecord>(&record)) {
+      evidence.steps = step->step;
+    } else if (const auto* end = std::get_if<observe::EndRecord>(&record)) {
+      evidence.end = *end;
+    }
+    return true;
+  };
+  observe::read_records(metrics, take);
+}
+
+/// A post-mortem that was written after `since_ms`. Empty for an older or a damaged one.
+std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
+                                                        std::uint64_t since_ms) {
+  try {
+    const auto json = nlohmann::json::parse(read_text(path));
+    // The file has whole seconds.
+    if (utc_ms(json.at("time").get<std::string>()) + 1000 <= since_ms) return std::nullopt;
+    EndEvidence::PostMortem found{
+        json.at("told_by_rank").get<int>(), json.at("reason").get<std::string>(), {}};
+    if (json.contains("leave_out")) found.leave_out = {json["leave_out"].get<std::string>()};
+    for (const auto& rank : json.at("ranks"))
+      if (rank.contains("process"))
+        found.troubles.push_back(fmt::format("rank {} on {}: {}", rank.at("rank").get<int>(),
+                                             rank.at("host").get<std::string>(),
+                                             rank.at("process").get<std::string>()));
+    return found;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+EndEvidence read_end_evidence(const fs::path& path) {
+  const train::RunDirectory run(path);
+  require(fs::is_directory(path) && (fs::exists(run.metrics()) || fs::exists(run.config()) ||
+                                     fs::exists(run.checkpoints())),
+          fmt::format("{} is not a run's folder: it has neither metrics.jsonl nor config.toml",
+                      path.string()));
+  EndEvidence evidence;
+  read_course(run.metrics(), evidence);
+  evidence.locked = train::RunLock::held(run);
+  const std::uint64_t since_ms = evidence.start ? evidence.start->time_ms : 0;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("post-mortem") || !name.ends_with(".json")) continue;
+    if (auto one = read_post_mortem(entry.path(), since_ms))
+      evidence.post_mortems.push_back(std::move(*one));
+  }
+  const auto checkpoints = model::CheckpointDirectory(run.checkpoints(), 1).newest_first();
+  if (!checkpoints.empty()) evidence.checkpoint = checkpoints.front().string();
+  return evidence;
+}
+
+}  // namespace lockstep::study

@@ -1,0 +1,189 @@
+#include "lockstep/study/why/why.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/text/join.hpp"
+
+namespace lockstep::study {
+namespace {
+
+/// What the program, MPI and the system say of a fault, and which one it then is. The first entry
+/// that a text contains counts, so causes come before what follows from them.
+struct Sign {
+  std::string_view text;
+  RunEnding ending;
+};
+constexpr std::array signs = {
+    Sign{"No space left", RunEnding::disk_full},
+    Sign{"Disk quota", RunEnding::disk_full},
+    Sign{"newer start", RunEnding::superseded},
+    Sign{"bad_alloc", RunEnding::out_of_memory},
+    Sign{"out of memory", RunEnding::out_of_memory},
+    Sign{"Cannot allocate memory", RunEnding::out_of_memory},
+    Sign{"training diverged", RunEnding::diverged},
+    Sign{"training has diverged", RunEnding::diverged},
+    Sign{"ranks diverged at step", RunEnding::disagreement},
+    Sign{"passes small packets only", RunEnding::network},
+    Sign{"is broken: they do not reach", RunEnding::network},
+    Sign{"does the network between", RunEnding::network},
+    Sign{"is TCP between", RunEnding::network},
+    Sign{"does the file system", RunEnding::file_system},
+    Sign{"it is in disk sleep", RunEnding::file_system},
+    Sign{"Stale file handle", RunEnding::file_system},
+    Sign{"Input/output error", RunEnding::file_system},
+    Sign{"bad-rows-limit", RunEnding::bad_data},
+    Sign{"checksum", RunEnding::bad_data},
+    Sign{"cannot be decoded", RunEnding::bad_data},
+    Sign{": row ", RunEnding::bad_data},
+    Sign{"ranks missing", RunEnding::lost_rank},
+    Sign{"missing: rank", RunEnding::lost_rank},
+    Sign{"its process has ended", RunEnding::lost_rank},
+    Sign{"the others wait for", RunEnding::stuck},
+    Sign{"made progress", RunEnding::stuck},
+};
+
+std::optional<RunEnding> ending_in(std::string_view text) {
+  const auto* sign = std::find_if(signs.begin(), signs.end(), [&](const Sign& one) {
+    return text.find(one.text) != std::string_view::npos;
+  });
+  if (sign == signs.end()) return std::nullopt;
+  return sign->ending;
+}
+
+/// Slurm's word for what happened to a job, where it is more than that it failed.
+std::optional<RunEnding> ending_of(std::string_view slurm_state) {
+  constexpr std::pair<std::string_view, RunEnding> states[] = {
+      {"OUT_OF_ME", RunEnding::out_of_memory}, {"TIMEOUT", RunEnding::out_of_time},
+      {"DEADLINE", RunEnding::out_of_time},    {"PREEMPTED", RunEnding::preempted},
+      {"NODE_FAIL", RunEnding::lost_rank},     {"BOOT_FAIL", RunEnding::lost_rank}};
+  for (const auto& [name, ending] : states)
+    if (slurm_state.starts_with(name)) return ending;
+  return std::nullopt;
+}
+
+std::string told(const EndEvidence::PostMortem& one) {
+  std::string text = one.reason;
+  if (!one.troubles.empty()) text += "; " + join(one.troubles, "; ");
+  return text;
+}
+
+Why of_end_record(const EndEvidence& evidence, const std::string& slurm_state) {
+  const observe::EndRecord& end = *evidence.end;
+  if (end.status == "finished")
+    return {RunEnding::finished, fmt::format("it finished after step {}", end.steps), ""};
+  const std::string after = fmt::format("after step {}", end.steps);
+  if (end.status == "stopped") {
+    if (end.reason == "the allocation ends soon")
+      return {RunEnding::out_of_time, "it stopped " + after + ", because its allocation ended soon",
+              ""};
+    const RunEnding by = ending_of(slurm_state).value_or(RunEnding::stopped);
+    return {by, fmt::format("it was stopped {} by {}", after, end.reason), ""};
+  }
+  if (end.status == "diverged") return {RunEnding::diverged, end.reason, ""};
+  return {ending_in(end.reason).value_or(RunEnding::unknown), end.reason, ""};
+}
+
+/// Ranks report what they saw; the most certain of their causes counts.
+Why of_post_mortems(const EndEvidence& evidence, const std::string& slurm_state) {
+  const auto certainty = [](const EndEvidence::PostMortem& one) {
+    const std::optional<RunEnding> ending = ending_in(told(one));
+    return !ending ? 0 : *ending == RunEnding::lost_rank || *ending == RunEnding::stuck ? 1 : 2;
+  };
+  const auto best =
+      std::max_element(evidence.post_mortems.begin(), evidence.post_mortems.end(),
+                       [&](const auto& a, const auto& b) { return certainty(a) < certainty(b); });
+  RunEnding ending = ending_in(told(*best)).value_or(RunEnding::unknown);
+  // A rank that is gone is what others see of these.
+  if (certainty(*best) < 2) ending = ending_of(slurm_state).value_or(ending);
+  Why why{ending, told(*best), ""};
+  if (!best->leave_out.empty())
+    why.advice = fmt::format("start it without {}; ", join(best->leave_out, ", "));
+  return why;
+}
+
+Why without_words(const EndEvidence& evidence, const std::string& slurm_state) {
+  const std::string until = fmt::format(
+      "its records end {} without a word",
+      evidence.steps == 0 ? "before the first step" : fmt::format("after step {}", evidence.steps));
+  if (const auto ending = ending_of(slurm_state))
+    return {*ending, fmt::format("{}; Slurm says {}", until, slurm_state), ""};
+  if (slurm_state.starts_with("CANCELLED"))
+    return {RunEnding::killed, fmt::format("{}; Slurm says {}", until, slurm_state), ""};
+  return {RunEnding::killed,
+          until +
+              ": its processes were killed (kill -9, the system short of memory, a node that "
+              "went down)",
+          ""};
+}
+
+std::string advice_for(RunEnding ending) {
+  switch (ending) {
+    case RunEnding::out_of_memory:
+      return "take a smaller batch for each rank, or --recompute auto; of a node's memory, ask "
+             "for more";
+    case RunEnding::lost_rank:
+      return "see that node's log; lockstep preflight measures nodes before a start";
+    case RunEnding::stuck:
+      return "see whether that rank's node or file system is slow: lockstep preflight";
+    case RunEnding::network:
+      return "show this to those who look after the network";
+    case RunEnding::file_system:
+      return "see whether the file system of the run and of the data answers";
+    case RunEnding::disk_full:
+      return "make room, or choose another --out";
+    case RunEnding::diverged:
+      return "resume from an older checkpoint with a smaller --optim.lr or a longer warm-up";
+    case RunEnding::disagreement:
+      return "the node that differs computes wrongly: lockstep preflight; leave it out";
+    case RunEnding::bad_data:
+      return "lockstep info DATA names what is damaged; --data.on-bad-row replace goes past it";
+    case RunEnding::killed:
+      return "see the job's own output, and the node's log for its kernel's word on memory";
+    case RunEnding::finished:
+    case RunEnding::running:
+    case RunEnding::stopped:
+    case RunEnding::out_of_time:
+    case RunEnding::preempted:
+    case RunEnding::superseded:
+    case RunEnding::never_began:
+    case RunEnding::unknown:
+      break;
+  }
+  return "";
+}
+
+bool may_resume(RunEnding ending) {
+  return ending != RunEnding::finished && ending != RunEnding::running &&
+         ending != RunEnding::superseded && ending != RunEnding::diverged;
+}
+
+}  // namespace
+
+Why why_it_ended(const EndEvidence& evidence, const std::string& slurm_state) {
+  Why why;
+  if (evidence.end && evidence.end->status == "finished")
+    why = of_end_record(evidence, slurm_state);
+  else if (evidence.locked)
+    return {RunEnding::running, fmt::format("it runs: step {} is done", evidence.steps), ""};
+  else if (!evidence.start)
+    why = {RunEnding::never_began, "no rank of it has begun to train", "see the job's own output"};
+  else if (!evidence.post_mortems.empty() && !(evidence.end && evidence.end->status == "stopped"))
+    why = of_post_mortems(evidence, slurm_state);
+  else if (evidence.end)
+    why = of_end_record(evidence, slurm_state);
+  else
+    why = without_words(evidence, slurm_state);
+  why.advice += advice_for(why.ending);
+  if (may_resume(why.ending) && !evidence.checkpoint.empty())
+    why.advice += fmt::format("{}the same command with --resume auto continues from {}",
+                              why.advice.empty() || why.advice.ends_with("; ") ? "" : "; ",
+                              evidence.checkpoint);
+  return why;
+}
+
+}  // namespace lockstep::study

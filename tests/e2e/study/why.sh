@@ -1,0 +1,84 @@
+#!/bin/bash
+# What lockstep why says of runs that really ended in these ways.
+# waits for ranks to be missed
+source "$(dirname "$0")/../../support/e2e.bash"
+pack_small
+train=("$LOCKSTEP" train --data.train small/train --threads 1 --batch 48 --backend clock
+  --clock.step-ms 20 --audit.every-steps 0 --checkpoint.every-steps 5)
+
+# is RUN ENDING PATTERN: what why says of the run.
+is() {
+  run "$LOCKSTEP" why --json "$1"
+  ((status == 0)) && says "^  \"ending\": \"$2\",$" &&
+    run "$LOCKSTEP" why "$1" && ((status == 0)) && says "^$2: " && says "$3"
+}
+has_checkpoint() { compgen -G "$1/checkpoints/step-*.h5" >/dev/null; }
+# begin RUN COMMAND...: in the background, until it has a checkpoint.
+begin() {
+  ${mpirun:-} "${@:2}" --out "$1" --epochs 1000 >"$1.log" 2>&1 &
+  process=$!
+  until_it 600 has_checkpoint "$1"
+}
+
+begin ran "${train[@]}"
+is ran running 'step [0-9]+ is done'
+verdict $? 'a run that goes is running'
+
+kill -TERM "$process"
+wait "$process"
+is ran stopped 'by a signal' && says 'resume auto continues from ran/checkpoints/step-[0-9]*.h5'
+verdict $? 'a run that was asked to stop was stopped, and can be resumed'
+
+run "${train[@]}" --out planned --stop-after 2
+((status == 3)) && is planned stopped 'after step 2 by stop-after'
+verdict $? 'a run that a key stopped was stopped'
+
+run "${train[@]}" --out done --epochs 1
+((status == 0)) && is done finished 'after step 5' && ! says resume
+verdict $? 'a run that finished has finished'
+
+begin killed "${train[@]}"
+kill -KILL "$process"
+wait "$process" 2>/dev/null
+is killed killed 'its records end after step [0-9]+ without a word' &&
+  says 'killed/checkpoints/step'
+verdict $? 'a process that was killed left no word'
+
+mpirun="mpirun --oversubscribe --bind-to none -np 3"
+begin lost "${train[@]}" --liveness.timeout-s 2
+rank_pids "$process"
+kill -KILL "${pids[2]}"
+wait "$process"
+is lost 'lost rank' '1 of 3 ranks missing: rank 2 on '
+verdict $? 'a rank that was killed is a lost rank'
+
+begin stopped_rank "${train[@]}" --liveness.timeout-s 2
+rank_pids "$process"
+kill -STOP "${pids[1]}"
+wait "$process"
+kill -KILL "${pids[1]}" 2>/dev/null
+is stopped_rank 'lost rank' 'rank 1 on .*it is stopped'
+verdict $? 'a rank that somebody stopped is a lost rank, and why says that it is stopped'
+
+run "$LOCKSTEP" train --data.train small/train --threads 1 --batch 48 --optim.lr 1000000 --epochs 9 --out wild
+((status != 0)) && is wild diverged 'training (has )?diverged' && says 'smaller --optim.lr'
+verdict $? 'a loss that is no number is a run that diverged'
+
+cp -r small/train damaged
+python3 - <<'PY'
+import glob, os
+path = sorted(glob.glob("damaged/*.h5"))[0]
+with open(path, "r+b") as file:
+    file.seek(os.path.getsize(path) // 2)
+    file.write(b"\xa5" * 4096)
+PY
+run "$LOCKSTEP" train --data.train damaged --threads 1 --batch 48 --out rotten
+((status != 0)) && is rotten 'bad data' 'damaged/'
+verdict $? 'damaged rows are bad data'
+
+mkdir empty
+run "$LOCKSTEP" why empty
+((status == 2)) && says "empty is not a run's folder" && run "$LOCKSTEP" why none &&
+  ((status == 2)) &&
+  mkdir -p begun/checkpoints && is begun 'never began' 'no rank of it has begun'
+verdict $? 'a folder without a run is an error; a run without records never began'
