@@ -103,7 +103,8 @@ lost_steps() {
 
 # row FAULT HOW SECONDS MESSAGE LOST: prints a line of the table of faults; the table is the lines
 # with | in the logs of these tests.
-row() { printf '| %s | %s | %s | %s | %s |\n' "$@"; }
+row() { printf '| %s | %s | %s | %s | %s | %s |\n' "$@" "$(why_in_a_word)"; }
+why_in_a_word() { "$LOCKSTEP" why "$run_dir" 2>&1 | sed -n '1s/:.*//p'; }
 
 # error_line: the run's first error, without the part after the missing ranks.
 error_line() {
