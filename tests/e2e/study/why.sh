@@ -60,7 +60,8 @@ kill -KILL "${pids[1]}" 2>/dev/null
 is stopped_rank 'lost rank' 'rank 1 on .*it is stopped'
 verdict $? 'a rank that somebody stopped is a lost rank, and why says that it is stopped'
 
-run "$LOCKSTEP" train --data.train small/train --threads 1 --batch 48 --optim.lr 1000000 --epochs 9 --out wild
+run "$LOCKSTEP" train --data.train small/train --threads 1 --batch 48 --optim.lr 1000000 \
+  --epochs 9 --out wild
 ((status != 0)) && is wild diverged 'training (has )?diverged' && says 'smaller --optim.lr'
 verdict $? 'a loss that is no number is a run that diverged'
 
