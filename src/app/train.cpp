@@ -99,9 +99,11 @@ int train_model(Launch& launch, config::Config config, bool dry_run = false) {
   // Again, because MPI's start installs its own handlers.
   train::catch_stop_signals(launch.rank.rank == 0);
   const std::string backend = decide_backend(launch, choice_name(config.backend));
-  config.backend = parse_choice<config::BackendChoice>(backend, "backend");
   const comm::Grid grid(launch.rank.rank, {.replicas = launch.rank.world});
+  const config::BackendChoice asked = config.backend;
+  config.backend = parse_choice<config::BackendChoice>(backend, "backend");  // what it can use
   config::resolve(config, grid.replicas.count);
+  config.backend = asked;
   const std::string preflight = run_preflight(launch, config);
   Compute compute = prepare_compute(launch, {.backend = backend,
                                              .threads = config.threads,

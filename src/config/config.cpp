@@ -130,9 +130,12 @@ void apply_toml(Config& config, std::string_view text, const std::string& origin
   }
 }
 
-std::string to_toml(const Config& config) {
+namespace {
+
+std::string write_toml(const Config& config, const Config* other) {
   std::string text, section;
   for (const ConfigKey& key : config_keys()) {
+    if (other != nullptr && key.get(config) == key.get(*other)) continue;
     const std::size_t dot = key.name.find('.');
     const bool top = dot == std::string::npos;
     const std::string its_section = top ? "" : key.name.substr(0, dot);
@@ -142,6 +145,14 @@ std::string to_toml(const Config& config) {
                         toml_value(key, config));
   }
   return text;
+}
+
+}  // namespace
+
+std::string to_toml(const Config& config) { return write_toml(config, nullptr); }
+
+std::string to_toml_where_other(const Config& config, const Config& other) {
+  return write_toml(config, &other);
 }
 
 void resolve(Config& config, int replicas) {

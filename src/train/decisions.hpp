@@ -10,9 +10,11 @@
 namespace lockstep::train {
 
 /// What a start decides where the configuration leaves it open; where it does not, what it says.
-/// Made once, before anything is written. A run saves it in the place of what was asked for, so
-/// that its resumes decide alike. The same on all ranks, but for paths.
+/// Made once, before anything is written. The same on all ranks, but for paths. config.toml keeps
+/// what was asked for, so that another run can take it; decisions.toml and the checkpoints keep
+/// these, so that a resume decides alike.
 struct Decisions {
+  config::BackendChoice backend = config::BackendChoice::automatic;
   DataSets data = {};
   config::AllReduceChoice all_reduce = config::AllReduceChoice::flat;
   float bucket_mb = 0;
@@ -21,6 +23,7 @@ struct Decisions {
 
   /// What the run follows: `asked` with the decisions in it.
   config::Config in(config::Config asked) const {
+    asked.backend = backend;
     asked.data.train = data.train;
     asked.data.val = data.val;
     asked.comm.all_reduce = all_reduce;

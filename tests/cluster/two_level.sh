@@ -29,8 +29,8 @@ train() {
 train --out whole
 ((status == 0)) && says 'all-reduces over two levels: 8 ranks on 4 node' &&
   says 'buckets of [0-9]+ MB: an all-reduce takes' &&
-  grep -q 'all-reduce = "two-level"' whole/config.toml &&
-  grep -Eq 'bucket-mb = [1-9]' whole/config.toml
+  grep -q 'all-reduce = "two-level"' whole/decisions.toml &&
+  grep -Eq 'bucket-mb = [1-9]' whole/decisions.toml
 verdict $? 'a training on four nodes of two ranks sums over two levels, and notes its buckets'
 
 train --out parts --stop-after 11

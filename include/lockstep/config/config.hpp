@@ -166,6 +166,8 @@ void apply_toml(Config& config, std::string_view text, const std::string& origin
 
 /// The configuration as a TOML text that apply_toml() reads back to the same struct.
 std::string to_toml(const Config& config);
+/// The same, of the keys whose values differ from those of `other`.
+std::string to_toml_where_other(const Config& config, const Config& other);
 
 /// Fills in what was left open, now that the number of replicas is known, and checks every range
 /// and combination. Afterwards `batch` is the global batch, `batch_per_rank` is 0 (it follows from

@@ -60,7 +60,8 @@ std::vector<ConfigKey> run_keys() {
           .bookkeeping(),
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
       key("backend", &C::backend,
-          "where to compute; clock: nowhere, a rehearsal that waits and trains nothing"),
+          "where to compute; clock: nowhere, a rehearsal that waits and trains nothing")
+          .bookkeeping(),
       key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)")
           .within(0, most_threads),
       key("out", &C::out,

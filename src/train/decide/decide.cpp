@@ -23,7 +23,10 @@ Decided decide(const StartSetting& setting) {
                                    .on_host = setting.backend.name() != "cuda",
                                    .resume = setting.resume};
   auto [all_reduce, two_level] = choose_all_reduce(asked, reduction);
-  Decisions decisions{.data = setting.data.sets(), .all_reduce = all_reduce};
+  Decisions decisions{
+      .backend = parse_choice<config::BackendChoice>(setting.backend.name(), "backend"),
+      .data = setting.data.sets(),
+      .all_reduce = all_reduce};
   decisions.bucket_mb = choose_bucket_mb(
       asked, reduction, two_level ? *two_level : setting.communicator, trainer.network);
   decisions.winograd = choose_winograd(setting, trainer.network, trainer.program);

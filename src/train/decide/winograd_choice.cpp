@@ -65,6 +65,26 @@ Winograd fastest(const RunSpec& spec, backend::Backend& backend, const nn::Netwo
   return keep(spec.algorithm_cache, key, backend.measure_winograd(network, program));
 }
 
+/// A list may come from the run of another network or of other data.
+void require_shapes(const Winograd& asked, const nn::Network& network) {
+  for (const auto& [shape, passes] : asked.list) {
+    const backend::WinogradShape wanted = shape;
+    const bool there = std::ranges::any_of(network.nodes, [&](const nn::Node& node) {
+      if (node.op != nn::Op::conv || node.kernel != 3 || node.stride != 1) return false;
+      const nn::Shape& input = network.nodes[node.inputs.front()].shape;
+      return wanted == backend::WinogradShape{.in = input.channels,
+                                              .out = node.shape.channels,
+                                              .height = input.height,
+                                              .width = input.width};
+    });
+    require(there, fmt::format("winograd = {} would have no effect: {} has no convolution of 3 x 3 "
+                               "from {} to {} channels on {} x {} here; --winograd auto decides by "
+                               "the network",
+                               to_string(asked), network.name, shape.in, shape.out, shape.height,
+                               shape.width));
+  }
+}
+
 }  // namespace
 
 Winograd choose_winograd(const StartSetting& setting, const nn::Network& network,
@@ -78,14 +98,18 @@ Winograd choose_winograd(const StartSetting& setting, const nn::Network& network
         !asked.decided() || asked.mode == Winograd::Mode::never,
         fmt::format("winograd = {} would have no effect: every rank needs a CPU with AVX-512 for "
                     "fp32, with AVX512-BF16 but not AMX for bf16; here the backend is {}, the "
-                    "precision {}",
+                    "precision {}. --winograd auto decides by that",
                     to_string(asked), backend.name(), to_string(config.precision)));
     const bool may_offer = config.precision == backend::Precision::fp32 ||
                            config.precision == backend::Precision::bf16;
     return may_offer && backend.name() == "cpu" ? Winograd{} : asked;
   }
+  require_shapes(asked, network);
   if (asked.decided()) return asked;
-  if (setting.resume) return written_config(*setting.resume).winograd;
+  if (setting.resume) {
+    const config::Config before = written_config(*setting.resume);
+    if (before.precision == config.precision) return before.winograd;
+  }
   std::string text;
   if (setting.control.rank() == 0) {
     text = to_string(fastest(setting.spec, backend, network, program));

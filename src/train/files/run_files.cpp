@@ -89,7 +89,11 @@ void RunFiles::begin(const RunStart& start, const Decisions& decisions,
                           : directory_.checkpoints();
   checkpoints_.go_on_from(start.progress,
                           model::CheckpointDirectory(origin, config_.checkpoint.keep));
-  write_text_atomically(directory_.config(), experiment());
+  const config::Config asked = experiment();
+  write_text_atomically(directory_.config(), config::to_toml(asked));
+  write_text_atomically(directory_.decisions(),
+                        "# What the newest start chose where config.toml leaves it open\n" +
+                            config::to_toml_where_other(decisions.in(asked), asked));
   write_binding(binding);
   if (!spec_.preflight.empty()) write_text_atomically(directory_.preflight(), spec_.preflight);
   start_record_ = start.record;
@@ -125,13 +129,13 @@ std::string RunFiles::run_id(const RunStart& start) const {
   return id.empty() ? fmt::format("{:08x}{:08x}", random(), random()) : id;
 }
 
-/// What the run follows as TOML, without the keys that concern only one start of it.
-std::string RunFiles::experiment() const {
-  config::Config experiment = decisions_.in(config_);
+/// What was asked for, without the keys that concern only one start of it.
+config::Config RunFiles::experiment() const {
+  config::Config experiment = config_;
   experiment.out = directory_.root().string();
   experiment.resume.clear();
   experiment.stop_after = 0;
-  return config::to_toml(experiment);
+  return experiment;
 }
 
 void RunFiles::require_newest() const {
@@ -149,7 +153,7 @@ void RunFiles::write_binding(const std::string& json) {
 void RunFiles::save(KeptAs as, model::CheckpointHeader header,
                     const backend::Parameters& parameters, double began_s) {
   if (!is_root()) return;
-  header.config = experiment();
+  header.config = config::to_toml(decisions_.in(experiment()));
   header.metrics_bytes = metrics_->bytes();
   writer_->save(as, header, parameters, began_s);
 }

@@ -85,7 +85,7 @@ class RunFiles {
   bool is_root() const { return control_.rank() == 0; }
   StartNotice this_start(std::uint64_t step) const;
   void take_generation(std::uint64_t step);
-  std::string experiment() const;
+  config::Config experiment() const;
   std::string run_id(const RunStart& start) const;
 
   const RunSpec& spec_;

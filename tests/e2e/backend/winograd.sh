@@ -13,7 +13,7 @@ train() {
   run "$LOCKSTEP" train --data.train small/train --data.val small/val --epochs 1 --batch 50 \
     --threads 1 --stop-after 2 --out "$1" --winograd "${winograd:-auto}" "${@:2}"
 }
-chosen() { sed -n 's/^winograd = "\(.*\)"$/\1/p' "$1/config.toml"; }
+chosen() { sed -n 's/^winograd = "\(.*\)"$/\1/p' "$1/${2:-decisions.toml}"; }
 last() { tensors "$1/checkpoints/step-00000002.h5"; }
 
 train first && says "convolutions by Winograd's algorithm .*: "
@@ -48,6 +48,11 @@ winograd=false train none && winograd=false train again && ! says Winograd &&
   [[ $(last none) == "$(last again)" ]] &&
   [[ $(last none) != "$(last sure)" ]]
 verdict $? 'without the algorithm the bits are others'
+
+winograd=32x32@99x99:f train strange
+((status == 2)) && [[ $(chosen first config.toml) == auto && ! -e strange ]] &&
+  says 'no convolution of 3 x 3 from 32 to 32 channels on 99 x 99 here; --winograd auto'
+verdict $? 'the configuration asks for no list, and a list of another network is an error'
 
 winograd=32x32@4:f train wrong
 ((status == 2)) && says "winograd: '32x32@4:f' is not" && [[ ! -e wrong ]]

@@ -15,6 +15,7 @@ using lockstep::test::write_file;
 namespace {
 
 const Decisions some_decisions{
+    .backend = config::BackendChoice::cpu,
     .data = {.train = "flowers/train", .val = "flowers/val"},
     .all_reduce = config::AllReduceChoice::two_level,
     .bucket_mb = 3.5f,
@@ -29,7 +30,7 @@ TEST_CASE("decisions change the keys that a start decides, and no others", "[tra
   std::set<std::string> changed;
   for (const config::ConfigKey& key : config::config_keys())
     if (key.get(asked) != key.get(followed)) changed.insert(key.name);
-  CHECK(changed == std::set<std::string>{"data.train", "data.val", "comm.all-reduce",
+  CHECK(changed == std::set<std::string>{"backend", "data.train", "data.val", "comm.all-reduce",
                                          "comm.bucket-mb", "winograd", "recompute"});
 }
 

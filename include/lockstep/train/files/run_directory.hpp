@@ -16,6 +16,7 @@ class RunDirectory {
   explicit RunDirectory(std::filesystem::path root) : root_(std::move(root)) {}
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path config() const { return root_ / "config.toml"; }
+  std::filesystem::path decisions() const { return root_ / "decisions.toml"; }
   std::filesystem::path metrics() const { return root_ / "metrics.jsonl"; }
   std::filesystem::path binding() const { return root_ / "binding.json"; }
   std::filesystem::path preflight() const { return root_ / "preflight.json"; }

@@ -129,6 +129,22 @@ TEST_CASE("the saved configuration is the experiment's, without one start's resu
   CHECK(run.spec.config.stop_after == 7);
 }
 
+TEST_CASE("another run takes what was asked for, and a resume what was decided", "[run]") {
+  Fixture run;
+  const auto files = run.open();
+  files->require_free({});
+  files->claim({});
+  files->begin({}, {.winograd = {backend::Winograd::Mode::everywhere, {}}}, "[]\n");
+  Config asked, decided, resumed;
+  apply_toml(asked, read_text(files->directory().config()), "config.toml");
+  apply_toml(decided, read_text(files->directory().decisions()), "decisions.toml");
+  apply_toml(resumed, read_header(run.save(*files)).config, "checkpoint");
+  CHECK(to_string(asked.winograd) == "auto");
+  CHECK(to_string(decided.winograd) == "true");
+  CHECK(to_string(resumed.winograd) == "true");
+  CHECK_THAT(read_text(files->directory().decisions()), !Contains("epochs"));
+}
+
 TEST_CASE("a run that another one has begun is not written over", "[run]") {
   Fixture run;
   run.begin();
@@ -152,7 +168,6 @@ TEST_CASE("a checkpoint counts only lines of metrics that are in the file", "[ru
   CHECK(header.metrics_bytes > 0);
   CHECK(fs::file_size(files->directory().metrics()) == header.metrics_bytes);
   CHECK_THAT(read_text(files->directory().metrics()), Contains("{\"step\":1,"));
-  CHECK(header.config == read_text(files->directory().config()));
 }
 
 TEST_CASE("an older start of a run writes nothing more", "[run]") {
