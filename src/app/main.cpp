@@ -28,11 +28,7 @@ namespace {
 
 constexpr const char* out_of_memory = "out of memory";
 constexpr const char* program_version = "lockstep 0.1";
-constexpr const char* help_footer =
-    "Exit status: 0 done; 1 an error; 2 bad input or usage; 3 stopped by Ctrl-C, SIGTERM,\n"
-    "SIGUSR1 or --stop-after, with a checkpoint for --resume auto; 4 another rank was lost, or\n"
-    "the network or a file system does not answer.\n"
-    "lockstep help COMMAND lists a command's options.";
+constexpr const char* help_footer = "lockstep help COMMAND lists a command's options.";
 
 int run(Launch& launch, const Command& command) {
   try {
@@ -86,7 +82,7 @@ int main(int argc, char** argv) {
   use_terminal();
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
   root.set_version_flag("--version", fmt::format("{} (build {})", program_version, build_id()));
-  root.footer(help_footer);
+  root.footer(std::string(status_help) + help_footer);
   std::vector<Command> commands;
   for (const auto add : {add_train, add_resume, add_eval, add_pack, add_topo, add_info, add_why,
                          add_bench, add_preflight, add_whoami, add_lint, add_scaling, add_simulate})

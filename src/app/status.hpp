@@ -2,13 +2,19 @@
 
 namespace lockstep::app {
 
-/// The program's exit status.
+/// The program's exit status: the one rule, which jobs/README.md repeats with what to do, and which
+/// the scripts in jobs/ follow. The same command again helps after 3 and 4 only.
 enum Status : int {
   status_done = 0,
-  status_failed = 1,     ///< something broke: an error inside, a rank lost, ranks diverged
-  status_bad_input = 2,  ///< for the user to correct: a file, a key, the launch, the command line
-  status_stopped = 3,    ///< stopped by a signal or stop-after, with a checkpoint written
-  status_lost_rank = 4   ///< ended because another rank is missing or does not answer
+  status_failed = 1,     ///< Error: training diverged, a disk is full, no memory, a fault inside
+  status_bad_input = 2,  ///< InputError: for the user to correct: a file, a key, the launch
+  status_stopped = 3,    ///< stopped by a signal, stop-after or the time limit, with a checkpoint
+  status_lost_rank = 4   ///< another rank is missing, or the network or file system does not answer
 };
+constexpr const char* status_help =
+    "Exit status: 0 done; 1 the run failed (it diverged, a disk is full, no memory); 2 bad input or\n"
+    "usage; 3 stopped by Ctrl-C, SIGHUP, SIGTERM, SIGUSR1, the time limit or --stop-after, with a\n"
+    "checkpoint for --resume auto; 4 another rank was lost, or the network or a file system does\n"
+    "not answer.\n";
 
 }  // namespace lockstep::app

@@ -192,9 +192,9 @@ CheckpointImage make_checkpoint(const std::filesystem::path& path, const Checkpo
       if (part == backend::Part::momentum && !nn::learned(tensor.role)) continue;
       plain.resize(tensor.count());
       parameters.export_slice(part, i, plain);
-      require(std::all_of(plain.begin(), plain.end(), [](float x) { return std::isfinite(x); }),
-              fmt::format("{}: not written: {}/{} is not finite, training has diverged",
-                          path.string(), group, tensor.name));
+      if (!std::all_of(plain.begin(), plain.end(), [](float x) { return std::isfinite(x); }))
+        throw Error(fmt::format("{}: not written: {}/{} is not finite, training has diverged",
+                                path.string(), group, tensor.name));
       file.data_set(group + '/' + tensor.name, tensor.shape, plain.data());
     }
   }

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/model/checkpoint.hpp"
@@ -56,7 +57,7 @@ void set_aside(const fs::path& path) {
   aside += ".aside";
   std::error_code error;
   fs::rename(path, aside, error);
-  require(!error, fmt::format("{}: cannot be set aside: {}", path.string(), error.message()));
+  if (error) fail_by_system(path.string() + ": cannot be set aside", error.value());
   log::warn(fmt::format(
       "{} is later than the step that the run resumes from, torn, or of another step than its "
       "name says; it is now {}",
@@ -106,7 +107,7 @@ void CheckpointDirectory::name_best(std::uint64_t step) const {
   fs::create_hard_link(file, name, error);
   if (error) return write_text_atomically(best(), read_text(file));  // a file system without links
   fs::rename(name, best(), error);
-  require(!error, fmt::format("cannot write {}: {}", best().string(), error.message()));
+  if (error) fail_by_system("cannot write " + best().string(), error.value());
 }
 
 std::optional<fs::path> CheckpointDirectory::best_counted_by(const Progress& at) const {

@@ -33,7 +33,7 @@ constexpr std::chrono::seconds patience{1};  // with a file system, at the end o
 using File = Owned<int, ::close, -1>;
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view what) {
-  throw InputError(fmt::format("{} cannot {}: {}", path.string(), what, std::strerror(errno)));
+  fail_by_system(fmt::format("{} cannot {}", path.string(), what), errno);
 }
 
 /// The lines of starts, ends and checkpoints after the first `keep_bytes` bytes.

@@ -12,6 +12,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
 
@@ -50,7 +51,7 @@ struct PackFolder::Lock {
   explicit Lock(const fs::path& partial) {
     const fs::path path = partial / "lock";
     file = Owned<int, ::close, -1>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    require(static_cast<bool>(file), fmt::format("{}: {}", path.string(), std::strerror(errno)));
+    if (!file) fail_by_system(path.string(), errno);
     if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return;
     require(errno != EWOULDBLOCK,
             fmt::format("{}: another pack is writing there", partial.string()));

@@ -89,8 +89,8 @@ std::size_t checkpoint_bytes(const CheckpointHeader& header, const backend::Para
 CheckpointImage make_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                                 const backend::Parameters& parameters);
 
-/// Writes the state to `path`, atomically. Throws InputError naming the path and the reason; an
-/// older file at `path` then stays.
+/// Writes the state to `path`, atomically. Throws Error naming the path and the reason; an older
+/// file at `path` then stays.
 void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                       const backend::Parameters& parameters);
 

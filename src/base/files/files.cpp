@@ -21,14 +21,14 @@ namespace {
 
 using FileDescriptor = Owned<int, ::close, -1>;
 
-[[noreturn]] void fail(std::string_view what, const std::filesystem::path& path, int error_number) {
-  throw InputError(fmt::format("{} {}: {}", what, path.string(), std::strerror(error_number)));
+[[noreturn]] void cannot_write(const std::filesystem::path& path) {
+  fail_by_system("cannot write " + path.string(), errno);
 }
 
 void synchronise(const std::filesystem::path& path, int flags,
                  const std::filesystem::path& destination) {
   const FileDescriptor file(::open(path.c_str(), flags | O_CLOEXEC));
-  if (!file || ::fsync(file.get()) != 0) fail("cannot write", destination, errno);
+  if (!file || ::fsync(file.get()) != 0) cannot_write(destination);
 }
 
 std::filesystem::path temporary_beside(const std::filesystem::path& path) {
@@ -42,9 +42,9 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path) {
 void write_into(const std::filesystem::path& path, std::string_view text,
                 const std::filesystem::path& wanted) {
   const FileDescriptor out(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!out) fail("cannot write", wanted, errno);
+  if (!out) cannot_write(wanted);
   if (write_all(out.get(), text.data(), text.size()) != text.size())
-    fail("cannot write", wanted, errno);
+    cannot_write(wanted);
 }
 
 void require_regular(const std::filesystem::path& path, const struct stat& status) {
@@ -61,7 +61,7 @@ PendingFile::PendingFile(std::filesystem::path path)
     : path_(std::move(path)), temporary_(temporary_beside(path_)) {
   const FileDescriptor file(
       ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));
-  if (!file) fail("cannot write", path_, errno);
+  if (!file) cannot_write(path_);
 }
 
 PendingFile::~PendingFile() {
@@ -71,7 +71,7 @@ PendingFile::~PendingFile() {
 
 void PendingFile::commit() {
   synchronise(temporary_, O_RDONLY, path_);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write", path_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write(path_);
   temporary_.clear();
   const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
   synchronise(directory, O_RDONLY | O_DIRECTORY, path_);
@@ -91,9 +91,9 @@ void write_into_room(const std::filesystem::path& room, const std::filesystem::p
                      std::string_view text) {
   write_into(room, text, path);
   if (::truncate(room.c_str(), static_cast<off_t>(text.size())) != 0)
-    fail("cannot write", path, errno);
+    cannot_write(path);
   synchronise(room, O_RDONLY, path);
-  if (::rename(room.c_str(), path.c_str()) != 0) fail("cannot write", path, errno);
+  if (::rename(room.c_str(), path.c_str()) != 0) cannot_write(path);
 }
 
 void write_report(const std::filesystem::path& path, std::string_view text) {
@@ -134,17 +134,25 @@ void require_regular(const std::filesystem::path& path) {
   if (::stat(path.c_str(), &status) == 0) require_regular(path, status);
 }
 
+namespace {
+
+[[noreturn]] void fail_to_read(const std::filesystem::path& path) {
+  throw InputError(fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
+}
+
+}  // namespace
+
 std::string read_text(const std::filesystem::path& path) {
   // We want the system's reason, and a directory can be opened but not read: hence no stream.
   const FileDescriptor file = open_regular(path);
-  if (!file) fail("cannot read", path, errno);
+  if (!file) fail_to_read(path);
   std::string text;
   char buffer[1 << 16];
   for (;;) {
     const std::size_t got = read_all(file.get(), buffer, sizeof buffer);
     text.append(buffer, got);
     if (got == sizeof buffer) continue;
-    if (errno != 0) fail("cannot read", path, errno);
+    if (errno != 0) fail_to_read(path);
     return text;
   }
 }
@@ -152,8 +160,7 @@ std::string read_text(const std::filesystem::path& path) {
 void make_directories(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  require(!error,
-          fmt::format("cannot create the directory {}: {}", path.string(), error.message()));
+  if (error) fail_by_system("cannot create the directory " + path.string(), error.value());
 }
 
 void allow_open_files(std::size_t more) {

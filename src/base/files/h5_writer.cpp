@@ -1,5 +1,6 @@
 #include "lockstep/base/files/h5_writer.hpp"
 
+#include <fmt/core.h>
 #include <hdf5.h>
 #include <sys/mman.h>
 
@@ -92,7 +93,8 @@ Writer Writer::on_disk(const std::filesystem::path& file, const std::filesystem:
 }
 
 Id Writer::done(Id result) const {
-  if (result < 0) refuse_with_cause(path_, "cannot be written");
+  if (result < 0)
+    throw Error(fmt::format("{}: cannot be written (HDF5: {})", path_.string(), last_cause()));
   return result;
 }
 

@@ -3,7 +3,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <fstream>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
 
 namespace lockstep {
 namespace {
@@ -47,6 +52,13 @@ std::size_t read_all_at(int descriptor, void* to, std::size_t bytes, std::uint64
   return all(bytes, [&](std::size_t done) {
     return ::pread(descriptor, at + done, bytes - done, static_cast<off_t>(offset + done));
   });
+}
+
+void fail_by_system(std::string_view what, int error_number) {
+  const std::string text = fmt::format("{}: {}", what, std::strerror(error_number));
+  for (const int fault : {ENOSPC, EDQUOT, EIO, ENOMEM})
+    if (error_number == fault) throw Error(text);
+  throw InputError(text);
 }
 
 std::string first_line(const std::filesystem::path& path) {

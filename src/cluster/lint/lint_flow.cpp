@@ -54,7 +54,7 @@ void lint_loop(const BatchScript& script, const RankStart& start, const Reach& r
                  "differs into the name of --out");
 }
 
-/// scontrol requeue that is always reached: also when the training is done.
+/// scontrol requeue that is always reached, also when the training is done, or after any failure.
 void lint_endless(const BatchScript& script, const std::vector<Reach>& reach, Findings& findings) {
   for (std::size_t i = 0; i < script.commands.size(); ++i) {
     const ShellCommand& command = script.commands[i];
@@ -66,10 +66,14 @@ void lint_endless(const BatchScript& script, const std::vector<Reach>& reach, Fi
     const bool may_exit = std::any_of(script.commands.begin(),
                                       script.commands.begin() + static_cast<std::ptrdiff_t>(i),
                                       [](const ShellCommand& one) { return is_call(one, "exit"); });
-    if (!decided && !may_exit)
+    const auto starts_before = [i](const RankStart& start) { return start.command + 1 == i; };
+    const bool after_failures =
+        before == "||" && (is_call(script.commands[i - 1], "wait") ||
+                           std::ranges::any_of(script.starts, starts_before));
+    if ((!decided && !may_exit) || after_failures)
       findings.error(command.line, "requeue",
-                     "the job is started again however it ended, for ever: requeue it only for the "
-                     "statuses 3 and 4");
+                     "the job is started again for ever, also where it fails again (status 1 or "
+                     "2): requeue it only for the statuses 3 and 4");
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/files/h5.hpp"
 
 namespace lockstep::data {
@@ -30,7 +31,7 @@ void replace(hid_t file, const std::filesystem::path& path, const char* name,
 
 void synchronise(const std::filesystem::path& path) {
   const Owned<int, ::close, -1> file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file || ::fsync(file.get()) != 0) h5::refuse(path, std::strerror(errno));
+  if (!file || ::fsync(file.get()) != 0) fail_by_system(path.string(), errno);
 }
 
 }  // namespace

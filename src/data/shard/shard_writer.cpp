@@ -71,7 +71,7 @@ struct ShardWriter::Impl {
   bool jpeg() const { return info.encoding == Encoding::jpeg; }
 
   [[noreturn]] void fail() const {
-    h5::refuse(path, fmt::format("cannot be written: {}", std::strerror(errno)));
+    fail_by_system(path.string() + ": cannot be written", errno);
   }
 
   void write_at(std::uint64_t offset, const void* from, std::size_t bytes) const {

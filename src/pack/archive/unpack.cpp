@@ -70,7 +70,7 @@ class Output {
 
  private:
   [[noreturn]] void fail() const {
-    throw InputError(fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
+    fail_by_system("cannot write " + path_.string(), errno);
   }
   const fs::path& path_;
   PendingFile pending_;

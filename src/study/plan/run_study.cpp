@@ -16,6 +16,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/join.hpp"
@@ -38,7 +39,7 @@ fs::path result_of(const fs::path& folder, const Measurement& step) {
 std::optional<Descriptor> lock(const fs::path& folder, const Measurement& step) {
   const fs::path file = folder / "points" / ("." + step.name() + ".lock");
   Descriptor held(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  require(static_cast<bool>(held), fmt::format("{}: {}", file.string(), std::strerror(errno)));
+  if (!held) fail_by_system(file.string(), errno);
   // A file system without locks: then only one process may work on the study.
   if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
   return held;

@@ -44,7 +44,7 @@ Winograd keep(const std::string& cache, const std::string& key, const Winograd& 
   known[key] = to_string(measured);
   write_text_atomically(cache, known.dump(1) + "\n");
   return measured;
-} catch (const InputError& error) {
+} catch (const Error& error) {
   log::warn(fmt::format("the next run will measure convolutions again: {}", error.what()));
   return measured;
 }

@@ -47,7 +47,7 @@ class CheckpointWriter {
   /// How long the checkpoint that is being written has taken; 0 without one.
   double seconds() const { return writer_.seconds(); }
   /// Those that came to the disk since the last call. Warns of one that takes long. Throws
-  /// InputError naming the file that could not be written.
+  /// Error naming the file that could not be written.
   std::vector<observe::CheckpointRecord> poll();
   /// Waits until all are on the disk, and says so where that takes long. Throws as poll().
   void finish() { writer_.wait(); }

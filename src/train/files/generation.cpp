@@ -93,9 +93,9 @@ Generation::Generation(const RunDirectory& run, const StartNotice& start) : run_
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!file && errno == EEXIST) continue;
     const std::string text = to_text(start);
-    require(file && write_all(file.get(), text.data(), text.size()) == text.size() &&
-                ::fsync(file.get()) == 0,
-            fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+    const bool written = file && write_all(file.get(), text.data(), text.size()) == text.size() &&
+                         ::fsync(file.get()) == 0;
+    if (!written) fail_by_system("cannot write " + path.string(), errno);
     return;
   }
 }

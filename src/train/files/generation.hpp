@@ -35,7 +35,7 @@ std::size_t starts_without_progress(const RunDirectory& run, const std::string& 
 /// **Thread safety:** any thread may call require_newest().
 class Generation {
  public:
-  /// Takes the next number. Throws InputError when the directory cannot be written.
+  /// Takes the next number. Throws Error when the directory cannot be written.
   Generation(const RunDirectory& run, const StartNotice& start);
   std::uint64_t number() const { return number_; }
   /// Throws Error when a newer start has begun. Looks at one directory, which takes milliseconds on

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/observe/summary.hpp"
 
@@ -42,7 +43,7 @@ namespace {
 bool make_first(const std::filesystem::path& directory) {
   std::error_code error;
   const bool made = std::filesystem::create_directory(directory, error);
-  require(!error, fmt::format("{}: cannot be made: {}", directory.string(), error.message()));
+  if (error) fail_by_system(directory.string() + ": cannot be made", error.value());
   return made;
 }
 
@@ -71,8 +72,7 @@ RunLock::RunLock(const RunDirectory& run, bool took_over) {
   const std::filesystem::path path = run.root() / ".lock";
   // NFS locks only files that are open for writing.
   file_ = Owned<int, ::close, -1>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  require(static_cast<bool>(file_),
-          fmt::format("{} cannot be opened: {}", path.string(), std::strerror(errno)));
+  if (!file_) fail_by_system(path.string() + " cannot be opened", errno);
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return;
   const int reason = errno;
   require(reason != EWOULDBLOCK || took_over,

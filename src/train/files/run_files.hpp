@@ -33,8 +33,8 @@ struct RunStart {
 /// The files of one run: its directory, checkpoints and metrics, with the lock and the generation
 /// that make this start the only one that writes there. Every rank has one and makes the same
 /// calls. Only rank 0 touches the disk; on other ranks only the collective methods do anything.
-/// Nothing is written before claim(). Methods throw InputError naming the file, and Error when a
-/// newer start of the run has begun.
+/// Nothing is written before claim(). Methods throw Error naming the file, also when a newer start
+/// of the run has begun.
 /// **Thread safety:** none; the main thread uses it.
 class RunFiles {
  public:
@@ -74,7 +74,7 @@ class RunFiles {
   bool saving() const { return writer_ && writer_->busy(); }
   double saving_s() const { return writer_ ? writer_->seconds() : 0; }
   /// Records the checkpoints that came to the disk since the last call, and returns them. Throws
-  /// InputError naming the file that could not be written.
+  /// Error naming the file that could not be written.
   std::vector<observe::CheckpointRecord> record_saved();
   /// Waits until all are on the disk.
   void finish_saving();

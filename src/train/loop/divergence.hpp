@@ -9,9 +9,9 @@
 namespace lockstep::train {
 
 /// Training has left the numbers: all ranks find it in the same step.
-class Divergence : public InputError {
+class Divergence : public Error {
  public:
-  using InputError::InputError;
+  using Error::Error;
 };
 
 /// Throws Divergence when `condition` does not hold.

@@ -37,7 +37,7 @@ struct RunParts {
 
 /// The loop over epochs and steps, with validation, checkpoints and metrics, from one place of the
 /// run to its end or a stop. Every rank has one and makes the same calls; rank 0 logs and writes.
-/// Throws InputError when training diverges or too many rows are broken, and as its parts do.
+/// Throws Divergence, InputError when too many rows are broken, and as its parts do.
 /// **Thread safety:** none; the main thread uses it.
 class RunLoop {
  public:

@@ -83,7 +83,7 @@ finish signal
 verdict $? 'a run that a signal stops says so, and has the times of every rank'
 
 run "${any[@]}" --batch 50 --out diverged --epochs 20 --optim.lr 1e6 --checkpoint.every-epochs 0
-((status == 2)) && ended diverged diverged 'loss is (not a number|infinite) (at|after) step' &&
+((status == 1)) && ended diverged diverged 'loss is (not a number|infinite) (at|after) step' &&
   grep -q '"status": "diverged"' diverged/summary.json &&
   grep -q '"command": ' diverged/summary.json &&
   run "$LOCKSTEP" info diverged && says 'not finished' &&
@@ -98,7 +98,7 @@ mkdir full
 law='a run that fails leaves an end with the reason'
 if mount -t tmpfs -o size=3m tmpfs full 2>/dev/null; then
   run "${any[@]}" --out full/run --epochs 9 --batch 20
-  ((status == 2)) && says 'full/run/checkpoints/.*No space left' &&
+  ((status == 1)) && says 'full/run/checkpoints/.*No space left' &&
     (($(grep -c 'No space' <<<"$said") == 1)) &&
     { ! grep -q '"kind":"end"' full/run/metrics.jsonl || ended full/run failed 'No space left'; }
   verdict $? 'a full disk is named once, with or without room for the end'

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/owned.hpp"
 #include "tests/support/folder_fixture.hpp"
@@ -82,6 +83,21 @@ TEST_CASE("a failed read or write gives its reason in errno", "[io]") {
   const Descriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   CHECK(write_all(full.get(), "abc", 3) == 0);
   CHECK(errno == ENOSPC);
+}
+
+TEST_CASE("a full disk is the machine's fault, and a path without permission the user's", "[io]") {
+  const auto may_be_corrected = [](int error_number) {
+    try {
+      fail_by_system("runs/a", error_number);
+    } catch (const InputError&) {
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  CHECK_FALSE(may_be_corrected(ENOSPC));
+  CHECK_FALSE(may_be_corrected(EIO));
+  CHECK(may_be_corrected(EACCES));
 }
 
 TEST_CASE("a file's first line comes without its newline, and is empty where there is none",

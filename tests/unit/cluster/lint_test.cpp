@@ -210,6 +210,7 @@ TEST_CASE("lint finds what a loop, an array and a job without end do", "[lint]")
   only(with({{srun + train + ending, "for lr in 1 2; do\n" + srun + train + " &\ndone\nexit 0\n"}}),
        "13 E status", "does not wait");
   only(with({{"exit $?", "scontrol requeue $SLURM_JOB_ID"}}), "15 E requeue", "for ever");
+  only(with({{"\nexit $?", " || scontrol requeue $SLURM_JOB_ID"}}), "14 E requeue", "1 or 2");
   CHECK(findings(with({{"exit $?", "(($? == 3)) && scontrol requeue $SLURM_JOB_ID\nexit $?"}})) ==
         "");
   const std::string values = "values=(a b\n c)\necho ${values[$SLURM_ARRAY_TASK_ID]}\n";

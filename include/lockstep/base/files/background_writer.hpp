@@ -47,7 +47,7 @@ class BackgroundWriter {
   /// How long the order whose turn it is has been written; 0 without one.
   double seconds() const;
   /// What became durable since the last call. Warns of an order that takes long. Throws what an
-  /// order has thrown: InputError naming the file and the system's reason.
+  /// order has thrown, as write_text_atomically().
   std::vector<Written> poll();
   /// Waits until at most `most` orders are unfinished, and says so where that takes longer than a
   /// second. Throws as poll().

@@ -15,8 +15,8 @@ namespace lockstep {
 
 /// A file that appears at `path` complete or not at all. Write to temporary(), an empty file in the
 /// same directory; commit() syncs it, renames it and syncs the directory. If it is destroyed
-/// without commit(), no file is left. It may take the spare descriptors. Throws InputError naming
-/// the path and the system's reason.
+/// without commit(), no file is left. It may take the spare descriptors. What writes here throws as
+/// fail_by_system(), naming the path.
 class PendingFile {
  public:
   explicit PendingFile(std::filesystem::path path);
@@ -33,16 +33,15 @@ class PendingFile {
 
 /// Writes a file that appears at `path` complete or not at all: through a temporary file in the
 /// same directory, then sync, rename and sync of the directory. On any failure (disk full,
-/// permission) the temporary file is removed, the old file at `path` stays as it was, and
-/// InputError names the path and the system's reason.
+/// permission) the temporary file is removed, and the old file at `path` stays as it was.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 
 /// Reserves disk space, in a separate file, for a text that must be written even when the disk is
-/// full. Throws InputError as above.
+/// full.
 void reserve_room(const std::filesystem::path& room, std::size_t bytes);
 
 /// Writes the text into the reserved file and renames that to `path`. If the text fits, no new
-/// block is needed, except on copy-on-write file systems. Throws InputError naming `path`.
+/// block is needed, except on copy-on-write file systems.
 void write_into_room(const std::filesystem::path& room, const std::filesystem::path& path,
                      std::string_view text);
 
@@ -68,7 +67,7 @@ void require_regular(const std::filesystem::path& path);
 /// The whole file as text. Throws InputError naming the path and the reason.
 std::string read_text(const std::filesystem::path& path);
 
-/// Creates the directory and its parents. Throws InputError naming the path and the reason.
+/// Creates the directory and its parents. Throws as fail_by_system().
 void make_directories(const std::filesystem::path& path);
 
 /// Raises the soft limit of open files by `more`, at most to the hard limit. The usual soft limit

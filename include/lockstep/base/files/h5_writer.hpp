@@ -32,7 +32,7 @@ class FileImage {
 enum class Ending { zero, padding };
 
 /// Builds an HDF5 file. The same calls give the same bytes: no times are stored. All methods throw
-/// InputError naming the file. The caller holds a Session as long as this lives.
+/// Error naming the file. The caller holds a Session as long as this lives.
 class Writer {
  public:
   using Shape = std::span<const std::size_t>;  ///< none: one value, of no dimension
