@@ -120,7 +120,7 @@ void apply_toml(Config& config, std::string_view text, const std::string& origin
     const std::string where = fmt::format("{}, line {}: ", origin, entry.line);
     const ConfigKey* key = find_key(entry.key);
     require(key != nullptr, where + unknown_key(entry.key));
-    require(entry.kind == key->kind,
+    require(entry.kind == key->kind || (key->is_size && entry.kind == TomlKind::text),
             where + fmt::format("{} takes {}", entry.key, kind_name(key->kind)));
     try {
       key->set(config, entry.value);

@@ -1,6 +1,7 @@
 #include "config/key.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 namespace lockstep::config {
 namespace {
@@ -61,6 +62,18 @@ KeyEntry&& KeyEntry::or_zero() && {
 KeyEntry&& KeyEntry::or_auto() && {
   key_.set = [set = key_.set](Config& config, const std::string& text) {
     set(config, text == "auto" ? "0" : text);
+  };
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::size(double unit_bytes, bool whole) && {
+  key_.is_size = true;
+  key_.set = [name = key_.name, set = key_.set, unit_bytes, whole](Config& config,
+                                                                   const std::string& text) {
+    const bool has_unit = !text.empty() && std::isalpha(static_cast<unsigned char>(text.back()));
+    if (!has_unit || text == "auto") return set(config, text);
+    const double value = static_cast<double>(parse_bytes(text, name)) / unit_bytes;
+    set(config, whole ? fmt::format("{:.0f}", std::ceil(value)) : fmt::format("{}", value));
   };
   return std::move(*this);
 }

@@ -96,6 +96,8 @@ class KeyEntry {
   KeyEntry&& or_zero() &&;
   /// "auto" means 0.
   KeyEntry&& or_auto() &&;
+  /// Takes sizes such as 4GB, too; numbers without a unit are of `unit_bytes`, and `whole` or not.
+  KeyEntry&& size(double unit_bytes = 1, bool whole = true) &&;
   KeyEntry&& needs(std::string other, std::function<bool(const Config&)> met,
                    std::string why = "") &&;
   /// The key is about reading a file that is not a shard.

@@ -36,6 +36,7 @@ struct ConfigKey {
   std::vector<std::string> choices;  ///< empty: any text
   std::optional<KeyNeed> need;
   bool changes_results = true;  ///< resuming with another value changes the bits
+  bool is_size = false;         ///< a number that may also be a text such as "4GB"
   bool for_external = false;    ///< about reading a file that is not a shard
   /// Throws InputError naming the key, the value and what was expected.
   std::function<void(Config&, const std::string& value)> set;

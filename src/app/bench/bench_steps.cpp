@@ -29,7 +29,11 @@ void StepOptions::add_to(Arguments app) {
   app.add_flag("--tune", tune, "as for lockstep train");
   app.add("--tune-cache", tune_cache, "as for lockstep train").shows_default();
   app.add("--recompute", recompute, "as for lockstep train").shows_default();
-  add_count(app, "--memory-limit", memory_limit, {}, "as for lockstep train");
+  app.add_taken(
+         "--memory-limit",
+         [this](const std::string& text) { memory_limit = parse_bytes(text, "--memory-limit"); },
+         "as for lockstep train")
+      .called("SIZE");
   app.add("--winograd", winograd, "as for lockstep train").shows_default();
   add_count(app, "--batch", batch, a_batch, "rows of all ranks together");
   add_count(app, "--data.size,--image", image, an_image_or_usual,

@@ -61,7 +61,7 @@ void RunOptions::add_to(Arguments app) {
     Argument option = app.add_taken(names, take, key.help);
     // A flag, so that --data.flip alone means true; but a value may follow.
     if (key.kind == config::TomlKind::boolean) option.value_is_optional();
-    option.called(type_name(key.kind))
+    option.called(key.is_size ? "SIZE" : type_name(key.kind))
         .shows(key.get(defaults))
         .under(dot == std::string::npos ? "Run" : "[" + key.name.substr(0, dot) + "]");
   }

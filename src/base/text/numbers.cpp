@@ -1,6 +1,8 @@
 #include "lockstep/base/text/numbers.hpp"
 
 #include <charconv>
+#include <cmath>
+#include <string>
 
 #include <fmt/core.h>
 
@@ -29,6 +31,25 @@ std::uint64_t parse_count(std::string_view text, std::string_view name, std::uin
           fmt::format("{}: '{}' is not a whole number from {} {}", name, text, low,
                       open ? "on" : fmt::format("to {}", high)));
   return *value;
+}
+
+std::uint64_t parse_bytes(std::string_view text, std::string_view name) {
+  if (const auto plain = whole_number<std::uint64_t>(text)) return *plain;
+  double number = -1;
+  const char* end = text.data() + text.size();
+  const char* at = std::from_chars(text.data(), end, number, std::chars_format::fixed).ptr;
+  std::string unit(at, end);
+  if (unit.starts_with(' ')) unit.erase(0, 1);
+  if (unit.ends_with('B')) unit.pop_back();
+  const bool binary = unit.size() == 2 && unit.back() == 'i';
+  if (binary) unit.pop_back();
+  constexpr std::string_view prefixes = "kMGT";
+  const std::size_t power = prefixes.find(unit == "K" ? "k" : unit);
+  const double bytes =
+      number * std::pow(binary ? 1024 : 1000, unit.empty() ? 0 : static_cast<double>(power) + 1);
+  require(unit.size() <= 1 && power != prefixes.npos && number >= 0 && bytes < 0x1p63,
+          fmt::format("{}: '{}' is not a size: write bytes, or 4GB, 500MiB", name, text));
+  return static_cast<std::uint64_t>(bytes);
 }
 
 }  // namespace lockstep

@@ -55,7 +55,8 @@ std::vector<ConfigKey> run_keys() {
           "segments of the network; auto: as few as memory-limit allows")
           .bookkeeping(),
       key("memory-limit", &C::memory_limit,
-          "recompute = auto: the most bytes of memory that a rank's process may take")
+          "recompute = auto: the most memory that a rank's process may take: 4GB, 500MiB, or bytes")
+          .size()
           .needs("recompute", is_recompute_auto, "'auto' keeps the limit")
           .bookkeeping(),
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),

@@ -184,6 +184,7 @@ TEST_CASE("a key that cannot have an effect is an error, and a resolved configur
   accepted("tune = true\ntune-cache = \"plans.txt\"");
   refused("memory-limit = 1000", "recompute is 'none'; 'auto' keeps the limit");
   accepted("recompute = \"auto\"\nmemory-limit = 1000");
+  accepted("recompute = \"auto\"\nmemory-limit = \"4GB\"");
   accepted("recompute = \"12\"");
   refused("[data]\ncrop = \"random\"\nmin-area = 0.5", "data.min-area = 0.5");
   refused("data.block = 10", "data.shuffle is 'global'; it mixes all rows");

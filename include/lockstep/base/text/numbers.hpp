@@ -18,4 +18,9 @@ std::optional<Number> whole_number(std::string_view text);
 std::uint64_t parse_count(std::string_view text, std::string_view name, std::uint64_t low = 0,
                           std::uint64_t high = std::numeric_limits<std::uint64_t>::max());
 
+/// Parses a size as people write it: "4GB", "500MiB", "1.5 TB", or bytes without a unit. kB, MB, GB
+/// and TB are powers of 1000, KiB to TiB of 1024; the B may be missing. Throws InputError naming
+/// NAME and TEXT.
+std::uint64_t parse_bytes(std::string_view text, std::string_view name);
+
 }  // namespace lockstep
