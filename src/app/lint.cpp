@@ -10,6 +10,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/cluster/lint/lint.hpp"
 #include "lockstep/config/keys.hpp"
@@ -36,9 +37,9 @@ std::string as_text(const std::string& file, const std::vector<cluster::Finding>
     text += fmt::format("{}:{} {}: {} [{}]\n", file,
                         one.line > 0 ? fmt::format("{}:", one.line) : std::string(),
                         word(one.severity), one.text, one.rule);
-  return text + fmt::format("{}: {} error(s), {} warning(s)", file,
-                            count(findings, cluster::Severity::error),
-                            count(findings, cluster::Severity::warning));
+  return text + fmt::format("{}: {}, {}", file,
+                            counted(count(findings, cluster::Severity::error), "error"),
+                            counted(count(findings, cluster::Severity::warning), "warning"));
 }
 
 Json as_json(const std::string& file, const std::vector<cluster::Finding>& findings) {

@@ -61,8 +61,8 @@ std::string text_of(const cluster::Machine& machine) {
   std::size_t logical = 0;
   for (const cluster::CpuSet& core : machine.cores) logical += core.size();
   std::string text =
-      fmt::format("{}: {} core(s), {} logical processor(s), allowed: {}\n", machine.model,
-                  machine.cores.size(), logical, to_string(machine.allowed));
+      fmt::format("{}: {}, {}, allowed: {}\n", machine.model, counted(machine.cores.size(), "core"),
+                  counted(logical, "logical processor"), to_string(machine.allowed));
   for (const cluster::NumaNode& node : machine.numa)
     text += fmt::format("NUMA node {}: CPUs {}, {}\n", node.os_index, to_string(node.cpus),
                         human_bytes(static_cast<double>(node.bytes)));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
 
 namespace lockstep::model {
@@ -184,7 +185,7 @@ class NodeReader {
       node.inputs.push_back(found->second);
     }
     if (node.inputs.size() != arity)
-      fields.refuse("inputs", fmt::format("does not have {} name(s)", arity));
+      fields.refuse("inputs", "does not have " + counted(arity, "name"));
   }
 
   nn::Network& network_;

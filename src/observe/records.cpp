@@ -7,6 +7,7 @@
 
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "observe/json_fields.hpp"
 
 namespace lockstep::observe {
@@ -123,8 +124,9 @@ StrangeLines read_records(const std::filesystem::path& path,
 
 std::string describe(const StrangeLines& lines, const std::filesystem::path& path) {
   if (lines.count == 0) return "";
-  return fmt::format("{}: {} line(s) are not lockstep records; the first is line {}: {}",
-                     path.string(), lines.count, lines.first, lines.reason);
+  return fmt::format("{}: {} not records of lockstep; the first is line {}: {}", path.string(),
+                     lines.count == 1 ? "1 line is" : counted(lines.count, "line") + " are",
+                     lines.first, lines.reason);
 }
 
 }  // namespace lockstep::observe

@@ -15,6 +15,7 @@
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::pack {
 namespace fs = std::filesystem;
@@ -127,10 +128,11 @@ void PackFolder::require_same(const std::string& now) const {
   for (std::string was, is; std::getline(lines, is);) {
     std::getline(before, was);
     require(was == is,
-            fmt::format("{}: {} finished shard(s) of an interrupted pack are there, which had "
-                        "\"{}\" where this one has \"{}\": run the same command again to resume, "
-                        "or start again with --force",
-                        partial(folder_).string(), finished_shards(), was, is));
+            fmt::format(
+                "{}: an interrupted pack left {} there, for which it "
+                "had \"{}\" where this one has \"{}\": run the same command again to resume, "
+                "or start again with --force",
+                partial(folder_).string(), counted(finished_shards(), "finished shard"), was, is));
   }
 }
 

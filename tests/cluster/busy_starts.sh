@@ -49,7 +49,7 @@ start_all() {
     began=$EPOCHREALTIME
     run bash -c "$2 --epochs 1 --out runs/$i </dev/null"
     seconds+=("$(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $began }")")
-    if ((status == 0)) && says '= 8 rank\(s\)' && says '^done: 1 epoch'; then
+    if ((status == 0)) && says '= 8 ranks' && says '^done: 1 epoch'; then
       ((++trained))
     elif [[ ! $failed ]]; then
       failed="start $i, status $status: $said"

@@ -18,7 +18,7 @@ while IFS= read -r command; do
   run bash -c "$command </dev/null"
   said+=$'\n'$(tr '\r' '\n' 2>/dev/null <batch.out)
   rm -f batch.out
-  ((status == 0)) && says '= 8 rank\(s\)' && says '^done: 5 epoch'
+  ((status == 0)) && says '= 8 ranks' && says '^done: 5 epoch'
   verdict $? "README.md's command works: $command"
 done < <(python3 "$repo/tests/support/pages.py" commands "$repo/README.md")
 said="$found commands"

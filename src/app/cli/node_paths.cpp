@@ -5,6 +5,7 @@
 
 #include "app/cli/table.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
 #include "lockstep/study/machine/node_paths.hpp"
 
@@ -35,8 +36,9 @@ nlohmann::ordered_json show_node_paths(const std::string& hwloc_xml,
                     {"card_across", path.card_across},
                     {"card_gb_per_s", path.card_gb_per_s}});
   }
-  log::info(fmt::format("{}: {} GPU(s), {} NUMA node(s), {:.0f} GB/s between sockets", hwloc_xml,
-                        machine.gpus.size(), machine.numa.size(), cross_gb_per_s));
+  log::info(fmt::format("{}: {}, {}, {:.0f} GB/s between sockets", hwloc_xml,
+                        counted(machine.gpus.size(), "GPU"),
+                        counted(machine.numa.size(), "NUMA node"), cross_gb_per_s));
   if (!list.empty()) log::info(table(rows));
   return list;
 }

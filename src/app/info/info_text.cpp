@@ -75,11 +75,11 @@ std::string shards_as_text(const Json& set) {
 }
 
 std::string checkpoint_as_text(const Json& checkpoint) {
-  std::string text = fmt::format(
-      "checkpoint {}: valid, {}\nstep {}, {} epoch(s) done and {} step(s) of the next; ",
-      checkpoint["path"].get<std::string>(), human_bytes(checkpoint["bytes"]),
-      checkpoint["step"].dump(), checkpoint["epochs_done"].dump(),
-      checkpoint["steps_in_epoch"].dump());
+  std::string text =
+      fmt::format("checkpoint {}: valid, {}\nstep {}, {} done and {} of the next; ",
+                  checkpoint["path"].get<std::string>(), human_bytes(checkpoint["bytes"]),
+                  checkpoint["step"].dump(), counted(checkpoint["epochs_done"], "epoch"),
+                  counted(checkpoint["steps_in_epoch"], "step"));
   text += checkpoint["best"].is_null() ? std::string("not validated yet")
                                        : fmt::format("best validation top-1 {} in epoch {}",
                                                      percent(checkpoint["best"]["top1"]),
@@ -94,7 +94,7 @@ std::string checkpoint_as_text(const Json& checkpoint) {
   if (const std::string exchange = checkpoint["exchange"]; exchange != model::exact_exchange)
     text += fmt::format("exchange '{}': what stands for ranks that may differ\n", exchange);
   text +=
-      fmt::format("written by {} rank(s) on {}, by build {}\n\n{}", checkpoint["world"].dump(),
+      fmt::format("written by {} on {}, by build {}\n\n{}", counted(checkpoint["world"], "rank"),
                   checkpoint["backend"].get<std::string>(), checkpoint["build"].get<std::string>(),
                   given_keys(checkpoint["config"].get<std::string>()));
   return text;

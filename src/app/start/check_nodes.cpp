@@ -11,6 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/cluster/identity/hostlist.hpp"
 #include "lockstep/cluster/nodes/node_facts.hpp"
 #include "lockstep/cluster/nodes/node_figures.hpp"
@@ -112,7 +113,7 @@ void say(const std::vector<cluster::NodeFigures>& nodes,
                           links.size()));
   for (const std::string& finding : findings.findings) log::warn(finding);
   log::info(
-      fmt::format("preflight of {} node(s) took {:.1f} s: {}", nodes.size(), seconds,
+      fmt::format("preflight of {} took {:.1f} s: {}", counted(nodes.size(), "node"), seconds,
                   findings.exclude.empty()
                       ? findings.findings.empty() ? "nothing unusual" : "no node should be left out"
                       : "leave out --exclude=" + cluster::compress_hosts(findings.exclude)));

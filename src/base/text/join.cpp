@@ -29,7 +29,8 @@ std::string join(std::span<const double> list, std::string_view between) {
 }
 
 std::string counted(std::size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : noun.ends_with('s') ? "es" : "s");
+  const bool hisses = noun.ends_with('s') || noun.ends_with("tch");
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : hisses ? "es" : "s");
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include "cluster/lint/batch_script.hpp"
 #include "cluster/lint/slurm_options.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 
@@ -183,15 +184,17 @@ void lint_gpus(const BatchScript& script, Findings& findings) {
   if (!gpus || !tasks || srun_says || script.mentions("--share-gpu")) return;
   const std::string wanted = fmt::format("--ntasks-per-node={}", gpus->second);
   if (*tasks > gpus->second)
-    findings.error(gpus->first, "gpus",
-                   fmt::format("{} tasks on a node share {} GPU(s), which lockstep does not "
-                               "allow: write {} (or start lockstep with --share-gpu)",
-                               *tasks, gpus->second, wanted));
+    findings.error(
+        gpus->first, "gpus",
+        fmt::format("{} tasks on a node share {}, which lockstep does not "
+                    "allow: write {} (or start lockstep with --share-gpu)",
+                    *tasks, counted(static_cast<std::size_t>(gpus->second), "GPU"), wanted));
   if (*tasks < gpus->second)
     findings.warning(gpus->first, "gpus",
-                     fmt::format("{} task(s) on a node with {} GPUs: a rank uses one, {} stay "
+                     fmt::format("{} on a node with {} GPUs: a rank uses one, {} stay "
                                  "idle. Write {}",
-                                 *tasks, gpus->second, gpus->second - *tasks, wanted));
+                                 counted(static_cast<std::size_t>(*tasks), "task"), gpus->second,
+                                 gpus->second - *tasks, wanted));
 }
 
 void lint_array(const BatchScript& script, Findings& findings) {

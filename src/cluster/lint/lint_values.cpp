@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "cluster/lint/batch_script.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::cluster {
@@ -81,7 +82,8 @@ void lint_threads(const BatchScript& script, const RankStart& start, Findings& f
                         : script.number("cpus-per-task");
   if (threads && cpus && *threads > *cpus)
     findings.error(start.line, "threads",
-                   fmt::format("--threads {} on the {} core(s) that a task has", *threads, *cpus));
+                   fmt::format("--threads {} on the {} that a task has", *threads,
+                               counted(static_cast<std::size_t>(*cpus), "core")));
 }
 
 /// Whether what this command sets holds for ranks: it sets it for all that follows, or starts them.
@@ -103,10 +105,9 @@ void lint_visible_gpus(const BatchScript& script, Findings& findings) {
         continue;
       const long gpus = std::count(word.begin(), word.end(), ',') + 1;
       if (ranks && *ranks > gpus)
-        findings.error(
-            script.commands[i].line, "gpus",
-            fmt::format("with {} the {} ranks of a node see {} GPU(s): leave it to Slurm", word,
-                        *ranks, gpus));
+        findings.error(script.commands[i].line, "gpus",
+                       fmt::format("with {} the {} ranks of a node see {}: leave it to Slurm", word,
+                                   *ranks, counted(static_cast<std::size_t>(gpus), "GPU")));
     }
 }
 

@@ -138,7 +138,7 @@ void fill_threads(const Machine& machine, std::size_t wanted, Plan& plan) {
   if (plan.loader_shares_cores) plan.loader = plan.share;
   if (threads > cores.size())
     plan.remarks.push_back(
-        fmt::format("{} compute threads share {} core(s)", threads, cores.size()));
+        fmt::format("{} compute threads share {}", threads, counted(cores.size(), "core")));
 }
 
 void remark_on_gpu(const Machine& machine, const Division& division, Plan& plan) {
@@ -170,9 +170,10 @@ void choose_network(const Machine& machine, const PlanRequest& request, Plan& pl
 void remark_on_share(const Machine& machine, const Division& division, Plan& plan) {
   if (division.peers() > division.domain_cores())
     plan.remarks.push_back(
-        fmt::format("{} ranks on {} core(s)", division.peers(), division.domain_cores()));
+        fmt::format("{} ranks on {}", division.peers(), counted(division.domain_cores(), "core")));
   else if (const auto others = division.ranks_on(plan.share); !others.empty())
-    plan.remarks.push_back(fmt::format("shares CPUs with local rank(s) {}", join(others, ", ")));
+    plan.remarks.push_back(fmt::format("shares CPUs with local rank{} {}",
+                                       others.size() == 1 ? "" : "s", join(others, ", ")));
   if (plan.numa_node < 0 && machine.numa.size() > 1)
     plan.remarks.push_back("the share spans NUMA nodes: memory is not bound");
 }

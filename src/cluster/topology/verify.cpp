@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cluster/topology/affinity.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 
 namespace lockstep::cluster {
@@ -30,8 +31,8 @@ void verify_threads(BindingReport& report) {
     const auto there = report.threads.find(cpus);
     const std::size_t found = there == report.threads.end() ? 0 : there->second;
     if (found >= count) continue;
-    report.failures.push_back(
-        fmt::format("{} compute thread(s) should run on CPUs {}, and {} do", count, cpus, found));
+    report.failures.push_back(fmt::format("{} should run on CPUs {}, and {} do",
+                                          counted(count, "compute thread"), cpus, found));
     report.ok = false;
   }
 }

@@ -45,7 +45,7 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
   };
   const auto shape = [](const DataSetInfo& i) {
     return i.encoding == Encoding::jpeg
-               ? fmt::format("JPEGs of {} channel(s)", i.channels)
+               ? "JPEGs of " + counted(i.channels, "channel")
                : fmt::format("rows of {} x {} x {}", i.height, i.width, i.channels);
   };
   if (first.external() != other.external())

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/comm/rank_list.hpp"
 #include "ports/tcp/meeting/card_keeper.hpp"
 #include "ports/tcp/meeting/handshake_server.hpp"
@@ -198,8 +199,8 @@ class Reception {
     if (none_came)
       text += fmt::format(" (is {} the same there?)", place_.file.parent_path().string());
     if (door_.strangers() > 0)
-      text += fmt::format("; {} connection(s) did not know the secret in {}", door_.strangers(),
-                          place_.file.string());
+      text += fmt::format("; {} did not know the secret in {}",
+                          counted(door_.strangers(), "connection"), place_.file.string());
     return text;
   }
 

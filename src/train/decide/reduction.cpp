@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/comm/two_level/two_level.hpp"
 #include "lockstep/reduce/bucket_choice.hpp"
 
@@ -41,8 +42,8 @@ AllReduce choose_all_reduce(const config::Config::Comm& asked, const ReductionSe
                                               {.deadline_s = asked.deadline_s},
                                               insists ? "comm.all-reduce = two-level" : "");
   if (decided.two_level)
-    log::info(fmt::format("all-reduces over two levels: {} ranks on {} node(s)",
-                          setting.nodes.world(), setting.nodes.count()));
+    log::info(fmt::format("all-reduces over two levels: {} ranks on {}", setting.nodes.world(),
+                          counted(setting.nodes.count(), "node")));
   else
     decided.choice = AllReduceChoice::flat;
   return decided;

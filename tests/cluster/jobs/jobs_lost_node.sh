@@ -31,8 +31,8 @@ mini kill-node "$node3"
 happens 1800 saw lost "start 1, on 2 node\(s\): $node1 $node2" &&
   happens 1200 saw lost 'batch 25 = 4 rank'
 judged "$lost" lost
-says '2 of 6 ranks missing' && says 'batch 25 = 6 rank\(s\) x 1 micro-batch\(es\) x 5 or 4 rows' &&
-  says 'batch 25 = 4 rank\(s\) x 1 micro-batch\(es\) x 7 or 6 rows' &&
+says '2 of 6 ranks missing' && says 'batch 25 = 6 ranks x 1 micro-batch x 5 or 4 rows' &&
+  says 'batch 25 = 4 ranks x 1 micro-batch x 7 or 6 rows' &&
   [[ $(state "$lost") == RUNNING && $(field "$lost" Restarts) == 0 ]]
 verdict $? 'resilient.sbatch: the nodes that are left resume from the last checkpoint, with the same global batch, which they cannot share evenly'
 scontrol update NodeName="$node3" State=DOWN Reason=lost

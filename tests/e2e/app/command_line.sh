@@ -110,7 +110,7 @@ cat whole.jsonl >>gone/metrics.jsonl
 printf '{"step":7,' >>gone/metrics.jsonl
 run "$LOCKSTEP" info gone
 ((status == 0)) && says '5 steps' && says '^  epoch 1: loss' &&
-  says 'gone/metrics.jsonl: 6 line\(s\) are not lockstep records; the first is line 1: it has no "train_loss"$'
+  says 'gone/metrics.jsonl: 6 lines are not records of lockstep; the first is line 1: it has no "train_loss"$'
 verdict $? "lines of metrics that are not lockstep's are counted and skipped"
 printf '%s\n' '{"epoch":1,"last_step":5,"train_loss":null,"train_top1":null}' >gone/metrics.jsonl
 run "$LOCKSTEP" info gone
@@ -181,5 +181,5 @@ refused 'an srun that did not connect its tasks to MPI is an error that gives th
   SLURM_STEP_TASKS_PER_NODE=2 "$LOCKSTEP" "${job[@]}"
 run env SLURM_PROCID=0 SLURM_NTASKS=4 mpirun --oversubscribe --bind-to none -np 2 "$LOCKSTEP" \
   "${job[@]}"
-((status == 0)) && says '= 2 rank\(s\) x'
+((status == 0)) && says '= 2 ranks x'
 verdict $? "mpirun inside a batch script: the script's own variables change nothing"

@@ -7,7 +7,7 @@ source "$repo/tests/support/e2e.bash"
 
 for script in "$repo"/jobs/*.sbatch; do
   run "$LOCKSTEP" lint "$script"
-  ((status == 0)) && says ': 0 error\(s\), 0 warning\(s\)$'
+  ((status == 0)) && says ': 0 errors, 0 warnings$'
   verdict $? "lint finds nothing in jobs/$(basename "$script")"
 done
 
@@ -20,7 +20,7 @@ END
 run "$LOCKSTEP" lint bad.sbatch "$repo/jobs/single-node.sbatch"
 ((status == 2)) && says '^bad.sbatch:2: error: 4 tasks on a node share 2 GPU' &&
   says '^bad.sbatch:3: error: "12h" is not a time limit' && says '^bad.sbatch: warning: no --mem' &&
-  says '^bad.sbatch:4: warning: srun without --mpi' && says '^bad.sbatch: 2 error\(s\), [0-9]+ warn'
+  says '^bad.sbatch:4: warning: srun without --mpi' && says '^bad.sbatch: 2 errors, [0-9]+ warn'
 verdict $? 'lint names file, line and remedy, and its status is 2 when there are errors'
 
 run "$LOCKSTEP" lint --json bad.sbatch
@@ -151,7 +151,7 @@ esac
 exit "$status"
 SCRIPT
 run "$LOCKSTEP" lint right.sbatch
-((status == 0)) && says '^right.sbatch: 0 error\(s\), 0 warning\(s\)$'
+((status == 0)) && says '^right.sbatch: 0 errors, 0 warnings$'
 verdict $? 'lint finds nothing in a right script with arrays, here-documents, functions, loops, modules and a trap'
 
 run "$LOCKSTEP" lint absent.sbatch
@@ -179,7 +179,7 @@ run "$LOCKSTEP" scaling four one
 verdict $? 'scaling compares runs with the one on the fewest ranks, and leaves out the warm-up'
 head -n 1 one/metrics.jsonl >few && mv few one/metrics.jsonl
 run "$LOCKSTEP" scaling four one
-((status == 2)) && says 'one/metrics.jsonl: 1 step\(s\) are too few'
+((status == 2)) && says 'one/metrics.jsonl: 1 step is too few'
 verdict $? 'scaling names a run that is too short'
 echo '[{"rank": 0}]' >one/binding.json
 run "$LOCKSTEP" scaling four one

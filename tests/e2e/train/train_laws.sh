@@ -51,7 +51,8 @@ verdict $? '4 ranks train on a last batch of 2 rows; the ranks without rows keep
 # 16 16 16 15.
 train alone 1 --batch 63 --accumulate 4
 train shared 4 --batch 63
-((status == 0)) && says 'batch 63 = 4 rank\(s\) x 1 micro-batch\(es\) x 16 or 15 rows; 3 steps an epoch' && near 6 alone shared
+((status == 0)) && near 6 alone shared &&
+  says 'batch 63 = 4 ranks x 1 micro-batch x 16 or 15 rows; 3 steps an epoch'
 verdict $? 'ranks that cannot share a batch evenly take shares that differ by a row, and train as one rank does'
 # Another number of ranks trains on the rows that are left in the epoch.
 train moved 1 --batch 63 --accumulate 4 --stop-after 2

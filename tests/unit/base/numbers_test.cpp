@@ -27,18 +27,18 @@ TEST_CASE("a text that is not a count is an error that gives name and range", "[
 }
 
 TEST_CASE("sizes are read as people write them", "[count]") {
-  for (const auto& [text, bytes] : std::initializer_list<std::pair<const char*, std::uint64_t>>{
-           {"0", 0},
-           {"300000000", 300'000'000},
-           {"12B", 12},
-           {"4GB", 4'000'000'000},
-           {"4 GB", 4'000'000'000},
-           {"4G", 4'000'000'000},
-           {"500MiB", 500ull << 20},
-           {"1.5TiB", 3ull << 39},
-           {"10kB", 10'000},
-           {"10KB", 10'000},
-           {"10KiB", 10'240}})
+  for (const auto& [text, bytes] :
+       std::initializer_list<std::pair<const char*, std::uint64_t>>{{"0", 0},
+                                                                    {"300000000", 300'000'000},
+                                                                    {"12B", 12},
+                                                                    {"4GB", 4'000'000'000},
+                                                                    {"4 GB", 4'000'000'000},
+                                                                    {"4G", 4'000'000'000},
+                                                                    {"500MiB", 500ull << 20},
+                                                                    {"1.5TiB", 3ull << 39},
+                                                                    {"10kB", 10'000},
+                                                                    {"10KB", 10'000},
+                                                                    {"10KiB", 10'240}})
     CHECK(parse_bytes(text, "x") == bytes);
   for (const char* text : {"", "GB", "-1GB", "4gB", "4GBB", "4 apples", "1e9", "4Gb", "nan", "4iB",
                            "99999999TB", "4  GB", "4kM"})
@@ -73,4 +73,5 @@ TEST_CASE("one thing is not many things", "[count]") {
   CHECK(counted(0, "rank") == "0 ranks");
   CHECK(counted(1, "class") == "1 class");
   CHECK(counted(12, "class") == "12 classes");
+  CHECK(counted(2, "micro-batch") == "2 micro-batches");
 }

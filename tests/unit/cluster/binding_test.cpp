@@ -121,7 +121,7 @@ TEST_CASE("a binding report tells a human and a script the same") {
   rank.world = 4;
   rank.host = "node7";
   CHECK(describe(report, rank) ==
-        "rank 3 on node7: CPUs 4-7, NUMA node 1, 3 compute thread(s) on 4-6, loader on 7: FAIL; "
+        "rank 3 on node7: CPUs 4-7, NUMA node 1, 3 compute threads on 4-6, loader on 7: FAIL; "
         "a new page is on NUMA node 0, not on 1; a remark");
   const auto json = nlohmann::json::parse(to_json(observe::rank_binding(report, rank)));
   CHECK(json["rank"] == 3);

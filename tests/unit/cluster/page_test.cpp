@@ -98,7 +98,7 @@ TEST_CASE("a compute thread that does not run where it should fails the binding"
   cluster::verify_threads(report);
   CHECK_FALSE(report.ok);
   REQUIRE(report.failures.size() == 1);
-  CHECK(report.failures[0] == "2 compute thread(s) should run on CPUs 9000, and 0 do");
+  CHECK(report.failures[0] == "2 compute threads should run on CPUs 9000, and 0 do");
 }
 
 TEST_CASE("the report holds what was verified: threads, pages, the upload's rate") {

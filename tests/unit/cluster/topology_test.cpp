@@ -148,14 +148,14 @@ TEST_CASE("the loader gets the spare cores of a share, else it shares them") {
   const Plan crowded = plans(fixture("smt"), 1, 6)[0];
   CHECK(crowded.compute.size() == 6);
   CHECK(crowded.loader_shares_cores);
-  CHECK_THAT(remarks(crowded), Contains("6 compute threads share 4 core(s)"));
+  CHECK_THAT(remarks(crowded), Contains("6 compute threads share 4 cores"));
 }
 
 TEST_CASE("more ranks than cores share them, and say so") {
   const auto all = plans(fixture("smt"), 6);
   for (const Plan& plan : all) {
     CHECK(plan.compute.size() == 1);
-    CHECK_THAT(remarks(plan), Contains("6 ranks on 4 core(s)"));
+    CHECK_THAT(remarks(plan), Contains("6 ranks on 4 cores"));
   }
   CHECK(all[0].share == all[1].share);
 }
@@ -244,7 +244,7 @@ TEST_CASE("a rank with no GPU core left shares with the others, and says with wh
   CHECK(to_string(plan_binding(machine, request_among(local, 0, 0)).share) == "0-5,12-17");
   const Plan third = plan_binding(machine, request_among(local, 2, 0));
   CHECK(third.share == machine.allowed);
-  CHECK_THAT(remarks(third), Contains("shares CPUs with local rank(s) 0, 1"));
+  CHECK_THAT(remarks(third), Contains("shares CPUs with local ranks 0, 1"));
 }
 
 TEST_CASE("a rank bound to one core by mpirun's default is told how to get the others") {
@@ -271,7 +271,7 @@ TEST_CASE("a DGX-2 with fewer allowed cores than GPUs") {
   for (std::size_t rank = 0; rank < 16; ++rank) {
     CHECK(all[rank].numa_node == (rank < 8 ? 0 : 1));
     CHECK(all[rank].share.size() == 1);
-    CHECK_THAT(remarks(all[rank]), Contains("8 ranks on 2 core(s)"));
+    CHECK_THAT(remarks(all[rank]), Contains("8 ranks on 2 cores"));
   }
 }
 

@@ -180,7 +180,7 @@ TEST_CASE("a damaged line is named with its number and what is wrong with it", "
     return describe(strange, "runs/a/metrics.jsonl");
   };
   CHECK(why(good.substr(0, 40)) ==
-        "runs/a/metrics.jsonl: 1 line(s) are not lockstep records; the first is line 2: it is not "
+        "runs/a/metrics.jsonl: 1 line is not records of lockstep; the first is line 2: it is not "
         "JSON");
   CHECK_THAT(why(R"({"step":"x"})"), Contains("\"step\" is not a whole number"));
   CHECK_THAT(why(R"({"step":-1})"), Contains("\"step\" is not a whole number"));

@@ -17,7 +17,7 @@ std::string join(std::span<const int> list, std::string_view between);
 std::string join(std::span<const float> list, std::string_view between);
 std::string join(std::span<const double> list, std::string_view between);
 
-/// "1 rank", "2 ranks", "3 classes": for nouns whose plural ends with s.
+/// "1 rank", "2 ranks", "3 classes", "4 batches": for nouns whose plural ends with s.
 std::string counted(std::size_t count, std::string_view noun);
 
 }  // namespace lockstep

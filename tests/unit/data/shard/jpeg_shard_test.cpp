@@ -191,7 +191,7 @@ TEST_CASE("shards of pixels and of JPEGs are not one data set", "[jpeg][shard]")
   write_jpegs(folder.path / "a.h5", 0, 3);
   write_shard(folder.path / "b.h5", small_info(), 0, 3);
   CHECK_THROWS_WITH(DataSet(folder.path),
-                    Contains("b.h5") && Contains("a.h5") && Contains("JPEGs of 3 channel(s)"));
+                    Contains("b.h5") && Contains("a.h5") && Contains("JPEGs of 3 channels"));
 }
 
 TEST_CASE("a JPEG row in evaluation is Pillow's resize and centre crop, but for a level",
