@@ -127,16 +127,19 @@ std::string expected_time(double step_s, std::uint64_t steps, double validation_
                           std::uint64_t validations) {
   const double seconds =
       static_cast<double>(steps) * step_s + static_cast<double>(validations) * validation_s;
-  std::string line = fmt::format("expected time: {} for {} step(s) of {:.4g} ms",
-                                 human_seconds(seconds), steps, 1e3 * step_s);
+  std::string line = fmt::format("expected time: {} for {} of {:.4g} ms", human_seconds(seconds),
+                                 counted(steps, "step"), 1e3 * step_s);
   if (validations == 0) return line;
-  return line + (validation_s > 0 ? fmt::format(" and {} validation(s)", validations)
-                                  : fmt::format(", without {} validation(s)", validations));
+  return line + (validation_s > 0 ? " and " : ", without ") + counted(validations, "validation");
 }
 
-std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double seconds) {
-  std::string line = fmt::format("epoch {}/{}: loss {:.4f}, top-1 {:.1f} %", record.epoch, epochs,
-                                 record.train_loss, 100 * record.train_top1);
+std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double seconds,
+                       std::uint64_t of) {
+  const std::string which = of > 1 ? fmt::format("epochs {} to {} of {}, the last",
+                                                 record.epoch - of + 1, record.epoch, epochs)
+                                   : fmt::format("epoch {}/{}", record.epoch, epochs);
+  std::string line = fmt::format("{}: loss {:.4f}, top-1 {:.1f} %", which, record.train_loss,
+                                 100 * record.train_top1);
   if (record.validation)
     line += fmt::format(" | validation: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %",
                         record.validation->loss, 100 * record.validation->top1,
@@ -165,7 +168,8 @@ std::string times_line(const RunStatistics& seen) {
 std::string reached_line(const model::Progress& progress,
                          const std::optional<Validation>& validation,
                          const std::optional<Validation>& average) {
-  std::string line = fmt::format("done: {} epoch(s), {} steps", progress.epoch, progress.step);
+  std::string line =
+      fmt::format("done: {}, {}", counted(progress.epoch, "epoch"), counted(progress.step, "step"));
   const double best = 100 * progress.best_top1;
   if (validation)
     line += fmt::format(
@@ -188,7 +192,9 @@ RunLog::RunLog(const RunStatistics& statistics, const model::Progress& start, st
 void RunLog::write(const Record& record) {
   if (const auto* one = std::get_if<StepRecord>(&record)) step(*one);
   if (const auto* one = std::get_if<EpochRecord>(&record)) epoch(*one);
-  if (std::holds_alternative<EndRecord>(record)) log::end_progress();
+  if (!std::holds_alternative<EndRecord>(record)) return;
+  say_epochs();
+  log::end_progress();
 }
 
 void RunLog::step(const StepRecord& record) {
@@ -202,6 +208,7 @@ void RunLog::step(const StepRecord& record) {
   if (statistics_.steps == 1)
     log::info(fmt::format("first step done {:.2f} s after the start", statistics_.first_step_s));
   say_expected_time();
+  if (short_epochs_ && log::columns() == 0) return;  // their lines show the progress
   log::progress(progress_line(progress_, statistics_,
                               {.epochs = epochs_,
                                .steps_per_epoch = steps_per_epoch_,
@@ -220,6 +227,7 @@ void RunLog::say_expected_time() {
       seen.train_s - seen.slow_s < telling_s)
     return;
   said_expected_ = true;
+  if (steps_left(progress_, {.epochs = epochs_, .steps_per_epoch = steps_per_epoch_}) == 0) return;
   const ProgressFacts facts{
       .epochs = epochs_, .steps_per_epoch = steps_per_epoch_, .validate_every = validate_every_};
   log::info(expected_time(*seen.usual_step_s(), steps_left(progress_, facts), seen.validation_s,
@@ -227,14 +235,31 @@ void RunLog::say_expected_time() {
 }
 
 void RunLog::epoch(const EpochRecord& record) {
-  log::end_progress();
-  log::info(epoch_line(record, epochs_, (record.steps_ms + record.validation_ms) / 1e3));
+  constexpr std::uint64_t first_lines = 10;
+  constexpr double long_s = 1, every_s = 5;
+  const double seconds = (record.steps_ms + record.validation_ms) / 1e3;
+  unsaid_ = record;
+  ++unsaid_epochs_;
+  unsaid_s_ += seconds;
+  short_epochs_ = said_lines_ >= first_lines && seconds < long_s;
+  const bool last = record.epoch >= epochs_ || !record.bad_rows.empty();
+  if (last || !short_epochs_ || unsaid_s_ >= every_s) say_epochs();
   if (!record.bad_rows.empty())
-    log::warn(fmt::format("{} row(s) of epoch {} were broken and replaced by others:\n  {}",
-                          record.bad_rows.size(), record.epoch, join(record.bad_rows, "\n  ")));
+    log::warn(fmt::format("{} of epoch {} broken and replaced by others:\n  {}",
+                          counted(record.bad_rows.size(), "row"), record.epoch,
+                          join(record.bad_rows, "\n  ")));
   progress_.epoch = record.epoch;
   progress_.batch = 0;
   progress_.rows = progress_.top1 = 0;
+}
+
+void RunLog::say_epochs() {
+  if (!unsaid_) return;
+  log::info(epoch_line(*unsaid_, epochs_, unsaid_s_, unsaid_epochs_));
+  unsaid_.reset();
+  unsaid_epochs_ = 0;
+  unsaid_s_ = 0;
+  ++said_lines_;
 }
 
 }  // namespace lockstep::observe

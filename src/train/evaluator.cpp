@@ -105,6 +105,8 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
     const backend::Metrics got = evaluate_batch(batch, with_confusion ? &confusion : nullptr);
     loader.release(batch);
     mine += got;
+    if (spec_.progress)
+      spec_.progress(std::min((i + 1) * loading.sampler.global_batch, rows_.info().rows));
     if (confusion.size() >= merge_at) {
       merge(confusion);
       merge_at = std::max(merge_at, 2 * confusion.size());

@@ -62,11 +62,11 @@ std::size_t learned_numbers(const nn::Network& network) {
   return count;
 }
 
-/// "3 micro-batch(es) x 64 rows" of each replica.
+/// "3 micro-batches x 64 rows" of each replica.
 std::string describe_micro_batches(std::size_t global_batch, int replicas, std::size_t most) {
   const std::size_t parts = plan_micro_batches(global_batch, replicas, 0, most).size();
   const bool even = global_batch == static_cast<std::size_t>(replicas) * parts * most;
-  return fmt::format("{} micro-batch(es) x {} rows", parts,
+  return fmt::format("{} x {} rows", counted(parts, "micro-batch"),
                      even ? std::to_string(most) : fmt::format("{} or {}", most, most - 1));
 }
 
@@ -103,14 +103,15 @@ observe::StartRecord start_record(const RunParts& parts, const RunStart& start) 
   record.rows = data.input().rows;
   if (data.validation()) record.validation_rows = data.validation()->info().rows;
   record.classes = data.input().classes.size();
+  record.image = std::min(data.input().height, data.input().width);
   record.epochs = config.epochs;
   record.steps_per_epoch = data.steps_per_epoch();
   return record;
 }
 
-/// "2 rank(s) on one node"
+/// "2 ranks on one node"
 std::string describe_ranks(int world, const comm::Nodes& nodes) {
-  return fmt::format("{} rank(s) on {}", world,
+  return fmt::format("{} on {}", counted(static_cast<std::size_t>(world), "rank"),
                      nodes.count() == 1 ? "one node" : fmt::format("{} nodes", nodes.count()));
 }
 
@@ -142,13 +143,14 @@ void log_run(const RunParts& parts) {
                         describe_ranks(spec.grid.ranks(), spec.nodes),
                         parts.backend.description()));
   log::info(
-      fmt::format("batch {} = {} rank(s) x {}; {} an epoch{}", config.batch, replicas,
+      fmt::format("batch {} = {} x {}; {} an epoch{}", config.batch,
+                  counted(static_cast<std::size_t>(replicas), "rank"),
                   describe_micro_batches(config.batch, replicas, trainer.program_spec().batch),
                   counted(data.steps_per_epoch(), "step"), describe_dropped(data.dropped_rows())));
-  log::info(fmt::format("memory of a rank's step: {} ({} without reuse); gradients in {} bucket(s)",
+  log::info(fmt::format("memory of a rank's step: {} ({} without reuse); gradients in {}",
                         human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse)),
-                        trainer.exchange().buckets().size()));
+                        counted(trainer.exchange().buckets().size(), "bucket")));
   if (const std::string note = trainer.exchange().note(); !note.empty())
     log::info(fmt::format("exchange '{}': {}", trainer.exchange().name(), note));
   if (memory.made_again > 0)
@@ -209,14 +211,14 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
                        .data = data,
                        .trainer = trainer};
   if (start.resume) resume_from_checkpoint(start, parts);
-  if (start.resume && is_root) log_resume(start);
   files.set_copies(choose_copies(parts));
   trainer.audit(control, start.progress.step);
   if (start.progress.epoch >= config.epochs) {
-    log::info(fmt::format("nothing left to do: all {} epochs are done", config.epochs));
+    log::info(fmt::format("nothing left to do: all {} are done", counted(config.epochs, "epoch")));
     return Outcome::finished;
   }
   if (spec.dry_run) {
+    if (start.resume && is_root) log_resume(start);
     if (is_root) log_run(parts);
     try_steps(parts);
     return Outcome::finished;
@@ -224,6 +226,7 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
   // Everything that could prevent the start is checked: from here on the run writes.
   data.copy_to_nodes();
   files.claim(start);
+  if (start.resume && is_root) log_resume(start);
   start.record = start_record(parts, start);
   files.begin(start, decisions, spec.binding_report({}));
   if (is_root) log_run(parts);

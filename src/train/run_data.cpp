@@ -8,6 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/data/loading/workers.hpp"
 #include "lockstep/train/agreement.hpp"
@@ -80,6 +81,8 @@ RunData::RunData(const RunSpec& spec, comm::Control& control)
   // 'lockstep pack' says so about shards.
   const std::string empty = training_.external() ? say_empty_classes(training_) : "";
   if (control_.rank() == 0 && !empty.empty()) log::warn(empty);
+  for (const std::string& doubt : say_doubts(config_, sets_, training_))
+    if (control_.rank() == 0) log::warn(doubt);
   choose_order();
 }
 
@@ -165,9 +168,9 @@ void RunData::measure_workers(const data::LoaderSpec& loading) {
   const data::WorkerChoice choice = data::choose_workers(training_, loading, most);
   measured_workers_ = choice.workers;
   if (control_.rank() == 0 && most > 1)
-    log::info(
-        fmt::format("data: {} thread(s) of at most {}, {:.0f} rows/s per rank (one thread: {:.0f})",
-                    choice.workers, most, choice.rows_per_s, choice.rows_per_s_of_one));
+    log::info(fmt::format("data: {} of at most {}, {:.0f} rows/s per rank (one thread: {:.0f})",
+                          counted(choice.workers, "thread"), most, choice.rows_per_s,
+                          choice.rows_per_s_of_one));
 }
 
 std::uint64_t RunData::rows_until(std::uint64_t epoch, std::uint64_t batch) const {

@@ -71,6 +71,7 @@ struct StartRecord {
   std::uint64_t step_memory_bytes = 0;  ///< a rank's plan for a step
   std::string data, validation_data;    ///< as configured; the second may be empty
   std::uint64_t rows = 0, validation_rows = 0, classes = 0;
+  std::uint64_t image = 0;  ///< the shorter side of what the network takes
   std::uint64_t epochs = 0, steps_per_epoch = 0;
   std::uint64_t time_ms = 0;  ///< of all records: when it was written, since 1970
                               ///< (of a step: when it ended)
@@ -96,6 +97,7 @@ struct StartRecord {
     visit.later("rows", self.rows);
     visit.later("validation_rows", self.validation_rows);
     visit.later("classes", self.classes);
+    visit.later("image", self.image);
     visit.later("epochs", self.epochs);
     visit.later("steps_per_epoch", self.steps_per_epoch);
   }

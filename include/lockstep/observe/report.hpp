@@ -40,8 +40,9 @@ struct RunStatistics final : Sink {
 /// lines of at most `columns`.
 std::string summarise(const config::Config& config, std::size_t columns = 100);
 
-/// The process's log as a sink: the line of progress, and one line for each epoch with its broken
-/// rows. Only rank 0 has one.
+/// The process's log as a sink: the line of progress, and a line for each epoch with its broken
+/// rows. After some epochs of a second and less there is one every few seconds, for all epochs
+/// since the one before it. Only rank 0 has one.
 class RunLog final : public Sink {
  public:
   /// `statistics` must outlive it and gets each record first.
@@ -53,10 +54,14 @@ class RunLog final : public Sink {
   void step(const StepRecord& record);
   void say_expected_time();
   void epoch(const EpochRecord& record);
+  void say_epochs();
   const RunStatistics& statistics_;
   model::Progress progress_;
   std::uint64_t epochs_, steps_per_epoch_, validate_every_;
-  bool said_expected_ = false;
+  bool said_expected_ = false, short_epochs_ = false;
+  std::optional<EpochRecord> unsaid_;  ///< the newest of `unsaid_epochs_`
+  std::uint64_t unsaid_epochs_ = 0, said_lines_ = 0;
+  double unsaid_s_ = 0;  ///< that those took
 };
 
 struct ProgressFacts {
@@ -73,7 +78,9 @@ std::string progress_line(const model::Progress& progress, const RunStatistics& 
 std::string expected_time(double step_s, std::uint64_t steps, double validation_s,
                           std::uint64_t validations);
 
-std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double seconds);
+/// Of the newest of `of` epochs, which took `seconds` together.
+std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double seconds,
+                       std::uint64_t of = 1);
 
 /// "of a step's 52.1 ms: data 0.1, forward 18.2, backward 33.0, exposed communication 0.4, update
 /// 0.4": means.

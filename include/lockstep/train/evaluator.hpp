@@ -24,6 +24,8 @@ struct EvaluatorSpec {
   std::size_t workers = 1;
   std::function<void()> bind_worker;  ///< see LoaderSpec
   std::function<bool()> stop;         ///< optional; true on one rank: all stop after the same batch
+  /// Optional; called after each batch with the rows that are done, of all ranks.
+  std::function<void(std::size_t done)> progress = {};
 };
 
 /// How many rows of one class were taken for one class, which may be the same.

@@ -1,6 +1,7 @@
 #include "train/decide/data_checks.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,26 @@ void refuse_idle_data_keys(const config::Config& config, const DataSets& paths,
   refuse_idle_reading(config, paths, training, validation);
   refuse_idle_geometry(config, paths, training);
   refuse_idle_colours(config, paths, training);
+}
+
+std::vector<std::string> say_doubts(const config::Config& config, const DataSets& paths,
+                                    const data::DataSet& training) {
+  std::vector<std::string> doubts;
+  if (config.optim.lr == 0) doubts.push_back("optim.lr = 0: no weight will change");
+  const config::Config::Data& data = config.data;
+  std::error_code none;
+  if (!paths.val.empty() && data.val_images.empty() &&
+      (paths.val == paths.train || std::filesystem::equivalent(paths.val, paths.train, none)))
+    doubts.push_back(
+        fmt::format("data.val is the training set, {}: its accuracy says nothing about "
+                    "other images",
+                    paths.train));
+  const data::DataSetInfo& info = training.info();
+  // What is measured of a constant; see ChannelSums.
+  if (training.external() && std::ranges::all_of(info.stddev, [](float x) { return x == 1; }))
+    doubts.push_back(fmt::format("{}: all looked-at pixels are the same: were the images written?",
+                                 paths.train));
+  return doubts;
 }
 
 std::string say_empty_classes(const data::DataSet& training) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lockstep/config/config.hpp"
 #include "lockstep/data/shard/data_set.hpp"
@@ -12,6 +13,10 @@ namespace lockstep::train {
 /// what config::refuse_idle_keys() cannot know. `paths` are theirs; `validation` may be null.
 void refuse_idle_data_keys(const config::Config& config, const DataSets& paths,
                            const data::DataSet& training, const data::DataSet* validation);
+
+/// What to say about data and keys that are allowed and most likely a mistake; a line each.
+std::vector<std::string> say_doubts(const config::Config& config, const DataSets& paths,
+                                    const data::DataSet& training);
 
 /// What to say about classes without training rows: "1 of 11 classes has no training row: 0".
 /// Empty if each class has rows.

@@ -7,6 +7,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/observe/report.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -66,8 +67,13 @@ void try_steps(const RunParts& parts) {
   }
   log::info(observe::expected_time(step_s, config.epochs * parts.data.steps_per_epoch(),
                                    validation_s, validations));
-  log::info(fmt::format("{:.0f} images/s, from {} step(s) after the first; peak memory {} a rank",
-                        batch / step_s, tried.count, human_bytes(peak)));
+  const auto state = static_cast<double>(model::checkpoint_bytes({}, parts.trainer.parameters()));
+  log::info(fmt::format("{:.0f} images/s, from {} after the first; peak memory {} a rank{}",
+                        batch / step_s, counted(tried.count, "step"), human_bytes(peak),
+                        parts.files.copies() == 0
+                            ? ""
+                            : fmt::format(", and {} more on rank 0 while a checkpoint is written",
+                                          human_bytes(state))));
   log::info("dry run: nothing was written");
 }
 

@@ -41,8 +41,10 @@ void RunLoop::finish() {
                         observe::reached_line(progress_, newest_validation_, newest_average_),
                         human_seconds(seconds), statistics_.images_per_s(), human_bytes(peak)));
   if (statistics_.steps > 0) log::info(observe::times_line(statistics_));
-  log::info(fmt::format("{}: config.toml decisions.toml metrics.jsonl binding.json summary.json checkpoints/",
-                        files_.directory().root().string()));
+  log::info(
+      fmt::format("{}: config.toml decisions.toml metrics.jsonl binding.json summary.json "
+                  "checkpoints/",
+                  files_.directory().root().string()));
 }
 
 /// The exception continues to main, and is what counts: that nothing can be written any more, or

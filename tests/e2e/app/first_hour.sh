@@ -35,7 +35,7 @@ verdict $? 'info of a packed folder describes both sets'
 
 train=(train --model resnet20 --batch 16 --epochs 2 --data.train packed --out run)
 run ranks 2 "$LOCKSTEP" "${train[@]}" --dry-run
-((status == 0)) && says '^expected time: .* for 10 step\(s\) of .* ms and 2 validation' &&
+((status == 0)) && says '^expected time: .* for 10 steps of .* ms and 2 validations' &&
   says "memory of a rank's step" && says 'peak memory' && [[ ! -e run ]]
 verdict $? 'a dry run says time and memory, and writes nothing'
 

@@ -1,8 +1,10 @@
 #include "lockstep/observe/report.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "observe/progress_bar.hpp"
+#include "tests/support/written_to.hpp"
 
 using namespace lockstep;
 using namespace lockstep::observe;
@@ -25,6 +27,25 @@ TEST_CASE("an epoch's line says how much of it was waiting for data, if it was m
   CHECK_THAT(epoch_line(record, 3, 10), Contains("20 % of the steps waiting for data"));
   seen.begin_epoch();
   CHECK(seen.epoch_data_share() == 0);
+}
+
+TEST_CASE("very short epochs share a line, and each epoch is in one", "[report]") {
+  const RunStatistics seen;
+  RunLog log(seen, {}, 100, 1, 0);
+  const std::string lines = test::written_to(STDOUT_FILENO, [&] {
+    for (std::uint64_t epoch = 1; epoch <= 100; ++epoch) {
+      EpochRecord record{epoch, epoch, 0.5, 0.5, std::nullopt, 640};
+      record.steps_ms = epoch == 50 ? 2000 : 250;
+      log.write(record);
+    }
+  });
+  // Ten lines at first; then five seconds, an epoch of two seconds, and the rest.
+  CHECK_THAT(lines, Contains("\nepoch 10/100: loss 0.5000") &&
+                        Contains("\nepochs 11 to 30 of 100, the last: loss 0.5000") &&
+                        Contains("\nepochs 31 to 50 of 100, the last: ") &&
+                        Contains("\nepochs 51 to 70 of 100, the last: ") &&
+                        Contains("\nepochs 91 to 100 of 100, the last: "));
+  CHECK(std::count(lines.begin(), lines.end(), '\n') == 15);
 }
 
 TEST_CASE("a configuration is told by what differs from the defaults", "[report]") {
@@ -52,16 +73,16 @@ TEST_CASE("the time that is left counts the validations that will be made", "[re
 
 TEST_CASE("the end names the newest validation and the best, if there were any", "[report]") {
   Progress progress{.step = 6, .epoch = 3};
-  CHECK(reached_line(progress, std::nullopt) == "done: 3 epoch(s), 6 steps");
+  CHECK(reached_line(progress, std::nullopt) == "done: 3 epochs, 6 steps");
   progress.best_top1 = 0.75;
   progress.best_epoch = 2;
   CHECK(reached_line(progress, std::nullopt) ==
-        "done: 3 epoch(s), 6 steps, best validation top-1 75.00 % in epoch 2");
+        "done: 3 epochs, 6 steps, best validation top-1 75.00 % in epoch 2");
   CHECK(reached_line(progress, Validation{.loss = 1, .top1 = 0.5, .top5 = 1}) ==
-        "done: 3 epoch(s), 6 steps, validation top-1 50.00 % (best 75.00 % in epoch 2)");
+        "done: 3 epochs, 6 steps, validation top-1 50.00 % (best 75.00 % in epoch 2)");
   CHECK(reached_line(progress, Validation{.loss = 1, .top1 = 0.5, .top5 = 1},
                      Validation{.loss = 1, .top1 = 0.625, .top5 = 1}) ==
-        "done: 3 epoch(s), 6 steps, validation top-1 50.00 %, of the average 62.50 % (best 75.00 % "
+        "done: 3 epochs, 6 steps, validation top-1 50.00 %, of the average 62.50 % (best 75.00 % "
         "in epoch 2)");
 }
 
@@ -80,7 +101,7 @@ TEST_CASE("the expected time leaves out the first steps", "[report]") {
   CHECK(*seen.usual_step_s() == Approx(1));
   CHECK_THAT(line(), Contains("ETA 10.0 s"));
   CHECK(expected_time(0.156, 4680, 2, 10) ==
-        "expected time: 12:30 for 4680 step(s) of 156 ms and 10 validation(s)");
+        "expected time: 12:30 for 4680 steps of 156 ms and 10 validations");
 }
 
 TEST_CASE("a bar fits into its terminal and shows what matters most", "[report]") {
