@@ -25,6 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double usual_bucket_mb = 25;
+constexpr std::size_t most_known_ranks = 10'000;
 constexpr double tried_buckets_mb[] = {1, 2, 4, 8, 16, 25, 50, 100};
 
 struct SimulateOptions {
@@ -75,7 +76,7 @@ Simulation simulation_of(const SimulateOptions& options) {
 std::vector<std::size_t> worlds_of(const SimulateOptions& options, const Simulation& all) {
   std::vector<std::size_t> worlds;
   for (const std::string& text : options.ranks)
-    worlds.push_back(parse_count(text, "--ranks", 1, 1'000'000));
+    for (const std::size_t world : counts_of(text, "--ranks")) worlds.push_back(world);
   if (all.measured) {
     const auto measured = static_cast<std::size_t>(all.measured->ranks);
     for (const std::size_t world : worlds)
@@ -87,9 +88,10 @@ std::vector<std::size_t> worlds_of(const SimulateOptions& options, const Simulat
   }
   if (!worlds.empty()) return worlds;
   worlds = {1};
-  for (std::size_t world = std::max<std::size_t>(2, all.per_node); world < 10'000; world *= 2)
+  for (std::size_t world = std::max<std::size_t>(2, all.per_node); world < most_known_ranks;
+       world *= 2)
     worlds.push_back(world);
-  worlds.push_back(10'000);
+  worlds.push_back(most_known_ranks);
   return worlds;
 }
 
@@ -136,13 +138,18 @@ Json to_json(const study::StepTimeline& step) {
 
 Json simulate(const SimulateOptions& options, const Simulation& all) {
   Json points = Json::array();
-  double base = 0;
-  for (const std::size_t world : worlds_of(options, all)) {
+  const std::vector<std::size_t> worlds = worlds_of(options, all);
+  // A single line has no other one to be compared with.
+  const std::size_t base_world = worlds.size() > 1 ? worlds.front() : 1;
+  const auto rows_per_s = [&](std::size_t world, const study::StepTimeline& step) {
+    return 1e3 * static_cast<double>(rows_of(options, world)) / step.step_ms();
+  };
+  const double base =
+      rows_per_s(base_world, step_of(all, base_world, rows_of(options, base_world), all.bucket_mb));
+  for (const std::size_t world : worlds) {
     const std::size_t rows = rows_of(options, world);
     const study::StepTimeline step = step_of(all, world, rows, all.bucket_mb);
-    const double rate = 1e3 * static_cast<double>(rows * world) / step.step_ms();
-    const double each = rate / static_cast<double>(world);
-    if (base == 0) base = each;
+    const double each = rows_per_s(world, step), rate = each * static_cast<double>(world);
     points.push_back({{"ranks", world},
                       {"nodes", study::Layout{world, all.per_node}.nodes()},
                       {"batch", rows * world},
@@ -157,9 +164,10 @@ Json simulate(const SimulateOptions& options, const Simulation& all) {
                       {"best_bucket_mb", best_bucket_mb(all, world, rows)},
                       {"buckets", to_json(step)}});
   }
-  return {{"machine", all.machine.name}, {"source", all.machine.source},
-          {"model", all.network.name},   {"precision", to_string(all.precision)},
-          {"pace", describe(all.pace)},  {"points", std::move(points)}};
+  return {{"machine", all.machine.name},        {"source", all.machine.source},
+          {"model", all.network.name},          {"precision", to_string(all.precision)},
+          {"pace", describe(all.pace)},         {"base_ranks", base_world},
+          {"base_images_per_s_and_rank", base}, {"points", std::move(points)}};
 }
 
 std::string cell(const Json& point, const char* key, int digits) {
@@ -181,10 +189,16 @@ void report(const Json& json, bool buckets) {
                     fmt::format("{:.1f} %", 100 * point["efficiency"].get<double>()),
                     fmt::format("{} MB", point["best_bucket_mb"].get<double>())});
   log::info(table(rows) +
-            fmt::format("buckets of {} MB; efficiency is a rank's images/s relative to the first "
-                        "line's, {:.1f}",
+            fmt::format("buckets of {} MB; efficiency is a rank's images/s relative to that on {}, "
+                        "{:.1f}",
                         json["points"][0]["bucket_mb"].get<double>(),
-                        json["points"][0]["images_per_s_and_rank"].get<double>()));
+                        counted(json["base_ranks"], "rank"),
+                        json["base_images_per_s_and_rank"].get<double>()));
+  if (const Json& largest = json["points"].back(); largest["ranks"] > most_known_ranks)
+    log::warn(
+        fmt::format("no machine was measured on more than {} ranks: beyond, sums between "
+                    "ranks are a guess",
+                    most_known_ranks));
   if (!buckets) return;
   const Json& last = json["points"].back();
   log::info(
@@ -227,7 +241,7 @@ Command add_simulate(Arguments root) {
   add_count(app, "--batch-per-rank", options->batch_per_rank, {0, config::most_batch_rows},
             "rows of each rank: weak scaling (0: 32)");
   app.add("--ranks", options->ranks, "numbers of ranks (default: 1, a node, ... up to 10,000)")
-      .called("NUMBER");
+      .called("N,N,...");
   add_count(app, "--per-node", options->per_node, {0, 4096},
             "ranks of each node (0: the machine's devices)");
   app.add("--bucket-mb", options->bucket_mb, "as comm.bucket-mb (0: the machine's, else 25)")

@@ -109,6 +109,8 @@ void add_floor(const backend::Floor& floor, Json& json) {
 void add_sizes(const train::Trainer& trainer, Json& json) {
   const backend::MemoryPlan memory = trainer.memory();
   const std::vector<reduce::Bucket>& buckets = trainer.exchange().buckets();
+  const nn::Shape& input = trainer.network().input;
+  json["image"] = std::min(input.height, input.width);
   json["gradient_numbers"] = buckets.back().offset + buckets.back().size;
   json["buckets"] = buckets.size();
   json["activation_bytes"] = memory.activations;

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/cli/arguments.hpp"
 #include "lockstep/base/text/numbers.hpp"
@@ -42,6 +44,17 @@ Argument add_count(Arguments app, const std::string& names, T& value, CountRange
   if constexpr (std::integral<T>)
     if (value != 0) option.shows(std::to_string(value));
   return option;
+}
+
+/// The numbers of a list "1,2,4". Throws InputError naming the option.
+inline std::vector<std::size_t> counts_of(const std::string& list, const char* option) {
+  std::vector<std::size_t> counts;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    counts.push_back(parse_count(list.substr(at, end - at), option, 1, 1 << 24));
+    at = end + 1;
+  }
+  return counts;
 }
 
 /// Ranges that several commands share.

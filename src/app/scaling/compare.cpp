@@ -7,6 +7,7 @@
 
 #include "app/cli/table.hpp"
 #include "app/status.hpp"
+#include "lockstep/backend/pace.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/study/fit/points.hpp"
@@ -59,6 +60,10 @@ std::string points_as_text(const Json& points) {
 int compare_runs(const std::vector<std::string>& runs, bool json) {
   std::vector<study::Sample> samples;
   for (const std::string& path : runs) samples.push_back(study::read_run(path));
+  if (std::ranges::any_of(samples, [](const study::Sample& sample) {
+        return backend::is_rehearsal(sample.machine);
+      }))
+    log::warn("a rehearsal (--backend clock) is among these runs: its steps computed nothing");
   const Json compared = compare(std::move(samples));
   log::info(json ? json_text(compared, 2) : points_as_text(compared));
   return status_done;

@@ -7,7 +7,9 @@
 #include "app/scaling/questions.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/study/fit/fit.hpp"
 #include "lockstep/study/plan/run_study.hpp"
@@ -20,6 +22,21 @@ struct PlanOptions {
   study::PlanSpec plan;
   bool no_synthetic = false;
 };
+
+/// How long the study will take, where that is known before its first run.
+std::string say_duration(const config::Config& training, const study::PlanSpec& plan,
+                         const std::vector<study::Measurement>& steps) {
+  const config::Config::Clock& clock = training.clock;
+  if (training.backend != config::BackendChoice::clock || !clock.profile.empty())
+    return "its first run shows how long it takes: scaling run then says how much is left";
+  double step_ms = 0;
+  for (const study::Measurement& step : steps)
+    step_ms += clock.step_ms +
+               clock.row_ms * static_cast<double>(step.batch) / static_cast<double>(step.ranks);
+  const auto each = static_cast<double>(plan.steps + plan.warm_up);
+  return fmt::format("its steps will wait for {} together; starting ranks comes on top",
+                     human_seconds(each * step_ms / 1e3));
+}
 
 int write(PlanOptions& options) {
   const config::Config training = options.training.config();
@@ -36,6 +53,7 @@ int write(PlanOptions& options) {
       fmt::format("{}: {} runs of {} steps, {} configurations of ranks and batch\n"
                   "sbatch {}/study.sbatch, or without Slurm: lockstep scaling run {}",
                   training.out, steps.size(), plan.steps, sizes, training.out, training.out));
+  log::info(say_duration(training, plan, steps));
   if (sizes < study::fewest_points)
     log::warn(
         fmt::format("{} configurations are too few for a law, which needs {}: add numbers of "
@@ -58,8 +76,9 @@ int run_steps(const std::string& folder, study::StudyRun spec, const std::string
   spec.launcher = launcher_of(launcher);
   spec.program = std::filesystem::read_symlink("/proc/self/exe").string();
   const study::StudyOutcome report = study::run_study(folder, spec);
-  log::info(fmt::format("{} run(s) done, {} done before, {} failed, {} still missing", report.done,
-                        report.earlier, report.failed.size(), report.missing));
+  log::info(fmt::format("{} done, {} done before, {} failed, {} still missing",
+                        counted(report.done, "run"), report.earlier, report.failed.size(),
+                        report.missing));
   if (report.missing == 0) report_study(folder);
   for (const std::string& one : report.failed) log::error(one);
   return report.failed.empty() ? status_done : status_failed;

@@ -102,6 +102,15 @@ struct ReportOptions : Questions {
 
   void take_epochs() {
     require(epochs.empty() || trainings.empty(), "--epochs and --trained exclude each other");
+    const auto needs = [](bool holds, const char* option, const char* others) {
+      require(holds, fmt::format("{} would have no effect without {}", option, others));
+    };
+    needs(top1 == 0 || !trainings.empty(), "--top1", "--trained");
+    const bool has_epochs = analysis.imagenet || !epochs.empty() || !trainings.empty();
+    needs(analysis.trainings == 1 || has_epochs, "--trainings",
+          "--imagenet, --trained or --epochs");
+    needs(!analysis.forecast.node_hours || has_epochs, "--node-hours",
+          "--imagenet, --trained or --epochs");
     require(trainings.empty() || top1 > 0, "--trained needs --top1, the accuracy that is wanted");
     if (!epochs.empty()) analysis.forecast.epochs = study::read_epochs(epochs, goal);
     if (!trainings.empty()) analysis.forecast.epochs = study::epochs_of_runs(trainings, top1 / 100);
@@ -123,16 +132,6 @@ int say(const study::Analysis& analysis, bool json, const std::string& text) {
 }
 
 }  // namespace
-
-std::vector<std::size_t> counts_of(const std::string& list, const char* option) {
-  std::vector<std::size_t> counts;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    counts.push_back(parse_count(list.substr(at, end - at), option, 1, 1 << 24));
-    at = end + 1;
-  }
-  return counts;
-}
 
 Command add_scaling_fit(Arguments scaling) {
   auto options = std::make_shared<Questions>();

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "study/fit/draws.hpp"
 #include "study/fit/regression.hpp"
 
@@ -156,9 +157,8 @@ std::vector<Replicate> bootstrap(const std::vector<Observation>& observations,
 std::string why_no_fit(const std::vector<Point>& points, const FitSpec& spec) {
   const std::size_t fewest = std::max<std::size_t>(spec.fewest, 3);
   if (points.size() < fewest)
-    return fmt::format(
-        "too few: {} configuration(s) of ranks and batch are a table; a law needs {}",
-        points.size(), fewest);
+    return fmt::format("too few: {} of ranks and batch make a table; a law needs {}",
+                       counted(points.size(), "configuration"), fewest);
   if (!rows_differ(points))
     return fmt::format(
         "all measurements have {:g} rows a rank: what grows with the rows cannot be "

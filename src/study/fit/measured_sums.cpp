@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/study/fit/fit.hpp"
 
 namespace lockstep::study {
@@ -26,9 +27,9 @@ MeasuredSums measured_sums(const std::vector<CommFigures>& files, double gradien
   MeasuredSums mean;
   for (const CommFigures& one : files) {
     const auto found = one.verbs.find("all-reduce");
-    require(
-        found != one.verbs.end() && one.ranks > 1,
-        fmt::format("--comm: a file of {} rank(s) has no all-reduces between ranks", one.ranks));
+    require(found != one.verbs.end() && one.ranks > 1,
+            fmt::format("--comm: a file of {} has no all-reduces between ranks",
+                        counted(static_cast<std::size_t>(one.ranks), "rank")));
     const double ranks = one.ranks, share = 1 / static_cast<double>(files.size());
     const CommRegime& line =
         regime_of(found->second, gradient_bytes / static_cast<double>(buckets));

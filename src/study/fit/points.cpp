@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -35,9 +36,9 @@ void require_alike(const std::vector<Sample>& samples) {
   }
   for (const Sample& sample : samples)
     require(sample.micro_batches == samples.front().micro_batches,
-            fmt::format("{} has {} micro-batch(es) a step and {} has {}: one fit needs one number",
-                        samples.front().name, samples.front().micro_batches, sample.name,
-                        sample.micro_batches));
+            fmt::format("{} has {} a step and {} has {}: one fit needs one number",
+                        samples.front().name, counted(samples.front().micro_batches, "micro-batch"),
+                        sample.name, sample.micro_batches));
 }
 
 std::vector<Point> points(const std::vector<Sample>& samples) {

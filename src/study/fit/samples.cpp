@@ -36,7 +36,8 @@ double median_of(const std::vector<StepTimes>& steps, double StepTimes::*part) {
 
 void measure(std::vector<StepTimes> steps, const std::string& file, Sample& sample) {
   require(steps.size() >= 2,
-          fmt::format("{}: {} step(s) are too few to measure", file, steps.size()));
+          fmt::format("{}: {} too few to measure", file,
+                      steps.empty() ? "no step is" : counted(steps.size(), "step") + " is"));
   steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(warm_up(steps.size())));
   std::vector<double> total_ms;
   for (const StepTimes& one : steps) total_ms.push_back(one.total_ms());
@@ -66,6 +67,7 @@ void take_start(const observe::StartRecord& start, Sample& sample) {
   for (const std::string& device : start.devices) machines.push_back(machine_of(device));
   sample.machine = join(machines, "; ");
   sample.epoch_rows = start.rows;
+  sample.image = start.image;
   sample.gradient_numbers = start.parameters;
   if (start.batch > 0) sample.batch = start.batch;
 }
@@ -134,8 +136,8 @@ Sample read_run(const fs::path& folder) {
     if (const auto* step = std::get_if<observe::StepRecord>(&record)) steps.push_back(step->times);
     if (const auto* start = std::get_if<observe::StartRecord>(&record)) {
       require(started == 0 || started == start->ranks,
-              fmt::format("{}: began with {} rank(s) and was resumed with {}: not one measurement",
-                          run.metrics().string(), started, start->ranks));
+              fmt::format("{}: began with {} and was resumed with {}: not one measurement",
+                          run.metrics().string(), counted(started, "rank"), start->ranks));
       started = start->ranks;
       take_start(*start, sample);
     }
@@ -170,6 +172,7 @@ Sample read_bench(const fs::path& file) {
     return json.contains(count) ? member<std::size_t>(json, count, name) : 0;
   };
   sample.nodes = later("nodes");
+  sample.image = later("image");
   sample.gradient_numbers = later("gradient_numbers");
   sample.buckets = later("buckets");
   sample.parts = StepTimes{.forward_ms = member<double>(json, "forward_ms", name),

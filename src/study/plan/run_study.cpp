@@ -171,6 +171,10 @@ StudyOutcome run_study(const fs::path& folder, const StudyRun& spec) {
   make_directories(folder / "points");
   make_directories(folder / "logs");
   StudyOutcome report;
+  const auto is_due = [&](const Measurement& step) {
+    return (spec.ranks == 0 || step.ranks == spec.ranks) && !fs::exists(result_of(folder, step));
+  };
+  double spent_s = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Measurement& step = steps[i];
     if (spec.ranks != 0 && step.ranks != spec.ranks) continue;
@@ -190,8 +194,13 @@ StudyOutcome run_study(const fs::path& folder, const StudyRun& spec) {
       ++report.done;
     else
       report.failed.push_back(step.name() + " " + wrong);
-    log::info(fmt::format("{}/{} {}: {} ({})", i + 1, steps.size(), step.name(),
-                          wrong.empty() ? "done" : wrong, human_seconds(now_s() - began_s)));
+    spent_s += now_s() - began_s;
+    const double each_s = spent_s / static_cast<double>(report.done + report.failed.size());
+    const auto left =
+        std::count_if(steps.begin() + static_cast<std::ptrdiff_t>(i) + 1, steps.end(), is_due);
+    log::info(fmt::format("{}/{} {}: {} ({}); about {} left", i + 1, steps.size(), step.name(),
+                          wrong.empty() ? "done" : wrong, human_seconds(now_s() - began_s),
+                          human_seconds(static_cast<double>(left) * each_s)));
   }
   report.missing = static_cast<std::size_t>(std::ranges::count_if(
       steps, [&](const Measurement& step) { return !fs::exists(result_of(folder, step)); }));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/study/report/study_report.hpp"
@@ -27,21 +28,45 @@ std::size_t largest(const std::vector<Sample>& samples, std::size_t Sample::*val
   return most;
 }
 
-/// How much longer steps take with data than without, in equal configurations.
-std::optional<double> cost_of_data(const std::vector<Point>& real,
-                                   const std::vector<Point>& synthetic) {
+std::optional<DataCost> cost_of_data(const std::vector<Point>& real,
+                                     const std::vector<Point>& synthetic) {
   std::vector<double> ratios;
   for (const Point& one : real)
     for (const Point& other : synthetic)
       if (one.ranks == other.ranks && one.batch == other.batch)
         ratios.push_back(one.step_ms / other.step_ms);
   if (ratios.empty()) return std::nullopt;
-  return upper_median(std::move(ratios));
+  const auto [least, most] = std::ranges::minmax(ratios);
+  const std::size_t count = ratios.size();
+  return DataCost{upper_median(std::move(ratios)), least, most, count};
+}
+
+/// A rehearsal costs nothing, and MLPerf's epochs are those of one network on one data set.
+void require_costs_fit(const Analysis& analysis, const AnalysisSpec& spec, std::size_t image) {
+  const bool by_epochs = spec.imagenet || spec.forecast.epochs.has_value();
+  require(!analysis.rehearsal || !by_epochs,
+          "these are measurements of a rehearsal (--backend clock), whose steps compute nothing: "
+          "leave out --imagenet, --trained and --epochs, for no cost of a training follows");
+  if (!spec.imagenet || spec.forecast.epochs) return;
+  const std::string& network = analysis.network;
+  require(network.empty() || network == "resnet50",
+          fmt::format("--imagenet has the epochs of ResNet-50, and these are measurements of {}: "
+                      "give --trained or --epochs",
+                      network));
+  constexpr std::size_t side = 224;
+  require(
+      image == 0 || image == side,
+      fmt::format("--imagenet has the epochs of images of {0} x {0}, and these are measurements "
+                  "of {1} x {1}: give --trained or --epochs",
+                  side, image));
 }
 
 std::string percent(const Interval& share) {
-  return fmt::format("{:.2g} % ({:.2g} to {:.2g})", 100 * share.middle, 100 * share.low,
-                     100 * share.high);
+  const auto digits = [](double part) {
+    return fmt::format("{:.{}f}", 100 * part, part < 0.1 ? 1 : 0);
+  };
+  return fmt::format("{} % ({} to {})", digits(share.middle), digits(share.low),
+                     digits(share.high));
 }
 
 std::string usl_text(const Usl& usl) {
@@ -92,6 +117,9 @@ Analysis analyse(const Samples& samples, const AnalysisSpec& spec) {
   analysis.synthetic = real.empty() || (spec.synthetic && !synthetic.empty());
   analysis.data_cost = cost_of_data(points(real), points(synthetic));
   const std::vector<Sample>& used = analysis.synthetic ? synthetic : real;
+  analysis.rehearsal = std::ranges::any_of(
+      used, [](const Sample& sample) { return backend::is_rehearsal(sample.machine); });
+  require_costs_fit(analysis, spec, largest(used, &Sample::image));
   double waiting = 0;
   for (const Sample& sample : used)
     if (sample.parts) waiting = std::max(waiting, sample.parts->data_ms / sample.step_ms);
@@ -113,11 +141,9 @@ Analysis analyse(const Samples& samples, const AnalysisSpec& spec) {
   add_fit(filled, analysis);
   if (!analysis.fit) return analysis;
   ForecastSpec& asked = filled.forecast;
+  if (asked.epoch_rows == 0 && spec.imagenet) asked.epoch_rows = 1281167;
   if (asked.epoch_rows == 0) asked.epoch_rows = largest(samples.good, &Sample::epoch_rows);
-  if (spec.imagenet) {
-    if (asked.epoch_rows == 0) asked.epoch_rows = 1281167;
-    if (!asked.epochs) asked.epochs = reference_epochs();
-  }
+  if (spec.imagenet && !asked.epochs) asked.epochs = reference_epochs();
   analysis.forecasts = forecast(*analysis.fit, asked);
   return analysis;
 }

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/train/files/run_directory.hpp"
@@ -17,21 +18,30 @@
 namespace lockstep::study {
 namespace {
 
-/// The first epoch that reached it; 0: none.
+/// The first epoch that reached it. Throws InputError naming the run if there is none.
 std::uint64_t first_epoch(const train::RunDirectory& run, double top1) {
   std::uint64_t first = 0;
+  double best = -1;
   observe::read_records(run.metrics(), [&](const observe::Record& record) {
     const auto* epoch = std::get_if<observe::EpochRecord>(&record);
-    if (epoch && epoch->validation && epoch->validation->top1 >= top1) first = epoch->epoch;
+    if (epoch == nullptr || !epoch->validation) return true;
+    best = std::max(best, epoch->validation->top1);
+    if (best >= top1) first = epoch->epoch;
     return first == 0;
   });
+  const std::string path = run.metrics().string();
+  require(best >= 0, path + ": the run had no validation (--data.val)");
+  require(first > 0,
+          fmt::format("{}: no validation reached a top-1 of {:g} %; the best is {:.2f} %", path,
+                      100 * top1, 100 * best));
   return first;
 }
 
 }  // namespace
 
 std::optional<double> EpochsCurve::at(double batch) const {
-  if (points.empty() || batch > points.back().batch) return std::nullopt;
+  if (points.empty() || batch > points.back().batch || 4 * batch < points.front().batch)
+    return std::nullopt;
   if (batch <= points.front().batch) return points.front().epochs;
   const auto above = std::ranges::lower_bound(points, batch, {}, &EpochsAt::batch);
   const EpochsAt &high = *above, &low = *(above - 1);
@@ -85,12 +95,9 @@ EpochsCurve epochs_of_runs(const std::vector<std::string>& folders, double top1)
     require(std::filesystem::exists(run.config()), fmt::format("{}: there is no run", folder));
     config::Config config;
     config::apply_toml(config, read_text(run.config()), run.config().string());
-    const std::uint64_t epoch = first_epoch(run, top1);
-    require(epoch > 0, fmt::format("{}: no validation reached a top-1 of {:g} %",
-                                   run.metrics().string(), 100 * top1));
-    reached[config.batch].push_back(static_cast<double>(epoch));
+    reached[config.batch].push_back(static_cast<double>(first_epoch(run, top1)));
   }
-  EpochsCurve curve{.source = fmt::format("{} separate training(s)", folders.size()),
+  EpochsCurve curve{.source = counted(folders.size(), "separate training"),
                     .goal = fmt::format("{:g} % top-1", 100 * top1),
                     .points = {}};
   for (auto& [batch, epochs] : reached)

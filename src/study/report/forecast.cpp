@@ -119,7 +119,7 @@ Recommendation recommend(const std::vector<Forecast>& sizes, const ForecastSpec&
 }  // namespace
 
 std::string Base::text() const {
-  return fmt::format("{} rank(s), batch {}: {:.0f} images/s, {:.4g} a rank", ranks, batch,
+  return fmt::format("{}, batch {}: {:.0f} images/s, {:.4g} a rank", counted(ranks, "rank"), batch,
                      images_per_s, rate());
 }
 

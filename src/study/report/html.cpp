@@ -30,8 +30,8 @@ figcaption, .note { color: var(--soft); font-size: .85rem; }
   background: linear-gradient(to right, var(--page) 30%, transparent) 0 0 / 2rem 100% no-repeat local,
     linear-gradient(to left, var(--page) 30%, transparent) 100% 0 / 2rem 100% no-repeat local,
     linear-gradient(to left, var(--line), transparent) 100% 0 / .8rem 100% no-repeat scroll; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .7rem; text-align: right; white-space: nowrap;
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .45rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/text/join.hpp"
+
 #include "study/report/chart.hpp"
 #include "study/report/sections.hpp"
 
@@ -13,40 +15,43 @@ std::string how_measured(const Analysis& analysis) {
   const Fit& fit = *analysis.fit;
   std::size_t runs = 0, least = analysis.points.front().ranks;
   for (const Point& point : analysis.points) runs += point.times_ms.size();
-  std::string text = fmt::format(
-      "We measured the time of a step of {} in {} run(s) of {} configuration(s) on {} to "
-      "{} ranks. ",
-      subject(analysis), runs, analysis.points.size(), least, fit.most_ranks());
+  std::string text = fmt::format("We measured the time of a step of {} in {} of {} on {} to {}. ",
+                                 subject(analysis), counted(runs, "run"),
+                                 counted(analysis.points.size(), "configuration"), least,
+                                 counted(fit.most_ranks(), "rank"));
   text += fmt::format(
-      "It follows t = c b + a{} with c = {:.3g} ms for each of the b rows of a rank and a = {:.3g} "
+      "It follows t = c b + a{}{} with c = {:.3g} ms for each of the b rows of a rank and a = "
+      "{:.3g} "
       "ms, and scatters around this law by {:.1f} %. ",
-      fit.has_communication() ? " + exposed communication" : "", fit.law.c_ms, fit.law.a_ms,
-      100 * fit.scatter);
+      fit.has_communication() ? " + exposed communication" : "",
+      fit.law.jitter > 0 ? " + jitter" : "", fit.law.c_ms, fit.law.a_ms, 100 * fit.scatter);
   double worst = 0;
   for (const LeftOut& one : analysis.left_out) worst = std::max(worst, std::abs(one.error()));
+  constexpr double good = 0.1;
   if (!analysis.left_out.empty())
-    text += fmt::format("Fitted without the runs on {} ranks, it predicts them within {:.1f} %. ",
-                        fit.most_ranks(), 100 * worst);
+    text += fmt::format(
+        "Fitted without the runs on {}, it {} {:.1f} %{}. ", counted(fit.most_ranks(), "rank"),
+        worst <= good ? "predicts them within" : "misses them by up to", 100 * worst,
+        worst <= good ? "" : ", so what it says about other sizes is uncertain");
   return text;
 }
 
 std::string what_is_asked(const Analysis& analysis, const Forecast& size, std::size_t trainings) {
   std::string text = fmt::format(
-      "We will use {} ranks on {} nodes with a global batch of {}. There we expect {:.0f} images/s "
+      "We will use {} on {} with a global batch of {}. There we expect {:.0f} images/s "
       "({:.0f} to {:.0f}, {:.0f} % prediction interval), {:.0f} % efficiency relative to {}. ",
-      size.ranks, size.nodes, size.batch, size.images_per_s.middle, size.images_per_s.low,
-      size.images_per_s.high, 100 * analysis.fit->confidence, 100 * size.efficiency.middle,
+      counted(size.ranks, "rank"), counted(size.nodes, "node"), size.batch,
+      size.images_per_s.middle, size.images_per_s.low, size.images_per_s.high,
+      100 * analysis.fit->confidence, 100 * size.efficiency.middle,
       analysis.forecasts->base.text());
   text += "We chose this size because " + analysis.forecasts->recommendation.why + ". ";
   if (size.epoch_node_hours)
-    text += fmt::format("An epoch of {} images takes {:.3g} hours and costs {:.3g} node-hours. ",
+    text += fmt::format("An epoch of {} images takes {:.3g} h and costs {:.3g} node-h. ",
                         analysis.forecasts->epoch_rows, *size.epoch_hours, *size.epoch_node_hours);
   if (size.training_node_hours)
     text += fmt::format(
-        "A training of {:.1f} epochs takes {:.3g} hours and costs {:.3g} node-hours; for {} of "
-        "them "
-        "we ask for {:.3g} node-hours, to which validation, checkpoints and start-up are to be "
-        "added.",
+        "A training of {:.1f} epochs takes {:.3g} h and costs {:.3g} node-h; for {} of them we ask "
+        "for {:.3g} node-h, to which validation, checkpoints and start-up are to be added.",
         *size.epochs, *size.training_hours, *size.training_node_hours, trainings,
         static_cast<double>(trainings) * *size.training_node_hours);
   return text;
@@ -75,7 +80,8 @@ Chart with_points(Chart chart, const Analysis& analysis, bool efficiency) {
 }  // namespace
 
 std::vector<Block> proposal_section(const Analysis& analysis, const AnalysisSpec& spec) {
-  if (!analysis.forecasts || !analysis.forecasts->recommendation.size) return {};
+  if (!analysis.forecasts || analysis.rehearsal || !analysis.forecasts->recommendation.size)
+    return {};
   return {
       Heading{"For the proposal"},
       Paragraph{how_measured(analysis) +
@@ -87,7 +93,7 @@ std::vector<Block> figures_section(const Analysis& analysis) {
   const Forecasts& all = *analysis.forecasts;
   const std::string series =
       all.strong ? fmt::format("batch {}", all.rows) : fmt::format("{} rows a rank", all.rows);
-  Chart rate{.title = "images/s over ranks", .y_name = "images/s", .log_y = true};
+  Chart rate{.title = "images/s over ranks", .y_name = "images/s, logarithmic", .log_y = true};
   rate.curve = bands(all, &Forecast::images_per_s);
   rate.dashed_name = "ideal";
   for (const Forecast& size : all.sizes)

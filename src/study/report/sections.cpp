@@ -73,14 +73,34 @@ std::vector<std::string> measured_row(const Point& point, const Base& base) {
           percent(point.rate() / base.rate())};
 }
 
+/// Caches may make a rank on many ranks a little faster than one on few, but not this much.
+std::vector<std::string> too_fast(const std::vector<Point>& points, const Base& base) {
+  constexpr double most = 1.3;
+  std::vector<std::string> list;
+  for (const Point& point : points)
+    if (point.rate() > most * base.rate())
+      list.push_back(fmt::format(
+          "caution: {}, batch {}: an efficiency of {}: either this is wrong, or the base is slow",
+          counted(point.ranks, "rank"), point.batch, percent(point.rate() / base.rate())));
+  return list;
+}
+
+std::string say_cost(const DataCost& cost) {
+  return fmt::format(
+      "With real data a step took {:.2f} times as long as with synthetic data "
+      "({:.2f} to {:.2f} in {}){}",
+      cost.times, cost.least, cost.most, counted(cost.configurations, "configuration"),
+      cost.times < 1 ? ": what reading costs is less than what the runs vary by." : ".");
+}
+
 /// What the measured sums leave exposed, compared with what was, on the most ranks.
 std::string computed_exposed(const Fit& fit) {
   const Judged* most = nullptr;
   for (const Judged& one : fit.points)
     if (!one.outlier && one.point.has_exposed) most = &one;
-  std::string text = fmt::format(
-      "Exposed communication is computed from what bench comm measured, for {} bucket(s).",
-      fit.law.buckets);
+  std::string text =
+      fmt::format("Exposed communication is computed from what bench comm measured, for {}.",
+                  counted(fit.law.buckets, "bucket"));
   if (most)
     text += fmt::format(
         " On {} ranks with {:g} rows it is {:.2f} ms; measured were {:.2f} ms.", most->point.ranks,
@@ -101,6 +121,14 @@ std::string subject(const Analysis& analysis) {
   return text;
 }
 
+std::vector<Block> rehearsal_section(const Analysis& analysis) {
+  if (!analysis.rehearsal) return {};
+  return {
+      Paragraph{"This is a rehearsal (--backend clock): its steps waited as long as they were "
+                "told to, and computed nothing. It says nothing about speed, and is no ground "
+                "for a proposal."}};
+}
+
 std::vector<Block> measured_section(const Analysis& analysis) {
   const Base base = base_of(analysis.points);
   TextTable table;
@@ -110,11 +138,9 @@ std::vector<Block> measured_section(const Analysis& analysis) {
   table.caption = fmt::format("Medians over runs{}. Efficiency is relative to {}.",
                               analysis.synthetic ? " on synthetic data" : "", base.text());
   std::vector<Block> blocks = {Heading{"What was measured"}, table};
-  if (analysis.data_cost)
-    blocks.push_back(
-        Paragraph{fmt::format("With real data a step takes {:.2f} times as long as "
-                              "with synthetic data.",
-                              *analysis.data_cost)});
+  if (const std::vector<std::string> fast = too_fast(analysis.points, base); !fast.empty())
+    blocks.push_back(Items{fast});
+  if (analysis.data_cost) blocks.push_back(Paragraph{say_cost(*analysis.data_cost)});
   if (analysis.waits_for_data)
     blocks.push_back(Paragraph{fmt::format(
         "Warning: ranks waited for data for up to {} of a step, which no law of computing and "
@@ -196,7 +222,7 @@ std::vector<Block> forecast_section(const Analysis& analysis) {
 }
 
 std::vector<Block> cost_section(const Analysis& analysis, const AnalysisSpec& spec) {
-  if (!analysis.forecasts) return {};
+  if (!analysis.forecasts || analysis.rehearsal) return {};
   const Forecasts& all = *analysis.forecasts;
   std::vector<Block> blocks = {Heading{"What it costs, and which size to ask for"}};
   if (!all.sizes.empty() && all.sizes.front().epoch_node_hours) {
@@ -217,10 +243,11 @@ std::vector<Block> cost_section(const Analysis& analysis, const AnalysisSpec& sp
     blocks.push_back(table);
   }
   const Recommendation& best = all.recommendation;
-  blocks.push_back(Paragraph{
-      best.size ? fmt::format("Recommended: {} rank(s) on {} node(s) with batch {}: {}.",
-                              best.size->ranks, best.size->nodes, best.size->batch, best.why)
-                : best.why + "."});
+  blocks.push_back(Paragraph{best.size ? fmt::format("Recommended: {} on {} with batch {}: {}.",
+                                                     counted(best.size->ranks, "rank"),
+                                                     counted(best.size->nodes, "node"),
+                                                     best.size->batch, best.why)
+                                       : best.why + "."});
   return blocks;
 }
 

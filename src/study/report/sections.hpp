@@ -11,6 +11,7 @@ namespace lockstep::study {
 /// "resnet50, bf16, on 8 x A100"
 std::string subject(const Analysis& analysis);
 
+std::vector<Block> rehearsal_section(const Analysis& analysis);
 std::vector<Block> measured_section(const Analysis& analysis);
 std::vector<Block> law_section(const Analysis& analysis);
 std::vector<Block> forecast_section(const Analysis& analysis);

@@ -88,6 +88,7 @@ Json forecasts_json(const Forecasts& all) {
 
 std::string fit_text(const Analysis& analysis) {
   Document document{"Scaling of " + subject(analysis), {}};
+  document.add(rehearsal_section(analysis));
   document.add(measured_section(analysis));
   document.add(law_section(analysis));
   return as_text(document);
@@ -95,17 +96,16 @@ std::string fit_text(const Analysis& analysis) {
 
 std::string forecast_text(const Analysis& analysis) {
   Document document{"Scaling of " + subject(analysis), {}};
+  document.add(rehearsal_section(analysis));
   if (!analysis.fit) document.add(law_section(analysis));
   document.add(forecast_section(analysis));
   return as_text(document);
 }
 
 std::string analysis_json(const Analysis& analysis) {
-  Json json = {{"network", analysis.network},
-               {"precision", analysis.precision},
-               {"machine", analysis.machine},
-               {"points", points_json(analysis)},
-               {"not_used", Json::array()}};
+  Json json = {{"rehearsal", analysis.rehearsal}, {"network", analysis.network},
+               {"precision", analysis.precision}, {"machine", analysis.machine},
+               {"points", points_json(analysis)}, {"not_used", Json::array()}};
   for (const Rejected& one : analysis.rejected)
     json["not_used"].push_back({{"name", one.name}, {"reason", one.reason}});
   if (analysis.fit) {
@@ -120,6 +120,7 @@ std::string analysis_json(const Analysis& analysis) {
 
 Report make_report(const Analysis& analysis, const AnalysisSpec& spec) {
   Document document{"Scaling study: " + subject(analysis), {}};
+  document.add(rehearsal_section(analysis));
   document.add(figures_section(analysis));
   document.add(cost_section(analysis, spec));
   document.add(proposal_section(analysis, spec));

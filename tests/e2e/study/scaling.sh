@@ -11,12 +11,13 @@ small=(--model resnet20 --threads 1 --image 8 --steps 6 --warm-up 2 --repetition
 scaling plan --out study --ranks 1,2 --batch 32 --batch-per-rank 8 "${small[@]}" \
   --no-synthetic --data.train small/train
 ((status == 0)) && says '^study: 5 runs of 6 steps, 5 configurations' &&
+  says '^its first run shows how long it takes' &&
   run "$LOCKSTEP" lint study/study.sbatch &&
-  says ': 0 error\(s\), 0 warning\(s\)$' && ! says 'stop-after'
+  says ': 0 errors, 0 warnings$' && ! says 'stop-after'
 verdict $? 'plan writes a study whose batch script has no fault'
 scaling plan --out array --ranks 1,2,4 --ranks-per-node 2 --batch 32 --array
 ((status == 0)) && run "$LOCKSTEP" lint array/study.sbatch &&
-  says ': 0 error\(s\), 0 warning\(s\)$' &&
+  says ': 0 errors, 0 warnings$' &&
   grep -q '^#   sbatch --nodes=1 --array=0-1%1 array/study.sbatch$' array/study.sbatch &&
   grep -q '^#SBATCH --array=0-2%1$' array/study.sbatch
 verdict $? 'plan --array writes a job array, and how to submit it in parts'
@@ -24,10 +25,11 @@ verdict $? 'plan --array writes a job array, and how to submit it in parts'
 mkdir -p study/points/real-00002-b32-1.part &&
   echo rubbish >study/points/real-00002-b32-1.part/config.toml
 scaling run study --only-ranks 1
-((status == 0)) && says '^3 run\(s\) done, 0 done before, 0 failed, 2 still missing' &&
+((status == 0)) && says '^3 runs done, 0 done before, 0 failed, 2 still missing' &&
   [[ ! -e study/report.html ]] &&
   scaling run study && ((status == 0)) &&
-  says '^2 run\(s\) done, 3 done before, 0 failed, 0 still missing' &&
+  says '4/5 real-00002.*done.*; about [0-9.]+ s left$' &&
+  says '^2 runs done, 3 done before, 0 failed, 0 still missing' &&
   says '^c +[0-9.e-]+ ms' && says 'scatter around it' && [[ -s study/report.tex &&
   -s study/rate.svg && -s study/report.md ]] &&
   ! compgen -G 'study/points/*.part' && ! compgen -G 'study/points/*/checkpoints/*.h5'
@@ -104,11 +106,17 @@ done
 mapfile -t commands < <(python3 "$repo/tests/support/pages.py" commands "$repo/jobs/SCALING.md")
 ((${#commands[@]} >= 10))
 verdict $? 'jobs/SCALING.md has commands'
+cp -r study r50 && sed -i 's/resnet20/resnet50/' r50/points/*/{config.toml,metrics.jsonl} &&
+  sed -i 's/"image":8,/"image":224,/' r50/points/*/metrics.jsonl
+refused 'the epochs of ResNet-50, and these are measurements of resnet20' \
+  report study --out x --imagenet &&
+  refused '--trainings would have no effect' report study --out x --trainings 3
+verdict $? 'no costs of another training are reported'
 for command in "${commands[@]}"; do
   # tests/cluster/jobs/jobs_endings.sh submits scripts
   [[ $command == sbatch* || $command == srun* ]] && continue
   here=$command
-  [[ $command == *' plan '* ]] || here=${command//studies\/r50/study}
+  [[ $command == *' plan '* ]] || here=${command//studies\/r50/r50}
   run bash -c "$here"
   ((status == 0))
   verdict $? "jobs/SCALING.md's command works: $command"

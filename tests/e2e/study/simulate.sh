@@ -26,7 +26,7 @@ verdict $? 'a deeper network, more bits, more rows and a single bucket make a st
 
 run "$LOCKSTEP" simulate --machine "$machines/dgx-a100-hdr.toml" --ranks 8 \
   --hwloc "$support/../fixtures/topologies/p4d.xml"
-((status == 0)) && says '8 GPU\(s\), 2 NUMA node\(s\)' && says '31.5 +24.5 +rdmap16s27 +2 +15.8'
+((status == 0)) && says '8 GPUs, 2 NUMA nodes' && says '31.5 +24.5 +rdmap16s27 +2 +15.8'
 verdict $? 'the paths inside of an absent node are shown, bound and unbound'
 
 run ranks 2 "$LOCKSTEP" bench comm --from-kb 16 --to-mb 2 --longest-s 0.2 --json comm.json

@@ -49,7 +49,7 @@ TEST_CASE("the law's latency and wire are those of measured sums", "[study]") {
       measured_sums({figures(4, 1e-3, 1e8), figures(16, 4e-3, 1e8)}, gradient_bytes, 4);
   CHECK(mean.alpha_ms == Approx((0.5 + 1) / 2));
   CHECK_THROWS_WITH(measured_sums({figures(1, 1e-3, 1e8)}, gradient_bytes, 4),
-                    Contains("a file of 1 rank(s)"));
+                    Contains("a file of 1 rank has"));
   CommFigures silent;
   silent.ranks = 2;
   CHECK_THROWS_WITH(measured_sums({silent}, gradient_bytes, 4), Contains("no all-reduces"));
@@ -76,7 +76,7 @@ TEST_CASE("with measured sums exposed communication is computed, and only c and 
   CHECK(found.fit->law.c_ms == Approx(0.5).epsilon(1e-4));
   CHECK(found.fit->law.a_ms == Approx(7).epsilon(1e-3));
   CHECK(found.fit->law.wire_ms == held.wire_ms);
-  CHECK_THAT(fit_text(found), Contains("computed from what bench comm measured, for 4 bucket(s)"));
+  CHECK_THAT(fit_text(found), Contains("computed from what bench comm measured, for 4 buckets"));
 
   for (Sample& sample : samples.good) sample.gradient_numbers = 0;
   CHECK_THROWS_WITH(analyse(samples, spec), Contains("no measurement says how many gradients"));

@@ -81,7 +81,8 @@ TEST_CASE("the recommended size is the fastest that is efficient, known and affo
 
 TEST_CASE("epochs over batch: MLPerf's points, and nothing beyond the largest", "[study]") {
   const EpochsCurve curve = reference_epochs();
-  CHECK(*curve.at(100) == 35);
+  CHECK(*curve.at(500) == 35);
+  CHECK_FALSE(curve.at(100));
   CHECK(*curve.at(8192) == Approx(42));
   CHECK((*curve.at(10000) > 42 && *curve.at(10000) < 45.4));
   CHECK_FALSE(curve.at(70000));
@@ -91,6 +92,29 @@ TEST_CASE("epochs over batch: MLPerf's points, and nothing beyond the largest", 
   CHECK(*read_epochs(file, "it").at(256) == 25);
   write_text_atomically(file, "batch,epochs\n512,many\n");
   CHECK_THROWS_WITH(read_epochs(file, "it"), Contains("epochs.csv:2: '512,many'"));
+}
+
+TEST_CASE("no cost of a training comes from a rehearsal, or from another network or image",
+          "[study]") {
+  AnalysisSpec spec = a_spec();
+  spec.imagenet = true;
+  const auto with = [](std::string Sample::*field, const char* text, std::size_t image = 0) {
+    Samples samples = a_study();
+    for (Sample& sample : samples.good) {
+      sample.*field = text;
+      sample.image = image;
+    }
+    return samples;
+  };
+  CHECK(analyse(with(&Sample::network, "resnet50", 224), spec).forecasts->epoch_rows == 320000);
+  CHECK_THROWS_WITH(analyse(with(&Sample::network, "resnet20"), spec),
+                    Contains("the epochs of ResNet-50") && Contains("resnet20"));
+  CHECK_THROWS_WITH(analyse(with(&Sample::network, "resnet50", 32), spec), Contains("32 x 32"));
+  const Samples rehearsal = with(&Sample::machine, "clock, 2 ms a row and 20 ms a step");
+  CHECK_THROWS_WITH(analyse(rehearsal, spec), Contains("rehearsal"));
+  const Report report = make_report(analyse(rehearsal, a_spec()), a_spec());
+  CHECK_THAT(report.markdown, Contains("This is a rehearsal") && !Contains("For the proposal") &&
+                                  !Contains("node-h") && Contains("efficiency"));
 }
 
 TEST_CASE("every efficiency has its base rate next to it, in each form of the report", "[study]") {

@@ -28,6 +28,7 @@ struct Sample {
   std::optional<observe::StepTimes> parts;
   double mean_exposed_ms = 0;        ///< of a run: exposed communication, on average
   std::size_t epoch_rows = 0;        ///< of the training set; 0: unknown
+  std::size_t image = 0;             ///< the side of the network's input; 0: unknown
   std::size_t gradient_numbers = 0;  ///< that are summed in a step; 0: unknown
   std::size_t buckets = 0;           ///< parts in which they are summed; 0: unknown
 

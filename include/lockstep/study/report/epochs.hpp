@@ -17,8 +17,9 @@ struct EpochsCurve {
   std::string source;            ///< who measured it, for the report
   std::string goal;              ///< "75.9 % top-1"
   std::vector<EpochsAt> points;  ///< sorted by batch
-  /// Between two points by the logarithm of the batch; below the smallest as many as there. Empty
-  /// for a batch beyond the largest: no one has shown that it gets there.
+  /// Between two points by the logarithm of the batch; down to a quarter of the smallest as many as
+  /// there. Empty for a batch beyond the largest or smaller than that: no one has shown that it
+  /// gets there.
   std::optional<double> at(double batch) const;
 };
 

@@ -20,13 +20,20 @@ struct AnalysisSpec {
   std::size_t trainings = 1;  ///< that the proposal asks for
 };
 
+/// How much longer steps take with data than without, in equal configurations.
+struct DataCost {
+  double times = 0, least = 0, most = 0;  ///< the median; over the configurations
+  std::size_t configurations = 0;
+};
+
 /// All that is known about a study. Without a fit there is only the table.
 struct Analysis {
   std::string network, precision, machine;  ///< empty: unknown or mixed
   bool synthetic = false;                   ///< which measurements the points have
   std::vector<Point> points;
-  std::vector<Rejected> rejected;        ///< not used, and repetitions that are odd
-  std::optional<double> data_cost;       ///< real / synthetic time of equal configurations, median
+  std::vector<Rejected> rejected;  ///< not used, and repetitions that are odd
+  bool rehearsal = false;          ///< steps waited and computed nothing: no costs follow
+  std::optional<DataCost> data_cost;
   std::optional<double> waits_for_data;  ///< the largest share of a step, if that is a tenth
   std::optional<Fit> fit;
   std::string why_no_fit;
@@ -36,7 +43,8 @@ struct Analysis {
   std::optional<Forecasts> forecasts;
 };
 
-/// Throws InputError when nothing can be said at all.
+/// Throws InputError when nothing can be said at all, and where epochs to an accuracy are asked for
+/// that belong to another training.
 Analysis analyse(const Samples& samples, const AnalysisSpec& spec);
 
 /// What `lockstep scaling fit` and `predict` print; `json` is the same for programs.
