@@ -40,19 +40,24 @@ void show_progress(double done, double before, double all, double seconds) {
                             rate > 0 ? human_seconds((all - done) / rate) : "?"));
 }
 
-/// `before`: rows of the shards that were already finished.
-void write_all(Control& control, Packer& packer, std::size_t before, std::size_t rows) {
+/// `before`: rows of the shards that were already finished. False if it was stopped.
+bool write_all(Control& control, Packer& packer, std::size_t before, std::size_t rows,
+               const std::function<bool()>& stop) {
   const double start = now_s();
   const auto finished_rows = static_cast<double>(before);
   for (bool finished = false; !finished;) {
     together(control, "pack: rows", [&] { packer.advance(round_s); });
-    const std::vector<double> state = control.sum(
-        {static_cast<double>(packer.rows_done()), packer.finished() ? 1.0 : 0.0}, "pack: rows");
+    const std::vector<double> state =
+        control.sum({static_cast<double>(packer.rows_done()), packer.finished() ? 1.0 : 0.0,
+                     stop() ? 1.0 : 0.0},
+                    "pack: rows");
     show_progress(finished_rows + state[0], finished_rows, static_cast<double>(rows),
                   now_s() - start);
     finished = state[1] == control.world();
+    if (!finished && state[2] > 0) return false;
   }
   log::end_progress();
+  return true;
 }
 
 void report_skipped(const std::vector<SkippedRow>& skipped, const fs::path& out) {
@@ -95,22 +100,25 @@ std::string first_of(std::vector<std::string> names) {
 /// The work of one call of `lockstep pack`.
 class PackJob {
  public:
-  PackJob(PackRequest request, Control& control)
+  PackJob(PackRequest request, Control& control, const std::function<bool()>& stop)
       : request_(std::move(request)),
         spec_(request_.spec),
         control_(control),
+        stop_(stop),
         partial_(PackFolder::partial(request_.out)) {}
 
-  void run() {
+  /// False if it was stopped.
+  bool run() {
     const double start = now_s();
-    if (take_folder()) return;
+    if (take_folder()) return true;
     control_.activity.enter(comm::Phase::data);
     read_source();
     const std::size_t before = take_up();
-    write(before);
+    if (!write(before)) return false;
     finish();
     summarise(request_.out, spec_.jpeg, info_, totals_, plan_, source_->rows() - before,
               now_s() - start);
+    return true;
   }
 
  private:
@@ -164,7 +172,7 @@ class PackJob {
       row_bytes = packed_row_bytes(*source_, spec_, info_);
     });
     plan_ = plan_shards(*source_, spec_, row_bytes);
-    const std::string none = say_none_held_out(*source_, spec_, plan_);
+    const std::string none = say_not_held_out(*source_, spec_, plan_);
     if (first() && !none.empty()) log::warn(none);
     images_ = fmt::format("images = {}\nshape = {} x {} x {}\nshards = {}\n", images, info_.height,
                           info_.width, info_.channels, plan_.size());
@@ -208,16 +216,22 @@ class PackJob {
                     note.skipped.empty() ? "" : note.skipped[0].reason));
   }
 
-  void write(std::size_t before) {
+  bool write(std::size_t before) {
     try {
-      write_all(control_, *packer_, before, source_->rows());
+      const bool finished = write_all(control_, *packer_, before, source_->rows(), stop_);
+      if (!finished) say_kept("stopped on a signal: ");
+      return finished;
     } catch (const InputError&) {
-      if (first() && folder_->finished_shards() > 0)
-        log::info(fmt::format(
-            "{} of {} finished, kept in {}: run the same command again for the others",
-            folder_->finished_shards(), counted(plan_.size(), "shard"), partial_.string()));
+      say_kept("");
       throw;
     }
+  }
+
+  void say_kept(const std::string& why) const {
+    if (first() && (!why.empty() || folder_->finished_shards() > 0))
+      log::info(fmt::format(
+          "{}{} of {} finished, kept in {}: run the same command again for the others", why,
+          folder_->finished_shards(), counted(plan_.size(), "shard"), partial_.string()));
   }
 
   void finish() {
@@ -252,6 +266,7 @@ class PackJob {
   const PackRequest request_;
   PackSpec spec_;  ///< with what is held out
   Control& control_;
+  const std::function<bool()>& stop_;
   fs::path partial_;
   std::optional<PackFolder> folder_;  ///< on rank 0
   std::unique_ptr<Source> source_;
@@ -265,10 +280,11 @@ class PackJob {
 
 }  // namespace
 
-void run_pack(Control& control, const std::function<PackRequest()>& resolve) {
+bool run_pack(Control& control, const std::function<PackRequest()>& resolve,
+              const std::function<bool()>& stop) {
   PackRequest request;
   together(control, "pack: command", [&] { request = resolve(); });
-  PackJob(std::move(request), control).run();
+  return PackJob(std::move(request), control, stop).run();
 }
 
 }  // namespace lockstep::pack

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "pack/pack_row.hpp"
 
 namespace lockstep::pack {
@@ -80,14 +81,28 @@ std::vector<ShardPlan> plan_shards(const Source& source, const PackSpec& spec,
   return plan;
 }
 
-std::string say_none_held_out(const Source& source, const PackSpec& spec,
-                              const std::vector<ShardPlan>& plan) {
-  const bool validates =
-      std::any_of(plan.begin(), plan.end(), [](const ShardPlan& shard) { return !shard.training; });
-  if (spec.held_out == 0 || validates) return {};
-  Rows counts(source.classes().size());
-  for (std::size_t row = 0; row < source.rows(); ++row)
-    ++counts[static_cast<std::size_t>(source.label(row))];
+std::string say_not_held_out(const Source& source, const PackSpec& spec,
+                             const std::vector<ShardPlan>& plan) {
+  if (spec.held_out == 0) return {};
+  Rows counts(source.classes().size()), held = counts;
+  for (const ShardPlan& shard : plan)
+    for (const std::size_t row : shard.rows) {
+      const auto label = static_cast<std::size_t>(source.label(row));
+      ++counts[label];
+      if (!shard.training) ++held[label];
+    }
+  std::vector<std::string> without;
+  for (std::size_t c = 0; c < counts.size(); ++c)
+    if (counts[c] > 0 && held[c] == 0) without.push_back(source.classes()[c]);
+  if (without.empty()) return {};
+  if (std::any_of(held.begin(), held.end(), [](std::size_t rows) { return rows > 0; })) {
+    constexpr std::size_t listed = 5;
+    const std::size_t all = without.size();
+    without.resize(std::min(listed, all));
+    return fmt::format("{} of {} have too few images to hold one out, and no validation row: {}{}",
+                       all, counted(counts.size(), "class"), join(without, ", "),
+                       all > listed ? ", ..." : "");
+  }
   const std::size_t most = *std::max_element(counts.begin(), counts.end());
   const std::string none =
       fmt::format("no validation set: {:g} % of the rows of each class is less than half a row",

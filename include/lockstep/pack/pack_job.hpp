@@ -26,6 +26,8 @@ struct PackRequest {
 
 /// Packs on all ranks together, or resumes what was interrupted; `resolve` says on each rank what
 /// was asked for. What fails on one rank is thrown on all, as InputError if the input was at fault.
-void run_pack(comm::Control& control, const std::function<PackRequest()>& resolve);
+/// False if `stop` was true on some rank before the end: finished shards are kept, and said.
+bool run_pack(comm::Control& control, const std::function<PackRequest()>& resolve,
+              const std::function<bool()>& stop);
 
 }  // namespace lockstep::pack

@@ -39,9 +39,9 @@ struct ShardPlan {
 std::vector<ShardPlan> plan_shards(const Source& source, const PackSpec& spec,
                                    std::size_t row_bytes);
 
-/// What to say when rows should be held out, but all classes are too small for that; else empty.
-std::string say_none_held_out(const Source& source, const PackSpec& spec,
-                              const std::vector<ShardPlan>& plan);
+/// What to say when rows should be held out, but classes are too small for that; else empty.
+std::string say_not_held_out(const Source& source, const PackSpec& spec,
+                             const std::vector<ShardPlan>& plan);
 
 /// Shape and classes of the packed rows: as `spec` asks, else those of the first readable image.
 /// The normalisation is a placeholder.

@@ -182,11 +182,11 @@ void add_pack_options(Arguments app, PackOptions& options) {
           "'train-{000..063}.tar' may be quoted); none for --from shapes");
   app.add("--from", source.kind, "kind of source (default: detected)").one_of(pack::source_kinds());
   app.add("--val", options.validation_sources,
-          "the same for validation, if separate: a folder, a list, tars");
+          "the same for validation, if separate, and of the same kind: a folder, a list, tars");
   app.add("--root", source.root, "what a list's paths are relative to; default: its folder");
   app.add("--class-names", source.class_names,
-          "file with a name in each line: of classes 0, 1, ... where labels are numbers, "
-          "else their order");
+          "file with a name in each line, in the order of the classes: where a list's or a tar's "
+          "labels are numbers they count its lines from 0; words, and folders, are found in it");
   app.add("--out", options.out, "folder for train/ and val/ with the shards").required();
   app.add("--resize", options.resize,
           "stretch every image to S x S, or to HxW (antialiased); needed when sizes differ");

@@ -69,9 +69,7 @@ class Output {
   void commit() { pending_.commit(); }
 
  private:
-  [[noreturn]] void fail() const {
-    fail_by_system("cannot write " + path_.string(), errno);
-  }
+  [[noreturn]] void fail() const { fail_by_system("cannot write " + path_.string(), errno); }
   const fs::path& path_;
   PendingFile pending_;
   Descriptor file_;

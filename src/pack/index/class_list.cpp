@@ -94,6 +94,12 @@ bool are_numbers(const std::vector<IndexFile>& indexes, bool named) {
 void count_numbers(const std::vector<IndexFile>& indexes, const fs::path& names_file,
                    ClassList& list) {
   const std::size_t named = list.names.size();
+  for (std::size_t line = 0; line < named; ++line)
+    if (const auto number = whole_number<std::size_t>(list.names[line]))
+      require(*number == line,
+              fmt::format("{}: its line {} is the name \"{}\", but labels that are numbers count "
+                          "the lines from 0: give names that are words, or leave out --class-names",
+                          names_file.string(), line + 1, list.names[line]));
   const std::size_t most = named > 0 ? named : most_classes;
   std::size_t classes = named;
   for (const IndexFile& index : indexes) {
@@ -173,6 +179,12 @@ ClassList merge_classes(const std::vector<IndexFile>& indexes, Split validation,
   else
     look_up(indexes, names_file, list);
   require_trained(indexes, validation, !names_file.empty(), list);
+  const std::size_t trained = list.names.size() - list.untrained;
+  constexpr std::size_t many = 1000;  // as DataSet allows in files of other programs
+  require(!names_file.empty() || list.untrained < std::max(many, trained),
+          fmt::format("labels up to {} make {} classes, but only {} of them have training images; "
+                      "if that is right, name them all (--class-names)",
+                      list.names.back(), list.names.size(), trained));
   return list;
 }
 

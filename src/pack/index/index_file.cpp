@@ -24,9 +24,7 @@ using Descriptor = Owned<int, ::close, -1>;
 
 constexpr char index_magic[8] = {'l', 's', 'i', 'n', 'd', 'e', 'x', '2'};
 
-[[noreturn]] void fail(const fs::path& path) {
-  fail_by_system(path.string(), errno);
-}
+[[noreturn]] void fail(const fs::path& path) { fail_by_system(path.string(), errno); }
 
 void append(int descriptor, const void* from, std::size_t bytes, const fs::path& path) {
   if (write_all(descriptor, from, bytes) != bytes) fail(path);

@@ -83,6 +83,8 @@ class IndexFile {
   /// Where a label of classes() is first given, for messages: "names.txt, line 7".
   std::string place_of(std::size_t label) const;
   const std::vector<std::string>& classes() const { return classes_; }  ///< by IndexRow::label
+  /// The list of paths and labels that was read; empty: none.
+  const std::filesystem::path& list() const { return list_; }
   const std::filesystem::path& origin() const { return origin_; }
   const std::filesystem::path& content() const { return content_; }  ///< empty for a folder or list
   FileStamp stamp() const;

@@ -189,7 +189,7 @@ void index_piece(const SourceSpec& spec, std::size_t piece, const fs::path& fold
   IndexWriter index(path);
   if (spec.kind == "list") {
     const fs::path root = spec.root.empty() ? folder_of(what.path) : spec.root;
-    const bool csv = what.path.extension() == ".csv";
+    const bool csv = what.path.extension() == ".csv" || what.path.extension() == ".tsv";
     (csv ? index_csv : index_list)(what.path, root, what.split, index);
     return index.finish(root, {}, {});
   }
@@ -245,8 +245,9 @@ bool names_a_split(std::string_view folder, Split& split) {
 bool is_folder(const fs::directory_entry& entry) {
   std::error_code reason;
   const bool folder = entry.is_directory(reason);
-  // A link that leads nowhere is reported as missing when it is read.
-  require(!reason || reason == std::errc::no_such_file_or_directory,
+  // A link that leads nowhere is an error, or skipped, when it is read.
+  require(!reason || reason == std::errc::no_such_file_or_directory ||
+              reason == std::errc::too_many_symbolic_link_levels,
           fmt::format("{}: {}", entry.path().string(), reason.message()));
   if (folder && entry.is_symlink()) {
     const fs::path target = fs::canonical(entry.path(), reason);

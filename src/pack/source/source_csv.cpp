@@ -26,10 +26,11 @@ struct Columns {
   std::size_t path = 0, label = 1;
 };
 
-/// Reads CSV (RFC 4180), whose fields stay on one line.
+/// Reads CSV (RFC 4180), whose fields stay on one line; a .tsv has tabs between them.
 class CsvList {
  public:
-  CsvList(const fs::path& path, IndexWriter& index) : path_(path), index_(index) {
+  CsvList(const fs::path& path, IndexWriter& index)
+      : path_(path), index_(index), between_(path.extension() == ".tsv" ? '\t' : ',') {
     require_regular(path);
     lines_.open(path);
     require(lines_.good(), fmt::format("{}: {}", path.string(), std::strerror(errno)));
@@ -41,8 +42,8 @@ class CsvList {
       if (!columns_ && take_header(fields)) continue;
       const auto [path, label] = *columns_;
       if (std::max(path, label) >= fields.size())
-        refuse(fmt::format("has {} field(s), but the label or the path is in column {}",
-                           fields.size(), std::max(path, label) + 1));
+        refuse(fmt::format("has {}, but the label or the path is in column {}",
+                           counted(fields.size(), "field"), std::max(path, label) + 1));
       if (fields[path].empty() || fields[label].empty()) refuse("has an empty path or label");
       if (!header_ && fields.size() != 2)
         refuse(fmt::format("has {} fields; without a header there are two, path and label",
@@ -78,7 +79,7 @@ class CsvList {
     for (;;) {
       std::string& field = fields.emplace_back();
       if (!line.starts_with('"')) {
-        const std::size_t end = std::min(line.find(','), line.size());
+        const std::size_t end = std::min(line.find(between_), line.size());
         field = line.substr(0, end);
         if (field.find('"') != field.npos) refuse("has a quotation mark inside a field");
         line.remove_prefix(end);
@@ -86,7 +87,7 @@ class CsvList {
         unquote(line, field);
       }
       if (line.empty()) return fields;
-      if (line[0] != ',') refuse("has text after a quoted field");
+      if (line[0] != between_) refuse("has text after a quoted field");
       line.remove_prefix(1);
     }
   }
@@ -136,6 +137,7 @@ class CsvList {
   const fs::path& path_;
   std::ifstream lines_;
   IndexWriter& index_;
+  const char between_;
   std::size_t number_ = 0;
   std::optional<Columns> columns_;
   bool header_ = false;

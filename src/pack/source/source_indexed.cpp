@@ -10,6 +10,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "pack/index/class_list.hpp"
 #include "pack/source/source_files.hpp"
 
@@ -66,7 +67,7 @@ std::string_view below_part(std::string_view name) {
 class Indexed final : public Source {
  public:
   Indexed(const SourceSpec& spec, std::vector<IndexFile> indexes)
-      : kind_(spec.kind), indexes_(std::move(indexes)) {
+      : kind_(spec.kind), has_names_file_(!spec.class_names.empty()), indexes_(std::move(indexes)) {
     const Split validation = settle_validation();
     add_split(Split::training);
     training_rows_ = rows_;
@@ -104,7 +105,11 @@ class Indexed final : public Source {
 
   std::string read_file(std::size_t row) const override {
     const IndexedRow place = find(row);
-    if (indexes_[place.index].content().empty()) return read_whole(path(place));
+    if (indexes_[place.index].content().empty()) try {
+        return read_whole(path(place));
+      } catch (const InputError& error) {
+        throw InputError(place_in_list(place) + error.what());
+      }
     return read_bytes(archives_[place.index].get(), place.row->offset, place.row->bytes, name(row));
   }
 
@@ -160,6 +165,12 @@ class Indexed final : public Source {
     return {section.index, &indexes_[section.index].row(section.split, row - section.first)};
   }
 
+  /// "names.txt, line 7: "; empty where no list led to the image.
+  std::string place_in_list(const IndexedRow& place) const {
+    const fs::path& list = indexes_[place.index].list();
+    return list.empty() ? "" : fmt::format("{}, line {}: ", list.string(), place.row->offset);
+  }
+
   std::string path(const IndexedRow& place) const {
     const IndexFile& index = indexes_[place.index];
     const std::string_view name = index.name(*place.row);
@@ -205,6 +216,18 @@ class Indexed final : public Source {
           "are taken as classes; the first: {}",
           passed_json, first->first_json()));
     }
+    const auto& names = classes_.names;
+    const auto by_number = [](const std::string& a, const std::string& b) {
+      return whole_number<std::size_t>(a) < whole_number<std::size_t>(b);
+    };
+    const auto is_number = [](const auto& name) { return whole_number<std::size_t>(name); };
+    const auto odd = std::is_sorted_until(names.begin(), names.end(), by_number);
+    if (odd != names.end() && !indexes_[0].labels_are_given() && !has_names_file_ &&
+        std::all_of(names.begin(), names.end(), is_number))
+      remarks_.push_back(fmt::format(
+          "folders are classes in the order of their names, not of their numbers: class "
+          "{} is \"{}\" (--class-names gives another order)",
+          odd - names.begin(), *odd));
     if (classes_.names.size() == 1)
       remarks_.push_back(fmt::format("all images are of one class, \"{}\": a classifier needs 2",
                                      classes_.names[0]));
@@ -229,6 +252,7 @@ class Indexed final : public Source {
   }
 
   std::string kind_;
+  bool has_names_file_;
   std::vector<IndexFile> indexes_;
   ClassList classes_;
   std::vector<Section> sections_;

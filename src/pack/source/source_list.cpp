@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "pack/source/source_files.hpp"
 
 namespace lockstep::pack {
@@ -45,7 +46,9 @@ void index_list(const fs::path& list, const fs::path& root, Split split, IndexWr
   require_regular(list);
   std::ifstream lines(list);
   require(lines.good(), fmt::format("{}: {}", list.string(), std::strerror(errno)));
-  const std::string not_text = "is not text; a list has a path and a label in each line";
+  const std::string not_text = first_line(list).starts_with("PK\x03\x04")
+                                   ? "is a zip archive: unpack it, or make a tar of it"
+                                   : "is not text; a list has a path and a label in each line";
   require(begins_as_text(list), fmt::format("{}: {}", list.string(), not_text));
   index.labels_are_given();
   index.set_list(list);

@@ -84,7 +84,13 @@ class TarIndexer {
       sample_.push_back(std::move(member));
     }
     end_sample();
-    require(images_ > 0, fmt::format("{}: holds no {}", tar_.string(), image_endings));
+    require(images_ > 0,
+            fmt::format("{}: holds no {}{}", tar_.string(), image_endings,
+                        passed_over_.empty()
+                            ? ""
+                            : fmt::format(" of a sample: as in WebDataset, a sample's key ends at "
+                                          "the first dot, so {} is no image of {}",
+                                          passed_over_, key_of(passed_over_))));
     if (first_given_) index_.labels_are_given();
   }
 
@@ -99,11 +105,15 @@ class TarIndexer {
     std::size_t images = 0;
     for (const TarMember& member : sample_) {
       if (!named_as_image(member.name)) {
-        if (!label) index_.ignore_file();
+        // What is in a .json is told anyway.
+        if (!label && ending_of(member.name) != "json") index_.ignore_file();
         continue;
       }
       // "key.seg.png" next to "key.jpg" is not the sample's image.
-      if (label && ending_of(member.name).find('.') != std::string_view::npos) continue;
+      if (label && ending_of(member.name).find('.') != std::string_view::npos) {
+        if (passed_over_.empty()) passed_over_ = member.name;
+        continue;
+      }
       if (label && ++images > 1) refuse(member, "is a second image of one sample");
       add(member, label);
     }
@@ -186,11 +196,12 @@ class TarIndexer {
     if (!label && folder.empty())
       refuse(member,
              "has no label: neither a .cls or .json (\"label\", \"cls\" or \"class\") of the same "
-             "name next to it, nor a class folder");
+             "name, up to its first dot, next to it, nor a class folder");
     (label ? first_given_ : first_in_folder_) = true;
     if (first_given_ && first_in_folder_)
       refuse(member, label ? "has a label file, but images before it had only a class folder"
-                           : "has no label file, but images before it had one");
+                           : "has no label file of the same name, up to its first dot, but images "
+                             "before it had one");
     index_.add(split, member.name, label ? std::string_view(*label) : folder, member.offset,
                static_cast<std::uint32_t>(member.bytes));
   }
@@ -219,6 +230,7 @@ class TarIndexer {
   std::vector<TarMember> sample_;
   std::size_t sample_bytes_ = 0;  ///< of the sample's names and places
   std::size_t images_ = 0;
+  std::string passed_over_;  ///< the first image that is not its sample's
   bool first_given_ = false, first_in_folder_ = false;
 };
 

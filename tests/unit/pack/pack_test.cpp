@@ -108,7 +108,7 @@ TEST_CASE("a held-out share that gives no row is said, with one that does", "[pa
     const auto source = shapes(rows, 0);
     PackSpec spec;
     spec.held_out = share;
-    return say_none_held_out(*source, spec, plan_shards(*source, spec, 3072));
+    return say_not_held_out(*source, spec, plan_shards(*source, spec, 3072));
   };
   CHECK(said(30, 0.1) ==
         "no validation set: 10 % of the rows of each class is less than half a row; give "
@@ -117,6 +117,7 @@ TEST_CASE("a held-out share that gives no row is said, with one that does", "[pa
   CHECK(said(100, 0.1).empty());
   CHECK(said(30, 0).empty());
   CHECK_THAT(said(10, 0.5), Catch::Contains("no class has two"));
+  CHECK_THAT(said(15, 0.5), Catch::Contains("5 of 10 classes have too few images to hold one"));
 }
 
 TEST_CASE("any number of ranks writes the same bytes", "[pack]") {
@@ -283,7 +284,7 @@ TEST_CASE("a finished shard is kept by the same plan, and by no other", "[pack]"
   }
   const auto before = contents(out);
   CHECK_THROWS_WITH(PackFolder(out, false, "seed = 2\n"),
-                    Contains("1 finished shard(s) of an interrupted pack are there, which had "
+                    Contains("an interrupted pack left 1 finished shard there, for which it had "
                              "\"seed = 1\" where this one has \"seed = 2\""));
   {
     PackFolder other(out, false, "seed = 1\n");

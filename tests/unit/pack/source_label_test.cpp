@@ -98,6 +98,24 @@ TEST_CASE("folders that are named by numbers are names", "[source][label]") {
   for (const char* name : {"-1", "0.5", "10", "cat"})
     write_file(folder.path / name / "a.png", png_of(picture(4, 5, 3)));
   CHECK(open_class_folders(folder.path)->classes() == Names{"-1", "0.5", "10", "cat"});
+  const Folder numbers;
+  for (const char* name : {"0", "2", "10"})
+    write_file(numbers.path / name / "a.png", png_of(picture(4, 5, 3)));
+  const auto source = open_class_folders(numbers.path);
+  CHECK(source->classes() == Names{"0", "10", "2"});
+  REQUIRE(source->remarks().size() == 1);
+  CHECK_THAT(source->remarks()[0], Contains("not of their numbers: class 2 is \"2\""));
+}
+
+TEST_CASE("labels that are numbers count the lines of the names, which are then no other numbers",
+          "[source][label]") {
+  const Folder folder;
+  CHECK(labelled_list(folder, "a.png 1\nb.png 0\n", "daisy\nrose\n")->label(0) == 1);
+  CHECK(labelled_list(folder, "a.png 1\nb.png 0\n", "0\n1\n")->label(0) == 1);
+  CHECK_THROWS_WITH(labelled_list(folder, "a.png 1\nb.png 0\n", "1\n0\n"),
+                    Contains("names.txt: its line 1 is the name \"1\", but labels"));
+  CHECK_THROWS_WITH(labelled_list(folder, "a.png 1\nb.png 5000\n"),
+                    Contains("5001 classes, but only 2 of them"));
 }
 
 TEST_CASE("a .json that says no label is named when folders are taken as classes",
@@ -107,16 +125,16 @@ TEST_CASE("a .json that says no label is named when folders are taken as classes
       labelled_tar(folder, member("a/b/k1.png") +
                                tar_member("a/b/k1.json", "{\"class_name\": 1, \"i\\u0000d\": 2}") +
                                member("a/b/k2.png") + tar_member("a/b/k2.json", "[]"));
-  REQUIRE(source->remarks().size() == 3);
-  CHECK_THAT(source->remarks()[1], Contains("2 .json give no label (\"label\"") &&
+  REQUIRE(source->remarks().size() == 2);
+  CHECK_THAT(source->remarks()[0], Contains("2 .json give no label (\"label\"") &&
                                        Contains("a.tar: a/b/k1.json has ") &&
                                        Contains("\"class_name\", \"i\\u0000d\""));
-  CHECK(source->remarks()[2] == "all images are of one class, \"b\": a classifier needs 2");
+  CHECK(source->remarks()[1] == "all images are of one class, \"b\": a classifier needs 2");
   const auto apart =
       labelled_tar(folder, tar_member("a/b/x.json", "{}") + member("a/b/k1.png") +
                                tar_member("a/b/k1.json", "{}") + member("a/c/k2.png"));
-  REQUIRE(apart->remarks().size() == 2);
-  CHECK_THAT(apart->remarks()[1],
+  REQUIRE(apart->remarks().size() == 1);
+  CHECK_THAT(apart->remarks()[0],
              Contains("2 .json give no label") && Contains("x.json has no image next to it"));
   const auto labelled = labelled_tar(
       folder, member("k.png") + tar_member("k.json", "{\"x\": 1}") + tar_member("k.cls", "1"));

@@ -41,6 +41,16 @@ TEST_CASE("a CSV list is read by its header, or as path and label", "[source]") 
   }
 }
 
+TEST_CASE("a .tsv is a list with tabs and perhaps a header", "[source]") {
+  const Folder folder;
+  for (const char* text : {"path\tlabel\na, b.png\tcat\n", "a, b.png\tcat\n"}) {
+    const auto source = open_list(folder, text, "list.tsv");
+    REQUIRE(source->rows() == 1);
+    CHECK(source->file_name(0) == "a, b.png");
+    CHECK_THROWS_WITH(source->read(0), Contains("list.tsv, line ") && Contains("No such file"));
+  }
+}
+
 TEST_CASE("a CSV list that is not clear is an error that gives file and line", "[source]") {
   const Folder folder;
   const std::pair<const char*, const char*> bad[] = {

@@ -210,6 +210,8 @@ TEST_CASE("what a tar leaves unclear is an error that names the member", "[sourc
   CHECK_THROWS_WITH(refused(tar_member("0.jpg", image(5)) + good), Contains("second image"));
   CHECK_THROWS_WITH(refused(tar_member("cat/1.png", "", '1')), Contains("is a link"));
   CHECK_THROWS_WITH(refused(tar_member("notes.txt", "")), Contains("a.tar: holds no .jpg"));
+  CHECK_THROWS_WITH(refused(tar_member("0.left.png", image(5)) + tar_member("0.cls", "0")),
+                    Contains("ends at the first dot, so 0.left.png is no image of 0"));
   CHECK_THROWS_WITH(refused(sample("0", 5, "99999999")), Contains("out of range"));
 }
 
@@ -269,7 +271,9 @@ TEST_CASE("lists name images and labels, one in each line", "[source]") {
   CHECK_THROWS_WITH(open(std::string(600, '#') + "\n\x1B[2J 1\n"),
                     Contains("list.txt, line 2: is not text"));
   CHECK_THROWS_WITH(open("\n#\n"), Contains("list.txt: lists no images"));
-  CHECK_THROWS_WITH(open("gone.png 0")->read(0), Contains("images/gone.png: No such file"));
+  CHECK_THROWS_WITH(open("\ngone.png 0")->read(0),
+                    Contains("list.txt, line 2: ") && Contains("images/gone.png: No such file"));
+  CHECK_THROWS_WITH(open("PK\x03\x04 0"), Contains("is a zip archive"));
   spec.validation_files = {folder.path / "val.txt"};
   write_file(spec.validation_files[0], "c.png 1\n");
   CHECK_THROWS_WITH(open("c.png 0\n"), Contains("1: no training class has this name"));
