@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include <fmt/core.h>
@@ -17,6 +18,7 @@
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/comm/agreement.hpp"
+#include "lockstep/config/keys.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/model/model.hpp"
 #include "lockstep/train/agreement.hpp"
@@ -38,6 +40,7 @@ struct EvalOptions {
   bool share_gpu = false;
   std::string precision;  ///< empty: as trained
   bool ema = false;
+  std::map<std::string, std::string> keys;  ///< of the data, as given
 };
 
 /// How the training of this checkpoint computed and read its data, for whatever the options do not
@@ -53,6 +56,12 @@ config::Config settings(const EvalOptions& options) {
     config = {};
   }
   if (!options.precision.empty()) config::set_key(config, "precision", options.precision);
+  for (const auto& [name, value] : options.keys) {
+    config::set_key(config, name, value);
+    // The training may have had other names for its validation set.
+    if (name == "data.images") config.data.val_images = value;
+    if (name == "data.labels") config.data.val_labels = value;
+  }
   return config;
 }
 
@@ -91,7 +100,7 @@ EvalOptions settled(const EvalOptions& asked) {
                                                "data by --data",
                                                asked.checkpoint));
   }
-  options.data = train::packed_set(options.data, train::PackedPart::validation);
+  options.data = train::given_set(options.data, train::PackedPart::validation);
   if (options.checkpoint != asked.checkpoint || options.data != asked.data)
     log::info(fmt::format("evaluating {} on {}", options.checkpoint, options.data));
   return options;
@@ -152,6 +161,13 @@ void print(const train::Evaluation& result, const std::vector<std::string>& clas
                             usual_mistake(result, c, classes)));
 }
 
+void show_progress(std::size_t rows_done, std::size_t rows, double began_s) {
+  const auto done = static_cast<double>(rows_done), all = static_cast<double>(rows);
+  const double rate = done / (now_s() - began_s);
+  log::progress(fmt::format("evaluating {:3.0f} % of {:.0f} rows, {:.0f} images/s, {} left",
+                            100 * done / all, all, rate, human_seconds((all - done) / rate)));
+}
+
 int evaluate(Launch& launch, const EvalOptions& asked) {
   launch.start(asked.deadline_s);
   const EvalOptions options = settled(asked);
@@ -163,6 +179,9 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   const model::Description& about = model.about;
   const data::DataSetInfo input = input_of(about, nullptr);
   const data::DataSet rows(options.data, train::external_spec(config, &input));
+  require(rows.external() || options.keys.empty(),
+          fmt::format("--{} would have no effect: {} holds shards",
+                      options.keys.empty() ? "" : options.keys.begin()->first, options.data));
   train::require_same_data(rows, "--data", *launch.control);
   const data::AugmentSpec augment =
       model::evaluation_augment(about.preparation, about.input, rows.info());
@@ -191,10 +210,12 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
                       options.checkpoint, who));
 
   const double began_s = now_s();
+  spec.progress = [&](std::size_t done) { show_progress(done, rows.info().rows, began_s); };
   auto evaluator = of_checkpoint(options, [&] {
     return train::Evaluator(spec, *compute.backend, *parameters, *launch.control, rows);
   });
   const train::Evaluation result = evaluator.evaluate(true);
+  log::end_progress();
   print(result, rows.info().classes, now_s() - began_s);
   if (!std::isfinite(result.mean.loss))
     log::warn(
@@ -221,6 +242,13 @@ Command add_eval(Arguments root) {
           "matrix "
           "as its entries above 0: [class, taken for, rows]")
       .called("FILE");
+  for (const config::ConfigKey& key : config::config_keys())
+    if (key.for_external)
+      app.add_taken(
+             "--" + key.name,
+             [options, name = key.name](const std::string& value) { options->keys[name] = value; },
+             key.help)
+          .called("VALUE");
   add_count(app, "--batch", options->batch, a_batch, "batch size of each rank");
   add_count(app, "--threads", options->threads, threads_or_all,
             "compute threads of each rank (0: one for each core of its share)");

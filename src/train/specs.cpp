@@ -214,10 +214,14 @@ void require_alike(const data::DataSetInfo& a, const std::string& path_a,
   require(shape_text(a) == shape_text(b),
           fmt::format("{} has images of {}, {} of {}: they do not belong together", path_a,
                       shape_text(a), path_b, shape_text(b)));
-  require(a.classes == b.classes,
-          fmt::format("{} and {} have different classes ({} and {} of them): they do not belong "
-                      "together",
-                      path_a, path_b, a.classes.size(), b.classes.size()));
+  const auto [one, other] =
+      std::mismatch(a.classes.begin(), a.classes.end(), b.classes.begin(), b.classes.end());
+  const auto name = [](auto at, auto end) { return at == end ? "absent" : "'" + *at + "'"; };
+  require(one == a.classes.end() && other == b.classes.end(),
+          fmt::format("{} and {} have different classes ({} and {} of them): class {} is {} in one "
+                      "and {} in the other; they do not belong together",
+                      path_a, path_b, a.classes.size(), b.classes.size(), one - a.classes.begin(),
+                      name(one, a.classes.end()), name(other, b.classes.end())));
 }
 
 }  // namespace lockstep::train

@@ -22,13 +22,9 @@ double in_order_s(const data::DataSet& rows) {
   std::vector<std::uint8_t> image(rows.info().row_bytes()), file;
   const double start = now_s();
   std::size_t done = 0;
-  // From the last row on, because opening files of other programs has read the first ones.
-  for (std::size_t left = count; left > 0 && now_s() - start < trial_seconds;) {
-    const std::size_t first = (left - 1) / block * block;
-    for (std::size_t row = first; row < left; ++row, ++done)
+  for (std::size_t row = 0; row < count && now_s() - start < trial_seconds; done = row)
+    for (const std::size_t end = std::min(count, row + block); row < end; ++row)
       jpeg ? void(rows.read_jpeg(row, file)) : rows.read(row, image);
-    left = first;
-  }
   return (now_s() - start) / static_cast<double>(std::max<std::size_t>(1, done));
 }
 
@@ -69,11 +65,11 @@ Json advice(const data::DataSet& rows, double in_order, double random) {
 
 }  // namespace
 
-Json reading_as_json(const data::DataSet& rows) {
+Json reading_as_json(const data::DataSet& rows, const data::DataSet& uncached) {
   const data::Storage storage = rows.storage();
   double in_order = 0;
   try {
-    in_order = in_order_s(rows);
+    in_order = in_order_s(uncached);
   } catch (const InputError& error) {  // the layout can be reported anyway
     return {{"layout", storage.layout}, {"problem", error.what()}};
   }

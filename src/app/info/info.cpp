@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -54,6 +55,12 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
   const std::string setting = data::first_setting(external);
   require(rows.external() || setting.empty(),
           fmt::format("{} would have no effect: {} holds shards", setting, path.string()));
+  std::optional<data::DataSet> uncached;  // opening has filled the cache of the first one
+  if (!rows.storage().contiguous) {
+    data::ExternalSpec spec = external;
+    spec.cache_bytes = 1;
+    uncached.emplace(path, spec);
+  }
   const data::DataSetInfo& info = rows.info();
   std::vector<std::uint64_t> per_class(info.classes.size());
   for (const std::int32_t label : rows.labels()) ++per_class[static_cast<std::size_t>(label)];
@@ -78,7 +85,7 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
           {"channels", info.channels},
           {"mean", info.mean},
           {"stddev", info.stddev},
-          {"reading", reading_as_json(rows)},
+          {"reading", reading_as_json(rows, uncached ? *uncached : rows)},
           {"classes", std::move(classes)}};
 }
 

@@ -10,6 +10,7 @@
 #include "data/chunked/missing_filter.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -88,7 +89,7 @@ void StoredImages::choose_way(hid_t created) {
     std::size_t pieces = 1;
     for (std::size_t d = 1; d < chunk_.size(); ++d)
       pieces *= (extent_[d] + chunk_[d] - 1) / chunk_[d];
-    layout_ = fmt::format("chunks of {} row(s)", chunk_[0]);
+    layout_ = "chunks of " + counted(chunk_[0], "row");
     if (pieces > 1) layout_ += fmt::format(", each row cut into {} of them", pieces);
     const std::string names = filter_names(created);
     layout_ += ", " + (names.empty() ? std::string("not compressed") : names);
@@ -169,7 +170,7 @@ std::size_t StoredImages::chunk_bytes() const {
 std::string StoredImages::rows_text(std::size_t block) const {
   const std::size_t first = block * block_rows_, count = rows_of(block);
   return count == 1 ? fmt::format("row {}", first)
-                    : fmt::format("row {} to {}", first, first + count - 1);
+                    : fmt::format("rows {} to {}", first, first + count - 1);
 }
 
 void StoredImages::decode(std::size_t block, std::uint8_t* pixels) const {

@@ -47,6 +47,12 @@ const char* other_values(H5T_class_t kind) {
   }
 }
 
+/// Why numbers of three dimensions and more are no images; empty: they may be.
+std::string no_images(const StoredSet& one) {
+  if (one.shape.size() > 4) return " (more than 4 dimensions)";
+  return one.truth && one.shape.size() > 2 ? " (true and false, which are no pixels)" : "";
+}
+
 struct Walk {
   hid_t file;
   FileContents found;
@@ -66,12 +72,20 @@ herr_t visit_object(hid_t, const char* name, const H5O_info_t* info, void* walk)
   return 0;
 }
 
-/// Objects of other files, which visit_object() does not see.
+/// Objects of other files and links that lead nowhere, which visit_object() does not see.
 herr_t visit_link(hid_t, const char* name, const H5L_info_t* info, void* walk) {
   auto& at = *static_cast<Walk*>(walk);
   if (++at.seen > 2 * most_objects) return 1;
-  if (info->type != H5L_TYPE_EXTERNAL) return 0;
-  std::vector<char> value(info->u.val_size);
+  if (info->type != H5L_TYPE_EXTERNAL && info->type != H5L_TYPE_SOFT) return 0;
+  std::vector<char> value(info->u.val_size + 1);
+  if (info->type == H5L_TYPE_SOFT) {
+    if (H5Oexists_by_name(at.file, name, H5P_DEFAULT) > 0 ||
+        H5Lget_val(at.file, name, value.data(), value.size(), H5P_DEFAULT) < 0)
+      return 0;
+    at.found.unusable.push_back(
+        {name, fmt::format("/{} is a link to {}, which is not there", name, value.data())});
+    return 0;
+  }
   const char *target = "?", *object = "?";
   if (H5Lget_val(at.file, name, value.data(), value.size(), H5P_DEFAULT) >= 0)
     H5Lunpack_elink_val(value.data(), value.size(), nullptr, &target, &object);
@@ -91,7 +105,9 @@ std::string shape_text(const StoredSet& one) {
 std::string list_text(const std::vector<StoredSet>& all) { return list(texts_of(all)); }
 
 std::string list_text(const FileContents& contents) {
-  const std::string usable = list_text(contents.numbers);
+  std::vector<std::string> texts = texts_of(contents.numbers);
+  for (std::size_t i = 0; i < texts.size(); ++i) texts[i] += no_images(contents.numbers[i]);
+  const std::string usable = list(std::move(texts));
   if (contents.unusable.empty()) return usable;
   std::vector<std::string> reasons;
   for (const FileContents::Unusable& one : contents.unusable) reasons.push_back(one.why);

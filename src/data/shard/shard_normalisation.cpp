@@ -11,8 +11,8 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/files/io.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -70,9 +70,7 @@ struct ShardWriter::Impl {
 
   bool jpeg() const { return info.encoding == Encoding::jpeg; }
 
-  [[noreturn]] void fail() const {
-    fail_by_system(path.string() + ": cannot be written", errno);
-  }
+  [[noreturn]] void fail() const { fail_by_system(path.string() + ": cannot be written", errno); }
 
   void write_at(std::uint64_t offset, const void* from, std::size_t bytes) const {
     if (write_all_at(descriptor.get(), from, bytes, offset) != bytes) fail();

@@ -2,6 +2,10 @@
 
 #include <filesystem>
 
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+
 namespace lockstep::train {
 namespace {
 
@@ -22,9 +26,20 @@ std::string packed_set(const std::string& path, PackedPart part) {
   return holds_shards(inner) ? inner.string() : path;
 }
 
+std::string given_set(const std::string& path, PackedPart part) {
+  std::string found = packed_set(path, part);
+  const bool training = part == PackedPart::training;
+  const std::string other =
+      packed_set(path, training ? PackedPart::validation : PackedPart::training);
+  require(found != path || other == path,
+          fmt::format("{}: has {}, but no {}", path, training ? "val/" : "train/",
+                      training ? "train/" : "val/ (to validate on the training set, name it)"));
+  return found;
+}
+
 DataSets find_data_sets(const DataSets& given) {
-  DataSets found{.train = packed_set(given.train, PackedPart::training),
-                 .val = packed_set(given.val, PackedPart::validation)};
+  DataSets found{.train = given_set(given.train, PackedPart::training),
+                 .val = given_set(given.val, PackedPart::validation)};
   if (given.val.empty() && found.train != given.train) {
     const std::string validation = packed_set(given.train, PackedPart::validation);
     if (validation != given.train) found.val = validation;

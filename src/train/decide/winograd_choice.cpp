@@ -19,7 +19,8 @@ using Json = nlohmann::ordered_json;
 
 /// What earlier runs have measured; empty where there is nothing that can be read.
 Json read_cache(const std::string& cache) {
-  if (cache.empty() || !std::filesystem::exists(cache)) return Json::object();
+  std::error_code none;
+  if (cache.empty() || !std::filesystem::exists(cache, none)) return Json::object();
   Json known = Json::parse(read_text(cache), nullptr, false);
   return known.is_object() ? known : Json::object();
 }

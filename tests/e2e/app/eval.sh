@@ -54,6 +54,12 @@ if [[ -n $python ]]; then
 else
   echo 'SKIP evaluations are compared: /usr/bin/python3 is not here'
 fi
+run "$LOCKSTEP" eval run --data small/val --data.images x
+((status == 2)) && says '^error: --data.images would have no effect: small/val holds shards$'
+verdict $? 'a key that says how to read other files is an error for shards'
+mkdir alone && cp -r small/train alone && run "$LOCKSTEP" eval run --data alone
+((status == 2)) && says '^error: alone: has train/, but no val/'
+verdict $? 'a packed folder without a validation set is an error that says so'
 # Twenty thousand classes: a matrix of them would be of 3.2 GB. Each file of a list may be a row
 # often.
 if [[ -n $python ]]; then

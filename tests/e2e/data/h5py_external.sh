@@ -125,6 +125,6 @@ with h5py.File("lzf.h5", "r+") as f:
     f["images"].id.write_direct_chunk((90, 0, 0, 0), b"\xff" * 50)
 PYTHON
   ! train lzf.h5 run-damaged >said.log 2>&1 && cat said.log &&
-    grep -F 'lzf.h5: row 90 to 95 cannot be decoded' said.log
+    grep -F 'lzf.h5: rows 90 to 95 cannot be decoded' said.log
 }
 law 'a damaged chunk is an error that names file and rows' damaged

@@ -60,4 +60,7 @@ TEST_CASE("a folder of two sets stands for both, and each of its parts for itsel
   CHECK(found(both, train) == std::pair(train, train));
   CHECK(found(train, "") == std::pair(train, std::filesystem::path()));
   CHECK(found(train, both) == std::pair(train, val));
+  std::filesystem::remove_all(val);
+  CHECK(found(both, "") == std::pair(train, std::filesystem::path()));
+  CHECK_THROWS_WITH(found(train, both), Catch::Contains("flowers: has train/, but no val/"));
 }

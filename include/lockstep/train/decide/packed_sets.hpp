@@ -10,6 +10,10 @@ enum class PackedPart { training, validation };
 /// `path` that is meant where it is such a folder; else `path` itself.
 std::string packed_set(const std::string& path, PackedPart part);
 
+/// The same for a path that a user gave. Throws InputError where the folder has only the other
+/// part.
+std::string given_set(const std::string& path, PackedPart part);
+
 /// The paths of a run's data sets. `val` may be empty.
 struct DataSets {
   std::string train, val;

@@ -25,7 +25,7 @@ TEST_CASE("Zstandard and Blosc chunks are decoded without a plugin", "[external]
   };
   const DataSet zstd(write_chunks(folder.path / "zstd.h5", 32015, by_zstd));
   CHECK_FALSE(zstd.storage().through_hdf5);
-  CHECK(zstd.storage().layout == "chunks of 4 row(s), Zstandard");
+  CHECK(zstd.storage().layout == "chunks of 4 rows, Zstandard");
   require_rows(zstd);
   const DataSet blosc(write_chunks(folder.path / "blosc.h5", 32001, by_blosc));
   CHECK_FALSE(blosc.storage().through_hdf5);
@@ -56,7 +56,7 @@ TEST_CASE("a damaged chunk is an error that names file and row", "[external]") {
          {std::vector<std::uint8_t>{0}, std::vector<std::uint8_t>(7, 0xFF),
           std::vector<std::uint8_t>(500, 0xE0), std::vector<std::uint8_t>(3000, 0x1F)})
       CHECK_THAT(refused(filter, bytes),
-                 Contains("a.h5: row 12 to 15 cannot be decoded: it") && Contains("damaged") ||
+                 Contains("a.h5: rows 12 to 15 cannot be decoded: it") && Contains("damaged") ||
                      Contains("bytes long instead of 240"));
   }
 }
@@ -83,7 +83,7 @@ TEST_CASE("a chunk without filters that is stored longer or shorter than it is",
     // HDF5's own result: the pixels, if they are there, and nothing beyond them.
     if (bytes > 1000) {
       const DataSet set(path);
-      CHECK(set.storage().layout == "chunks of 4 row(s), not compressed");
+      CHECK(set.storage().layout == "chunks of 4 rows, not compressed");
       require_rows(set);
     } else {
       CHECK_NOTHROW(refusal(path));
@@ -143,7 +143,7 @@ TEST_CASE("a changed byte under Fletcher-32 is noticed", "[external]") {
   REQUIRE(at != std::string::npos);
   bytes[at + 7] = static_cast<char>(bytes[at + 7] ^ 0x10);
   write_file(path, bytes);
-  CHECK_THAT(refusal(path), Contains("a.h5: row 12 to 15") && Contains("Fletcher-32"));
+  CHECK_THAT(refusal(path), Contains("a.h5: rows 12 to 15") && Contains("Fletcher-32"));
 }
 
 TEST_CASE("LZF is decoded: literals, copies, copies of what they write", "[external]") {

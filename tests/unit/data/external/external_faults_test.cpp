@@ -139,7 +139,17 @@ TEST_CASE("labels that are true or false are 1 and 0", "[external][label]") {
   H5Dwrite(data, truth, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
   H5Dclose(data);
   H5Sclose(space);
+  // Images are not, and the reason is told.
+  Foreign masks(folder.path / "b.h5");
+  const hid_t images = H5Screate_simple(4, image_shape.data(), nullptr);
+  H5Dclose(
+      H5Dcreate2(masks.id(), "masks", truth, images, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Lcreate_soft("/nowhere", masks.id(), "x", H5P_DEFAULT, H5P_DEFAULT);
+  H5Sclose(images);
   H5Tclose(truth);
+  CHECK_THAT(refusal(masks.close()),
+             Contains("] (true and false, which are no pixels)") &&
+                 Contains("Not usable: /x is a link to /nowhere, which is not there"));
   const DataSet set(file.close());
   CHECK(set.info().classes.size() == 2);
   for (std::size_t row = 0; row < foreign_rows; ++row) CHECK(set.labels()[row] == values[row]);
