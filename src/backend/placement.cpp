@@ -47,7 +47,7 @@ class Choice {
       if (auto placement = within(chain, bounds_.available)) return std::move(*placement);
     if (between_steps <= budget)
       if (auto placement = within(chain, budget)) return std::move(*placement);
-    Placement least = place(chain.least_memory());
+    Placement least = smallest_of(chain);
     const std::size_t smallest = std::max(least.total(), between_steps);
     require(
         smallest <= budget,
@@ -55,6 +55,21 @@ class Choice {
                     "at least {} bytes, with all that can be made again",
                     limit, spec_.batch, name_, to_string(spec_.precision), smallest + others));
     return least;
+  }
+
+  /// The bytes that are alive do not say how buffers fit between each other: so what any number of
+  /// segments reaches is tried, too.
+  Placement smallest_of(const Chain& chain) const {
+    std::vector<Span> best = chain.least_memory();
+    std::size_t bytes = place(best).total();
+    for (std::size_t segments = 1; segments <= chain.segments(); ++segments) {
+      std::vector<Span> spans = chain.least_memory(segments);
+      if (const std::size_t total = place(spans).total(); total < bytes) {
+        bytes = total;
+        best = std::move(spans);
+      }
+    }
+    return place(best);
   }
 
   /// Gaps between buffers add to the bytes that are alive, so that the limit for those is lowered

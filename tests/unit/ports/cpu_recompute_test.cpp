@@ -164,6 +164,11 @@ TEST_CASE("a limit is kept; the smallest possible one is named, and is possible"
   const std::size_t most =
       total(trained(network, Precision::fp32, {}, {.rows = 8, .steps = 0}).memory);
   CHECK(least < most);
+  const std::size_t cuts = cpu::cut_units(network, cpu::lower(network)).size();
+  for (std::size_t number = 1; number <= cuts + 1; ++number)  // whatever a fixed choice reaches
+    CHECK(
+        least <=
+        total(trained(network, Precision::fp32, segments(number), {.rows = 8, .steps = 0}).memory));
   CHECK_THROWS_WITH(trained(network, Precision::fp32, within(least - 1), {.rows = 8, .steps = 0}),
                     Catch::Contains("memory-limit = " + std::to_string(least - 1)) &&
                         Catch::Contains("at least " + std::to_string(least) + " bytes"));
