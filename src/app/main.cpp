@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/descriptors.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/comm/waits/absence.hpp"
@@ -49,6 +51,10 @@ int run(Launch& launch, const Command& command) {
     return status_lost_rank;
   } catch (const comm::OutsideFault& error) {
     return fail(launch, error.what(), status_lost_rank);
+  } catch (const std::filesystem::filesystem_error& error) {
+    const std::string what = error.path1().string() + ": " + error.code().message();
+    return fail(launch, what.c_str(),
+                is_machine_fault(error.code().value()) ? status_failed : status_bad_input);
   } catch (const std::bad_alloc&) {
     return fail(launch, out_of_memory, status_failed);
   } catch (const std::exception& error) {
@@ -81,6 +87,9 @@ int main(int argc, char** argv) {
   keep_reserve();
   use_terminal();
   CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
+  root.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("error: {} (--help lists all options)\n", error.what());
+  });
   root.set_version_flag("--version", fmt::format("{} (build {})", program_version, build_id()));
   root.footer(std::string(status_help) + help_footer);
   std::vector<Command> commands;

@@ -12,7 +12,8 @@ enum Status : int {
   status_lost_rank = 4   ///< another rank is missing, or the network or file system does not answer
 };
 constexpr const char* status_help =
-    "Exit status: 0 done; 1 the run failed (it diverged, a disk is full, no memory); 2 bad input or\n"
+    "Exit status: 0 done; 1 the run failed (it diverged, a disk is full, no memory); 2 bad input "
+    "or\n"
     "usage; 3 stopped by Ctrl-C, SIGHUP, SIGTERM, SIGUSR1, the time limit or --stop-after, with a\n"
     "checkpoint for --resume auto; 4 another rank was lost, or the network or a file system does\n"
     "not answer.\n";

@@ -19,7 +19,7 @@ std::string last_part(const std::string& key) { return key.substr(key.rfind('.')
 
 /// What other programs call a key.
 std::string by_other_name(const std::string& part) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> names{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> names{
       {{"learning-rate", "optim.lr"},
        {"batch-size", "batch"},
        {"num-workers", "data.workers"},
@@ -27,7 +27,11 @@ std::string by_other_name(const std::string& part) {
        {"validation", "data.val"},
        {"arch", "model"},
        {"device", "backend"},
-       {"output", "out"}}};
+       {"output", "out"},
+       {"gpus", "backend"},
+       {"amp", "precision"},
+       {"bs", "batch"},
+       {"lars", "optim.rule"}}};
   for (const auto& [other, key] : names)
     if (part == other) return std::string(key);
   return "";

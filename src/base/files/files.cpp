@@ -43,8 +43,7 @@ void write_into(const std::filesystem::path& path, std::string_view text,
                 const std::filesystem::path& wanted) {
   const FileDescriptor out(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!out) cannot_write(wanted);
-  if (write_all(out.get(), text.data(), text.size()) != text.size())
-    cannot_write(wanted);
+  if (write_all(out.get(), text.data(), text.size()) != text.size()) cannot_write(wanted);
 }
 
 void require_regular(const std::filesystem::path& path, const struct stat& status) {
@@ -90,8 +89,7 @@ void reserve_room(const std::filesystem::path& room, std::size_t bytes) {
 void write_into_room(const std::filesystem::path& room, const std::filesystem::path& path,
                      std::string_view text) {
   write_into(room, text, path);
-  if (::truncate(room.c_str(), static_cast<off_t>(text.size())) != 0)
-    cannot_write(path);
+  if (::truncate(room.c_str(), static_cast<off_t>(text.size())) != 0) cannot_write(path);
   synchronise(room, O_RDONLY, path);
   if (::rename(room.c_str(), path.c_str()) != 0) cannot_write(path);
 }
@@ -119,6 +117,7 @@ void require_report_fits(const std::filesystem::path& path,
 Owned<int, ::close, -1> open_regular(const std::filesystem::path& path, int more_flags) {
   const int flags = O_RDONLY | O_CLOEXEC | more_flags;
   FileDescriptor file(::open(path.c_str(), flags | O_NONBLOCK, 0644));
+  if (!file && errno == ENXIO) require_regular(path);  // a socket
   // A file that another machine holds a lease of: it gives that back.
   if (!file && errno == EWOULDBLOCK) {
     require_regular(path);

@@ -54,10 +54,14 @@ std::size_t read_all_at(int descriptor, void* to, std::size_t bytes, std::uint64
   });
 }
 
+bool is_machine_fault(int error_number) {
+  return error_number == ENOSPC || error_number == EDQUOT || error_number == EIO ||
+         error_number == ENOMEM;
+}
+
 void fail_by_system(std::string_view what, int error_number) {
   const std::string text = fmt::format("{}: {}", what, std::strerror(error_number));
-  for (const int fault : {ENOSPC, EDQUOT, EIO, ENOMEM})
-    if (error_number == fault) throw Error(text);
+  if (is_machine_fault(error_number)) throw Error(text);
   throw InputError(text);
 }
 

@@ -7,7 +7,8 @@ std::vector<ConfigKey> comm_keys() {
   using Section = C::Comm;
   return {
       key("comm.bucket-mb", &C::comm, &Section::bucket_mb,
-          "gradients are reduced in buckets of this size (10^6 bytes, or 25MB; 0 or auto: 1 on one node, 25 "
+          "gradients are reduced in buckets of this size (10^6 bytes, or 25MB; 0 or auto: 1 on one "
+          "node, 25 "
           "on GPUs, else by what an all-reduce costs, which is measured)")
           .within(0.001, 4096)
           .or_zero()

@@ -42,7 +42,8 @@ std::vector<ConfigKey> data_keys() {
           .within(0, 1 << 20)
           .for_external(),
       key("data.cache-mb", &C::data, &Section::cache_mb,
-          "chunked files: memory of each rank for decoded chunks (10^6 bytes, or a size such as 1GB)")
+          "chunked files: memory of each rank for decoded chunks (10^6 bytes, or a size such as "
+          "1GB)")
           .within(1, 1 << 20)
           .size(1e6)
           .bookkeeping(),

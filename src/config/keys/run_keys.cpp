@@ -41,10 +41,12 @@ std::vector<ConfigKey> run_keys() {
       key("graph", &C::graph,
           "on a GPU: record the work of a step once, as a CUDA graph, and then repeat it with one "
           "call; the bits are the same")
+          .needs("backend", may_use_gpus, "only a GPU records steps")
           .bookkeeping(),
       key("tune", &C::tune,
           "on a GPU: measure the engines of each convolution and take the fastest; the first start "
-          "on a kind of GPU takes longer"),
+          "on a kind of GPU takes longer")
+          .needs("backend", may_use_gpus, "only a GPU's convolutions have engines to choose from"),
       key("tune-cache", &C::tune_cache,
           "tune: the file that keeps what was measured, by device, library and shape (empty: "
           "runs/plans.txt)")

@@ -131,6 +131,8 @@ TEST_CASE("the meaning of an unknown key is looked for in the last parts of keys
   const std::pair<const char*, const char*> typed[] = {
       {"lr", "did you mean 'optim.lr'?"},
       {"train", "did you mean 'data.train'?"},
+      {"bs", "did you mean 'batch'?"},
+      {"amp", "did you mean 'precision'?"},
       {"data.lr", "did you mean 'optim.lr'?"},
       {"momentm", "did you mean 'optim.momentum'?"},
       {"optim.lrr", "did you mean 'optim.lr'?"},
