@@ -247,7 +247,8 @@ bool is_folder(const fs::directory_entry& entry) {
   const bool folder = entry.is_directory(reason);
   // A link that leads nowhere is an error, or skipped, when it is read.
   require(!reason || reason == std::errc::no_such_file_or_directory ||
-              reason == std::errc::too_many_symbolic_link_levels,
+              (reason == std::errc::too_many_symbolic_link_levels &&
+               named_as_image(entry.path().filename().string())),
           fmt::format("{}: {}", entry.path().string(), reason.message()));
   if (folder && entry.is_symlink()) {
     const fs::path target = fs::canonical(entry.path(), reason);

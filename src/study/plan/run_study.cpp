@@ -84,7 +84,8 @@ std::string last_line(const fs::path& log) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, end - at);
-    if (line.find("error") != std::string::npos || (last.empty() && !line.empty())) last = line;
+    const bool says_something = line.find_first_not_of("- ") != std::string::npos;
+    if (line.find("error") != std::string::npos || (last.empty() && says_something)) last = line;
     at = end + 1;
   }
   return last;

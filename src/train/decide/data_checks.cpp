@@ -76,7 +76,8 @@ std::vector<std::string> say_doubts(const config::Config& config, const DataSets
   if (config.optim.lr == 0) doubts.push_back("optim.lr = 0: no weight will change");
   const config::Config::Data& data = config.data;
   std::error_code none;
-  if (!paths.val.empty() && data.val_images.empty() &&
+  const bool same_images = data.val_images.empty() || data.val_images == data.images;
+  if (!paths.val.empty() && same_images &&
       (paths.val == paths.train || std::filesystem::equivalent(paths.val, paths.train, none)))
     doubts.push_back(
         fmt::format("data.val is the training set, {}: its accuracy says nothing about "

@@ -58,6 +58,15 @@ done
 pack images --out out
 ((status == 0)) && says '10 % of each class' && says 'out/train: 36 rows' && says 'out/val: 4 rows'
 verdict $? 'pack finds class folders and holds out a tenth'
+(cd images/cat && mkfifo pipe.jpg && ln -s /dev/zero zero.jpg && ln -s gone gone.jpg &&
+  ln -s loop.jpg loop.jpg)
+run timeout -s KILL 20 "$LOCKSTEP" pack images --out odd --skip-bad
+((status == 0)) && says '4 unreadable images were skipped' &&
+  grep -q 'pipe.jpg: is a pipe, and not a regular file' odd/skipped.txt &&
+  grep -q 'zero.jpg: is a device' odd/skipped.txt && grep -q 'gone.jpg: No such' odd/skipped.txt &&
+  grep -q 'loop.jpg: Too many levels' odd/skipped.txt
+verdict $? 'what is no file is skipped like a broken image, at once'
+rm images/cat/{pipe,zero,gone,loop}.jpg
 rm -rf out
 
 head -c 200 images/dog/7.JPG >images/dog/8.JPG

@@ -56,6 +56,10 @@ refuses_pipe 'a checkpoint' train --out run "${data[@]}" --batch 20 --resume pip
 refuses_pipe 'a checkpoint to measure' eval pipe.h5 --data shapes/val
 refuses_pipe 'what is to be described' info pipe.h5
 refuses_pipe 'a list' pack pipe.toml --from list --out run
+ln -s loop loop
+run "$LOCKSTEP" info loop
+((status == 2)) && says '^error: loop: Too many levels of symbolic links$'
+verdict $? 'a link that leads to itself is an error that names it'
 echo 'a text' >text.h5
 refuses 'a text file named .h5 in place of a checkpoint is an error' \
   'text.h5: not a lockstep checkpoint' 1 \

@@ -110,7 +110,7 @@ TEST_CASE("no cost of a training comes from a rehearsal, or from another network
   CHECK_THROWS_WITH(analyse(with(&Sample::network, "resnet20"), spec),
                     Contains("the epochs of ResNet-50") && Contains("resnet20"));
   CHECK_THROWS_WITH(analyse(with(&Sample::network, "resnet50", 32), spec), Contains("32 x 32"));
-  const Samples rehearsal = with(&Sample::machine, "clock, 2 ms a row and 20 ms a step");
+  const Samples rehearsal = with(&Sample::machine, "clock: 2 ms a row and 20 ms a step");
   CHECK_THROWS_WITH(analyse(rehearsal, spec), Contains("rehearsal"));
   const Report report = make_report(analyse(rehearsal, a_spec()), a_spec());
   CHECK_THAT(report.markdown, Contains("This is a rehearsal") && !Contains("For the proposal") &&
