@@ -142,8 +142,7 @@ TEST_CASE("labels that are true or false are 1 and 0", "[external][label]") {
   // Images are not, and the reason is told.
   Foreign masks(folder.path / "b.h5");
   const hid_t images = H5Screate_simple(4, image_shape.data(), nullptr);
-  H5Dclose(
-      H5Dcreate2(masks.id(), "masks", truth, images, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Dclose(H5Dcreate2(masks.id(), "masks", truth, images, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
   H5Lcreate_soft("/nowhere", masks.id(), "x", H5P_DEFAULT, H5P_DEFAULT);
   H5Sclose(images);
   H5Tclose(truth);
