@@ -19,6 +19,7 @@ Command add_resume(Arguments root);
 Command add_eval(Arguments root);
 Command add_pack(Arguments root);
 Command add_topo(Arguments root);
+Command add_export(Arguments root);
 Command add_info(Arguments root);
 Command add_why(Arguments root);
 Command add_bench(Arguments root);

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -11,6 +10,7 @@
 #include "app/cli/count_option.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
+#include "app/trained/trained_model.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -20,11 +20,11 @@
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
+#include "lockstep/model/formats/formats.hpp"
 #include "lockstep/model/model.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/evaluator.hpp"
-#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
@@ -43,19 +43,9 @@ struct EvalOptions {
   std::map<std::string, std::string> keys;  ///< of the data, as given
 };
 
-/// How the training of this checkpoint computed and read its data, for whatever the options do not
-/// say. A file that explains its network on its own does not need it.
+/// How the training computed and read its data, for whatever the options do not say.
 config::Config settings(const EvalOptions& options) {
-  const model::CheckpointHeader header = model::read_header(options.checkpoint);
-  config::Config config;
-  try {
-    config::apply_toml(config, header.config, options.checkpoint);
-  } catch (const InputError& error) {
-    if (!header.explains_itself()) throw;
-    log::warn(fmt::format("{}; its configuration is ignored", error.what()));
-    config = {};
-  }
-  if (!options.precision.empty()) config::set_key(config, "precision", options.precision);
+  config::Config config = settings_of(options.checkpoint, options.precision);
   for (const auto& [name, value] : options.keys) {
     config::set_key(config, name, value);
     // The training may have had other names for its validation set.
@@ -63,31 +53,6 @@ config::Config settings(const EvalOptions& options) {
     if (name == "data.labels") config.data.val_labels = value;
   }
   return config;
-}
-
-/// What the network takes. Where the checkpoint does not name its classes, they are those of `rows`
-/// if there are as many, else numbers.
-data::DataSetInfo input_of(const model::Description& about, const data::DataSetInfo* rows) {
-  data::DataSetInfo input = about.input;
-  if (!input.classes.empty()) return input;
-  const std::size_t classes = about.network.classes;
-  if (rows != nullptr && rows->classes.size() == classes) input.classes = rows->classes;
-  while (input.classes.size() < classes)
-    input.classes.push_back(std::to_string(input.classes.size()));
-  return input;
-}
-
-/// The checkpoint that is meant by the folder of a run, or of its checkpoints: the best one, else
-/// the newest intact one.
-std::string choose_checkpoint(const std::string& path) {
-  if (!std::filesystem::is_directory(path)) return path;
-  std::filesystem::path folder = train::RunDirectory(path).checkpoints();
-  if (!std::filesystem::is_directory(folder)) folder = path;
-  const model::CheckpointDirectory found(folder, 1);
-  if (std::filesystem::exists(found.best())) return found.best().string();
-  const auto newest = found.newest_valid();
-  require(newest.has_value(), fmt::format("{}: holds no checkpoint", path));
-  return newest->string();
 }
 
 /// Completes what was given by what the checkpoint and folders say.
@@ -106,14 +71,14 @@ EvalOptions settled(const EvalOptions& asked) {
   return options;
 }
 
-/// What `build` makes of the checkpoint's network; an error of it names the file.
-template <class Build>
-auto of_checkpoint(const EvalOptions& options, Build&& build) {
-  try {
-    return build();
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", options.checkpoint, error.what()));
-  }
+/// The network and its weights. What another program's file does not say is as in the data set.
+model::Model load_model(const EvalOptions& options, const config::Config& config) {
+  std::optional<data::DataSetInfo> rows;
+  if (model::is_weights_file(options.checkpoint))
+    rows = data::DataSet(options.data, train::external_spec(config)).info();
+  return model::load_any(options.checkpoint, train::describe_by_config,
+                         options.ema ? backend::Part::average : backend::Part::weights,
+                         rows ? &*rows : nullptr);
 }
 
 Json to_json(const EvalOptions& options, const train::Evaluation& result,
@@ -174,8 +139,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   if (launch.rank.rank == 0 && !options.json.empty())
     require_report_fits(options.json, {options.checkpoint, options.data});
   const config::Config config = settings(options);
-  model::Model model = model::load(options.checkpoint, train::describe_by_config,
-                                   options.ema ? backend::Part::average : backend::Part::weights);
+  model::Model model = load_model(options, config);
   const model::Description& about = model.about;
   const data::DataSetInfo input = input_of(about, nullptr);
   const data::DataSet rows(options.data, train::external_spec(config, &input));
@@ -198,7 +162,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   spec.replicas = comm::Grid(launch.rank.rank, {.replicas = launch.rank.world}).replicas;
   spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
   spec.bind_worker = compute.bind_worker;
-  const auto parameters = of_checkpoint(options, [&] {
+  const auto parameters = of_checkpoint(options.checkpoint, [&] {
     return compute.backend->make_parameters(spec.network, spec.program.precision);
   });
   model::put_weights(model, *parameters);
@@ -211,7 +175,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
 
   const double began_s = now_s();
   spec.progress = [&](std::size_t done) { show_progress(done, rows.info().rows, began_s); };
-  auto evaluator = of_checkpoint(options, [&] {
+  auto evaluator = of_checkpoint(options.checkpoint, [&] {
     return train::Evaluator(spec, *compute.backend, *parameters, *launch.control, rows);
   });
   const train::Evaluation result = evaluator.evaluate(true);
@@ -232,8 +196,10 @@ Command add_eval(Arguments root) {
   auto options = std::make_shared<EvalOptions>();
   Arguments app = root.add_command(
       "eval", "Measure a checkpoint on a data set: each row counts once, for any number of ranks");
-  app.add("checkpoint", options->checkpoint,
-          "checkpoint file, or the folder of a run: its best.h5, or its newest")
+  app.add(
+         "checkpoint", options->checkpoint,
+         "checkpoint, .safetensors, .pth or .npz file, or the folder of a run: its best.h5, or its "
+         "newest")
       .required();
   app.add("--data", options->data,
           "a shard or a folder of shards; default: the validation set of the training");

@@ -12,9 +12,9 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/base/files/h5_writer.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "model/checkpoint_reader.hpp"
 #include "model/seal.hpp"
+#include "model/shape_text.hpp"
 
 namespace lockstep::model {
 namespace {
@@ -125,10 +125,6 @@ void read_average(const CheckpointReader& file, backend::Parameters& parameters,
     file.read("ema/" + slices[i].tensor.name, plain);
     parameters.import_slice(into, i, plain);
   }
-}
-
-std::string shape_text(const std::vector<std::size_t>& shape) {
-  return fmt::format("[{}]", join(shape, ", "));
 }
 
 /// Throws InputError unless the file has the tensors of `layout`, by name and shape.

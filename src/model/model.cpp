@@ -8,6 +8,7 @@
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/model/network_text.hpp"
+#include "model/judge.hpp"
 
 namespace lockstep::model {
 namespace {
@@ -42,7 +43,16 @@ class PlainWeights final : public backend::Parameters {
   std::vector<std::vector<float>> values_;  // by slice
 };
 
-/// Throws InputError naming the file unless the parts of its description fit each other.
+nn::Network read_network(const CheckpointHeader& header, const std::filesystem::path& path) {
+  try {
+    return parse_network(header.network);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: the data set /network: {}", path.string(), error.what()));
+  }
+}
+
+}  // namespace
+
 void judge(const Description& about, const std::filesystem::path& path) {
   const auto expect = [&path](bool holds, const std::string& what) {
     require(holds, fmt::format("{}: {}", path.string(), what));
@@ -56,22 +66,12 @@ void judge(const Description& about, const std::filesystem::path& path) {
   expect(input.classes.empty() || input.classes.size() == about.network.classes,
          fmt::format("its network has {} classes, but it names {}", about.network.classes,
                      input.classes.size()));
-  for (std::size_t channel = 0; channel < input.channels; ++channel)
+  for (std::size_t channel = 0; channel < input.mean.size(); ++channel)
     expect(std::isfinite(input.mean[channel]) && std::isfinite(input.stddev[channel]) &&
                input.stddev[channel] > 0,
            fmt::format("mean {} and deviation {} of channel {} cannot normalise anything",
                        input.mean[channel], input.stddev[channel], channel));
 }
-
-nn::Network read_network(const CheckpointHeader& header, const std::filesystem::path& path) {
-  try {
-    return parse_network(header.network);
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: the data set /network: {}", path.string(), error.what()));
-  }
-}
-
-}  // namespace
 
 Description describe(const std::filesystem::path& path, const DescribeOld& describe_old) {
   CheckpointHeader header = read_header(path);
@@ -92,10 +92,11 @@ Description describe(const std::filesystem::path& path, const DescribeOld& descr
 }
 
 Model load(const std::filesystem::path& path, const DescribeOld& describe_old, backend::Part part) {
-  require(!backend::is_rehearsal(read_header(path).backend),
+  const CheckpointHeader header = read_header(path);
+  require(!backend::is_rehearsal(header.backend),
           fmt::format("{}: a rehearsal wrote it (--backend clock): it holds no trained weights",
                       path.string()));
-  Model model{describe(path, describe_old), {}};
+  Model model{describe(path, describe_old), {}, header.progress.step, {}};
   PlainWeights weights(model.about.network);
   if (part == backend::Part::average)
     load_average(path, weights);

@@ -18,6 +18,7 @@
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "train/decide/decide.hpp"
+#include "train/files/init.hpp"
 #include "train/files/resume.hpp"
 #include "train/files/run_files.hpp"
 #include "train/loop/dry_run.hpp"
@@ -210,7 +211,10 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
                        .files = files,
                        .data = data,
                        .trainer = trainer};
-  if (start.resume) resume_from_checkpoint(start, parts);
+  if (start.resume)
+    resume_from_checkpoint(start, parts);
+  else if (!config.init.empty())
+    begin_with_weights(config, data.input(), trainer.network(), trainer.parameters(), is_root);
   files.set_copies(choose_copies(parts));
   trainer.audit(control, start.progress.step);
   if (start.progress.epoch >= config.epochs) {

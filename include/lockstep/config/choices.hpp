@@ -25,9 +25,18 @@ enum class OnBadRow { error, skip };
 /// How ranks on the host sum their gradients; automatic: over two levels where nodes have them.
 enum class AllReduceChoice { automatic, flat, two_level };
 
+/// The last layer of a run that begins with a file's weights: the file's, or a new one.
+enum class HeadChoice { keep, fresh };
+
 }  // namespace lockstep::config
 
 namespace lockstep {
+
+template <>
+struct Choices<config::HeadChoice> {
+  using enum config::HeadChoice;
+  static constexpr Choice<config::HeadChoice> all[] = {{keep, "keep"}, {fresh, "new"}};
+};
 
 template <>
 struct Choices<config::AllReduceChoice> {

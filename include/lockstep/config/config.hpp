@@ -41,6 +41,8 @@ struct Config {
   backend::Recompute recompute;
   std::size_t memory_limit = 0;
   std::uint64_t seed = 1;
+  std::string init;
+  HeadChoice head = HeadChoice::keep;
   BackendChoice backend = BackendChoice::automatic;
   std::size_t threads = 0;
   std::string out;

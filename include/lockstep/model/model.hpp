@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,7 +27,7 @@ struct Weight {
 struct Description {
   nn::Network network;
   /// Height, width, channels, mean and deviation of what the network takes. Names of the classes,
-  /// or none where they are not known.
+  /// or none where they are not known. Another program's file may have no mean and deviation.
   data::DataSetInfo input;
   Preparation preparation;
 };
@@ -33,6 +35,9 @@ struct Description {
 struct Model {
   Description about;
   std::vector<Weight> weights;  ///< learned tensors and running statistics
+  std::uint64_t steps = 0;      ///< of its training
+  /// Keys of its training by which an evaluation has the same bits, for other programs' files.
+  std::map<std::string, std::string> settings = {};
 };
 
 /// Describes a checkpoint of format 2, which only its configuration explains. `path` is for

@@ -11,6 +11,7 @@
 #include "app/info/info_text.hpp"
 #include "app/start/quiet_end.hpp"
 #include "lockstep/backend/pace.hpp"
+#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -18,6 +19,7 @@
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/model/checkpoint.hpp"
+#include "lockstep/model/formats/formats.hpp"
 #include "lockstep/model/model.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/observe/summary.hpp"
@@ -133,6 +135,35 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
           {"config", header.config}};
 }
 
+Json weights_as_json(const std::filesystem::path& path) {
+  const model::ModelOfFile found = model::read_weights(path);
+  const model::Description& about = found.model.about;
+  Json tensors = Json::array();
+  for (const model::Weight* weight : model::in_forward_order(found.model)) {
+    const std::vector<float>& values = weight->values;
+    tensors.push_back(
+        {{"name", weight->tensor.name},
+         {"shape", weight->tensor.shape},
+         {"crc32c", fmt::format("{:08x}", crc32c(values.data(), values.size() * sizeof(float)))}});
+  }
+  return {{"kind", "weights"},
+          {"path", path.string()},
+          {"bytes", std::filesystem::file_size(path)},
+          {"format", found.format},
+          {"network", about.network.name},
+          {"nodes", about.network.nodes.size()},
+          {"input", {about.input.height, about.input.width, about.input.channels}},
+          {"mean", about.input.mean},
+          {"stddev", about.input.stddev},
+          {"fit", choice_name(about.preparation.fit)},
+          {"short_side", about.preparation.short_side},
+          {"outputs", about.network.classes},
+          {"classes", about.input.classes},
+          {"steps", found.model.steps},
+          {"numbers", nn::numbers(about.network)},
+          {"tensors", std::move(tensors)}};
+}
+
 /// What metrics.jsonl says about a run. Other programs may have written to it.
 struct Course {
   std::uint64_t steps = 0;
@@ -211,6 +242,8 @@ Json describe(const std::filesystem::path& path, const data::ExternalSpec& exter
     return run_as_json(run);
   if (std::filesystem::is_regular_file(path) && model::looks_like_checkpoint(path))
     return checkpoint_as_json(path);
+  if (std::filesystem::is_regular_file(path) && model::is_weights_file(path))
+    return weights_as_json(path);
   if (train::packed_set(path, train::PackedPart::training) != path)
     return packed_as_json(path.string(), external);
   return shards_as_json(path, external);
@@ -227,8 +260,8 @@ Command add_info(Arguments root) {
   auto options = std::make_shared<Options>();
   Arguments app = root.add_command(
       "info",
-      "Describe a data set (and how fast its files can be read), a checkpoint or a run's "
-      "directory");
+      "Describe a data set (and how fast its files can be read), a checkpoint, another program's "
+      "weights (.safetensors, .pth, .npz) or a run's directory");
   app.add("path", options->path, "file, folder or pattern of files").required();
   for (const config::ConfigKey& key : config::config_keys())
     if (key.for_external) add_key(app, key, options->config);

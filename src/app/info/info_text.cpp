@@ -100,6 +100,23 @@ std::string checkpoint_as_text(const Json& checkpoint) {
   return text;
 }
 
+std::string weights_as_text(const Json& weights) {
+  const Json &input = weights["input"], &classes = weights["classes"];
+  const bool normalised = !weights["mean"].empty();
+  return fmt::format(
+      "weights {}: {}, {}\nnetwork {} of {} nodes\n{} tensors of {} numbers; input {} x {} x {}; "
+      "{}, "
+      "{}\n{}\n",
+      weights["path"].get<std::string>(), weights["format"].get<std::string>(),
+      human_bytes(weights["bytes"]), weights["network"].get<std::string>(), weights["nodes"].dump(),
+      weights["tensors"].size(), weights["numbers"].dump(), input[0].dump(), input[1].dump(),
+      input[2].dump(), counted(weights["outputs"].get<std::size_t>(), "class"),
+      classes.empty() ? "not named" : "named",
+      normalised ? fmt::format("mean {}, deviation {}", numbers(weights["mean"]),
+                               numbers(weights["stddev"]))
+                 : "mean and deviation are not in the file");
+}
+
 std::string run_as_text(const Json& run) {
   std::string text =
       fmt::format("run {}: {}, {} steps\n", run["path"].get<std::string>(),
@@ -134,6 +151,7 @@ std::string run_as_text(const Json& run) {
 
 std::string info_as_text(const Json& found) {
   if (found["kind"] == "checkpoint") return checkpoint_as_text(found);
+  if (found["kind"] == "weights") return weights_as_text(found);
   if (found["kind"] == "run") return run_as_text(found);
   if (found["kind"] == "packed") {
     const std::string training = shards_as_text(found["train"]);

@@ -9,6 +9,7 @@ bool may_measure(const C& c) {
                              c.winograd.mode == backend::Winograd::Mode::automatic);
 }
 bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
+bool has_init(const C& c) { return !c.init.empty(); }
 bool is_tuned(const C& c) { return c.tune; }
 bool is_recompute_auto(const C& c) {
   return c.recompute.mode == backend::Recompute::Mode::automatic;
@@ -62,6 +63,13 @@ std::vector<ConfigKey> run_keys() {
           .needs("recompute", is_recompute_auto, "'auto' keeps the limit")
           .bookkeeping(),
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
+      key("init", &C::init,
+          "file whose weights training begins with: a checkpoint, .safetensors, .pth or .npz "
+          "(empty: "
+          "random ones)"),
+      key("head", &C::head,
+          "the last layer of such a file: keep it, or begin with a new one, as for other classes")
+          .needs("init", has_init),
       key("backend", &C::backend,
           "where to compute; clock: nowhere, a rehearsal that waits and trains nothing")
           .bookkeeping(),

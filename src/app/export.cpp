@@ -1,0 +1,82 @@
+#include <filesystem>
+
+#include <fmt/core.h>
+
+#include "app/commands.hpp"
+#include "app/start/quiet_end.hpp"
+#include "app/status.hpp"
+#include "app/trained/trained_model.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/model/formats/formats.hpp"
+#include "lockstep/train/specs.hpp"
+
+namespace lockstep::app {
+namespace {
+
+struct ExportOptions {
+  std::string checkpoint;
+  std::vector<std::string> to;
+  bool average = false, force = false;
+};
+
+/// Checks what can be checked before anything is read.
+void require_writable(const ExportOptions& options, const std::filesystem::path& checkpoint) {
+  for (const std::string& path : options.to) {
+    model::format_of(path);
+    require_report_fits(path, {checkpoint});
+    require(options.force || !std::filesystem::exists(path),
+            fmt::format("{}: is there already; --force writes over it", path));
+  }
+}
+
+int export_model(const ExportOptions& options) {
+  const std::filesystem::path checkpoint = choose_checkpoint(options.checkpoint);
+  require_writable(options, checkpoint);
+  model::Model model =
+      model::load_any(checkpoint, train::describe_by_config,
+                      options.average ? backend::Part::average : backend::Part::weights);
+  keep_settings(model, settings_of(checkpoint.string(), ""));
+  for (const std::string& path : options.to) {
+    const model::Format& format = model::format_of(path);
+    const std::string bytes = format.bytes(model);
+    write_report(path, bytes);
+    log::info(fmt::format("{}: {} of {} with {} tensors from {}, {}", path, format.what,
+                          model.about.network.name, model.weights.size(), checkpoint.string(),
+                          human_bytes(static_cast<double>(bytes.size()))));
+  }
+  return status_done;
+}
+
+std::string formats_as_text() {
+  std::vector<std::string> endings;
+  for (const model::Format& format : model::formats()) endings.emplace_back(format.ending);
+  return join(endings, ", ");
+}
+
+}  // namespace
+
+Command add_export(Arguments root) {
+  auto options = std::make_shared<ExportOptions>();
+  Arguments app =
+      root.add_command("export", "Write a model for other programs, under torchvision's names");
+  app.add(
+         "checkpoint", options->checkpoint,
+         "checkpoint, .safetensors, .pth or .npz file, or the folder of a run: its best.h5, or its "
+         "newest")
+      .required();
+  app.add("--to", options->to,
+          "the file to write, or several; its name ends in " + formats_as_text())
+      .called("FILE")
+      .required();
+  app.add_flag("--average", options->average,
+               "the average of the weights that training kept (optim.ema)");
+  app.add_flag("--force", options->force, "write over files that are there");
+  return {app, [options](Launch& launch) {
+            return leave_to_rank_0(launch) ? status_done : export_model(*options);
+          }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,76 @@
+#include "app/trained/trained_model.hpp"
+
+#include <array>
+#include <filesystem>
+
+#include "lockstep/base/log.hpp"
+#include "lockstep/config/keys.hpp"
+#include "lockstep/model/formats/formats.hpp"
+#include "lockstep/train/files/run_directory.hpp"
+
+namespace lockstep::app {
+
+std::string choose_checkpoint(const std::string& path) {
+  if (!std::filesystem::is_directory(path)) return path;
+  std::filesystem::path folder = train::RunDirectory(path).checkpoints();
+  if (!std::filesystem::is_directory(folder)) folder = path;
+  const model::CheckpointDirectory found(folder, 1);
+  if (std::filesystem::exists(found.best())) return found.best().string();
+  const auto newest = found.newest_valid();
+  require(newest.has_value(), fmt::format("{}: holds no checkpoint", path));
+  return newest->string();
+}
+
+namespace {
+
+/// The keys that the bits of an evaluation depend on.
+constexpr std::array<const char*, 3> computing_keys = {"precision", "winograd", "fuse-norms"};
+
+config::Config settings_in_weights(const std::string& path) {
+  config::Config config;
+  const model::Model model = model::read_weights(path).model;
+  of_checkpoint(path, [&] {
+    for (const char* key : computing_keys)
+      if (const auto found = model.settings.find(key); found != model.settings.end())
+        config::set_key(config, key, found->second);
+  });
+  return config;
+}
+
+config::Config settings_in_checkpoint(const std::string& path) {
+  const model::CheckpointHeader header = model::read_header(path);
+  config::Config config;
+  try {
+    config::apply_toml(config, header.config, path);
+  } catch (const InputError& error) {
+    if (!header.explains_itself()) throw;
+    log::warn(fmt::format("{}; its configuration is ignored", error.what()));
+    config = {};
+  }
+  return config;
+}
+
+}  // namespace
+
+void keep_settings(model::Model& model, const config::Config& config) {
+  for (const char* key : computing_keys) model.settings[key] = config::find_key(key)->get(config);
+}
+
+config::Config settings_of(const std::string& checkpoint, const std::string& precision) {
+  config::Config config = model::is_weights_file(checkpoint) ? settings_in_weights(checkpoint)
+                                                             : settings_in_checkpoint(checkpoint);
+  if (!precision.empty()) config::set_key(config, "precision", precision);
+  return config;
+}
+
+data::DataSetInfo input_of(const model::Description& about, const data::DataSetInfo* rows) {
+  data::DataSetInfo input = about.input;
+  if (!input.classes.empty()) return input;
+  const std::size_t classes = about.network.classes;
+  if (rows != nullptr && rows->classes.size() == classes) input.classes = rows->classes;
+  while (input.classes.size() < classes)
+    input.classes.push_back(std::to_string(input.classes.size()));
+  return input;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,121 @@
+#include "model/formats/deduce.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "model/shape_text.hpp"
+
+namespace lockstep::model {
+namespace {
+
+constexpr std::array<std::string_view, 4> prefixes = {"module.", "_orig_mod.", "model.", "net."};
+constexpr std::string_view batch_counter = "num_batches_tracked";
+
+/// How a network differs from the tensors of a file.
+struct Difference {
+  std::size_t count = 0;
+  std::string first;  ///< of them, in the order of the forward pass
+};
+
+Difference compare(const nn::Network& network, const ByName& tensors) {
+  Difference found;
+  const auto add = [&found](const std::string& what) {
+    if (found.count++ == 0) found.first = what;
+  };
+  std::size_t known = 0;
+  std::map<std::string, bool> expected;
+  for (const nn::Tensor& tensor : nn::tensors(network)) {
+    expected[tensor.name] = true;
+    const auto there = tensors.find(tensor.name);
+    if (there == tensors.end()) {
+      add(fmt::format("it has no tensor '{}'", tensor.name));
+      continue;
+    }
+    ++known;
+    if (there->second->shape != tensor.shape)
+      add(fmt::format("tensor '{}' is {} there and {} here", tensor.name,
+                      shape_text(there->second->shape), shape_text(tensor.shape)));
+  }
+  if (known == tensors.size()) return found;
+  for (const auto& [name, tensor] : tensors)
+    if (!expected.contains(name))
+      add(fmt::format("it has a tensor '{}' that this model lacks", printable(name)));
+  return found;
+}
+
+/// An extent of a tensor that is there and has it, or another number.
+std::size_t extent_of(const ByName& tensors, const char* name, std::size_t dimension,
+                      std::size_t otherwise) {
+  const auto found = tensors.find(name);
+  if (found == tensors.end() || found->second->shape.size() <= dimension) return otherwise;
+  return found->second->shape[dimension];
+}
+
+/// A network of this name, unless it has none of the kind.
+std::optional<nn::Network> try_network(const nn::ResNetSpec& spec) {
+  try {
+    return nn::resnet(spec);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+bool counts_batches(const std::string& name) { return name.ends_with(batch_counter); }
+
+ByName by_name(const TensorFile& file) {
+  std::vector<const StoredTensor*> kept;
+  for (const StoredTensor& tensor : file.tensors)
+    if (!counts_batches(tensor.name)) kept.push_back(&tensor);
+  require(!kept.empty(), "it has no tensors");
+  std::size_t skipped = 0;
+  const auto all_begin_with = [&](std::string_view prefix) {
+    return std::all_of(kept.begin(), kept.end(), [&](const StoredTensor* tensor) {
+      return std::string_view(tensor->name).substr(skipped).starts_with(prefix);
+    });
+  };
+  for (;;) {
+    const auto prefix = std::find_if(prefixes.begin(), prefixes.end(), all_begin_with);
+    if (prefix == prefixes.end()) break;
+    skipped += prefix->size();
+  }
+  ByName tensors;
+  for (const StoredTensor* tensor : kept)
+    require(tensors.emplace(tensor->name.substr(skipped), tensor).second,
+            fmt::format("two of its tensors are named '{}'", printable(tensor->name)));
+  return tensors;
+}
+
+nn::ResNetSpec deduce(const ByName& tensors) {
+  constexpr std::size_t most_classes = 1 << 20, most_channels = 1 << 10;
+  const std::size_t classes =
+      std::clamp<std::size_t>(extent_of(tensors, "fc.weight", 0, 2), 2, most_classes);
+  const std::size_t channels =
+      std::clamp<std::size_t>(extent_of(tensors, "conv1.weight", 1, 3), 1, most_channels);
+  std::optional<nn::ResNetSpec> best;
+  Difference least;
+  for (const std::string& model : nn::resnet_models())
+    for (const nn::Shortcut shortcut : {nn::Shortcut::pad, nn::Shortcut::conv}) {
+      nn::ResNetSpec spec = nn::usual_resnet(model, 0, classes);
+      spec.channels = channels;
+      spec.shortcut = shortcut;
+      const std::optional<nn::Network> network = try_network(spec);
+      if (!network) continue;
+      const Difference difference = compare(*network, tensors);
+      if (best && difference.count >= least.count) continue;
+      best = spec;
+      least = difference;
+    }
+  require(least.count == 0,
+          fmt::format("its tensors are not those of a ResNet that lockstep knows: compared with "
+                      "{}, {}",
+                      best->model, least.first));
+  return *best;
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,53 @@
+#!/bin/bash
+# PyTorch, torchvision and safetensors read what `lockstep export` writes, and lockstep reads what
+# they write. CLIENTS_PYTHON names a Python that has them; without it, /usr/bin/python3.
+# seconds: 900
+# computes
+root=$PWD
+source "$(dirname "$0")/../../support/e2e.bash"
+python=${CLIENTS_PYTHON:-/usr/bin/python3}
+client() { run "$python" "$root/tests/support/model_clients.py" "$@"; }
+has() { client has "$@" && ((status == 0)); }
+if ! has torch torchvision; then
+  echo "SKIP PyTorch and torchvision read and write models: $python has no torch or torchvision"
+  exit 0
+fi
+models='resnet18 resnet50'
+nightly && models+=' resnet34 resnet101 resnet152'
+"$LOCKSTEP" pack --from shapes --out data --train-rows 60 --val-rows 53 --resize 32 \
+  >pack.log 2>&1 || cat pack.log
+kinds='pth npz'
+if has safetensors; then
+  kinds+=' safetensors'
+else
+  echo "SKIP the safetensors library reads and writes models: $python does not have it"
+fi
+
+for model in $models; do
+  client make $model
+  ((status == 0)) || verdict $status "torchvision makes a $model"
+  for from in $model.pth $model-old.pth $model-nested.pth $model-turned.pth $model-raw.pth \
+    $model.safetensors; do
+    [[ -e $from ]] || continue
+    files=()
+    for kind in $kinds; do files+=("there.$kind"); done
+    run "$LOCKSTEP" export $from --to "${files[@]}" --force
+    ((status == 0)) && client same $model "${files[@]}"
+    verdict $status "$from -> lockstep -> $kinds: each tensor has its bits, in torchvision's model"
+  done
+  run "$LOCKSTEP" export $model-half.pth --to half.npz --force
+  run "$LOCKSTEP" export $model-rounded.pth --to rounded.npz --force
+  ((status == 0)) && cmp half.npz rounded.npz
+  verdict $? "halves of $model are read as their values"
+  if [[ -e $model.safetensors ]]; then
+    client bytes there.safetensors
+    verdict $status "lockstep's .safetensors of $model has the bytes that the library writes"
+  fi
+  if has h5py; then
+    run "$LOCKSTEP" eval $model.pth --data data/val --threads 1 --json figures.json
+    ((status == 0)) && client loss $model data/val/*.h5 figures.json
+    verdict $status "eval of torchvision's $model has PyTorch's loss and top-1"
+  else
+    echo "SKIP eval of torchvision's $model has PyTorch's loss: $python has no h5py"
+  fi
+done

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""What tests/e2e/model/clients.sh asks PyTorch, torchvision and safetensors:
+
+    model_clients.py has MODULE...          the status is 0 if all can be imported
+    model_clients.py make MODEL             writes MODEL.pth and the forms in which people save it
+    model_clients.py same MODEL FILE...     each file holds MODEL's tensors, bit for bit
+    model_clients.py bytes FILE             the safetensors library writes the same bytes
+    model_clients.py loss MODEL SHARD JSON  an evaluation's figures are torch's
+"""
+import importlib
+import json
+import sys
+
+
+def has(*modules):
+    for module in modules:
+        importlib.import_module(module)
+
+
+def network(name):
+    import torch
+    import torchvision
+
+    torch.manual_seed(1)
+    model = getattr(torchvision.models, name)(num_classes=10)
+    with torch.no_grad():
+        for _ in range(3):  # statistics of batch norms, and their counters
+            model(torch.randn(8, 3, 32, 32))
+    return model.eval()
+
+
+def make(name):
+    import torch
+
+    model = network(name)
+    state = model.state_dict()
+    torch.save(state, f"{name}.pth")
+    torch.save(state, f"{name}-old.pth", _use_new_zipfile_serialization=False)
+    wrapped = {"epoch": 3, "best": 0.5, "args": None,
+               "state_dict": {f"module.{key}": value for key, value in state.items()}}
+    torch.save(wrapped, f"{name}-nested.pth")
+    turned = {key: value.to(memory_format=torch.channels_last) if value.dim() == 4 else value
+              for key, value in state.items()}
+    torch.save(turned, f"{name}-turned.pth")
+    torch.save(dict(model.named_parameters()) | dict(model.named_buffers()), f"{name}-raw.pth")
+    half = {key: value.half() if value.is_floating_point() else value
+            for key, value in state.items()}
+    torch.save(half, f"{name}-half.pth")
+    torch.save({key: value.float() if value.is_floating_point() else value
+                for key, value in half.items()}, f"{name}-rounded.pth")
+    try:
+        from safetensors.torch import save_file
+    except ImportError:
+        return
+    save_file(state, f"{name}.safetensors", metadata={"format": "pt"})
+
+
+def read(path):
+    import numpy
+    import torch
+
+    if path.endswith(".safetensors"):
+        from safetensors.numpy import load_file
+
+        return {key: torch.from_numpy(value) for key, value in load_file(path).items()}
+    if path.endswith(".npz"):
+        return {key: torch.from_numpy(numpy.array(value))
+                for key, value in numpy.load(path, mmap_mode="r").items()}
+    try:
+        return torch.load(path, weights_only=True)
+    except TypeError:  # PyTorch before 1.13
+        return torch.load(path)
+
+
+def same(name, *paths):
+    import torch
+    import torchvision
+
+    wanted = torch.load(f"{name}.pth")
+    images = torch.rand(4, 3, 64, 64)
+    logits = network(name)(images)
+    for path in paths:
+        found = read(path)
+        assert list(found) == list(wanted) or not path.endswith(".pth"), path
+        assert set(found) == set(wanted), (path, set(found) ^ set(wanted))
+        for key, value in wanted.items():
+            assert found[key].dtype == value.dtype and found[key].shape == value.shape, (path, key)
+            assert found[key].numpy().tobytes() == value.numpy().tobytes(), (path, key)
+        model = getattr(torchvision.models, name)(num_classes=10).eval()
+        model.load_state_dict(found, strict=True)
+        assert (model(images) - logits).abs().max() <= 1e-4, path
+
+
+def same_bytes(path):
+    from safetensors import safe_open
+    from safetensors.numpy import load_file, save
+
+    ours = open(path, "rb").read()
+    with safe_open(path, "np") as file:
+        notes = file.metadata()
+    theirs = save(load_file(path), metadata=notes)
+    # The library writes the notes in any order.
+    length = int.from_bytes(theirs[:8], "little")
+    header = json.loads(theirs[8:8 + length])
+    header["__metadata__"] = dict(sorted(notes.items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    assert len(text) <= length < len(text) + 8, (len(text), length)
+    assert ours == theirs[:8] + text.ljust(length) + theirs[8 + length:]
+
+
+def loss(name, shard, figures):
+    import h5py
+    import torch
+
+    with h5py.File(shard) as file:
+        images = torch.from_numpy(file["images"][()]).permute(0, 3, 1, 2) / 255
+        labels = torch.from_numpy(file["labels"][()]).long()
+        mean, deviation = (torch.from_numpy(file.attrs[key]).view(1, 3, 1, 1)
+                           for key in ("mean", "stddev"))
+    model = network(name)
+    with torch.no_grad():
+        logits = model((images - mean) / deviation)
+    wanted = torch.nn.functional.cross_entropy(logits, labels).item()
+    found = json.load(open(figures))
+    assert abs(found["loss"] - wanted) <= 1e-4 * wanted, (found["loss"], wanted)
+    right = (logits.argmax(1) == labels).double().mean().item()
+    assert abs(found["top1"] - right) <= 1.5 / len(labels), (found["top1"], right)
+
+
+if __name__ == "__main__":
+    {"has": has, "make": make, "same": same, "bytes": same_bytes, "loss": loss}[sys.argv[1]](
+        *sys.argv[2:])
