@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
-#include <optional>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -10,6 +8,7 @@
 #include "app/cli/count_option.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
+#include "app/trained/trained_model.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -22,7 +21,6 @@
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/evaluator.hpp"
-#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
@@ -40,53 +38,12 @@ struct EvalOptions {
   bool ema = false;
 };
 
-/// How the training of this checkpoint computed and read its data, for whatever the options do not
-/// say. A file that explains its network on its own does not need it.
-config::Config settings(const EvalOptions& options) {
-  const model::CheckpointHeader header = model::read_header(options.checkpoint);
-  config::Config config;
-  try {
-    config::apply_toml(config, header.config, options.checkpoint);
-  } catch (const InputError& error) {
-    if (!header.explains_itself()) throw;
-    log::warn(fmt::format("{}; its configuration is ignored", error.what()));
-    config = {};
-  }
-  if (!options.precision.empty()) config::set_key(config, "precision", options.precision);
-  return config;
-}
-
-/// What the network takes. Where the checkpoint does not name its classes, they are those of `rows`
-/// if there are as many, else numbers.
-data::DataSetInfo input_of(const model::Description& about, const data::DataSetInfo* rows) {
-  data::DataSetInfo input = about.input;
-  if (!input.classes.empty()) return input;
-  const std::size_t classes = about.network.classes;
-  if (rows != nullptr && rows->classes.size() == classes) input.classes = rows->classes;
-  while (input.classes.size() < classes)
-    input.classes.push_back(std::to_string(input.classes.size()));
-  return input;
-}
-
-/// The checkpoint that is meant by the folder of a run, or of its checkpoints: the best one, else
-/// the newest intact one.
-std::string choose_checkpoint(const std::string& path) {
-  if (!std::filesystem::is_directory(path)) return path;
-  std::filesystem::path folder = train::RunDirectory(path).checkpoints();
-  if (!std::filesystem::is_directory(folder)) folder = path;
-  const model::CheckpointDirectory found(folder, 1);
-  if (std::filesystem::exists(found.best())) return found.best().string();
-  const auto newest = found.newest_valid();
-  require(newest.has_value(), fmt::format("{}: holds no checkpoint", path));
-  return newest->string();
-}
-
 /// Completes what was given by what the checkpoint and folders say.
 EvalOptions settled(const EvalOptions& asked) {
   EvalOptions options = asked;
   options.checkpoint = choose_checkpoint(asked.checkpoint);
   if (options.data.empty()) {
-    options.data = settings(options).data.val;
+    options.data = settings_of(options.checkpoint, options.precision).data.val;
     require(!options.data.empty(), fmt::format("{} was trained without a validation set: name the "
                                                "data by --data",
                                                asked.checkpoint));
@@ -95,16 +52,6 @@ EvalOptions settled(const EvalOptions& asked) {
   if (options.checkpoint != asked.checkpoint || options.data != asked.data)
     log::info(fmt::format("evaluating {} on {}", options.checkpoint, options.data));
   return options;
-}
-
-/// What `build` makes of the checkpoint's network; an error of it names the file.
-template <class Build>
-auto of_checkpoint(const EvalOptions& options, Build&& build) {
-  try {
-    return build();
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", options.checkpoint, error.what()));
-  }
 }
 
 Json to_json(const EvalOptions& options, const train::Evaluation& result,
@@ -157,7 +104,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   const EvalOptions options = settled(asked);
   if (launch.rank.rank == 0 && !options.json.empty())
     require_report_fits(options.json, {options.checkpoint, options.data});
-  const config::Config config = settings(options);
+  const config::Config config = settings_of(options.checkpoint, options.precision);
   model::Model model = model::load(options.checkpoint, train::describe_by_config,
                                    options.ema ? backend::Part::average : backend::Part::weights);
   const model::Description& about = model.about;
@@ -179,7 +126,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   spec.replicas = comm::Grid(launch.rank.rank, {.replicas = launch.rank.world}).replicas;
   spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
   spec.bind_worker = compute.bind_worker;
-  const auto parameters = of_checkpoint(options, [&] {
+  const auto parameters = of_checkpoint(options.checkpoint, [&] {
     return compute.backend->make_parameters(spec.network, spec.program.precision);
   });
   model::put_weights(model, *parameters);
@@ -191,7 +138,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
                       options.checkpoint, who));
 
   const double began_s = now_s();
-  auto evaluator = of_checkpoint(options, [&] {
+  auto evaluator = of_checkpoint(options.checkpoint, [&] {
     return train::Evaluator(spec, *compute.backend, *parameters, *launch.control, rows);
   });
   const train::Evaluation result = evaluator.evaluate(true);
