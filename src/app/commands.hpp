@@ -17,6 +17,7 @@ struct Command {
 Command add_train(Arguments root);
 Command add_resume(Arguments root);
 Command add_eval(Arguments root);
+Command add_predict(Arguments root);
 Command add_pack(Arguments root);
 Command add_topo(Arguments root);
 Command add_export(Arguments root);

@@ -60,7 +60,7 @@ EvalOptions settled(const EvalOptions& asked) {
   EvalOptions options = asked;
   options.checkpoint = choose_checkpoint(asked.checkpoint);
   if (options.data.empty()) {
-    options.data = settings(options).data.val;
+    options.data = settings_of(options.checkpoint, options.precision).data.val;
     require(!options.data.empty(), fmt::format("{} was trained without a validation set: name the "
                                                "data by --data",
                                                asked.checkpoint));

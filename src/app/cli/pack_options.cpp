@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t most_rows = 100'000'000;
 
 /// Reads "224" or "192x256", height first.
-void parse_size(const std::string& text, pack::PackSpec& spec) {
+void parse_size(const std::string& text, data::ImageForm& form) {
   const auto number = [&](std::string_view part) {
     const auto value = whole_number<std::size_t>(part);
     require(value && *value >= 1 && *value <= 16384,
@@ -31,19 +31,8 @@ void parse_size(const std::string& text, pack::PackSpec& spec) {
   };
   const std::string_view view = text;
   const std::size_t cross = view.find('x');
-  spec.height = number(view.substr(0, cross));
-  spec.width = cross == view.npos ? spec.height : number(view.substr(cross + 1));
-}
-
-void settle_form(PackOptions& options) {
-  if (!options.resize.empty()) parse_size(options.resize, options.spec);
-  options.spec.quality = options.quality.value_or(options.spec.quality);
-  if (options.spec.jpeg)
-    return require(options.resize.empty(),
-                   "--resize makes pixels of one size, --jpeg keeps JPEGs of any size: give one of "
-                   "the two (--short-side makes JPEGs smaller)");
-  require(options.spec.short_side == 0, "--short-side is for --jpeg; for pixels give --resize");
-  require(!options.quality, "--quality is for --jpeg");
+  form.height = number(view.substr(0, cross));
+  form.width = cross == view.npos ? form.height : number(view.substr(cross + 1));
 }
 
 void settle_generated(const PackOptions& options) {
@@ -155,8 +144,32 @@ std::string describe_pack(const PackOptions& options) {
 
 }  // namespace
 
+void add_form_options(Arguments app, FormOptions& options, data::ImageForm& form) {
+  app.add("--resize", options.resize,
+          "stretch every image to S x S, or to HxW (antialiased); needed when sizes differ");
+  app.add_flag("--jpeg", form.jpeg,
+               "keep JPEGs as they are, of any size, and encode other images; training decodes");
+  app.add_flag("--exif-orientation", form.exif_orientation,
+               "turn and mirror images as their Exif data say; default: pixels as they are stored");
+  add_count(app, "--short-side", form.short_side, {1, 16384},
+            "with --jpeg: encode larger images again, with this shorter side");
+  add_count(app, "--quality", options.quality, {1, 100},
+            "with --jpeg: quality of encoded images; default: 90");
+}
+
+void settle_form(const FormOptions& options, data::ImageForm& form) {
+  if (!options.resize.empty()) parse_size(options.resize, form);
+  form.quality = options.quality.value_or(form.quality);
+  if (form.jpeg)
+    return require(options.resize.empty(),
+                   "--resize makes pixels of one size, --jpeg keeps JPEGs of any size: give one of "
+                   "the two (--short-side makes JPEGs smaller)");
+  require(form.short_side == 0, "--short-side is for --jpeg; for pixels give --resize");
+  require(!options.quality, "--quality is for --jpeg");
+}
+
 pack::PackRequest resolve_pack_options(PackOptions& options) {
-  settle_form(options);
+  settle_form(options.form, options.spec);
   const bool generated = options.source.kind == "shapes";
   require(generated || (!options.training_rows && !options.validation_rows),
           "--train-rows and --val-rows are for --from shapes; other sources are packed whole");
@@ -188,16 +201,7 @@ void add_pack_options(Arguments app, PackOptions& options) {
           "file with a name in each line, in the order of the classes: where a list's or a tar's "
           "labels are numbers they count its lines from 0; words, and folders, are found in it");
   app.add("--out", options.out, "folder for train/ and val/ with the shards").required();
-  app.add("--resize", options.resize,
-          "stretch every image to S x S, or to HxW (antialiased); needed when sizes differ");
-  app.add_flag("--jpeg", options.spec.jpeg,
-               "keep JPEGs as they are, of any size, and encode other images; training decodes");
-  app.add_flag("--exif-orientation", options.spec.exif_orientation,
-               "turn and mirror images as their Exif data say; default: pixels as they are stored");
-  add_count(app, "--short-side", options.spec.short_side, {1, 16384},
-            "with --jpeg: encode larger images again, with this shorter side");
-  add_count(app, "--quality", options.quality, {1, 100},
-            "with --jpeg: quality of encoded images; default: 90");
+  add_form_options(app, options.form, options.spec);
   app.add("--channels", options.spec.channels, "1 (grey) or 3 (RGB); default: 1 for idx, else 3")
       .one_of({"1", "3"});
   app.add("--held-out", options.held_out,

@@ -12,15 +12,23 @@
 
 namespace lockstep::app {
 
+/// How images are to be stored: what of an ImageForm its options do not say themselves.
+struct FormOptions {
+  std::string resize;
+  std::optional<int> quality;
+};
+void add_form_options(Arguments app, FormOptions& options, data::ImageForm& form);
+/// Throws InputError naming options that contradict each other.
+void settle_form(const FormOptions& options, data::ImageForm& form);
+
 /// The options of `lockstep pack`.
 struct PackOptions {
   std::vector<std::string> sources, validation_sources;
-  std::string resize;
+  FormOptions form;
   std::filesystem::path out;
   std::optional<double> held_out;
   double default_held_out = 0.1;
   std::optional<std::size_t> training_rows, validation_rows;
-  std::optional<int> quality;
   bool repack = false, shuffle = false, force = false;
   config::Config external;  ///< the keys for reading HDF5 files of other programs
   pack::SourceSpec source;  ///< the kind may be given; resolve_pack_options() sets the rest

@@ -69,7 +69,9 @@ std::string decide_backend(Launch& launch, const std::string& asked) {
   if (asked == "cpu" || asked == "clock") return asked;
   const device::VisibleGpus seen = device::look_at_gpus();
   const auto without = comm::read_record<NoGpu>(
-      launch.control->combine(seen.absence, "choice of the backend", find_without_gpu));
+      launch.control
+          ? launch.control->combine(seen.absence, "choice of the backend", find_without_gpu)
+          : find_without_gpu({seen.absence}));
   if (without.rank < 0) return "cuda";
   require(asked != "cuda", fmt::format("--backend cuda: rank {}: {}", without.rank, without.why));
   require(without.everywhere,
@@ -87,7 +89,7 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
   if (!gpu.pci_bus_id.empty() && !request.share_gpu) cluster::require_own_gpus(placed.gpus);
   const cluster::Plan& plan = placed.plan;
   for (const std::string& remark : plan.remarks)
-    if (launch.nodes.leads_node(launch.rank.rank)) log::info(remark);
+    if (launch.independent || launch.nodes.leads_node(launch.rank.rank)) log::info(remark);
   BoundRank bound = bind_rank(plan, gpu.ordinal, request.pace);
   judge(bound.report.failures, request.require_binding);
 

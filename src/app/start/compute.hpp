@@ -39,9 +39,10 @@ struct Compute {
 };
 
 /// Chooses this rank's GPU (if any), places it among those of its machine, binds the process, then
-/// makes the backend, whose threads inherit the binding. Collective; call it once, after
-/// Launch::start and before anything that starts threads. Throws InputError when a binding was
-/// required but reading back does not confirm it, and when there are fewer GPUs than ranks.
+/// makes the backend, whose threads inherit the binding. Collective, except where the processes are
+/// independent; call it once, after Launch::start if it is called, and before anything that starts
+/// threads. Throws InputError when a binding was required but reading back does not confirm it, and
+/// when there are fewer GPUs than ranks.
 Compute prepare_compute(Launch& launch, const ComputeRequest& request);
 
 /// Connects the ranks for the backend's gradients: NCCL between GPUs, else connect_cpus().

@@ -19,6 +19,7 @@ struct Launch {
   double silence_s = 20;           ///< after which a rank counts as lost
   bool started = false;            ///< start() was called: the other ranks may know of this one
   bool left_to_rank_0 = false;     ///< only rank 0 works: see leave_to_rank_0()
+  bool independent = false;        ///< the processes do not wait for each other, nor end together
   /// Declared before the world, so that it also watches the ranks in MPI_Finalize. Null for one
   /// rank.
   std::unique_ptr<liveness::Heartbeat> heartbeat;

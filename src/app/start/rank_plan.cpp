@@ -1,8 +1,12 @@
 #include "app/start/rank_plan.hpp"
 
+#include <algorithm>
+#include <cstdint>
+
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/comm/record.hpp"
@@ -16,6 +20,17 @@ struct Card {
 
   static void fields(auto& self, auto&& visit) { visit(self.cpus, self.gpu_pci_bus_id); }
 };
+
+/// Processes that a launcher started together, without a mask for each, divide its CPUs also where
+/// they do not know of each other.
+bool are_undivided(const Launch& launch, const cluster::Machine& machine,
+                   const cluster::CpuSet& mask) {
+  std::size_t given = 0;
+  for (const cluster::CpuSet& core : machine.cores) given += core.size();
+  if (const auto job = cluster::process_environment()("SLURM_CPUS_ON_NODE"))
+    given = std::min<std::size_t>(given, whole_number<std::uint64_t>(*job).value_or(given));
+  return launch.independent && launch.rank.local_size > 1 && mask.size() >= given;
+}
 
 }  // namespace
 
@@ -42,6 +57,10 @@ RankPlan plan_rank(Launch& launch, const cluster::Machine& machine, std::size_t 
     const Card& card = cards[static_cast<std::size_t>(rank)];
     if (rank == launch.rank.rank) my_place = here.size();
     here.push_back({cluster::parse_cpus(card.cpus), card.gpu_pci_bus_id});
+  }
+  if (are_undivided(launch, machine, here[0].mask)) {
+    here.resize(static_cast<std::size_t>(launch.rank.local_size), here[0]);
+    my_place = static_cast<std::size_t>(launch.rank.local_rank);
   }
   placed.plan =
       cluster::plan_binding(machine, cluster::request_among(here, my_place, compute_threads));

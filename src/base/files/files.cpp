@@ -56,11 +56,15 @@ void require_regular(const std::filesystem::path& path, const struct stat& statu
 
 }  // namespace
 
-PendingFile::PendingFile(std::filesystem::path path)
-    : path_(std::move(path)), temporary_(temporary_beside(path_)) {
-  const FileDescriptor file(
-      ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));
-  if (!file) cannot_write(path_);
+// A name may be taken: containers that share a folder have processes of one number.
+PendingFile::PendingFile(std::filesystem::path path) : path_(std::move(path)) {
+  for (;;) {
+    temporary_ = temporary_beside(path_);
+    const FileDescriptor file(
+        ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));
+    if (file) return;
+    if (errno != EEXIST) cannot_write(path_);
+  }
 }
 
 PendingFile::~PendingFile() {
@@ -72,6 +76,20 @@ void PendingFile::commit() {
   synchronise(temporary_, O_RDONLY, path_);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write(path_);
   temporary_.clear();
+  synchronise_directory();
+}
+
+bool PendingFile::publish() {
+  synchronise(temporary_, O_RDONLY, path_);
+  if (::link(temporary_.c_str(), path_.c_str()) != 0) {
+    if (errno == EEXIST) return false;
+    cannot_write(path_);
+  }
+  synchronise_directory();
+  return true;
+}
+
+void PendingFile::synchronise_directory() const {
   const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
   synchronise(directory, O_RDONLY | O_DIRECTORY, path_);
 }
@@ -80,6 +98,12 @@ void write_text_atomically(const std::filesystem::path& path, std::string_view t
   PendingFile file(path);
   write_into(file.temporary(), text, path);
   file.commit();
+}
+
+bool publish_text(const std::filesystem::path& path, std::string_view text) {
+  PendingFile file(path);
+  write_into(file.temporary(), text, path);
+  return file.publish();
 }
 
 void reserve_room(const std::filesystem::path& room, std::size_t bytes) {

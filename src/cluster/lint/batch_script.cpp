@@ -263,9 +263,9 @@ bool RankStart::starts_lockstep() const {
   return program.empty() || std::ranges::any_of(program, is_lockstep);
 }
 
-bool RankStart::trains() const {
+bool RankStart::starts(std::string_view what) const {
   for (std::size_t i = 0; i + 1 < program.size(); ++i)
-    if (program[i + 1] == "train" && is_lockstep(program[i])) return true;
+    if (program[i + 1] == what && is_lockstep(program[i])) return true;
   return false;
 }
 

@@ -31,8 +31,9 @@ struct RankStart {
   bool has(std::string_view option) const { return options.contains(option); }
   /// Whether it starts lockstep, if the script shows that.
   bool starts_lockstep() const;
-  /// Whether it starts `lockstep train`.
-  bool trains() const;
+  /// Whether it starts this command of lockstep.
+  bool starts(std::string_view what) const;
+  bool trains() const { return starts("train"); }
   /// The value of one of lockstep's options, --name; nothing when it is not given.
   std::optional<std::string> argument(std::string_view name) const;
   /// Whether arguments come from variables or a file, where an option may be hidden.

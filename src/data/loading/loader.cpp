@@ -11,7 +11,6 @@
 
 #include "data/loading/replacement.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/loading/row_reader.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -36,26 +35,14 @@ struct RowShare {
   std::size_t first = 0, last = 0;
 };
 
-// Workers that read the same block of a chunked file would wait for the one that decodes it. So
-// each decodes a later block ahead, within what the cache holds.
-std::size_t usual_readahead(const DataSet& data, const LoaderSpec& spec) {
-  const Storage storage = data.storage();
-  if (storage.contiguous || spec.sampler.shuffle == Shuffle::global) return 0;
-  const std::size_t block = storage.block_rows * data.info().row_bytes();
-  const std::size_t kept = storage.cache_bytes / block;  // blocks
-  const bool mixed = spec.sampler.shuffle == Shuffle::block;
-  const std::size_t together = mixed ? spec.sampler.window + 1 : 1;
-  if (kept < 2 * together + spec.workers) return 0;
-  return mixed ? spec.sampler.window * spec.sampler.block : (spec.workers + 1) * storage.block_rows;
-}
-
 }  // namespace
 
 // Batches are counted in turns: turn t is batch t mod batches() of epoch t / batches(). `mutex`
 // guards everything that workers and trainer share, except the rows themselves: a piece belongs to
 // the worker that claimed it, and a slot to the trainer while it is lent.
 struct Loader::Impl {
-  const DataSet& rows;
+  const std::shared_ptr<const RowSource> source;
+  const RowSource& rows;
   const LoaderSpec spec;
   const Sampler sampler;
   const DataSetInfo shape;      // of a batch's rows
@@ -75,14 +62,15 @@ struct Loader::Impl {
   std::atomic<bool> stopping{false};    // set under the mutex, also read between rows
   std::vector<std::thread> workers;
 
-  Impl(const DataSet& data, const LoaderSpec& what, device::Device& device)
-      : rows(data),
+  Impl(std::shared_ptr<const RowSource> from, const LoaderSpec& what, device::Device& device)
+      : source(std::move(from)),
+        rows(*source),
         spec(what),
         sampler(what.sampler),
-        shape(delivered(data.info(), what.augment, data.files().front().string())),
+        shape(rows.info()),
         row_bytes(shape.row_bytes()),
         end_turn((spec.epoch + spec.epochs) * sampler.batches()),
-        readahead(spec.readahead > 0 ? spec.readahead : usual_readahead(data, spec)),
+        readahead(spec.readahead > 0 ? spec.readahead : rows.usual_readahead(spec)),
         slots(spec.slots),
         fill_turn(spec.epoch * sampler.batches() + spec.batch),
         next_turn(fill_turn) {
@@ -120,10 +108,10 @@ struct Loader::Impl {
   void run() {
     try {
       if (spec.bind_worker) spec.bind_worker();
-      RowReader reader(rows, spec.augment);
+      const MakeRow make = rows.row_maker();
       while (const std::optional<RowShare> piece = claim()) {
         read_ahead(*piece);
-        if (fill_piece(*piece, reader)) give_back(*piece);
+        if (fill_piece(*piece, make)) give_back(*piece);
       }
     } catch (...) {
       {
@@ -181,7 +169,7 @@ struct Loader::Impl {
   }
 
   // False when told to stop before all rows were filled.
-  bool fill_piece(const RowShare& piece, RowReader& reader) {
+  bool fill_piece(const RowShare& piece, const MakeRow& make) {
     const std::uint64_t epoch = piece.turn / sampler.batches();
     const BatchPart part = sampler.part(piece.turn % sampler.batches());
     Slot& slot = slot_of(piece.turn);
@@ -195,19 +183,19 @@ struct Loader::Impl {
       }
       std::size_t row = sampler.row(epoch, part.first_position + i);
       if (spec.replace_bad_rows)
-        row = read_or_replace(slot, reader, epoch, {i, row, row, {}}, image);
+        row = read_or_replace(slot, make, epoch, {i, row, row, {}}, image);
       else
-        reader.read(epoch, row, image);
-      const std::int32_t label = rows.labels()[row];
+        make(epoch, row, image);
+      const std::int32_t label = rows.label(row);
       slot.targets[i] = Target{label, label, 1};
     }
     return true;
   }
 
   // Returns the row that was read: the given one or its replacement.
-  std::size_t read_or_replace(Slot& slot, RowReader& reader, std::uint64_t epoch, Replaced found,
+  std::size_t read_or_replace(Slot& slot, const MakeRow& make, std::uint64_t epoch, Replaced found,
                               std::span<std::uint8_t> image) {
-    read_whole(reader, rows.info().rows, spec.augment.seed, epoch, found, image);
+    read_whole(make, rows.info().rows, spec.augment.seed, epoch, found, image);
     const std::size_t row = found.by;
     if (row == found.row) return row;
     const std::lock_guard lock(mutex);
@@ -278,7 +266,14 @@ struct Loader::Impl {
 };
 
 Loader::Loader(const DataSet& rows, const LoaderSpec& spec, device::Device& device)
-    : impl_(std::make_unique<Impl>(rows, spec, device)) {
+    : impl_(
+          std::make_unique<Impl>(std::make_shared<DataSetRows>(rows, spec.augment), spec, device)) {
+  impl_->start();
+}
+
+Loader::Loader(const RowSource& rows, const LoaderSpec& spec, device::Device& device)
+    : impl_(std::make_unique<Impl>(std::shared_ptr<const RowSource>(std::shared_ptr<void>(), &rows),
+                                   spec, device)) {
   impl_->start();
 }
 

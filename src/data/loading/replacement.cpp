@@ -18,12 +18,12 @@ std::size_t substitute(std::size_t rows, std::uint64_t seed, std::uint64_t epoch
   return number % rows;
 }
 
-void read_whole(RowReader& reader, std::size_t rows, std::uint64_t seed, std::uint64_t epoch,
+void read_whole(const MakeRow& make, std::size_t rows, std::uint64_t seed, std::uint64_t epoch,
                 Replaced& found, std::span<std::uint8_t> image) {
   found.by = found.row;
   for (std::uint32_t attempt = 0;; ++attempt) {
     try {
-      return reader.read(epoch, found.by, image);
+      return make(epoch, found.by, image);
     } catch (const BadRow& broken) {
       if (attempt == 0) found.what = broken.what();
     }

@@ -95,9 +95,9 @@ void add_trees(const fs::path& folder, std::vector<IndexInput>& pieces) {
 
 std::vector<IndexInput> pieces_of(const SourceSpec& spec) {
   std::vector<IndexInput> pieces;
-  if (spec.kind == "classes") {
+  if (spec.kind == "classes" && spec.labelled) {
     for (const fs::path& path : spec.files) add_trees(path, pieces);
-  } else if (spec.kind == "list" || spec.kind == "tar") {
+  } else if (spec.kind == "classes" || spec.kind == "list" || spec.kind == "tar") {
     for (const fs::path& path : spec.files) pieces.push_back({path, Split::training});
   } else {
     return pieces;
@@ -128,7 +128,7 @@ bool is_index_of(const fs::path& path, const IndexInput& piece, const FileStamp&
   }
 }
 
-void index_archive(const IndexInput& piece, const fs::path& path) {
+void index_archive(const IndexInput& piece, const fs::path& path, bool labelled) {
   const FileStamp stamp = stamp_now(piece.path);
   if (is_index_of(path, piece, stamp)) return;
   fs::remove(path);  // before the files that it describes
@@ -140,7 +140,7 @@ void index_archive(const IndexInput& piece, const fs::path& path) {
   }
   IndexWriter index(path);
   index.set_split(piece.split);
-  index_tar(piece.path, content, piece.split, index);
+  index_tar(piece.path, content, piece.split, index, labelled);
   require(stamp_now(piece.path) == stamp,
           fmt::format("{}: has changed while it was read", piece.path.string()));
   index.finish(piece.path, content, stamp);
@@ -182,18 +182,28 @@ std::string guess_source(const fs::path& path) {
 
 std::size_t index_count(const SourceSpec& spec) { return pieces_of(spec).size(); }
 
+bool has_index(std::size_t piece, const fs::path& folder) {
+  return fs::exists(index_path(folder, piece));
+}
+
 void index_piece(const SourceSpec& spec, std::size_t piece, const fs::path& folder) {
   const IndexInput what = pieces_of(spec)[piece];
   const fs::path path = index_path(folder, piece);
-  if (spec.kind == "tar") return index_archive(what, path);
+  if (spec.kind == "tar") return index_archive(what, path, spec.labelled);
   IndexWriter index(path);
   if (spec.kind == "list") {
     const fs::path root = spec.root.empty() ? folder_of(what.path) : spec.root;
     const bool csv = what.path.extension() == ".csv" || what.path.extension() == ".tsv";
-    (csv ? index_csv : index_list)(what.path, root, what.split, index);
+    if (spec.labelled)
+      (csv ? index_csv : index_list)(what.path, root, what.split, index);
+    else
+      index_paths(what.path, root, index);
     return index.finish(root, {}, {});
   }
-  index_class_folders(what.path, what.split, index);
+  if (spec.labelled)
+    index_class_folders(what.path, what.split, index);
+  else
+    index_images(what.path, index);
   index.finish(what.path, {}, {});
 }
 

@@ -44,10 +44,17 @@ void index_list(const std::filesystem::path& list, const std::filesystem::path& 
 /// two are all that there is.
 void index_csv(const std::filesystem::path& list, const std::filesystem::path& root, Split split,
                IndexWriter& index);
+/// Images without labels: all below a folder, and the path in each line of a list.
+void index_images(const std::filesystem::path& folder, IndexWriter& index);
+void index_paths(const std::filesystem::path& list, const std::filesystem::path& root,
+                 IndexWriter& index);
+/// The class of images without labels.
+inline constexpr const char* no_class = "unlabelled";
 /// `content` is the tar itself, or its unpacked copy. Members below a folder train, val or test go
-/// to that split, the others to `split`. If `split` is validation, all go there.
+/// to that split, the others to `split`. If `split` is validation, all go there. Not `labelled`:
+/// every image, of no_class.
 void index_tar(const std::filesystem::path& tar, const std::filesystem::path& content, Split split,
-               IndexWriter& index);
+               IndexWriter& index, bool labelled);
 
 /// True when shards or other HDF5 files lie in `folder`.
 bool has_shards(const std::filesystem::path& folder);

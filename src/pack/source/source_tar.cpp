@@ -65,8 +65,8 @@ std::string_view plain(std::string_view name) {
 
 class TarIndexer {
  public:
-  TarIndexer(const fs::path& tar, TarReader& reader, Split split, IndexWriter& index)
-      : tar_(tar), reader_(reader), split_(split), index_(index) {}
+  TarIndexer(const fs::path& tar, TarReader& reader, Split split, IndexWriter& index, bool labelled)
+      : tar_(tar), reader_(reader), split_(split), index_(index), labelled_(labelled) {}
 
   void run() {
     for (TarMember member; reader_.next(member);) {
@@ -101,7 +101,7 @@ class TarIndexer {
   }
 
   void end_sample() {
-    const std::optional<std::string> label = sample_label();
+    const std::optional<std::string> label = labelled_ ? sample_label() : std::nullopt;
     std::size_t images = 0;
     for (const TarMember& member : sample_) {
       if (!named_as_image(member.name)) {
@@ -191,6 +191,7 @@ class TarIndexer {
       refuse(member,
              fmt::format("has {} bytes; an image has at most {}", member.bytes, largest_image));
     ++images_;
+    if (!labelled_) return put(member, split_, no_class);
     Split split = split_;
     const std::string_view folder = class_folder(member.name, split);
     if (!label && folder.empty())
@@ -202,8 +203,11 @@ class TarIndexer {
       refuse(member, label ? "has a label file, but images before it had only a class folder"
                            : "has no label file of the same name, up to its first dot, but images "
                              "before it had one");
-    index_.add(split, member.name, label ? std::string_view(*label) : folder, member.offset,
-               static_cast<std::uint32_t>(member.bytes));
+    put(member, split, label ? std::string_view(*label) : folder);
+  }
+
+  void put(const TarMember& member, Split split, std::string_view label) {
+    index_.add(split, member.name, label, member.offset, static_cast<std::uint32_t>(member.bytes));
   }
 
   /// "train/cat/1.jpg" is a cat of the training split, "animals/cat/1.jpg" one of the current
@@ -227,6 +231,7 @@ class TarIndexer {
   TarReader& reader_;
   Split split_;
   IndexWriter& index_;
+  bool labelled_;
   std::vector<TarMember> sample_;
   std::size_t sample_bytes_ = 0;  ///< of the sample's names and places
   std::size_t images_ = 0;
@@ -236,11 +241,12 @@ class TarIndexer {
 
 }  // namespace
 
-void index_tar(const fs::path& tar, const fs::path& content, Split split, IndexWriter& index) {
+void index_tar(const fs::path& tar, const fs::path& content, Split split, IndexWriter& index,
+               bool labelled) {
   const Owned<int, ::close, -1> file = open_regular(content);
   require(static_cast<bool>(file), fmt::format("{}: {}", content.string(), std::strerror(errno)));
   TarReader reader(file.get(), stamp_of(file.get(), content).bytes, tar);
-  TarIndexer(tar, reader, split, index).run();
+  TarIndexer(tar, reader, split, index, labelled).run();
 }
 
 }  // namespace lockstep::pack

@@ -81,6 +81,9 @@ for command in "${commands[@]}"; do
       ;;
     'mpirun '*' train '*) train_and_stop "$command" ;;
     'mpirun '*' eval '*) as_written "$command" && says 'top-1' ;;
+    'build/lockstep predict '*)
+      as_written "$command" && says 'rows in .*: top-1' && [[ -s predictions/predictions.csv ]]
+      ;;
     'srun '* | 'sbatch '*) continue ;;  # tests/cluster/readme.sh
     *) said='no case of tests/e2e/project/readme.sh runs it' && false ;;
   esac
@@ -108,7 +111,10 @@ for page in "${all[@]}"; do
   while IFS= read -r command; do
     [[ $command =~ (lockstep|jobs/[a-z-]+\.sbatch)\ (.*) ]] || continue
     words=(${BASH_REMATCH[2]})
-    [[ ${BASH_REMATCH[1]} == lockstep ]] || words=(train "${words[@]}")
+    case ${BASH_REMATCH[1]} in
+      jobs/predict.sbatch) words=(predict "${words[@]}") ;;
+      jobs/*) words=(train "${words[@]}") ;;
+    esac
     [[ ${words[0]} != bench ]] || words=("bench ${words[1]}" "${words[@]:2}")
     [[ "${words[*]:0:2}" != scaling\ @(plan|run|fit|predict|report) ]] ||
       words=("scaling ${words[1]}" "${words[@]:2}")

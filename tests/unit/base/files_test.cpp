@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <limits>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "lockstep/base/error.hpp"
@@ -46,6 +48,33 @@ TEST_CASE("a file that is not committed never appears", "[files]") {
   const Folder folder;
   { const PendingFile file(folder.path / "a.txt"); }
   CHECK(names_in(folder.path).empty());
+}
+
+TEST_CASE("of many that publish a file at once one does, and it is never replaced", "[files]") {
+  const Folder folder;
+  const fs::path path = folder.path / "part";
+  std::vector<int> published(8);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < published.size(); ++i)
+    threads.emplace_back([&, i] { published[i] = publish_text(path, std::to_string(i)); });
+  for (std::thread& thread : threads) thread.join();
+  REQUIRE(std::count(published.begin(), published.end(), 1) == 1);
+  const auto winner = std::find(published.begin(), published.end(), 1) - published.begin();
+  CHECK_FALSE(publish_text(path, "later"));
+  CHECK(read_text(path) == std::to_string(winner));
+  CHECK(names_in(folder.path).size() == 1);
+}
+
+TEST_CASE("a temporary file that a process of this number left is not in the way", "[files]") {
+  const Folder folder;
+  const fs::path path = folder.path / "a.txt";
+  const std::string used = PendingFile(path).temporary().string();
+  const std::size_t counter = used.rfind('-') + 1;
+  for (unsigned next = 1; next < 9; ++next)
+    write_file(used.substr(0, counter) + std::to_string(std::stoul(used.substr(counter)) + next),
+               "left");
+  write_text_atomically(path, "new");
+  CHECK(read_text(path) == "new");
 }
 
 TEST_CASE("a text that fits is written where room was reserved for it", "[files]") {

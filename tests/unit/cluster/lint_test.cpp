@@ -119,6 +119,12 @@ TEST_CASE("lint: tasks against GPUs and nodes", "[lint]") {
   only(with("nodes=2", "nodes=2-8"), "2 W nodes", "waits for as many nodes");
 }
 
+TEST_CASE("lint: workers of a prediction need no MPI, and do not end together", "[lint]") {
+  const Change predict{train, "build/lockstep predict runs/1 data --out predictions"};
+  CHECK(findings(with({predict, {" --mpi=pmix --kill-on-bad-exit=1", ""}})) == "");
+  only(with({predict}), "12 W kill-on-bad-exit", "would end the others");
+}
+
 TEST_CASE("lint: how ranks are started", "[lint]") {
   only(with(" -c \"$SLURM_CPUS_PER_TASK\"", ""), "12 E cpus", "since Slurm 22.05");
   CHECK(findings(with({{" -c \"$SLURM_CPUS_PER_TASK\"", ""},

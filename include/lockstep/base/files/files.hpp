@@ -15,8 +15,8 @@ namespace lockstep {
 
 /// A file that appears at `path` complete or not at all. Write to temporary(), an empty file in the
 /// same directory; commit() syncs it, renames it and syncs the directory. If it is destroyed
-/// without commit(), no file is left. It may take the spare descriptors. What writes here throws as
-/// fail_by_system(), naming the path.
+/// without commit() or publish(), no file is left. It may take the spare descriptors. What writes
+/// here throws as fail_by_system(), naming the path.
 class PendingFile {
  public:
   explicit PendingFile(std::filesystem::path path);
@@ -25,8 +25,13 @@ class PendingFile {
   PendingFile& operator=(const PendingFile&) = delete;
   const std::filesystem::path& temporary() const { return temporary_; }
   void commit();
+  /// As commit(), but never replaces a file: false where `path` exists already, which then stays as
+  /// it is. Of several processes that publish at once, on any machines that share the folder, one
+  /// gets true.
+  bool publish();
 
  private:
+  void synchronise_directory() const;
   SpareDescriptors spare_;
   std::filesystem::path path_, temporary_;
 };
@@ -35,6 +40,9 @@ class PendingFile {
 /// same directory, then sync, rename and sync of the directory. On any failure (disk full,
 /// permission) the temporary file is removed, and the old file at `path` stays as it was.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// The same, unless `path` exists already: see PendingFile::publish().
+bool publish_text(const std::filesystem::path& path, std::string_view text);
 
 /// Reserves disk space, in a separate file, for a text that must be written even when the disk is
 /// full.

@@ -11,6 +11,7 @@
 #include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/augment/mix.hpp"
 #include "lockstep/data/batch.hpp"
+#include "lockstep/data/loading/row_source.hpp"
 #include "lockstep/data/loading/sampler.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/device/device.hpp"
@@ -54,6 +55,8 @@ struct LoaderSpec {
 class Loader {
  public:
   Loader(const DataSet& rows, const LoaderSpec& spec, device::Device& device);
+  /// Rows of any source, which was told how they are augmented.
+  Loader(const RowSource& rows, const LoaderSpec& spec, device::Device& device);
   ~Loader();
   Batch next();  ///< blocks until the batch is ready; rethrows a worker's error; throws Error when
                  ///< all slots are lent or the epochs are over

@@ -64,6 +64,9 @@ struct SourceSpec {
   std::vector<std::filesystem::path> validation_files;
   std::filesystem::path root;         ///< of a list's paths; empty: the list's own folder
   std::filesystem::path class_names;  ///< a file with one in each line; empty: by the labels
+  /// False, for "classes", "list" and "tar": images without labels, all of one class. A folder's
+  /// may lie at any depth, and a line of a list is a path.
+  bool labelled = true;
   data::ExternalSpec external,
       validation_external;  ///< of "shards" that are other programs' HDF5 files
 };
@@ -88,6 +91,7 @@ std::vector<std::filesystem::path> expand_patterns(const std::vector<std::string
 /// FOLDER/test). "list": a path and a label in each line. "tar": plain, gzip or zstd; the label is
 /// in KEY.cls or KEY.json next to KEY.jpg, as in WebDataset, or is the name of the folder.
 std::size_t index_count(const SourceSpec& spec);
+bool has_index(std::size_t piece, const std::filesystem::path& folder);
 void index_piece(const SourceSpec& spec, std::size_t piece, const std::filesystem::path& folder);
 
 /// Opens the source. `folder`: where its pieces are, if it has any. Classes are sorted by name;

@@ -1,0 +1,287 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "app/cli/count_option.hpp"
+#include "app/cli/pack_options.hpp"
+#include "app/commands.hpp"
+#include "app/start/compute.hpp"
+#include "app/status.hpp"
+#include "app/trained/trained_model.hpp"
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
+#include "lockstep/model/network_text.hpp"
+#include "lockstep/pack/source/source.hpp"
+#include "lockstep/serve/features.hpp"
+#include "lockstep/serve/input_rows.hpp"
+#include "lockstep/serve/predict_job.hpp"
+#include "lockstep/train/decide/packed_sets.hpp"
+#include "lockstep/train/ending/stop_signal.hpp"
+#include "lockstep/train/specs.hpp"
+
+namespace lockstep::app {
+namespace {
+
+struct PredictOptions {
+  std::string checkpoint;
+  std::vector<std::string> data;
+  serve::PredictSpec spec;
+  pack::SourceSpec source;
+  FormOptions given_form;
+  data::ImageForm form;
+  std::size_t threads = 0;
+  std::string backend = "auto", precision;
+  bool share_gpu = false, ema = false, unlabelled = false, features = false;
+  double margin_s = 20;
+
+  void add_to(Arguments app) {
+    app.add("checkpoint", checkpoint,
+            "checkpoint file, or the folder of a run: its best.h5, or its newest")
+        .required();
+    app.add("data", data,
+            "a shard or a folder of shards; or images: a folder, a list of paths (also .csv), tars")
+        .required();
+    app.add("--out", spec.out, "folder for predictions.h5; all workers name the same one")
+        .required();
+    add_count(app, "--top", spec.top, {1, 1000},
+              "classes to keep of each row, the likeliest first");
+    app.add_flag("--logits", spec.logits, "also keep the outputs for all classes");
+    app.add_flag("--features", features, "also keep what the network's last layer reads");
+    app.add_flag("--csv", spec.csv, "also write predictions.csv");
+    app.add_flag("--unlabelled", unlabelled,
+                 "the labels in the data mean nothing: do not use them");
+    app.add_flag("--skip-bad", spec.skip_unread,
+                 "a row that cannot be read gets no class; default: it is an error");
+    app.add_flag("--ema", ema, "use the average of the weights that training kept (optim.ema)");
+    app.add("--precision", precision, "fp32, bf16, ... (default: as trained)");
+    app.add("--from", source.kind, "kind of data (default: detected)")
+        .one_of({"shards", "classes", "list", "tar"});
+    app.add("--root", source.root, "what a list's paths are relative to; default: its folder");
+    app.add("--class-names", source.class_names,
+            "file with a name in each line: of classes 0, 1, ... of a list");
+    add_form_options(app, given_form, form);
+    add_count(app, "--batch", spec.batch, a_batch, "rows that are computed together");
+    add_count(app, "--piece-rows", spec.piece_rows, {1, 1'000'000'000},
+              "rows that a worker takes at a time (default: 4096, or fewer of a small data set)");
+    add_count(app, "--threads", threads, threads_or_all,
+              "compute threads of each worker (0: one for each core of its share)");
+    app.add("--backend", backend, "auto, cpu or cuda")
+        .one_of({"auto", "cpu", "cuda"})
+        .shows_default();
+    app.add_flag("--share-gpu", share_gpu, "workers may use one GPU together (for tests)");
+    app.add("--margin-s", margin_s, "stop that long before the time limit of a Slurm job")
+        .within(0.0, 1e6)
+        .shows_default();
+    app.add("--stale-s", spec.stale_s,
+            "take over the rows of a worker that has shown no life for this long")
+        .within(1.0, 1e6)
+        .shows_default();
+  }
+};
+
+std::uint32_t hash(const std::string& text) { return crc32c(text.data(), text.size()); }
+
+/// What of the model the predictions follow from. It is read from the file, which takes no backend:
+/// a start that finds nothing to do ends at once.
+std::string identify_model(const PredictOptions& options, const config::Config& config,
+                           const model::Description& about) {
+  const std::string part = options.ema ? "ema/" : "weights/";
+  std::string tensors;
+  for (const model::TensorEntry& tensor : model::list_tensors(options.checkpoint))
+    if (tensor.name.starts_with(part))
+      tensors += fmt::format("{} {:08x}\n", tensor.name, tensor.crc32c);
+  require(!tensors.empty(), fmt::format("{}: holds no average of the weights: it was trained "
+                                        "without optim.ema",
+                                        options.checkpoint));
+  std::string text;
+  const auto line = [&](const char* key, const std::string& value) {
+    text += fmt::format("{} = {}\n", key, value);
+  };
+  line("network",
+       fmt::format("{} {:08x}", about.network.name, hash(model::network_text(about.network))));
+  line("weights", fmt::format("{:08x}", hash(tensors)));
+  line("precision", choice_name(config.precision));
+  line("mean", join(about.input.mean, " "));
+  line("deviation", join(about.input.stddev, " "));
+  line("fit",
+       fmt::format("{} {}", choice_name(about.preparation.fit), about.preparation.short_side));
+  const data::ImageForm& form = options.form;
+  line("packed", options.source.kind == "shards" ? "yes"
+                 : form.jpeg ? fmt::format("--jpeg --short-side {} --quality {}", form.short_side,
+                                           form.quality)
+                             : fmt::format("--resize {}x{}", form.height, form.width));
+  line("exif_orientation", form.exif_orientation ? "yes" : "no");
+  return text;
+}
+
+/// When this process is killed, on the clock of now_s(); never outside of a job.
+double end_of_allocation() {
+  const auto left_s = cluster::allocation_left_s(cluster::process_environment());
+  return left_s ? now_s() + *left_s : INFINITY;
+}
+
+void tell_result(const serve::Predicted& all, const PredictOptions& options) {
+  const std::string out = options.spec.out.string();
+  std::string text = fmt::format("{} rows in {}: ", all.rows, counted(all.pieces, "piece"));
+  if (all.labelled > 0)
+    text += fmt::format("top-1 {:.2f} %, ",
+                        100 * static_cast<double>(all.right) / static_cast<double>(all.labelled));
+  text += fmt::format("{}/predictions.h5", out);
+  if (options.spec.csv) text += fmt::format(" and {}/predictions.csv", out);
+  log::info(text);
+  if (all.unread > 0)
+    log::warn(
+        fmt::format("{} could not be read and got no class: see unread_reason in "
+                    "{}/predictions.h5",
+                    counted(all.unread, "row"), out));
+  if (all.no_numbers > 0)
+    log::warn(fmt::format("{}: for {} the network's outputs are not numbers: they got no class",
+                          options.checkpoint, counted(all.no_numbers, "row")));
+}
+
+int end_status(const serve::Predicted& all, const PredictOptions& options) {
+  if (all.own_pieces > 0)
+    log::info(fmt::format("this worker predicted {} of {} rows, {:.0f} images/s",
+                          counted(all.own_pieces, "piece"), all.own_rows,
+                          static_cast<double>(all.own_rows) / all.own_s));
+  if (all.finished) return tell_result(all, options), status_done;
+  log::info(fmt::format("stopped before the end: start it again to continue in {}",
+                        options.spec.out.string()));
+  return status_stopped;
+}
+
+/// The rest of a start that has something to do.
+int work(Launch& launch, const PredictOptions& options, const config::Config& config,
+         serve::PredictJob& job) {
+  const double end_s = end_of_allocation();
+  const std::string backend = decide_backend(launch, options.backend);
+  const Compute compute = prepare_compute(
+      launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
+  model::Model model = model::load(options.checkpoint, train::describe_by_config,
+                                   options.ema ? backend::Part::average : backend::Part::weights);
+  if (options.features) serve::add_features(model);
+  const backend::ProgramSpec program =
+      train::make_program_spec(config, model.about.input, options.spec.batch);
+  const auto parameters = of_checkpoint(options.checkpoint, [&] {
+    return compute.backend->make_parameters(model.about.network, program.precision);
+  });
+  model::put_weights(model, *parameters);
+  model.weights.clear();
+  auto inference = of_checkpoint(options.checkpoint, [&] {
+    return backend::Inference(*compute.backend, model.about.network, program, *parameters);
+  });
+  return end_status(job.work({.inference = inference,
+                              .device = compute.backend->device(),
+                              .readers = std::clamp<std::size_t>(compute.spare_cores, 1, 8),
+                              .bind_reader = compute.bind_worker,
+                              .stop =
+                                  [&](double needed_s) {
+                                    return train::stop_requested() ||
+                                           now_s() + needed_s + options.margin_s > end_s;
+                                  }}),
+                    options);
+}
+
+std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options, const config::Config& config,
+                                              const model::Description& about) {
+  require(options.data.size() == 1,
+          fmt::format("{} and {}: name one folder of shards, or a pattern in quotes",
+                      options.data.front(), options.data.back()));
+  const data::ImageForm& form = options.form;
+  require(
+      !form.jpeg && form.height == 0 && !form.exif_orientation && options.source.root.empty() &&
+          options.source.class_names.empty(),
+      fmt::format("{}: holds shards, for which --resize, --jpeg, --exif-orientation, --root and "
+                  "--class-names would have no effect",
+                  options.data[0]));
+  const std::string path = train::packed_set(options.data[0], train::PackedPart::validation);
+  const data::DataSetInfo input = input_of(about, nullptr);
+  data::DataSet rows(path, train::external_spec(config, &input));
+  const data::AugmentSpec augment =
+      model::evaluation_augment(about.preparation, about.input, rows.info());
+  data::DataSetInfo delivered = data::delivered(rows.info(), augment, path);
+  const data::DataSetInfo wanted = input_of(about, &rows.info());
+  if (options.unlabelled) delivered.classes = wanted.classes;
+  train::require_alike(wanted, options.checkpoint, delivered, path);
+  options.spec.classes = wanted.classes;
+  return serve::packed_rows(std::move(rows), augment, !options.unlabelled);
+}
+
+std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
+                                              const model::Description& about) {
+  pack::SourceSpec& source = options.source;
+  const std::string first = source.files.front().string();
+  require(source.kind == "classes" || source.kind == "list" || source.kind == "tar",
+          fmt::format("{}: is of kind {}, which has no images in files: pack it first", first,
+                      source.kind));
+  require(source.files.size() == 1 || source.kind == "tar",
+          fmt::format("{} and {}: only tars may be more than one", first,
+                      source.files.back().string()));
+  source.labelled = !options.unlabelled;
+  std::string name = fmt::format("{} {} {} {}", source.kind, source.labelled, source.root.string(),
+                                 source.class_names.string());
+  for (const std::filesystem::path& file : source.files) name += '\n' + file.string();
+  const data::DataSetInfo input = input_of(about, nullptr);
+  options.spec.classes = input.classes;
+  return serve::image_rows({.source = source,
+                            .form = options.form,
+                            .preparation = about.preparation,
+                            .input = input,
+                            .index = options.spec.out / fmt::format("index-{:08x}", hash(name)),
+                            .beat_s = options.spec.beat_s,
+                            .stale_s = options.spec.stale_s});
+}
+
+/// Opens what is to be predicted, and settles the options that depend on it.
+std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options, const config::Config& config,
+                                            const model::Description& about) {
+  pack::SourceSpec& source = options.source;
+  settle_form(options.given_form, options.form);
+  source.files = pack::expand_patterns(options.data);
+  if (source.kind.empty()) source.kind = pack::guess_source(source.files[0]);
+  if (source.kind == "shards") return open_packed(options, config, about);
+  return open_images(options, about);
+}
+
+int predict(Launch& launch, const PredictOptions& asked) {
+  launch.independent = true;
+  launch.rank = cluster::identify(cluster::process_environment(), std::nullopt);
+  log::set_rank(launch.rank.rank, launch.rank.world);
+  train::catch_stop_signals(false);
+  PredictOptions options = asked;
+  options.spec.beat_s = options.spec.stale_s / 12;
+  options.checkpoint = choose_checkpoint(asked.checkpoint);
+  const config::Config config = settings_of(options.checkpoint, options.precision);
+  const model::Description about = model::describe(options.checkpoint, train::describe_by_config);
+  if (options.features) {
+    model::Model without_weights{about, {}};
+    options.spec.features = serve::add_features(without_weights);
+  }
+  const auto rows = open_rows(options, config, about);
+  options.spec.model = identify_model(options, config, about);
+  serve::PredictJob job(options.spec, *rows);
+  if (!job.finished()) return work(launch, options, config, job);
+  log::info(fmt::format("{}: is complete; nothing is left to do", options.spec.out.string()));
+  tell_result(job.result(), options);
+  return status_done;
+}
+
+}  // namespace
+
+Command add_predict(Arguments root) {
+  auto options = std::make_shared<PredictOptions>();
+  Arguments app = root.add_command(
+      "predict",
+      "Predict a whole data set by any number of processes that share a folder: each takes pieces "
+      "of it, may be killed or started at any time, and each row is in the result once");
+  options->add_to(app);
+  return {app, [options](Launch& launch) { return predict(launch, *options); }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,53 @@
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/serve/input_rows.hpp"
+
+namespace lockstep::serve {
+namespace {
+
+class PackedRows final : public InputRows {
+ public:
+  PackedRows(data::DataSet rows, const data::AugmentSpec& spec, bool labelled)
+      : rows_(std::move(rows)), made_(rows_, spec), labelled_(labelled) {}
+
+  const data::DataSetInfo& info() const override { return made_.info(); }
+  std::int32_t label(std::size_t row) const override { return labelled_ ? made_.label(row) : -1; }
+  data::MakeRow row_maker() const override { return made_.row_maker(); }
+  bool prepare(std::size_t row) const override { return made_.prepare(row); }
+  std::size_t usual_readahead(const data::LoaderSpec& loader) const override {
+    return made_.usual_readahead(loader);
+  }
+  std::string name(std::size_t row) const override { return rows_.file_name(row); }
+  std::size_t name_bytes() const override { return rows_.file_name_bytes(); }
+  bool labelled() const override { return labelled_; }
+
+  // The pixels are not hashed: each row has its checksum in the files.
+  std::string fingerprint() const override {
+    std::uint32_t hash = crc32c(rows_.labels().data(), rows_.labels().size_bytes());
+    for (const std::filesystem::path& file : rows_.files()) {
+      const std::string text =
+          fmt::format("{} {}", file.filename().string(), std::filesystem::file_size(file));
+      hash = crc32c(text.data(), text.size(), hash);
+    }
+    return fmt::format("{} rows, hash {:08x}", rows_.info().rows, hash);
+  }
+
+ private:
+  const data::DataSet rows_;
+  data::DataSetRows made_;
+  bool labelled_;
+};
+
+}  // namespace
+
+std::unique_ptr<InputRows> packed_rows(data::DataSet rows, const data::AugmentSpec& spec,
+                                       bool labelled) {
+  return std::make_unique<PackedRows>(std::move(rows), spec, labelled);
+}
+
+}  // namespace lockstep::serve

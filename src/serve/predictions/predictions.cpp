@@ -1,0 +1,264 @@
+#include "serve/predictions/predictions.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <type_traits>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/files/h5_writer.hpp"
+#include "lockstep/base/files/io.hpp"
+
+namespace lockstep::serve {
+namespace {
+
+namespace fs = std::filesystem;
+using Descriptor = Owned<int, ::close, -1>;
+
+constexpr std::size_t small = 1 << 16;  // HDF5's own part of a file
+
+/// [rows, width], or [rows] for one number a row.
+std::vector<std::size_t> shape_of(std::size_t rows, std::size_t width) {
+  return width == 1 ? std::vector{rows} : std::vector{rows, width};
+}
+
+void write_unread(h5::Writer& file, const std::vector<UnreadRow>& unread) {
+  if (unread.empty()) return;
+  std::vector<std::uint64_t> rows;
+  std::vector<std::string> reasons;
+  for (const UnreadRow& one : unread) {
+    rows.push_back(one.row);
+    reasons.push_back(one.reason);
+  }
+  const std::size_t count = rows.size();
+  file.data_set("unread_row", {&count, 1}, rows.data());
+  file.data_set("unread_reason", reasons, h5::Ending::padding);
+}
+
+/// In memory, because HDF5 cannot end cleanly on a full disk.
+h5::FileImage image_of(const fs::path& path, const Predictions& part) {
+  const h5::Session session;
+  std::size_t bytes = small;
+  Predictions::numbers(part, [&](const char*, const auto& values, std::size_t) {
+    bytes += values.size() * sizeof values[0];
+  });
+  h5::Writer file = h5::Writer::in_memory(path, bytes, 0);
+  Predictions::numbers(part, [&](const char* name, const auto& values, std::size_t width) {
+    file.data_set(name, shape_of(part.rows(), width), values.data());
+  });
+  if (part.columns.name_bytes > 0) file.data_set("name", part.name, h5::Ending::padding);
+  write_unread(file, part.unread);
+  return file.take_image();
+}
+
+std::vector<UnreadRow> read_unread(const h5::File& file, const fs::path& path, std::size_t most) {
+  std::vector<UnreadRow> unread;
+  const std::vector<std::string> names = h5::names_in(file, path, "/");
+  if (std::find(names.begin(), names.end(), "unread_row") == names.end()) return unread;
+  const auto rows = h5::Item::data_set(file.get(), path, "unread_row").numbers<std::uint64_t>(most);
+  const auto reasons = h5::Item::data_set(file.get(), path, "unread_reason").read_strings();
+  require(rows.size() == reasons.size(),
+          fmt::format("{}: has other numbers of unread rows and of reasons", path.string()));
+  for (std::size_t i = 0; i < rows.size(); ++i) unread.push_back({rows[i], reasons[i]});
+  return unread;
+}
+
+/// Reads the columns that `table` has.
+Predictions read_table(const fs::path& path, const PredictionColumns& columns) {
+  const h5::Session session;
+  const h5::File file = h5::open_file(path);
+  Predictions table;
+  table.columns = columns;
+  std::size_t rows = 0;
+  Predictions::numbers(table, [&](const char* name, auto& values, std::size_t width) {
+    const h5::Item item = h5::Item::data_set(file.get(), path, name);
+    item.expect_plain();
+    values.resize(item.count());
+    item.read(std::span(values));
+    if (rows == 0) rows = values.size();
+    if (values.size() != rows * width) item.refuse("has another number of rows");
+  });
+  if (columns.name_bytes > 0)
+    table.name = h5::Item::data_set(file.get(), path, "name").read_strings();
+  require(columns.name_bytes == 0 || table.name.size() == rows,
+          fmt::format("{}: has other numbers of rows and of names", path.string()));
+  table.unread = read_unread(file, path, rows);
+  return table;
+}
+
+/// Where the columns of the merged file begin, in its bytes.
+struct Skeleton {
+  std::vector<std::uint64_t> numbers;  ///< in the order of Predictions::numbers()
+  std::uint64_t names = 0;
+};
+
+Skeleton write_skeleton(const PendingFile& pending, const fs::path& path, std::size_t rows,
+                        const PredictionColumns& columns, const std::vector<UnreadRow>& unread,
+                        const std::vector<std::string>& classes) {
+  const h5::Session session;
+  h5::Writer file = h5::Writer::on_disk(pending.temporary(), path, small);
+  file.data_set("classes", classes, h5::Ending::padding);
+  write_unread(file, unread);
+  Skeleton places;
+  Predictions none;
+  none.columns = columns;
+  Predictions::numbers(none, [&](const char* name, const auto& values, std::size_t width) {
+    using Number = typename std::decay_t<decltype(values)>::value_type;
+    places.numbers.push_back(file.reserve<Number>(name, shape_of(rows, width)));
+  });
+  if (columns.name_bytes > 0) places.names = file.reserve_texts("name", rows, columns.name_bytes);
+  file.close();
+  return places;
+}
+
+std::size_t bytes_of_row(const PredictionColumns& columns) {
+  std::size_t bytes = columns.name_bytes;
+  Predictions none;
+  none.columns = columns;
+  Predictions::numbers(none, [&](const char*, const auto& values, std::size_t width) {
+    bytes += width * sizeof values[0];
+  });
+  return bytes;
+}
+
+/// Finds out that the disk is full before HDF5 does. Does nothing where a file system cannot
+/// reserve.
+void require_room(const fs::path& path, std::size_t bytes) {
+  const PendingFile tried(path);
+  const Descriptor file(::open(tried.temporary().c_str(), O_WRONLY | O_CLOEXEC));
+  const bool full = file && ::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0 &&
+                    (errno == ENOSPC || errno == EDQUOT);
+  require(!full, fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+}
+
+}  // namespace
+
+bool publish_part(const fs::path& path, const Predictions& part) {
+  const h5::FileImage image = image_of(path, part);
+  return publish_text(path, {image.bytes().data(), image.bytes().size()});
+}
+
+Predictions read_part(const fs::path& path, const PredictionColumns& columns) {
+  return read_table(path, columns);
+}
+
+void publish_merged(const fs::path& path, const std::vector<fs::path>& parts,
+                    const PredictionColumns& columns, std::size_t rows,
+                    const std::vector<std::string>& classes) {
+  require_room(path, rows * bytes_of_row(columns) + small);
+  std::vector<UnreadRow> unread;
+  for (const fs::path& part : parts) {
+    const h5::Session session;
+    const std::vector<UnreadRow> more = read_unread(h5::open_file(part), part, rows);
+    unread.insert(unread.end(), more.begin(), more.end());
+  }
+  PendingFile pending(path);
+  const Skeleton places = write_skeleton(pending, path, rows, columns, unread, classes);
+  const Descriptor out(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
+  const auto write = [&](const void* from, std::size_t bytes, std::uint64_t at) {
+    require(out && write_all_at(out.get(), from, bytes, at) == bytes,
+            fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+  };
+  std::size_t done = 0;
+  for (const fs::path& from : parts) {
+    const Predictions part = read_table(from, columns);
+    require(done + part.rows() <= rows && part.row.front() == done,
+            fmt::format("{}: does not begin at row {}", from.string(), done));
+    std::size_t column = 0;
+    Predictions::numbers(part, [&](const char*, const auto& values, std::size_t width) {
+      write(values.data(), values.size() * sizeof values[0],
+            places.numbers[column++] + done * width * sizeof values[0]);
+    });
+    std::string names;
+    for (std::size_t row = 0; row < part.name.size(); ++row) {
+      names += part.name[row].substr(0, columns.name_bytes);
+      names.resize((row + 1) * columns.name_bytes);
+    }
+    write(names.data(), names.size(), places.names + done * columns.name_bytes);
+    done += part.rows();
+  }
+  require(done == rows, fmt::format("{}: the parts have {} of {} rows", path.string(), done, rows));
+  pending.publish();
+}
+
+namespace {
+
+/// A field of CSV (RFC 4180).
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+std::string csv_head(const PredictionColumns& columns) {
+  std::string text = "row";
+  if (columns.name_bytes > 0) text += ",file";
+  if (columns.labels) text += ",label";
+  for (std::size_t k = 1; k <= columns.top; ++k)
+    text += fmt::format(",class_{},probability_{}", k, k);
+  return text + '\n';
+}
+
+/// `classes`: a field for each.
+std::string csv_rows(const Predictions& table, const std::vector<std::string>& classes) {
+  const PredictionColumns& columns = table.columns;
+  const auto class_field = [&](std::int32_t index) {
+    return index < 0 ? std::string() : classes.at(static_cast<std::size_t>(index));
+  };
+  std::string text;
+  for (std::size_t r = 0; r < table.rows(); ++r) {
+    text += std::to_string(table.row[r]);
+    if (columns.name_bytes > 0) text += ',' + csv_field(table.name[r]);
+    if (columns.labels) text += ',' + class_field(table.label[r]);
+    for (std::size_t at = r * columns.top; at < (r + 1) * columns.top; ++at) {
+      text += ',' + class_field(table.top_class[at]) + ',';
+      if (table.top_class[at] >= 0) text += fmt::format("{}", table.top_probability[at]);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+void publish_csv(const fs::path& path, const std::vector<fs::path>& parts,
+                 const PredictionColumns& columns, const std::vector<std::string>& classes) {
+  PredictionColumns wanted = columns;
+  wanted.logits = wanted.features = 0;
+  std::vector<std::string> fields;
+  for (const std::string& name : classes) fields.push_back(csv_field(name));
+  PendingFile pending(path);
+  const Descriptor out(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
+  const auto write = [&](const std::string& text) {
+    require(out && write_all(out.get(), text.data(), text.size()) == text.size(),
+            fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+  };
+  write(csv_head(columns));
+  for (const fs::path& part : parts) write(csv_rows(read_table(part, wanted), fields));
+  pending.publish();
+}
+
+PredictionCounts count_predictions(const fs::path& merged, const PredictionColumns& columns) {
+  PredictionColumns wanted = columns;
+  wanted.logits = wanted.features = wanted.name_bytes = 0;
+  const Predictions table = read_table(merged, wanted);
+  PredictionCounts counts{.rows = table.rows(), .unread = table.unread.size()};
+  for (std::size_t r = 0; r < table.rows(); ++r) {
+    const std::int32_t first = table.top_class[r * columns.top];
+    if (first < 0) ++counts.no_numbers;
+    if (!columns.labels || table.label[r] < 0) continue;
+    ++counts.labelled;
+    if (table.label[r] == first) ++counts.right;
+  }
+  counts.no_numbers -= counts.unread;
+  return counts;
+}
+
+}  // namespace lockstep::serve

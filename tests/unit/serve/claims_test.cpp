@@ -1,0 +1,159 @@
+// Workers that know only a folder share pieces: each has one holder, and none is lost.
+#include "serve/swarm/claims.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <thread>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "serve/swarm/piece.hpp"
+#include "tests/support/folder_fixture.hpp"
+
+using namespace lockstep;
+using namespace lockstep::test;
+using namespace lockstep::serve;
+
+namespace {
+
+void sleep_s(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+/// The claim of a process on another machine.
+void claim_from_elsewhere(const std::filesystem::path& file) {
+  write_file(file, "host elsewhere\npid 1\nbegan 7\nspace other/pid:[1]\n");
+}
+
+/// Tries once every 10 ms; the seconds until it holds the piece, or nothing within `patience_s`.
+std::optional<double> seconds_to_take(Claims& claims, std::size_t piece, double patience_s) {
+  const double start = now_s();
+  while (now_s() < start + patience_s) {
+    if (claims.take_any({piece})) return now_s() - start;
+    sleep_s(0.01);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("of workers that claim at once, each piece gets one", "[swarm]") {
+  const Folder folder;
+  std::vector<std::size_t> pieces(40);
+  std::iota(pieces.begin(), pieces.end(), std::size_t{0});
+  std::vector<std::unique_ptr<Claims>> workers(6);
+  for (auto& worker : workers) worker = std::make_unique<Claims>(ClaimSpec{folder.path});
+  std::vector<std::vector<std::size_t>> taken(workers.size());
+  std::vector<std::thread> threads;
+  for (std::size_t w = 0; w < workers.size(); ++w)
+    threads.emplace_back([&, w] {
+      while (const auto piece = workers[w]->take_any(pieces)) taken[w].push_back(*piece);
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::size_t> all;
+  for (const auto& some : taken) all.insert(all.end(), some.begin(), some.end());
+  std::sort(all.begin(), all.end());
+  CHECK(all == pieces);
+  workers.clear();
+  CHECK(names_in(folder.path).empty());
+}
+
+TEST_CASE("a claim without a heartbeat is taken over by one worker, once its time is over",
+          "[swarm][waits]") {
+  const Folder folder;
+  claim_from_elsewhere(folder.path / "5.0");
+  const ClaimSpec spec{.folder = folder.path, .beat_s = 0.02, .stale_s = 0.3};
+  Claims one(spec), other(spec);
+  std::optional<std::size_t> first, second;
+  const double start = now_s();
+  while (!first && !second && now_s() < start + 10) {
+    first = one.take_any({5});
+    second = other.take_any({5});
+    sleep_s(0.01);
+  }
+  CHECK(now_s() - start >= 0.3);
+  CHECK((first.has_value() != second.has_value()));
+  CHECK(names_in(folder.path) == std::vector<std::string>{"5.0", "5.1"});
+  CHECK_FALSE(seconds_to_take(first ? other : one, 5, 1));  // the new holder's heart beats
+}
+
+TEST_CASE("a heartbeat is any change of the claim's time, however wrong that is",
+          "[swarm][waits]") {
+  const Folder folder;
+  const std::filesystem::path file = folder.path / "0.0";
+  claim_from_elsewhere(file);
+  std::atomic<bool> over = false;
+  std::thread elsewhere([&] {
+    for (time_t wrong_s = 4'000'000'000; !over; wrong_s -= 1000) {  // in 2096, and running back
+      const timespec times[] = {{wrong_s, 0}, {wrong_s, 0}};
+      ::utimensat(AT_FDCWD, file.c_str(), times, 0);
+      sleep_s(0.02);
+    }
+  });
+  Claims claims({.folder = folder.path, .beat_s = 0.02, .stale_s = 0.5});
+  CHECK_FALSE(seconds_to_take(claims, 0, 1.5));
+  over = true;
+  elsewhere.join();
+  CHECK(seconds_to_take(claims, 0, 10));  // now its time in the future stays as it is
+}
+
+TEST_CASE("the claim of a process that has ended on this machine is taken over at once",
+          "[swarm]") {
+  const Folder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Claims claims({folder.path});
+    ::_exit(claims.take_any({3}) ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
+  REQUIRE(names_in(folder.path) == std::vector<std::string>{"3.0"});
+  Claims claims({folder.path});
+  CHECK(claims.take_any({3}) == 3);
+  CHECK(claims.workers() == 1);
+}
+
+TEST_CASE("a worker that was stopped and overtaken gives up its own claim only", "[swarm][waits]") {
+  const Folder folder;
+  Claims stopped({.folder = folder.path, .beat_s = 1000});
+  REQUIRE(stopped.take_any({0}));
+  Claims next({.folder = folder.path, .beat_s = 0.02, .stale_s = 0.2});
+  REQUIRE(seconds_to_take(next, 0, 10));
+  stopped.release(0);
+  Claims third({.folder = folder.path, .beat_s = 0.02, .stale_s = 0.5});
+  CHECK_FALSE(seconds_to_take(third, 0, 1));
+  next.release(0);
+  CHECK(third.take_any({0}));
+}
+
+TEST_CASE("a folder that cannot be made is named", "[swarm]") {
+  const Folder folder;
+  write_file(folder.path / "file", "");
+  CHECK_THROWS_WITH(Claims({folder.path / "file" / "claims"}), Catch::Contains("file/claims"));
+}
+
+TEST_CASE("pieces cover each row once, and all but the last are whole batches", "[swarm]") {
+  for (const std::size_t rows : {1u, 5u, 64u, 4097u, 300'000u})
+    for (const std::size_t batch : {1u, 7u, 64u, 5000u})
+      for (const std::size_t each : {0u, 1u, 100u}) {
+        const Pieces pieces(rows, batch, each);
+        std::size_t covered = 0;
+        for (std::size_t number = 0; number < pieces.count(); ++number) {
+          const Piece piece = pieces.piece(number);
+          REQUIRE((piece.number == number && piece.first == covered && piece.rows > 0));
+          REQUIRE((piece.rows % batch == 0 || number + 1 == pieces.count()));
+          covered += piece.rows;
+        }
+        REQUIRE(covered == rows);
+      }
+}
