@@ -5,7 +5,7 @@
 # computes
 root=$PWD
 source "$(dirname "$0")/../../support/e2e.bash"
-source "$root/tests/support/pypi.bash"
+source "$root/tests/support/clients.bash"
 pack_small
 data=("$LOCKSTEP" train --data.train small/train --data.val small/val --threads 1)
 any=("${data[@]}" --batch 25)
@@ -149,7 +149,7 @@ else:
     assert group["sessions"][0]["status"] == "STATUS_SUCCESS", group
 PY
 law="TensorBoard's EventAccumulator finds metrics.jsonl's numbers, each step once, after two kills"
-pypi_or_skip "$law" tensorboard
+clients_or_skip "$law" tensorboard
 run "$python" readers.py twice accumulator
 verdict $status "$law"
 for fast in true false; do
@@ -173,11 +173,12 @@ for cut in range(len(whole) + 1):
     found = len(list(RawEventFileLoader("cut").Load()))
     assert found == sum(end <= cut for end in ends), (cut, found)
 PY
-"${data[@]}" --epochs 1 --batch 100 --metrics.tensorboard --out short >short.log 2>&1 || cat short.log
+"${data[@]}" --epochs 1 --batch 100 --metrics.tensorboard --out short >short.log 2>&1 ||
+  cat short.log
 run "$python" cut.py short
 verdict $status 'an event file that is cut at any byte is read up to the cut'
 
 law='tbparse, which reads each file alone, finds each step once, too'
-pypi_or_skip "$law" tbparse
+clients_or_skip "$law" tbparse
 run "$python" readers.py twice tbparse
 verdict $status "$law"
