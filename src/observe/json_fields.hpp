@@ -20,6 +20,13 @@
 
 namespace lockstep::observe {
 
+/// A finite number as text, in its form.
+inline std::string number_text(double value, Form form) {
+  if (form == Form::mean) return fmt::format("{:.9g}", value);
+  if (form == Form::plain) return json_text(nlohmann::json(value));
+  return fmt::format("{:.{}f}", value, form == Form::share ? 6 : form == Form::ms ? 3 : 1);
+}
+
 /// Visits a record's fields and writes them as JSON: on one line, or one field a line.
 class JsonWriter {
  public:
@@ -72,14 +79,7 @@ class JsonWriter {
   void put(std::integral auto value, Form) { text_ += fmt::format("{}", value); }
   void put(float value, Form) { text_ += std::isfinite(value) ? fmt::format("{}", value) : "null"; }
   void put(double value, Form form) {
-    if (!std::isfinite(value))
-      text_ += "null";
-    else if (form == Form::mean)
-      text_ += fmt::format("{:.9g}", value);
-    else if (form == Form::plain)
-      text_ += json_text(nlohmann::json(value));
-    else
-      text_ += fmt::format("{:.{}f}", value, form == Form::share ? 6 : form == Form::ms ? 3 : 1);
+    text_ += std::isfinite(value) ? number_text(value, form) : "null";
   }
   template <class Value>
   void put(const std::optional<Value>& value, Form form) {

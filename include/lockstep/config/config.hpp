@@ -156,6 +156,7 @@ struct Config {
 
   struct Metrics {
     std::string textfile, listen;
+    bool tensorboard = false;
   } metrics;
 };
 

@@ -5,6 +5,9 @@ namespace lockstep::config {
 
 std::vector<ConfigKey> metrics_keys() {
   return {
+      key("metrics.tensorboard", &C::metrics, &C::Metrics::tensorboard,
+          "write curves and the configuration for TensorBoard into the run's folder tensorboard/")
+          .bookkeeping(),
       key("metrics.textfile", &C::metrics, &C::Metrics::textfile,
           "write the run's state for Prometheus into this file, NAME.prom in the folder of "
           "node_exporter's textfile collector on rank 0's node")

@@ -101,16 +101,34 @@ void RunFiles::begin(const RunStart& start, const Decisions& decisions,
   if (!config_.metrics.textfile.empty() || !config_.metrics.listen.empty())
     records_.subscribe(live_.emplace(observe::LiveMetrics::Spec{
         config_.metrics.textfile, config_.metrics.listen, spec_.bind_worker}));
+  begin_tensorboard();
   records_.write(start_record_);
   if (!start.changes.empty())
     records_.write(observe::ResumeRecord{.step = start.progress.step, .changes = start.changes});
   metrics_->flush();
-  writer_.emplace(checkpoints_, CheckpointWriter::Spec{
-                                    .copies = copies_,
-                                    .enter = spec_.bind_worker,
-                                    // A checkpoint never counts lines that are not on the disk yet.
-                                    .before = [this] { metrics_->flush(); },
-                                    .require_newest = [this] { require_newest(); }});
+  writer_.emplace(checkpoints_,
+                  CheckpointWriter::Spec{.copies = copies_,
+                                         .enter = spec_.bind_worker,
+                                         .before = [this] { flush_sinks(); },
+                                         .require_newest = [this] { require_newest(); }});
+}
+
+/// REQUIRES: the metrics are cut where this start begins.
+void RunFiles::begin_tensorboard() {
+  if (!config_.metrics.tensorboard) return;
+  tensorboard_.emplace(
+      observe::TensorBoardLog::Spec{.folder = directory_.tensorboard(),
+                                    .metrics = directory_.metrics(),
+                                    .start = start_record_,
+                                    .config = decisions_.in(config_),
+                                    .require_writer = [this] { require_newest(); }});
+  records_.subscribe(*tensorboard_);
+}
+
+/// A checkpoint never counts what is not on the disk yet.
+void RunFiles::flush_sinks() {
+  metrics_->flush();
+  if (tensorboard_) tensorboard_->flush();
 }
 
 /// That of the run's first start, where this one continues it; else a new one.

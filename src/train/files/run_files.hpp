@@ -12,6 +12,7 @@
 #include "lockstep/observe/live/live_metrics.hpp"
 #include "lockstep/observe/metrics.hpp"
 #include "lockstep/observe/summary.hpp"
+#include "lockstep/observe/tensorboard/tensorboard_log.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/run.hpp"
 #include "train/decisions.hpp"
@@ -87,6 +88,8 @@ class RunFiles {
   void take_generation(std::uint64_t step);
   std::string experiment() const;
   std::string run_id(const RunStart& start) const;
+  void begin_tensorboard();
+  void flush_sinks();
 
   const RunSpec& spec_;
   const config::Config& config_;
@@ -104,6 +107,7 @@ class RunFiles {
   std::size_t copies_ = 2;
   std::optional<observe::MetricsLog> metrics_;
   std::optional<observe::LiveMetrics> live_;
+  std::optional<observe::TensorBoardLog> tensorboard_;
   std::optional<CheckpointWriter> writer_;  ///< last: its thread uses the others
 };
 

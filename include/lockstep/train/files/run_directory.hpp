@@ -20,6 +20,7 @@ class RunDirectory {
   std::filesystem::path binding() const { return root_ / "binding.json"; }
   std::filesystem::path preflight() const { return root_ / "preflight.json"; }
   std::filesystem::path summary() const { return root_ / "summary.json"; }
+  std::filesystem::path tensorboard() const { return root_ / "tensorboard"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
 
   /// Throws InputError when a run has written here before: a run never overwrites another.

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// The text with each byte that is not UTF-8 (a path may have some) replaced by U+FFFD, for formats
+/// whose readers take nothing else.
+std::string valid_utf8(const std::string& text);
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "lockstep/config/config.hpp"
+#include "lockstep/observe/sink.hpp"
+
+namespace lockstep::observe {
+
+/// A run's curves and configuration for TensorBoard, in a file for each start of the run. A thread
+/// makes and writes it at most a second after the records came, so that a file system that does not
+/// answer does not keep the run waiting. Nothing here ends a run: what fails is one line of the
+/// log, and the file ends there.
+///
+/// A start continues the curves where its checkpoint was: earlier files are cut before that step,
+/// readers that have already seen more forget it, and the file begins with the points of the step
+/// itself, from metrics.jsonl. So each step has one point. Where no earlier file is, it begins with
+/// all of them.
+/// **Thread safety:** the main thread uses it; any thread may call flush() meanwhile.
+class TensorBoardLog final : public Sink {
+ public:
+  struct Spec {
+    std::filesystem::path folder;  ///< made where it is not
+    /// The run's metrics.jsonl, which holds the lines until `start.from_step`.
+    std::filesystem::path metrics;
+    StartRecord start;
+    config::Config config;
+    /// Called by the thread before it writes; throws Error when this process may not any more.
+    std::function<void()> require_writer = {};
+  };
+  explicit TensorBoardLog(Spec spec);
+  ~TensorBoardLog() override;
+  void write(const Record& record) override;  ///< throws nothing, and does not wait
+  /// Waits until everything is in the file and on the disk, or the file has ended. Throws nothing.
+  void flush();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::observe

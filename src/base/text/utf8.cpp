@@ -1,0 +1,14 @@
+#include "lockstep/base/text/utf8.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/text/json_text.hpp"
+
+namespace lockstep {
+
+std::string valid_utf8(const std::string& text) {
+  using Json = nlohmann::json;
+  return Json::parse(json_text(Json(text))).get<std::string>();
+}
+
+}  // namespace lockstep
