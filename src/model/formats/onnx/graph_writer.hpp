@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/wire.hpp"
+
+// The messages of ONNX that a network needs. The numbers are those of onnx.proto.
+namespace lockstep::model {
+
+enum class OnnxType : std::uint64_t { real32 = 1, uint8 = 2, int64 = 7 };
+
+/// The attributes of a node.
+class Attributes {
+ public:
+  Attributes& whole(const char* name, std::size_t value);
+  Attributes& wholes(const char* name, std::span<const std::size_t> values);
+  Attributes& real(const char* name, float value);
+
+ private:
+  friend class GraphWriter;
+  std::vector<WireMessage> all_;
+};
+
+/// Collects a graph: a list of nodes in an order in which they can run, and the constants that they
+/// read. Each value has its own name.
+class GraphWriter {
+ public:
+  explicit GraphWriter(const std::string& name) { graph_.text(2, name); }
+
+  /// A node with one output, of the same name.
+  void node(const char* op, const std::string& output, const std::vector<std::string>& inputs,
+            const Attributes& attributes = {});
+  void constant(const std::string& name, std::span<const std::size_t> shape,
+                std::span<const float> values);
+  void constant(const std::string& name, std::span<const std::int64_t> values);
+  /// Dimensions after the first, which is free.
+  void input(const std::string& name, OnnxType type, std::span<const std::size_t> shape);
+  void output(const std::string& name, std::span<const std::size_t> shape);
+
+  const WireMessage& graph() const { return graph_; }
+
+ private:
+  WireMessage graph_;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,254 @@
+#include "model/formats/onnx/onnx.hpp"
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/backend/arithmetic.hpp"
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "model/formats/onnx/graph_writer.hpp"
+
+namespace lockstep::model {
+namespace {
+
+using nn::Node;
+using nn::Op;
+using nn::Shape;
+using Values = std::vector<float>;
+using Sizes = std::vector<std::size_t>;
+
+constexpr std::uint64_t ir_version = 7, operator_set = 13;
+
+/// Writes the nodes of a network one after the other.
+class OnnxNetwork {
+ public:
+  OnnxNetwork(const Model& model, const OnnxOptions& options)
+      : network_(model.about.network),
+        input_(model.about.input),
+        options_(options),
+        readers_(nn::readers(network_)),
+        graph_(network_.name),
+        values_(network_.nodes.size()) {
+    for (const Weight& weight : model.weights) weights_[weight.tensor.name] = &weight;
+    for (std::size_t i = 0; i < network_.nodes.size(); ++i) values_[i] = write(i);
+  }
+  const WireMessage& graph() const { return graph_.graph(); }
+
+ private:
+  const Node& node(std::size_t i) const { return network_.nodes[i]; }
+  const Weight& weight(const Node& of, const char* what) const {
+    return *weights_.at(of.name + "." + what);
+  }
+  /// Writes the tensor, and returns its name.
+  std::string constant(const Node& of, const char* what) {
+    const Weight& found = weight(of, what);
+    return constant(of, what, found.tensor.shape, found.values);
+  }
+  std::string constant(const Node& of, const char* what, const Sizes& shape, const Values& values) {
+    const std::string name = fresh(of.name + "." + what);
+    graph_.constant(name, shape, values);
+    return name;
+  }
+  std::string constant(const Node& of, const char* what, const std::vector<std::int64_t>& values) {
+    const std::string name = fresh(of.name + "." + what);
+    graph_.constant(name, values);
+    return name;
+  }
+  std::string put(const char* op, const std::string& output, const std::vector<std::string>& inputs,
+                  const Attributes& attributes = {}) {
+    graph_.node(op, fresh(output), inputs, attributes);
+    return output;
+  }
+  std::string fresh(const std::string& name) {
+    require(names_.insert(name).second,
+            fmt::format("{}: two values of an ONNX file would be named {}", network_.name, name));
+    return name;
+  }
+
+  /// Returns the name of the value that the node makes.
+  std::string write(std::size_t i) {
+    const Node& it = node(i);
+    const std::string x = it.inputs.empty() ? "" : values_[it.inputs[0]];
+    switch (it.op) {
+      case Op::input:
+        return write_input(it);
+      case Op::conv:
+        return write_conv(i, x);
+      case Op::batch_norm:
+        if (folded_norm(it.inputs[0]) == i) return x;
+        return put("BatchNormalization", it.name,
+                   {x, constant(it, "weight"), constant(it, "bias"), constant(it, "running_mean"),
+                    constant(it, "running_var")},
+                   Attributes().real("epsilon", it.epsilon));
+      case Op::relu:
+        return put("Relu", it.name, {x});
+      case Op::add:
+        return put("Add", it.name, {x, values_[it.inputs[1]]});
+      case Op::max_pool:
+        return put("MaxPool", it.name, {x}, windows(it));
+      case Op::subsample_pad:
+        return write_subsample_pad(it, x);
+      case Op::global_avg_pool:
+        return put("GlobalAveragePool", it.name, {x});
+      case Op::linear:
+        return write_linear(i, x);
+      case Op::loss:
+        return write_outputs(it, x);
+      case Op::receive:
+      case Op::send:
+        break;
+    }
+    throw InputError(it.name + ": a stage of a network has no form in ONNX");
+  }
+
+  static Attributes windows(const Node& of) {
+    return Attributes()
+        .wholes("kernel_shape", Sizes(2, of.kernel))
+        .wholes("strides", Sizes(2, of.stride))
+        .wholes("pads", Sizes(4, of.padding));
+  }
+
+  std::string write_input(const Node& it) {
+    const auto [channels, height, width] = it.shape;
+    fresh("images");
+    if (options_.float_input) {
+      graph_.input("images", OnnxType::real32, Sizes{channels, height, width});
+      return "images";
+    }
+    graph_.input("images", OnnxType::uint8, Sizes{height, width, channels});
+    const std::string real =
+        put("Cast", it.name + ".float", {"images"},
+            Attributes().whole("to", static_cast<std::size_t>(OnnxType::real32)));
+    const std::string x =
+        put("Transpose", it.name + ".nchw", {real}, Attributes().wholes("perm", Sizes{0, 3, 1, 2}));
+    Values scale, shift;
+    for (std::size_t c = 0; c < channels; ++c) {
+      const auto by = backend::arithmetic::pixel_scale(input_.mean.at(c), input_.stddev.at(c));
+      scale.push_back(by.scale);
+      shift.push_back(by.shift);
+    }
+    const Sizes each_channel = {1, channels, 1, 1};
+    const std::string scaled =
+        put("Mul", it.name + ".scaled", {x, constant(it, "scale", each_channel, scale)});
+    return put("Add", it.name, {scaled, constant(it, "shift", each_channel, shift)});
+  }
+
+  /// The batch norm that becomes part of this convolution.
+  std::optional<std::size_t> folded_norm(std::size_t conv) const {
+    if (!options_.fold || node(conv).op != Op::conv || readers_[conv].size() != 1) return {};
+    const std::size_t reader = readers_[conv][0];
+    return node(reader).op == Op::batch_norm ? std::optional(reader) : std::nullopt;
+  }
+
+  std::string write_conv(std::size_t i, const std::string& x) {
+    const Node& it = node(i);
+    const auto norm = folded_norm(i);
+    if (!norm) return put("Conv", it.name, {x, constant(it, "weight")}, windows(it));
+    const Node& by = node(*norm);
+    const Values &scale = weight(by, "weight").values, &shift = weight(by, "bias").values,
+                 &mean = weight(by, "running_mean").values, &var = weight(by, "running_var").values;
+    const Weight& kernels = weight(it, "weight");
+    Values scaled = kernels.values, bias(scale.size());
+    const std::size_t each = scaled.size() / scale.size();
+    for (std::size_t c = 0; c < scale.size(); ++c) {
+      const double factor = scale[c] / std::sqrt(double{var[c]} + double{by.epsilon});
+      for (std::size_t k = c * each; k < (c + 1) * each; ++k)
+        scaled[k] = static_cast<float>(scaled[k] * factor);
+      bias[c] = static_cast<float>(shift[c] - mean[c] * factor);
+    }
+    return put("Conv", it.name,
+               {x, constant(it, "weight", kernels.tensor.shape, scaled),
+                constant(it, "bias", {scale.size()}, bias)},
+               windows(it));
+  }
+
+  /// Every stride-th pixel, and zeros for the new channels, half on each side.
+  std::string write_subsample_pad(const Node& it, const std::string& x) {
+    const Shape& in = node(it.inputs[0]).shape;
+    const auto whole = [](std::size_t value) { return static_cast<std::int64_t>(value); };
+    const std::string kept = put(
+        "Slice", it.name + ".kept",
+        {x, constant(it, "starts", {0, 0}),
+         constant(it, "ends", {whole(in.height), whole(in.width)}), constant(it, "axes", {2, 3}),
+         constant(it, "steps", {whole(it.stride), whole(it.stride)})});
+    const std::size_t more = it.shape.channels - in.channels;
+    return put(
+        "Pad", it.name,
+        {kept, constant(it, "pads", {0, whole(more / 2), 0, 0, 0, whole(more - more / 2), 0, 0})});
+  }
+
+  std::string write_linear(std::size_t i, const std::string& x) {
+    const Node& it = node(i);
+    for (const std::size_t reader : readers_[i])
+      require(node(reader).op == Op::loss,
+              fmt::format("{}: it reads a linear layer, which has no form in ONNX here",
+                          node(reader).name));
+    std::vector<std::string> inputs = {put("Flatten", it.name + ".flat", {x}),
+                                       constant(it, "weight")};
+    if (it.bias) inputs.push_back(constant(it, "bias"));
+    return put("Gemm", "logits", inputs, Attributes().whole("transB", 1));
+  }
+
+  std::string write_outputs(const Node& it, const std::string& x) {
+    if (x != "logits") put("Flatten", "logits", {x});
+    put("Softmax", "probabilities", {"logits"}, Attributes().whole("axis", 1));
+    for (const char* name : {"logits", "probabilities"})
+      graph_.output(name, Sizes{it.shape.channels});
+    return "probabilities";
+  }
+
+  const nn::Network& network_;
+  const data::DataSetInfo& input_;
+  const OnnxOptions options_;
+  const std::vector<std::vector<std::size_t>> readers_;
+  std::map<std::string, const Weight*> weights_;
+  GraphWriter graph_;
+  std::set<std::string> names_;      ///< of values
+  std::vector<std::string> values_;  ///< of nodes
+};
+
+std::uint32_t weights_crc32c(const Model& model) {
+  std::map<std::string, const Values*> by_name;
+  for (const Weight& weight : model.weights) by_name[weight.tensor.name] = &weight.values;
+  std::uint32_t crc = 0;
+  for (const nn::Tensor& tensor : nn::tensors(model.about.network)) {
+    const Values& values = *by_name.at(tensor.name);
+    crc = crc32c(values.data(), values.size() * sizeof(float), crc);
+  }
+  return crc;
+}
+
+std::vector<std::pair<const char*, std::string>> metadata(const Model& model) {
+  const auto list = [](const auto& values) { return json_text(nlohmann::json(values)); };
+  const Description& about = model.about;
+  return {{"model", about.network.name},
+          {"classes", list(about.input.classes)},
+          {"mean", list(about.input.mean)},
+          {"stddev", list(about.input.stddev)},
+          {"fit", choice_name(about.preparation.fit)},
+          {"short_side", std::to_string(about.preparation.short_side)},
+          {"weights_crc32c", fmt::format("{:08x}", weights_crc32c(model))}};
+}
+
+}  // namespace
+
+std::string onnx_bytes(const Model& model, const OnnxOptions& options) {
+  const OnnxNetwork network(model, options);
+  WireMessage file;
+  file.number(1, ir_version).text(2, "lockstep").message(7, network.graph());
+  file.message(8, WireMessage().text(1, "").number(2, operator_set));
+  for (const auto& [key, value] : metadata(model))
+    file.message(14, WireMessage().text(1, key).text(2, value));
+  return file.bytes();
+}
+
+}  // namespace lockstep::model
