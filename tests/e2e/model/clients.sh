@@ -6,7 +6,7 @@
 root=$PWD
 source "$(dirname "$0")/../../support/e2e.bash"
 python=${CLIENTS_PYTHON:-/usr/bin/python3}
-client() { run "$python" "$root/tests/support/model_clients.py" "$@"; }
+client() { run "$python" "$root/tests/support/clients/model_clients.py" "$@"; }
 has() { client has "$@" && ((status == 0)); }
 if ! has torch torchvision; then
   echo "SKIP PyTorch and torchvision read and write models: $python has no torch or torchvision"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "tests/support/wire_reader.hpp"
+#include "tests/support/harness/wire_reader.hpp"
 
 namespace lockstep::test {
 namespace {

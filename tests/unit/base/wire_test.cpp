@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/text/utf8.hpp"
-#include "tests/support/wire_reader.hpp"
+#include "tests/support/harness/wire_reader.hpp"
 
 using namespace lockstep;
 using lockstep::test::WireReader;

@@ -16,7 +16,7 @@
 #include "lockstep/nn/resnet.hpp"
 #include "tests/support/networks/onnx_run.hpp"
 #include "tests/support/networks/sketch.hpp"
-#include "tests/support/wire_reader.hpp"
+#include "tests/support/harness/wire_reader.hpp"
 #include "tests/unit/model/network_fixture.hpp"
 
 using namespace lockstep;

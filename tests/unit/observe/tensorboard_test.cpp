@@ -11,7 +11,7 @@
 #include "lockstep/observe/tensorboard/tensorboard_log.hpp"
 #include "observe/tensorboard/events.hpp"
 #include "tests/support/folder_fixture.hpp"
-#include "tests/support/wire_reader.hpp"
+#include "tests/support/harness/wire_reader.hpp"
 
 using namespace lockstep;
 using namespace lockstep::observe;

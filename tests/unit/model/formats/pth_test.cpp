@@ -95,10 +95,9 @@ TEST_CASE("a state dict is found below the keys that people use", "[formats]") {
 
 TEST_CASE("a pickle that calls anything but what makes tensors is an error that names it",
           "[formats]") {
-  CHECK(
-      pickle_refusal(global_code("posix", "system") + "(" + text_code("touch owned") + "tR") ==
-      "its pickle would call 'posix.system', which lockstep does not; save only the tensors, by "
-      "torch.save(model.state_dict(), FILE)");
+  CHECK(pickle_refusal(global_code("posix", "system") + "(" + text_code("touch owned") + "tR") ==
+        "its pickle would call 'posix.system', which lockstep does not; save only the tensors, by "
+        "torch.save(model.state_dict(), FILE)");
   CHECK_THAT(pickle_refusal("\x8c\x08"
                             "builtins\x8c\x04"
                             "eval\x93"),
