@@ -31,7 +31,7 @@ std::string pickle_refusal(const std::string& codes, const Members& storages = {
 }
 
 const Members six = {{"0", floats({1, 2, 3, 4, 5, 6})}};
-const TensorForm plain = {.count = 6, .shape = {2, 3}, .strides = {3, 1}};
+const TensorForm plain_form = {.count = 6, .shape = {2, 3}, .strides = {3, 1}};
 
 /// The form before PyTorch 1.6.
 std::string old_pth(const std::string& codes, const std::vector<std::string>& keys,
@@ -51,7 +51,7 @@ Values values_in_old_pth(const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("tensors of a .pth come back with their offsets and strides", "[formats]") {
-  CHECK(values_in_pickle(dictionary_code(tensor_code(plain)), six)["a"] ==
+  CHECK(values_in_pickle(dictionary_code(tensor_code(plain_form)), six)["a"] ==
         std::vector<float>{1, 2, 3, 4, 5, 6});
   // Two tensors in one storage, one of them transposed.
   const std::string both =
@@ -73,7 +73,7 @@ TEST_CASE("halves in a .pth become floats", "[formats]") {
 }
 
 TEST_CASE("a state dict is found below the keys that people use", "[formats]") {
-  const std::string state = dictionary_code(tensor_code(plain));
+  const std::string state = dictionary_code(tensor_code(plain_form));
   for (const char* key : {"state_dict", "model", "model_state_dict", "net"}) {
     const std::string codes =
         dictionary_code(text_code("epoch") + number_code(90) + text_code("best") + "G" +
@@ -81,7 +81,7 @@ TEST_CASE("a state dict is found below the keys that people use", "[formats]") {
     CHECK(values_in_pickle(codes, six).size() == 1);
   }
   // An OrderedDict with attributes, of a Parameter, in protocol 4.
-  const std::string call = tensor_code(plain).substr(text_code("a").size());
+  const std::string call = tensor_code(plain_form).substr(text_code("a").size());
   const std::string parameter = "\x8c\x05w.one" +
                                 global_code("torch._utils", "_rebuild_parameter") + "(" + call +
                                 "\x88" + global_code("collections", "OrderedDict") + ")RtR";
@@ -109,7 +109,7 @@ TEST_CASE("a pickle that calls anything but what makes tensors is an error that 
 }
 
 TEST_CASE("a pickle that is cut off anywhere is an error", "[formats]") {
-  const std::string pickle = pickle_of(dictionary_code(tensor_code(plain)));
+  const std::string pickle = pickle_of(dictionary_code(tensor_code(plain_form)));
   for (std::size_t bytes = 0; bytes < pickle.size(); ++bytes)
     CHECK(!error_of([&] {
              const std::string zip = pth_file(pickle.substr(0, bytes), six);
@@ -150,12 +150,12 @@ TEST_CASE("a tensor that does not lie in its storage is an error that names it",
 TEST_CASE("a pickle without a state dict is an error", "[formats]") {
   for (const std::string& codes :
        {"}"s, "N"s, dictionary_code(text_code("model") + "}"),
-        dictionary_code(text_code("other") + dictionary_code(tensor_code(plain)))})
+        dictionary_code(text_code("other") + dictionary_code(tensor_code(plain_form)))})
     CHECK_THAT(pickle_refusal(codes, six), Contains("it has no state dict"));
 }
 
 TEST_CASE("a .pth of the form before PyTorch 1.6 comes back", "[formats]") {
-  TensorForm form = plain;
+  TensorForm form = plain_form;
   form.old = true;
   const std::string codes = dictionary_code(tensor_code(form));
   const std::string storage = little(std::int64_t{6}) + six[0].second;
