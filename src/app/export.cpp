@@ -20,12 +20,20 @@ struct ExportOptions {
   std::string checkpoint;
   std::vector<std::string> to;
   bool average = false, force = false;
+  std::string input = pixels;
+  bool fold = false;
+
+  model::GraphOptions graph() const { return {.float_input = input != pixels, .fold = fold}; }
+  bool needs_graph() const { return fold || input != pixels; }
+
+  static constexpr const char* pixels = "pixels";
 };
 
 /// Checks what can be checked before anything is read.
 void require_writable(const ExportOptions& options, const std::filesystem::path& checkpoint) {
   for (const std::string& path : options.to) {
-    model::format_of(path);
+    require(!options.needs_graph() || model::format_of(path).bytes_of_graph != nullptr,
+            fmt::format("{}: --fold and --input are for files that hold the network: .onnx", path));
     require_report_fits(path, {checkpoint});
     require(options.force || !std::filesystem::exists(path),
             fmt::format("{}: is there already; --force writes over it", path));
@@ -41,7 +49,9 @@ int export_model(const ExportOptions& options) {
   keep_settings(model, settings_of(checkpoint.string(), ""));
   for (const std::string& path : options.to) {
     const model::Format& format = model::format_of(path);
-    const std::string bytes = format.bytes(model);
+    const std::string bytes = format.bytes_of_graph != nullptr
+                                  ? format.bytes_of_graph(model, options.graph())
+                                  : format.bytes(model);
     write_report(path, bytes);
     log::info(fmt::format("{}: {} of {} with {} tensors from {}, {}", path, format.what,
                           model.about.network.name, model.weights.size(), checkpoint.string(),
@@ -61,7 +71,7 @@ std::string formats_as_text() {
 Command add_export(Arguments root) {
   auto options = std::make_shared<ExportOptions>();
   Arguments app =
-      root.add_command("export", "Write a model for other programs, under torchvision's names");
+      root.add_command("export", "Write a model for other programs: PyTorch, numpy, ONNX");
   app.add(
          "checkpoint", options->checkpoint,
          "checkpoint, .safetensors, .pth or .npz file, or the folder of a run: its best.h5, or its "
@@ -73,6 +83,13 @@ Command add_export(Arguments root) {
       .required();
   app.add_flag("--average", options->average,
                "the average of the weights that training kept (optim.ema)");
+  app.add("--input", options->input,
+          ".onnx: the file takes pixels [N, height, width, channels] and normalises them, or takes "
+          "normalised values [N, channels, height, width]")
+      .one_of({ExportOptions::pixels, "float"})
+      .shows_default();
+  app.add_flag("--fold", options->fold,
+               ".onnx: make batch norms part of the convolutions before them");
   app.add_flag("--force", options->force, "write over files that are there");
   return {app, [options](Launch& launch) {
             return leave_to_rank_0(launch) ? status_done : export_model(*options);

@@ -15,6 +15,7 @@
 #include "model/formats/deduce.hpp"
 #include "model/formats/entries.hpp"
 #include "model/formats/npz.hpp"
+#include "model/formats/onnx/onnx.hpp"
 #include "model/formats/safetensors.hpp"
 #include "model/formats/torch/pth.hpp"
 #include "model/judge.hpp"
@@ -27,6 +28,7 @@ constexpr std::array table = {
     Format{".pth", "PyTorch", pth_bytes},
     Format{".pt", "PyTorch", pth_bytes},
     Format{".npz", "numpy", npz_bytes},
+    Format{".onnx", "ONNX", onnx_bytes, onnx_bytes},
 };
 // A ResNet-152 with the state of its optimizer has 0.7 GB.
 constexpr std::uintmax_t largest_file = std::uintmax_t{1} << 32;

@@ -5,7 +5,7 @@
 # computes
 root=$PWD
 source "$(dirname "$0")/../../support/e2e.bash"
-source "$root/tests/support/clients.bash"
+source "$root/tests/support/clients/clients.bash"
 pack_small
 data=("$LOCKSTEP" train --data.train small/train --data.val small/val --threads 1)
 any=("${data[@]}" --batch 25)

@@ -4,16 +4,15 @@
 #include <cmath>
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/backend/inference.hpp"
-#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "model/formats/entries.hpp"
 #include "tests/support/networks/onnx_run.hpp"
 #include "tests/support/networks/sketch.hpp"
 #include "tests/support/wire_reader.hpp"
@@ -139,8 +138,8 @@ TEST_CASE(
     for (std::size_t i = 0; i < pixels.size(); ++i)
       pixels[i] = static_cast<std::uint8_t>(draw(1, 0, i, Draw::synth));
     const std::vector<double> want = logits_of(model, pixels, rows);
-    for (const OnnxOptions options : {OnnxOptions{false, false}, OnnxOptions{false, true},
-                                      OnnxOptions{true, false}, OnnxOptions{true, true}}) {
+    for (const GraphOptions options : {GraphOptions{false, false}, GraphOptions{false, true},
+                                       GraphOptions{true, false}, GraphOptions{true, true}}) {
       CAPTURE(network.name, options.float_input, options.fold);
       const auto found =
           run_onnx(onnx_bytes(model, options), as_input(model, pixels, rows, options.float_input));
@@ -180,24 +179,23 @@ TEST_CASE("an ONNX file says its version, inputs and outputs, with a free number
   CHECK(shape(graph.messages(12)[1], 1) == "probabilities N 2");
 }
 
-TEST_CASE("an ONNX file's metadata are the model, classes, normalisation, and checksum", "[onnx]") {
+TEST_CASE("an ONNX file's metadata are the notes of other formats, whatever its input is",
+          "[onnx]") {
   Model model = random_model(parse_network(small_network_text));
   model.about.input.classes = {"a \"cat\"", "caf\xE9"};
-  auto found = metadata_of(onnx_bytes(model));
-  CHECK(found["model"] == "small");
-  CHECK(nlohmann::json::parse(found["classes"]) == nlohmann::json{"a \"cat\"", "caf\xEF\xBF\xBD"});
-  CHECK(nlohmann::json::parse(found["mean"]).get<std::vector<float>>() == model.about.input.mean);
-  CHECK(nlohmann::json::parse(found["stddev"]).get<std::vector<float>>() ==
-        model.about.input.stddev);
-  CHECK(found["fit"] == "others");
-  CHECK(found["short_side"] == "9");
-  std::string bytes;
-  for (const nn::Tensor& tensor : nn::tensors(model.about.network)) {
-    const std::vector<float>& values = values_of(model, tensor.name);
-    bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-  }
-  CHECK(found["weights_crc32c"] == fmt::format("{:08x}", crc32c(bytes.data(), bytes.size())));
-  CHECK(metadata_of(onnx_bytes(model, {.fold = true})) == found);
+  auto notes = notes_of(model);
+  notes.erase("format");
+  CHECK(metadata_of(onnx_bytes(model)) == notes);
+  CHECK(metadata_of(onnx_bytes(model, {.float_input = true, .fold = true})) == notes);
+  CHECK(notes.at("crc32c") == checksum_of(model));
+}
+
+TEST_CASE("pixels are not normalised by a mean and deviation that are not known", "[onnx]") {
+  Model model = random_model(parse_network(small_network_text));
+  model.about.input.mean.clear();
+  model.about.input.stddev.clear();
+  CHECK_THROWS_WITH(onnx_bytes(model), Contains("their mean and deviation are not known"));
+  CHECK_NOTHROW(onnx_bytes(model, {.float_input = true}));
 }
 
 TEST_CASE("constants of an ONNX file are the network's tensors, bit for bit", "[onnx]") {

@@ -14,6 +14,14 @@
 // format holds in addition.
 namespace lockstep::model {
 
+/// What a format leaves open that holds the network, and not only its weights.
+struct GraphOptions {
+  /// The input is float [N, channels, height, width], already normalised, and not pixels.
+  bool float_input = false;
+  /// Batch norms become part of the convolutions before them, computed in double precision.
+  bool fold = false;
+};
+
 /// A format in which a model can be written. To add one, write a function `bytes` and put a line
 /// into the table in formats.cpp.
 struct Format {
@@ -22,6 +30,8 @@ struct Format {
   /// The whole file. The same model gives the same bytes. Throws InputError where the format cannot
   /// hold it.
   std::string (*bytes)(const Model& model);
+  /// The same with options; null in a format without the network.
+  std::string (*bytes_of_graph)(const Model& model, const GraphOptions& options) = nullptr;
 };
 
 std::span<const Format> formats();

@@ -5,16 +5,13 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/backend/arithmetic.hpp"
-#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/json_text.hpp"
+#include "model/formats/entries.hpp"
 #include "model/formats/onnx/graph_writer.hpp"
 
 namespace lockstep::model {
@@ -31,7 +28,7 @@ constexpr std::uint64_t ir_version = 7, operator_set = 13;
 /// Writes the nodes of a network one after the other.
 class OnnxNetwork {
  public:
-  OnnxNetwork(const Model& model, const OnnxOptions& options)
+  OnnxNetwork(const Model& model, const GraphOptions& options)
       : network_(model.about.network),
         input_(model.about.input),
         options_(options),
@@ -124,6 +121,10 @@ class OnnxNetwork {
       graph_.input("images", OnnxType::real32, Sizes{channels, height, width});
       return "images";
     }
+    require(!input_.mean.empty() && !input_.stddev.empty(),
+            network_.name +
+                ": an ONNX file for pixels normalises them, but their mean and deviation are not "
+                "known: export it for normalised input, or with those of a checkpoint");
     graph_.input("images", OnnxType::uint8, Sizes{height, width, channels});
     const std::string real =
         put("Cast", it.name + ".float", {"images"},
@@ -208,7 +209,7 @@ class OnnxNetwork {
 
   const nn::Network& network_;
   const data::DataSetInfo& input_;
-  const OnnxOptions options_;
+  const GraphOptions options_;
   const std::vector<std::vector<std::size_t>> readers_;
   std::map<std::string, const Weight*> weights_;
   GraphWriter graph_;
@@ -216,38 +217,15 @@ class OnnxNetwork {
   std::vector<std::string> values_;  ///< of nodes
 };
 
-std::uint32_t weights_crc32c(const Model& model) {
-  std::map<std::string, const Values*> by_name;
-  for (const Weight& weight : model.weights) by_name[weight.tensor.name] = &weight.values;
-  std::uint32_t crc = 0;
-  for (const nn::Tensor& tensor : nn::tensors(model.about.network)) {
-    const Values& values = *by_name.at(tensor.name);
-    crc = crc32c(values.data(), values.size() * sizeof(float), crc);
-  }
-  return crc;
-}
-
-std::vector<std::pair<const char*, std::string>> metadata(const Model& model) {
-  const auto list = [](const auto& values) { return json_text(nlohmann::json(values)); };
-  const Description& about = model.about;
-  return {{"model", about.network.name},
-          {"classes", list(about.input.classes)},
-          {"mean", list(about.input.mean)},
-          {"stddev", list(about.input.stddev)},
-          {"fit", choice_name(about.preparation.fit)},
-          {"short_side", std::to_string(about.preparation.short_side)},
-          {"weights_crc32c", fmt::format("{:08x}", weights_crc32c(model))}};
-}
-
 }  // namespace
 
-std::string onnx_bytes(const Model& model, const OnnxOptions& options) {
+std::string onnx_bytes(const Model& model, const GraphOptions& options) {
   const OnnxNetwork network(model, options);
   WireMessage file;
   file.number(1, ir_version).text(2, "lockstep").message(7, network.graph());
   file.message(8, WireMessage().text(1, "").number(2, operator_set));
-  for (const auto& [key, value] : metadata(model))
-    file.message(14, WireMessage().text(1, key).text(2, value));
+  for (const auto& [key, value] : notes_of(model))
+    if (key != "format") file.message(14, WireMessage().text(1, key).text(2, value));
   return file.bytes();
 }
 

@@ -67,6 +67,7 @@ TEST_CASE("a model comes back from each format, bit for bit, with what explains 
   model.settings = {{"precision", "bf16"}, {"winograd", "auto"}};
   const Folder folder;
   for (const Format& format : formats()) {
+    if (format.bytes_of_graph != nullptr) continue;  // it is only written
     CAPTURE(format.ending);
     const std::filesystem::path path = folder.path / ("model" + std::string(format.ending));
     write_file(path, format_of(path).bytes(model));
