@@ -48,7 +48,7 @@ done
 clients() {  # clients CLIENT: reads all files
   local model
   for model in $models; do
-    run "$python" "$root/tests/support/clients/onnx_clients.py" $1 $model.h5 small/val/0000.h5 \
+    run "$python" "$root/tests/support/clients/onnx_clients.py" $1 $model.h5 small/val/*.h5 \
       $model.json $model{,-fold,-float,-float-fold}.onnx
     ((status == 0)) || return
   done

@@ -13,9 +13,9 @@
 #include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "model/formats/entries.hpp"
+#include "tests/support/harness/wire_reader.hpp"
 #include "tests/support/networks/onnx_run.hpp"
 #include "tests/support/networks/sketch.hpp"
-#include "tests/support/harness/wire_reader.hpp"
 #include "tests/unit/model/network_fixture.hpp"
 
 using namespace lockstep;
