@@ -244,7 +244,8 @@ TEST_CASE("overflows in a row stop the run and leave its state as it was", "[gpu
   const std::uint32_t before = trainer.parameters().hash();
   for (std::uint32_t step = 1; step < train::most_skipped_steps; ++step)
     CHECK(trainer.step(data.batch, 1, 0.1f).skipped());
-  CHECK_THROWS_AS(trainer.step(data.batch, 1, 0.1f), InputError);
+  CHECK_THROWS_WITH(trainer.step(data.batch, 1, 0.1f),
+                    Catch::Matchers::Contains("steps in a row were skipped"));
   CHECK(trainer.parameters().hash() == before);
 }
 

@@ -1,8 +1,5 @@
 #include "train/ending/launcher_patience.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include <fmt/core.h>
 
 #include "lockstep/base/files/files.hpp"
@@ -15,9 +12,8 @@ std::string warn_of_launcher(double patience_s, double step_s, double state_byte
   if (needed_s <= patience_s) return "";
   return fmt::format(
       "mpirun kills the ranks {:g} s after Ctrl-C or SIGTERM, but a step and its checkpoint take "
-      "about {}: the steps since the newest checkpoint would be lost. Start it with 'mpirun --mca "
-      "odls_base_sigkill_timeout {:.0f}', or stop it by SIGUSR1 to mpirun",
-      patience_s, human_seconds(needed_s), std::max(60.0, std::ceil(4 * needed_s)));
+      "about {}: the steps since the newest checkpoint would be lost. Stop it by SIGUSR1 to mpirun",
+      patience_s, human_seconds(needed_s));
 }
 
 }  // namespace lockstep::train
