@@ -26,9 +26,9 @@ TEST_CASE("no checkpoint is due by time if none was asked for", "[run]") {
 TEST_CASE("where mpirun kills before a step and its checkpoint end, SIGUSR1 is named", "[run]") {
   CHECK(warn_of_launcher(1, 0.1, 1e6).empty());
   CHECK(warn_of_launcher(60, 55, 2e8).empty());
-  CHECK_THAT(warn_of_launcher(1, 2.5, 2e8),
-             Contains("kills the ranks 1 s after") && Contains("about 3.5 s") &&
-                 Contains("SIGUSR1 to mpirun"));
+  CHECK_THAT(warn_of_launcher(1, 2.5, 2e8), Contains("kills the ranks 1 s after") &&
+                                                Contains("about 3.5 s") &&
+                                                Contains("SIGUSR1 to mpirun"));
   // A large model: the checkpoint alone takes longer. Slow steps need more than a minute.
   CHECK_THAT(warn_of_launcher(1, 0.1, 2e9), Contains("about 10.1 s"));
   CHECK_THAT(warn_of_launcher(60, 100, 0), Contains("kills the ranks 60 s after"));
