@@ -16,7 +16,7 @@ fresh_make() { env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make --no-print-directory
 # cuts them.
 shape() {
   sed -E 's/ ?\.\.\.$//; s#[^ ]*(runs/)#\1#; s/[0-9]+(:[0-9]+)+|[0-9.]+ s\b/TIME/g
-    s/[0-9]+(\.[0-9]+)?/N/g'
+    s/[0-9]+(\.[0-9]+)?/N/g; s/\bepochs\b/epoch/g'
 }
 # begins_with PROMISED PRINTED: each line of the second file begins with the same line of the first.
 begins_with() {
@@ -50,8 +50,7 @@ make_test() {
   ((status == 0)) && says 'jobs/setup.sh test' && says '^BUILD=.* tests/run$' || return 1
   run env BUILD="$WORK/other" FILTER= "$repo/tests/run" layers
   said=$(sed 's/^/tests\/run: /' <<<"$said")  # so that it is not read as a verdict of this script
-  ((status == 0)) && tail -n 1 <<<"$said" | grep -Eq '^tests/run: [1-9][0-9]* passed, 0 failed$' &&
-    pages output "$repo/README.md" | grep -Eq '^[0-9]+ passed, 0 failed, [0-9]+ skipped$'
+  ((status == 0)) && tail -n 1 <<<"$said" | grep -Eq '^tests/run: [1-9][0-9]* passed, 0 failed$'
 }
 
 as_written() {

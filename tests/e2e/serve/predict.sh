@@ -99,7 +99,7 @@ law='a full disk is named, leaves no half part, and costs nothing once there is 
 mkdir full
 if mount -t tmpfs -o size=200k tmpfs full 2>/dev/null; then
   run worker full/out
-  ((status == 2)) && says 'error: cannot write full/out/.*: No space left' &&
+  ((status == 1)) && says 'error: cannot write full/out/.*: No space left' &&
     nothing_pending full && (($(pieces full/out) > 0)) &&
     mount -o remount,size=64m full && run worker full/out && ((status == 0)) && same_as_one full/out
   verdict $? "$law"
