@@ -25,11 +25,11 @@ struct HttpResponse {
 
 /// Where a server listens, and what a client may cost it.
 struct HttpSpec {
-  std::string host = "127.0.0.1";  ///< an address in numbers, IPv4 or IPv6
-  std::uint16_t port = 0;          ///< 0: any free one
-  std::size_t most_connections = 64;
-  std::size_t most_body_bytes = 0;  ///< of a request; more is answered by 413
-  unsigned silence_s = 10;          ///< a connection without any byte is closed after it
+  std::string host = "127.0.0.1";     ///< an address in numbers, IPv4 or IPv6
+  std::uint16_t port = 0;             ///< 0: any free one
+  std::size_t most_connections = 64;  ///< further ones wait until one ends
+  std::size_t most_body_bytes = 0;    ///< of a request; more is answered by 413
+  unsigned silence_s = 10;            ///< a connection without any byte is closed after it
 };
 
 /// Answers HTTP/1.1 requests on its own thread until it ends. Every connection has a deadline
