@@ -14,6 +14,22 @@ job_cluster() {
   cluster "$1" --cpus 96 --gpus-per-node 12 --mem 256000 --conf SlurmdTimeout=120 --conf KillWait=8
   pack_small
   export LOCKSTEP
+  make_struck
+}
+
+# make_struck: what strike() starts. It is written before any job: a script that is open for writing
+# cannot be started.
+make_struck() {
+  cat >struck <<'END_OF_SCRIPT'
+#!/bin/bash
+if ((${SLURM_RESTART_COUNT:-0} == 0)) &&
+    [[ $STRIKES == *" ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID} "* ]]; then
+  (until compgen -G "$RUN/checkpoints/step-*.h5" >/dev/null; do sleep 0.01; done
+    while kill "-$STRIKE" $$; do sleep 0.1; done) 2>/dev/null &
+fi
+exec "$REAL" "$@"
+END_OF_SCRIPT
+  chmod +x struck
 }
 
 # submit NAME OPTION... SCRIPT ARGUMENT...: its number in `id`, its output in NAME.out, its run in
@@ -58,15 +74,5 @@ ends() {
 # strike SIGNAL RANKS SUBMIT...: submits a job whose ranks get this signal, KILL or STOP, in its
 # first start, when there is a checkpoint. Again and again: Slurm lets stopped processes continue.
 strike() {
-  cat >struck <<'END_OF_SCRIPT'
-#!/bin/bash
-if ((${SLURM_RESTART_COUNT:-0} == 0)) &&
-    [[ $STRIKES == *" ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID} "* ]]; then
-  (until compgen -G "$RUN/checkpoints/step-*.h5" >/dev/null; do sleep 0.01; done
-    while kill "-$STRIKE" $$; do sleep 0.1; done) 2>/dev/null &
-fi
-exec "$REAL" "$@"
-END_OF_SCRIPT
-  chmod +x struck
   STRIKE=$1 STRIKES=" $2 " REAL=$LOCKSTEP LOCKSTEP=./struck "${@:3}"
 }
