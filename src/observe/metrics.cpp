@@ -103,14 +103,14 @@ struct MetricsLog::Impl {
   void run() {
     std::unique_lock lock(mutex);
     for (;;) {
-      changed.wait(lock, [this] { return ending || wanted || !buffer.empty(); });
+      changed.wait(lock, [this] { return ending || wanted > on_disk || !buffer.empty(); });
       changed.wait_for(lock, most_buffered, [this] {
-        return ending || wanted || urgent || buffer.size() >= most_buffered_bytes;
+        return ending || wanted > on_disk || urgent || buffer.size() >= most_buffered_bytes;
       });
       if (ending && buffer.empty()) return;
       std::string lines = std::exchange(buffer, {});
-      const bool to_disk = std::exchange(wanted, false);
-      const std::uint64_t until = appended;
+      const std::uint64_t until = appended, flushes = wanted;
+      const bool to_disk = flushes > on_disk;
       lock.unlock();
       std::exception_ptr failure;
       try {
@@ -122,7 +122,7 @@ struct MetricsLog::Impl {
       }
       lock.lock();
       written = until;
-      if (to_disk) on_disk = until;
+      on_disk = flushes;
       if (failure) {
         error = failure;
         buffer.clear();
@@ -188,18 +188,18 @@ struct MetricsLog::Impl {
     ended = is_end;
   }
 
-  /// Returns the number of lines so far.
+  /// Returns its number.
   std::uint64_t request_flush() {
     const std::scoped_lock lock(mutex);
-    wanted = true;
     changed.notify_all();
-    return appended;
+    return ++wanted;
   }
 
+  /// Also without new lines, the thread looks whether this process may still write.
   void flush() {
-    const std::uint64_t all = request_flush();
+    const std::uint64_t mine = request_flush();
     std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return error || (on_disk >= all && !wanted); });
+    changed.wait(lock, [&] { return error || on_disk >= mine; });
     rethrow(true);
   }
 
@@ -226,12 +226,12 @@ struct MetricsLog::Impl {
   std::string buffer;
   std::string start;  ///< the line of the newest start
   std::uint64_t bytes = 0;
-  std::uint64_t appended = 0, written = 0, on_disk = 0;  ///< lines
-  std::uint64_t steps = 0;                               ///< of the newest record of a step
-  std::uint64_t epochs = 0;                              ///< of the newest record of an epoch
+  std::uint64_t appended = 0, written = 0;  ///< lines
+  std::uint64_t wanted = 0, on_disk = 0;    ///< flushes that were asked for, and done
+  std::uint64_t steps = 0;                  ///< of the newest record of a step
+  std::uint64_t epochs = 0;                 ///< of the newest record of an epoch
   std::exception_ptr error;
   bool told = false;    ///< someone knows the error
-  bool wanted = false;  ///< all lines are to be on the disk soon
   bool urgent = false;  ///< the process ends
   bool ended = false;   ///< nothing follows an end
   bool ending = false;
