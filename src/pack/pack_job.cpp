@@ -221,7 +221,7 @@ class PackJob {
       const bool finished = write_all(control_, *packer_, before, source_->rows(), stop_);
       if (!finished) say_kept("stopped on a signal: ");
       return finished;
-    } catch (const InputError&) {
+    } catch (const Error&) {
       say_kept("");
       throw;
     }

@@ -52,7 +52,7 @@ struct LiveMetrics::Impl {
       writer->add({.name = spec.textfile, .paths = {spec.textfile}, .bytes = [text] {
                      return std::string_view(*text);
                    }});
-    } catch (const InputError& error) {
+    } catch (const Error& error) {  // also of a full disk
       log::warn(fmt::format("metrics.textfile: {}; training continues without", error.what()));
       writer.reset();
     }

@@ -64,17 +64,23 @@ struct TensorBoardLog::Impl {
 
   void run() {
     try {
-      begin();
-      write_until_end();
-    } catch (const InputError& error) {
+      if (!begin() || !write_until_end()) {
+        const std::scoped_lock lock(mutex);
+        end_early("");
+      }
+    } catch (const std::exception& error) {
       const std::scoped_lock lock(mutex);
       end_early(error.what());
-    } catch (const std::filesystem::filesystem_error& error) {
-      const std::scoped_lock lock(mutex);
-      end_early(error.what());
+    }
+  }
+
+  /// False when a newer start has begun, which the run itself finds and says.
+  bool may_write() const {
+    try {
+      if (spec.require_writer) spec.require_writer();
+      return true;
     } catch (const Error&) {
-      const std::scoped_lock lock(mutex);
-      end_early("");  // a newer start has begun, which the run itself finds and says
+      return false;
     }
   }
 
@@ -87,7 +93,8 @@ struct TensorBoardLog::Impl {
   }
 
   /// Makes the file, after those of earlier starts in the order of names, which readers follow.
-  void begin() {
+  /// False where it must not.
+  bool begin() {
     make_directories(spec.folder);
     const std::vector<std::filesystem::path> earlier = event_files(spec.folder);
     std::uint64_t name_s = spec.start.time_ms / 1000;
@@ -95,7 +102,7 @@ struct TensorBoardLog::Impl {
       name_s = std::max(name_s, time_in_name(one) + 1);
     const std::string host = spec.start.hosts.empty() ? "host" : spec.start.hosts.front();
     path = spec.folder / fmt::format("{}{:010}.{}.{}.0", name_begins, name_s, host, ::getpid());
-    if (spec.require_writer) spec.require_writer();
+    if (!may_write()) return false;
     for (const std::filesystem::path& one : earlier) cut(one);
     file = open_regular(path, O_WRONLY | O_CREAT | O_EXCL);
     if (!file) fail("made");
@@ -105,6 +112,7 @@ struct TensorBoardLog::Impl {
     events += framed(session_start_event(time_s, spec.config, spec.start));
     write_events(events);
     repeat_earlier(earlier.empty() ? 0 : spec.start.from_step);
+    return true;
   }
 
   /// What this start says again is cut away, for readers that take each file alone.
@@ -130,7 +138,8 @@ struct TensorBoardLog::Impl {
     write_events(events);
   }
 
-  void write_until_end() {
+  /// False when it must not write any more.
+  bool write_until_end() {
     std::unique_lock lock(mutex);
     for (;;) {
       changed.wait(lock, [this] { return ending || wanted > on_disk || !buffer.empty(); });
@@ -139,13 +148,13 @@ struct TensorBoardLog::Impl {
       const std::uint64_t until = wanted;
       const bool to_disk = until > on_disk, last = ending;
       lock.unlock();
-      if (spec.require_writer && !events.empty()) spec.require_writer();
+      if (!events.empty() && !may_write()) return false;
       write_events(events);
       if (to_disk && ::fdatasync(file.get()) != 0 && errno != EINVAL) fail("synchronised");
       lock.lock();
       on_disk = until;
       changed.notify_all();
-      if (last) return;
+      if (last) return true;
     }
   }
 

@@ -66,6 +66,19 @@ kill "$other"
   (($(grep -c 'training continues without' <<<"$said") == 2))
 verdict $? 'a port that is taken and a folder that is not there cost one line each, and no training'
 
+law='a full folder costs one line, and no training'
+mkdir full
+if mount -t tmpfs -o size=4k tmpfs full 2>/dev/null; then
+  head -c 4096 /dev/zero >full/all
+  run "${train[@]}" --out filled --epochs 1 --metrics.textfile full/a.prom
+  ((status == 0)) && says 'metrics.textfile: cannot write full/a.prom: No space left on device' &&
+    (($(grep -c 'training continues without' <<<"$said") == 1))
+  verdict $? "$law"
+  umount full
+else
+  echo "SKIP $law: no small file system can be mounted here"
+fi
+
 run "${train[@]}" --out bad --metrics.listen here:80:x
 ((status == 2)) && says 'metrics.listen' && [[ ! -e bad ]] &&
   run "${train[@]}" --out bad --metrics.textfile metrics.txt && ((status == 2)) &&
