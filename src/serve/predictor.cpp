@@ -58,14 +58,16 @@ class PieceRows final : public data::RowSource {
 
 namespace {
 
+void choose_none(std::size_t top, Predictions& result) {
+  result.top_class.insert(result.top_class.end(), top, -1);
+  result.top_probability.insert(result.top_probability.end(), top,
+                                std::numeric_limits<float>::quiet_NaN());
+}
+
 /// The likeliest classes, of equal ones the first; none if any output is not a number.
 void choose_top(std::span<const float> logits, std::size_t top, Predictions& result) {
-  if (std::any_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); })) {
-    result.top_class.insert(result.top_class.end(), top, -1);
-    result.top_probability.insert(result.top_probability.end(), top,
-                                  std::numeric_limits<float>::quiet_NaN());
-    return;
-  }
+  if (std::any_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); }))
+    return choose_none(top, result);
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto logit = [&](std::int32_t k) { return logits[static_cast<std::size_t>(k)]; };
@@ -145,9 +147,7 @@ void Predictor::take(const data::Batch& batch, const Begun& begun, Predictions& 
     if (spec_.columns.labels) result.label.push_back(rows_.label(row));
     if (const auto reason = begun.rows.why_unread(inside)) {
       result.unread.push_back({row, *reason});
-      result.top_class.insert(result.top_class.end(), spec_.columns.top, -1);
-      result.top_probability.insert(result.top_probability.end(), spec_.columns.top,
-                                    std::numeric_limits<float>::quiet_NaN());
+      choose_none(spec_.columns.top, result);
     } else {
       choose_top(logits, spec_.columns.top, result);
     }

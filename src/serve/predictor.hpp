@@ -33,7 +33,6 @@ class Predictor {
   ~Predictor();
   /// Begins to read the piece's rows.
   void begin(const Piece& piece);
-  std::size_t begun() const { return begun_.size(); }
   /// Computes the piece that was begun first. Calls `begin_next` once, when few of its batches are
   /// left, and `stop` before each batch. Empty once that says true. Throws InputError naming a row
   /// that cannot be read.

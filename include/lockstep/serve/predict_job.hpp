@@ -66,7 +66,7 @@ class PredictJob {
   /// The result is complete, so there is no work for work().
   bool finished() const;
   /// Works until nothing is left, or `worker.stop`. Throws InputError naming a row that cannot be
-  /// read, or a file that cannot be written.
+  /// read, and as fail_by_system() where a file cannot be written.
   Predicted work(const PredictWorker& worker);
   /// What finished work says. REQUIRES: finished().
   Predicted result() const;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <type_traits>
 
 #include "lockstep/base/error.hpp"
@@ -134,7 +133,7 @@ void require_room(const fs::path& path, std::size_t bytes) {
   const Descriptor file(::open(tried.temporary().c_str(), O_WRONLY | O_CLOEXEC));
   const bool full = file && ::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0 &&
                     (errno == ENOSPC || errno == EDQUOT);
-  require(!full, fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+  if (full) fail_by_system("cannot write " + path.string(), errno);
 }
 
 }  // namespace
@@ -162,8 +161,8 @@ void publish_merged(const fs::path& path, const std::vector<fs::path>& parts,
   const Skeleton places = write_skeleton(pending, path, rows, columns, unread, classes);
   const Descriptor out(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
   const auto write = [&](const void* from, std::size_t bytes, std::uint64_t at) {
-    require(out && write_all_at(out.get(), from, bytes, at) == bytes,
-            fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+    if (!out || write_all_at(out.get(), from, bytes, at) != bytes)
+      fail_by_system("cannot write " + path.string(), errno);
   };
   std::size_t done = 0;
   for (const fs::path& from : parts) {
@@ -237,8 +236,8 @@ void publish_csv(const fs::path& path, const std::vector<fs::path>& parts,
   PendingFile pending(path);
   const Descriptor out(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
   const auto write = [&](const std::string& text) {
-    require(out && write_all(out.get(), text.data(), text.size()) == text.size(),
-            fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+    if (!out || write_all(out.get(), text.data(), text.size()) != text.size())
+      fail_by_system("cannot write " + path.string(), errno);
   };
   write(csv_head(columns));
   for (const fs::path& part : parts) write(csv_rows(read_table(part, wanted), fields));

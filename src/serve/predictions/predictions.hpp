@@ -49,15 +49,15 @@ struct Predictions {
   }
 };
 
-/// Writes a file of HDF5 with these rows, unless it exists: false then. Throws InputError naming
-/// the file and the system's reason; no half file is left.
+/// Writes a file of HDF5 with these rows, unless it exists: false then. Throws as fail_by_system(),
+/// naming the file; no half file is left.
 bool publish_part(const std::filesystem::path& path, const Predictions& part);
 
 /// Throws InputError naming the file and what is wrong with it.
 Predictions read_part(const std::filesystem::path& path, const PredictionColumns& columns);
 
 /// Writes one file with the rows of all parts, in their order, unless it exists. Its bytes follow
-/// from the parts alone. Memory holds one part at a time. Throws InputError as publish_part().
+/// from the parts alone. Memory holds one part at a time. Throws as publish_part().
 void publish_merged(const std::filesystem::path& path,
                     const std::vector<std::filesystem::path>& parts,
                     const PredictionColumns& columns, std::size_t rows,

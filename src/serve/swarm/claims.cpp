@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <set>
 #include <sstream>
 
@@ -80,6 +79,12 @@ struct ClaimName {
   std::uint64_t generation = 0;
 };
 
+std::string read_claim(const Descriptor& claim) {
+  std::string text(4096, '\0');
+  text.resize(read_all(claim.get(), text.data(), text.size()));
+  return text;
+}
+
 std::optional<ClaimName> read_name(const std::string& file) {
   const std::size_t dot = file.find('.');
   if (dot == file.npos) return std::nullopt;
@@ -146,9 +151,9 @@ bool Claims::make(std::size_t piece, std::uint64_t generation) {
   // The folder is removed once all is done.
   if (!claim && (errno == EEXIST || errno == ENOENT)) return false;
   if (!claim || write_all(claim.get(), holder_.data(), holder_.size()) != holder_.size()) {
-    const std::string reason = std::strerror(errno);
+    const int reason = errno;
     if (claim) ::unlink(path.c_str());
-    throw InputError(fmt::format("cannot write {}: {}", path.string(), reason));
+    fail_by_system("cannot write " + path.string(), reason);
   }
   const std::lock_guard lock(mutex_);
   held_[piece] = file;
@@ -165,9 +170,7 @@ bool Claims::shows_life(const std::string& file) {
   // A network file system gives fresh attributes to whom opens the file.
   const Descriptor claim(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!claim) return true;  // it was just given up: the next look finds the piece free
-  std::string text(4096, '\0');
-  text.resize(read_all(claim.get(), text.data(), text.size()));
-  if (has_ended(text)) return false;
+  if (has_ended(read_claim(claim))) return false;
   const FileStamp stamp = stamp_of(claim.get(), path);
   const double now = now_s();
   const auto [at, first] = seen_.try_emplace(file, Seen{stamp, 0, now});
@@ -191,10 +194,9 @@ void Claims::release(std::size_t piece) {
 std::size_t Claims::workers() const {
   std::set<std::string> holders;
   for (const auto& [piece, claim] : newest_claims()) {
-    std::string text(4096, '\0');
     const Descriptor file(::open((spec_.folder / claim.file).c_str(), O_RDONLY | O_CLOEXEC));
     if (!file) continue;
-    text.resize(read_all(file.get(), text.data(), text.size()));
+    const std::string text = read_claim(file);
     if (!text.empty() && !has_ended(text)) holders.insert(text);
   }
   return holders.size();

@@ -40,15 +40,15 @@ struct ClaimSpec {
 /// **Thread safety:** one thread uses it; its own thread makes the heartbeats.
 class Claims {
  public:
-  /// Throws InputError naming the folder.
+  /// Throws as fail_by_system(), naming the folder.
   explicit Claims(const ClaimSpec& spec);
   ~Claims();  ///< gives up what is held
   Claims(const Claims&) = delete;
   Claims& operator=(const Claims&) = delete;
 
   /// The first of these pieces that no one holds, or whose holder shows no life; it is held from
-  /// now on. Empty when others hold them all. Throws InputError naming the claim's file, for
-  /// example when the disk is full.
+  /// now on. Empty when others hold them all. Throws as fail_by_system(), naming the claim's
+  /// file.
   std::optional<std::size_t> take_any(const std::vector<std::size_t>& pieces);
   void release(std::size_t piece);
   std::size_t workers() const;  ///< processes that have claims, with this one if it has any
