@@ -1,5 +1,3 @@
-#include <array>
-#include <cstdio>
 #include <memory>
 
 #include <fmt/core.h>
@@ -11,6 +9,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/cluster/identity/ask_slurm.hpp"
 #include "lockstep/study/why/why.hpp"
 
 namespace lockstep::app {
@@ -21,13 +20,7 @@ using Json = nlohmann::ordered_json;
 /// What Slurm's accounting says of the job; empty without a job, accounting, or an answer in 10 s.
 std::string slurm_state_of(const std::string& job) {
   if (!whole_number<std::uint64_t>(job)) return "";
-  const std::string command =
-      fmt::format("timeout 10 sacct -n -P -X -j {} -o State 2>/dev/null", job);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> answer(popen(command.c_str(), "r"), pclose);
-  std::array<char, 128> line{};
-  if (!answer || !std::fgets(line.data(), line.size(), answer.get())) return "";
-  const std::string text = line.data();
-  return text.substr(0, text.find_last_not_of(" \n") + 1);
+  return cluster::ask_slurm(fmt::format("sacct -n -P -X -j {} -o State", job));
 }
 
 int run(Launch& launch, const std::string& path, bool json) {

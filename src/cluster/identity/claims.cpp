@@ -11,7 +11,7 @@
 namespace lockstep::cluster {
 namespace {
 
-constexpr Alternatives none{"", ""};
+constexpr Alternatives no_others{"", ""};
 
 constexpr Launcher all_launchers[] = {
     {Authority::open_mpi,
@@ -30,7 +30,7 @@ constexpr Launcher all_launchers[] = {
      {"FLUX_TASK_RANK", ""},
      {"FLUX_JOB_SIZE", ""},
      {"FLUX_TASK_LOCAL_ID", ""},
-     none,
+     no_others,
      ""},
     {Authority::pals,
      {"PALS_RANKID", ""},
@@ -44,7 +44,7 @@ constexpr Launcher all_launchers[] = {
      {"PMI_LOCAL_RANK", "MPI_LOCALRANKID"},
      {"PMI_LOCAL_SIZE", "MPI_LOCALNRANKS"},
      ""},
-    {Authority::pmix, {"PMIX_RANK", ""}, none, none, none, "PMIX_HOSTNAME"},
+    {Authority::pmix, {"PMIX_RANK", ""}, no_others, no_others, no_others, "PMIX_HOSTNAME"},
     {Authority::torchrun,
      {"RANK", ""},
      {"WORLD_SIZE", ""},

@@ -3,27 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cstdio>
 #include <ctime>
-#include <memory>
 
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/cluster/identity/ask_slurm.hpp"
 
 namespace lockstep::cluster {
-namespace {
-
-std::string ask_squeue(const std::string& job) {
-  const std::string command = fmt::format("timeout 10 squeue -h -j {} -o %L 2>/dev/null", job);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> answer(popen(command.c_str(), "r"), pclose);
-  std::array<char, 128> line{};
-  if (!answer || !std::fgets(line.data(), line.size(), answer.get())) return "";
-  const std::string text = line.data();
-  return text.substr(0, text.find_last_not_of(" \n") + 1);
-}
-
-}  // namespace
 
 std::optional<double> read_time_left(std::string_view text) {
   double days = 0, seconds = 0;
@@ -71,7 +57,7 @@ std::optional<double> allocation_left_s(const EnvLookup& env) {
   if (!number) return std::nullopt;
   if (const auto end = whole_number<long>(env("SLURM_JOB_END_TIME").value_or("")))
     return static_cast<double>(*end - static_cast<long>(std::time(nullptr)));
-  return read_time_left(ask_squeue(*job));
+  return read_time_left(ask_slurm(fmt::format("squeue -h -j {} -o %L", *job)));
 }
 
 std::optional<double> mpirun_patience_s(const EnvLookup& env) {
