@@ -21,7 +21,7 @@
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/model/model.hpp"
-#include "lockstep/observe/records.hpp"
+#include "lockstep/observe/course.hpp"
 #include "lockstep/observe/summary.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/files/run_directory.hpp"
@@ -164,37 +164,6 @@ Json weights_as_json(const std::filesystem::path& path) {
           {"tensors", std::move(tensors)}};
 }
 
-/// What metrics.jsonl says about a run. Other programs may have written to it.
-struct Course {
-  std::uint64_t steps = 0;
-  std::vector<observe::StartRecord> starts;
-  std::vector<observe::EpochRecord> epochs;
-  std::vector<observe::ResumeRecord> resumes;
-  std::optional<observe::EndRecord> end;  ///< of the newest start
-
-  void take(const observe::StartRecord& start) {
-    starts.push_back(start);
-    end.reset();
-  }
-  void take(const observe::ResumeRecord& resume) { resumes.push_back(resume); }
-  void take(const observe::StepRecord& step) { steps = step.step; }
-  void take(const observe::EpochRecord& epoch) { epochs.push_back(epoch); }
-  void take(const observe::RanksRecord&) {}
-  void take(const observe::CheckpointRecord&) {}
-  void take(const observe::EndRecord& one) { end = one; }
-};
-
-Course read_course(const std::filesystem::path& path) {
-  Course course;
-  if (!std::filesystem::exists(path)) return course;
-  const auto strange = observe::read_records(path, [&](const observe::Record& record) {
-    std::visit([&](const auto& one) { course.take(one); }, record);
-    return true;
-  });
-  if (strange.count > 0) log::warn(describe(strange, path));
-  return course;
-}
-
 template <class Records>
 Json as_list(const Records& records) {
   Json list = Json::array();
@@ -203,7 +172,8 @@ Json as_list(const Records& records) {
 }
 
 Json run_as_json(const train::RunDirectory& run) {
-  const Course course = read_course(run.metrics());
+  const observe::Course course = observe::read_course(run.metrics());
+  if (course.strange.count > 0) log::warn(describe(course.strange, run.metrics()));
   Json checkpoints = Json::array();
   for (const auto& path : model::CheckpointDirectory(run.checkpoints(), 1).newest_first())
     checkpoints.push_back(path.filename().string());

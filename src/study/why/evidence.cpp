@@ -1,12 +1,13 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/model/checkpoint.hpp"
+#include "lockstep/observe/course.hpp"
 #include "lockstep/study/why/why.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 
@@ -23,24 +24,6 @@ std::uint64_t utc_ms(const std::string& text) {
   return static_cast<std::uint64_t>(::timegm(&time)) * 1000;
 }
 
-void read_course(const fs::path& metrics, EndEvidence& evidence) {
-  if (!fs::exists(metrics)) return;
-  const auto take = [&](const observe::Record& record) {
-    std::visit([&](const auto& one) { evidence.last_ms = one.time_ms; }, record);
-    if (const auto* start = std::get_if<observe::StartRecord>(&record)) {
-      evidence.start = *start;
-      evidence.end.reset();
-      evidence.steps = start->from_step;
-    } else if (const auto* step = std::get_if<observe::StepRecord>(&record)) {
-      evidence.steps = step->step;
-    } else if (const auto* end = std::get_if<observe::EndRecord>(&record)) {
-      evidence.end = *end;
-    }
-    return true;
-  };
-  observe::read_records(metrics, take);
-}
-
 /// A post-mortem that was written after `since_ms`. Empty for an older or a damaged one.
 std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
                                                         std::uint64_t since_ms) {
@@ -48,9 +31,8 @@ std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
     const auto json = nlohmann::json::parse(read_text(path));
     // The file has whole seconds.
     if (utc_ms(json.at("time").get<std::string>()) + 1000 <= since_ms) return std::nullopt;
-    EndEvidence::PostMortem found{
-        json.at("told_by_rank").get<int>(), json.at("reason").get<std::string>(), {}};
-    if (json.contains("leave_out")) found.leave_out = {json["leave_out"].get<std::string>()};
+    EndEvidence::PostMortem found{json.at("reason").get<std::string>(),
+                                  json.value("leave_out", std::string())};
     for (const auto& rank : json.at("ranks"))
       if (rank.contains("process"))
         found.troubles.push_back(fmt::format("rank {} on {}: {}", rank.at("rank").get<int>(),
@@ -71,7 +53,14 @@ EndEvidence read_end_evidence(const fs::path& path) {
           fmt::format("{} is not a run's folder: it has neither metrics.jsonl nor config.toml",
                       path.string()));
   EndEvidence evidence;
-  read_course(run.metrics(), evidence);
+  const observe::Course course = observe::read_course(run.metrics());
+  evidence.end = course.end;
+  evidence.steps = course.steps;
+  if (!course.starts.empty()) {
+    evidence.start = course.starts.back();
+    evidence.steps = std::max(evidence.steps, evidence.start->from_step);
+  }
+  evidence.last_ms = course.newest_ms;
   evidence.locked = train::RunLock::held(run);
   const std::uint64_t since_ms = evidence.start ? evidence.start->time_ms : 0;
   for (const auto& entry : fs::directory_iterator(path)) {

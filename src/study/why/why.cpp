@@ -101,8 +101,7 @@ Why of_post_mortems(const EndEvidence& evidence, const std::string& slurm_state)
   // A rank that is gone is what others see of these.
   if (certainty(*best) < 2) ending = ending_of(slurm_state).value_or(ending);
   Why why{ending, told(*best), ""};
-  if (!best->leave_out.empty())
-    why.advice = fmt::format("start it without {}; ", join(best->leave_out, ", "));
+  if (!best->leave_out.empty()) why.advice = fmt::format("start it without {}; ", best->leave_out);
   return why;
 }
 
@@ -141,7 +140,8 @@ std::string advice_for(RunEnding ending) {
     case RunEnding::disagreement:
       return "the node that differs computes wrongly: lockstep preflight; leave it out";
     case RunEnding::bad_data:
-      return "lockstep info DATA names what is damaged; --data.on-bad-row replace goes past it";
+      return "lockstep info DATA names what is damaged; --data.on-bad-row skip takes other rows "
+             "for it";
     case RunEnding::killed:
       return "see the job's own output, and the node's log for its kernel's word on memory";
     case RunEnding::finished:

@@ -23,7 +23,7 @@ EndEvidence begun(const std::string& status = "", const std::string& reason = ""
 
 EndEvidence told(const std::vector<std::string>& reasons) {
   EndEvidence evidence = begun();
-  for (const std::string& reason : reasons) evidence.post_mortems.push_back({0, reason, {}});
+  for (const std::string& reason : reasons) evidence.post_mortems.push_back({reason});
   return evidence;
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("of what ranks report, the most certain cause counts", "[why]") {
   EndEvidence asleep = told({"the others wait for rank 1 on n1 (in step 3, data for 30 s)"});
   asleep.post_mortems[0].troubles = {
       "rank 1 on n1: it is in disk sleep: it waits for a file system or a device"};
-  asleep.post_mortems[0].leave_out = {"n1"};
+  asleep.post_mortems[0].leave_out = "n1";
   CHECK(ending(asleep) == RunEnding::file_system);
   CHECK_THAT(why_it_ended(asleep, "").advice, Contains("start it without n1"));
 }

@@ -36,9 +36,8 @@ enum class RunEnding {
 /// What a run's folder says of the end of its newest start. Everything may be missing.
 struct EndEvidence {
   struct PostMortem {
-    int told_by = 0;  ///< a rank
     std::string reason;
-    std::vector<std::string> leave_out;   ///< nodes
+    std::string leave_out = {};           ///< nodes, with commas between them
     std::vector<std::string> troubles{};  ///< of processes: "rank 3 on n2: it is stopped"
   };
   std::optional<observe::StartRecord> start;
