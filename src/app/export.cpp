@@ -9,7 +9,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -46,7 +45,7 @@ int export_model(const ExportOptions& options) {
   model::Model model =
       model::load_any(checkpoint, train::describe_by_config,
                       options.average ? backend::Part::average : backend::Part::weights);
-  keep_settings(model, settings_of(checkpoint.string(), ""));
+  keep_settings(model, settings_of(checkpoint.string(), model));
   for (const std::string& path : options.to) {
     const model::Format& format = model::format_of(path);
     const std::string bytes = format.bytes_of_graph != nullptr
@@ -58,12 +57,6 @@ int export_model(const ExportOptions& options) {
                           human_bytes(static_cast<double>(bytes.size()))));
   }
   return status_done;
-}
-
-std::string formats_as_text() {
-  std::vector<std::string> endings;
-  for (const model::Format& format : model::formats()) endings.emplace_back(format.ending);
-  return join(endings, ", ");
 }
 
 }  // namespace
@@ -78,7 +71,7 @@ Command add_export(Arguments root) {
          "newest")
       .required();
   app.add("--to", options->to,
-          "the file to write, or several; its name ends in " + formats_as_text())
+          "the file to write, or several; its name ends in " + model::format_endings())
       .called("FILE")
       .required();
   app.add_flag("--average", options->average,

@@ -26,9 +26,8 @@ namespace {
 /// The keys that the bits of an evaluation depend on.
 constexpr std::array<const char*, 3> computing_keys = {"precision", "winograd", "fuse-norms"};
 
-config::Config settings_in_weights(const std::string& path) {
+config::Config settings_in_weights(const std::string& path, const model::Model& model) {
   config::Config config;
-  const model::Model model = model::read_weights(path).model;
   of_checkpoint(path, [&] {
     for (const char* key : computing_keys)
       if (const auto found = model.settings.find(key); found != model.settings.end())
@@ -56,9 +55,16 @@ void keep_settings(model::Model& model, const config::Config& config) {
   for (const char* key : computing_keys) model.settings[key] = config::find_key(key)->get(config);
 }
 
+config::Config settings_of(const std::string& checkpoint, const model::Model& model) {
+  return model::is_weights_file(checkpoint) ? settings_in_weights(checkpoint, model)
+                                            : settings_in_checkpoint(checkpoint);
+}
+
 config::Config settings_of(const std::string& checkpoint, const std::string& precision) {
-  config::Config config = model::is_weights_file(checkpoint) ? settings_in_weights(checkpoint)
-                                                             : settings_in_checkpoint(checkpoint);
+  config::Config config =
+      model::is_weights_file(checkpoint)
+          ? settings_in_weights(checkpoint, model::read_weights(checkpoint).model)
+          : settings_in_checkpoint(checkpoint);
   if (!precision.empty()) config::set_key(config, "precision", precision);
   return config;
 }

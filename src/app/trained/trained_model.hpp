@@ -23,6 +23,9 @@ std::string choose_checkpoint(const std::string& path);
 /// empty.
 config::Config settings_of(const std::string& checkpoint, const std::string& precision);
 
+/// The same of a model that was read from this file, which another program's is not read for again.
+config::Config settings_of(const std::string& checkpoint, const model::Model& model);
+
 /// Keeps in the model how its training computed, for other programs' files: an evaluation of them
 /// then has the same bits.
 void keep_settings(model::Model& model, const config::Config& config);

@@ -132,12 +132,16 @@ Model make_model(const TensorFile& file, const data::DataSetInfo* rows) {
 
 std::span<const Format> formats() { return table; }
 
-const Format& format_of(const std::filesystem::path& path) {
-  const Format* found = find_format(path);
+std::string format_endings() {
   std::vector<std::string> endings;
   for (const Format& format : table) endings.emplace_back(format.ending);
+  return join(endings, ", ");
+}
+
+const Format& format_of(const std::filesystem::path& path) {
+  const Format* found = find_format(path);
   require(found != nullptr,
-          fmt::format("{}: the name must end in {}", path.string(), join(endings, ", ")));
+          fmt::format("{}: the name must end in {}", path.string(), format_endings()));
   return *found;
 }
 

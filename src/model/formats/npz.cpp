@@ -14,6 +14,7 @@
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/wire.hpp"
 #include "model/formats/zip/zip_layout.hpp"
 #include "model/formats/zip/zip_writer.hpp"
 
@@ -36,10 +37,9 @@ std::string npy_header(const Entry& entry) {
   const std::size_t before = magic.size() + 2 + sizeof(std::uint16_t);
   text.append((alignment - (before + text.size() + 1) % alignment) % alignment, ' ');
   text += '\n';
-  const auto length = static_cast<std::uint16_t>(text.size());
   std::string header(magic);
   header += "\x01\0"sv;
-  header.append(reinterpret_cast<const char*>(&length), sizeof length);
+  put_little_endian(header, text.size(), sizeof(std::uint16_t));
   return header + text;
 }
 

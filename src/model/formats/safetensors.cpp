@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/wire.hpp"
 #include "model/shape_text.hpp"
 
 namespace lockstep::model {
@@ -125,9 +126,9 @@ std::string safetensors_bytes(const Model& model) {
   }
   std::string text = json_text(header);
   text.resize((text.size() + length_bytes - 1) / length_bytes * length_bytes, ' ');
-  const std::uint64_t length = text.size();
-  std::string all(reinterpret_cast<const char*>(&length), sizeof length);
-  all.reserve(all.size() + text.size() + at);
+  std::string all;
+  all.reserve(length_bytes + text.size() + at);
+  put_little_endian(all, text.size(), length_bytes);
   all += text;
   for (const Entry& entry : entries) all += entry.bytes;
   return all;

@@ -35,6 +35,7 @@ struct Format {
 };
 
 std::span<const Format> formats();
+std::string format_endings();  ///< ".safetensors, .pth, ..."
 
 /// The format by the ending of the file's name. Throws InputError, listing the endings, when none
 /// has it.

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/wire.hpp"
 #include "model/formats/npz.hpp"
 #include "model/formats/torch/pth_tensors.hpp"
 #include "model/formats/zip/zip_writer.hpp"
@@ -39,14 +40,14 @@ class PickleWriter {
   }
   PickleWriter& text(std::string_view text) {
     text_ += 'X';
-    put(static_cast<std::uint32_t>(text.size()));
+    put_little_endian(text_, text.size(), sizeof(std::uint32_t));
     text_ += text;
     return *this;
   }
   PickleWriter& number(std::size_t number) {
     check(number <= std::numeric_limits<std::int32_t>::max(), "a number of 32 bits");
     text_ += 'J';
-    put(static_cast<std::int32_t>(number));
+    put_little_endian(text_, number, sizeof(std::int32_t));
     return *this;
   }
   PickleWriter& tuple(const std::vector<std::size_t>& numbers) {
@@ -57,10 +58,6 @@ class PickleWriter {
   std::string finish() && { return std::move(text_ += '.'); }
 
  private:
-  template <class Number>
-  void put(Number number) {
-    text_.append(reinterpret_cast<const char*>(&number), sizeof number);
-  }
   std::string text_;
 };
 

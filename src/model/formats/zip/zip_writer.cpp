@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/wire.hpp"
 #include "model/formats/zip/zip_layout.hpp"
 
 namespace lockstep::model {
@@ -18,7 +19,7 @@ constexpr std::uint16_t padding_field = 0x4246;  // as PyTorch's: "FB", filled w
 
 template <class Number>
 void put(std::string& bytes, Number number) {
-  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+  put_little_endian(bytes, number, sizeof number);
 }
 
 std::uint32_t sum_of(std::string_view bytes, std::uint32_t sum) {
@@ -36,13 +37,14 @@ void ZipWriter::add(std::string_view name, std::string_view begin, std::string_v
           "the model is too large for a zip without 64 bits");
   const std::size_t after = offset + local_bytes + name.size() + field_head;
   const std::size_t padding = (alignment - after % alignment) % alignment;
+  const std::uint32_t sum = sum_of(rest, sum_of(begin, 0));
   const auto describe = [&](std::string& to) {
     put(to, version);
     put(to, std::uint16_t{0});  // flags
     put(to, stored);
     put(to, std::uint16_t{0});  // time
     put(to, first_day);
-    put(to, sum_of(rest, sum_of(begin, 0)));
+    put(to, sum);
     put(to, static_cast<std::uint32_t>(bytes));  // in the zip
     put(to, static_cast<std::uint32_t>(bytes));  // unpacked
     put(to, static_cast<std::uint16_t>(name.size()));
