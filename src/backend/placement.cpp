@@ -60,16 +60,12 @@ class Choice {
   /// The bytes that are alive do not say how buffers fit between each other: so what any number of
   /// segments reaches is tried, too.
   Placement smallest_of(const Chain& chain) const {
-    std::vector<Span> best = chain.least_memory();
-    std::size_t bytes = place(best).total();
+    Placement best = place(chain.least_memory());
     for (std::size_t segments = 1; segments <= chain.segments(); ++segments) {
-      std::vector<Span> spans = chain.least_memory(segments);
-      if (const std::size_t total = place(spans).total(); total < bytes) {
-        bytes = total;
-        best = std::move(spans);
-      }
+      Placement other = place(chain.least_memory(segments));
+      if (other.total() < best.total()) best = std::move(other);
     }
-    return place(best);
+    return best;
   }
 
   /// Gaps between buffers add to the bytes that are alive, so that the limit for those is lowered

@@ -227,9 +227,9 @@ void RunLog::say_expected_time() {
       seen.train_s - seen.slow_s < telling_s)
     return;
   said_expected_ = true;
-  if (steps_left(progress_, {.epochs = epochs_, .steps_per_epoch = steps_per_epoch_}) == 0) return;
   const ProgressFacts facts{
       .epochs = epochs_, .steps_per_epoch = steps_per_epoch_, .validate_every = validate_every_};
+  if (steps_left(progress_, facts) == 0) return;
   log::info(expected_time(*seen.usual_step_s(), steps_left(progress_, facts), seen.validation_s,
                           validations_left(progress_, facts)));
 }

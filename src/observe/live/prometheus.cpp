@@ -1,6 +1,5 @@
 #include "observe/live/prometheus.hpp"
 
-#include <array>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -57,15 +56,27 @@ class Page {
   std::string_view name_;
 };
 
-using Parts = std::array<std::pair<std::string_view, double StepTimes::*>, 6>;
-constexpr Parts parts = {{{"data", &StepTimes::data_ms},
-                          {"forward", &StepTimes::forward_ms},
-                          {"backward", &StepTimes::backward_ms},
-                          {"exposed_comm", &StepTimes::exposed_comm_ms},
-                          {"update", &StepTimes::update_ms},
-                          {"other", &StepTimes::other_ms}}};
-
 constexpr double s_of(double ms) { return ms / 1000; }
+
+/// Visits a record's fields and makes samples of the parts of a step: of each one's time, or of the
+/// rank that took longest for it.
+struct PartSamples {
+  Page& page;
+
+  void operator()(std::string_view name, double ms, Form) const {
+    name.remove_suffix(std::string_view("_ms").size());
+    page.sample(s_of(ms), {{"part", std::string(name)}});
+  }
+  void operator()(std::string_view name, const Spread& spread) const {
+    page.sample(s_of(spread.max_ms),
+                {{"part", std::string(name)}, {"rank", std::to_string(spread.slowest)}});
+  }
+  void operator()(std::string_view, std::uint64_t) const {}
+  void later(std::string_view name, const auto& value, auto... form) const {
+    (*this)(name, value, form...);
+  }
+  void stamp(std::string_view, std::uint64_t) const {}
+};
 
 void show(Page& page, const StartRecord& start) {
   page.metric("run_info", "gauge", "What runs; always 1.");
@@ -117,13 +128,7 @@ void show(Page& page, const EpochRecord& epoch) {
 void show(Page& page, const RanksRecord& ranks) {
   page.metric("slowest_rank_step_part_seconds", "gauge",
               "Mean time a step in the last epoch, of the rank with the most.");
-  const std::pair<std::string_view, const Spread&> spreads[] = {
-      {"data", ranks.data},         {"forward", ranks.forward},
-      {"backward", ranks.backward}, {"exposed_comm", ranks.exposed_comm},
-      {"update", ranks.update},     {"other", ranks.other}};
-  for (const auto& [part, spread] : spreads)
-    page.sample(s_of(spread.max_ms),
-                {{"part", std::string(part)}, {"rank", std::to_string(spread.slowest)}});
+  RanksRecord::fields(ranks, PartSamples{page});
 }
 
 }  // namespace
@@ -177,8 +182,7 @@ std::string PrometheusText::text() const {
   if (now.step) show(page, *now.step);
   page.metric("step_part_seconds_total", "counter",
               "Rank 0's time in the parts of the steps of this start.");
-  for (const auto& [part, of] : parts)
-    page.sample(s_of(now.spent.*of), {{"part", std::string(part)}});
+  StepTimes::fields(now.spent, PartSamples{page});
   page.counter("validation_seconds_total", "Time in validations, in this start.",
                s_of(now.validation_ms));
   page.counter("bad_rows_total", "Rows that were replaced, in this start.",
