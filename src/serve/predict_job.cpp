@@ -68,6 +68,19 @@ void require_same_job(const fs::path& path, const Json& mine) {
   }
 }
 
+/// `publish`, unless `path` is there: another worker may make it meanwhile, and clear away what this
+/// one has begun. Says whether this one made it.
+template <class Publish>
+bool publish_unless_there(const fs::path& path, const Publish& publish) {
+  if (fs::exists(path)) return false;
+  try {
+    return publish();
+  } catch (const Error&) {
+    if (!fs::exists(path)) throw;
+    return false;
+  }
+}
+
 }  // namespace
 
 struct PredictJob::Impl {
@@ -127,12 +140,23 @@ struct PredictJob::Impl {
     std::vector<fs::path> parts;
     for (std::size_t number = 0; number < pieces.count(); ++number)
       parts.push_back(folder.part(number));
-    if (spec.csv && !fs::exists(folder.csv()))
-      publish_csv(folder.csv(), parts, columns, spec.classes);
-    if (!fs::exists(folder.merged()))
-      publish_merged(folder.merged(), parts, columns, rows.info().rows, spec.classes);
+    if (spec.csv)
+      publish_unless_there(folder.csv(), [&] {
+        return publish_csv(folder.csv(), parts, columns, spec.classes);
+      });
+    publish_unless_there(folder.merged(), [&] {
+      return publish_merged(folder.merged(), parts, columns, rows.info().rows, spec.classes);
+    });
+    clear_away();
+  }
+
+  /// The claims, and what workers that were killed had begun to write.
+  void clear_away() const {
     std::error_code none;
     fs::remove_all(folder.claims(), none);
+    for (const fs::path& in : {folder.parts(), folder.root})
+      for (fs::directory_iterator at(in, none), end; !none && at != end; at.increment(none))
+        if (SwarmFolder::is_pending(at->path())) fs::remove(at->path(), none);
   }
 };
 
@@ -209,7 +233,8 @@ class PredictJob::Stay {
     const auto was_overtaken = [&] { return job_.there[number]; };
     const auto part = predictor_.finish(begin_next, [&] { return stops(0) || was_overtaken(); });
     if (!part && !was_overtaken()) return;
-    if (part && publish_part(job_.folder.part(number), *part)) {
+    const fs::path path = job_.folder.part(number);
+    if (part && publish_unless_there(path, [&] { return publish_part(path, *part); })) {
       ++done_.own_pieces;
       done_.own_rows += part->rows();
     }

@@ -147,7 +147,7 @@ Predictions read_part(const fs::path& path, const PredictionColumns& columns) {
   return read_table(path, columns);
 }
 
-void publish_merged(const fs::path& path, const std::vector<fs::path>& parts,
+bool publish_merged(const fs::path& path, const std::vector<fs::path>& parts,
                     const PredictionColumns& columns, std::size_t rows,
                     const std::vector<std::string>& classes) {
   require_room(path, rows * bytes_of_row(columns) + small);
@@ -183,7 +183,7 @@ void publish_merged(const fs::path& path, const std::vector<fs::path>& parts,
     done += part.rows();
   }
   require(done == rows, fmt::format("{}: the parts have {} of {} rows", path.string(), done, rows));
-  pending.publish();
+  return pending.publish();
 }
 
 namespace {
@@ -227,7 +227,7 @@ std::string csv_rows(const Predictions& table, const std::vector<std::string>& c
 
 }  // namespace
 
-void publish_csv(const fs::path& path, const std::vector<fs::path>& parts,
+bool publish_csv(const fs::path& path, const std::vector<fs::path>& parts,
                  const PredictionColumns& columns, const std::vector<std::string>& classes) {
   PredictionColumns wanted = columns;
   wanted.logits = wanted.features = 0;
@@ -241,7 +241,7 @@ void publish_csv(const fs::path& path, const std::vector<fs::path>& parts,
   };
   write(csv_head(columns));
   for (const fs::path& part : parts) write(csv_rows(read_table(part, wanted), fields));
-  pending.publish();
+  return pending.publish();
 }
 
 PredictionCounts count_predictions(const fs::path& merged, const PredictionColumns& columns) {

@@ -56,16 +56,16 @@ bool publish_part(const std::filesystem::path& path, const Predictions& part);
 /// Throws InputError naming the file and what is wrong with it.
 Predictions read_part(const std::filesystem::path& path, const PredictionColumns& columns);
 
-/// Writes one file with the rows of all parts, in their order, unless it exists. Its bytes follow
-/// from the parts alone. Memory holds one part at a time. Throws as publish_part().
-void publish_merged(const std::filesystem::path& path,
+/// Writes one file with the rows of all parts, in their order; false where it exists. Its bytes
+/// follow from the parts alone. Memory holds one part at a time. Throws as publish_part().
+bool publish_merged(const std::filesystem::path& path,
                     const std::vector<std::filesystem::path>& parts,
                     const PredictionColumns& columns, std::size_t rows,
                     const std::vector<std::string>& classes);
 
 /// The same as CSV: row, file, label, then class and probability for each of the likeliest classes;
 /// classes by name, and empty where a row has none.
-void publish_csv(const std::filesystem::path& path, const std::vector<std::filesystem::path>& parts,
+bool publish_csv(const std::filesystem::path& path, const std::vector<std::filesystem::path>& parts,
                  const PredictionColumns& columns, const std::vector<std::string>& classes);
 
 /// What a file of predictions says in total.

@@ -56,6 +56,8 @@ verdict $? 'what is asked for later is made of what is there'
 
 # ---- workers that are killed and stopped ---------------------------------------------------------
 begin() { worker lost --stale-s 2 >"lost$1.log" 2>&1 & workers[$1]=$!; }
+mkdir -p lost/parts
+touch lost/parts/part-000002.h5.tmp7-0 lost/predictions.h5.tmp7-1  # of a worker killed long ago
 for i in 1 2 3; do begin $i; done
 until_it 600 has_pieces lost 3
 kill -STOP "${workers[3]}"
@@ -71,7 +73,8 @@ wait "${workers[4]}" && wait "${workers[5]}"
 status=$?
 said=$(cat lost4.log lost5.log)
 redone=$(own_pieces lost[45].log)
-((status == 0 && left > 0 && held > 0 && redone == left)) && same_as_one lost
+((status == 0 && left > 0 && held > 0 && redone == left)) && same_as_one lost &&
+  nothing_pending lost
 verdict $? 'others finish what a stopped and two killed workers held, and nothing else'
 stamps_of_lost() { find lost -type f -printf '%p %i %T@ %s\n' | sort; }
 stamps_of_lost >before
