@@ -68,8 +68,8 @@ void require_same_job(const fs::path& path, const Json& mine) {
   }
 }
 
-/// `publish`, unless `path` is there: another worker may make it meanwhile, and clear away what this
-/// one has begun. Says whether this one made it.
+/// `publish`, unless `path` is there: another worker may make it meanwhile, and clear away what
+/// this one has begun. Says whether this one made it.
 template <class Publish>
 bool publish_unless_there(const fs::path& path, const Publish& publish) {
   if (fs::exists(path)) return false;
