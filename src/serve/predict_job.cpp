@@ -141,9 +141,8 @@ struct PredictJob::Impl {
     for (std::size_t number = 0; number < pieces.count(); ++number)
       parts.push_back(folder.part(number));
     if (spec.csv)
-      publish_unless_there(folder.csv(), [&] {
-        return publish_csv(folder.csv(), parts, columns, spec.classes);
-      });
+      publish_unless_there(folder.csv(),
+                           [&] { return publish_csv(folder.csv(), parts, columns, spec.classes); });
     publish_unless_there(folder.merged(), [&] {
       return publish_merged(folder.merged(), parts, columns, rows.info().rows, spec.classes);
     });
