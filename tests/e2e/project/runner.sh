@@ -129,6 +129,26 @@ while is_there():
     time.sleep(0.05)
 END
 
+law 'an mpirun that stays after its ranks have ended is ended, and no other' <<'END'
+import subprocess
+import launchers
+launchers.LOOK_S = 0.1
+os.symlink(sys.executable, "mpirun")
+STAYS = "import os, time; os.fork() or os._exit(1); time.sleep(60)"
+WORKS = "import os, time; os.fork() or time.sleep(60); time.sleep(60)"
+starts = [("ours", STAYS), ("theirs", STAYS), ("ours", WORKS)]
+stays, *others = [subprocess.Popen(["./mpirun", "-c", program], start_new_session=True,
+                                   env={**os.environ, "LOCKSTEP": whose})
+                  for whose, program in starts]
+time.sleep(0.5)
+launchers.watch("ours")
+assert stays.wait(10) == -9
+time.sleep(0.5)
+assert all(one.poll() is None for one in others), others
+for one in others:
+    os.killpg(one.pid, 9)
+END
+
 # ---- e2e.bash ------------------------------------------------------------------------------------
 # script: runs the lines of standard input as a test script; what it reports must not be read as a
 # verdict of this one.
