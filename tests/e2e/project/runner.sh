@@ -136,7 +136,8 @@ launchers.LOOK_S = 0.1
 os.symlink(sys.executable, "mpirun")
 STAYS = "import os, time; os.fork() or os._exit(1); time.sleep(60)"
 WORKS = "import os, time; os.fork() or time.sleep(60); time.sleep(60)"
-starts = [("ours", STAYS), ("theirs", STAYS), ("ours", WORKS)]
+PATIENT = STAYS + "  # --mca odls_base_sigkill_timeout 60"
+starts = [("ours", STAYS), ("theirs", STAYS), ("ours", WORKS), ("ours", PATIENT)]
 stays, *others = [subprocess.Popen(["./mpirun", "-c", program], start_new_session=True,
                                    env={**os.environ, "LOCKSTEP": whose})
                   for whose, program in starts]
