@@ -80,6 +80,15 @@ void check_gpu_keys(const Config& config, int replicas) {
                       config.batch, replicas, config.accumulate, parts));
 }
 
+void check_wire(const Config& config, int replicas) {
+  if (config.comm.wire != Wire::int8) return;
+  require(replicas > 1,
+          "comm.wire = int8 says how ranks send gradients, and ranks = 1: leave it out");
+  require(config.precision != backend::Precision::fp16,
+          "comm.wire = int8 keeps what rounding left out, and with precision = fp16 the scale of "
+          "gradients changes from step to step: use comm.wire = fp16, or precision = bf16");
+}
+
 void check_clock(const Config& config) {
   if (config.backend != BackendChoice::clock) return;
   const bool line = config.clock.row_ms > 0 || config.clock.step_ms > 0;
@@ -168,6 +177,7 @@ void resolve(Config& config, int replicas) {
           "them)");
   refuse_idle_keys(config);
   check_gpu_keys(config, replicas);
+  check_wire(config, replicas);
   check_milestones(config);
   check_metrics(config.metrics);
   check_clock(config);

@@ -8,7 +8,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
@@ -20,68 +19,37 @@ ExactExchange::ExactExchange(ExchangeSpec spec, comm::Communicator& communicator
     : communicator_(communicator),
       compute_(compute),
       gradients_(gradients),
-      buckets_(std::move(spec.buckets)),
-      update_at_once_(spec.update_at_once) {
-  std::size_t slices = 0;
-  for (const Bucket& bucket : buckets_) {
-    check(bucket.first_slice == slices && bucket.last_slice > slices,
-          "buckets must hold all slices in order");
-    slices = bucket.last_slice;
-  }
-  bucket_of_slice_.resize(slices);
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
-    for (std::size_t s = buckets_[b].first_slice; s < buckets_[b].last_slice; ++s)
-      bucket_of_slice_[s] = b;
+      update_at_once_(spec.update_at_once),
+      filling_(std::move(spec.buckets)) {
   begin();
 }
 
 std::string ExactExchange::name() const { return choice_name(ExchangeKind::exact); }
 
 void ExactExchange::begin() {
-  check(next_ == 0 || next_ == buckets_.size(), "a step began before the last one was reduced");
-  final_.assign(bucket_of_slice_.size(), false);
-  missing_.clear();
-  for (const Bucket& bucket : buckets_) missing_.push_back(bucket.last_slice - bucket.first_slice);
+  filling_.begin();
   done_.clear();
-  done_.resize(buckets_.size());
-  next_ = 0;
+  done_.resize(buckets().size());
 }
 
 void ExactExchange::ready(std::size_t slice) {
-  if (slice >= final_.size() || final_[slice]) [[unlikely]]
-    throw Error(
-        fmt::format("slice {} of {} became final twice or does not exist", slice, final_.size()));
-  final_[slice] = true;
-  --missing_[bucket_of_slice_[slice]];
-  for (; next_ < buckets_.size() && missing_[next_] == 0; ++next_) {
-    const Bucket& bucket = buckets_[next_];
+  filling_.ready(slice, [this](std::size_t number) {
+    const Bucket& bucket = buckets()[number];
     device::Stream& network = communicator_.network();
     network.wait(*compute_.record());  // the bucket's last gradient precedes its reduction
     communicator_.all_reduce(comm::elements(gradients_ + bucket.offset, bucket.size),
-                             comm::Reduction::sum, fmt::format("bucket {}", next_), network);
-    done_[next_] = network.record();
-  }
+                             comm::Reduction::sum, fmt::format("bucket {}", number), network);
+    done_[number] = network.record();
+  });
 }
 
 void ExactExchange::progress() { communicator_.progress(); }
 
 void ExactExchange::wait(std::size_t bucket) {
-  if (bucket >= next_) [[unlikely]]
-    throw Error(fmt::format("bucket {} was never filled: {} of its slices are missing", bucket,
-                            bucket < missing_.size() ? missing_[bucket] : 0));
+  filling_.require_started(bucket);
   const comm::Waiting waiting(communicator_.activity, bucket,
-                              buckets_[bucket].size * sizeof(float));
+                              buckets()[bucket].size * sizeof(float));
   compute_.wait(*done_[bucket]);  // the bucket's reduction precedes its update
-}
-
-SliceRange ExactExchange::updates_after(std::size_t bucket) const {
-  if (!update_at_once_) return {buckets_[bucket].first_slice, buckets_[bucket].last_slice};
-  return bucket + 1 == buckets_.size() ? SliceRange{0, bucket_of_slice_.size()} : SliceRange{};
-}
-
-void ExactExchange::load(const ExchangeState& state) {
-  require(state.empty(), fmt::format("the exchange '{}' has no state, but here is '{}'", name(),
-                                     state.empty() ? "" : state.begin()->first));
 }
 
 }  // namespace lockstep::reduce

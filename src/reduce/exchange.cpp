@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "reduce/exact.hpp"
+#include "reduce/narrow.hpp"
 
 namespace lockstep::reduce {
 
@@ -13,7 +14,7 @@ void load_state(Exchange& exchange, const std::string& saved_by, const ExchangeS
                 const std::string& origin) {
   require(saved_by == exchange.name(),
           fmt::format("{} was written with the exchange '{}', but this run has '{}': keep the "
-                      "exchange of the run",
+                      "exchange of the run (comm.wire)",
                       origin, saved_by, exchange.name()));
   try {
     exchange.load(state);
@@ -28,14 +29,24 @@ std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& 
       return std::make_unique<ExactExchange>(
           std::move(spec), parts.communicator, parts.backend.device().compute(),
           parts.parameters.device_pointer(backend::Part::gradients));
+    case ExchangeKind::bf16:
+    case ExchangeKind::fp16:
+      return std::make_unique<HalfExchange>(std::move(spec), parts);
+    case ExchangeKind::int8:
+      return std::make_unique<Int8Exchange>(std::move(spec), parts);
   }
   throw Error("this exchange does not exist");
 }
 
-std::size_t exchange_bytes(ExchangeKind kind, std::size_t) {
+std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world) {
   switch (kind) {
     case ExchangeKind::exact:
       return 0;
+    case ExchangeKind::bf16:
+    case ExchangeKind::fp16:
+      return half_bytes(numbers);
+    case ExchangeKind::int8:
+      return int8_bytes(numbers, world);
   }
   throw Error("this exchange does not exist");
 }

@@ -172,6 +172,20 @@ optim::Formula make_formula(const config::Config::Optim& given) {
   return optim::Sgd{.momentum = given.momentum, .nesterov = given.nesterov};
 }
 
+reduce::ExchangeKind exchange_of(config::Wire wire) {
+  switch (wire) {
+    case config::Wire::fp32:
+      return reduce::ExchangeKind::exact;
+    case config::Wire::bf16:
+      return reduce::ExchangeKind::bf16;
+    case config::Wire::fp16:
+      return reduce::ExchangeKind::fp16;
+    case config::Wire::int8:
+      return reduce::ExchangeKind::int8;
+  }
+  throw Error("a wire that specs do not know");
+}
+
 }  // namespace
 
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
@@ -180,7 +194,9 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   TrainerSpec spec;
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
-  spec.program.exchange_bytes = reduce::exchange_bytes(spec.exchange, nn::numbers(spec.network));
+  spec.exchange = exchange_of(config.comm.wire);
+  spec.program.exchange_bytes = reduce::exchange_bytes(
+      spec.exchange, nn::numbers(spec.network), static_cast<std::size_t>(replicas));
   spec.formula = make_formula(config.optim);
   spec.weight_decay = config.optim.weight_decay;
   spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,7 @@ struct Queues {
   using Label = std::tuple<int, int, comm::MessageTag>;  ///< from, to
   std::mutex mutex;
   std::map<Label, std::deque<std::shared_ptr<Parcel>>> parcels;
+  std::atomic<std::size_t> bytes{0};  ///< that were sent
 };
 
 class QueueTransport final : public comm::Transport {
@@ -49,6 +51,7 @@ class QueueTransport final : public comm::Transport {
     if (copies_) parcel->copy.assign(parcel->data, parcel->data + bytes);
     if (copies_) parcel->data = parcel->copy.data();
     leaving_.push_back(parcel);
+    queues_.bytes += bytes;
     const std::scoped_lock lock(queues_.mutex);
     queues_.parcels[{rank_, to, tag}].push_back(parcel);
     return std::make_unique<Queued>([=, this](auto&) { return copies_ || parcel->taken; });
@@ -110,5 +113,25 @@ class QueueTransport final : public comm::Transport {
   const double deadline_s_;
   std::vector<std::shared_ptr<Parcel>> leaving_;
 };
+
+/// What the ranks of a world say, each in a thread.
+inline std::vector<std::string> threads_tell(
+    Queues& queues, int world, bool copies,
+    const std::function<std::string(comm::Communicator&)>& story, double deadline_s = 60) {
+  std::vector<std::future<std::string>> ranks;
+  for (int rank = 0; rank < world; ++rank)
+    ranks.push_back(std::async(std::launch::async, [&, rank]() -> std::string {
+      const auto communicator = comm::make_direct_communicator(
+          std::make_unique<QueueTransport>(queues, rank, copies, deadline_s), rank, world);
+      try {
+        return story(*communicator);
+      } catch (const Error& error) {
+        return error.what();
+      }
+    }));
+  std::vector<std::string> told;
+  for (auto& rank : ranks) told.push_back(rank.get());
+  return told;
+}
 
 }  // namespace lockstep::test

@@ -25,6 +25,9 @@ enum class OnBadRow { error, skip };
 /// How ranks on the host sum their gradients; automatic: over two levels where nodes have them.
 enum class AllReduceChoice { automatic, flat, two_level };
 
+/// The format in which ranks send gradients to each other.
+enum class Wire { fp32, bf16, fp16, int8 };
+
 /// The last layer of a run that begins with a file's weights: the file's, or a new one.
 enum class HeadChoice { keep, fresh };
 
@@ -36,6 +39,13 @@ template <>
 struct Choices<config::HeadChoice> {
   using enum config::HeadChoice;
   static constexpr Choice<config::HeadChoice> all[] = {{keep, "keep"}, {fresh, "new"}};
+};
+
+template <>
+struct Choices<config::Wire> {
+  using enum config::Wire;
+  static constexpr Choice<config::Wire> all[] = {
+      {fp32, "fp32"}, {bf16, "bf16"}, {fp16, "fp16"}, {int8, "int8"}};
 };
 
 template <>

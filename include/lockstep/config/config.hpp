@@ -123,6 +123,7 @@ struct Config {
   struct Comm {
     float bucket_mb = 0;
     AllReduceChoice all_reduce = AllReduceChoice::automatic;
+    Wire wire = Wire::fp32;
     double deadline_s = 120;
     bool share_gpu = false;
     bool allow_different_builds = false;

@@ -23,8 +23,9 @@
 
 namespace lockstep::reduce {
 
-/// exact: the sum of all ranks' gradients, in full precision.
-enum class ExchangeKind { exact };
+/// exact: the sum of all ranks' gradients, in full precision. bf16, fp16, int8: what travels is
+/// rounded to these.
+enum class ExchangeKind { exact, bf16, fp16, int8 };
 
 /// Slices [first, last) of the arena; empty by default.
 struct SliceRange {
@@ -143,9 +144,9 @@ std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& 
 using MakeExchange =
     std::function<std::unique_ptr<Exchange>(ExchangeSpec spec, const ExchangeParts& parts)>;
 
-/// Bytes of the device's memory that an exchange allocates, for a network of that many numbers:
-/// known before it is made, because plans for memory count it.
-std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers);
+/// Bytes of the device's memory that an exchange allocates, for a network of that many numbers on
+/// `world` ranks: known before it is made, because plans for memory count it.
+std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world);
 
 }  // namespace lockstep::reduce
 
@@ -154,7 +155,8 @@ namespace lockstep {
 template <>
 struct Choices<reduce::ExchangeKind> {
   using enum reduce::ExchangeKind;
-  static constexpr Choice<reduce::ExchangeKind> all[] = {{exact, "exact"}};
+  static constexpr Choice<reduce::ExchangeKind> all[] = {
+      {exact, "exact"}, {bf16, "bf16"}, {fp16, "fp16"}, {int8, "int8"}};
 };
 
 }  // namespace lockstep

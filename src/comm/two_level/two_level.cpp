@@ -22,7 +22,9 @@ class TwoLevelCommunicator final : public OverlaidCommunicator {
 
   void all_reduce(Elements data, Reduction reduction, std::string_view name,
                   device::Stream& stream) override {
-    if (data.type != ElementType::f32 || reduction != Reduction::sum)
+    const bool floats = data.type == ElementType::f32 || data.type == ElementType::f16 ||
+                        data.type == ElementType::bf16;
+    if (!floats || reduction != Reduction::sum)
       return OverlaidCommunicator::all_reduce(data, reduction, name, stream);
     if (!has_work(*this, data, name, stream)) return;
     for (std::size_t done = 0; done < data.count; done += channel_->part_floats) {

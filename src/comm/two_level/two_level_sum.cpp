@@ -11,7 +11,6 @@
 
 #include <fmt/core.h>
 
-#include "comm/combine.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/rank_list.hpp"
 
@@ -26,13 +25,13 @@ constexpr std::size_t piece_of_sum = 8192;  // floats that stay in the cache whi
 // The data is given at once if possible: then the other ranks need nothing more from this one until
 // their chunks are summed.
 TwoLevelSum::TwoLevelSum(Overlay& overlay, std::shared_ptr<TwoLevelChannel> channel,
-                         Elements floats, std::string name)
-    : Operation(overlay, floats),
+                         Elements data, std::string name)
+    : Operation(overlay, data),
       owned_channel_(std::move(channel)),
       channel_(*owned_channel_),
       segment_(channel_.segment),
-      data_(static_cast<float*>(floats.data)),
-      count_(floats.count),
+      data_(data),
+      combine_(combine_of(data.type, Reduction::sum)),
       name_(std::move(name)),
       sum_(channel_.next++) {
   step();
@@ -52,10 +51,24 @@ bool TwoLevelSum::advance() {
 }
 
 TwoLevelSum::Chunk TwoLevelSum::chunk_of(std::size_t owner) const {
-  const std::size_t even = (count_ + channel_.owners - 1) / channel_.owners;
+  const std::size_t even = (data_.count + channel_.owners - 1) / channel_.owners;
   const std::size_t most = (even + line_floats - 1) / line_floats * line_floats;
-  const std::size_t begin = std::min(count_, owner < channel_.owners ? most * owner : count_);
-  return {begin, std::min(most, count_ - begin)};
+  const std::size_t begin =
+      std::min(data_.count, owner < channel_.owners ? most * owner : data_.count);
+  return {begin, std::min(most, data_.count - begin)};
+}
+
+/// To and from the floats of a slot.
+void TwoLevelSum::widen(const Chunk& chunk, float* to) const {
+  const Elements from = data_.part(chunk.begin, chunk.size);
+  if (combine_.widen) return combine_.widen(to, from.data, chunk.size);
+  std::copy_n(static_cast<const float*>(from.data), chunk.size, to);
+}
+
+void TwoLevelSum::round(const float* from, const Chunk& chunk) {
+  const Elements to = data_.part(chunk.begin, chunk.size);
+  if (combine_.round) return combine_.round(to.data, from, chunk.size);
+  std::copy_n(from, chunk.size, static_cast<float*>(to.data));
 }
 
 /// True when the operation has come to its next state.
@@ -84,7 +97,7 @@ bool TwoLevelSum::step() {
 bool TwoLevelSum::give() {
   if (!segment_.is_next(Mark::gave, sum_) || !owns_memory() || !segment_.slot_is_free(sum_))
     return false;
-  std::copy_n(data_, count_, segment_.slot(segment_.mine(), sum_));
+  widen({0, data_.count}, segment_.slot(segment_.mine(), sum_));
   segment_.tell(Mark::gave, sum_);
   return true;
 }
@@ -100,7 +113,7 @@ bool TwoLevelSum::add() {
     std::copy_n(segment_.slot(0, sum_) + at, size, channel_.total.data());
     for (std::size_t rank = 1; rank < segment_.ranks(); ++rank)
       add_floats(channel_.total.data(), segment_.slot(rank, sum_) + at, size);
-    std::copy_n(channel_.total.data(), size, data_ + at);
+    round(channel_.total.data(), {at, size});
   }
   return true;
 }
@@ -110,7 +123,7 @@ bool TwoLevelSum::go_across() {
   const Chunk chunk = chunk_of(segment_.mine());
   issue([&] {
     if (channel_.across)
-      channel_.across->all_reduce(elements(data_ + chunk.begin, chunk.size), Reduction::sum, name_,
+      channel_.across->all_reduce(data_.part(chunk.begin, chunk.size), Reduction::sum, name_,
                                   channel_.across->network());
   });
   return true;
@@ -120,7 +133,7 @@ bool TwoLevelSum::go_across() {
 bool TwoLevelSum::share() {
   if (!segment_.is_next(Mark::summed, sum_) || !arrived()) return false;
   const Chunk chunk = chunk_of(segment_.mine());
-  std::copy_n(data_ + chunk.begin, chunk.size, segment_.slot(segment_.mine(), sum_) + chunk.begin);
+  widen(chunk, segment_.slot(segment_.mine(), sum_) + chunk.begin);
   segment_.tell(Mark::summed, sum_);
   return true;
 }
@@ -130,7 +143,7 @@ bool TwoLevelSum::take() {
   for (std::size_t owner = 0; owner < channel_.owners; ++owner) {
     const Chunk chunk = chunk_of(owner);
     if (owner == segment_.mine()) continue;
-    std::copy_n(segment_.slot(owner, sum_) + chunk.begin, chunk.size, data_ + chunk.begin);
+    round(segment_.slot(owner, sum_) + chunk.begin, chunk);
   }
   segment_.tell(Mark::took, sum_);
   return true;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/combine.hpp"
 #include "comm/two_level/node_segment.hpp"
 #include "comm/two_level/overlay.hpp"
 #include "lockstep/base/countdown.hpp"
@@ -27,10 +28,11 @@ struct TwoLevelChannel {
   std::vector<float> total = {};  ///< a piece's sum while it is added up
 };
 
-/// One sum over two levels, of at most the segment's slot.
+/// One sum over two levels, of at most the segment's slot. Ranks of a node add in float; 16 bits
+/// round there once, and once more across nodes.
 class TwoLevelSum final : public Overlay::Operation {
  public:
-  TwoLevelSum(Overlay& overlay, std::shared_ptr<TwoLevelChannel> channel, Elements floats,
+  TwoLevelSum(Overlay& overlay, std::shared_ptr<TwoLevelChannel> channel, Elements data,
               std::string name);
   bool advance() override;
 
@@ -52,8 +54,11 @@ class TwoLevelSum final : public Overlay::Operation {
   std::shared_ptr<TwoLevelChannel> owned_channel_;
   TwoLevelChannel& channel_;
   NodeSegment& segment_;
-  float* data_;
-  std::size_t count_;
+  void widen(const Chunk& chunk, float* to) const;
+  void round(const float* from, const Chunk& chunk);
+
+  const Elements data_;
+  const Combine combine_;
   std::string name_;
   std::uint64_t sum_;
   State state_ = State::giving;

@@ -17,6 +17,9 @@ std::vector<ConfigKey> comm_keys() {
       key("comm.all-reduce", &C::comm, &Section::all_reduce,
           "on CPUs: sum all ranks alike, or first the ranks of a node, in shared memory; auto: the "
           "latter on several nodes with several ranks"),
+      key("comm.wire", &C::comm, &Section::wire,
+          "the format in which gradients travel: bf16 and fp16 halve their bytes, int8 leaves a "
+          "quarter and adds in the next step what rounding left out"),
       key("comm.deadline-s", &C::comm, &Section::deadline_s,
           "how long a rank waits for the others before the job ends")
           .within(1, 1e6)

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "tests/mpi/train/train_fixture.hpp"
-#include "tests/support/harness/mpi_world.hpp"
+#include "tests/mpi/train/trainer_ranks.hpp"
 #include "tests/support/networks/delayed_average.hpp"
 
 using namespace lockstep;
@@ -18,87 +17,14 @@ using train::Trainer;
 
 namespace {
 
-constexpr std::size_t micro = 4;
-
-/// A rank with its part of a global batch.
-struct Ranks {
-  std::unique_ptr<comm::Control> control = world().make_control(60);
-  std::unique_ptr<comm::Communicator> communicator = world().make_communicator(60);
-  std::unique_ptr<Backend> backend = make_cpu_backend({});
-  std::size_t size() const { return static_cast<std::size_t>(control->world()); }
-  std::size_t rank() const { return static_cast<std::size_t>(control->rank()); }
-  std::size_t global() const { return micro * size(); }
-
+struct Ranks : TrainerRanks {
   Trainer trainer(const DelayedAverageSpec& how) {
-    train::TrainerSpec spec = small_trainer(micro);
+    train::TrainerSpec spec = small_trainer(micro_rows);
     spec.make_exchange = DelayedAverage::maker(how);
     return make(spec);
   }
-  Trainer exact() { return make(small_trainer(micro)); }
-  Trainer make(train::TrainerSpec spec) {
-    spec.average = {.decay = 0.9f};
-    return Trainer(spec, *backend, *communicator);
-  }
-  /// Steps [first, last), each with other rows.
-  void steps(Trainer& trainer, std::size_t first, std::size_t last) const {
-    for (std::size_t step = first; step < last; ++step) {
-      const Rows rows(global() + step);
-      trainer.step(rows.batch(step + micro * rank(), micro), global(), 0.05f);
-    }
-  }
-  bool differ(Trainer& trainer) const {
-    const auto all = control->gather(std::to_string(trainer.parameters().hash()), "hashes");
-    return std::any_of(all.begin(), all.end(),
-                       [&](const std::string& one) { return one != all[0]; });
-  }
+  Trainer exact() { return make(small_trainer(micro_rows)); }
 };
-
-std::vector<float> all_values(Trainer& trainer, Part part) {
-  std::vector<float> all, plain;
-  const nn::ArenaLayout& layout = trainer.parameters().layout();
-  for (std::size_t i = 0; i < layout.slices.size(); ++i) {
-    plain.resize(layout.slices[i].tensor.count());
-    trainer.parameters().export_slice(part, i, plain);
-    all.insert(all.end(), plain.begin(), plain.end());
-  }
-  return all;
-}
-
-/// What a checkpoint holds, without the file.
-struct Saved {
-  reduce::ExchangeState state;
-  std::vector<std::vector<float>> tensors[3];
-};
-constexpr Part saved_parts[] = {Part::weights, Part::momentum, Part::average};
-
-Saved save(Trainer& trainer, comm::Control& control) {
-  Saved saved{trainer.exchange().save(control), {}};
-  // As a resume does: rank 0's bytes are what all ranks get.
-  std::size_t count = saved.state.size();
-  count = std::stoul(control.broadcast(std::to_string(count), "states"));
-  auto one = saved.state.begin();
-  for (std::size_t i = 0; i < count; ++i) {
-    const bool root = control.rank() == 0;
-    const std::string name = control.broadcast(root ? one->first : "", "a name");
-    saved.state[name] = control.broadcast(root ? (one++)->second : "", "bytes");
-  }
-  const reduce::Settled settled(trainer.exchange());
-  for (std::size_t p = 0; p < 3; ++p)
-    for (std::size_t i = 0; i < trainer.parameters().layout().slices.size(); ++i) {
-      auto& plain =
-          saved.tensors[p].emplace_back(trainer.parameters().layout().slices[i].tensor.count());
-      trainer.parameters().export_slice(saved_parts[p], i, plain);
-    }
-  return saved;
-}
-
-void load(Trainer& trainer, const Saved& saved, std::uint64_t step) {
-  for (std::size_t p = 0; p < 3; ++p)
-    for (std::size_t i = 0; i < saved.tensors[p].size(); ++i)
-      trainer.parameters().import_slice(saved_parts[p], i, saved.tensors[p][i]);
-  reduce::load_state(trainer.exchange(), "delayed-average", saved.state, "a checkpoint");
-  trainer.continue_after(step);
-}
 
 }  // namespace
 
@@ -168,7 +94,7 @@ TEST_CASE("k steps + save + k steps = 2k steps, bit for bit, on each rank", "[ex
     Trainer whole = ranks.trainer({.period = 3}), first = ranks.trainer({.period = 3});
     ranks.steps(whole, 0, 2 * k);
     ranks.steps(first, 0, k);
-    const Saved saved = save(first, *ranks.control);
+    const SavedTrainer saved = save(first, *ranks.control);
     ranks.steps(first, k, 2 * k);
     CHECK(on_every_rank(first.parameters().hash() == whole.parameters().hash()));
     Trainer second = ranks.trainer({.period = 3});
@@ -180,7 +106,7 @@ TEST_CASE("k steps + save + k steps = 2k steps, bit for bit, on each rank", "[ex
 
 TEST_CASE("an exchange whose steps differ is not recorded", "[exchange]") {
   Ranks ranks;
-  train::TrainerSpec spec = small_trainer(micro);
+  train::TrainerSpec spec = small_trainer(micro_rows);
   spec.make_exchange = DelayedAverage::maker({.period = 2});
   spec.graph = true;
   CHECK_THROWS_WITH(ranks.make(spec),

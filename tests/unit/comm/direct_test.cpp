@@ -2,7 +2,6 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
-#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,24 +18,10 @@ using namespace lockstep::test;
 
 using Story = std::function<std::string(Communicator&)>;
 
-/// What the ranks of a world say, each in a thread.
 std::vector<std::string> threads_tell(int world, bool copies, const Story& story,
                                       double deadline_s = 60) {
   Queues queues;
-  std::vector<std::future<std::string>> ranks;
-  for (int rank = 0; rank < world; ++rank)
-    ranks.push_back(std::async(std::launch::async, [&, rank]() -> std::string {
-      const auto communicator = make_direct_communicator(
-          std::make_unique<QueueTransport>(queues, rank, copies, deadline_s), rank, world);
-      try {
-        return story(*communicator);
-      } catch (const Error& error) {
-        return error.what();
-      }
-    }));
-  std::vector<std::string> told;
-  for (auto& rank : ranks) told.push_back(rank.get());
-  return told;
+  return test::threads_tell(queues, world, copies, story, deadline_s);
 }
 
 void require_none(std::string (*law)(Communicator&, Memory&)) {

@@ -23,5 +23,5 @@ TEST_CASE("what an exchange allocates is counted as a part of the process", "[me
   const double without = reserved(0);
   // The process itself may grow meanwhile, and sums are rounded to 4 MiB.
   CHECK(std::abs(reserved(std::size_t{512} << 20) - without - 512 * mebibyte) <= 8 * mebibyte);
-  CHECK(reduce::exchange_bytes(reduce::ExchangeKind::exact, nn::numbers(network)) == 0);
+  CHECK(reduce::exchange_bytes(reduce::ExchangeKind::exact, nn::numbers(network), 4) == 0);
 }

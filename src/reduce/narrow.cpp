@@ -1,0 +1,93 @@
+#include "reduce/narrow.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/nn/arena.hpp"
+
+namespace lockstep::reduce {
+
+using backend::Part;
+using backend::Vector;
+
+NarrowExchange::NarrowExchange(ExchangeSpec spec, const ExchangeParts& parts)
+    : kind_(spec.kind),
+      parts_(parts),
+      vectors_(parts.backend.vectors()),
+      filling_(std::move(spec.buckets)),
+      update_at_once_(spec.update_at_once) {}
+
+std::size_t NarrowExchange::learned(std::size_t bucket) const {
+  const Bucket& of = filling_.bucket(bucket);
+  const std::size_t end = parts_.parameters.layout().learned_size;
+  return std::min(of.size, end - std::min(of.offset, end));
+}
+
+Vector NarrowExchange::gradients(std::size_t bucket, std::size_t first, std::size_t count) const {
+  float* arena = parts_.parameters.device_pointer(Part::gradients);
+  return backend::vector(arena + filling_.bucket(bucket).offset + first, count);
+}
+
+void NarrowExchange::sum_statistics(std::size_t bucket) {
+  const std::size_t first = learned(bucket), count = filling_.bucket(bucket).size - first;
+  parts_.communicator.all_reduce(gradients(bucket, first, count).elements(), comm::Reduction::sum,
+                                 fmt::format("bucket {}, statistics", bucket), network());
+}
+
+void NarrowExchange::wait(std::size_t bucket) {
+  filling_.require_started(bucket);
+  const comm::Waiting waiting(parts_.communicator.activity, bucket,
+                              filling_.bucket(bucket).size * sizeof(float));
+  finish(bucket);
+}
+
+// ---- 16 bits ------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr float fp16_factor = 256;
+
+}  // namespace
+
+HalfExchange::HalfExchange(ExchangeSpec spec, const ExchangeParts& parts)
+    : NarrowExchange(spec, parts),
+      type_(spec.kind == ExchangeKind::bf16 ? comm::ElementType::bf16 : comm::ElementType::f16),
+      factor_(spec.kind == ExchangeKind::fp16 && !spec.loss_scale ? fp16_factor : 1),
+      sums_(vectors_.allocate(half_bytes(parts.parameters.layout().learned_size),
+                              "gradients of 16 bits")),
+      done_(filling_.buckets().size()) {}
+
+std::string HalfExchange::note() const {
+  return fmt::format("gradients travel as {}, and running statistics as fp32", name());
+}
+
+Vector HalfExchange::narrow(std::size_t bucket) const {
+  return {sums_.get() + half_bytes(filling_.bucket(bucket).offset), learned(bucket), type_,
+          nullptr};
+}
+
+void HalfExchange::start(std::size_t bucket) {
+  const Vector wide = gradients(bucket, 0, learned(bucket));
+  if (world() > 1 && wide.count > 0) {
+    if (factor_ != 1) vectors_.scale(factor_, wide);
+    vectors_.cast(wide, narrow(bucket));
+  }
+  network().wait(*compute().record());  // the bucket's last gradient precedes its sum
+  parts_.communicator.all_reduce(narrow(bucket).elements(), comm::Reduction::sum,
+                                 fmt::format("bucket {}", bucket), network());
+  sum_statistics(bucket);
+  done_[bucket] = network().record();
+}
+
+void HalfExchange::finish(std::size_t bucket) {
+  compute().wait(*done_[bucket]);  // the bucket's sum precedes its update
+  const Vector wide = gradients(bucket, 0, learned(bucket));
+  if (world() == 1 || wide.count == 0) return;
+  vectors_.cast(narrow(bucket), wide);
+  if (factor_ != 1) vectors_.scale(1 / factor_, wide);
+}
+
+}  // namespace lockstep::reduce

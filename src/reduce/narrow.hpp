@@ -1,0 +1,132 @@
+#pragma once
+
+// Why running statistics stay wide. They are summed, not fed back: what a narrow format leaves out
+// of them would be lost, and they are a thousandth of the bytes.
+//
+// Why int8 has two hops of its own. A sum of int8 needs the scales of all ranks, so no collective
+// can make it. Rank o owns chunk o of a bucket: it gets the others' chunks, adds them in the order
+// of the ranks, in float, and gives the sum's int8 to all. Only one rank makes each number, so all
+// end with the same bits.
+//
+// Why the second hop starts two buckets later. It follows arithmetic on what the first hop brought,
+// and all ranks must issue the same collectives in the same order, so time cannot decide when it
+// starts. Two buckets later the first hop has usually ended, and backward does not wait for it.
+//
+// Why errors are kept in bf16. They are small beside the gradients, a rank's state would otherwise
+// double in checkpoints, and an error of the error is less than 1/256 of it.
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/vectors.hpp"
+#include "lockstep/reduce/exchange.hpp"
+#include "reduce/filling.hpp"
+
+namespace lockstep::reduce {
+
+constexpr std::size_t half_bytes(std::size_t numbers) { return 2 * numbers; }
+
+/// Sums gradients bucket by bucket while backward runs, as ExactExchange does, in a format of fewer
+/// bits. Every rank gets the same bits. Running statistics are summed in fp32.
+class NarrowExchange : public Exchange {
+ public:
+  std::string name() const override { return choice_name(kind_); }
+  const std::vector<Bucket>& buckets() const override { return filling_.buckets(); }
+  void begin() override { filling_.begin(); }
+  void ready(std::size_t slice) override {
+    filling_.ready(slice, [this](std::size_t bucket) { start(bucket); });
+  }
+  void progress() override { parts_.communicator.progress(); }
+  void wait(std::size_t bucket) final;
+  SliceRange updates_after(std::size_t bucket) const override {
+    return filling_.updates_after(bucket, update_at_once_);
+  }
+  void after_update() override {}
+
+ protected:
+  NarrowExchange(ExchangeSpec spec, const ExchangeParts& parts);
+  /// All gradients of the bucket are in the compute stream: puts its sum into the network stream.
+  virtual void start(std::size_t bucket) = 0;
+  /// Puts the sum into the gradients, where it is there already but for waiting.
+  virtual void finish(std::size_t bucket) = 0;
+
+  int rank() const { return parts_.communicator.rank(); }
+  std::size_t world() const { return static_cast<std::size_t>(parts_.communicator.world()); }
+  device::Stream& compute() const { return parts_.backend.device().compute(); }
+  device::Stream& network() const { return parts_.communicator.network(); }
+  std::size_t learned(std::size_t bucket) const;  ///< numbers of it that travel narrow
+  /// `count` learned gradients of the bucket from its `first` one on.
+  backend::Vector gradients(std::size_t bucket, std::size_t first, std::size_t count) const;
+  void sum_statistics(std::size_t bucket);
+
+  const ExchangeKind kind_;
+  const ExchangeParts parts_;
+  backend::Vectors& vectors_;
+  Filling filling_;
+
+ private:
+  const bool update_at_once_;
+};
+
+/// bf16 or fp16. The owner of a number adds in float and rounds once (NCCL: as it likes). Nothing
+/// is kept from step to step. fp16 without a loss scale travels times 256, so that gradients down
+/// to 2e-10 are not lost; those above 255 become infinite.
+class HalfExchange final : public NarrowExchange {
+ public:
+  HalfExchange(ExchangeSpec spec, const ExchangeParts& parts);
+  std::string note() const override;
+  ExchangeState save(comm::Control&) const override { return {}; }
+  void load(const ExchangeState& state) override { require_no_state(*this, state); }
+
+ private:
+  void start(std::size_t bucket) override;
+  void finish(std::size_t bucket) override;
+  backend::Vector narrow(std::size_t bucket) const;
+
+  const comm::ElementType type_;
+  const float factor_;
+  backend::DeviceMemory sums_;  ///< as the arena is laid out
+  std::vector<std::unique_ptr<device::Event>> done_;
+};
+
+/// int8 with one scale for each 256 numbers (backend::Vector). What rounding leaves out of a rank's
+/// gradients, and what it leaves out of the sum that a rank owns, is added in the next step (error
+/// feedback: Seide et al. 2014, Karimireddy et al. 2019). A rank needs others, and gradients have
+/// no loss scale.
+class Int8Exchange final : public NarrowExchange {
+ public:
+  Int8Exchange(ExchangeSpec spec, const ExchangeParts& parts);
+  std::string note() const override;
+  void begin() override;
+  ExchangeState save(comm::Control& control) const override;
+  void load(const ExchangeState& state) override;
+
+ private:
+  /// Of one bucket: `world` chunks of the same size, whole blocks of a scale.
+  struct Part {
+    std::size_t numbers = 0, chunk = 0;
+    backend::DeviceMemory sent{}, sent_scales{};  ///< then the sum
+    backend::DeviceMemory came{}, came_scales{};  ///< others' parts of this rank's chunk, by rank
+    backend::DeviceMemory error{}, sum_error{};   ///< bf16: of all numbers, of this rank's chunk
+    std::unique_ptr<device::Event> arrived{}, done{};
+  };
+  void start(std::size_t bucket) override;
+  void finish(std::size_t bucket) override;
+  void trade(std::size_t bucket);
+  void add_up(std::size_t bucket);
+  void round(const backend::Vector& values, const backend::Vector& rounded,
+             const backend::Vector& error);
+  std::size_t size(const Part& part, std::size_t chunk) const;  ///< numbers in it
+  backend::Vector chunk_of(const Part& part, bool came, std::size_t chunk) const;
+  std::vector<backend::Vector> errors() const;
+
+  std::vector<Part> buckets_;
+  std::size_t added_ = 0;  ///< buckets whose second hop has started in this step
+};
+
+/// Bytes of such an exchange between `world` ranks.
+std::size_t int8_bytes(std::size_t numbers, std::size_t world);
+
+}  // namespace lockstep::reduce

@@ -1,0 +1,81 @@
+// Trainings whose gradients travel in fewer bits.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.hpp"
+#include "tests/mpi/train/trainer_ranks.hpp"
+
+using namespace lockstep;
+using namespace lockstep::backend;
+using namespace lockstep::test;
+using reduce::ExchangeKind;
+using train::Trainer;
+
+namespace {
+
+struct Ranks : TrainerRanks {
+  Trainer trainer(ExchangeKind kind) {
+    train::TrainerSpec spec = small_trainer(micro_rows);
+    spec.exchange = kind;
+    return make(spec);
+  }
+  std::vector<ExchangeKind> narrow() const {
+    std::vector<ExchangeKind> kinds{ExchangeKind::bf16, ExchangeKind::fp16};
+    if (size() > 1) kinds.push_back(ExchangeKind::int8);
+    return kinds;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("with narrow gradients all ranks keep the same bits, near those of the exact exchange",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  Trainer exact = ranks.trainer(ExchangeKind::exact);
+  ranks.steps(exact, 0, 6);
+  for (const ExchangeKind kind : ranks.narrow()) {
+    INFO(choice_name(kind));
+    Trainer trainer = ranks.trainer(kind);
+    REQUIRE(trainer.exchange().buckets().size() > 4);
+    ranks.steps(trainer, 0, 6);
+    CHECK(on_every_rank(!ranks.differ(trainer)));
+    const double weights = distance(learned_values(trainer, Part::weights),
+                                    learned_values(exact, Part::weights));
+    const double momentum = distance(learned_values(trainer, Part::momentum),
+                                     learned_values(exact, Part::momentum));
+    CHECK(on_every_rank(weights < 0.02 && momentum < 0.2));
+    CHECK(on_every_rank((weights > 0) == (ranks.size() > 1)));
+  }
+}
+
+TEST_CASE("k steps + save + k steps = 2k steps with narrow gradients, bit for bit",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  for (const ExchangeKind kind : ranks.narrow()) {
+    INFO(choice_name(kind));
+    Trainer whole = ranks.trainer(kind), first = ranks.trainer(kind), second = ranks.trainer(kind);
+    ranks.steps(whole, 0, 6);
+    ranks.steps(first, 0, 3);
+    const SavedTrainer saved = save(first, *ranks.control);
+    load(second, saved, 3);
+    ranks.steps(second, 3, 6);
+    CHECK(on_every_rank(second.parameters().hash() == whole.parameters().hash()));
+  }
+}
+
+TEST_CASE("int8's state of other ranks, another network or another exchange is refused by name",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  if (ranks.size() == 1) return;
+  Trainer trainer = ranks.trainer(ExchangeKind::int8);
+  reduce::ExchangeState state{{"rank-0", "ab"}};
+  const auto refuses = [&](const std::string& by, const std::string& word) {
+    CHECK_THROWS_WITH(reduce::load_state(trainer.exchange(), by, state, "some.h5"),
+                      Catch::StartsWith("some.h5") && Catch::Contains(word));
+  };
+  refuses("exact", "comm.wire");
+  refuses("int8", "of 1 ranks");
+  for (std::size_t r = 0; r < ranks.size(); ++r) state["rank-" + std::to_string(r)] = "ab";
+  refuses("int8", "comm.bucket-mb");
+}

@@ -1,0 +1,45 @@
+#include "tests/mpi/train/trainer_ranks.hpp"
+
+namespace lockstep::test {
+using train::Trainer;
+
+std::vector<float> all_values(Trainer& trainer, Part part) {
+  std::vector<float> all, plain;
+  const nn::ArenaLayout& layout = trainer.parameters().layout();
+  for (std::size_t i = 0; i < layout.slices.size(); ++i) {
+    plain.resize(layout.slices[i].tensor.count());
+    trainer.parameters().export_slice(part, i, plain);
+    all.insert(all.end(), plain.begin(), plain.end());
+  }
+  return all;
+}
+
+SavedTrainer save(Trainer& trainer, comm::Control& control) {
+  SavedTrainer saved{trainer.exchange().save(control), {}};
+  std::size_t count = saved.state.size();
+  count = std::stoul(control.broadcast(std::to_string(count), "states"));
+  auto one = saved.state.begin();
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool root = control.rank() == 0;
+    const std::string name = control.broadcast(root ? one->first : "", "a name");
+    saved.state[name] = control.broadcast(root ? (one++)->second : "", "bytes");
+  }
+  const reduce::Settled settled(trainer.exchange());
+  for (std::size_t p = 0; p < 3; ++p)
+    for (std::size_t i = 0; i < trainer.parameters().layout().slices.size(); ++i) {
+      auto& plain =
+          saved.tensors[p].emplace_back(trainer.parameters().layout().slices[i].tensor.count());
+      trainer.parameters().export_slice(saved_parts[p], i, plain);
+    }
+  return saved;
+}
+
+void load(Trainer& trainer, const SavedTrainer& saved, std::uint64_t step) {
+  for (std::size_t p = 0; p < 3; ++p)
+    for (std::size_t i = 0; i < saved.tensors[p].size(); ++i)
+      trainer.parameters().import_slice(saved_parts[p], i, saved.tensors[p][i]);
+  reduce::load_state(trainer.exchange(), trainer.exchange().name(), saved.state, "a checkpoint");
+  trainer.continue_after(step);
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,57 @@
+#pragma once
+
+// Trainers of all ranks of the world, and what a checkpoint would hold of them.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/mpi/train/train_fixture.hpp"
+#include "tests/support/harness/mpi_world.hpp"
+
+namespace lockstep::test {
+
+constexpr std::size_t micro_rows = 4;
+
+/// A rank with its part of a global batch.
+struct TrainerRanks {
+  std::unique_ptr<comm::Control> control = world().make_control(60);
+  std::unique_ptr<comm::Communicator> communicator = world().make_communicator(60);
+  std::unique_ptr<Backend> backend = make_cpu_backend({});
+  std::size_t size() const { return static_cast<std::size_t>(control->world()); }
+  std::size_t rank() const { return static_cast<std::size_t>(control->rank()); }
+  std::size_t global() const { return micro_rows * size(); }
+
+  train::Trainer make(train::TrainerSpec spec) {
+    spec.average = {.decay = 0.9f};
+    return train::Trainer(spec, *backend, *communicator);
+  }
+  /// Steps [first, last), each with other rows.
+  void steps(train::Trainer& trainer, std::size_t first, std::size_t last) const {
+    for (std::size_t step = first; step < last; ++step) {
+      const Rows rows(global() + step);
+      trainer.step(rows.batch(step + micro_rows * rank(), micro_rows), global(), 0.05f);
+    }
+  }
+  bool differ(train::Trainer& trainer) const {
+    const auto all = control->gather(std::to_string(trainer.parameters().hash()), "hashes");
+    return std::any_of(all.begin(), all.end(),
+                       [&](const std::string& one) { return one != all[0]; });
+  }
+};
+
+std::vector<float> all_values(train::Trainer& trainer, Part part);
+
+/// What a checkpoint holds, without the file.
+struct SavedTrainer {
+  reduce::ExchangeState state;
+  std::vector<std::vector<float>> tensors[3];
+};
+constexpr Part saved_parts[] = {Part::weights, Part::momentum, Part::average};
+
+/// As a resume does: rank 0's bytes are what all ranks get. Collective.
+SavedTrainer save(train::Trainer& trainer, comm::Control& control);
+void load(train::Trainer& trainer, const SavedTrainer& saved, std::uint64_t step);
+
+}  // namespace lockstep::test

@@ -1,0 +1,193 @@
+// Sums of gradients that travel in fewer bits, between ranks that are threads.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/base/rng.hpp"
+#include "lockstep/nn/resnet.hpp"
+#include "lockstep/reduce/exchange.hpp"
+#include "tests/support/queues.hpp"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::reduce;
+using namespace lockstep::test;
+
+const nn::Network& small_network() {
+  static const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 16, 10));
+  return network;
+}
+
+/// A rank's gradients, between -1 and 1; running statistics are whole numbers.
+float gradient_of(int rank, std::size_t step, std::size_t i, std::size_t learned) {
+  const std::uint64_t bits = draw(5, step, i * 64 + static_cast<std::size_t>(rank), Draw::synth);
+  if (i >= learned) return static_cast<float>(bits % 1000);
+  return static_cast<float>(static_cast<double>(bits % 2000001) / 1e6 - 1);
+}
+
+/// A rank's exchange with what it works on.
+struct Rank {
+  Rank(comm::Communicator& of, ExchangeKind kind, std::size_t bucket_bytes)
+      : communicator(of),
+        backend(backend::make_cpu_backend({})),
+        parameters(backend->make_parameters(small_network(), backend::Precision::fp32)),
+        exchange(make_exchange({.kind = kind,
+                                .buckets = plan_buckets(parameters->layout(), bucket_bytes)},
+                               {communicator, *backend, *parameters})) {}
+  std::size_t learned() const { return parameters->layout().learned_size; }
+  /// The gradients after a step in which each rank gave gradient_of(rank, step).
+  std::vector<float> step(std::size_t step) {
+    float* arena = parameters->device_pointer(backend::Part::gradients);
+    exchange->begin();
+    const auto& slices = parameters->layout().slices;
+    for (std::size_t s = 0; s < slices.size(); ++s) {
+      for (std::size_t i = slices[s].offset; i < slices[s].offset + slices[s].size; ++i)
+        arena[i] = gradient_of(communicator.rank(), step, i, learned());
+      exchange->ready(s);
+      exchange->progress();
+    }
+    for (std::size_t b = 0; b < exchange->buckets().size(); ++b) exchange->wait(b);
+    exchange->after_update();
+    std::vector<float> sums;
+    for (const nn::Slice& slice : slices)
+      sums.insert(sums.end(), arena + slice.offset, arena + slice.offset + slice.size);
+    return sums;
+  }
+  comm::Communicator& communicator;
+  std::unique_ptr<backend::Backend> backend;
+  std::unique_ptr<backend::Parameters> parameters;
+  std::unique_ptr<Exchange> exchange;
+};
+
+/// Per number, as Rank::step() gives them: the true sum, and the sum of magnitudes.
+struct Truth {
+  std::vector<double> sum, magnitude;
+  std::vector<bool> learned;
+};
+Truth truth_of(const Rank& rank, std::size_t step) {
+  Truth truth;
+  for (const nn::Slice& slice : rank.parameters->layout().slices)
+    for (std::size_t i = slice.offset; i < slice.offset + slice.size; ++i) {
+      double sum = 0, magnitude = 0;
+      for (int r = 0; r < rank.communicator.world(); ++r) {
+        const double one = static_cast<double>(gradient_of(r, step, i, rank.learned()));
+        sum += one;
+        magnitude += std::abs(one);
+      }
+      truth.sum.push_back(sum);
+      truth.magnitude.push_back(magnitude);
+      truth.learned.push_back(i < rank.learned());
+    }
+  return truth;
+}
+
+/// How far int8 may be from a sum in one step: half a unit of each part and of the sum. A part is
+/// at most 1 and half a unit of the last step's.
+double int8_bound(int world) {
+  const double part = (1 + 1.0 / 200) / 127 / 2;
+  return world * part + world * (1 + 2.0 / 127) / 127 / 2 + 1e-4;
+}
+
+std::vector<std::string> tell(int world, ExchangeKind kind,
+                              const std::function<std::string(Rank&)>& story) {
+  Queues queues;
+  return threads_tell(queues, world, false, [&](comm::Communicator& communicator) {
+    Rank rank(communicator, kind, 50'000);
+    return story(rank);
+  });
+}
+
+constexpr int worlds[] = {2, 3, 4};
+
+}  // namespace
+
+TEST_CASE("sums of narrow gradients are within their format's rounding, and alike on all ranks",
+          "[exchange]") {
+  for (const int world : worlds)
+    for (const ExchangeKind kind : {ExchangeKind::bf16, ExchangeKind::fp16, ExchangeKind::int8}) {
+      INFO(world << " ranks, " << choice_name(kind));
+      const auto told = tell(world, kind, [&](Rank& rank) -> std::string {
+        const std::vector<float> sums = rank.step(0);
+        const Truth truth = truth_of(rank, 0);
+        const double unit = kind == ExchangeKind::bf16 ? 1.0 / 256 : 1.0 / 2048;
+        std::uint64_t bits = 0;
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          const double error = std::abs(static_cast<double>(sums[i]) - truth.sum[i]);
+          double bound = kind == ExchangeKind::int8 ? int8_bound(world)
+                                                    : 1.01 * unit * 2 * truth.magnitude[i] + 1e-7;
+          if (!truth.learned[i]) bound = 0;
+          if (!(error <= bound)) return fmt::format("{}: {} from {}", i, sums[i], truth.sum[i]);
+          bits = bits * 1099511628211u ^ std::bit_cast<std::uint32_t>(sums[i]);
+        }
+        return std::to_string(bits);
+      });
+      CHECK(told[0].find("from") == std::string::npos);
+      CHECK(std::all_of(told.begin(), told.end(), [&](const auto& one) { return one == told[0]; }));
+    }
+}
+
+TEST_CASE("what int8 leaves out comes later: over many steps its sums stay as near as in one",
+          "[exchange]") {
+  for (const int world : worlds) {
+    INFO(world << " ranks");
+    const auto told = tell(world, ExchangeKind::int8, [&](Rank& rank) -> std::string {
+      std::vector<double> off;
+      for (std::size_t step = 0; step < 25; ++step) {
+        const std::vector<float> sums = rank.step(step);
+        const Truth truth = truth_of(rank, step);
+        off.resize(sums.size());
+        double largest = 0;
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          off[i] += static_cast<double>(sums[i]) - truth.sum[i];
+          if (truth.learned[i]) largest = std::max(largest, std::abs(off[i]));
+        }
+        // The errors are kept in bf16: 1/256 of them is lost in each step.
+        const double drift = 1 + static_cast<double>(step) / 256;
+        if (!(largest <= int8_bound(world) * drift)) return fmt::format("step {}: {}", step, largest);
+      }
+      return "";
+    });
+    CHECK(told == std::vector<std::string>(static_cast<std::size_t>(world)));
+  }
+}
+
+TEST_CASE("16 bits move half of the bytes of fp32, int8 a quarter and its scales", "[exchange]") {
+  constexpr int world = 4;
+  const auto bytes_of_step = [&](ExchangeKind kind) {
+    Queues queues;
+    const auto told = threads_tell(queues, world, false, [&](comm::Communicator& communicator) {
+      Rank rank(communicator, kind, 500'000);
+      rank.step(0);
+      return std::string();
+    });
+    CHECK(told == std::vector<std::string>(world));
+    return static_cast<double>(queues.bytes);
+  };
+  const auto backend = backend::make_cpu_backend({});
+  const auto parameters = backend->make_parameters(small_network(), backend::Precision::fp32);
+  const nn::ArenaLayout& layout = parameters->layout();
+  const auto learned = static_cast<double>(layout.learned_size);
+  const auto statistics = static_cast<double>(layout.size - layout.learned_size);
+  // Each number goes to its owner from the others, and back: 2 (world - 1) times.
+  const double times = 2 * (world - 1);
+  CHECK(bytes_of_step(ExchangeKind::exact) == times * 4 * (learned + statistics));
+  CHECK(bytes_of_step(ExchangeKind::bf16) == times * (2 * learned + 4 * statistics));
+  CHECK(bytes_of_step(ExchangeKind::fp16) == times * (2 * learned + 4 * statistics));
+  const double int8 = bytes_of_step(ExchangeKind::int8) / (times * (learned + 4 * learned / 256));
+  CHECK(int8 >= 1);
+  CHECK(int8 <= 1.02 + 4 * statistics / learned);
+}
+
+TEST_CASE("what an exchange says that it allocates is what it does", "[exchange][memory]") {
+  const std::size_t numbers = 25'000'000;
+  CHECK(exchange_bytes(ExchangeKind::bf16, numbers, 8) == 50'000'000);
+  const double int8 = static_cast<double>(exchange_bytes(ExchangeKind::int8, numbers, 8));
+  CHECK(int8 == Approx(25e6 * (2 * (1 + 4.0 / 256) + 2 + 0.25)).epsilon(0.001));
+}
