@@ -89,6 +89,18 @@ void check_wire(const Config& config, int replicas) {
           "gradients changes from step to step: use comm.wire = fp16, or precision = bf16");
 }
 
+void check_sync(const Config& config, int replicas) {
+  if (config.sync.every == 1) return;
+  const std::string asked = fmt::format("sync.every = {}", config.sync.every);
+  require(replicas > 1, asked + " says how often ranks agree, and ranks = 1: leave it out");
+  require(config.comm.wire == Wire::fp32,
+          asked + " sends weights, which do not travel narrow: leave out comm.wire = " +
+              std::string(choice_name(config.comm.wire)));
+  require(config.sync.from_epoch < config.epochs,
+          fmt::format("sync.from-epoch = {} would have no effect: the run has {} epochs",
+                      config.sync.from_epoch, config.epochs));
+}
+
 void check_clock(const Config& config) {
   if (config.backend != BackendChoice::clock) return;
   const bool line = config.clock.row_ms > 0 || config.clock.step_ms > 0;
@@ -178,6 +190,7 @@ void resolve(Config& config, int replicas) {
   refuse_idle_keys(config);
   check_gpu_keys(config, replicas);
   check_wire(config, replicas);
+  check_sync(config, replicas);
   check_milestones(config);
   check_metrics(config.metrics);
   check_clock(config);

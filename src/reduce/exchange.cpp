@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "reduce/exact.hpp"
+#include "reduce/local.hpp"
 #include "reduce/narrow.hpp"
 
 namespace lockstep::reduce {
@@ -14,7 +15,7 @@ void load_state(Exchange& exchange, const std::string& saved_by, const ExchangeS
                 const std::string& origin) {
   require(saved_by == exchange.name(),
           fmt::format("{} was written with the exchange '{}', but this run has '{}': keep the "
-                      "exchange of the run (comm.wire)",
+                      "exchange of the run (comm.wire, sync.every)",
                       origin, saved_by, exchange.name()));
   try {
     exchange.load(state);
@@ -34,6 +35,8 @@ std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& 
       return std::make_unique<HalfExchange>(std::move(spec), parts);
     case ExchangeKind::int8:
       return std::make_unique<Int8Exchange>(std::move(spec), parts);
+    case ExchangeKind::local:
+      return std::make_unique<LocalExchange>(spec, parts);
   }
   throw Error("this exchange does not exist");
 }
@@ -47,6 +50,8 @@ std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t w
       return half_bytes(numbers);
     case ExchangeKind::int8:
       return int8_bytes(numbers, world);
+    case ExchangeKind::local:
+      return local_bytes(numbers);
   }
   throw Error("this exchange does not exist");
 }

@@ -172,8 +172,9 @@ optim::Formula make_formula(const config::Config::Optim& given) {
   return optim::Sgd{.momentum = given.momentum, .nesterov = given.nesterov};
 }
 
-reduce::ExchangeKind exchange_of(config::Wire wire) {
-  switch (wire) {
+reduce::ExchangeKind exchange_of(const config::Config& config) {
+  if (config.sync.every > 1) return reduce::ExchangeKind::local;
+  switch (config.comm.wire) {
     case config::Wire::fp32:
       return reduce::ExchangeKind::exact;
     case config::Wire::bf16:
@@ -194,7 +195,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   TrainerSpec spec;
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
-  spec.exchange = exchange_of(config.comm.wire);
+  spec.exchange = exchange_of(config);
   spec.program.exchange_bytes = reduce::exchange_bytes(
       spec.exchange, nn::numbers(spec.network), static_cast<std::size_t>(replicas));
   spec.formula = make_formula(config.optim);
@@ -223,6 +224,22 @@ optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t st
   spec.factor = given.factor;
   spec.power = given.power;
   return spec;
+}
+
+reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Nodes& nodes, int rank,
+                                  std::uint64_t steps_per_epoch) {
+  const auto& given = config.sync;
+  if (given.every == 1) return {};
+  const bool by_node = given.group == config::SyncGroup::node;
+  require(!by_node || nodes.count() > 1,
+          fmt::format("sync.every = {} is about the groups of sync.group = node, and all ranks are "
+                      "on one node: use sync.group = rank, or leave it out",
+                      given.every));
+  return {.group = by_node ? static_cast<int>(nodes.node_of(rank)) : rank,
+          .every = given.every,
+          .from_step = given.from_epoch * steps_per_epoch,
+          .outer_momentum = given.outer_momentum,
+          .outer_lr = given.outer_lr};
 }
 
 void require_alike(const data::DataSetInfo& a, const std::string& path_a,

@@ -28,6 +28,9 @@ enum class AllReduceChoice { automatic, flat, two_level };
 /// The format in which ranks send gradients to each other.
 enum class Wire { fp32, bf16, fp16, int8 };
 
+/// Who trains together between two agreements on the weights.
+enum class SyncGroup { node, rank };
+
 /// The last layer of a run that begins with a file's weights: the file's, or a new one.
 enum class HeadChoice { keep, fresh };
 
@@ -39,6 +42,12 @@ template <>
 struct Choices<config::HeadChoice> {
   using enum config::HeadChoice;
   static constexpr Choice<config::HeadChoice> all[] = {{keep, "keep"}, {fresh, "new"}};
+};
+
+template <>
+struct Choices<config::SyncGroup> {
+  using enum config::SyncGroup;
+  static constexpr Choice<config::SyncGroup> all[] = {{node, "node"}, {rank, "rank"}};
 };
 
 template <>

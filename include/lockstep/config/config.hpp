@@ -129,6 +129,14 @@ struct Config {
     bool allow_different_builds = false;
   } comm;
 
+  struct Sync {
+    std::size_t every = 1;
+    SyncGroup group = SyncGroup::node;
+    std::size_t from_epoch = 0;
+    float outer_momentum = 0;
+    float outer_lr = 1;
+  } sync;
+
   struct Clock {
     double row_ms = 0, step_ms = 0;
     std::string profile;

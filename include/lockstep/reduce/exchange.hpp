@@ -8,6 +8,7 @@
 // or stopped. A difference that is on its way has the mean 0 and changes nothing in it.
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
@@ -24,8 +25,8 @@
 namespace lockstep::reduce {
 
 /// exact: the sum of all ranks' gradients, in full precision. bf16, fp16, int8: what travels is
-/// rounded to these.
-enum class ExchangeKind { exact, bf16, fp16, int8 };
+/// rounded to these. local: groups of ranks agree every few steps.
+enum class ExchangeKind { exact, bf16, fp16, int8, local };
 
 /// Slices [first, last) of the arena; empty by default.
 struct SliceRange {
@@ -121,6 +122,14 @@ class Settled {
 void load_state(Exchange& exchange, const std::string& saved_by, const ExchangeState& state,
                 const std::string& origin);
 
+/// Of ExchangeKind::local.
+struct LocalSpec {
+  int group = 0;                ///< this rank's; groups have the same number of ranks
+  std::uint64_t every = 1;      ///< steps from one agreement to the next
+  std::uint64_t from_step = 0;  ///< all ranks make this many steps together before
+  float outer_momentum = 0, outer_lr = 1;
+};
+
 struct ExchangeSpec {
   ExchangeKind kind = ExchangeKind::exact;
   std::vector<Bucket> buckets;  ///< of the gradient arena
@@ -129,6 +138,7 @@ struct ExchangeSpec {
   bool update_at_once = false;
   /// The gradients have a loss scale, which all ranks must change alike.
   bool loss_scale = false;
+  LocalSpec local = {};
 };
 
 /// What an exchange works with; all of it must outlive the exchange. Gradients become final on the
@@ -156,7 +166,7 @@ template <>
 struct Choices<reduce::ExchangeKind> {
   using enum reduce::ExchangeKind;
   static constexpr Choice<reduce::ExchangeKind> all[] = {
-      {exact, "exact"}, {bf16, "bf16"}, {fp16, "fp16"}, {int8, "int8"}};
+      {exact, "exact"}, {bf16, "bf16"}, {fp16, "fp16"}, {int8, "int8"}, {local, "local"}};
 };
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/augment/mix.hpp"
@@ -54,6 +55,10 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
 
 /// The learning-rate schedule in steps.
 optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t steps_per_epoch);
+/// How this rank's group trains alone (reduce::ExchangeKind::local). Throws InputError naming the
+/// keys where all ranks would be one group.
+reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Nodes& nodes, int rank,
+                                  std::uint64_t steps_per_epoch);
 
 /// Throws InputError naming both paths when the data sets differ in image shape or classes.
 void require_alike(const data::DataSetInfo& a, const std::string& path_a,

@@ -34,6 +34,7 @@ struct TrainerSpec {
   float clip_norm = 0;  ///< the largest norm of a step's gradients; 0: not limited
   optim::AverageSpec average;
   reduce::ExchangeKind exchange = reduce::ExchangeKind::exact;
+  reduce::LocalSpec local = {};
   reduce::MakeExchange make_exchange = reduce::make_exchange;  ///< tests have others
   std::size_t bucket_bytes = 1 << 20;
   std::uint64_t seed = 1;  ///< of the initial weights

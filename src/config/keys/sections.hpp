@@ -18,6 +18,7 @@ std::vector<ConfigKey> optim_keys();
 std::vector<ConfigKey> eval_keys();
 std::vector<ConfigKey> checkpoint_keys();
 std::vector<ConfigKey> comm_keys();
+std::vector<ConfigKey> sync_keys();
 std::vector<ConfigKey> clock_keys();
 std::vector<ConfigKey> metrics_keys();
 std::vector<ConfigKey> watch_keys();  ///< liveness, walltime, audit, binding, preflight

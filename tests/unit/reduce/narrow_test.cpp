@@ -34,12 +34,14 @@ float gradient_of(int rank, std::size_t step, std::size_t i, std::size_t learned
 
 /// A rank's exchange with what it works on.
 struct Rank {
-  Rank(comm::Communicator& of, ExchangeKind kind, std::size_t bucket_bytes)
+  Rank(comm::Communicator& of, ExchangeKind kind, std::size_t bucket_bytes,
+       const LocalSpec& local = {})
       : communicator(of),
         backend(backend::make_cpu_backend({})),
         parameters(backend->make_parameters(small_network(), backend::Precision::fp32)),
         exchange(make_exchange({.kind = kind,
-                                .buckets = plan_buckets(parameters->layout(), bucket_bytes)},
+                                .buckets = plan_buckets(parameters->layout(), bucket_bytes),
+                                .local = local},
                                {communicator, *backend, *parameters})) {}
   std::size_t learned() const { return parameters->layout().learned_size; }
   /// The gradients after a step in which each rank gave gradient_of(rank, step).
@@ -183,6 +185,24 @@ TEST_CASE("16 bits move half of the bytes of fp32, int8 a quarter and its scales
   const double int8 = bytes_of_step(ExchangeKind::int8) / (times * (learned + 4 * learned / 256));
   CHECK(int8 >= 1);
   CHECK(int8 <= 1.02 + 4 * statistics / learned);
+}
+
+TEST_CASE("groups that agree every 8 steps send an eighth of the bytes to others", "[exchange]") {
+  const auto bytes_of = [](ExchangeKind kind, bool alone) {
+    constexpr int ranks = 4;
+    Queues queues;
+    const auto told = threads_tell(queues, ranks, false, [&](comm::Communicator& communicator) {
+      const int group = alone ? communicator.rank() : 0;
+      Rank rank(communicator, kind, 500'000, {.group = group, .every = 8});
+      for (std::size_t step = 0; step < 16; ++step) rank.step(step);
+      return std::string();
+    });
+    CHECK(told == std::vector<std::string>(ranks));
+    return static_cast<double>(queues.bytes);
+  };
+  const double exact = bytes_of(ExchangeKind::exact, false);
+  CHECK(bytes_of(ExchangeKind::local, true) == Approx(exact / 8).epsilon(0.01));
+  CHECK(bytes_of(ExchangeKind::local, false) == Approx(exact * 9 / 8).epsilon(0.01));
 }
 
 TEST_CASE("what an exchange says that it allocates is what it does", "[exchange][memory]") {

@@ -1,0 +1,211 @@
+#include "reduce/local.hpp"
+
+#include <fmt/core.h>
+
+#include <span>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/nn/arena.hpp"
+
+namespace lockstep::reduce {
+
+using backend::Part;
+using backend::Vector;
+
+namespace {
+
+constexpr const char* steps_key = "steps";
+
+std::string key_of(int group) { return fmt::format("group-{}", group); }
+
+}  // namespace
+
+/// The weights, momentum and average of a rank while all are settled, and those that an outer
+/// momentum needs.
+std::size_t local_bytes(std::size_t numbers) { return 5 * numbers * sizeof(float); }
+
+LocalExchange::LocalExchange(const ExchangeSpec& spec, const ExchangeParts& parts)
+    : how_(spec.local),
+      loss_scale_(spec.loss_scale),
+      parts_(parts),
+      vectors_(parts.backend.vectors()),
+      group_(parts.communicator.split(how_.group, parts.communicator.rank(), "group")),
+      everywhere_(spec, parts.communicator, parts.backend.device().compute(),
+                  parts.parameters.device_pointer(Part::gradients)),
+      in_group_(spec, *group_, parts.backend.device().compute(),
+                parts.parameters.device_pointer(Part::gradients)) {
+  check(how_.every > 0, "groups agree every few steps");
+  const std::size_t bytes = layout().size * sizeof(float);
+  if (how_.outer_momentum > 0) {
+    agreed_ = vectors_.allocate(bytes, "the weights that groups agreed on");
+    velocity_ = vectors_.allocate(bytes, "the outer momentum");
+  }
+  if (loss_scale_) largest_ = vectors_.allocate(sizeof(float), "the largest gradient");
+}
+
+std::string LocalExchange::note() const {
+  const std::string begins =
+      how_.from_step > 0 ? fmt::format(" from step {} on", how_.from_step) : "";
+  const std::string outer =
+      how_.outer_momentum > 0 ? fmt::format(", with an outer momentum of {}", how_.outer_momentum)
+                              : "";
+  return fmt::format(
+      "groups of {} ranks agree on their weights every {} steps{}{}; between that they differ, and "
+      "their mean is evaluated and saved",
+      group_->world(), how_.every, begins, outer);
+}
+
+Vector LocalExchange::of(Part part, std::size_t first, std::size_t count) const {
+  return backend::vector(parts_.parameters.device_pointer(part) + first, count);
+}
+
+Vector LocalExchange::in(const backend::DeviceMemory& memory) const {
+  return backend::vector(reinterpret_cast<float*>(memory.get()), layout().size);
+}
+
+std::vector<Part> LocalExchange::changing() const {
+  std::vector<Part> parts{Part::weights, Part::momentum};
+  if (parts_.parameters.has_average()) parts.push_back(Part::average);
+  return parts;
+}
+
+void LocalExchange::begin() {
+  summing().begin();
+  if (how_.outer_momentum > 0 && steps_ == how_.from_step)
+    vectors_.cast(of(Part::weights, 0, layout().size), in(agreed_));
+}
+
+/// A group's sum is divided by the rows of all ranks: as if the other groups had given the same.
+void LocalExchange::wait(std::size_t bucket) {
+  summing().wait(bucket);
+  if (!is_local()) return;
+  const Bucket& done = buckets()[bucket];
+  const float groups = static_cast<float>(world()) / static_cast<float>(group_->world());
+  vectors_.scale(groups, of(Part::gradients, done.offset, done.size));
+}
+
+const float* LocalExchange::largest_gradient() {
+  if (!is_local()) return nullptr;
+  auto* found = reinterpret_cast<float*>(largest_.get());
+  vectors_.largest(of(Part::gradients, 0, layout().size), found);
+  device::Stream& network = parts_.communicator.network();
+  network.wait(*parts_.backend.device().compute().record());  // it is found before it is compared
+  // As an integer: the order is the same, and a NaN is the largest for every transport.
+  parts_.communicator.all_reduce({found, 1, comm::ElementType::i32}, comm::Reduction::max,
+                                 "the largest gradient", network);
+  parts_.backend.device().compute().wait(*network.record());
+  return found;
+}
+
+void LocalExchange::after_update() {
+  ++steps_;
+  if (differs() && (steps_ - how_.from_step) % how_.every == 0) agree();
+}
+
+void LocalExchange::average(const Vector& values, const char* what) {
+  device::Stream &compute = parts_.backend.device().compute(),
+                 &network = parts_.communicator.network();
+  network.wait(*compute.record());  // the values precede their sum
+  parts_.communicator.all_reduce(values.elements(), comm::Reduction::sum, what, network);
+  const comm::Waiting waiting(parts_.communicator.activity);
+  compute.wait(*network.record());  // the sum precedes its use
+  vectors_.scale(1 / static_cast<float>(world()), values);
+}
+
+void LocalExchange::agree() {
+  average(of(Part::weights, 0, layout().size), "weights");
+  if (how_.outer_momentum > 0) step_outwards();
+  parts_.parameters.weights_changed();
+}
+
+/// With g = agreed - mean: v = momentum * v + g, weights = agreed - lr * (g + momentum * v).
+void LocalExchange::step_outwards() {
+  const std::size_t count = layout().learned_size;
+  const Vector weights = of(Part::weights, 0, count);
+  const auto learned = [&](const backend::DeviceMemory& memory) {
+    return backend::vector(reinterpret_cast<float*>(memory.get()), count);
+  };
+  const Vector agreed = learned(agreed_), velocity = learned(velocity_);
+  vectors_.add(-1, agreed, weights);  // -g
+  vectors_.scale(how_.outer_momentum, velocity);
+  vectors_.add(-1, weights, velocity);
+  vectors_.scale(how_.outer_lr, weights);
+  vectors_.add(-how_.outer_lr * how_.outer_momentum, velocity, weights);
+  vectors_.add(1, agreed, weights);
+  vectors_.cast(weights, agreed);
+}
+
+void LocalExchange::settle() {
+  check(own_.empty(), "the ranks are settled already");
+  if (!differs()) return;
+  const std::size_t size = layout().size;
+  for (const Part part : changing()) {
+    own_.push_back(vectors_.allocate(size * sizeof(float), "a rank's own state"));
+    vectors_.cast(of(part, 0, size), in(own_.back()));
+    average(of(part, 0, size), "settling the ranks");
+  }
+  parts_.parameters.weights_changed();
+}
+
+void LocalExchange::unsettle() {
+  if (own_.empty()) return;
+  std::size_t next = 0;
+  for (const Part part : changing()) vectors_.cast(in(own_[next++]), of(part, 0, layout().size));
+  parts_.parameters.weights_changed();
+  parts_.backend.device().compute().synchronize();  // the copies are read
+  own_.clear();
+}
+
+/// What one group's bytes in a checkpoint hold, in order.
+std::vector<Vector> LocalExchange::saved() const {
+  std::vector<Vector> all;
+  for (const Part part : changing()) all.push_back(of(part, 0, layout().size));
+  if (how_.outer_momentum > 0) {
+    all.push_back(in(agreed_));
+    all.push_back(in(velocity_));
+  }
+  return all;
+}
+
+ExchangeState LocalExchange::save(comm::Control& control) const {
+  check(own_.empty(), "the exchange is settled");
+  std::string mine;
+  if (differs() && group_->rank() == 0)
+    for (const Vector& values : saved()) {
+      const std::size_t at = mine.size();
+      mine.resize(at + values.elements().bytes());
+      vectors_.read(values.data, std::as_writable_bytes(std::span(mine)).subspan(at));
+    }
+  const auto groups = control.gather_at_root(std::to_string(how_.group), "groups");
+  const auto all = control.gather_at_root(mine, "the exchange's state");
+  ExchangeState state;
+  if (control.rank() == 0) state[steps_key] = std::to_string(steps_);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (!all[rank].empty()) state[key_of(std::stoi(groups[rank]))] = all[rank];
+  return state;
+}
+
+void LocalExchange::load(const ExchangeState& state) {
+  const auto steps = state.find(steps_key);
+  const auto number =
+      steps == state.end() ? std::nullopt : whole_number<std::uint64_t>(steps->second);
+  require(number.has_value(), "the state of the exchange 'local' has no number of steps");
+  steps_ = *number;
+  if (!differs()) return;
+  std::size_t bytes = 0;
+  for (const Vector& values : saved()) bytes += values.elements().bytes();
+  const auto mine = state.find(key_of(how_.group));
+  require(mine != state.end() && mine->second.size() == bytes,
+          fmt::format("the state of the exchange 'local' is of {} groups, or of another network or "
+                      "outer momentum, and this is group {}: continue on as many nodes",
+                      state.size() - 1, how_.group));
+  std::span<const std::byte> left = std::as_bytes(std::span(mine->second));
+  for (const Vector& values : saved()) {
+    vectors_.write(left.first(values.elements().bytes()), values.data);
+    left = left.subspan(values.elements().bytes());
+  }
+  parts_.parameters.weights_changed();
+}
+
+}  // namespace lockstep::reduce

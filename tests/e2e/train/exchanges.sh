@@ -1,0 +1,71 @@
+#!/bin/bash
+# Ways to agree on gradients or weights (`comm.wire`, `sync.every`): runs say what they do, resume
+# with the same bits, and are not mixed with others.
+# computes
+source "$(dirname "$0")/../../support/e2e.bash"
+pack_small
+train=("$LOCKSTEP" train --data.train small/train --data.val small/val --batch 16 --epochs 2
+  --threads 1 --comm.bucket-mb 0.1 --checkpoint.every-steps 4 --checkpoint.keep 20)
+last=checkpoints/step-00000030.h5
+run ranks 2 "${train[@]}" --out exact
+tensors exact/$last >exact.tensors
+
+# kept NAME EXCHANGE PATTERN OPTION...: a run says PATTERN, has other weights than the exact one,
+# and ends with the same bits when a rank was killed.
+kept() {
+  local run=$1 exchange=$2
+  run ranks 2 "${train[@]}" "${@:4}" --out $run
+  ((status == 0)) && says "exchange '$exchange': $3" && tensors $run/$last >$run.tensors &&
+    ! cmp -s exact.tensors $run.tensors && run "$LOCKSTEP" info $run/$last &&
+    says "exchange '$exchange'"
+  verdict $? "a run with ${*:4} says so, in its first lines and in its checkpoints"
+  mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" "${@:4}" --out $run-cut >cut.log 2>&1 &
+  mpirun=$!
+  until_it 900 test -e $run-cut/checkpoints/step-00000008.h5
+  rank_pids $mpirun
+  kill -KILL "${pids[1]}"
+  wait $mpirun
+  run ranks 2 "${train[@]}" "${@:4}" --out $run-cut --resume auto
+  ((status == 0)) && tensors $run-cut/$last | cmp - $run.tensors
+  verdict $? "a run with ${*:4} whose rank was killed resumes with the same bits"
+}
+statistics='and running statistics as fp32'
+kept bf16 bf16 "gradients travel as bf16, $statistics" --comm.wire bf16
+kept fp16 fp16 "gradients travel as fp16, $statistics" --comm.wire fp16
+kept int8 int8 "gradients travel as int8 with a scale for each 256 $statistics" --comm.wire int8
+kept rare local 'groups of 1 ranks agree on their weights every 3 steps; .* their mean is' \
+  --sync.every 3 --sync.group rank
+kept outer local 'every 4 steps from step 15 on, with an outer momentum of 0.5' \
+  --sync.every 4 --sync.group rank --sync.from-epoch 1 --sync.outer-momentum 0.5
+
+refused() {  # refused NAME PATTERN RANKS OPTION...
+  run ranks "$3" "${train[@]}" "${@:4}"
+  ((status == 2)) && says "$2"
+  verdict $? "$1"
+}
+refused 'a resume with other gradients is an error that names both and the key' \
+  "step-.* was written with the exchange 'int8', but this run has 'exact': .*comm.wire" \
+  2 --out int8 --resume auto --epochs 3
+refused 'a resume of int8 on another number of ranks is an error that says what to do' \
+  "exchange 'int8' is of 2 ranks, and here are 3: continue with 2 ranks" \
+  3 --comm.wire int8 --out int8 --resume auto --epochs 3 --batch 18
+refused 'int8 with one rank is an error that names both keys' \
+  'comm.wire = int8 .* ranks = 1' 1 --comm.wire int8 --out one
+refused 'int8 with fp16 is an error that names both keys' \
+  'comm.wire = int8 .* precision = fp16' 2 --comm.wire int8 --precision fp16 --out both
+refused 'a wire that does not exist is named, with those that do' \
+  'comm.wire.*int4.*fp32, bf16, fp16' 2 --comm.wire int4 --out none
+refused 'groups of nodes on one node are an error that names the keys' \
+  'sync.every = 4 .* sync.group = node, and all ranks are on one node' \
+  2 --sync.every 4 --out one
+refused 'weights do not travel narrow: the error names both keys' \
+  'sync.every = 4 .* comm.wire = bf16' 2 --sync.every 4 --comm.wire bf16 --out both
+refused 'one rank has nobody to agree with' 'sync.every = 4 .* ranks = 1' 1 --sync.every 4 --out one
+refused 'a key of groups without groups is named' 'sync.group.*sync.every' 2 --sync.group rank \
+  --out none
+[[ ! -e one && ! -e both && ! -e none ]]
+verdict $? 'what is refused makes no folder'
+run ranks 1 "${train[@]}" --comm.wire bf16 --out alone
+((status == 0)) && run ranks 1 "${train[@]}" --out single && tensors alone/$last >alone.tensors &&
+  tensors single/$last | cmp - alone.tensors
+verdict $? 'a rank alone rounds nothing: a scaling study may begin with it'

@@ -1,0 +1,140 @@
+// Groups of ranks that agree on their weights every few steps.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.hpp"
+#include "tests/mpi/train/trainer_ranks.hpp"
+
+using namespace lockstep;
+using namespace lockstep::backend;
+using namespace lockstep::test;
+using reduce::ExchangeKind;
+using train::Trainer;
+
+namespace {
+
+struct Ranks : TrainerRanks {
+  /// Each rank is a group.
+  Trainer alone(reduce::LocalSpec how) {
+    how.group = static_cast<int>(rank());
+    return in_groups(how);
+  }
+  Trainer in_groups(const reduce::LocalSpec& how) {
+    train::TrainerSpec spec = small_trainer(micro_rows);
+    spec.exchange = ExchangeKind::local;
+    spec.local = how;
+    return make(spec);
+  }
+  Trainer exact() { return make(small_trainer(micro_rows)); }
+  bool differ_unless_alone(Trainer& trainer) const { return differ(trainer) == (size() > 1); }
+};
+
+std::vector<float> settled_values(Trainer& trainer, Part part) {
+  const reduce::Settled settled(trainer.exchange());
+  return all_values(trainer, part);
+}
+
+}  // namespace
+
+TEST_CASE("groups that agree in each step are the exact exchange within rounding",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  Trainer exact = ranks.exact(), alone = ranks.alone({.every = 1});
+  ranks.steps(exact, 0, 8);
+  ranks.steps(alone, 0, 8);
+  for (const Part part : saved_parts) {
+    INFO(static_cast<int>(part));
+    CHECK(on_every_rank(distance(settled_values(alone, part), all_values(exact, part)) < 1e-4));
+  }
+}
+
+TEST_CASE("one group of all ranks, and groups before their first step, have the exact bits",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  Trainer exact = ranks.exact(), later = ranks.alone({.every = 3, .from_step = 4});
+  ranks.steps(exact, 0, 4);
+  ranks.steps(later, 0, 4);
+  CHECK(on_every_rank(later.parameters().hash() == exact.parameters().hash()));
+  ranks.steps(later, 4, 5);
+  CHECK(on_every_rank(ranks.differ_unless_alone(later)));
+}
+
+TEST_CASE("groups differ between agreements, are equal while settled, and then differ as before",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  Trainer trainer = ranks.alone({.every = 3});
+  ranks.steps(trainer, 0, 4);
+  CHECK(on_every_rank(ranks.differ_unless_alone(trainer)));
+  const std::uint32_t before = trainer.parameters().hash();
+  {
+    const reduce::Settled settled(trainer.exchange());
+    CHECK(on_every_rank(!ranks.differ(trainer)));
+  }
+  CHECK(on_every_rank(trainer.parameters().hash() == before));
+  CHECK_NOTHROW(trainer.audit(*ranks.control, 4));
+  CHECK(on_every_rank(trainer.parameters().hash() == before));
+}
+
+TEST_CASE("ranks of a group have the same bits while groups differ", "[mpi][exchange]") {
+  Ranks ranks;
+  if (ranks.size() < 4) return;
+  const int group = static_cast<int>(ranks.rank() / 2);
+  Trainer trainer = ranks.in_groups({.group = group, .every = 4});
+  ranks.steps(trainer, 0, 3);
+  const auto hashes =
+      ranks.control->gather(std::to_string(trainer.parameters().hash()), "hashes");
+  CHECK(hashes[0] == hashes[1]);
+  CHECK(hashes[2] == hashes[3]);
+  CHECK(hashes[0] != hashes[2]);
+}
+
+TEST_CASE("an outer momentum steps from the agreed weights along the way to the mean",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  constexpr float momentum = 0.5f, lr = 0.7f;
+  Trainer first = ranks.exact(), plain = ranks.alone({.every = 1});
+  Trainer outer =
+      ranks.alone({.every = 1, .outer_momentum = momentum, .outer_lr = lr});
+  const std::vector<float> before = learned_values(first, Part::weights);
+  ranks.steps(plain, 0, 1);
+  ranks.steps(outer, 0, 1);
+  const std::vector<float> mean = learned_values(plain, Part::weights);
+  std::vector<float> wanted(mean.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    wanted[i] = before[i] - lr * (1 + momentum) * (before[i] - mean[i]);
+  CHECK(on_every_rank(distance(learned_values(outer, Part::weights), wanted) < 1e-6));
+  // A step at learning rate 0 leaves the mean where it is: what remains is the momentum.
+  const Rows rows(ranks.global());
+  outer.step(rows.batch(micro_rows * ranks.rank(), micro_rows), ranks.global(), 0);
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    wanted[i] -= lr * momentum * momentum * (before[i] - mean[i]);
+  CHECK(on_every_rank(distance(learned_values(outer, Part::weights), wanted) < 1e-6));
+}
+
+TEST_CASE("k steps + save + k steps = 2k steps between agreements, bit for bit, on each rank",
+          "[mpi][exchange]") {
+  for (const float momentum : {0.0f, 0.9f}) {
+    Ranks ranks;
+    const reduce::LocalSpec how{.every = 2, .from_step = 1, .outer_momentum = momentum};
+    Trainer whole = ranks.alone(how), first = ranks.alone(how), second = ranks.alone(how);
+    ranks.steps(whole, 0, 8);
+    ranks.steps(first, 0, 4);
+    const SavedTrainer saved = save(first, *ranks.control);
+    load(second, saved, 4);
+    ranks.steps(second, 4, 8);
+    CHECK(on_every_rank(second.parameters().hash() == whole.parameters().hash()));
+  }
+}
+
+TEST_CASE("a state of other groups is refused by name", "[mpi][exchange]") {
+  Ranks ranks;
+  Trainer trainer = ranks.alone({.every = 2});
+  const auto refuses = [&](const reduce::ExchangeState& state, const std::string& word) {
+    CHECK_THROWS_WITH(reduce::load_state(trainer.exchange(), "local", state, "some.h5"),
+                      Catch::StartsWith("some.h5") && Catch::Contains(word));
+  };
+  refuses({}, "no number of steps");
+  refuses({{"steps", "5"}}, "of 0 groups");
+  refuses({{"steps", "5"}, {"group-0", "ab"}, {"group-1", "ab"}}, "continue on as many nodes");
+}
