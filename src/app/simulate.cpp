@@ -18,6 +18,7 @@
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/study/machine/machine.hpp"
 #include "lockstep/study/simulate/timeline.hpp"
+#include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -29,9 +30,10 @@ constexpr std::size_t most_known_ranks = 10'000;
 constexpr double tried_buckets_mb[] = {1, 2, 4, 8, 16, 25, 50, 100};
 
 struct SimulateOptions {
-  std::string machine, model, precision, tape, comm, hwloc, json;
+  std::string machine, model, precision, tape, comm, wire = "fp32", hwloc, json;
   std::vector<std::string> ranks;
   std::size_t batch = 0, batch_per_rank = 0, image = 0, classes = 0, per_node = 0;
+  std::size_t sync_every = 1;
   double bucket_mb = 0, efficiency = 0.5;
   bool buckets = false;
 };
@@ -45,7 +47,16 @@ struct Simulation {
   std::optional<study::CommFigures> measured;
   std::size_t per_node = 1;
   double bucket_mb = usual_bucket_mb;
+  double wire_share = 1;       ///< of the bytes in fp32
+  std::size_t sync_every = 1;  ///< steps; nodes agree in each with 1
 };
+
+/// `wire` is as comm.wire.
+double wire_share_of(const std::string& wire) {
+  config::Config config;
+  config.comm.wire = parse_choice<config::Wire>(wire, "--wire");
+  return reduce::wire_share(train::exchange_of(config));
+}
 
 Simulation simulation_of(const SimulateOptions& options) {
   Simulation all;
@@ -68,6 +79,11 @@ Simulation simulation_of(const SimulateOptions& options) {
   all.per_node = options.per_node > 0 ? options.per_node : all.machine.devices_per_node;
   all.bucket_mb =
       options.bucket_mb > 0 ? options.bucket_mb : all.machine.bucket_mb.value_or(usual_bucket_mb);
+  all.wire_share = wire_share_of(options.wire);
+  all.sync_every = options.sync_every;
+  require(all.sync_every == 1 || (!all.measured && options.wire == "fp32"),
+          "--sync-every sends sums inside of nodes and weights between them: leave out --comm and "
+          "--wire");
   return all;
 }
 
@@ -105,14 +121,24 @@ std::size_t rows_of(const SimulateOptions& options, std::size_t world) {
 study::StepTimeline step_of(const Simulation& all, std::size_t world, std::size_t rows,
                             double bucket_mb) {
   const study::Layout layout{.ranks = world, .per_node = all.per_node};
+  const bool rare = all.sync_every > 1 && layout.nodes() > 1;
+  const study::Layout each_step = rare ? study::Layout{all.per_node, all.per_node} : layout;
   const auto cost = [&](double bytes) {
-    if (world == 1) return study::ReduceCost{};
-    return all.measured ? study::all_reduce_cost(*all.measured, bytes)
-                        : study::all_reduce_cost(all.machine.network, layout, bytes);
+    if (each_step.ranks == 1) return study::ReduceCost{};
+    return all.measured
+               ? study::all_reduce_cost(*all.measured, all.wire_share * bytes)
+               : study::all_reduce_cost(all.machine.network, each_step, all.wire_share * bytes);
   };
-  study::StepTimeline step = study::simulate_step(
-      time_tape(all.network, rows, all.precision, all.pace), backend::plain_layout(all.network),
-      static_cast<std::size_t>(bucket_mb * 1e6), cost);
+  const nn::ArenaLayout arena = backend::plain_layout(all.network);
+  study::StepTimeline step =
+      study::simulate_step(time_tape(all.network, rows, all.precision, all.pace), arena,
+                           static_cast<std::size_t>(bucket_mb * 1e6), cost);
+  if (rare) {  // nothing hides an agreement
+    const study::ReduceCost weights = study::all_reduce_cost(
+        all.machine.network, layout, static_cast<double>(arena.size * sizeof(float)));
+    step.exposed_ms +=
+        1e3 * (weights.busy_s + weights.delay_s) / static_cast<double>(all.sync_every);
+  }
   // What the slowest of one node loses is in the device's pace already.
   const double ranks_more =
       study::slowest_of(world) - study::slowest_of(std::min(world, all.per_node));
@@ -246,6 +272,9 @@ Command add_simulate(Arguments root) {
             "ranks of each node (0: the machine's devices)");
   app.add("--bucket-mb", options->bucket_mb, "as comm.bucket-mb (0: the machine's, else 25)")
       .within(0, 4096);
+  app.add("--wire", options->wire, "as comm.wire: fp32, bf16, fp16 or int8").shows_default();
+  add_count(app, "--sync-every", options->sync_every, {1, 1'000'000},
+            "as sync.every: nodes agree on the weights every N steps");
   app.add("--tape", options->tape,
           "instead of the machine's pace: a tape that bench train --layers --json measured, or a "
           "GPU's profile (jobs/gpus)")

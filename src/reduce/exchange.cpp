@@ -56,4 +56,18 @@ std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t w
   throw Error("this exchange does not exist");
 }
 
+double wire_share(ExchangeKind kind) {
+  switch (kind) {
+    case ExchangeKind::exact:
+    case ExchangeKind::local:
+      return 1;
+    case ExchangeKind::bf16:
+    case ExchangeKind::fp16:
+      return 0.5;
+    case ExchangeKind::int8:
+      return 0.25 + 1.0 / static_cast<double>(backend::arithmetic::scale_block);
+  }
+  throw Error("this exchange does not exist");
+}
+
 }  // namespace lockstep::reduce

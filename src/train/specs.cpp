@@ -172,6 +172,8 @@ optim::Formula make_formula(const config::Config::Optim& given) {
   return optim::Sgd{.momentum = given.momentum, .nesterov = given.nesterov};
 }
 
+}  // namespace
+
 reduce::ExchangeKind exchange_of(const config::Config& config) {
   if (config.sync.every > 1) return reduce::ExchangeKind::local;
   switch (config.comm.wire) {
@@ -186,8 +188,6 @@ reduce::ExchangeKind exchange_of(const config::Config& config) {
   }
   throw Error("a wire that specs do not know");
 }
-
-}  // namespace
 
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
                               int replicas) {

@@ -158,6 +158,9 @@ using MakeExchange =
 /// `world` ranks: known before it is made, because plans for memory count it.
 std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world);
 
+/// Bytes that travel in an exchange for each byte of gradients in fp32.
+double wire_share(ExchangeKind kind);
+
 }  // namespace lockstep::reduce
 
 namespace lockstep {

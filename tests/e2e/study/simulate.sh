@@ -24,6 +24,18 @@ usual=$(step_ms) && larger=$(step_ms --model resnet152) && float=$(step_ms --pre
     'BEGIN { exit !(b > 1.5 * a && c > 1.2 * a && d > 3 * a && e > a) }'
 verdict $? 'a deeper network, more bits, more rows and a single bucket make a step longer'
 
+# exposed OPTION...: ms of sums that backward does not hide, on 4 nodes of one slow rank each.
+exposed() {
+  "$LOCKSTEP" simulate --machine "$machines/cpu-100gbe.toml" --ranks 4 --per-node 1 \
+    --json one.json "$@" >/dev/null &&
+    python3 -c 'import json; print(json.load(open("one.json"))["points"][-1]["exposed_comm_ms"])'
+}
+fp32=$(exposed) && bf16=$(exposed --wire bf16) && int8=$(exposed --wire int8) &&
+  rare=$(exposed --sync-every 8) &&
+  awk -v a="$fp32" -v b="$bf16" -v c="$int8" -v d="$rare" \
+    'BEGIN { exit !(b < a && c < b && d < a && d > 0) }'
+verdict $? 'narrow gradients and rare agreements shorten what is exposed'
+
 run "$LOCKSTEP" simulate --machine "$machines/dgx-a100-hdr.toml" --ranks 8 \
   --hwloc "$support/../fixtures/topologies/p4d.xml"
 ((status == 0)) && says '8 GPUs, 2 NUMA nodes' && says '31.5 +24.5 +rdmap16s27 +2 +15.8'
@@ -63,5 +75,7 @@ refused 'give one of --batch and --batch-per-rank' simulate "${a100[@]}" --batch
   --batch-per-rank 8
 refused 'says nothing about others' simulate "${a100[@]}" --comm comm.json --ranks 5
 refused 'lacks.toml is not a JSON object' simulate "${a100[@]}" --comm lacks.toml
+refused 'int4.*fp32, bf16, fp16' simulate "${a100[@]}" --wire int4
+refused 'leave out --comm and --wire' simulate "${a100[@]}" --wire bf16 --sync-every 4
 refused 'start two or more' bench comm
 verdict $worst 'bad input is named'
