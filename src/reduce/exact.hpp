@@ -28,7 +28,9 @@ class ExactExchange final : public Exchange {
   void after_update() override {}
   ExchangeState save(comm::Control&) const override { return {}; }
   void load(const ExchangeState& state) override { require_no_state(*this, state); }
-  std::size_t started() const { return filling_.started(); }  ///< buckets whose reduction has begun in this step
+  std::size_t started() const {
+    return filling_.started();
+  }  ///< buckets whose reduction has begun in this step
 
  private:
   comm::Communicator& communicator_;

@@ -25,7 +25,7 @@ std::size_t chunk_size(std::size_t count, std::size_t world) {
   return (each + world - 1) / world * scale_block;
 }
 
-std::string key_of(int rank) { return fmt::format("rank-{}", rank); }
+std::string rank_key(int rank) { return fmt::format("rank-{}", rank); }
 
 float* floats(const backend::DeviceMemory& memory) {
   return reinterpret_cast<float*>(memory.get());
@@ -177,7 +177,7 @@ ExchangeState Int8Exchange::save(comm::Control& control) const {
   }
   ExchangeState state;
   const std::vector<std::string> all = control.gather_at_root(mine, "the exchange's state");
-  for (std::size_t r = 0; r < all.size(); ++r) state[key_of(static_cast<int>(r))] = all[r];
+  for (std::size_t r = 0; r < all.size(); ++r) state[rank_key(static_cast<int>(r))] = all[r];
   return state;
 }
 
@@ -188,7 +188,7 @@ void Int8Exchange::load(const ExchangeState& state) {
                       name(), state.size(), world(), state.size()));
   std::size_t bytes = 0;
   for (const Vector& error : errors()) bytes += half_bytes(error.count);
-  const auto mine = state.find(key_of(rank()));
+  const auto mine = state.find(rank_key(rank()));
   require(mine != state.end() && mine->second.size() == bytes,
           fmt::format("the state of the exchange '{}' is of another network or other buckets "
                       "(comm.bucket-mb)",

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* steps_key = "steps";
 
-std::string key_of(int group) { return fmt::format("group-{}", group); }
+std::string group_key(int group) { return fmt::format("group-{}", group); }
 
 }  // namespace
 
@@ -47,9 +47,9 @@ LocalExchange::LocalExchange(const ExchangeSpec& spec, const ExchangeParts& part
 std::string LocalExchange::note() const {
   const std::string begins =
       how_.from_step > 0 ? fmt::format(" from step {} on", how_.from_step) : "";
-  const std::string outer =
-      how_.outer_momentum > 0 ? fmt::format(", with an outer momentum of {}", how_.outer_momentum)
-                              : "";
+  const std::string outer = how_.outer_momentum > 0
+                                ? fmt::format(", with an outer momentum of {}", how_.outer_momentum)
+                                : "";
   return fmt::format(
       "groups of {} ranks agree on their weights every {} steps{}{}; between that they differ, and "
       "their mean is evaluated and saved",
@@ -182,7 +182,7 @@ ExchangeState LocalExchange::save(comm::Control& control) const {
   ExchangeState state;
   if (control.rank() == 0) state[steps_key] = std::to_string(steps_);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (!all[rank].empty()) state[key_of(std::stoi(groups[rank]))] = all[rank];
+    if (!all[rank].empty()) state[group_key(std::stoi(groups[rank]))] = all[rank];
   return state;
 }
 
@@ -195,7 +195,7 @@ void LocalExchange::load(const ExchangeState& state) {
   if (!differs()) return;
   std::size_t bytes = 0;
   for (const Vector& values : saved()) bytes += values.elements().bytes();
-  const auto mine = state.find(key_of(how_.group));
+  const auto mine = state.find(group_key(how_.group));
   require(mine != state.end() && mine->second.size() == bytes,
           fmt::format("the state of the exchange 'local' is of {} groups, or of another network or "
                       "outer momentum, and this is group {}: continue on as many nodes",

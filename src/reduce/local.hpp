@@ -2,7 +2,8 @@
 
 // Why momentum is not averaged with the weights. Each group's momentum belongs to its own way; Lin
 // et al. 2020 ("Don't Use Large Mini-Batches, Use Local SGD") average weights alone, and so does
-// PyTorch's post-local SGD. A checkpoint holds the mean, which stands for all, and each group's own.
+// PyTorch's post-local SGD. A checkpoint holds the mean, which stands for all, and each group's
+// own.
 
 #include <cstddef>
 #include <cstdint>

@@ -202,8 +202,7 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
   comm::Communicator& reducing = two_level ? *two_level : communicator;
   TrainerSpec trainer_spec = make_trainer_spec(config, data.input(), spec.grid.replicas.count);
   trainer_spec.make_exchange = spec.make_exchange;
-  trainer_spec.local =
-      make_local_spec(config, spec.nodes, control.rank(), data.steps_per_epoch());
+  trainer_spec.local = make_local_spec(config, spec.nodes, control.rank(), data.steps_per_epoch());
   Trainer trainer(trainer_spec, backend, reducing);
   const RunParts parts{.spec = spec,
                        .config = config,

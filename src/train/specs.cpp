@@ -196,8 +196,8 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
   spec.exchange = exchange_of(config);
-  spec.program.exchange_bytes = reduce::exchange_bytes(
-      spec.exchange, nn::numbers(spec.network), static_cast<std::size_t>(replicas));
+  spec.program.exchange_bytes = reduce::exchange_bytes(spec.exchange, nn::numbers(spec.network),
+                                                       static_cast<std::size_t>(replicas));
   spec.formula = make_formula(config.optim);
   spec.weight_decay = config.optim.weight_decay;
   spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;

@@ -49,8 +49,8 @@ class Communicator {
   virtual std::unique_ptr<Communicator> split(std::optional<int> colour, int key,
                                               std::string_view name) = 0;
   /// Every rank gets the sum (or maximum) of the ranks' data, in the same bits. Integers wrap
-  /// around. On the host, sums of f16 and bf16 add in float and round once (over two levels, once on
-  /// each); NCCL rounds as it likes.
+  /// around. On the host, sums of f16 and bf16 add in float and round once (over two levels, once
+  /// on each); NCCL rounds as it likes.
   virtual void all_reduce(Elements data, Reduction reduction, std::string_view name,
                           device::Stream& stream) = 0;
   /// The data is one chunk for each rank, all of one size. Rank r's chunk r becomes the sum (or

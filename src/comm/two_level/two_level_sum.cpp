@@ -24,8 +24,8 @@ constexpr std::size_t piece_of_sum = 8192;  // floats that stay in the cache whi
 
 // The data is given at once if possible: then the other ranks need nothing more from this one until
 // their chunks are summed.
-TwoLevelSum::TwoLevelSum(Overlay& overlay, std::shared_ptr<TwoLevelChannel> channel,
-                         Elements data, std::string name)
+TwoLevelSum::TwoLevelSum(Overlay& overlay, std::shared_ptr<TwoLevelChannel> channel, Elements data,
+                         std::string name)
     : Operation(overlay, data),
       owned_channel_(std::move(channel)),
       channel_(*owned_channel_),

@@ -24,17 +24,18 @@ usual=$(step_ms) && larger=$(step_ms --model resnet152) && float=$(step_ms --pre
     'BEGIN { exit !(b > 1.5 * a && c > 1.2 * a && d > 3 * a && e > a) }'
 verdict $? 'a deeper network, more bits, more rows and a single bucket make a step longer'
 
-# exposed OPTION...: ms of sums that backward does not hide, on 4 nodes of one slow rank each.
+# exposed OPTION...: ms of sums that backward does not hide, on 4 nodes of fast ranks at 1 Gb/s.
+sed -e 's/^node-gb-per-s .*/node-gb-per-s = 0.125/' -e 's/^row-ms .*/row-ms = 0.5/' \
+  "$machines/cpu-100gbe.toml" >slow.toml
 exposed() {
-  "$LOCKSTEP" simulate --machine "$machines/cpu-100gbe.toml" --ranks 4 --per-node 1 \
-    --json one.json "$@" >/dev/null &&
+  "$LOCKSTEP" simulate --machine slow.toml --ranks 4 --per-node 1 --json one.json "$@" >/dev/null &&
     python3 -c 'import json; print(json.load(open("one.json"))["points"][-1]["exposed_comm_ms"])'
 }
 fp32=$(exposed) && bf16=$(exposed --wire bf16) && int8=$(exposed --wire int8) &&
   rare=$(exposed --sync-every 8) &&
   awk -v a="$fp32" -v b="$bf16" -v c="$int8" -v d="$rare" \
-    'BEGIN { exit !(b < a && c < b && d < a && d > 0) }'
-verdict $? 'narrow gradients and rare agreements shorten what is exposed'
+    'BEGIN { exit !(a > 1.8 * b && a > 3 * c && a > 0.8 * 8 * d && c > 0 && d > 0) }'
+verdict $? 'at 1 Gb/s bf16 shortens what is exposed by 1.8, int8 by 3, and agreeing every 8 steps by 6.4'
 
 run "$LOCKSTEP" simulate --machine "$machines/dgx-a100-hdr.toml" --ranks 8 \
   --hwloc "$support/../fixtures/topologies/p4d.xml"

@@ -29,23 +29,25 @@ struct Ranks : TrainerRanks {
 
 }  // namespace
 
-TEST_CASE("with narrow gradients all ranks keep the same bits, near those of the exact exchange",
-          "[mpi][exchange]") {
+TEST_CASE(
+    "with narrow gradients a step is near that of the exact exchange, and ranks keep the same bits",
+    "[mpi][exchange]") {
   Ranks ranks;
   Trainer exact = ranks.trainer(ExchangeKind::exact);
-  ranks.steps(exact, 0, 6);
+  ranks.steps(exact, 0, 1);
   for (const ExchangeKind kind : ranks.narrow()) {
-    INFO(choice_name(kind));
     Trainer trainer = ranks.trainer(kind);
     REQUIRE(trainer.exchange().buckets().size() > 4);
-    ranks.steps(trainer, 0, 6);
+    ranks.steps(trainer, 0, 1);
+    const double off =
+        distance(learned_values(trainer, Part::momentum), learned_values(exact, Part::momentum));
+    INFO(choice_name(kind) << ": " << off);
+    const double most = kind == ExchangeKind::bf16   ? 1.0 / 256
+                        : kind == ExchangeKind::fp16 ? 1.0 / 2048
+                                                     : 0.05;
+    CHECK(on_every_rank(off < most && (off > 0) == (ranks.size() > 1)));
+    ranks.steps(trainer, 1, 6);
     CHECK(on_every_rank(!ranks.differ(trainer)));
-    const double weights = distance(learned_values(trainer, Part::weights),
-                                    learned_values(exact, Part::weights));
-    const double momentum = distance(learned_values(trainer, Part::momentum),
-                                     learned_values(exact, Part::momentum));
-    CHECK(on_every_rank(weights < 0.02 && momentum < 0.2));
-    CHECK(on_every_rank((weights > 0) == (ranks.size() > 1)));
   }
 }
 

@@ -28,10 +28,10 @@ struct TrainerRanks {
     return train::Trainer(spec, *backend, *communicator);
   }
   /// Steps [first, last), each with other rows.
-  void steps(train::Trainer& trainer, std::size_t first, std::size_t last) const {
+  void steps(train::Trainer& trainer, std::size_t first, std::size_t last, float lr = 0.05f) const {
     for (std::size_t step = first; step < last; ++step) {
       const Rows rows(global() + step);
-      trainer.step(rows.batch(step + micro_rows * rank(), micro_rows), global(), 0.05f);
+      trainer.step(rows.batch(step + micro_rows * rank(), micro_rows), global(), lr);
     }
   }
   bool differ(train::Trainer& trainer) const {

@@ -152,7 +152,8 @@ TEST_CASE("what int8 leaves out comes later: over many steps its sums stay as ne
         }
         // The errors are kept in bf16: 1/256 of them is lost in each step.
         const double drift = 1 + static_cast<double>(step) / 256;
-        if (!(largest <= int8_bound(world) * drift)) return fmt::format("step {}: {}", step, largest);
+        if (!(largest <= int8_bound(world) * drift))
+          return fmt::format("step {}: {}", step, largest);
       }
       return "";
     });
