@@ -3,7 +3,7 @@
 // Why running statistics stay wide. They are summed, not fed back: what a narrow format leaves out
 // of them would be lost, and they are a thousandth of the bytes.
 //
-// Why int8 has two hops of its own. A sum of int8 needs the scales of all ranks, so no collective
+// Why int8 has two separate hops. A sum of int8 needs the scales of all ranks, so no collective
 // can make it. Rank o owns chunk o of a bucket: it gets the others' chunks, adds them in the order
 // of the ranks, in float, and gives the sum's int8 to all. Only one rank makes each number, so all
 // end with the same bits.
@@ -12,7 +12,7 @@
 // and all ranks must issue the same collectives in the same order, so time cannot decide when it
 // starts. Two buckets later the first hop has usually ended, and backward does not wait for it.
 //
-// Why errors are kept in bf16. They are small beside the gradients, a rank's state would otherwise
+// Why errors are kept in bf16. They are small compared with the gradients, a rank's state would otherwise
 // double in checkpoints, and an error of the error is less than 1/256 of it.
 
 #include <cstddef>

@@ -56,11 +56,11 @@ refused 'groups of nodes on one node are an error that names the keys' \
   2 --sync.every 4 --out one
 refused 'weights do not travel narrow: the error names both keys' \
   'sync.every = 4 .* comm.wire = bf16' 2 --sync.every 4 --comm.wire bf16 --out both
-refused 'one rank has nobody to agree with' 'sync.every = 4 .* ranks = 1' 1 --sync.every 4 --out one
+refused 'one rank has no one to agree with' 'sync.every = 4 .* ranks = 1' 1 --sync.every 4 --out one
 refused 'a key of groups without groups is named' 'sync.group.*sync.every' 2 --sync.group rank \
   --out none
 [[ ! -e one && ! -e both && ! -e none ]]
-verdict $? 'what is refused makes no folder'
+verdict $? 'an error makes no folder'
 run ranks 1 "${train[@]}" --comm.wire bf16 --out alone
 ((status == 0)) && run ranks 1 "${train[@]}" --out single && tensors alone/$last >alone.tensors &&
   tensors single/$last | cmp - alone.tensors
