@@ -12,8 +12,8 @@
 // and all ranks must issue the same collectives in the same order, so time cannot decide when it
 // starts. Two buckets later the first hop has usually ended, and backward does not wait for it.
 //
-// Why errors are kept in bf16. They are small compared with the gradients, a rank's state would otherwise
-// double in checkpoints, and an error of the error is less than 1/256 of it.
+// Why errors are kept in bf16. They are small compared with the gradients, a rank's state would
+// otherwise double in checkpoints, and an error of the error is less than 1/256 of it.
 
 #include <cstddef>
 #include <memory>
