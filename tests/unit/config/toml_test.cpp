@@ -141,7 +141,7 @@ TEST_CASE("the meaning of an unknown key is looked for in the last parts of keys
       {"batch_size", "did you mean 'batch'?"},
       {"every-epochs", "did you mean 'eval.every-epochs' or 'checkpoint.every-epochs'?"},
       {"data", "is a section, with keys such as 'data.train'"},
-      {"warp", "'lockstep train --help' lists all keys"}};
+      {"xyzzy", "'lockstep train --help' lists all keys"}};
   Config config;
   for (const auto& [key, meant] : typed) {
     CAPTURE(key);
