@@ -129,7 +129,7 @@ TEST_CASE("k steps + save + k steps = 2k steps between agreements, bit for bit, 
   }
 }
 
-TEST_CASE("a state of other groups is refused by name", "[mpi][exchange]") {
+TEST_CASE("a state of other groups is an error that names it", "[mpi][exchange]") {
   Ranks ranks;
   Trainer trainer = ranks.alone({.every = 2});
   const auto refuses = [&](const reduce::ExchangeState& state, const std::string& word) {

@@ -66,7 +66,7 @@ TEST_CASE("k steps + save + k steps = 2k steps with narrow gradients, bit for bi
   }
 }
 
-TEST_CASE("int8's state of other ranks, another network or another exchange is refused by name",
+TEST_CASE("int8's state of other ranks, another network or another exchange is an error by name",
           "[mpi][exchange]") {
   Ranks ranks;
   if (ranks.size() == 1) return;
