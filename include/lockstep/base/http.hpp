@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -27,9 +28,12 @@ struct HttpResponse {
 struct HttpSpec {
   std::string host = "127.0.0.1";     ///< an address in numbers, IPv4 or IPv6
   std::uint16_t port = 0;             ///< 0: any free one
+  std::string socket = "";            ///< path of a Unix socket, in place of host and port
   std::size_t most_connections = 64;  ///< further ones wait until one ends
   std::size_t most_body_bytes = 0;    ///< of a request; more is answered by 413
-  unsigned silence_s = 10;            ///< a connection without any byte is closed after it
+  std::size_t most_pending_bytes = std::size_t{1} << 28;  ///< of all bodies; more: 503
+  unsigned silence_s = 10;  ///< a connection without any byte is closed after it
+  double body_s = 60;       ///< and one whose request takes longer to come
 };
 
 /// Answers HTTP/1.1 requests on its own thread until it ends. Every connection has a deadline
@@ -38,12 +42,37 @@ class HttpServer {
  public:
   using Answer = std::function<HttpResponse(const HttpRequest&)>;
   virtual ~HttpServer() = default;
-  virtual std::uint16_t port() const = 0;  ///< that it listens on
+  virtual std::uint16_t port() const = 0;  ///< that it listens on; 0 for a Unix socket
+  /// Requests that have begun to come, and whose response has not left completely.
+  virtual std::size_t open_requests() const = 0;
+};
+
+/// What answers requests, perhaps later and on other threads.
+class HttpService {
+ public:
+  /// Takes the response, from any thread; only its first call counts. It may be called when the
+  /// server has ended.
+  using Respond = std::function<void(HttpResponse)>;
+  virtual ~HttpService() = default;
+  /// Sees a request without its body, before that comes: a response refuses it. Called on the
+  /// server's thread, and must not wait.
+  virtual std::optional<HttpResponse> refuse(const HttpRequest&) { return std::nullopt; }
+  /// Called on the server's thread, and must not wait. The connection waits for the response,
+  /// without a deadline.
+  virtual void answer(HttpRequest request, Respond respond) = 0;
+  /// The form of an error that the server itself finds: a body that is too long, a service that
+  /// throws. `what`: one sentence.
+  virtual HttpResponse error(unsigned status, const std::string& what) {
+    return {.status = status, .body = what + "\n"};
+  }
 };
 
 /// `answer` is called on the server's thread; what it throws becomes the status 500 and a warning.
 /// Throws InputError naming the address when nothing can listen there.
 std::unique_ptr<HttpServer> make_http_server(const HttpSpec& spec, HttpServer::Answer answer);
+/// `service` must outlive the server. A request without a response when the server ends gets 503. A
+/// Unix socket is for its owner alone, and is removed when the server ends.
+std::unique_ptr<HttpServer> make_http_server(const HttpSpec& spec, HttpService& service);
 
 /// The host and port of a key's value: "9400", "0.0.0.0:9400", "[::1]:9400"; without a host,
 /// 127.0.0.1. Throws InputError naming the key.

@@ -1,60 +1,16 @@
 #include "observe/live/prometheus.hpp"
 
-#include <cmath>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
+
+#include "lockstep/base/text/prometheus_page.hpp"
 
 namespace lockstep::observe {
 namespace {
 
-std::string escaped(std::string_view value) {
-  std::string text;
-  for (const char letter : value)
-    if (letter == '\n')
-      text += "\\n";
-    else if (letter == '"' || letter == '\\')
-      (text += '\\') += letter;
-    else
-      text += letter;
-  return text;
-}
-
-using Labels = std::vector<std::pair<std::string_view, std::string>>;
-
-/// Writes metrics one after the other, each with its help and type before its samples.
-class Page {
- public:
-  explicit Page(const std::string& run_id) : run_(run_id) {}
-
-  void metric(std::string_view name, std::string_view type, std::string_view help) {
-    name_ = name;
-    text += fmt::format("# HELP lockstep_{0} {1}\n# TYPE lockstep_{0} {2}\n", name, help, type);
-  }
-  void sample(double value, const Labels& labels = {}) {
-    text += fmt::format("lockstep_{}{{run_id=\"{}\"", name_, escaped(run_));
-    for (const auto& [name, is] : labels) text += fmt::format(",{}=\"{}\"", name, escaped(is));
-    text += std::isnan(value)   ? "} NaN\n"
-            : std::isinf(value) ? (value > 0 ? "} +Inf\n" : "} -Inf\n")
-                                : fmt::format("}} {:.17g}\n", value);
-  }
-  void gauge(std::string_view name, std::string_view help, double value) {
-    metric(name, "gauge", help);
-    sample(value);
-  }
-  void counter(std::string_view name, std::string_view help, double value) {
-    metric(name, "counter", help);
-    sample(value);
-  }
-
-  std::string text;
-
- private:
-  std::string run_;
-  std::string_view name_;
-};
+using Page = PrometheusPage;
 
 constexpr double s_of(double ms) { return ms / 1000; }
 
@@ -177,7 +133,7 @@ std::string PrometheusText::text() const {
   const std::scoped_lock lock(mutex_);
   const State& now = *state_;
   if (!now.start) return "";
-  Page page(now.start->run_id);
+  Page page({{"run_id", now.start->run_id}});
   show(page, *now.start);
   if (now.step) show(page, *now.step);
   page.metric("step_part_seconds_total", "counter",

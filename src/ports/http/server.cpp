@@ -3,17 +3,24 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/http.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
+#include "ports/http/local_socket.hpp"
 
 namespace lockstep {
 namespace {
@@ -45,10 +52,31 @@ Address address_of(const HttpSpec& spec) {
   return address;
 }
 
-/// A request that is still coming.
+/// Where the response to one request is put, by whichever thread has it.
+struct Reply {
+  std::mutex mutex;
+  std::optional<HttpResponse> response;
+  MHD_Connection* parked = nullptr;  ///< waits for the response
+
+  void take(HttpResponse given) {
+    const std::scoped_lock lock(mutex);
+    if (response) return;
+    response = std::move(given);
+    if (parked != nullptr) MHD_resume_connection(std::exchange(parked, nullptr));
+  }
+  bool is_there() {
+    const std::scoped_lock lock(mutex);
+    return response.has_value();
+  }
+};
+
+/// A request that is still coming, and then its answer.
 struct Incoming {
   HttpRequest request;
-  bool too_long = false;
+  const std::shared_ptr<Reply> reply = std::make_shared<Reply>();
+  const double since_s = now_s();
+  std::size_t bytes = 0;  ///< of its body, as they are counted
+  bool asked = false;     ///< the service has it
 };
 
 MHD_Result take_header(void* into, MHD_ValueKind, const char* name, const char* value) {
@@ -59,70 +87,163 @@ MHD_Result take_header(void* into, MHD_ValueKind, const char* name, const char* 
   return MHD_YES;
 }
 
+/// Answers at once.
+class AtOnce final : public HttpService {
+ public:
+  explicit AtOnce(HttpServer::Answer answer) : answer_(std::move(answer)) {}
+  void answer(HttpRequest request, Respond respond) override { respond(answer_(request)); }
+
+ private:
+  const HttpServer::Answer answer_;
+};
+
 class MicroHttpServer final : public HttpServer {
  public:
-  MicroHttpServer(const HttpSpec& spec, Answer answer) : spec_(spec), answer_(std::move(answer)) {
-    const Address address = address_of(spec);
+  MicroHttpServer(const HttpSpec& spec, HttpService& service) : spec_(spec), service_(service) {
+    if (!spec.socket.empty()) local_.emplace(spec.socket);
+    const Address address = local_ ? Address{} : address_of(spec);
+    const int listening = local_ ? local_->release() : -1;
+    const MHD_OptionItem where[] = {
+        local_ ? MHD_OptionItem{MHD_OPTION_LISTEN_SOCKET, listening, nullptr}
+               : MHD_OptionItem{MHD_OPTION_SOCK_ADDR, 0, const_cast<sockaddr*>(address.get())},
+        {MHD_OPTION_END, 0, nullptr}};
     errno = 0;
     daemon_ = Daemon(MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | (address.v6 ? MHD_USE_IPv6 : MHD_NO_FLAG), 0, nullptr,
-        nullptr, &MicroHttpServer::access, this, MHD_OPTION_SOCK_ADDR, address.get(),
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+            (address.v6 ? MHD_USE_IPv6 : MHD_NO_FLAG),
+        0, nullptr, nullptr, &MicroHttpServer::access, this, MHD_OPTION_ARRAY, where,
         MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(spec.most_connections),
         MHD_OPTION_CONNECTION_TIMEOUT, spec.silence_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         connection_bytes, MHD_OPTION_NOTIFY_COMPLETED, &MicroHttpServer::completed, this,
         MHD_OPTION_END));
-    require(bool{daemon_}, fmt::format("{}:{}: nothing can listen there: {}", spec.host, spec.port,
-                                       errno != 0 ? std::strerror(errno) : "the library refuses"));
+    require(bool{daemon_},
+            fmt::format("{}: nothing can listen there: {}",
+                        local_ ? spec.socket : fmt::format("{}:{}", spec.host, spec.port),
+                        errno != 0 ? std::strerror(errno) : "the library refuses"));
+  }
+
+  MicroHttpServer(const HttpSpec& spec, std::unique_ptr<HttpService> service)
+      : MicroHttpServer(spec, *service) {
+    owned_ = std::move(service);
+  }
+
+  /// The library ends the process if it stops while a connection is parked.
+  ~MicroHttpServer() override {
+    std::set<std::shared_ptr<Reply>> waiting;
+    {
+      const std::scoped_lock lock(mutex_);
+      ends_ = true;
+      waiting.swap(waiting_);
+    }
+    for (const auto& reply : waiting) reply->take(ending());
+    daemon_.reset();
   }
 
   std::uint16_t port() const override {
+    if (local_) return 0;
     return MHD_get_daemon_info(daemon_.get(), MHD_DAEMON_INFO_BIND_PORT)->port;
   }
+  std::size_t open_requests() const override { return open_; }
 
  private:
+  HttpResponse ending() const {
+    return service_.error(MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends");
+  }
+
   /// The library calls it when the headers are there, for each part of the body, and at its end.
   static MHD_Result access(void* self, MHD_Connection* connection, const char* path,
                            const char* method, const char*, const char* part, size_t* part_bytes,
                            void** state) {
     auto& server = *static_cast<MicroHttpServer*>(self);
-    if (*state == nullptr) {
-      auto incoming = std::make_unique<Incoming>();
-      incoming->request.method = method;
-      incoming->request.path = path;
-      MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, incoming.get());
-      *state = incoming.release();
-      return MHD_YES;
-    }
-    auto& incoming = *static_cast<Incoming*>(*state);
-    if (*part_bytes == 0) return server.respond(connection, incoming);
-    incoming.too_long = incoming.too_long ||
-                        incoming.request.body.size() + *part_bytes > server.spec_.most_body_bytes;
-    if (!incoming.too_long) incoming.request.body.append(part, *part_bytes);
-    *part_bytes = 0;
-    return MHD_YES;
-  }
-
-  static void completed(void*, MHD_Connection*, void** state, MHD_RequestTerminationCode) {
-    delete static_cast<Incoming*>(std::exchange(*state, nullptr));
-  }
-
-  HttpResponse answer(const Incoming& incoming) const {
-    if (incoming.too_long)
-      return {.status = MHD_HTTP_CONTENT_TOO_LARGE,
-              .body = fmt::format("a body has at most {} bytes\n", spec_.most_body_bytes)};
     try {
-      return answer_(incoming.request);
-    } catch (const std::exception& error) {
-      log::warn(
-          fmt::format("{} {}: {}", incoming.request.method, incoming.request.path, error.what()));
-      return {.status = MHD_HTTP_INTERNAL_SERVER_ERROR, .body = "it failed\n"};
+      if (*state == nullptr) return server.begin(connection, path, method, state);
+      auto& incoming = *static_cast<Incoming*>(*state);
+      if (*part_bytes == 0) return server.answer(connection, incoming);
+      if (now_s() - incoming.since_s > server.spec_.body_s) return MHD_NO;
+      server.take_part(incoming, {part, *part_bytes});
+      *part_bytes = 0;
+      return MHD_YES;
+    } catch (const std::exception& error) {  // out of memory: the connection is closed
+      log::warn(fmt::format("{} {}: {}", method, path, error.what()));
+      return MHD_NO;
     }
   }
 
-  MHD_Result respond(MHD_Connection* connection, const Incoming& incoming) const {
-    HttpResponse given = answer(incoming);
-    MHD_Response* response = MHD_create_response_from_buffer(given.body.size(), given.body.data(),
-                                                             MHD_RESPMEM_MUST_COPY);
+  MHD_Result begin(MHD_Connection* connection, const char* path, const char* method, void** state) {
+    auto incoming = std::make_unique<Incoming>();
+    incoming->request.method = method;
+    incoming->request.path = path;
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, incoming.get());
+    if (auto refusal = service_.refuse(incoming->request)) incoming->reply->take(*refusal);
+    ++open_;
+    Incoming& begun = *incoming;
+    *state = incoming.release();
+    // Its client asks before it sends the body. All others have begun to send it, and read later.
+    const bool asks = begun.request.headers.contains("expect");
+    return asks && begun.reply->is_there() ? respond(connection, begun) : MHD_YES;
+  }
+
+  void take_part(Incoming& incoming, std::string_view part) {
+    if (incoming.reply->is_there()) return;
+    incoming.bytes += part.size();
+    pending_bytes_ += part.size();
+    if (incoming.request.body.size() + part.size() > spec_.most_body_bytes)
+      return incoming.reply->take(
+          service_.error(MHD_HTTP_CONTENT_TOO_LARGE,
+                         fmt::format("a body has at most {} bytes", spec_.most_body_bytes)));
+    if (pending_bytes_ > spec_.most_pending_bytes) {
+      HttpResponse full =
+          service_.error(MHD_HTTP_SERVICE_UNAVAILABLE, "too many bytes wait at once");
+      full.headers["Retry-After"] = "1";
+      return incoming.reply->take(std::move(full));
+    }
+    incoming.request.body.append(part);
+  }
+
+  static void completed(void* self, MHD_Connection*, void** state, MHD_RequestTerminationCode) {
+    const std::unique_ptr<Incoming> incoming(
+        static_cast<Incoming*>(std::exchange(*state, nullptr)));
+    if (!incoming) return;
+    auto& server = *static_cast<MicroHttpServer*>(self);
+    server.pending_bytes_ -= incoming->bytes;
+    --server.open_;
+    const std::scoped_lock lock(server.mutex_);
+    server.waiting_.erase(incoming->reply);
+  }
+
+  MHD_Result answer(MHD_Connection* connection, Incoming& incoming) {
+    if (!incoming.asked && !incoming.reply->is_there()) ask(incoming);
+    return park(connection, incoming.reply) ? MHD_YES : respond(connection, incoming);
+  }
+
+  void ask(Incoming& incoming) {
+    incoming.asked = true;
+    const std::string method = incoming.request.method, path = incoming.request.path;
+    try {
+      service_.answer(std::move(incoming.request), [reply = incoming.reply](HttpResponse response) {
+        reply->take(std::move(response));
+      });
+    } catch (const std::exception& error) {
+      log::warn(fmt::format("{} {}: {}", method, path, error.what()));
+      incoming.reply->take(service_.error(MHD_HTTP_INTERNAL_SERVER_ERROR, "it failed"));
+    }
+  }
+
+  /// False when the response is there already.
+  bool park(MHD_Connection* connection, const std::shared_ptr<Reply>& reply) {
+    const std::scoped_lock lock(mutex_, reply->mutex);
+    if (ends_ && !reply->response) reply->response = ending();
+    if (reply->response) return false;
+    waiting_.insert(reply);
+    MHD_suspend_connection(connection);
+    reply->parked = connection;
+    return true;
+  }
+
+  static MHD_Result respond(MHD_Connection* connection, const Incoming& incoming) {
+    const HttpResponse& given = *incoming.reply->response;
+    MHD_Response* response = MHD_create_response_from_buffer(
+        given.body.size(), const_cast<char*>(given.body.data()), MHD_RESPMEM_MUST_COPY);
     if (response == nullptr) return MHD_NO;
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, given.type.c_str());
     for (const auto& [name, value] : given.headers)
@@ -133,14 +254,24 @@ class MicroHttpServer final : public HttpServer {
   }
 
   const HttpSpec spec_;
-  const Answer answer_;
-  Daemon daemon_;  // last: its thread uses the others
+  std::unique_ptr<HttpService> owned_;
+  HttpService& service_;
+  std::optional<http::LocalSocket> local_;
+  std::atomic<std::size_t> open_{0}, pending_bytes_{0};
+  std::mutex mutex_;
+  bool ends_ = false;
+  std::set<std::shared_ptr<Reply>> waiting_;  // parked
+  Daemon daemon_;                             // last: its thread uses the others
 };
 
 }  // namespace
 
 std::unique_ptr<HttpServer> make_http_server(const HttpSpec& spec, HttpServer::Answer answer) {
-  return std::make_unique<MicroHttpServer>(spec, std::move(answer));
+  return std::make_unique<MicroHttpServer>(spec, std::make_unique<AtOnce>(std::move(answer)));
+}
+
+std::unique_ptr<HttpServer> make_http_server(const HttpSpec& spec, HttpService& service) {
+  return std::make_unique<MicroHttpServer>(spec, service);
 }
 
 }  // namespace lockstep

@@ -1,11 +1,17 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/core.h>
@@ -13,6 +19,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/http.hpp"
 #include "lockstep/base/owned.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using Catch::Matchers::Contains;
@@ -73,7 +80,137 @@ HttpResponse echo(const HttpRequest& request) {
           .headers = {{"X-More", "yes"}}};
 }
 
+/// Keeps requests until the test answers them.
+class Later final : public HttpService {
+ public:
+  std::optional<HttpResponse> refuse(const HttpRequest& request) override {
+    if (request.path != "/refused") return std::nullopt;
+    return HttpResponse{.status = 403, .body = "not here"};
+  }
+  void answer(HttpRequest request, Respond respond) override {
+    const std::scoped_lock lock(mutex_);
+    waiting_.push_back({std::move(request), std::move(respond)});
+    came_.notify_all();
+  }
+  HttpService::Respond wait_for(std::size_t number, std::string* body = nullptr) {
+    std::unique_lock lock(mutex_);
+    REQUIRE(
+        came_.wait_for(lock, std::chrono::seconds(20), [&] { return waiting_.size() > number; }));
+    if (body != nullptr) *body = waiting_[number].first.body;
+    return waiting_[number].second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::vector<std::pair<HttpRequest, Respond>> waiting_;
+};
+
+/// The server, asked through a Unix socket.
+std::string asked_locally(const std::string& path, const std::string& request) {
+  Socket client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  REQUIRE(::connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
+          0);
+  say(client, request);
+  return heard(client);
+}
+
 }  // namespace
+
+TEST_CASE("a response may come later, from another thread, and in any order", "[http]") {
+  Later later;
+  const auto server = make_http_server({.most_body_bytes = 100}, later);
+  const Socket first = dial(*server), second = dial(*server);
+  say(first, request("POST /a", "Content-Length: 3\r\n") + "one");
+  std::string body;
+  const auto to_first = later.wait_for(0, &body);
+  CHECK(body == "one");
+  say(second, request("GET /b"));
+  const auto to_second = later.wait_for(1);
+  CHECK(server->open_requests() == 2);
+  std::thread([&] { to_second({.body = "second"}); }).join();
+  CHECK_THAT(heard(second), Contains("\r\n\r\nsecond"));
+  to_first({.status = 201, .body = "first"});
+  to_first({.status = 500, .body = "again"});
+  CHECK_THAT(heard(first), StartsWith("HTTP/1.1 201 ") && Contains("\r\n\r\nfirst"));
+  for (int i = 0; i < 2000 && server->open_requests() > 0; ++i) ::usleep(10'000);
+  CHECK(server->open_requests() == 0);
+}
+
+TEST_CASE("a service refuses by the headers alone, and a server's own errors have its form",
+          "[http]") {
+  Later later;
+  const auto server = make_http_server({.most_body_bytes = 10}, later);
+  const std::string long_body = request("POST /refused", "Content-Length: 50\r\n");
+  CHECK_THAT(asked(*server, long_body + std::string(50, 'x')), StartsWith("HTTP/1.1 403 "));
+  CHECK_THAT(
+      asked(*server, request("POST /refused", "Expect: 100-continue\r\nContent-Length: 9\r\n")),
+      StartsWith("HTTP/1.1 403 ") && Contains("not here"));
+  CHECK_THAT(asked(*server, request("POST /", "Content-Length: 11\r\n") + std::string(11, 'x')),
+             StartsWith("HTTP/1.1 413 ") && Contains("a body has at most 10 bytes"));
+}
+
+TEST_CASE("a server that ends answers what waits, and a response after that is lost", "[http]") {
+  Later later;
+  auto server = make_http_server({}, later);
+  const Socket client = dial(*server);
+  say(client, request("GET /"));
+  const auto respond = later.wait_for(0);
+  server.reset();
+  respond({.body = "late"});
+  CHECK_THAT(heard(client), !Contains("late"));
+}
+
+TEST_CASE("bodies that are too many together get 503, and are taken again when some have left",
+          "[http]") {
+  Later later;
+  const auto server = make_http_server({.most_body_bytes = 100, .most_pending_bytes = 150}, later);
+  const std::string hundred = request("POST /", "Content-Length: 100\r\n") + std::string(100, 'x');
+  const Socket first = dial(*server);
+  say(first, hundred);
+  const auto respond = later.wait_for(0);
+  CHECK_THAT(asked(*server, hundred), StartsWith("HTTP/1.1 503 ") && Contains("Retry-After: 1"));
+  respond({.body = "done"});
+  CHECK_THAT(heard(first), Contains("done"));
+  for (int i = 0; i < 2000 && server->open_requests() > 0; ++i) ::usleep(10'000);
+  const Socket again = dial(*server);
+  say(again, hundred);
+  later.wait_for(1)({.body = "done again"});
+  CHECK_THAT(heard(again), Contains("done again"));
+}
+
+TEST_CASE("a Unix socket is for its owner, answers, replaces a dead one, and goes with its server",
+          "[http]") {
+  const test::Folder folder;
+  const std::string path = folder.path / "socket";
+  {
+    const auto server = make_http_server({.socket = path}, echo);
+    CHECK((std::filesystem::status(path).permissions() & std::filesystem::perms::all) ==
+          (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
+    CHECK_THAT(asked_locally(path, request("GET /")), StartsWith("HTTP/1.1 200 "));
+    CHECK(server->port() == 0);
+    CHECK_THROWS_WITH(make_http_server({.socket = path}, echo), Contains("another server"));
+    CHECK_THAT(asked_locally(path, request("GET /")), StartsWith("HTTP/1.1 200 "));
+  }
+  CHECK(!std::filesystem::exists(path));
+  {
+    Socket dead(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    REQUIRE(::bind(dead.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  }
+  const auto server = make_http_server({.socket = path}, echo);
+  CHECK_THAT(asked_locally(path, request("GET /")), StartsWith("HTTP/1.1 200 "));
+  test::write_file(folder.path / "file", "x");
+  CHECK_THROWS_WITH(make_http_server({.socket = folder.path / "file"}, echo),
+                    Contains("not a socket"));
+  CHECK_THROWS_WITH(make_http_server({.socket = std::string(200, 'x')}, echo),
+                    Contains("1 to 107 bytes"));
+}
 
 TEST_CASE("a request's method, path, headers and body come to the answer, which goes back whole",
           "[http]") {
