@@ -386,7 +386,7 @@ FUZZED   := $(filter-out src/pack/pack% src/pack/share_index.cpp src/pack/totals
             %/replacement.cpp %/shapes.cpp,$(call found,src/base src/data src/pack,*.cpp)) $(call found,src/config src/nn,*.cpp) \
             $(addprefix src/backend/,precision.cpp recompute.cpp winograd.cpp) \
             $(addprefix src/model/,checkpoint.cpp model.cpp network_text.cpp seal.cpp) \
-            $(call found,src/model/formats,*.cpp)
+            $(call found,src/model/formats src/serve/protocol,*.cpp)
 .PHONY: fuzz
 fuzz:  ## fuzz the code that reads files, with sanitizers (SECONDS=5 for each target, TARGETS=)
 	@jobs/setup.sh fuzz

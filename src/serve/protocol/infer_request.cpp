@@ -1,0 +1,231 @@
+#include "serve/protocol/infer_request.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/text/numbers.hpp"
+#include "serve/protocol/request_error.hpp"
+
+namespace lockstep::serve {
+namespace {
+
+using Json = nlohmann::json;
+
+// A number of JSON takes 16 bytes, an array of one number 100. More pixels come as binary tensors.
+constexpr std::size_t longest_json = std::size_t{8} << 20, most_tensors = 16, most_dimensions = 8,
+                      most_values = std::size_t{1} << 30, longest_name = 200;
+constexpr int deepest = 12;  // request, inputs, tensor, data, and its dimensions
+
+constexpr std::array<std::string_view, 14> datatypes = {
+    "BOOL",  "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16",
+    "INT32", "INT64", "FP16",   "FP32",   "FP64",   "BF16", "BYTES"};
+
+Json parse_json(std::string_view text) {
+  expect(text.size() <= longest_json,
+         "the JSON of a request has at most {} bytes, but this has {}: send tensors as binary data",
+         longest_json, text.size());
+  const auto judge = [](int depth, Json::parse_event_t, Json&) {
+    expect(depth <= deepest, "the JSON of a request is nested deeper than {} levels", deepest);
+    return true;
+  };
+  try {
+    return Json::parse(text, judge);
+  } catch (const Json::parse_error& error) {
+    throw RequestError(400, fmt::format("the request is not JSON: wrong at byte {}", error.byte));
+  }
+}
+
+/// A field of an object; null where it is missing.
+const Json& field(const Json& object, const char* name) {
+  static const Json none;
+  const auto found = object.find(name);
+  return found == object.end() ? none : *found;
+}
+
+std::string text_field(const Json& object, const char* name, const std::string& where) {
+  const Json& value = field(object, name);
+  expect(value.is_string(), "{}: '{}' is not a string", where, name);
+  const auto& text = value.get_ref<const std::string&>();
+  expect(text.size() <= longest_name, "{}: '{}' has more than {} bytes", where, name, longest_name);
+  return text;
+}
+
+const Json& parameters_of(const Json& object, const std::string& where) {
+  const Json& parameters = field(object, "parameters");
+  expect(parameters.is_null() || parameters.is_object(), "{}: 'parameters' is not an object",
+         where);
+  return parameters;
+}
+
+std::optional<std::size_t> count_parameter(const Json& parameters, const char* name,
+                                           const std::string& where) {
+  if (!parameters.is_object()) return std::nullopt;
+  const Json& value = field(parameters, name);
+  if (value.is_null()) return std::nullopt;
+  expect(value.is_number_unsigned(), "{}: the parameter '{}' is not a whole number", where, name);
+  return value.get<std::size_t>();
+}
+
+std::optional<bool> flag_parameter(const Json& parameters, const char* name,
+                                   const std::string& where) {
+  if (!parameters.is_object()) return std::nullopt;
+  const Json& value = field(parameters, name);
+  if (value.is_null()) return std::nullopt;
+  expect(value.is_boolean(), "{}: the parameter '{}' is neither true nor false", where, name);
+  return value.get<bool>();
+}
+
+/// Reads the shape; returns how many values it holds.
+std::size_t read_shape(const Json& tensor, const std::string& where,
+                       std::vector<std::size_t>& shape) {
+  const Json& given = field(tensor, "shape");
+  expect(given.is_array() && !given.empty() && given.size() <= most_dimensions,
+         "{}: 'shape' is not an array of 1 to {} numbers", where, most_dimensions);
+  std::size_t values = 1;
+  for (const Json& one : given) {
+    expect(one.is_number_unsigned() && one.get<std::size_t>() > 0,
+           "{}: 'shape' has something other than whole numbers from 1", where);
+    const auto size = one.get<std::size_t>();
+    expect(size <= most_values / values, "{}: a shape of more than {} values", where, most_values);
+    values *= size;
+    shape.push_back(size);
+  }
+  return values;
+}
+
+/// Takes the values of nested arrays in their order.
+void take_json(const Json& data, const std::string& where, InputTensor& tensor) {
+  for (const Json& one : data) {
+    if (one.is_array()) {
+      take_json(one, where, tensor);
+    } else if (tensor.pixels) {
+      expect(one.is_number_unsigned() && one.get<std::uint64_t>() <= 255,
+             "{}: 'data' has something other than whole numbers from 0 to 255", where);
+      tensor.own_values.push_back(static_cast<std::uint8_t>(one.get<std::uint64_t>()));
+    } else {
+      expect(one.is_string(), "{}: 'data' has something other than strings", where);
+      tensor.own_strings.push_back(one.get<std::string>());
+    }
+  }
+}
+
+/// Splits elements that each begin with their length, little-endian in four bytes.
+void take_strings(std::string_view bytes, const std::string& where, InputTensor& tensor) {
+  while (!bytes.empty()) {
+    std::uint32_t length = 0;
+    expect(bytes.size() >= sizeof length, "{}: an element is cut off in its length", where);
+    std::memcpy(&length, bytes.data(), sizeof length);
+    bytes.remove_prefix(sizeof length);
+    expect(length <= bytes.size(), "{}: an element has a length of {} bytes, but {} are left",
+           where, length, bytes.size());
+    tensor.strings.push_back(bytes.substr(0, length));
+    bytes.remove_prefix(length);
+  }
+}
+
+/// Reads one tensor; takes its binary data from the beginning of `binary`.
+InputTensor read_input(const Json& json, const std::string& place, std::string_view& binary) {
+  expect(json.is_object(), "{} is not an object", place);
+  InputTensor tensor;
+  tensor.name = text_field(json, "name", place);
+  const std::string where = fmt::format("input '{}'", tensor.name);
+  const std::string datatype = text_field(json, "datatype", where);
+  expect(std::find(datatypes.begin(), datatypes.end(), datatype) != datatypes.end(),
+         "{}: '{}' is not a datatype", where, datatype);
+  expect(
+      datatype == "UINT8" || datatype == "BYTES",
+      "{}: the datatype {} is not taken; UINT8 is, for pixels, and BYTES, for JPEG and PNG files",
+      where, datatype);
+  tensor.pixels = datatype == "UINT8";
+  const std::size_t values = read_shape(json, where, tensor.shape);
+  const Json& parameters = parameters_of(json, where);
+  expect(!parameters.is_object() || !parameters.contains("shared_memory_region"),
+         "{}: shared memory is not supported", where);
+  const auto size = count_parameter(parameters, "binary_data_size", where);
+  const Json& data = field(json, "data");
+  expect(size.has_value() != data.is_array(),
+         "{}: has to have either an array 'data' or the parameter 'binary_data_size'", where);
+  if (size) {
+    expect(*size <= binary.size(), "{}: has {} bytes of binary data, but {} are left in the body",
+           where, *size, binary.size());
+    const std::string_view bytes = binary.substr(0, *size);
+    binary.remove_prefix(*size);
+    if (tensor.pixels)
+      tensor.values = {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
+    else
+      take_strings(bytes, where, tensor);
+  } else {
+    take_json(data, where, tensor);
+    tensor.values = tensor.own_values;
+    tensor.strings.assign(tensor.own_strings.begin(), tensor.own_strings.end());
+  }
+  const std::size_t got = tensor.pixels ? tensor.values.size() : tensor.strings.size();
+  expect(got == values, "{}: its shape is of {} values, but it has {}", where, values, got);
+  return tensor;
+}
+
+WantedOutput read_output(const Json& json, const std::string& place) {
+  expect(json.is_object(), "{} is not an object", place);
+  WantedOutput output;
+  output.name = text_field(json, "name", place);
+  const std::string where = fmt::format("output '{}'", output.name);
+  const Json& parameters = parameters_of(json, where);
+  expect(!parameters.is_object() || !parameters.contains("shared_memory_region"),
+         "{}: shared memory is not supported", where);
+  output.binary = flag_parameter(parameters, "binary_data", where);
+  output.classification = count_parameter(parameters, "classification", where).value_or(0);
+  return output;
+}
+
+/// The objects of an array, which may be missing.
+const Json& list_field(const Json& request, const char* name) {
+  const Json& list = field(request, name);
+  expect(list.is_null() || (list.is_array() && list.size() <= most_tensors),
+         "'{}' is not an array of at most {} objects", name, most_tensors);
+  return list;
+}
+
+/// How many bytes of the body are JSON.
+std::size_t json_bytes(std::string_view body, const std::optional<std::string>& json_length) {
+  if (!json_length) return body.size();
+  const auto length = whole_number<std::uint64_t>(*json_length);
+  expect(length && *length <= body.size(),
+         "Inference-Header-Content-Length: '{}' is not a number of bytes in a body of {}",
+         *json_length, body.size());
+  return *length;
+}
+
+}  // namespace
+
+bool is_raw(const std::optional<std::string>& json_length) {
+  return json_length && whole_number<std::uint64_t>(*json_length) == std::uint64_t{0};
+}
+
+InferRequest parse_infer_request(std::string_view body,
+                                 const std::optional<std::string>& json_length) {
+  const std::size_t length = json_bytes(body, json_length);
+  const Json json = parse_json(body.substr(0, length));
+  expect(json.is_object(), "the request is not an object of JSON");
+  InferRequest request;
+  if (!field(json, "id").is_null()) request.id = text_field(json, "id", "the request");
+  const Json& parameters = parameters_of(json, "the request");
+  const auto timeout_us = count_parameter(parameters, "timeout", "the request");
+  if (timeout_us.value_or(0) > 0) request.timeout_s = static_cast<double>(*timeout_us) * 1e-6;
+  request.binary = flag_parameter(parameters, "binary_data_output", "the request").value_or(false);
+  const Json &inputs = list_field(json, "inputs"), &outputs = list_field(json, "outputs");
+  expect(inputs.is_array() && !inputs.empty(), "the request has no 'inputs'");
+  std::string_view binary = body.substr(length);
+  for (const Json& one : inputs)
+    request.inputs.push_back(
+        read_input(one, fmt::format("input {}", request.inputs.size()), binary));
+  expect(binary.empty(), "{} bytes of the body follow the last tensor", binary.size());
+  for (const Json& one : outputs)
+    request.outputs.push_back(read_output(one, fmt::format("output {}", request.outputs.size())));
+  return request;
+}
+
+}  // namespace lockstep::serve

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// The body of an inference request: the Open Inference Protocol's JSON, with Triton's extensions
+// for binary tensors and classifications. It may come from anyone.
+namespace lockstep::serve {
+
+/// A tensor of a request. It can be moved, but not copied, because it sees into itself.
+struct InputTensor {
+  std::string name;
+  bool pixels = false;  ///< UINT8; else BYTES
+  std::vector<std::size_t> shape;
+  std::span<const std::uint8_t> values;   ///< UINT8: as many as the shape says
+  std::vector<std::string_view> strings;  ///< BYTES: as many as the shape says
+  std::vector<std::uint8_t> own_values;   ///< what came as JSON, and not in the body
+  std::vector<std::string> own_strings;
+
+  InputTensor() = default;
+  InputTensor(InputTensor&&) = default;
+  InputTensor& operator=(InputTensor&&) = default;
+  InputTensor(const InputTensor&) = delete;
+  InputTensor& operator=(const InputTensor&) = delete;
+};
+
+/// An output that the client names.
+struct WantedOutput {
+  std::string name;
+  std::optional<bool> binary;      ///< as it asks; else as InferRequest::binary
+  std::size_t classification = 0;  ///< the likeliest classes in place of the values; 0: the values
+};
+
+struct InferRequest {
+  std::string id;  ///< may be empty
+  /// Seconds in which the client wants its answer; the parameter `timeout` 0 means none, too.
+  std::optional<double> timeout_s;
+  bool binary = false;  ///< outputs are binary unless they say otherwise
+  std::vector<InputTensor> inputs;
+  std::vector<WantedOutput> outputs;  ///< none: all
+};
+
+/// Reads a body. `json_length`: the header Inference-Header-Content-Length, how many of its bytes
+/// are JSON; without it all are. The views are into `body`. Throws RequestError 400 naming the
+/// field: not JSON, nested too deep, a wrong type, a shape that does not fit the data, lengths that
+/// do not add up.
+InferRequest parse_infer_request(std::string_view body,
+                                 const std::optional<std::string>& json_length);
+
+/// True where the header says that the body is no JSON but the bytes of the only input.
+bool is_raw(const std::optional<std::string>& json_length);
+
+}  // namespace lockstep::serve

@@ -1,0 +1,171 @@
+// The reader of inference requests: what comes back, and each way to be wrong.
+#include "serve/protocol/infer_request.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <string>
+
+#include <fmt/core.h>
+
+#include "serve/protocol/request_error.hpp"
+
+using namespace lockstep;
+using namespace lockstep::serve;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string with_input(const std::string& fields) {
+  return R"({"inputs":[{"name":"images",)" + fields + "}]}";
+}
+
+InferRequest read_json(const std::string& text) { return parse_infer_request(text, std::nullopt); }
+
+/// JSON and what follows it, with the header that says where.
+InferRequest read_binary(const std::string& json, const std::string& more) {
+  static std::string body;  // the request sees into it
+  body = json + more;
+  return parse_infer_request(body, std::to_string(json.size()));
+}
+
+void refused(const std::string& json, const std::string& why) {
+  INFO(json.substr(0, 200));
+  CHECK_THROWS_WITH(read_json(json), Contains(why));
+  CHECK_THROWS_AS(read_json(json), RequestError);
+}
+
+std::string element(const std::string& bytes) {
+  const auto length = static_cast<std::uint32_t>(bytes.size());
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + bytes;
+}
+
+}  // namespace
+
+TEST_CASE("pixels as nested and as flat JSON, and as binary data, are the same request",
+          "[serve]") {
+  const std::string flat = R"("datatype":"UINT8","shape":[2,1,2,1],"data":[0,255,7,9])";
+  const std::string nested =
+      R"("datatype":"UINT8","shape":[2,1,2,1],"data":[[[[0],[255]]],[[[7],[9]]]])";
+  const std::string binary =
+      R"("datatype":"UINT8","shape":[2,1,2,1],"parameters":{"binary_data_size":4})";
+  const std::vector<std::uint8_t> pixels = {0, 255, 7, 9};
+  const auto judge = [&](const InferRequest& request) {
+    REQUIRE(request.inputs.size() == 1);
+    const InputTensor& tensor = request.inputs[0];
+    CHECK((tensor.name == "images" && tensor.pixels));
+    CHECK(tensor.shape == std::vector<std::size_t>{2, 1, 2, 1});
+    CHECK(std::vector<std::uint8_t>(tensor.values.begin(), tensor.values.end()) == pixels);
+  };
+  judge(read_json(with_input(flat)));
+  judge(read_json(with_input(nested)));
+  judge(read_binary(with_input(binary), {"\x00\xff\x07\x09", 4}));
+}
+
+TEST_CASE("elements of bytes come as they are, also empty ones and those with zeros", "[serve]") {
+  const std::string with_zero("a\0b", 3);
+  const std::string bytes = element(with_zero) + element("") + element("xyz");
+  const InferRequest request =
+      read_binary(with_input(fmt::format(
+                      R"("datatype":"BYTES","shape":[3],"parameters":{{"binary_data_size":{}}})",
+                      bytes.size())),
+                  bytes);
+  CHECK(request.inputs[0].strings == std::vector<std::string_view>{with_zero, "", "xyz"});
+  const InferRequest json =
+      read_json(with_input(R"("datatype":"BYTES","shape":[2],"data":["a","b"])"));
+  CHECK(json.inputs[0].strings == std::vector<std::string_view>{"a", "b"});
+}
+
+TEST_CASE("a request keeps what it says of its outputs, its identity and its deadline", "[serve]") {
+  const InferRequest request = read_json(
+      R"({"id":"seven","parameters":{"timeout":2500000,"binary_data_output":true,"other":[1]},)"
+      R"("inputs":[{"name":"x","datatype":"UINT8","shape":[1],"data":[1]}],"outputs":[)"
+      R"({"name":"logits","parameters":{"binary_data":false}},)"
+      R"({"name":"probabilities","parameters":{"classification":3}}]})");
+  CHECK((request.id == "seven" && request.binary));
+  CHECK(request.timeout_s == 2.5);
+  REQUIRE(request.outputs.size() == 2);
+  CHECK((request.outputs[0].name == "logits" && request.outputs[0].binary == false));
+  CHECK((request.outputs[1].classification == 3 && !request.outputs[1].binary));
+}
+
+TEST_CASE("a request that is not JSON of its form is an error that says where", "[serve]") {
+  refused("", "is not JSON: wrong at byte 1");
+  refused("{\"inputs\":", "is not JSON: wrong at byte");
+  refused("\xff\xfe", "is not JSON");
+  refused("[]", "not an object");
+  refused("{}", "no 'inputs'");
+  refused(R"({"inputs":[]})", "no 'inputs'");
+  refused(R"({"inputs":{}})", "'inputs' is not an array");
+  refused(R"({"inputs":[7]})", "input 0 is not an object");
+  refused(R"({"inputs":[{}]})", "input 0: 'name' is not a string");
+  refused(R"({"inputs":[{"name":7}]})", "input 0: 'name' is not a string");
+  refused(R"({"id":7,"inputs":[{}]})", "'id' is not a string");
+  refused(R"({"parameters":[],"inputs":[{}]})", "'parameters' is not an object");
+  refused(R"({"parameters":{"timeout":-1},"inputs":[{}]})", "'timeout' is not a whole number");
+  refused(R"({"parameters":{"binary_data_output":1},"inputs":[{}]})", "neither true nor false");
+  const std::string good = R"("datatype":"UINT8","shape":[1],"data":[1])";
+  refused(R"({"outputs":7,"inputs":[{"name":"images",)" + good + "}]}",
+          "'outputs' is not an array");
+  refused(R"({"outputs":[{}],"inputs":[{"name":"images",)" + good + "}]}", "output 0: 'name'");
+  refused(with_input(R"("shape":[1],"data":[1])"), "'datatype' is not a string");
+  refused(with_input(R"("datatype":"uint8","shape":[1],"data":[1])"), "'uint8' is not a datatype");
+  refused(with_input(R"("datatype":"FP32","shape":[1],"data":[1])"), "FP32 is not taken; UINT8 is");
+}
+
+TEST_CASE("shapes and data that do not fit each other are errors", "[serve]") {
+  const auto pixels = [](const std::string& shape, const std::string& data) {
+    return with_input(R"("datatype":"UINT8","shape":)" + shape + R"(,"data":)" + data);
+  };
+  refused(pixels("7", "[1]"), "'shape' is not an array");
+  refused(pixels("[]", "[]"), "'shape' is not an array");
+  refused(pixels("[-1]", "[1]"), "whole numbers from 1");
+  refused(pixels("[0]", "[]"), "whole numbers from 1");
+  refused(pixels("[1.0]", "[1]"), "whole numbers from 1");
+  refused(pixels("[18446744073709551615,2]", "[1]"), "more than");
+  refused(pixels("[4294967296,4294967296]", "[1]"), "more than");
+  refused(pixels("[1,1,1,1,1,1,1,1,1]", "[1]"), "'shape' is not an array of 1 to 8");
+  refused(pixels("[2]", "[1]"), "shape is of 2 values, but it has 1");
+  refused(pixels("[1]", "[1,2]"), "shape is of 1 values, but it has 2");
+  for (const char* bad : {"256", "-1", "1.5", "\"1\"", "null", "true", "{}"})
+    refused(pixels("[1]", fmt::format("[{}]", bad)), "other than whole numbers from 0 to 255");
+  refused(with_input(R"("datatype":"BYTES","shape":[1],"data":[1])"), "other than strings");
+  refused(with_input(R"("datatype":"UINT8","shape":[1])"), "either an array 'data' or");
+  refused(with_input(R"("datatype":"UINT8","shape":[1],"data":[1],)"
+                     R"("parameters":{"binary_data_size":1})"),
+          "either an array 'data' or");
+  refused(with_input(R"("datatype":"UINT8","shape":[1],"parameters":{"shared_memory_region":"a"})"),
+          "shared memory");
+}
+
+TEST_CASE("lengths that do not add up are errors", "[serve]") {
+  const auto sized = [](const std::string& datatype, std::size_t rows, std::size_t bytes) {
+    return with_input(
+        fmt::format(R"("datatype":"{}","shape":[{}],"parameters":{{"binary_data_size":{}}})",
+                    datatype, rows, bytes));
+  };
+  const auto wrong = [](const std::string& json, const std::string& more, const std::string& why) {
+    CHECK_THROWS_WITH(read_binary(json, more), Contains(why));
+  };
+  wrong(sized("UINT8", 4, 4), "abc", "has 4 bytes of binary data, but 3 are left");
+  wrong(sized("UINT8", 3, 3), "abcd", "1 bytes of the body follow the last tensor");
+  wrong(sized("UINT8", 3, 4), "abcd", "shape is of 3 values, but it has 4");
+  wrong(sized("BYTES", 1, 3), "abc", "cut off in its length");
+  wrong(sized("BYTES", 1, 6), std::string("\x03\0\0\0ab", 6), "length of 3 bytes, but 2 are left");
+  wrong(sized("BYTES", 1, 4), "\xff\xff\xff\xff", "are left");
+  wrong(sized("BYTES", 2, 4), std::string(4, '\0'), "shape is of 2 values, but it has 1");
+  for (const char* length : {"-1", "x", "", "1e3", "99999999999999999999", "3"})
+    CHECK_THROWS_WITH(parse_infer_request("{}", length),
+                      Contains("Inference-Header-Content-Length"));
+  CHECK((is_raw("0") && !is_raw("7") && !is_raw("") && !is_raw(std::nullopt)));
+}
+
+TEST_CASE("what is nested too deep, or too long, is an error before it takes memory", "[serve]") {
+  refused(std::string(100'000, '['), "nested deeper");
+  std::string objects;
+  for (int i = 0; i < 50'000; ++i) objects += R"({"a":)";
+  refused(objects, "nested deeper");
+  refused(with_input(R"("datatype":"UINT8","shape":[1],"data":)" + std::string(30, '[') + "1" +
+                     std::string(30, ']')),
+          "nested deeper");
+  refused(std::string((8 << 20) + 1, ' '), "at most 8388608 bytes");
+}

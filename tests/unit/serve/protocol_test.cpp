@@ -1,0 +1,118 @@
+// Paths, encodings of bodies and the form of responses.
+#include <zlib.h>
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "serve/protocol/content_encoding.hpp"
+#include "serve/protocol/infer_response.hpp"
+#include "serve/protocol/request_error.hpp"
+#include "serve/protocol/route.hpp"
+
+using namespace lockstep;
+using namespace lockstep::serve;
+
+namespace {
+
+unsigned status_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const RequestError& error) {
+    return error.status();
+  }
+  return 200;
+}
+
+unsigned route_status(const char* method, const std::string& path) {
+  std::string allowed;
+  return status_of([&] { find_route(method, path, allowed); });
+}
+
+/// `window`: 15 for zlib's header, 31 for gzip's.
+std::string packed(const std::string& text, int window) {
+  z_stream stream = {};
+  REQUIRE(deflateInit2(&stream, 9, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(text.size() + 100, '\0');
+  std::string in = text;
+  stream.next_in = reinterpret_cast<Bytef*>(in.data());
+  stream.avail_in = static_cast<uInt>(in.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("each path of the protocol is found with its model and version", "[serve]") {
+  std::string allowed;
+  const Route infer = find_route("POST", "/v2/models/a.b-c/versions/12/infer", allowed);
+  CHECK((infer.resource == Resource::infer && infer.model == "a.b-c" && infer.version == "12"));
+  const Route model = find_route("GET", "/v2/models/m", allowed);
+  CHECK((model.resource == Resource::model && model.model == "m" && model.version.empty()));
+  CHECK(find_route("GET", "/v2/models/stats", allowed).resource == Resource::statistics);
+  CHECK(find_route("GET", "/v2/models/m/versions/1/config", allowed).resource ==
+        Resource::model_config);
+  CHECK(find_route("HEAD", "/v2/health/ready", allowed).resource == Resource::ready);
+}
+
+TEST_CASE("a path that is not there is 404, and a method that a path does not have 405",
+          "[serve]") {
+  for (const char* path :
+       {"", "v2", "/v1", "/v2/models", "/v2/models/", "/v2/models//infer", "/v2/models/m/",
+        "/v2/models/m/infer/", "/v2/models/m/infer/x", "/v2/models/m/versions", "/v2/health",
+        "/v2/models/m/versions/1/versions/2/infer", "//", "/v2/models/m/load"})
+    CHECK(route_status("GET", path) == 404);
+  CHECK(route_status("GET", "/v2/models/m/infer") == 405);
+  CHECK(route_status("POST", "/v2/models/m") == 405);
+  CHECK(route_status("DELETE", "/") == 405);
+}
+
+TEST_CASE("a compressed body is what was compressed, or an error", "[serve]") {
+  const std::string text(100'000, 'a');
+  for (const int window : {15, 31})
+    for (const char* name : {"gzip", "deflate"})
+      CHECK(decode_content(packed(text, window), name, text.size()) == text);
+  CHECK(decode_content(text, "", 0) == text);
+  const auto status = [](const std::string& body, const char* name, std::size_t most = 1'000'000) {
+    return status_of([&] { decode_content(body, name, most); });
+  };
+  const std::string good = packed(text, 31);
+  CHECK(status(good, "gzip", text.size() - 1) == 413);
+  CHECK(status(good, "br") == 415);
+  CHECK(status("", "gzip") == 400);
+  CHECK(status("not compressed", "gzip") == 400);
+  CHECK(status(good.substr(0, good.size() - 1), "gzip") == 400);
+  CHECK(status(good + "x", "gzip") == 400);
+  std::string damaged = good;
+  damaged[damaged.size() - 5] ^= 1;  // of the checksum
+  CHECK(status(damaged, "gzip") == 400);
+}
+
+TEST_CASE("a response has its tensors as JSON or after it, each float with its bits", "[serve]") {
+  const std::vector<float> values = {0.1f, -1e-42f, 16777217.0f, 3.4028235e38f};
+  InferResponse response{
+      .model = "m",
+      .version = "3",
+      .id = "x",
+      .outputs = {
+          {.name = "json", .shape = {2, 2}, .values = values, .strings = {}},
+          {.name = "bits", .shape = {4}, .values = values, .strings = {}, .binary = true},
+          {.name = "words", .shape = {2}, .values = {}, .strings = {"ab", ""}, .binary = true}}};
+  std::size_t json_length = 0;
+  const std::string body = infer_response_body(response, json_length);
+  const auto json = nlohmann::json::parse(body.substr(0, json_length));
+  CHECK((json["model_name"] == "m" && json["model_version"] == "3" && json["id"] == "x"));
+  CHECK(json["outputs"][0]["data"].get<std::vector<float>>() == values);
+  CHECK(json["outputs"][1]["parameters"]["binary_data_size"] == 16);
+  CHECK((json["outputs"][2]["datatype"] == "BYTES" && !json["outputs"][2].contains("data")));
+  REQUIRE(body.size() == json_length + 16 + 10);
+  CHECK(std::memcmp(body.data() + json_length, values.data(), 16) == 0);
+  CHECK(body.substr(json_length + 16) == std::string("\x02\0\0\0ab\0\0\0\0", 10));
+}
