@@ -8,6 +8,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/serve/input_rows.hpp"
+#include "serve/stored_form.hpp"
 #include "serve/swarm/claims.hpp"
 
 namespace lockstep::serve {
@@ -39,25 +40,12 @@ std::unique_ptr<pack::Source> open_shared(const ImageRowsSpec& spec) {
   return pack::open_source(spec.source, spec.index);
 }
 
-/// The data set that would hold the images.
-data::DataSetInfo stored_as(const ImageRowsSpec& spec, std::size_t rows) {
-  data::DataSetInfo stored = spec.input;
-  stored.rows = rows;
-  stored.encoding = spec.form.jpeg ? data::Encoding::jpeg : data::Encoding::raw;
-  if (spec.form.jpeg) stored.height = stored.width = 0;
-  if (spec.form.height > 0) {
-    stored.height = spec.form.height;
-    stored.width = spec.form.width;
-  }
-  return stored;
-}
-
 class ImageRows final : public InputRows {
  public:
   explicit ImageRows(const ImageRowsSpec& spec)
       : spec_(spec),
         source_(open_shared(spec)),
-        stored_(stored_as(spec, source_->rows())),
+        stored_(stored_as(spec.form, spec.input, source_->rows())),
         augment_(model::evaluation_augment(spec.preparation, spec.input, stored_)),
         info_(data::delivered(stored_, augment_, place())),
         name_bytes_(source_->file_name_bytes()) {

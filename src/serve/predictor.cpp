@@ -6,11 +6,11 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <span>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/loading/loader.hpp"
+#include "serve/likeliest.hpp"
 
 namespace lockstep::serve {
 
@@ -64,23 +64,14 @@ void choose_none(std::size_t top, Predictions& result) {
                                 std::numeric_limits<float>::quiet_NaN());
 }
 
-/// The likeliest classes, of equal ones the first; none if any output is not a number.
+/// The likeliest classes; none if any output is not a number.
 void choose_top(std::span<const float> logits, std::size_t top, Predictions& result) {
   if (std::any_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); }))
     return choose_none(top, result);
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto logit = [&](std::int32_t k) { return logits[static_cast<std::size_t>(k)]; };
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(top), order.end(),
-                    [&](std::int32_t a, std::int32_t b) {
-                      return logit(a) > logit(b) || (logit(a) == logit(b) && a < b);
-                    });
-  const double highest = logit(order[0]);
-  double sum = 0;
-  for (const double one : logits) sum += std::exp(one - highest);
-  for (std::size_t k = 0; k < top; ++k) {
-    result.top_class.push_back(order[k]);
-    result.top_probability.push_back(static_cast<float>(std::exp(logit(order[k]) - highest) / sum));
+  const std::vector<float> probabilities = probabilities_of(logits);
+  for (const std::size_t k : likeliest(logits, top)) {
+    result.top_class.push_back(static_cast<std::int32_t>(k));
+    result.top_probability.push_back(probabilities[k]);
   }
 }
 
