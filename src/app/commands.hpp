@@ -18,6 +18,7 @@ Command add_train(Arguments root);
 Command add_resume(Arguments root);
 Command add_eval(Arguments root);
 Command add_predict(Arguments root);
+Command add_serve(Arguments root);
 Command add_pack(Arguments root);
 Command add_topo(Arguments root);
 Command add_export(Arguments root);

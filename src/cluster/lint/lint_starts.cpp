@@ -22,7 +22,7 @@ bool many_nodes(const BatchScript& script) {
   return script.directive("nodes") && script.number("nodes") != 1;
 }
 
-/// They need no MPI, and do not end together.
+/// Processes of predict and serve: they need no MPI, and do not end together.
 void lint_workers(const RankStart& start, Findings& findings) {
   if (start.has("kill-on-bad-exit") && start.options.at("kill-on-bad-exit") != "0")
     findings.warning(start.line, "kill-on-bad-exit",
@@ -38,7 +38,7 @@ void lint_srun(const BatchScript& script, const RankStart& start, Findings& find
                                "{} in line {} becomes 1. Write srun "
                                "--cpus-per-task=\"$SLURM_CPUS_PER_TASK\"",
                                cpus->value, cpus->line));
-  if (start.starts("predict")) return lint_workers(start, findings);
+  if (start.starts("predict") || start.starts("serve")) return lint_workers(start, findings);
   const auto mpi = start.options.find("mpi");
   if (mpi == start.options.end()) {
     if (!script.sets("SLURM_MPI_TYPE"))

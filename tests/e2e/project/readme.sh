@@ -112,6 +112,7 @@ for page in "${all[@]}"; do
     words=(${BASH_REMATCH[2]})
     case ${BASH_REMATCH[1]} in
       jobs/predict.sbatch) words=(predict "${words[@]}") ;;
+      jobs/serve.sbatch) words=(serve "${words[@]}") ;;
       jobs/*) words=(train "${words[@]}") ;;
     esac
     [[ ${words[0]} != bench ]] || words=("bench ${words[1]}" "${words[@]:2}")

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/base/http.hpp"
+#include "lockstep/data/loading/image_preparer.hpp"
+#include "lockstep/model/model.hpp"
+
+namespace lockstep::serve {
+
+/// A model as its file holds it, with what computing needs.
+struct ModelFile {
+  model::Model model;
+  data::DataSetInfo input;       ///< with the names of its classes
+  backend::ProgramSpec program;  ///< of the largest batch
+};
+
+/// Where a model comes from. Both throw InputError.
+struct ModelSource {
+  std::string name;                               ///< in the paths of requests
+  std::function<std::filesystem::path()> locate;  ///< its file, which may be another one later
+  std::function<ModelFile(const std::filesystem::path&)> read;  ///< verifies; on any thread
+};
+
+/// What clients may ask and wait for.
+struct ServeSpec {
+  HttpSpec http;
+  std::string token;                     ///< that requests must bring, unless it is empty
+  std::size_t waiting_rows = 1024;       ///< of a model, at most
+  std::size_t most_pixels = 64'000'000;  ///< of an image that is decoded
+  double deadline_s = 30;                ///< of a request, unless it asks for less
+  double grace_s = 3;                    ///< between "not ready" and the first refusal, at the end
+  double drain_s = 60;                   ///< then, for what has come
+  data::ImageForm form;                  ///< how the networks' training sets were packed
+  std::size_t readers = 1;               ///< threads that read requests and prepare images
+  std::function<void()> bind_reader;     ///< called first on each of them
+};
+
+/// How the caller steers the service.
+struct ServeControl {
+  std::function<bool()> stop;    ///< asked often: whether to end
+  std::function<bool()> reload;  ///< asked often: whether to read all models again; true once
+  std::function<void(const HttpServer& server)> listening;
+};
+
+/// Answers requests on models until `control.stop`, and computes on the calling thread. Then it is
+/// not ready, for a while still takes requests, and at last answers those that it has. Returns
+/// whether all were answered. A model whose file changes is loaded again next to the old one, which
+/// answers until the new one is verified and has run; one that cannot be used changes nothing.
+/// Throws InputError naming a model that cannot be loaded at the start, or where it cannot listen.
+bool serve_models(const ServeSpec& spec, const std::vector<ModelSource>& sources,
+                  backend::Backend& backend, const ServeControl& control);
+
+}  // namespace lockstep::serve

@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+
+#include <fmt/core.h>
+
+#include "app/cli/count_option.hpp"
+#include "app/cli/pack_options.hpp"
+#include "app/commands.hpp"
+#include "app/serving/token_file.hpp"
+#include "app/start/compute.hpp"
+#include "app/status.hpp"
+#include "app/trained/trained_model.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/model/formats/formats.hpp"
+#include "lockstep/serve/service/serving.hpp"
+#include "lockstep/train/ending/stop_signal.hpp"
+#include "lockstep/train/specs.hpp"
+
+namespace lockstep::app {
+namespace {
+
+std::atomic<bool> g_reload{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch such flags");
+
+struct ServeOptions {
+  std::vector<std::string> models;
+  serve::ServeSpec spec;
+  FormOptions form;
+  std::string token_file, backend = "auto", precision;
+  std::size_t batch = 16, threads = 0, body_mb = 64;
+  bool ema = false, share_gpu = false;
+
+  void add_to(Arguments app) {
+    spec.http.port = 8000;
+    spec.http.most_connections = 512;
+    spec.http.most_pending_bytes = std::size_t{1} << 30;
+    app.add("models", models,
+            "MODEL or NAME=MODEL: a checkpoint, a .safetensors, .pth or .npz file, or the folder "
+            "of a run: its best.h5, or its newest; the name is the one in requests' paths")
+        .required();
+    add_count(app, "--port", spec.http.port, {0, 65535}, "TCP port to listen on; 0: any free one");
+    app.add("--host", spec.http.host, "address to listen on, in numbers; 0.0.0.0: all of IPv4")
+        .shows_default();
+    app.add("--socket", spec.http.socket, "listen at the path of a Unix socket instead");
+    app.add("--token-file", token_file,
+            "file with a secret, for its owner alone: requests need 'Authorization: Bearer ...'");
+    add_count(app, "--batch", batch, {1, 4096}, "images that are computed together, at most");
+    add_count(app, "--queue", spec.waiting_rows, {1, 1 << 20},
+              "images that may wait for a model; then clients get 503");
+    add_limits(app);
+    app.add_flag("--ema", ema, "use the average of the weights that training kept (optim.ema)");
+    app.add("--precision", precision, "fp32, bf16, ... (default: as trained)");
+    add_form_options(app, form, spec.form);
+    add_count(app, "--threads", threads, threads_or_all,
+              "compute threads (0: one for each core of its share)");
+    app.add("--backend", backend, "auto, cpu or cuda")
+        .one_of({"auto", "cpu", "cuda"})
+        .shows_default();
+    app.add_flag("--share-gpu", share_gpu, "other processes may use the GPU, too");
+  }
+
+  void add_limits(Arguments app) {
+    add_count(app, "--connections", spec.http.most_connections, {1, 65535},
+              "open connections at most; further ones wait");
+    add_count(app, "--body-mb", body_mb, {1, 4000}, "size of a request at most, in MB");
+    add_count(app, "--most-pixels", spec.most_pixels, {1, std::uint64_t{1} << 28},
+              "pixels of an image in a JPEG or PNG file at most");
+    app.add("--deadline-s", spec.deadline_s, "a request that is not computed by then gets 504")
+        .within(0.001, 3600.0)
+        .shows_default();
+    app.add("--grace-s", spec.grace_s,
+            "after SIGTERM it is not ready, but still takes requests for this long")
+        .within(0.0, 3600.0)
+        .shows_default();
+    app.add("--drain-s", spec.drain_s, "then it answers those that it has, for at most this long")
+        .within(0.0, 3600.0)
+        .shows_default();
+  }
+};
+
+bool is_model_name(const std::string& name) {
+  const auto fits = [](unsigned char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= 100 && name != "stats" &&
+         std::all_of(name.begin(), name.end(), fits);
+}
+
+serve::ModelFile read_model(const std::string& path, const ServeOptions& options) {
+  model::Model model =
+      model::load_any(path, train::describe_by_config,
+                      options.ema ? backend::Part::average : backend::Part::weights);
+  config::Config config = settings_of(path, model);
+  if (!options.precision.empty()) config::set_key(config, "precision", options.precision);
+  const data::DataSetInfo input = input_of(model.about, nullptr);
+  require(!input.mean.empty(),
+          fmt::format("{}: does not hold the mean and deviation of what its network takes, which "
+                      "lockstep's own files do",
+                      path));
+  return {.model = std::move(model),
+          .input = input,
+          .program = train::make_program_spec(config, input, options.batch)};
+}
+
+serve::ModelSource model_source(const std::string& text, const ServeOptions& options) {
+  const std::size_t equals = text.find('=');
+  const std::string given = equals == text.npos ? "" : text.substr(0, equals);
+  const bool named = is_model_name(given);
+  const std::filesystem::path path = named ? text.substr(equals + 1) : text;
+  const std::string name = named ? given
+                           : std::filesystem::is_directory(path)
+                               ? (path / ".").lexically_normal().parent_path().filename().string()
+                               : path.stem().string();
+  require(is_model_name(name),
+          fmt::format("{}: cannot be the name of a model: give NAME={}", name, path.string()));
+  return {.name = name,
+          .locate = [path] { return std::filesystem::path(choose_checkpoint(path.string())); },
+          .read =
+              [&options](const std::filesystem::path& file) {
+                return read_model(file.string(), options);
+              }};
+}
+
+/// In a Slurm job: how to reach this node's port from outside.
+void tell_tunnel(const serve::ServeSpec& spec, std::uint16_t port, const std::string& node) {
+  const cluster::EnvLookup env = cluster::process_environment();
+  const auto login = env("SLURM_SUBMIT_HOST");
+  if (!env("SLURM_JOB_ID") || !login || port == 0) return;
+  const std::string user = env("USER").value_or("USER");
+  const bool local = spec.http.host.starts_with("127.");
+  log::info(fmt::format("from your own machine: ssh -N -L {0}:{1}:{0} {2}", port,
+                        local ? "127.0.0.1" : node,
+                        local ? fmt::format("-J {0}@{1} {0}@{2}", user, *login, node)
+                              : fmt::format("{}@{}", user, *login)));
+}
+
+void tell_listening(const HttpServer& server, const serve::ServeSpec& spec,
+                    const std::string& node) {
+  const HttpSpec& http = spec.http;
+  if (!http.socket.empty()) return log::info(fmt::format("listening at {}", http.socket));
+  const bool v6 = http.host.find(':') != http.host.npos;
+  log::info(fmt::format("listening at http://{}:{}/", v6 ? "[" + http.host + "]" : http.host,
+                        server.port()));
+  const bool local = http.host.starts_with("127.") || http.host == "::1";
+  if (!local && spec.token.empty())
+    log::warn("everyone who reaches this address may ask: --token-file asks for a token");
+  tell_tunnel(spec, server.port(), node);
+}
+
+int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
+  launch.independent = true;
+  launch.rank = cluster::identify(cluster::process_environment(), std::nullopt);
+  log::set_rank(launch.rank.rank, launch.rank.world);
+  train::catch_stop_signals(false);
+  std::signal(SIGHUP, [](int) { g_reload = true; });
+  ServeOptions options = asked;
+  settle_form(options.form, options.spec.form);
+  options.spec.http.most_body_bytes = options.body_mb * 1'000'000;
+  if (!options.token_file.empty()) options.spec.token = read_token(options.token_file);
+  std::vector<serve::ModelSource> sources;
+  for (const std::string& text : options.models) sources.push_back(model_source(text, options));
+  const std::string backend = decide_backend(launch, options.backend);
+  const Compute compute = prepare_compute(
+      launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
+  options.spec.readers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
+  options.spec.bind_reader = compute.bind_worker;
+  const bool all_answered =
+      serve::serve_models(options.spec, sources, *compute.backend,
+                          {.stop = [] { return train::stop_requested(); },
+                           .reload = [] { return g_reload.exchange(false); },
+                           .listening =
+                               [&](const HttpServer& server) {
+                                 tell_listening(server, options.spec, launch.rank.host);
+                               }});
+  if (all_answered) log::info("stopped: all requests were answered");
+  return all_answered ? status_done : status_failed;
+}
+
+}  // namespace
+
+Command add_serve(Arguments root) {
+  auto options = std::make_shared<ServeOptions>();
+  Arguments app = root.add_command(
+      "serve",
+      "Answer requests over HTTP with models' predictions: the Open Inference Protocol (KServe v2) "
+      "with Triton's extensions, Prometheus' /metrics, and a page at /. SIGTERM ends it when all "
+      "is answered; SIGHUP or a changed file loads a model again");
+  options->add_to(app);
+  return {app, [options](Launch& launch) { return serve_until_stopped(launch, *options); }};
+}
+
+}  // namespace lockstep::app

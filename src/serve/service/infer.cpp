@@ -1,0 +1,166 @@
+#include "serve/service/infer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/text/join.hpp"
+#include "serve/likeliest.hpp"
+#include "serve/protocol/content_encoding.hpp"
+#include "serve/protocol/infer_response.hpp"
+#include "serve/protocol/request_error.hpp"
+
+namespace lockstep::serve {
+namespace {
+
+constexpr const char* json_length_header = "inference-header-content-length";
+
+std::optional<std::string> header(const HttpRequest& request, const char* name) {
+  const auto found = request.headers.find(name);
+  return found == request.headers.end() ? std::nullopt : std::optional(found->second);
+}
+
+void require_rows(std::size_t rows, const ServeSpec& spec) {
+  expect(rows <= spec.waiting_rows, "a request has at most {} images, but this has {}",
+         spec.waiting_rows, rows);
+}
+
+void take_files(const std::vector<std::string_view>& files, const Version& version,
+                const ServeSpec& spec, RowsJob& job) {
+  require_rows(files.size(), spec);
+  job.rows = files.size();
+  job.images.resize(job.rows * version.row_bytes());
+  for (std::size_t row = 0; row < job.rows; ++row)
+    version.prepare(files[row], fmt::format("image {}", row),
+                    std::span(job.images).subspan(row * version.row_bytes(), version.row_bytes()));
+}
+
+void take_pixels(const InputTensor& tensor, const Version& version, const ServeSpec& spec,
+                 RowsJob& job) {
+  const data::DataSetInfo& input = version.input();
+  const auto& shape = tensor.shape;
+  expect(shape.size() == 4 && shape[1] == input.height && shape[2] == input.width &&
+             shape[3] == input.channels,
+         "input '{}': its shape is [{}], but the model '{}' takes [rows, {}, {}, {}]", tensor.name,
+         join(std::vector<std::uint64_t>(shape.begin(), shape.end()), ", "), version.name(),
+         input.height, input.width, input.channels);
+  require_rows(shape[0], spec);
+  job.rows = shape[0];
+  job.images.assign(tensor.values.begin(), tensor.values.end());
+}
+
+void take_input(const InferRequest& request, const Version& version, const ServeSpec& spec,
+                RowsJob& job) {
+  expect(request.inputs.size() == 1, "give one input, '{}' or '{}', and not {}", pixels_input,
+         files_input, request.inputs.size());
+  const InputTensor& tensor = request.inputs.front();
+  const bool pixels = tensor.name == pixels_input;
+  expect(pixels || tensor.name == files_input, "there is no input '{}'; '{}' and '{}' are",
+         tensor.name, pixels_input, files_input);
+  expect(pixels == tensor.pixels, "input '{}': its datatype is {}", tensor.name,
+         pixels ? "UINT8" : "BYTES");
+  if (pixels) return take_pixels(tensor, version, spec, job);
+  const auto& shape = tensor.shape;
+  expect(shape.size() == 1 || (shape.size() == 2 && shape[1] == 1),
+         "input '{}': its shape is [rows] or [rows, 1]", tensor.name);
+  take_files(tensor.strings, version, spec, job);
+}
+
+/// A body without JSON: the pixels of one image, or a file.
+void take_raw(const std::string& body, const Version& version, const ServeSpec& spec,
+              RowsJob& job) {
+  const bool file = body.size() != version.row_bytes() || body.starts_with("\xff\xd8\xff") ||
+                    body.starts_with("\x89PNG\r\n\x1a\n");
+  if (file) return take_files({body}, version, spec, job);
+  job.rows = 1;
+  job.images.assign(body.begin(), body.end());
+}
+
+/// What the client wants, with what it leaves open filled in.
+std::vector<WantedOutput> settle_outputs(std::vector<WantedOutput> outputs, bool binary,
+                                         std::size_t classes) {
+  if (outputs.empty())
+    outputs = {{.name = logits_output, .binary = {}}, {.name = probabilities_output, .binary = {}}};
+  for (WantedOutput& output : outputs) {
+    expect(output.name == logits_output || output.name == probabilities_output,
+           "there is no output '{}'; '{}' and '{}' are", output.name, logits_output,
+           probabilities_output);
+    output.binary = output.binary.value_or(binary);
+    output.classification = std::min(output.classification, classes);
+  }
+  return outputs;
+}
+
+/// Triton's form of a classification: "VALUE:INDEX:LABEL".
+void classify(std::span<const float> values, const Version& version, std::size_t top,
+              std::vector<std::string>& to) {
+  if (std::any_of(values.begin(), values.end(), [](float value) { return std::isnan(value); }))
+    throw RequestError(500, "the network's outputs are not numbers");
+  for (const std::size_t k : likeliest(values, top))
+    to.push_back(fmt::format("{}:{}:{}", values[k], k, version.input().classes[k]));
+}
+
+OutputTensor output_tensor(const WantedOutput& wanted, const RowsJob& job, const Version& version) {
+  OutputTensor tensor{.name = wanted.name,
+                      .shape = {job.rows, version.classes()},
+                      .values = {},
+                      .strings = {},
+                      .binary = *wanted.binary};
+  if (wanted.classification > 0) tensor.shape[1] = wanted.classification;
+  for (std::size_t row = 0; row < job.rows; ++row) {
+    const std::span<const float> logits =
+        std::span(job.logits).subspan(row * version.classes(), version.classes());
+    const std::vector<float> values = wanted.name == logits_output
+                                          ? std::vector<float>(logits.begin(), logits.end())
+                                          : probabilities_of(logits);
+    if (wanted.classification > 0)
+      classify(values, version, wanted.classification, tensor.strings);
+    else
+      tensor.values.insert(tensor.values.end(), values.begin(), values.end());
+  }
+  return tensor;
+}
+
+}  // namespace
+
+Inferring read_infer(HttpRequest request, const Version& version, const ServeSpec& spec) {
+  const std::string body =
+      decode_content(std::move(request.body), header(request, "content-encoding").value_or(""),
+                     spec.http.most_body_bytes);
+  const auto json_length = header(request, json_length_header);
+  Inferring inferring;
+  inferring.job = std::make_shared<RowsJob>();
+  if (is_raw(json_length)) {
+    inferring.outputs = settle_outputs({}, true, version.classes());
+    take_raw(body, version, spec, *inferring.job);
+    return inferring;
+  }
+  InferRequest read = parse_infer_request(body, json_length);
+  inferring.id = std::move(read.id);
+  inferring.timeout_s = read.timeout_s;
+  inferring.outputs = settle_outputs(std::move(read.outputs), read.binary, version.classes());
+  take_input(read, version, spec, *inferring.job);
+  return inferring;
+}
+
+HttpResponse infer_response(const Inferring& inferring, const Version& version) {
+  InferResponse response{
+      .model = version.name(), .version = version.number(), .id = inferring.id, .outputs = {}};
+  bool binary = false;
+  for (const WantedOutput& wanted : inferring.outputs) {
+    response.outputs.push_back(output_tensor(wanted, *inferring.job, version));
+    binary = binary || *wanted.binary;
+  }
+  std::size_t json_length = 0;
+  HttpResponse answer{.type = "application/json",
+                      .body = infer_response_body(response, json_length)};
+  if (binary) {
+    answer.type = "application/octet-stream";
+    answer.headers["Inference-Header-Content-Length"] = std::to_string(json_length);
+  }
+  return answer;
+}
+
+}  // namespace lockstep::serve

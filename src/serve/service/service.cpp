@@ -1,0 +1,197 @@
+#include "serve/service/service.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/log.hpp"
+#include "serve/protocol/request_error.hpp"
+#include "serve/service/documents.hpp"
+#include "serve/service/page.hpp"
+
+namespace lockstep::serve {
+namespace {
+
+/// Takes the same time wherever they differ.
+bool equal_secrets(std::string_view a, std::string_view b) {
+  unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    difference |= static_cast<unsigned char>(a[i] ^ (b.empty() ? '\1' : b[i % b.size()]));
+  return difference == 0;
+}
+
+/// What a health check and a browser must get without a token; they tell nothing.
+bool is_open(Resource resource) {
+  return resource == Resource::page || resource == Resource::live || resource == Resource::ready;
+}
+
+HttpResponse json(std::string body, unsigned status = 200) {
+  return {.status = status, .type = "application/json", .body = std::move(body)};
+}
+
+HttpResponse page() {
+  return {.type = "text/html; charset=utf-8",
+          .body = std::string(page_html()),
+          .headers = {{"Content-Security-Policy",
+                       "default-src 'none'; script-src 'unsafe-inline'; style-src "
+                       "'unsafe-inline'; img-src blob:; connect-src 'self'"},
+                      {"X-Content-Type-Options", "nosniff"}}};
+}
+
+}  // namespace
+
+struct Service::Passing {
+  std::shared_ptr<const Version> version;
+  std::shared_ptr<Statistics> statistics;
+  double arrived_s = now_s();
+  Inferring inferring = {};
+  Respond respond;
+};
+
+HttpResponse Service::error(unsigned status, const std::string& what) {
+  return json(error_document(what), status);
+}
+
+bool Service::knows_token(const HttpRequest& request) const {
+  if (spec_.token.empty()) return true;
+  const auto found = request.headers.find("authorization");
+  return found != request.headers.end() && equal_secrets("Bearer " + spec_.token, found->second);
+}
+
+std::optional<HttpResponse> Service::refuse(const HttpRequest& request) {
+  std::string allowed;
+  try {
+    const Route route = find_route(request.method, request.path, allowed);
+    if (!is_open(route.resource) && !knows_token(request)) {
+      HttpResponse refusal =
+          error(401, "a token is needed: the header Authorization: Bearer TOKEN");
+      refusal.headers["WWW-Authenticate"] = "Bearer";
+      return refusal;
+    }
+    if (route.resource == Resource::infer) {
+      repository_.find(route.model, route.version);
+      if (closed_) {
+        HttpResponse refusal = error(503, "the server ends");
+        refusal.headers = {{"Retry-After", "1"}, {"Connection", "close"}};
+        return refusal;
+      }
+    }
+  } catch (const RequestError& fault) {
+    HttpResponse refusal = error(fault.status(), fault.what());
+    if (fault.status() == 405) refusal.headers["Allow"] = allowed;
+    return refusal;
+  }
+  return std::nullopt;
+}
+
+void Service::answer(HttpRequest request, Respond respond) {
+  try {
+    std::string allowed;
+    const Route route = find_route(request.method, request.path, allowed);
+    if (route.resource != Resource::infer) return respond(document(route));
+    auto passing = std::make_shared<Passing>();
+    passing->version = repository_.find(route.model, route.version);
+    passing->statistics = repository_.statistics(route.model);
+    passing->respond = std::move(respond);
+    readers_.post(
+        [this, passing, whole = std::move(request)]() mutable { read(passing, std::move(whole)); });
+  } catch (const RequestError& fault) {
+    respond(error(fault.status(), fault.what()));
+  }
+}
+
+HttpResponse Service::document(const Route& route) {
+  const auto version = [&] { return repository_.find(route.model, route.version); };
+  const bool ready = ready_;
+  switch (route.resource) {
+    case Resource::page:
+      return page();
+    case Resource::metrics:
+      return {.type = "text/plain; version=0.0.4; charset=utf-8",
+              .body = metrics_text(repository_, batcher_, ready)};
+    case Resource::live:
+      return json(live_document(ready));
+    case Resource::ready:
+      return json(live_document(ready), ready ? 200 : 503);
+    case Resource::server:
+      return json(server_document());
+    case Resource::index:
+      return json(index_document(repository_));
+    case Resource::model:
+      return json(model_document(*version()));
+    case Resource::model_ready:
+      return json(model_ready_document(*version(), ready), ready ? 200 : 503);
+    case Resource::model_config:
+      return json(config_document(*version()));
+    case Resource::statistics:
+      return json(statistics_document(
+          route.model.empty() ? repository_.all() : std::vector{version()}, repository_));
+    case Resource::infer:
+      break;
+  }
+  throw Error("an inference is no document");
+}
+
+void Service::read(const std::shared_ptr<Passing>& passing, HttpRequest request) {
+  const double began_s = now_s();
+  try {
+    passing->inferring = read_infer(std::move(request), *passing->version, spec_);
+    const auto& job = passing->inferring.job;
+    const double limit_s =
+        std::min(passing->inferring.timeout_s.value_or(spec_.deadline_s), spec_.deadline_s);
+    job->arrived_s = now_s();
+    job->deadline_s = passing->arrived_s + limit_s;
+    passing->statistics->change(
+        [&](ModelFigures& figures) { figures.input.add(job->arrived_s - began_s); });
+    job->ended = [this, passing](RowsJob::End end) {
+      readers_.post([this, passing, end] { finish(passing, end); });
+    };
+    if (batcher_.put(passing->version->lane, job)) return;
+    job->ended = nullptr;  // it holds the job itself
+    passing->statistics->change([](ModelFigures& figures) { ++figures.refused; });
+    HttpResponse full = error(503, fmt::format("more than {} images wait for the model '{}'",
+                                               spec_.waiting_rows, passing->version->name()));
+    full.headers["Retry-After"] = "1";
+    fail(passing, std::move(full));
+  } catch (const RequestError& fault) {
+    fail(passing, error(fault.status(), fault.what()));
+  } catch (const std::exception& fault) {
+    log::warn(fmt::format("an inference of the model '{}' failed: {}", passing->version->name(),
+                          fault.what()));
+    fail(passing, error(500, "it failed"));
+  }
+}
+
+void Service::fail(const std::shared_ptr<Passing>& passing, HttpResponse response) {
+  passing->statistics->change(
+      [&](ModelFigures& figures) { figures.fail.add(now_s() - passing->arrived_s); });
+  passing->respond(std::move(response));
+}
+
+void Service::finish(const std::shared_ptr<Passing>& passing, RowsJob::End end) {
+  if (end == RowsJob::End::late)
+    return fail(passing,
+                error(504, fmt::format("it was not computed within {} s",
+                                       passing->inferring.job->deadline_s - passing->arrived_s)));
+  if (end == RowsJob::End::failed) return fail(passing, error(500, "it failed"));
+  const double began_s = now_s();
+  try {
+    HttpResponse response = infer_response(passing->inferring, *passing->version);
+    const double ended_s = now_s();
+    passing->statistics->change([&](ModelFigures& figures) {
+      figures.output.add(ended_s - began_s);
+      figures.add_success(ended_s - passing->arrived_s);
+    });
+    passing->respond(std::move(response));
+  } catch (const RequestError& fault) {
+    fail(passing, error(fault.status(), fault.what()));
+  } catch (const std::exception& fault) {
+    log::warn(fmt::format("an inference of the model '{}' failed: {}", passing->version->name(),
+                          fault.what()));
+    fail(passing, error(500, "it failed"));
+  }
+}
+
+}  // namespace lockstep::serve

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/base/http.hpp"
+#include "serve/protocol/route.hpp"
+#include "serve/service/infer.hpp"
+#include "serve/service/readers.hpp"
+#include "serve/service/repository.hpp"
+
+namespace lockstep::serve {
+
+/// Answers the protocol's requests. Documents are made at once, on the server's thread; inferences
+/// are read and written by the readers, and computed by the batcher.
+class Service final : public HttpService {
+ public:
+  /// The references must outlive it.
+  Service(const ServeSpec& spec, Repository& repository, Batcher& batcher, Readers& readers)
+      : spec_(spec), repository_(repository), batcher_(batcher), readers_(readers) {}
+  /// From now on it says that it is not ready, and answers.
+  void become_unready() { ready_ = false; }
+  /// From now on it refuses inferences.
+  void close() { closed_ = true; }
+
+  std::optional<HttpResponse> refuse(const HttpRequest& request) override;
+  void answer(HttpRequest request, Respond respond) override;
+  HttpResponse error(unsigned status, const std::string& what) override;
+
+ private:
+  /// An inference from its arrival to its answer.
+  struct Passing;
+  HttpResponse document(const Route& route);
+  bool knows_token(const HttpRequest& request) const;
+  void read(const std::shared_ptr<Passing>& passing, HttpRequest request);
+  void finish(const std::shared_ptr<Passing>& passing, RowsJob::End end);
+  void fail(const std::shared_ptr<Passing>& passing, HttpResponse response);
+
+  const ServeSpec& spec_;
+  Repository& repository_;
+  Batcher& batcher_;
+  Readers& readers_;
+  std::atomic<bool> ready_{true}, closed_{false};
+};
+
+}  // namespace lockstep::serve
