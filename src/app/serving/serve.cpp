@@ -12,6 +12,7 @@
 #include "app/status.hpp"
 #include "app/trained/trained_model.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/serve/service/serving.hpp"
@@ -159,6 +160,7 @@ int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
   ServeOptions options = asked;
   settle_form(options.form, options.spec.form);
   options.spec.http.most_body_bytes = options.body_mb * 1'000'000;
+  allow_open_files(options.spec.http.most_connections);
   if (!options.token_file.empty()) options.spec.token = read_token(options.token_file);
   std::vector<serve::ModelSource> sources;
   for (const std::string& text : options.models) sources.push_back(model_source(text, options));
