@@ -1,0 +1,300 @@
+"""lockstep's files in Python, with numpy and h5py alone. Copy this file to where you need it.
+
+    Shards(data)          a data set of shards, row by row; torch's DataLoader takes it
+    write_shards(folder)  arrays in memory as a data set for `lockstep train`
+    state_dict(model)     a checkpoint's weights by torchvision's names; about() explains the rest
+    metrics(run)          the records of a run, as arrays
+    predictions(folder)   what `lockstep predict` wrote, as arrays
+
+README.md, FORMAT.md and CHECKPOINT.md describe the files. What is wrong with one is a BadFile.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import io
+import json
+import os
+from typing import Any, Callable, Iterator, Sequence
+
+import h5py
+import numpy as np
+
+Path = str | os.PathLike[str]
+
+
+class BadFile(Exception):
+    """A file that cannot be used. The text is "FILE: what is wrong with it"."""
+
+
+def _require(holds: Any, path: str, what: str) -> None:
+    if not holds:
+        raise BadFile(f"{path}: {what}")
+
+
+@contextlib.contextmanager
+def _named(path: str) -> Iterator[None]:
+    """What libraries say is wrong with a file gets its name."""
+    try:
+        yield
+    except (OSError, LookupError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+        raise BadFile(f"{path}: {error.args[-1]}") from error
+
+
+def _file_in(folder: Path, name: str) -> str:
+    return os.path.join(folder, name) if os.path.isdir(folder) else os.fspath(folder)
+
+
+@functools.lru_cache(maxsize=64)
+def _crc_tables(block: int) -> tuple[np.ndarray, np.ndarray]:
+    """[256]: the next state for a byte; [4, 256]: what a state's bytes are after `block` zeros."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
+    later = np.arange(256, dtype=np.uint32) << np.array([[0], [8], [16], [24]], np.uint32)
+    for _ in range(block):
+        later = (later >> 8) ^ table[later & 0xFF]
+    return table, later
+
+
+def crc32c(rows: np.ndarray) -> np.ndarray:
+    """CRC-32C of each row of a uint8 array [rows, bytes] of at least 4 bytes: uint32 [rows].
+    It is linear: the sums of a row's blocks are computed together, then joined."""
+    block = 1 << (rows.shape[1].bit_length() + 1) // 2
+    blocks = -(-rows.shape[1] // block)
+    table, later = _crc_tables(block)
+    padded = np.zeros((len(rows), blocks * block), np.uint8)  # zeros in front change nothing
+    padded[:, -rows.shape[1]:] = rows
+    padded[:, -rows.shape[1]:][:, :4] ^= 0xFF  # the initial value
+    crcs = np.zeros((len(rows), blocks), np.uint32)
+    for column in np.moveaxis(padded.reshape(len(rows), blocks, block), 2, 0):
+        crcs = (crcs >> 8) ^ table[(crcs ^ column) & 0xFF]
+    total = np.zeros(len(rows), np.uint32)
+    for one in crcs.T:
+        total = one ^ later[0][total & 0xFF] ^ later[1][total >> 8 & 0xFF] \
+            ^ later[2][total >> 16 & 0xFF] ^ later[3][total >> 24]
+    return ~total
+
+
+def _row_crcs(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    labels = labels.astype("<i4").reshape(-1, 1).view(np.uint8)
+    return crc32c(np.hstack([images.reshape(len(images), -1), labels]))
+
+
+class _Shard:
+    """One file, closed: what all files of a set share, its labels, and where its rows are."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with _named(path), h5py.File(path, "r") as file:
+            kind = f"{np.asarray(file.attrs['format']).astype(str)} {file.attrs['format_version']}"
+            jpeg = kind == "lockstep-jpeg-shard 1"
+            _require(jpeg or kind == "lockstep-shard 2", path, f"it is no known shard, but {kind}")
+            self.labels, self.crcs = file["labels"][()].astype(np.int32), file["crc32c"][()]
+            images, classes = file["jpegs" if jpeg else "images"], file["classes"].asstr()[()]
+            shape = () if jpeg else images.shape[1:]
+            self.places = file["offsets"][()] if jpeg else np.arange(
+                0, images.size + 1, max(1, int(np.prod(shape))), np.uint64)
+            self.facts = jpeg, shape, *(tuple(one) for one in (
+                file.attrs["mean"], file.attrs["stddev"], classes))
+            self.begin = images.id.get_offset()
+            _require(self.begin is not None, path,
+                     "its images are not in one piece: lockstep pack --repack writes them so")
+            _require(len(self.labels) == len(self.crcs) == len(self.places) - 1 > 0
+                     and images.dtype == np.uint8 and images.ndim == (1 if jpeg else 4)
+                     and self.places[-1] <= images.size
+                     and np.all(self.places[:-1] < self.places[1:])
+                     and 0 <= self.labels.min() and self.labels.max() < len(classes),
+                     path, "its data sets do not fit each other")
+
+
+class _Descriptor:
+    """An open file. It closes when nothing uses it any more."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+class Shards:
+    """A data set of shards: a file, a folder of them, or a pattern such as 'part*.h5'.
+
+    len() counts rows; [row] gives (image, label). The image is uint8 [height, width, channels], or
+    the bytes of a JPEG, which `decode` makes pixels, by Pillow. With `normalised` it is as networks
+    take it: float32 [channels, height, width], (value / 255 - mean) / stddev. `transform` gets it
+    last. `check` compares each row with its CRC-32C. It can be pickled. A process opens a file when
+    it first reads a row of it, keeps at most 64 open, and reads at positions: so processes and
+    threads do not disturb each other."""
+
+    def __init__(self, data: Path, *, decode: bool = False, normalised: bool = False,
+                 transform: Callable[[Any], Any] | None = None, check: bool = False) -> None:
+        data = os.fspath(data)
+        pattern = os.path.join(glob.escape(data), "*.h5") if os.path.isdir(data) else data
+        paths = [data] if os.path.isfile(data) else sorted(glob.glob(pattern), key=os.fsencode)
+        _require(paths, data, "there is no shard")
+        self.decode, self.normalised = decode or normalised, normalised
+        self.transform, self.check = transform, check
+        self._shards = [_Shard(path) for path in paths]
+        for one in self._shards:
+            _require(one.facts == self._shards[0].facts, one.path, f"it differs from {paths[0]}")
+        self.is_jpeg, self.shape, mean, stddev, classes = self._shards[0].facts
+        self.mean, self.stddev, self.classes = np.float32(mean), np.float32(stddev), list(classes)
+        self.labels = np.concatenate([one.labels for one in self._shards])  # int32 [rows]
+        self._firsts = np.cumsum([0, *(len(one.labels) for one in self._shards)])
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, row: int) -> tuple[Any, int]:
+        row = range(len(self))[row]
+        number = int(np.searchsorted(self._firsts, row, "right")) - 1
+        shard, at = self._shards[number], row - int(self._firsts[number])
+        first, last = map(int, shard.places[at:at + 2])
+        image: Any = np.empty(last - first, np.uint8)
+        with _named(shard.path):
+            read = os.preadv(self._files(number).number, [image], shard.begin + first)
+        _require(read == last - first, shard.path, f"it is cut off in row {at}")
+        if self.check:
+            _require(_row_crcs(image[None], shard.labels[at:at + 1])[0] == shard.crcs[at],
+                     shard.path, f"row {at} is damaged")
+        image = image.tobytes() if self.is_jpeg else image.reshape(self.shape)
+        if self.is_jpeg and self.decode:
+            from PIL import Image
+            with _named(f"{shard.path}: row {at}"):
+                pixels = Image.open(io.BytesIO(image)).convert(["L", "RGB"][len(self.mean) > 1])
+            image = np.array(pixels).reshape(pixels.height, pixels.width, -1)
+        if self.normalised:
+            image = ((image / np.float32(255) - self.mean) / self.stddev).transpose(2, 0, 1).copy()
+        return (self.transform(image) if self.transform else image), int(shard.labels[at])
+
+    @functools.cached_property
+    def _files(self) -> Callable[[int], _Descriptor]:
+        flags, paths = os.O_RDONLY | os.O_CLOEXEC, [one.path for one in self._shards]
+        return functools.lru_cache(64)(lambda number: _Descriptor(os.open(paths[number], flags)))
+
+    def close(self) -> None:
+        """Closes all files. Reading opens them again."""
+        self.__dict__.pop("_files", None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_files"}
+
+
+def write_shards(folder: Path, images: np.ndarray, labels: Sequence[int], classes: Sequence[str], *,
+                 like: Shards | None = None, rows_per_shard: int = 1 << 16) -> list[str]:
+    """Writes arrays as shards, in their order, and returns the files' names.
+
+    images: uint8 [rows, height, width, channels], or without channels. labels: [rows], from 0;
+    classes: their names. `like`: the training set, whose mean and deviation a validation set needs.
+    A folder that has shards is an error. An error leaves no file."""
+    folder, images, labels = os.fspath(folder), np.asarray(images), np.asarray(labels)
+    images = images[..., None] if images.ndim == 3 else images
+    _require(images.dtype == np.uint8 and images.ndim == 4 and images.size, folder,
+             f"images are {images.dtype} {images.shape}, not uint8 [rows, height, width, channels]")
+    _require(labels.shape == images.shape[:1] and labels.dtype.kind in "iu" and labels.min() >= 0
+             and labels.max() < len(classes), folder,
+             f"labels must be {len(images)} whole numbers from 0 to {len(classes) - 1}")
+    _require(not glob.glob(os.path.join(glob.escape(folder), "*.h5")), folder, "it has shards")
+    counts = sum(np.stack([np.bincount(channel.ravel(), minlength=256)
+                           for channel in np.moveaxis(image, 2, 0)]) for image in images)
+    share, levels = counts / counts.sum(1, keepdims=True), np.arange(256) / 255
+    mean, stddev = (like.mean, like.stddev) if like else (share @ levels, np.sqrt(
+        (share * (levels - (share @ levels)[:, None]) ** 2).sum(1)))
+    _require(len(mean) == images.shape[3] and np.all(stddev > 0), folder,
+             "a channel has one value only, or there are other channels than in the training set")
+    os.makedirs(folder, exist_ok=True)
+    files, parts = {}, range(0, len(images), rows_per_shard)
+    try:
+        for number, first in enumerate(parts):
+            path = os.path.join(folder, f"shard-{number:05}-of-{len(parts):05}.h5")
+            files[temporary := f"{path}.tmp{os.getpid()}"] = path
+            some, ours = (of[first:first + rows_per_shard] for of in (images, labels))
+            with h5py.File(temporary, "w") as file:
+                file.attrs.update(format="lockstep-shard", format_version=2,
+                                  mean=np.float32(mean), stddev=np.float32(stddev))
+                file["images"], file["labels"] = some, ours.astype(np.int32)
+                file["crc32c"] = np.concatenate([_row_crcs(some[k:k + 256], ours[k:k + 256])
+                                                 for k in range(0, len(some), 256)])
+                file.create_dataset("classes", data=list(classes), dtype=h5py.string_dtype())
+            with open(temporary, "rb") as written:
+                os.fsync(written.fileno())
+        for temporary, path in files.items():
+            os.rename(temporary, path)
+    finally:
+        for temporary in filter(os.path.exists, files):
+            os.unlink(temporary)
+    return list(files.values())
+
+
+@contextlib.contextmanager
+def _checkpoint(model: Path) -> Iterator[h5py.File]:
+    """A checkpoint, or the best one of a run's folder, once its checksum is found right."""
+    path = _file_in(model, "checkpoints/best.h5")
+    with _named(path):
+        whole = np.fromfile(path, np.uint8)
+    start, magic = whole[:512].tobytes(), b"lockstep checkpoint 3\n"
+    _require(start.startswith(magic) and len(whole) > 1024, path, "it is no checkpoint of format 3")
+    _require(start.startswith(b"%scrc32c 0x%08x\n" % (magic, crc32c(whole[None, 512:])[0])), path,
+             "it is torn or was altered: its checksum does not fit")
+    with _named(path), h5py.File(path, "r") as file:
+        yield file
+
+
+def about(model: Path) -> dict[str, Any]:
+    """What explains a checkpoint, or the best one of a run: attributes, `classes` and `network`."""
+    with _checkpoint(model) as file:
+        return {**{name: value[0] if np.size(value) == 1 else value
+                   for name, value in file.attrs.items()},
+                "network": json.loads(file["network"][()].tobytes()),
+                "classes": file["classes"].asstr()[()].tolist()}
+
+
+def state_dict(model: Path, average: bool = False) -> dict[str, np.ndarray]:
+    """The tensors of a checkpoint, or of the best one of a run, as `lockstep export` writes them:
+    torchvision's names and order, with num_batches_tracked. `average`: those of `optim.ema`."""
+    tensors = {}
+    with _checkpoint(model) as file:
+        weights = file["ema" if average else "weights"]
+        for node in json.loads(file["network"][()].tobytes())["nodes"]:
+            for what in "weight", "bias", "running_mean", "running_var":
+                if (name := f"{node['name']}.{what}") in weights:
+                    tensors[name] = weights[name][()]
+            if node["op"] == "batch_norm":
+                steps = np.array(file.attrs["step"], np.int64).reshape(())
+                tensors[f"{node['name']}.num_batches_tracked"] = steps
+    return tensors
+
+
+def metrics(run: Path) -> dict[str, dict[str, np.ndarray]]:
+    """The records of a run by kind: metrics(run)["step"]["loss"]. Each field is an array over the
+    records of its kind, in order; a number that is missing is NaN. Fields inside of a field are
+    joined by a point (metrics(run)["ranks"]["data.max_ms"]). A line without its end is left out."""
+    path, kinds = _file_in(run, "metrics.jsonl"), {}
+    with _named(path), open(path, "rb") as file:
+        lines = file.read().split(b"\n")[:-1]
+    for number, line in enumerate(lines, 1):
+        with _named(f"{path}: line {number}"):
+            record = {field + (f".{inner}" if inner else ""): one
+                      for field, value in json.loads(line).items()
+                      for inner, one in (value if isinstance(value, dict) else {"": value}).items()}
+            kinds.setdefault(record.pop("kind"), []).append(record)
+    return {kind: {name: _column([one.get(name) for one in records])
+                   for name in dict.fromkeys(name for one in records for name in one)}
+            for kind, records in kinds.items()}
+
+
+def _column(values: list[Any]) -> np.ndarray:
+    if any(isinstance(value, (str, list)) for value in values):
+        return np.array([*values, None], object)[:-1]
+    return np.array([np.nan if value is None else value for value in values])
+
+
+def predictions(folder: Path) -> dict[str, np.ndarray]:
+    """The data sets of predictions.h5 (README.md lists them) by name; texts are str."""
+    path = _file_in(folder, "predictions.h5")
+    with _named(path), h5py.File(path, "r") as file:
+        return {name: (item.asstr() if item.dtype.kind in "SO" else item)[()]
+                for name, item in file.items()}
