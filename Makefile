@@ -340,10 +340,23 @@ test:  ## install what is missing, build, run all tests (FILTER=part of a name, 
 .PHONY: test-all
 test-all:  ## all tests, also repetitions: more ranks, long fuzzing, sanitizers, each network fault
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh ci $(if $(WITH_CUDA),cuda)
+	@$(MAKE) --no-print-directory $(BUILD)/clients/made || echo "tests with PyPI's programs will be skipped"
 	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
 	@$(MAKE) --no-print-directory $(PROGRAM)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=all TSAN_TAGS='$(TSAN_TAGS)' tests/run --make \
 	  layers unit mpi gpu emulated e2e cluster lint format asan tsan
+
+.PHONY: test-clients
+test-clients: $(BUILD)/clients/made  ## tests with PyTorch, ONNX Runtime and others, after installing them (5 GB)
+	@jobs/setup.sh test
+	@$(MAKE) --no-print-directory $(PROGRAM)
+	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run clients
+
+CLIENTS := $(addprefix tests/support/clients/,install.sh requirements.txt)
+$(BUILD)/clients/made: $(CLIENTS)
+	@jobs/setup.sh clients
+	@echo "  install $(@D) from $(lastword $(CLIENTS))"
+	@$(firstword $(CLIENTS)) $(@D)
 
 .PHONY: test-cluster
 test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this machine (root)
@@ -379,7 +392,7 @@ tsan:  ## loader, sampler, copying and exchange tests under the thread sanitizer
 # libFuzzer belongs to clang; clang 16 is the first that knows std::source_location. clang takes
 # instruction sets only from the command line, not from a pragma.
 FUZZ_CXX ?= clang++-16
-FUZZ_FOR ?= 5
+FUZZ_FOR ?= $(if $(RUNS),3600,5)
 FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,\
               $(filter-out %/driver.cpp,$(wildcard tests/fuzz/*.cpp tests/fuzz/*/*.cpp)))
 FUZZED   := $(filter-out src/pack/pack% src/pack/share_index.cpp src/pack/totals.cpp %/loader.cpp \
@@ -388,12 +401,12 @@ FUZZED   := $(filter-out src/pack/pack% src/pack/share_index.cpp src/pack/totals
             $(addprefix src/model/,checkpoint.cpp model.cpp network_text.cpp seal.cpp) \
             $(call found,src/model/formats src/serve/protocol,*.cpp)
 .PHONY: fuzz
-fuzz:  ## fuzz the code that reads files, with sanitizers (SECONDS=5 for each target, TARGETS=)
+fuzz:  ## fuzz the code that reads files, with sanitizers (SECONDS=5 or RUNS= inputs for each of TARGETS=)
 	@jobs/setup.sh fuzz
 	@$(MAKE) --no-print-directory fuzzers BUILD=$(BUILD)/clang CXX='$(FUZZ_CXX)' CUDA=0 \
 	  SANITIZE=fuzzer-no-link,address,undefined \
 	  FALSE_ALARMS='-Wno-unknown-warning-option -Wno-unknown-pragmas -Wno-shadow'
-	@BUILD=$(BUILD)/clang SECONDS_EACH='$(or $(filter-out 0,$(SECONDS)),$(FUZZ_FOR))' \
+	@BUILD=$(BUILD)/clang SECONDS_EACH='$(or $(filter-out 0,$(SECONDS)),$(FUZZ_FOR))' RUNS_EACH='$(RUNS)' \
 	  tests/fuzz/run $(TARGETS)
 
 # Without clang, our own driver replaces libFuzzer.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Finds what is missing to build, test, measure, format or lint lockstep, and installs it if it may.
 #
-#   jobs/setup.sh [--check] build|cuda|test|cluster|bench|format|lint|fuzz|ci ...
+#   jobs/setup.sh [--check] build|cuda|test|clients|cluster|bench|format|lint|fuzz|ci ...
 #
 # CUDA, cuDNN and NCCL are never installed. The Makefile names those that it did not find in
 # CUDA_LACKS; the word cuda then prints how to get them.
@@ -43,6 +43,7 @@ python3-h5py       | test  | python h5py            | py-h5py
 python3-yaml       | test  | python yaml            | py-pyyaml
 procps             | test  | command ps             | procps
 strace             | test  | command strace         | strace
+python3-venv       | clients | python ensurepip      | python
 slurm-wlm          | cluster | command slurmctld    | slurm
 munge              | cluster | command munged       | munge
 libpmix-dev        | cluster | library pmix         | openpmix
@@ -69,16 +70,17 @@ for word; do
     build) wanted="$wanted build" ;;
     cuda) wanted="$wanted cuda" ;;
     test) wanted="$wanted build test" ;;
+    clients) wanted="$wanted clients" ;;
     cluster) wanted="$wanted cluster" ;;
     bench) wanted="$wanted build bench" ;;
     format) wanted="$wanted format" ;;
     lint) wanted="$wanted build test lint" ;;
     fuzz) wanted="$wanted build fuzz" ;;
     ci) wanted="$wanted build test format lint" ;;
-    *) fail "unknown word \"$word\": build, cuda, test, cluster, bench, format, lint, fuzz or ci" ;;
+    *) fail "unknown word \"$word\" (see the head of jobs/setup.sh)" ;;
   esac
 done
-[ -n "$wanted" ] || fail 'say what for: build, cuda, test, cluster, bench, format, lint, fuzz or ci'
+[ -n "$wanted" ] || fail 'say what for: build, cuda, test, clients, cluster, bench, format, lint, fuzz, ci'
 
 case $wanted in
   *cuda*)

@@ -1,17 +1,15 @@
 #!/bin/bash
 # PyTorch, torchvision and safetensors read what `lockstep export` writes, and lockstep reads what
-# they write. CLIENTS_PYTHON names a Python that has them; without it, /usr/bin/python3.
+# they write.
 # seconds: 900
 # computes
+# clients
 root=$PWD
 source "$(dirname "$0")/../../support/e2e.bash"
-python=${CLIENTS_PYTHON:-/usr/bin/python3}
+source "$root/tests/support/clients/clients.bash"
 client() { run "$python" "$root/tests/support/clients/model_clients.py" "$@"; }
 has() { client has "$@" && ((status == 0)); }
-if ! has torch torchvision; then
-  echo "SKIP PyTorch and torchvision read and write models: $python has no torch or torchvision"
-  exit 0
-fi
+clients_or_skip 'PyTorch and torchvision read and write models' torch torchvision
 models='resnet18 resnet50'
 nightly && models+=' resnet34 resnet101 resnet152'
 "$LOCKSTEP" pack --from shapes --out data --train-rows 60 --val-rows 53 --resize 32 \

@@ -2,6 +2,7 @@
 # A network that `lockstep export` writes as ONNX computes in other programs what it does in
 # lockstep: from pixels and from normalised values, with its batch norms folded and not.
 # computes
+# clients
 root=$PWD
 source "$(dirname "$0")/../../support/e2e.bash"
 source "$root/tests/support/clients/clients.bash"

@@ -2,8 +2,10 @@
 # What Prometheus sees of a training: a page and a file with the newest records; what fails there
 # never stops the training.
 # waits for steps that only wait
-rules=$PWD/jobs/prometheus-rules.yml
+# clients
+root=$PWD rules=$PWD/jobs/prometheus-rules.yml
 source "$(dirname "$0")/../../support/e2e.bash"
+source "$root/tests/support/clients/clients.bash"
 pack_small
 train=("$LOCKSTEP" train --data.train small/train --threads 1 --batch 50 --backend clock
   --clock.step-ms 20)

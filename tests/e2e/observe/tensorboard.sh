@@ -3,6 +3,7 @@
 # however often the run was killed and resumed, and up to the cut where a file is cut. Where no
 # event can be written, training continues.
 # computes
+# clients
 root=$PWD
 source "$(dirname "$0")/../../support/e2e.bash"
 source "$root/tests/support/clients/clients.bash"

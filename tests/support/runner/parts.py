@@ -12,6 +12,8 @@ ALL = ["layers", "unit", "mpi", "gpu", "emulated", "e2e", "cluster", "lint"]
 WORLDS = {"check": [2], "test": [1, 2, 4], "all": [1, 2, 3, 4, 6, 8]}
 FUZZ_SECONDS = {"check": 2, "test": 2, "all": 30}
 CATCH = ["-r", "harness", "--use-colour", "no"]
+# In the first lines of a script.
+WORDS = r"# (waits|computes|nightly|clients|seconds|apart|alone)\b:? ?(\w*)"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np"]
 
 
@@ -96,7 +98,7 @@ def script(path):
     for line in path.read_text().split("\n"):
         if not line.startswith("#"):
             break
-        if told := re.match(r"# (waits|computes|nightly|seconds|apart|alone)\b:? ?(\w*)", line):
+        if told := re.match(WORDS, line):
             words.setdefault(told[1], told[2])
     lanes = [lane for lane in LANES if lane in words]
     if len(lanes) != 1:
@@ -104,19 +106,25 @@ def script(path):
     name, seconds = f"{path.parts[1]}/{path.stem}", int(words.get("seconds", 600))
     job = Job(name, ["bash", str(path)], seconds, lane=lanes[0],
               apart=words.get("apart", ""), alone="alone" in words, script=True)
-    return job, "nightly" in words
+    return job, words
 
 
-def scripts(wish, folder):
+def scripts(wish, folder, marked=None):
     """A script is named without its sub-folder: "e2e/pack" or "e2e/pack.sh"; FILTER may name both,
-    or the whole path."""
+    or the whole path. `marked`: only those that have this word in their first lines."""
     found = [script(path) for path in sorted(Path("tests", folder).rglob("*.sh"))
              if wish.matches(str(path)) or wish.matches(f"tests/{folder}/{path.name}")]
-    return [job for job, nightly in found if wish.tier == "all" or not nightly]
+    return [job for job, words in found if (wish.tier == "all" or "nightly" not in words)
+            and (marked is None or marked in words)]
 
 
 def e2e(wish):
     return scripts(wish, "e2e")
+
+
+def clients(wish):
+    """The scripts of e2e in which other programs read what lockstep writes (make test-clients)."""
+    return scripts(wish, "e2e", "clients")
 
 
 def cluster(wish):
@@ -192,7 +200,8 @@ def format(wish):
 def jobs_of(names, wish):
     """The jobs of these parts, each build once. Of scripts, and of jobs that wait, those with the
     longest limits come first; the others come before the scripts, in order."""
-    every = (layers, unit, mpi, gpu, emulated, e2e, cluster, lint, fuzz, asan, tsan, format)
+    every = (layers, unit, mpi, gpu, emulated, e2e, clients, cluster, lint, fuzz, asan, tsan,
+             format)
     functions = {one.__name__: one for one in every}
     jobs = {}
     for name in names:
