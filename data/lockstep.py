@@ -6,8 +6,7 @@
     metrics(run)          the records of a run, as arrays
     predictions(folder)   what `lockstep predict` wrote, as arrays
 
-README.md, FORMAT.md and CHECKPOINT.md describe the files. What is wrong with one is a BadFile.
-"""
+README.md, FORMAT.md and CHECKPOINT.md describe the files. What is wrong with one is a BadFile."""
 from __future__ import annotations
 
 import contextlib
@@ -198,13 +197,14 @@ def write_shards(folder: Path, images: np.ndarray, labels: Sequence[int], classe
              and labels.max() < len(classes), folder,
              f"labels must be {len(images)} whole numbers from 0 to {len(classes) - 1}")
     _require(not glob.glob(os.path.join(glob.escape(folder), "*.h5")), folder, "it has shards")
-    counts = sum(np.stack([np.bincount(channel.ravel(), minlength=256)
-                           for channel in np.moveaxis(image, 2, 0)]) for image in images)
+    counts = sum(np.stack([np.bincount(one.ravel(), minlength=256)
+                           for one in np.moveaxis(image, 2, 0)]) for image in images)
     share, levels = counts / counts.sum(1, keepdims=True), np.arange(256) / 255
     mean, stddev = (like.mean, like.stddev) if like else (share @ levels, np.sqrt(
         (share * (levels - (share @ levels)[:, None]) ** 2).sum(1)))
-    _require(len(mean) == images.shape[3] and np.all(stddev > 0), folder,
-             "a channel has one value only, or there are other channels than in the training set")
+    _require(np.all(stddev > 0), folder, "a channel has one value only")
+    _require(not like or (like.classes == list(classes) and len(mean) == images.shape[3]), folder,
+             "its classes or channels are not those of the training set")
     os.makedirs(folder, exist_ok=True)
     files, parts = {}, range(0, len(images), rows_per_shard)
     try:

@@ -4,18 +4,19 @@
     lockstep predict MODEL VAL --features --out features/val
     python3 probe.py features/train features/val [--l2 1]
 
-It needs lockstep.py in the same folder. The same files give the same numbers.
+For shards of other classes than the network's: `predict --unlabelled`, and `probe.py ... --labels
+TRAIN VAL`. It needs lockstep.py in the same folder. The same files give the same numbers.
 """
 from __future__ import annotations
 
 import argparse
-import os
 from collections import deque
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
 import lockstep
+from lockstep import Path
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
@@ -79,13 +80,19 @@ def fit(features: np.ndarray, labels: np.ndarray, classes: int,
         slope = np.concatenate([(share.T @ x + l2 * weight).ravel(), share.sum(0)])
         return value / rows, slope / rows
 
-    flat = minimum(loss, np.zeros(classes * (width + 1)), 1e-5)
+    flat = minimum(loss, np.zeros(classes * (width + 1)), 1e-6)
     return flat[:-classes].reshape(classes, width), flat[-classes:]
 
 
-def read(folder: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Features, labels and class names of predictions; rows without a label are left out."""
+def read(folder: Path, shards: Path | None = None) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Features, labels and class names of predictions, or labels and names of the shards that were
+    predicted. Rows without a label are left out."""
     found = lockstep.predictions(folder)
+    if shards is not None:
+        rows = lockstep.Shards(shards)
+        if len(rows) != len(found["row"]):
+            raise lockstep.BadFile(f"{folder}: has {len(found['row'])} rows, {shards} {len(rows)}")
+        found["label"], found["classes"] = rows.labels[found["row"].astype(int)], rows.classes
     if not {"features", "label"} <= set(found):
         raise lockstep.BadFile(f"{folder}: has no features with labels: predict --features")
     use = (found["label"] >= 0) & np.isfinite(found["features"]).all(1)
@@ -94,13 +101,13 @@ def read(folder: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
     return found["features"][use], found["label"][use], list(found["classes"])
 
 
-def probe(train: str | os.PathLike[str], val: str | os.PathLike[str],
-          l2: float = 1.0) -> dict[str, Any]:
+def probe(train: Path, val: Path, l2: float = 1.0,
+          labels: Sequence[Path | None] = (None, None)) -> dict[str, Any]:
     """Fits to one folder of predictions, and counts top-1 (0 to 1) in both:
-    {"train_top1", "val_top1", "weight", "bias"}."""
-    (x, y, classes), (x_val, y_val, others) = read(os.fspath(train)), read(os.fspath(val))
+    {"train_top1", "val_top1", "weight", "bias"}. `labels`: shards that have the labels of each."""
+    (x, y, classes), (x_val, y_val, others) = map(read, (train, val), labels)
     if classes != others or x.shape[1] != x_val.shape[1]:
-        raise lockstep.BadFile(f"{os.fspath(val)}: has other classes or features than the first")
+        raise lockstep.BadFile(f"{val}: has other classes or features than {train}")
     weight, bias = fit(x, y, len(classes), l2)
 
     def top1(features: np.ndarray, labels: np.ndarray) -> float:
@@ -115,11 +122,13 @@ if __name__ == "__main__":
     parser.add_argument("train", help="a folder that `lockstep predict --features` wrote")
     parser.add_argument("val", help="the same of the validation rows")
     parser.add_argument("--l2", type=float, default=1.0, help="the penalty's strength, above 0 (1)")
+    parser.add_argument("--labels", nargs=2, metavar=("TRAIN", "VAL"), default=(None, None),
+                        help="shards whose labels to take, where the predictions have none")
     told = parser.parse_args()
     if told.l2 <= 0:
         parser.error("--l2 must be above 0")
     try:
-        result = probe(told.train, told.val, told.l2)
+        result = probe(told.train, told.val, told.l2, told.labels)
     except lockstep.BadFile as error:
         parser.exit(2, f"error: {error}\n")
     print(f"top-1: training {100 * result['train_top1']:.2f} %, "

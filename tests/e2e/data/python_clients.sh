@@ -9,7 +9,7 @@ source "$(dirname "$0")/../../support/e2e.bash"
 source "$root/tests/support/clients/clients.bash"
 export PYTHONPATH=$root/data PYTHONDONTWRITEBYTECODE=1
 client() { run "$python" "$root/tests/support/clients/python_clients.py" "$@"; }
-"$LOCKSTEP" pack --from shapes --out data --train-rows 3000 --val-rows 500 --resize 32 \
+"$LOCKSTEP" pack --from shapes --out data --train-rows 3000 --val-rows 2000 --resize 32 \
   --rows-per-shard 1000 >pack.log 2>&1 || cat pack.log
 "$LOCKSTEP" pack --from shapes --jpeg --train-rows 200 --val-rows 30 --rows-per-shard 50 \
   --out jpegs >pack.log 2>&1 || cat pack.log

@@ -68,6 +68,17 @@ first=$said
   probe features/train features/val && [[ $said == "$first" ]] &&
   laws lowest features/train features/val
 verdict $? 'a probe is where the penalised cross-entropy is lowest, and the same each time'
+for split in train val; do
+  laws relabel small/$split others/$split
+  ((status == 0)) && run "$LOCKSTEP" predict run others/$split --features --unlabelled \
+    --out others/features/$split
+  ((status == 0)) || break
+done
+((status == 0)) && probe others/features/train others/features/val \
+  --labels others/train others/val && ((status == 0)) && [[ $said == "$first" ]] &&
+  probe others/features/train others/features/val --labels others/val others/val &&
+  ((status == 2)) && says '^error: others/features/train: has 250 rows, others/val 53$'
+verdict $? 'a probe for other classes takes the labels of the shards'
 "$LOCKSTEP" predict run small/val --out plain >predict.log 2>&1 || cat predict.log
 probe plain features/val
 ((status == 2)) && says '^error: plain: has no features with labels: predict --features$'

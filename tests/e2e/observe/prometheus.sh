@@ -111,6 +111,6 @@ END_OF_TEST
   run promtool test rules killed.yml
   verdict "$status" 'the alert rules name a run that was killed, and none that goes'
 else
-  echo 'SKIP promtool finds nothing in the metrics and the alert rules: promtool is not here (Debian: prometheus)'
-  echo 'SKIP the alert rules name a run that was killed, and none that goes: promtool is not here (Debian: prometheus)'
+  echo 'SKIP promtool finds nothing in the metrics and the alert rules: promtool is not here (make test-clients)'
+  echo 'SKIP the alert rules name a run that was killed, and none that goes: promtool is not here (make test-clients)'
 fi

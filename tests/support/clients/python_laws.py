@@ -183,6 +183,14 @@ def write_shards(folder, to):
     assert data.shape == (5, 3, 1) and (np.stack([one for one, _ in data])[..., 0] == large).all()
 
 
+def relabel(folder, to):
+    """The same images, with classes of other names in another order."""
+    data = lockstep.Shards(folder)
+    names = [f"no {name}" for name in reversed(data.classes)]
+    lockstep.write_shards(to, np.stack([image for image, _ in data]),
+                          len(names) - 1 - data.labels, names, like=data)
+
+
 def flip(folder):
     with h5py.File(folder + "/shard-00000-of-00003.h5", "r+") as file:
         file["images"][7, 1, 2, 0] ^= 1
@@ -257,7 +265,8 @@ def refuses_arrays():
             ({"labels": [0, 1, 2, 0]}, "from 0 to 1"), ({"labels": [0, 1]}, "4 whole numbers"),
             ({"labels": [0, -1, 0, 1]}, "from 0 to 1"), ({"labels": [0.5] * 4}, "whole numbers"),
             ({"images": images * 0}, "one value only"),
-            ({"images": images[..., :1], "like": "small/train"}, "other channels"),
+            ({"images": images[..., :1], "like": "small/train"}, "channels are not those"),
+            ({"like": "small/train"}, "classes or channels"),
             ({"classes": ["a", object()]}, "")):
         told = {"images": images, "labels": labels, "classes": ["a", "b"], **change}
         if "like" in told:
