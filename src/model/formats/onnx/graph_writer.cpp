@@ -69,6 +69,10 @@ void GraphWriter::constant(const std::string& name, std::span<const std::int64_t
   graph_.message(5, tensor(name, OnnxType::int64, shape, values));
 }
 
+void GraphWriter::inner(const std::string& name, std::span<const std::size_t> shape) {
+  graph_.message(13, value_info(name, OnnxType::real32, shape));
+}
+
 void GraphWriter::input(const std::string& name, OnnxType type,
                         std::span<const std::size_t> shape) {
   graph_.message(11, value_info(name, type, shape));

@@ -37,7 +37,10 @@ class GraphWriter {
   void constant(const std::string& name, std::span<const std::size_t> shape,
                 std::span<const float> values);
   void constant(const std::string& name, std::span<const std::int64_t> values);
-  /// Dimensions after the first, which is free.
+  /// Of a node's output, dimensions after the first, which is free. Readers could infer them;
+  /// viewers only show what is written.
+  void inner(const std::string& name, std::span<const std::size_t> shape);
+  /// Dimensions as above.
   void input(const std::string& name, OnnxType type, std::span<const std::size_t> shape);
   void output(const std::string& name, std::span<const std::size_t> shape);
 

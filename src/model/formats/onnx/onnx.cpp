@@ -60,11 +60,18 @@ class OnnxNetwork {
     graph_.constant(name, values);
     return name;
   }
-  std::string put(const char* op, const std::string& output, const std::vector<std::string>& inputs,
-                  const Attributes& attributes = {}) {
+  /// Writes an ONNX node whose output is of this shape, without the number of images.
+  std::string put(const char* op, const std::string& output, const Sizes& shape,
+                  const std::vector<std::string>& inputs, const Attributes& attributes = {}) {
     graph_.node(op, fresh(output), inputs, attributes);
+    graph_.inner(output, shape);
     return output;
   }
+  std::string put(const char* op, const Node& it, const std::vector<std::string>& inputs,
+                  const Attributes& attributes = {}) {
+    return put(op, it.name, planes(it.shape), inputs, attributes);
+  }
+  static Sizes planes(const Shape& shape) { return {shape.channels, shape.height, shape.width}; }
   std::string fresh(const std::string& name) {
     require(names_.insert(name).second,
             fmt::format("{}: two values of an ONNX file would be named {}", network_.name, name));
@@ -82,20 +89,20 @@ class OnnxNetwork {
         return write_conv(i, x);
       case Op::batch_norm:
         if (folded_norm(it.inputs[0]) == i) return x;
-        return put("BatchNormalization", it.name,
+        return put("BatchNormalization", it,
                    {x, constant(it, "weight"), constant(it, "bias"), constant(it, "running_mean"),
                     constant(it, "running_var")},
                    Attributes().real("epsilon", it.epsilon));
       case Op::relu:
-        return put("Relu", it.name, {x});
+        return put("Relu", it, {x});
       case Op::add:
-        return put("Add", it.name, {x, values_[it.inputs[1]]});
+        return put("Add", it, {x, values_[it.inputs[1]]});
       case Op::max_pool:
-        return put("MaxPool", it.name, {x}, windows(it));
+        return put("MaxPool", it, {x}, windows(it));
       case Op::subsample_pad:
         return write_subsample_pad(it, x);
       case Op::global_avg_pool:
-        return put("GlobalAveragePool", it.name, {x});
+        return put("GlobalAveragePool", it, {x});
       case Op::linear:
         return write_linear(i, x);
       case Op::loss:
@@ -127,10 +134,10 @@ class OnnxNetwork {
                 "known: export it for normalised input, or with those of a checkpoint");
     graph_.input("images", OnnxType::uint8, Sizes{height, width, channels});
     const std::string real =
-        put("Cast", it.name + ".float", {"images"},
+        put("Cast", it.name + ".float", {height, width, channels}, {"images"},
             Attributes().whole("to", static_cast<std::size_t>(OnnxType::real32)));
-    const std::string x =
-        put("Transpose", it.name + ".nchw", {real}, Attributes().wholes("perm", Sizes{0, 3, 1, 2}));
+    const std::string x = put("Transpose", it.name + ".nchw", planes(it.shape), {real},
+                              Attributes().wholes("perm", Sizes{0, 3, 1, 2}));
     Values scale, shift;
     for (std::size_t c = 0; c < channels; ++c) {
       const auto by = backend::arithmetic::pixel_scale(input_.mean.at(c), input_.stddev.at(c));
@@ -138,9 +145,9 @@ class OnnxNetwork {
       shift.push_back(by.shift);
     }
     const Sizes each_channel = {1, channels, 1, 1};
-    const std::string scaled =
-        put("Mul", it.name + ".scaled", {x, constant(it, "scale", each_channel, scale)});
-    return put("Add", it.name, {scaled, constant(it, "shift", each_channel, shift)});
+    const std::string scaled = put("Mul", it.name + ".scaled", planes(it.shape),
+                                   {x, constant(it, "scale", each_channel, scale)});
+    return put("Add", it, {scaled, constant(it, "shift", each_channel, shift)});
   }
 
   /// The batch norm that becomes part of this convolution.
@@ -153,7 +160,7 @@ class OnnxNetwork {
   std::string write_conv(std::size_t i, const std::string& x) {
     const Node& it = node(i);
     const auto norm = folded_norm(i);
-    if (!norm) return put("Conv", it.name, {x, constant(it, "weight")}, windows(it));
+    if (!norm) return put("Conv", it, {x, constant(it, "weight")}, windows(it));
     const Node& by = node(*norm);
     const Values &scale = weight(by, "weight").values, &shift = weight(by, "bias").values,
                  &mean = weight(by, "running_mean").values, &var = weight(by, "running_var").values;
@@ -166,7 +173,7 @@ class OnnxNetwork {
         scaled[k] = static_cast<float>(scaled[k] * factor);
       bias[c] = static_cast<float>(shift[c] - mean[c] * factor);
     }
-    return put("Conv", it.name,
+    return put("Conv", it,
                {x, constant(it, "weight", kernels.tensor.shape, scaled),
                 constant(it, "bias", {scale.size()}, bias)},
                windows(it));
@@ -177,13 +184,13 @@ class OnnxNetwork {
     const Shape& in = node(it.inputs[0]).shape;
     const auto whole = [](std::size_t value) { return static_cast<std::int64_t>(value); };
     const std::string kept = put(
-        "Slice", it.name + ".kept",
+        "Slice", it.name + ".kept", {in.channels, it.shape.height, it.shape.width},
         {x, constant(it, "starts", {0, 0}),
          constant(it, "ends", {whole(in.height), whole(in.width)}), constant(it, "axes", {2, 3}),
          constant(it, "steps", {whole(it.stride), whole(it.stride)})});
     const std::size_t more = it.shape.channels - in.channels;
     return put(
-        "Pad", it.name,
+        "Pad", it,
         {kept, constant(it, "pads", {0, whole(more / 2), 0, 0, 0, whole(more - more / 2), 0, 0})});
   }
 
@@ -193,15 +200,17 @@ class OnnxNetwork {
       require(node(reader).op == Op::loss,
               fmt::format("{}: it reads a linear layer, which has no form in ONNX here",
                           node(reader).name));
-    std::vector<std::string> inputs = {put("Flatten", it.name + ".flat", {x}),
+    const std::size_t features = node(it.inputs[0]).shape.count();
+    std::vector<std::string> inputs = {put("Flatten", it.name + ".flat", Sizes{features}, {x}),
                                        constant(it, "weight")};
     if (it.bias) inputs.push_back(constant(it, "bias"));
-    return put("Gemm", "logits", inputs, Attributes().whole("transB", 1));
+    graph_.node("Gemm", fresh("logits"), inputs, Attributes().whole("transB", 1));
+    return "logits";
   }
 
   std::string write_outputs(const Node& it, const std::string& x) {
-    if (x != "logits") put("Flatten", "logits", {x});
-    put("Softmax", "probabilities", {"logits"}, Attributes().whole("axis", 1));
+    if (x != "logits") graph_.node("Flatten", fresh("logits"), {x});
+    graph_.node("Softmax", fresh("probabilities"), {"logits"}, Attributes().whole("axis", 1));
     for (const char* name : {"logits", "probabilities"})
       graph_.output(name, Sizes{it.shape.channels});
     return "probabilities";

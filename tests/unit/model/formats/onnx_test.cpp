@@ -119,6 +119,19 @@ std::map<std::string, std::string> metadata_of(const std::string& file) {
   return found;
 }
 
+/// The shapes that a file gives for values which are no inputs or outputs.
+std::map<std::string, std::vector<std::size_t>> inner_shapes(const std::string& file,
+                                                             std::size_t rows) {
+  std::map<std::string, std::vector<std::size_t>> found;
+  for (const WireReader& value : WireReader(file).message(7).messages(13)) {
+    std::vector<std::size_t>& shape = found[value.text(1)];
+    const WireReader tensor = value.message(2).message(1);
+    for (const WireReader& one : tensor.message(2).messages(1))
+      shape.push_back(one.has(2) ? rows : one.number(1));
+  }
+  return found;
+}
+
 std::map<std::string, std::size_t> operators_of(const std::string& file) {
   std::map<std::string, std::size_t> found;
   for (const WireReader& node : WireReader(file).message(7).messages(1)) ++found[node.text(4)];
@@ -129,7 +142,7 @@ std::map<std::string, std::size_t> operators_of(const std::string& file) {
 
 TEST_CASE(
     "a network's ONNX file computes what the network does, folded or not, from pixels or "
-    "normalised values",
+    "normalised values, and says the shape of each value",
     "[onnx][slow]") {
   constexpr std::size_t rows = 2;
   for (const nn::Network& network : all_sketches()) {
@@ -141,8 +154,12 @@ TEST_CASE(
     for (const GraphOptions options : {GraphOptions{false, false}, GraphOptions{false, true},
                                        GraphOptions{true, false}, GraphOptions{true, true}}) {
       CAPTURE(network.name, options.float_input, options.fold);
-      const auto found =
-          run_onnx(onnx_bytes(model, options), as_input(model, pixels, rows, options.float_input));
+      const std::string file = onnx_bytes(model, options);
+      const auto found = run_onnx(file, as_input(model, pixels, rows, options.float_input));
+      const auto shapes = inner_shapes(file, rows);
+      for (const auto& [name, shape] : shapes) CHECK(found.at(name).shape == shape);
+      // All nodes' but the outputs'.
+      CHECK(shapes.size() + 2 == WireReader(file).message(7).messages(1).size());
       CHECK(near(found.at("logits").values, want));
       const OnnxValue& probabilities = found.at("probabilities");
       CHECK(probabilities.shape == std::vector<std::size_t>{rows, network.classes});
