@@ -1,6 +1,6 @@
 // Replaces libFuzzer when a target is compiled without clang: it tries the seeds, changed at
-// random, for some seconds. It finds less, because it does not see which changes reach new code,
-// but it runs in every CI. Unknown options are ignored.
+// random, for some seconds, or -runs times. It finds less, because it does not see which changes
+// reach new code, but it runs in every CI. Unknown options are ignored.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -134,7 +134,9 @@ extern "C" void __asan_on_error() { keep_input(); }
 int main(int count, char** values) {
   LLVMFuzzerInitialize(&count, &values);
   const std::string seconds = option(count, values, "-max_total_time="),
+                    runs = option(count, values, "-runs="),
                     prefix = option(count, values, "-artifact_prefix=");
+  const std::size_t most_runs = runs.empty() ? SIZE_MAX : std::strtoull(runs.c_str(), nullptr, 10);
   if (!prefix.empty()) finding = prefix + "finding";
   for (const int signal : {SIGALRM, SIGPROF, SIGABRT}) ::signal(signal, on_end);
   const std::vector<std::string> seeds = read_seeds(count, values);
@@ -143,7 +145,7 @@ int main(int count, char** values) {
   for (; tried < seeds.size(); ++tried) try_input(seeds[tried]);
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::seconds(std::atoi(seconds.c_str()));
-  for (Mutator mutator(seeds); std::chrono::steady_clock::now() < end; ++tried)
+  for (Mutator mutator(seeds); tried < most_runs && std::chrono::steady_clock::now() < end; ++tried)
     try_input(mutator.next());
   struct rusage used {};
   ::getrusage(RUSAGE_SELF, &used);

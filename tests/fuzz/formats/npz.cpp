@@ -40,6 +40,7 @@ void one(std::span<const std::uint8_t> bytes) {
   std::string file = text_of(bytes.subspan(1));
   if ((how & array_flag) != 0)
     file = test::zip_file({{"a.npy", file}}, {.deflated = (how & deflated_flag) != 0});
+  const AllocationLaw law(file.size());
   const auto zip = std::make_shared<const model::ZipReader>(file);
   if (!model::is_npz(*zip)) return;
   read_all(model::read_npz(zip), file.size());

@@ -12,6 +12,8 @@ namespace {
 using namespace test;
 
 constexpr std::size_t kinds = 3;
+// A pickle may have 2^18 values of some 72 bytes, whatever they are good for.
+constexpr std::size_t pickle_bytes = std::size_t{24} << 20;
 
 const Members storages = {{"0", std::string(24, 'v')}, {"1", std::string(16, '\0')}};
 
@@ -58,9 +60,11 @@ void one(std::span<const std::uint8_t> bytes) {
   std::string file = text_of(bytes.subspan(1));
   if (kind == 2) {
     const auto content = std::make_shared<const std::string>(file);
+    const AllocationLaw law(file.size(), pickle_bytes);
     return read_all(model::read_old_pth(content), file.size());
   }
   if (kind == 0) file = pth_file(file, storages);
+  const AllocationLaw law(file.size(), pickle_bytes);
   const auto zip = std::make_shared<const model::ZipReader>(file);
   if (!model::is_pth(*zip)) return;
   read_all(model::read_pth(zip), file.size());

@@ -42,7 +42,9 @@ void one(std::span<const std::uint8_t> bytes) {
   if (bytes.empty()) return;
   std::string file = text_of(bytes.subspan(1));
   if (bytes[0] % 2 == 1) file = repaired(file);
-  read_all(model::read_safetensors(std::make_shared<const std::string>(file)), file.size());
+  const auto content = std::make_shared<const std::string>(std::move(file));
+  const AllocationLaw law(content->size());
+  read_all(model::read_safetensors(content), content->size());
 }
 
 }  // namespace lockstep::fuzz

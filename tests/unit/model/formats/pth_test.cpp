@@ -98,6 +98,7 @@ TEST_CASE("a pickle that calls anything but what makes tensors is an error that 
   CHECK(pickle_refusal(global_code("posix", "system") + "(" + text_code("touch owned") + "tR") ==
         "its pickle would call 'posix.system', which lockstep does not; save only the tensors, by "
         "torch.save(model.state_dict(), FILE)");
+  CHECK_THAT(pickle_refusal(global_code("os", "system")), Contains("would call 'os.system'"));
   CHECK_THAT(pickle_refusal("\x8c\x08"
                             "builtins\x8c\x04"
                             "eval\x93"),

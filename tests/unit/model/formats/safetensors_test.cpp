@@ -118,4 +118,6 @@ TEST_CASE("a safetensors header that is longer than the file, or than any, is an
         "it is cut off: it has 10 bytes, its header alone 100");
   CHECK(refuse(little(std::uint64_t{1} << 63) + "{}") ==
         "its header has 9223372036854775808 bytes; at most 1048576 are read");
+  CHECK(refuse(safetensors_file("{" + std::string(100'000'000, ' ') + "}", "")) ==
+        "its header has 100000002 bytes; at most 1048576 are read");
 }
