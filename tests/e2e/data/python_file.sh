@@ -69,7 +69,7 @@ first=$said
   laws lowest features/train features/val
 verdict $? 'a probe is where the penalised cross-entropy is lowest, and the same each time'
 for split in train val; do
-  laws relabel small/$split others/$split
+  laws relabel small/$split others/$split $([[ $split == train ]] || echo others/train)
   ((status == 0)) && run "$LOCKSTEP" predict run others/$split --features --unlabelled \
     --out others/features/$split
   ((status == 0)) || break

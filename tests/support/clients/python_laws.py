@@ -183,12 +183,12 @@ def write_shards(folder, to):
     assert data.shape == (5, 3, 1) and (np.stack([one for one, _ in data])[..., 0] == large).all()
 
 
-def relabel(folder, to):
+def relabel(folder, to, like=None):
     """The same images, with classes of other names in another order."""
-    data = lockstep.Shards(folder)
+    data, like = lockstep.Shards(folder), like and lockstep.Shards(like)
     names = [f"no {name}" for name in reversed(data.classes)]
     lockstep.write_shards(to, np.stack([image for image, _ in data]),
-                          len(names) - 1 - data.labels, names, like=data)
+                          len(names) - 1 - data.labels, names, like=like)
 
 
 def flip(folder):
