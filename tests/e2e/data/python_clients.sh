@@ -13,7 +13,8 @@ client() { run "$python" "$root/tests/support/clients/python_clients.py" "$@"; }
   --rows-per-shard 500 >pack.log 2>&1 || cat pack.log
 "$LOCKSTEP" pack --from shapes --jpeg --train-rows 200 --val-rows 30 --rows-per-shard 50 \
   --out jpegs >pack.log 2>&1 || cat pack.log
-train=("$LOCKSTEP" train --data.train data/train --data.val data/val --batch 50 --epochs 1 --threads 1)
+train=("$LOCKSTEP" train --data.train data/train --data.val data/val --batch 50 --threads 1
+  --epochs 1)
 "${train[@]}" --out run >run.log 2>&1 || cat run.log
 for split in train val; do
   "$LOCKSTEP" predict run data/$split --features --threads 1 --out features/$split \
