@@ -89,8 +89,8 @@ std::string reason(const std::filesystem::path& path, const char* what) {
 DiskFigures try_disk(const std::filesystem::path& directory) {
   DiskFigures figures;
   struct statvfs space {};
-  require(statvfs(directory.c_str(), &space) == 0,
-          reason(directory, "be asked for its free space"));
+  const bool asked = statvfs(directory.c_str(), &space) == 0;
+  require(asked, reason(directory, "be asked for its free space"));
   figures.free_bytes = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
@@ -104,16 +104,18 @@ DiskFigures try_disk(const std::filesystem::path& directory) {
   for (std::size_t i = 0; i < block.size(); ++i)
     block[i] = static_cast<char>(i * 2654435761u >> 24);
   const double began_s = now_s();
-  for (std::size_t at = 0; at < file_bytes; at += block.size())
-    require(write_all_at(file.get(), block.data(), block.size(), at) == block.size(),
-            reason(path, "be written"));
-  require(::fdatasync(file.get()) == 0, reason(path, "be synchronised"));
+  for (std::size_t at = 0; at < file_bytes; at += block.size()) {
+    const bool whole = write_all_at(file.get(), block.data(), block.size(), at) == block.size();
+    require(whole, reason(path, "be written"));
+  }
+  const bool durable = ::fdatasync(file.get()) == 0;
+  require(durable, reason(path, "be synchronised"));
   figures.write_bytes_per_s = static_cast<double>(file_bytes) / (now_s() - began_s);
   ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
   std::vector<char> back(block.size());
   for (std::size_t at = 0; at < file_bytes; at += block.size()) {
-    require(read_all_at(file.get(), back.data(), back.size(), at) == back.size(),
-            reason(path, "be read back"));
+    const bool whole = read_all_at(file.get(), back.data(), back.size(), at) == back.size();
+    require(whole, reason(path, "be read back"));
     require(back == block, path.string() + ": the bytes read back differ from those written");
   }
   return figures;

@@ -45,8 +45,8 @@ SharedMemory::SharedMemory(Owned<int, ::close, -1> file, std::size_t bytes)
 SharedMemory SharedMemory::create(std::size_t bytes) {
   Owned<int, ::close, -1> file(::memfd_create("lockstep", MFD_CLOEXEC));
   require(static_cast<bool>(file), fmt::format("the system gives no shared memory: {}", reason()));
-  require(::ftruncate(file.get(), static_cast<off_t>(with_token(bytes))) == 0,
-          fmt::format("shared memory of {} bytes: {}", bytes, reason()));
+  const bool sized = ::ftruncate(file.get(), static_cast<off_t>(with_token(bytes))) == 0;
+  require(sized, fmt::format("shared memory of {} bytes: {}", bytes, reason()));
   const int number = file.get();
   SharedMemory memory(std::move(file), bytes);
   std::random_device random;

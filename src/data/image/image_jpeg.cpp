@@ -34,8 +34,9 @@ class OpenJpeg {
 
   template <class Step>
   void run(Step step) {
-    require(jpeg::guarded(decoder_, step),
-            fmt::format("{}: broken JPEG: {}", name_, decoder_.exit.text));
+    // The text is there only after the step.
+    if (!jpeg::guarded(decoder_, step))
+      throw InputError(fmt::format("{}: broken JPEG: {}", name_, decoder_.exit.text));
   }
 
  private:

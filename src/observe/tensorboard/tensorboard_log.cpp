@@ -119,8 +119,8 @@ struct TensorBoardLog::Impl {
   void cut(const std::filesystem::path& earlier) const {
     const std::string events = read_text(earlier);
     const std::size_t keep = bytes_before(events, spec.start.from_step);
-    require(keep == events.size() || ::truncate(earlier.c_str(), static_cast<off_t>(keep)) == 0,
-            fmt::format("{} cannot be cut: {}", earlier.string(), std::strerror(errno)));
+    if (keep < events.size() && ::truncate(earlier.c_str(), static_cast<off_t>(keep)) != 0)
+      throw InputError(fmt::format("{} cannot be cut: {}", earlier.string(), std::strerror(errno)));
   }
 
   /// What metrics.jsonl says of the steps from this one on, up to the line of this start.

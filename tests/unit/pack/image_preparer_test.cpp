@@ -1,6 +1,7 @@
 // An image's file becomes the row that a validation has of it, bit for bit.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/loading/image_preparer.hpp"
@@ -137,6 +138,16 @@ TEST_CASE("a file that cannot be prepared is an error that names it", "[image]")
   std::vector<std::uint8_t> row(preparer.row_bytes());
   const std::string whole = jpeg_of(picture(20, 30, 3));
   const auto prepared = [&](const std::string& file) { preparer.prepare(file, "x.jpg", row); };
+  // In a thread that has decoded nothing, no earlier reason can be taken for this one's.
+  std::string said;
+  std::thread([&] {
+    try {
+      prepared(whole.substr(0, whole.size() / 2));
+    } catch (const InputError& error) {
+      said = error.what();
+    }
+  }).join();
+  CHECK_THAT(said, Contains("x.jpg: broken JPEG: Premature end of JPEG file"));
   CHECK_NOTHROW(prepared(whole));
   for (const std::size_t bytes : {std::size_t{3}, std::size_t{100}, whole.size() / 2})
     CHECK_THROWS_WITH(prepared(whole.substr(0, bytes)), Contains("x.jpg: broken JPEG: "));
