@@ -65,8 +65,12 @@ File open_to_write(const std::filesystem::path& path) {
 /// The lines pass from `buffer` to the thread, which alone touches the file and holds no lock
 /// meanwhile.
 struct MetricsLog::Impl {
-  Impl(std::filesystem::path where, std::uint64_t keep_bytes, std::function<void()> require)
-      : path(std::move(where)), require_writer(std::move(require)), file(open_to_write(path)) {
+  Impl(std::filesystem::path where, std::uint64_t keep_bytes, std::function<void()> require,
+       std::function<void()> wait)
+      : path(std::move(where)),
+        require_writer(std::move(require)),
+        before_wait(std::move(wait)),
+        file(open_to_write(path)) {
     if (!file) fail(path, "be opened for writing");
     struct stat status = {};
     if (::fstat(file.get(), &status) != 0) fail(path, "be looked at");
@@ -181,7 +185,9 @@ struct MetricsLog::Impl {
   /// Nothing follows an end.
   void add(const std::string& json, bool is_end = false) {
     std::unique_lock lock(mutex);
-    changed.wait(lock, [this] { return error || buffer.size() < most_waiting_bytes; });
+    const auto has_room = [this] { return error || buffer.size() < most_waiting_bytes; };
+    if (before_wait && !has_room()) before_wait();
+    changed.wait(lock, has_room);
     if (ended || (error && told)) return;
     rethrow(true);
     append(json);
@@ -218,7 +224,7 @@ struct MetricsLog::Impl {
   }
 
   const std::filesystem::path path;
-  const std::function<void()> require_writer;
+  const std::function<void()> require_writer, before_wait;
   File file;  ///< only the thread uses it
 
   std::mutex mutex;  // guards all that follows
@@ -247,8 +253,9 @@ MetricsLog* g_open = nullptr;
 }  // namespace
 
 MetricsLog::MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes,
-                       std::function<void()> require_writer)
-    : impl_(std::make_unique<Impl>(std::move(path), keep_bytes, std::move(require_writer))) {
+                       std::function<void()> require_writer, std::function<void()> before_wait)
+    : impl_(std::make_unique<Impl>(std::move(path), keep_bytes, std::move(require_writer),
+                                   std::move(before_wait))) {
   const std::scoped_lock lock(g_mutex);
   g_open = this;
 }

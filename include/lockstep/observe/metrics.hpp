@@ -21,9 +21,10 @@ class MetricsLog final : public Sink {
   /// Opens or creates the file and cuts it after its first `keep_bytes` bytes: a resumed run writes
   /// the lines after them again. Starts, ends and checkpoints after the cut are kept: they did
   /// happen. `require_writer` is called by the thread before it writes, and throws Error when this
-  /// process may not write any more.
+  /// process may not write any more; `before_wait` by write() and add(), each time before they wait
+  /// for the file system.
   MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes,
-             std::function<void()> require_writer = {});
+             std::function<void()> require_writer = {}, std::function<void()> before_wait = {});
   ~MetricsLog() override;
   /// Waits only where 16 MiB of lines have not been written yet.
   void write(const Record& record) override;

@@ -99,8 +99,11 @@ void RunFiles::begin(const RunStart& start, const Decisions& decisions,
   start_record_ = start.record;
   start_record_.run_id = run_id(start);
   start_record_.time_ms = observe::unix_ms();
-  metrics_.emplace(directory_.metrics(), start.same_run() ? start.resume->header.metrics_bytes : 0,
-                   [this] { require_newest(); });
+  // The other ranks then know what this one waits for.
+  const auto before_wait = [this] { control_.activity.enter(comm::Phase::checkpoint); };
+  metrics_.emplace(
+      directory_.metrics(), start.same_run() ? start.resume->header.metrics_bytes : 0,
+      [this] { require_newest(); }, before_wait);
   records_.subscribe(*metrics_);
   if (!config_.metrics.textfile.empty() || !config_.metrics.listen.empty())
     records_.subscribe(live_.emplace(observe::LiveMetrics::Spec{

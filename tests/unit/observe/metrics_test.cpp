@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <limits>
 #include <thread>
 
@@ -237,6 +238,28 @@ TEST_CASE("a log whose last lines cannot be written says so when it is destroyed
           full.add("{}");
           CHECK_THROWS_AS(full.flush(), Error);
         }) == "");  // the caller knows
+}
+
+TEST_CASE("a log that is full says so before it waits, and loses no line", "[metrics]") {
+  const Folder folder;
+  const std::filesystem::path path = folder.path / "metrics.jsonl";
+  std::promise<void> answer;
+  std::size_t waits = 0, before = 0;
+  MetricsLog log(
+      path, 0, [answers = answer.get_future().share()] { answers.wait(); },
+      [&] {
+        if (waits++ == 0) answer.set_value();
+      });
+  const std::string line(std::size_t{1} << 20, 'x');
+  while (waits == 0 && before < 40) {
+    log.add(line);
+    ++before;
+  }
+  CHECK(waits == 1);
+  CHECK(before >= 17);  // and as many more as the thread has taken before it waits
+  CHECK(before <= 34);
+  log.flush();
+  CHECK(std::filesystem::file_size(path) == before * (line.size() + 1));
 }
 
 TEST_CASE("a log that cannot be written is an error that names it", "[metrics]") {
