@@ -199,8 +199,10 @@ void Item::read_numbers(Id memory, std::size_t count, void* to) const {
   read_raw(memory, to);
 }
 
-void Item::read_raw(Id memory, void* to) const {
-  const herr_t status = data_ ? H5Dread(data_.get(), memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, to)
+void Item::read_raw(Id memory, void* to) const { read_raw(memory, to, H5S_ALL, H5S_ALL); }
+
+void Item::read_raw(Id memory, void* to, Id here, Id there) const {
+  const herr_t status = data_ ? H5Dread(data_.get(), memory, here, there, H5P_DEFAULT, to)
                               : H5Aread(attribute_.get(), memory, to);
   if (status < 0) refuse_with_cause(path_, label_ + " cannot be read");
 }
@@ -211,14 +213,37 @@ void Item::expect_string() const {
 
 std::vector<std::string> Item::read_strings() const {
   expect_string();
-  if (H5Tis_variable_str(type_.get()) <= 0) return read_fixed_strings(longest_string);
-  const std::size_t strings = count_up_to(most_strings);
+  return strings_in(count(), H5S_ALL, H5S_ALL);
+}
+
+std::vector<std::string> Item::read_strings(std::size_t first, std::size_t count) const {
+  expect_string();
+  const std::vector<std::size_t> whole = shape();
+  std::vector<hsize_t> start(whole.size(), 0), extent(whole.begin(), whole.end());
+  check(!whole.empty() && data_, "a data set with rows");
+  start[0] = first;
+  extent[0] = count;
+  std::size_t strings = 1;
+  for (const hsize_t one : extent) strings *= one;
+  const Space here(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr));
+  const Space there(H5Scopy(space_.get()));
+  if (H5Sselect_hyperslab(there.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(),
+                          nullptr) < 0)
+    refuse_with_cause(path_, label_ + " cannot be read");
+  return strings_in(strings, here.get(), there.get());
+}
+
+std::vector<std::string> Item::strings_in(std::size_t strings, Id here, Id there) const {
+  if (H5Tis_variable_str(type_.get()) <= 0)
+    return fixed_strings_in(strings, longest_string, here, there);
+  if (strings > most_strings)
+    refuse(fmt::format("has {} values; at most {} are read", strings, most_strings));
   std::vector<char*> pointers(strings, nullptr);
-  read_raw(type_.get(), pointers.data());
+  read_raw(type_.get(), pointers.data(), here, there);
   std::vector<std::string> texts;
   for (const char* text : pointers)
     texts.emplace_back(text == nullptr ? "" : text, 0, longest_string + 1);
-  H5Dvlen_reclaim(type_.get(), space_.get(), H5P_DEFAULT, pointers.data());
+  H5Dvlen_reclaim(type_.get(), here == H5S_ALL ? space_.get() : here, H5P_DEFAULT, pointers.data());
   for (const std::string& text : texts)
     if (text.size() > longest_string)
       refuse(fmt::format("has a string of more than {} bytes", longest_string));
@@ -228,14 +253,19 @@ std::vector<std::string> Item::read_strings() const {
 std::vector<std::string> Item::read_fixed_strings(std::size_t longest) const {
   expect_string();
   if (H5Tis_variable_str(type_.get()) != 0) refuse("has strings of variable length");
-  const std::size_t strings = count(), size = H5Tget_size(type_.get());
+  return fixed_strings_in(count(), longest, H5S_ALL, H5S_ALL);
+}
+
+std::vector<std::string> Item::fixed_strings_in(std::size_t strings, std::size_t longest, Id here,
+                                                Id there) const {
+  const std::size_t size = H5Tget_size(type_.get());
   // Checked first: the memory is allocated before HDF5 looks at what is in the file.
   if (strings > most_strings || size > longest || strings * size > most_text_bytes) {
     refuse(fmt::format("has {} strings of {} bytes; at most {} of {} are read", strings, size,
                        most_strings, longest));
   }
   std::vector<char> characters(strings * size);
-  read_raw(type_.get(), characters.data());
+  read_raw(type_.get(), characters.data(), here, there);
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < strings; ++i)
     texts.push_back(trimmed(&characters[i * size], size, H5Tget_strpad(type_.get())));

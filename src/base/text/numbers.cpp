@@ -23,6 +23,15 @@ template std::optional<int> whole_number(std::string_view);
 template std::optional<long> whole_number(std::string_view);
 template std::optional<std::uint64_t> whole_number(std::string_view);
 
+bool looks_like_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const char* end = text.data() + text.size();
+  double value = 0;
+  const bool digits = text.find_first_of("0123456789") != text.npos;
+  const auto result = std::from_chars(text.data(), end, value);
+  return digits && result.ptr == end && result.ec != std::errc::invalid_argument;
+}
+
 std::uint64_t parse_count(std::string_view text, std::string_view name, std::uint64_t low,
                           std::uint64_t high) {
   const auto value = whole_number<std::uint64_t>(text);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <unordered_map>
 
 #include "data/chunked/missing_filter.hpp"
 #include "lockstep/base/error.hpp"
@@ -43,19 +44,25 @@ std::vector<StoredSet> those(const std::vector<StoredSet>& all, hsize_t rows,
 
 StoredSet find_labels(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
                       const FileContents& contents, const StoredSet& images) {
+  static const std::vector<std::string> usual = {"labels", "label",   "y",     "targets",
+                                                 "target", "classes", "class", "class_id"};
   const hsize_t rows = images.shape[0];
   std::vector<StoredSet> candidates = those(contents.numbers, rows, is_one_a_row);
   if (!spec.labels.empty()) {
-    StoredSet found = find_named(file, path, spec.labels, "data.labels", candidates);
-    if (!is_one_a_row(found, rows) && !may_be_one_hot(found, rows))
+    StoredSet found = find_named(file, path, spec.labels, "data.labels", candidates, true);
+    if (!is_one_a_row(found, rows) && (found.texts || !may_be_one_hot(found, rows)))
       h5::refuse(path, fmt::format("{} is not one label for each of the {} rows of {}",
                                    shape_text(found), rows, shape_text(images)));
     return found;
   }
+  // Texts with another name may be those of files; called "classes" they name the classes.
+  for (const StoredSet& one : those(contents.texts, rows, is_one_a_row)) {
+    const std::string word = last_word(one.name);
+    if (word != "classes" && std::ranges::find(usual, word) != usual.end())
+      candidates.push_back(one);
+  }
   if (candidates.empty()) candidates = those(contents.numbers, rows, may_be_one_hot);
-  const StoredSet* found =
-      choose(candidates, contents,
-             {"labels", "label", "y", "targets", "target", "classes", "class", "class_id"});
+  const StoredSet* found = choose(candidates, contents, usual);
   if (found != nullptr) return *found;
   h5::refuse(path,
              candidates.size() < 2
@@ -100,6 +107,27 @@ void accept(const std::vector<Number>& values, hsize_t first, const std::filesys
     if (!fits || static_cast<Number>(labels.back()) != value)
       h5::refuse(path, fmt::format("row {} of /{} is {}: labels are whole numbers from 0",
                                    first + i, set.name, value));
+  }
+}
+
+/// Numbers the texts in the order in which they come.
+void read_texts(const h5::Item& item, const std::filesystem::path& path, const StoredSet& set,
+                ExternalLabels& read) {
+  constexpr hsize_t block = 1 << 16;
+  std::unordered_map<std::string, std::int32_t> places;
+  for (hsize_t first = 0; first < set.shape[0]; first += block) {
+    const auto texts = item.read_strings(first, std::min(block, set.shape[0] - first));
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      if (texts[i].empty())
+        h5::refuse(path, fmt::format("row {} of /{} is an empty text, which is no label", first + i,
+                                     set.name));
+      const auto [at, is_new] =
+          places.emplace(texts[i], static_cast<std::int32_t>(read.texts.size()));
+      if (is_new) read.texts.push_back(texts[i]);
+      if (read.texts.size() > most_classes)
+        h5::refuse(path, fmt::format("/{} has more than 2^20 different texts", set.name));
+      read.labels.push_back(at->second);
+    }
   }
 }
 
@@ -153,7 +181,8 @@ const StoredSet* choose(const std::vector<StoredSet>& candidates, const FileCont
 }
 
 StoredSet find_named(hid_t file, const std::filesystem::path& path, const std::string& given,
-                     std::string_view key, const std::vector<StoredSet>& candidates) {
+                     std::string_view key, const std::vector<StoredSet>& candidates,
+                     bool may_be_texts) {
   const std::string name = given.starts_with('/') ? given.substr(1) : given;
   const h5::Item item = h5::Item::data_set(file, path, name);
   H5O_info_t here, there;
@@ -163,7 +192,7 @@ StoredSet find_named(hid_t file, const std::filesystem::path& path, const std::s
     item.refuse("lies in another file, to which an external link leads: name that file");
   StoredSet found;
   const std::string problem = describe(file, name, found);
-  if (!problem.empty())
+  if (!problem.empty() && !(may_be_texts && found.texts && !found.shape.empty()))
     h5::refuse(path, fmt::format("{}, but {} must name numbers; there are {}", problem, key,
                                  list_text(candidates)));
   return found;
@@ -173,12 +202,17 @@ ExternalLabels read_labels(hid_t file, const std::filesystem::path& path, const 
                            const FileContents& contents, const StoredSet& images) {
   constexpr hsize_t block_values = 1 << 20;
   const StoredSet set = find_labels(file, path, spec, contents, images);
-  const h5::Data data = h5::Item::data_set(file, path, set.name).take_data();
+  h5::Item item = h5::Item::data_set(file, path, set.name);
   const hsize_t rows = set.shape[0];
-  const bool one_hot = may_be_one_hot(set, rows);
   ExternalLabels read;
-  if (one_hot) read.classes = set.shape[1];
   read.labels.reserve(rows);
+  if (set.texts) {
+    read_texts(item, path, set, read);
+    return read;
+  }
+  const h5::Data data = item.take_data();
+  const bool one_hot = may_be_one_hot(set, rows);
+  if (one_hot) read.classes = set.shape[1];
   const hsize_t block = one_hot ? std::max<hsize_t>(1, block_values / set.shape[1]) : rows;
   std::vector<double> reals;
   std::vector<std::int64_t> whole;

@@ -65,10 +65,12 @@ herr_t visit_object(hid_t, const char* name, const H5O_info_t* info, void* walk)
   if (info->type != H5O_TYPE_DATASET) return 0;
   StoredSet set;
   std::string problem = describe(at.file, name, set);
-  if (problem.empty())
+  if (problem.empty()) {
     at.found.numbers.push_back(std::move(set));
-  else
-    at.found.unusable.push_back({name, std::move(problem)});
+    return 0;
+  }
+  if (set.texts && !set.shape.empty()) at.found.texts.push_back(std::move(set));
+  at.found.unusable.push_back({name, std::move(problem)});
   return 0;
 }
 
@@ -129,6 +131,7 @@ std::string describe(hid_t file, const std::string& name, StoredSet& set) {
   const H5T_class_t kind = H5Tget_class(type.get());
   set.floats = kind == H5T_FLOAT;
   set.truth = kind == H5T_ENUM;
+  set.texts = kind == H5T_STRING;
   if (kind != H5T_INTEGER && !set.floats && !set.truth)
     return fmt::format("{} holds {}", shape_text(set), other_values(kind));
   return set.shape.empty() ? fmt::format("/{} holds a single value", name) : "";

@@ -7,12 +7,13 @@
 
 namespace lockstep::data {
 
-/// A data set of numbers in a file of another program.
+/// A data set of numbers, or of texts, in a file of another program.
 struct StoredSet {
   std::string name;  ///< without the first slash
   std::vector<hsize_t> shape;
   bool floats = false;
   bool truth = false;  ///< true and false, or other named numbers (an HDF5 enum): may be labels
+  bool texts = false;  ///< strings: may be labels
 };
 
 std::string shape_text(const StoredSet& one);  ///< "/labels [300]"
@@ -25,6 +26,7 @@ struct FileContents {
     std::string why;   ///< "/images cannot be opened by HDF5 1.10.8: ..."
   };
   std::vector<StoredSet> numbers;
+  std::vector<StoredSet> texts;  ///< which are also among those that cannot be used as numbers
   std::vector<Unusable> unusable;
 };
 std::string list_text(const FileContents& contents);

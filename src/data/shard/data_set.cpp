@@ -8,6 +8,7 @@
 #include "data/bytes/row_names.hpp"
 #include "data/chunked/block_cache.hpp"
 #include "data/shard/external_file.hpp"
+#include "data/shard/label_texts.hpp"
 #include "data/shard/shard_file.hpp"
 #include "data/shard/shard_list.hpp"
 #include "lockstep/base/error.hpp"
@@ -37,6 +38,15 @@ struct PlaceInFile {
 
 }  // namespace
 
+std::string classes_in_order(std::span<const std::string> names) {
+  constexpr std::size_t listed = 4;
+  std::vector<std::string> parts;
+  for (std::size_t c = 0; c < names.size(); ++c)
+    if (c < listed || c + 1 == names.size())
+      parts.push_back(fmt::format("{}{} {}", c > listed ? "... " : "", c, names[c]));
+  return "classes in the order of their names: " + join(parts, ", ");
+}
+
 struct DataSet::Impl {
   BlockCache cache;  // outlives the files
   std::vector<ShardFile> files;
@@ -45,6 +55,7 @@ struct DataSet::Impl {
   DataSetInfo info;
   std::vector<std::int32_t> labels;
   std::size_t one_hot_classes = 0;  // the most of any file
+  bool sorted_texts = false;        // the classes are the labels' texts
   NodeCopier copier;                // stops before the files are closed
 
   explicit Impl(std::size_t cache_bytes) : cache(cache_bytes) {}
@@ -75,6 +86,7 @@ struct DataSet::Impl {
 
   // Fills in what other programs' files do not say.
   void complete(const ExternalSpec& spec) {
+    sorted_texts = number_texts(files, spec, info, labels);
     name_classes(spec);
     const auto classes = static_cast<std::int64_t>(info.classes.size());
     const auto wrong = std::find_if(labels.begin(), labels.end(),
@@ -203,6 +215,11 @@ std::vector<std::filesystem::path> DataSet::files() const {
 }
 
 bool DataSet::external() const { return impl_->external(); }
+
+std::string DataSet::say_order() const {
+  if (!impl_->sorted_texts) return "";
+  return "the labels are texts; " + classes_in_order(impl_->info.classes);
+}
 
 Storage DataSet::storage() const {
   Storage storage;

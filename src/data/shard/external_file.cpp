@@ -147,6 +147,7 @@ ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec,
   ExternalLabels labels = read_labels(file.get(), path, spec, contents, found);
   opened.labels = std::move(labels.labels);
   opened.one_hot_classes = labels.classes;
+  opened.label_texts = std::move(labels.texts);
   std::uint64_t offset = 0;
   if (H5Tequal(type.get(), memory_type(form.number)) > 0 && lies_in_one_piece(data.get(), offset)) {
     const std::size_t row_bytes = form.stored_bytes();

@@ -32,7 +32,9 @@ struct ShardFile {
   std::vector<std::int32_t> labels;  ///< [rows]
   std::unique_ptr<Rows> rows;
   std::size_t one_hot_classes = 0;  ///< of another program's one-hot labels; else 0
-  std::optional<Levels> levels;     ///< of another program's file
+  /// Of another program's labels that are texts: each once, a label is its place; else empty.
+  std::vector<std::string> label_texts;
+  std::optional<Levels> levels;  ///< of another program's file
   bool external() const { return levels.has_value(); }
 };
 

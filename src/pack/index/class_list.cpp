@@ -1,7 +1,6 @@
 #include "pack/index/class_list.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <sstream>
 #include <unordered_map>
@@ -38,16 +37,6 @@ Names lines_of(const fs::path& path) {
   if (twice != sorted.end())
     throw InputError(fmt::format("{}: names a class twice: {}", path.string(), *twice));
   return names;
-}
-
-/// -1, +3, 0.0, .5, 1e3: no one calls a class so.
-bool looks_like_number(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  const char* end = text.data() + text.size();
-  double value = 0;
-  const bool digits = text.find_first_of("0123456789") != text.npos;  // not "nan" or "inf"
-  const auto result = std::from_chars(text.data(), end, value);
-  return digits && result.ptr == end && result.ec != std::errc::invalid_argument;
 }
 
 /// A label, and the index that has it.

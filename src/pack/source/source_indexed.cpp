@@ -11,6 +11,7 @@
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "pack/index/class_list.hpp"
 #include "pack/source/source_files.hpp"
 
@@ -228,6 +229,9 @@ class Indexed final : public Source {
           "folders are classes in the order of their names, not of their numbers: class "
           "{} is \"{}\" (--class-names gives another order)",
           odd - names.begin(), *odd));
+    if (indexes_[0].labels_are_given() && !has_names_file_ &&
+        !std::all_of(names.begin(), names.end(), is_number))
+      remarks_.push_back("the labels are texts; " + data::classes_in_order(names));
     if (classes_.names.size() == 1)
       remarks_.push_back(fmt::format("all images are of one class, \"{}\": a classifier needs 2",
                                      classes_.names[0]));

@@ -22,6 +22,8 @@ class Shards final : public Source {
     const std::string setting = data::first_setting(spec.external);
     require(sets_[0].rows.external() || !validation.empty() || setting.empty(),
             fmt::format("{} would have no effect: {} holds shards", setting, training.string()));
+    if (const std::string order = sets_[0].rows.say_order(); !order.empty())
+      remarks_.push_back(order);
     if (validation.empty()) return;
     data::ExternalSpec external = spec.validation_external;
     external.like = &sets_[0].rows.info();

@@ -41,6 +41,10 @@ with h5py.File("virtual.h5", "w") as f:
             f"part{part}.hdf5", "images", (32,) + smooth.shape[1:])
     f.create_virtual_dataset("images", layout)
     f["labels"] = labels
+names = np.array(["cat", "dog", "fox"])[labels]
+for path, texts in ("texts.h5", names.astype(object)), ("bytes.h5", names.astype("S")):
+    with h5py.File(path, "w") as f:
+        f["images"], f["labels"] = smooth, texts
 with h5py.File("split.h5", "w") as f:
     f["x_train"], f["y_train"] = smooth, labels
     f["x_test"], f["y_test"] = smooth[:40], labels[:40]
@@ -68,6 +72,13 @@ for data in gzip.h5 rows.h5 lzf.h5 planes.h5 floats.h5 doubles.h5 halves.h5 virt
     'part*.hdf5'; do
   law "$data gives the same losses" like_plain "$data"
 done
+named_classes() {
+  like_plain texts.h5 && like_plain bytes.h5 && train texts.h5 again-texts | tee said.log &&
+    grep -F 'the labels are texts; classes in the order of their names: 0 cat, 1 dog, 2 fox' \
+      said.log && "$LOCKSTEP" eval again-texts --data bytes.h5 | tee said.log &&
+    grep -E '^  fox +[0-9.]+ % of' said.log
+}
+law 'labels that are texts give the same losses, and their classes are named' named_classes
 for data in blosc.h5 zstd.h5; do
   if [[ -e $data ]]; then
     law "$data gives the same losses" like_plain $data

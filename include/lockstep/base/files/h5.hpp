@@ -129,6 +129,8 @@ class Item {
   }
   /// Of any length each, or of one length for all; at most longest_string.
   std::vector<std::string> read_strings() const;
+  /// Those of [first, first + count) along the first dimension of a data set.
+  std::vector<std::string> read_strings(std::size_t first, std::size_t count) const;
   /// Only of one length for all, at most `longest`.
   std::vector<std::string> read_fixed_strings(std::size_t longest) const;
   std::string text(std::size_t longest) const;  ///< the only one, of a fixed length
@@ -142,6 +144,11 @@ class Item {
   std::size_t count_up_to(std::size_t most) const;
   void read_numbers(Id memory, std::size_t count, void* to) const;
   void read_raw(Id memory, void* to) const;
+  /// `here`: the space of the memory; `there`: what of the data set is read.
+  void read_raw(Id memory, void* to, Id here, Id there) const;
+  std::vector<std::string> strings_in(std::size_t strings, Id here, Id there) const;
+  std::vector<std::string> fixed_strings_in(std::size_t strings, std::size_t longest, Id here,
+                                            Id there) const;
   std::filesystem::path path_;
   std::string label_;  ///< "the data set /images"
   Data data_;

@@ -13,6 +13,9 @@ namespace lockstep {
 template <class Number>
 std::optional<Number> whole_number(std::string_view text);
 
+/// True for -1, +3, 0.0, .5, 1e3: no one calls a class so. False for "nan" and "inf".
+bool looks_like_number(std::string_view text);
+
 /// Parses `text` as a whole number. Throws InputError "NAME: 'TEXT' is not a whole number from LOW
 /// to HIGH" for everything else: signs, blanks, fractions, and numbers out of range.
 std::uint64_t parse_count(std::string_view text, std::string_view name, std::uint64_t low = 0,

@@ -14,7 +14,8 @@ struct ExternalSpec {
   std::string images, labels;   ///< names of the data sets; empty: found by shape and name
   std::string layout = "auto";  ///< auto, nhwc, nchw
   std::string range = "auto";   ///< range of floats: auto, 0-1, 0-255, -1-1
-  std::size_t classes = 0;      ///< 0: as many as the file names, else the largest label + 1
+  /// 0: as many as the file names, or as its labels have texts, else the largest label + 1.
+  std::size_t classes = 0;
   /// For a validation set: the training set, which gives its classes, mean and deviation. Null:
   /// these are found in the files, mean and deviation from at most 1024 rows.
   const DataSetInfo* like = nullptr;

@@ -18,6 +18,9 @@
 
 namespace lockstep::data {
 
+/// "classes in the order of their names: 0 daisy, 1 rose, 2 tulip", with the first and the last.
+std::string classes_in_order(std::span<const std::string> names);
+
 /// All files of one data set, opened and checked. Each file is whole HDF5; all have one shape and
 /// one list of classes; every label is in range; shards have a known format version. Throws
 /// InputError naming the file and what is wrong.
@@ -35,6 +38,8 @@ class DataSet {
   std::span<const std::int32_t> labels() const;  ///< [rows]
   std::vector<std::filesystem::path> files() const;
   bool external() const;  ///< other programs' files, not shards
+  /// What to say where the classes are texts that label the rows, in sorted order; else empty.
+  std::string say_order() const;
   Storage storage() const;
   std::uint64_t row_bytes(std::size_t row) const;  ///< as stored
 

@@ -40,14 +40,6 @@ class Foreign {
   void write_images(const char* name = "images") {
     write(name, image_shape, std::vector<double>(foreign_rows * 90, 7), H5T_STD_U8LE);
   }
-  void write_texts(const char* name) {
-    const hid_t type = H5Tcopy(H5T_C_S1);
-    H5Tset_size(type, 4);
-    const hid_t space = H5Screate_simple(1, image_shape.data(), nullptr);
-    H5Dclose(H5Dcreate2(file_, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-    H5Sclose(space);
-    H5Tclose(type);
-  }
   void link(const char* name, const char* to, const char* object) {
     H5Lcreate_external(to, object, file_, name, H5P_DEFAULT, H5P_DEFAULT);
   }
@@ -152,23 +144,6 @@ TEST_CASE("labels that are true or false are 1 and 0", "[external][label]") {
   const DataSet set(file.close());
   CHECK(set.info().classes.size() == 2);
   for (std::size_t row = 0; row < foreign_rows; ++row) CHECK(set.labels()[row] == values[row]);
-}
-
-TEST_CASE("labels that are texts are named, and nothing else is taken instead",
-          "[external][label]") {
-  const Folder folder;
-  Foreign file(folder.path / "a.h5");
-  file.write_images();
-  file.write_texts("labels");
-  file.write("ids", {foreign_rows}, counting());
-  CHECK_THAT(refusal(file.close()), Contains("holds no labels for the 12 rows") &&
-                                        Contains("/ids [12]") &&
-                                        Contains("Not usable: /labels [12] holds texts"));
-  ExternalSpec spec;
-  spec.labels = "labels";
-  CHECK_THAT(refusal(folder.path / "a.h5", spec), Contains("/labels [12] holds texts, but "));
-  spec.labels = "ids";
-  require_labels(DataSet(folder.path / "a.h5", spec), 3);
 }
 
 TEST_CASE("external links are listed, and never read as if they were here", "[external]") {

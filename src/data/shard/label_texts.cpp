@@ -1,0 +1,62 @@
+#include "data/shard/label_texts.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "lockstep/base/text/numbers.hpp"
+
+namespace lockstep::data {
+namespace {
+
+/// All texts once, sorted. A number is most likely meant as one: as texts, 10 comes before 2.
+std::vector<std::string> sorted_texts(std::span<const ShardFile> files) {
+  std::vector<std::string> names;
+  for (const ShardFile& file : files) {
+    for (const std::string& text : file.label_texts)
+      if (looks_like_number(text))
+        h5::refuse(file.path, fmt::format("a label is the text \"{}\": write labels that are "
+                                          "numbers as numbers, or list the names of all classes "
+                                          "in a data set 'classes'",
+                                          text));
+    names.insert(names.end(), file.label_texts.begin(), file.label_texts.end());
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+}  // namespace
+
+bool number_texts(std::span<const ShardFile> files, const ExternalSpec& spec, DataSetInfo& info,
+                  std::span<std::int32_t> labels) {
+  const bool texts = !files.front().label_texts.empty();
+  for (const ShardFile& file : files)
+    if (file.label_texts.empty() == texts)
+      h5::refuse(file.path,
+                 fmt::format("and {} are not of one kind: the labels of one are texts, those of "
+                             "the other are numbers",
+                             files.front().path.string()));
+  if (!texts) return false;
+  const bool listed = !info.classes.empty(), sorted = !listed && spec.like == nullptr;
+  if (!listed) info.classes = sorted ? sorted_texts(files) : spec.like->classes;
+  std::unordered_map<std::string_view, std::int32_t> class_of;
+  for (const std::string& name : info.classes)
+    class_of.emplace(name, static_cast<std::int32_t>(class_of.size()));
+  auto label = labels.begin();
+  for (const ShardFile& file : files)
+    for (std::size_t row = 0; row < file.info.rows; ++row, ++label) {
+      const std::string& text = file.label_texts[static_cast<std::size_t>(*label)];
+      const auto found = class_of.find(text);
+      if (found == class_of.end())
+        h5::refuse(file.path,
+                   fmt::format("row {} has the label \"{}\", which is not a class {}", row, text,
+                               listed ? "that the file names" : "of the training set"));
+      *label = found->second;
+    }
+  return sorted;
+}
+
+}  // namespace lockstep::data
