@@ -1,6 +1,9 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -22,6 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 const char* word(cluster::Severity severity) {
+  if (severity == cluster::Severity::note) return "note";
   return severity == cluster::Severity::error ? "error" : "warning";
 }
 
@@ -82,10 +86,36 @@ std::string fault_of_toml(const std::string& toml) {
   }
 }
 
+std::string fault_of_path(const std::string& path) {
+  if (::access(path.c_str(), R_OK) == 0) return "";
+  return errno == ENOENT ? "no such file or folder, seen from here"
+                         : fmt::format("cannot be read: {}", std::strerror(errno));
+}
+
+const std::vector<std::string> input_keys = {"data.train", "data.val", "init", "clock.profile"};
+
+cluster::LintContext::ConfigFile read_config(const std::string& path) {
+  cluster::LintContext::ConfigFile file;
+  config::Config config;
+  try {
+    config::apply_toml(config, read_text(path), path);
+  } catch (const InputError& error) {
+    file.fault = error.what();
+  }
+  for (const std::string& key : input_keys)
+    if (std::string found = config::find_key(key)->get(config); !found.empty())
+      file.inputs.emplace_back(key, std::move(found));
+  return file;
+}
+
 int run(const std::vector<std::string>& files, bool json) {
-  const cluster::LintContext context{fault_of_option, fault_of_toml, [](const std::string& path) {
-                                       return std::filesystem::is_directory(path);
-                                     }};
+  const cluster::LintContext context{
+      .fault_of_option = fault_of_option,
+      .fault_of_toml = fault_of_toml,
+      .is_folder = [](const std::string& path) { return std::filesystem::is_directory(path); },
+      .fault_of_path = fault_of_path,
+      .input_keys = input_keys,
+      .read_config = read_config};
   std::size_t errors = 0;
   Json all = Json::array();
   for (const std::string& file : files) {
@@ -113,7 +143,9 @@ Command add_lint(Arguments root) {
       root.add_command("lint",
                        "Report what would go wrong with a script for sbatch, by line: tasks "
                        "compared with GPUs, cores that srun does not inherit, signals, memory, "
-                       "time, requeueing, unknown options. Exit status 2 when there are errors.");
+                       "time, requeueing, unknown options, --config and data that are not there, "
+                       "seen from the folder in which lint runs. A note says what only the job can "
+                       "know. Exit status 2 when there are errors.");
   app.add("script", options->files, "one or more batch scripts").required();
   app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch&) { return run(options->files, options->json); }};

@@ -12,6 +12,9 @@
 
 namespace lockstep::cluster {
 
+/// Whether the shell takes the text as it is written.
+inline bool is_literal(std::string_view text) { return text.find_first_of("$`*?~") == text.npos; }
+
 /// An option's value in a script, and its line.
 struct Setting {
   std::size_t line = 0;
@@ -70,6 +73,8 @@ void lint_starts(const BatchScript& script, Findings& findings);
 void lint_ending(const BatchScript& script, Findings& findings);
 /// What the script gives to lockstep: options, TOML, threads, GPUs, folders, arrays' values.
 void lint_values(const BatchScript& script, const LintContext& context, Findings& findings);
+/// The files that trainings read: whether they are there.
+void lint_paths(const BatchScript& script, const LintContext& context, Findings& findings);
 /// Starts in loops, jobs that are started again without end, and scripts without a start.
 void lint_flow(const BatchScript& script, Findings& findings);
 

@@ -17,6 +17,9 @@ class Findings {
   void warning(std::size_t line, std::string rule, std::string text) {
     all_.push_back({line, Severity::warning, std::move(rule), std::move(text)});
   }
+  void note(std::size_t line, std::string rule, std::string text) {
+    all_.push_back({line, Severity::note, std::move(rule), std::move(text)});
+  }
   std::vector<Finding> take() { return std::move(all_); }
 
  private:

@@ -13,6 +13,7 @@ std::vector<Finding> lint_batch_script(std::string_view text, const LintContext&
   lint_starts(script, findings);
   lint_ending(script, findings);
   lint_values(script, context, findings);
+  lint_paths(script, context, findings);
   lint_flow(script, findings);
   std::vector<Finding> all = findings.take();
   std::ranges::stable_sort(all, {}, &Finding::line);

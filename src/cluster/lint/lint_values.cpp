@@ -10,8 +10,6 @@
 namespace lockstep::cluster {
 namespace {
 
-bool is_literal(std::string_view text) { return text.find_first_of("$`*?~") == text.npos; }
-
 /// Each --option of `lockstep train`, with the value that follows it.
 void lint_options(const RankStart& start, const LintContext& context, Findings& findings) {
   const auto train = std::ranges::find(start.program, "train");

@@ -154,6 +154,41 @@ run "$LOCKSTEP" lint right.sbatch
 ((status == 0)) && says '^right.sbatch: 0 errors, 0 warnings$'
 verdict $? 'lint finds nothing in a right script with arrays, here-documents, functions, loops, modules and a trap'
 
+# What a training reads: seen from the folder in which lint runs.
+mkdir -p data/flowers/train configs
+printf '[data]\ntrain = "data/flowers/train"\nval = "data/flowers/vaal"\n' >configs/near.toml
+printf '[optim]\nrl = 0.1\n' >configs/wrong.toml
+started() { # started OPTION...: a script that starts a training with them, in its line 6
+  good 'cd "$SLURM_SUBMIT_DIR"' \
+    "srun --mpi=pmix --kill-on-bad-exit=1 -c8 build/lockstep train --out runs/\$SLURM_JOB_ID $* &" \
+    'step=$!' 'wait $step' 'exit $?' >files.sbatch
+  run "$LOCKSTEP" lint files.sbatch
+}
+started --data.train data/flowers/train --config configs/near.toml
+((status == 2)) && says '^files.sbatch: 1 error, 0 warnings$' &&
+  says '^files.sbatch:6: error: data.val in configs/near.toml: data/flowers/vaal: no such file or folder' &&
+  started --config configs/far.toml --data.train data/flowers/trian --init runs/old &&
+  ((status == 2)) && says '^files.sbatch: 3 errors' && says ': --config configs/far.toml: no such' &&
+  says ': --data.train data/flowers/trian: no such' && says ': --init runs/old: no such' &&
+  started --config configs/wrong.toml && ((status == 2)) &&
+  says ':6: error: configs/wrong.toml, line 2: .*optim.rl' &&
+  started --data.train data/flowers/train --data.val data/flowers/train && ((status == 0))
+verdict $? 'lint finds a --config and data that are not there, and a wrong key in a --config'
+
+started --config '"$HOME/x.toml"' --data.train '"$SLURM_SUBMIT_DIR/data/none"' '"$@"'
+((status == 2)) && says '^files.sbatch: 1 error' && says 'data/none: no such file' &&
+  says ':6: note: not checked, because only the job knows it: --config .HOME/x.toml, .@ ' &&
+  started --data.train '"$DATA"' && ((status == 0)) && says 'note: .*: --data.train .DATA ' &&
+  says '^files.sbatch: 0 errors, 0 warnings$'
+verdict $? 'lint says which files it could not check'
+
+good 'build/lockstep pack raw --out data/made --resize 64' 'cp -r data/made moved' \
+  'srun --mpi=pmix --kill-on-bad-exit=1 -c8 build/lockstep train --out runs/a --data.train data/made/train --data.val moved/val &' \
+  'step=$!' 'wait $step' 'exit $?' >made.sbatch
+run "$LOCKSTEP" lint made.sbatch
+! says 'no such file' && says 'note: not checked, .*: --data.train data/made/train, --data.val moved/val '
+verdict $? 'lint takes nothing for missing that the script may make first'
+
 run "$LOCKSTEP" lint absent.sbatch
 ((status == 2)) && says 'absent.sbatch: no such file'
 verdict $? 'lint names a missing file'

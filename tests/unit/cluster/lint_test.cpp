@@ -51,7 +51,11 @@ LintContext context() {
   const auto toml = [](const std::string& text) {
     return text.find("bad") == text.npos ? std::string() : std::string("a bad key");
   };
-  return {option, toml, [](const std::string& path) { return path == "there"; }};
+  LintContext context;
+  context.fault_of_option = option;
+  context.fault_of_toml = toml;
+  context.is_folder = [](const std::string& path) { return path == "there"; };
+  return context;
 }
 
 std::string findings(const std::string& script) {
