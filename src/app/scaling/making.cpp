@@ -79,9 +79,9 @@ int run_steps(const std::string& folder, study::StudyRun spec, const std::string
   log::info(fmt::format("{} done, {} done before, {} failed, {} still missing",
                         counted(report.done, "run"), report.earlier, report.failed.size(),
                         report.missing));
-  if (report.missing == 0) report_study(folder);
+  const int answered = report.missing == 0 ? report_study(folder) : status_done;
   for (const std::string& one : report.failed) log::error(one);
-  return report.failed.empty() ? status_done : status_failed;
+  return report.failed.empty() ? answered : status_failed;
 }
 
 }  // namespace

@@ -125,10 +125,14 @@ void write_report_files(const std::filesystem::path& folder, const study::Report
   for (const auto& [name, svg] : report.figures) write_report(folder / (name + ".svg"), svg);
 }
 
-/// Answers, and says so by its status when there was no law to answer from.
+/// The one rule of all commands that answer from measurements.
+int status_of(const study::Analysis& analysis) {
+  return analysis.fit ? status_done : status_bad_input;
+}
+
 int say(const study::Analysis& analysis, bool json, const std::string& text) {
   log::info(json ? study::analysis_json(analysis) : text);
-  return analysis.fit ? status_done : status_bad_input;
+  return status_of(analysis);
 }
 
 }  // namespace
@@ -186,17 +190,18 @@ Command add_scaling_report(Arguments scaling) {
             write_report_files(options->out, study::make_report(found, options->analysis));
             log::info(fmt::format("{}: report.html report.md report.tex", options->out));
             if (!found.fit) log::warn(found.why_no_fit);
-            return found.fit ? status_done : status_bad_input;
+            return status_of(found);
           }};
 }
 
-void report_study(const std::string& folder) {
+int report_study(const std::string& folder) {
   study::AnalysisSpec spec;
   take_sums(comm_files({folder}), spec);
   const study::Analysis analysis = study::analyse(study::read_samples({folder}, {}), spec);
   write_report_files(folder, study::make_report(analysis, spec));
   log::info(study::fit_text(analysis));
   log::info(fmt::format("{}: report.html report.md report.tex", folder));
+  return status_of(analysis);
 }
 
 }  // namespace lockstep::app

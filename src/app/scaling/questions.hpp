@@ -17,7 +17,7 @@ Command add_scaling_plan(Arguments scaling);
 Command add_scaling_run(Arguments scaling);
 
 /// Writes report.html, report.md, report.tex and the pictures into the folder of a study whose
-/// steps are all done.
-void report_study(const std::string& folder);
+/// steps are all done. Returns the exit status.
+int report_study(const std::string& folder);
 
 }  // namespace lockstep::app
