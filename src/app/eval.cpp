@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -25,6 +26,7 @@
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
@@ -43,28 +45,35 @@ struct EvalOptions {
   std::map<std::string, std::string> keys;  ///< of the data, as given
 };
 
-/// How the training computed and read its data, for whatever the options do not say.
-config::Config settings(const EvalOptions& options) {
-  config::Config config = settings_of(options.checkpoint, options.precision);
+void take_given(const EvalOptions& options, config::Config& config) {
+  if (!options.precision.empty()) config::set_key(config, "precision", options.precision);
   for (const auto& [name, value] : options.keys) {
     config::set_key(config, name, value);
     // The training may have had other names for its validation set.
     if (name == "data.images") config.data.val_images = value;
     if (name == "data.labels") config.data.val_labels = value;
   }
-  return config;
+}
+
+/// The validation set of the checkpoint's training.
+std::string data_of_training(const EvalOptions& options) {
+  require(!model::is_weights_file(options.checkpoint),
+          fmt::format("{}: does not say on what it was trained: name the data by --data",
+                      options.checkpoint));
+  const std::string data = settings_of(options.checkpoint, options.precision).data.val;
+  require(!data.empty(),
+          fmt::format("{} was trained without a validation set: name the data by --data",
+                      options.checkpoint));
+  const auto run = std::filesystem::absolute(options.checkpoint).parent_path().parent_path();
+  train::require_here(train::RunDirectory(run), data, "--data");
+  return data;
 }
 
 /// Completes what was given by what the checkpoint and folders say.
 EvalOptions settled(const EvalOptions& asked) {
   EvalOptions options = asked;
-  options.checkpoint = choose_checkpoint(asked.checkpoint);
-  if (options.data.empty()) {
-    options.data = settings_of(options.checkpoint, options.precision).data.val;
-    require(!options.data.empty(), fmt::format("{} was trained without a validation set: name the "
-                                               "data by --data",
-                                               asked.checkpoint));
-  }
+  options.checkpoint = train::choose_checkpoint(asked.checkpoint);
+  if (options.data.empty()) options.data = data_of_training(options);
   options.data = train::given_set(options.data, train::PackedPart::validation);
   if (options.checkpoint != asked.checkpoint || options.data != asked.data)
     log::info(fmt::format("evaluating {} on {}", options.checkpoint, options.data));
@@ -72,10 +81,13 @@ EvalOptions settled(const EvalOptions& asked) {
 }
 
 /// The network and its weights. What another program's file does not say is as in the data set.
-model::Model load_model(const EvalOptions& options, const config::Config& config) {
+model::Model load_model(const EvalOptions& options) {
   std::optional<data::DataSetInfo> rows;
-  if (model::is_weights_file(options.checkpoint))
-    rows = data::DataSet(options.data, train::external_spec(config)).info();
+  if (model::is_weights_file(options.checkpoint)) {
+    config::Config given;
+    take_given(options, given);
+    rows = data::DataSet(options.data, train::external_spec(given)).info();
+  }
   return model::load_any(options.checkpoint, train::describe_by_config,
                          options.ema ? backend::Part::average : backend::Part::weights,
                          rows ? &*rows : nullptr);
@@ -138,8 +150,10 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   const EvalOptions options = settled(asked);
   if (launch.rank.rank == 0 && !options.json.empty())
     require_report_fits(options.json, {options.checkpoint, options.data});
-  const config::Config config = settings(options);
-  model::Model model = load_model(options, config);
+  model::Model model = load_model(options);
+  // How the training computed and read its data, for whatever the options do not say.
+  config::Config config = settings_of(options.checkpoint, model);
+  take_given(options, config);
   const model::Description& about = model.about;
   const data::DataSetInfo input = input_of(about, nullptr);
   const data::DataSet rows(options.data, train::external_spec(config, &input));

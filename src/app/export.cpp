@@ -10,6 +10,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/model/formats/formats.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
@@ -40,7 +41,7 @@ void require_writable(const ExportOptions& options, const std::filesystem::path&
 }
 
 int export_model(const ExportOptions& options) {
-  const std::filesystem::path checkpoint = choose_checkpoint(options.checkpoint);
+  const std::filesystem::path checkpoint = train::choose_checkpoint(options.checkpoint);
   require_writable(options, checkpoint);
   model::Model model =
       model::load_any(checkpoint, train::describe_by_config,

@@ -23,6 +23,7 @@
 #include "lockstep/serve/predict_job.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
@@ -256,7 +257,7 @@ int predict(Launch& launch, const PredictOptions& asked) {
   train::catch_stop_signals(false);
   PredictOptions options = asked;
   options.spec.beat_s = options.spec.stale_s / 12;
-  options.checkpoint = choose_checkpoint(asked.checkpoint);
+  options.checkpoint = train::choose_checkpoint(asked.checkpoint);
   const config::Config config = settings_of(options.checkpoint, options.precision);
   const model::Description about = model::describe(options.checkpoint, train::describe_by_config);
   if (options.features) {

@@ -1,6 +1,7 @@
 #include "lockstep/train/run.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,8 @@ observe::StartRecord start_record(const RunParts& parts, const RunStart& start) 
   if (start.resume) record.resumed_from = start.resume->checkpoint.string();
   record.build = build_id();
   record.command = spec.command;
+  std::error_code gone;
+  record.directory = std::filesystem::current_path(gone).string();
   record.job = spec.allocation.job;
   record.ranks = static_cast<std::uint64_t>(spec.grid.ranks());
   for (std::size_t node = 0; node < spec.nodes.count(); ++node)

@@ -61,6 +61,7 @@ struct StartRecord {
   std::uint64_t from_step = 0;  ///< steps done before it
   std::string resumed_from;     ///< the checkpoint; empty: from the beginning
   std::string build, command;   ///< the program's id; the command line
+  std::string directory;        ///< from which it was given: its relative paths begin there
   std::string job;              ///< the Slurm job's number; empty outside one
   std::uint64_t ranks = 1;
   std::vector<std::string> hosts;    ///< of the nodes, by their first ranks
@@ -83,6 +84,7 @@ struct StartRecord {
     visit.later("resumed_from", self.resumed_from);
     visit.later("build", self.build);
     visit.later("command", self.command);
+    visit.later("directory", self.directory);
     visit.later("job", self.job);
     visit.later("ranks", self.ranks);
     visit.later("hosts", self.hosts);

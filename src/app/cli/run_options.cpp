@@ -85,6 +85,9 @@ config::Config RunOptions::config_of_run(const train::RunDirectory& run) const {
   config.out = root;  // it may have been moved
   config.resume = "auto";
   apply(config);
+  for (const auto& [name, path] :
+       {std::pair{"data.train", config.data.train}, std::pair{"data.val", config.data.val}})
+    if (given_.count(name) == 0) train::require_here(run, path, fmt::format("--{}", name));
   return config;
 }
 

@@ -1,26 +1,12 @@
 #include "app/trained/trained_model.hpp"
 
 #include <array>
-#include <filesystem>
 
 #include "lockstep/base/log.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/model/formats/formats.hpp"
-#include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::app {
-
-std::string choose_checkpoint(const std::string& path) {
-  if (!std::filesystem::is_directory(path)) return path;
-  std::filesystem::path folder = train::RunDirectory(path).checkpoints();
-  if (!std::filesystem::is_directory(folder)) folder = path;
-  const model::CheckpointDirectory found(folder, 1);
-  if (std::filesystem::exists(found.best())) return found.best().string();
-  const auto newest = found.newest_valid();
-  require(newest.has_value(), fmt::format("{}: holds no checkpoint", path));
-  return newest->string();
-}
-
 namespace {
 
 /// The keys that the bits of an evaluation depend on.
@@ -61,10 +47,7 @@ config::Config settings_of(const std::string& checkpoint, const model::Model& mo
 }
 
 config::Config settings_of(const std::string& checkpoint, const std::string& precision) {
-  config::Config config =
-      model::is_weights_file(checkpoint)
-          ? settings_in_weights(checkpoint, model::read_weights(checkpoint).model)
-          : settings_in_checkpoint(checkpoint);
+  config::Config config = settings_in_checkpoint(checkpoint);
   if (!precision.empty()) config::set_key(config, "precision", precision);
   return config;
 }

@@ -13,17 +13,13 @@ namespace lockstep::app {
 
 // What commands ask of a checkpoint that they use.
 
-/// The checkpoint that is meant by the folder of a run, or of its checkpoints: the best one, else
-/// the newest intact one. Throws InputError where there is none.
-std::string choose_checkpoint(const std::string& path);
-
 /// How the training of this checkpoint computed and read its data, for whatever the options do not
-/// say. A file that explains its network on its own does not need it. Another program's file says
-/// how it computed, if lockstep has written it. `precision`: in place of the training's; may be
-/// empty.
+/// say. A file that explains its network on its own does not need it. `precision`: in place of the
+/// training's; may be empty.
 config::Config settings_of(const std::string& checkpoint, const std::string& precision);
 
-/// The same of a model that was read from this file, which another program's is not read for again.
+/// The same of a model that was read from this file, which may be another program's. That says how
+/// it computed, if lockstep has written it.
 config::Config settings_of(const std::string& checkpoint, const model::Model& model);
 
 /// Keeps in the model how its training computed, for other programs' files: an evaluation of them

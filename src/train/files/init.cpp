@@ -8,6 +8,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/model/formats/formats.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {
@@ -47,9 +48,10 @@ void require_fit(const model::Model& model, const nn::Network& network, bool kee
 void begin_with_weights(const config::Config& config, const data::DataSetInfo& input,
                         const nn::Network& network, backend::Parameters& parameters, bool is_root) {
   const bool keeps_head = config.head == config::HeadChoice::keep;
+  const std::string path = choose_checkpoint(config.init);
   const model::Model model =
-      model::load_any(config.init, describe_by_config, backend::Part::weights, &input);
-  require_fit(model, network, keeps_head, config.init);
+      model::load_any(path, describe_by_config, backend::Part::weights, &input);
+  require_fit(model, network, keeps_head, path);
   const auto& slices = parameters.layout().slices;
   for (std::size_t i = 0; i < slices.size(); ++i)
     if (keeps_head || !in_head(slices[i].tensor))
@@ -57,7 +59,7 @@ void begin_with_weights(const config::Config& config, const data::DataSetInfo& i
                               find_weight(model, slices[i].tensor)->values);
   if (parameters.has_average()) parameters.start_average();
   if (!is_root) return;
-  log::info(fmt::format("beginning with the weights of {}{}", config.init,
+  log::info(fmt::format("beginning with the weights of {}{}", path,
                         keeps_head ? ""
                                    : fmt::format(", and a new last layer for {}",
                                                  counted(network.classes, "class"))));
@@ -66,7 +68,7 @@ void begin_with_weights(const config::Config& config, const data::DataSetInfo& i
     log::warn(
         fmt::format("{}: its classes have other names than the data set's; --head new begins "
                     "with a new last layer",
-                    config.init));
+                    path));
 }
 
 }  // namespace lockstep::train

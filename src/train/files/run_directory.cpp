@@ -11,6 +11,8 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/model/checkpoint.hpp"
+#include "lockstep/observe/records.hpp"
 #include "lockstep/observe/summary.hpp"
 
 namespace lockstep::train {
@@ -48,6 +50,35 @@ bool make_first(const std::filesystem::path& directory) {
 }
 
 }  // namespace
+
+void require_here(const RunDirectory& run, const std::string& path, const std::string& key) {
+  std::error_code none;
+  if (path.empty() || path.starts_with('/') || path.find_first_of("*?[") != std::string::npos ||
+      std::filesystem::exists(path, none))
+    return;
+  std::string started;
+  if (std::filesystem::exists(run.metrics(), none))
+    observe::read_records(run.metrics(), [&](const observe::Record& record) {
+      const auto* start = std::get_if<observe::StartRecord>(&record);
+      if (start != nullptr) started = start->directory;
+      return true;
+    });
+  throw InputError(fmt::format(
+      "{}: is not there, seen from this folder; the run was started in {}: go there, or name the "
+      "data by {}",
+      path, started.empty() ? "another one" : started, key));
+}
+
+std::string choose_checkpoint(const std::string& path) {
+  if (!std::filesystem::is_directory(path)) return path;
+  std::filesystem::path folder = RunDirectory(path).checkpoints();
+  if (!std::filesystem::is_directory(folder)) folder = path;
+  const model::CheckpointDirectory found(folder, 1);
+  if (std::filesystem::exists(found.best())) return found.best().string();
+  const auto newest = found.newest_valid();
+  require(newest.has_value(), fmt::format("{}: holds no checkpoint", path));
+  return newest->string();
+}
 
 std::string claim(const std::string& pattern) {
   const std::size_t at = pattern.find("{n}");

@@ -66,6 +66,16 @@ verdict $? \
 run ranks 2 "$LOCKSTEP" resume run
 ((status == 0)) && says 'resuming from run/checkpoints/step-00000004.h5' && says '^done: 2 epoch'
 verdict $? 'resume needs only the folder of the run'
+here=$PWD
+mkdir elsewhere && cd elsewhere || exit 1
+sought="is not there, seen from this folder; the run was started in $here: go there"
+refused 'resume from another folder says where the data was' \
+  "packed: $sought, .* --data.train" resume ../run
+refused 'so does eval' "packed/val: $sought, .* --data" eval ../run
+run "$LOCKSTEP" resume ../run --data.train ../packed
+((status == 0)) && says '^nothing left to do'
+verdict $? 'resume from another folder takes data that is named'
+cd ..
 refused 'resume of another folder is an error that says so' \
   'flowers: is not the folder of a run' resume flowers
 

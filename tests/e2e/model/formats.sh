@@ -61,6 +61,13 @@ for kind in $kinds; do
   ((status == 0)) && (($(grep -c '"crc32c"' <<<"$said") == 97)) || ok=1
 done
 verdict $ok 'info describes the network, input and classes of each file'
+ok=0
+for kind in $kinds; do
+  run "$LOCKSTEP" eval best.$kind
+  ((status == 2)) &&
+    says "^error: best.$kind: does not say on what it was trained: name the data by --data$" || ok=1
+done
+verdict $ok 'eval of a file that names no data says so'
 run "$LOCKSTEP" eval best.pth --data small/val --ema
 ((status == 2)) && says '^error: best.pth: holds no average of the weights: only a checkpoint does$'
 verdict $? 'eval --ema of a file without an average is an error'
@@ -73,6 +80,9 @@ one_step() {  # one_step RUN OPTION...
 }
 one_step from_h5 --init $best --optim.ema 0.9
 verdict $? 'a training begins with the weights of a checkpoint'
+one_step from_run --init run --optim.ema 0.9 && cmp from_h5.tensors from_run.tensors &&
+  says "^beginning with the weights of $best$"
+verdict $? "a training begins with the best checkpoint of a run's folder"
 for kind in $kinds; do
   one_step from_$kind --init best.$kind --optim.ema 0.9 && cmp from_h5.tensors from_$kind.tensors
   verdict $? "a training from .$kind has the bits of one from the checkpoint, also in its average"

@@ -33,6 +33,14 @@ class RunDirectory {
   std::filesystem::path root_;
 };
 
+/// Throws InputError where `path`, which this run's configuration gives for `key`, is relative and
+/// leads nowhere from here; it says in which folder the run was started. A pattern is not checked.
+void require_here(const RunDirectory& run, const std::string& path, const std::string& key);
+
+/// The checkpoint that is meant by the folder of a run, or of its checkpoints: the best one, else
+/// the newest intact one; another path means itself. Throws InputError where there is none.
+std::string choose_checkpoint(const std::string& path);
+
 /// Creates the directory of a new run, with its folder of checkpoints. If several runs begin at
 /// once, only one of them gets it. A "{n}" in `pattern` becomes the first free number from 1;
 /// without it, throws InputError when another run was faster. Returns the path.
