@@ -22,5 +22,5 @@ while IFS= read -r command; do
   verdict $? "README.md's command works: $command"
 done < <(python3 "$repo/tests/support/pages.py" commands "$repo/README.md")
 said="$found commands"
-((found == 2))
-verdict $? 'README.md has one command for srun and one for sbatch'
+((found == 3))
+verdict $? 'README.md has a command for srun, one for srun with GPUs and one for sbatch'

@@ -17,7 +17,8 @@ std::vector<ConfigKey> checkpoint_keys() {
           .within(0, 1e6)
           .bookkeeping(),
       key("checkpoint.keep", &C::checkpoint, &Section::keep,
-          "how many of the newest to keep, besides the best")
+          "how many of the newest to keep (step-STEP.h5), besides the best (best.h5) and the "
+          "earlier bests that those count as theirs (best-STEP.h5)")
           .at_least(1)
           .bookkeeping(),
       key("checkpoint.background", &C::checkpoint, &Section::background,
