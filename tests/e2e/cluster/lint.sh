@@ -168,7 +168,8 @@ started --data.train data/flowers/train --config configs/near.toml
 ((status == 2)) && says '^files.sbatch: 1 error, 0 warnings$' &&
   says '^files.sbatch:6: error: data.val in configs/near.toml: data/flowers/vaal: no such file or folder' &&
   started --config configs/far.toml --data.train data/flowers/trian --init runs/old &&
-  ((status == 2)) && says '^files.sbatch: 3 errors' && says ': --config configs/far.toml: no such' &&
+  ((status == 2)) && says '^files.sbatch: 3 errors' &&
+  says ': --config configs/far.toml: no such' &&
   says ': --data.train data/flowers/trian: no such' && says ': --init runs/old: no such' &&
   started --config configs/wrong.toml && ((status == 2)) &&
   says ':6: error: configs/wrong.toml, line 2: .*optim.rl' &&
