@@ -30,6 +30,8 @@ std::size_t Tensor::count() const {
 
 bool learned(Role role) { return role != Role::running_mean && role != Role::running_var; }
 
+bool in_head(Role role) { return role == Role::linear_weight || role == Role::linear_bias; }
+
 std::vector<Tensor> tensors(const Network& network) {
   std::vector<Tensor> all;
   for (std::size_t i = 0; i < network.nodes.size(); ++i) {

@@ -26,7 +26,8 @@ std::vector<Bucket> plan_buckets(std::span<const Extent> slices, std::size_t buc
 
 std::vector<Bucket> plan_buckets(const nn::ArenaLayout& layout, std::size_t bucket_bytes) {
   std::vector<Extent> extents;
-  for (const nn::Slice& slice : layout.slices) extents.push_back({slice.offset, slice.size});
+  for (std::size_t s = 0; s < layout.moving_slices(); ++s)
+    extents.push_back({layout.slices[s].offset, layout.slices[s].size});
   return plan_buckets(extents, bucket_bytes);
 }
 

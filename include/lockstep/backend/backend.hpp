@@ -54,8 +54,10 @@ class Backend {
   /// algorithm makes faster here, and lists them. REQUIRES: offers_winograd().
   virtual Winograd measure_winograd(const nn::Network&, const ProgramSpec&) { return {}; }
   virtual std::unique_ptr<Parameters> make_parameters(const nn::Network& network,
-                                                      Precision precision) = 0;
-  /// `parameters` must outlive the program and be made for the same network.
+                                                      Precision precision,
+                                                      Keeps keeps = Keeps::training) = 0;
+  /// `parameters` must outlive the program and be made for the same network. Those that keep
+  /// weights only are for programs that do not train.
   virtual std::unique_ptr<Program> compile(const nn::Network& network, const ProgramSpec& spec,
                                            Parameters& parameters) = 0;
   /// Puts the figures of the step that ends here aside: the metrics of the programs that ran in it,

@@ -12,11 +12,15 @@ namespace lockstep::backend {
 
 enum class Part { weights, gradients, momentum, average };
 
+/// What parameters have memory for: all that a training needs, or the weights alone.
+enum class Keeps { training, weights };
+
 using arithmetic::LossScale;
 
 /// The state of a network on one device: flat buffers with one layout. Running statistics are at
 /// the end: weights hold the running values, gradients this step's share of the batch statistics,
-/// momentum nothing. The average is there only after start_average().
+/// momentum nothing. The average is there only after start_average(). Slices of frozen layers have
+/// weights only, which import and export reach; their average is the weights.
 class Parameters {
  public:
   virtual ~Parameters() = default;
@@ -33,8 +37,8 @@ class Parameters {
   /// also when there was one before. Backend::update_average() moves it.
   virtual void start_average() {}
   virtual bool has_average() const { return false; }
-  /// CRC-32C of weights, momentum and, if kept, the average, as stored on the device. If it differs
-  /// between ranks, they have diverged.
+  /// CRC-32C of the weights and, where they are kept, of momentum and average, as stored on the
+  /// device. If it differs between ranks, they have diverged.
   virtual std::uint32_t hash() const = 0;
   /// fp16's dynamic loss scale, part of a training's state; nothing in the other precisions. Waits
   /// for the device.

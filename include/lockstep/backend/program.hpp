@@ -33,6 +33,9 @@ struct ProgramSpec {
   std::size_t batch = 1;  ///< rows of one micro-batch
   Precision precision = Precision::fp32;
   bool training = true;  ///< else forward only, with running statistics
+  /// Forward only, in turn with another program that trains: its values have a separate block, so
+  /// that what it makes of its weights, which never change, stays there.
+  bool frozen = false;
   float label_smoothing = 0;
   std::vector<float> mean, stddev;  ///< per channel, of value / 255
   /// Use only library routines that give the same bits each time; the CPU backend has no others.

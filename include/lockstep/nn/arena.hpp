@@ -19,13 +19,17 @@ struct Slice {
 
 /// The order and the places of all tensors in one flat buffer (weights, gradients and momentum have
 /// one such buffer each). Learned tensors come in backward order, so that the first bucket to fill
-/// is the first that can be sent; running statistics follow at the end. Offsets are multiples of 16
-/// floats (64 bytes).
+/// is the first that can be sent; running statistics follow. Offsets are multiples of 16 floats (64
+/// bytes). Where layers are frozen, the slices of these come last: they have no place in the
+/// buffers.
 struct ArenaLayout {
   std::vector<Slice> slices;
   std::size_t learned_slices = 0;  ///< slices[0 .. learned_slices) are learned
   std::size_t learned_size = 0;    ///< floats that they span
-  std::size_t size = 0;            ///< floats in all
+  std::size_t size = 0;            ///< floats in all, but for the frozen slices
+  std::size_t frozen_slices = 0;   ///< at the end; their values never change
+  std::size_t frozen_size = 0;     ///< floats that they span
+  std::size_t moving_slices() const { return slices.size() - frozen_slices; }
 
   const Slice& find(const std::string& name) const;  ///< throws Error naming it when absent
 };

@@ -42,7 +42,8 @@ struct Node {
   float momentum = 0.1f;  ///< batch norm: share of the newest statistics in the running ones
   /// Batch norm: scale starts at 0 (the last of a residual branch, on request).
   bool zero_init = false;
-  /// send: gradients that come back, one from each reader of the value in the next stage.
+  /// send: gradients that come back, one from each reader of the value in the next stage. receive:
+  /// 0: none is wanted, because the layers before it are frozen.
   std::size_t gradients = 1;
 };
 
@@ -86,6 +87,9 @@ std::size_t numbers(const Network& network);
 
 /// True for the tensors that are learned by gradients; false for running statistics.
 bool learned(Role role);
+
+/// True for the tensors of the last layer, the linear one.
+bool in_head(Role role);
 
 /// How many inputs such a node has.
 std::size_t arity(Op op);

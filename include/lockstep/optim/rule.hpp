@@ -21,6 +21,8 @@ struct UpdateRule {
   std::vector<float> weight_decay;  ///< per slice of the arena; ignored for running statistics
   /// Per slice: 1, or 0 for batch norm's numbers and biases, whose rate no rule adapts.
   std::vector<float> adaptive = {};
+  /// Per slice: multiplies the learning rate; empty: 1 for all.
+  std::vector<float> rate = {};
 };
 
 /// The values that change from step to step; on a GPU they are in device memory.

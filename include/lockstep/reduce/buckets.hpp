@@ -24,6 +24,7 @@ struct Extent {
 /// slice, in order, and never split one. A slice larger than `bucket_bytes` fills a bucket with
 /// what precedes it. Pure.
 std::vector<Bucket> plan_buckets(std::span<const Extent> slices, std::size_t bucket_bytes);
+/// Of all slices but the frozen ones.
 std::vector<Bucket> plan_buckets(const nn::ArenaLayout& layout, std::size_t bucket_bytes);
 
 }  // namespace lockstep::reduce

@@ -23,7 +23,8 @@ class ClockBackend final : public backend::Backend {
   backend::Vectors& vectors() override { return vectors_; }
 
   std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
-                                                       backend::Precision precision) override {
+                                                       backend::Precision precision,
+                                                       backend::Keeps) override {
     return std::make_unique<ClockParameters>(network,
                                              time_tape(network, 1, precision, pace_).update_ms);
   }

@@ -81,10 +81,11 @@ class CpuBackend final : public backend::Backend {
   }
 
   std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
-                                                       backend::Precision precision) override {
+                                                       backend::Precision precision,
+                                                       backend::Keeps keeps) override {
     const Storage storage = storage_of(precision);
     kernels(storage);  // throws for bf16 when the processor lacks it
-    return std::make_unique<CpuParameters>(network, storage);
+    return std::make_unique<CpuParameters>(network, storage, keeps);
   }
 
   std::unique_ptr<backend::Program> compile(const nn::Network& network,
@@ -93,7 +94,7 @@ class CpuBackend final : public backend::Backend {
     const bool by_winograd = spec.winograd.mode != backend::Winograd::Mode::never;
     if (by_winograd && offers_winograd(spec.precision)) winograd_ = to_string(spec.winograd);
     return std::make_unique<CpuProgram>(network, spec, static_cast<CpuParameters&>(parameters),
-                                        team_, block_, chunk_bytes_);
+                                        team_, spec.frozen ? frozen_block_ : block_, chunk_bytes_);
   }
 
   void update(backend::Parameters& parameters, const optim::UpdateRule& rule,
@@ -113,13 +114,16 @@ class CpuBackend final : public backend::Backend {
   void swap_average(backend::Parameters& parameters) override {
     cpu::swap_average(static_cast<CpuParameters&>(parameters), team_);
   }
-  void release_idle_memory() override { block_.discard(); }
+  void release_idle_memory() override {
+    block_.discard();
+    frozen_block_.discard();
+  }
 
  private:
   CpuDevice device_;
   Team team_;
   CpuVectors vectors_{team_};
-  SharedBlock block_;
+  SharedBlock block_, frozen_block_;
   std::size_t chunk_bytes_;
   std::string winograd_;  // the choice of the last program; empty: none
 };

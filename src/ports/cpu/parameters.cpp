@@ -48,7 +48,8 @@ HostMemory::~HostMemory() {
   if (base_) munmap(base_, mapped_);
 }
 
-CpuParameters::CpuParameters(const nn::Network& network, Storage storage) : storage_(storage) {
+CpuParameters::CpuParameters(const nn::Network& network, Storage storage, backend::Keeps keeps)
+    : storage_(storage) {
   for (std::size_t i = 0; i < network.nodes.size(); ++i)
     if (network.nodes[i].op == nn::Op::conv)
       formats_.emplace(i, ConvFormats::choose(ConvGeometry::of(network, i, storage)));
@@ -58,7 +59,8 @@ CpuParameters::CpuParameters(const nn::Network& network, Storage storage) : stor
                ? formats_.at(tensor.node).gradient.get_size() / sizeof(float)
                : tensor.count();
   });
-  for (std::size_t part = 0; part < average_part; ++part)
+  const std::size_t parts = keeps == backend::Keeps::training ? average_part : 1;
+  for (std::size_t part = 0; part < parts; ++part)
     memory_[part] = HostMemory(layout_.size * sizeof(float));
 }
 
@@ -68,7 +70,8 @@ void CpuParameters::start_average() {
 }
 
 float* CpuParameters::at(backend::Part part, std::size_t offset) const {
-  return memory_[static_cast<std::size_t>(part)].as<float>() + offset;
+  const HostMemory& memory = memory_[static_cast<std::size_t>(part)];
+  return memory.data() != nullptr ? memory.as<float>() + offset : nullptr;
 }
 
 std::size_t CpuParameters::slice_index(const std::string& name) const {
@@ -103,10 +106,11 @@ void CpuParameters::export_slice(backend::Part part, std::size_t index,
 }
 
 std::uint32_t CpuParameters::hash() const {
-  const std::size_t bytes = layout_.size * sizeof(float);
-  const std::uint32_t learned =
-      crc32c(at(backend::Part::momentum, 0), bytes, crc32c(at(backend::Part::weights, 0), bytes));
-  return has_average() ? crc32c(at(backend::Part::average, 0), bytes, learned) : learned;
+  std::uint32_t sum = 0;
+  for (const backend::Part part :
+       {backend::Part::weights, backend::Part::momentum, backend::Part::average})
+    if (const float* kept = at(part, 0)) sum = crc32c(kept, layout_.size * sizeof(float), sum);
+  return sum;
 }
 
 }  // namespace lockstep::cpu

@@ -35,7 +35,8 @@ class HostMemory {
 /// gradient; everything else is plain.
 class CpuParameters final : public backend::Parameters {
  public:
-  CpuParameters(const nn::Network& network, Storage storage);
+  CpuParameters(const nn::Network& network, Storage storage,
+                backend::Keeps keeps = backend::Keeps::training);
   const nn::ArenaLayout& layout() const override { return layout_; }
   float* device_pointer(backend::Part part) override {
     if (part == backend::Part::weights) weights_changed();
@@ -54,7 +55,7 @@ class CpuParameters final : public backend::Parameters {
 
   Storage storage() const { return storage_; }
   const ConvFormats& formats(std::size_t conv_node) const { return formats_.at(conv_node); }
-  float* at(backend::Part part, std::size_t offset) const;
+  float* at(backend::Part part, std::size_t offset) const;  ///< nullptr where it is not kept
   float* find(backend::Part part, const std::string& name) const {
     return at(part, layout_.find(name).offset);
   }

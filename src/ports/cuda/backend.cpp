@@ -18,8 +18,7 @@ namespace {
 
 class CudaBackend final : public backend::Backend {
  public:
-  explicit CudaBackend(int ordinal)
-      : device_(ordinal), planner_(device_.compute()), shares_{device_, planner_, {}, {}} {}
+  explicit CudaBackend(int ordinal) : device_(ordinal), planner_(device_.compute()) {}
 
   std::string name() const override { return "cuda"; }
   std::string description() const override {
@@ -48,14 +47,16 @@ class CudaBackend final : public backend::Backend {
     return floor;
   }
   std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
-                                                       backend::Precision precision) override {
-    return std::make_unique<CudaParameters>(network, precision, device_);
+                                                       backend::Precision precision,
+                                                       backend::Keeps keeps) override {
+    return std::make_unique<CudaParameters>(network, precision, device_, keeps);
   }
   std::unique_ptr<backend::Program> compile(const nn::Network& network,
                                             const backend::ProgramSpec& spec,
                                             backend::Parameters& parameters) override {
     measure_plans(network, spec);
-    return std::make_unique<CudaProgram>(network, spec, state(parameters), shares_);
+    const ProgramShares shares{device_, planner_, spec.frozen ? frozen_block_ : block_, workspace_};
+    return std::make_unique<CudaProgram>(network, spec, state(parameters), shares);
   }
   backend::ReadFigures put_aside(std::vector<backend::Program*> ran,
                                  const backend::Parameters& parameters) override {
@@ -125,7 +126,7 @@ class CudaBackend final : public backend::Backend {
   ConvPlanner planner_;
   std::optional<PlanCache> cache_;
   StepPlaces places_;
-  ProgramShares shares_;
+  SharedMemory block_, frozen_block_, workspace_;
 };
 
 }  // namespace

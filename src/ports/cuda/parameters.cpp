@@ -12,7 +12,7 @@
 namespace lockstep::cuda {
 
 CudaParameters::CudaParameters(const nn::Network& network, backend::Precision precision,
-                               CudaDevice& device)
+                               CudaDevice& device, backend::Keeps keeps)
     : precision_(precision),
       storage_(storage_of(precision)),
       device_(device),
@@ -31,8 +31,10 @@ CudaParameters::CudaParameters(const nn::Network& network, backend::Precision pr
     check_cuda(cudaMemsetAsync(buffer.data(), 0, size, stream), "cudaMemsetAsync");
   };
   cleared(parts_[static_cast<std::size_t>(backend::Part::weights)], bytes, "the weights");
-  cleared(parts_[static_cast<std::size_t>(backend::Part::gradients)], bytes, "the gradients");
-  cleared(parts_[static_cast<std::size_t>(backend::Part::momentum)], bytes, "the momentum");
+  if (keeps == backend::Keeps::training) {
+    cleared(parts_[static_cast<std::size_t>(backend::Part::gradients)], bytes, "the gradients");
+    cleared(parts_[static_cast<std::size_t>(backend::Part::momentum)], bytes, "the momentum");
+  }
   if (storage_ != Storage::fp32)
     cleared(copies_, layout_.size * bytes_of(storage_), "the weights' 16-bit copies");
   cuda::set_scalars(scalars(), {}, stream);
@@ -46,7 +48,8 @@ CudaParameters::CudaParameters(const nn::Network& network, backend::Precision pr
 }
 
 float* CudaParameters::at(backend::Part part, std::size_t offset) const {
-  return parts_[static_cast<std::size_t>(part)].as<float>() + offset;
+  const DeviceBuffer& memory = parts_[static_cast<std::size_t>(part)];
+  return memory.data() != nullptr ? memory.as<float>() + offset : nullptr;
 }
 
 std::size_t CudaParameters::slice_index(const std::string& name) const {
@@ -107,7 +110,7 @@ std::uint32_t CudaParameters::hash() const {
   std::size_t all = 0;
   for (const backend::Part part :
        {backend::Part::weights, backend::Part::momentum, backend::Part::average}) {
-    if (part == backend::Part::average && !has_average()) continue;
+    if (at(part, 0) == nullptr) continue;
     crc_sums(at(part, 0), words, crc_sums_.as<std::uint32_t>(), device_.compute().get());
     read(crc_sums_.data(), sums.data(), crc_sums_.size());
     sum = crc_product(crc_shift(words - (blocks - 1) * crc_block_words), sum) ^ sums[0];
@@ -184,6 +187,7 @@ void CudaParameters::update(const optim::UpdateRule& rule, std::size_t first, st
   args.first_chunk = begin;
   args.chunk_count = end - begin;
   args.weight_decay = table(decay_, rule.weight_decay);
+  args.rates = rule.rate.empty() ? nullptr : table(rate_, rule.rate);
   args.gradients = at(backend::Part::gradients, 0);
   args.weights = at(backend::Part::weights, 0);
   args.velocities = at(backend::Part::momentum, 0);

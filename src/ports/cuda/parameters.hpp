@@ -39,7 +39,8 @@ std::vector<Chunk> cut_chunks(const nn::ArenaLayout& layout);
 /// scalars. All work goes to the device's compute stream; import, export and hash wait for it.
 class CudaParameters final : public backend::Parameters {
  public:
-  CudaParameters(const nn::Network& network, backend::Precision precision, CudaDevice& device);
+  CudaParameters(const nn::Network& network, backend::Precision precision, CudaDevice& device,
+                 backend::Keeps keeps = backend::Keeps::training);
   const nn::ArenaLayout& layout() const override { return layout_; }
   float* device_pointer(backend::Part part) override { return at(part, 0); }
   void weights_changed() override;
@@ -53,7 +54,7 @@ class CudaParameters final : public backend::Parameters {
   void set_loss_scale(const backend::LossScale& scale) override;
 
   backend::Precision precision() const { return precision_; }
-  float* at(backend::Part part, std::size_t offset) const;
+  float* at(backend::Part part, std::size_t offset) const;  ///< nullptr where it is not kept
   float* find(backend::Part part, const std::string& name) const {
     return at(part, layout_.find(name).offset);
   }
@@ -104,7 +105,7 @@ class CudaParameters final : public backend::Parameters {
   DeviceBuffer parts_[average_part + 1], copies_, scalars_, device_chunks_;
   mutable DeviceBuffer first_chunks_, chunk_sums_, slice_sums_,
       crc_sums_;  // allocated when first needed
-  Table decay_, adaptive_;
+  Table decay_, adaptive_, rate_;
   /// By the number of micro-batches: a recorded step always reads the one that it began with.
   std::map<std::size_t, Table> kept_;
   std::optional<optim::StepScalars> newest_step_;

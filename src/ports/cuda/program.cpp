@@ -60,7 +60,7 @@ std::shared_ptr<DeviceBuffer> SharedMemory::of_size(std::size_t bytes, const cha
 }
 
 CudaProgram::CudaProgram(const nn::Network& network, const backend::ProgramSpec& spec,
-                         CudaParameters& parameters, ProgramShares& shares)
+                         CudaParameters& parameters, const ProgramShares& shares)
     : network_(network),
       spec_(spec),
       parameters_(parameters),

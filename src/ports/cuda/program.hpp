@@ -28,7 +28,7 @@ class SharedMemory {
 struct ProgramShares {
   CudaDevice& device;
   ConvPlanner& planner;
-  SharedMemory block, workspace;
+  SharedMemory &block, &workspace;
 };
 
 /// A network on a GPU. Each step of the tape puts kernels into the compute stream and returns.
@@ -37,7 +37,7 @@ class CudaProgram final : public backend::Program {
   /// Throws InputError when the GPU's memory is too small, naming the memory needed and a batch
   /// that fits.
   CudaProgram(const nn::Network& network, const backend::ProgramSpec& spec,
-              CudaParameters& parameters, ProgramShares& shares);
+              CudaParameters& parameters, const ProgramShares& shares);
   const backend::ProgramSpec& spec() const override { return spec_; }
   void select(std::size_t slot) override;
   void prefetch(const data::Batch& batch) override;

@@ -17,6 +17,10 @@ struct Task {
   Team& team;
 };
 
+float rate_of(const Task& task, std::size_t slice) {
+  return task.rule.rate.empty() ? task.lr : task.lr * task.rule.rate.at(slice);
+}
+
 /// A formula as a kernel, and what this needs of each slice of the task.
 struct Prepared {
   decltype(FloatKernels::sgd) kernel;
@@ -26,7 +30,7 @@ struct Prepared {
 Prepared prepare(const optim::Sgd& sgd, const Task& task) {
   Prepared all{float_kernels().sgd, {}};
   for (std::size_t s = task.which.first; s < task.which.last; ++s)
-    all.slices.push_back({.lr = task.lr,
+    all.slices.push_back({.lr = rate_of(task, s),
                           .momentum = sgd.momentum,
                           .weight_decay = task.rule.weight_decay[s],
                           .nesterov = sgd.nesterov});
@@ -41,7 +45,8 @@ Prepared prepare(const optim::Lars& lars, const Task& task) {
     const float decay = task.rule.weight_decay[s];
     const float trust = backend::arithmetic::trust_ratio(
         lars.coefficient, lars.epsilon, decay, std::sqrt(weights[s]), std::sqrt(gradients[s]));
-    all.slices.push_back({.lr = task.rule.adaptive.at(s) != 0 ? task.lr * trust : task.lr,
+    const float lr = rate_of(task, s);
+    all.slices.push_back({.lr = task.rule.adaptive.at(s) != 0 ? lr * trust : lr,
                           .momentum = lars.momentum,
                           .weight_decay = decay,
                           .nesterov = lars.nesterov});

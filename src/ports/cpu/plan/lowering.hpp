@@ -28,6 +28,8 @@ struct Unit {
   std::size_t bn = 0;    ///< conv, folded: the batch-norm node after it
   /// The unit that produces the input; empty: the image. point: the conv in its main branch.
   std::optional<std::size_t> input;
+  /// False where the input has no use for a gradient: the image, and what frozen layers made.
+  bool differentiates = true;
   /// point, folded: the unit of the other summand: a point in a region, a pool, or a conv (through
   /// its bn); in evaluation a folded or a pool.
   std::optional<std::size_t> skip;

@@ -31,7 +31,7 @@ std::byte* BoundaryRunner::gradient_at(const Chunk& chunk, std::size_t which) co
 }
 
 void ReceiveRunner::backward(const Chunk& chunk) {
-  for (std::size_t i = 0; i < unit.readers.size(); ++i)
+  for (std::size_t i = 0; i < gradients(); ++i)
     std::memcpy(gradient_at(chunk, i), c.runners[unit.readers[i]]->input_gradient(chunk),
                 chunk.share(image_bytes_));
 }

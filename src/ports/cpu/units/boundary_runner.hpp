@@ -37,7 +37,9 @@ class ReceiveRunner final : public BoundaryRunner {
   const std::byte* input_gradient(const Chunk&) override { return nullptr; }
 
  private:
-  std::size_t gradients() const override { return unit.readers.size(); }
+  std::size_t gradients() const override {
+    return c.network.nodes[unit.node].gradients == 0 ? 0 : unit.readers.size();
+  }
 };
 
 class SendRunner final : public BoundaryRunner {

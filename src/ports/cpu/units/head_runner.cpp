@@ -44,6 +44,7 @@ void HeadRunner::plan() {
   if (!c.spec.training) return;
   dweights_ = c.parameters.find(backend::Part::gradients, node.name + ".weight");
   dbias_ = c.parameters.find(backend::Part::gradients, node.name + ".bias");
+  if (!unit.differentiates) return;
   dpooled_.resize(c.spec.batch * features_);
   place_ = c.scratch(c.units[*unit.input].level, input.count() * bytes_of(c.storage));
 }
@@ -72,6 +73,7 @@ void HeadRunner::forward(const Chunk& chunk) {
 }
 
 void HeadRunner::backward(const Chunk& chunk) {
+  if (!unit.differentiates) return;
   multiply('N', 'N', chunk.count, features_, classes_,
            now().dlogits.data() + chunk.first * classes_, classes_, weights_, features_, 0,
            dpooled_.data() + chunk.first * features_, features_);

@@ -22,7 +22,7 @@ template <class T, bool copies>
 __global__ void __launch_bounds__(block_threads) sgd_kernel(UpdateArgs args) {
   if (!args.scalars->apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
-  const backend::arithmetic::SgdRule rule{args.scalars->step.lr, args.momentum,
+  const backend::arithmetic::SgdRule rule{rate_of(args, chunk), args.momentum,
                                           args.weight_decay[chunk.slice], args.nesterov};
   update_chunk<T, copies>(args, chunk, rule,
                           [](const backend::arithmetic::SgdRule& by, float g, float& w, float& v) {

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(block_threads) lars_kernel(UpdateArgs args, La
   if (!args.scalars->apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
   const float unscale = args.scalars->inverse_scale, decay = args.weight_decay[chunk.slice];
-  float rate = args.scalars->step.lr;
+  float rate = rate_of(args, chunk);
   if (lars.adaptive[chunk.slice] != 0)
     rate *= backend::arithmetic::trust_ratio(
         lars.coefficient, lars.epsilon, decay, std::sqrt(lars.weight_sums[chunk.slice]),

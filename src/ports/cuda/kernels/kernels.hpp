@@ -214,7 +214,8 @@ void raise_beacon(const Beacon& beacon, std::uint64_t more, cudaStream_t stream)
 struct UpdateArgs {
   const Chunk* chunks;
   std::size_t first_chunk = 0, chunk_count = 0;
-  const float* weight_decay;  ///< per slice
+  const float* weight_decay;     ///< per slice
+  const float* rates = nullptr;  ///< per slice, by which lr is multiplied; nullptr: by 1
   float momentum = 0;
   bool nesterov = false;
   const float* gradients;

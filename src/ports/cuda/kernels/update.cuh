@@ -7,6 +7,11 @@ namespace lockstep::cuda {
 
 constexpr int quad = 4;  // floats in one access
 
+__device__ inline float rate_of(const UpdateArgs& args, const Chunk& chunk) {
+  const float lr = args.scalars->step.lr;
+  return args.rates ? lr * args.rates[chunk.slice] : lr;
+}
+
 /// One block's part of an update: `formula` for each weight of a chunk, and the weights' copies.
 template <class T, bool copies, class Formula>
 __device__ void update_chunk(const UpdateArgs& args, const Chunk& chunk,

@@ -149,7 +149,8 @@ class Planning {
     if (p.unit.kind == UnitKind::head) return keep_head(p, u);
     if (p.unit.kind == UnitKind::send) return;
     if (p.unit.kind == UnitKind::receive) {
-      plan_.received = boundary(u, p.unit.readers.size());
+      const bool returns = wants_gradient(network_, p.unit);
+      plan_.received = boundary(u, returns ? p.unit.readers.size() : 0);
       p.value = plan_.received.values;
       return;
     }
@@ -177,7 +178,7 @@ class Planning {
   BoundaryPlaces boundary(std::size_t u, std::size_t readers) {
     BoundaryPlaces places{.bytes = bytes(plan_.units[u].shape), .readers = readers};
     places.values = add({.bytes = places.bytes, .unit = u, .always = true});
-    if (plan_.training)
+    if (plan_.training && readers > 0)
       places.gradients = add({.bytes = readers * places.bytes, .unit = u, .always = true});
     return places;
   }
@@ -192,7 +193,7 @@ class Planning {
     head.row_metrics = add_own(u, spec_.batch * sizeof(RowMetrics), false, false);
     if (!plan_.training) return;
     head.dlogits = add_own(u, logits, true, false);
-    head.dpooled = add_of_backward(u, pooled, u);
+    if (p.conv->data_gradient) head.dpooled = add_of_backward(u, pooled, u);
   }
 
   /// In backward order: all readers of u's value have made their gradients.
@@ -201,14 +202,14 @@ class Planning {
     if (p.unit.kind == UnitKind::send) return;
     collect_gradients(p, u);
     const std::size_t input = p.unit.input;
-    if (units_[input].kind == UnitKind::image) return;
+    if (!wants_gradient(network_, units_[input])) return;
     if (p.unit.kind == UnitKind::norm) {
       p.input_gradient = plan_.units[input].value;
       if (p.unit.skip) p.skip_gradient = p.gradients[0];
     } else {
       p.input_gradient = add_of_backward(u, bytes(plan_.units[input].shape), input);
     }
-    if (!p.unit.skip) return;
+    if (!p.unit.skip || !wants_gradient(network_, units_[*p.unit.skip])) return;
     BufferRequest& skip = requests_[places_[p.skip_gradient].request];
     if (!skip.always) skip.last_backward = std::min(*skip.last_backward, *p.unit.skip);
   }
@@ -226,7 +227,7 @@ class Planning {
 
   /// The readers' gradients of what the stage receives.
   void receive_gradients() {
-    if (units_[0].kind == UnitKind::receive) collect_gradients(plan_.units[0], 0);
+    if (plan_.received.readers > 0) collect_gradients(plan_.units[0], 0);
   }
 
   // ---- what is made again, and where everything is ----------------------------------------------
@@ -287,6 +288,11 @@ backend::Precision head_precision(backend::Precision precision) {
 
 std::size_t bytes_of(Storage storage) { return storage == Storage::fp32 ? 4 : 2; }
 
+bool wants_gradient(const nn::Network& network, const Unit& unit) {
+  const bool frozen = unit.kind == UnitKind::receive && network.nodes[unit.node].gradients == 0;
+  return unit.kind != UnitKind::image && !frozen;
+}
+
 std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& unit,
                                        const Unit& input, const backend::ProgramSpec& spec,
                                        const ConvFusion& fusion) {
@@ -298,7 +304,7 @@ std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& u
   std::vector<ConvRequest> requests;
   for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::weight_gradient}) {
     if (pass != Pass::forward && !spec.training) continue;
-    if (pass == Pass::data_gradient && input.kind == UnitKind::image) continue;
+    if (pass == Pass::data_gradient && !wants_gradient(network, input)) continue;
     request.pass = pass;
     request.fusion = {fusion.normalised, fusion.sums && pass == Pass::forward};
     requests.push_back(request);

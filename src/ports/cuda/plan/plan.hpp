@@ -80,6 +80,9 @@ struct ProgramPlan {
   std::size_t tickets = 0;        ///< norm_tickets() of the largest batch norm
 };
 
+/// False for the image, and for what frozen layers made.
+bool wants_gradient(const nn::Network& network, const Unit& unit);
+
 /// The requests of a convolution or head to the planner: one for each pass that it runs.
 std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& unit,
                                        const Unit& input, const backend::ProgramSpec& spec,

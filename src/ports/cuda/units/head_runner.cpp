@@ -37,10 +37,13 @@ class HeadRunner final : public Runner {
     const auto slice = [&](const char* name) {
       return c.parameters.slice_index(node().name + name);
     };
-    return {{p.unit.name + " data gradient", [this] { data_gradient(); }, {}},
-            {p.unit.name + " weight gradient",
-             [this, accumulate] { weight_gradient(accumulate); },
-             {slice(".weight"), slice(".bias")}}};
+    std::vector<backend::TapeStep> steps;
+    if (p.conv->data_gradient)
+      steps.push_back({p.unit.name + " data gradient", [this] { data_gradient(); }, {}});
+    steps.push_back({p.unit.name + " weight gradient",
+                     [this, accumulate] { weight_gradient(accumulate); },
+                     {slice(".weight"), slice(".bias")}});
+    return steps;
   }
 
  private:

@@ -23,6 +23,7 @@ class WindowRunner : public Runner {
   }
 
   std::vector<backend::TapeStep> backward(bool) override {
+    if (p.input_gradient == nowhere) return {};
     return {{p.unit.name + " data gradient", [this] { data_gradient(); }, {}}};
   }
 

@@ -50,7 +50,7 @@ void ConvRunner::plan_backward() {
   if (!by_winograd_.weight_gradient && !tap_gradient_)
     chunk_gradient_ = c.fixed_scratch(unit.level, gradient_size_ * sizeof(float));
   dx_ = c.scratch(unit.level, geometry_.destination_bytes());
-  if (!unit.input) return;
+  if (!unit.differentiates) return;
   if (by_winograd_.data_gradient) {
     backward_weights_ = c.backward_buffer(winograd_.weight_bytes(), r, r);
   } else {
@@ -64,7 +64,7 @@ ConvRunner::Prepared ConvRunner::prepare(std::size_t count) {
   Prepared result;
   backend::WinogradPasses without = by_winograd_;
   if (tap_gradient_) without.weight_gradient = true;
-  result.primitives = make_conv(stripe_, formats_, count, unit.input.has_value(), without);
+  result.primitives = make_conv(stripe_, formats_, count, unit.differentiates, without);
   c.library_scratch = std::max(c.library_scratch, result.primitives.scratch_bytes);
   if (by_winograd_.any())
     c.library_scratch = std::max(c.library_scratch, winograd_.scratch_bytes(count));
@@ -105,7 +105,7 @@ void ConvRunner::bind_lane(Prepared& p, std::size_t lane, std::size_t count) {
                               {DNNL_ARG_DIFF_WEIGHTS, memory(formats_.gradient, engine(), nullptr)},
                               {DNNL_ARG_DIFF_DST, destination},
                               {DNNL_ARG_SCRATCHPAD, scratch}};
-  if (!unit.input) return;
+  if (!unit.differentiates) return;
   p.backward_data[lane] = {
       {DNNL_ARG_DIFF_SRC, memory(stripe_.source(count), engine(), nullptr)},
       {DNNL_ARG_WEIGHTS, fixed(formats_.backward_data, c.at<void>(backward_weights_))},
@@ -152,7 +152,7 @@ void ConvRunner::before_backward(std::size_t lane, bool accumulate) {
   if (lane == 0) accumulate_ = accumulate;
   const Range range = part(geometry_.out_channels, lane);
   norm.differentiate(range.begin, range.end, accumulate);
-  if (!unit.input) return;
+  if (!unit.differentiates) return;
   void* weights = c.at<void>(backward_weights_);
   if (by_winograd_.data_gradient)
     winograd_.transform_backward(weights_, lane, c.lanes, weights);
@@ -172,7 +172,7 @@ void ConvRunner::backward(const Chunk& chunk) {
       {reader.gradient(chunk), output(chunk), norm.mean(), norm.a(), norm.b(), norm.c(), dx},
       values, geometry_.out_channels);
   weight_gradient(chunk, dx);
-  if (!unit.input) return;
+  if (!unit.differentiates) return;
   if (by_winograd_.data_gradient) {
     winograd_.data_gradient(chunk.count, dx, weights_, c.at<void>(backward_weights_),
                             data_gradient(chunk), scratch(chunk));
