@@ -22,6 +22,7 @@ Command add_serve(Arguments root);
 Command add_pack(Arguments root);
 Command add_topo(Arguments root);
 Command add_export(Arguments root);
+Command add_average(Arguments root);
 Command add_info(Arguments root);
 Command add_why(Arguments root);
 Command add_bench(Arguments root);

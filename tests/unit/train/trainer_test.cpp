@@ -6,13 +6,12 @@
 #include <map>
 #include <set>
 
-#include "lockstep/base/rng.hpp"
-#include "lockstep/config/config.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "tests/support/laws/solo.hpp"
 #include "tests/support/networks/oracle.hpp"
+#include "tests/unit/train/trainer_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::config;
@@ -22,29 +21,7 @@ using namespace lockstep::train;
 
 namespace {
 
-constexpr std::size_t side = 8, rows = 3;
-
 using BySlice = std::map<std::string, std::vector<double>>;
-
-data::DataSetInfo small_data() {
-  data::DataSetInfo info;
-  info.rows = rows;
-  info.height = info.width = side;
-  info.channels = 1;
-  info.classes = {"a", "b", "c"};
-  info.mean = {0.5f};
-  info.stddev = {0.25f};
-  return info;
-}
-
-/// With direct convolutions: the bounds are too narrow for the rounding of Winograd's algorithm.
-Config given(const std::string& toml) {
-  Config config;
-  apply_toml(config, "batch = 3\nwinograd = \"false\"\n" + toml, "test");
-  config.data.train = "rows";
-  resolve(config, 1);
-  return config;
-}
 
 BySlice learned(Trainer& trainer) {
   BySlice values;
@@ -56,27 +33,6 @@ BySlice learned(Trainer& trainer) {
   }
   return values;
 }
-
-/// Rows of random pixels, in the forms of the trainer and of the oracle.
-struct Rows {
-  Rows() : pixels(rows * side * side), images(pixels.size()), targets(rows) {
-    for (std::size_t i = 0; i < pixels.size(); ++i) {
-      pixels[i] = static_cast<std::uint8_t>(draw(3, 0, i, Draw::synth));
-      images[i] = (pixels[i] / 255.0 - 0.5) / 0.25;
-    }
-    for (std::size_t i = 0; i < rows; ++i) {
-      const auto label = static_cast<std::int32_t>(i % 3);
-      targets[i] = {label, label, 1};
-    }
-    batch.images = pixels.data();
-    batch.targets = targets.data();
-    batch.rows = batch.capacity = rows;
-  }
-  std::vector<std::uint8_t> pixels;
-  std::vector<double> images;
-  std::vector<data::Target> targets;
-  data::Batch batch;
-};
 
 /// Sutskever et al. 2013 in PyTorch's form; Nesterov's looks one step ahead.
 void sgd(const Config::Optim& how, double lr, bool decays, const std::vector<double>& gradient,
@@ -121,17 +77,6 @@ double clip(float limit, BySlice& gradients) {
   for (auto& [name, values] : gradients)
     for (double& v : values) v *= factor;
   return std::sqrt(sum);
-}
-
-/// All weights and running statistics, or their average.
-std::vector<std::vector<float>> state(Trainer& trainer, Part part) {
-  std::vector<std::vector<float>> values;
-  const nn::ArenaLayout& layout = trainer.parameters().layout();
-  for (std::size_t s = 0; s < layout.slices.size(); ++s) {
-    values.emplace_back(layout.slices[s].tensor.count());
-    trainer.parameters().export_slice(part, s, values.back());
-  }
-  return values;
 }
 
 /// The names of the tensors that decay-norm-and-bias = false still decays.
@@ -189,8 +134,8 @@ TEST_CASE("two steps are SGD's formula with what the configuration says", "[trai
       sgd(config.optim, lr, weights.contains(name) || config.optim.decay_norm_and_bias, gradient,
           oracle.parameters[name], velocity[name]);
     }
-    const StepReport report = trainer.step(data.batch, rows, lr);
-    CHECK(report.metrics.loss / rows == Approx(loss).epsilon(1e-4));
+    const StepReport report = trainer.step(data.batch, few_rows, lr);
+    CHECK(report.metrics.loss / few_rows == Approx(loss).epsilon(1e-4));
     CHECK(report.gradient_norm.has_value() == (config.optim.clip_norm > 0));
     if (report.gradient_norm) CHECK(*report.gradient_norm == Approx(norm).epsilon(1e-3));
   }
@@ -221,7 +166,7 @@ TEST_CASE("two steps are LARS's formula, also with several buckets and threads",
     for (const auto& [name, gradient] : oracle.backward())
       lars(config.optim, lr, weights.contains(name), gradient, oracle.parameters[name],
            velocity[name]);
-    trainer.step(data.batch, rows, lr);
+    trainer.step(data.batch, few_rows, lr);
   }
   const BySlice after = learned(trainer);
   for (const bool among : {true, false})
@@ -250,8 +195,8 @@ TEST_CASE("the average is that of the weights after each step, and changes nothi
     want.emplace_back(values.begin(), values.end());
   trainer.continue_after(5);
   for (std::uint64_t step = 5; step < 12; ++step) {
-    trainer.step(data.batch, rows, 0.01f);
-    plain.step(data.batch, rows, 0.01f);
+    trainer.step(data.batch, few_rows, 0.01f);
+    plain.step(data.batch, few_rows, 0.01f);
     const auto weights = state(trainer, Part::weights), got = state(trainer, Part::average);
     CHECK(weights == state(plain, Part::weights));
     // (1 + step) / (10 + step) reaches 0.5 at step 8.

@@ -1,0 +1,161 @@
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/core.h>
+
+#include "app/cli/count_option.hpp"
+#include "app/commands.hpp"
+#include "app/start/compute.hpp"
+#include "app/start/quiet_end.hpp"
+#include "app/status.hpp"
+#include "app/trained/trained_model.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/share.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/data/loading/loader.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
+#include "lockstep/model/network_text.hpp"
+#include "lockstep/model/weight_mean.hpp"
+#include "lockstep/train/decide/packed_sets.hpp"
+#include "lockstep/train/specs.hpp"
+#include "lockstep/train/statistics.hpp"
+
+namespace lockstep::app {
+namespace {
+
+struct AverageOptions {
+  std::vector<std::string> checkpoints;
+  std::string data, out;
+  std::size_t batches = 100, batch = 0, threads = 0;
+  std::string backend = "auto";
+  bool force = false;
+};
+
+/// Checks what can be checked before anything is read.
+void require_writable(const AverageOptions& options) {
+  std::vector<std::filesystem::path> read(options.checkpoints.begin(), options.checkpoints.end());
+  require_report_fits(options.out, read);
+  require(options.force || !std::filesystem::exists(options.out),
+          fmt::format("{}: is there already; --force writes over it", options.out));
+}
+
+model::Model mean_of(const std::vector<std::string>& checkpoints) {
+  model::WeightMean mean;
+  for (const std::string& path : checkpoints)
+    mean.add(model::load(path, train::describe_by_config), path);
+  return std::move(mean).take();
+}
+
+/// The rows that one program of the training saw at once.
+std::size_t rows_at_once(const config::Config& config, const model::CheckpointHeader& header) {
+  const auto replicas = static_cast<std::size_t>(std::max<std::uint64_t>(header.replicas, 1));
+  return std::max<std::size_t>(1, config.batch / (replicas * config.accumulate));
+}
+
+/// Training rows in the training's order, each batch lent until the next one.
+class TrainingRows {
+ public:
+  TrainingRows(const data::DataSet& rows, const config::Config& config, std::size_t batch,
+               const Compute& compute)
+      : loader_(rows, loading(rows, config, batch, compute), compute.backend->device()) {}
+  std::size_t batches() const { return loader_.sampler().batches(); }
+  data::Batch next() {
+    if (lent_) loader_.release(*lent_);
+    lent_ = loader_.next();
+    return *lent_;
+  }
+
+ private:
+  static data::LoaderSpec loading(const data::DataSet& rows, const config::Config& config,
+                                  std::size_t batch, const Compute& compute) {
+    data::LoaderSpec spec;
+    spec.sampler = {.rows = rows.info().rows,
+                    .global_batch = batch,
+                    .seed = config.seed,
+                    .shuffle = data::Shuffle::global};
+    spec.augment = train::training_augment(config, rows.info());
+    spec.mix = train::training_mix(config);
+    spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
+    spec.bind_worker = compute.bind_worker;
+    spec.epochs = 1;
+    return spec;
+  }
+
+  data::Loader loader_;
+  std::optional<data::Batch> lent_;
+};
+
+int average(Launch& launch, const AverageOptions& asked) {
+  launch.independent = true;
+  AverageOptions options = asked;
+  for (std::string& path : options.checkpoints) path = choose_checkpoint(path);
+  options.data = train::given_set(options.data, train::PackedPart::training);
+  require_writable(options);
+  const std::string& first = options.checkpoints.front();
+  model::CheckpointHeader header = model::read_header(first);
+  const config::Config config = settings_of(first, "");
+  const model::Model mean = mean_of(options.checkpoints);
+  const data::DataSetInfo input = input_of(mean.about, nullptr);
+  const data::DataSet rows(options.data, train::external_spec(config, &input));
+  train::require_alike(
+      input, first,
+      data::delivered(rows.info(), train::training_augment(config, rows.info()), options.data),
+      options.data);
+
+  const std::size_t wanted = options.batch > 0 ? options.batch : rows_at_once(config, header);
+  const std::size_t batch = std::min<std::size_t>(wanted, rows.info().rows);
+  const Compute compute = prepare_compute(
+      launch, {.backend = decide_backend(launch, options.backend), .threads = options.threads});
+  TrainingRows training(rows, config, batch, compute);
+  train::StatisticsSpec spec{.program = train::make_program_spec(config, mean.about.input, batch),
+                             .batches = std::min(options.batches, training.batches()),
+                             .next = [&] { return training.next(); }};
+  spec.program.recompute = {};
+  const train::WithStatistics result = of_checkpoint(
+      first, [&] { return train::reestimate_statistics(mean, *compute.backend, spec); });
+
+  header.exchange = model::exact_exchange;
+  header.exchange_state.clear();
+  header.network = model::network_text(mean.about.network);
+  header.preparation = mean.about.preparation;
+  model::write_checkpoint(options.out, header, *result.parameters);
+  const auto seen = static_cast<double>(result.metrics.rows);
+  log::info(fmt::format(
+      "{}: the mean of {} of {}; running statistics from {} of {} rows, in training: loss {:.4f}, "
+      "top-1 {:.2f} %",
+      options.out, counted(options.checkpoints.size(), "checkpoint"), mean.about.network.name,
+      counted(spec.batches, "batch"), batch, result.metrics.loss / seen,
+      100 * static_cast<double>(result.metrics.top1) / seen));
+  return status_done;
+}
+
+}  // namespace
+
+Command add_average(Arguments root) {
+  auto options = std::make_shared<AverageOptions>();
+  Arguments app = root.add_command(
+      "average",
+      "Average the weights of checkpoints of one network, with new statistics of its batch norms");
+  app.add("checkpoints", options->checkpoints,
+          "checkpoints, or folders of runs: their best.h5, or their newest")
+      .required();
+  app.add("--data", options->data, "the training set: a shard or a folder of shards").required();
+  app.add("--out", options->out, "the checkpoint to write").called("FILE").required();
+  add_count(app, "--batches", options->batches, {1, 1 << 24},
+            "batches of training rows that the statistics are taken from, at most an epoch");
+  add_count(app, "--batch", options->batch, {0, 1 << 20},
+            "rows of such a batch (0: as many as a rank had at once in the first one's training)");
+  add_count(app, "--threads", options->threads, threads_or_all,
+            "compute threads (0: one for each core)");
+  app.add("--backend", options->backend, "auto, cpu or cuda")
+      .one_of({"auto", "cpu", "cuda"})
+      .shows_default();
+  app.add_flag("--force", options->force, "write over a file that is there");
+  return {app, [options](Launch& launch) {
+            return leave_to_rank_0(launch) ? status_done : average(launch, *options);
+          }};
+}
+
+}  // namespace lockstep::app
