@@ -116,6 +116,12 @@ void check_metrics(const Config::Metrics& metrics) {
                       metrics.textfile));
 }
 
+void check_fine_tuning(const Config& config) {
+  require(config.optim.backbone_lr_factor > 0,
+          "optim.backbone-lr-factor = 0 would compute gradients that change nothing: --freeze "
+          "backbone leaves them out");
+}
+
 void check_milestones(const Config& config) {
   const auto& milestones = config.optim.milestones;
   for (const std::uint64_t epoch : milestones)
@@ -191,6 +197,7 @@ void resolve(Config& config, int replicas) {
   check_gpu_keys(config, replicas);
   check_wire(config, replicas);
   check_sync(config, replicas);
+  check_fine_tuning(config);
   check_milestones(config);
   check_metrics(config.metrics);
   check_clock(config);

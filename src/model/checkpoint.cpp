@@ -103,6 +103,11 @@ std::vector<backend::Part> parts_of(const backend::Parameters& parameters) {
   return parts;
 }
 
+/// Frozen tensors have none.
+bool has_momentum(const nn::ArenaLayout& layout, std::size_t slice) {
+  return slice < layout.moving_slices() && nn::learned(layout.slices[slice].tensor.role);
+}
+
 /// Written where the file holds an average: the number of its tensors.
 constexpr const char* average_attribute = "ema_tensors";
 
@@ -160,8 +165,9 @@ void require_same_model(const std::filesystem::path& path, const CheckpointReade
 std::size_t checkpoint_bytes(const CheckpointHeader& header,
                              const backend::Parameters& parameters) {
   const nn::ArenaLayout& layout = parameters.layout();
-  std::size_t bytes = parts_of(parameters).size() * layout.size * sizeof(float) +
-                      512 * layout.slices.size() + 65536;
+  const std::size_t parts = parts_of(parameters).size();
+  const std::size_t floats = parts * layout.size + (parts - 1) * layout.frozen_size;
+  std::size_t bytes = floats * sizeof(float) + 512 * layout.slices.size() + 65536;
   for (const auto& [name, state] : header.exchange_state) bytes += state.size() + 512;
   return bytes;
 }
@@ -185,7 +191,7 @@ CheckpointImage make_checkpoint(const std::filesystem::path& path, const Checkpo
     file.make_group(group);
     for (std::size_t i = 0; i < layout.slices.size(); ++i) {
       const nn::Tensor& tensor = layout.slices[i].tensor;
-      if (part == backend::Part::momentum && !nn::learned(tensor.role)) continue;
+      if (part == backend::Part::momentum && !has_momentum(layout, i)) continue;
       plain.resize(tensor.count());
       parameters.export_slice(part, i, plain);
       if (!std::all_of(plain.begin(), plain.end(), [](float x) { return std::isfinite(x); }))
@@ -279,7 +285,7 @@ void load_tensors(const std::filesystem::path& path, backend::Parameters& parame
     plain.resize(tensor.count());
     file.read("weights/" + tensor.name, plain);
     parameters.import_slice(backend::Part::weights, i, plain);
-    if (!momentum || !nn::learned(tensor.role)) continue;
+    if (!momentum || !has_momentum(layout, i)) continue;
     file.read("momentum/" + tensor.name, plain);
     parameters.import_slice(backend::Part::momentum, i, plain);
   }

@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <fmt/core.h>
 
+#include "lockstep/backend/frozen/frozen_backend.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/nn/freeze.hpp"
 #include "lockstep/observe/report.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/decide/memory_limit.hpp"
@@ -49,6 +52,21 @@ void resume_from_checkpoint(RunStart& start, const RunParts& parts) {
   trainer.continue_after(start.progress.step);
 }
 
+/// What the trainer begins with: a checkpoint's state, a file's weights, or what the seed gave it.
+void begin_state(RunStart& start, const RunParts& parts) {
+  const config::Config& config = parts.config;
+  const bool is_root = parts.control.rank() == 0;
+  if (start.resume) return resume_from_checkpoint(start, parts);
+  if (!config.init.empty())
+    return begin_with_weights(config, parts.data.input(), parts.trainer.network(),
+                              parts.trainer.parameters(), is_root);
+  if (config.freeze != nn::Freeze::none && is_root)
+    log::warn(
+        fmt::format("freeze = {}: these layers keep random weights; --init FILE begins with "
+                    "trained ones",
+                    choice_name(config.freeze)));
+}
+
 void log_resume(const RunStart& start) {
   if (!start.changes.empty())
     log::warn(fmt::format("the result may differ from an uninterrupted run's: {}",
@@ -62,6 +80,26 @@ std::size_t learned_numbers(const nn::Network& network) {
   for (const nn::Tensor& tensor : nn::tensors(network))
     if (nn::learned(tensor.role)) count += tensor.count();
   return count;
+}
+
+/// The backend of a run that freezes layers; null where none is frozen.
+std::unique_ptr<backend::Backend> freeze_layers(backend::Backend& backend,
+                                                const nn::Network& network, nn::Freeze freeze) {
+  const auto last = nn::last_frozen(network, freeze);
+  return last ? backend::make_frozen_backend(backend, *last) : nullptr;
+}
+
+/// What a run that freezes layers still trains, and what its ranks then reduce.
+std::string describe_frozen(const RunParts& parts) {
+  const nn::ArenaLayout& layout = parts.trainer.parameters().layout();
+  std::size_t learning = 0, reduced = 0;
+  for (std::size_t s = 0; s < layout.learned_slices; ++s)
+    learning += layout.slices[s].tensor.count();
+  for (const reduce::Bucket& bucket : parts.trainer.exchange().buckets()) reduced += bucket.size;
+  return fmt::format("frozen up to {}: {} of {} parameters learn; a step reduces {}",
+                     choice_name(parts.config.freeze), learning,
+                     learned_numbers(parts.trainer.network()),
+                     human_bytes(static_cast<double>(reduced * sizeof(float))));
 }
 
 /// "3 micro-batches x 64 rows" of each replica.
@@ -155,6 +193,7 @@ void log_run(const RunParts& parts) {
                         human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse)),
                         counted(trainer.exchange().buckets().size(), "bucket")));
+  if (config.freeze != nn::Freeze::none) log::info(describe_frozen(parts));
   if (const std::string note = trainer.exchange().note(); !note.empty())
     log::info(fmt::format("exchange '{}': {}", trainer.exchange().name(), note));
   if (memory.made_again > 0)
@@ -206,19 +245,19 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
   TrainerSpec trainer_spec = make_trainer_spec(config, data.input(), spec.grid.replicas.count);
   trainer_spec.make_exchange = spec.make_exchange;
   trainer_spec.local = make_local_spec(config, spec.nodes, control.rank(), data.steps_per_epoch());
-  Trainer trainer(trainer_spec, backend, reducing);
+  const std::unique_ptr<backend::Backend> freezing =
+      freeze_layers(backend, trainer_spec.network, config.freeze);
+  backend::Backend& computing = freezing ? *freezing : backend;
+  Trainer trainer(trainer_spec, computing, reducing);
   const RunParts parts{.spec = spec,
                        .config = config,
-                       .backend = backend,
+                       .backend = computing,
                        .communicator = reducing,
                        .control = control,
                        .files = files,
                        .data = data,
                        .trainer = trainer};
-  if (start.resume)
-    resume_from_checkpoint(start, parts);
-  else if (!config.init.empty())
-    begin_with_weights(config, data.input(), trainer.network(), trainer.parameters(), is_root);
+  begin_state(start, parts);
   files.set_copies(choose_copies(parts));
   trainer.audit(control, start.progress.step);
   if (start.progress.epoch >= config.epochs) {

@@ -201,6 +201,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   spec.formula = make_formula(config.optim);
   spec.weight_decay = config.optim.weight_decay;
   spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;
+  spec.backbone_lr_factor = config.optim.backbone_lr_factor;
   spec.clip_norm = config.optim.clip_norm;
   spec.average = {.decay = config.optim.ema};
   spec.bucket_bytes = static_cast<std::size_t>(config.comm.bucket_mb * 1e6);

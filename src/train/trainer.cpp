@@ -19,12 +19,14 @@ namespace {
 
 optim::UpdateRule update_rule(const TrainerSpec& spec, const nn::ArenaLayout& layout) {
   optim::UpdateRule rule{.formula = spec.formula, .weight_decay = {}, .adaptive = {}};
-  for (const nn::Slice& slice : layout.slices) {
-    const nn::Role role = slice.tensor.role;
+  for (std::size_t s = 0; s < layout.moving_slices(); ++s) {
+    const nn::Role role = layout.slices[s].tensor.role;
     const bool is_weight = role == nn::Role::conv_weight || role == nn::Role::linear_weight;
     const bool decays = nn::learned(role) && (is_weight || spec.decay_norm_and_bias);
     rule.weight_decay.push_back(decays ? spec.weight_decay : 0);
     rule.adaptive.push_back(is_weight ? 1.f : 0.f);
+    if (spec.backbone_lr_factor != 1)
+      rule.rate.push_back(nn::in_head(role) ? 1 : spec.backbone_lr_factor);
   }
   return rule;
 }
@@ -221,7 +223,7 @@ void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroB
 void Trainer::contribute_nothing() {
   std::vector<float> zeros;
   const auto& slices = parameters_->layout().slices;
-  for (std::size_t i = 0; i < slices.size(); ++i) {
+  for (std::size_t i = 0; i < parameters_->layout().moving_slices(); ++i) {
     zeros.assign(slices[i].tensor.count(), 0);
     parameters_->import_slice(backend::Part::gradients, i, zeros);
     exchange_->ready(i);

@@ -31,8 +31,9 @@ enum class Wire { fp32, bf16, fp16, int8 };
 /// Who trains together between two agreements on the weights.
 enum class SyncGroup { node, rank };
 
-/// The last layer of a run that begins with a file's weights: the file's, or a new one.
-enum class HeadChoice { keep, fresh };
+/// The last layer of a run that begins with a file's weights: the file's, or a new one; automatic:
+/// the file's where it tells the data set's classes apart.
+enum class HeadChoice { automatic, keep, fresh };
 
 }  // namespace lockstep::config
 
@@ -41,7 +42,8 @@ namespace lockstep {
 template <>
 struct Choices<config::HeadChoice> {
   using enum config::HeadChoice;
-  static constexpr Choice<config::HeadChoice> all[] = {{keep, "keep"}, {fresh, "new"}};
+  static constexpr Choice<config::HeadChoice> all[] = {
+      {automatic, "auto"}, {keep, "keep"}, {fresh, "new"}};
 };
 
 template <>

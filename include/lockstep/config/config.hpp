@@ -11,6 +11,7 @@
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/config/choices.hpp"
 #include "lockstep/data/loading/sampler.hpp"
+#include "lockstep/nn/freeze.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/optim/rule.hpp"
 #include "lockstep/optim/schedule.hpp"
@@ -42,7 +43,8 @@ struct Config {
   std::size_t memory_limit = 0;
   std::uint64_t seed = 1;
   std::string init;
-  HeadChoice head = HeadChoice::keep;
+  HeadChoice head = HeadChoice::automatic;
+  nn::Freeze freeze = nn::Freeze::none;
   BackendChoice backend = BackendChoice::automatic;
   std::size_t threads = 0;
   std::string out;
@@ -89,6 +91,7 @@ struct Config {
   struct Optim {
     float lr = 0.1f;
     std::size_t lr_for_batch = 0;
+    float backbone_lr_factor = 1;
     lockstep::optim::Rule rule = lockstep::optim::Rule::sgd;
     float trust = 0.001f;
     float momentum = 0.9f;

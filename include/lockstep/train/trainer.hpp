@@ -31,7 +31,8 @@ struct TrainerSpec {
   optim::Formula formula;
   float weight_decay = 0;
   bool decay_norm_and_bias = true;
-  float clip_norm = 0;  ///< the largest norm of a step's gradients; 0: not limited
+  float backbone_lr_factor = 1;  ///< of the learning rate of all layers but the last one
+  float clip_norm = 0;           ///< the largest norm of a step's gradients; 0: not limited
   optim::AverageSpec average;
   reduce::ExchangeKind exchange = reduce::ExchangeKind::exact;
   reduce::LocalSpec local = {};

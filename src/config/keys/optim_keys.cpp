@@ -6,6 +6,7 @@ namespace {
 
 using optim::Decay;
 
+bool trains_backbone(const C& c) { return c.freeze != nn::Freeze::backbone; }
 bool is_polynomial(const C& c) { return c.optim.decay == Decay::polynomial; }
 bool is_lars(const C& c) { return c.optim.rule == optim::Rule::lars; }
 bool has_momentum(const C& c) { return c.optim.momentum > 0; }
@@ -23,6 +24,10 @@ std::vector<ConfigKey> optim_keys() {
       key("optim.lr-for-batch", &C::optim, &Section::lr_for_batch,
           "linear scaling rule: lr is for this global batch and is scaled to the actual one (0: "
           "not scaled)"),
+      key("optim.backbone-lr-factor", &C::optim, &Section::backbone_lr_factor,
+          "multiplies the learning rate of all layers but the last one")
+          .within(0, 1000)
+          .needs("freeze", trains_backbone, "no other layer learns"),
       key("optim.rule", &C::optim, &Section::rule,
           "SGD, or LARS for large batches, which adapts the rate of each weight tensor to its norm "
           "and needs an lr of about 5 to 30"),

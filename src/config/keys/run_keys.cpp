@@ -9,6 +9,7 @@ bool may_measure(const C& c) {
                              c.winograd.mode == backend::Winograd::Mode::automatic);
 }
 bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
+bool computes(const C& c) { return c.backend != BackendChoice::clock; }
 bool has_init(const C& c) { return !c.init.empty(); }
 bool is_tuned(const C& c) { return c.tune; }
 bool is_recompute_auto(const C& c) {
@@ -67,8 +68,14 @@ std::vector<ConfigKey> run_keys() {
           "file whose weights training begins with: a checkpoint, .safetensors, .pth or .npz, or "
           "the folder of a run: its best.h5, or its newest (empty: random ones)"),
       key("head", &C::head,
-          "the last layer of such a file: keep it, or begin with a new one, as for other classes")
+          "the last layer of such a file: keep it, or begin with a new one; auto: a new one where "
+          "the data set has other classes")
           .needs("init", has_init),
+      key("freeze", &C::freeze,
+          "keep the weights and running statistics of the layers up to this one, which then need "
+          "no "
+          "gradient, momentum and reduction; backbone: of all but the last layer")
+          .needs("backend", computes, "a rehearsal's times are those of the whole network"),
       key("backend", &C::backend,
           "where to compute; clock: nowhere, a rehearsal that waits and trains nothing")
           .bookkeeping(),

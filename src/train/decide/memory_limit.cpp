@@ -34,7 +34,8 @@ void count_process(backend::Recompute& recompute, const nn::Network& network,
 std::size_t copies_within(const backend::Recompute& recompute, const backend::MemoryPlan& plan,
                           const nn::ArenaLayout& layout, std::size_t bytes, std::size_t most) {
   if (!has_limit(recompute) || recompute.reserved == 0) return most;
-  const std::size_t parameters = 3 * sizeof(float) * layout.size;  // the average is reserved
+  // The average is reserved; frozen layers have weights only.
+  const std::size_t parameters = sizeof(float) * (3 * layout.size + layout.frozen_size);
   const std::size_t used = recompute.reserved + parameters + plan.workspace + plan.activations;
   return std::min(most, (recompute.memory_limit - std::min(recompute.memory_limit, used)) / bytes);
 }

@@ -1,6 +1,7 @@
 #include "train/files/init.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/core.h>
 
@@ -14,16 +15,31 @@
 namespace lockstep::train {
 namespace {
 
-bool in_head(const nn::Tensor& tensor) {
-  return tensor.role == nn::Role::linear_weight || tensor.role == nn::Role::linear_bias;
-}
-
 const model::Weight* find_weight(const model::Model& model, const nn::Tensor& tensor) {
   const auto same = [&](const model::Weight& weight) {
     return weight.tensor.name == tensor.name && weight.tensor.shape == tensor.shape;
   };
   const auto found = std::find_if(model.weights.begin(), model.weights.end(), same);
   return found == model.weights.end() ? nullptr : &*found;
+}
+
+/// A file whose classes have no names tells any of that number apart.
+bool has_other_classes(const model::Description& file, const data::DataSetInfo& input) {
+  const std::vector<std::string>& names = file.input.classes;
+  return file.network.classes != input.classes.size() || (!names.empty() && names != input.classes);
+}
+
+/// Throws InputError where a tensor is of no use to `network`, or is not finite.
+void require_sound(const model::Model& model, const nn::Network& network, const std::string& path) {
+  const std::vector<nn::Tensor> tensors = nn::tensors(network);
+  for (const auto& [tensor, values] : model.weights) {
+    const auto same = [&](const nn::Tensor& one) { return one.name == tensor.name; };
+    require(std::any_of(tensors.begin(), tensors.end(), same),
+            fmt::format("{}: a {} of another form: it has a tensor '{}', which the model lacks",
+                        path, network.name, tensor.name));
+    require(std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }),
+            fmt::format("{}: tensor '{}' has a value that is not finite", path, tensor.name));
+  }
 }
 
 /// Throws InputError where weights of this model cannot be those of `network`.
@@ -38,31 +54,43 @@ void require_fit(const model::Model& model, const nn::Network& network, bool kee
                       "the last layer",
                       path, there.classes, network.classes));
   for (const nn::Tensor& tensor : nn::tensors(network))
-    require((!keeps_head && in_head(tensor)) || find_weight(model, tensor) != nullptr,
+    require((!keeps_head && nn::in_head(tensor.role)) || find_weight(model, tensor) != nullptr,
             fmt::format("{}: a {} of another form: no tensor '{}' of this shape", path, there.name,
                         tensor.name));
+  require_sound(model, network, path);
+}
+
+/// What the first line of a run adds about its last layer.
+std::string describe_head(const config::Config& config, const model::Description& file,
+                          std::size_t classes, bool keeps_head) {
+  if (keeps_head) return "";
+  const std::string made = fmt::format(", and a new last layer for {}", counted(classes, "class"));
+  if (config.head == config::HeadChoice::fresh) return made;
+  return made + (file.network.classes != classes
+                     ? fmt::format(": the file's tells {} apart", file.network.classes)
+                     : ": the file's are others (--head keep keeps its last layer)");
 }
 
 }  // namespace
 
 void begin_with_weights(const config::Config& config, const data::DataSetInfo& input,
                         const nn::Network& network, backend::Parameters& parameters, bool is_root) {
-  const bool keeps_head = config.head == config::HeadChoice::keep;
   const std::string path = choose_checkpoint(config.init);
   const model::Model model =
       model::load_any(path, describe_by_config, backend::Part::weights, &input);
+  const bool keeps_head = config.head == config::HeadChoice::automatic
+                              ? !has_other_classes(model.about, input)
+                              : config.head == config::HeadChoice::keep;
   require_fit(model, network, keeps_head, path);
   const auto& slices = parameters.layout().slices;
   for (std::size_t i = 0; i < slices.size(); ++i)
-    if (keeps_head || !in_head(slices[i].tensor))
+    if (keeps_head || !nn::in_head(slices[i].tensor.role))
       parameters.import_slice(backend::Part::weights, i,
                               find_weight(model, slices[i].tensor)->values);
   if (parameters.has_average()) parameters.start_average();
   if (!is_root) return;
   log::info(fmt::format("beginning with the weights of {}{}", path,
-                        keeps_head ? ""
-                                   : fmt::format(", and a new last layer for {}",
-                                                 counted(network.classes, "class"))));
+                        describe_head(config, model.about, network.classes, keeps_head)));
   const std::vector<std::string>& names = model.about.input.classes;
   if (keeps_head && !names.empty() && names != input.classes)
     log::warn(

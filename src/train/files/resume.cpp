@@ -112,6 +112,11 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
                           : "a training wrote it, and --backend clock is a rehearsal"));
   const config::Config before = written_config(point);
 
+  require(before.freeze == now.freeze,
+          fmt::format("{}: its run had freeze = {}, this one has {}: keep it, or begin another run "
+                      "with --init {}",
+                      point.checkpoint.string(), choice_name(before.freeze),
+                      choice_name(now.freeze), point.checkpoint.string()));
   require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
   require(now.stop_after == 0 || now.stop_after > header.progress.step,
           fmt::format("stop-after = {}, but {} resumes after step {}: name a later step",

@@ -189,10 +189,10 @@ with h5py.File("three.h5", "w") as file:
     file["y"] = numpy.arange(60) % 3
 PYTHON
 three=("$LOCKSTEP" train --data.train three.h5 --batch 30 --threads 1 --stop-after 1)
-run "${three[@]}" --init best.pth --out other
+run "${three[@]}" --init best.pth --head keep --out other
 ((status == 2)) && [[ ! -e other ]] &&
   says '^error: best.pth: tells 10 classes apart, the data set has 3: --head new keeps all but the last'
-verdict $? 'weights for other classes are an error that names both numbers'
+verdict $? 'to keep a last layer for other classes is an error that names both numbers'
 run "${three[@]}" --init best.pth --head new --optim.lr 1e-30 --out three
 ((status == 3)) && says 'beginning with the weights of best.pth, and a new last layer for 3 classes'
 weights() { tensors "$1" | paste - - | grep '"weights/.*\.weight' | sort; }
