@@ -17,6 +17,7 @@
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/serve/service/serving.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
@@ -117,12 +118,13 @@ serve::ModelSource model_source(const std::string& text, const ServeOptions& opt
                                : path.stem().string();
   require(is_model_name(name),
           fmt::format("{}: cannot be the name of a model: give NAME={}", name, path.string()));
-  return {.name = name,
-          .locate = [path] { return std::filesystem::path(choose_checkpoint(path.string())); },
-          .read =
-              [&options](const std::filesystem::path& file) {
-                return read_model(file.string(), options);
-              }};
+  return {
+      .name = name,
+      .locate = [path] { return std::filesystem::path(train::choose_checkpoint(path.string())); },
+      .read =
+          [&options](const std::filesystem::path& file) {
+            return read_model(file.string(), options);
+          }};
 }
 
 /// In a Slurm job: how to reach this node's port from outside.

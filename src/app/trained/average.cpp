@@ -19,6 +19,7 @@
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/model/weight_mean.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
+#include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/statistics.hpp"
 
@@ -90,7 +91,7 @@ class TrainingRows {
 int average(Launch& launch, const AverageOptions& asked) {
   launch.independent = true;
   AverageOptions options = asked;
-  for (std::string& path : options.checkpoints) path = choose_checkpoint(path);
+  for (std::string& path : options.checkpoints) path = train::choose_checkpoint(path);
   options.data = train::given_set(options.data, train::PackedPart::training);
   require_writable(options);
   const std::string& first = options.checkpoints.front();
