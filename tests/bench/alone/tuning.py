@@ -75,8 +75,8 @@ def measure(asked, report):
             reached = [epoch for epoch, top in enumerate(tops, 1) if top >= wanted]
             report['rounds'].append({'start': start, 'tops': tops, 'seconds': seconds})
             report['rows'].append(dict(zip(COLUMNS, (
-                start, str(options[0]), f'{100 * max(tops):.1f} %', str(reached[0]) if reached else '-',
-                f'{seconds:.1f}'))))
+                start, str(options[0]), f'{100 * max(tops):.1f} %',
+                str(reached[0]) if reached else '-', f'{seconds:.1f}'))))
             contenders.progress(f'{start}: {tops}')
     finally:
         report['other_load'].append(round(load.cores(), 2))
