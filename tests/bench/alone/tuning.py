@@ -1,5 +1,5 @@
 """What weights from other classes are worth: whether a training on few images of five classes of
-CIFAR-10 gets in a third of the epochs as far as one from random weights."""
+CIFAR-10 reaches in a third of the epochs what one from random weights reaches."""
 import json
 import pathlib
 import shutil
