@@ -109,7 +109,7 @@ class _Shard:
 
 
 class _Descriptor:
-    """An open file. It closes when nothing uses it any more."""
+    """An open file. It closes when no name holds it: two threads may have opened it at once."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -154,7 +154,7 @@ class Shards:
         first, last = map(int, shard.places[at:at + 2])
         image: Any = np.empty(last - first, np.uint8)
         with _named(shard.path):
-            read = os.preadv(self._files(number).number, [image], shard.begin + first)
+            read = os.preadv((held := self._files(number)).number, [image], shard.begin + first)
         _require(read == last - first, shard.path, f"it is cut off in row {at}")
         if self.check:
             _require(_row_crcs(image[None], shard.labels[at:at + 1])[0] == shard.crcs[at],
