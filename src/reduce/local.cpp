@@ -2,11 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <span>
-
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/nn/arena.hpp"
+#include "reduce/packed_vectors.hpp"
 
 namespace lockstep::reduce {
 
@@ -170,13 +169,8 @@ std::vector<Vector> LocalExchange::saved() const {
 
 ExchangeState LocalExchange::save(comm::Control& control) const {
   check(own_.empty(), "the exchange is settled");
-  std::string mine;
-  if (differs() && group_->rank() == 0)
-    for (const Vector& values : saved()) {
-      const std::size_t at = mine.size();
-      mine.resize(at + values.elements().bytes());
-      vectors_.read(values.data, std::as_writable_bytes(std::span(mine)).subspan(at));
-    }
+  const bool tells = differs() && group_->rank() == 0;
+  const std::string mine = tells ? packed(vectors_, saved()) : "";
   const auto groups = control.gather_at_root(std::to_string(how_.group), "groups");
   const auto all = control.gather_at_root(mine, "the exchange's state");
   ExchangeState state;
@@ -193,18 +187,11 @@ void LocalExchange::load(const ExchangeState& state) {
   require(number.has_value(), "the state of the exchange 'local' has no number of steps");
   steps_ = *number;
   if (!differs()) return;
-  std::size_t bytes = 0;
-  for (const Vector& values : saved()) bytes += values.elements().bytes();
   const auto mine = state.find(group_key(how_.group));
-  require(mine != state.end() && mine->second.size() == bytes,
+  require(mine != state.end() && unpack(vectors_, mine->second, saved()),
           fmt::format("the state of the exchange 'local' is of {} groups, or of another network or "
                       "outer momentum, and this is group {}: continue on as many nodes",
                       state.size() - 1, how_.group));
-  std::span<const std::byte> left = std::as_bytes(std::span(mine->second));
-  for (const Vector& values : saved()) {
-    vectors_.write(left.first(values.elements().bytes()), values.data);
-    left = left.subspan(values.elements().bytes());
-  }
   parts_.parameters.weights_changed();
 }
 

@@ -14,34 +14,25 @@ using backend::Part;
 using backend::Vector;
 
 NarrowExchange::NarrowExchange(ExchangeSpec spec, const ExchangeParts& parts)
-    : kind_(spec.kind),
+    : BucketExchange(std::move(spec), parts.communicator),
       parts_(parts),
-      vectors_(parts.backend.vectors()),
-      filling_(std::move(spec.buckets)),
-      update_at_once_(spec.update_at_once) {}
+      vectors_(parts.backend.vectors()) {}
 
 std::size_t NarrowExchange::learned(std::size_t bucket) const {
-  const Bucket& of = filling_.bucket(bucket);
+  const Bucket& of = buckets()[bucket];
   const std::size_t end = parts_.parameters.layout().learned_size;
   return std::min(of.size, end - std::min(of.offset, end));
 }
 
 Vector NarrowExchange::gradients(std::size_t bucket, std::size_t first, std::size_t count) const {
   float* arena = parts_.parameters.device_pointer(Part::gradients);
-  return backend::vector(arena + filling_.bucket(bucket).offset + first, count);
+  return backend::vector(arena + buckets()[bucket].offset + first, count);
 }
 
 void NarrowExchange::sum_statistics(std::size_t bucket) {
-  const std::size_t first = learned(bucket), count = filling_.bucket(bucket).size - first;
-  parts_.communicator.all_reduce(gradients(bucket, first, count).elements(), comm::Reduction::sum,
-                                 fmt::format("bucket {}, statistics", bucket), network());
-}
-
-void NarrowExchange::wait(std::size_t bucket) {
-  filling_.require_started(bucket);
-  const comm::Waiting waiting(parts_.communicator.activity, bucket,
-                              filling_.bucket(bucket).size * sizeof(float));
-  finish(bucket);
+  const std::size_t first = learned(bucket), count = buckets()[bucket].size - first;
+  communicator_.all_reduce(gradients(bucket, first, count).elements(), comm::Reduction::sum,
+                           fmt::format("bucket {}, statistics", bucket), network());
 }
 
 // ---- 16 bits ------------------------------------------------------------------------------------
@@ -58,15 +49,14 @@ HalfExchange::HalfExchange(ExchangeSpec spec, const ExchangeParts& parts)
       factor_(spec.kind == ExchangeKind::fp16 && !spec.loss_scale ? fp16_factor : 1),
       sums_(vectors_.allocate(half_bytes(parts.parameters.layout().learned_size),
                               "gradients of 16 bits")),
-      done_(filling_.buckets().size()) {}
+      done_(buckets().size()) {}
 
 std::string HalfExchange::note() const {
   return fmt::format("gradients travel as {}, and running statistics as fp32", name());
 }
 
 Vector HalfExchange::narrow(std::size_t bucket) const {
-  return {sums_.get() + half_bytes(filling_.bucket(bucket).offset), learned(bucket), type_,
-          nullptr};
+  return {sums_.get() + half_bytes(buckets()[bucket].offset), learned(bucket), type_, nullptr};
 }
 
 void HalfExchange::start(std::size_t bucket) {
@@ -76,8 +66,8 @@ void HalfExchange::start(std::size_t bucket) {
     vectors_.cast(wide, narrow(bucket));
   }
   network().wait(*compute().record());  // the bucket's last gradient precedes its sum
-  parts_.communicator.all_reduce(narrow(bucket).elements(), comm::Reduction::sum,
-                                 fmt::format("bucket {}", bucket), network());
+  communicator_.all_reduce(narrow(bucket).elements(), comm::Reduction::sum,
+                           fmt::format("bucket {}", bucket), network());
   sum_statistics(bucket);
   done_[bucket] = network().record();
 }

@@ -21,64 +21,37 @@
 #include <vector>
 
 #include "lockstep/backend/vectors.hpp"
-#include "lockstep/reduce/exchange.hpp"
-#include "reduce/filling.hpp"
+#include "reduce/bucket_exchange.hpp"
 
 namespace lockstep::reduce {
 
 constexpr std::size_t half_bytes(std::size_t numbers) { return 2 * numbers; }
 
-/// Sums gradients bucket by bucket while backward runs, as ExactExchange does, in a format of fewer
-/// bits. Every rank gets the same bits. Running statistics are summed in fp32.
-class NarrowExchange : public Exchange {
- public:
-  std::string name() const override { return choice_name(kind_); }
-  const std::vector<Bucket>& buckets() const override { return filling_.buckets(); }
-  void begin() override { filling_.begin(); }
-  void ready(std::size_t slice) override {
-    filling_.ready(slice, [this](std::size_t bucket) { start(bucket); });
-  }
-  void progress() override { parts_.communicator.progress(); }
-  void wait(std::size_t bucket) final;
-  SliceRange updates_after(std::size_t bucket) const override {
-    return filling_.updates_after(bucket, update_at_once_);
-  }
-  void after_update() override {}
-
+/// Sums in a format of fewer bits; running statistics in fp32.
+class NarrowExchange : public BucketExchange {
  protected:
   NarrowExchange(ExchangeSpec spec, const ExchangeParts& parts);
-  /// All gradients of the bucket are in the compute stream: puts its sum into the network stream.
-  virtual void start(std::size_t bucket) = 0;
-  /// Puts the sum into the gradients, where it is there already but for waiting.
-  virtual void finish(std::size_t bucket) = 0;
 
-  int rank() const { return parts_.communicator.rank(); }
-  std::size_t world() const { return static_cast<std::size_t>(parts_.communicator.world()); }
+  std::size_t rank() const { return static_cast<std::size_t>(communicator_.rank()); }
+  std::size_t world() const { return static_cast<std::size_t>(communicator_.world()); }
   device::Stream& compute() const { return parts_.backend.device().compute(); }
-  device::Stream& network() const { return parts_.communicator.network(); }
+  device::Stream& network() const { return communicator_.network(); }
   std::size_t learned(std::size_t bucket) const;  ///< numbers of it that travel narrow
   /// `count` learned gradients of the bucket from its `first` one on.
   backend::Vector gradients(std::size_t bucket, std::size_t first, std::size_t count) const;
   void sum_statistics(std::size_t bucket);
 
-  const ExchangeKind kind_;
   const ExchangeParts parts_;
   backend::Vectors& vectors_;
-  Filling filling_;
-
- private:
-  const bool update_at_once_;
 };
 
-/// bf16 or fp16. The owner of a number adds in float and rounds once (NCCL: as it likes). Nothing
-/// is kept from step to step. fp16 without a loss scale travels times 256, so that gradients down
+/// bf16 or fp16. The owner of a number adds in float and rounds once (NCCL: as it likes). fp16
+/// without a loss scale travels times 256, so that gradients down
 /// to 2e-10 are not lost; those above 255 become infinite.
 class HalfExchange final : public NarrowExchange {
  public:
   HalfExchange(ExchangeSpec spec, const ExchangeParts& parts);
   std::string note() const override;
-  ExchangeState save(comm::Control&) const override { return {}; }
-  void load(const ExchangeState& state) override { require_no_state(*this, state); }
 
  private:
   void start(std::size_t bucket) override;
@@ -104,25 +77,30 @@ class Int8Exchange final : public NarrowExchange {
   void load(const ExchangeState& state) override;
 
  private:
+  struct Ints {
+    backend::DeviceMemory values{}, scales{};
+  };
   /// Of one bucket: `world` chunks of the same size, whole blocks of a scale.
   struct Part {
     std::size_t numbers = 0, chunk = 0;
-    backend::DeviceMemory sent{}, sent_scales{};  ///< then the sum
-    backend::DeviceMemory came{}, came_scales{};  ///< others' parts of this rank's chunk, by rank
-    backend::DeviceMemory error{}, sum_error{};   ///< bf16: of all numbers, of this rank's chunk
+    Ints sent{};                                 ///< then the sum
+    Ints came{};                                 ///< others' parts of this rank's chunk, by rank
+    backend::DeviceMemory error{}, sum_error{};  ///< bf16: of all numbers, of this rank's chunk
     std::unique_ptr<device::Event> arrived{}, done{};
   };
   void start(std::size_t bucket) override;
   void finish(std::size_t bucket) override;
-  void trade(std::size_t bucket);
+  Ints allocate(std::size_t count, const std::string& what);
+  /// `first` begins a block of a scale.
+  static backend::Vector of(const Ints& ints, std::size_t first, std::size_t count);
+  void trade(const Part& part, const std::string& name);
   void add_up(std::size_t bucket);
   void round(const backend::Vector& values, const backend::Vector& rounded,
              const backend::Vector& error);
-  std::size_t size(const Part& part, std::size_t chunk) const;  ///< numbers in it
-  backend::Vector chunk_of(const Part& part, bool came, std::size_t chunk) const;
+  std::size_t owned(const Part& part) const;
   std::vector<backend::Vector> errors() const;
 
-  std::vector<Part> buckets_;
+  std::vector<Part> parts_of_buckets_;
   std::size_t added_ = 0;  ///< buckets whose second hop has started in this step
 };
 

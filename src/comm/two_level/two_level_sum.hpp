@@ -42,6 +42,8 @@ class TwoLevelSum final : public Overlay::Operation {
     std::size_t begin = 0, size = 0;
   };
   Chunk chunk_of(std::size_t owner) const;
+  void widen(const Chunk& chunk, float* to) const;
+  void round(const float* from, const Chunk& chunk);
   bool step();
   bool give();
   bool add();
@@ -54,9 +56,6 @@ class TwoLevelSum final : public Overlay::Operation {
   std::shared_ptr<TwoLevelChannel> owned_channel_;
   TwoLevelChannel& channel_;
   NodeSegment& segment_;
-  void widen(const Chunk& chunk, float* to) const;
-  void round(const float* from, const Chunk& chunk);
-
   const Elements data_;
   const Combine combine_;
   std::string name_;

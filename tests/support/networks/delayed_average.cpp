@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "lockstep/base/error.hpp"
+#include "reduce/packed_vectors.hpp"
 
 namespace lockstep::test {
 
@@ -176,12 +177,8 @@ std::vector<Vector> DelayedAverage::saved() const {
 reduce::ExchangeState DelayedAverage::save(comm::Control& control) const {
   check(!settled_, "the exchange is settled");
   if (arrived_) parts_.backend.device().compute().wait(*arrived_);
-  std::string mine = fmt::format("{:20}{}", steps_, pending_ ? 1 : 0);
-  for (const Vector& values : saved()) {
-    const std::size_t at = mine.size(), bytes = values.count * float_bytes;
-    mine.resize(at + bytes);
-    vectors_.read(values.data, {reinterpret_cast<std::byte*>(mine.data()) + at, bytes});
-  }
+  const std::string mine =
+      fmt::format("{:20}{}", steps_, pending_ ? 1 : 0) + reduce::packed(vectors_, saved());
   reduce::ExchangeState state;
   const std::vector<std::string> all = control.gather_at_root(mine, "the exchange's state");
   for (std::size_t rank = 0; rank < all.size(); ++rank)
@@ -193,18 +190,12 @@ void DelayedAverage::load(const reduce::ExchangeState& state) {
   require(state.size() == world(),
           fmt::format("the exchange's state is of {} rank(s), not of {}", state.size(), world()));
   const auto mine = state.find(rank_key(parts_.communicator.rank()));
-  std::size_t at = 21;
-  require(mine != state.end() &&
-              mine->second.size() == at + saved().size() * layout().size * float_bytes,
+  constexpr std::size_t head = 21;
+  const std::string bytes = mine == state.end() ? "" : mine->second;
+  require(bytes.size() > head && reduce::unpack(vectors_, bytes.substr(head), saved()),
           "the exchange's state is another network's");
-  const std::string& bytes = mine->second;
   steps_ = std::stoull(bytes.substr(0, 20));
   pending_ = bytes[20] == '1';
-  for (const Vector& values : saved()) {
-    const std::size_t size = values.count * float_bytes;
-    vectors_.write({reinterpret_cast<const std::byte*>(bytes.data()) + at, size}, values.data);
-    at += size;
-  }
   if (pending_) arrived_ = parts_.communicator.network().record();
   parts_.parameters.weights_changed();
 }
