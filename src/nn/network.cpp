@@ -30,6 +30,10 @@ std::size_t Tensor::count() const {
 
 bool learned(Role role) { return role != Role::running_mean && role != Role::running_var; }
 
+bool wants_gradient(const Node& node) {
+  return node.op != Op::input && !(node.op == Op::receive && node.gradients == 0);
+}
+
 bool in_head(Role role) { return role == Role::linear_weight || role == Role::linear_bias; }
 
 std::vector<Tensor> tensors(const Network& network) {

@@ -88,6 +88,10 @@ std::size_t numbers(const Network& network);
 /// True for the tensors that are learned by gradients; false for running statistics.
 bool learned(Role role);
 
+/// Whether backward makes a gradient of the node's value: not of the image, nor of what frozen
+/// layers made.
+bool wants_gradient(const Node& node);
+
 /// True for the tensors of the last layer, the linear one.
 bool in_head(Role role);
 

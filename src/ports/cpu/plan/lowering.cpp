@@ -45,7 +45,7 @@ class Lowering {
         unit.kind = UnitKind::conv;
         unit.bn = readers_[i][0];
         if (network_.nodes[node.inputs[0]].op != Op::input) unit.input = value(node.inputs[0], i);
-        unit.differentiates = wants_gradient(node.inputs[0]);
+        unit.differentiates = wants_gradient(network_.nodes[node.inputs[0]]);
         put(unit);
         return;
       case Op::relu:
@@ -63,7 +63,7 @@ class Lowering {
           refuse(i, "a linear layer must follow global average pooling");
         unit.kind = UnitKind::head;
         unit.input = value(network_.nodes[pool].inputs[0], i);
-        unit.differentiates = wants_gradient(network_.nodes[pool].inputs[0]);
+        unit.differentiates = wants_gradient(network_.nodes[network_.nodes[pool].inputs[0]]);
         put(unit);
         return;
       }
@@ -86,11 +86,6 @@ class Lowering {
         judge_part(i);
         return;
     }
-  }
-
-  bool wants_gradient(std::size_t i) const {
-    const Node& node = network_.nodes[i];
-    return node.op != Op::input && !(node.op == Op::receive && node.gradients == 0);
   }
 
   /// Checks a node that is a part of the neighbouring units.

@@ -38,7 +38,7 @@ class ReceiveRunner final : public BoundaryRunner {
 
  private:
   std::size_t gradients() const override {
-    return c.network.nodes[unit.node].gradients == 0 ? 0 : unit.readers.size();
+    return nn::wants_gradient(c.network.nodes[unit.node]) ? unit.readers.size() : 0;
   }
 };
 

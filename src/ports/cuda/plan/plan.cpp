@@ -289,8 +289,7 @@ backend::Precision head_precision(backend::Precision precision) {
 std::size_t bytes_of(Storage storage) { return storage == Storage::fp32 ? 4 : 2; }
 
 bool wants_gradient(const nn::Network& network, const Unit& unit) {
-  const bool frozen = unit.kind == UnitKind::receive && network.nodes[unit.node].gradients == 0;
-  return unit.kind != UnitKind::image && !frozen;
+  return nn::wants_gradient(network.nodes[unit.node]);
 }
 
 std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& unit,
