@@ -26,7 +26,6 @@ struct Ranks : TrainerRanks {
     spec.local = how;
     return make(spec);
   }
-  Trainer exact() { return make(small_trainer(micro_rows)); }
   bool differ_unless_alone(Trainer& trainer) const { return differ(trainer) == (size() > 1); }
 };
 
@@ -119,13 +118,8 @@ TEST_CASE("k steps + save + k steps = 2k steps between agreements, bit for bit, 
   for (const float momentum : {0.0f, 0.9f}) {
     Ranks ranks;
     const reduce::LocalSpec how{.every = 2, .from_step = 1, .outer_momentum = momentum};
-    Trainer whole = ranks.alone(how), first = ranks.alone(how), second = ranks.alone(how);
-    ranks.steps(whole, 0, 8);
-    ranks.steps(first, 0, 4);
-    const SavedTrainer saved = save(first, *ranks.control);
-    load(second, saved, 4);
-    ranks.steps(second, 4, 8);
-    CHECK(on_every_rank(second.parameters().hash() == whole.parameters().hash()));
+    CHECK(resumes_alike(
+        ranks, [&] { return ranks.alone(how); }, 4));
   }
 }
 

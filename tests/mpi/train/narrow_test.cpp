@@ -56,13 +56,8 @@ TEST_CASE("k steps + save + k steps = 2k steps with narrow gradients, bit for bi
   Ranks ranks;
   for (const ExchangeKind kind : ranks.narrow()) {
     INFO(choice_name(kind));
-    Trainer whole = ranks.trainer(kind), first = ranks.trainer(kind), second = ranks.trainer(kind);
-    ranks.steps(whole, 0, 6);
-    ranks.steps(first, 0, 3);
-    const SavedTrainer saved = save(first, *ranks.control);
-    load(second, saved, 3);
-    ranks.steps(second, 3, 6);
-    CHECK(on_every_rank(second.parameters().hash() == whole.parameters().hash()));
+    CHECK(resumes_alike(
+        ranks, [&] { return ranks.trainer(kind); }, 3));
   }
 }
 

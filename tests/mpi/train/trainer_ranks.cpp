@@ -42,4 +42,16 @@ void load(Trainer& trainer, const SavedTrainer& saved, std::uint64_t step) {
   trainer.continue_after(step);
 }
 
+bool resumes_alike(const TrainerRanks& ranks, const std::function<Trainer()>& make, std::size_t k) {
+  Trainer whole = make(), first = make(), second = make();
+  ranks.steps(whole, 0, 2 * k);
+  ranks.steps(first, 0, k);
+  const SavedTrainer saved = save(first, *ranks.control);
+  ranks.steps(first, k, 2 * k);
+  load(second, saved, k);
+  ranks.steps(second, k, 2 * k);
+  const std::uint32_t wanted = whole.parameters().hash();
+  return on_every_rank(first.parameters().hash() == wanted && second.parameters().hash() == wanted);
+}
+
 }  // namespace lockstep::test

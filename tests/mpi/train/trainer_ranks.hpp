@@ -3,6 +3,7 @@
 // Trainers of all ranks of the world, and what a checkpoint would hold of them.
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct TrainerRanks {
     spec.average = {.decay = 0.9f};
     return train::Trainer(spec, *backend, *communicator);
   }
+  train::Trainer exact() { return make(small_trainer(micro_rows)); }
   /// Steps [first, last), each with other rows.
   void steps(train::Trainer& trainer, std::size_t first, std::size_t last, float lr = 0.05f) const {
     for (std::size_t step = first; step < last; ++step) {
@@ -53,5 +55,9 @@ constexpr Part saved_parts[] = {Part::weights, Part::momentum, Part::average};
 /// As a resume does: rank 0's bytes are what all ranks get. Collective.
 SavedTrainer save(train::Trainer& trainer, comm::Control& control);
 void load(train::Trainer& trainer, const SavedTrainer& saved, std::uint64_t step);
+/// Whether k steps + save + k steps are 2k steps on every rank, bit for bit, for the trainer that
+/// was saved and for a new one. Collective.
+bool resumes_alike(const TrainerRanks& ranks, const std::function<train::Trainer()>& make,
+                   std::size_t k);
 
 }  // namespace lockstep::test
