@@ -34,9 +34,7 @@ void require_writable(const ExportOptions& options, const std::filesystem::path&
   for (const std::string& path : options.to) {
     require(!options.needs_graph() || model::format_of(path).bytes_of_graph != nullptr,
             fmt::format("{}: --fold and --input are for files that hold the network: .onnx", path));
-    require_report_fits(path, {checkpoint});
-    require(options.force || !std::filesystem::exists(path),
-            fmt::format("{}: is there already; --force writes over it", path));
+    require_new_report(path, {checkpoint}, options.force);
   }
 }
 

@@ -251,9 +251,7 @@ std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options, const confi
 }
 
 int predict(Launch& launch, const PredictOptions& asked) {
-  launch.independent = true;
-  launch.rank = cluster::identify(cluster::process_environment(), std::nullopt);
-  log::set_rank(launch.rank.rank, launch.rank.world);
+  launch.stay_independent();
   train::catch_stop_signals(false);
   PredictOptions options = asked;
   options.spec.beat_s = options.spec.stale_s / 12;

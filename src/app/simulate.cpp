@@ -53,9 +53,7 @@ struct Simulation {
 
 /// `wire` is as comm.wire.
 double wire_share_of(const std::string& wire) {
-  config::Config config;
-  config.comm.wire = parse_choice<config::Wire>(wire, "--wire");
-  return reduce::wire_share(train::exchange_of(config));
+  return reduce::wire_share(train::exchange_of(parse_choice<config::Wire>(wire, "--wire")));
 }
 
 Simulation simulation_of(const SimulateOptions& options) {

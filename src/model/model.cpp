@@ -1,5 +1,6 @@
 #include "lockstep/model/model.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 
@@ -104,6 +105,12 @@ Model load(const std::filesystem::path& path, const DescribeOld& describe_old, b
     load_tensors(path, weights, false);
   model.weights = weights.take();
   return model;
+}
+
+void require_finite(const Weight& weight, const std::string& where) {
+  require(std::all_of(weight.values.begin(), weight.values.end(),
+                      [](float value) { return std::isfinite(value); }),
+          fmt::format("{}tensor '{}' has a value that is not finite", where, weight.tensor.name));
 }
 
 void put_weights(const Model& model, backend::Parameters& parameters) {

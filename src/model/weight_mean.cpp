@@ -1,7 +1,6 @@
 #include "lockstep/model/weight_mean.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <fmt/core.h>
@@ -50,9 +49,7 @@ std::string difference(const Model& first, const Model& other) {
 }  // namespace
 
 void WeightMean::add(Model model, const std::string& path) {
-  for (const auto& [tensor, values] : model.weights)
-    require(std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }),
-            fmt::format("{}: tensor '{}' has a value that is not finite", path, tensor.name));
+  for (const Weight& weight : model.weights) require_finite(weight, path + ": ");
   if (count_ == 0) {
     first_path_ = path;
     for (const Weight& weight : model.weights) sums_.emplace_back(weight.values.size());

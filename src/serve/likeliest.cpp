@@ -20,10 +20,10 @@ std::vector<std::size_t> likeliest(std::span<const float> values, std::size_t to
 std::vector<float> probabilities_of(std::span<const float> logits) {
   const double highest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
-  for (const double one : logits) sum += std::exp(one - highest);
+  std::vector<double> shares;
+  for (const double one : logits) sum += shares.emplace_back(std::exp(one - highest));
   std::vector<float> probabilities;
-  for (const double one : logits)
-    probabilities.push_back(static_cast<float>(std::exp(one - highest) / sum));
+  for (const double share : shares) probabilities.push_back(static_cast<float>(share / sum));
   return probabilities;
 }
 

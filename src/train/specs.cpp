@@ -174,9 +174,8 @@ optim::Formula make_formula(const config::Config::Optim& given) {
 
 }  // namespace
 
-reduce::ExchangeKind exchange_of(const config::Config& config) {
-  if (config.sync.every > 1) return reduce::ExchangeKind::local;
-  switch (config.comm.wire) {
+reduce::ExchangeKind exchange_of(config::Wire wire) {
+  switch (wire) {
     case config::Wire::fp32:
       return reduce::ExchangeKind::exact;
     case config::Wire::bf16:
@@ -195,7 +194,8 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   TrainerSpec spec;
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
-  spec.exchange = exchange_of(config);
+  spec.exchange =
+      config.sync.every > 1 ? reduce::ExchangeKind::local : exchange_of(config.comm.wire);
   spec.program.exchange_bytes = reduce::exchange_bytes(spec.exchange, nn::numbers(spec.network),
                                                        static_cast<std::size_t>(replicas));
   spec.formula = make_formula(config.optim);

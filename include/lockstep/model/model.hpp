@@ -56,6 +56,9 @@ Description describe(const std::filesystem::path& path, const DescribeOld& descr
 Model load(const std::filesystem::path& path, const DescribeOld& describe_old = nullptr,
            backend::Part part = backend::Part::weights);
 
+/// Throws InputError, beginning with `where` and naming the tensor, where a value is not finite.
+void require_finite(const Weight& weight, const std::string& where = "");
+
 /// Copies the weights into the parameters of a program for this network.
 void put_weights(const Model& model, backend::Parameters& parameters);
 

@@ -55,8 +55,8 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
 
 /// The learning-rate schedule in steps.
 optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t steps_per_epoch);
-/// How ranks agree: comm.wire and sync.every.
-reduce::ExchangeKind exchange_of(const config::Config& config);
+/// How ranks sum gradients in each step.
+reduce::ExchangeKind exchange_of(config::Wire wire);
 /// How this rank's group trains alone (reduce::ExchangeKind::local). Throws InputError naming the
 /// keys where all ranks would be one group.
 reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Nodes& nodes, int rank,

@@ -154,9 +154,7 @@ void tell_listening(const HttpServer& server, const serve::ServeSpec& spec,
 }
 
 int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
-  launch.independent = true;
-  launch.rank = cluster::identify(cluster::process_environment(), std::nullopt);
-  log::set_rank(launch.rank.rank, launch.rank.world);
+  launch.stay_independent();
   train::catch_stop_signals(false);
   std::signal(SIGHUP, [](int) { g_reload = true; });
   ServeOptions options = asked;

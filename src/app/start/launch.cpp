@@ -42,6 +42,12 @@ cluster::MpiWorld Launch::mpi_world() const {
           .machine_size = static_cast<int>(nodes.ranks_on_machine_of(facts.rank).size())};
 }
 
+void Launch::stay_independent() {
+  independent = true;
+  rank = cluster::identify(cluster::process_environment(), std::nullopt);
+  log::set_rank(rank.rank, rank.world);
+}
+
 bool Launch::meet_without_mpi(double deadline_s) {
   const cluster::EnvLookup env = cluster::process_environment();
   rank = cluster::identify(env, std::nullopt);

@@ -32,6 +32,9 @@ struct Launch {
   /// log which rank speaks. Where srun does not connect the ranks to MPI, they meet without it.
   /// Throws cluster::LaunchError where neither joins the ranks, and comm::MissingRanks.
   void start(double deadline_s = 60);
+  /// In place of start(), for processes that need no others: takes the rank from the environment,
+  /// and tells it to the log. Throws cluster::LaunchError where that contradicts itself.
+  void stay_independent();
   /// The ranks of an srun meet over TCP: afterwards there is `control`. False where only MPI knows
   /// the ranks.
   bool meet_without_mpi(double deadline_s);

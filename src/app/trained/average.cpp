@@ -37,9 +37,7 @@ struct AverageOptions {
 /// Checks what can be checked before anything is read.
 void require_writable(const AverageOptions& options) {
   std::vector<std::filesystem::path> read(options.checkpoints.begin(), options.checkpoints.end());
-  require_report_fits(options.out, read);
-  require(options.force || !std::filesystem::exists(options.out),
-          fmt::format("{}: is there already; --force writes over it", options.out));
+  require_new_report(options.out, read, options.force);
 }
 
 model::Model mean_of(const std::vector<std::string>& checkpoints) {

@@ -138,6 +138,13 @@ void require_report_fits(const std::filesystem::path& path,
   if (!special) const PendingFile tried(path);
 }
 
+void require_new_report(const std::filesystem::path& path,
+                        const std::vector<std::filesystem::path>& inputs, bool force) {
+  require_report_fits(path, inputs);
+  require(force || !std::filesystem::exists(path),
+          fmt::format("{}: is there already; --force writes over it", path.string()));
+}
+
 Owned<int, ::close, -1> open_regular(const std::filesystem::path& path, int more_flags) {
   const int flags = O_RDONLY | O_CLOEXEC | more_flags;
   FileDescriptor file(::open(path.c_str(), flags | O_NONBLOCK, 0644));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <optional>
@@ -116,9 +115,7 @@ Model make_model(const TensorFile& file, const data::DataSetInfo* rows) {
                                   return one.count();
                                 }).slices) {
     Weight weight{slice.tensor, values_of(*tensors.at(slice.tensor.name))};
-    require(std::all_of(weight.values.begin(), weight.values.end(),
-                        [](float value) { return std::isfinite(value); }),
-            fmt::format("tensor '{}' has a value that is not finite", weight.tensor.name));
+    require_finite(weight);
     model.weights.push_back(std::move(weight));
   }
   for (const StoredTensor& tensor : file.tensors)

@@ -11,6 +11,15 @@
 
 namespace lockstep::serve {
 
+namespace {
+
+void say_that_old_stays(const std::string& name, const std::exception& error) {
+  log::warn(fmt::format("{}: cannot be loaded, so the version that is there stays: {}", name,
+                        error.what()));
+}
+
+}  // namespace
+
 struct Repository::Entry {
   ModelSource source;
   std::shared_ptr<Statistics> statistics = std::make_shared<Statistics>();
@@ -105,8 +114,7 @@ void Repository::look(bool all) {
       entry->loading = false;
       if (entry->problem == error.what()) continue;
       entry->problem = error.what();
-      log::warn(fmt::format("{}: cannot be loaded, so the version that is there stays: {}", name,
-                            error.what()));
+      say_that_old_stays(name, error);
     }
   }
 }
@@ -131,8 +139,7 @@ void Repository::advance(const std::shared_ptr<Loading>& loading) {
       return batcher_.between_batches([this, loading] { advance(loading); });
     publish(entry, loading->finished());
   } catch (const std::exception& error) {
-    log::warn(fmt::format("{}: cannot be loaded, so the version that is there stays: {}",
-                          entry.source.name, error.what()));
+    say_that_old_stays(entry.source.name, error);
   }
   entry.loading = false;
 }

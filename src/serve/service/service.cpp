@@ -155,13 +155,18 @@ void Service::read(const std::shared_ptr<Passing>& passing, HttpRequest request)
                                                spec_.waiting_rows, passing->version->name()));
     full.headers["Retry-After"] = "1";
     fail(passing, std::move(full));
-  } catch (const RequestError& fault) {
-    fail(passing, error(fault.status(), fault.what()));
   } catch (const std::exception& fault) {
-    log::warn(fmt::format("an inference of the model '{}' failed: {}", passing->version->name(),
-                          fault.what()));
-    fail(passing, error(500, "it failed"));
+    fail_by(passing, fault);
   }
+}
+
+/// What is no fault of the request is logged, and not told.
+void Service::fail_by(const std::shared_ptr<Passing>& passing, const std::exception& fault) {
+  if (const auto* told = dynamic_cast<const RequestError*>(&fault))
+    return fail(passing, error(told->status(), told->what()));
+  log::warn(fmt::format("an inference of the model '{}' failed: {}", passing->version->name(),
+                        fault.what()));
+  fail(passing, error(500, "it failed"));
 }
 
 void Service::fail(const std::shared_ptr<Passing>& passing, HttpResponse response) {
@@ -185,12 +190,8 @@ void Service::finish(const std::shared_ptr<Passing>& passing, RowsJob::End end) 
       figures.add_success(ended_s - passing->arrived_s);
     });
     passing->respond(std::move(response));
-  } catch (const RequestError& fault) {
-    fail(passing, error(fault.status(), fault.what()));
   } catch (const std::exception& fault) {
-    log::warn(fmt::format("an inference of the model '{}' failed: {}", passing->version->name(),
-                          fault.what()));
-    fail(passing, error(500, "it failed"));
+    fail_by(passing, fault);
   }
 }
 

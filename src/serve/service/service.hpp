@@ -37,6 +37,7 @@ class Service final : public HttpService {
   void read(const std::shared_ptr<Passing>& passing, HttpRequest request);
   void finish(const std::shared_ptr<Passing>& passing, RowsJob::End end);
   void fail(const std::shared_ptr<Passing>& passing, HttpResponse response);
+  void fail_by(const std::shared_ptr<Passing>& passing, const std::exception& fault);
 
   const ServeSpec& spec_;
   Repository& repository_;

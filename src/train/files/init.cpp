@@ -1,7 +1,6 @@
 #include "train/files/init.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/core.h>
 
@@ -32,13 +31,13 @@ bool has_other_classes(const model::Description& file, const data::DataSetInfo& 
 /// Throws InputError where a tensor is of no use to `network`, or is not finite.
 void require_sound(const model::Model& model, const nn::Network& network, const std::string& path) {
   const std::vector<nn::Tensor> tensors = nn::tensors(network);
-  for (const auto& [tensor, values] : model.weights) {
-    const auto same = [&](const nn::Tensor& one) { return one.name == tensor.name; };
+  for (const model::Weight& weight : model.weights) {
+    const std::string& name = weight.tensor.name;
+    const auto same = [&](const nn::Tensor& one) { return one.name == name; };
     require(std::any_of(tensors.begin(), tensors.end(), same),
             fmt::format("{}: a {} of another form: it has a tensor '{}', which the model lacks",
-                        path, network.name, tensor.name));
-    require(std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }),
-            fmt::format("{}: tensor '{}' has a value that is not finite", path, tensor.name));
+                        path, network.name, name));
+    model::require_finite(weight, path + ": ");
   }
 }
 

@@ -62,6 +62,10 @@ void write_report(const std::filesystem::path& path, std::string_view text);
 void require_report_fits(const std::filesystem::path& path,
                          const std::vector<std::filesystem::path>& inputs = {});
 
+/// The same for a file that is only replaced where the user says so, by --force.
+void require_new_report(const std::filesystem::path& path,
+                        const std::vector<std::filesystem::path>& inputs, bool force);
+
 /// Opens a file to be read, one that a user named or that lies in a folder of ours; with more flags
 /// also to be written (O_CREAT makes it with mode 0644). Never waits: a pipe without a writer would
 /// keep open() and then the process for ever. Empty, with errno, when it cannot be opened. Throws
