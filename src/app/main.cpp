@@ -92,6 +92,7 @@ int main(int argc, char** argv) {
   });
   root.set_version_flag("--version", fmt::format("{} (build {})", program_version, build_id()));
   root.footer(std::string(status_help) + help_footer);
+  root.require_subcommand(0, 1);  // a second word is no command: `pack train` packs a folder
   std::vector<Command> commands;
   for (const auto add : {add_train, add_resume, add_eval, add_predict, add_serve, add_export,
                          add_average, add_pack, add_topo, add_info, add_why, add_bench,

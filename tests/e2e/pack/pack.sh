@@ -58,6 +58,10 @@ done
 pack images --out out
 ((status == 0)) && says '10 % of each class' && says 'out/train: 36 rows' && says 'out/val: 4 rows'
 verdict $? 'pack finds class folders and holds out a tenth'
+cp -r images train  # the name of a command
+pack train --val images --out named
+((status == 0)) && says 'named/train: 40 rows'
+verdict $? 'a folder that is called as a command is can be packed'
 (cd images/cat && mkfifo pipe.jpg && ln -s /dev/zero zero.jpg && ln -s gone gone.jpg &&
   ln -s loop.jpg loop.jpg)
 run timeout -s KILL 20 "$LOCKSTEP" pack images --out odd --skip-bad
