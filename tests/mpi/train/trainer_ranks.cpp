@@ -1,5 +1,7 @@
 #include "tests/mpi/train/trainer_ranks.hpp"
 
+#include <cmath>
+
 namespace lockstep::test {
 using train::Trainer;
 
@@ -40,6 +42,26 @@ void load(Trainer& trainer, const SavedTrainer& saved, std::uint64_t step) {
       trainer.parameters().import_slice(saved_parts[p], i, saved.tensors[p][i]);
   reduce::load_state(trainer.exchange(), trainer.exchange().name(), saved.state, "a checkpoint");
   trainer.continue_after(step);
+}
+
+std::array<double, 3> apart_by_one_step(const TrainerRanks& ranks, Trainer& exact, Trainer& other,
+                                        std::size_t last) {
+  std::array<double, 3> farthest{};
+  for (std::size_t step = 0; step < last; ++step) {
+    const SavedTrainer before = save(other, *ranks.control);
+    for (std::size_t p = 0; p < 3; ++p)
+      for (std::size_t i = 0; i < before.tensors[p].size(); ++i)
+        exact.parameters().import_slice(saved_parts[p], i, before.tensors[p][i]);
+    ranks.steps(exact, step, step + 1);
+    ranks.steps(other, step, step + 1);
+    const reduce::Settled settled(other.exchange());
+    for (std::size_t p = 0; p < 3; ++p) {
+      const double now =
+          distance(all_values(other, saved_parts[p]), all_values(exact, saved_parts[p]));
+      farthest[p] = std::isnan(now) ? now : std::max(farthest[p], now);
+    }
+  }
+  return farthest;
 }
 
 bool resumes_alike(const TrainerRanks& ranks, const std::function<Trainer()>& make, std::size_t k) {
