@@ -50,7 +50,7 @@ def measure(asked, report):
     if not ARCHIVE.exists():
         report['notes'].append(f'{ARCHIVE} is not there: nothing was measured.')
         return
-    chosen = os.environ.get('TRAININGS', '').split(',') if os.environ.get('TRAININGS') else TRAININGS
+    chosen = [name for name in os.environ.get('TRAININGS', '').split(',') if name] or TRAININGS
     folder = pathlib.Path(tempfile.mkdtemp(dir=contenders.build() / 'bench'))
     load = machine.OtherLoad()
     tops = {name: [] for name in chosen}
