@@ -7,9 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/wire.hpp"
+
 namespace lockstep::test {
 
-/// A message of protocol buffers, read back. Each method throws for bytes that are no message.
+/// A message of protocol buffers, read back: its fields by number. Each method throws for bytes
+/// that are no message.
 class WireReader {
  public:
   struct Field {
@@ -19,27 +22,9 @@ class WireReader {
   };
 
   explicit WireReader(std::string_view message) {
-    while (!message.empty()) {
-      const std::uint64_t key = varint(message);
-      Field field{.number = static_cast<std::uint32_t>(key >> 3), .bytes = {}};
-      switch (key & 7) {
-        case 0:
-          field.value = varint(message);
-          break;
-        case 1:
-          field.value = little_endian(cut(message, 8));
-          break;
-        case 2:
-          field.bytes = cut(message, varint(message));
-          break;
-        case 5:
-          field.value = little_endian(cut(message, 4));
-          break;
-        default:
-          throw std::runtime_error("a type that the wire does not have");
-      }
-      fields_.push_back(field);
-    }
+    WireFields fields(message);
+    for (WireField field; fields.next(field);)
+      fields_.push_back({field.number, field.value, std::string(field.bytes)});
   }
 
   const std::vector<Field>& fields() const { return fields_; }
@@ -77,15 +62,6 @@ class WireReader {
   }
 
  private:
-  static std::uint64_t varint(std::string_view& bytes) {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<unsigned char>(cut(bytes, 1)[0]);
-      value |= std::uint64_t{byte & 0x7fu} << shift;
-      if (byte < 0x80) return value;
-    }
-    throw std::runtime_error("a number of more than 64 bits");
-  }
   const Field& only(std::uint32_t number) const {
     const Field* found = nullptr;
     for (const Field& field : fields_)
