@@ -421,9 +421,9 @@ $(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZ_WITH)
 	@$(CXX) -pthread -fsanitize=$(subst fuzzer-no-link,fuzzer,$(SANITIZE)) -o $@ $^ $(PKG_LIBS)
 ifneq ($(findstring fuzzer,$(SANITIZE)),)
 # src/base reads no files, and libFuzzer would record each of its comparisons. Only the HDF5 wrapper
-# reads some.
+# and the wire of protocol buffers read some.
 $(BUILD)/obj/src/base/%.o: EXTRA = -O2 -fno-sanitize=all
-$(BUILD)/obj/src/base/files/h5.o: EXTRA =
+$(BUILD)/obj/src/base/files/h5.o $(BUILD)/obj/src/base/wire.o: EXTRA =
 $(BUILD)/obj/src/data/%_avx2.o: EXTRA += -mavx2 -mfma
 $(BUILD)/obj/src/data/%_avx512.o: EXTRA += -mavx512f -mavx512bw -mavx512dq -mavx512vl
 endif

@@ -210,10 +210,10 @@ Command add_eval(Arguments root) {
   auto options = std::make_shared<EvalOptions>();
   Arguments app = root.add_command(
       "eval", "Measure a checkpoint on a data set: each row counts once, for any number of ranks");
-  app.add(
-         "checkpoint", options->checkpoint,
-         "checkpoint, .safetensors, .pth or .npz file, or the folder of a run: its best.h5, or its "
-         "newest")
+  app.add("checkpoint", options->checkpoint,
+          "checkpoint, .safetensors, .pth, .npz or .onnx file, or the folder of a run: its "
+          "best.h5, or "
+          "its newest")
       .required();
   app.add("--data", options->data,
           "a shard or a folder of shards; default: the validation set of the training");

@@ -64,10 +64,10 @@ Command add_export(Arguments root) {
   auto options = std::make_shared<ExportOptions>();
   Arguments app =
       root.add_command("export", "Write a model for other programs: PyTorch, numpy, ONNX");
-  app.add(
-         "checkpoint", options->checkpoint,
-         "checkpoint, .safetensors, .pth or .npz file, or the folder of a run: its best.h5, or its "
-         "newest")
+  app.add("checkpoint", options->checkpoint,
+          "checkpoint, .safetensors, .pth, .npz or .onnx file, or the folder of a run: its "
+          "best.h5, or "
+          "its newest")
       .required();
   app.add("--to", options->to,
           "the file to write, or several; its name ends in " + model::format_endings())

@@ -231,7 +231,7 @@ Command add_info(Arguments root) {
   Arguments app = root.add_command(
       "info",
       "Describe a data set (and how fast its files can be read), a checkpoint, another program's "
-      "weights (.safetensors, .pth, .npz) or a run's directory");
+      "weights (.safetensors, .pth, .npz, .onnx) or a run's directory");
   app.add("path", options->path, "file, folder or pattern of files").required();
   for (const config::ConfigKey& key : config::config_keys())
     if (key.for_external) add_key(app, key, options->config);

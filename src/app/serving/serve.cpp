@@ -39,8 +39,8 @@ struct ServeOptions {
     spec.http.most_connections = 512;
     spec.http.most_pending_bytes = std::size_t{1} << 30;
     app.add("models", models,
-            "MODEL or NAME=MODEL: a checkpoint, a .safetensors, .pth or .npz file, or the folder "
-            "of a run: its best.h5, or its newest; the name is the one in requests' paths")
+            "MODEL or NAME=MODEL: a checkpoint, a .safetensors, .pth, .npz or .onnx file, or the "
+            "folder of a run: its best.h5, or its newest; the name is the one in requests' paths")
         .required();
     add_count(app, "--port", spec.http.port, {0, 65535}, "TCP port to listen on; 0: any free one");
     app.add("--host", spec.http.host, "address to listen on, in numbers; 0.0.0.0: all of IPv4")

@@ -65,7 +65,8 @@ std::vector<ConfigKey> run_keys() {
           .bookkeeping(),
       key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
       key("init", &C::init,
-          "file whose weights training begins with: a checkpoint, .safetensors, .pth or .npz, or "
+          "file whose weights training begins with: a checkpoint, .safetensors, .pth, .npz or "
+          ".onnx, or "
           "the folder of a run: its best.h5, or its newest (empty: random ones)"),
       key("head", &C::head,
           "the last layer of such a file: keep it, or begin with a new one; auto: a new one where "

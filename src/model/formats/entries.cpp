@@ -8,6 +8,7 @@
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/model/formats/formats.hpp"
 
 namespace lockstep::model {
@@ -15,8 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char *producer = "lockstep", *running_variance = "running_var",
-                     *counter = "num_batches_tracked";
+constexpr const char *running_variance = "running_var", *counter = "num_batches_tracked";
 constexpr std::size_t largest_side = 1 << 16;
 
 std::string_view bytes_of(const void* first, std::size_t count) {
@@ -82,7 +82,7 @@ std::map<std::string, std::string> notes_of(const Model& model) {
   const data::DataSetInfo& input = about.input;
   std::map<std::string, std::string> notes{
       {"format", "pt"},  // what other programs expect: names and shapes are PyTorch's
-      {"producer", producer},
+      {"producer", this_producer},
       {"model", about.network.name},
       {"height", std::to_string(input.height)},
       {"width", std::to_string(input.width)},
@@ -100,10 +100,15 @@ std::map<std::string, std::string> notes_of(const Model& model) {
 
 void apply_notes(const std::map<std::string, std::string>& notes, Model& model) {
   const auto by = notes.find("producer");
-  if (by == notes.end() || by->second != producer) return;
+  if (by == notes.end() || by->second != this_producer) return;
   Description& about = model.about;
   data::DataSetInfo& input = about.input;
   read_note(notes, "settings", model.settings);
+  if (const auto steps = notes.find("steps"); steps != notes.end()) {
+    const auto count = whole_number<std::uint64_t>(steps->second);
+    require(count.has_value(), "its note 'steps' is not a whole number");
+    model.steps = *count;
+  }
   input.height = side_of(notes, "height", input.height);
   input.width = side_of(notes, "width", input.width);
   read_note(notes, "classes", input.classes);
@@ -121,7 +126,7 @@ void apply_notes(const std::map<std::string, std::string>& notes, Model& model) 
 
 void check_notes(const std::map<std::string, std::string>& notes, const Model& model) {
   const auto by = notes.find("producer"), sum = notes.find("crc32c");
-  if (by == notes.end() || by->second != producer || sum == notes.end()) return;
+  if (by == notes.end() || by->second != this_producer || sum == notes.end()) return;
   require(sum->second == checksum_of(model),
           "its values were altered: they do not have the checksum that it names");
 }

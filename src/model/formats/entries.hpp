@@ -12,6 +12,9 @@
 // What the writers of other programs' files have in common.
 namespace lockstep::model {
 
+/// How lockstep's notes name their producer.
+inline constexpr const char* this_producer = "lockstep";
+
 /// One tensor to write, row by row.
 struct Entry {
   std::string name;
@@ -24,7 +27,8 @@ struct Entry {
 /// num_batches_tracked, the steps of the training.
 std::vector<Entry> entries_of(const Model& model);
 
-/// What explains the model, by name, as texts: data/CHECKPOINT.md lists them.
+/// What explains the model, by name, as texts: data/CHECKPOINT.md lists them. A format without
+/// num_batches_tracked adds `steps`.
 std::map<std::string, std::string> notes_of(const Model& model);
 
 /// CRC-32C of all values in the order of the forward pass.

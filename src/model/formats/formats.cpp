@@ -71,10 +71,14 @@ TensorFile parse(std::shared_ptr<const std::string> content, const Format* by_na
     file.content = content;
     return file;
   }
-  const bool safetensors = by_name != nullptr && by_name->bytes == safetensors_bytes;
-  if (safetensors || looks_like_safetensors(*content)) return read_safetensors(content);
+  const auto has_ending = [by_name](std::string_view ending) {
+    return by_name != nullptr && by_name->ending == ending;
+  };
+  if (looks_like_onnx(*content) || has_ending(".onnx")) return read_onnx(content);
+  if (has_ending(".safetensors") || looks_like_safetensors(*content))
+    return read_safetensors(content);
   throw InputError(
-      "it holds no tensors in a form that is known: safetensors, PyTorch's or numpy's");
+      "it holds no tensors in a form that is known: safetensors, ONNX, PyTorch's or numpy's");
 }
 
 /// A model with a description, but without the network.
@@ -159,7 +163,7 @@ bool is_weights_file(const std::filesystem::path& path) {
   file.read(begin.data(), most_begin);
   begin.resize(static_cast<std::size_t>(file.gcount()));
   return looks_like_zip(begin) || looks_like_old_pth(begin) || looks_like_safetensors(begin) ||
-         find_format(path) != nullptr;
+         looks_like_onnx(begin) || find_format(path) != nullptr;
 }
 
 ModelOfFile read_weights(const std::filesystem::path& path, const data::DataSetInfo* rows) {

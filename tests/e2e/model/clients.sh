@@ -1,7 +1,7 @@
 #!/bin/bash
 # PyTorch, torchvision and safetensors read what `lockstep export` writes, and lockstep reads what
 # they write.
-# seconds: 900
+# seconds: 1500
 # computes
 # clients
 root=$PWD
@@ -33,6 +33,22 @@ for model in $models; do
     ((status == 0)) && client same $model "${files[@]}"
     verdict $status "$from -> lockstep -> $kinds: each tensor has its bits, in torchvision's model"
   done
+  if has onnx onnxscript; then
+    client onnx $model
+    for from in $model-{plain,preserved}.onnx; do
+      run "$LOCKSTEP" export $from --to there.pth there.npz --force
+      ((status == 0)) && client weights $model there.pth there.npz
+      verdict $status "$from of torch.onnx -> lockstep: each tensor has its bits"
+    done
+    for from in $model-{optimised,folded}.onnx; do
+      run "$LOCKSTEP" export $from --to folded.npz
+      ((status == 2)) && [[ ! -e folded.npz ]] && says "^error: $from: its batch norms are parts \
+of convolutions \(tensor '[a-zA-Z0-9:._]*'\).* optimize=False "
+      verdict $? "$from, where torch.onnx folded batch norms, is an error that says what to do"
+    done
+  else
+    echo "SKIP lockstep reads what torch.onnx writes: $python does not have onnx and onnxscript"
+  fi
   run "$LOCKSTEP" export $model-half.pth --to half.npz --force
   run "$LOCKSTEP" export $model-rounded.pth --to rounded.npz --force
   ((status == 0)) && cmp half.npz rounded.npz

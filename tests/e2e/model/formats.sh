@@ -10,12 +10,12 @@ pack_small
 train=("$LOCKSTEP" train --data.train small/train --data.val small/val --batch 50 --threads 1)
 "${train[@]}" --optim.ema 0.9 --epochs 2 --out run >run.log 2>&1 || cat run.log
 best=run/checkpoints/best.h5
-kinds='safetensors pth npz'
+kinds='safetensors pth npz onnx'
 
 # ---- export --------------------------------------------------------------------------------------
-run "$LOCKSTEP" export run --to best.safetensors best.pth --to best.npz
+run "$LOCKSTEP" export run --to best.safetensors best.pth --to best.npz best.onnx
 ((status == 0)) && says '^best.pth: PyTorch of resnet20 with 97 tensors from run/checkpoints/best.h5' &&
-  [[ -e best.safetensors && -e best.npz ]]
+  [[ -e best.safetensors && -e best.npz && -e best.onnx ]]
 verdict $? 'export writes several formats at once, of the best checkpoint of a run'
 cp best.pth kept.pth
 run "$LOCKSTEP" export $best --to new.npz best.pth
@@ -32,7 +32,8 @@ run "$LOCKSTEP" export $best --to model.onyx
 verdict $? 'an unknown ending, and the file that is read, are errors'
 ok=0
 for kind in $kinds; do
-  run "$LOCKSTEP" export best.npz --to again.$kind && cmp again.$kind best.$kind || ok=1
+  run "$LOCKSTEP" export best.npz --to again.$kind && cmp again.$kind best.$kind &&
+    run "$LOCKSTEP" export best.$kind --to again.npz --force && cmp again.npz best.npz || ok=1
 done
 verdict $ok 'a file of one format becomes one of another, with the bytes of one from the checkpoint'
 
@@ -122,6 +123,14 @@ for kind in $kinds; do
   { head -c 600000 best.$kind; printf '\377\377'; tail -c +600003 best.$kind; } >flipped.$kind
   refused "a .$kind with two other bytes" flipped.$kind '.*(altered|damaged|not finite)'
 done
+echo text >text.onnx
+refused 'an .onnx that is a text' text.onnx 'it is no ONNX file'
+"$LOCKSTEP" export $best --fold --to folded.onnx >export.log
+refused 'an .onnx whose batch norms are folded' folded.onnx \
+  "its batch norms are parts of convolutions \(tensor 'conv1.weight'\).* without --fold$"
+run "$LOCKSTEP" export $best --input float --to float.onnx
+((status == 0)) && cmp best.figures <(figures float.onnx)
+verdict $? 'an .onnx for values that are normalised evaluates as the checkpoint does'
 echo text >text.pth
 refused 'a text' text.pth 'it holds no tensors in a form that is known'
 

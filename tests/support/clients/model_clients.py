@@ -4,6 +4,8 @@
     model_clients.py has MODULE...          the status is 0 if all can be imported
     model_clients.py make MODEL             writes MODEL.pth and the forms in which people save it
     model_clients.py same MODEL FILE...     each file holds MODEL's tensors, bit for bit
+    model_clients.py onnx MODEL             writes MODEL by torch.onnx, with batch norms or folded
+    model_clients.py weights MODEL FILE...  the same but for the counters of batches
     model_clients.py bytes FILE             the safetensors library writes the same bytes
     model_clients.py loss MODEL SHARD JSON  an evaluation's figures are torch's
 """
@@ -55,6 +57,22 @@ def make(name):
     save_file(state, f"{name}.safetensors", metadata={"format": "pt"})
 
 
+def export_onnx(name):
+    """By both exporters, with batch norms as they are and as parts of convolutions."""
+    import torch
+
+    forms = {
+        "plain": {"dynamo": True, "optimize": False, "external_data": False},
+        "optimised": {"dynamo": True, "external_data": False},
+        "preserved": {"dynamo": False, "training": torch.onnx.TrainingMode.PRESERVE,
+                      "do_constant_folding": False},
+        "folded": {"dynamo": False},
+    }
+    for form, options in forms.items():
+        images = (torch.randn(1, 3, 32, 32),)
+        torch.onnx.export(network(name), images, f"{name}-{form}.onnx", **options)
+
+
 def read(path):
     import numpy
     import torch
@@ -72,7 +90,11 @@ def read(path):
         return torch.load(path)
 
 
-def same(name, *paths):
+def weights(name, *paths):
+    same(name, *paths, counters=False)
+
+
+def same(name, *paths, counters=True):
     import torch
     import torchvision
 
@@ -84,6 +106,8 @@ def same(name, *paths):
         assert list(found) == list(wanted) or not path.endswith(".pth"), path
         assert set(found) == set(wanted), (path, set(found) ^ set(wanted))
         for key, value in wanted.items():
+            if not counters and key.endswith("num_batches_tracked"):
+                continue
             assert found[key].dtype == value.dtype and found[key].shape == value.shape, (path, key)
             assert found[key].numpy().tobytes() == value.numpy().tobytes(), (path, key)
         model = getattr(torchvision.models, name)(num_classes=10).eval()
@@ -128,5 +152,5 @@ def loss(name, shard, figures):
 
 
 if __name__ == "__main__":
-    {"has": has, "make": make, "same": same, "bytes": same_bytes, "loss": loss}[sys.argv[1]](
-        *sys.argv[2:])
+    {"has": has, "make": make, "onnx": export_onnx, "same": same, "weights": weights,
+     "bytes": same_bytes, "loss": loss}[sys.argv[1]](*sys.argv[2:])

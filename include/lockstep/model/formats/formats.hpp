@@ -49,19 +49,20 @@ std::vector<const Weight*> in_forward_order(const Model& model);
 /// checkpoint. Does not verify the rest.
 bool is_weights_file(const std::filesystem::path& path);
 
-/// A model, and the format that it was read from: "safetensors", "PyTorch", "numpy".
+/// A model, and the format that it was read from: "safetensors", "PyTorch", "numpy", "ONNX".
 struct ModelOfFile {
   Model model;
   std::string format;
 };
 
-/// Reads safetensors, PyTorch's .pth (of either form) and numpy's .npz, which may come from anyone.
-/// Names may have the usual prefixes (`module.`), a .pth may keep the tensors under `state_dict` or
-/// `model`. Halves and doubles become floats. The network is the ResNet that has these tensors.
-/// What the file does not say about its input is that of `rows`, or else what is usual for the
-/// network, with neither class names nor mean and deviation. No allocation is larger than
-/// twice the file, but for some megabytes. Throws InputError naming the file and the tensor when it
-/// is damaged, holds another network, or a value is not finite.
+/// Reads safetensors, PyTorch's .pth (of either form), numpy's .npz and ONNX, which may come from
+/// anyone. Names may have the usual prefixes (`module.`), a .pth may keep the tensors under
+/// `state_dict` or `model`; of an ONNX file, the constants of layers are read. Halves and doubles
+/// become floats. The network is the ResNet that has these tensors. What the file does not say
+/// about its input is that of `rows`, or else what is usual for the network, with neither class
+/// names nor mean and deviation. No allocation is larger than twice the file, but for some
+/// megabytes. Throws InputError naming the file and the tensor when it is damaged, holds another
+/// network, or a value is not finite.
 ModelOfFile read_weights(const std::filesystem::path& path,
                          const data::DataSetInfo* rows = nullptr);
 

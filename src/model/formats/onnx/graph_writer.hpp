@@ -7,11 +7,9 @@
 #include <vector>
 
 #include "lockstep/base/wire.hpp"
+#include "model/formats/onnx/onnx_layout.hpp"
 
-// The messages of ONNX that a network needs. The numbers are those of onnx.proto.
 namespace lockstep::model {
-
-enum class OnnxType : std::uint64_t { real32 = 1, uint8 = 2, int64 = 7 };
 
 /// The attributes of a node.
 class Attributes {
@@ -29,7 +27,7 @@ class Attributes {
 /// read. Each value has its own name.
 class GraphWriter {
  public:
-  explicit GraphWriter(const std::string& name) { graph_.text(2, name); }
+  explicit GraphWriter(const std::string& name) { graph_.text(onnx_graph::name, name); }
 
   /// A node with one output, of the same name.
   void node(const char* op, const std::string& output, const std::vector<std::string>& inputs,

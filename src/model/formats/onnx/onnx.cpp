@@ -231,10 +231,17 @@ class OnnxNetwork {
 std::string onnx_bytes(const Model& model, const GraphOptions& options) {
   const OnnxNetwork network(model, options);
   WireMessage file;
-  file.number(1, ir_version).text(2, "lockstep").message(7, network.graph());
-  file.message(8, WireMessage().text(1, "").number(2, operator_set));
-  for (const auto& [key, value] : notes_of(model))
-    if (key != "format") file.message(14, WireMessage().text(1, key).text(2, value));
+  file.number(onnx_model::ir_version, ir_version).text(onnx_model::producer, this_producer);
+  file.message(onnx_model::graph, network.graph());
+  file.message(onnx_model::operator_set, WireMessage()
+                                             .text(onnx_operator_set::domain, "")
+                                             .number(onnx_operator_set::version, operator_set));
+  std::map<std::string, std::string> notes = notes_of(model);
+  notes.erase("format");
+  notes["steps"] = std::to_string(model.steps);
+  for (const auto& [key, value] : notes)
+    file.message(onnx_model::metadata,
+                 WireMessage().text(onnx_note::key, key).text(onnx_note::value, value));
   return file.bytes();
 }
 

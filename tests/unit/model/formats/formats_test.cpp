@@ -67,7 +67,6 @@ TEST_CASE("a model comes back from each format, bit for bit, with what explains 
   model.settings = {{"precision", "bf16"}, {"winograd", "auto"}};
   const Folder folder;
   for (const Format& format : formats()) {
-    if (format.bytes_of_graph != nullptr) continue;  // it is only written
     CAPTURE(format.ending);
     const std::filesystem::path path = folder.path / ("model" + std::string(format.ending));
     write_file(path, format_of(path).bytes(model));
@@ -96,6 +95,22 @@ TEST_CASE("names of classes that do not fit into a zip's comment are left out", 
     CHECK(found.mean == model.about.input.mean);
     CHECK(found.classes.empty() == (std::string(name) != "a.safetensors"));
   }
+}
+
+TEST_CASE("an ONNX file is found by its ending, or by how it begins when its producer is named",
+          "[formats][onnx]") {
+  const Reading reading;
+  const Model model = resnet_model();
+  const std::string file = format_of("a.onnx").bytes(model);
+  check_weights(reading.read(file), model);
+  CHECK(is_weights_file(reading.path));
+  const std::string nameless = replaced(file, "\x12\x08lockstep", "");
+  CHECK_THAT(reading.refusal(nameless), Contains("no tensors in a form that is known"));
+  CHECK_FALSE(is_weights_file(reading.path));
+  write_file(reading.folder.path / "a.onnx", nameless);
+  CHECK(read_weights(reading.folder.path / "a.onnx").format == "ONNX");
+  write_file(reading.path, "\x08\x07\x12\x08lock\x01tep");
+  CHECK_FALSE(is_weights_file(reading.path));
 }
 
 TEST_CASE("each ResNet is found by its tensors", "[formats]") {
@@ -177,6 +192,8 @@ TEST_CASE("values that are not finite, or not those of the checksum, are an erro
         "its note 'mean' cannot be read");
   CHECK(reading.refusal(with_note(R"("height":"32")", R"("height":" 0")")) ==
         "its note 'height' is not a number from 1 to 65536");
+  CHECK(reading.refusal(with_note(R"("height":"32")", R"("steps": "-1")")) ==
+        "its note 'steps' is not a whole number");
 }
 
 TEST_CASE("a file whose floats would take far more memory than it has bytes is an error",
