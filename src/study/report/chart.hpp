@@ -4,13 +4,11 @@
 #include <vector>
 
 #include "lockstep/study/fit/fit.hpp"
+#include "study/page/svg.hpp"
 
 /// Pictures as SVG text, which can be read at the width of a phone.
 namespace lockstep::study {
 
-struct Spot {
-  double x = 0, y = 0;
-};
 struct Band {
   double x = 0;
   Interval y;

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "lockstep/study/report/study_report.hpp"
-#include "study/report/document.hpp"
+#include "study/page/document.hpp"
 
 /// The sections of a report; each says nothing where the analysis has nothing.
 namespace lockstep::study {

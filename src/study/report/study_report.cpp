@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/text/json_text.hpp"
-#include "study/report/document.hpp"
+#include "study/page/document.hpp"
 #include "study/report/sections.hpp"
 
 namespace lockstep::study {

@@ -26,7 +26,18 @@ struct Figure {
   std::string name, svg, caption;
 };
 
-using Block = std::variant<Heading, Paragraph, Items, TextTable, Figure>;
+/// What a reader should see first.
+struct Verdict {
+  std::string text, advice;  ///< advice may be empty
+  bool good = true;
+};
+/// Lines as they are; a page shows them when `title` is opened.
+struct Lines {
+  std::string title, text;
+  bool open = false;
+};
+
+using Block = std::variant<Heading, Paragraph, Items, TextTable, Figure, Verdict, Lines>;
 struct Document {
   std::string title;
   std::vector<Block> blocks;
@@ -38,7 +49,8 @@ struct Document {
 std::string as_text(const Document& document);
 std::string as_markdown(const Document& document);
 std::string as_latex(const Document& document);  ///< a section to include; it has no figures
-std::string as_html(const Document& document);   ///< one page that needs nothing else
+/// One page that needs nothing else. `generator` says which command made it.
+std::string as_html(const Document& document, const std::string& generator = "lockstep");
 
 /// For XML and HTML.
 std::string escaped(const std::string& text);

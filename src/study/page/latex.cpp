@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "study/report/document.hpp"
+#include "study/page/document.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -47,6 +47,12 @@ struct Latex {
     text += "\\end{table}\n";
   }
   void operator()(const Figure&) {}
+  void operator()(const Verdict& verdict) {
+    text += "\n\\textbf{" + tex(verdict.text) + "} " + tex(verdict.advice) + "\n";
+  }
+  void operator()(const Lines& lines) {
+    text += "\n" + tex(lines.title) + ":\n\\begin{verbatim}\n" + lines.text + "\n\\end{verbatim}\n";
+  }
 };
 
 }  // namespace

@@ -2,17 +2,18 @@
 
 #include <algorithm>
 
-#include "study/report/document.hpp"
+#include "study/page/document.hpp"
 
 namespace lockstep::study {
 namespace {
 
 constexpr const char* style = R"(
 :root { --ink: #1c2330; --soft: #5b6472; --line: #d9dee6; --page: #ffffff; --panel: #f6f8fa;
-  --first: #1f6fb2; --second: #e08214; --third: #b2322f; --fourth: #7a5195; color-scheme: light dark; }
+  --first: #1f6fb2; --second: #e08214; --third: #b2322f; --fourth: #7a5195;
+  --fifth: #2a8a57; --sixth: #8a94a3; color-scheme: light dark; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --soft: #a2abb9; --line: #39424f;
   --page: #14181f; --panel: #1d232c; --first: #6db3f2; --second: #f5a94c; --third: #f0746f;
-  --fourth: #c49be0; } }
+  --fourth: #c49be0; --fifth: #63c391; --sixth: #76808e; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 70rem; color: var(--ink);
   background: var(--page); font: 1rem/1.5 system-ui, sans-serif; }
@@ -23,6 +24,14 @@ p, li { max-width: 46rem; overflow-wrap: anywhere; }
 ul { padding-left: 1.2rem; }
 .figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
 figure { margin: 0; padding: .8rem; background: var(--panel); border-radius: 8px; }
+.verdict { border-left: 5px solid var(--third); background: var(--panel); padding: .6rem 1rem;
+  border-radius: 0 8px 8px 0; }
+.verdict.good { border-color: var(--fifth); }
+.verdict p { margin: .2rem 0; }
+details { margin: .8rem 0; }
+summary { cursor: pointer; }
+pre { background: var(--panel); padding: .8rem; border-radius: 8px; overflow-x: auto;
+  font-size: .8rem; line-height: 1.4; }
 figure svg { width: 100%; height: auto; display: block; }
 figcaption, .note { color: var(--soft); font-size: .85rem; }
 .note { margin-top: .4rem; }
@@ -35,13 +44,20 @@ th, td { padding: .3rem .45rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
-th.words, td.words { text-align: left; }
+th.words, td.words { text-align: left; white-space: normal; min-width: 9rem; }
 )";
 
 /// Whether a column has sentences, which begin on the left.
 bool has_words(const TextTable& table, std::size_t column) {
   return std::ranges::any_of(
       table.rows, [column](const auto& row) { return std::ranges::count(row[column], ' ') > 3; });
+}
+
+/// A picture that is part of a page needs no name of its language.
+std::string inside_page(std::string svg) {
+  const std::size_t at = svg.find(" xmlns=\"");
+  if (at != std::string::npos) svg.erase(at, svg.find('"', at + 8) + 1 - at);
+  return svg;
 }
 
 struct Html {
@@ -82,10 +98,22 @@ struct Html {
     // Outside of what scrolls sideways, so that a phone wraps it.
     if (!table.caption.empty()) text += "<p class=\"note\">" + escaped(table.caption) + "</p>\n";
   }
+  void operator()(const Verdict& verdict) {
+    end_figures();
+    text += fmt::format("<div class=\"verdict{}\"><p><strong>{}</strong></p>",
+                        verdict.good ? " good" : "", escaped(verdict.text));
+    if (!verdict.advice.empty()) text += "<p>" + escaped(verdict.advice) + "</p>";
+    text += "</div>\n";
+  }
+  void operator()(const Lines& lines) {
+    end_figures();
+    text += fmt::format("<details{}><summary>{}</summary>\n<pre>{}</pre>\n</details>\n",
+                        lines.open ? " open" : "", escaped(lines.title), escaped(lines.text));
+  }
   void operator()(const Figure& figure) {
     if (!in_figures) text += "<div class=\"figures\">\n";
     in_figures = true;
-    text += "<figure>\n" + figure.svg + "<figcaption>" + escaped(figure.caption) +
+    text += "<figure>\n" + inside_page(figure.svg) + "<figcaption>" + escaped(figure.caption) +
             "</figcaption>\n</figure>\n";
   }
 };
@@ -113,13 +141,14 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-std::string as_html(const Document& document) {
+std::string as_html(const Document& document, const std::string& generator) {
   Html html;
   html.text = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"generator\" content=\"{2}\">\n"
       "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
-      escaped(document.title), style);
+      escaped(document.title), style, escaped(generator));
   for (const Block& block : document.blocks) std::visit(html, block);
   html.end_figures();
   return html.text + "</body>\n</html>\n";

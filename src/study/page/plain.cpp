@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "study/report/document.hpp"
+#include "study/page/document.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -67,6 +67,11 @@ struct Text {
     if (!table.caption.empty()) text += wrapped("(" + table.caption + ")");
   }
   void operator()(const Figure&) {}
+  void operator()(const Verdict& verdict) {
+    text += wrapped(verdict.text);
+    if (!verdict.advice.empty()) text += wrapped(verdict.advice);
+  }
+  void operator()(const Lines& lines) { text += lines.title + ":\n" + lines.text + "\n"; }
 };
 
 /// What Markdown would take for markup.
@@ -100,6 +105,12 @@ struct Markdown {
       text += "|\n";
     }
     if (!table.caption.empty()) text += "\n" + wrapped(literal(table.caption));
+  }
+  void operator()(const Verdict& verdict) {
+    text += "\n" + wrapped("**" + literal(verdict.text) + "** " + literal(verdict.advice));
+  }
+  void operator()(const Lines& lines) {
+    text += "\n" + literal(lines.title) + ":\n\n```text\n" + lines.text + "\n```\n";
   }
   void operator()(const Figure& figure) {
     text += fmt::format("\n![{}]({}.svg)\n", literal(figure.caption), figure.name);
