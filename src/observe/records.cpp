@@ -8,6 +8,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "observe/flat_line.hpp"
 #include "observe/json_fields.hpp"
 
 namespace lockstep::observe {
@@ -86,6 +87,7 @@ std::string to_json(const Record& record) {
 }
 
 std::optional<Record> parse_record(std::string_view line) {
+  if (const std::optional<StepRecord> step = flat_step(line)) return *step;
   const Json json = Json::parse(line, nullptr, false);
   require(!json.is_discarded(), "it is not JSON");
   const std::string kind = kind_of(json);

@@ -291,3 +291,38 @@ TEST_CASE("each record goes to every sink with its time, even if one of them fai
   REQUIRE(after.records.size() == 1);
   CHECK(std::get<EndRecord>(after.records[0]).time_ms > 1'700'000'000'000);
 }
+
+TEST_CASE("a step's line means what its tree of JSON means, however it is written", "[records]") {
+  const std::string plain =
+      "\"epoch\":1,\"kind\":\"step\",\"time_ms\":5,\"lr\":0.1,\"data_ms\":1.000,\"forward_ms\":2e0,"
+      "\"backward_ms\":3,\"exposed_comm_ms\":null,\"update_ms\":0.5";
+  const auto step_of = [](const std::string& line) {
+    return std::get<StepRecord>(*parse_record(line));
+  };
+  const StepRecord flat = step_of("{\"step\":7,\"loss\":0.25," + plain + "}");
+  // Blanks, unknown fields and fields that come twice are for the tree.
+  const StepRecord trees[] = {step_of("{ \"step\":7,\"loss\":0.25," + plain + "}"),
+                              step_of("{\"step\":7,\"loss\":0.25,\"new\":[1]," + plain + "}"),
+                              step_of("{\"loss\":9,\"step\":7,\"loss\":0.25," + plain + "}")};
+  for (const StepRecord& tree : trees) {
+    CHECK(to_json(Record(tree)) == to_json(Record(flat)));
+    CHECK(tree.time_ms == flat.time_ms);
+  }
+  CHECK(flat.loss == 0.25);
+  CHECK(flat.times.forward_ms == 2);
+  CHECK(std::isnan(flat.times.exposed_comm_ms));
+  for (const char* number : {"07", "-1", "1.0", "0x7", "", "seven", "\"7\"", "null", "7 8"}) {
+    CAPTURE(number);
+    CHECK_THROWS_AS(parse_record("{\"step\":" + std::string(number) + ",\"loss\":1," + plain + "}"),
+                    InputError);
+  }
+  for (const char* number : {"+1", ".5", "1.", "01", "inf", "1e", "--1"}) {
+    CAPTURE(number);
+    CHECK_THROWS_AS(parse_record("{\"step\":7,\"loss\":" + std::string(number) + "," + plain + "}"),
+                    InputError);
+  }
+  CHECK_THROWS_AS(parse_record("{\"step\":7,\"loss\":1," + plain +
+                               "} "
+                               "{"),
+                  InputError);
+}
