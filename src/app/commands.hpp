@@ -25,6 +25,7 @@ Command add_export(Arguments root);
 Command add_average(Arguments root);
 Command add_info(Arguments root);
 Command add_why(Arguments root);
+Command add_report(Arguments root);
 Command add_bench(Arguments root);
 Command add_whoami(Arguments root);
 Command add_preflight(Arguments root);

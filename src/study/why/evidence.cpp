@@ -47,13 +47,21 @@ std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
 }  // namespace
 
 EndEvidence read_end_evidence(const fs::path& path) {
+  require_run(path);
+  return read_end_evidence(path, observe::read_course(train::RunDirectory(path).metrics()));
+}
+
+void require_run(const fs::path& path) {
   const train::RunDirectory run(path);
   require(fs::is_directory(path) && (fs::exists(run.metrics()) || fs::exists(run.config()) ||
                                      fs::exists(run.checkpoints())),
           fmt::format("{} is not a run's folder: it has neither metrics.jsonl nor config.toml",
                       path.string()));
+}
+
+EndEvidence read_end_evidence(const fs::path& path, const observe::Course& course) {
+  const train::RunDirectory run(path);
   EndEvidence evidence;
-  const observe::Course course = observe::read_course(run.metrics());
   evidence.end = course.end;
   evidence.steps = course.steps;
   if (!course.starts.empty()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/base/text/choices.hpp"
+#include "lockstep/observe/course.hpp"
 #include "lockstep/observe/records.hpp"
 
 namespace lockstep::study {
@@ -49,8 +50,13 @@ struct EndEvidence {
   std::string checkpoint;                ///< the newest one's path
 };
 
-/// Throws InputError when `run` is not a run's folder. Damaged files count as missing.
+/// Throws InputError when `run` is not a run's folder.
+void require_run(const std::filesystem::path& run);
+
+/// The same. Damaged files count as missing.
 EndEvidence read_end_evidence(const std::filesystem::path& run);
+/// REQUIRES: a run's folder, and what its metrics.jsonl says, which may be long.
+EndEvidence read_end_evidence(const std::filesystem::path& run, const observe::Course& course);
 
 struct Why {
   RunEnding ending = RunEnding::unknown;

@@ -1,0 +1,165 @@
+#include "study/runs/story.hpp"
+
+#include <fmt/core.h>
+
+#include <functional>
+#include <variant>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/observe/records.hpp"
+#include "lockstep/train/files/run_directory.hpp"
+
+namespace lockstep::study {
+namespace {
+
+namespace fs = std::filesystem;
+
+using observe::RanksRecord;
+using observe::Spread;
+
+constexpr Spread RanksRecord::*spreads[] = {&RanksRecord::data,     &RanksRecord::forward,
+                                            &RanksRecord::backward, &RanksRecord::exposed_comm,
+                                            &RanksRecord::update,   &RanksRecord::other};
+
+/// The mean of two records over their steps; the newer one where the number of ranks has changed.
+RanksRecord joined(const RanksRecord& before, RanksRecord now) {
+  const std::uint64_t steps = before.steps + now.steps;
+  if (steps == 0) return now;
+  for (Spread RanksRecord::*part : spreads) {
+    const std::vector<double>& old = (before.*part).ranks;
+    std::vector<double> ranks = (now.*part).ranks;
+    if (old.size() != ranks.size()) return now;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+      ranks[rank] = (old[rank] * static_cast<double>(before.steps) +
+                     ranks[rank] * static_cast<double>(now.steps)) /
+                    static_cast<double>(steps);
+    now.*part = observe::spread(std::move(ranks));
+  }
+  now.steps = steps;
+  return now;
+}
+
+struct StoryTaker {
+  RunStory& story;
+
+  void operator()(const observe::StartRecord& start) const {
+    story.starts.push_back({start, std::nullopt, start.time_ms});
+    story.measured = {};
+    story.rows = 0;
+    story.ranks.reset();
+    story.steps = std::max(story.steps, start.from_step);
+  }
+  void operator()(const observe::ResumeRecord& resume) const { story.resumes.push_back(resume); }
+  void operator()(const observe::StepRecord& step) const {
+    story.steps = step.step;
+    story.loss.add(step.step, step.loss);
+    story.top1.add(step.step, step.top1);
+    story.step_ms.add(step.step, step.times.total_ms());
+    story.phases.add(step.step, step.times);
+    story.measured.add(step.step, step.times);
+    story.rows += step.rows;
+    if (step.loss_scale) story.skipped_steps = step.loss_scale->skipped_steps;
+  }
+  void operator()(const observe::EpochRecord& epoch) const {
+    story.epochs.push_back(epoch);
+    story.bad_rows.insert(story.bad_rows.end(), epoch.bad_rows.begin(), epoch.bad_rows.end());
+  }
+  void operator()(const RanksRecord& ranks) const {
+    story.ranks = story.ranks ? joined(*story.ranks, ranks) : ranks;
+  }
+  void operator()(const observe::CheckpointRecord& one) const { story.checkpoints.push_back(one); }
+  void operator()(const observe::EndRecord& end) const {
+    if (!story.starts.empty()) story.starts.back().end = end;
+  }
+};
+
+void read_metrics(const fs::path& path, RunStory& story) {
+  if (!fs::exists(path)) {
+    story.notes.push_back("metrics.jsonl is missing: no curve and no time is known");
+    return;
+  }
+  bool any = false;
+  const observe::StrangeLines strange =
+      observe::read_records(path, [&](const observe::Record& record) {
+        any = true;
+        std::visit(StoryTaker{story}, record);
+        const std::uint64_t time_ms =
+            std::visit([](const auto& one) { return one.time_ms; }, record);
+        if (!story.starts.empty()) story.starts.back().newest_ms = time_ms;
+        return true;
+      });
+  if (strange.count == 0) return;
+  require(any, observe::describe(strange, path));
+  story.notes.push_back(observe::describe(strange, path));
+}
+
+/// What is damaged is said; the other files still tell their part.
+void read_or_note(const fs::path& path, RunStory& story, bool expected,
+                  const std::function<void()>& read) {
+  if (!fs::exists(path)) {
+    if (expected) story.notes.push_back(path.filename().string() + " is missing");
+    return;
+  }
+  try {
+    read();
+  } catch (const InputError& error) {
+    story.notes.push_back(error.what());
+  }
+}
+
+/// What the end's evidence needs of it, without reading the file again.
+observe::Course course_of(const RunStory& story) {
+  observe::Course course;
+  course.steps = story.steps;
+  for (const Beginning& one : story.starts) course.starts.push_back(one.start);
+  if (story.starts.empty()) return course;
+  course.newest_ms = story.starts.back().newest_ms;
+  course.end = story.starts.back().end;
+  return course;
+}
+
+}  // namespace
+
+double Beginning::seconds() const {
+  if (end && end->seconds > 0) return end->seconds;
+  return newest_ms > start.time_ms ? 1e-3 * static_cast<double>(newest_ms - start.time_ms) : 0;
+}
+
+std::optional<observe::BestValidation> RunStory::best() const {
+  if (summary && summary->best) return summary->best;
+  std::optional<observe::BestValidation> best;
+  for (const observe::EpochRecord& epoch : epochs) {
+    const std::optional<double> reached = epoch.average      ? std::optional(epoch.average->top1)
+                                          : epoch.validation ? std::optional(epoch.validation->top1)
+                                                             : std::nullopt;
+    if (reached && (!best || *reached > best->top1)) best = {*reached, epoch.epoch};
+  }
+  return best;
+}
+
+RunStory read_story(const fs::path& path) {
+  const train::RunDirectory run(path);
+  RunStory story;
+  story.name = path.string();
+  while (story.name.size() > 1 && story.name.ends_with('/')) story.name.pop_back();
+  require_run(path);
+  read_metrics(run.metrics(), story);
+  story.why = why_it_ended(read_end_evidence(path, course_of(story)), "");
+  const bool began = !story.starts.empty();
+  read_or_note(run.summary(), story, story.why.ending == RunEnding::finished,
+               [&] { story.summary = observe::read_summary(run.summary()); });
+  read_or_note(run.binding(), story, began,
+               [&] { story.bindings = observe::read_bindings(run.binding()); });
+  read_or_note(run.config(), story, true, [&] {
+    story.toml = read_text(run.config());
+    config::Config config;
+    config::apply_toml(config, story.toml, run.config().string());
+    story.config = config;
+  });
+  read_or_note(run.decisions(), story, false,
+               [&] { story.decisions = read_text(run.decisions()); });
+  return story;
+}
+
+}  // namespace lockstep::study

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/config/config.hpp"
+#include "lockstep/observe/binding_record.hpp"
+#include "lockstep/observe/summary.hpp"
+#include "lockstep/study/why/why.hpp"
+#include "study/runs/bins.hpp"
+
+/// All that a run's folder tells, in a size that does not depend on the run's length.
+namespace lockstep::study {
+
+inline constexpr std::size_t most_points = 2000;  ///< of a curve
+inline constexpr std::size_t most_columns = 250;  ///< of the parts of steps
+
+/// One start of a run.
+struct Beginning {
+  observe::StartRecord start;
+  std::optional<observe::EndRecord> end;
+  std::uint64_t newest_ms = 0;  ///< of its newest record
+  double seconds() const;       ///< from its first record to its newest one
+};
+
+struct RunStory {
+  std::string name;  ///< as it was given
+  Why why;
+  std::uint64_t steps = 0;
+  std::vector<Beginning> starts;
+  std::vector<observe::ResumeRecord> resumes;
+  std::vector<observe::EpochRecord> epochs;
+  std::vector<observe::CheckpointRecord> checkpoints;
+  Bins<Extremes> loss{most_points / 2}, top1{most_points / 2}, step_ms{most_points / 2};
+  Bins<PhaseSums> phases{most_columns};
+  PhaseSums measured;                         ///< of the steps of the newest start
+  std::uint64_t rows = 0;                     ///< of those steps
+  std::optional<observe::RanksRecord> ranks;  ///< the newest start's mean of its records
+  std::optional<observe::Summary> summary;
+  std::vector<observe::RankBinding> bindings;
+  std::optional<config::Config> config;
+  std::string toml, decisions;      ///< the files' text; empty without them
+  std::vector<std::string> notes;   ///< files that are missing or damaged
+  std::uint64_t skipped_steps = 0;  ///< for the loss scale
+  std::vector<std::string> bad_rows;
+
+  const observe::StartRecord* newest() const {
+    return starts.empty() ? nullptr : &starts.back().start;
+  }
+  /// 0: unknown.
+  std::uint64_t steps_per_epoch() const { return newest() ? newest()->steps_per_epoch : 0; }
+  std::optional<observe::BestValidation> best() const;
+};
+
+/// Throws InputError where the folder is not a run's, or its metrics are another program's. Files
+/// that are missing or damaged become notes.
+RunStory read_story(const std::filesystem::path& run);
+
+}  // namespace lockstep::study
