@@ -24,6 +24,7 @@ class Choice {
     const Chain chain(lifetimes_.segments(),
                       [&](const Span& span) { return lifetimes_.cost(span); });
     if (how.mode == Recompute::Mode::automatic) return keep_limit(chain);
+    if (how.mode == Recompute::Mode::least) return smallest_of(chain);
     require(how.segments <= chain.segments(),
             fmt::format("recompute = {}: {} can be cut into at most {} segments", how.segments,
                         name_, chain.segments()));

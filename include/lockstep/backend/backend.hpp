@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,14 @@ class Backend {
   /// Measures, in some tenths of a second, which passes of the program's convolutions Winograd's
   /// algorithm makes faster here, and lists them. REQUIRES: offers_winograd().
   virtual Winograd measure_winograd(const nn::Network&, const ProgramSpec&) { return {}; }
+  /// Runs these programs of a network once, with as little memory as recomputation reaches, and
+  /// returns the bytes that this process then has in memory, but for parameters, values and images.
+  /// What libraries ask for as scratch says little: some touch a tenth of it. Nothing where a limit
+  /// of memory holds for a device.
+  virtual std::optional<std::size_t> measure_memory(const nn::Network&,
+                                                    std::span<const ProgramSpec>) {
+    return std::nullopt;
+  }
   virtual std::unique_ptr<Parameters> make_parameters(const nn::Network& network,
                                                       Precision precision,
                                                       Keeps keeps = Keeps::training) = 0;

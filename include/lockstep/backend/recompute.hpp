@@ -26,13 +26,15 @@ struct Recompute {
     none,      ///< keep all that backward reads
     segments,  ///< cut the network into `segments` parts where that saves the most memory, and keep
                ///< what passes from one to the next
-    automatic  ///< make as little as possible again so that the program keeps the limit
+    automatic,  ///< make as little as possible again so that the program keeps the limit
+    least       ///< take as little memory as can be reached: to measure what else a run takes
   };
   Mode mode = Mode::none;
   std::size_t segments = 0;
   /// automatic: bytes of the parameters, the values, the scratch and `reserved` together.
   std::size_t memory_limit = 0;
   std::size_t reserved = 0;       ///< bytes of the limit that the process needs for other things
+  bool scratch_reserved = false;  ///< these were measured, and have the scratch in them
   std::size_t between_steps = 0;  ///< bytes that it needs in place of the values, when no step runs
 };
 

@@ -245,7 +245,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   started_s += now_s() - asked_s;
   const Synthetic data(network, spec.program.batch, static_cast<std::uint64_t>(launch.rank.rank),
                        compute.backend->device());
-  train::count_process(spec.program.recompute, network, *compute.backend,
+  train::count_process(spec.program.recompute, network, {&spec.program, 1}, *compute.backend,
                        {.exchange_bytes = spec.program.exchange_bytes}, *launch.control);
   train::Trainer trainer(spec, *compute.backend, reducing);
   one_step(*launch.control, trainer, data, options.batch);

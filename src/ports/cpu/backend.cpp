@@ -80,6 +80,11 @@ class CpuBackend final : public backend::Backend {
     return cpu::measure_winograd(network, spec, team_, chunk_bytes_);
   }
 
+  std::optional<std::size_t> measure_memory(const nn::Network& network,
+                                            std::span<const backend::ProgramSpec> specs) override {
+    return cpu::measure_memory(network, specs, team_, chunk_bytes_);
+  }
+
   std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
                                                        backend::Precision precision,
                                                        backend::Keeps keeps) override {

@@ -1,6 +1,7 @@
 #include "ports/cpu/program.hpp"
 
 #include <fmt/core.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <new>
@@ -122,10 +123,10 @@ void CpuProgram::place() {
   lifetimes_ =
       std::make_unique<Lifetimes>(network_, context_.units, context_.requests, spec_.training);
   const std::size_t parameters = 3 * sizeof(float) * context_.parameters.layout().size;
+  const std::size_t scratch = spec_.recompute.scratch_reserved ? 0 : workspace();
   const auto placed = [&] {
-    return backend::choose_placement(
-        spec_, network_.name, *lifetimes_,
-        {.fixed = parameters + workspace(), .available = block_.size()});
+    return backend::choose_placement(spec_, network_.name, *lifetimes_,
+                                     {.fixed = parameters + scratch, .available = block_.size()});
   };
   backend::Placement placement = placed();
   folds_by_region_ = !spec_.training && block_.size() > 0 && placement.total() > block_.size();
@@ -134,6 +135,8 @@ void CpuProgram::place() {
       context_.requests[request].first = context_.requests[request].last = region;
     placement = placed();
   }
+  // The search took some megabytes, which would otherwise stay in the heap while steps run.
+  if (spec_.recompute.mode != backend::Recompute::Mode::none) ::malloc_trim(0);
   context_.places = placement.offsets();
   for (std::size_t u = 0; u < context_.units.size(); ++u)
     context_.kept.push_back(lifetimes_->kept(u));

@@ -3,19 +3,46 @@
 // the other decisions have left in it.
 #include "train/decide/decide.hpp"
 
+#include <cstdint>
+#include <functional>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "lockstep/train/decide/memory_limit.hpp"
+#include "lockstep/train/decide/micro_batches.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/decide/reduction.hpp"
 #include "train/decide/winograd_choice.hpp"
 
 namespace lockstep::train {
 
+namespace {
+
+/// Those that run in this rank's process: for each size of its micro-batches, and of validations.
+std::vector<backend::ProgramSpec> programs_of_run(const StartSetting& setting,
+                                                  const backend::ProgramSpec& full) {
+  const comm::GridAxis& replicas = setting.spec.grid.replicas;
+  std::set<std::size_t, std::greater<>> sizes{full.batch};
+  for (const std::uint64_t batch : {std::uint64_t{0}, setting.data.steps_per_epoch() - 1})
+    for (const MicroBatch& part : plan_micro_batches(setting.data.global_rows(batch),
+                                                     replicas.count, replicas.index, full.batch))
+      if (part.rows > 0) sizes.insert(part.rows);
+  std::vector<backend::ProgramSpec> programs;
+  for (const std::size_t rows : sizes) programs.emplace_back(full).batch = rows;
+  if (!setting.data.validation()) return programs;
+  backend::ProgramSpec& validation = programs.emplace_back(full);
+  validation.training = false;
+  if (setting.spec.config.eval.batch != 0) validation.batch = setting.spec.config.eval.batch;
+  return programs;
+}
+
+}  // namespace
+
 Decided decide(const StartSetting& setting) {
   const RunSpec& spec = setting.spec;
   const config::Config::Comm& asked = spec.config.comm;
-  const TrainerSpec trainer =
+  TrainerSpec trainer =
       make_trainer_spec(spec.config, setting.data.input(), spec.grid.replicas.count);
   const ReductionSetting reduction{.flat = setting.communicator,
                                    .control = setting.control,
@@ -31,7 +58,9 @@ Decided decide(const StartSetting& setting) {
       asked, reduction, two_level ? *two_level : setting.communicator, trainer.network);
   decisions.winograd = choose_winograd(setting, trainer.network, trainer.program);
   decisions.recompute = trainer.program.recompute;
-  count_process(decisions.recompute, trainer.network, setting.backend,
+  trainer.program.winograd = decisions.winograd;
+  count_process(decisions.recompute, trainer.network, programs_of_run(setting, trainer.program),
+                setting.backend,
                 {.loader_bytes = setting.data.loader_bytes(),
                  .average = trainer.average.kept(),
                  .exchange_bytes = trainer.program.exchange_bytes,

@@ -2,15 +2,24 @@
 
 #include <algorithm>
 
-#include "lockstep/base/files/files.hpp"
-
 namespace lockstep::train {
 namespace {
 
-// What the libraries take later: generated code, buffers for messages, stacks of threads.
-constexpr std::size_t libraries_bytes = std::size_t{24} << 20;
 // The smallest limit, which an error names, is then mostly the same in two starts.
-constexpr std::size_t rounding = std::size_t{4} << 20;
+constexpr std::size_t rounding = std::size_t{1} << 20;
+
+// What only a whole run takes. Seen: 3 MB of HDF5's code, and up to 5 MB for the loader's threads,
+// records and checkpoints.
+constexpr std::size_t run_bytes = std::size_t{8} << 20;
+// Buffers for messages, once ranks have reduced gradients: 2.5 MB were seen with MPI on one node.
+constexpr std::size_t message_bytes = std::size_t{4} << 20;
+
+/// Bytes of the largest tensor, which is made plain on its way into a checkpoint.
+std::size_t largest_tensor(const std::vector<nn::Tensor>& tensors) {
+  std::size_t most = 0;
+  for (const nn::Tensor& tensor : tensors) most = std::max(most, tensor.count());
+  return most * sizeof(float);
+}
 
 bool has_limit(const backend::Recompute& recompute) {
   return recompute.mode == backend::Recompute::Mode::automatic && recompute.memory_limit > 0;
@@ -19,16 +28,22 @@ bool has_limit(const backend::Recompute& recompute) {
 }  // namespace
 
 void count_process(backend::Recompute& recompute, const nn::Network& network,
-                   const backend::Backend& backend, const OtherMemory& other,
-                   comm::Control& control) {
-  if (!has_limit(recompute) || backend.name() == "cuda") return;
-  const double most =
-      control.max({static_cast<double>(resident_bytes())}, "memory of the processes")[0];
+                   std::span<const backend::ProgramSpec> programs, backend::Backend& backend,
+                   const OtherMemory& other, comm::Control& control) {
+  if (!has_limit(recompute)) return;
+  const auto measured = backend.measure_memory(network, programs);
+  if (!measured) return;
+  const double most = control.max({static_cast<double>(*measured)}, "memory of the processes")[0];
   const std::size_t weights = nn::numbers(network) * sizeof(float);
-  const std::size_t needed = static_cast<std::size_t>(most) + libraries_bytes + other.loader_bytes +
-                             (other.average ? weights : 0) + other.exchange_bytes;
+  const std::size_t needed = static_cast<std::size_t>(most) + other.loader_bytes +
+                             (other.average ? weights : 0) + other.exchange_bytes +
+                             (other.checkpoints ? run_bytes : 0) +
+                             (control.world() > 1 ? message_bytes : 0);
   recompute.reserved = (needed + rounding - 1) / rounding * rounding;
-  if (other.checkpoints) recompute.between_steps = (other.average ? 3 : 2) * weights;
+  recompute.scratch_reserved = true;
+  if (other.checkpoints)
+    recompute.between_steps =
+        (other.average ? 3 : 2) * weights + largest_tensor(nn::tensors(network));
 }
 
 std::size_t copies_within(const backend::Recompute& recompute, const backend::MemoryPlan& plan,
@@ -36,7 +51,11 @@ std::size_t copies_within(const backend::Recompute& recompute, const backend::Me
   if (!has_limit(recompute) || recompute.reserved == 0) return most;
   // The average is reserved; frozen layers have weights only.
   const std::size_t parameters = sizeof(float) * (3 * layout.size + layout.frozen_size);
-  const std::size_t used = recompute.reserved + parameters + plan.workspace + plan.activations;
+  std::vector<nn::Tensor> tensors;
+  for (const nn::Slice& slice : layout.slices) tensors.push_back(slice.tensor);
+  const std::size_t used = recompute.reserved + parameters + plan.activations +
+                           (recompute.scratch_reserved ? 0 : plan.workspace) +
+                           largest_tensor(tensors);
   return std::min(most, (recompute.memory_limit - std::min(recompute.memory_limit, used)) / bytes);
 }
 

@@ -12,11 +12,14 @@ TEST_CASE("what an exchange allocates is counted as a part of the process", "[me
   const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 16, 10));
   const auto backend = backend::make_cpu_backend({});
   test::SoloControl control;
+  backend::ProgramSpec program;
+  program.mean = program.stddev = std::vector<float>(network.input.channels, 0.5f);
   const auto reserved = [&](std::size_t exchange_bytes) {
     backend::Recompute recompute;
     recompute.mode = backend::Recompute::Mode::automatic;
     recompute.memory_limit = std::size_t{1} << 30;
-    train::count_process(recompute, network, *backend, {.exchange_bytes = exchange_bytes}, control);
+    train::count_process(recompute, network, {&program, 1}, *backend,
+                         {.exchange_bytes = exchange_bytes}, control);
     return static_cast<double>(recompute.reserved);
   };
   constexpr double mebibyte = 1 << 20;

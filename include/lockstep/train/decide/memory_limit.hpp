@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/backend/recompute.hpp"
@@ -19,12 +20,13 @@ struct OtherMemory {
 };
 
 /// A limit holds for the whole process: this tells the planner how much of it other things need,
-/// the same for all ranks. Call it when all but the parameters and the loader is there. Does
+/// the same for all ranks. It runs `programs` once, those that the run will have, and sees what the
+/// process then has in memory. Call it when all but the parameters and the loader is there. Does
 /// nothing without a limit, and for a GPU, whose memory holds nothing else of this process.
 /// Collective.
 void count_process(backend::Recompute& recompute, const nn::Network& network,
-                   const backend::Backend& backend, const OtherMemory& other,
-                   comm::Control& control);
+                   std::span<const backend::ProgramSpec> programs, backend::Backend& backend,
+                   const OtherMemory& other, comm::Control& control);
 
 /// How many copies of the state, `bytes` each, a limit leaves room for in addition to a step of
 /// this plan; `most` at most, and where count_process() counts nothing.
