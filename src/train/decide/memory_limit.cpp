@@ -8,6 +8,9 @@ namespace {
 // The smallest limit, which an error names, is then mostly the same in two starts.
 constexpr std::size_t rounding = std::size_t{1} << 20;
 
+// What a trainer takes in addition to its programs: 1 MB was seen.
+constexpr std::size_t trainer_bytes = std::size_t{2} << 20;
+
 // What only a whole run takes. Seen: 3 MB of HDF5's code, and up to 5 MB for the loader's threads,
 // records and checkpoints.
 constexpr std::size_t run_bytes = std::size_t{8} << 20;
@@ -35,7 +38,7 @@ void count_process(backend::Recompute& recompute, const nn::Network& network,
   if (!measured) return;
   const double most = control.max({static_cast<double>(*measured)}, "memory of the processes")[0];
   const std::size_t weights = nn::numbers(network) * sizeof(float);
-  const std::size_t needed = static_cast<std::size_t>(most) + other.loader_bytes +
+  const std::size_t needed = static_cast<std::size_t>(most) + trainer_bytes + other.loader_bytes +
                              (other.average ? weights : 0) + other.exchange_bytes +
                              (other.checkpoints ? run_bytes : 0) +
                              (control.world() > 1 ? message_bytes : 0);
