@@ -26,6 +26,7 @@ Command add_average(Arguments root);
 Command add_info(Arguments root);
 Command add_why(Arguments root);
 Command add_report(Arguments root);
+Command add_doctor(Arguments root);
 Command add_bench(Arguments root);
 Command add_whoami(Arguments root);
 Command add_preflight(Arguments root);

@@ -95,8 +95,8 @@ int main(int argc, char** argv) {
   root.require_subcommand(0, 1);  // a second word is no command: `pack train` packs a folder
   std::vector<Command> commands;
   for (const auto add : {add_train, add_resume, add_eval, add_predict, add_serve, add_export,
-                         add_average, add_pack, add_topo, add_info, add_why, add_report, add_bench,
-                         add_preflight, add_whoami, add_lint, add_scaling, add_simulate})
+                         add_average, add_pack, add_topo, add_info, add_why, add_report, add_doctor,
+                         add_bench, add_preflight, add_whoami, add_lint, add_scaling, add_simulate})
     commands.push_back(add(Arguments(root)));
   Launch launch;
   launch.argc = argc;

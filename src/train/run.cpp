@@ -8,7 +8,6 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/backend/frozen/frozen_backend.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -19,15 +18,14 @@
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/decide/memory_limit.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
+#include "lockstep/train/prepared_run.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "train/decide/decide.hpp"
 #include "train/files/init.hpp"
 #include "train/files/resume.hpp"
 #include "train/files/run_files.hpp"
 #include "train/loop/dry_run.hpp"
 #include "train/loop/run_loop.hpp"
-#include "train/run_data.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -80,13 +78,6 @@ std::size_t learned_numbers(const nn::Network& network) {
   for (const nn::Tensor& tensor : nn::tensors(network))
     if (nn::learned(tensor.role)) count += tensor.count();
   return count;
-}
-
-/// The backend of a run that freezes layers; null where none is frozen.
-std::unique_ptr<backend::Backend> freeze_layers(backend::Backend& backend,
-                                                const nn::Network& network, nn::Freeze freeze) {
-  const auto last = nn::last_frozen(network, freeze);
-  return last ? backend::make_frozen_backend(backend, *last) : nullptr;
 }
 
 /// What a run that freezes layers still trains, and what its ranks then reduce.
@@ -233,26 +224,16 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
   RunStart start;
   start.resume = find_resume_point(spec.config, files.directory(), control);
   files.require_free(start);
-  RunData data(spec, control);
-  const auto [decisions, two_level] = decide({.spec = spec,
-                                              .backend = backend,
-                                              .communicator = communicator,
-                                              .control = control,
-                                              .resume = start.resume,
-                                              .data = data});
-  const config::Config config = decisions.in(spec.config);
-  comm::Communicator& reducing = two_level ? *two_level : communicator;
-  TrainerSpec trainer_spec = make_trainer_spec(config, data.input(), spec.grid.replicas.count);
+  PreparedRun prepared(spec, backend, communicator, control, start.resume);
+  RunData& data = prepared.data();
+  const config::Config& config = prepared.config();
+  TrainerSpec trainer_spec = prepared.trainer_spec();
   trainer_spec.make_exchange = spec.make_exchange;
-  trainer_spec.local = make_local_spec(config, spec.nodes, control.rank(), data.steps_per_epoch());
-  const std::unique_ptr<backend::Backend> freezing =
-      freeze_layers(backend, trainer_spec.network, config.freeze);
-  backend::Backend& computing = freezing ? *freezing : backend;
-  Trainer trainer(trainer_spec, computing, reducing);
+  Trainer trainer(trainer_spec, prepared.backend(), prepared.reducing());
   const RunParts parts{.spec = spec,
                        .config = config,
-                       .backend = computing,
-                       .communicator = reducing,
+                       .backend = prepared.backend(),
+                       .communicator = prepared.reducing(),
                        .control = control,
                        .files = files,
                        .data = data,
@@ -275,7 +256,7 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
   files.claim(start);
   if (start.resume && is_root) log_resume(start);
   start.record = start_record(parts, start);
-  files.begin(start, decisions, spec.binding_report({}));
+  files.begin(start, prepared.decisions(), spec.binding_report({}));
   if (is_root) log_run(parts);
   data.start_loader(start.progress, backend.device());
   return RunLoop(parts, start.progress).run();

@@ -1,4 +1,4 @@
-#include "train/run_data.hpp"
+#include "lockstep/train/run_data.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -131,6 +131,11 @@ void RunData::copy_to_nodes() {
 }
 
 void RunData::start_loader(const model::Progress& progress, device::Device& device) {
+  if (const auto spec = loading(progress, device)) loader_.emplace(training_, *spec, device);
+}
+
+std::optional<data::LoaderSpec> RunData::loading(const model::Progress& progress,
+                                                 const device::Device& device) {
   data::LoaderSpec loading;
   loading.sampler = sampler_->spec();
   loading.augment = augment_;
@@ -145,13 +150,13 @@ void RunData::start_loader(const model::Progress& progress, device::Device& devi
     ++loading.epoch;
     loading.batch = 0;
   }
-  if (loading.epoch >= config_.epochs) return;
+  if (loading.epoch >= config_.epochs) return std::nullopt;
   loading.epochs = config_.epochs - loading.epoch;
   loading.readahead = config_.data.readahead;
   if (config_.data.read == config::ReadBy::mmap) training_.map();
   if (config_.data.workers == 0) measure_workers(loading);
   loading.workers = loader_threads();
-  loader_.emplace(training_, loading, device);
+  return loading;
 }
 
 std::size_t RunData::loader_threads() const {

@@ -67,6 +67,10 @@ void RunOptions::add_to(Arguments app) {
   }
 }
 
+bool RunOptions::given() const {
+  return app_->given("--config") || !given_.empty() || !app_->unknown().empty();
+}
+
 config::Config RunOptions::config() const {
   config::Config config;
   apply(config);

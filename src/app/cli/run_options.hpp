@@ -16,6 +16,8 @@ namespace lockstep::app {
 class RunOptions {
  public:
   void add_to(Arguments app);
+  /// Whether the command line has a key, known or not, or a file with keys.
+  bool given() const;
   /// Whether this option (without dashes) is not a key's name but another one's: "share-gpu".
   static bool is_other_name(std::string_view name);
   /// Defaults, then the file, then the command line. Throws InputError naming file, line and key.

@@ -7,9 +7,9 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/train/run.hpp"
+#include "lockstep/train/run_data.hpp"
 #include "train/decisions.hpp"
 #include "train/files/resume.hpp"
-#include "train/run_data.hpp"
 
 namespace lockstep::train {
 

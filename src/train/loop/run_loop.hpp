@@ -14,12 +14,12 @@
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/run.hpp"
+#include "lockstep/train/run_data.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "train/ending/save_clock.hpp"
 #include "train/ending/save_schedule.hpp"
 #include "train/ending/stop_policy.hpp"
 #include "train/files/run_files.hpp"
-#include "train/run_data.hpp"
 
 namespace lockstep::train {
 

@@ -1,4 +1,4 @@
-#include "train/run_data.hpp"
+#include "lockstep/train/run_data.hpp"
 
 #include <catch2/catch.hpp>
 

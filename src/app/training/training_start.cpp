@@ -1,12 +1,12 @@
+#include "app/training/training_start.hpp"
+
 #include <filesystem>
+#include <string_view>
+#include <utility>
 
 #include <fmt/core.h>
 
-#include "app/cli/run_options.hpp"
-#include "app/commands.hpp"
 #include "app/start/check_nodes.hpp"
-#include "app/start/compute.hpp"
-#include "app/status.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -16,8 +16,6 @@
 #include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
-#include "lockstep/train/files/run_directory.hpp"
-#include "lockstep/train/run.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -86,9 +84,9 @@ std::optional<backend::Pace> pace_of(const config::Config& config) {
   return backend::LinePace{config.clock.row_ms, config.clock.step_ms};
 }
 
-int train_model(Launch& launch, config::Config config, bool dry_run = false) {
-  require(!dry_run || config.resume != "auto",
-          "--dry-run measures a run from its beginning: leave out --resume auto");
+}  // namespace
+
+TrainingStart start_training(Launch& launch, config::Config config) {
   const double started_s = now_s();
   // A signal may come before the other ranks.
   train::catch_stop_signals(rank_by_environment().rank == 0);
@@ -105,58 +103,29 @@ int train_model(Launch& launch, config::Config config, bool dry_run = false) {
   config::resolve(config, grid.replicas.count);
   config.backend = asked;
   const std::string preflight = run_preflight(launch, config);
-  Compute compute = prepare_compute(launch, {.backend = backend,
-                                             .threads = config.threads,
-                                             .require_binding = config.binding.require,
-                                             .share_gpu = config.comm.share_gpu,
-                                             .pace = pace_of(config)});
-  const auto communicator = connect(launch, compute,
-                                    {.deadline_s = config.comm.deadline_s,
-                                     .share_gpu = config.comm.share_gpu,
-                                     .deterministic = config.deterministic});
-  const train::Outcome outcome =
-      train::run_training({.config = std::move(config),
-                           .bind_worker = compute.bind_worker,
-                           .spare_cores = compute.spare_cores,
-                           .binding_report = compute.binding_report,
-                           .preflight = preflight,
-                           .algorithm_cache = algorithm_cache(),
-                           .command = command_line(launch),
-                           .started_s = started_s,
-                           .dry_run = dry_run,
-                           .allocation = allocation,
-                           .grid = grid,
-                           .nodes = launch.nodes,
-                           .heartbeat = launch.heartbeat.get()},
-                          *compute.backend, *communicator, *launch.control);
-  return outcome == train::Outcome::stopped ? status_stopped : status_done;
-}
-
-}  // namespace
-
-Command add_train(Arguments root) {
-  auto options = std::make_shared<RunOptions>();
-  auto dry_run = std::make_shared<bool>(false);
-  Arguments app = root.add_command(
-      "train", "Train a ResNet on shards. Start it by srun or mpirun, one process for each rank");
-  options->add_to(app);
-  app.add_flag("--dry-run", *dry_run,
-               "make some steps, say what memory and time the run would take, and write nothing");
-  return {app, [options, dry_run](Launch& launch) {
-            return train_model(launch, options->config(), *dry_run);
-          }};
-}
-
-Command add_resume(Arguments root) {
-  auto options = std::make_shared<RunOptions>();
-  auto run = std::make_shared<std::string>();
-  Arguments app = root.add_command(
-      "resume", "Continue a run from its newest checkpoint, with the keys that it had");
-  app.add("run", *run, "the run's folder").required();
-  options->add_to(app);
-  return {app, [options, run](Launch& launch) {
-            return train_model(launch, options->config_of_run(train::RunDirectory(*run)));
-          }};
+  TrainingStart start;
+  start.compute = prepare_compute(launch, {.backend = backend,
+                                           .threads = config.threads,
+                                           .require_binding = config.binding.require,
+                                           .share_gpu = config.comm.share_gpu,
+                                           .pace = pace_of(config)});
+  start.communicator = connect(launch, start.compute,
+                               {.deadline_s = config.comm.deadline_s,
+                                .share_gpu = config.comm.share_gpu,
+                                .deterministic = config.deterministic});
+  start.spec = {.config = std::move(config),
+                .bind_worker = start.compute.bind_worker,
+                .spare_cores = start.compute.spare_cores,
+                .binding_report = start.compute.binding_report,
+                .preflight = preflight,
+                .algorithm_cache = algorithm_cache(),
+                .command = command_line(launch),
+                .started_s = started_s,
+                .allocation = allocation,
+                .grid = grid,
+                .nodes = launch.nodes,
+                .heartbeat = launch.heartbeat.get()};
+  return start;
 }
 
 }  // namespace lockstep::app

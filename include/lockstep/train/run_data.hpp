@@ -47,6 +47,11 @@ class RunData {
 
   /// Has both sets copied to the folder of data.stage. Call it before start_loader(). Collective.
   void copy_to_nodes();
+  /// How a loader brings this rank's rows from `progress` on, with the threads of the run: it may
+  /// measure how many. Empty if no step is left.
+  std::optional<data::LoaderSpec> loading(const model::Progress& progress,
+                                          const device::Device& device);
+  const data::DataSet& training() const { return training_; }
   /// Call it once, after copy_to_nodes(). Loads from `progress` on; nothing if no step is left.
   void start_loader(const model::Progress& progress, device::Device& device);
 

@@ -1,0 +1,87 @@
+#pragma once
+
+// Why a training is slow: what each reason costs in a step, what to change, and what that brings.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/text/choices.hpp"
+
+namespace lockstep::study {
+
+/// Why devices wait instead of training.
+enum class SlowReason {
+  input,          ///< the rows come too late, or their threads take the cores
+  communication,  ///< the network, or a rank that the others wait for
+  parallel_work,  ///< a step is so small that its fixed costs count
+  precision,      ///< of the arithmetic
+  memory,         ///< swapping, or a limit that the kernel enforces by slowing down
+  allocation,     ///< cores: too few, shared, throttled, or used by others
+  monitoring      ///< validation and checkpoints
+};
+
+/// Milliseconds of a step, with the 95 % interval.
+struct Estimate {
+  double ms = 0, low = 0, high = 0;
+};
+
+struct SlowCause {
+  SlowReason reason = SlowReason::input;
+  std::string what;              ///< one line
+  std::optional<Estimate> cost;  ///< of the reason; empty: not measured
+  std::string not_measured;      ///< then: why
+  std::string change;            ///< the key to change, or who can; may be empty
+  /// How much shorter a step, for as many rows, was with that very change; empty: not tried.
+  std::optional<Estimate> effect = std::nullopt;
+  /// It was tried, not found missing: its change also changes what the training learns.
+  bool choice = false;
+};
+
+struct Diagnosis {
+  std::string source;  ///< where the figures are from
+  double step_ms = 0;  ///< as the training is
+  std::uint64_t batch = 0, steps_per_epoch = 0;
+  double devices = 1;  ///< cores, or GPUs, that the training holds
+  bool on_gpus = false;
+  std::optional<Estimate> floor;  ///< a step with all interventions together; empty: not measured
+  std::vector<SlowCause> findings;
+  bool stopped = false;  ///< before all was measured
+};
+
+/// Costs of less than this share of a step are not worth a change.
+constexpr double least_share = 0.03;
+
+/// Whether the finding says that something is wrong: its cost is at least least_share of a step,
+/// and its interval excludes a third of that.
+bool worth_changing(const SlowCause& finding, double step_ms);
+
+/// Sorts the findings: what is worth changing by its cost, then what is not, then choices, then
+/// what was not measured.
+void rank_findings(Diagnosis& diagnosis);
+
+/// The table's rows, the first of them its heads.
+std::vector<std::vector<std::string>> table_of(const Diagnosis& diagnosis);
+/// The sentences above and below the table.
+std::string heading_of(const Diagnosis& diagnosis);
+std::string conclusion_of(const Diagnosis& diagnosis);
+std::string to_json(const Diagnosis& diagnosis);  ///< with line ends and a final one
+
+}  // namespace lockstep::study
+
+namespace lockstep {
+
+template <>
+struct Choices<study::SlowReason> {
+  using enum study::SlowReason;
+  static constexpr Choice<study::SlowReason> all[] = {{input, "input pipeline"},
+                                                      {communication, "communication"},
+                                                      {parallel_work, "parallel work"},
+                                                      {precision, "architecture, precision"},
+                                                      {memory, "memory"},
+                                                      {allocation, "allocation, binding"},
+                                                      {monitoring, "validation, checkpoints"}};
+};
+
+}  // namespace lockstep

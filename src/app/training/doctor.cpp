@@ -1,0 +1,82 @@
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "app/cli/run_options.hpp"
+#include "app/cli/table.hpp"
+#include "app/commands.hpp"
+#include "app/start/quiet_end.hpp"
+#include "app/status.hpp"
+#include "app/training/training_start.hpp"
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/study/doctor/examine.hpp"
+#include "lockstep/study/doctor/records.hpp"
+#include "lockstep/train/agreement.hpp"
+
+namespace lockstep::app {
+namespace {
+
+struct DoctorOptions {
+  RunOptions run;
+  std::string records, json;
+  double seconds = 170;
+};
+
+void tell(const study::Diagnosis& diagnosis, const std::string& json) {
+  log::info(study::heading_of(diagnosis));
+  log::info(table(study::table_of(diagnosis)) + study::conclusion_of(diagnosis));
+  if (!json.empty()) write_report(json, study::to_json(diagnosis));
+}
+
+int examine_training(Launch& launch, const DoctorOptions& options) {
+  const double began_s = now_s();
+  TrainingStart start = start_training(launch, options.run.config());
+  train::require_same_options(start.spec.config, *launch.control);
+  train::PreparedRun run(start.spec, *start.compute.backend, *start.communicator, *launch.control);
+  const double left_s = options.seconds - (now_s() - began_s);
+  const study::Diagnosis diagnosis = study::examine(run, *launch.control, {.seconds = left_s});
+  if (launch.rank.rank == 0) tell(diagnosis, options.json);
+  return diagnosis.stopped ? status_stopped : status_done;
+}
+
+int read_records_of(Launch& launch, const DoctorOptions& options) {
+  if (leave_to_rank_0(launch)) return status_done;
+  if (options.run.given()) {
+    options.run.config();  // what is wrong with an option says more
+    throw InputError(fmt::format(
+        "'{}' is not an option of a training; and to read the records of a run, doctor takes no "
+        "options of train",
+        options.records));
+  }
+  tell(study::diagnose_records(options.records), options.json);
+  return status_done;
+}
+
+}  // namespace
+
+Command add_doctor(Arguments root) {
+  auto options = std::make_shared<DoctorOptions>();
+  Arguments app = root.add_command(
+      "doctor",
+      "Say why a training is slow: what each reason costs in a step, measured by changing one "
+      "thing "
+      "at a time. Start it as the training, with its options; it writes nothing. With a run's "
+      "folder: by that run's records alone");
+  app.add("run", options->records, "a run's folder, in place of the options of train");
+  app.add("--json", options->json, "write the findings to this file").called("FILE");
+  app.add("--seconds", options->seconds, "of all measurements together")
+      .within(10, 3600)
+      .shows_default();
+  options->run.add_to(app);
+  return {app, [options](Launch& launch) {
+            return options->records.empty() ? examine_training(launch, *options)
+                                            : read_records_of(launch, *options);
+          }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,49 @@
+#include "app/cli/run_options.hpp"
+#include "app/commands.hpp"
+#include "app/status.hpp"
+#include "app/training/training_start.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/train/files/run_directory.hpp"
+#include "lockstep/train/run.hpp"
+
+namespace lockstep::app {
+namespace {
+
+int train_model(Launch& launch, config::Config config, bool dry_run = false) {
+  require(!dry_run || config.resume != "auto",
+          "--dry-run measures a run from its beginning: leave out --resume auto");
+  TrainingStart start = start_training(launch, std::move(config));
+  start.spec.dry_run = dry_run;
+  const train::Outcome outcome =
+      train::run_training(start.spec, *start.compute.backend, *start.communicator, *launch.control);
+  return outcome == train::Outcome::stopped ? status_stopped : status_done;
+}
+
+}  // namespace
+
+Command add_train(Arguments root) {
+  auto options = std::make_shared<RunOptions>();
+  auto dry_run = std::make_shared<bool>(false);
+  Arguments app = root.add_command(
+      "train", "Train a ResNet on shards. Start it by srun or mpirun, one process for each rank");
+  options->add_to(app);
+  app.add_flag("--dry-run", *dry_run,
+               "make some steps, say what memory and time the run would take, and write nothing");
+  return {app, [options, dry_run](Launch& launch) {
+            return train_model(launch, options->config(), *dry_run);
+          }};
+}
+
+Command add_resume(Arguments root) {
+  auto options = std::make_shared<RunOptions>();
+  auto run = std::make_shared<std::string>();
+  Arguments app = root.add_command(
+      "resume", "Continue a run from its newest checkpoint, with the keys that it had");
+  app.add("run", *run, "the run's folder").required();
+  options->add_to(app);
+  return {app, [options, run](Launch& launch) {
+            return train_model(launch, options->config_of_run(train::RunDirectory(*run)));
+          }};
+}
+
+}  // namespace lockstep::app

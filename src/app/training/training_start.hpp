@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include "app/start/compute.hpp"
+#include "app/start/launch.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/train/run.hpp"
+
+namespace lockstep::app {
+
+/// The ranks of a training, bound and connected.
+struct TrainingStart {
+  Compute compute;
+  std::unique_ptr<comm::Communicator> communicator;
+  train::RunSpec spec;
+};
+
+/// From a process to a rank that may train: catches stop signals, joins the ranks, compares their
+/// builds, checks the nodes if asked to, binds, connects. `config` is as asked for. Collective;
+/// call it once. Throws InputError as its parts do.
+TrainingStart start_training(Launch& launch, config::Config config);
+
+}  // namespace lockstep::app

@@ -1,0 +1,134 @@
+// Why a block of rows from a loader begins with an empty ring. While another arm ran, the loader
+// filled its ring: those batches would seem to cost nothing. From an empty one, a loader that is
+// too slow is waited for at once, and one that is fast enough soon runs ahead; the first steps do
+// not count.
+#include "study/doctor/arms.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/statistics.hpp"
+#include "lockstep/train/decide/micro_batches.hpp"
+#include "lockstep/train/ending/stop_signal.hpp"
+#include "study/doctor/differences.hpp"
+
+namespace lockstep::study {
+namespace {
+
+constexpr std::size_t steps_before = 2, few_pairs = 3, least_pairs = 5, most_pairs = 200;
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+void add_ranks(std::vector<double>& sums, const std::vector<double>& more) {
+  sums.resize(more.size());
+  for (std::size_t rank = 0; rank < more.size(); ++rank) sums[rank] += more[rank];
+}
+
+}  // namespace
+
+ResidentBatch::ResidentBatch(const data::Batch& sample, std::size_t row_bytes, std::size_t all_rows,
+                             int rank, int world, device::Device& device)
+    : global_rows(all_rows) {
+  // One micro-batch of all: its rows on this rank.
+  const std::size_t rows = train::plan_micro_batches(all_rows, world, rank, all_rows).front().rows;
+  images = device.allocate_pinned(rows * row_bytes);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::size_t from = row % sample.rows;
+    std::memcpy(images.data() + row * row_bytes, sample.images + from * row_bytes, row_bytes);
+    targets.push_back(sample.targets[from]);
+  }
+  batch.images = reinterpret_cast<const std::uint8_t*>(images.data());
+  batch.targets = targets.data();
+  batch.rows = batch.capacity = rows;
+}
+
+Turns::Turns(comm::Control& control, std::function<std::size_t(std::uint64_t)> global_rows,
+             double until_s)
+    : control_(control),
+      global_rows_(std::move(global_rows)),
+      until_s_(until_s),
+      began_s_(now_s()) {}
+
+double Turns::slowest(const std::vector<double>& by_rank) {
+  return *std::max_element(by_rank.begin(), by_rank.end());
+}
+
+double Turns::usual(const std::vector<double>& by_rank) { return lower_median(by_rank); }
+
+/// Its time in ms. The rate is 0, so that all arms see the same weights for ever.
+double Turns::one_step(const Arm& arm) {
+  const double began_ms = now_ms();
+  ++done_;
+  if (arm.resident != nullptr) {
+    arm.trainer.step(arm.resident->batch, arm.resident->global_rows, 0);
+    if (arm.loader != nullptr && arm.loader->ready()) arm.loader->release(arm.loader->next());
+  } else {
+    const data::Batch batch = arm.loader->next();
+    arm.trainer.step(batch, global_rows_(batch.index), 0);
+    arm.loader->release(batch);
+  }
+  if (arm.together) control_.max({0.0}, "a step of the doctor");
+  return now_ms() - began_ms;
+}
+
+std::vector<double> Turns::block(const Arm& arm) {
+  if (arm.loader != nullptr)
+    while (arm.loader->ready()) arm.loader->release(arm.loader->next());
+  control_.barrier("a block of the doctor");
+  for (std::size_t i = 0; i < steps_before; ++i) one_step(arm);
+  double sum_ms = 0;
+  for (std::size_t i = 0; i < steps_; ++i) sum_ms += one_step(arm);
+  std::vector<double> by_rank(static_cast<std::size_t>(control_.world()), 0);
+  by_rank.at(static_cast<std::size_t>(control_.rank())) = sum_ms / static_cast<double>(steps_);
+  agree(by_rank);
+  return by_rank;
+}
+
+/// All ranks get all ranks' times, rank 0's clock, and whether any has a stop signal.
+void Turns::agree(std::vector<double>& by_rank) {
+  std::vector<double> values = by_rank;
+  values.push_back(train::stop_requested() ? 1 : 0);
+  values.push_back(control_.rank() == 0 ? now_s() - began_s_ : 0);
+  values = control_.max(values, "a block of the doctor");
+  elapsed_s_ = values.back();
+  values.pop_back();
+  stopped_ = stopped_ || values.back() > 0;
+  values.pop_back();
+  by_rank = std::move(values);
+}
+
+Turns::Compared Turns::compare(const Side& a, const Side& b, double seconds) {
+  const double until_s = std::min(elapsed_s_ + seconds, until_s_);
+  Compared result;
+  std::vector<double> differences, all_a, all_b;
+  while (!stopped_ && differences.size() < most_pairs) {
+    const bool a_first = differences.size() % 2 == 0;
+    std::vector<double> of_a, of_b;
+    if (a_first) of_a = block(a.arm);
+    of_b = block(b.arm);
+    if (!a_first) of_a = block(a.arm);
+    all_a.push_back(a.value(of_a) / a.rows);
+    all_b.push_back(b.value(of_b) / b.rows);
+    differences.push_back(all_a.back() - all_b.back());
+    add_ranks(result.a_ranks, of_a);
+    add_ranks(result.b_ranks, of_b);
+    if (differences.size() >= few_pairs && elapsed_s_ >= until_s) break;
+    if (differences.size() < least_pairs) continue;
+    if (is_precise(estimate_difference(differences), mean(all_a))) break;
+  }
+  if (differences.empty()) return result;
+  result.difference = estimate_difference(differences);
+  result.a_ms = lower_median(all_a);
+  result.b_ms = lower_median(all_b);
+  const auto blocks = static_cast<double>(differences.size());
+  for (double& ms : result.a_ranks) ms /= blocks;
+  for (double& ms : result.b_ranks) ms /= blocks;
+  return result;
+}
+
+}  // namespace lockstep::study

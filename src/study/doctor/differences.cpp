@@ -1,0 +1,46 @@
+#include "study/doctor/differences.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/rng.hpp"
+
+namespace lockstep::study {
+namespace {
+
+/// The mean of the middle two for an even number: pairs come in both orders, A B and B A.
+double middle(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace
+
+Estimate estimate_difference(const std::vector<double>& differences) {
+  constexpr std::uint64_t resamples = 1000;
+  check(!differences.empty(), "an estimate without a difference");
+  const auto count = static_cast<std::uint32_t>(differences.size());
+  std::vector<double> medians, drawn(count);
+  for (std::uint64_t sample = 0; sample < resamples; ++sample) {
+    for (std::uint32_t i = 0; i < count; ++i)
+      drawn[i] = differences[below(philox(1, sample, i).word[0], count)];
+    medians.push_back(middle(drawn));
+  }
+  std::sort(medians.begin(), medians.end());
+  return {middle(differences), medians[resamples / 40], medians[resamples - 1 - resamples / 40]};
+}
+
+bool is_precise(const Estimate& estimate, double step_ms) {
+  return estimate.high - estimate.low <= 0.02 * step_ms;
+}
+
+Estimate scaled(const Estimate& estimate, double factor) {
+  Estimate result{factor * estimate.ms, factor * estimate.low, factor * estimate.high};
+  if (factor < 0) std::swap(result.low, result.high);
+  return result;
+}
+
+}  // namespace lockstep::study

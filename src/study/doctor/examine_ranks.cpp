@@ -1,0 +1,243 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/statistics.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
+#include "study/doctor/differences.hpp"
+#include "study/doctor/examination.hpp"
+
+namespace lockstep::study {
+namespace {
+
+std::string post_text(const RankPost& post) {
+  return json_text(nlohmann::json{
+      {"host", post.host}, {"process", post.process}, {"cpus", cluster::to_string(post.cpus)}});
+}
+
+RankPost read_post(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  return {json.at("host"), json.at("process"),
+          cluster::parse_cpus(json.at("cpus").get<std::string>())};
+}
+
+std::string trouble_text(const Disturbance& one) {
+  return json_text(nlohmann::json::array({one.throttled_s, one.steal_s, one.delay_s, one.others_s,
+                                          one.busiest, one.swapped_pages, one.held_back}));
+}
+
+Disturbance read_trouble(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  return {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6)};
+}
+
+/// How often the sums that a step makes are all-reduces of its gradients.
+bool sums_alike(reduce::ExchangeKind kind) {
+  using enum reduce::ExchangeKind;
+  return kind == exact || kind == bf16 || kind == fp16;
+}
+
+}  // namespace
+
+/// The training as it is, between two looks at what else used the ranks' cores.
+void Examination::look_at_ranks() {
+  constexpr double share_of_all = 0.08;
+  const RankPost mine{run_.spec().allocation.host, ::getpid(), cluster::current_cpus()};
+  for (const std::string& text : control_.gather(post_text(mine), "the ranks' posts"))
+    posts_.push_back(read_post(text));
+  std::map<std::string, cluster::CpuSet> held;
+  std::set<int> ours;
+  for (const RankPost& post : posts_) {
+    held[post.host] = cluster::joined(held[post.host], post.cpus);
+    if (post.host == mine.host) ours.insert(post.process);
+  }
+  diagnosis_.devices = 0;
+  for (const auto& [host, cpus] : held) diagnosis_.devices += static_cast<double>(cpus.size());
+  if (diagnosis_.on_gpus) diagnosis_.devices = control_.world();
+
+  const double until_s = turns_.left_s() * (1 - share_of_all);
+  const std::uint64_t first = turns_.steps_done();
+  const MachineState before = look_at_machine(mine.cpus, ours);
+  std::vector<double> blocks_ms;
+  do blocks_ms.push_back(Turns::slowest(turns_.block(as_is())));
+  while (turns_.left_s() > until_s && !turns_.stopped());
+  diagnosis_.step_ms = lower_median(blocks_ms);
+  const Disturbance seen = between(before, look_at_machine(mine.cpus, ours));
+  looked_steps_ = turns_.steps_done() - first;
+  for (const std::string& text : control_.gather(trouble_text(seen), "the ranks' troubles"))
+    disturbed_.push_back(read_trouble(text));
+}
+
+void Examination::examine_sums() {
+  const char* wire = "what the network carries";
+  const char* wait = "waiting for other ranks";
+  const auto neither = [&](const std::string& why) {
+    not_measured(SlowReason::communication, wire, why);
+    not_measured(SlowReason::communication, wait, why);
+  };
+  if (control_.world() == 1) return neither("there is one rank");
+  if (!sums_alike(run_.trainer_spec().exchange))
+    return neither(
+        fmt::format("the exchange '{}' does not sum by all-reduces", trainer_->exchange().name()));
+  if (over()) return neither(why_over());
+  std::string why;
+  const auto small = variant(run_.trainer_spec(), small_, why);
+  const auto silent = variant(run_.trainer_spec(), silent_, why);
+  if (!small || !silent) return neither(why);
+  examine_wire(*small);
+  examine_skew(*small, *silent);
+}
+
+void Examination::examine_wire(train::Trainer& small) {
+  const Arm is = held(*trainer_), tiny = held(small);
+  turns_.block(tiny);
+  SlowCause finding{.reason = SlowReason::communication,
+                    .what = "what the network carries: sums of gradients against sums of 4 bytes",
+                    .cost = turns_.compare({is}, {tiny}, share_of_rest()).difference,
+                    .not_measured = {},
+                    .change = {}};
+  train::TrainerSpec spec = run_.trainer_spec();
+  if (worth_changing(finding, diagnosis_.step_ms) && !over() &&
+      spec.exchange == reduce::ExchangeKind::exact) {
+    spec.exchange = reduce::ExchangeKind::bf16;
+    std::string why;
+    if (const auto narrow = variant(spec, run_.reducing(), why)) {
+      const Arm changed = held(*narrow);
+      turns_.block(changed);
+      finding.change = "--comm.wire bf16";
+      finding.effect = turns_.compare({is}, {changed}, share_of_rest()).difference;
+    }
+  }
+  add(std::move(finding));
+}
+
+/// Sums of 4 bytes, where all wait for the slowest, against each rank's own time without any.
+void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
+  if (over()) return not_measured(SlowReason::communication, "waiting for other ranks", why_over());
+  const Arm tiny = held(small), none = alone(silent);
+  turns_.block(none);
+  const auto found = turns_.compare({tiny}, {none, Turns::usual}, share_of_rest());
+  const std::vector<double>& alone_ms = found.b_ranks;
+  const auto slow = std::max_element(alone_ms.begin(), alone_ms.end());
+  const auto rank = static_cast<std::size_t>(slow - alone_ms.begin());
+  const double usual_ms = Turns::usual(alone_ms), late_ms = *slow - usual_ms;
+  SlowCause finding{.reason = SlowReason::communication,
+                    .what = "waiting for other ranks, which are late in turns",
+                    .cost = found.difference,
+                    .not_measured = {},
+                    .change = {}};
+  if (late_ms >= 0.8 * found.difference.ms) {
+    finding.what = fmt::format(
+        "waiting for a slow rank: rank {} on {} computes {:.2f} ms a step, usual are {:.2f}", rank,
+        posts_.at(rank).host, *slow, usual_ms);
+    finding.change = fmt::format("look at {} (lockstep preflight)", posts_.at(rank).host);
+    late_ = Late{diagnosis_.findings.size(), rank};
+  }
+  add(std::move(finding));
+}
+
+void Examination::judge_machine() {
+  std::size_t worst = 0;
+  for (std::size_t rank = 1; rank < disturbed_.size(); ++rank)
+    if (disturbed_[rank].delay_s > disturbed_[worst].delay_s) worst = rank;
+  judge_sharing();
+  // The delays of a rank for which no one waits cost nothing.
+  judge_stolen(late_ ? late_->rank : worst);
+  const auto most = [&](double Disturbance::*figure) {
+    return std::max_element(
+        disturbed_.begin(), disturbed_.end(),
+        [&](const Disturbance& a, const Disturbance& b) { return a.*figure < b.*figure; });
+  };
+  const auto cost = [&](double seconds) {
+    const double ms = 1e3 * seconds / steps_looked_at();
+    return Estimate{ms, ms, ms};
+  };
+  const auto throttled = most(&Disturbance::throttled_s);
+  const char* quota = "the control group's quota of processor time";
+  const double cores = diagnosis_.on_gpus ? 1 : diagnosis_.devices;
+  if (throttled->throttled_s < 0)
+    not_measured(SlowReason::allocation, quota, "this system does not count it");
+  else
+    add({.reason = SlowReason::allocation,
+         .what = quota,
+         .cost = cost(throttled->throttled_s / cores),
+         .not_measured = {},
+         .change = "more processors for the job, or fewer --threads"});
+  const auto stolen = most(&Disturbance::steal_s);
+  const auto rank = static_cast<std::size_t>(stolen - disturbed_.begin());
+  const auto own = static_cast<double>(std::max<std::size_t>(1, posts_.at(rank).cpus.size()));
+  add({.reason = SlowReason::allocation,
+       .what = "processor time that the hypervisor gave to other machines",
+       .cost = cost(stolen->steal_s / own),
+       .not_measured = {},
+       .change = "another machine"});
+  std::uint64_t pages = 0;
+  double held_back = 0;
+  for (const Disturbance& one : disturbed_) {
+    pages += one.swapped_pages;
+    held_back = std::max(held_back, one.held_back);
+  }
+  not_measured(SlowReason::memory, "a lack of memory",
+               pages == 0 && held_back == 0
+                   ? "nothing was swapped or held back meanwhile"
+                   : fmt::format("{} pages were swapped, the group was held back {:.0f} times; "
+                                 "their time is in the step's",
+                                 pages, held_back));
+}
+
+/// A rank is slow because it lost that much: then this is the reason, not the rank.
+void Examination::explain(std::size_t rank, double ms) {
+  if (!late_ || late_->rank != rank || ms <= 0) return;
+  SlowCause& finding = diagnosis_.findings.at(late_->finding);
+  for (double Estimate::*part : {&Estimate::ms, &Estimate::low, &Estimate::high})
+    (*finding.cost).*part = std::max(0.0, (*finding.cost).*part - ms);
+  finding.what += fmt::format("; without {:.2f} ms in which it had no core", ms);
+}
+
+/// Ranks whose threads are more than the processors that they share.
+void Examination::judge_sharing() {
+  for (std::size_t a = 0; a < posts_.size(); ++a)
+    for (std::size_t b = a + 1; b < posts_.size(); ++b) {
+      if (posts_[a].host != posts_[b].host) continue;
+      const std::size_t asked = run_.config().threads;
+      const cluster::CpuSet both = cluster::common(posts_[a].cpus, posts_[b].cpus);
+      const std::size_t all = cluster::joined(posts_[a].cpus, posts_[b].cpus).size();
+      const std::size_t threads =
+          asked > 0 ? 2 * asked : posts_[a].cpus.size() + posts_[b].cpus.size();
+      if (both.empty() || threads <= all) continue;
+      const double ms =
+          1e3 * std::max(disturbed_[a].delay_s, disturbed_[b].delay_s) / steps_looked_at();
+      return add({.reason = SlowReason::allocation,
+                  .what = fmt::format("ranks {} and {} share the processors {} of {}: {} compute "
+                                      "threads on {}",
+                                      a, b, cluster::to_string(both), posts_[a].host, threads, all),
+                  .cost = Estimate{ms, ms, ms},
+                  .not_measured = {},
+                  .change = "another binding, or fewer ranks a node"});
+    }
+}
+
+/// The rank whose threads waited most for a core, where other programs used its cores meanwhile.
+void Examination::judge_stolen(std::size_t rank) {
+  const Disturbance& one = disturbed_.at(rank);
+  const double ms = 1e3 * std::min(one.delay_s, one.others_s) / steps_looked_at();
+  explain(rank, ms);
+  add({.reason = SlowReason::allocation,
+       .what = one.busiest.empty()
+                   ? "other programs on the ranks' cores"
+                   : fmt::format("other programs on the cores of rank {} on {}, most of all {}",
+                                 rank, posts_.at(rank).host, one.busiest),
+       .cost = Estimate{ms, ms, ms},
+       .not_measured = {},
+       .change = "nodes or cores that no one else uses (--exclusive)"});
+}
+
+}  // namespace lockstep::study

@@ -1,0 +1,157 @@
+#include "lockstep/study/doctor/records.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/statistics.hpp"
+#include "lockstep/observe/records.hpp"
+#include "lockstep/observe/stragglers.hpp"
+#include "lockstep/train/files/run_directory.hpp"
+
+namespace lockstep::study {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What the newest start's records have for a diagnosis.
+struct Told {
+  std::optional<observe::StartRecord> start;
+  std::vector<observe::RanksRecord> ranks;
+  std::vector<observe::EpochRecord> epochs;
+  double checkpoints_ms = 0;  ///< that the run waited for, over all its steps
+  std::uint64_t steps = 0;    ///< of `ranks`
+};
+
+Told read_told(const fs::path& metrics) {
+  Told told;
+  observe::read_records(metrics, [&](const observe::Record& record) {
+    if (const auto* start = std::get_if<observe::StartRecord>(&record)) {
+      told = {};
+      told.start = *start;
+    } else if (const auto* ranks = std::get_if<observe::RanksRecord>(&record)) {
+      told.ranks.push_back(*ranks);
+      told.steps += ranks->steps;
+    } else if (const auto* epoch = std::get_if<observe::EpochRecord>(&record)) {
+      told.epochs.push_back(*epoch);
+    } else if (const auto* saved = std::get_if<observe::CheckpointRecord>(&record)) {
+      told.checkpoints_ms += saved->blocked_ms;
+    }
+    return true;
+  });
+  return told;
+}
+
+std::vector<observe::StepTimes> times_of(const observe::RanksRecord& record) {
+  std::vector<observe::StepTimes> ranks(record.data.ranks.size());
+  const auto fill = [&](const observe::Spread& part, double observe::StepTimes::*time) {
+    for (std::size_t rank = 0; rank < std::min(ranks.size(), part.ranks.size()); ++rank)
+      ranks[rank].*time = part.ranks[rank];
+  };
+  fill(record.data, &observe::StepTimes::data_ms);
+  fill(record.forward, &observe::StepTimes::forward_ms);
+  fill(record.backward, &observe::StepTimes::backward_ms);
+  fill(record.exposed_comm, &observe::StepTimes::exposed_comm_ms);
+  fill(record.update, &observe::StepTimes::update_ms);
+  fill(record.other, &observe::StepTimes::other_ms);
+  return ranks;
+}
+
+double step_ms_of(const observe::RanksRecord& record) {
+  std::vector<double> totals;
+  for (const observe::StepTimes& times : times_of(record)) totals.push_back(times.total_ms());
+  return lower_median(std::move(totals));
+}
+
+/// The median over the epochs, from the least to the most of them.
+template <class Of>
+Estimate over_epochs(const Told& told, Of of) {
+  std::vector<double> values;
+  for (const observe::RanksRecord& record : told.ranks) values.push_back(of(record));
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return {lower_median(values), *least, *most};
+}
+
+/// The rank that is most late in the newest epoch, by what it computes itself.
+SlowCause slow_rank(const Told& told) {
+  const auto late = [](const observe::RanksRecord& record) {
+    double most_ms = 0;
+    for (const observe::Straggler& one : observe::find_stragglers(times_of(record), 0))
+      most_ms = std::max(most_ms, one.late_ms);
+    return most_ms;
+  };
+  SlowCause finding{.reason = SlowReason::communication,
+                    .what = "waiting for a slow rank",
+                    .cost = over_epochs(told, late),
+                    .not_measured = {},
+                    .change = {}};
+  observe::Straggler worst;
+  for (const observe::Straggler& one : observe::find_stragglers(times_of(told.ranks.back()), 0))
+    if (one.late_ms > worst.late_ms) worst = one;
+  if (worst.late_ms > 0)
+    finding.what += fmt::format(": rank {} in {}, {:.2f} ms where {:.2f} are usual", worst.rank,
+                                to_string(worst.phase), worst.phase_ms, worst.usual_phase_ms);
+  return finding;
+}
+
+/// Amortised over the steps of all recorded epochs.
+SlowCause monitoring(const Told& told) {
+  double validation_ms = 0;
+  for (const observe::EpochRecord& epoch : told.epochs) validation_ms += epoch.validation_ms;
+  const auto steps = static_cast<double>(told.steps);
+  const double ms = (validation_ms + told.checkpoints_ms) / steps;
+  return {.reason = SlowReason::monitoring,
+          .what = fmt::format("validation {:.2f} ms a step, waiting for checkpoints {:.2f}",
+                              validation_ms / steps, told.checkpoints_ms / steps),
+          .cost = Estimate{ms, ms, ms},
+          .not_measured = {},
+          .change = validation_ms > told.checkpoints_ms ? "--eval.every-epochs"
+                                                        : "--checkpoint.every-epochs"};
+}
+
+}  // namespace
+
+Diagnosis diagnose_records(const fs::path& run) {
+  const train::RunDirectory directory(run);
+  require(fs::exists(directory.metrics()),
+          fmt::format("{} is not a run's folder: it has no metrics.jsonl", run.string()));
+  const Told told = read_told(directory.metrics());
+  require(told.start.has_value() && !told.ranks.empty(),
+          fmt::format("{}: its newest start has not recorded how its ranks spent an epoch yet",
+                      directory.metrics().string()));
+  Diagnosis diagnosis;
+  diagnosis.source = fmt::format("by the records of {}", run.string());
+  diagnosis.step_ms = over_epochs(told, step_ms_of).ms;
+  diagnosis.batch = told.start->batch;
+  diagnosis.steps_per_epoch = told.start->steps_per_epoch;
+  diagnosis.devices = static_cast<double>(told.start->ranks);
+  const auto add = [&](SlowCause finding) { diagnosis.findings.push_back(std::move(finding)); };
+  add({.reason = SlowReason::input,
+       .what = "the rank that waits longest for rows",
+       .cost = over_epochs(told, [](const auto& record) { return record.data.max_ms; }),
+       .not_measured = {},
+       .change = "--data.workers (lockstep bench data shows which part is slow)"});
+  add({.reason = SlowReason::communication,
+       .what = "reductions that backward does not hide, on the rank that waits least",
+       .cost = over_epochs(told, [](const auto& record) { return record.exposed_comm.min_ms; }),
+       .not_measured = {},
+       .change = "--comm.wire bf16"});
+  add(slow_rank(told));
+  add(monitoring(told));
+  for (const auto& [reason, what] : {std::pair{SlowReason::parallel_work, "fixed costs of a step"},
+                                     std::pair{SlowReason::precision, "a lower precision"},
+                                     std::pair{SlowReason::memory, "a lack of memory"},
+                                     std::pair{SlowReason::allocation, "cores that others use"}})
+    add({.reason = reason,
+         .what = what,
+         .cost = std::nullopt,
+         .not_measured = "records do not have it: give doctor the options of train",
+         .change = {}});
+  rank_findings(diagnosis);
+  return diagnosis;
+}
+
+}  // namespace lockstep::study

@@ -1,0 +1,54 @@
+#include "lockstep/train/prepared_run.hpp"
+
+#include <utility>
+
+#include "lockstep/backend/frozen/frozen_backend.hpp"
+#include "lockstep/nn/freeze.hpp"
+#include "lockstep/train/specs.hpp"
+#include "train/decide/decide.hpp"
+#include "train/files/resume.hpp"
+
+namespace lockstep::train {
+namespace {
+
+/// The backend of a run that freezes layers; null where none is frozen.
+std::unique_ptr<backend::Backend> freeze_layers(backend::Backend& backend,
+                                                const nn::Network& network, nn::Freeze freeze) {
+  const auto last = nn::last_frozen(network, freeze);
+  return last ? backend::make_frozen_backend(backend, *last) : nullptr;
+}
+
+}  // namespace
+
+PreparedRun::PreparedRun(const RunSpec& spec, backend::Backend& backend,
+                         comm::Communicator& communicator, comm::Control& control,
+                         const std::optional<ResumePoint>& resume)
+    : spec_(spec), backend_(backend), communicator_(communicator), data_(spec, control) {
+  decide_start(control, resume);
+}
+
+PreparedRun::PreparedRun(const RunSpec& spec, backend::Backend& backend,
+                         comm::Communicator& communicator, comm::Control& control)
+    : spec_(spec), backend_(backend), communicator_(communicator), data_(spec, control) {
+  decide_start(control, std::nullopt);
+}
+
+PreparedRun::~PreparedRun() = default;
+
+void PreparedRun::decide_start(comm::Control& control, const std::optional<ResumePoint>& resume) {
+  auto [decisions, two_level] = decide({.spec = spec_,
+                                        .backend = backend_,
+                                        .communicator = communicator_,
+                                        .control = control,
+                                        .resume = resume,
+                                        .data = data_});
+  decisions_ = std::make_unique<Decisions>(std::move(decisions));
+  two_level_ = std::move(two_level);
+  config_ = decisions_->in(spec_.config);
+  trainer_spec_ = make_trainer_spec(config_, data_.input(), spec_.grid.replicas.count);
+  trainer_spec_.local =
+      make_local_spec(config_, spec_.nodes, control.rank(), data_.steps_per_epoch());
+  freezing_ = freeze_layers(backend_, trainer_spec_.network, config_.freeze);
+}
+
+}  // namespace lockstep::train
