@@ -16,6 +16,7 @@
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "lockstep/reduce/exchange.hpp"
 #include "lockstep/study/machine/machine.hpp"
 #include "lockstep/study/simulate/timeline.hpp"
 #include "lockstep/train/specs.hpp"
@@ -27,13 +28,16 @@ using Json = nlohmann::ordered_json;
 
 constexpr double usual_bucket_mb = 25;
 constexpr std::size_t most_known_ranks = 10'000;
+/// Of gradients, rank 2, on one core with AVX-512: tests/bench/RESULTS.md.
+constexpr double usual_power_sgd_gb_s = 2.5;
 constexpr double tried_buckets_mb[] = {1, 2, 4, 8, 16, 25, 50, 100};
 
 struct SimulateOptions {
   std::string machine, model, precision, tape, comm, wire = "fp32", hwloc, json;
   std::vector<std::string> ranks;
   std::size_t batch = 0, batch_per_rank = 0, image = 0, classes = 0, per_node = 0;
-  std::size_t sync_every = 1;
+  std::size_t sync_every = 1, power_sgd = 0;
+  double power_sgd_gb_s = usual_power_sgd_gb_s;
   double bucket_mb = 0, efficiency = 0.5;
   bool buckets = false;
 };
@@ -48,12 +52,27 @@ struct Simulation {
   std::size_t per_node = 1;
   double bucket_mb = usual_bucket_mb;
   double wire_share = 1;       ///< of the bytes in fp32
+  double sums = 1;             ///< that follow each other for a bucket
+  double compress_gb_s = 0;    ///< what makes the bytes fewer; 0: takes no time
   std::size_t sync_every = 1;  ///< steps; nodes agree in each with 1
 };
 
 /// `wire` is as comm.wire.
 double wire_share_of(const std::string& wire) {
   return reduce::wire_share(train::exchange_of(parse_choice<config::Wire>(wire, "--wire")));
+}
+
+/// Two sums of a half of what travels.
+void set_power_sgd(const SimulateOptions& options, Simulation& all) {
+  require(options.wire == "fp32" && options.sync_every == 1,
+          "--power-sgd says how gradients travel in each step: leave out --wire and --sync-every");
+  const nn::ArenaLayout arena = backend::plain_layout(all.network);
+  const reduce::LowRankTraffic traffic =
+      reduce::power_sgd_traffic(arena, {.rank = options.power_sgd});
+  all.wire_share =
+      static_cast<double>(traffic.thin + traffic.exact) / static_cast<double>(arena.size);
+  all.sums = 2;
+  all.compress_gb_s = options.power_sgd_gb_s;
 }
 
 Simulation simulation_of(const SimulateOptions& options) {
@@ -79,6 +98,7 @@ Simulation simulation_of(const SimulateOptions& options) {
       options.bucket_mb > 0 ? options.bucket_mb : all.machine.bucket_mb.value_or(usual_bucket_mb);
   all.wire_share = wire_share_of(options.wire);
   all.sync_every = options.sync_every;
+  if (options.power_sgd > 0) set_power_sgd(options, all);
   require(all.sync_every == 1 || (!all.measured && options.wire == "fp32"),
           "--sync-every sends sums inside of nodes and weights between them: leave out --comm and "
           "--wire");
@@ -123,14 +143,21 @@ study::StepTimeline step_of(const Simulation& all, std::size_t world, std::size_
   const study::Layout each_step = rare ? study::Layout{all.per_node, all.per_node} : layout;
   const auto cost = [&](double bytes) {
     if (each_step.ranks == 1) return study::ReduceCost{};
-    return all.measured
-               ? study::all_reduce_cost(*all.measured, all.wire_share * bytes)
-               : study::all_reduce_cost(all.machine.network, each_step, all.wire_share * bytes);
+    const double sent = all.wire_share * bytes / all.sums;
+    study::ReduceCost one = all.measured
+                                ? study::all_reduce_cost(*all.measured, sent)
+                                : study::all_reduce_cost(all.machine.network, each_step, sent);
+    one.busy_s *= all.sums;
+    one.delay_s *= all.sums;
+    return one;
   };
   const nn::ArenaLayout arena = backend::plain_layout(all.network);
   study::StepTimeline step =
       study::simulate_step(time_tape(all.network, rows, all.precision, all.pace), arena,
                            static_cast<std::size_t>(bucket_mb * 1e6), cost);
+  if (all.compress_gb_s > 0 && world > 1)  // by the device that computes: nothing hides it
+    step.exposed_ms +=
+        1e3 * static_cast<double>(arena.size * sizeof(float)) / (1e9 * all.compress_gb_s);
   if (rare) {  // nothing hides an agreement
     const study::ReduceCost weights = study::all_reduce_cost(
         all.machine.network, layout, static_cast<double>(arena.size * sizeof(float)));
@@ -273,6 +300,12 @@ Command add_simulate(Arguments root) {
   app.add("--wire", options->wire, "as comm.wire: fp32, bf16, fp16 or int8").shows_default();
   add_count(app, "--sync-every", options->sync_every, {1, 1'000'000},
             "as sync.every: nodes agree on the weights every N steps");
+  add_count(app, "--power-sgd", options->power_sgd, {0, backend::most_width},
+            "as comm.power-sgd: gradients travel as products of this rank");
+  app.add("--power-sgd-gb-s", options->power_sgd_gb_s,
+          "10^9 bytes of gradients that a rank makes products of in a second")
+      .within(0.001, 1e6)
+      .shows_default();
   app.add("--tape", options->tape,
           "instead of the machine's pace: a tape that bench train --layers --json measured, or a "
           "GPU's profile (jobs/gpus)")

@@ -89,6 +89,28 @@ void check_wire(const Config& config, int replicas) {
           "gradients changes from step to step: use comm.wire = fp16, or precision = bf16");
 }
 
+void check_power_sgd(const Config& config, int replicas) {
+  const auto& comm = config.comm;
+  if (comm.power_sgd == 0) return;
+  const std::string asked = fmt::format("comm.power-sgd = {}", comm.power_sgd);
+  require(replicas > 1, asked + " says how ranks send gradients, and ranks = 1: leave it out");
+  require(comm.wire == Wire::fp32,
+          fmt::format("{} and comm.wire = {} both say how gradients travel: leave one of them out",
+                      asked, choice_name(comm.wire)));
+  require(
+      config.sync.every == 1,
+      fmt::format("{} says how ranks send gradients in each step, and with sync.every = {} they "
+                  "send weights: leave one of them out",
+                  asked, config.sync.every));
+  require(config.precision != backend::Precision::fp16,
+          asked +
+              " keeps what products left out, and with precision = fp16 the scale of gradients "
+              "changes from step to step: use precision = bf16");
+  require(comm.power_sgd_from_epoch < config.epochs,
+          fmt::format("comm.power-sgd-from-epoch = {} would have no effect: the run has {} epochs",
+                      comm.power_sgd_from_epoch, config.epochs));
+}
+
 void check_sync(const Config& config, int replicas) {
   if (config.sync.every == 1) return;
   const std::string asked = fmt::format("sync.every = {}", config.sync.every);
@@ -196,6 +218,7 @@ void resolve(Config& config, int replicas) {
   refuse_idle_keys(config);
   check_gpu_keys(config, replicas);
   check_wire(config, replicas);
+  check_power_sgd(config, replicas);
   check_sync(config, replicas);
   check_fine_tuning(config);
   check_milestones(config);

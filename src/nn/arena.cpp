@@ -16,6 +16,12 @@ constexpr std::size_t alignment = 16;  // floats: one cache line, one AVX-512 ve
 
 std::size_t rounded_up(std::size_t size) { return (size + alignment - 1) / alignment * alignment; }
 
+MatrixForm rows_in_order(const Tensor& tensor, std::size_t size) {
+  if (tensor.shape.size() < 2 || size % tensor.shape[0] != 0) return {};
+  const std::size_t columns = size / tensor.shape[0];
+  return {.rows = tensor.shape[0], .columns = columns, .panel_stride = columns};
+}
+
 // FNV-1a: gives every tensor its own stream of random numbers, whatever comes before it in the
 // network.
 std::uint64_t hash(const std::string& name) {
@@ -71,7 +77,8 @@ ArenaLayout arena_layout(const Network& network,
     const std::size_t size = physical_size(tensor);
     check(size >= tensor.count(), tensor.name + ": the physical size is smaller than the tensor");
     const bool is_learned = learned(tensor.role);
-    layout.slices.push_back({std::move(tensor), layout.size, size});
+    const MatrixForm form = rows_in_order(tensor, size);
+    layout.slices.push_back({std::move(tensor), layout.size, size, form});
     layout.size += rounded_up(size);
     if (is_learned) {
       layout.learned_slices = layout.slices.size();

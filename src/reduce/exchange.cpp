@@ -8,6 +8,7 @@
 #include "reduce/exact.hpp"
 #include "reduce/local.hpp"
 #include "reduce/narrow.hpp"
+#include "reduce/power_sgd.hpp"
 
 namespace lockstep::reduce {
 
@@ -15,7 +16,7 @@ void load_state(Exchange& exchange, const std::string& saved_by, const ExchangeS
                 const std::string& origin) {
   require(saved_by == exchange.name(),
           fmt::format("{} was written with the exchange '{}', but this run has '{}': keep the "
-                      "exchange of the run (comm.wire, sync.every)",
+                      "exchange of the run (comm.wire, comm.power-sgd, sync.every)",
                       origin, saved_by, exchange.name()));
   try {
     exchange.load(state);
@@ -35,6 +36,8 @@ std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& 
       return std::make_unique<HalfExchange>(std::move(spec), parts);
     case ExchangeKind::int8:
       return std::make_unique<Int8Exchange>(std::move(spec), parts);
+    case ExchangeKind::power_sgd:
+      return std::make_unique<PowerSgdExchange>(std::move(spec), parts);
     case ExchangeKind::local:
       return std::make_unique<LocalExchange>(spec, parts);
   }
@@ -50,6 +53,8 @@ std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t w
       return half_bytes(numbers);
     case ExchangeKind::int8:
       return int8_bytes(numbers, world);
+    case ExchangeKind::power_sgd:
+      return power_sgd_bytes(numbers);
     case ExchangeKind::local:
       return local_bytes(numbers);
   }
@@ -66,6 +71,8 @@ double wire_share(ExchangeKind kind) {
       return 0.5;
     case ExchangeKind::int8:
       return 0.25 + 1.0 / static_cast<double>(backend::arithmetic::scale_block);
+    case ExchangeKind::power_sgd:
+      throw Error("what travels by PowerSGD depends on the network");
   }
   throw Error("this exchange does not exist");
 }

@@ -27,7 +27,7 @@ namespace lockstep::reduce {
 
 constexpr std::size_t half_bytes(std::size_t numbers) { return 2 * numbers; }
 
-/// Sums in a format of fewer bits; running statistics in fp32.
+/// Sums of what has fewer bytes than gradients; running statistics in fp32.
 class NarrowExchange : public BucketExchange {
  protected:
   NarrowExchange(ExchangeSpec spec, const ExchangeParts& parts);

@@ -194,8 +194,10 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   TrainerSpec spec;
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
-  spec.exchange =
-      config.sync.every > 1 ? reduce::ExchangeKind::local : exchange_of(config.comm.wire);
+  spec.exchange = config.sync.every > 1       ? reduce::ExchangeKind::local
+                  : config.comm.power_sgd > 0 ? reduce::ExchangeKind::power_sgd
+                                              : exchange_of(config.comm.wire);
+  spec.power_sgd.rank = config.comm.power_sgd;
   spec.program.exchange_bytes = reduce::exchange_bytes(spec.exchange, nn::numbers(spec.network),
                                                        static_cast<std::size_t>(replicas));
   spec.formula = make_formula(config.optim);
@@ -225,6 +227,13 @@ optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t st
   spec.factor = given.factor;
   spec.power = given.power;
   return spec;
+}
+
+reduce::PowerSgdSpec make_power_sgd_spec(const config::Config& config,
+                                         std::uint64_t steps_per_epoch) {
+  const std::uint64_t asked = config.comm.power_sgd_from_epoch * steps_per_epoch;
+  return {.rank = config.comm.power_sgd,
+          .from_step = asked > 0 ? asked : make_schedule(config, steps_per_epoch).warmup_steps};
 }
 
 reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Nodes& nodes, int rank,

@@ -103,7 +103,8 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Commu
        .buckets = reduce::plan_buckets(parameters_->layout(), spec_.bucket_bytes),
        .update_at_once = updates_at_once(spec_),
        .loss_scale = backend::has_loss_scale(spec_.program.precision),
-       .local = spec_.local},
+       .local = spec_.local,
+       .power_sgd = spec_.power_sgd},
       {replicas_, backend_, *parameters_});
   require(!spec_.graph || exchange_->repeats(),
           fmt::format("a graph repeats one step's work, but the exchange '{}' does not do the same "

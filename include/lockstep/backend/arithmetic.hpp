@@ -14,6 +14,17 @@
 /// and the update a second time, for many values at a time.
 namespace lockstep::backend::arithmetic {
 
+/// Of a vector that Gram-Schmidt's method has made shorter than this share of what it was, little
+/// but rounding is left.
+constexpr double dependent_share = 1e-5;
+/// Number i of the vector, in [-1, 1), that takes the place of a dependent vector `which`.
+constexpr float stand_in(std::size_t which, std::size_t i) {
+  std::uint32_t bits = static_cast<std::uint32_t>(i * 8 + which + 1) * 0x9E3779B1u;
+  bits = (bits ^ bits >> 15) * 0x85EBCA77u;
+  bits = (bits ^ bits >> 13) * 0xC2B2AE3Du;
+  return static_cast<float>((bits ^ bits >> 16) >> 8) * 0x1p-23f - 1;
+}
+
 /// A pixel's value v (0 to 255) becomes v * scale + shift = (v / 255 - mean) / deviation.
 struct PixelScale {
   float scale = 1, shift = 0;

@@ -14,6 +14,7 @@
 
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/comm/elements.hpp"
+#include "lockstep/nn/arena.hpp"
 
 namespace lockstep::backend {
 
@@ -39,6 +40,19 @@ constexpr std::size_t scales_of(std::size_t count) {
   return (count + arithmetic::scale_block - 1) / arithmetic::scale_block;
 }
 
+/// A matrix of f32 in a device's memory.
+struct Matrix {
+  float* data = nullptr;
+  nn::MatrixForm form = {};
+};
+/// A thin matrix of f32, 1 to most_width columns wide: `width` vectors of `length` numbers each,
+/// one after the other.
+struct Thin {
+  float* data = nullptr;
+  std::size_t length = 0, width = 0;
+};
+inline constexpr std::size_t most_width = 8;
+
 /// Work goes to the device's compute stream, in order; a network stream holds collectives alone, so
 /// an exchange orders the two with events. Each value is computed in float and rounded once, to the
 /// nearest, ties to even; beyond the largest number of a format it becomes infinite. A NaN stays a
@@ -63,6 +77,20 @@ class Vectors {
   /// Keeps the values whose absolute value is larger than share (0 or more) * *bound, which is on
   /// the device. All others become 0, NaN too: so do all where *bound is infinite or NaN.
   virtual void select(const Vector& values, float share, const float* bound) = 0;
+
+  // Products of a matrix with thin ones, which have as many numbers a column as it has rows or
+  // columns. Sums are in float, in an order that only the matrix's form fixes.
+  virtual void multiply(const Matrix& matrix, const Thin& columns,
+                        const Thin& product) = 0;  ///< product = matrix x columns
+  virtual void multiply_transposed(const Matrix& matrix, const Thin& rows,
+                                   const Thin& product) = 0;  ///< product = matrix' x rows
+  /// to = keep * to + factor * rows x columns'; what `to` holds does not matter where keep is 0.
+  virtual void add_product(float keep, float factor, const Thin& rows, const Thin& columns,
+                           const Matrix& to) = 0;
+  /// Makes the vectors orthogonal to each other, of length 1 and in their order, by Gram-Schmidt's
+  /// method with sums in double. One that depends on those before it becomes some other one; those
+  /// after the first `length` become 0.
+  virtual void orthogonalise(const Thin& vectors) = 0;
 };
 
 /// Throws Error, beginning with `verb`, when a vector has a type that Vectors does not know, no
@@ -70,5 +98,8 @@ class Vectors {
 void check_vector(const Vector& vector, const char* verb);
 /// The same for two of one call, which must have the same count.
 void check_vectors(const Vector& from, const Vector& to, const char* verb);
+/// The same for thin matrices of `rows` and of `columns` that meet a matrix.
+void check_product(const Matrix& matrix, const Thin& rows, const Thin& columns, const char* verb);
+void check_thin(const Thin& thin, const char* verb);
 
 }  // namespace lockstep::backend

@@ -127,6 +127,8 @@ struct Config {
     float bucket_mb = 0;
     AllReduceChoice all_reduce = AllReduceChoice::automatic;
     Wire wire = Wire::fp32;
+    std::size_t power_sgd = 0;  ///< the rank of products; 0: gradients travel whole
+    std::size_t power_sgd_from_epoch = 0;
     double deadline_s = 120;
     bool share_gpu = false;
     bool allow_different_builds = false;

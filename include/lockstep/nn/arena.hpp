@@ -10,11 +10,19 @@
 
 namespace lockstep::nn {
 
+/// Where the values of a slice lie if it is read as a matrix with a row for each output: value
+/// (r, c) is number r / panel * panel_stride + r % panel + c * column_stride. Columns may be in any
+/// order, and rows and columns may be padding. No rows: the slice is no such matrix.
+struct MatrixForm {
+  std::size_t rows = 0, columns = 0, panel = 1, panel_stride = 0, column_stride = 1;
+};
+
 /// One tensor's place in the arena, in floats. `size` is the physical size that the backend asked
 /// for: at least tensor.count(); padding stays zero.
 struct Slice {
   Tensor tensor;
   std::size_t offset = 0, size = 0;
+  MatrixForm form = {};  ///< of weights: rows one after the other, unless a backend says other
 };
 
 /// The order and the places of all tensors in one flat buffer (weights, gradients and momentum have

@@ -25,8 +25,9 @@
 namespace lockstep::reduce {
 
 /// exact: the sum of all ranks' gradients, in full precision. bf16, fp16, int8: what travels is
-/// rounded to these. local: groups of ranks agree every few steps.
-enum class ExchangeKind { exact, bf16, fp16, int8, local };
+/// rounded to these. power_sgd: products of low rank travel. local: groups of ranks agree every few
+/// steps.
+enum class ExchangeKind { exact, bf16, fp16, int8, power_sgd, local };
 
 /// Slices [first, last) of the arena; empty by default.
 struct SliceRange {
@@ -130,6 +131,14 @@ struct LocalSpec {
   float outer_momentum = 0, outer_lr = 1;
 };
 
+/// Of ExchangeKind::power_sgd.
+struct PowerSgdSpec {
+  std::size_t rank = 0;         ///< of products, 1 to 8
+  std::uint64_t from_step = 0;  ///< all gradients are summed exactly in this many steps before
+  /// A matrix whose product has not this many times fewer numbers is summed exactly.
+  double least_saving = 2;
+};
+
 struct ExchangeSpec {
   ExchangeKind kind = ExchangeKind::exact;
   std::vector<Bucket> buckets;  ///< of the gradient arena
@@ -139,6 +148,7 @@ struct ExchangeSpec {
   /// The gradients have a loss scale, which all ranks must change alike.
   bool loss_scale = false;
   LocalSpec local = {};
+  PowerSgdSpec power_sgd = {};
 };
 
 /// What an exchange works with; all of it must outlive the exchange. Gradients become final on the
@@ -158,8 +168,18 @@ using MakeExchange =
 /// `world` ranks: known before it is made, because plans for memory count it.
 std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world);
 
-/// Bytes that travel in an exchange for each byte of gradients in fp32.
+/// Bytes that travel in an exchange for each byte of gradients in fp32. Throws Error for PowerSGD,
+/// where that depends on the network.
 double wire_share(ExchangeKind kind);
+
+/// What PowerSGD sums in a step, in fp32.
+struct LowRankTraffic {
+  std::size_t matrices = 0;  ///< gradients that are products
+  std::size_t thin = 0;      ///< numbers of these products
+  std::size_t exact = 0;     ///< numbers of all other gradients and running statistics
+};
+/// Pure.
+LowRankTraffic power_sgd_traffic(const nn::ArenaLayout& layout, const PowerSgdSpec& how);
 
 }  // namespace lockstep::reduce
 
@@ -169,7 +189,8 @@ template <>
 struct Choices<reduce::ExchangeKind> {
   using enum reduce::ExchangeKind;
   static constexpr Choice<reduce::ExchangeKind> all[] = {
-      {exact, "exact"}, {bf16, "bf16"}, {fp16, "fp16"}, {int8, "int8"}, {local, "local"}};
+      {exact, "exact"}, {bf16, "bf16"},           {fp16, "fp16"},
+      {int8, "int8"},   {power_sgd, "power-sgd"}, {local, "local"}};
 };
 
 }  // namespace lockstep

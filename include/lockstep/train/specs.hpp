@@ -57,6 +57,9 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
 optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t steps_per_epoch);
 /// How ranks sum gradients in each step.
 reduce::ExchangeKind exchange_of(config::Wire wire);
+/// From which step on gradients travel as products (reduce::ExchangeKind::power_sgd).
+reduce::PowerSgdSpec make_power_sgd_spec(const config::Config& config,
+                                         std::uint64_t steps_per_epoch);
 /// How this rank's group trains alone (reduce::ExchangeKind::local). Throws InputError naming the
 /// keys where all ranks would be one group.
 reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Nodes& nodes, int rank,

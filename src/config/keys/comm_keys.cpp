@@ -20,6 +20,19 @@ std::vector<ConfigKey> comm_keys() {
       key("comm.wire", &C::comm, &Section::wire,
           "the format in which gradients travel: bf16 and fp16 halve their bytes, int8 leaves a "
           "quarter and adds in the next step what rounding left out"),
+      key("comm.power-sgd", &C::comm, &Section::power_sgd,
+          "gradients of weights travel as products of matrices of this rank (PowerSGD): a "
+          "hundredth "
+          "of the bytes; what a product leaves out is added in the next step")
+          .within(1, 8)
+          .or_zero(),
+      key("comm.power-sgd-from-epoch", &C::comm, &Section::power_sgd_from_epoch,
+          "gradients travel whole before this epoch, counted from 0 (0 or auto: before the warm-up "
+          "has ended, optim.warmup-epochs)")
+          .or_auto()
+          .needs(
+              "comm.power-sgd", [](const Config& config) { return config.comm.power_sgd > 0; },
+              "gradients travel whole"),
       key("comm.deadline-s", &C::comm, &Section::deadline_s,
           "how long a rank waits for the others before the job ends")
           .within(1, 1e6)

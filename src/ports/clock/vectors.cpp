@@ -38,4 +38,23 @@ void ClockVectors::select(const backend::Vector& values, float, const float*) {
   check_vector(values, "select");
 }
 
+void ClockVectors::multiply(const backend::Matrix& matrix, const backend::Thin& columns,
+                            const backend::Thin& product) {
+  check_product(matrix, product, columns, "multiply");
+}
+
+void ClockVectors::multiply_transposed(const backend::Matrix& matrix, const backend::Thin& rows,
+                                       const backend::Thin& product) {
+  check_product(matrix, rows, product, "multiply_transposed");
+}
+
+void ClockVectors::add_product(float, float, const backend::Thin& rows,
+                               const backend::Thin& columns, const backend::Matrix& to) {
+  check_product(to, rows, columns, "add_product");
+}
+
+void ClockVectors::orthogonalise(const backend::Thin& vectors) {
+  check_thin(vectors, "orthogonalise");
+}
+
 }  // namespace lockstep::clock

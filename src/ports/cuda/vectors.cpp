@@ -56,4 +56,27 @@ void CudaVectors::select(const backend::Vector& values, float share, const float
   if (values.count > 0) select_values(values, share, bound, device_.compute().get());
 }
 
+void CudaVectors::multiply(const backend::Matrix& matrix, const backend::Thin& columns,
+                           const backend::Thin& product) {
+  check_product(matrix, product, columns, "multiply");
+  cuda::multiply(matrix, columns, product, device_.compute().get());
+}
+
+void CudaVectors::multiply_transposed(const backend::Matrix& matrix, const backend::Thin& rows,
+                                      const backend::Thin& product) {
+  check_product(matrix, rows, product, "multiply_transposed");
+  cuda::multiply_transposed(matrix, rows, product, device_.compute().get());
+}
+
+void CudaVectors::add_product(float keep, float factor, const backend::Thin& rows,
+                              const backend::Thin& columns, const backend::Matrix& to) {
+  check_product(to, rows, columns, "add_product");
+  cuda::add_product(keep, factor, rows, columns, to, device_.compute().get());
+}
+
+void CudaVectors::orthogonalise(const backend::Thin& vectors) {
+  check_thin(vectors, "orthogonalise");
+  cuda::orthogonalise(vectors, device_.compute().get());
+}
+
 }  // namespace lockstep::cuda

@@ -1,4 +1,4 @@
-// How fast one core casts, adds and selects vectors:
+// How fast one core casts, adds and selects vectors, and makes PowerSGD's products of a matrix:
 //
 //     build/bench/vectors [megabytes of floats]
 //
@@ -27,6 +27,39 @@ double best_s(const std::function<void()>& work) {
   }
   return best;
 }
+
+/// What PowerSGD does with a gradient of ResNet-50's largest convolutions, without its sums.
+class PowerSgdStep {
+ public:
+  PowerSgdStep(backend::Vectors& vectors, const nn::MatrixForm& form, std::size_t width)
+      : vectors_(vectors),
+        form_(form),
+        width_(width),
+        memory_(vectors.allocate((2 * size() + width * (form.rows + form.columns)) * sizeof(float),
+                                 "a matrix")) {
+    for (std::size_t i = 0; i < 2 * size() + width * (form.rows + form.columns); ++i)
+      at(0)[i] = backend::arithmetic::stand_in(0, i);
+  }
+  std::size_t size() const { return form_.rows * form_.columns; }
+  void run() {
+    const backend::Matrix error{at(size()), form_}, gradient{at(0), form_};
+    const backend::Thin rows{at(2 * size()), form_.rows, width_};
+    const backend::Thin columns{at(2 * size() + width_ * form_.rows), form_.columns, width_};
+    vectors_.add(1, backend::vector(gradient.data, size()), backend::vector(error.data, size()));
+    vectors_.multiply(error, columns, rows);
+    vectors_.orthogonalise(rows);
+    vectors_.multiply_transposed(error, rows, columns);
+    vectors_.add_product(1, -1, rows, columns, error);
+    vectors_.add_product(0, 1, rows, columns, gradient);
+  }
+
+ private:
+  float* at(std::size_t i) const { return reinterpret_cast<float*>(memory_.get()) + i; }
+  backend::Vectors& vectors_;
+  const nn::MatrixForm form_;
+  const std::size_t width_;
+  backend::DeviceMemory memory_;
+};
 
 }  // namespace
 
@@ -65,4 +98,11 @@ int main(int count_of_arguments, char** arguments) {
   line("scale", [&] { vectors.scale(0.999f, to); });
   line("largest", [&] { vectors.largest(from, found); });
   line("select", [&] { vectors.select(to, 0.01f, found); });
+  for (const std::size_t panel : {16, 1})
+    for (const std::size_t width : {1, 2, 4, 8}) {
+      PowerSgdStep step(vectors, {512, 4608, panel, panel * 4608, panel}, width);
+      const double s = best_s([&] { step.run(); });
+      fmt::print("{:24} {:6.2f} GB/s\n", fmt::format("PowerSGD {}, panels of {}", width, panel),
+                 static_cast<double>(step.size() * sizeof(float)) / 1e9 / s);
+    }
 }

@@ -37,6 +37,11 @@ fp32=$(exposed) && bf16=$(exposed --wire bf16) && int8=$(exposed --wire int8) &&
     'BEGIN { exit !(a > 1.8 * b && a > 3 * c && a > 0.8 * 8 * d && c > 0 && d > 0) }'
 verdict $? 'at 1 Gb/s bf16 shortens what is exposed by 1.8, int8 by 3, and agreeing every 8 steps by 6.4'
 
+products=$(exposed --power-sgd 2 --power-sgd-gb-s 1e6) && costly=$(exposed --power-sgd 2 --power-sgd-gb-s 1) &&
+  awk -v a="$fp32" -v b="$products" -v c="$costly" \
+    'BEGIN { exit !(a > 10 * b && b > 0 && c - b > 100 && c - b < 104) }'
+verdict $? 'products of rank 2 shorten it by more than 10, and making them takes the time that is given'
+
 run "$LOCKSTEP" simulate --machine "$machines/dgx-a100-hdr.toml" --ranks 8 \
   --hwloc "$support/../fixtures/topologies/p4d.xml"
 ((status == 0)) && says '8 GPUs, 2 NUMA nodes' && says '31.5 +24.5 +rdmap16s27 +2 +15.8'
@@ -66,6 +71,7 @@ worst=0
 a100=(--machine "$machines/dgx-a100-hdr.toml")
 grep -v '^row-ms' "$machines/dgx-a100-hdr.toml" >lacks.toml
 refused 'lacks.toml: lacks .device.row-ms' simulate --machine lacks.toml
+refused 'leave out --wire and --sync-every' simulate --machine slow.toml --power-sgd 2 --wire bf16
 refused 'none.toml' simulate --machine none.toml
 refused \
   'another network or precision needs its rates, device.memory-gb-per-s and device.fp32-tflops' \

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Ways to agree on gradients or weights (`comm.wire`, `sync.every`): runs say what they do, resume
-# with the same bits, and are not mixed with others.
+# Ways to agree on gradients or weights (`comm.wire`, `comm.power-sgd`, `sync.every`): runs say what
+# they do, resume with the same bits, and are not mixed with others.
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
 pack_small
@@ -29,6 +29,8 @@ statistics='and running statistics as fp32'
 kept bf16 bf16 "gradients travel as bf16, $statistics" --comm.wire bf16
 kept fp16 fp16 "gradients travel as fp16, $statistics" --comm.wire fp16
 kept int8 int8 "gradients travel as int8 with a scale for each 256 $statistics" --comm.wire int8
+kept power power-sgd 'gradients of .* matrices travel as products of rank 2 from step 15 on' \
+  --comm.power-sgd 2 --comm.power-sgd-from-epoch 1
 kept rare local 'groups of 1 ranks agree on their weights every 3 steps; .* their mean is' \
   --sync.every 3 --sync.group rank
 kept outer local '.* every 4 steps from step 15 on, with an outer momentum of 0.5' \
@@ -49,6 +51,24 @@ refused 'int8 with one rank is an error that names both keys' \
   'comm.wire = int8 .* ranks = 1' 1 --comm.wire int8 --out one
 refused 'int8 with fp16 is an error that names both keys' \
   'comm.wire = int8 .* precision = fp16' 2 --comm.wire int8 --precision fp16 --out both
+refused 'a resume of products on another number of ranks is an error that says what to do' \
+  "exchange 'power-sgd' is of 2 ranks, and here are 3: continue with 2 ranks" \
+  3 --comm.power-sgd 2 --comm.power-sgd-from-epoch 1 --out power --resume auto
+refused 'a resume with another rank of products is an error that names the key' \
+  "another rank of its products .comm.power-sgd., which here is 1" \
+  2 --comm.power-sgd 1 --comm.power-sgd-from-epoch 1 --out power --resume auto
+refused 'products with one rank are an error that names both keys' \
+  'comm.power-sgd = 2 .* ranks = 1' 1 --comm.power-sgd 2 --out one
+refused 'products with a narrow wire are an error that names both keys' \
+  'comm.power-sgd = 2 and comm.wire = bf16' 2 --comm.power-sgd 2 --comm.wire bf16 --out both
+refused 'products of gradients with rare agreements are an error that names both keys' \
+  'comm.power-sgd = 2 .* sync.every = 4' 2 --comm.power-sgd 2 --sync.every 4 --out both
+refused 'products with fp16 are an error that names both keys' \
+  'comm.power-sgd = 2 .* precision = fp16' 2 --comm.power-sgd 2 --precision fp16 --out both
+refused 'a rank of products that is too large is named, with its range' \
+  'comm.power-sgd.* 1 (to|and) 8' 2 --comm.power-sgd 9 --out none
+refused 'the epoch of products without products is named' 'comm.power-sgd-from-epoch.*comm.power-sgd' \
+  2 --comm.power-sgd-from-epoch 1 --out none
 refused 'a wire that does not exist is named, with those that do' \
   'comm.wire.*int4.*fp32, bf16, fp16' 2 --comm.wire int4 --out none
 refused 'groups of nodes on one node are an error that names the keys' \

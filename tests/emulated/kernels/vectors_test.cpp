@@ -14,6 +14,7 @@
 #include "ports/cuda/plan/memory_fit.hpp"
 #include "tests/emulated/cuda/gpu.hpp"
 #include "tests/emulated/ranks.hpp"
+#include "tests/support/laws/matrix_laws.hpp"
 #include "tests/support/laws/vector_laws.hpp"
 #include "tests/support/networks/delayed_average.hpp"
 
@@ -28,6 +29,8 @@ TEST_CASE("vectors are cast, added, scaled and selected on a GPU as on a CPU", "
     CHECK(fault_of_casts(backend->vectors()) == "");
     CHECK(fault_of_arithmetic(backend->vectors()) == "");
     CHECK(fault_of_vectors(backend->vectors()) == "");
+    CHECK(fault_of_products(backend->vectors()) == "");
+    CHECK(fault_of_orthogonal_vectors(backend->vectors()) == "");
     emulated::conditions() = {};
   }
 }

@@ -18,6 +18,7 @@ struct Ranks : TrainerRanks {
   Trainer trainer(ExchangeKind kind) {
     train::TrainerSpec spec = small_trainer(micro_rows);
     spec.exchange = kind;
+    spec.power_sgd = {.rank = 2, .from_step = 2};
     return make(spec);
   }
   std::vector<ExchangeKind> narrow() const {
@@ -59,6 +60,46 @@ TEST_CASE("k steps + save + k steps = 2k steps with narrow gradients, bit for bi
     CHECK(resumes_alike(
         ranks, [&] { return ranks.trainer(kind); }, 3));
   }
+}
+
+TEST_CASE("PowerSGD has the exact bits before its first step, then the same ones on all ranks",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  if (ranks.size() == 1) return;
+  Trainer exact = ranks.exact(), trainer = ranks.trainer(ExchangeKind::power_sgd);
+  ranks.steps(exact, 0, 2);
+  ranks.steps(trainer, 0, 2);
+  CHECK(on_every_rank(trainer.parameters().hash() == exact.parameters().hash()));
+  ranks.steps(exact, 2, 6);
+  ranks.steps(trainer, 2, 6);
+  CHECK(on_every_rank(trainer.parameters().hash() != exact.parameters().hash()));
+  CHECK(on_every_rank(!ranks.differ(trainer)));
+}
+
+TEST_CASE("k steps + save + k steps = 2k steps with PowerSGD, before its first step and after it",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  if (ranks.size() == 1) return;
+  for (const std::size_t k : {1, 2, 4})
+    CHECK(resumes_alike(
+        ranks, [&] { return ranks.trainer(ExchangeKind::power_sgd); }, k));
+}
+
+TEST_CASE("PowerSGD's state of other ranks or another network is an error by name",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  if (ranks.size() == 1) return;
+  Trainer trainer = ranks.trainer(ExchangeKind::power_sgd);
+  reduce::ExchangeState state;
+  const auto refuses = [&](const std::string& word) {
+    CHECK_THROWS_WITH(reduce::load_state(trainer.exchange(), "power-sgd", state, "some.h5"),
+                      Catch::StartsWith("some.h5") && Catch::Contains(word));
+  };
+  refuses("no number of steps");
+  state = {{"steps", "5"}, {"columns", "ab"}, {"rank-0", "ab"}};
+  refuses("of 1 ranks");
+  for (std::size_t r = 0; r < ranks.size(); ++r) state["rank-" + std::to_string(r)] = "ab";
+  refuses("comm.power-sgd");
 }
 
 TEST_CASE("int8's state of other ranks, another network or another exchange is an error by name",

@@ -3,6 +3,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "ports/cpu/kernels/kernels_isa.hpp"
+#include "tests/support/laws/matrix_laws.hpp"
 #include "tests/support/laws/vector_laws.hpp"
 
 using namespace lockstep;
@@ -16,6 +17,16 @@ TEST_CASE("vectors are cast, added, scaled and selected alike with any number of
     CHECK(fault_of_casts(backend->vectors()) == "");
     CHECK(fault_of_arithmetic(backend->vectors()) == "");
     CHECK(fault_of_vectors(backend->vectors()) == "");
+  }
+}
+
+TEST_CASE("products of matrices and orthogonal vectors are right with any number of lanes",
+          "[vectors]") {
+  for (const std::size_t lanes : {1, 3}) {
+    INFO(lanes << " lanes");
+    const auto backend = backend::make_cpu_backend({std::vector<std::vector<int>>(lanes), 1 << 20});
+    CHECK(fault_of_products(backend->vectors()) == "");
+    CHECK(fault_of_orthogonal_vectors(backend->vectors()) == "");
   }
 }
 

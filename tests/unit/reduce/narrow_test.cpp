@@ -13,60 +13,13 @@
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/reduce/exchange.hpp"
 #include "tests/support/queues.hpp"
+#include "tests/unit/reduce/exchange_rank.hpp"
 
 namespace {
 
 using namespace lockstep;
 using namespace lockstep::reduce;
 using namespace lockstep::test;
-
-const nn::Network& small_network() {
-  static const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 16, 10));
-  return network;
-}
-
-/// A rank's gradients, between -1 and 1; running statistics are whole numbers.
-float gradient_of(int rank, std::size_t step, std::size_t i, std::size_t learned) {
-  const std::uint64_t bits = draw(5, step, i * 64 + static_cast<std::size_t>(rank), Draw::synth);
-  if (i >= learned) return static_cast<float>(bits % 1000);
-  return static_cast<float>(static_cast<double>(bits % 2000001) / 1e6 - 1);
-}
-
-/// A rank's exchange with what it works on.
-struct Rank {
-  Rank(comm::Communicator& of, ExchangeKind kind, std::size_t bucket_bytes,
-       const LocalSpec& local = {})
-      : communicator(of),
-        backend(backend::make_cpu_backend({})),
-        parameters(backend->make_parameters(small_network(), backend::Precision::fp32)),
-        exchange(make_exchange({.kind = kind,
-                                .buckets = plan_buckets(parameters->layout(), bucket_bytes),
-                                .local = local},
-                               {communicator, *backend, *parameters})) {}
-  std::size_t learned() const { return parameters->layout().learned_size; }
-  /// The gradients after a step in which each rank gave gradient_of(rank, step).
-  std::vector<float> step(std::size_t step) {
-    float* arena = parameters->device_pointer(backend::Part::gradients);
-    exchange->begin();
-    const auto& slices = parameters->layout().slices;
-    for (std::size_t s = 0; s < slices.size(); ++s) {
-      for (std::size_t i = slices[s].offset; i < slices[s].offset + slices[s].size; ++i)
-        arena[i] = gradient_of(communicator.rank(), step, i, learned());
-      exchange->ready(s);
-      exchange->progress();
-    }
-    for (std::size_t b = 0; b < exchange->buckets().size(); ++b) exchange->wait(b);
-    exchange->after_update();
-    std::vector<float> sums;
-    for (const nn::Slice& slice : slices)
-      sums.insert(sums.end(), arena + slice.offset, arena + slice.offset + slice.size);
-    return sums;
-  }
-  comm::Communicator& communicator;
-  std::unique_ptr<backend::Backend> backend;
-  std::unique_ptr<backend::Parameters> parameters;
-  std::unique_ptr<Exchange> exchange;
-};
 
 /// Per number, as Rank::step() gives them: the true sum, and the sum of magnitudes.
 struct Truth {
@@ -101,7 +54,7 @@ std::vector<std::string> tell(int world, ExchangeKind kind,
                               const std::function<std::string(Rank&)>& story) {
   Queues queues;
   return threads_tell(queues, world, false, [&](comm::Communicator& communicator) {
-    Rank rank(communicator, kind, 50'000);
+    Rank rank(communicator, {.kind = kind, .buckets = {}}, 50'000);
     return story(rank);
   });
 }
@@ -166,7 +119,7 @@ TEST_CASE("16 bits move half of the bytes of fp32, int8 a quarter and its scales
   const auto bytes_of_step = [&](ExchangeKind kind) {
     Queues queues;
     const auto told = threads_tell(queues, world, false, [&](comm::Communicator& communicator) {
-      Rank rank(communicator, kind, 500'000);
+      Rank rank(communicator, {.kind = kind, .buckets = {}}, 500'000);
       rank.step(0);
       return std::string();
     });
@@ -194,7 +147,8 @@ TEST_CASE("groups that agree every 8 steps send an eighth of the bytes to others
     Queues queues;
     const auto told = threads_tell(queues, ranks, false, [&](comm::Communicator& communicator) {
       const int group = alone ? communicator.rank() : 0;
-      Rank rank(communicator, kind, 500'000, {.group = group, .every = 8});
+      Rank rank(communicator, {.kind = kind, .buckets = {}, .local = {.group = group, .every = 8}},
+                500'000);
       for (std::size_t step = 0; step < 16; ++step) rank.step(step);
       return std::string();
     });

@@ -17,6 +17,13 @@ class CpuVectors final : public backend::Vectors {
   void scale(float factor, const backend::Vector& values) override;
   void largest(const backend::Vector& values, float* found) override;
   void select(const backend::Vector& values, float share, const float* bound) override;
+  void multiply(const backend::Matrix& matrix, const backend::Thin& columns,
+                const backend::Thin& product) override;
+  void multiply_transposed(const backend::Matrix& matrix, const backend::Thin& rows,
+                           const backend::Thin& product) override;
+  void add_product(float keep, float factor, const backend::Thin& rows,
+                   const backend::Thin& columns, const backend::Matrix& to) override;
+  void orthogonalise(const backend::Thin& vectors) override;
 
  private:
   Team& team_;

@@ -55,6 +55,13 @@ const VectorKernels& vector_kernels() {
                       : kernels_vector_x86_64;
 }
 
+const ThinKernels& thin_kernels(std::size_t width) {
+  const ThinTable& table = has_avx512() ? kernels_thin_avx512
+                           : has_avx2() ? kernels_thin_avx2
+                                        : kernels_thin_x86_64;
+  return table.of_width[width - 1];
+}
+
 const WinogradKernels* winograd_kernels(Storage storage, std::size_t channels) {
   // With fewer channels the products are too short for what the transforms take.
   constexpr std::size_t fewest_for_pairs = 64;

@@ -103,11 +103,36 @@ struct VectorKernels {
   void (*select)(float bound, std::size_t count, float* values);
 };
 
+/// A matrix as `steps` times `lanes` numbers; of each step, the `panel` lanes of a panel lie next
+/// to each other. Lane l of step t is number l / panel * panel_stride + l % panel + t *
+/// step_stride.
+struct LaneGrid {
+  std::size_t lanes, panel, panel_stride, steps, step_stride;
+};
+
+/// Products with K vectors, each in one piece (backend::Thin). [first, last): what to do of all
+/// lanes, or of all steps.
+struct ThinKernels {
+  /// For each lane, the matrix times the vectors `by` of all steps.
+  void (*sum_steps)(const LaneGrid& grid, const float* matrix, const float* by, std::size_t first,
+                    std::size_t last, float* sums);
+  /// For each step, the matrix times the vectors `by` of all lanes.
+  void (*sum_lanes)(const LaneGrid& grid, const float* matrix, const float* by, std::size_t first,
+                    std::size_t last, float* sums);
+  /// matrix = keep * matrix + factor * lanes x steps, of lanes [first, last)
+  void (*add_outer)(const LaneGrid& grid, float keep, float factor, const float* lanes,
+                    const float* steps, std::size_t first, std::size_t last, float* matrix);
+};
+struct ThinTable {
+  ThinKernels of_width[8];  ///< 1 to 8 vectors
+};
+
 /// The best kernels for this processor. bf16 exists only with AVX512-BF16; throws InputError
 /// otherwise.
 const Kernels& kernels(Storage storage);
 const FloatKernels& float_kernels();
 const VectorKernels& vector_kernels();
+const ThinKernels& thin_kernels(std::size_t width);
 const char*
 instruction_set();  ///< "avx512", "avx2" or "x86-64": part of what bit-exactness depends on
 

@@ -10,11 +10,13 @@ namespace {
 
 #include "ports/cpu/kernels/formats.inc"
 #include "ports/cpu/kernels/kernels.inc"
+#include "ports/cpu/kernels/thin.inc"
 #include "ports/cpu/kernels/update.inc"
 }  // namespace
 
 const Kernels kernels_fp32_avx2 = table<float>();
 const FloatKernels kernels_float_avx2 = {add, sgd, lars, squares, scale, average};
 const VectorKernels kernels_vector_avx2 = vector_table();
+const ThinTable kernels_thin_avx2 = thin_tables();
 
 }  // namespace lockstep::cpu

@@ -9,11 +9,13 @@ namespace {
 
 #include "ports/cpu/kernels/formats.inc"
 #include "ports/cpu/kernels/kernels.inc"
+#include "ports/cpu/kernels/thin.inc"
 #include "ports/cpu/kernels/update.inc"
 }  // namespace
 
 const Kernels kernels_fp32_avx512 = table<float>();
 const FloatKernels kernels_float_avx512 = {add, sgd, lars, squares, scale, average};
 const VectorKernels kernels_vector_avx512 = vector_table();
+const ThinTable kernels_thin_avx512 = thin_tables();
 
 }  // namespace lockstep::cpu

@@ -9,11 +9,13 @@ namespace {
 
 #include "ports/cpu/kernels/formats.inc"
 #include "ports/cpu/kernels/kernels.inc"
+#include "ports/cpu/kernels/thin.inc"
 #include "ports/cpu/kernels/update.inc"
 }  // namespace
 
 const Kernels kernels_fp32_x86_64 = table<float>();
 const FloatKernels kernels_float_x86_64 = {add, sgd, lars, squares, scale, average};
 const VectorKernels kernels_vector_x86_64 = vector_table();
+const ThinTable kernels_thin_x86_64 = thin_tables();
 
 }  // namespace lockstep::cpu

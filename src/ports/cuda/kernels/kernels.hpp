@@ -259,6 +259,15 @@ void largest_value(const backend::Vector& values, float* found, cudaStream_t str
 void select_values(const backend::Vector& values, float share, const float* bound,
                    cudaStream_t stream);
 
+/// Of backend::Vectors, with its matrices.
+void multiply(const backend::Matrix& matrix, const backend::Thin& columns,
+              const backend::Thin& product, cudaStream_t stream);
+void multiply_transposed(const backend::Matrix& matrix, const backend::Thin& rows,
+                         const backend::Thin& product, cudaStream_t stream);
+void add_product(float keep, float factor, const backend::Thin& rows, const backend::Thin& columns,
+                 const backend::Matrix& to, cudaStream_t stream);
+void orthogonalise(const backend::Thin& vectors, cudaStream_t stream);
+
 // ---- checksum.cu --------------------------------------------------------------------------------
 
 /// The sums of blocks of crc_block_words words (checksum.hpp), the first of which may have fewer:

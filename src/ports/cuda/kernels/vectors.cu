@@ -3,8 +3,8 @@
 
 #include "ports/cuda/kernels/vector.cuh"
 
-// Casts and arithmetic on vectors of any format. A block of threads takes a block of values, so
-// that the values of 8 bits that share a scale meet in it.
+// Casts and arithmetic on vectors of any format, products of matrices. A block of threads takes a
+// block of values, so that the values of 8 bits that share a scale meet in it.
 namespace lockstep::cuda {
 
 namespace {
@@ -105,6 +105,121 @@ __global__ void __launch_bounds__(block_threads) largest_kernel(Vector values, f
   if (threadIdx.x == 0) atomicMax(reinterpret_cast<unsigned*>(found), most);
 }
 
+// ---- matrices: sums in an order that does not depend on the threads' order ----------------------
+
+using backend::most_width;
+using backend::Thin;
+
+/// Of the block's values, on each of its threads.
+template <class T>
+__device__ T block_sum(T value) {
+  __shared__ T sums[block_threads];
+  __syncthreads();  // all have read the last call's sum
+  sums[threadIdx.x] = value;
+  for (unsigned half = block_threads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+  }
+  __syncthreads();
+  return sums[0];
+}
+
+__device__ float& value_of(const backend::Matrix& matrix, std::size_t row, std::size_t column) {
+  const nn::MatrixForm& form = matrix.form;
+  return matrix
+      .data[row / form.panel * form.panel_stride + row % form.panel + column * form.column_stride];
+}
+
+/// A block of threads for each row.
+__global__ void __launch_bounds__(block_threads)
+    multiply_kernel(backend::Matrix matrix, Thin columns, Thin product) {
+  const std::size_t row = blockIdx.x;
+  float sums[most_width] = {};
+  for (std::size_t c = threadIdx.x; c < columns.length; c += block_threads) {
+    const float value = value_of(matrix, row, c);
+    for (std::size_t k = 0; k < columns.width; ++k)
+      sums[k] += value * columns.data[k * columns.length + c];
+  }
+  for (std::size_t k = 0; k < columns.width; ++k) {
+    const float sum = block_sum(sums[k]);
+    if (threadIdx.x == 0) product.data[k * product.length + row] = sum;
+  }
+}
+
+constexpr unsigned tile_columns = 32, tile_parts = block_threads / tile_columns;
+
+/// A block of threads for each tile_columns columns; each takes a part of the rows.
+__global__ void __launch_bounds__(block_threads)
+    multiply_transposed_kernel(backend::Matrix matrix, Thin rows, Thin product) {
+  __shared__ float parts[block_threads];
+  const std::size_t column = blockIdx.x * tile_columns + threadIdx.x % tile_columns;
+  const bool inside = column < product.length;
+  float sums[most_width] = {};
+  for (std::size_t r = threadIdx.x / tile_columns; inside && r < rows.length; r += tile_parts) {
+    const float value = value_of(matrix, r, column);
+    for (std::size_t k = 0; k < rows.width; ++k) sums[k] += value * rows.data[k * rows.length + r];
+  }
+  for (std::size_t k = 0; k < rows.width; ++k) {
+    __syncthreads();  // all have read the last vector's parts
+    parts[threadIdx.x] = sums[k];
+    __syncthreads();
+    if (threadIdx.x >= tile_columns || !inside) continue;
+    float sum = 0;
+    for (unsigned part = 0; part < tile_parts; ++part)
+      sum += parts[part * tile_columns + threadIdx.x];
+    product.data[k * product.length + column] = sum;
+  }
+}
+
+__global__ void __launch_bounds__(block_threads)
+    add_product_kernel(float keep, float factor, Thin rows, Thin columns, backend::Matrix to) {
+  const std::size_t i = thread_index();
+  if (i >= rows.length * columns.length) return;
+  const std::size_t row = i / columns.length, column = i % columns.length;
+  float sum = 0;
+  for (std::size_t k = 0; k < rows.width; ++k)
+    sum += rows.data[k * rows.length + row] * columns.data[k * columns.length + column];
+  float& value = value_of(to, row, column);
+  value = keep == 0 ? factor * sum : keep * value + factor * sum;
+}
+
+/// By one block of threads.
+__device__ double block_dot(const float* a, const float* b, std::size_t count) {
+  double sum = 0;
+  for (std::size_t i = threadIdx.x; i < count; i += block_threads)
+    sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return block_sum(sum);
+}
+
+/// Takes from vector k what it has of those before it, twice, and returns its length.
+__device__ double project_out(const Thin& vectors, std::size_t k) {
+  float* mine = vectors.data + k * vectors.length;
+  for (int time = 0; time < 2; ++time)
+    for (std::size_t j = 0; j < k; ++j) {
+      const float* other = vectors.data + j * vectors.length;
+      const auto share = static_cast<float>(block_dot(mine, other, vectors.length));
+      for (std::size_t i = threadIdx.x; i < vectors.length; i += block_threads)
+        mine[i] -= share * other[i];
+    }
+  return std::sqrt(block_dot(mine, mine, vectors.length));
+}
+
+/// Each thread has numbers of a vector that no other one touches.
+__global__ void __launch_bounds__(block_threads) orthogonalise_kernel(Thin vectors) {
+  for (std::size_t k = 0; k < vectors.width; ++k) {
+    float* mine = vectors.data + k * vectors.length;
+    const double before = std::sqrt(block_dot(mine, mine, vectors.length));
+    double length = project_out(vectors, k);
+    if (length <= backend::arithmetic::dependent_share * before) {
+      for (std::size_t i = threadIdx.x; i < vectors.length; i += block_threads)
+        mine[i] = backend::arithmetic::stand_in(k, i);
+      length = project_out(vectors, k);
+    }
+    const float factor = k < vectors.length ? static_cast<float>(1 / length) : 0;
+    for (std::size_t i = threadIdx.x; i < vectors.length; i += block_threads) mine[i] *= factor;
+  }
+}
+
 }  // namespace
 
 void cast_vector(const Vector& from, const Vector& to, cudaStream_t stream) {
@@ -136,6 +251,29 @@ void largest_value(const Vector& values, float* found, cudaStream_t stream) {
 void select_values(const Vector& values, float share, const float* bound, cudaStream_t stream) {
   launch("select_kernel", select_kernel, blocks_for(values.count), block_threads, stream, values,
          share, bound);
+}
+
+void multiply(const backend::Matrix& matrix, const Thin& columns, const Thin& product,
+              cudaStream_t stream) {
+  launch("multiply_kernel", multiply_kernel, static_cast<unsigned>(product.length), block_threads,
+         stream, matrix, columns, product);
+}
+
+void multiply_transposed(const backend::Matrix& matrix, const Thin& rows, const Thin& product,
+                         cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>((product.length + tile_columns - 1) / tile_columns);
+  launch("multiply_transposed_kernel", multiply_transposed_kernel, blocks, block_threads, stream,
+         matrix, rows, product);
+}
+
+void add_product(float keep, float factor, const Thin& rows, const Thin& columns,
+                 const backend::Matrix& to, cudaStream_t stream) {
+  launch("add_product_kernel", add_product_kernel, blocks_for(rows.length * columns.length),
+         block_threads, stream, keep, factor, rows, columns, to);
+}
+
+void orthogonalise(const Thin& vectors, cudaStream_t stream) {
+  launch("orthogonalise_kernel", orthogonalise_kernel, 1, block_threads, stream, vectors);
 }
 
 }  // namespace lockstep::cuda

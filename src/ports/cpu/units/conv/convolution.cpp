@@ -118,6 +118,29 @@ TapShape ConvGeometry::taps() const {
   return {in_channels, out_channels, height, width, out_height, out_width, kernel, stride, padding};
 }
 
+nn::MatrixForm matrix_form(const Desc& gradient) {
+  using Tag = memory::format_tag;
+  struct Known {
+    Tag tag;
+    std::size_t panel;
+  };
+  constexpr Known known[] = {{Tag::OIhw16i16o, 16}, {Tag::Ohwi16o, 16}, {Tag::OIhw8i8o, 8},
+                             {Tag::Ohwi8o, 8},      {Tag::OIhw4i4o, 4}, {Tag::Ohwi4o, 4},
+                             {Tag::oihw, 1},        {Tag::ohwi, 1}};
+  const std::size_t outputs = static_cast<std::size_t>(gradient.dims()[0]);
+  const std::size_t size = gradient.get_size() / sizeof(float);
+  const auto is = [&](Tag tag) {
+    return gradient == Desc(gradient.dims(), memory::data_type::f32, tag);
+  };
+  if (is(Tag::hwio)) return {outputs, size / outputs, outputs, size, outputs};
+  for (const auto& [tag, panel] : known) {
+    if (!is(tag)) continue;
+    const std::size_t rows = (outputs + panel - 1) / panel * panel, columns = size / rows;
+    return {rows, columns, panel, panel * columns, panel};
+  }
+  return {};
+}
+
 bool in_blocks_of_16(const ConvGeometry& g, const ConvFormats& formats) {
   const Desc blocks(g.weight_dims(), memory::data_type::f32, memory::format_tag::OIhw16i16o);
   return formats.gradient == blocks && g.in_channels % 16 == 0 && g.out_channels % 16 == 0;

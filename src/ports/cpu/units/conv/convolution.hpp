@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/backend/winograd.hpp"
+#include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/network.hpp"
 #include "ports/cpu/kernels/tap_gradient.hpp"
 
@@ -51,6 +52,9 @@ struct ConvFormats {
   dnnl::memory::desc forward, backward_data, gradient;
   static ConvFormats choose(const ConvGeometry& geometry);
 };
+
+/// Where such a gradient's values lie, with a row for each output.
+nn::MatrixForm matrix_form(const dnnl::memory::desc& gradient);
 
 /// True where gradients are [out / 16, in / 16, kernel, kernel, 16, 16 of out], without padding.
 bool in_blocks_of_16(const ConvGeometry& geometry, const ConvFormats& formats);

@@ -1,0 +1,245 @@
+#include "reduce/power_sgd.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/nn/arena.hpp"
+#include "reduce/packed_vectors.hpp"
+
+namespace lockstep::reduce {
+
+using backend::Matrix;
+using backend::Thin;
+using backend::Vector;
+
+namespace {
+
+/// Buckets between the two hops of a bucket.
+constexpr std::size_t hops_apart = 2;
+constexpr const char *done_steps_key = "steps", *columns_key = "columns";
+
+std::string error_key(std::size_t rank) { return fmt::format("rank-{}", rank); }
+
+float* floats_of(const backend::DeviceMemory& memory, std::size_t place) {
+  return reinterpret_cast<float*>(memory.get()) + place;
+}
+
+/// Whether thin matrices of this rank are smaller than the slice by the factor that is asked for.
+bool has_low_rank(const nn::Slice& slice, const PowerSgdSpec& how) {
+  const auto& [rows, columns, panel, panel_stride, column_stride] = slice.form;
+  return rows > 0 && nn::learned(slice.tensor.role) &&
+         how.least_saving * static_cast<double>(how.rank * (rows + columns)) <=
+             static_cast<double>(rows * columns);
+}
+
+}  // namespace
+
+LowRankTraffic power_sgd_traffic(const nn::ArenaLayout& layout, const PowerSgdSpec& how) {
+  LowRankTraffic traffic;
+  for (std::size_t s = 0; s < layout.moving_slices(); ++s) {
+    const nn::Slice& slice = layout.slices[s];
+    if (!has_low_rank(slice, how)) {
+      traffic.exact += slice.size;
+      continue;
+    }
+    ++traffic.matrices;
+    traffic.thin += how.rank * (slice.form.rows + slice.form.columns);
+  }
+  return traffic;
+}
+
+PowerSgdExchange::PowerSgdExchange(ExchangeSpec spec, const ExchangeParts& parts)
+    : NarrowExchange(spec, parts), how_(spec.power_sgd) {
+  check(world() > 1 && !spec.loss_scale,
+        "PowerSGD needs several ranks and gradients without a scale");
+  check(how_.rank > 0 && how_.rank <= backend::most_width, "PowerSGD has a rank of 1 to 8");
+  const nn::ArenaLayout& layout = parts.parameters.layout();
+  error_ = vectors_.allocate(layout.learned_size * sizeof(float), "what PowerSGD left out");
+  for (const Bucket& bucket : buckets()) {
+    Part part;
+    for (std::size_t s = bucket.first_slice; s < bucket.last_slice; ++s)
+      add_slice(part, layout.slices[s]);
+    for (Plain& plain : part.plain) {
+      plain.place = part.sent_floats;
+      part.sent_floats += plain.size;
+    }
+    part.sent = vectors_.allocate(part.sent_floats * sizeof(float), "gradients of low rank");
+    part.columns = vectors_.allocate(part.columns_floats * sizeof(float), "columns of low rank");
+    fill_columns(part);
+    parts_of_buckets_.push_back(std::move(part));
+  }
+}
+
+void PowerSgdExchange::add_slice(Part& part, const nn::Slice& slice) {
+  if (!has_low_rank(slice, how_)) {
+    part.plain.push_back({.offset = slice.offset, .size = slice.size});
+    return;
+  }
+  part.products.push_back({.error = {floats_of(error_, slice.offset), slice.form},
+                           .offset = slice.offset,
+                           .rows = part.sent_floats,
+                           .columns = part.columns_floats});
+  part.sent_floats += how_.rank * slice.form.rows;
+  part.columns_floats += how_.rank * slice.form.columns;
+}
+
+/// The first Q: of no direction in particular, and the same on all ranks.
+void PowerSgdExchange::fill_columns(const Part& part) {
+  std::vector<float> first;
+  for (const Product& product : part.products)
+    for (std::size_t k = 0; k < how_.rank; ++k)
+      for (std::size_t c = 0; c < product.error.form.columns; ++c)
+        first.push_back(backend::arithmetic::stand_in(k, c));
+  vectors_.write(std::as_bytes(std::span(first)), part.columns.get());
+}
+
+std::string PowerSgdExchange::note() const {
+  const LowRankTraffic traffic = power_sgd_traffic(parts_.parameters.layout(), how_);
+  const std::string begins =
+      how_.from_step > 0 ? fmt::format(" from step {} on", how_.from_step) : "";
+  return fmt::format(
+      "gradients of {} matrices travel as products of rank {}{}, all others as fp32, {:.1f} % of "
+      "the numbers; what a product leaves out is added in the next step",
+      traffic.matrices, how_.rank, begins,
+      100 * static_cast<double>(traffic.thin + traffic.exact) /
+          static_cast<double>(parts_.parameters.layout().size));
+}
+
+Thin PowerSgdExchange::thin(const backend::DeviceMemory& memory, std::size_t place,
+                            std::size_t length) const {
+  return {floats_of(memory, place), length, how_.rank};
+}
+
+Vector PowerSgdExchange::whole(std::size_t offset, std::size_t size) const {
+  return backend::vector(parts_.parameters.device_pointer(backend::Part::gradients) + offset, size);
+}
+
+void PowerSgdExchange::begin() {
+  BucketExchange::begin();
+  sent_columns_ = 0;
+}
+
+void PowerSgdExchange::sum(const backend::DeviceMemory& memory, std::size_t count,
+                           const std::string& name) {
+  network().wait(*compute().record());  // what is sent precedes its sum
+  communicator_.all_reduce(comm::elements(floats_of(memory, 0), count), comm::Reduction::sum, name,
+                           network());
+}
+
+/// The first hop: P, and what is summed exactly.
+void PowerSgdExchange::start(std::size_t number) {
+  Part& part = parts_of_buckets_[number];
+  const std::string name = fmt::format("bucket {}", number);
+  if (is_exact()) {
+    const Bucket& bucket = buckets()[number];
+    network().wait(*compute().record());  // the bucket's last gradient precedes its sum
+    communicator_.all_reduce(whole(bucket.offset, bucket.size).elements(), comm::Reduction::sum,
+                             name, network());
+    part.done = network().record();
+    return;
+  }
+  for (const Product& product : part.products) {
+    const nn::MatrixForm& form = product.error.form;
+    const std::size_t count = form.rows * form.columns;
+    vectors_.add(1, whole(product.offset, count), backend::vector(product.error.data, count));
+    vectors_.multiply(product.error, thin(part.columns, product.columns, form.columns),
+                      thin(part.sent, product.rows, form.rows));
+  }
+  for (const Plain& plain : part.plain)
+    vectors_.cast(whole(plain.offset, plain.size),
+                  backend::vector(floats_of(part.sent, plain.place), plain.size));
+  sum(part.sent, part.sent_floats, name);
+  part.arrived = network().record();
+  for (; sent_columns_ + hops_apart <= number; ++sent_columns_) send_columns(sent_columns_);
+}
+
+/// The second hop: Q. What the product with this rank's own Q leaves out is the next error.
+void PowerSgdExchange::send_columns(std::size_t number) {
+  Part& part = parts_of_buckets_[number];
+  compute().wait(*part.arrived);  // the sum of P precedes its use
+  for (const Product& product : part.products) {
+    const nn::MatrixForm& form = product.error.form;
+    const Thin rows = thin(part.sent, product.rows, form.rows);
+    const Thin columns = thin(part.columns, product.columns, form.columns);
+    vectors_.orthogonalise(rows);
+    vectors_.multiply_transposed(product.error, rows, columns);
+    vectors_.add_product(1, -1, rows, columns, product.error);
+  }
+  sum(part.columns, part.columns_floats, fmt::format("bucket {}, columns", number));
+  part.done = network().record();
+}
+
+void PowerSgdExchange::finish(std::size_t number) {
+  const Part& part = parts_of_buckets_[number];
+  const std::size_t next = std::min(number + hops_apart, parts_of_buckets_.size());
+  for (; !is_exact() && sent_columns_ < next; ++sent_columns_) send_columns(sent_columns_);
+  compute().wait(*part.done);  // the bucket's sum precedes its update
+  if (is_exact()) return;
+  float* gradients = parts_.parameters.device_pointer(backend::Part::gradients);
+  for (const Product& product : part.products) {
+    const nn::MatrixForm& form = product.error.form;
+    vectors_.add_product(0, 1, thin(part.sent, product.rows, form.rows),
+                         thin(part.columns, product.columns, form.columns),
+                         {gradients + product.offset, form});
+  }
+  for (const Plain& plain : part.plain)
+    vectors_.cast(backend::vector(floats_of(part.sent, plain.place), plain.size),
+                  whole(plain.offset, plain.size));
+}
+
+std::vector<Vector> PowerSgdExchange::errors() const {
+  std::vector<Vector> all;
+  for (const Part& part : parts_of_buckets_)
+    for (const auto& [error, offset, rows, columns] : part.products)
+      all.push_back(backend::vector(error.data, error.form.rows * error.form.columns));
+  return all;
+}
+
+std::vector<Vector> PowerSgdExchange::columns() const {
+  std::vector<Vector> all;
+  for (const Part& part : parts_of_buckets_)
+    all.push_back(backend::vector(floats_of(part.columns, 0), part.columns_floats));
+  return all;
+}
+
+ExchangeState PowerSgdExchange::save(comm::Control& control) const {
+  const std::string mine = has_state() ? packed(vectors_, errors()) : "";
+  const auto all = control.gather_at_root(mine, "the exchange's state");
+  ExchangeState state;
+  if (control.rank() != 0) return state;
+  state[done_steps_key] = std::to_string(steps_);
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (!all[r].empty()) state[error_key(r)] = all[r];
+  const std::string shared = has_state() ? packed(vectors_, columns()) : "";
+  if (!shared.empty()) state[columns_key] = shared;
+  return state;
+}
+
+void PowerSgdExchange::load(const ExchangeState& state) {
+  const auto steps = state.find(done_steps_key);
+  const auto number =
+      steps == state.end() ? std::nullopt : whole_number<std::uint64_t>(steps->second);
+  require(number.has_value(),
+          fmt::format("the state of the exchange '{}' has no number of steps", name()));
+  steps_ = *number;
+  if (!has_state() || errors().empty()) return;
+  const std::size_t saved_by = state.size() - 2;
+  require(saved_by == world(),
+          fmt::format("the state of the exchange '{}' is of {} ranks, and here are {}: continue "
+                      "with {} ranks, or begin a run with --init",
+                      name(), saved_by, world(), saved_by));
+  const auto mine = state.find(error_key(rank())), shared = state.find(columns_key);
+  require(mine != state.end() && shared != state.end() &&
+              unpack(vectors_, shared->second, columns()) &&
+              unpack(vectors_, mine->second, errors()),
+          fmt::format("the state of the exchange '{}' is of another network or another rank of "
+                      "its products (comm.power-sgd), which here is {}",
+                      name(), how_.rank));
+}
+
+}  // namespace lockstep::reduce
