@@ -1,6 +1,6 @@
 #!/bin/bash
-# ResNet-50's gradients on four nodes over links of 1 Gb/s, on the clock backend: what PowerSGD leaves
-# of the time that sums are exposed.
+# ResNet-50's gradients on four nodes over links of 1 Gb/s, on the clock backend: what PowerSGD
+# leaves of the time that sums are exposed.
 # nightly
 # waits for Slurm and for slow links
 source "$(dirname "$0")/../support/cluster.bash"

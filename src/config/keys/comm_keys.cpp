@@ -21,11 +21,9 @@ std::vector<ConfigKey> comm_keys() {
           "the format in which gradients travel: bf16 and fp16 halve their bytes, int8 leaves a "
           "quarter and adds in the next step what rounding left out"),
       key("comm.power-sgd", &C::comm, &Section::power_sgd,
-          "gradients of weights travel as products of matrices of this rank (PowerSGD): a "
-          "hundredth "
-          "of the bytes; what a product leaves out is added in the next step")
-          .within(1, 8)
-          .or_zero(),
+          "gradients of weights travel as products of matrices of this rank (PowerSGD; 0: "
+          "whole): a hundredth of the bytes; what a product leaves out is added in the next step")
+          .within(0, 8),
       key("comm.power-sgd-from-epoch", &C::comm, &Section::power_sgd_from_epoch,
           "gradients travel whole before this epoch, counted from 0 (0 or auto: before the warm-up "
           "has ended, optim.warmup-epochs)")

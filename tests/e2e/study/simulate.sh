@@ -37,7 +37,8 @@ fp32=$(exposed) && bf16=$(exposed --wire bf16) && int8=$(exposed --wire int8) &&
     'BEGIN { exit !(a > 1.8 * b && a > 3 * c && a > 0.8 * 8 * d && c > 0 && d > 0) }'
 verdict $? 'at 1 Gb/s bf16 shortens what is exposed by 1.8, int8 by 3, and agreeing every 8 steps by 6.4'
 
-products=$(exposed --power-sgd 2 --power-sgd-gb-s 1e6) && costly=$(exposed --power-sgd 2 --power-sgd-gb-s 1) &&
+products=$(exposed --power-sgd 2 --power-sgd-gb-s 1e6) &&
+  costly=$(exposed --power-sgd 2 --power-sgd-gb-s 1) &&
   awk -v a="$fp32" -v b="$products" -v c="$costly" \
     'BEGIN { exit !(a > 10 * b && b > 0 && c - b > 100 && c - b < 104) }'
 verdict $? 'products of rank 2 shorten it by more than 10, and making them takes the time that is given'
