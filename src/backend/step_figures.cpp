@@ -16,6 +16,7 @@ ReadFigures Backend::put_aside(std::vector<Program*> ran, const Parameters& para
     for (Program* program : ran) figures.metrics += program->take_metrics();
     figures.loss_scale = parameters.loss_scale();
     figures.clipped_norm = parameters.clipped_norm();
+    figures.trust = parameters.trust_ratios();
     return figures;
   };
 }

@@ -144,6 +144,13 @@ void check_fine_tuning(const Config& config) {
           "backbone leaves them out");
 }
 
+void check_rule(const Config::Optim& optim) {
+  require(
+      optim.rule != lockstep::optim::Rule::lamb || !optim.nesterov,
+      "optim.nesterov = true has no meaning with optim.rule = lamb, whose momentum is a mean of "
+      "gradients: leave it out");
+}
+
 void check_milestones(const Config& config) {
   const auto& milestones = config.optim.milestones;
   for (const std::uint64_t epoch : milestones)
@@ -221,6 +228,7 @@ void resolve(Config& config, int replicas) {
   check_power_sgd(config, replicas);
   check_sync(config, replicas);
   check_fine_tuning(config);
+  check_rule(config.optim);
   check_milestones(config);
   check_metrics(config.metrics);
   check_clock(config);

@@ -92,15 +92,21 @@ void write_loss_scale(h5::Writer& file, const backend::Parameters& parameters) {
 
 /// The group of a part's tensors.
 std::string group_of(backend::Part part) {
-  return part == backend::Part::weights    ? "weights"
-         : part == backend::Part::momentum ? "momentum"
-                                           : "ema";
+  return part == backend::Part::weights          ? "weights"
+         : part == backend::Part::momentum       ? "momentum"
+         : part == backend::Part::second_moments ? "second_moments"
+                                                 : "ema";
 }
 
 std::vector<backend::Part> parts_of(const backend::Parameters& parameters) {
   std::vector<backend::Part> parts{backend::Part::weights, backend::Part::momentum};
   if (parameters.has_average()) parts.push_back(backend::Part::average);
+  if (parameters.has_second_moments()) parts.push_back(backend::Part::second_moments);
   return parts;
+}
+
+bool is_moment(backend::Part part) {
+  return part == backend::Part::momentum || part == backend::Part::second_moments;
 }
 
 /// Frozen tensors have none.
@@ -110,6 +116,8 @@ bool has_momentum(const nn::ArenaLayout& layout, std::size_t slice) {
 
 /// Written where the file holds an average: the number of its tensors.
 constexpr const char* average_attribute = "ema_tensors";
+/// Written, as 1, where the file holds second moments.
+constexpr const char* moments_attribute = "second_moments";
 
 void read_loss_scale(const CheckpointReader& file, backend::Parameters& parameters) {
   if (!file.has("loss_scale")) return;
@@ -166,7 +174,8 @@ std::size_t checkpoint_bytes(const CheckpointHeader& header,
                              const backend::Parameters& parameters) {
   const nn::ArenaLayout& layout = parameters.layout();
   const std::size_t parts = parts_of(parameters).size();
-  const std::size_t floats = parts * layout.size + (parts - 1) * layout.frozen_size;
+  const std::size_t whole = parameters.has_average() ? 2 : 1;  // also of frozen layers
+  const std::size_t floats = parts * layout.size + whole * layout.frozen_size;
   std::size_t bytes = floats * sizeof(float) + 512 * layout.slices.size() + 65536;
   for (const auto& [name, state] : header.exchange_state) bytes += state.size() + 512;
   return bytes;
@@ -185,13 +194,17 @@ CheckpointImage make_checkpoint(const std::filesystem::path& path, const Checkpo
     const std::uint64_t tensors = layout.slices.size();
     file.attribute(average_attribute, single_shape, &tensors);
   }
+  if (parameters.has_second_moments()) {
+    const std::uint64_t held = 1;
+    file.attribute(moments_attribute, single_shape, &held);
+  }
   std::vector<float> plain;
   for (const backend::Part part : parts_of(parameters)) {
     const std::string group = group_of(part);
     file.make_group(group);
     for (std::size_t i = 0; i < layout.slices.size(); ++i) {
       const nn::Tensor& tensor = layout.slices[i].tensor;
-      if (part == backend::Part::momentum && !has_momentum(layout, i)) continue;
+      if (is_moment(part) && !has_momentum(layout, i)) continue;
       plain.resize(tensor.count());
       parameters.export_slice(part, i, plain);
       if (!std::all_of(plain.begin(), plain.end(), [](float x) { return std::isfinite(x); }))
@@ -262,6 +275,7 @@ std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
   std::vector<TensorEntry> tensors;
   std::vector<std::string> groups{"weights/", "momentum/"};
   if (file.has(average_attribute)) groups.emplace_back("ema/");
+  if (file.has(moments_attribute)) groups.emplace_back("second_moments/");
   for (const std::string& group : groups)
     for (const std::string& name : file.names(group)) {
       TensorEntry tensor{group + name, file.shape(group + name), 0};
@@ -278,6 +292,10 @@ void load_tensors(const std::filesystem::path& path, backend::Parameters& parame
   const CheckpointReader file(path);
   const nn::ArenaLayout& layout = parameters.layout();
   require_same_model(path, file, layout);
+  const bool moments = momentum && parameters.has_second_moments();
+  require(!moments || file.has(moments_attribute),
+          fmt::format("{}: holds no second moments: it was not trained with optim.rule = lamb",
+                      path.string()));
   if (momentum) read_loss_scale(file, parameters);
   std::vector<float> plain;
   for (std::size_t i = 0; i < layout.slices.size(); ++i) {
@@ -288,6 +306,9 @@ void load_tensors(const std::filesystem::path& path, backend::Parameters& parame
     if (!momentum || !has_momentum(layout, i)) continue;
     file.read("momentum/" + tensor.name, plain);
     parameters.import_slice(backend::Part::momentum, i, plain);
+    if (!moments) continue;
+    file.read("second_moments/" + tensor.name, plain);
+    parameters.import_slice(backend::Part::second_moments, i, plain);
   }
   if (!momentum || !parameters.has_average()) return;
   if (file.has(average_attribute))

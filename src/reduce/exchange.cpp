@@ -44,7 +44,8 @@ std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& 
   throw Error("this exchange does not exist");
 }
 
-std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world) {
+std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world,
+                           bool second_moments) {
   switch (kind) {
     case ExchangeKind::exact:
       return 0;
@@ -56,7 +57,7 @@ std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t w
     case ExchangeKind::power_sgd:
       return power_sgd_bytes(numbers);
     case ExchangeKind::local:
-      return local_bytes(numbers);
+      return local_bytes(numbers, second_moments);
   }
   throw Error("this exchange does not exist");
 }

@@ -20,9 +20,11 @@ std::string group_key(int group) { return fmt::format("group-{}", group); }
 
 }  // namespace
 
-/// The weights, momentum and average of a rank while all are settled, and those that an outer
-/// momentum needs.
-std::size_t local_bytes(std::size_t numbers) { return 5 * numbers * sizeof(float); }
+/// The weights, momentum, average and second moments of a rank while all are settled, and those
+/// that an outer momentum needs.
+std::size_t local_bytes(std::size_t numbers, bool second_moments) {
+  return (second_moments ? 6 : 5) * numbers * sizeof(float);
+}
 
 LocalExchange::LocalExchange(const ExchangeSpec& spec, const ExchangeParts& parts)
     : how_(spec.local),
@@ -66,6 +68,7 @@ Vector LocalExchange::in(const backend::DeviceMemory& memory) const {
 std::vector<Part> LocalExchange::changing() const {
   std::vector<Part> parts{Part::weights, Part::momentum};
   if (parts_.parameters.has_average()) parts.push_back(Part::average);
+  if (parts_.parameters.has_second_moments()) parts.push_back(Part::second_moments);
   return parts;
 }
 

@@ -72,6 +72,6 @@ class LocalExchange final : public Exchange {
   std::uint64_t steps_ = 0;
 };
 
-std::size_t local_bytes(std::size_t numbers);
+std::size_t local_bytes(std::size_t numbers, bool second_moments);
 
 }  // namespace lockstep::reduce

@@ -155,6 +155,7 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
     spec.plan_cache = config.tune_cache.empty() ? "runs/plans.txt" : config.tune_cache;
   spec.winograd = config.winograd;
   spec.keeps_average = config.optim.ema > 0;
+  spec.keeps_second_moments = optim::has_second_moments(config.optim.rule);
   spec.recompute = config.recompute;
   spec.recompute.memory_limit = config.memory_limit;
   spec.label_smoothing = config.optim.label_smoothing;
@@ -166,10 +167,19 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
 namespace {
 
 optim::Formula make_formula(const config::Config::Optim& given) {
-  if (given.rule == optim::Rule::lars)
-    return optim::Lars{
-        .momentum = given.momentum, .nesterov = given.nesterov, .coefficient = given.trust};
-  return optim::Sgd{.momentum = given.momentum, .nesterov = given.nesterov};
+  switch (given.rule) {
+    case optim::Rule::sgd:
+      return optim::Sgd{.momentum = given.momentum, .nesterov = given.nesterov};
+    case optim::Rule::lars:
+      return optim::Lars{.momentum = given.momentum,
+                         .nesterov = given.nesterov,
+                         .coefficient = given.trust,
+                         .form = given.lars_momentum};
+    case optim::Rule::lamb:
+      return optim::Lamb{
+          .momentum = given.momentum, .beta2 = given.beta2, .epsilon = given.epsilon};
+  }
+  throw Error("a rule that specs do not know");
 }
 
 }  // namespace
@@ -198,8 +208,9 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
                   : config.comm.power_sgd > 0 ? reduce::ExchangeKind::power_sgd
                                               : exchange_of(config.comm.wire);
   spec.power_sgd.rank = config.comm.power_sgd;
-  spec.program.exchange_bytes = reduce::exchange_bytes(spec.exchange, nn::numbers(spec.network),
-                                                       static_cast<std::size_t>(replicas));
+  spec.program.exchange_bytes =
+      reduce::exchange_bytes(spec.exchange, nn::numbers(spec.network),
+                             static_cast<std::size_t>(replicas), spec.program.keeps_second_moments);
   spec.formula = make_formula(config.optim);
   spec.weight_decay = config.optim.weight_decay;
   spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;

@@ -79,6 +79,7 @@ std::string where_ranks_differ(backend::Backend& backend, const backend::Paramet
   compare(backend::Part::weights, "weights");
   compare(backend::Part::momentum, "momentum");
   if (parameters.has_average()) compare(backend::Part::average, "average");
+  if (parameters.has_second_moments()) compare(backend::Part::second_moments, "second moments");
   if (found.empty()) return "";
   const std::size_t others = found.size() - std::min(found.size(), most);
   found.resize(found.size() - others);
@@ -97,6 +98,7 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Commu
   backend::initialise(spec_.network, {spec_.seed}, *parameters_);
   parameters_->set_loss_scale(first_loss_scale(replicas_.world()));
   if (keeps_average()) parameters_->start_average();
+  if (optim::has_second_moments(rule_.formula)) parameters_->start_second_moments();
   program_for(spec_.program.batch);
   exchange_ = spec_.make_exchange(
       {.kind = spec_.exchange,
@@ -149,6 +151,7 @@ void Trainer::launch(const data::Batch& batch, std::size_t global_rows, float lr
         "sampler and trainer share a batch differently");
   optim::StepScalars scalars{.lr = lr, .gradient_scale = 1 / static_cast<float>(global_rows)};
   if (keeps_average()) scalars.average_share = optim::average_share(spec_.average, steps_done_);
+  if (optim::has_second_moments(rule_.formula)) scalars.steps_done = steps_done_;
   backend::Program& full = program_for(spec_.program.batch);
   const std::size_t place = full.input_place();
   exchange_->begin();
@@ -282,6 +285,7 @@ void Trainer::read_reports() {
     report.metrics = figures.metrics;
     report.loss_scale = figures.loss_scale;
     if (spec_.clip_norm > 0) report.gradient_norm = figures.clipped_norm;
+    if (!report.skipped()) report.trust = figures.trust;
   }
   const std::vector<StepLap> laps = laps_->take();
   check(laps.size() == reports_.size(), "a step's figures and times differ");

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/gpu/fixture.hpp"
+#include "tests/support/laws/rules.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
@@ -79,6 +80,11 @@ TEST_CASE("a LARS step is the CPU's", "[gpu]") {
     }
     for (const Part part : {Part::weights, Part::momentum}) near(device, host, part, 3e-5);
   }
+}
+
+TEST_CASE("50 steps of each update rule on the GPU are the published formula's", "[gpu]") {
+  if (!gpu()) return;
+  check_rules(*gpu(), bottlenecks());
 }
 
 TEST_CASE("norms on the GPU are the plain sums and have the same bits each time", "[gpu]") {

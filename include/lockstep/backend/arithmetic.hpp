@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "lockstep/base/half.hpp"
+#include "lockstep/optim/lars.hpp"
 
 /// The element-wise arithmetic of a training step. Everything is constexpr and so callable in host
 /// and device code alike (nvcc: --expt-relaxed-constexpr): what the tests show about a formula here
@@ -132,6 +133,7 @@ constexpr bool outranks(std::int32_t k, float logit_k, std::int32_t label, float
 struct SgdRule {
   float lr = 0, momentum = 0, weight_decay = 0;
   bool nesterov = false;
+  float outer = 1;  ///< LARS: multiplies the velocity in the weight's step
 };
 /// Sutskever et al. 2013 in PyTorch's form: v = momentum * v + (g + decay * w); w -= lr * v, or,
 /// with Nesterov, w -= lr * (g + decay * w + momentum * v).
@@ -149,12 +151,44 @@ constexpr float trust_ratio(float coefficient, float epsilon, float weight_decay
                             (gradient_norm + static_cast<double>(weight_decay) * weight_norm +
                              static_cast<double>(epsilon)));
 }
-/// lr includes the trust ratio: v = momentum * v + lr * (g + decay * w); w -= v, or, with Nesterov,
-/// w -= momentum * v + lr * (g + decay * w).
+/// The factors of a slice's step, in the velocity (SgdRule::lr) and outside (SgdRule::outer), for
+/// each form of optim::LarsMomentum. trust: 1 for a slice that is not adaptive.
+struct LarsFactors {
+  float lr = 0, outer = 1;
+};
+constexpr LarsFactors lars_factors(optim::LarsMomentum form, bool adaptive, float lr, float trust) {
+  if (form == optim::LarsMomentum::outside) return {1, adaptive ? lr * trust : lr};
+  if (!adaptive) return {lr, 1};
+  return form == optim::LarsMomentum::inside ? LarsFactors{lr * trust, 1} : LarsFactors{trust, lr};
+}
+/// v = momentum * v + lr * (g + decay * w); w -= outer * v, or, with Nesterov,
+/// w -= outer * (momentum * v + lr * (g + decay * w)).
 constexpr void lars(const SgdRule& rule, float gradient, float& weight, float& velocity) {
   const float step = rule.lr * (gradient + rule.weight_decay * weight);
   velocity = rule.momentum * velocity + step;
-  weight -= rule.nesterov ? rule.momentum * velocity + step : velocity;
+  weight -= rule.outer * (rule.nesterov ? rule.momentum * velocity + step : velocity);
+}
+
+/// One slice's first part of a LAMB step (optim/lamb.hpp).
+struct LambRule {
+  float beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  float scale1 = 1, scale2 = 1;  ///< 1 / (1 - beta^t): lamb_scale()
+};
+constexpr float lamb_scale(float beta, std::uint64_t t) {
+  return static_cast<float>(1 / (1 - std::pow(static_cast<double>(beta), static_cast<double>(t))));
+}
+/// Updates the moments and returns u, of which lr * trust is the weight's step.
+constexpr float lamb(const LambRule& rule, float gradient, float weight, float& first,
+                     float& second) {
+  first = rule.beta1 * first + (1 - rule.beta1) * gradient;
+  second = rule.beta2 * second + (1 - rule.beta2) * (gradient * gradient);
+  const float size = std::sqrt(second * rule.scale2) + rule.epsilon;
+  return first * rule.scale1 / size + rule.weight_decay * weight;
+}
+/// LAMB's trust ratio of a slice.
+constexpr float lamb_trust(double weight_norm, double step_norm) {
+  if (!(weight_norm > 0 && step_norm > 0)) return 1;
+  return static_cast<float>(weight_norm / step_norm);
 }
 
 /// The factor that brings gradients of this norm down to `limit`; 1 if they are not above it

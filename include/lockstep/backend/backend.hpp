@@ -23,8 +23,9 @@ namespace lockstep::backend {
 /// What a step leaves for the host to read.
 struct StepFigures {
   Metrics metrics;
-  std::optional<LossScale> loss_scale = std::nullopt;  ///< after the step
-  double clipped_norm = 0;                             ///< as Parameters::clipped_norm()
+  std::optional<LossScale> loss_scale = std::nullopt;      ///< after the step
+  double clipped_norm = 0;                                 ///< as Parameters::clipped_norm()
+  std::optional<optim::TrustRatios> trust = std::nullopt;  ///< as Parameters::trust_ratios()
 };
 /// Reads the figures of one step. Call it once.
 using ReadFigures = std::function<StepFigures()>;
@@ -91,7 +92,8 @@ class Backend {
   /// all learned gradients together, without the loss scale, is above `limit`, this step's updates
   /// use them times limit / norm. Does not wait for the device.
   virtual void clip_gradients(Parameters& parameters, float limit) = 0;
-  /// Updates the learned slices [first, last) with their (reduced) gradients.
+  /// Updates the learned slices [first, last) with their (reduced) gradients, which are then used
+  /// up: some rules compute in their place. REQUIRES: second moments, for a rule that has them.
   virtual void update(Parameters& parameters, const optim::UpdateRule& rule,
                       const optim::StepScalars& scalars, std::size_t first, std::size_t last) = 0;
   /// running = (1 - momentum)^micro_batches * running + (reduced) statistics of the step.

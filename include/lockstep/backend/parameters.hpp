@@ -7,10 +7,11 @@
 
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/nn/arena.hpp"
+#include "lockstep/optim/rule.hpp"
 
 namespace lockstep::backend {
 
-enum class Part { weights, gradients, momentum, average };
+enum class Part { weights, gradients, momentum, average, second_moments };
 
 /// What parameters have memory for: all that a training needs, or the weights alone.
 enum class Keeps { training, weights };
@@ -19,8 +20,9 @@ using arithmetic::LossScale;
 
 /// The state of a network on one device: flat buffers with one layout. Running statistics are at
 /// the end: weights hold the running values, gradients this step's share of the batch statistics,
-/// momentum nothing. The average is there only after start_average(). Slices of frozen layers have
-/// weights only, which import and export reach; their average is the weights.
+/// momentum and second moments nothing. The average is there only after start_average(), second
+/// moments only after start_second_moments(). Slices of frozen layers have weights only, which
+/// import and export reach; their average is the weights.
 class Parameters {
  public:
   virtual ~Parameters() = default;
@@ -37,8 +39,11 @@ class Parameters {
   /// also when there was one before. Backend::update_average() moves it.
   virtual void start_average() {}
   virtual bool has_average() const { return false; }
-  /// CRC-32C of the weights and, where they are kept, of momentum and average, as stored on the
-  /// device. If it differs between ranks, they have diverged.
+  /// Keeps second moments of the gradients from now on, all zero: for a rule that has them.
+  virtual void start_second_moments() {}
+  virtual bool has_second_moments() const { return false; }
+  /// CRC-32C of the weights and, where they are kept, of momentum, average and second moments, as
+  /// stored on the device. If it differs between ranks, they have diverged.
   virtual std::uint32_t hash() const = 0;
   /// fp16's dynamic loss scale, part of a training's state; nothing in the other precisions. Waits
   /// for the device.
@@ -47,6 +52,9 @@ class Parameters {
   /// The norm that the newest Backend::clip_gradients() found; 0 before the first. Waits for the
   /// device.
   virtual double clipped_norm() const { return 0; }
+  /// Of the newest update of all slices; nothing before it, and for a rule without trust ratios.
+  /// Waits for the device.
+  virtual std::optional<optim::TrustRatios> trust_ratios() const { return std::nullopt; }
 };
 
 /// Fills the weights with their initial values, a pure function of the seed.

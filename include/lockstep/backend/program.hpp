@@ -50,6 +50,8 @@ struct ProgramSpec {
   Winograd winograd;
   /// Its parameters keep an average of the weights: counted where memory is planned.
   bool keeps_average = false;
+  /// The run's rule has second moments: counted where memory is planned.
+  bool keeps_second_moments = false;
   /// What the run's exchange takes of the device's memory: counted where memory is planned.
   std::size_t exchange_bytes = 0;
   /// What backward makes again instead of keeping it; the same bits in any case.

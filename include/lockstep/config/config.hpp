@@ -94,7 +94,10 @@ struct Config {
     float backbone_lr_factor = 1;
     lockstep::optim::Rule rule = lockstep::optim::Rule::sgd;
     float trust = 0.001f;
+    lockstep::optim::LarsMomentum lars_momentum = lockstep::optim::LarsMomentum::inside;
     float momentum = 0.9f;
+    float beta2 = 0.999f;
+    float epsilon = 1e-6f;
     bool nesterov = false;
     float weight_decay = 1e-4f;
     bool decay_norm_and_bias = true;

@@ -78,14 +78,14 @@ class CheckpointImage {
 std::size_t checkpoint_bytes(const CheckpointHeader& header, const backend::Parameters& parameters);
 
 /// Copies the state into the image of a file. The file is HDF5 with groups `weights` (learned
-/// tensors and running statistics), `momentum` and, if the parameters keep it, `ema` (the average
-/// of all weights), in float32 in the plain layout under torchvision's names. Header fields are
-/// attributes of the root. Class names, the network (bytes of JSON) and the configuration (bytes of
-/// TOML) are data sets `classes`, `network` and `config`, because an attribute holds only 64 KiB.
-/// data/CHECKPOINT.md specifies all of it. A user block of 512 bytes before the HDF5 part holds the
-/// CRC-32C and the length of that part, so that a change of any byte is found. The same state gives
-/// the same bytes. Throws InputError naming `path`, where the file will be, and the tensor that is
-/// not finite.
+/// tensors and running statistics), `momentum` and, if the parameters keep them, `ema` (the average
+/// of all weights) and `second_moments`, in float32 in the plain layout under torchvision's names.
+/// Header fields are attributes of the root. Class names, the network (bytes of JSON) and the
+/// configuration (bytes of TOML) are data sets `classes`, `network` and `config`, because an
+/// attribute holds only 64 KiB. data/CHECKPOINT.md specifies all of it. A user block of 512 bytes
+/// before the HDF5 part holds the CRC-32C and the length of that part, so that a change of any byte
+/// is found. The same state gives the same bytes. Throws InputError naming `path`, where the file
+/// will be, and the tensor that is not finite.
 CheckpointImage make_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                                 const backend::Parameters& parameters);
 
@@ -107,9 +107,10 @@ CheckpointHeader read_header(const std::filesystem::path& path);
 /// Verifies, then lists all tensors, by group and name.
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path);
 
-/// Verifies, then fills weights and, if asked, the rest of a training's state: momentum, and the
-/// average if the parameters keep it, which begins again at the weights if the file has none.
-/// Throws InputError naming the file and the first tensor that does not fit this model.
+/// Verifies, then fills weights and, if asked, the rest of a training's state: momentum, second
+/// moments if the parameters keep them, and the average if they keep it, which begins again at the
+/// weights if the file has none. Throws InputError naming the file and the first tensor that does
+/// not fit this model, and if second moments are missing.
 void load_tensors(const std::filesystem::path& path, backend::Parameters& parameters,
                   bool momentum);
 

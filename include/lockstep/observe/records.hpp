@@ -131,6 +131,17 @@ struct LossScaling {
   }
 };
 
+/// The trust ratios of a step's layers, with a rule that has them (LARS, LAMB).
+struct TrustSpread {
+  float smallest = 0, median = 0, largest = 0;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("trust_min", self.smallest);
+    visit("trust_median", self.median);
+    visit("trust_max", self.largest);
+  }
+};
+
 /// Steps and epochs are counted from 1 here. Loss and top-1 are those of the global batch (the loss
 /// is null when a skipped step overflowed it), times and memory are rank 0's.
 struct StepRecord {
@@ -141,6 +152,7 @@ struct StepRecord {
   std::optional<LossScaling> loss_scale = std::nullopt;
   double top1 = std::numeric_limits<double>::quiet_NaN();  ///< share of the rows, 0 to 1
   std::optional<double> gradient_norm = std::nullopt;      ///< as StepReport has it
+  std::optional<TrustSpread> trust = std::nullopt;         ///< as StepReport has it
   std::uint64_t rows = 0;                                  ///< of this step, over all ranks
   std::uint64_t samples = 0;       ///< rows that training has seen up to here
   double images_per_s = 0;         ///< rows by the step's time
@@ -158,6 +170,7 @@ struct StepRecord {
     visit.later("samples", self.samples);
     visit.group("loss_scale", self.loss_scale);
     visit.later("gradient_norm", self.gradient_norm, Form::mean);
+    visit.group("trust_min", self.trust);
     StepTimes::fields(self.times, visit);
     visit.later("images_per_s", self.images_per_s, Form::rate);
     visit.later("memory_bytes", self.memory_bytes);

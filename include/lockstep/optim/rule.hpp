@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <variant>
 #include <vector>
 
 #include "lockstep/base/text/choices.hpp"
+#include "lockstep/optim/lamb.hpp"
 #include "lockstep/optim/lars.hpp"
 #include "lockstep/optim/sgd.hpp"
 
@@ -11,8 +13,20 @@ namespace lockstep::optim {
 
 /// The rules that backends know. Each is plain data in a separate header; what it means for one
 /// weight is in backend/arithmetic.hpp.
-using Formula = std::variant<Sgd, Lars>;
-enum class Rule { sgd, lars };
+using Formula = std::variant<Sgd, Lars, Lamb>;
+enum class Rule { sgd, lars, lamb };
+
+/// Whether a rule keeps second moments of the gradients: one vector more than weights, gradients
+/// and momentum.
+constexpr bool has_second_moments(Rule rule) { return rule == Rule::lamb; }
+inline bool has_second_moments(const Formula& formula) {
+  return std::holds_alternative<Lamb>(formula);
+}
+
+/// A step's trust ratios of all adaptive slices, sorted.
+struct TrustRatios {
+  float smallest = 0, median = 0, largest = 0;
+};
 
 /// How the optimizer changes weights. Weight decay is per slice because biases and batch norm may
 /// be exempt.
@@ -35,6 +49,8 @@ struct StepScalars {
   /// running statistics.
   float statistics_share = 1;
   float average_share = 0;  ///< how far the average moves towards the weights (optim/average.hpp)
+  /// Steps before this one, skipped ones included, where the rule has second moments; else 0.
+  std::uint64_t steps_done = 0;
   bool operator==(const StepScalars&) const = default;
 };
 
@@ -43,5 +59,6 @@ struct StepScalars {
 template <>
 struct lockstep::Choices<lockstep::optim::Rule> {
   using enum lockstep::optim::Rule;
-  static constexpr Choice<lockstep::optim::Rule> all[] = {{sgd, "sgd"}, {lars, "lars"}};
+  static constexpr Choice<lockstep::optim::Rule> all[] = {
+      {sgd, "sgd"}, {lars, "lars"}, {lamb, "lamb"}};
 };

@@ -165,8 +165,10 @@ using MakeExchange =
     std::function<std::unique_ptr<Exchange>(ExchangeSpec spec, const ExchangeParts& parts)>;
 
 /// Bytes of the device's memory that an exchange allocates, for a network of that many numbers on
-/// `world` ranks: known before it is made, because plans for memory count it.
-std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world);
+/// `world` ranks, whose rule has second moments or not: known before it is made, because plans for
+/// memory count it.
+std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world,
+                           bool second_moments = false);
 
 /// Bytes that travel in an exchange for each byte of gradients in fp32. Throws Error for PowerSGD,
 /// where that depends on the network.

@@ -58,6 +58,8 @@ struct StepReport {
   std::optional<backend::LossScale> loss_scale;
   /// The norm of the step's gradients before they were clipped; empty without clip_norm.
   std::optional<double> gradient_norm = std::nullopt;
+  /// Of the step's update; empty for a rule without them, and in a step that was skipped.
+  std::optional<optim::TrustRatios> trust = std::nullopt;
   bool skipped() const { return loss_scale && loss_scale->skipped_in_a_row > 0; }
 };
 
@@ -93,7 +95,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Call it after loading a checkpoint: that many steps are done. The average depends on it.
+  /// Call it after loading a checkpoint: that many steps are done. The average depends on it, and
+  /// LAMB's scale of its moments.
   void continue_after(std::uint64_t steps_done) { steps_done_ = steps_done; }
 
   /// Trains on one global batch; `batch` is this rank's part of it and may be empty. Once all work
@@ -113,9 +116,9 @@ class Trainer {
   StepReport step(const data::Batch& batch, std::size_t global_rows, float lr,
                   const std::function<std::optional<NextBatch>()>& next = {});
 
-  /// Compares all ranks' weights, momentum and average, as the exchange settles them. Throws Error
-  /// "ranks diverged at step S", naming the ranks that differ from the most common state, and
-  /// tensors that differ in norm.
+  /// Compares all ranks' weights, momentum, average and second moments, as the exchange settles
+  /// them. Throws Error "ranks diverged at step S", naming the ranks that differ from the most
+  /// common state, and tensors that differ in norm.
   void audit(comm::Control& control, std::uint64_t step);
 
   backend::Parameters& parameters() { return *parameters_; }

@@ -29,6 +29,7 @@ ProgramSpec evaluation(ProgramSpec spec) {
   spec.label_smoothing = 0;
   spec.fuse_norms = false;
   spec.keeps_average = false;
+  spec.keeps_second_moments = false;
   spec.exchange_bytes = 0;
   spec.recompute = {};
   return spec;

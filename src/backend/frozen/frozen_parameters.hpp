@@ -21,10 +21,15 @@ class FrozenParameters final : public Parameters {
   void export_slice(Part part, std::size_t slice, std::span<float> plain) const override;
   void start_average() override { trained_->start_average(); }
   bool has_average() const override { return trained_->has_average(); }
+  void start_second_moments() override { trained_->start_second_moments(); }
+  bool has_second_moments() const override { return trained_->has_second_moments(); }
   std::uint32_t hash() const override;
   std::optional<LossScale> loss_scale() const override { return trained_->loss_scale(); }
   void set_loss_scale(const LossScale& scale) override { trained_->set_loss_scale(scale); }
   double clipped_norm() const override { return trained_->clipped_norm(); }
+  std::optional<optim::TrustRatios> trust_ratios() const override {
+    return trained_->trust_ratios();
+  }
 
   Parameters& frozen() { return *frozen_; }
   Parameters& trained() { return *trained_; }

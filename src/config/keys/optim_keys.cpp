@@ -9,6 +9,7 @@ using optim::Decay;
 bool trains_backbone(const C& c) { return c.freeze != nn::Freeze::backbone; }
 bool is_polynomial(const C& c) { return c.optim.decay == Decay::polynomial; }
 bool is_lars(const C& c) { return c.optim.rule == optim::Rule::lars; }
+bool is_lamb(const C& c) { return c.optim.rule == optim::Rule::lamb; }
 bool has_momentum(const C& c) { return c.optim.momentum > 0; }
 bool decays(const C& c) { return c.optim.weight_decay > 0; }
 bool warms_up(const C& c) { return c.optim.warmup_epochs > 0; }
@@ -29,16 +30,31 @@ std::vector<ConfigKey> optim_keys() {
           .within(0, 1000)
           .needs("freeze", trains_backbone, "no other layer learns"),
       key("optim.rule", &C::optim, &Section::rule,
-          "SGD, or LARS for large batches, which adapts the rate of each weight tensor to its norm "
-          "and needs an lr of about 5 to 30"),
+          "SGD, or for large batches LARS or LAMB, which adapt the rate of each weight tensor to "
+          "its "
+          "norm; LARS needs an lr of about 5 to 30, LAMB of about 0.005"),
       key("optim.trust", &C::optim, &Section::trust,
           "LARS: a tensor's rate is lr * trust * |w| / (|g| + decay * |w|)")
           .within(0, 1)
           .needs("optim.rule", is_lars, "the trust coefficient belongs to 'lars'"),
-      key("optim.momentum", &C::optim, &Section::momentum, "of SGD and LARS").within(0, 0.999999),
+      key("optim.lars-momentum", &C::optim, &Section::lars_momentum,
+          "LARS: lr and trust ratio in the velocity ('inside', MLPerf's reference), the same with "
+          "momentum * lr / last lr ('corrected', NVIDIA), or outside of it ('outside', Intel)")
+          .needs("optim.rule", is_lars, "this momentum belongs to 'lars'"),
+      key("optim.momentum", &C::optim, &Section::momentum, "of SGD and LARS; LAMB's beta1")
+          .within(0, 0.999999),
+      key("optim.beta2", &C::optim, &Section::beta2,
+          "LAMB: the share that squared gradients keep from step to step")
+          .within(0, 0.999999)
+          .needs("optim.rule", is_lamb, "second moments belong to 'lamb'"),
+      key("optim.epsilon", &C::optim, &Section::epsilon,
+          "LAMB: added to the root of the second moment")
+          .within(1e-12, 1)
+          .needs("optim.rule", is_lamb, "it belongs to 'lamb'"),
       key("optim.nesterov", &C::optim, &Section::nesterov, "Nesterov's momentum")
           .needs("optim.momentum", has_momentum),
-      key("optim.weight-decay", &C::optim, &Section::weight_decay, "L2, added to the gradient")
+      key("optim.weight-decay", &C::optim, &Section::weight_decay,
+          "L2, added to the gradient; LAMB adds it to the step")
           .within(0, 1),
       key("optim.decay-norm-and-bias", &C::optim, &Section::decay_norm_and_bias,
           "weight decay on batch norm's scale and shift and on biases, too")

@@ -57,6 +57,8 @@ void show(Page& page, const StepRecord& step) {
   page.gauge("learning_rate", "Of the last step.", double{step.lr});
   if (step.gradient_norm)
     page.gauge("gradient_norm", "Of the last step's gradient.", *step.gradient_norm);
+  if (step.trust)
+    page.gauge("trust_ratio", "The median of the last step's layers.", step.trust->median);
   if (step.loss_scale) {
     page.gauge("loss_scale", "After the last step.", double{step.loss_scale->scale});
     page.counter("skipped_steps_total", "Steps that an overflow skipped.",

@@ -34,6 +34,8 @@ class ClockParameters final : public backend::Parameters {
   void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
   void start_average() override { has_average_ = true; }
   bool has_average() const override { return has_average_; }
+  void start_second_moments() override { has_second_moments_ = true; }
+  bool has_second_moments() const override { return has_second_moments_; }
   std::uint32_t hash() const override { return 0; }
 
   double update_ms(std::size_t first, std::size_t last) const;  ///< of slices [first, last)
@@ -42,8 +44,8 @@ class ClockParameters final : public backend::Parameters {
   nn::ArenaLayout layout_;
   double update_ms_;
   std::size_t learned_ = 0;  ///< floats of the slices that are updated
-  FoldedMemory memory_[4];   // by part
-  bool has_average_ = false;
+  FoldedMemory memory_[5];   // by part
+  bool has_average_ = false, has_second_moments_ = false;
 };
 
 }  // namespace lockstep::clock

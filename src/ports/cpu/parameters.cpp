@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -65,11 +66,25 @@ CpuParameters::CpuParameters(const nn::Network& network, Storage storage, backen
   const std::size_t parts = keeps == backend::Keeps::training ? average_part : 1;
   for (std::size_t part = 0; part < parts; ++part)
     memory_[part] = HostMemory(layout_.size * sizeof(float));
+  trust_.resize(layout_.slices.size());
 }
 
 void CpuParameters::start_average() {
   if (!has_average()) memory_[average_part] = HostMemory(layout_.size * sizeof(float));
   std::copy_n(at(backend::Part::weights, 0), layout_.size, at(backend::Part::average, 0));
+}
+
+void CpuParameters::start_second_moments() {
+  memory_[moments_part] = HostMemory(layout_.size * sizeof(float));
+}
+
+std::optional<optim::TrustRatios> CpuParameters::trust_ratios() const {
+  std::vector<float> ratios;
+  std::copy_if(trust_.begin(), trust_.end(), std::back_inserter(ratios),
+               [](float ratio) { return ratio != 0; });
+  if (ratios.empty()) return std::nullopt;
+  std::sort(ratios.begin(), ratios.end());
+  return optim::TrustRatios{ratios.front(), ratios[(ratios.size() - 1) / 2], ratios.back()};
 }
 
 float* CpuParameters::at(backend::Part part, std::size_t offset) const {
@@ -110,8 +125,8 @@ void CpuParameters::export_slice(backend::Part part, std::size_t index,
 
 std::uint32_t CpuParameters::hash() const {
   std::uint32_t sum = 0;
-  for (const backend::Part part :
-       {backend::Part::weights, backend::Part::momentum, backend::Part::average})
+  for (const backend::Part part : {backend::Part::weights, backend::Part::momentum,
+                                   backend::Part::average, backend::Part::second_moments})
     if (const float* kept = at(part, 0)) sum = crc32c(kept, layout_.size * sizeof(float), sum);
   return sum;
 }

@@ -46,12 +46,17 @@ class CpuParameters final : public backend::Parameters {
   void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
   void start_average() override;
   bool has_average() const override { return memory_[average_part].data() != nullptr; }
+  void start_second_moments() override;
+  bool has_second_moments() const override { return memory_[moments_part].data() != nullptr; }
   std::uint32_t hash() const override;
   /// Counts the calls after which the weights may differ.
   std::uint64_t version() const { return version_; }
   void weights_changed() override { ++version_; }
   double clipped_norm() const override { return clipped_norm_; }
   void set_clipped_norm(double norm) { clipped_norm_ = norm; }
+  std::optional<optim::TrustRatios> trust_ratios() const override;
+  /// By slice; 0 for one that is not adaptive.
+  void set_trust(std::size_t slice, float ratio) { trust_.at(slice) = ratio; }
 
   Storage storage() const { return storage_; }
   const ConvFormats& formats(std::size_t conv_node) const { return formats_.at(conv_node); }
@@ -71,7 +76,9 @@ class CpuParameters final : public backend::Parameters {
   nn::ArenaLayout layout_;
   std::vector<float> momentum_;  // by node
   static constexpr auto average_part = static_cast<std::size_t>(backend::Part::average);
-  HostMemory memory_[average_part + 1];  // by part; the average's is empty until it is kept
+  static constexpr auto moments_part = static_cast<std::size_t>(backend::Part::second_moments);
+  HostMemory memory_[moments_part + 1];  // by part; the last two are empty until they are kept
+  std::vector<float> trust_;             // by slice
   double clipped_norm_ = 0;
   std::uint64_t version_ = 0;
 };

@@ -108,8 +108,8 @@ std::uint32_t CudaParameters::hash() const {
   const std::uint32_t next_block = crc_shift(crc_block_words);
   std::uint32_t sum = 0;
   std::size_t all = 0;
-  for (const backend::Part part :
-       {backend::Part::weights, backend::Part::momentum, backend::Part::average}) {
+  for (const backend::Part part : {backend::Part::weights, backend::Part::momentum,
+                                   backend::Part::average, backend::Part::second_moments}) {
     if (at(part, 0) == nullptr) continue;
     crc_sums(at(part, 0), words, crc_sums_.as<std::uint32_t>(), device_.compute().get());
     read(crc_sums_.data(), sums.data(), crc_sums_.size());
@@ -197,7 +197,7 @@ void CudaParameters::update(const optim::UpdateRule& rule, std::size_t first, st
   std::visit(
       [&](const auto& formula) {
         args.momentum = formula.momentum;
-        args.nesterov = formula.nesterov;
+        if constexpr (requires { formula.nesterov; }) args.nesterov = formula.nesterov;
         apply(formula, rule, args, {first, last});
       },
       rule.formula);

@@ -48,9 +48,12 @@ class CudaParameters final : public backend::Parameters {
   void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
   void start_average() override;
   bool has_average() const override { return parts_[average_part].data() != nullptr; }
+  void start_second_moments() override;
+  bool has_second_moments() const override { return parts_[moments_part].data() != nullptr; }
   std::uint32_t hash() const override;
   std::optional<backend::LossScale> loss_scale() const override;
   double clipped_norm() const override { return read_scalars().clipped_norm; }
+  std::optional<optim::TrustRatios> trust_ratios() const override;
   void set_loss_scale(const backend::LossScale& scale) override;
 
   backend::Precision precision() const { return precision_; }
@@ -92,6 +95,11 @@ class CudaParameters final : public backend::Parameters {
              std::pair<std::size_t, std::size_t> slices);
   void apply(const optim::Lars& lars, const optim::UpdateRule& rule, const UpdateArgs& args,
              std::pair<std::size_t, std::size_t> slices);
+  void apply(const optim::Lamb& lamb, const optim::UpdateRule& rule, const UpdateArgs& args,
+             std::pair<std::size_t, std::size_t> slices);
+  TrustArgs trust_args(const optim::UpdateRule& rule);
+  /// Once the last slices are updated: the trust ratios of all.
+  void end_trust(const TrustArgs& trust, std::size_t last_slice);
   AverageArgs average_args() const;
 
   backend::Precision precision_;
@@ -102,7 +110,8 @@ class CudaParameters final : public backend::Parameters {
   std::vector<float> statistics_momentum_;           // by slice
   std::vector<Chunk> chunks_;
   static constexpr auto average_part = static_cast<std::size_t>(backend::Part::average);
-  DeviceBuffer parts_[average_part + 1], copies_, scalars_, device_chunks_;
+  static constexpr auto moments_part = static_cast<std::size_t>(backend::Part::second_moments);
+  DeviceBuffer parts_[moments_part + 1], copies_, scalars_, device_chunks_, trust_;
   mutable DeviceBuffer first_chunks_, chunk_sums_, slice_sums_,
       crc_sums_;  // allocated when first needed
   Table decay_, adaptive_, rate_;

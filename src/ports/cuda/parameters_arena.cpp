@@ -48,10 +48,48 @@ void CudaParameters::apply(const optim::Lars& lars, const optim::UpdateRule& rul
   LarsArgs more{};
   more.coefficient = lars.coefficient;
   more.epsilon = lars.epsilon;
-  more.adaptive = table(adaptive_, rule.adaptive);
-  more.weight_sums = add_squares(backend::Part::weights, slices.first, slices.second);
-  more.gradient_sums = add_squares(backend::Part::gradients, slices.first, slices.second);
+  more.form = lars.form;
+  more.trust = trust_args(rule);
+  more.trust.weight_sums = add_squares(backend::Part::weights, slices.first, slices.second);
+  more.trust.step_sums = add_squares(backend::Part::gradients, slices.first, slices.second);
   lars_update(args, more, device_.compute().get());
+  end_trust(more.trust, slices.second);
+}
+
+void CudaParameters::apply(const optim::Lamb& lamb, const optim::UpdateRule& rule,
+                           const UpdateArgs& args, std::pair<std::size_t, std::size_t> slices) {
+  check(has_second_moments(), "LAMB needs second moments");
+  LambArgs more{};
+  more.beta2 = lamb.beta2;
+  more.epsilon = lamb.epsilon;
+  more.steps = at(backend::Part::gradients, 0);
+  more.second_moments = at(backend::Part::second_moments, 0);
+  more.trust = trust_args(rule);
+  const cudaStream_t stream = device_.compute().get();
+  lamb_moments(args, more, stream);
+  more.trust.weight_sums = add_squares(backend::Part::weights, slices.first, slices.second);
+  more.trust.step_sums = add_squares(backend::Part::gradients, slices.first, slices.second);
+  lamb_update(args, more, stream);
+  end_trust(more.trust, slices.second);
+}
+
+TrustArgs CudaParameters::trust_args(const optim::UpdateRule& rule) {
+  if (trust_.data() == nullptr)
+    trust_ = DeviceBuffer(layout_.learned_slices * sizeof(float), "the trust ratios");
+  return {.adaptive = table(adaptive_, rule.adaptive),
+          .weight_sums = nullptr,
+          .step_sums = nullptr,
+          .ratios = trust_.as<float>()};
+}
+
+void CudaParameters::end_trust(const TrustArgs& trust, std::size_t last_slice) {
+  if (last_slice == layout_.learned_slices)
+    gather_trust(trust.ratios, last_slice, scalars(), device_.compute().get());
+}
+
+std::optional<optim::TrustRatios> CudaParameters::trust_ratios() const {
+  const optim::TrustRatios found = read_scalars().trust;
+  return found.largest != 0 ? std::optional(found) : std::nullopt;
 }
 
 std::vector<double> CudaParameters::norms(backend::Part part) const {
@@ -74,6 +112,13 @@ void CudaParameters::start_average() {
   check_cuda(cudaMemcpyAsync(average.data(), at(backend::Part::weights, 0), bytes,
                              cudaMemcpyDeviceToDevice, device_.compute().get()),
              "cudaMemcpyAsync");
+}
+
+void CudaParameters::start_second_moments() {
+  const std::size_t bytes = layout_.size * sizeof(float);
+  DeviceBuffer& moments = parts_[moments_part];
+  if (!has_second_moments()) moments = DeviceBuffer(bytes, "the second moments");
+  check_cuda(cudaMemsetAsync(moments.data(), 0, bytes, device_.compute().get()), "cudaMemsetAsync");
 }
 
 AverageArgs CudaParameters::average_args() const {

@@ -36,6 +36,7 @@ backend::StepFigures figures_in(const std::vector<StepPlaces::Place>& places, bo
   const DeviceScalars& state = places.back().here->scalars;
   if (has_scale) figures.loss_scale = state.loss_scale;
   figures.clipped_norm = state.clipped_norm;
+  if (state.trust.largest != 0) figures.trust = state.trust;
   return figures;
 }
 

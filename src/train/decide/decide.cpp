@@ -63,6 +63,7 @@ Decided decide(const StartSetting& setting) {
                 setting.backend,
                 {.loader_bytes = setting.data.loader_bytes(),
                  .average = trainer.average.kept(),
+                 .second_moments = optim::has_second_moments(trainer.formula),
                  .exchange_bytes = trainer.program.exchange_bytes,
                  .checkpoints = true},
                 setting.control);

@@ -38,21 +38,21 @@ void count_process(backend::Recompute& recompute, const nn::Network& network,
   if (!measured) return;
   const double most = control.max({static_cast<double>(*measured)}, "memory of the processes")[0];
   const std::size_t weights = nn::numbers(network) * sizeof(float);
+  const std::size_t vectors = (other.average ? 1U : 0) + (other.second_moments ? 1 : 0);
   const std::size_t needed = static_cast<std::size_t>(most) + trainer_bytes + other.loader_bytes +
-                             (other.average ? weights : 0) + other.exchange_bytes +
+                             vectors * weights + other.exchange_bytes +
                              (other.checkpoints ? run_bytes : 0) +
                              (control.world() > 1 ? message_bytes : 0);
   recompute.reserved = (needed + rounding - 1) / rounding * rounding;
   recompute.scratch_reserved = true;
   if (other.checkpoints)
-    recompute.between_steps =
-        (other.average ? 3 : 2) * weights + largest_tensor(nn::tensors(network));
+    recompute.between_steps = (2 + vectors) * weights + largest_tensor(nn::tensors(network));
 }
 
 std::size_t copies_within(const backend::Recompute& recompute, const backend::MemoryPlan& plan,
                           const nn::ArenaLayout& layout, std::size_t bytes, std::size_t most) {
   if (!has_limit(recompute) || recompute.reserved == 0) return most;
-  // The average is reserved; frozen layers have weights only.
+  // The average and second moments are reserved; frozen layers have weights only.
   const std::size_t parameters = sizeof(float) * (3 * layout.size + layout.frozen_size);
   std::vector<nn::Tensor> tensors;
   for (const nn::Slice& slice : layout.slices) tensors.push_back(slice.tensor);

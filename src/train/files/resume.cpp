@@ -35,6 +35,19 @@ config::Config settled(config::Config config) {
   return config;
 }
 
+/// The momentum of one rule means nothing to another.
+void require_same_rule(const ResumePoint& point, const config::Config::Optim& before,
+                       const config::Config::Optim& now) {
+  const auto same = [&](std::string_view key, std::string_view then, std::string_view today) {
+    require(then == today,
+            fmt::format("{}: its run had {} = {}, this one has {}, to which its momentum means "
+                        "nothing: keep it, or begin another run with --init {}",
+                        point.checkpoint.string(), key, then, today, point.checkpoint.string()));
+  };
+  same("optim.rule", choice_name(before.rule), choice_name(now.rule));
+  same("optim.lars-momentum", choice_name(before.lars_momentum), choice_name(now.lars_momentum));
+}
+
 /// The rest of an epoch must be the rows that were not seen before.
 void require_same_rows(const ResumePoint& point, const config::Config& before,
                        const config::Config& now, const ResumeConditions& conditions) {
@@ -117,6 +130,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
                       "with --init {}",
                       point.checkpoint.string(), choice_name(before.freeze),
                       choice_name(now.freeze), point.checkpoint.string()));
+  require_same_rule(point, before.optim, now.optim);
   require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
   require(now.stop_after == 0 || now.stop_after > header.progress.step,
           fmt::format("stop-after = {}, but {} resumes after step {}: name a later step",

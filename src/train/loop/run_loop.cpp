@@ -130,6 +130,10 @@ void RunLoop::record_step(const StepReport& report, const StepTotals& totals,
                              .times = report.times};
   record.time_ms = observe::unix_ms_of(step.ended_ms);
   record.gradient_norm = report.gradient_norm;
+  if (report.trust)
+    record.trust = observe::TrustSpread{.smallest = report.trust->smallest,
+                                        .median = report.trust->median,
+                                        .largest = report.trust->largest};
   if (report.loss_scale)
     record.loss_scale = observe::LossScaling{.scale = report.loss_scale->scale,
                                              .skipped_steps = report.loss_scale->skipped,

@@ -156,6 +156,27 @@ TEST_CASE("the bounds of a range belong to it, and what is outside names them", 
   }
 }
 
+TEST_CASE("a key of another update rule is an error that names both", "[config]") {
+  const auto refused = [](const std::string& rule, const std::string& line,
+                          const std::string& what) {
+    Config config = parsed("[optim]\nrule = \"" + rule + "\"\n" + line);
+    CHECK_THROWS_WITH(resolve(config, 1), Contains(line.substr(0, line.find(' '))) &&
+                                              Contains("optim.rule") && Contains(what));
+  };
+  refused("sgd", "lars-momentum = \"outside\"", "'sgd'; this momentum belongs to 'lars'");
+  refused("sgd", "beta2 = 0.99", "'sgd'; second moments belong to 'lamb'");
+  refused("lars", "epsilon = 0.1", "'lars'; it belongs to 'lamb'");
+  refused("lamb", "trust = 0.1", "'lamb'; the trust coefficient belongs to 'lars'");
+  refused("lamb", "nesterov = true", "has no meaning with optim.rule = lamb");
+  for (const char* text : {"rule = \"lars\"\nlars-momentum = \"corrected\"\nnesterov = true",
+                           "rule = \"lamb\"\nbeta2 = 0.99\nepsilon = 1e-8"}) {
+    Config config = parsed(std::string("[optim]\n") + text);
+    CHECK_NOTHROW(resolve(config, 1));
+    Config again = parsed(to_toml(config));
+    CHECK(to_toml(again) == to_toml(config));
+  }
+}
+
 TEST_CASE("a key that cannot have an effect is an error, and a resolved configuration reads back",
           "[config]") {
   const auto refused = [](const std::string& text, const std::string& key) {

@@ -40,6 +40,8 @@ class FakeParameters final : public Parameters {
     has_average_ = true;
   }
   bool has_average() const override { return has_average_; }
+  void start_second_moments() override { has_second_moments_ = true; }
+  bool has_second_moments() const override { return has_second_moments_; }
   std::uint32_t hash() const override { return 0; }
 
   std::vector<float> plain(Part part, std::size_t slice) const {
@@ -54,8 +56,8 @@ class FakeParameters final : public Parameters {
     return static_cast<std::ptrdiff_t>(layout_.slices[slice].offset);
   }
   nn::ArenaLayout layout_;
-  std::vector<float> values_[4];
-  bool has_average_ = false;
+  std::vector<float> values_[5];
+  bool has_average_ = false, has_second_moments_ = false;
 };
 
 inline std::vector<nn::Tensor> small_model() {

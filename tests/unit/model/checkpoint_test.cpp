@@ -100,6 +100,33 @@ TEST_CASE("a kept average is in the checkpoint, for a resume and to take the wei
   CHECK_THROWS_WITH(load_average(folder.path / "none.h5", evaluated), Contains("none.h5"));
 }
 
+TEST_CASE("second moments are in the checkpoint of a rule that has them, and must be there for it",
+          "[checkpoint]") {
+  const Folder folder;
+  const auto with = folder.path / "with.h5", without = folder.path / "without.h5";
+  FakeParameters saved(small_model(), 0.125f);
+  write_checkpoint(without, some_header(), saved);
+  const std::size_t bytes = checkpoint_bytes(some_header(), saved);
+  saved.start_second_moments();
+  CHECK(checkpoint_bytes(some_header(), saved) == bytes + saved.layout().size * sizeof(float));
+  write_checkpoint(with, some_header(), saved);
+  const auto tensors = list_tensors(with);
+  REQUIRE(tensors.size() == 7);  // running statistics have none
+  CHECK(tensors[5].name == "second_moments/conv1.weight");
+  CHECK(tensors[6].name == "second_moments/fc.weight");
+
+  FakeParameters resumed(small_model(), -5);
+  resumed.start_second_moments();
+  load_tensors(with, resumed, true);
+  for (std::size_t i = 0; i < 2; ++i)
+    CHECK(resumed.plain(Part::second_moments, i) == saved.plain(Part::second_moments, i));
+  CHECK_THROWS_WITH(load_tensors(without, resumed, true),
+                    Contains("without.h5: holds no second moments") && Contains("optim.rule"));
+  CHECK_NOTHROW(load_tensors(without, resumed, false));
+  FakeParameters evaluated(small_model(), -5);
+  CHECK_NOTHROW(load_tensors(with, evaluated, true));  // keeps none
+}
+
 TEST_CASE("an exchange's name and state come back; the exact one takes no byte", "[checkpoint]") {
   const Folder folder;
   const auto exact = folder.path / "exact.h5", other = folder.path / "other.h5";

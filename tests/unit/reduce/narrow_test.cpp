@@ -163,6 +163,9 @@ TEST_CASE("groups that agree every 8 steps send an eighth of the bytes to others
 TEST_CASE("what an exchange says that it allocates is what it does", "[exchange][memory]") {
   const std::size_t numbers = 25'000'000;
   CHECK(exchange_bytes(ExchangeKind::bf16, numbers, 8) == 50'000'000);
+  CHECK(exchange_bytes(ExchangeKind::local, numbers, 8, true) -
+            exchange_bytes(ExchangeKind::local, numbers, 8) ==
+        100'000'000);
   const double int8 = static_cast<double>(exchange_bytes(ExchangeKind::int8, numbers, 8));
   CHECK(int8 == Approx(25e6 * (2 * (1 + 4.0 / 256) + 2 + 0.25)).epsilon(0.001));
 }

@@ -28,3 +28,30 @@ TEST_CASE("what an exchange allocates is counted as a part of the process", "[me
   CHECK(std::abs(reserved(std::size_t{512} << 20) - without - 512 * mebibyte) <= 8 * mebibyte);
   CHECK(reduce::exchange_bytes(reduce::ExchangeKind::exact, nn::numbers(network), 4) == 0);
 }
+
+TEST_CASE("the average and the second moments are counted, once each, also in what is saved",
+          "[memory]") {
+  const nn::Network network = nn::resnet(nn::usual_resnet("resnet50", 64, 1000));
+  const std::size_t weights = nn::numbers(network) * sizeof(float);
+  const auto backend = backend::make_cpu_backend({});
+  test::SoloControl control;
+  const auto planned = [&](bool average, bool second_moments) {
+    backend::Recompute recompute;
+    recompute.mode = backend::Recompute::Mode::automatic;
+    recompute.memory_limit = std::size_t{1} << 30;
+    train::count_process(
+        recompute, network, *backend,
+        {.average = average, .second_moments = second_moments, .checkpoints = true}, control);
+    return recompute;
+  };
+  const double each = static_cast<double>(weights), slack = 8 << 20;
+  const auto reserved = [&](bool average, bool second_moments) {
+    return static_cast<double>(planned(average, second_moments).reserved);
+  };
+  const double none = reserved(false, false);
+  CHECK(std::abs(reserved(false, true) - none - each) <= slack);
+  CHECK(std::abs(reserved(true, true) - none - 2 * each) <= slack);
+  CHECK(planned(false, false).between_steps == 2 * weights);
+  CHECK(planned(false, true).between_steps == 3 * weights);
+  CHECK(planned(true, true).between_steps == 4 * weights);
+}

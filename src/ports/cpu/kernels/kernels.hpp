@@ -47,6 +47,13 @@ struct NormBackward {
 struct SgdUpdate {
   float lr, momentum, weight_decay;
   bool nesterov;
+  float outer = 1;  ///< LARS only
+};
+
+/// The first part of a LAMB step (arithmetic::LambRule).
+struct LambUpdate {
+  float beta1, beta2, epsilon, weight_decay;
+  float scale1, scale2;
 };
 
 /// The kernels for one storage type, compiled for one instruction set.
@@ -75,9 +82,12 @@ struct FloatKernels {
   void (*add)(const float* from, std::size_t count, float* to);  ///< to += from
   void (*sgd)(const SgdUpdate& rule, std::size_t count, const float* gradient, float* weight,
               float* velocity);
-  /// The same with the lr in the velocity; lr includes the trust ratio.
+  /// The same with the lr in the velocity, and `outer` outside (arithmetic::lars).
   void (*lars)(const SgdUpdate& rule, std::size_t count, const float* gradient, float* weight,
                float* velocity);
+  /// Updates the moments and writes the step, without lr and trust ratio, in place of the gradient.
+  void (*lamb)(const LambUpdate& rule, std::size_t count, float* gradient, const float* weight,
+               float* first, float* second);
   /// The sum of squares, in double: the same bits with any instruction set.
   double (*squares)(const float* values, std::size_t count);
   /// count: a multiple of 16 here and below.

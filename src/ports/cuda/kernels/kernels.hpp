@@ -29,9 +29,10 @@ struct DeviceScalars {
   optim::StepScalars step;
   backend::LossScale loss_scale;
   float inverse_scale = 1;  ///< 1 / the loss scale in this step's gradients, times the clip factor
-  std::uint32_t overflow = 0;  ///< 1: not all of this step's gradients are finite
-  std::uint32_t apply = 1;     ///< 0: this step's updates change nothing
-  double clipped_norm = 0;     ///< of all gradients, without the loss scale, before clipping
+  std::uint32_t overflow = 0;     ///< 1: not all of this step's gradients are finite
+  std::uint32_t apply = 1;        ///< 0: this step's updates change nothing
+  double clipped_norm = 0;        ///< of all gradients, without the loss scale, before clipping
+  optim::TrustRatios trust = {};  ///< of the newest update of all slices; 0: the rule has none
 };
 
 // ---- image.cu -----------------------------------------------------------------------------------
@@ -287,13 +288,34 @@ struct NormArgs {
 };
 /// The sums of squares of slices [first_slice, first_slice + slices).
 void slice_squares(const NormArgs& args, cudaStream_t stream);
+/// What rules with trust ratios share.
+struct TrustArgs {
+  const float* adaptive;  ///< per slice: 1, or 0 for a trust ratio of 1
+  /// Sums of squares per slice: of the weights, and of the gradients or LAMB's steps.
+  const double *weight_sums, *step_sums;
+  float* ratios;  ///< per slice: written; 0 for one that is not adaptive
+};
 /// LARS: as sgd_update, with each slice's rate times its trust ratio (optim/lars.hpp).
 struct LarsArgs {
   float coefficient = 0, epsilon = 0;
-  const float* adaptive;  ///< per slice: 1, or 0 for a trust ratio of 1
-  const double *weight_sums, *gradient_sums;
+  optim::LarsMomentum form = optim::LarsMomentum::inside;
+  TrustArgs trust;
 };
 void lars_update(const UpdateArgs& args, const LarsArgs& lars, cudaStream_t stream);
+
+/// LAMB (optim/lamb.hpp), in two kernels, between which the sums of squares of weights and steps
+/// are made: lamb_moments() puts the steps, without lr and trust ratio, in place of the gradients.
+struct LambArgs {
+  float beta2 = 0, epsilon = 0;
+  float *steps, *second_moments;  ///< steps: the gradients of UpdateArgs
+  TrustArgs trust;                ///< for lamb_update()
+};
+void lamb_moments(const UpdateArgs& args, const LambArgs& lamb, cudaStream_t stream);
+void lamb_update(const UpdateArgs& args, const LambArgs& lamb, cudaStream_t stream);
+
+/// DeviceScalars::trust from the ratios of `slices` slices, unless the step is skipped.
+void gather_trust(const float* ratios, std::size_t slices, DeviceScalars* scalars,
+                  cudaStream_t stream);
 
 /// From the sums of squares of all gradients: clipped_norm, and inverse_scale times the factor that
 /// brings them down to `limit`. scaled: inverse_scale holds the loss scale of this step, else 1.

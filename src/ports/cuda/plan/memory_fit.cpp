@@ -41,7 +41,8 @@ backend::PreflightMemory memory_of(const nn::Network& network, const backend::Pr
   const std::size_t floats = cuda::arena_layout(network).size;
   const std::size_t copies = plan.storage == Storage::fp32 ? 0 : bytes_of(plan.storage);
   backend::PreflightMemory memory;
-  const std::size_t buffers = spec.keeps_average ? 3 : 2;  // weights, momentum, their average
+  const std::size_t buffers = 2U + (spec.keeps_average ? 1 : 0) +  // weights, momentum, average
+                              (spec.keeps_second_moments ? 1 : 0);
   memory.parameters = floats * (buffers * sizeof(float) + copies);
   memory.gradients = floats * sizeof(float) + spec.exchange_bytes;
   // The next one is copied meanwhile. A later stage has none.

@@ -82,6 +82,22 @@ TEST_CASE("a resume with other bits names what differs", "[resume]") {
   CHECK_THAT(warning, Contains("ranks (2, now 4)"));
 }
 
+TEST_CASE("a checkpoint of another update rule is an error that names both and the way out",
+          "[resume]") {
+  const auto refused = [](const Config& before, const Config& now, const std::string& what) {
+    CHECK_THROWS_WITH(judged(written_with(before, 0), now, same_conditions),
+                      Contains("step-00000007.h5: its run had " + what) && Contains("--init"));
+  };
+  Config lars = some_config(), outside = some_config(), lamb = some_config();
+  lars.optim.rule = outside.optim.rule = optim::Rule::lars;
+  outside.optim.lars_momentum = optim::LarsMomentum::outside;
+  lamb.optim.rule = optim::Rule::lamb;
+  refused(some_config(), lars, "optim.rule = sgd, this one has lars");
+  refused(lamb, some_config(), "optim.rule = lamb, this one has sgd");
+  refused(lars, outside, "optim.lars-momentum = inside, this one has outside");
+  CHECK(judge_resume(written_with(lamb, 7), lamb, same_conditions).empty());
+}
+
 TEST_CASE("a place in the middle of an epoch is an error where it would mean other rows",
           "[resume]") {
   const auto refused = [](const Config& now, const ResumeConditions& conditions,
