@@ -273,12 +273,14 @@ mpi-built: $(MPI_TESTS)
 tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(EMULATED) $(BUILD)/bench/two_level
 
 .PHONY: install
-install: $(PROGRAM)  ## install the program below PREFIX (/usr/local), DESTDIR is respected
+install: $(PROGRAM)  ## install the program and its recipes below PREFIX (/usr/local), DESTDIR is respected
 	install -D -m 755 $(PROGRAM) "$(DESTDIR)$(PREFIX)/bin/lockstep"
+	install -D -m 644 -t "$(DESTDIR)$(PREFIX)/share/lockstep/recipes" $(wildcard jobs/recipes/*.toml)
 
 .PHONY: uninstall
 uninstall:  ## remove it again
 	rm -f "$(DESTDIR)$(PREFIX)/bin/lockstep"
+	rm -rf "$(DESTDIR)$(PREFIX)/share/lockstep/recipes"
 
 .PHONY: clean
 clean:  ## remove build/ (data sets and runs stay)

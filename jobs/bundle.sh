@@ -22,6 +22,8 @@ mkdir -p "$new"/{bin,lib/openmpi,lib/pmix,share/openmpi,etc}
 for program in lockstep gpu_tests; do
   [[ ! -e $build/$program ]] || cp "$build/$program" "$new/bin/"
 done
+mkdir -p "$new/share/lockstep"
+cp -r jobs/recipes "$new/share/lockstep/"
 for program in mpirun orted; do cp -L "$(command -v $program)" "$new/bin/$program"; done
 
 where() { ompi_info --parsable --path "$1" | sed -n "s/^path:$1://p" | head -n 1; }

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -42,7 +43,7 @@ constexpr OtherName other_names[] = {{"binding.require", "require-binding"},
 }  // namespace
 
 bool RunOptions::is_other_name(std::string_view name) {
-  return name == "config" || name == "help" ||
+  return name == "config" || name == "recipe" || name == "help" ||
          std::ranges::find(other_names, name, &OtherName::name) != std::end(other_names);
 }
 
@@ -51,6 +52,10 @@ void RunOptions::add_to(Arguments app) {
   app.allow_unknown();  // config() gives a better hint at what the user may have meant
   app.add("--config", file_, "TOML file with any of the keys below; [optim] lr is optim.lr")
       .called("FILE");
+  app.add("--recipe", recipe_,
+          "set the keys of a published recipe, and print them; those given in addition take "
+          "precedence (an unknown name lists all)")
+      .called("NAME");
   const config::Config defaults;
   for (const config::ConfigKey& key : config::config_keys()) {
     const std::size_t dot = key.name.find('.');
@@ -84,6 +89,8 @@ config::Config RunOptions::config_of_run(const train::RunDirectory& run) const {
           fmt::format("{}: is not the folder of a run: it has no config.toml", root));
   require(given_.count("resume") == 0 && given_.count("out") == 0,
           "resume continues the run where it is: --resume and --out belong to train");
+  require(!app_->given("--recipe"),
+          "resume continues the run with its keys: --recipe belongs to train");
   config::Config config;
   config::apply_toml(config, read_text(file), file);
   config.out = root;  // it may have been moved
@@ -102,11 +109,23 @@ void RunOptions::apply(config::Config& config) const {
             fmt::format("'{}' was not expected: options begin with --", first));
     config::set_key(config, first.substr(2, first.find('=') - 2), "");  // names the nearest key
   }
+  // A recipe's batch gives way to batch-per-rank, too.
+  std::size_t recipe_batch = 0;
+  if (const auto recipe = this->recipe()) {
+    config::apply_toml(config, recipe->text, recipe->path);
+    recipe_batch = std::exchange(config.batch, 0);
+  }
   if (app_->given("--config")) {
     require(!file_.empty(), "--config names no file");
     config::apply_toml(config, read_text(file_), file_);
   }
   for (const auto& [name, value] : given_) config::set_key(config, name, value);
+  if (config.batch == 0 && config.batch_per_rank == 0) config.batch = recipe_batch;
+}
+
+std::optional<config::Recipe> RunOptions::recipe() const {
+  if (!app_->given("--recipe")) return std::nullopt;
+  return config::find_recipe(recipe_);
 }
 
 }  // namespace lockstep::app

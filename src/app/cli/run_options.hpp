@@ -7,12 +7,14 @@
 
 #include "app/cli/arguments.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/config/recipe.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::app {
 
-/// The configuration of a run from the command line: --config FILE, and an option for each key of
-/// config::config_keys(), which takes precedence over the file.
+/// The configuration of a run from the command line: --recipe NAME, --config FILE, which takes
+/// precedence over the recipe, and an option for each key of config::config_keys(), which takes
+/// precedence over both.
 class RunOptions {
  public:
   void add_to(Arguments app);
@@ -20,16 +22,19 @@ class RunOptions {
   bool given() const;
   /// Whether this option (without dashes) is not a key's name but another one's: "share-gpu".
   static bool is_other_name(std::string_view name);
-  /// Defaults, then the file, then the command line. Throws InputError naming file, line and key.
+  /// Defaults, then the recipe, then the file, then the command line. Throws InputError naming
+  /// file, line and key.
   config::Config config() const;
   /// To continue a run: its saved configuration takes the place of the defaults.
   config::Config config_of_run(const train::RunDirectory& run) const;
+  /// The recipe that was asked for.
+  std::optional<config::Recipe> recipe() const;
 
  private:
   void apply(config::Config& config) const;
 
   std::optional<Arguments> app_;
-  std::string file_;
+  std::string file_, recipe_;
   std::map<std::string, std::string> given_;
 };
 

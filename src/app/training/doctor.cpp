@@ -35,7 +35,7 @@ void tell(const study::Diagnosis& diagnosis, const std::string& json) {
 
 int examine_training(Launch& launch, const DoctorOptions& options) {
   const double began_s = now_s();
-  TrainingStart start = start_training(launch, options.run.config());
+  TrainingStart start = start_training(launch, options.run.config(), options.run.recipe());
   train::require_same_options(start.spec.config, *launch.control);
   train::PreparedRun run(start.spec, *start.compute.backend, *start.communicator, *launch.control);
   const double left_s = options.seconds - (now_s() - began_s);

@@ -1,3 +1,6 @@
+#include <optional>
+#include <utility>
+
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "app/status.hpp"
@@ -9,10 +12,17 @@
 namespace lockstep::app {
 namespace {
 
-int train_model(Launch& launch, config::Config config, bool dry_run = false) {
+struct Asked {
+  config::Config config;
+  std::optional<config::Recipe> recipe = std::nullopt;
+  bool dry_run = false;
+};
+
+int train_model(Launch& launch, Asked asked) {
+  const auto& [config, recipe, dry_run] = asked;
   require(!dry_run || config.resume != "auto",
           "--dry-run measures a run from its beginning: leave out --resume auto");
-  TrainingStart start = start_training(launch, std::move(config));
+  TrainingStart start = start_training(launch, std::move(asked.config), recipe);
   start.spec.dry_run = dry_run;
   const train::Outcome outcome =
       train::run_training(start.spec, *start.compute.backend, *start.communicator, *launch.control);
@@ -30,7 +40,9 @@ Command add_train(Arguments root) {
   app.add_flag("--dry-run", *dry_run,
                "make some steps, say what memory and time the run would take, and write nothing");
   return {app, [options, dry_run](Launch& launch) {
-            return train_model(launch, options->config(), *dry_run);
+            return train_model(
+                launch,
+                {.config = options->config(), .recipe = options->recipe(), .dry_run = *dry_run});
           }};
 }
 
@@ -42,7 +54,8 @@ Command add_resume(Arguments root) {
   app.add("run", *run, "the run's folder").required();
   options->add_to(app);
   return {app, [options, run](Launch& launch) {
-            return train_model(launch, options->config_of_run(train::RunDirectory(*run)));
+            return train_model(launch,
+                               {.config = options->config_of_run(train::RunDirectory(*run))});
           }};
 }
 

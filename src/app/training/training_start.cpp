@@ -84,9 +84,16 @@ std::optional<backend::Pace> pace_of(const config::Config& config) {
   return backend::LinePace{config.clock.row_ms, config.clock.step_ms};
 }
 
+void say_recipe(const config::Recipe& recipe, const config::Config& config) {
+  const config::RecipeNotes notes = config::recipe_notes(recipe, config);
+  log::info(notes.sets);
+  if (!notes.other_batch.empty()) log::warn(notes.other_batch);
+}
+
 }  // namespace
 
-TrainingStart start_training(Launch& launch, config::Config config) {
+TrainingStart start_training(Launch& launch, config::Config config,
+                             const std::optional<config::Recipe>& recipe) {
   const double started_s = now_s();
   // A signal may come before the other ranks.
   train::catch_stop_signals(rank_by_environment().rank == 0);
@@ -102,6 +109,7 @@ TrainingStart start_training(Launch& launch, config::Config config) {
   config.backend = parse_choice<config::BackendChoice>(backend, "backend");  // what it can use
   config::resolve(config, grid.replicas.count);
   config.backend = asked;
+  if (recipe && launch.rank.rank == 0) say_recipe(*recipe, config);
   const std::string preflight = run_preflight(launch, config);
   TrainingStart start;
   start.compute = prepare_compute(launch, {.backend = backend,

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "app/start/compute.hpp"
 #include "app/start/launch.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/config/recipe.hpp"
 #include "lockstep/train/run.hpp"
 
 namespace lockstep::app {
@@ -17,8 +19,10 @@ struct TrainingStart {
 };
 
 /// From a process to a rank that may train: catches stop signals, joins the ranks, compares their
-/// builds, checks the nodes if asked to, binds, connects. `config` is as asked for. Collective;
+/// builds, checks the nodes if asked to, binds, connects. `config` is as asked for; of
+/// `recipe`, which it may follow, rank 0 says what it sets. Collective;
 /// call it once. Throws InputError as its parts do.
-TrainingStart start_training(Launch& launch, config::Config config);
+TrainingStart start_training(Launch& launch, config::Config config,
+                             const std::optional<config::Recipe>& recipe);
 
 }  // namespace lockstep::app

@@ -30,8 +30,7 @@ std::vector<ConfigKey> optim_keys() {
           .within(0, 1000)
           .needs("freeze", trains_backbone, "no other layer learns"),
       key("optim.rule", &C::optim, &Section::rule,
-          "SGD, or for large batches LARS or LAMB, which adapt the rate of each weight tensor to "
-          "its "
+          "SGD, or for large batches LARS or LAMB, which adapt each weight tensor's rate to its "
           "norm; LARS needs an lr of about 5 to 30, LAMB of about 0.005"),
       key("optim.trust", &C::optim, &Section::trust,
           "LARS: a tensor's rate is lr * trust * |w| / (|g| + decay * |w|)")

@@ -1,16 +1,20 @@
 #!/bin/bash
-# `make install` puts one program below PREFIX and nothing else, and it works from any folder.
+# `make install` puts one program and its recipes below PREFIX and nothing else, and it works from
+# any folder.
 # waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
 source "$repo/tests/support/e2e.bash"
 installing=(make --no-print-directory -C "$repo" BUILD="$(dirname "$LOCKSTEP")")
 
 run "${installing[@]}" PREFIX="$WORK/prefix" install
-((status == 0)) && [[ $(find prefix -type f -printf '%P %m') == 'bin/lockstep 755' ]] &&
-  cmp prefix/bin/lockstep "$LOCKSTEP"
-verdict $? 'make install puts the program below PREFIX'
+((status == 0)) && [[ $(find prefix/bin -type f -printf '%P %m') == 'lockstep 755' ]] &&
+  cmp prefix/bin/lockstep "$LOCKSTEP" &&
+  diff -r prefix/share/lockstep/recipes "$repo/jobs/recipes" &&
+  [[ $(cd prefix && echo *) == 'bin share' ]]
+verdict $? 'make install puts the program and its recipes below PREFIX'
 run "${installing[@]}" PREFIX=/usr DESTDIR="$WORK/stage" install
-((status == 0)) && [[ $(cd stage && find . -type f) == ./usr/bin/lockstep ]]
+((status == 0)) && [[ $(cd stage && find . -type f -name lockstep) == ./usr/bin/lockstep ]] &&
+  [[ -s stage/usr/share/lockstep/recipes/mlperf-8k.toml ]]
 verdict $? 'DESTDIR is put in front of PREFIX'
 
 mkdir elsewhere
@@ -23,6 +27,9 @@ verdict $? 'the installed program is found on PATH and says its version and buil
 run lockstep topo
 ((status == 0)) && says ' PASS$'
 verdict $? 'the installed program looks at the machine'
+run lockstep train --recipe no-such
+((status == 2)) && says 'mlperf-8k'
+verdict $? 'the installed program finds its recipes'
 pack_small
 run ranks 2 lockstep train --data.train small/train --data.val small/val --batch 50 --threads 1 \
   --epochs 1 --out run
