@@ -12,8 +12,6 @@ client() { run "$python" "$support/serving.py" "$@"; }
 for steps in 1 3; do
   "$LOCKSTEP" train --data.train set/train --model resnet20 --batch 50 --stop-after $steps \
     --threads 2 --out run$steps >run$steps.log 2>&1
-  "$LOCKSTEP" predict run$steps set/val --batch 16 --threads 2 --logits --out was$steps \
-    >was$steps.log 2>&1 || cat was$steps.log
 done
 shard=$(echo set/val/*.h5)
 first=was1/predictions.h5 second=was3/predictions.h5
@@ -40,6 +38,12 @@ json_length() { tr -d '\r' <headers | sed -n 's/^Inference-Header-Content-Length
 
 # ---- the protocol --------------------------------------------------------------------------------
 grace=4 start plain
+# On some processors a row's bits depend on its place in 16 rows: the server then takes fewer.
+most=$(sed -n 's/.* \([0-9][0-9]*\) rows give equal bits/\1/p' plain.log)
+for steps in 1 3; do
+  "$LOCKSTEP" predict run$steps set/val --batch "$most" --threads 2 --logits --out was$steps \
+    >was$steps.log 2>&1 || cat was$steps.log
+done
 get /v2/health/live && says '"live":true' && says '^200$' && get /v2/health/ready && says '^200$' &&
   get /v2/models/m/ready && says '"ready":true' && get /v2 && says '"binary_tensor_data"' &&
   get /v2/models/m && says '"shape":\[-1,32,32,3\]' && says '"versions":\["1"\]' &&
@@ -185,9 +189,9 @@ python3 "$support/flowers.py" flowers 4
 "$LOCKSTEP" train --data.train packed/train --batch 4 --stop-after 2 --threads 1 --out garden \
   >>flowers.log 2>&1
 cp garden/checkpoints/step-00000002.h5 model.h5
-"$LOCKSTEP" predict model.h5 flowers --resize 32x36 --batch 16 --threads 2 --logits --out pngs \
+"$LOCKSTEP" predict model.h5 flowers --resize 32x36 --batch "$most" --threads 2 --logits --out pngs \
   >>flowers.log 2>&1
-"$LOCKSTEP" predict model.h5 jpegs/train --batch 16 --threads 2 --logits --out jpeg_rows \
+"$LOCKSTEP" predict model.h5 jpegs/train --batch "$most" --threads 2 --logits --out jpeg_rows \
   >>flowers.log 2>&1
 start pngs --resize 32x36
 client files "$port" m flowers pngs/predictions.h5
