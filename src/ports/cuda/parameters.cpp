@@ -37,6 +37,7 @@ CudaParameters::CudaParameters(const nn::Network& network, backend::Precision pr
   }
   if (storage_ != Storage::fp32)
     cleared(copies_, layout_.size * bytes_of(storage_), "the weights' 16-bit copies");
+  check_cuda(cudaMemsetAsync(scalars_.data(), 0, scalars_.size(), stream), "cudaMemsetAsync");
   cuda::set_scalars(scalars(), {}, stream);
   backend::LossScale scale;
   if (!backend::has_loss_scale(precision)) scale.scale = 1;
