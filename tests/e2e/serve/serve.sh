@@ -189,7 +189,8 @@ python3 "$support/flowers.py" flowers 4
 "$LOCKSTEP" train --data.train packed/train --batch 4 --stop-after 2 --threads 1 --out garden \
   >>flowers.log 2>&1
 cp garden/checkpoints/step-00000002.h5 model.h5
-"$LOCKSTEP" predict model.h5 flowers --resize 32x36 --batch "$most" --threads 2 --logits --out pngs \
+"$LOCKSTEP" predict model.h5 flowers --resize 32x36 --batch "$most" --threads 2 --logits \
+  --out pngs \
   >>flowers.log 2>&1
 "$LOCKSTEP" predict model.h5 jpegs/train --batch "$most" --threads 2 --logits --out jpeg_rows \
   >>flowers.log 2>&1

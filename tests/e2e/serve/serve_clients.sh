@@ -26,7 +26,8 @@ until_it 600 grep -q '^listening at' serve.log
 port=$(sed -n 's/^listening at http:.*:\([0-9]*\)\/$/\1/p' serve.log)
 most=$(sed -n 's/.*m: .* \([0-9][0-9]*\) rows give equal bits/\1/p' serve.log)
 "$LOCKSTEP" predict $model set/val --batch "$most" --threads 2 --logits --out rows >rows.log 2>&1
-"$LOCKSTEP" predict $model jpegs/val --batch "$most" --threads 2 --logits --out files >files.log 2>&1
+"$LOCKSTEP" predict $model jpegs/val --batch "$most" --threads 2 --logits --out files \
+  >files.log 2>&1
 for client in "${!python_of[@]}"; do
   run "${python_of[$client]}" "$clients" $client "$port" m set/val/*.h5 rows/predictions.h5 \
     jpegs/val/*.h5 files/predictions.h5
